@@ -1,0 +1,30 @@
+# Every target does the set-up it needs; nothing has to be run before it.
+.DEFAULT_GOAL := help
+.PHONY: help setup build demo test lint fmt bench clean
+
+help: ## this list
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 10
+
+setup: ## install what is missing, start Docker if it is not running, build everything
+	@ci/setup
+
+build: ## agents and Terraform provider into build/
+	@ci/build
+
+demo: ## set up, run experiment mediawiki-noisy end to end, print the summary and the report's path
+	@ci/demo
+
+test: ## set up, then every check and test: lint, types, unit, real components, end to end
+	@ci/test
+
+lint: ## formatting, lint and types of every language
+	@ci/lint
+
+fmt: ## format every language
+	@ci/fmt
+
+bench: ## measure speed side by side with peers; writes bench/latest.json
+	@ci/bench
+
+clean: ## remove fleets, builds and the environment; results/ stays
+	@ci/clean

@@ -1,0 +1,37 @@
+# shellcheck shell=bash
+# Shared by the scripts in ci/: where the project lies, its tools' paths, and how to speak.
+set -euo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+cd "$root"
+export PATH="$root/.venv/bin:$root/build/tools/bin:$PATH"
+export CHECKPOINT_DISABLE=1
+# A configuration file that is named but absent makes Terraform warn at every call.
+if [ -n "${TF_CLI_CONFIG_FILE:-}" ] && [ ! -e "$TF_CLI_CONFIG_FILE" ]; then unset TF_CLI_CONFIG_FILE; fi
+
+say() { printf '\033[1m==>\033[0m %s\n' "$*"; }
+fail() { # exit code, message
+  printf 'sparecraft set-up: %s\n' "$2" >&2
+  exit "$1"
+}
+have() { command -v "$1" >/dev/null 2>&1; }
+
+# What a script starts, it stops: the engine is left alone if it was already running.
+with_engine() {
+  if ! docker info >/dev/null 2>&1; then
+    ci/engine start
+    trap 'ci/engine stop' EXIT
+  fi
+}
+
+# Debian packages, without starting the services that some of them bring.
+install_quietly() {
+  local policy=/usr/sbin/policy-rc.d made=no
+  if [ ! -e "$policy" ]; then
+    printf '#!/bin/sh\nexit 101\n' >"$policy"
+    chmod +x "$policy"
+    made=yes
+  fi
+  DEBIAN_FRONTEND=noninteractive apt-get update -qq
+  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >/dev/null
+  if [ "$made" = yes ]; then rm -f "$policy"; fi
+}
