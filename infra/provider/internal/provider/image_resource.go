@@ -1,0 +1,340 @@
+package provider
+
+import (
+	"context"
+	"fmt"
+
+	cerrdefs "github.com/containerd/errdefs"
+	"github.com/docker/docker/api/types/image"
+	"github.com/hashicorp/terraform-plugin-framework/diag"
+	"github.com/hashicorp/terraform-plugin-framework/path"
+	"github.com/hashicorp/terraform-plugin-framework/resource"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/booldefault"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/planmodifier"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/stringdefault"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/stringplanmodifier"
+	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+
+	"sparecraft/infra/provider/internal/buildcontext"
+	"sparecraft/infra/provider/internal/engine"
+)
+
+var (
+	_ resource.ResourceWithConfigure   = (*imageResource)(nil)
+	_ resource.ResourceWithModifyPlan  = (*imageResource)(nil)
+	_ resource.ResourceWithImportState = (*imageResource)(nil)
+)
+
+// imageResource builds an image from a context. The context's hash is known at plan time and kept
+// as a label on the image, so that a plan shows a rebuild exactly when the content changed.
+type imageResource struct{ *connection }
+
+type imageModel struct {
+	ID          types.String `tfsdk:"id"`
+	Tag         types.String `tfsdk:"tag"`
+	Context     types.String `tfsdk:"context"`
+	Dockerfile  types.String `tfsdk:"dockerfile"`
+	Files       types.Map    `tfsdk:"files"`
+	BuildArgs   types.Map    `tfsdk:"build_args"`
+	BaseImage   types.String `tfsdk:"base_image"`
+	Retain      types.Bool   `tfsdk:"retain"`
+	ContentHash types.String `tfsdk:"content_hash"`
+}
+
+func newImage() resource.Resource { return &imageResource{} }
+
+func (r *imageResource) Metadata(
+	_ context.Context, _ resource.MetadataRequest, response *resource.MetadataResponse,
+) {
+	response.TypeName = "fleet_image"
+}
+
+func (r *imageResource) Schema(
+	_ context.Context, _ resource.SchemaRequest, response *resource.SchemaResponse,
+) {
+	response.Schema = schema.Schema{
+		Description: "An image built from a directory, rebuilt when its content changes.",
+		Attributes: map[string]schema.Attribute{
+			"tag": schema.StringAttribute{
+				Required: true, Description: "Name of the image, such as sparecraft/mariadb:local.",
+				PlanModifiers: []planmodifier.String{stringplanmodifier.RequiresReplace()},
+			},
+			"context": schema.StringAttribute{
+				Required: true, Description: "Directory to build from; its .dockerignore is honoured.",
+			},
+			"dockerfile": schema.StringAttribute{
+				Optional: true, Computed: true, Default: stringdefault.StaticString("Dockerfile"),
+				Description: "Path of the Dockerfile in the context.",
+				Validators:  []validator.String{isContextPath},
+			},
+			"files": schema.MapAttribute{
+				Optional: true, ElementType: types.StringType,
+				Description: "Files from elsewhere: path in the context to path on this host.",
+				Validators:  []validator.Map{keysAre{isContextPath}},
+			},
+			"build_args": schema.MapAttribute{
+				Optional: true, ElementType: types.StringType, Description: "Arguments of the build (ARG).",
+			},
+			"base_image": schema.StringAttribute{
+				Optional: true,
+				Description: "Image that the Dockerfile starts FROM. When given it has to exist, and a " +
+					"new one rebuilds this image.",
+			},
+			"retain": schema.BoolAttribute{
+				Optional: true, Computed: true, Default: booldefault.StaticBool(false),
+				Description: "Keep the image on destroy, so that the next apply has nothing to build.",
+			},
+			"content_hash": schema.StringAttribute{
+				Computed: true,
+				Description: "SHA-256 of all that decides the image; also its label " +
+					engine.LabelHash + ".",
+			},
+			"id": schema.StringAttribute{
+				Computed: true,
+				Description: "Docker's id of the image. Machines refer to it, so that a rebuild " +
+					"replaces them.",
+			},
+		},
+	}
+}
+
+func (r *imageResource) Configure(
+	_ context.Context, request resource.ConfigureRequest, response *resource.ConfigureResponse,
+) {
+	r.connection = configured(request.ProviderData, &response.Diagnostics)
+}
+
+// ModifyPlan hashes the context, so that the plan knows what an apply would have to build.
+func (r *imageResource) ModifyPlan(
+	ctx context.Context, request resource.ModifyPlanRequest, response *resource.ModifyPlanResponse,
+) {
+	if request.Plan.Raw.IsNull() || r.connection == nil {
+		return
+	}
+	var plan imageModel
+	response.Diagnostics.Append(request.Plan.Get(ctx, &plan)...)
+	if response.Diagnostics.HasError() || !request.Config.Raw.IsFullyKnown() {
+		return
+	}
+	var state *imageModel
+	if !request.State.Raw.IsNull() {
+		response.Diagnostics.Append(request.State.Get(ctx, &state)...)
+	}
+	files, problems := r.load(ctx, plan)
+	switch {
+	case problems.HasError() && state == nil:
+		response.Diagnostics.Append(problems...)
+		return
+	case problems.HasError(): // a built image needs no context to be used or destroyed
+		for _, problem := range problems {
+			response.Diagnostics.AddWarning(
+				problem.Summary()+"; the image built before stays",
+				problem.Detail(),
+			)
+		}
+		plan.ContentHash = state.ContentHash
+	default:
+		plan.ContentHash = types.StringValue(files.Hash)
+	}
+	plan.ID = types.StringUnknown()
+	if state != nil && state.ContentHash.Equal(plan.ContentHash) && state.Tag.Equal(plan.Tag) {
+		plan.ID = state.ID
+	}
+	response.Diagnostics.Append(response.Plan.Set(ctx, plan)...)
+}
+
+// load lists and hashes what the model wants built.
+func (r *imageResource) load(
+	ctx context.Context,
+	model imageModel,
+) (*buildcontext.Context, diag.Diagnostics) {
+	var diagnostics diag.Diagnostics
+	spec := buildcontext.Spec{
+		Dir:        model.Context.ValueString(),
+		Dockerfile: model.Dockerfile.ValueString(),
+	}
+	diagnostics.Append(model.Files.ElementsAs(ctx, &spec.Files, false)...)
+	diagnostics.Append(model.BuildArgs.ElementsAs(ctx, &spec.BuildArgs, false)...)
+	if base := model.BaseImage.ValueString(); base != "" {
+		found, err := r.engine.ImageInspect(ctx, base)
+		if err != nil {
+			diagnostics.Append(imageMissing(path.Root("base_image"), base, err))
+			return nil, diagnostics
+		}
+		spec.BaseID = found.ID
+	}
+	files, err := buildcontext.Load(spec)
+	if err != nil {
+		diagnostics.Append(diag.WithPath(path.Root("context"), problem{
+			summary: "The build context of " + model.Tag.ValueString() + " is not complete",
+			expected: fmt.Sprintf(
+				"a directory %s with %s, and every file of `files`",
+				spec.Dir,
+				spec.Dockerfile,
+			),
+			came: err.Error(),
+			todo: "make what is missing (`make build` compiles the agents), or correct the path",
+		}.diagnostic()))
+	}
+	return files, diagnostics
+}
+
+func imageMissing(at path.Path, name string, err error) diag.Diagnostic {
+	if !cerrdefs.IsNotFound(err) {
+		return unexpected("look up the image "+name, err)
+	}
+	return diag.WithPath(at, problem{
+		summary:  "Image " + name + " is missing",
+		expected: "the image in this Docker engine",
+		came:     err.Error(),
+		todo: "for sparecraft/base run `make setup`, for a public image `docker pull " + name +
+			"`, for a role's image apply its fleet_image",
+	}.diagnostic())
+}
+
+func (r *imageResource) Create(
+	ctx context.Context, request resource.CreateRequest, response *resource.CreateResponse,
+) {
+	var plan imageModel
+	response.Diagnostics.Append(request.Plan.Get(ctx, &plan)...)
+	if response.Diagnostics.HasError() {
+		return
+	}
+	response.Diagnostics.Append(r.ensure(ctx, &plan)...)
+	if !response.Diagnostics.HasError() {
+		response.Diagnostics.Append(response.State.Set(ctx, plan)...)
+	}
+}
+
+func (r *imageResource) Update(
+	ctx context.Context, request resource.UpdateRequest, response *resource.UpdateResponse,
+) {
+	var plan imageModel
+	response.Diagnostics.Append(request.Plan.Get(ctx, &plan)...)
+	if response.Diagnostics.HasError() {
+		return
+	}
+	response.Diagnostics.Append(r.ensure(ctx, &plan)...)
+	if !response.Diagnostics.HasError() {
+		response.Diagnostics.Append(response.State.Set(ctx, plan)...)
+	}
+}
+
+// ensure builds the image unless the tag already holds this very content.
+func (r *imageResource) ensure(ctx context.Context, plan *imageModel) diag.Diagnostics {
+	files, diagnostics := r.load(ctx, *plan)
+	if diagnostics.HasError() {
+		return diagnostics
+	}
+	tag := plan.Tag.ValueString()
+	if !plan.ContentHash.IsUnknown() && plan.ContentHash.ValueString() != files.Hash {
+		diagnostics.Append(problem{
+			summary:  "The build context of " + tag + " changed after the plan",
+			expected: "content hash " + plan.ContentHash.ValueString() + " as planned",
+			came:     files.Hash,
+			todo:     "apply again",
+		}.diagnostic())
+		return diagnostics
+	}
+	if found, err := r.engine.ImageInspect(ctx, tag); err != nil || hashLabel(found) != files.Hash {
+		diagnostics.Append(r.build(ctx, *plan, files)...)
+	}
+	if diagnostics.HasError() {
+		return diagnostics
+	}
+	found, err := r.engine.ImageInspect(ctx, tag)
+	if err != nil {
+		diagnostics.Append(unexpected("find the image that it built", err))
+		return diagnostics
+	}
+	plan.ID = types.StringValue(found.ID)
+	plan.ContentHash = types.StringValue(files.Hash)
+	return diagnostics
+}
+
+func (r *imageResource) build(
+	ctx context.Context,
+	plan imageModel,
+	files *buildcontext.Context,
+) diag.Diagnostics {
+	build := engine.BuildRequest{
+		Tag:        plan.Tag.ValueString(),
+		Dockerfile: plan.Dockerfile.ValueString(),
+	}
+	diagnostics := plan.BuildArgs.ElementsAs(ctx, &build.BuildArgs, false)
+	if err := r.engine.Build(ctx, build, files); err != nil {
+		diagnostics.Append(problem{
+			summary:  "The build of " + build.Tag + " failed",
+			expected: "every step of its Dockerfile to end with 0",
+			came:     err.Error(),
+			todo:     "correct the step that failed and apply again; the steps before it are cached",
+		}.diagnostic())
+	}
+	return diagnostics
+}
+
+func hashLabel(found image.InspectResponse) string {
+	if found.Config == nil {
+		return ""
+	}
+	return found.Config.Labels[engine.LabelHash]
+}
+
+func (r *imageResource) Read(
+	ctx context.Context, request resource.ReadRequest, response *resource.ReadResponse,
+) {
+	var state imageModel
+	response.Diagnostics.Append(request.State.Get(ctx, &state)...)
+	if response.Diagnostics.HasError() {
+		return
+	}
+	found, err := r.engine.ImageInspect(ctx, state.Tag.ValueString())
+	if cerrdefs.IsNotFound(err) {
+		response.State.RemoveResource(ctx)
+		return
+	}
+	if err != nil {
+		response.Diagnostics.Append(unexpected("inspect the image "+state.Tag.ValueString(), err))
+		return
+	}
+	state.ID = types.StringValue(found.ID)
+	state.ContentHash = types.StringValue(hashLabel(found))
+	response.Diagnostics.Append(response.State.Set(ctx, state)...)
+}
+
+func (r *imageResource) Delete(
+	ctx context.Context, request resource.DeleteRequest, response *resource.DeleteResponse,
+) {
+	var state imageModel
+	response.Diagnostics.Append(request.State.Get(ctx, &state)...)
+	if response.Diagnostics.HasError() || state.Retain.ValueBool() {
+		return
+	}
+	tag := state.Tag.ValueString()
+	_, err := r.engine.ImageRemove(ctx, tag, image.RemoveOptions{PruneChildren: true})
+	switch {
+	case err == nil || cerrdefs.IsNotFound(err):
+	case cerrdefs.IsConflict(err):
+		response.Diagnostics.Append(problem{
+			summary:  "Image " + tag + " is in use",
+			expected: "no container to use it",
+			came:     err.Error(),
+			todo:     "destroy the fleet that uses it first, or set retain = true",
+		}.diagnostic())
+	default:
+		response.Diagnostics.Append(unexpected("remove the image "+tag, err))
+	}
+}
+
+// ImportState takes the image's tag.
+func (r *imageResource) ImportState(
+	ctx context.Context, request resource.ImportStateRequest, response *resource.ImportStateResponse,
+) {
+	if _, err := r.engine.ImageInspect(ctx, request.ID); err != nil {
+		response.Diagnostics.Append(imageMissing(path.Root("tag"), request.ID, err))
+		return
+	}
+	response.Diagnostics.Append(response.State.SetAttribute(ctx, path.Root("tag"), request.ID)...)
+}

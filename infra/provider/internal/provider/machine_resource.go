@@ -1,0 +1,250 @@
+package provider
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	cerrdefs "github.com/containerd/errdefs"
+	"github.com/hashicorp/terraform-plugin-framework/diag"
+	"github.com/hashicorp/terraform-plugin-framework/path"
+	"github.com/hashicorp/terraform-plugin-framework/resource"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+)
+
+// Bounds of what the engine is asked for one machine, so that no apply hangs.
+const (
+	createLimit = 3 * time.Minute
+	updateLimit = time.Minute
+	deleteLimit = time.Minute
+	cleanLimit  = 20 * time.Second
+)
+
+var (
+	_ resource.ResourceWithConfigure   = (*machineResource)(nil)
+	_ resource.ResourceWithModifyPlan  = (*machineResource)(nil)
+	_ resource.ResourceWithImportState = (*machineResource)(nil)
+)
+
+// machineResource is one machine: a container that has a machine's limits, two interfaces and a
+// desired state. Whether it should run is planned, so one that was killed shows as drift.
+type machineResource struct{ *connection }
+
+func newMachine() resource.Resource { return &machineResource{} }
+
+func (r *machineResource) Metadata(
+	_ context.Context, _ resource.MetadataRequest, response *resource.MetadataResponse,
+) {
+	response.TypeName = "fleet_machine"
+}
+
+func (r *machineResource) Configure(
+	_ context.Context, request resource.ConfigureRequest, response *resource.ConfigureResponse,
+) {
+	r.connection = configured(request.ProviderData, &response.Diagnostics)
+}
+
+// ModifyPlan states whether the machine should run: unless it is a standby, it should.
+func (r *machineResource) ModifyPlan(
+	ctx context.Context, request resource.ModifyPlanRequest, response *resource.ModifyPlanResponse,
+) {
+	if request.Plan.Raw.IsNull() {
+		return
+	}
+	var standby types.Bool
+	response.Diagnostics.Append(request.Plan.GetAttribute(ctx, path.Root("standby"), &standby)...)
+	running := types.BoolUnknown()
+	if !standby.IsUnknown() {
+		running = types.BoolValue(!standby.ValueBool())
+	}
+	response.Diagnostics.Append(response.Plan.SetAttribute(ctx, path.Root("running"), running)...)
+}
+
+func (r *machineResource) Create(
+	ctx context.Context, request resource.CreateRequest, response *resource.CreateResponse,
+) {
+	var plan machineModel
+	response.Diagnostics.Append(request.Plan.Get(ctx, &plan)...)
+	if response.Diagnostics.HasError() {
+		return
+	}
+	limited, cancel := context.WithTimeout(ctx, createLimit)
+	defer cancel()
+	id, problems := r.make(limited, plan)
+	response.Diagnostics.Append(problems...)
+	if response.Diagnostics.HasError() {
+		r.discard(ctx, id, &response.Diagnostics)
+		return
+	}
+	plan.ID = types.StringValue(id)
+	plan.ContainerName = types.StringValue(plan.containerName())
+	plan.Running = types.BoolValue(!plan.Standby.ValueBool())
+	response.Diagnostics.Append(response.State.Set(ctx, plan)...)
+}
+
+// make creates the container, gives it its second interface and its files, and starts it. The id
+// is returned also with an error, for whatever has to be cleaned up.
+func (r *machineResource) make(ctx context.Context, plan machineModel) (string, diag.Diagnostics) {
+	wanted, diagnostics := plan.desired(ctx)
+	if diagnostics.HasError() {
+		return "", diagnostics
+	}
+	diagnostics.Append(r.throttleDisk(ctx, wanted)...)
+	created, err := r.engine.ContainerCreate(
+		ctx,
+		wanted.config,
+		wanted.host,
+		wanted.network,
+		nil,
+		wanted.name,
+	)
+	if err != nil {
+		diagnostics.Append(r.explain(ctx, plan, "create", err))
+		return "", diagnostics
+	}
+	for _, warning := range created.Warnings {
+		diagnostics.AddWarning(
+			"Docker cannot give machine "+plan.Name.ValueString()+" all that it asks for",
+			warning,
+		)
+	}
+	control := plan.Control.endpoint()
+	err = r.engine.NetworkConnect(ctx, plan.Control.Network.ValueString(), created.ID, control)
+	if err != nil {
+		diagnostics.Append(r.explain(ctx, plan, "connect", err))
+		return created.ID, diagnostics
+	}
+	if err := r.engine.PutFiles(ctx, created.ID, wanted.files); err != nil {
+		diagnostics.Append(r.explain(ctx, plan, "put the files into", err))
+		return created.ID, diagnostics
+	}
+	if !plan.Standby.ValueBool() {
+		diagnostics.Append(r.start(ctx, plan, created.ID)...)
+	}
+	return created.ID, diagnostics
+}
+
+// throttleDisk finds the disk to throttle. A host without one gets a warning, not a refusal: the
+// machine is usable, only its disk is as fast as the host's.
+func (r *machineResource) throttleDisk(ctx context.Context, wanted *desired) diag.Diagnostics {
+	var diagnostics diag.Diagnostics
+	device, err := r.engine.DiskDevice(ctx)
+	if err != nil {
+		diagnostics.AddWarning(
+			"disk_mbps of machine "+wanted.config.Hostname+" is not enforced",
+			fmt.Sprintf(
+				"Expected: Docker's root directory on a block device of this host.\nCame: %s.\n"+
+					"What to do: nothing, if disk speed does not matter; else move Docker's root there.", err),
+		)
+		return diagnostics
+	}
+	wanted.throttle(device)
+	return diagnostics
+}
+
+// discard removes what a failed create left, also when the create was cancelled.
+func (r *machineResource) discard(ctx context.Context, id string, diagnostics *diag.Diagnostics) {
+	if id == "" {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanLimit)
+	defer cancel()
+	if err := r.remove(ctx, id); err != nil {
+		diagnostics.AddError("A half-made machine is left", fmt.Sprintf(
+			"Expected: to remove container %s.\nCame: %s.\nWhat to do: `docker rm -f %s`.", id, err, id))
+	}
+}
+
+func (r *machineResource) Read(
+	ctx context.Context, request resource.ReadRequest, response *resource.ReadResponse,
+) {
+	var state machineModel
+	response.Diagnostics.Append(request.State.Get(ctx, &state)...)
+	if response.Diagnostics.HasError() {
+		return
+	}
+	found, err := r.engine.ContainerInspect(ctx, state.ID.ValueString())
+	if cerrdefs.IsNotFound(err) {
+		response.State.RemoveResource(ctx)
+		return
+	}
+	if err != nil {
+		response.Diagnostics.Append(unexpected("inspect the machine "+state.ID.ValueString(), err))
+		return
+	}
+	if state.Name.IsNull() { // after an import there is an id and nothing else
+		response.Diagnostics.Append(r.adopt(ctx, &state, found)...)
+	}
+	response.Diagnostics.Append(r.refresh(ctx, &state, found)...)
+	if !response.Diagnostics.HasError() {
+		response.Diagnostics.Append(response.State.Set(ctx, state)...)
+	}
+}
+
+// Update changes the limits and starts or stops; everything else replaces the machine.
+func (r *machineResource) Update(
+	ctx context.Context, request resource.UpdateRequest, response *resource.UpdateResponse,
+) {
+	var plan, state machineModel
+	response.Diagnostics.Append(request.Plan.Get(ctx, &plan)...)
+	response.Diagnostics.Append(request.State.Get(ctx, &state)...)
+	if response.Diagnostics.HasError() {
+		return
+	}
+	limited, cancel := context.WithTimeout(ctx, updateLimit)
+	defer cancel()
+	response.Diagnostics.Append(r.change(limited, plan, state)...)
+	if !response.Diagnostics.HasError() {
+		plan.ID, plan.ContainerName = state.ID, state.ContainerName
+		plan.Running = types.BoolValue(!plan.Standby.ValueBool())
+		response.Diagnostics.Append(response.State.Set(ctx, plan)...)
+	}
+}
+
+func (r *machineResource) change(ctx context.Context, plan, state machineModel) diag.Diagnostics {
+	var diagnostics diag.Diagnostics
+	id := state.ID.ValueString()
+	if !plan.CPUs.Equal(state.CPUs) || !plan.MemoryMB.Equal(state.MemoryMB) {
+		if _, err := r.engine.ContainerUpdate(ctx, id, plan.limits()); err != nil {
+			diagnostics.Append(r.explain(ctx, plan, "change the limits of", err))
+			return diagnostics
+		}
+	}
+	switch shouldRun, runs := !plan.Standby.ValueBool(), state.Running.ValueBool(); {
+	case shouldRun && !runs:
+		diagnostics.Append(r.start(ctx, plan, id)...)
+	case !shouldRun && runs:
+		if err := r.stop(ctx, id); err != nil {
+			diagnostics.Append(r.explain(ctx, plan, "stop", err))
+		}
+	}
+	return diagnostics
+}
+
+func (r *machineResource) Delete(
+	ctx context.Context, request resource.DeleteRequest, response *resource.DeleteResponse,
+) {
+	var state machineModel
+	response.Diagnostics.Append(request.State.Get(ctx, &state)...)
+	if response.Diagnostics.HasError() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, deleteLimit)
+	defer cancel()
+	if state.Running.ValueBool() {
+		if err := r.stop(ctx, state.ID.ValueString()); err != nil && !cerrdefs.IsNotFound(err) {
+			response.Diagnostics.Append(r.explain(ctx, state, "stop", err))
+			return
+		}
+	}
+	if err := r.remove(ctx, state.ID.ValueString()); err != nil {
+		response.Diagnostics.Append(r.explain(ctx, state, "remove", err))
+	}
+}
+
+// ImportState takes the container's name (sc-EXPERIMENT-MACHINE) or id.
+func (r *machineResource) ImportState(
+	ctx context.Context, request resource.ImportStateRequest, response *resource.ImportStateResponse,
+) {
+	resource.ImportStatePassthroughID(ctx, path.Root("id"), request, response)
+}

@@ -1,0 +1,165 @@
+package provider
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+
+	cerrdefs "github.com/containerd/errdefs"
+	"github.com/docker/docker/api/types/container"
+	"github.com/docker/docker/pkg/stdcopy"
+	"github.com/hashicorp/terraform-plugin-framework/diag"
+	"github.com/hashicorp/terraform-plugin-framework/path"
+)
+
+const (
+	settleTime    = time.Second
+	lastLogLines  = "20"
+	removalPoll   = 100 * time.Millisecond
+	removalChecks = 200
+)
+
+// start starts a machine, or thaws a frozen one, and refuses one whose process 1 ends within
+// settleTime: what it said then is in the diagnostic and not in the log of a removed container.
+func (r *machineResource) start(
+	ctx context.Context,
+	plan machineModel,
+	id string,
+) diag.Diagnostics {
+	var diagnostics diag.Diagnostics
+	found, err := r.engine.ContainerInspect(ctx, id)
+	if err == nil && found.State.Paused {
+		err = r.engine.ContainerUnpause(ctx, id)
+	} else if err == nil {
+		err = r.engine.ContainerStart(ctx, id, container.StartOptions{})
+	}
+	if err != nil {
+		diagnostics.Append(r.explain(ctx, plan, "start", err))
+		return diagnostics
+	}
+	if code, ended := r.endsSoon(ctx, id); ended {
+		diagnostics.Append(problem{
+			summary:  "Machine " + plan.Name.ValueString() + " ended as soon as it started",
+			expected: "its process 1 to keep running",
+			came:     fmt.Sprintf("exit code %d; its last output:\n%s", code, r.lastLog(ctx, id)),
+			todo:     "correct the image " + plan.Image.ValueString() + " or its files and apply again",
+		}.diagnostic())
+	}
+	return diagnostics
+}
+
+func (r *machineResource) endsSoon(ctx context.Context, id string) (code int64, ended bool) {
+	ctx, cancel := context.WithTimeout(ctx, settleTime)
+	defer cancel()
+	exit, failed := r.engine.ContainerWait(ctx, id, container.WaitConditionNotRunning)
+	select {
+	case result := <-exit:
+		return result.StatusCode, true
+	case <-failed: // still running when the time was up
+		return 0, false
+	}
+}
+
+func (r *machineResource) lastLog(ctx context.Context, id string) string {
+	stream, err := r.engine.ContainerLogs(ctx, id, container.LogsOptions{
+		ShowStdout: true, ShowStderr: true, Tail: lastLogLines,
+	})
+	if err != nil {
+		return "unknown (" + err.Error() + ")"
+	}
+	defer stream.Close()
+	var text bytes.Buffer
+	if _, err := stdcopy.StdCopy(&text, &text, stream); err != nil {
+		return "unknown (" + err.Error() + ")"
+	}
+	return strings.TrimSpace(text.String())
+}
+
+// stop asks process 1 to end (SIGTERM), and kills it after stopLimitS.
+func (r *machineResource) stop(ctx context.Context, id string) error {
+	limitS := stopLimitS
+	return r.engine.ContainerStop(ctx, id, container.StopOptions{Timeout: &limitS})
+}
+
+// remove removes a container, running or not, and returns once it is gone.
+func (r *machineResource) remove(ctx context.Context, id string) error {
+	err := r.engine.ContainerRemove(ctx, id, container.RemoveOptions{Force: true, RemoveVolumes: true})
+	if err == nil || cerrdefs.IsNotFound(err) {
+		return nil
+	}
+	if !cerrdefs.IsConflict(err) {
+		return err
+	}
+	for range removalChecks { // someone else removes it right now
+		if _, err := r.engine.ContainerInspect(ctx, id); cerrdefs.IsNotFound(err) {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return errors.Join(err, ctx.Err())
+		case <-time.After(removalPoll):
+		}
+	}
+	return err
+}
+
+// boundPort is how the engine names a host port that it could not bind, in either of its ways.
+var boundPort = regexp.MustCompile(`(?:Bind for|listen tcp4?) [0-9.]+:([0-9]+)(?: failed)?: `)
+
+// explain turns what the engine said about a machine into expected, came, what to do.
+func (r *machineResource) explain(
+	ctx context.Context,
+	plan machineModel,
+	doing string,
+	err error,
+) diag.Diagnostic {
+	machine, text := plan.Name.ValueString(), err.Error()
+	if taken := boundPort.FindStringSubmatch(text); taken != nil {
+		return diag.WithPath(path.Root("published_ports"), problem{
+			summary:  fmt.Sprintf("Port %s on %s is taken", taken[1], loopback),
+			expected: fmt.Sprintf("the port to be free, to publish machine %s on it", machine),
+			came:     text,
+			todo: fmt.Sprintf(
+				"end what listens there (`ss -ltnp sport = :%s`, `docker ps`), or choose another port",
+				taken[1],
+			),
+		}.diagnostic())
+	}
+	switch {
+	case strings.Contains(text, "Address already in use"):
+		return problem{
+			summary: "An address of machine " + machine + " is taken",
+			expected: fmt.Sprintf(
+				"%s and %s to be free",
+				plan.Data.Address.ValueString(),
+				plan.Control.Address.ValueString(),
+			),
+			came: text,
+			todo: "`docker network inspect NETWORK` names the container that has it; remove that, " +
+				"or choose another",
+		}.diagnostic()
+	case doing == "create" && cerrdefs.IsConflict(err):
+		name := plan.containerName()
+		return problem{
+			summary:  "Container " + name + " exists already",
+			expected: "no container of this name, as it is not in Terraform's state",
+			came:     text,
+			todo: "`docker rm -f " + name + "` (or `terraform import ADDRESS " + name +
+				"`), then apply again",
+		}.diagnostic()
+	case doing == "create" && cerrdefs.IsNotFound(err):
+		return imageMissing(path.Root("image"), plan.Image.ValueString(), err)
+	case errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil:
+		return problem{
+			summary:  fmt.Sprintf("Docker took too long to %s machine %s", doing, machine),
+			expected: fmt.Sprintf("an answer within %s", createLimit),
+			came:     text,
+			todo:     "look whether the host is overloaded (`docker stats`, `uptime`), then apply again",
+		}.diagnostic()
+	}
+	return unexpected(doing+" machine "+machine, err)
+}

@@ -1,0 +1,107 @@
+// Package provider is the Terraform provider `sparecraft/fleet`: one file per resource, each with
+// its schema, its create, read, update and delete, and its import.
+package provider
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/hashicorp/terraform-plugin-framework/datasource"
+	"github.com/hashicorp/terraform-plugin-framework/diag"
+	tfprovider "github.com/hashicorp/terraform-plugin-framework/provider"
+	"github.com/hashicorp/terraform-plugin-framework/provider/schema"
+	"github.com/hashicorp/terraform-plugin-framework/resource"
+
+	"sparecraft/infra/provider/internal/engine"
+)
+
+var _ tfprovider.Provider = (*fleetProvider)(nil)
+
+type fleetProvider struct {
+	version string
+	now     func() time.Time
+}
+
+// New is the provider's factory; now is the only clock that it reads.
+func New(version string, now func() time.Time) func() tfprovider.Provider {
+	return func() tfprovider.Provider { return &fleetProvider{version: version, now: now} }
+}
+
+// connection is what Configure hands to every resource.
+type connection struct {
+	engine *engine.Engine
+	now    func() time.Time
+}
+
+func (p *fleetProvider) Metadata(
+	_ context.Context, _ tfprovider.MetadataRequest, response *tfprovider.MetadataResponse,
+) {
+	response.TypeName = "fleet"
+	response.Version = p.version
+}
+
+func (p *fleetProvider) Schema(
+	_ context.Context, _ tfprovider.SchemaRequest, response *tfprovider.SchemaResponse,
+) {
+	response.Schema = schema.Schema{
+		Description: "A fleet of machines on one Docker engine. The engine is the one that DOCKER_HOST " +
+			"names, by default the local socket.",
+	}
+}
+
+func (p *fleetProvider) Configure(
+	ctx context.Context, _ tfprovider.ConfigureRequest, response *tfprovider.ConfigureResponse,
+) {
+	docker, err := engine.Connect(ctx)
+	if err != nil {
+		response.Diagnostics.Append(problem{
+			summary:  "Docker does not answer",
+			expected: "a running Docker engine that this user may use",
+			came:     err.Error(),
+			todo: "start it (`systemctl start docker`, or `dockerd`), join the group `docker`, or " +
+				"point DOCKER_HOST at another engine; then repeat the command",
+		}.diagnostic())
+		return
+	}
+	response.ResourceData = &connection{engine: docker, now: p.now}
+}
+
+func (p *fleetProvider) Resources(context.Context) []func() resource.Resource {
+	return []func() resource.Resource{newImage, newNetwork, newMachine, newIdentity}
+}
+
+func (p *fleetProvider) DataSources(context.Context) []func() datasource.DataSource { return nil }
+
+// configured takes what Configure left. Terraform also calls it before that, with nothing.
+func configured(data any, diagnostics *diag.Diagnostics) *connection {
+	if data == nil {
+		return nil
+	}
+	shared, ok := data.(*connection)
+	if !ok {
+		diagnostics.AddError(
+			"Provider defect",
+			fmt.Sprintf("expected *connection from Configure, came %T", data),
+		)
+	}
+	return shared
+}
+
+// problem is an error as a user reads it.
+type problem struct{ summary, expected, came, todo string }
+
+func (p problem) diagnostic() diag.Diagnostic {
+	return diag.NewErrorDiagnostic(p.summary,
+		fmt.Sprintf("Expected: %s.\nCame: %s.\nWhat to do: %s.", p.expected, p.came, p.todo))
+}
+
+// unexpected is a problem whose cause only the engine knows.
+func unexpected(doing string, err error) diag.Diagnostic {
+	return problem{
+		summary:  "Docker could not " + doing,
+		expected: "the engine to " + doing,
+		came:     err.Error(),
+		todo:     "repeat the command; if it stays, read the engine's log (`journalctl -u docker`)",
+	}.diagnostic()
+}
