@@ -1,0 +1,335 @@
+"""The role images, built and run: pages, queries, write protection, death and return.
+
+Servers run by their start.sh, without the agent, on a network of their own.
+"""
+
+from __future__ import annotations
+
+import http.client
+import re
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(1800)]
+
+ROOT = Path(__file__).resolve().parents[3]
+TITLES = (ROOT / "experiments/load/titles.txt").read_text().split()
+PREFIX = "tst-roles-"
+NETWORK = f"{PREFIX}net"
+SUBNET = "198.18.241.0/24"
+DB, WEB, INFLUX, ARBITER = (f"198.18.241.{n}" for n in (30, 20, 5, 10))
+ROLE_ENV = f"DB_HOST={DB}\nDB_PORT=3306\nDB_USER=wiki\nDB_PASSWORD=wiki-read\nDB_NAME=wiki\n"
+ARBITER_CONFIG = f"""protocol = "http"
+listen = "{ARBITER}:80"
+admin = "{ARBITER}:9300"
+tier = "web"
+policy = "round-robin"
+replicas = 1
+tokens = 1
+connect_timeout_ms = 1000
+request_timeout_ms = 6000
+[[servers]]
+name = "web-1"
+address = "{WEB}:80"
+"""
+
+
+def docker(*arguments: str, check: bool = True) -> str:
+    done = subprocess.run(["docker", *arguments], capture_output=True, text=True, check=False)
+    if check and done.returncode != 0:
+        raise AssertionError(
+            f"docker {' '.join(arguments)}: {done.stdout[-2000:]}{done.stderr[-2000:]}"
+        )
+    return done.stdout + done.stderr
+
+
+def eventually(what: str, condition: Callable[[], bool], limit_s: float = 120) -> None:
+    end = time.monotonic() + limit_s
+    while not condition():
+        assert time.monotonic() < end, f"expected within {limit_s} s: {what}"
+        time.sleep(0.1)
+
+
+class Machine:
+    """A container of a role, run by its start.sh."""
+
+    def __init__(self, role: str, network: str, address: str, files: dict[str, Path]) -> None:
+        self.name = f"{PREFIX}{role}"
+        mounts = [x for to, path in files.items() for x in ("-v", f"{path}:{to}:ro")]
+        docker("rm", "-f", self.name, check=False)
+        docker(
+            *("run", "-d", "--name", self.name, "--network", network, "--ip", address, *mounts),
+            *(
+                "--memory",
+                "512m",
+                "--entrypoint",
+                "/opt/sparecraft/role/start.sh",
+                f"{PREFIX}{role}:test",
+            ),
+        )
+
+    def run(self, *command: str, check: bool = True) -> str:
+        return docker("exec", self.name, *command, check=check)
+
+    def is_ready(self) -> bool:
+        command = ["docker", "exec", self.name, "/opt/sparecraft/role/ready.sh"]
+        return subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+    def wait_until_ready(self) -> None:
+        eventually(
+            f"{self.name} is ready; its log: {docker('logs', self.name)[-800:]}", self.is_ready
+        )
+
+    def die_and_return(self) -> None:
+        docker("kill", "--signal", "KILL", self.name)
+        docker("wait", self.name)
+        docker("start", self.name)
+        self.wait_until_ready()
+
+
+@pytest.fixture(scope="module")
+def network() -> Iterator[str]:
+    docker("network", "create", "--subnet", SUBNET, NETWORK)
+    yield NETWORK
+    docker("network", "rm", NETWORK)
+
+
+@pytest.fixture(scope="module")
+def machine(
+    network: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[..., Machine]]:
+    """Builds a role's image as the provider does (its folder plus bin/) and starts a machine."""
+    started: list[Machine] = []
+
+    def start(role: str, address: str, files: dict[str, Path] | None = None) -> Machine:
+        binaries = ["nodeagent", "arbiter"] if role == "arbiter" else ["nodeagent"]
+        context = tmp_path_factory.mktemp("context") / role
+        shutil.copytree(ROOT / "infra/roles" / role, context)
+        (context / "bin").mkdir()
+        for binary in binaries:
+            path = ROOT / "build/bin" / binary
+            assert path.exists(), f"expected {path}: run `make build` first"
+            shutil.copy(path, context / "bin")
+        docker("build", "-q", "--network", "host", "-t", f"{PREFIX}{role}:test", str(context))
+        started.append(Machine(role, network, address, files or {}))
+        started[-1].wait_until_ready()
+        return started[-1]
+
+    yield start
+    for one in started:
+        docker("rm", "-f", "-v", one.name)
+    for one in started:
+        docker("rmi", "--no-prune", f"{one.name}:test")
+
+
+@pytest.fixture(scope="module")
+def db(machine: Callable[..., Machine]) -> Machine:
+    return machine("mariadb", DB)
+
+
+@pytest.fixture(scope="module")
+def role_env(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("env") / "role.env"
+    path.write_text(ROLE_ENV)
+    return path
+
+
+@pytest.fixture(scope="module")
+def web(machine: Callable[..., Machine], db: Machine, role_env: Path) -> Machine:
+    db.wait_until_ready()
+    return machine("mediawiki", WEB, {"/etc/sparecraft/role.env": role_env})
+
+
+def sql(db: Machine, statement: str, user: str = "wiki", check: bool = True) -> str:
+    login = ["-h127.0.0.1", "-uwiki", "-pwiki-read"] if user == "wiki" else ["-uroot"]
+    return db.run("mariadb", *login, "-BNe", statement, "wiki", check=check).strip()
+
+
+def get(path: str, host: str = WEB, address: str = WEB) -> tuple[int, str, str]:
+    connection = http.client.HTTPConnection(address, 80, timeout=30)
+    try:
+        connection.request("GET", path, headers={"Host": host})
+        answer = connection.getresponse()
+        return answer.status, answer.read().decode(), answer.getheader("Location") or ""
+    finally:
+        connection.close()
+
+
+def view(title: str) -> str:
+    status, body, _ = get(f"/wiki/{title}")
+    assert status == 200, title
+    return body
+
+
+def heading(title: str) -> str:
+    return f'<span class="mw-page-title-main">{title}</span></h1>'
+
+
+LOG = "/tmp/general.log"
+LOG_LINE = re.compile(
+    r"^[^\t]*\t+ *(?P<connection>\d+) (?P<event>\w+)\t?(?P<text>.*)$", re.MULTILINE
+)
+
+
+def logged_events(db: Machine) -> list[tuple[str, str]]:
+    """Event and text of what the web machine's connections did: Connect, Query ..., Quit."""
+    lines = [match.groups() for match in LOG_LINE.finditer(db.run("cat", LOG))]
+    ours = {number for number, event, text in lines if event == "Connect" and "wiki@" in text}
+    return [(event, text) for number, event, text in lines if number in ours]
+
+
+def statements_of_a_view(db: Machine, title: str) -> list[tuple[str, str]]:
+    """What the database's general log has about one page view."""
+    sql(db, f"SET GLOBAL general_log_file='{LOG}'; SET GLOBAL general_log=ON", "root")
+    try:
+        view(title)
+        eventually(
+            "a connection's end", lambda: "Quit" in [event for event, _ in logged_events(db)]
+        )
+        return logged_events(db)
+    finally:
+        sql(db, "SET GLOBAL general_log=OFF", "root")
+        db.run("rm", LOG)
+
+
+def test_the_database_has_every_page_of_the_titles_file(db: Machine) -> None:
+    titles = sql(
+        db, "SELECT page_title FROM page WHERE page_namespace=0 AND page_title<>'Main_Page'"
+    )
+    assert sorted(titles.split()) == TITLES
+    assert len(TITLES) >= 2000
+
+
+def test_links_templates_and_categories_are_in_the_database(db: Machine) -> None:
+    for table in ("pagelinks", "templatelinks", "categorylinks"):
+        assert int(sql(db, f"SELECT COUNT(*) FROM {table}")) >= len(TITLES), table
+    assert sql(db, "SELECT cat_pages FROM category WHERE cat_title='Nouns'") != ""
+    assert sql(db, "SELECT ss_good_articles FROM site_stats") == str(len(TITLES))
+
+
+@pytest.mark.parametrize("title", TITLES[:: len(TITLES) // 20])
+@pytest.mark.usefixtures("web")
+def test_a_page_has_its_title_as_heading_and_its_text(title: str) -> None:
+    body = view(title)
+    assert heading(title) in body
+    assert '<div class="headword"' in body
+    assert "Collaborative International Dictionary" in body
+    assert "</html>" in body
+
+
+@pytest.mark.usefixtures("web")
+def test_both_forms_of_an_address_give_the_page() -> None:
+    assert heading(TITLES[7]) in get(f"/index.php?title={TITLES[7]}")[1]
+
+
+@pytest.mark.usefixtures("web")
+def test_a_page_view_makes_one_connection_and_at_least_15_queries(db: Machine) -> None:
+    events = statements_of_a_view(db, TITLES[100])
+    assert [event for event, _ in events].count("Connect") == 1
+    assert sum(text.startswith("SELECT") for _, text in events) >= 15
+
+
+@pytest.mark.usefixtures("web")
+def test_a_page_view_sends_nothing_but_reads_and_session_statements(db: Machine) -> None:
+    events = statements_of_a_view(db, TITLES[200])
+    assert {event for event, _ in events} == {"Connect", "Query", "Quit"}
+    verbs = {text.split()[0] for event, text in events if event == "Query"}
+    assert verbs == {"SET", "BEGIN", "SELECT", "COMMIT"}
+
+
+@pytest.mark.usefixtures("web")
+def test_a_second_view_of_a_page_costs_the_same_queries(db: Machine) -> None:
+    first, second = (statements_of_a_view(db, TITLES[300]) for _ in range(2))
+    assert len(first) == len(second)
+
+
+@pytest.mark.usefixtures("web")
+def test_addresses_in_a_page_follow_the_host_that_was_asked() -> None:
+    assert 'href="http://198.18.0.10:8080/api.php' in get("/wiki/Main_Page", "198.18.0.10:8080")[1]
+    assert get("/", "there.example:81")[2] == "http://there.example:81/wiki/Main_Page"
+
+
+@pytest.mark.parametrize(
+    "path", ["/maintenance/install.php", "/LocalSettings.php", "/includes/Setup.php", "/api.php"]
+)
+@pytest.mark.usefixtures("web")
+def test_what_a_reader_does_not_need_has_no_address(path: str) -> None:
+    assert get(path)[0] in (403, 404)
+
+
+def test_nobody_can_write_to_a_replica(db: Machine) -> None:
+    assert "command denied" in sql(db, "DELETE FROM page", check=False)
+    assert "is read only" in sql(db, "DELETE FROM page", "root", check=False)
+
+
+def test_a_replica_is_ready_and_whole_after_a_sigkill(db: Machine) -> None:
+    before = sql(db, "CHECKSUM TABLE page, revision, text, pagelinks")
+    db.die_and_return()
+    assert sql(db, "CHECKSUM TABLE page, revision, text, pagelinks") == before
+
+
+def test_a_web_machine_serves_after_a_sigkill(web: Machine, db: Machine) -> None:
+    db.wait_until_ready()
+    web.die_and_return()
+    assert heading(TITLES[5]) in view(TITLES[5])
+
+
+def test_a_web_machine_is_ready_only_after_a_page_and_then_without_the_database(
+    web: Machine, db: Machine
+) -> None:
+    docker("stop", db.name)
+    docker("kill", web.name)
+    docker("start", web.name)
+    eventually("Apache answers", lambda: "ready" in web.run("bash", "-c", PING, check=False))
+    assert not web.is_ready()
+    docker("start", db.name)
+    db.wait_until_ready()
+    web.wait_until_ready()
+    docker("stop", db.name)
+    assert web.is_ready()
+    docker("start", db.name)
+    db.wait_until_ready()
+
+
+PING = r"exec 3<>/dev/tcp/127.0.0.1/80; printf 'GET /ping.txt HTTP/1.0\r\n\r\n' >&3; cat <&3"
+
+
+def test_influxdb_has_its_database_and_keeps_its_points_through_a_sigkill(
+    machine: Callable[..., Machine],
+) -> None:
+    influx = machine("influxdb", INFLUX)
+    connection = http.client.HTTPConnection(INFLUX, 8086, timeout=30)
+    connection.request("POST", "/write?db=sparecraft", "host,machine=web-1 cpu_percent=12 1000")
+    assert connection.getresponse().status == 204
+    connection.close()
+    influx.die_and_return()
+    connection = http.client.HTTPConnection(INFLUX, 8086, timeout=30)
+    connection.request("GET", "/query?db=sparecraft&q=SELECT+cpu_percent+FROM+host")
+    assert '"1970-01-01T00:00:00.000001Z",12]' in connection.getresponse().read().decode()
+    connection.close()
+
+
+@pytest.mark.usefixtures("web")
+def test_an_arbiter_is_ready_when_its_admin_port_answers(
+    machine: Callable[..., Machine], tmp_path: Path
+) -> None:
+    config = tmp_path / "arbiter.toml"
+    config.write_text(ARBITER_CONFIG)
+    arbiter = machine("arbiter", ARBITER, {"/etc/sparecraft/arbiter.toml": config})
+    assert heading(TITLES[9]) in get(f"/wiki/{TITLES[9]}", ARBITER, ARBITER)[1]
+    arbiter.die_and_return()
+
+
+@pytest.mark.parametrize("role", ["mariadb", "mediawiki"])
+@pytest.mark.usefixtures("web")
+def test_sigterm_ends_a_server_by_itself(role: str) -> None:
+    name = f"{PREFIX}{role}"
+    docker("stop", "--time", "60", name)
+    code = docker("inspect", "--format", "{{.State.ExitCode}}", name).strip()
+    docker("start", name)
+    assert code == "0"

@@ -1,0 +1,44 @@
+output "fleet" {
+  description = "The inventory: every machine with a node agent, and where the service answers. Nothing else may know how a platform made a machine."
+  value = {
+    experiment = var.experiment
+    platform   = "local"
+    scheme     = var.scheme
+    machines = [
+      for name, machine in local.machines : {
+        name          = name
+        tier          = machine.tier
+        role          = machine.role
+        standby       = machine.standby
+        address       = machine.data_address
+        agent_url     = "https://${machine.control_address}:${local.agent_port}"
+        instance_type = machine.instance_type
+        usd_per_hour  = null
+      }
+    ]
+    endpoints = {
+      entry    = "http://${local.machines["arbiter-${local.entry_tier}"].data_address}/"
+      influxdb = local.influxdb_url
+      grafana  = var.grafana_image == null ? null : "http://${cidrhost(var.control_cidr, local.grafana_host)}:${local.grafana_http_port}"
+    }
+  }
+}
+
+output "identity" {
+  description = "What a client needs to talk to the node agents."
+  sensitive   = true
+  value = {
+    ca_certificate_pem     = fleet_identity.this.ca_certificate_pem
+    client_certificate_pem = fleet_identity.this.client_certificate_pem
+    client_private_key_pem = fleet_identity.this.client_private_key_pem
+  }
+}
+
+output "published" {
+  description = "Where a person on this host looks, in a browser."
+  value = {
+    entry    = "http://127.0.0.1:${var.entry_port}/"
+    influxdb = "http://127.0.0.1:${var.influxdb_port}"
+    grafana  = var.grafana_image == null ? null : "http://127.0.0.1:${var.grafana_port}"
+  }
+}

@@ -1,0 +1,292 @@
+# What the variables refuse, and what a plan of the demo's fleet holds. Plans only; nothing is made.
+
+variables {
+  experiment = "tst-spec"
+  scheme     = "on-prem"
+  tiers = {
+    web = { role = "mediawiki", backend = "db", nodes = 4, standby = 1, cpus = 0.6, memory_mb = 512, nic_mbps = 200, disk_mbps = 80, instance_type = "t3.small" }
+    db  = { role = "mariadb", nodes = 3, cpus = 0.4, memory_mb = 512, nic_mbps = 200, disk_mbps = 80, instance_type = "t3.small" }
+  }
+  arbiters = {
+    web = { policy = "round-robin", replicas = 1, tokens = 1 }
+    db  = { policy = "tad", replicas = 2, tokens = 12 }
+  }
+}
+
+run "addresses_follow_tier_and_index" {
+  command = plan
+
+  assert {
+    condition = { for machine in output.fleet.machines : machine.name => machine.address } == {
+      influxdb-1  = "198.18.0.5"
+      arbiter-db  = "198.18.0.10"
+      arbiter-web = "198.18.0.11"
+      db-1        = "198.18.1.11"
+      db-2        = "198.18.1.12"
+      db-3        = "198.18.1.13"
+      web-1       = "198.18.2.11"
+      web-2       = "198.18.2.12"
+      web-3       = "198.18.2.13"
+      web-4       = "198.18.2.14"
+      web-5       = "198.18.2.15"
+    }
+    error_message = "Expected influxdb at 0.5, arbiters at 0.(10+k), node i of tier k at (k+1).(10+i)."
+  }
+  assert {
+    condition = alltrue([
+      for name, machine in fleet_machine.this :
+      split(".", machine.data.address)[2] == split(".", machine.control.address)[2] &&
+      split(".", machine.data.address)[3] == split(".", machine.control.address)[3]
+    ])
+    error_message = "Expected the same host part in both networks."
+  }
+  assert {
+    condition     = [for machine in output.fleet.machines : machine.name if machine.standby] == ["web-5"] && fleet_machine.this["web-5"].standby && !fleet_machine.this["web-5"].running
+    error_message = "Expected the last machine of web, and no other, to be a standby that does not run."
+  }
+  assert {
+    condition     = output.fleet.endpoints.entry == "http://198.18.0.11/" && output.fleet.endpoints.influxdb == "http://198.19.0.5:8086" && output.fleet.endpoints.grafana == null
+    error_message = "Expected the entry at the arbiter of web and InfluxDB on the control network, without Grafana."
+  }
+  assert {
+    condition     = output.published.entry == "http://127.0.0.1:18080/" && fleet_machine.this["arbiter-web"].published_ports["80"] == 18080
+    error_message = "Expected the entry to be published on 127.0.0.1:18080."
+  }
+  assert {
+    condition     = length(fleet_machine.this["arbiter-db"].published_ports == null ? {} : fleet_machine.this["arbiter-db"].published_ports) == 0
+    error_message = "Expected the database's arbiter not to be published."
+  }
+  assert {
+    condition     = output.fleet.machines[0].name == "arbiter-db" && output.fleet.machines[0].tier == "db" && output.fleet.machines[0].role == "arbiter" && output.fleet.machines[0].agent_url == "https://198.19.0.10:7443"
+    error_message = "Expected an arbiter's tier to be the one that it serves, and its agent on the control network."
+  }
+  assert {
+    condition     = keys(fleet_image.role) == ["arbiter", "influxdb", "mariadb", "mediawiki"]
+    error_message = "Expected an image for each role in use and no other."
+  }
+}
+
+run "files_say_who_is_where" {
+  command = plan
+
+  assert {
+    condition     = nonsensitive(fleet_machine.this["web-1"].files["/etc/sparecraft/role.env"].content) == "DB_HOST=198.18.0.10\nDB_NAME=wiki\nDB_PASSWORD=wiki-read\nDB_PORT=3306\nDB_USER=wiki\nROLE=mediawiki\n"
+    error_message = "Expected the web tier to call the arbiter of its backend."
+  }
+  assert {
+    condition     = nonsensitive(fleet_machine.this["arbiter-db"].files["/etc/sparecraft/arbiter.toml"].content) == <<-EOT
+      protocol = "mysql"
+      listen = "198.18.0.10:3306"
+      admin = "198.19.0.10:9300"
+      tier = "db"
+      policy = "tad"
+      replicas = 2
+      tokens = 12
+      connect_timeout_ms = 1000
+      request_timeout_ms = 6000
+
+      [[servers]]
+      name = "db-1"
+      address = "198.18.1.11:3306"
+
+      [[servers]]
+      name = "db-2"
+      address = "198.18.1.12:3306"
+
+      [[servers]]
+      name = "db-3"
+      address = "198.18.1.13:3306"
+
+      [mysql]
+      user = "wiki"
+      password = "wiki-read"
+      database = "wiki"
+    EOT
+    error_message = "Expected the arbiter's file to name its tier's servers, came:\n${nonsensitive(fleet_machine.this["arbiter-db"].files["/etc/sparecraft/arbiter.toml"].content)}"
+  }
+  assert {
+    condition     = nonsensitive(fleet_machine.this["influxdb-1"].files["/etc/sparecraft/agent.toml"].content) == <<-EOT
+      experiment = "tst-spec"
+      machine = "influxdb-1"
+      tier = ""
+      role = "influxdb"
+      listen = "198.19.0.5:7443"
+      data_address = "198.18.0.5"
+      nic_mbps = 1000
+      influxdb = "http://198.19.0.5:8086"
+
+      [tls]
+      ca = "/etc/sparecraft/tls/ca.pem"
+      cert = "/etc/sparecraft/tls/cert.pem"
+      key = "/etc/sparecraft/tls/key.pem"
+    EOT
+    error_message = "Expected the agent's file to say who it is."
+  }
+  assert {
+    condition     = nonsensitive(fleet_machine.this["web-1"].files["/etc/sparecraft/tls/key.pem"].mode) == "0600"
+    error_message = "Expected the key to be readable by root only."
+  }
+}
+
+run "grafana_comes_with_its_image" {
+  command = plan
+
+  variables {
+    grafana_image = "grafana/grafana:11.6.0"
+  }
+  assert {
+    condition     = fleet_machine.grafana[0].environment.INFLUXDB_URL == "http://198.19.0.5:8086" && output.fleet.endpoints.grafana == "http://198.19.0.6:3000" && output.published.grafana == "http://127.0.0.1:13000"
+    error_message = "Expected Grafana at host 6, reading the fleet's InfluxDB."
+  }
+  assert {
+    condition     = contains(keys(nonsensitive(fleet_machine.grafana[0].files)), "/etc/grafana/dashboards/sparecraft-experiment.json") && contains(keys(nonsensitive(fleet_machine.grafana[0].files)), "/etc/grafana/provisioning/datasources/sparecraft.yaml")
+    error_message = "Expected the generated dashboard and the provisioning in Grafana's machine."
+  }
+  assert {
+    condition     = !contains([for machine in output.fleet.machines : machine.role], "grafana")
+    error_message = "Expected Grafana, which has no node agent, not to be in the inventory's machines."
+  }
+}
+
+run "tier_without_an_arbiter_is_refused" {
+  command         = plan
+  expect_failures = [var.arbiters]
+  variables {
+    arbiters = { web = { policy = "tad", replicas = 2, tokens = 1 } }
+  }
+}
+
+run "arbiter_of_no_tier_is_refused" {
+  command         = plan
+  expect_failures = [var.arbiters]
+  variables {
+    arbiters = {
+      web   = { policy = "tad", replicas = 2, tokens = 1 }
+      db    = { policy = "tad", replicas = 2, tokens = 12 }
+      cache = { policy = "tad", replicas = 1, tokens = 1 }
+    }
+  }
+}
+
+run "unknown_policy_is_refused" {
+  command         = plan
+  expect_failures = [var.arbiters]
+  variables {
+    arbiters = {
+      web = { policy = "random", replicas = 1, tokens = 1 }
+      db  = { policy = "tad", replicas = 2, tokens = 12 }
+    }
+  }
+}
+
+run "more_replicas_than_nodes_are_refused" {
+  command         = plan
+  expect_failures = [var.arbiters]
+  variables {
+    arbiters = {
+      web = { policy = "tad", replicas = 5, tokens = 1 }
+      db  = { policy = "tad", replicas = 2, tokens = 12 }
+    }
+  }
+}
+
+run "tokens_below_one_are_refused" {
+  command         = plan
+  expect_failures = [var.arbiters]
+  variables {
+    arbiters = {
+      web = { policy = "tad", replicas = 1, tokens = 0 }
+      db  = { policy = "tad", replicas = 2, tokens = 12 }
+    }
+  }
+}
+
+run "unknown_scheme_is_refused" {
+  command         = plan
+  expect_failures = [var.scheme]
+  variables {
+    scheme = "hybrid"
+  }
+}
+
+run "experiment_that_is_no_host_name_is_refused" {
+  command         = plan
+  expect_failures = [var.experiment]
+  variables {
+    experiment = "Media Wiki"
+  }
+}
+
+run "backend_that_is_no_tier_is_refused" {
+  command         = plan
+  expect_failures = [var.tiers]
+  variables {
+    tiers = {
+      web = { role = "mediawiki", backend = "database", nodes = 4, cpus = 0.6, memory_mb = 512, nic_mbps = 200, disk_mbps = 80 }
+      db  = { role = "mariadb", nodes = 3, cpus = 0.4, memory_mb = 512, nic_mbps = 200, disk_mbps = 80 }
+    }
+  }
+}
+
+run "tiers_that_call_each_other_are_refused" {
+  command         = plan
+  expect_failures = [var.tiers]
+  variables {
+    tiers = {
+      web = { role = "mediawiki", backend = "db", nodes = 4, cpus = 0.6, memory_mb = 512, nic_mbps = 200, disk_mbps = 80 }
+      db  = { role = "mariadb", backend = "web", nodes = 3, cpus = 0.4, memory_mb = 512, nic_mbps = 200, disk_mbps = 80 }
+    }
+  }
+}
+
+run "mediawiki_without_a_database_is_refused" {
+  command         = plan
+  expect_failures = [var.tiers]
+  variables {
+    tiers    = { web = { role = "mediawiki", nodes = 4, cpus = 0.6, memory_mb = 512, nic_mbps = 200, disk_mbps = 80 } }
+    arbiters = { web = { policy = "tad", replicas = 2, tokens = 1 } }
+  }
+}
+
+run "unknown_role_is_refused" {
+  command         = plan
+  expect_failures = [var.tiers]
+  variables {
+    tiers = {
+      web = { role = "wordpress", backend = "db", nodes = 4, cpus = 0.6, memory_mb = 512, nic_mbps = 200, disk_mbps = 80 }
+      db  = { role = "mariadb", nodes = 3, cpus = 0.4, memory_mb = 512, nic_mbps = 200, disk_mbps = 80 }
+    }
+  }
+}
+
+run "tier_without_nodes_is_refused" {
+  command         = plan
+  expect_failures = [var.tiers]
+  variables {
+    tiers = {
+      web = { role = "mediawiki", backend = "db", nodes = 4, cpus = 0.6, memory_mb = 512, nic_mbps = 200, disk_mbps = 80 }
+      db  = { role = "mariadb", nodes = 0, cpus = 0.4, memory_mb = 512, nic_mbps = 200, disk_mbps = 80 }
+    }
+    arbiters = {
+      web = { policy = "tad", replicas = 1, tokens = 1 }
+      db  = { policy = "tad", replicas = 1, tokens = 12 }
+    }
+  }
+}
+
+run "network_outside_the_benchmark_range_is_refused" {
+  command         = plan
+  expect_failures = [var.data_cidr, var.control_cidr]
+  variables {
+    data_cidr    = "10.0.0.0/16"
+    control_cidr = "198.19.0.1/16"
+  }
+}
+
+run "one_port_for_two_services_is_refused" {
+  command         = plan
+  expect_failures = [var.influxdb_port]
+  variables {
+    influxdb_port = 18080
+  }
+}

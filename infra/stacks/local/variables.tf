@@ -1,0 +1,183 @@
+# The fleet's description. The first four are the fleet spec, the same for every platform;
+# a design's fleet.tfvars sets them. The others are this platform's own and have defaults.
+
+variable "experiment" {
+  type        = string
+  description = "Name of the experiment; part of every name on this platform."
+
+  validation {
+    condition     = can(regex("^[a-z]([a-z0-9-]{0,28}[a-z0-9])?$", var.experiment))
+    error_message = "Expected experiment to start with a letter and to be at most 30 of a-z, 0-9 and inner hyphens, came \"${var.experiment}\"."
+  }
+}
+
+variable "scheme" {
+  type        = string
+  description = "What follows a failure: cloud (a machine is replaced) or on-prem (a fixed set with a cold standby pool)."
+
+  validation {
+    condition     = contains(["cloud", "on-prem"], var.scheme)
+    error_message = "Expected scheme \"cloud\" or \"on-prem\", came \"${var.scheme}\"."
+  }
+}
+
+variable "tiers" {
+  type = map(object({
+    role          = string
+    backend       = optional(string)
+    nodes         = number
+    standby       = optional(number, 0)
+    cpus          = number
+    memory_mb     = number
+    nic_mbps      = number
+    disk_mbps     = number
+    instance_type = optional(string)
+  }))
+  description = <<-EOT
+    Tier name to its machines: role, backend (the tier that it calls, if any), nodes (running), standby (created,
+    not started), cpus (cap), memory_mb, nic_mbps (Mbit/s), disk_mbps (MB/s), instance_type (for EC2 and prices).
+  EOT
+
+  validation {
+    condition     = length(var.tiers) >= 1 && length(var.tiers) <= 10
+    error_message = "Expected 1 to 10 tiers, came ${length(var.tiers)}."
+  }
+  validation {
+    condition = alltrue([
+      for name in keys(var.tiers) :
+      can(regex("^[a-z]([a-z0-9-]{0,18}[a-z0-9])?$", name)) && !contains(["arbiter", "influxdb", "grafana"], name)
+    ])
+    error_message = "Expected tier names to start with a letter, to be at most 20 of a-z, 0-9 and inner hyphens, and not to be arbiter, influxdb or grafana; came ${join(", ", keys(var.tiers))}."
+  }
+  validation {
+    condition     = alltrue([for tier in var.tiers : contains(["mediawiki", "mariadb"], tier.role)])
+    error_message = "Expected role \"mediawiki\" or \"mariadb\", came ${join(", ", [for name, tier in var.tiers : "${name}: \"${tier.role}\""])}."
+  }
+  validation {
+    condition     = alltrue([for tier in var.tiers : tier.nodes >= 1 && tier.standby >= 0 && tier.nodes + tier.standby <= 100])
+    error_message = "Expected nodes >= 1, standby >= 0 and at most 100 machines a tier, came ${join(", ", [for name, tier in var.tiers : "${name}: ${tier.nodes} + ${tier.standby}"])}."
+  }
+  validation {
+    condition     = alltrue([for tier in var.tiers : floor(tier.nodes) == tier.nodes && floor(tier.standby) == tier.standby])
+    error_message = "Expected nodes and standby to be whole numbers, came ${join(", ", [for name, tier in var.tiers : "${name}: ${tier.nodes} + ${tier.standby}"])}."
+  }
+  validation {
+    condition     = alltrue([for tier in var.tiers : tier.cpus >= 0.1 && tier.memory_mb >= 64 && tier.nic_mbps >= 1 && tier.disk_mbps >= 1])
+    error_message = "Expected cpus >= 0.1, memory_mb >= 64, nic_mbps >= 1 and disk_mbps >= 1, came ${join("; ", [for name, tier in var.tiers : "${name}: ${tier.cpus}, ${tier.memory_mb}, ${tier.nic_mbps}, ${tier.disk_mbps}"])}."
+  }
+  validation {
+    condition     = alltrue([for tier in var.tiers : tier.backend == null ? true : contains(keys(var.tiers), tier.backend)])
+    error_message = "Expected backend to name a tier (${join(", ", keys(var.tiers))}), came ${join(", ", [for name, tier in var.tiers : "${name}: \"${tier.backend}\"" if tier.backend != null])}."
+  }
+  validation {
+    condition     = alltrue([for tier in var.tiers : tier.role != "mediawiki" || tier.backend != null])
+    error_message = "Expected a backend for every tier of role mediawiki: its database tier. None has ${join(", ", [for name, tier in var.tiers : name if tier.role == "mediawiki" && tier.backend == null])}."
+  }
+  validation {
+    condition     = length(setsubtract(keys(var.tiers), [for tier in var.tiers : tier.backend if tier.backend != null])) == 1
+    error_message = "Expected exactly one tier that is nobody's backend: the entry. Came ${length(setsubtract(keys(var.tiers), [for tier in var.tiers : tier.backend if tier.backend != null]))}: ${join(", ", setsubtract(keys(var.tiers), [for tier in var.tiers : tier.backend if tier.backend != null]))}."
+  }
+}
+
+variable "arbiters" {
+  type = map(object({
+    policy    = string
+    replicas  = number
+    tokens    = number
+    cpus      = optional(number, 1.0)
+    memory_mb = optional(number, 256)
+  }))
+  description = <<-EOT
+    Tier name to the arbiter in front of it: policy (round-robin or tad), replicas (requests sent per read), tokens
+    (per server), cpus, memory_mb. Every tier has one.
+  EOT
+
+  validation {
+    condition     = length(setsubtract(keys(var.tiers), keys(var.arbiters))) == 0
+    error_message = "Expected an arbiter for every tier, none for: ${join(", ", setsubtract(keys(var.tiers), keys(var.arbiters)))}. Add it to arbiters."
+  }
+  validation {
+    condition     = length(setsubtract(keys(var.arbiters), keys(var.tiers))) == 0
+    error_message = "Expected arbiters of tiers only (${join(", ", keys(var.tiers))}), came also: ${join(", ", setsubtract(keys(var.arbiters), keys(var.tiers)))}."
+  }
+  validation {
+    condition     = alltrue([for arbiter in var.arbiters : contains(["round-robin", "tad"], arbiter.policy)])
+    error_message = "Expected policy \"round-robin\" or \"tad\", came ${join(", ", [for name, arbiter in var.arbiters : "${name}: \"${arbiter.policy}\""])}."
+  }
+  validation {
+    condition = alltrue([
+      for name, arbiter in var.arbiters :
+      floor(arbiter.replicas) == arbiter.replicas && arbiter.replicas >= 1 && arbiter.replicas <= try(var.tiers[name].nodes, 1000)
+    ])
+    error_message = "Expected replicas to be a whole number from 1 to the tier's nodes, came ${join(", ", [for name, arbiter in var.arbiters : "${name}: ${arbiter.replicas} of ${try(var.tiers[name].nodes, "?")}"])}."
+  }
+  validation {
+    condition     = alltrue([for arbiter in var.arbiters : floor(arbiter.tokens) == arbiter.tokens && arbiter.tokens >= 1 && arbiter.tokens <= 1000])
+    error_message = "Expected tokens to be a whole number from 1 to 1000, came ${join(", ", [for name, arbiter in var.arbiters : "${name}: ${arbiter.tokens}"])}."
+  }
+  validation {
+    condition     = alltrue([for arbiter in var.arbiters : arbiter.cpus >= 0.1 && arbiter.memory_mb >= 64])
+    error_message = "Expected cpus >= 0.1 and memory_mb >= 64, came ${join("; ", [for name, arbiter in var.arbiters : "${name}: ${arbiter.cpus}, ${arbiter.memory_mb}"])}."
+  }
+}
+
+variable "data_cidr" {
+  type        = string
+  default     = "198.18.0.0/20"
+  description = "Range of the data network, in 198.18.0.0/15 (reserved for benchmarking), a /20 or larger."
+
+  validation {
+    condition     = can(regex("^198\\.18\\.[0-9.]+/(16|17|18|19|20)$", var.data_cidr)) && can(cidrhost(var.data_cidr, 0)) && try(cidrhost(var.data_cidr, 0) == split("/", var.data_cidr)[0], false)
+    error_message = "Expected an IPv4 network in 198.18.0.0/16 with a prefix of 16 to 20, came \"${var.data_cidr}\"."
+  }
+}
+
+variable "control_cidr" {
+  type        = string
+  default     = "198.19.0.0/20"
+  description = "Range of the control network, in 198.18.0.0/15 (reserved for benchmarking), a /20 or larger."
+
+  validation {
+    condition     = can(regex("^198\\.19\\.[0-9.]+/(16|17|18|19|20)$", var.control_cidr)) && try(cidrhost(var.control_cidr, 0) == split("/", var.control_cidr)[0], false)
+    error_message = "Expected an IPv4 network in 198.19.0.0/16 with a prefix of 16 to 20, came \"${var.control_cidr}\"."
+  }
+}
+
+variable "entry_port" {
+  type        = number
+  default     = 18080
+  description = "Port on 127.0.0.1 that shows the service, for people; load goes to the direct address."
+
+  validation {
+    condition     = var.entry_port >= 1 && var.entry_port <= 65535
+    error_message = "Expected a port from 1 to 65535, came ${var.entry_port}."
+  }
+}
+
+variable "influxdb_port" {
+  type        = number
+  default     = 18086
+  description = "Port on 127.0.0.1 that shows InfluxDB, for people."
+
+  validation {
+    condition     = var.influxdb_port >= 1 && var.influxdb_port <= 65535 && var.influxdb_port != var.entry_port
+    error_message = "Expected a port from 1 to 65535 other than entry_port, came ${var.influxdb_port}."
+  }
+}
+
+variable "grafana_image" {
+  type        = string
+  default     = null
+  description = "Image of Grafana 10.1 or later, already pulled, such as grafana/grafana:11.6.0. Without it there is no Grafana machine."
+}
+
+variable "grafana_port" {
+  type        = number
+  default     = 13000
+  description = "Port on 127.0.0.1 that shows Grafana, when there is one."
+
+  validation {
+    condition     = var.grafana_port >= 1 && var.grafana_port <= 65535 && !contains([var.entry_port, var.influxdb_port], var.grafana_port)
+    error_message = "Expected a port from 1 to 65535 other than entry_port and influxdb_port, came ${var.grafana_port}."
+  }
+}

@@ -1,0 +1,13 @@
+terraform {
+  required_version = ">= 1.9.0"
+
+  required_providers {
+    fleet = {
+      source  = "sparecraft/fleet"
+      version = "0.1.0"
+    }
+  }
+}
+
+# The engine is the one that DOCKER_HOST names, by default the local socket.
+provider "fleet" {}
