@@ -1,0 +1,348 @@
+//! The configuration file (TOML), validated: unknown keys and impossible values are refused with
+//! the place, what was expected and what came.
+
+use std::collections::HashSet;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::Duration;
+
+use serde::Deserialize;
+use thiserror::Error;
+use wire::arbiter::{Policy, Protocol, Server};
+
+const MINUTE_MS: u64 = 60_000;
+
+/// One arbiter.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    /// What is spoken to clients and servers.
+    pub protocol: Protocol,
+    /// Where clients connect.
+    pub listen: SocketAddr,
+    /// Where the admin API listens: loopback or the control network.
+    pub admin: SocketAddr,
+    /// The tier served.
+    pub tier: String,
+    /// How servers are chosen.
+    pub policy: Policy,
+    /// Replicas of each read.
+    pub replicas: usize,
+    /// Tokens per server (unused by round-robin).
+    pub tokens: usize,
+    /// Limit of one attempt to reach a server.
+    #[serde(default = "default_connect_timeout_ms")]
+    pub connect_timeout_ms: u64,
+    /// Limit of one request.
+    #[serde(default = "default_request_timeout_ms")]
+    pub request_timeout_ms: u64,
+    /// Age from which an observed latency no longer counts and the server is tried again.
+    #[serde(default = "default_observation_age_ms")]
+    pub observation_age_ms: u64,
+    /// The servers.
+    pub servers: Vec<Server>,
+    /// Only with `protocol = "mysql"`.
+    pub mysql: Option<Mysql>,
+}
+
+/// The one account that clients use towards the arbiter and the arbiter towards the servers.
+#[derive(Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Mysql {
+    /// Its name.
+    pub user: String,
+    /// Its password (mysql_native_password).
+    pub password: String,
+    /// The database that a probe uses.
+    pub database: String,
+}
+
+impl std::fmt::Debug for Mysql {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Mysql")
+            .field("user", &self.user)
+            .finish_non_exhaustive()
+    }
+}
+
+fn default_connect_timeout_ms() -> u64 {
+    1_000
+}
+
+fn default_request_timeout_ms() -> u64 {
+    6_000
+}
+
+fn default_observation_age_ms() -> u64 {
+    10_000
+}
+
+/// Why a configuration is refused.
+#[derive(Debug, Error)]
+pub enum ConfigError {
+    /// The file cannot be read.
+    #[error("{path}: cannot read the configuration: {source}")]
+    Unreadable {
+        /// The file.
+        path: String,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// Not TOML, an unknown key, a wrong type (the text has line and column).
+    #[error("{path}: {message}")]
+    Malformed {
+        /// The file.
+        path: String,
+        /// What the TOML reader says.
+        message: String,
+    },
+    /// A value that cannot work.
+    #[error("{path}: {key}: expected {expected}, got {came}")]
+    Impossible {
+        /// The file.
+        path: String,
+        /// The key.
+        key: String,
+        /// What would do.
+        expected: String,
+        /// What is there.
+        came: String,
+    },
+}
+
+impl Config {
+    /// Reads and validates a file.
+    ///
+    /// # Errors
+    /// [`ConfigError`] says the file, the key, what was expected and what came.
+    pub fn read(path: &Path) -> Result<Self, ConfigError> {
+        let text = std::fs::read_to_string(path).map_err(|source| ConfigError::Unreadable {
+            path: path.display().to_string(),
+            source,
+        })?;
+        Self::parse(&text, &path.display().to_string())
+    }
+
+    /// Validates a text; `path` is for messages.
+    ///
+    /// # Errors
+    /// As [`Config::read`].
+    pub fn parse(text: &str, path: &str) -> Result<Self, ConfigError> {
+        let config: Self = toml::from_str(text).map_err(|error| ConfigError::Malformed {
+            path: path.to_owned(),
+            message: error.to_string(),
+        })?;
+        config
+            .validate()
+            .map_err(|(key, expected, came)| ConfigError::Impossible {
+                path: path.to_owned(),
+                key,
+                expected,
+                came,
+            })?;
+        Ok(config)
+    }
+
+    /// Limit of one attempt to reach a server.
+    pub fn connect_timeout(&self) -> Duration {
+        Duration::from_millis(self.connect_timeout_ms)
+    }
+
+    /// Limit of one request.
+    pub fn request_timeout(&self) -> Duration {
+        Duration::from_millis(self.request_timeout_ms)
+    }
+
+    fn validate(&self) -> Result<(), (String, String, String)> {
+        let within = |key: &str, value: u64, least: u64, most: u64, of: &str| {
+            if (least..=most).contains(&value) {
+                return Ok(());
+            }
+            Err((
+                key.to_owned(),
+                format!("{least} to {most}{of}"),
+                value.to_string(),
+            ))
+        };
+        let servers = self.servers.len() as u64;
+        within("servers", servers, 1, 1_000, " [[servers]] tables")?;
+        within(
+            "replicas",
+            self.replicas as u64,
+            1,
+            servers,
+            " (the number of servers)",
+        )?;
+        within("tokens", self.tokens as u64, 1, TOKENS_MAX as u64, "")?;
+        within(
+            "connect_timeout_ms",
+            self.connect_timeout_ms,
+            1,
+            MINUTE_MS,
+            " ms",
+        )?;
+        within(
+            "request_timeout_ms",
+            self.request_timeout_ms,
+            1,
+            60 * MINUTE_MS,
+            " ms",
+        )?;
+        within(
+            "observation_age_ms",
+            self.observation_age_ms,
+            1,
+            60 * MINUTE_MS,
+            " ms",
+        )?;
+        self.validate_servers()?;
+        self.validate_mysql()
+    }
+
+    fn validate_servers(&self) -> Result<(), (String, String, String)> {
+        let mut names = HashSet::new();
+        let mut addresses = HashSet::new();
+        for (place, server) in self.servers.iter().enumerate() {
+            let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+            if server.name.is_empty() || !server.name.chars().all(plain) {
+                let expected = "a name of letters, digits, '-', '_' and '.'".to_owned();
+                return Err((
+                    format!("servers[{place}].name"),
+                    expected,
+                    quoted(&server.name),
+                ));
+            }
+            if !names.insert(&server.name) {
+                let expected = "a name that no other server has".to_owned();
+                return Err((
+                    format!("servers[{place}].name"),
+                    expected,
+                    quoted(&server.name),
+                ));
+            }
+            if !addresses.insert(server.address) {
+                let expected = "an address that no other server has".to_owned();
+                let came = server.address.to_string();
+                return Err((format!("servers[{place}].address"), expected, came));
+            }
+        }
+        Ok(())
+    }
+
+    fn validate_mysql(&self) -> Result<(), (String, String, String)> {
+        let section = match (self.protocol, &self.mysql) {
+            (Protocol::Http, None) => return Ok(()),
+            (Protocol::Http, Some(_)) => ("no [mysql] table with protocol \"http\"", "one"),
+            (Protocol::Mysql, None) => ("a [mysql] table with user, password, database", "none"),
+            (Protocol::Mysql, Some(mysql)) => {
+                if mysql.user.is_empty() || mysql.user.contains('\0') {
+                    (
+                        "a user name in mysql.user",
+                        "an empty one, or one with a zero byte",
+                    )
+                } else {
+                    return Ok(());
+                }
+            }
+        };
+        Err((
+            "mysql".to_owned(),
+            section.0.to_owned(),
+            section.1.to_owned(),
+        ))
+    }
+}
+
+/// More tokens than this per server are a mistake.
+pub const TOKENS_MAX: usize = 10_000;
+
+fn quoted(text: &str) -> String {
+    format!("{text:?}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: &str = r#"
+protocol = "http"
+listen = "127.0.0.1:8080"
+admin = "127.0.0.1:9300"
+tier = "web"
+policy = "tad"
+replicas = 2
+tokens = 1
+[[servers]]
+name = "web-1"
+address = "127.0.0.1:81"
+[[servers]]
+name = "web-2"
+address = "127.0.0.1:82"
+"#;
+
+    fn refusal(text: &str) -> String {
+        Config::parse(text, "a.toml").unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_good_file_is_read_with_defaults() {
+        let config = Config::parse(GOOD, "a.toml").unwrap();
+        assert_eq!(config.policy, Policy::Tad);
+        assert_eq!(config.request_timeout_ms, 6_000);
+        assert_eq!(config.servers[1].address.port(), 82);
+    }
+
+    #[test]
+    fn unknown_keys_are_refused_with_their_line() {
+        let text = refusal(&GOOD.replace("tier =", "teir ="));
+        assert!(text.contains("line 5") && text.contains("teir"), "{text}");
+        let text = refusal(&format!("{GOOD}weight = 3\n"));
+        assert!(text.contains("weight"), "{text}");
+    }
+
+    #[test]
+    fn impossible_values_are_refused_with_what_was_expected_and_what_came() {
+        for (old, new, expected) in [
+            (
+                "replicas = 2",
+                "replicas = 3",
+                "replicas: expected 1 to 2 (the number of servers), got 3",
+            ),
+            ("replicas = 2", "replicas = 0", "replicas: expected 1 to 2"),
+            (
+                "tokens = 1",
+                "tokens = 0",
+                "tokens: expected 1 to 10000, got 0",
+            ),
+            (
+                "\"web-2\"",
+                "\"web-1\"",
+                "servers[1].name: expected a name that no other server has",
+            ),
+            (
+                "\"web-2\"",
+                "\"web\\r\\n2\"",
+                "servers[1].name: expected a name of letters",
+            ),
+            (
+                ":82",
+                ":81",
+                "servers[1].address: expected an address that no other",
+            ),
+            ("\"http\"", "\"mysql\"", "mysql: expected a [mysql] table"),
+        ] {
+            let text = refusal(&GOOD.replace(old, new));
+            assert!(text.contains(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn debug_output_has_no_password() {
+        let mysql = Mysql {
+            user: "wiki".into(),
+            password: "wiki-read".into(),
+            database: "wiki".into(),
+        };
+        assert!(!format!("{mysql:?}").contains("wiki-read"));
+    }
+}

@@ -1,0 +1,67 @@
+//! Counters of the data plane: relaxed atomics, read by `/v1/stats`.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// One number that grows (or, for a gauge, also falls).
+#[derive(Debug, Default)]
+pub struct Counter(AtomicU64);
+
+impl Counter {
+    /// One more.
+    pub fn inc(&self) {
+        self.add(1);
+    }
+
+    /// `n` more.
+    pub fn add(&self, n: u64) {
+        self.0.fetch_add(n, Relaxed);
+    }
+
+    /// One less (gauges).
+    pub fn dec(&self) {
+        self.0.fetch_sub(1, Relaxed);
+    }
+
+    /// Replaces the value (gauges).
+    pub fn set(&self, n: u64) {
+        self.0.store(n, Relaxed);
+    }
+
+    /// The value now.
+    pub fn get(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+}
+
+/// Of the whole arbiter; the fields are those of [`wire::arbiter::Stats`].
+#[derive(Debug, Default)]
+#[allow(missing_docs)]
+pub struct Counters {
+    pub received: Counter,
+    pub answered: Counter,
+    pub failed: Counter,
+    pub cloned: Counter,
+    pub replicas_sent: Counter,
+    pub replicas_not_needed: Counter,
+    pub replicas_wasted: Counter,
+    pub wasted_us: Counter,
+    pub client_accepted: Counter,
+    pub client_open: Counter,
+    pub token_wait_us_total: Counter,
+    pub token_waits: Counter,
+}
+
+/// Of one server; the fields are those of [`wire::arbiter::ServerStats`].
+#[derive(Debug, Default)]
+#[allow(missing_docs)]
+pub struct ServerCounters {
+    pub in_flight: Counter,
+    pub requests: Counter,
+    pub wins: Counter,
+    pub errors: Counter,
+    pub last_latency_us: Counter,
+    pub latency_us_sum: Counter,
+    pub latency_count: Counter,
+    pub connections_opened: Counter,
+    pub connections_reused: Counter,
+}

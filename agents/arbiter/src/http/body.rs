@@ -1,0 +1,294 @@
+//! Where a message's body ends. Bytes pass through as they are, chunk framing included; this only
+//! follows them, strictly, so that no peer can be led to see another end than we do.
+
+use std::io;
+
+use bytes::Bytes;
+use thiserror::Error;
+
+use crate::conn::Conn;
+
+/// Most bytes of a chunk's size line, and of all trailers together.
+const LINE_MAX: usize = 256;
+const TRAILERS_MAX: usize = 8 * 1024;
+
+/// How a head says that its body is delimited.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Framing {
+    /// No body.
+    Empty,
+    /// `Content-Length`.
+    Length(u64),
+    /// `Transfer-Encoding: chunked`.
+    Chunked,
+    /// Up to the end of the connection (replies only).
+    UntilClose,
+}
+
+/// A body that breaks its framing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("broken body: {0}")]
+pub struct BodyError(&'static str);
+
+/// Follows one body.
+#[derive(Debug, Clone)]
+pub struct Body {
+    state: State,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Length(u64),
+    UntilClose,
+    /// In a chunk's size line: the size so far, its digits, the line's bytes, and whether in the
+    /// extension.
+    Size {
+        size: u64,
+        digits: usize,
+        line: usize,
+        extension: bool,
+    },
+    /// The line feed of the size line is due.
+    SizeEnd(u64),
+    Data(u64),
+    /// CR, then LF after a chunk's data.
+    DataCr,
+    DataLf,
+    /// In the trailers: all bytes, and the bytes of this line.
+    Trailer {
+        all: usize,
+        line: usize,
+    },
+    TrailerLf {
+        all: usize,
+        line: usize,
+    },
+    Done,
+}
+
+const SIZE: State = State::Size {
+    size: 0,
+    digits: 0,
+    line: 0,
+    extension: false,
+};
+
+impl Body {
+    /// A body that begins now.
+    pub fn new(framing: Framing) -> Self {
+        let state = match framing {
+            Framing::Empty | Framing::Length(0) => State::Done,
+            Framing::Length(length) => State::Length(length),
+            Framing::Chunked => SIZE,
+            Framing::UntilClose => State::UntilClose,
+        };
+        Self { state }
+    }
+
+    /// Whether the body is complete.
+    pub fn is_done(&self) -> bool {
+        self.state == State::Done
+    }
+
+    /// How many of the next bytes belong to the body.
+    ///
+    /// # Errors
+    /// When the chunk framing is broken.
+    pub fn consume(&mut self, bytes: &[u8]) -> Result<usize, BodyError> {
+        let mut at = 0;
+        while at < bytes.len() && self.state != State::Done {
+            let left = (bytes.len() - at) as u64;
+            match &mut self.state {
+                State::UntilClose => at = bytes.len(),
+                State::Length(rest) | State::Data(rest) => {
+                    let taken = left.min(*rest);
+                    *rest -= taken;
+                    at += usize::try_from(taken).unwrap_or(usize::MAX);
+                    self.end_of_data();
+                }
+                _ => {
+                    self.state = self.state.framing_byte(bytes[at])?;
+                    at += 1;
+                }
+            }
+        }
+        Ok(at)
+    }
+
+    fn end_of_data(&mut self) {
+        match self.state {
+            State::Length(0) => self.state = State::Done,
+            State::Data(0) => self.state = State::DataCr,
+            _ => {}
+        }
+    }
+
+    /// The next piece of the body, from the connection's buffer or socket; none when it is
+    /// complete. May be dropped and called again.
+    ///
+    /// # Errors
+    /// Those of the socket; `InvalidData` for broken framing or an early end.
+    pub async fn next_piece(&mut self, conn: &mut Conn) -> io::Result<Option<Bytes>> {
+        let broken = |error| io::Error::new(io::ErrorKind::InvalidData, error);
+        if self.is_done() {
+            return Ok(None);
+        }
+        if conn.buffer.is_empty() && conn.fill().await? == 0 {
+            self.end().map_err(broken)?;
+            return Ok(None);
+        }
+        let taken = self.consume(&conn.buffer).map_err(broken)?;
+        Ok(Some(conn.buffer.split_to(taken).freeze()))
+    }
+
+    /// The connection ended.
+    ///
+    /// # Errors
+    /// When the body is not complete.
+    pub fn end(&mut self) -> Result<(), BodyError> {
+        match self.state {
+            State::UntilClose | State::Done => {
+                self.state = State::Done;
+                Ok(())
+            }
+            _ => Err(BodyError("the connection ended in the middle of it")),
+        }
+    }
+}
+
+impl State {
+    fn framing_byte(self, byte: u8) -> Result<Self, BodyError> {
+        match self {
+            Self::Size { .. } => self.size_byte(byte),
+            Self::SizeEnd(size) => match (byte, size) {
+                (b'\n', 0) => Ok(Self::Trailer { all: 0, line: 0 }),
+                (b'\n', size) => Ok(Self::Data(size)),
+                _ => Err(BodyError("a chunk's size line must end with CR LF")),
+            },
+            Self::DataCr if byte == b'\r' => Ok(Self::DataLf),
+            Self::DataLf if byte == b'\n' => Ok(SIZE),
+            Self::DataCr | Self::DataLf => Err(BodyError("a chunk's data must end with CR LF")),
+            Self::Trailer { all, .. } if all >= TRAILERS_MAX => Err(BodyError("too many trailers")),
+            Self::Trailer { all, line } => match byte {
+                b'\r' => Ok(Self::TrailerLf { all: all + 1, line }),
+                b'\n' | 0 => Err(BodyError("a trailer line must end with CR LF")),
+                _ => Ok(Self::Trailer {
+                    all: all + 1,
+                    line: line + 1,
+                }),
+            },
+            Self::TrailerLf { all, line } => match (byte, line) {
+                (b'\n', 0) => Ok(Self::Done),
+                (b'\n', _) => Ok(Self::Trailer {
+                    all: all + 1,
+                    line: 0,
+                }),
+                _ => Err(BodyError("a trailer line must end with CR LF")),
+            },
+            Self::Length(_) | Self::UntilClose | Self::Data(_) | Self::Done => Ok(self),
+        }
+    }
+
+    fn size_byte(self, byte: u8) -> Result<Self, BodyError> {
+        let Self::Size {
+            size,
+            digits,
+            line,
+            extension,
+        } = self
+        else {
+            return Ok(self);
+        };
+        if line >= LINE_MAX {
+            return Err(BodyError("a chunk's size line is too long"));
+        }
+        let line = line + 1;
+        let digit = char::from(byte).to_digit(16).map(u64::from);
+        match (byte, digit) {
+            (b'\r', _) if digits > 0 => Ok(Self::SizeEnd(size)),
+            (b';' | b' ' | b'\t', _) if digits > 0 => Ok(Self::Size {
+                size,
+                digits,
+                line,
+                extension: true,
+            }),
+            (_, Some(digit)) if !extension && digits < 15 => Ok(Self::Size {
+                size: size * 16 + digit,
+                digits: digits + 1,
+                line,
+                extension,
+            }),
+            (0x20..=0x7e, _) if extension => Ok(Self::Size {
+                size,
+                digits,
+                line,
+                extension,
+            }),
+            _ => Err(BodyError("a chunk must begin with its size in hexadecimal")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn follow(framing: Framing, bytes: &[u8]) -> Result<(usize, bool), BodyError> {
+        let mut body = Body::new(framing);
+        let mut taken = 0;
+        // Byte by byte and at once must agree.
+        for byte in bytes {
+            taken += body.consume(std::slice::from_ref(byte))?;
+        }
+        let mut whole = Body::new(framing);
+        assert_eq!(whole.consume(bytes)?, taken);
+        assert_eq!(whole.is_done(), body.is_done());
+        Ok((taken, body.is_done()))
+    }
+
+    #[test]
+    fn a_length_ends_after_its_bytes() {
+        assert_eq!(follow(Framing::Length(3), b"abcd"), Ok((3, true)));
+        assert_eq!(follow(Framing::Length(5), b"abcd"), Ok((4, false)));
+        assert_eq!(follow(Framing::Empty, b"abcd"), Ok((0, true)));
+    }
+
+    #[test]
+    fn chunks_end_after_the_trailers() {
+        let bytes = b"3\r\nabc\r\nA;x=y\r\n0123456789\r\n0\r\nT: 1\r\n\r\nNEXT";
+        assert_eq!(follow(Framing::Chunked, bytes), Ok((bytes.len() - 4, true)));
+        assert_eq!(follow(Framing::Chunked, b"0\r\n\r\n"), Ok((5, true)));
+    }
+
+    #[test]
+    fn sloppy_chunk_framing_is_refused() {
+        for bytes in [
+            &b"3\nabc\r\n"[..],
+            b"\r\n",
+            b"0x3\r\nabc\r\n",
+            b"-1\r\n",
+            b"3\r\nabcd\r\n",
+            b"3 \nabc",
+            b"3\r\nabc\n",
+            b"ffffffffffffffff\r\n",
+            b"0\r\n\n",
+            b"0\r\nT: 1\n\r\n",
+        ] {
+            assert!(
+                follow(Framing::Chunked, bytes).is_err(),
+                "{:?}",
+                String::from_utf8_lossy(bytes)
+            );
+        }
+    }
+
+    #[test]
+    fn an_end_in_the_middle_is_an_error() {
+        let mut body = Body::new(Framing::Length(3));
+        assert_eq!(body.consume(b"ab"), Ok(2));
+        assert!(body.end().is_err());
+        let mut body = Body::new(Framing::UntilClose);
+        assert_eq!(body.consume(b"ab"), Ok(2));
+        assert!(body.end().is_ok() && body.is_done());
+    }
+}

@@ -1,0 +1,150 @@
+//! One request sent to one server, up to the head of its reply.
+
+use std::io;
+
+use bytes::Buf;
+use policy::ServerId;
+use tokio::net::TcpStream;
+use tokio::time::{timeout, timeout_at, Instant};
+
+use super::head::{parse_response, RequestHead, ResponseHead};
+use super::Front;
+use crate::conn::Conn;
+
+/// Interim replies (1xx) that a server may send before the real one.
+const INTERIM_MAX: usize = 8;
+
+/// Why there is no usable reply.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Failure {
+    /// The server could not be reached; nothing was sent.
+    Connect,
+    /// The connection ended before the first byte of a reply.
+    Silent,
+    /// The request's time was up.
+    TimedOut,
+    /// The reply broke off, or is not HTTP/1.1.
+    Broken,
+}
+
+/// A connection to a server.
+pub struct Link {
+    /// The socket.
+    pub conn: Conn,
+    /// Came from the pool, so that the server may have closed it meanwhile.
+    pub reused: bool,
+}
+
+/// A pooled connection, or a new one. A failure marks the server dead.
+///
+/// # Errors
+/// [`Failure::Connect`].
+pub async fn open(front: &Front, server: ServerId, may_reuse: bool) -> Result<Link, Failure> {
+    let counters = &front.tier.server_counters[server];
+    if may_reuse {
+        if let Some(conn) = front.pool.take(server) {
+            counters.connections_reused.inc();
+            return Ok(Link { conn, reused: true });
+        }
+    }
+    let connecting = TcpStream::connect(front.tier.server(server).address);
+    if let Ok(Ok(stream)) = timeout(front.tier.config().connect_timeout(), connecting).await {
+        counters.connections_opened.inc();
+        return Ok(Link {
+            conn: Conn::new(stream),
+            reused: false,
+        });
+    }
+    front.tier.server_failed(server);
+    Err(Failure::Connect)
+}
+
+/// Sends a read and waits for its reply's head. Where a pooled connection turns out to be closed
+/// before any reply, a new one is tried once: a read may be sent again.
+///
+/// # Errors
+/// [`Failure`].
+pub async fn ask(
+    front: &Front,
+    server: ServerId,
+    link: &mut Link,
+    request: &RequestHead,
+    deadline: Instant,
+) -> Result<ResponseHead, Failure> {
+    match ask_once(front, &mut link.conn, request, deadline).await {
+        Err(Failure::Silent) if link.reused => {
+            *link = open(front, server, false).await?;
+            ask_once(front, &mut link.conn, request, deadline).await
+        }
+        other => other,
+    }
+}
+
+async fn ask_once(
+    front: &Front,
+    conn: &mut Conn,
+    request: &RequestHead,
+    deadline: Instant,
+) -> Result<ResponseHead, Failure> {
+    let limit = front.tier.config().request_timeout();
+    conn.write(&request.forward, limit)
+        .await
+        .map_err(|error| failure(&error, Failure::Silent))?;
+    reply_head(conn, request.is_head, deadline).await
+}
+
+/// Waits for a reply's head, stepping over interim replies.
+///
+/// # Errors
+/// [`Failure`].
+pub async fn reply_head(
+    conn: &mut Conn,
+    to_head: bool,
+    deadline: Instant,
+) -> Result<ResponseHead, Failure> {
+    let mut any = false;
+    let mut interim = 0;
+    loop {
+        match parse_response(&conn.buffer, to_head) {
+            Ok(Some((head, length))) => {
+                conn.buffer.advance(length);
+                if head.status >= 200 {
+                    return Ok(head);
+                }
+                interim += 1;
+                if interim > INTERIM_MAX {
+                    return Err(Failure::Broken);
+                }
+                continue;
+            }
+            Ok(None) => {}
+            Err(_) => return Err(Failure::Broken),
+        }
+        let silent = if any {
+            Failure::Broken
+        } else {
+            Failure::Silent
+        };
+        match timeout_at(deadline, conn.fill()).await {
+            Ok(Ok(0)) => return Err(silent),
+            Ok(Ok(_)) => any = true,
+            Ok(Err(error)) => return Err(failure(&error, silent)),
+            Err(_) => return Err(Failure::TimedOut),
+        }
+    }
+}
+
+fn failure(error: &io::Error, otherwise: Failure) -> Failure {
+    if error.kind() == io::ErrorKind::TimedOut {
+        Failure::TimedOut
+    } else {
+        otherwise
+    }
+}
+
+/// Keeps the connection for the next request where nothing is outstanding on it.
+pub fn keep(front: &Front, server: ServerId, link: Link, head: &ResponseHead) {
+    if head.keep_alive && link.conn.buffer.is_empty() {
+        front.pool.put(server, link.conn);
+    }
+}

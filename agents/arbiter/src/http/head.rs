@@ -1,0 +1,405 @@
+//! Request and response heads: parsed with httparse, then held to stricter rules, then rewritten.
+//!
+//! A proxy and its server that disagree on where a message ends can be made to see different
+//! messages (request smuggling). So whatever could be read in two ways is refused: both
+//! `Content-Length` and `Transfer-Encoding`, a repeated or odd length, any transfer coding but
+//! `chunked`, bare line feeds, folded lines, spaces before a colon. Hop-by-hop fields are not
+//! passed on.
+
+use bytes::Bytes;
+
+use super::body::Framing;
+use super::refusal::Refusal;
+
+/// Largest head, of a request or a response.
+pub const HEAD_MAX: usize = 64 * 1024;
+const FIELDS_MAX: usize = 128;
+
+/// A request's head.
+#[derive(Debug, Clone)]
+pub struct RequestHead {
+    /// GET or HEAD without a body: may be cloned.
+    pub is_read: bool,
+    /// HEAD: the reply has no body.
+    pub is_head: bool,
+    /// 0 for HTTP/1.0, 1 for HTTP/1.1.
+    pub minor: u8,
+    /// Whether the client keeps the connection.
+    pub keep_alive: bool,
+    /// The client waits for `100 Continue` before it sends the body.
+    pub expects_continue: bool,
+    /// How the body ends.
+    pub framing: Framing,
+    /// What the server gets.
+    pub forward: Bytes,
+}
+
+/// A response's head.
+#[derive(Debug, Clone)]
+pub struct ResponseHead {
+    /// Status code.
+    pub status: u16,
+    /// Whether the server keeps the connection.
+    pub keep_alive: bool,
+    /// How the body ends.
+    pub framing: Framing,
+    /// What the client gets, without the connection's own fields and the final empty line.
+    pub forward: Vec<u8>,
+}
+
+/// Parses a request's head at the beginning of `bytes`: it and its length, or none yet.
+///
+/// # Errors
+/// The reply that the client gets; the connection then ends.
+pub fn parse_request(bytes: &[u8]) -> Result<Option<(RequestHead, usize)>, Refusal> {
+    const BAD: fn(&'static str) -> Refusal = |reason| Refusal::new(400, reason);
+    let mut fields = [httparse::EMPTY_HEADER; FIELDS_MAX];
+    let mut request = httparse::Request::new(&mut fields);
+    let length = match request.parse(bytes) {
+        Ok(httparse::Status::Complete(length)) => length,
+        Ok(httparse::Status::Partial) if bytes.len() >= HEAD_MAX => {
+            return Err(Refusal::new(
+                431,
+                "the request's head is larger than 64 KiB",
+            ));
+        }
+        Ok(httparse::Status::Partial) => return Ok(None),
+        Err(httparse::Error::TooManyHeaders) => {
+            return Err(Refusal::new(
+                431,
+                "the request has more than 128 header fields",
+            ));
+        }
+        Err(httparse::Error::Version) => return Err(Refusal::new(505, "HTTP/1.0 and 1.1 only")),
+        Err(_) => return Err(BAD("not an HTTP/1.1 request head")),
+    };
+    only_crlf(&bytes[..length]).map_err(BAD)?;
+    let (Some(method), Some(target), Some(minor)) = (request.method, request.path, request.version)
+    else {
+        return Err(BAD("not an HTTP/1.1 request head"));
+    };
+    if method == "CONNECT" {
+        return Err(Refusal::new(501, "CONNECT is not supported"));
+    }
+    let facts = Facts::of(request.headers).map_err(BAD)?;
+    let framing = facts.framing(minor).map_err(BAD)?.unwrap_or(Framing::Empty);
+    if facts.hosts > 1 || (minor == 1 && facts.hosts == 0) {
+        return Err(BAD("expected exactly one Host field"));
+    }
+    let is_head = method == "HEAD";
+    let mut forward = Vec::with_capacity(length + 32);
+    forward.extend_from_slice(format!("{method} {target} HTTP/1.{minor}\r\n").as_bytes());
+    facts.pass_on(request.headers, framing, &mut forward);
+    forward.extend_from_slice(b"\r\n");
+    let head = RequestHead {
+        is_read: (is_head || method == "GET")
+            && matches!(framing, Framing::Empty | Framing::Length(0)),
+        is_head,
+        minor,
+        keep_alive: facts.keep_alive(minor),
+        expects_continue: minor == 1 && facts.expects_continue,
+        framing,
+        forward: forward.into(),
+    };
+    Ok(Some((head, length)))
+}
+
+/// Parses a response's head at the beginning of `bytes`, the reply to a HEAD or another request.
+///
+/// # Errors
+/// Why the server's reply cannot be used.
+pub fn parse_response(
+    bytes: &[u8],
+    to_head: bool,
+) -> Result<Option<(ResponseHead, usize)>, &'static str> {
+    let mut fields = [httparse::EMPTY_HEADER; FIELDS_MAX];
+    let mut response = httparse::Response::new(&mut fields);
+    let length = match response.parse(bytes) {
+        Ok(httparse::Status::Complete(length)) => length,
+        Ok(httparse::Status::Partial) if bytes.len() >= HEAD_MAX => {
+            return Err("the response's head is larger than 64 KiB");
+        }
+        Ok(httparse::Status::Partial) => return Ok(None),
+        Err(_) => return Err("not an HTTP/1.1 response head"),
+    };
+    only_crlf(&bytes[..length])?;
+    let (Some(status), Some(minor)) = (response.code, response.version) else {
+        return Err("not an HTTP/1.1 response head");
+    };
+    if status < 100 || status == 101 {
+        return Err("a status that was not asked for");
+    }
+    let facts = Facts::of(response.headers)?;
+    let declared = facts.framing(minor)?;
+    let bodiless = to_head || status < 200 || status == 204 || status == 304;
+    let framing = if bodiless {
+        Framing::Empty
+    } else {
+        declared.unwrap_or(Framing::UntilClose)
+    };
+    let mut forward = Vec::with_capacity(length + 64);
+    let reason = response.reason.unwrap_or_default();
+    forward.extend_from_slice(format!("HTTP/1.1 {status} {reason}\r\n").as_bytes());
+    facts.pass_on(
+        response.headers,
+        declared.unwrap_or(Framing::UntilClose),
+        &mut forward,
+    );
+    let keep_alive = facts.keep_alive(minor) && framing != Framing::UntilClose;
+    Ok(Some((
+        ResponseHead {
+            status,
+            keep_alive,
+            framing,
+            forward,
+        },
+        length,
+    )))
+}
+
+/// httparse takes a bare line feed for the end of a line; others may not.
+fn only_crlf(head: &[u8]) -> Result<(), &'static str> {
+    let mut before = 0;
+    for &byte in head {
+        if byte == b'\n' && before != b'\r' {
+            return Err("a line must end with CR LF");
+        }
+        before = byte;
+    }
+    Ok(())
+}
+
+/// What the header fields say of the connection and the body.
+#[derive(Default)]
+struct Facts {
+    length: Option<u64>,
+    chunked: bool,
+    close: bool,
+    keep: bool,
+    hosts: usize,
+    expects_continue: bool,
+    /// Field names that `Connection` lists, in lower case.
+    listed: Vec<String>,
+}
+
+impl Facts {
+    fn of(fields: &[httparse::Header<'_>]) -> Result<Self, &'static str> {
+        let mut facts = Self::default();
+        for field in fields {
+            let is = |name: &str| field.name.eq_ignore_ascii_case(name);
+            if is("content-length") {
+                facts.set_length(field.value)?;
+            } else if is("transfer-encoding") {
+                if facts.chunked || !field.value.trim_ascii().eq_ignore_ascii_case(b"chunked") {
+                    return Err("the only transfer coding known is one \"chunked\"");
+                }
+                facts.chunked = true;
+            } else if is("connection") {
+                facts.set_connection(field.value);
+            } else if is("host") {
+                facts.hosts += 1;
+            } else if is("expect") {
+                facts.expects_continue = field.value.eq_ignore_ascii_case(b"100-continue");
+            }
+        }
+        Ok(facts)
+    }
+
+    fn set_length(&mut self, value: &[u8]) -> Result<(), &'static str> {
+        const ODD: &str = "expected one Content-Length of digits only";
+        let digits = !value.is_empty() && value.len() <= 18 && value.iter().all(u8::is_ascii_digit);
+        if !digits || self.length.is_some() {
+            return Err(ODD);
+        }
+        let text = std::str::from_utf8(value).map_err(|_| ODD)?;
+        self.length = Some(text.parse().map_err(|_| ODD)?);
+        Ok(())
+    }
+
+    fn set_connection(&mut self, value: &[u8]) {
+        for option in String::from_utf8_lossy(value).split(',') {
+            let option = option.trim().to_ascii_lowercase();
+            match option.as_str() {
+                "" => {}
+                "close" => self.close = true,
+                "keep-alive" => self.keep = true,
+                _ => self.listed.push(option),
+            }
+        }
+    }
+
+    fn framing(&self, minor: u8) -> Result<Option<Framing>, &'static str> {
+        match (self.length, self.chunked) {
+            (Some(_), true) => Err("both Content-Length and Transfer-Encoding"),
+            (None, true) if minor == 0 => Err("Transfer-Encoding in HTTP/1.0"),
+            (None, true) => Ok(Some(Framing::Chunked)),
+            (Some(length), false) => Ok(Some(Framing::Length(length))),
+            (None, false) => Ok(None),
+        }
+    }
+
+    fn keep_alive(&self, minor: u8) -> bool {
+        !self.close && (minor == 1 || self.keep)
+    }
+
+    /// Writes the fields that go end to end, and the framing once.
+    fn pass_on(&self, fields: &[httparse::Header<'_>], framing: Framing, to: &mut Vec<u8>) {
+        const HOP_BY_HOP: [&str; 9] = [
+            "connection",
+            "keep-alive",
+            "proxy-connection",
+            "te",
+            "upgrade",
+            "http2-settings",
+            "transfer-encoding",
+            "content-length",
+            "expect",
+        ];
+        for field in fields {
+            let name = field.name.to_ascii_lowercase();
+            // What a client lists cannot take the fields away that servers and we decide by.
+            let listed = name != "host" && self.listed.contains(&name);
+            if listed || HOP_BY_HOP.contains(&name.as_str()) {
+                continue;
+            }
+            to.extend_from_slice(field.name.as_bytes());
+            to.extend_from_slice(b": ");
+            to.extend_from_slice(field.value);
+            to.extend_from_slice(b"\r\n");
+        }
+        match framing {
+            Framing::Length(length) => {
+                to.extend_from_slice(format!("Content-Length: {length}\r\n").as_bytes());
+            }
+            Framing::Chunked => to.extend_from_slice(b"Transfer-Encoding: chunked\r\n"),
+            Framing::Empty | Framing::UntilClose => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(text: &str) -> Result<RequestHead, Refusal> {
+        parse_request(text.as_bytes()).map(|parsed| parsed.unwrap().0)
+    }
+
+    #[test]
+    fn a_read_is_a_get_or_head_without_a_body() {
+        assert!(
+            request("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+                .unwrap()
+                .is_read
+        );
+        assert!(
+            request("HEAD / HTTP/1.1\r\nHost: a\r\n\r\n")
+                .unwrap()
+                .is_read
+        );
+        assert!(
+            !request("POST / HTTP/1.1\r\nHost: a\r\n\r\n")
+                .unwrap()
+                .is_read
+        );
+        let with_body = "GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\n";
+        assert!(!request(with_body).unwrap().is_read);
+    }
+
+    #[test]
+    fn what_can_be_read_in_two_ways_is_refused() {
+        for fields in [
+            "Content-Length: 5\r\nTransfer-Encoding: chunked",
+            "Content-Length: 5\r\nContent-Length: 5",
+            "Content-Length: 5, 5",
+            "Content-Length: +5",
+            "Content-Length: 0x5",
+            "Content-Length: ",
+            "Content-Length: 99999999999999999999",
+            "Transfer-Encoding: gzip, chunked",
+            "Transfer-Encoding: xchunked",
+            "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked",
+            "Transfer-Encoding : chunked",
+            "Content-Length : 5",
+            "A: b\n c: d",
+            "A: b\nContent-Length: 5",
+            "A: b\r\n folded: c",
+            "A: b\rContent-Length: 5",
+            "Host: b",
+        ] {
+            let refusal = request(&format!("POST / HTTP/1.1\r\nHost: a\r\n{fields}\r\n\r\n"));
+            assert_eq!(refusal.unwrap_err().status, 400, "{fields:?}");
+        }
+        let old = request("POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n");
+        assert_eq!(old.unwrap_err().status, 400);
+        assert_eq!(
+            request("GET / HTTP/1.1\r\n\r\n").unwrap_err().status,
+            400,
+            "no Host"
+        );
+    }
+
+    #[test]
+    fn hop_by_hop_fields_stay_here() {
+        let head = request(
+            "GET /x HTTP/1.1\r\nHost: a\r\nConnection: close, X-Mine, Host\r\nX-Mine: 1\r\n\
+             Keep-Alive: 5\r\nUpgrade: h2c\r\nTE: trailers\r\nAccept: */*\r\n\r\n",
+        )
+        .unwrap();
+        assert_eq!(
+            &head.forward[..],
+            b"GET /x HTTP/1.1\r\nHost: a\r\nAccept: */*\r\n\r\n"
+        );
+        assert!(!head.keep_alive);
+    }
+
+    #[test]
+    fn a_partial_head_is_awaited_and_a_huge_one_refused() {
+        assert!(parse_request(b"GET / HT").unwrap().is_none());
+        let huge = format!("GET / HTTP/1.1\r\nHost: a\r\nA: {}", "x".repeat(HEAD_MAX));
+        assert_eq!(parse_request(huge.as_bytes()).unwrap_err().status, 431);
+        let many = format!(
+            "GET / HTTP/1.1\r\nHost: a\r\n{}\r\n",
+            "A: b\r\n".repeat(200)
+        );
+        assert_eq!(parse_request(many.as_bytes()).unwrap_err().status, 431);
+    }
+
+    fn response(text: &str, to_head: bool) -> Result<ResponseHead, &'static str> {
+        parse_response(text.as_bytes(), to_head).map(|parsed| parsed.unwrap().0)
+    }
+
+    #[test]
+    fn a_reply_s_body_ends_as_its_head_and_the_request_say() {
+        let framing = |fields: &str, to_head| {
+            response(&format!("HTTP/1.1 {fields}\r\n\r\n"), to_head).map(|head| head.framing)
+        };
+        assert_eq!(
+            framing("200 OK\r\nContent-Length: 7", false),
+            Ok(Framing::Length(7))
+        );
+        assert_eq!(
+            framing("200 OK\r\nContent-Length: 7", true),
+            Ok(Framing::Empty)
+        );
+        assert_eq!(
+            framing("304 Not Modified\r\nContent-Length: 7", false),
+            Ok(Framing::Empty)
+        );
+        assert_eq!(framing("204 No Content", false), Ok(Framing::Empty));
+        assert_eq!(
+            framing("200 OK\r\nTransfer-Encoding: chunked", false),
+            Ok(Framing::Chunked)
+        );
+        assert_eq!(framing("200 OK", false), Ok(Framing::UntilClose));
+        let both = "200 OK\r\nContent-Length: 7\r\nTransfer-Encoding: chunked";
+        assert!(framing(both, false).is_err());
+        assert!(framing("101 Switching Protocols", false).is_err());
+    }
+
+    #[test]
+    fn a_reply_to_head_keeps_its_length() {
+        let head = response("HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\n", true).unwrap();
+        assert_eq!(head.forward, b"HTTP/1.1 200 OK\r\nContent-Length: 7\r\n");
+    }
+}

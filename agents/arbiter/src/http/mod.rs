@@ -1,0 +1,66 @@
+//! The HTTP/1.1 arbiter.
+//!
+//! | module | what |
+//! |---|---|
+//! | `head` | parsing request and response heads, what is refused, what is passed on |
+//! | `body` | where a body ends: length, chunks, end of connection |
+//! | `pool` | idle connections to the servers |
+//! | `exchange` | one request sent to one server, up to the reply's head |
+//! | `direct` | one server: the reply is streamed |
+//! | `race` | r servers: the first complete good reply wins, the losers are drained |
+//! | `client` | a client's connection: request after request |
+//! | `refusal` | the arbiter's own error replies |
+
+pub mod body;
+pub mod client;
+mod direct;
+mod exchange;
+pub mod head;
+pub mod pool;
+mod race;
+mod refusal;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use policy::ServerId;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use crate::tier::Tier;
+
+/// How often idle connections are looked through.
+const SWEEP_EVERY: Duration = Duration::from_secs(1);
+
+/// What all clients share.
+pub struct Front {
+    /// The servers.
+    pub tier: Arc<Tier>,
+    /// Idle connections to them.
+    pub pool: pool::Pool,
+}
+
+impl Front {
+    /// A front of the tier.
+    pub fn new(tier: Arc<Tier>) -> Arc<Self> {
+        let pool = pool::Pool::new(tier.config().servers.len());
+        Arc::new(Self { tier, pool })
+    }
+
+    /// Whether the server takes connections.
+    pub async fn probe(&self, server: ServerId) -> bool {
+        let connecting = TcpStream::connect(self.tier.server(server).address);
+        matches!(
+            timeout(self.tier.config().connect_timeout(), connecting).await,
+            Ok(Ok(_))
+        )
+    }
+
+    /// Closes dead idle connections, for ever.
+    pub async fn sweep(self: Arc<Self>) {
+        loop {
+            tokio::time::sleep(SWEEP_EVERY).await;
+            self.pool.sweep();
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! Idle connections to the servers, the last used first; bounded per server.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use policy::ServerId;
+
+use crate::conn::Conn;
+
+/// Most idle connections per server.
+const IDLE_MAX: usize = 256;
+/// Idle for longer, a connection is closed.
+const IDLE_AGE_MAX: Duration = Duration::from_secs(60);
+
+/// See the module.
+pub struct Pool {
+    idle: Vec<Mutex<Vec<Idle>>>,
+}
+
+struct Idle {
+    conn: Conn,
+    since: Instant,
+}
+
+impl Pool {
+    /// An empty pool.
+    pub fn new(servers: usize) -> Self {
+        Self {
+            idle: (0..servers).map(|_| Mutex::default()).collect(),
+        }
+    }
+
+    /// A connection that is open and silent.
+    pub fn take(&self, server: ServerId) -> Option<Conn> {
+        let mut idle = self.idle[server]
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        while let Some(candidate) = idle.pop() {
+            if candidate.is_usable() {
+                return Some(candidate.conn);
+            }
+        }
+        None
+    }
+
+    /// Keeps a connection on which nothing is outstanding.
+    pub fn put(&self, server: ServerId, conn: Conn) {
+        let mut idle = self.idle[server]
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if idle.len() < IDLE_MAX {
+            idle.push(Idle {
+                conn,
+                since: Instant::now(),
+            });
+        }
+    }
+
+    /// Closes those that the servers have closed, and the old ones.
+    pub fn sweep(&self) {
+        for idle in &self.idle {
+            idle.lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .retain(Idle::is_usable);
+        }
+    }
+}
+
+impl Idle {
+    fn is_usable(&self) -> bool {
+        self.conn.is_silent() && self.since.elapsed() < IDLE_AGE_MAX
+    }
+}

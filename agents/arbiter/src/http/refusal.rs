@@ -1,0 +1,45 @@
+//! The arbiter's own error replies.
+
+/// An error that the arbiter answers itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Refusal {
+    /// Status code.
+    pub status: u16,
+    /// One line: what was expected, what came.
+    pub reason: &'static str,
+}
+
+impl Refusal {
+    /// A refusal.
+    pub const fn new(status: u16, reason: &'static str) -> Self {
+        Self { status, reason }
+    }
+
+    /// The complete reply; the body is left out for HEAD.
+    pub fn reply(&self, head_only: bool, close: bool) -> Vec<u8> {
+        let text = format!("arbiter: {}\n", self.reason);
+        let connection = if close { "Connection: close\r\n" } else { "" };
+        format!(
+            "HTTP/1.1 {} {}\r\nContent-Type: text/plain\r\nContent-Length: {}\r\n{connection}\r\n{}",
+            self.status,
+            phrase(self.status),
+            text.len(),
+            if head_only { "" } else { &text },
+        )
+        .into_bytes()
+    }
+}
+
+fn phrase(status: u16) -> &'static str {
+    match status {
+        400 => "Bad Request",
+        408 => "Request Timeout",
+        431 => "Request Header Fields Too Large",
+        501 => "Not Implemented",
+        502 => "Bad Gateway",
+        503 => "Service Unavailable",
+        504 => "Gateway Timeout",
+        505 => "HTTP Version Not Supported",
+        _ => "Error",
+    }
+}

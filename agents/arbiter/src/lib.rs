@@ -1,0 +1,16 @@
+//! The arbiter: the proxy in front of a tier (sPARE section 4).
+//!
+//! It clones each read to `r` servers that the [`policy`] chooses, passes the first good reply on,
+//! and drains the losers off the client's path. `config` is the file, `tier` the state that all
+//! share, `http` and `mysql` the protocols, `admin` the API to watch and change it.
+
+pub mod admin;
+pub mod config;
+pub mod conn;
+pub mod counters;
+pub mod health;
+pub mod http;
+pub mod mysql;
+pub mod server;
+pub mod stats;
+pub mod tier;

@@ -1,0 +1,92 @@
+//! `arbiter --config FILE [--check]`: the proxy in front of a tier.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use arbiter::config::Config;
+use arbiter::server::Arbiter;
+use tokio::signal::unix::{signal, SignalKind};
+
+const USAGE: &str = "usage: arbiter --config FILE [--check]
+  --config FILE  the configuration (TOML); agents/README.md has an example
+  --check        only say whether the configuration is good
+  --version      print the version";
+
+enum Command {
+    Run { config: PathBuf, check: bool },
+    Print(String),
+}
+
+fn main() -> ExitCode {
+    let (config, check) = match command(std::env::args().skip(1)) {
+        Ok(Command::Run { config, check }) => (config, check),
+        Ok(Command::Print(text)) => {
+            println!("{text}");
+            return ExitCode::SUCCESS;
+        }
+        Err(error) => return fail(&format!("{error}\n{USAGE}"), 2),
+    };
+    let config = match Config::read(&config) {
+        Ok(config) => config,
+        Err(error) => return fail(&error.to_string(), 2),
+    };
+    if check {
+        return ExitCode::SUCCESS;
+    }
+    match serve(config) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => fail(&format!("{error:#}"), 3),
+    }
+}
+
+fn fail(message: &str, code: u8) -> ExitCode {
+    eprintln!("arbiter: {message}");
+    ExitCode::from(code)
+}
+
+fn command(arguments: impl Iterator<Item = String>) -> Result<Command, String> {
+    let mut arguments = arguments;
+    let (mut config, mut check) = (None, false);
+    while let Some(argument) = arguments.next() {
+        match argument.as_str() {
+            "--config" => config = Some(arguments.next().ok_or("--config: expected a file")?),
+            "--check" => check = true,
+            "--version" => {
+                return Ok(Command::Print(format!(
+                    "arbiter {}",
+                    env!("CARGO_PKG_VERSION")
+                )))
+            }
+            "--help" | "-h" => return Ok(Command::Print(USAGE.to_owned())),
+            other => return Err(format!("unknown argument {other:?}")),
+        }
+    }
+    let config = config.ok_or("expected --config FILE")?.into();
+    Ok(Command::Run { config, check })
+}
+
+fn serve(config: Config) -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("cannot start the runtime")?;
+    runtime.block_on(async {
+        let mut terminated = signal(SignalKind::terminate()).context("cannot catch SIGTERM")?;
+        let mut interrupted = signal(SignalKind::interrupt()).context("cannot catch SIGINT")?;
+        let (tier, protocol) = (config.tier.clone(), config.protocol);
+        let arbiter = Arbiter::bind(config).await?;
+        eprintln!(
+            "arbiter of tier {tier:?} ({protocol:?}) on {}, admin on {}",
+            arbiter.client_address()?,
+            arbiter.admin_address()?
+        );
+        let stop = async {
+            tokio::select! {
+                _ = terminated.recv() => {}
+                _ = interrupted.recv() => {}
+            }
+        };
+        arbiter.run(stop).await
+    })
+}

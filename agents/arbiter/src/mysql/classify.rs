@@ -1,0 +1,428 @@
+//! What a statement is: a read that may be cloned, a session statement that every server must see,
+//! or something for one server.
+//!
+//! The default is the safe one: what is not known to be a read goes to one server, and the session
+//! stays there (`Pin`), because it may have left state behind. Table in `agents/README.md`.
+
+use super::lexer::{Lexer, Token};
+
+/// How a statement is served.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Class {
+    /// SELECT or SHOW without side effects: to all servers of the session, first reply wins.
+    Read,
+    /// A read that depends on the statement before it: to the server that answered that one.
+    One,
+    /// To every server of the session.
+    Session(Effect),
+    /// To one server, and all after it too.
+    Pin,
+    /// Not served; why.
+    Refuse(&'static str),
+}
+
+/// What a session statement leaves behind: what a server that joins later must be told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Effect {
+    /// A setting that stays.
+    Set,
+    /// The current database.
+    Use(Vec<u8>),
+    /// A transaction begins.
+    Begin,
+    /// Something within a transaction.
+    Within,
+    /// The transaction ends.
+    End,
+    /// The session is as new (COM_RESET_CONNECTION).
+    Reset,
+    /// Cannot be repeated later: no server may join from now on.
+    Unrepeatable,
+    /// As `Unrepeatable`, and a reset does not undo it (COM_SET_OPTION).
+    Sticky,
+}
+
+/// Classifies the text of a COM_QUERY.
+pub fn classify(sql: &[u8]) -> Class {
+    let mut lexer = Lexer::new(sql);
+    let mut tokens = Vec::with_capacity(64);
+    while let Some(token) = lexer.next_token() {
+        tokens.push(token);
+    }
+    if lexer.is_odd() {
+        return Class::Pin;
+    }
+    while tokens.last() == Some(&Token::Symbol(b';')) {
+        tokens.pop();
+    }
+    if tokens.contains(&Token::Symbol(b';')) {
+        return Class::Pin;
+    }
+    let opened = tokens
+        .iter()
+        .take_while(|token| **token == Token::Symbol(b'('))
+        .count();
+    let Some(Token::Word(first)) = tokens.get(opened) else {
+        return Class::Pin;
+    };
+    let rest = &tokens[opened + 1..];
+    match first.to_ascii_uppercase().as_slice() {
+        b"SELECT" => select(rest),
+        b"SHOW" if opened == 0 => show(rest),
+        b"EXPLAIN" | b"DESCRIBE" | b"DESC" if opened == 0 => explain(rest),
+        b"KILL" | b"SHUTDOWN" => Class::Refuse("KILL and SHUTDOWN must be sent to a server itself"),
+        b"SET" => set(sql, rest),
+        b"USE" => match rest {
+            [Token::Word(name)] => Class::Session(Effect::Use(name.to_vec())),
+            [Token::Quoted(name)] if !name.contains(&b'`') => {
+                Class::Session(Effect::Use(name.to_vec()))
+            }
+            _ => Class::Pin,
+        },
+        b"BEGIN" | b"START" | b"COMMIT" | b"ROLLBACK" | b"SAVEPOINT" | b"RELEASE" => {
+            transaction(first, rest)
+        }
+        _ => Class::Pin,
+    }
+}
+
+fn words<'a>(tokens: &'a [Token<'a>]) -> impl Iterator<Item = &'a [u8]> {
+    tokens.iter().filter_map(|token| match token {
+        Token::Word(word) => Some(*word),
+        _ => None,
+    })
+}
+
+fn has_word(tokens: &[Token<'_>], wanted: &[&str]) -> bool {
+    words(tokens).any(|word| {
+        wanted
+            .iter()
+            .any(|other| word.eq_ignore_ascii_case(other.as_bytes()))
+    })
+}
+
+fn has_pair(tokens: &[Token<'_>], first: &str, second: &[&str]) -> bool {
+    tokens
+        .windows(2)
+        .any(|pair| has_word(&pair[..1], &[first]) && has_word(&pair[1..], second))
+}
+
+/// Leaves something behind, takes a lock, or writes.
+const PINNING: [&str; 11] = [
+    "INTO",
+    "GET_LOCK",
+    "RELEASE_LOCK",
+    "RELEASE_ALL_LOCKS",
+    "IS_FREE_LOCK",
+    "IS_USED_LOCK",
+    "NEXTVAL",
+    "LASTVAL",
+    "SETVAL",
+    "SQL_CALC_FOUND_ROWS",
+    "PROCEDURE",
+];
+/// Depends on the statement before, or on which server it is.
+const ONE: [&str; 11] = [
+    "FOUND_ROWS",
+    "ROW_COUNT",
+    "CONNECTION_ID",
+    "MASTER_POS_WAIT",
+    "MASTER_GTID_WAIT",
+    "WARNING_COUNT",
+    "ERROR_COUNT",
+    "IDENTITY",
+    "PSEUDO_THREAD_ID",
+    "RAND_SEED1",
+    "RAND_SEED2",
+];
+
+fn select(tokens: &[Token<'_>]) -> Class {
+    let pins = has_word(tokens, &PINNING)
+        || has_pair(tokens, "FOR", &["UPDATE", "SHARE"])
+        || has_pair(tokens, "LOCK", &["IN"])
+        || has_pair(tokens, "NEXT", &["VALUE"])
+        || has_pair(tokens, "PREVIOUS", &["VALUE"])
+        || tokens.contains(&Token::UserVariable)
+        || tokens.contains(&Token::Assign)
+        || sets_insert_id(tokens);
+    if pins {
+        Class::Pin
+    } else if has_word(tokens, &ONE) || has_word(tokens, &["LAST_INSERT_ID", "INSERT_ID"]) {
+        Class::One
+    } else {
+        Class::Read
+    }
+}
+
+/// LAST_INSERT_ID(x) sets what LAST_INSERT_ID() reads.
+fn sets_insert_id(tokens: &[Token<'_>]) -> bool {
+    tokens.windows(3).any(|three| {
+        has_word(&three[..1], &["LAST_INSERT_ID"])
+            && three[1] == Token::Symbol(b'(')
+            && three[2] != Token::Symbol(b')')
+    })
+}
+
+fn show(tokens: &[Token<'_>]) -> Class {
+    if has_word(tokens, &["WARNINGS", "ERRORS", "PROFILE", "PROFILES"]) {
+        Class::One
+    } else if tokens.contains(&Token::UserVariable) || has_word(tokens, &["INTO"]) {
+        Class::Pin
+    } else {
+        Class::Read
+    }
+}
+
+fn explain(tokens: &[Token<'_>]) -> Class {
+    let is_plain = !has_word(tokens, &["ANALYZE"]) && !tokens.contains(&Token::Assign);
+    if is_plain {
+        Class::One
+    } else {
+        Class::Pin
+    }
+}
+
+fn set(sql: &[u8], tokens: &[Token<'_>]) -> Class {
+    // A value that servers compute may differ; GLOBAL is not the session's; these modes change how
+    // statements are to be read.
+    let modes: [&[u8]; 7] = [
+        b"BACKSLASH",
+        b"ANSI",
+        b"ORACLE",
+        b"MSSQL",
+        b"POSTGRESQL",
+        b"DB2",
+        b"MAXDB",
+    ];
+    let upper = sql.to_ascii_uppercase();
+    let changes_reading = modes
+        .iter()
+        .any(|mode| upper.windows(mode.len()).any(|window| window == *mode))
+        || sets_mode_indirectly(tokens);
+    let pins = tokens.contains(&Token::Symbol(b'('))
+        || has_word(
+            tokens,
+            &["SELECT", "GLOBAL", "PASSWORD", "STATEMENT", "PERSIST"],
+        )
+        || has_word(tokens, &CLOCKS)
+        || has_word(&tokens[..tokens.len().min(1)], &["DEFAULT"])
+        || changes_reading;
+    if pins {
+        return Class::Pin;
+    }
+    // SET TRANSACTION holds for the next transaction only.
+    let once = has_word(&tokens[..tokens.len().min(1)], &["TRANSACTION"]);
+    Class::Session(if once {
+        Effect::Unrepeatable
+    } else {
+        Effect::Set
+    })
+}
+
+/// Functions of the server's own clock that need no parentheses.
+const CLOCKS: [&str; 8] = [
+    "CURRENT_TIMESTAMP",
+    "CURRENT_DATE",
+    "CURRENT_TIME",
+    "LOCALTIME",
+    "LOCALTIMESTAMP",
+    "UTC_DATE",
+    "UTC_TIME",
+    "UTC_TIMESTAMP",
+];
+
+/// Whether sql_mode gets a value that is not there to read: from a variable, or a number that
+/// stands for modes.
+fn sets_mode_indirectly(tokens: &[Token<'_>]) -> bool {
+    let is_mode = |token: &Token<'_>| match token {
+        Token::Word(name) | Token::Quoted(name) => name.eq_ignore_ascii_case(b"SQL_MODE"),
+        _ => false,
+    };
+    let is_readable = |value: &Token<'_>| {
+        *value == Token::Text || has_word(std::slice::from_ref(value), &["DEFAULT"])
+    };
+    tokens
+        .iter()
+        .enumerate()
+        .filter(|(_, token)| is_mode(token))
+        .any(|(place, _)| !tokens.get(place + 2).is_some_and(is_readable))
+}
+
+fn transaction(first: &[u8], rest: &[Token<'_>]) -> Class {
+    let is = |word: &str| first.eq_ignore_ascii_case(word.as_bytes());
+    if has_word(rest, &["CHAIN"]) && !has_word(rest, &["NO"]) {
+        return Class::Session(Effect::Unrepeatable);
+    }
+    if is("BEGIN") {
+        // BEGIN NOT ATOMIC is a block of statements.
+        let plain = rest.is_empty() || has_word(rest, &["WORK"]);
+        return if plain {
+            Class::Session(Effect::Begin)
+        } else {
+            Class::Pin
+        };
+    }
+    if is("START") {
+        let begins = has_word(&rest[..rest.len().min(1)], &["TRANSACTION"]);
+        return if begins {
+            Class::Session(Effect::Begin)
+        } else {
+            Class::Pin
+        };
+    }
+    if is("SAVEPOINT") || is("RELEASE") || has_word(rest, &["TO"]) {
+        return Class::Session(Effect::Within);
+    }
+    // COMMIT RELEASE closes the connection.
+    if has_word(rest, &["RELEASE"]) && !has_word(rest, &["NO"]) {
+        return Class::Pin;
+    }
+    Class::Session(Effect::End)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all(class: &Class, statements: &[&str]) {
+        for sql in statements {
+            assert_eq!(classify(sql.as_bytes()), *class, "{sql}");
+        }
+    }
+
+    #[test]
+    fn plain_reads_are_cloned() {
+        all(
+            &Class::Read,
+            &[
+                "SELECT 1",
+                "select * from page where page_title = 'It\\'s; INTO @x' LIMIT 1;",
+                "SELECT /* Wikimedia\\Rdbms\\Database::select */ a FROM b -- FOR UPDATE\n",
+                "(SELECT 1) UNION ALL (SELECT 2)",
+                "SELECT `into`, \"FOR UPDATE\" FROM `lock`",
+                "SELECT SUBSTRING('abc' FROM 1 FOR 2), @@version_comment",
+                "SELECT a FROM t USE INDEX FOR ORDER BY (x) # GET_LOCK('a')",
+                "SHOW TABLES",
+                "SHOW GLOBAL STATUS LIKE 'a;b'",
+                "SHOW MASTER STATUS",
+                "SELECT /* small  */  /*! STRAIGHT_JOIN */ a FROM b /*!*/",
+            ],
+        );
+    }
+
+    #[test]
+    fn what_writes_locks_or_leaves_state_pins() {
+        all(
+            &Class::Pin,
+            &[
+                "INSERT INTO t VALUES (1)",
+                "SELECT * FROM t FOR UPDATE",
+                "SELECT * FROM t LOCK IN SHARE MODE",
+                "SELECT 1 INTO OUTFILE '/tmp/x'",
+                "SELECT a INTO @a FROM t",
+                "SELECT @a",
+                "SELECT @`a`",
+                "SELECT @a := 1",
+                "SELECT GET_LOCK('a', 1)",
+                "SELECT NEXT VALUE FOR s",
+                "SELECT SQL_CALC_FOUND_ROWS * FROM t",
+                "SELECT LAST_INSERT_ID(5)",
+                "SELECT 1; DELETE FROM t",
+                "/*!40101 SET NAMES utf8 */",
+                "SELECT 1 /*!50000 INTO OUTFILE 'x' */",
+                "SELECT 1 /*M! FOR UPDATE */",
+                "SELECT 'unterminated",
+                "SELECT /* unterminated",
+                "WITH x AS (SELECT 1) SELECT * FROM x",
+                "CALL p()",
+                "LOCK TABLES t READ",
+                "PREPARE s FROM 'SELECT 1'",
+                "SET @a = (SELECT 1)",
+                "SET @a = UUID()",
+                "SET GLOBAL max_connections = 5",
+                "SET sql_mode = 'NO_BACKSLASH_ESCAPES'",
+                "SET SESSION sql_mode = 'ANSI'",
+                "SET sql_mode = @mode",
+                "SET `sql_mode` = @mode",
+                "SELECT 1 /*! INTO OUTFILE 'x' */",
+                "SELECT 1 /*! unterminated",
+                "/*!99999 SELECT */ DELETE FROM t",
+                "SELECT /*! /* nested */ INTO OUTFILE 'x' */ 1",
+                "SET sql_mode = 4",
+                "SET @now = CURRENT_TIMESTAMP",
+                "USE `a``b`",
+                "BEGIN NOT ATOMIC SELECT 1; END",
+                "COMMIT RELEASE",
+                "START SLAVE",
+                "",
+            ],
+        );
+    }
+
+    #[test]
+    fn reads_that_look_back_go_to_the_server_that_answered() {
+        all(
+            &Class::One,
+            &[
+                "SELECT FOUND_ROWS()",
+                "SELECT LAST_INSERT_ID()",
+                "SELECT ROW_COUNT()",
+                "SHOW WARNINGS",
+                "SHOW COUNT(*) ERRORS",
+                "SELECT @@warning_count",
+                "SELECT @@session.last_insert_id",
+                "SELECT CONNECTION_ID()",
+                "EXPLAIN SELECT 1",
+            ],
+        );
+    }
+
+    #[test]
+    fn session_statements_go_to_every_server() {
+        all(
+            &Class::Session(Effect::Set),
+            &[
+                "SET NAMES 'utf8mb4'",
+                "SET group_concat_max_len = 262144, sql_mode = ''",
+                "SET SESSION sql_mode = DEFAULT",
+                "SET /* Wikimedia\\Rdbms\\Database::open  */ group_concat_max_len = 262144, `sql_mode` = ''",
+                "SET SESSION sql_mode='TRADITIONAL'",
+                "SET @a = 5",
+                "set autocommit=0;",
+                "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
+            ],
+        );
+        all(
+            &Class::Session(Effect::Use(b"wi ki".to_vec())),
+            &["USE `wi ki`"],
+        );
+        all(
+            &Class::Session(Effect::Begin),
+            &[
+                "BEGIN /* Wikimedia (WikiPage::pageData)  */ ",
+                "begin work",
+                "/* f */ START TRANSACTION READ ONLY",
+            ],
+        );
+        all(
+            &Class::Session(Effect::End),
+            &["COMMIT", "ROLLBACK", "COMMIT AND NO CHAIN NO RELEASE"],
+        );
+        all(
+            &Class::Session(Effect::Within),
+            &["SAVEPOINT a", "ROLLBACK TO SAVEPOINT a"],
+        );
+        all(
+            &Class::Session(Effect::Unrepeatable),
+            &[
+                "COMMIT AND CHAIN",
+                "SET TRANSACTION ISOLATION LEVEL READ COMMITTED",
+            ],
+        );
+    }
+
+    #[test]
+    fn kill_is_refused() {
+        assert!(matches!(classify(b"KILL QUERY 5"), Class::Refuse(_)));
+    }
+}

@@ -1,0 +1,143 @@
+//! One command sent to several servers, and who answers it.
+//!
+//! Every server that got the command tells exactly once: it won, it failed, or it is lost. A ticket
+//! that is dropped without a word (its connection died, its queue was thrown away) tells that it is
+//! lost.
+
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tokio::sync::mpsc;
+
+/// The number of a session's connection to a server.
+pub type LinkId = usize;
+
+/// What a server tells of a command.
+pub enum Event {
+    /// Its reply is the one; `rest` is set where it is still streaming.
+    Won {
+        /// Who.
+        link: LinkId,
+        /// Packets, complete unless `rest` is set.
+        reply: Bytes,
+        /// What follows.
+        rest: Option<mpsc::Receiver<Piece>>,
+    },
+    /// It replied with an ERR packet.
+    Failed {
+        /// Who.
+        link: LinkId,
+        /// The packets.
+        reply: Bytes,
+    },
+    /// It will not reply any more.
+    Lost {
+        /// Who.
+        link: LinkId,
+    },
+}
+
+/// The next bytes of a streamed reply, or that it broke off.
+pub type Piece = Result<Bytes, ()>;
+
+/// See the module.
+pub struct Contest {
+    answered: AtomicBool,
+    events: mpsc::Sender<Event>,
+}
+
+impl Contest {
+    /// A contest of at most `servers`, and where they tell.
+    pub fn new(servers: usize) -> (Arc<Self>, mpsc::Receiver<Event>) {
+        let (events, told) = mpsc::channel(servers.max(1));
+        (
+            Arc::new(Self {
+                answered: AtomicBool::new(false),
+                events,
+            }),
+            told,
+        )
+    }
+
+    /// A contest that is over: nobody waits for an answer (replay, commands without a reply).
+    pub fn decided() -> Arc<Self> {
+        let (contest, _) = Self::new(1);
+        contest.close();
+        contest
+    }
+
+    /// Whether somebody has won, or nobody can any more.
+    pub fn is_answered(&self) -> bool {
+        self.answered.load(SeqCst)
+    }
+
+    /// Whatever comes now is too late.
+    pub fn close(&self) {
+        self.answered.store(true, SeqCst);
+    }
+
+    /// True for the first to ask.
+    fn claim(&self) -> bool {
+        !self.answered.swap(true, SeqCst)
+    }
+}
+
+/// A server's right to tell.
+pub struct Ticket {
+    contest: Arc<Contest>,
+    link: LinkId,
+    told: bool,
+}
+
+impl Ticket {
+    /// For one server.
+    pub fn new(contest: &Arc<Contest>, link: LinkId) -> Self {
+        Self {
+            contest: Arc::clone(contest),
+            link,
+            told: false,
+        }
+    }
+
+    /// Whether somebody has won, or nobody can any more.
+    pub fn is_answered(&self) -> bool {
+        self.contest.is_answered()
+    }
+
+    /// Tries to win with this reply; false for who is too late.
+    pub fn win(&mut self, reply: Bytes, rest: Option<mpsc::Receiver<Piece>>) -> bool {
+        if !self.contest.claim() {
+            return false;
+        }
+        let link = self.link;
+        self.tell(Event::Won { link, reply, rest });
+        true
+    }
+
+    /// Tells the error reply.
+    pub fn fail(&mut self, reply: Bytes) {
+        let link = self.link;
+        self.tell(Event::Failed { link, reply });
+    }
+
+    /// Nothing to tell: somebody else answered, or there is no answer.
+    pub fn done(&mut self) {
+        self.told = true;
+    }
+
+    fn tell(&mut self, event: Event) {
+        self.told = true;
+        // One event per server fits; a session that is gone needs none.
+        let _ = self.contest.events.try_send(event);
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        if !self.told {
+            let link = self.link;
+            self.tell(Event::Lost { link });
+        }
+    }
+}

@@ -1,0 +1,376 @@
+//! The servers that one session holds: one token each, for the session's life.
+//!
+//! If fewer than r tokens are free at the start the session begins with those; a server that comes
+//! later is brought to the same state by replaying the session statements, and only then gets
+//! reads. A server that dies between commands is replaced in the same way.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use policy::{Refused, ServerId};
+use tokio::sync::mpsc;
+use tokio::time::{sleep_until, timeout_at, Instant};
+
+use super::classify::Effect;
+use super::contest::{Contest, Event, LinkId, Piece, Ticket};
+use super::hello::Key;
+use super::hub::Hub;
+use super::link::{Command, Link, Loss, News, Start, Task};
+use super::packet::Packet;
+use super::replay::{self, Replay};
+use super::reply::Shape;
+use crate::tier::{Lease, Leases};
+
+/// Where a command goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Route {
+    /// To all; the first reply wins.
+    Race,
+    /// To the server that answered last.
+    One,
+    /// To one server, and all after it too.
+    Pin,
+    /// To all; all must do it.
+    Session(Effect),
+}
+
+/// What became of a command.
+pub enum Verdict {
+    /// Packets for the client; more in `rest` where it is set.
+    Reply {
+        /// Complete unless `rest` is set.
+        packets: Bytes,
+        /// What follows.
+        rest: Option<mpsc::Receiver<Piece>>,
+    },
+    /// There is no reply to this command.
+    Nothing,
+    /// No server replied.
+    Gone,
+    /// None in time.
+    TimedOut,
+}
+
+/// Why a session cannot begin.
+pub enum NotOpen {
+    /// A server's own refusal.
+    Refused(Packet),
+    /// The policy's.
+    Policy(Refused),
+    /// No token in time.
+    TimedOut,
+}
+
+/// See the module.
+pub struct Held {
+    hub: Arc<Hub>,
+    key: Key,
+    database: Option<Vec<u8>>,
+    wanted: usize,
+    leases: Option<Leases>,
+    links: Vec<Link>,
+    ready: Vec<LinkId>,
+    next_link: LinkId,
+    news: mpsc::UnboundedReceiver<News>,
+    tell_news: mpsc::UnboundedSender<News>,
+    replay: Replay,
+    pinned: bool,
+    last_winner: Option<LinkId>,
+    refusing: Vec<ServerId>,
+    refusal: Option<Packet>,
+}
+
+impl Held {
+    /// Takes tokens and waits for the first server to be connected.
+    ///
+    /// # Errors
+    /// [`NotOpen`].
+    pub async fn open(hub: Arc<Hub>, key: Key, database: Option<Vec<u8>>) -> Result<Self, NotOpen> {
+        let wanted = hub.tier.replicas();
+        let deadline = Instant::now() + hub.tier.config().request_timeout();
+        let (tell_news, news) = mpsc::unbounded_channel();
+        let mut held = Self {
+            hub,
+            key,
+            database,
+            wanted,
+            leases: None,
+            links: Vec::new(),
+            ready: Vec::new(),
+            next_link: 0,
+            news,
+            tell_news,
+            replay: Replay::default(),
+            pinned: false,
+            last_winner: None,
+            refusing: Vec::new(),
+            refusal: None,
+        };
+        match timeout_at(deadline, held.first_ready()).await {
+            Ok(Ok(())) => Ok(held),
+            Ok(Err(refused)) => Err(held
+                .refusal
+                .take()
+                .map_or(NotOpen::Policy(refused), NotOpen::Refused)),
+            Err(_) => Err(NotOpen::TimedOut),
+        }
+    }
+
+    /// Takes in servers that come and lets go those that die, while the client is silent.
+    pub async fn tend(&mut self) -> Infallible {
+        loop {
+            self.change().await;
+        }
+    }
+
+    /// Serves one command.
+    pub async fn serve(&mut self, packet: &Packet, shape: Shape, route: &Route) -> Verdict {
+        while let Ok(news) = self.news.try_recv() {
+            self.hear(news);
+        }
+        let deadline = Instant::now() + self.hub.tier.config().request_timeout();
+        if !matches!(timeout_at(deadline, self.top_up()).await, Ok(true)) {
+            return Verdict::Gone;
+        }
+        if *route == Route::Pin {
+            self.pin();
+        }
+        let task = match route {
+            Route::Race if self.pinned => Task::Alone,
+            Route::Race => Task::Race,
+            Route::One | Route::Pin => Task::Alone,
+            Route::Session(effect) => replay::task(effect),
+        };
+        if task == Task::Race && self.links.len() > 1 {
+            self.hub.tier.counters.cloned.inc();
+        }
+        let verdict = self.contest(packet, shape, &task, deadline).await;
+        if let (Route::Session(effect), Ok(true)) = (route, &verdict.1) {
+            self.replay.record(effect, packet, shape);
+        }
+        verdict.0
+    }
+
+    /// Sends a command out and waits for the reply. The second: whether it was a good one.
+    async fn contest(
+        &mut self,
+        packet: &Packet,
+        shape: Shape,
+        task: &Task,
+        deadline: Instant,
+    ) -> (Verdict, Result<bool, ()>) {
+        let (contest, mut told) = Contest::new(self.hub.tier.config().servers.len());
+        let command = |link: LinkId| Command {
+            packet: packet.clone(),
+            shape,
+            task: task.clone(),
+            ticket: Ticket::new(&contest, link),
+        };
+        let targets = self.targets(task);
+        let mut running = targets.len();
+        self.links
+            .retain(|link| !targets.contains(&link.id) || link.send(command(link.id)));
+        if shape == Shape::Nothing {
+            return (Verdict::Nothing, Ok(true));
+        }
+        let mut failed: Vec<(LinkId, Bytes)> = Vec::new();
+        while running > 0 {
+            let joins = *task == Task::Race && self.leases.is_some();
+            tokio::select! {
+                event = told.recv() => match event {
+                    Some(Event::Won { link, reply, rest }) => {
+                        self.won(task, link, &failed);
+                        return (Verdict::Reply { packets: reply, rest }, Ok(true));
+                    }
+                    Some(Event::Failed { link, reply }) => {
+                        failed.push((link, reply));
+                        running -= 1;
+                    }
+                    Some(Event::Lost { link }) => {
+                        self.links.retain(|other| other.id != link);
+                        running -= 1;
+                    }
+                    None => running = 0,
+                },
+                lease = next(&mut self.leases), if joins => {
+                    // As soon as a token returns, its server gets the read that is still open.
+                    if let Some(link) = self.join(lease) {
+                        running += usize::from(self.links.iter().any(|other| {
+                            other.id == link && other.send(command(link))
+                        }));
+                    }
+                }
+                () = sleep_until(deadline) => {
+                    contest.close();
+                    return (Verdict::TimedOut, Err(()));
+                }
+            }
+        }
+        contest.close();
+        match failed.into_iter().next() {
+            Some((link, packets)) => {
+                self.last_winner = Some(link);
+                (
+                    Verdict::Reply {
+                        packets,
+                        rest: None,
+                    },
+                    Ok(false),
+                )
+            }
+            None => (Verdict::Gone, Err(())),
+        }
+    }
+
+    fn won(&mut self, task: &Task, link: LinkId, failed: &[(LinkId, Bytes)]) {
+        self.last_winner = Some(link);
+        match task {
+            Task::Race => {
+                let not_sent = self.leases.as_ref().map_or(0, Leases::to_come) as u64;
+                self.hub.tier.counters.replicas_not_needed.add(not_sent);
+            }
+            // Who could not do it is not where the others are.
+            Task::Session(_) | Task::Sticky => {
+                for (id, _) in failed {
+                    self.shun(*id);
+                    self.links.retain(|other| other.id != *id);
+                }
+            }
+            Task::Alone => {}
+        }
+    }
+
+    fn targets(&self, task: &Task) -> Vec<LinkId> {
+        if *task == Task::Alone {
+            self.favourite().into_iter().collect()
+        } else {
+            self.links.iter().map(|link| link.id).collect()
+        }
+    }
+
+    /// The server that answered last, or one that is connected, or any.
+    fn favourite(&self) -> Option<LinkId> {
+        let is_held = |id: &LinkId| self.links.iter().any(|link| link.id == *id);
+        self.last_winner
+            .filter(is_held)
+            .or_else(|| self.ready.iter().copied().find(is_held))
+            .or_else(|| self.links.first().map(|link| link.id))
+    }
+
+    /// From now on only one server, and no other ever.
+    fn pin(&mut self) {
+        if self.pinned {
+            return;
+        }
+        self.pinned = true;
+        self.leases = None;
+        self.replay.forbid();
+        let favourite = self.favourite();
+        self.links.retain(|link| Some(link.id) == favourite);
+    }
+
+    /// Makes up for servers that are gone. False when there is none and none may come.
+    async fn top_up(&mut self) -> bool {
+        let missing = self.wanted.saturating_sub(self.links.len());
+        if self.replay.is_possible() && missing > 0 && self.leases.is_none() {
+            self.ask(missing).ok();
+        }
+        while self.links.is_empty() && self.leases.is_some() {
+            self.change().await;
+        }
+        !self.links.is_empty()
+    }
+
+    fn ask(&mut self, missing: usize) -> Result<(), Refused> {
+        let held = self.links.iter().map(|link| link.server);
+        let exclude: Vec<ServerId> = held.chain(self.refusing.iter().copied()).collect();
+        self.leases = Some(self.hub.tier.acquire(missing, &exclude)?);
+        Ok(())
+    }
+
+    /// Waits until one server is connected; asks for others in place of those that fail.
+    async fn first_ready(&mut self) -> Result<(), Refused> {
+        while self.ready.is_empty() {
+            if self.links.is_empty() && self.leases.is_none() {
+                self.ask(self.wanted)?;
+            }
+            self.change().await;
+        }
+        Ok(())
+    }
+
+    /// The next server that comes, or the next news of one.
+    async fn change(&mut self) {
+        let coming = self.leases.is_some();
+        tokio::select! {
+            lease = next(&mut self.leases), if coming => {
+                self.join(lease);
+            }
+            // The session holds a sender itself, so that this never ends.
+            Some(news) = self.news.recv() => self.hear(news),
+        }
+    }
+
+    fn hear(&mut self, news: News) {
+        match news {
+            News::Ready(id) => self.ready.push(id),
+            News::Down(id, loss) => {
+                if !matches!(loss, Loss::Broken) {
+                    self.shun(id);
+                }
+                if let Loss::Refused(packet) = loss {
+                    self.refusal = Some(packet);
+                }
+                self.links.retain(|link| link.id != id);
+                self.ready.retain(|ready| *ready != id);
+            }
+        }
+    }
+
+    /// This session's state cannot be had at that server: it is not asked again.
+    fn shun(&mut self, id: LinkId) {
+        let link = self.links.iter().find(|link| link.id == id);
+        self.refusing.extend(link.map(|link| link.server));
+    }
+
+    /// A token came (none: all have come). The new link's number.
+    fn join(&mut self, lease: Option<Lease>) -> Option<LinkId> {
+        if self
+            .leases
+            .as_ref()
+            .is_some_and(|leases| leases.to_come() == 0)
+        {
+            self.leases = None;
+        }
+        let lease = lease.filter(|_| self.replay.is_possible())?;
+        let id = self.next_link;
+        self.next_link += 1;
+        let start = Start {
+            key: self.key,
+            database: self.database.clone(),
+            news: self.tell_news.clone(),
+        };
+        let link = Link::start(Arc::clone(&self.hub), id, lease, start);
+        for entry in self.replay.entries() {
+            let ticket = Ticket::new(&Contest::decided(), id);
+            let (packet, shape, task) = (entry.packet.clone(), entry.shape, entry.task.clone());
+            // The queue is empty and longer than the record.
+            link.send(Command {
+                packet,
+                shape,
+                task,
+                ticket,
+            });
+        }
+        self.links.push(link);
+        Some(id)
+    }
+}
+
+async fn next(leases: &mut Option<Leases>) -> Option<Lease> {
+    match leases {
+        Some(leases) => leases.next().await,
+        None => std::future::pending().await,
+    }
+}

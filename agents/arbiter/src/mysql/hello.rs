@@ -1,0 +1,276 @@
+//! The packets of the connection phase, both ways.
+
+use bytes::BufMut;
+
+use super::auth::{NATIVE, NONCE};
+use super::packet::Fields;
+
+const LONG_PASSWORD: u32 = 1;
+const FOUND_ROWS: u32 = 1 << 1;
+const LONG_FLAG: u32 = 1 << 2;
+const CONNECT_WITH_DB: u32 = 1 << 3;
+const IGNORE_SPACE: u32 = 1 << 8;
+const PROTOCOL_41: u32 = 1 << 9;
+const INTERACTIVE: u32 = 1 << 10;
+const SSL: u32 = 1 << 11;
+const TRANSACTIONS: u32 = 1 << 13;
+const SECURE_CONNECTION: u32 = 1 << 15;
+const MULTI_STATEMENTS: u32 = 1 << 16;
+const MULTI_RESULTS: u32 = 1 << 17;
+const PS_MULTI_RESULTS: u32 = 1 << 18;
+const PLUGIN_AUTH: u32 = 1 << 19;
+const CONNECT_ATTRS: u32 = 1 << 20;
+const PLUGIN_AUTH_LENENC: u32 = 1 << 21;
+
+/// What clients are offered. Not: TLS, compression, LOCAL INFILE, DEPRECATE_EOF, session tracking,
+/// MariaDB's extensions (LONG_PASSWORD says "not MariaDB" there): all of them change how replies
+/// look.
+const OFFERED: u32 = LONG_PASSWORD
+    | FOUND_ROWS
+    | LONG_FLAG
+    | CONNECT_WITH_DB
+    | IGNORE_SPACE
+    | PROTOCOL_41
+    | INTERACTIVE
+    | TRANSACTIONS
+    | SECURE_CONNECTION
+    | MULTI_STATEMENTS
+    | MULTI_RESULTS
+    | PS_MULTI_RESULTS
+    | PLUGIN_AUTH
+    | CONNECT_ATTRS
+    | PLUGIN_AUTH_LENENC;
+
+/// What of a client's choice a server must know, because it changes what statements mean.
+const PASSED_ON: u32 = FOUND_ROWS | IGNORE_SPACE | MULTI_STATEMENTS;
+/// What is always said to a server.
+const ALWAYS: u32 = LONG_PASSWORD
+    | LONG_FLAG
+    | PROTOCOL_41
+    | TRANSACTIONS
+    | SECURE_CONNECTION
+    | MULTI_RESULTS
+    | PS_MULTI_RESULTS
+    | PLUGIN_AUTH;
+
+/// Server status: autocommit.
+const AUTOCOMMIT: u16 = 2;
+/// Largest packet that is announced.
+const PACKET_MAX: u32 = 16 << 20;
+
+/// What makes two server connections interchangeable: the client's flags and its character set
+/// (which a reset restores).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Key {
+    flags: u32,
+    collation: u8,
+}
+
+impl Default for Key {
+    /// What a probe uses: utf8mb4_general_ci.
+    fn default() -> Self {
+        Self {
+            flags: FOUND_ROWS,
+            collation: 45,
+        }
+    }
+}
+
+/// A client's answer to the greeting.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClientHello {
+    /// Kind of server connection that it needs.
+    pub key: Key,
+    /// Its account.
+    pub user: Vec<u8>,
+    /// Its proof of the password.
+    pub token: Vec<u8>,
+    /// Its database.
+    pub database: Option<Vec<u8>>,
+    /// How it made the proof.
+    pub plugin: Option<Vec<u8>>,
+}
+
+/// The greeting of the arbiter to a client, who is to see the server that `like` came from.
+pub fn greeting(like: &ServerGreeting, connection: u32, nonce: &[u8; NONCE]) -> Vec<u8> {
+    let mut payload = vec![10];
+    payload.extend_from_slice(&like.version);
+    payload.push(0);
+    payload.put_u32_le(connection);
+    payload.extend_from_slice(&nonce[..8]);
+    payload.push(0);
+    payload.put_u16_le((OFFERED & 0xffff) as u16);
+    payload.push(like.collation);
+    payload.put_u16_le(AUTOCOMMIT);
+    payload.put_u16_le((OFFERED >> 16) as u16);
+    payload.push(NONCE as u8 + 1);
+    payload.extend_from_slice(&[0; 10]);
+    payload.extend_from_slice(&nonce[8..]);
+    payload.push(0);
+    payload.extend_from_slice(NATIVE);
+    payload.push(0);
+    payload
+}
+
+/// Parses a client's answer.
+///
+/// # Errors
+/// What is not supported, for the client.
+pub fn client_hello(payload: &[u8]) -> Result<ClientHello, &'static str> {
+    const SHORT: &str = "the handshake response is cut short";
+    let mut fields = Fields(payload);
+    let flags = fields.integer(4).ok_or(SHORT)? as u32;
+    if flags & PROTOCOL_41 == 0 || flags & SECURE_CONNECTION == 0 {
+        return Err("clients older than MySQL 4.1 are not supported");
+    }
+    fields.integer(4).ok_or(SHORT)?;
+    let collation = fields.integer(1).ok_or(SHORT)? as u8;
+    fields.bytes(23).ok_or(SHORT)?;
+    if flags & SSL != 0 && fields.0.is_empty() {
+        return Err("TLS is not offered by the arbiter; connect without it");
+    }
+    let user = fields.until_zero().ok_or(SHORT)?.to_vec();
+    let length = if flags & PLUGIN_AUTH_LENENC == 0 {
+        fields.integer(1)
+    } else {
+        fields.lenenc()
+    };
+    let length = usize::try_from(length.ok_or(SHORT)?).map_err(|_| SHORT)?;
+    let token = fields.bytes(length).ok_or(SHORT)?.to_vec();
+    let mut text = |flag| (flags & flag != 0).then(|| fields.until_zero()).flatten();
+    let database = text(CONNECT_WITH_DB)
+        .filter(|name| !name.is_empty())
+        .map(<[u8]>::to_vec);
+    let plugin = text(PLUGIN_AUTH).map(<[u8]>::to_vec);
+    let key = Key {
+        flags: flags & PASSED_ON,
+        collation,
+    };
+    Ok(ClientHello {
+        key,
+        user,
+        token,
+        database,
+        plugin,
+    })
+}
+
+/// Asks a client for a proof by mysql_native_password.
+pub fn switch_to_native(nonce: &[u8; NONCE]) -> Vec<u8> {
+    [b"\xfe", NATIVE, b"\0", &nonce[..], b"\0"].concat()
+}
+
+/// A server's greeting.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServerGreeting {
+    /// Its version, as clients shall see it.
+    pub version: Vec<u8>,
+    /// Its character set, which some clients take over (PHP's).
+    pub collation: u8,
+    /// What the proof is made with.
+    pub nonce: Vec<u8>,
+}
+
+/// Parses a server's greeting.
+pub fn server_greeting(payload: &[u8]) -> Option<ServerGreeting> {
+    let mut fields = Fields(payload);
+    if fields.integer(1)? != 10 {
+        return None;
+    }
+    let version = fields.until_zero()?.to_vec();
+    fields.bytes(4)?;
+    let mut nonce = fields.bytes(8)?.to_vec();
+    fields.bytes(1 + 2)?;
+    let collation = fields.integer(1)? as u8;
+    fields.bytes(2 + 2 + 1 + 10)?;
+    nonce.extend_from_slice(fields.until_zero()?);
+    Some(ServerGreeting {
+        version,
+        collation,
+        nonce,
+    })
+}
+
+/// The arbiter's answer to a server's greeting.
+pub fn login(key: Key, user: &[u8], token: &[u8], database: Option<&[u8]>) -> Vec<u8> {
+    let with_database = if database.is_some() {
+        CONNECT_WITH_DB
+    } else {
+        0
+    };
+    let mut payload = Vec::with_capacity(128);
+    payload.put_u32_le(ALWAYS | key.flags | with_database);
+    payload.put_u32_le(PACKET_MAX);
+    payload.push(key.collation);
+    payload.extend_from_slice(&[0; 23]);
+    payload.extend_from_slice(user);
+    payload.push(0);
+    payload.push(token.len() as u8);
+    payload.extend_from_slice(token);
+    if let Some(database) = database {
+        payload.extend_from_slice(database);
+        payload.push(0);
+    }
+    payload.extend_from_slice(NATIVE);
+    payload.push(0);
+    payload
+}
+
+/// Parses a server's request for another proof: the nonce, where it wants mysql_native_password.
+pub fn native_switch(payload: &[u8]) -> Option<&[u8]> {
+    let mut fields = Fields(payload);
+    (fields.integer(1)? == 0xfe && fields.until_zero()? == NATIVE).then_some(())?;
+    Some(fields.0.strip_suffix(b"\0").unwrap_or(fields.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_s_greeting_is_read_back() {
+        let nonce = *b"abcdefghijklmnopqrst";
+        let version = b"5.5.5-10.11.6-MariaDB".to_vec();
+        let like = ServerGreeting {
+            version,
+            collation: 63,
+            nonce: nonce.to_vec(),
+        };
+        assert_eq!(server_greeting(&greeting(&like, 7, &nonce)), Some(like));
+    }
+
+    #[test]
+    fn a_login_is_read_back_and_every_cut_of_it_refused() {
+        let key = Key {
+            flags: FOUND_ROWS,
+            collation: 33,
+        };
+        let payload = login(key, b"wiki", &[1; 20], Some(b"db"));
+        let hello = client_hello(&payload).unwrap();
+        assert_eq!(
+            (hello.key, &hello.user[..], hello.token),
+            (key, &b"wiki"[..], vec![1; 20])
+        );
+        assert_eq!(hello.database.as_deref(), Some(&b"db"[..]));
+        assert_eq!(hello.plugin.as_deref(), Some(NATIVE));
+        for length in 0..32 + 5 + 21 {
+            assert!(client_hello(&payload[..length]).is_err(), "cut to {length}");
+        }
+    }
+
+    #[test]
+    fn tls_is_refused_in_plain_words() {
+        let mut request = vec![0; 32];
+        request[..4].copy_from_slice(&(PROTOCOL_41 | SECURE_CONNECTION | SSL).to_le_bytes());
+        assert!(client_hello(&request).unwrap_err().contains("TLS"));
+    }
+
+    #[test]
+    fn a_switch_to_another_method_than_native_is_not_followed() {
+        assert_eq!(
+            native_switch(&switch_to_native(&[b'n'; 20])),
+            Some(&[b'n'; 20][..])
+        );
+        assert_eq!(native_switch(b"\xfeed25519\0nonce\0"), None);
+    }
+}

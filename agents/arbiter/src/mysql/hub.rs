@@ -1,0 +1,344 @@
+//! Authenticated connections to the servers: opened, kept, reset before another client uses them.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use policy::ServerId;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use super::auth;
+use super::hello::{self, Key, ServerGreeting};
+use super::packet::{self, Packet};
+use super::reply;
+use crate::config::Mysql;
+use crate::conn::Conn;
+use crate::tier::Tier;
+
+/// Most idle connections per server, of all keys together.
+const IDLE_MAX: usize = 64;
+/// Idle for longer, a connection is closed (servers close it after 8 hours by default).
+const IDLE_AGE_MAX: Duration = Duration::from_secs(600);
+const SWEEP_EVERY: Duration = Duration::from_secs(1);
+/// What clients are told while no server has been reached yet.
+const VERSION_UNKNOWN: &[u8] = b"5.5.5-10.11.0-MariaDB";
+const UTF8MB4: u8 = 45;
+
+/// A server's status flag: its sql_mode has NO_BACKSLASH_ESCAPES.
+const NO_BACKSLASH_ESCAPES: u64 = 0x0200;
+
+const COM_INIT_DB: u8 = 0x02;
+const COM_RESET_CONNECTION: u8 = 0x1f;
+
+/// What all clients share.
+pub struct Hub {
+    /// The servers.
+    pub tier: Arc<Tier>,
+    account: Mysql,
+    idle: Vec<Mutex<Vec<Idle>>>,
+    greeting: Mutex<Option<ServerGreeting>>,
+    no_backslash_escapes: AtomicBool,
+    next_connection: AtomicU32,
+}
+
+/// An authenticated connection.
+pub struct ServerConn {
+    /// The socket.
+    pub conn: Conn,
+    key: Key,
+    /// The current database.
+    pub database: Option<Vec<u8>>,
+    /// A statement that we did not judge may have changed it.
+    pub database_unknown: bool,
+    /// False once its state cannot be reset.
+    pub resettable: bool,
+}
+
+struct Idle {
+    conn: ServerConn,
+    since: Instant,
+}
+
+/// Why there is no connection.
+#[derive(Debug)]
+pub enum OpenError {
+    /// The server could not be reached or broke off; it is now dead.
+    Unreachable,
+    /// The server said no.
+    Refused(Packet),
+}
+
+impl From<io::Error> for OpenError {
+    fn from(_: io::Error) -> Self {
+        Self::Unreachable
+    }
+}
+
+impl Hub {
+    /// A hub for the tier.
+    pub fn new(tier: Arc<Tier>, account: Mysql) -> Arc<Self> {
+        let idle = tier
+            .config()
+            .servers
+            .iter()
+            .map(|_| Mutex::default())
+            .collect();
+        Arc::new(Self {
+            tier,
+            account,
+            idle,
+            greeting: Mutex::new(None),
+            no_backslash_escapes: AtomicBool::new(false),
+            next_connection: AtomicU32::new(1),
+        })
+    }
+
+    /// The account that clients must use.
+    pub fn account(&self) -> &Mysql {
+        &self.account
+    }
+
+    /// Whether a server reads backslashes in texts as they are: then our reading of statements may
+    /// be wrong, and none must be cloned.
+    pub fn may_misread(&self) -> bool {
+        self.no_backslash_escapes.load(Relaxed)
+    }
+
+    /// A number for a client's connection.
+    pub fn connection_number(&self) -> u32 {
+        self.next_connection.fetch_add(1, Relaxed)
+    }
+
+    /// How the servers greet; asks one where that is not known.
+    pub async fn greeting(&self) -> ServerGreeting {
+        let known = || lock(&self.greeting).clone();
+        if known().is_none() {
+            for server in 0..self.idle.len() {
+                if self.probe(server).await {
+                    break;
+                }
+            }
+        }
+        known().unwrap_or_else(|| ServerGreeting {
+            version: VERSION_UNKNOWN.to_vec(),
+            collation: UTF8MB4,
+            nonce: Vec::new(),
+        })
+    }
+
+    /// Whether the server lets us log in; the connection is kept.
+    pub async fn probe(&self, server: ServerId) -> bool {
+        let database = Some(self.account.database.clone()).filter(|name| !name.is_empty());
+        match self
+            .connect(
+                server,
+                Key::default(),
+                database.as_ref().map(String::as_bytes),
+            )
+            .await
+        {
+            Ok(conn) => {
+                self.put(server, conn);
+                true
+            }
+            Err(_) => false,
+        }
+    }
+
+    /// A connection of this kind with this database: an idle one, or a new one.
+    ///
+    /// # Errors
+    /// [`OpenError`].
+    pub async fn open(
+        &self,
+        server: ServerId,
+        key: Key,
+        database: Option<&[u8]>,
+    ) -> Result<ServerConn, OpenError> {
+        let counters = &self.tier.server_counters[server];
+        while let Some(mut conn) = self.take(server, key, database) {
+            match timeout(self.limit(), conn.use_database(database)).await {
+                Ok(Ok(())) => {
+                    counters.connections_reused.inc();
+                    return Ok(conn);
+                }
+                Ok(Err(OpenError::Refused(packet))) => {
+                    self.put(server, conn);
+                    return Err(OpenError::Refused(packet));
+                }
+                // It died in the pool: the next, or a new one.
+                Ok(Err(OpenError::Unreachable)) | Err(_) => {}
+            }
+        }
+        let connected = self.connect(server, key, database).await;
+        if matches!(connected, Err(OpenError::Unreachable)) {
+            self.tier.server_failed(server);
+        }
+        connected
+    }
+
+    /// Resets a connection and keeps it for another client. Needs an idle one.
+    pub async fn give_back(&self, server: ServerId, mut conn: ServerConn) {
+        if !conn.resettable || !conn.conn.is_silent() {
+            return;
+        }
+        if let Ok(Ok(())) = timeout(self.tier.config().request_timeout(), conn.reset()).await {
+            self.put(server, conn);
+        }
+    }
+
+    /// Closes dead and old idle connections, for ever.
+    pub async fn sweep(self: Arc<Self>) {
+        loop {
+            tokio::time::sleep(SWEEP_EVERY).await;
+            for idle in &self.idle {
+                lock(idle).retain(Idle::is_usable);
+            }
+        }
+    }
+
+    fn limit(&self) -> Duration {
+        self.tier.config().connect_timeout()
+    }
+
+    fn take(&self, server: ServerId, key: Key, database: Option<&[u8]>) -> Option<ServerConn> {
+        let mut idle = lock(&self.idle[server]);
+        idle.retain(Idle::is_usable);
+        // A connection cannot leave its database for none.
+        let fits = |idle: &Idle| {
+            let has_none = idle.conn.database.is_none() && !idle.conn.database_unknown;
+            idle.conn.key == key && (database.is_some() || has_none)
+        };
+        let place = idle.iter().rposition(fits)?;
+        Some(idle.remove(place).conn)
+    }
+
+    fn put(&self, server: ServerId, conn: ServerConn) {
+        let mut idle = lock(&self.idle[server]);
+        if idle.len() >= IDLE_MAX {
+            // The oldest goes, so that kinds that nobody uses any more do not fill the pool.
+            idle.remove(0);
+        }
+        idle.push(Idle {
+            conn,
+            since: Instant::now(),
+        });
+    }
+
+    async fn connect(
+        &self,
+        server: ServerId,
+        key: Key,
+        database: Option<&[u8]>,
+    ) -> Result<ServerConn, OpenError> {
+        let address = self.tier.server(server).address;
+        let login = async {
+            let mut conn = Conn::new(TcpStream::connect(address).await?);
+            self.log_in(&mut conn, key, database).await?;
+            Ok(conn)
+        };
+        let conn = timeout(self.limit(), login)
+            .await
+            .unwrap_or(Err(OpenError::Unreachable))?;
+        self.tier.server_counters[server].connections_opened.inc();
+        let database = database.map(<[u8]>::to_vec);
+        Ok(ServerConn {
+            conn,
+            key,
+            database,
+            database_unknown: false,
+            resettable: true,
+        })
+    }
+
+    async fn log_in(
+        &self,
+        conn: &mut Conn,
+        key: Key,
+        database: Option<&[u8]>,
+    ) -> Result<(), OpenError> {
+        let greeting = next(conn).await?;
+        if greeting.payload().first() == Some(&0xff) {
+            return Err(OpenError::Refused(greeting));
+        }
+        let greeting = hello::server_greeting(greeting.payload()).ok_or(OpenError::Unreachable)?;
+        let password = self.account.password.as_bytes();
+        let token = auth::token(password, &greeting.nonce);
+        let login = hello::login(key, self.account.user.as_bytes(), &token, database);
+        write(conn, &Packet::new(1, &login), self.limit()).await?;
+        let mut reply = next(conn).await?;
+        if let Some(nonce) = hello::native_switch(reply.payload()) {
+            let token = auth::token(password, nonce);
+            let sequence = reply.sequence().wrapping_add(1);
+            write(conn, &Packet::new(sequence, &token), self.limit()).await?;
+            reply = next(conn).await?;
+        }
+        match reply.payload().first() {
+            Some(0) => {
+                lock(&self.greeting).replace(greeting);
+                if reply::ok_status(reply.payload()) & NO_BACKSLASH_ESCAPES != 0 {
+                    self.no_backslash_escapes.store(true, Relaxed);
+                }
+                Ok(())
+            }
+            Some(0xff) => Err(OpenError::Refused(reply)),
+            _ => Err(OpenError::Refused(packet::error(
+                2,
+                1251,
+                "08004",
+                "arbiter: the server wants another authentication than mysql_native_password",
+            ))),
+        }
+    }
+}
+
+impl ServerConn {
+    async fn use_database(&mut self, wanted: Option<&[u8]>) -> Result<(), OpenError> {
+        match wanted {
+            Some(wanted) if self.database_unknown || self.database.as_deref() != Some(wanted) => {
+                self.command(&[&[COM_INIT_DB], wanted].concat()).await?;
+                self.database = Some(wanted.to_vec());
+                self.database_unknown = false;
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    async fn reset(&mut self) -> Result<(), OpenError> {
+        self.command(&[COM_RESET_CONNECTION]).await
+    }
+
+    /// A command whose reply is OK or ERR.
+    async fn command(&mut self, payload: &[u8]) -> Result<(), OpenError> {
+        self.conn
+            .write(Packet::new(0, payload).bytes(), Duration::from_secs(1))
+            .await?;
+        let reply = next(&mut self.conn).await?;
+        match reply.payload().first() {
+            Some(0) => Ok(()),
+            Some(0xff) => Err(OpenError::Refused(reply)),
+            _ => Err(OpenError::Unreachable),
+        }
+    }
+}
+
+impl Idle {
+    fn is_usable(&self) -> bool {
+        self.conn.conn.is_silent() && self.since.elapsed() < IDLE_AGE_MAX
+    }
+}
+
+async fn next(conn: &mut Conn) -> Result<Packet, OpenError> {
+    packet::read(conn).await?.ok_or(OpenError::Unreachable)
+}
+
+async fn write(conn: &mut Conn, packet: &Packet, limit: Duration) -> Result<(), OpenError> {
+    Ok(conn.write(packet.bytes(), limit).await?)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,31 @@
+//! The MySQL arbiter.
+//!
+//! A client logs in to the arbiter; for its connection the arbiter takes r tokens and leases one
+//! authenticated connection to each of those servers. Reads go to all of them, the first complete
+//! reply wins; session statements go to all; anything else to one, and the session stays there.
+//!
+//! | module | what |
+//! |---|---|
+//! | `packet`, `reply` | framing; where a reply ends |
+//! | `auth`, `hello`, `login` | the connection phase |
+//! | `lexer`, `classify` | what a statement is: the table of `agents/README.md` |
+//! | `hub` | authenticated connections to the servers: opened, kept, reset |
+//! | `contest` | one command, several servers, one answer |
+//! | `link` | one server of one session: a queue of commands, run in order |
+//! | `replay` | what a server that joins later must be told |
+//! | `held` | the servers of one session |
+//! | `client` | a client's connection |
+
+pub mod auth;
+pub mod classify;
+pub mod client;
+mod contest;
+mod held;
+pub mod hello;
+pub mod hub;
+mod lexer;
+mod link;
+mod login;
+pub mod packet;
+mod replay;
+pub mod reply;

@@ -1,0 +1,253 @@
+//! Where the reply to a command ends, followed packet by packet.
+
+use super::packet::{Fields, PAYLOAD_MAX};
+
+const MORE_RESULTS: u64 = 0x0008;
+const CURSOR_EXISTS: u64 = 0x0040;
+
+/// What kind of reply a command has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shape {
+    /// None at all (COM_STMT_CLOSE, COM_STMT_SEND_LONG_DATA).
+    Nothing,
+    /// One packet, whatever it is.
+    Single,
+    /// OK, ERR or result sets, one after the other (COM_QUERY, COM_STMT_EXECUTE).
+    Results,
+    /// Definitions or rows up to an EOF (COM_FIELD_LIST, COM_STMT_FETCH).
+    Rows,
+    /// A statement's number, then definitions of parameters and columns (COM_STMT_PREPARE).
+    Prepared,
+}
+
+/// How a reply ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum End {
+    /// Well.
+    Good,
+    /// With an ERR packet, the last one.
+    Error {
+        /// The SQL state says of whose making the error is.
+        state: [u8; 5],
+    },
+    /// Not as the protocol wants it.
+    Broken,
+}
+
+/// Follows one reply.
+#[derive(Debug)]
+pub struct Follow {
+    state: State,
+    continued: bool,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum State {
+    Single,
+    Head,
+    /// This many column definitions, then an EOF, then rows.
+    Columns(u64),
+    Rows,
+    Prepared,
+    /// This many definitions and EOFs of a prepared statement.
+    Definitions(u64),
+}
+
+impl Follow {
+    /// A reply that begins now; none where the command has no reply.
+    pub fn new(shape: Shape) -> Option<Self> {
+        let state = match shape {
+            Shape::Nothing => return None,
+            Shape::Single => State::Single,
+            Shape::Results => State::Head,
+            Shape::Rows => State::Rows,
+            Shape::Prepared => State::Prepared,
+        };
+        Some(Self {
+            state,
+            continued: false,
+        })
+    }
+
+    /// Takes the next packet's payload; how the reply ended if this was the last.
+    pub fn packet(&mut self, payload: &[u8]) -> Option<End> {
+        let continues = payload.len() == PAYLOAD_MAX;
+        if std::mem::replace(&mut self.continued, continues) {
+            return None;
+        }
+        if payload.first() == Some(&0xff) {
+            return Some(error(payload));
+        }
+        self.step(payload).unwrap_or(Some(End::Broken))
+    }
+
+    /// The outer none: not as the protocol wants it.
+    fn step(&mut self, payload: &[u8]) -> Option<Option<End>> {
+        let first = *payload.first()?;
+        let is_eof = first == 0xfe && payload.len() < 9;
+        match self.state {
+            State::Single => Some(Some(End::Good)),
+            State::Head => self.head(first, payload),
+            State::Columns(0) => {
+                let status = is_eof.then(|| eof_status(payload))??;
+                self.state = State::Rows;
+                // With a cursor the rows come by COM_STMT_FETCH.
+                Some((status & CURSOR_EXISTS != 0).then_some(End::Good))
+            }
+            State::Columns(left) => {
+                self.state = State::Columns(left - 1);
+                Some(None)
+            }
+            State::Rows if is_eof => self.end_of_result(eof_status(payload)?),
+            State::Rows => Some(None),
+            State::Prepared => self.prepared(payload),
+            State::Definitions(left) => {
+                self.state = State::Definitions(left - 1);
+                Some((left == 1).then_some(End::Good))
+            }
+        }
+    }
+
+    fn head(&mut self, first: u8, payload: &[u8]) -> Option<Option<End>> {
+        match first {
+            0 => self.end_of_result(status_of_ok(payload)?),
+            // LOCAL INFILE, which was not offered to the server.
+            0xfb => None,
+            _ => {
+                self.state = State::Columns(Fields(payload).lenenc()?);
+                Some(None)
+            }
+        }
+    }
+
+    fn end_of_result(&mut self, status: u64) -> Option<Option<End>> {
+        if status & MORE_RESULTS == 0 {
+            return Some(Some(End::Good));
+        }
+        self.state = State::Head;
+        Some(None)
+    }
+
+    fn prepared(&mut self, payload: &[u8]) -> Option<Option<End>> {
+        let mut fields = Fields(payload);
+        fields.bytes(5)?;
+        let (columns, parameters) = (fields.integer(2)?, fields.integer(2)?);
+        // Each list that is not empty ends with an EOF.
+        let packets = |count: u64| if count == 0 { 0 } else { count + 1 };
+        match packets(columns) + packets(parameters) {
+            0 => Some(Some(End::Good)),
+            due => {
+                self.state = State::Definitions(due);
+                Some(None)
+            }
+        }
+    }
+}
+
+fn status_of_ok(payload: &[u8]) -> Option<u64> {
+    let mut fields = Fields(payload);
+    fields.bytes(1)?;
+    fields.lenenc()?;
+    fields.lenenc()?;
+    fields.integer(2)
+}
+
+/// The server status in an OK packet; 0 where it is cut short.
+pub fn ok_status(payload: &[u8]) -> u64 {
+    status_of_ok(payload).unwrap_or(0)
+}
+
+fn eof_status(payload: &[u8]) -> Option<u64> {
+    let mut fields = Fields(payload);
+    fields.bytes(3)?;
+    fields.integer(2)
+}
+
+fn error(payload: &[u8]) -> End {
+    let mut fields = Fields(payload);
+    let state = fields
+        .bytes(3)
+        .and(fields.bytes(1))
+        .filter(|marker| *marker == b"#");
+    let state = state
+        .and(fields.bytes(5))
+        .and_then(|state| state.try_into().ok());
+    End::Error {
+        state: state.unwrap_or(*b"HY000"),
+    }
+}
+
+/// Whether an error with this SQL state is of the statement's making (syntax, access, unknown
+/// names, values, constraints, transaction state), so that it says nothing of the server.
+pub fn is_of_the_statement(state: [u8; 5]) -> bool {
+    matches!(
+        &state[..2],
+        b"21" | b"22" | b"23" | b"25" | b"40" | b"42" | b"44"
+    ) || &state == b"3D000"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const EOF: &[u8] = &[0xfe, 0, 0, 2, 0];
+    const EOF_MORE: &[u8] = &[0xfe, 0, 0, 0x0a, 0];
+    const OK: &[u8] = &[0, 0, 0, 2, 0, 0, 0];
+    const ERROR: &[u8] = b"\xff\x28\x04#42000no";
+
+    fn follow(shape: Shape, packets: &[&[u8]]) -> Vec<Option<End>> {
+        let mut follow = Follow::new(shape).unwrap();
+        packets.iter().map(|packet| follow.packet(packet)).collect()
+    }
+
+    fn last(shape: Shape, packets: &[&[u8]]) -> Option<End> {
+        let mut ends = follow(shape, packets);
+        let last = ends.pop().unwrap();
+        assert!(ends.iter().all(Option::is_none), "ended early: {ends:?}");
+        last
+    }
+
+    #[test]
+    fn results_end_with_ok_err_or_the_last_eof() {
+        assert_eq!(last(Shape::Results, &[OK]), Some(End::Good));
+        let state = *b"42000";
+        assert_eq!(last(Shape::Results, &[ERROR]), Some(End::Error { state }));
+        let rows = [&b"\x01"[..], b"column", EOF, b"\x01a", b"\x00", EOF];
+        assert_eq!(last(Shape::Results, &rows), Some(End::Good));
+        assert_eq!(last(Shape::Results, &rows[..5]), None);
+        let broken_off = [&b"\x01"[..], b"column", EOF, b"\x01a", ERROR];
+        assert_eq!(
+            last(Shape::Results, &broken_off),
+            Some(End::Error { state })
+        );
+    }
+
+    #[test]
+    fn several_results_are_one_reply() {
+        let two = [&b"\x01"[..], b"column", EOF, b"\x01a", EOF_MORE, OK];
+        assert_eq!(last(Shape::Results, &two), Some(End::Good));
+    }
+
+    #[test]
+    fn a_row_longer_than_a_packet_is_not_mistaken_for_an_end() {
+        let mut long = vec![b'x'; PAYLOAD_MAX];
+        long[0] = 0xfd;
+        let packets = [&b"\x01"[..], b"column", EOF, &long, EOF, b"\x01a", EOF];
+        assert_eq!(last(Shape::Results, &packets), Some(End::Good));
+    }
+
+    #[test]
+    fn a_prepared_statement_ends_after_its_definitions() {
+        let none = b"\0\x01\0\0\0\0\0\0\0\0\0\0";
+        assert_eq!(last(Shape::Prepared, &[none]), Some(End::Good));
+        let both = b"\0\x01\0\0\0\x01\0\x02\0\0\0\0";
+        let packets = [&both[..], b"p", b"p", EOF, b"c", EOF];
+        assert_eq!(last(Shape::Prepared, &packets), Some(End::Good));
+    }
+
+    #[test]
+    fn an_empty_packet_or_local_infile_is_broken() {
+        assert_eq!(last(Shape::Results, &[b""]), Some(End::Broken));
+        assert_eq!(last(Shape::Results, &[b"\xfbfile"]), Some(End::Broken));
+    }
+}

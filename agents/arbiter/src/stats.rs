@@ -1,0 +1,86 @@
+//! `/v1/stats` and `/v1/config`: the tier's state as the wire types say it.
+
+use wire::arbiter::{Config, Connections, Policy, Requests, ServerStats, Stats, Tokens};
+
+use crate::tier::{Standing, Tier};
+
+/// The configuration now, live changes included, without secrets.
+pub fn config(tier: &Tier) -> Config {
+    let file = tier.config();
+    let (policy, tokens) = tier.policy();
+    Config {
+        tier: file.tier.clone(),
+        protocol: file.protocol,
+        policy,
+        replicas: tier.replicas(),
+        tokens,
+        connect_timeout_ms: file.connect_timeout_ms,
+        request_timeout_ms: file.request_timeout_ms,
+        observation_age_ms: file.observation_age_ms,
+        servers: file.servers.clone(),
+    }
+}
+
+/// The counters and gauges now.
+pub fn snapshot(tier: &Tier) -> Stats {
+    let counters = &tier.counters;
+    let (policy, tokens_per_server) = tier.policy();
+    let standings = tier.standings();
+    let total = match policy {
+        Policy::Tad => standings.len() * tokens_per_server,
+        Policy::RoundRobin => 0,
+    };
+    let in_use: usize = standings.iter().map(|standing| standing.in_use).sum();
+    Stats {
+        tier: tier.config().tier.clone(),
+        protocol: tier.config().protocol,
+        policy,
+        replicas: tier.replicas(),
+        tokens_per_server,
+        uptime_s: tier.uptime().as_secs_f64(),
+        requests: Requests {
+            received: counters.received.get(),
+            answered: counters.answered.get(),
+            failed: counters.failed.get(),
+            cloned: counters.cloned.get(),
+        },
+        replicas_sent: counters.replicas_sent.get(),
+        replicas_not_needed: counters.replicas_not_needed.get(),
+        replicas_wasted: counters.replicas_wasted.get(),
+        wasted_us: counters.wasted_us.get(),
+        connections: Connections {
+            client_accepted: counters.client_accepted.get(),
+            client_open: counters.client_open.get(),
+        },
+        token_wait_us_total: counters.token_wait_us_total.get(),
+        token_waits: counters.token_waits.get(),
+        tokens: Tokens {
+            total: total as u64,
+            in_use: in_use as u64,
+        },
+        servers: standings
+            .iter()
+            .enumerate()
+            .map(|(server, standing)| one_server(tier, server, standing))
+            .collect(),
+    }
+}
+
+fn one_server(tier: &Tier, server: usize, standing: &Standing) -> ServerStats {
+    let counters = &tier.server_counters[server];
+    ServerStats {
+        name: tier.server(server).name.clone(),
+        address: tier.server(server).address,
+        alive: standing.alive,
+        tokens_free: standing.tokens_free as u64,
+        in_flight: counters.in_flight.get(),
+        requests: counters.requests.get(),
+        wins: counters.wins.get(),
+        errors: counters.errors.get(),
+        last_latency_us: counters.last_latency_us.get(),
+        latency_us_sum: counters.latency_us_sum.get(),
+        latency_count: counters.latency_count.get(),
+        connections_opened: counters.connections_opened.get(),
+        connections_reused: counters.connections_reused.get(),
+    }
+}

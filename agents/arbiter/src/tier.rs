@@ -1,0 +1,371 @@
+//! The tier behind the arbiter: the one selector, its clock, who waits for a server, the counters.
+//!
+//! The lock is held for one decision and never over an await. Grants are turned into [`Lease`]s
+//! outside of it, because a lease that finds its request gone gives its server back at once.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use policy::{Grant, Kind, Observation, Refused, RequestId, Selector, ServerId, Settings, TimeUs};
+use tokio::sync::mpsc;
+use wire::arbiter::{Policy, Server};
+
+use crate::config::Config;
+use crate::counters::{Counters, ServerCounters};
+
+/// Requests (MySQL: connections) that may wait for tokens.
+const WAITING_MAX: usize = 10_000;
+
+/// See the module.
+pub struct Tier {
+    config: Config,
+    started: Instant,
+    replicas: AtomicUsize,
+    next_request: AtomicU64,
+    brain: Mutex<Brain>,
+    downs: mpsc::UnboundedSender<ServerId>,
+    /// What happened so far.
+    pub counters: Counters,
+    /// What happened so far, per server.
+    pub server_counters: Vec<ServerCounters>,
+}
+
+struct Brain {
+    selector: Selector,
+    waiters: HashMap<RequestId, mpsc::UnboundedSender<Lease>>,
+}
+
+/// What `/v1/stats` says of one server's place in the policy.
+#[derive(Debug, Clone, Copy)]
+pub struct Standing {
+    /// Whether it may be chosen.
+    pub alive: bool,
+    /// Its tokens in the pool.
+    pub tokens_free: usize,
+    /// Its grants not yet released.
+    pub in_use: usize,
+}
+
+impl Tier {
+    /// A tier, and the servers that die from now on (for `health`).
+    pub fn new(config: Config) -> (Arc<Self>, mpsc::UnboundedReceiver<ServerId>) {
+        let (downs, downs_to_probe) = mpsc::unbounded_channel();
+        let selector = Selector::new(Settings {
+            kind: kind(config.policy),
+            servers: config.servers.len(),
+            tokens_per_server: config.tokens,
+            observation_age_us_max: config.observation_age_ms * 1_000,
+            waiting_max: WAITING_MAX,
+        });
+        let server_counters = config
+            .servers
+            .iter()
+            .map(|_| ServerCounters::default())
+            .collect();
+        let tier = Self {
+            replicas: AtomicUsize::new(config.replicas),
+            config,
+            started: Instant::now(),
+            next_request: AtomicU64::new(0),
+            brain: Mutex::new(Brain {
+                selector,
+                waiters: HashMap::new(),
+            }),
+            downs,
+            counters: Counters::default(),
+            server_counters,
+        };
+        (Arc::new(tier), downs_to_probe)
+    }
+
+    /// The file's configuration (policy, tokens and replicas may have changed since).
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Name and address of a server.
+    pub fn server(&self, server: ServerId) -> &Server {
+        &self.config.servers[server]
+    }
+
+    /// Since the start.
+    pub fn uptime(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    /// Replicas of each read, now.
+    pub fn replicas(&self) -> usize {
+        self.replicas.load(Relaxed)
+    }
+
+    /// Replicas of each read from now on.
+    pub fn set_replicas(&self, replicas: usize) {
+        self.replicas.store(replicas, Relaxed);
+    }
+
+    /// Policy and tokens per server, now.
+    pub fn policy(&self) -> (Policy, usize) {
+        let brain = self.brain();
+        let policy = match brain.selector.kind() {
+            Kind::RoundRobin => Policy::RoundRobin,
+            Kind::Tad => Policy::Tad,
+        };
+        (policy, brain.selector.tokens_per_server())
+    }
+
+    /// Policy and tokens per server from now on.
+    pub fn set_policy(self: &Arc<Self>, policy: Policy, tokens: Option<usize>) {
+        self.decide(|selector, now, grants| {
+            if let Some(tokens) = tokens {
+                selector.set_tokens(now, tokens, grants);
+            }
+            selector.set_kind(now, kind(policy), grants);
+        });
+    }
+
+    /// Each server's place in the policy.
+    pub fn standings(&self) -> Vec<Standing> {
+        let brain = self.brain();
+        (0..self.config.servers.len())
+            .map(|server| Standing {
+                alive: brain.selector.is_alive(server),
+                tokens_free: brain.selector.tokens_free(server),
+                in_use: brain.selector.in_use(server),
+            })
+            .collect()
+    }
+
+    /// Asks for `r` different servers, none of `exclude`.
+    ///
+    /// # Errors
+    /// [`Refused`] when there is nothing now and nothing to wait for.
+    pub fn acquire(self: &Arc<Self>, r: usize, exclude: &[ServerId]) -> Result<Leases, Refused> {
+        let request = self.next_request.fetch_add(1, Relaxed);
+        let (sender, receiver) = mpsc::unbounded_channel();
+        let now = self.now();
+        let mut grants = Vec::with_capacity(r);
+        let mut brain = self.brain();
+        let acquired = brain
+            .selector
+            .acquire(now, request, r, exclude, &mut grants)?;
+        if acquired.waiting > 0 {
+            brain.waiters.insert(request, sender);
+        }
+        drop(brain);
+        let ready = grants
+            .iter()
+            .map(|grant| self.lease(grant.server))
+            .collect();
+        Ok(Leases {
+            tier: Arc::clone(self),
+            request,
+            ready,
+            receiver,
+            waiting: acquired.waiting,
+            queued: acquired.waiting > 0,
+            waits_since: (acquired.granted == 0).then(Instant::now),
+        })
+    }
+
+    /// A connection to the server failed: it is skipped until a probe succeeds.
+    pub fn server_failed(&self, server: ServerId) {
+        self.server_counters[server].errors.inc();
+        let mut brain = self.brain();
+        if brain.selector.is_alive(server) {
+            brain.selector.server_down(server);
+            // The receiver lives as long as the arbiter; at its end nobody probes any more.
+            let _ = self.downs.send(server);
+        }
+    }
+
+    /// A probe succeeded.
+    pub fn server_up(self: &Arc<Self>, server: ServerId) {
+        self.decide(|selector, now, grants| selector.server_up(now, server, grants));
+    }
+
+    /// A replica is on its way to the server.
+    pub fn sent(self: &Arc<Self>, server: ServerId) -> Flight {
+        self.counters.replicas_sent.inc();
+        self.server_counters[server].requests.inc();
+        self.server_counters[server].in_flight.inc();
+        Flight {
+            tier: Arc::clone(self),
+            server,
+            sent: Instant::now(),
+        }
+    }
+
+    fn now(&self) -> TimeUs {
+        u64::try_from(self.started.elapsed().as_micros()).unwrap_or(u64::MAX)
+    }
+
+    fn brain(&self) -> MutexGuard<'_, Brain> {
+        // A panic while deciding cannot leave the accounts half written: every step is total.
+        self.brain.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lease(self: &Arc<Self>, server: ServerId) -> Lease {
+        Lease {
+            tier: Arc::clone(self),
+            server,
+        }
+    }
+
+    /// Runs a decision that may serve who waits, then hands the leases out.
+    fn decide(self: &Arc<Self>, step: impl FnOnce(&mut Selector, TimeUs, &mut Vec<Grant>)) {
+        let now = self.now();
+        let mut grants = Vec::new();
+        let mut brain = self.brain();
+        step(&mut brain.selector, now, &mut grants);
+        let receivers: Vec<_> = grants
+            .iter()
+            .map(|grant| (brain.waiters.get(&grant.request).cloned(), grant.server))
+            .collect();
+        drop(brain);
+        for (receiver, server) in receivers {
+            let lease = self.lease(server);
+            if let Some(receiver) = receiver {
+                // A request that has just gone drops the lease here, which releases the server.
+                let _ = receiver.send(lease);
+            }
+        }
+    }
+}
+
+fn kind(policy: Policy) -> Kind {
+    match policy {
+        Policy::RoundRobin => Kind::RoundRobin,
+        Policy::Tad => Kind::Tad,
+    }
+}
+
+/// The right to use a server, given back when dropped.
+pub struct Lease {
+    tier: Arc<Tier>,
+    /// The server.
+    pub server: ServerId,
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        let server = self.server;
+        self.tier
+            .decide(|selector, now, grants| selector.release(now, server, grants));
+    }
+}
+
+/// The servers that one request gets, now and later. Dropping it cancels what it waits for.
+pub struct Leases {
+    tier: Arc<Tier>,
+    request: RequestId,
+    ready: VecDeque<Lease>,
+    receiver: mpsc::UnboundedReceiver<Lease>,
+    waiting: usize,
+    queued: bool,
+    /// Set while not even the first server is there.
+    waits_since: Option<Instant>,
+}
+
+impl Leases {
+    /// How many are still to come.
+    pub fn to_come(&self) -> usize {
+        self.ready.len() + self.waiting
+    }
+
+    /// The next server; none when all have come. May be dropped and called again.
+    pub async fn next(&mut self) -> Option<Lease> {
+        if let Some(lease) = self.ready.pop_front() {
+            return Some(lease);
+        }
+        if self.waiting == 0 {
+            return None;
+        }
+        let lease = self.receiver.recv().await;
+        self.waiting -= 1;
+        self.count_wait();
+        lease
+    }
+
+    fn count_wait(&mut self) {
+        if let Some(since) = self.waits_since.take() {
+            self.tier.counters.token_waits.inc();
+            self.tier
+                .counters
+                .token_wait_us_total
+                .add(micros(since.elapsed()));
+        }
+    }
+}
+
+impl Drop for Leases {
+    fn drop(&mut self) {
+        self.count_wait();
+        if self.queued {
+            let mut brain = self.tier.brain();
+            brain.selector.cancel(self.request);
+            brain.waiters.remove(&self.request);
+        }
+    }
+}
+
+/// A replica under way; tells the policy and the counters how it ended.
+pub struct Flight {
+    tier: Arc<Tier>,
+    server: ServerId,
+    sent: Instant,
+}
+
+impl Flight {
+    /// A complete, good reply came. Returns the latency.
+    pub fn good(&self) -> Duration {
+        let latency = self.sent.elapsed();
+        let us = micros(latency);
+        let counters = &self.tier.server_counters[self.server];
+        counters.last_latency_us.set(us);
+        counters.latency_us_sum.add(us);
+        counters.latency_count.inc();
+        self.observe(Observation::LatencyUs(us));
+        latency
+    }
+
+    /// No reply, a broken one, or an error of the server's making.
+    pub fn bad(&self) -> Duration {
+        self.tier.server_counters[self.server].errors.inc();
+        self.observe(Observation::Error);
+        self.sent.elapsed()
+    }
+
+    /// An error of the request's making: says nothing of the server.
+    pub fn neutral(&self) -> Duration {
+        self.sent.elapsed()
+    }
+
+    /// The reply goes to the client.
+    pub fn won(&self) {
+        self.tier.server_counters[self.server].wins.inc();
+    }
+
+    /// The reply came too late, after `latency`.
+    pub fn wasted(&self, latency: Duration) {
+        self.tier.counters.replicas_wasted.inc();
+        self.tier.counters.wasted_us.add(micros(latency));
+    }
+
+    fn observe(&self, seen: Observation) {
+        let now = self.tier.now();
+        self.tier.brain().selector.observe(now, self.server, seen);
+    }
+}
+
+impl Drop for Flight {
+    fn drop(&mut self) {
+        self.tier.server_counters[self.server].in_flight.dec();
+    }
+}
+
+/// Whole microseconds.
+pub fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}

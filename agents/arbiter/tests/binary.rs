@@ -1,0 +1,124 @@
+//! The program: its arguments, its messages, its end.
+
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Output, Stdio};
+
+use support::eventually;
+use support::upstream::{ok, Manner, Upstream};
+use support::web::Connection;
+
+fn arbiter(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_arbiter"))
+        .args(arguments)
+        .output()
+        .unwrap()
+}
+
+fn config(listen: &str, server: &str) -> tempfile::NamedTempFile {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let text = format!(
+        "protocol = \"http\"\nlisten = \"{listen}\"\nadmin = \"127.0.0.1:0\"\ntier = \"web\"\n\
+         policy = \"tad\"\nreplicas = 1\ntokens = 1\n[[servers]]\nname = \"web-1\"\n\
+         address = \"{server}\"\n"
+    );
+    std::fs::write(file.path(), text).unwrap();
+    file
+}
+
+#[test]
+fn a_good_file_checks_and_a_bad_one_is_refused_in_one_line() {
+    let good = config("127.0.0.1:0", "127.0.0.1:1");
+    let path = good.path().to_str().unwrap();
+    assert!(arbiter(&["--config", path, "--check"]).status.success());
+    std::fs::write(path, "replicas = 1").unwrap();
+    for (arguments, text) in [
+        (&["--config", path, "--check"][..], "missing field"),
+        (
+            &["--config", "/nonexistent.toml"],
+            "/nonexistent.toml: cannot read",
+        ),
+        (&["--confg", path], "unknown argument"),
+        (&[], "expected --config FILE"),
+    ] {
+        let output = arbiter(arguments);
+        let message = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{message}");
+        assert!(
+            message.contains(text) && !message.contains("panicked"),
+            "{message}"
+        );
+    }
+}
+
+#[test]
+fn the_example_in_the_readme_is_good() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/web.toml");
+    let output = arbiter(&["--config", path, "--check"]);
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
+
+#[test]
+fn a_taken_port_is_named() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let file = config(&address, "127.0.0.1:1");
+    let output = arbiter(&["--config", file.path().to_str().unwrap()]);
+    let message = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(3), "{message}");
+    assert!(
+        message.contains(&address) && message.contains("taken"),
+        "{message}"
+    );
+}
+
+#[tokio::test]
+async fn on_sigterm_requests_under_way_are_answered_and_no_new_ones_taken() {
+    let server = Upstream::start(Manner::Gated(ok("the last"))).await;
+    let file = config("127.0.0.1:0", &server.address.to_string());
+    let mut child = Command::new(env!("CARGO_BIN_EXE_arbiter"))
+        .args(["--config", file.path().to_str().unwrap()])
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stderr.take().unwrap())
+        .read_line(&mut line)
+        .unwrap();
+    let address = line
+        .split(" on ")
+        .nth(1)
+        .unwrap()
+        .split(',')
+        .next()
+        .unwrap()
+        .parse()
+        .unwrap();
+    let mut client = Connection::open(address).await;
+    let mut idle = Connection::open(address).await;
+    client.send(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").await;
+    eventually("the request at the server", || async {
+        (server.requests().len() == 1).then_some(())
+    })
+    .await;
+    let killed = Command::new("kill")
+        .arg(child.id().to_string())
+        .status()
+        .unwrap();
+    assert!(killed.success());
+    assert!(idle.is_closed().await, "an idle connection ends");
+    server.gate.add_permits(1);
+    let reply = client.reply(false).await.unwrap();
+    assert_eq!(
+        (reply.text().as_str(), reply.field("connection").as_deref()),
+        ("the last", Some("close"))
+    );
+    assert!(child.wait().unwrap().success());
+}

@@ -1,0 +1,553 @@
+//! The HTTP arbiter in front of real servers on loopback.
+
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use support::upstream::{failure, nobody, ok, Manner, Upstream};
+use support::web::{get, once, Connection};
+use support::{eventually, start, Running};
+
+fn settings(policy: &str, replicas: usize, tokens: usize) -> String {
+    format!(
+        "protocol = \"http\"\npolicy = \"{policy}\"\nreplicas = {replicas}\ntokens = {tokens}\n\
+         request_timeout_ms = 5000"
+    )
+}
+
+async fn front(policy: &str, replicas: usize, tokens: usize, servers: &[&Upstream]) -> Running {
+    let addresses: Vec<SocketAddr> = servers.iter().map(|server| server.address).collect();
+    start(&settings(policy, replicas, tokens), &addresses).await
+}
+
+#[tokio::test]
+async fn the_first_good_reply_wins_and_the_loser_is_drained_before_its_token_returns() {
+    let slow = Upstream::start(Manner::Gated(ok("slow"))).await;
+    let fast = Upstream::start(Manner::Reply(ok("fast"))).await;
+    let arbiter = front("tad", 2, 1, &[&slow, &fast]).await;
+    let reply = get(arbiter.clients, "/page").await;
+    assert_eq!(
+        (reply.text().as_str(), reply.server().as_str()),
+        ("fast", "s1")
+    );
+    let stats = arbiter
+        .until("the winner's token", |stats| stats.tokens.in_use == 1)
+        .await;
+    assert_eq!(
+        (stats.servers[0].tokens_free, stats.servers[0].in_flight),
+        (0, 1)
+    );
+    assert_eq!((stats.requests.cloned, stats.replicas_wasted), (1, 0));
+    slow.gate.add_permits(2);
+    let stats = arbiter
+        .until("the loser's token", |stats| stats.tokens.in_use == 0)
+        .await;
+    assert_eq!((stats.replicas_sent, stats.replicas_wasted), (2, 1));
+    assert!(stats.wasted_us > 0);
+    assert_eq!((stats.servers[0].wins, stats.servers[1].wins), (0, 1));
+    get(arbiter.clients, "/page").await;
+    let reused = |stats: &wire::arbiter::Stats| stats.servers[0].connections_reused == 1;
+    arbiter
+        .until("the drained connection to be used again", reused)
+        .await;
+}
+
+#[tokio::test]
+async fn a_replica_is_not_sent_for_a_request_already_answered() {
+    let slow = Upstream::start(Manner::Gated(ok("slow"))).await;
+    let fast = Upstream::start(Manner::Reply(ok("fast"))).await;
+    let arbiter = front("tad", 2, 1, &[&slow, &fast]).await;
+    get(arbiter.clients, "/1").await;
+    arbiter
+        .until("the winner's token", |stats| stats.tokens.in_use == 1)
+        .await;
+    assert_eq!(get(arbiter.clients, "/2").await.text(), "fast");
+    let stats = arbiter.stats().await;
+    assert_eq!((stats.replicas_sent, stats.replicas_not_needed), (3, 1));
+    slow.gate.add_permits(9);
+    arbiter
+        .until("all tokens", |stats| stats.tokens.in_use == 0)
+        .await;
+    assert_eq!(slow.requests().len(), 1, "/2 never went to the slow server");
+}
+
+#[tokio::test]
+async fn what_is_not_a_read_is_sent_once() {
+    let servers = [
+        Upstream::start(Manner::Reply(ok("done"))).await,
+        Upstream::start(Manner::Reply(ok("done"))).await,
+    ];
+    let arbiter = front("round-robin", 2, 1, &[&servers[0], &servers[1]]).await;
+    let head = "Host: a\r\nConnection: close\r\n";
+    for request in [
+        format!("POST /1 HTTP/1.1\r\n{head}Content-Length: 5\r\n\r\nhello"),
+        format!(
+            "PUT /2 HTTP/1.1\r\n{head}Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n"
+        ),
+        format!("DELETE /3 HTTP/1.1\r\n{head}\r\n"),
+        format!("GET /4 HTTP/1.1\r\n{head}Content-Length: 5\r\n\r\nhello"),
+    ] {
+        assert_eq!(
+            once(arbiter.clients, request.as_bytes()).await.text(),
+            "done"
+        );
+    }
+    let mut seen = servers[0].requests();
+    seen.extend(servers[1].requests());
+    for (path, body) in [
+        (" /1 ", "hello"),
+        (" /2 ", "5\r\nhello\r\n0\r\n\r\n"),
+        (" /3 ", ""),
+        (" /4 ", "hello"),
+    ] {
+        let mine: Vec<_> = seen
+            .iter()
+            .filter(|request| request.contains(path))
+            .collect();
+        assert_eq!(mine.len(), 1, "{path} was sent once");
+        assert!(
+            mine[0].ends_with(&format!("\r\n\r\n{body}")),
+            "{path}: {:?}",
+            mine[0]
+        );
+    }
+    assert_eq!(arbiter.stats().await.requests.cloned, 0);
+}
+
+#[tokio::test]
+async fn a_dead_server_is_skipped_and_probed_back_in() {
+    let good = Upstream::start(Manner::Reply(ok("good"))).await;
+    let dead = nobody().await;
+    for policy in ["round-robin", "tad"] {
+        let arbiter = start(&settings(policy, 1, 2), &[good.address, dead]).await;
+        for _ in 0..6 {
+            assert_eq!(get(arbiter.clients, "/").await.text(), "good", "{policy}");
+        }
+        assert!(!arbiter.server(1).await.alive);
+        assert_eq!(
+            arbiter.server(1).await.errors,
+            1,
+            "{policy}: tried once, then skipped"
+        );
+        let back = Upstream::start_at(dead, Manner::Reply(ok("back")));
+        arbiter
+            .until("the probe to succeed", |stats| stats.servers[1].alive)
+            .await;
+        eventually("a reply from the server that is back", || async {
+            (get(arbiter.clients, "/").await.text() == "back").then_some(())
+        })
+        .await;
+        drop(back);
+    }
+}
+
+#[tokio::test]
+async fn connections_are_kept_on_both_sides() {
+    let server = Upstream::start(Manner::Reply(ok("same"))).await;
+    let arbiter = front("round-robin", 1, 1, &[&server]).await;
+    let mut client = Connection::open(arbiter.clients).await;
+    for _ in 0..10 {
+        assert_eq!(client.get("/").await.text(), "same");
+    }
+    let stats = arbiter.stats().await;
+    assert_eq!(stats.connections.client_accepted, 1);
+    let server = &stats.servers[0];
+    assert_eq!(
+        (server.connections_opened, server.connections_reused),
+        (1, 9)
+    );
+    assert_eq!((stats.requests.received, stats.requests.answered), (10, 10));
+}
+
+#[tokio::test]
+async fn a_server_that_closes_after_each_reply_costs_connections_and_no_request() {
+    let server = Upstream::start(Manner::ReplyAndClose(ok("bye"))).await;
+    for replicas in [1, 2] {
+        let other = Upstream::start(Manner::ReplyAndClose(ok("bye"))).await;
+        let arbiter = front("round-robin", replicas, 1, &[&server, &other]).await;
+        for _ in 0..20 {
+            assert_eq!(get(arbiter.clients, "/").await.text(), "bye");
+        }
+        assert_eq!(arbiter.stats().await.requests.failed, 0);
+    }
+}
+
+#[tokio::test]
+async fn smuggling_is_refused_and_nothing_reaches_a_server() {
+    let server = Upstream::start(Manner::Reply(ok("seen"))).await;
+    let arbiter = front("round-robin", 1, 1, &[&server]).await;
+    for fields in [
+        "Content-Length: 4\r\nTransfer-Encoding: chunked",
+        "Transfer-Encoding: chunked\r\nContent-Length: 4",
+        "Content-Length: 4\r\nContent-Length: 30",
+        "Transfer-Encoding: xchunked",
+        "Transfer-Encoding: identity, chunked",
+        "Transfer-Encoding : chunked",
+        "Content-Length: 4\nTransfer-Encoding: chunked",
+    ] {
+        let mut client = Connection::open(arbiter.clients).await;
+        let request = format!(
+            "POST / HTTP/1.1\r\nHost: a\r\n{fields}\r\n\r\n0\r\n\r\nGET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n"
+        );
+        client.send(request.as_bytes()).await;
+        assert_eq!(client.reply(false).await.unwrap().status, 400, "{fields:?}");
+        assert!(client.is_closed().await, "{fields:?}");
+    }
+    assert_eq!(server.requests(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn broken_chunks_from_a_client_are_not_passed_on_as_a_request() {
+    let server = Upstream::start(Manner::Reply(ok("seen"))).await;
+    let arbiter = front("round-robin", 1, 1, &[&server]).await;
+    let mut client = Connection::open(arbiter.clients).await;
+    client
+        .send(b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\nhello\r\n0\r\n\r\n")
+        .await;
+    assert_eq!(client.reply(false).await, None);
+    assert_eq!(
+        server.requests(),
+        Vec::<String>::new(),
+        "no complete request"
+    );
+}
+
+#[tokio::test]
+async fn an_ambiguous_or_garbage_reply_becomes_a_502() {
+    let both =
+        b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n";
+    for reply in [
+        &both[..],
+        b"hello, I am not HTTP\r\n\r\n",
+        b"HTTP/1.1 200 OK\nA: b\n\n",
+        b"",
+    ] {
+        let server = Upstream::start(Manner::ReplyAndClose(reply.to_vec())).await;
+        let other = Upstream::start(Manner::ReplyAndClose(reply.to_vec())).await;
+        for replicas in [1, 2] {
+            let arbiter = front("round-robin", replicas, 1, &[&server, &other]).await;
+            assert_eq!(
+                get(arbiter.clients, "/").await.status,
+                502,
+                "{reply:?} at r = {replicas}"
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_dies_in_mid_reply_does_not_win() {
+    let cut = b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nonly this".to_vec();
+    let dying = Upstream::start(Manner::ReplyAndClose(cut.clone())).await;
+    let good = Upstream::start(Manner::Gated(ok("whole"))).await;
+    let arbiter = front("round-robin", 2, 1, &[&dying, &good]).await;
+    let client = tokio::spawn(get(arbiter.clients, "/"));
+    arbiter
+        .until("the failure", |stats| stats.servers[0].errors == 1)
+        .await;
+    good.gate.add_permits(1);
+    assert_eq!(client.await.unwrap().text(), "whole");
+
+    let alone = front("round-robin", 1, 1, &[&dying]).await;
+    let reply = get(alone.clients, "/").await;
+    assert!(
+        !reply.complete,
+        "with one server the client sees that the reply is cut"
+    );
+    assert_eq!(alone.stats().await.requests.failed, 1);
+}
+
+#[tokio::test]
+async fn an_error_does_not_win_while_another_replica_may() {
+    let sick = Upstream::start(Manner::Reply(failure())).await;
+    let slow = Upstream::start(Manner::Gated(ok("well"))).await;
+    let arbiter = front("round-robin", 2, 1, &[&sick, &slow]).await;
+    let client = tokio::spawn(get(arbiter.clients, "/"));
+    arbiter
+        .until("the error", |stats| stats.servers[0].errors == 1)
+        .await;
+    slow.gate.add_permits(1);
+    assert_eq!(client.await.unwrap().text(), "well");
+
+    let other = Upstream::start(Manner::Reply(failure())).await;
+    let arbiter = front("round-robin", 2, 1, &[&sick, &other]).await;
+    let reply = get(arbiter.clients, "/").await;
+    assert_eq!(
+        (reply.status, reply.text().as_str()),
+        (500, "sick"),
+        "the best error there is"
+    );
+}
+
+#[tokio::test]
+async fn tad_sends_nothing_to_a_server_that_fails_fast() {
+    let sick = Upstream::start(Manner::Reply(failure())).await;
+    let well = Upstream::start(Manner::Reply(ok("well"))).await;
+    let arbiter = front("tad", 1, 4, &[&sick, &well]).await;
+    assert_eq!(
+        get(arbiter.clients, "/").await.status,
+        500,
+        "unseen, so it is tried"
+    );
+    for _ in 0..10 {
+        assert_eq!(get(arbiter.clients, "/").await.text(), "well");
+    }
+    assert_eq!(sick.requests().len(), 1);
+}
+
+#[tokio::test]
+async fn tad_avoids_the_slow_server_and_round_robin_does_not() {
+    for (policy, to_slow) in [("tad", 1), ("round-robin", 6)] {
+        let slow = Upstream::start(Manner::Gated(ok("slow"))).await;
+        let fast = Upstream::start(Manner::Reply(ok("fast"))).await;
+        let arbiter = front(policy, 1, 4, &[&slow, &fast]).await;
+        let first = tokio::spawn(get(arbiter.clients, "/"));
+        eventually("the slow server's first request", || async {
+            (slow.requests().len() == 1).then_some(())
+        })
+        .await;
+        // This is how slow it is; nothing waits for it.
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        slow.gate.add_permits(100);
+        assert_eq!(first.await.unwrap().text(), "slow");
+        for _ in 0..10 {
+            get(arbiter.clients, "/").await;
+        }
+        assert_eq!(slow.requests().len(), to_slow, "{policy}");
+    }
+}
+
+#[tokio::test]
+async fn replies_of_every_framing_pass() {
+    let chunked = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n0\r\n\r\n";
+    let to_the_end = b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nbody";
+    let interim =
+        b"HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nbody";
+    let empty = b"HTTP/1.1 204 No Content\r\n\r\n";
+    for (reply, body) in [
+        (&chunked[..], "body"),
+        (to_the_end, "body"),
+        (interim, "body"),
+        (empty, ""),
+    ] {
+        for replicas in [1, 2] {
+            let one = Upstream::start(Manner::ReplyAndClose(reply.to_vec())).await;
+            let two = Upstream::start(Manner::ReplyAndClose(reply.to_vec())).await;
+            let arbiter = front("round-robin", replicas, 1, &[&one, &two]).await;
+            let reply = get(arbiter.clients, "/").await;
+            assert_eq!((reply.text().as_str(), reply.complete), (body, true));
+        }
+    }
+}
+
+#[tokio::test]
+async fn head_is_cloned_and_has_no_body() {
+    let one = Upstream::start(Manner::Reply(ok("twelve bytes"))).await;
+    let two = Upstream::start(Manner::Reply(ok("twelve bytes"))).await;
+    let arbiter = front("round-robin", 2, 1, &[&one, &two]).await;
+    let mut client = Connection::open(arbiter.clients).await;
+    for _ in 0..3 {
+        client.send(b"HEAD / HTTP/1.1\r\nHost: a\r\n\r\n").await;
+        let reply = client.reply(true).await.unwrap();
+        assert_eq!(reply.field("content-length").as_deref(), Some("12"));
+        assert_eq!(client.get("/").await.text(), "twelve bytes");
+    }
+    assert_eq!(arbiter.stats().await.requests.cloned, 6);
+}
+
+#[tokio::test]
+async fn a_reply_larger_than_the_buffer_is_streamed_whole() {
+    let body: String = (0..400_000).map(|number| format!("{number:08}")).collect();
+    let one = Upstream::start(Manner::Reply(ok(&body))).await;
+    let two = Upstream::start(Manner::Reply(ok(&body))).await;
+    for replicas in [1, 2] {
+        let arbiter = front("round-robin", replicas, 1, &[&one, &two]).await;
+        let mut client = Connection::open(arbiter.clients).await;
+        for _ in 0..3 {
+            assert!(client.get("/").await.text() == body, "r = {replicas}");
+        }
+        arbiter
+            .until("both to be done", |stats| stats.tokens.in_use == 0)
+            .await;
+    }
+}
+
+#[tokio::test]
+async fn pipelined_requests_are_answered_in_order() {
+    let server = Upstream::start(Manner::Reply(ok("x"))).await;
+    let arbiter = front("round-robin", 1, 1, &[&server]).await;
+    let mut client = Connection::open(arbiter.clients).await;
+    client
+        .send(
+            b"POST /1 HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabcGET /2 HTTP/1.1\r\nHost: a\r\n\r\n\
+              \r\nGET /3 HTTP/1.1\r\nHost: a\r\n\r\n",
+        )
+        .await;
+    for _ in 0..3 {
+        assert_eq!(client.reply(false).await.unwrap().text(), "x");
+    }
+    let paths: Vec<String> = server
+        .requests()
+        .iter()
+        .map(|request| request[..8].trim().to_owned())
+        .collect();
+    assert_eq!(paths, ["POST /1", "GET /2 H", "GET /3 H"]);
+}
+
+#[tokio::test]
+async fn a_client_that_expects_100_continue_gets_it() {
+    let server = Upstream::start(Manner::Reply(ok("stored"))).await;
+    let arbiter = front("round-robin", 1, 1, &[&server]).await;
+    let mut client = Connection::open(arbiter.clients).await;
+    client
+        .send(b"PUT / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n")
+        .await;
+    assert_eq!(client.reply(false).await.unwrap().status, 100);
+    client.send(b"body").await;
+    assert_eq!(client.reply(false).await.unwrap().text(), "stored");
+}
+
+#[tokio::test]
+async fn an_early_reply_to_a_large_body_reaches_the_client() {
+    let refusal = b"HTTP/1.1 413 Content Too Large\r\nContent-Length: 3\r\n\r\nbig".to_vec();
+    let server = Upstream::start(Manner::Early(refusal)).await;
+    let arbiter = front("round-robin", 1, 1, &[&server]).await;
+    let mut client = Connection::open(arbiter.clients).await;
+    client
+        .send(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n")
+        .await;
+    client.send(&[b'x'; 1000]).await;
+    let reply = client.reply(false).await.unwrap();
+    assert_eq!((reply.status, reply.text().as_str()), (413, "big"));
+    assert!(
+        client.is_closed().await,
+        "the rest of the body is not a request"
+    );
+}
+
+#[tokio::test]
+async fn an_old_client_gets_its_reply_and_the_end_of_the_connection() {
+    let server = Upstream::start(Manner::Reply(ok("old"))).await;
+    let arbiter = front("round-robin", 1, 1, &[&server]).await;
+    let mut client = Connection::open(arbiter.clients).await;
+    client.send(b"GET / HTTP/1.0\r\n\r\n").await;
+    assert_eq!(client.reply(false).await.unwrap().text(), "old");
+    assert!(client.is_closed().await);
+}
+
+#[tokio::test]
+async fn without_a_server_the_client_is_told_at_once() {
+    let arbiter = start(&settings("tad", 1, 1), &[nobody().await, nobody().await]).await;
+    assert_eq!(
+        get(arbiter.clients, "/").await.status,
+        502,
+        "both were tried"
+    );
+    assert_eq!(
+        get(arbiter.clients, "/").await.status,
+        503,
+        "both are known to be dead"
+    );
+    assert_eq!(arbiter.stats().await.requests.failed, 2);
+}
+
+#[tokio::test]
+async fn a_silent_server_is_a_504_and_an_observed_error() {
+    let silent = Upstream::start(Manner::Silent).await;
+    for replicas in [1, 2] {
+        let other = Upstream::start(Manner::Silent).await;
+        let settings = settings("tad", replicas, 1).replace("5000", "100");
+        let arbiter = start(&settings, &[silent.address, other.address]).await;
+        assert_eq!(get(arbiter.clients, "/").await.status, 504);
+        let stats = arbiter
+            .until("the tokens", |stats| stats.tokens.in_use == 0)
+            .await;
+        let errors: u64 = stats.servers.iter().map(|server| server.errors).sum();
+        assert_eq!(errors, replicas as u64);
+    }
+}
+
+#[tokio::test]
+async fn a_request_without_a_token_waits_for_one() {
+    let server = Upstream::start(Manner::Gated(ok("turn"))).await;
+    let arbiter = front("tad", 1, 1, &[&server]).await;
+    let first = tokio::spawn(get(arbiter.clients, "/1"));
+    arbiter
+        .until("the token to be taken", |stats| stats.tokens.in_use == 1)
+        .await;
+    let second = tokio::spawn(get(arbiter.clients, "/2"));
+    arbiter
+        .until("the second request", |stats| stats.requests.received == 2)
+        .await;
+    assert_eq!(
+        server.requests().len(),
+        1,
+        "one token, one request at a time"
+    );
+    server.gate.add_permits(2);
+    assert_eq!(first.await.unwrap().text(), "turn");
+    assert_eq!(second.await.unwrap().text(), "turn");
+    let stats = arbiter.stats().await;
+    assert_eq!(stats.token_waits, 1);
+    assert!(stats.token_wait_us_total > 0);
+}
+
+#[tokio::test]
+async fn replicas_and_policy_change_live() {
+    let one = Upstream::start(Manner::Reply(ok("x"))).await;
+    let two = Upstream::start(Manner::Reply(ok("x"))).await;
+    let arbiter = front("round-robin", 1, 1, &[&one, &two]).await;
+    get(arbiter.clients, "/").await;
+    assert_eq!(arbiter.stats().await.replicas_sent, 1);
+    assert_eq!(
+        arbiter
+            .put("/v1/replicas", r#"{"replicas": 2}"#)
+            .await
+            .status,
+        200
+    );
+    get(arbiter.clients, "/").await;
+    arbiter
+        .until("two more replicas", |stats| stats.replicas_sent == 3)
+        .await;
+    let reply = arbiter
+        .put("/v1/policy", r#"{"policy": "tad", "tokens": 7}"#)
+        .await;
+    assert!(
+        reply
+            .text()
+            .contains(r#""policy":"tad","replicas":2,"tokens":7"#),
+        "{reply:?}"
+    );
+    let stats = arbiter
+        .until("the tokens", |stats| stats.tokens.in_use == 0)
+        .await;
+    assert_eq!((stats.tokens.total, stats.servers[0].tokens_free), (14, 7));
+    get(arbiter.clients, "/").await;
+    arbiter
+        .until("two more replicas", |stats| stats.replicas_sent == 5)
+        .await;
+    for (path, body, text) in [
+        ("/v1/replicas", r#"{"replicas": 0}"#, "expected 1 to 2"),
+        ("/v1/replicas", r#"{"replicas": 3}"#, "expected 1 to 2"),
+        ("/v1/replicas", r#"{"replicas": 1, "now": true}"#, "now"),
+        ("/v1/policy", r#"{"policy": "fastest"}"#, "fastest"),
+        (
+            "/v1/policy",
+            r#"{"policy": "tad", "tokens": 0}"#,
+            "expected 1 to",
+        ),
+    ] {
+        let reply = arbiter.put(path, body).await;
+        assert_eq!(reply.status, 422, "{body}");
+        assert!(reply.text().contains(text), "{body}: {}", reply.text());
+    }
+    let config = get(arbiter.admin, "/v1/config").await.text();
+    assert!(
+        config.contains(r#""replicas":2,"tokens":7"#),
+        "refused changes change nothing: {config}"
+    );
+}

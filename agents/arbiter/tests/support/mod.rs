@@ -1,0 +1,98 @@
+//! What the tests share: an arbiter in this process, its admin API, waiting for a condition.
+
+#![allow(dead_code)]
+
+pub mod mariadb;
+pub mod upstream;
+pub mod web;
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use arbiter::config::Config;
+use arbiter::server::Arbiter;
+use tokio::sync::oneshot;
+use wire::arbiter::{ServerStats, Stats};
+
+/// An arbiter that stops when dropped.
+pub struct Running {
+    pub clients: SocketAddr,
+    pub admin: SocketAddr,
+    _stop: oneshot::Sender<()>,
+}
+
+/// Starts an arbiter with `settings` (TOML lines) in front of the servers s0, s1, ...
+pub async fn start(settings: &str, servers: &[SocketAddr]) -> Running {
+    let mut text =
+        format!("listen = \"127.0.0.1:0\"\nadmin = \"127.0.0.1:0\"\ntier = \"test\"\n{settings}\n");
+    if settings.contains("\"mysql\"") {
+        text += "[mysql]\nuser = \"wiki\"\npassword = \"wiki-read\"\ndatabase = \"wiki\"\n";
+    }
+    for (number, address) in servers.iter().enumerate() {
+        text += &format!("[[servers]]\nname = \"s{number}\"\naddress = \"{address}\"\n");
+    }
+    let arbiter = Arbiter::bind(Config::parse(&text, "test.toml").unwrap())
+        .await
+        .unwrap();
+    let (clients, admin) = (
+        arbiter.client_address().unwrap(),
+        arbiter.admin_address().unwrap(),
+    );
+    let (stop, stopped) = oneshot::channel();
+    tokio::spawn(arbiter.run(async {
+        let _ = stopped.await;
+    }));
+    Running {
+        clients,
+        admin,
+        _stop: stop,
+    }
+}
+
+impl Running {
+    pub async fn stats(&self) -> Stats {
+        let reply = web::get(self.admin, "/v1/stats").await;
+        serde_json::from_slice(&reply.body).unwrap()
+    }
+
+    pub async fn server(&self, number: usize) -> ServerStats {
+        self.stats().await.servers.swap_remove(number)
+    }
+
+    pub async fn put(&self, path: &str, body: &str) -> web::Reply {
+        let request = format!(
+            "PUT {path} HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n\
+             Content-Length: {}\r\nConnection: close\r\n\r\n{body}",
+            body.len()
+        );
+        web::once(self.admin, request.as_bytes()).await
+    }
+
+    /// Waits until the statistics are as wanted.
+    pub async fn until(&self, what: &str, wanted: impl Fn(&Stats) -> bool) -> Stats {
+        let mut stats = self.stats().await;
+        for _ in 0..1000 {
+            if wanted(&stats) {
+                return stats;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            stats = self.stats().await;
+        }
+        panic!("10 s without {what}: {stats:#?}");
+    }
+}
+
+/// Waits until `condition` gives something.
+pub async fn eventually<T, F: Future<Output = Option<T>>>(
+    what: &str,
+    condition: impl Fn() -> F,
+) -> T {
+    for _ in 0..1000 {
+        if let Some(value) = condition().await {
+            return value;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("10 s without {what}");
+}

@@ -1,0 +1,177 @@
+//! Small HTTP servers that behave well or badly, and remember what they were sent.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::sync::Semaphore;
+
+/// What a server does with a request.
+#[derive(Debug, Clone)]
+pub enum Manner {
+    /// Sends these bytes.
+    Reply(Vec<u8>),
+    /// Sends these bytes and closes.
+    ReplyAndClose(Vec<u8>),
+    /// Sends these bytes once the gate lets it.
+    Gated(Vec<u8>),
+    /// Sends the bytes before it has read the request's body, and closes.
+    Early(Vec<u8>),
+    /// Reads on and never says a word.
+    Silent,
+}
+
+/// A complete 200 with this body.
+pub fn ok(body: &str) -> Vec<u8> {
+    format!(
+        "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    )
+    .into_bytes()
+}
+
+/// A complete 500.
+pub fn failure() -> Vec<u8> {
+    b"HTTP/1.1 500 Internal Server Error\r\nContent-Length: 4\r\n\r\nsick".to_vec()
+}
+
+pub struct Upstream {
+    pub address: SocketAddr,
+    pub gate: Arc<Semaphore>,
+    requests: Arc<Mutex<Vec<String>>>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl Upstream {
+    pub async fn start(manner: Manner) -> Self {
+        Self::start_at("127.0.0.1:0".parse().unwrap(), manner)
+    }
+
+    pub fn start_at(address: SocketAddr, manner: Manner) -> Self {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.set_reuseaddr(true).unwrap();
+        socket.bind(address).unwrap();
+        let listener = socket.listen(64).unwrap();
+        let address = listener.local_addr().unwrap();
+        let gate = Arc::new(Semaphore::new(0));
+        let requests = Arc::new(Mutex::new(vec![]));
+        let serving = serve(listener, manner, Arc::clone(&gate), Arc::clone(&requests));
+        Self {
+            address,
+            gate,
+            requests,
+            task: tokio::spawn(serving),
+        }
+    }
+
+    /// Every request so far, head and body.
+    pub fn requests(&self) -> Vec<String> {
+        self.requests.lock().unwrap().clone()
+    }
+}
+
+impl Drop for Upstream {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// An address where nobody listens.
+pub async fn nobody() -> SocketAddr {
+    TcpListener::bind("127.0.0.1:0")
+        .await
+        .unwrap()
+        .local_addr()
+        .unwrap()
+}
+
+async fn serve(
+    listener: TcpListener,
+    manner: Manner,
+    gate: Arc<Semaphore>,
+    requests: Arc<Mutex<Vec<String>>>,
+) {
+    // Connections end with their server.
+    let mut connections = tokio::task::JoinSet::new();
+    while let Ok((stream, _)) = listener.accept().await {
+        let (manner, gate, requests) = (manner.clone(), gate.clone(), requests.clone());
+        connections.spawn(async move {
+            let _ = talk(stream, manner, gate, requests).await;
+        });
+    }
+}
+
+async fn talk(
+    mut stream: TcpStream,
+    manner: Manner,
+    gate: Arc<Semaphore>,
+    requests: Arc<Mutex<Vec<String>>>,
+) -> std::io::Result<()> {
+    let mut buffer = vec![];
+    loop {
+        let wanted = if matches!(manner, Manner::Early(_)) {
+            head_length
+        } else {
+            message_length
+        };
+        let length = loop {
+            if let Some(length) = wanted(&buffer) {
+                break length;
+            }
+            let mut bytes = vec![0; 65536];
+            let read = stream.read(&mut bytes).await?;
+            if read == 0 {
+                return Ok(());
+            }
+            buffer.extend_from_slice(&bytes[..read]);
+        };
+        let request: Vec<u8> = buffer.drain(..length).collect();
+        requests
+            .lock()
+            .unwrap()
+            .push(String::from_utf8_lossy(&request).into_owned());
+        let is_head = request.starts_with(b"HEAD ");
+        match &manner {
+            Manner::Reply(reply) if is_head => {
+                let head = head_length(reply).unwrap();
+                stream.write_all(&reply[..head]).await?;
+            }
+            Manner::Reply(reply) => stream.write_all(reply).await?,
+            Manner::ReplyAndClose(reply) => return stream.write_all(reply).await,
+            Manner::Gated(reply) => {
+                gate.acquire().await.unwrap().forget();
+                stream.write_all(reply).await?;
+            }
+            Manner::Early(reply) => {
+                stream.write_all(reply).await?;
+                return stream.shutdown().await;
+            }
+            Manner::Silent => {}
+        }
+    }
+}
+
+fn head_length(bytes: &[u8]) -> Option<usize> {
+    bytes
+        .windows(4)
+        .position(|four| four == b"\r\n\r\n")
+        .map(|place| place + 4)
+}
+
+fn message_length(bytes: &[u8]) -> Option<usize> {
+    let head = head_length(bytes)?;
+    let text = String::from_utf8_lossy(&bytes[..head]).to_ascii_lowercase();
+    let body = if text.contains("transfer-encoding: chunked") {
+        bytes[head..]
+            .windows(5)
+            .position(|five| five == b"0\r\n\r\n")?
+            + 5
+    } else {
+        let length = text
+            .lines()
+            .find_map(|line| line.strip_prefix("content-length: "));
+        length.map_or(0, |length| length.trim().parse().unwrap())
+    };
+    (bytes.len() >= head + body).then_some(head + body)
+}

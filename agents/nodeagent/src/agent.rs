@@ -1,0 +1,280 @@
+//! The agent's life: prepare the machine, undo what was left, run the role, serve, and end in
+//! order.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use tokio::net::TcpListener;
+use tokio::signal::unix::{signal, SignalKind};
+use tokio::task::spawn_blocking;
+use tokio::time::{interval, sleep, Instant, MissedTickBehavior};
+use wire::agent::{Fault, FaultState, RevertReason};
+
+use crate::api::{self, Agent};
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::engine::Engine;
+use crate::influx::{Buffer, Outcome, Writer};
+use crate::journal::Journal;
+use crate::machine::cgroup::Cgroups;
+use crate::machine::disk::root_device;
+use crate::machine::network::DataInterface;
+use crate::machine::role::Role;
+use crate::machine::{fingerprint, Machine};
+use crate::readiness::Readiness;
+use crate::{faults, metrics, tls};
+
+/// Docker attaches the networks about when the machine starts.
+const NETWORK_LIMIT: Duration = Duration::from_secs(10);
+const TICK: Duration = Duration::from_millis(100);
+const SAMPLE_EVERY: Duration = Duration::from_secs(1);
+const READY_EVERY: Duration = Duration::from_secs(5);
+const PAUSE: Duration = Duration::from_millis(100);
+const CHILD_CGROUP: &str = "sparecraft";
+
+/// Runs until SIGTERM or SIGINT.
+pub async fn run(config: Config) -> Result<()> {
+    let clock = Clock::start();
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let acceptor = tls::acceptor(&config.tls)?;
+    let listener = bind(config.listen).await?;
+    let agent = spawn_blocking(move || prepare(config, clock)).await??;
+    let agent = Arc::new(agent);
+    spawn_blocking({
+        let agent = agent.clone();
+        move || start_role(&agent)
+    })
+    .await?;
+    eprintln!(
+        "nodeagent: {} serves {}",
+        agent.machine.config.machine, agent.machine.config.listen
+    );
+    let tasks = [
+        tokio::spawn(tls::serve(listener, acceptor, api::router(agent.clone()))),
+        tokio::spawn(watch(agent.clone())),
+        tokio::spawn(ask_readiness(agent.clone())),
+        tokio::spawn(report_metrics(agent.clone())),
+    ];
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    for task in &tasks {
+        task.abort();
+    }
+    spawn_blocking(move || end(&agent))
+        .await
+        .context("the agent's end was cut short")
+}
+
+async fn bind(address: SocketAddr) -> Result<TcpListener> {
+    let until = Instant::now() + NETWORK_LIMIT;
+    loop {
+        match TcpListener::bind(address).await {
+            Ok(listener) => return Ok(listener),
+            Err(error) if Instant::now() > until => {
+                return Err(error).with_context(|| format!("cannot listen on {address}"))
+            }
+            Err(_) => sleep(PAUSE).await,
+        }
+    }
+}
+
+/// Order matters: undo what was left, then the agent's own shaping, then the baseline.
+fn prepare(config: Config, clock: Clock) -> Result<Agent> {
+    let journal = Journal::open(config.state_dir.join("journal"))?;
+    let cgroups = Arc::new(Cgroups::open(&config.cgroup_dir, CHILD_CGROUP));
+    let data = find_data_interface(&config).map_err(|error| format!("{error:#}"));
+    let role = Role::new(
+        config.role_dir.join("start.sh"),
+        &config.state_dir,
+        cgroups.clone(),
+    );
+    let readiness = Readiness::new(config.role_dir.join("ready.sh"));
+    let machine = Arc::new(Machine {
+        config,
+        data,
+        cgroups: cgroups.clone(),
+        role,
+    });
+    let mut engine = Engine::new(machine.clone(), faults::all(), journal);
+    for broken in engine.replay(clock.now())? {
+        eprintln!("nodeagent: {broken}; what it was to undo may be left, see the fingerprint");
+    }
+    tell(&engine.list());
+    complain("the data interface", shape(&machine));
+    if let Ok(device) = root_device() {
+        complain(
+            "the disk throttle",
+            cgroups
+                .inherit_throttle(&device)
+                .map_err(|error| format!("{error:#}")),
+        );
+    }
+    engine.probe();
+    let file = machine.config.state_dir.join("baseline.json");
+    let baseline =
+        fingerprint::baseline(&file, &cgroups).map_err(|error| format!("no baseline: {error:#}"));
+    complain(
+        "the fingerprint",
+        baseline.as_ref().map(drop).map_err(Clone::clone),
+    );
+    let buffer = Mutex::new(Buffer::default());
+    Ok(Agent {
+        machine,
+        engine,
+        readiness,
+        baseline,
+        buffer,
+        clock,
+    })
+}
+
+fn find_data_interface(config: &Config) -> Result<DataInterface> {
+    let until = std::time::Instant::now() + NETWORK_LIMIT;
+    loop {
+        match DataInterface::find(config.data_address, config.listen.ip()) {
+            Err(error) if std::time::Instant::now() > until => return Err(error),
+            // Waiting does not part two addresses that are on one interface.
+            Err(error) if error.to_string().contains("of its own") => return Err(error),
+            Err(_) => std::thread::sleep(PAUSE),
+            found => return found,
+        }
+    }
+}
+
+fn shape(machine: &Machine) -> Result<(), String> {
+    let data = machine.data()?;
+    match machine.nominal_bucket() {
+        Some(bucket) => data.shape(&bucket).map_err(|error| format!("{error:#}")),
+        None => Ok(()),
+    }
+}
+
+fn complain(about: &str, result: Result<(), String>) {
+    if let Err(reason) = result {
+        eprintln!("nodeagent: {about}: {reason}");
+    }
+}
+
+fn start_role(agent: &Agent) {
+    if agent.machine.role.exists() {
+        complain(
+            "the role",
+            agent
+                .machine
+                .role
+                .start()
+                .map_err(|error| format!("{error:#}")),
+        );
+    }
+}
+
+/// Leases and the role, several times a second.
+async fn watch(agent: Arc<Agent>) {
+    let mut ticks = interval(TICK);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        let agent = agent.clone();
+        let done = spawn_blocking(move || {
+            tell(&agent.engine.expire(agent.clock.now()));
+            complain(
+                "the role's restart",
+                agent
+                    .machine
+                    .role
+                    .tick()
+                    .map_err(|error| format!("{error:#}")),
+            );
+        });
+        complain("the watch", done.await.map_err(|error| error.to_string()));
+    }
+}
+
+/// Every second until the role is ready, every five after.
+async fn ask_readiness(agent: Arc<Agent>) {
+    loop {
+        let ready = agent.readiness.check(&agent.machine).await;
+        sleep(if ready { READY_EVERY } else { SAMPLE_EVERY }).await;
+    }
+}
+
+async fn report_metrics(agent: Arc<Agent>) {
+    let config = &agent.machine.config;
+    let Some(writer) = config.influxdb.as_deref().map(Writer::new) else {
+        return;
+    };
+    let interface = agent.machine.data().map(|data| data.name.clone()).ok();
+    let cgroups = &agent.machine.cgroups;
+    let look = |uptime| metrics::read_counters(cgroups, interface.as_deref(), uptime);
+    let mut before = look(agent.clock.now().uptime);
+    let mut ticks = interval(SAMPLE_EVERY);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    ticks.tick().await;
+    loop {
+        ticks.tick().await;
+        let now = agent.clock.now();
+        let after = look(now.uptime);
+        let gauges = metrics::Gauges {
+            wall_ms: now.wall_ms,
+            memory_mb: metrics::memory_mb(cgroups),
+            cap_cores: cgroups.cap_cores(),
+            faults_active: agent.engine.active(),
+        };
+        lock(&agent.buffer).push(metrics::host_line(config, &before, &after, &gauges));
+        before = after;
+        let (body, count) = lock(&agent.buffer).batch();
+        let outcome = writer.send(body).await.unwrap_or(Outcome::Away);
+        lock(&agent.buffer).settle(count, outcome);
+    }
+}
+
+fn lock(buffer: &Mutex<Buffer>) -> std::sync::MutexGuard<'_, Buffer> {
+    buffer.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn tell(faults: &[Fault]) {
+    for fault in faults {
+        match (fault.state, &fault.error) {
+            (FaultState::RevertFailed, Some(error)) => {
+                eprintln!(
+                    "nodeagent: {} {} could not be undone: {error}",
+                    fault.kind, fault.id
+                );
+            }
+            _ => eprintln!(
+                "nodeagent: {} {} is undone ({:?})",
+                fault.kind, fault.id, fault.revert_reason
+            ),
+        }
+    }
+}
+
+/// Faults first, so that the role ends as it would without them; then the role; then our own
+/// traces.
+fn end(agent: &Agent) {
+    tell(
+        &agent
+            .engine
+            .revert_all(RevertReason::Sigterm, || agent.clock.now()),
+    );
+    complain(
+        "the role",
+        agent
+            .machine
+            .role
+            .stop()
+            .map_err(|error| format!("{error:#}")),
+    );
+    if let Ok(data) = agent.machine.data() {
+        complain(
+            "the data interface",
+            data.unshape().map_err(|error| format!("{error:#}")),
+        );
+    }
+    agent.machine.cgroups.remove();
+}

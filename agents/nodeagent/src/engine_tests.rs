@@ -1,0 +1,305 @@
+//! The life of a fault, with a fault that records what is asked of it and fails when told to.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use tempfile::TempDir;
+
+use super::*;
+use crate::config::tests::example_in;
+use crate::faults::Fault as FaultKind;
+use crate::machine::cgroup::Cgroups;
+use crate::machine::role::Role;
+
+/// What the fault saw and what it shall do.
+#[derive(Default)]
+struct Script {
+    calls: Vec<String>,
+    journal_at_injection: Option<bool>,
+    inject_fails: bool,
+    undo_fails: bool,
+}
+
+struct Scripted {
+    script: Arc<Mutex<Script>>,
+    journal: PathBuf,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Parameters {
+    #[serde(default)]
+    place: String,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Record {
+    id: String,
+}
+
+impl FaultKind for Scripted {
+    const KIND: &'static str = "test.scripted";
+    type Parameters = Parameters;
+    type Record = Record;
+
+    fn capability(&self, _machine: &Machine) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn resource(&self, wish: &Parameters) -> String {
+        wish.place.clone()
+    }
+
+    fn plan(&self, _machine: &Machine, id: &str, _wish: &Parameters) -> Result<Record, Refusal> {
+        Ok(Record { id: id.into() })
+    }
+
+    fn inject(&self, _machine: &Machine, record: &Record) -> Result<()> {
+        let mut script = self.script.lock().unwrap();
+        script.calls.push("inject".into());
+        script.journal_at_injection =
+            Some(self.journal.join(format!("{}.json", record.id)).is_file());
+        anyhow::ensure!(!script.inject_fails, "the scripted injection fails");
+        Ok(())
+    }
+
+    fn undo(&self, _machine: &Machine, _record: &Record) -> Result<()> {
+        let mut script = self.script.lock().unwrap();
+        script.calls.push("undo".into());
+        anyhow::ensure!(!script.undo_fails, "the scripted undo fails");
+        Ok(())
+    }
+}
+
+struct Bench {
+    engine: Engine,
+    script: Arc<Mutex<Script>>,
+    directory: TempDir,
+}
+
+fn bench() -> Bench {
+    let directory = tempfile::tempdir().unwrap();
+    let (engine, script) = engine_in(directory.path());
+    Bench {
+        engine,
+        script,
+        directory,
+    }
+}
+
+fn engine_in(directory: &Path) -> (Engine, Arc<Mutex<Script>>) {
+    let config = example_in(directory);
+    let cgroups = Arc::new(Cgroups::absent("a unit test"));
+    let role = Role::new(
+        config.role_dir.join("start.sh"),
+        &config.state_dir,
+        cgroups.clone(),
+    );
+    let journal = config.state_dir.join("journal");
+    let machine = Arc::new(Machine {
+        config,
+        data: Err("a unit test".into()),
+        cgroups,
+        role,
+    });
+    let script = Arc::new(Mutex::new(Script::default()));
+    let kind = Scripted {
+        script: script.clone(),
+        journal: journal.clone(),
+    };
+    (
+        Engine::new(
+            machine,
+            vec![Box::new(kind)],
+            Journal::open(journal).unwrap(),
+        ),
+        script,
+    )
+}
+
+fn at(uptime_s: u64) -> Moment {
+    Moment {
+        uptime: Duration::from_secs(uptime_s),
+        wall_ms: 1_800_000_000_000 + uptime_s * 1000,
+    }
+}
+
+fn wish(place: &str, lease_s: f64) -> FaultRequest {
+    FaultRequest {
+        kind: "test.scripted".into(),
+        parameters: json!({ "place": place }),
+        lease_s,
+    }
+}
+
+fn journalled(bench: &Bench) -> usize {
+    std::fs::read_dir(bench.directory.path().join("state/journal"))
+        .unwrap()
+        .count()
+}
+
+#[test]
+fn the_undo_record_is_on_disk_before_the_injection_and_gone_after_the_undo() {
+    let bench = bench();
+    let fault = bench.engine.inject(&wish("a", 5.0), || at(0)).unwrap();
+    assert_eq!(
+        bench.script.lock().unwrap().journal_at_injection,
+        Some(true)
+    );
+    assert_eq!((journalled(&bench), bench.engine.active()), (1, 1));
+    let reverted = bench.engine.revert(&fault.id, || at(1)).unwrap();
+    assert_eq!(reverted.state, FaultState::Reverted);
+    assert_eq!(reverted.revert_reason, Some(RevertReason::Requested));
+    assert_eq!((journalled(&bench), bench.engine.active()), (0, 0));
+}
+
+#[test]
+fn without_a_journal_nothing_is_injected() {
+    let bench = bench();
+    let journal = bench.directory.path().join("state/journal");
+    std::fs::remove_dir(&journal).unwrap();
+    let error = bench.engine.inject(&wish("a", 5.0), || at(0)).unwrap_err();
+    assert!(matches!(error, Refusal::Failed(_)), "{error}");
+    assert!(bench.script.lock().unwrap().calls.is_empty());
+}
+
+#[test]
+fn reverting_twice_undoes_once() {
+    let bench = bench();
+    let fault = bench.engine.inject(&wish("a", 5.0), || at(0)).unwrap();
+    let first = bench.engine.revert(&fault.id, || at(1)).unwrap();
+    let second = bench.engine.revert(&fault.id, || at(9)).unwrap();
+    assert_eq!(first, second);
+    assert_eq!(bench.script.lock().unwrap().calls, ["inject", "undo"]);
+}
+
+#[test]
+fn a_lease_ends_when_it_is_due_and_not_before() {
+    let bench = bench();
+    bench.engine.inject(&wish("a", 5.0), || at(10)).unwrap();
+    assert!(bench.engine.expire(at(14)).is_empty());
+    let ended = bench.engine.expire(at(15));
+    assert_eq!(ended[0].revert_reason, Some(RevertReason::Lease));
+    assert!(bench.engine.expire(at(16)).is_empty());
+}
+
+#[test]
+fn a_renewed_lease_counts_from_the_renewal() {
+    let bench = bench();
+    let fault = bench.engine.inject(&wish("a", 5.0), || at(0)).unwrap();
+    let renewed = bench.engine.renew(&fault.id, 5.0, at(4)).unwrap();
+    assert_eq!(renewed.expires_at_ms, at(9).wall_ms);
+    assert!(bench.engine.expire(at(8)).is_empty());
+    assert_eq!(bench.engine.expire(at(9)).len(), 1);
+    let error = bench.engine.renew(&fault.id, 5.0, at(9)).unwrap_err();
+    assert!(matches!(error, Refusal::Conflict(_)), "{error}");
+}
+
+#[test]
+fn a_lease_out_of_range_is_refused() {
+    let bench = bench();
+    for lease_s in [0.0, -1.0, 600.1, f64::NAN, f64::INFINITY] {
+        let error = bench
+            .engine
+            .inject(&wish("a", lease_s), || at(0))
+            .unwrap_err();
+        assert!(matches!(error, Refusal::Invalid(_)), "{lease_s}: {error}");
+    }
+    assert!(bench.script.lock().unwrap().calls.is_empty());
+    assert!(bench.engine.inject(&wish("a", 600.0), || at(0)).is_ok());
+}
+
+#[test]
+fn two_faults_never_hold_one_resource() {
+    let bench = bench();
+    let first = bench.engine.inject(&wish("a", 5.0), || at(0)).unwrap();
+    let error = bench.engine.inject(&wish("a", 5.0), || at(0)).unwrap_err();
+    assert!(
+        matches!(&error, Refusal::Conflict(why) if why.contains(&first.id)),
+        "{error}"
+    );
+    bench.engine.inject(&wish("b", 5.0), || at(0)).unwrap();
+    bench.engine.revert(&first.id, || at(1)).unwrap();
+    bench.engine.inject(&wish("a", 5.0), || at(1)).unwrap();
+    assert!(bench.engine.without_fault_on("a", || Ok(())).is_err());
+    assert!(bench.engine.without_fault_on("c", || Ok(())).is_ok());
+}
+
+#[test]
+fn an_injection_that_fails_half_way_undoes_itself() {
+    let bench = bench();
+    bench.script.lock().unwrap().inject_fails = true;
+    let error = bench.engine.inject(&wish("a", 5.0), || at(0)).unwrap_err();
+    assert!(
+        matches!(&error, Refusal::Failed(why) if why.contains("is undone")),
+        "{error}"
+    );
+    assert_eq!(bench.script.lock().unwrap().calls, ["inject", "undo"]);
+    assert_eq!((journalled(&bench), bench.engine.active()), (0, 0));
+}
+
+#[test]
+fn an_undo_that_fails_is_told_kept_and_tried_again() {
+    let bench = bench();
+    let fault = bench.engine.inject(&wish("a", 5.0), || at(0)).unwrap();
+    bench.script.lock().unwrap().undo_fails = true;
+    let error = bench.engine.revert(&fault.id, || at(1)).unwrap_err();
+    assert!(
+        error.to_string().contains("the scripted undo fails"),
+        "{error}"
+    );
+    assert_eq!(bench.engine.list()[0].state, FaultState::RevertFailed);
+    assert_eq!((journalled(&bench), bench.engine.active()), (1, 1));
+    bench.script.lock().unwrap().undo_fails = false;
+    assert!(bench.engine.expire(at(1)).is_empty());
+    let retried = bench.engine.expire(at(2));
+    assert_eq!(retried[0].state, FaultState::Reverted);
+    assert_eq!((retried[0].error.as_ref(), journalled(&bench)), (None, 0));
+}
+
+#[test]
+fn a_restarted_agent_undoes_what_its_predecessor_left() {
+    let bench = bench();
+    let fault = bench.engine.inject(&wish("a", 5.0), || at(0)).unwrap();
+    let (successor, script) = engine_in(bench.directory.path());
+    assert!(successor.replay(at(0)).unwrap().is_empty());
+    assert_eq!(script.lock().unwrap().calls, ["undo"]);
+    let left = &successor.list()[0];
+    assert_eq!(
+        (&left.id, left.revert_reason),
+        (&fault.id, Some(RevertReason::Restart))
+    );
+    assert_eq!(journalled(&bench), 0);
+}
+
+#[test]
+fn all_faults_are_undone_the_newest_first() {
+    let bench = bench();
+    let ids: Vec<String> = ["a", "b", "c"]
+        .map(|place| bench.engine.inject(&wish(place, 5.0), || at(0)).unwrap().id)
+        .to_vec();
+    let undone = bench.engine.revert_all(RevertReason::Sigterm, || at(1));
+    let order: Vec<&String> = undone.iter().map(|fault| &fault.id).collect();
+    assert_eq!(order, ids.iter().rev().collect::<Vec<_>>());
+    assert!(
+        ids.windows(2).all(|pair| pair[0] < pair[1]),
+        "ids grow: {ids:?}"
+    );
+}
+
+#[test]
+fn an_unknown_kind_is_refused_with_those_that_are_known() {
+    let bench = bench();
+    let wish = FaultRequest {
+        kind: "net.limb".into(),
+        ..wish("a", 5.0)
+    };
+    let error = bench.engine.inject(&wish, || at(0)).unwrap_err();
+    assert!(
+        matches!(&error, Refusal::Invalid(why) if why.contains("test.scripted")),
+        "{error}"
+    );
+}

@@ -1,0 +1,78 @@
+//! `cpu.limp`: the machine's CPU cap divided by a factor, on the cgroup of the role and its
+//! neighbours.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use serde::{Deserialize, Serialize};
+
+use super::{check_factor, Fault, Refusal};
+use crate::machine::cgroup::Quota;
+use crate::machine::Machine;
+
+pub struct CpuLimp;
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Parameters {
+    factor: f64,
+}
+
+#[derive(Serialize, Deserialize)]
+pub struct Record {
+    cgroup: PathBuf,
+    limping: Quota,
+}
+
+impl Fault for CpuLimp {
+    const KIND: &'static str = "cpu.limp";
+    type Parameters = Parameters;
+    type Record = Record;
+
+    fn capability(&self, machine: &Machine) -> Result<(), String> {
+        let own = &machine.cgroups.cpu.as_ref().map_err(Clone::clone)?.own;
+        let present = machine
+            .cgroups
+            .read_quota(own)
+            .map_err(|error| format!("{error:#}"))?;
+        machine
+            .cgroups
+            .write_quota(own, present)
+            .map_err(|error| format!("{error:#}"))
+    }
+
+    fn plan(&self, machine: &Machine, _id: &str, wish: &Parameters) -> Result<Record, Refusal> {
+        check_factor(wish.factor)?;
+        let cpu = machine
+            .cgroups
+            .cpu
+            .as_ref()
+            .map_err(|why| Refusal::Unavailable(why.clone()))?;
+        if let Some(foreign) = machine.cgroups.read_quota(&cpu.own)? {
+            return Err(Refusal::Conflict(format!(
+                "{} has a limit of {} cores that no active fault set; lift it first",
+                cpu.own.display(),
+                foreign.cores()
+            )));
+        }
+        let limping = Quota::for_cores(machine.cgroups.cap_cores() / wish.factor)
+            .map_err(|error| Refusal::Invalid(format!("factor {}: {error}", wish.factor)))?;
+        Ok(Record {
+            cgroup: cpu.own.clone(),
+            limping,
+        })
+    }
+
+    fn inject(&self, machine: &Machine, record: &Record) -> Result<()> {
+        machine
+            .cgroups
+            .write_quota(&record.cgroup, Some(record.limping))
+    }
+
+    fn undo(&self, machine: &Machine, record: &Record) -> Result<()> {
+        if !record.cgroup.exists() {
+            return Ok(());
+        }
+        machine.cgroups.write_quota(&record.cgroup, None)
+    }
+}

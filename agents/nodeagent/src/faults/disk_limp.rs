@@ -1,0 +1,112 @@
+//! `disk.limp`: the disk's nominal rate divided by a factor, by the block throttle of the role's
+//! cgroup.
+//!
+//! On cgroup v1 this slows reads from the device and direct or synchronous writes; the write-back
+//! of the page cache is not attributed to the role and not slowed. On v2 it is.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use serde::{Deserialize, Serialize};
+
+use super::{check_factor, within, Fault, Refusal};
+use crate::machine::cgroup::Throttle;
+use crate::machine::disk::root_device;
+use crate::machine::Machine;
+
+pub struct DiskLimp;
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Parameters {
+    factor: f64,
+    /// The rate to divide, MB/s; default: the machine's own throttle, else the configuration's
+    /// disk_mbps.
+    #[serde(default)]
+    nominal_mbps: Option<f64>,
+}
+
+#[derive(Serialize, Deserialize)]
+pub struct Record {
+    cgroup: PathBuf,
+    device: String,
+    nominal: Throttle,
+    limping: Throttle,
+}
+
+impl Fault for DiskLimp {
+    const KIND: &'static str = "disk.limp";
+    type Parameters = Parameters;
+    type Record = Record;
+
+    fn capability(&self, machine: &Machine) -> Result<(), String> {
+        let own = &machine.cgroups.disk.as_ref().map_err(Clone::clone)?.own;
+        let device = root_device().map_err(|error| format!("{error:#}"))?;
+        let present = machine
+            .cgroups
+            .read_throttle(own, &device)
+            .map_err(|error| format!("{error:#}"))?;
+        machine
+            .cgroups
+            .write_throttle(own, &device, &present)
+            .map_err(|error| format!("{error:#}"))
+    }
+
+    fn plan(&self, machine: &Machine, _id: &str, wish: &Parameters) -> Result<Record, Refusal> {
+        check_factor(wish.factor)?;
+        if let Some(rate) = wish.nominal_mbps {
+            within("nominal_mbps", rate, 0.01, 1e6)?;
+        }
+        let disk = machine
+            .cgroups
+            .disk
+            .as_ref()
+            .map_err(|why| Refusal::Unavailable(why.clone()))?;
+        let device = root_device().map_err(|error| Refusal::Unavailable(format!("{error:#}")))?;
+        let nominal = machine.cgroups.read_throttle(&disk.own, &device)?;
+        let capped = machine.cgroups.read_throttle(&disk.machine, &device)?;
+        if !machine.cgroups.unified && nominal != capped {
+            return Err(Refusal::Conflict(format!(
+                "{} has a throttle for {device} that no active fault set; lift it first",
+                disk.own.display()
+            )));
+        }
+        let divide = |cap: Option<u64>| {
+            let rate = wish.nominal_mbps.map(|mbps| mbps * 1e6);
+            let rate = rate
+                .or(cap.map(|cap| cap as f64))
+                .or(machine.config.disk_mbps.map(|mbps| mbps * 1e6));
+            rate.map(|rate| (rate / wish.factor).round().max(1.0) as u64)
+                .ok_or_else(|| {
+                    Refusal::Invalid(
+                        "the disk has no nominal rate here; give the parameter nominal_mbps".into(),
+                    )
+                })
+        };
+        let limping = Throttle {
+            read_bytes_per_s: Some(divide(capped.read_bytes_per_s)?),
+            write_bytes_per_s: Some(divide(capped.write_bytes_per_s)?),
+        };
+        Ok(Record {
+            cgroup: disk.own.clone(),
+            device,
+            nominal,
+            limping,
+        })
+    }
+
+    fn inject(&self, machine: &Machine, record: &Record) -> Result<()> {
+        machine
+            .cgroups
+            .write_throttle(&record.cgroup, &record.device, &record.limping)
+    }
+
+    fn undo(&self, machine: &Machine, record: &Record) -> Result<()> {
+        if !record.cgroup.exists() {
+            return Ok(());
+        }
+        machine
+            .cgroups
+            .write_throttle(&record.cgroup, &record.device, &record.nominal)
+    }
+}

@@ -1,0 +1,148 @@
+//! Interference as processes of their own: `nodeagent neighbour` joins the role's cgroup and spins
+//! or runs a program. It carries the episode's id in its environment, by which the undo finds it.
+//! It ends by itself when the agent that started it is gone or the longest lease has passed.
+
+use std::io::Read;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{bail, Context, Result};
+use nix::sys::signal::Signal;
+use nix::unistd::getppid;
+use wire::agent::LEASE_S_MAX;
+
+use crate::machine::role::own_program;
+use crate::machine::{cgroup, processes, Machine, FAULT_MARK};
+
+/// How long a program must live to count as started; iperf3 gives up connecting before that.
+const SETTLE: Duration = Duration::from_millis(400);
+const PASSES_MAX: usize = 50;
+const PAUSE: Duration = Duration::from_millis(20);
+/// Iterations between two looks at the clock.
+const SPINS: u64 = 1_000_000;
+
+/// Starts one neighbour for each program of the episode `id` (an empty one spins), and returns when
+/// all of them have stayed alive for a moment.
+pub fn start_all(machine: &Machine, id: &str, programs: &[Vec<String>]) -> Result<()> {
+    let mut children = Vec::new();
+    for program in programs {
+        children.push((program, start(machine, id, program)?));
+    }
+    let until = Instant::now() + SETTLE;
+    while Instant::now() < until {
+        for (program, child) in &mut children {
+            if let Some(status) = child
+                .try_wait()
+                .context("cannot wait for the neighbour process")?
+            {
+                bail!(
+                    "{} ended at once ({status}): {}",
+                    shown(program),
+                    complaint(child)
+                );
+            }
+        }
+        thread::sleep(PAUSE);
+    }
+    for (_, child) in children {
+        // A thread of its own reaps it and keeps its error output from filling the pipe.
+        thread::spawn(move || child.wait_with_output());
+    }
+    Ok(())
+}
+
+fn start(machine: &Machine, id: &str, program: &[String]) -> Result<Child> {
+    let mut command = Command::new(own_program()?);
+    command.arg("neighbour");
+    for file in machine.cgroups.join_files() {
+        command.arg("--join").arg(file);
+    }
+    command.arg("--").args(program).env(FAULT_MARK, id);
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped());
+    command
+        .spawn()
+        .context("cannot start the neighbour process")
+}
+
+/// Kills every process of the episode `id`; none is no error.
+pub fn stop(id: &str) -> Result<()> {
+    let marker = format!("{FAULT_MARK}={id}");
+    let mut empty_passes = 0;
+    for _ in 0..PASSES_MAX {
+        let left: Vec<_> = processes::list()
+            .into_iter()
+            .filter(|process| {
+                process.is_alive() && processes::has_environment(process.pid, &marker)
+            })
+            .collect();
+        // In the midst of its exec a process shows no environment, so once is not enough.
+        empty_passes = if left.is_empty() { empty_passes + 1 } else { 0 };
+        if empty_passes == 2 {
+            return Ok(());
+        }
+        for process in left {
+            processes::signal(process.pid, Signal::SIGKILL)?;
+        }
+        thread::sleep(PAUSE);
+    }
+    bail!("interference {id} still had processes after {PASSES_MAX} rounds of SIGKILL")
+}
+
+/// True if the program can be run at all.
+pub fn can_run(program: &str) -> Result<(), String> {
+    crate::machine::command::run(program, &["--version"])
+        .map(drop)
+        .map_err(|error| format!("{error:#}"))
+}
+
+/// The body of `nodeagent neighbour`.
+pub fn run(joins: &[PathBuf], program: &[String]) -> Result<i32> {
+    let agent = getppid();
+    let deadline = Instant::now() + Duration::from_secs_f64(LEASE_S_MAX);
+    cgroup::join(joins)?;
+    let over = || Instant::now() > deadline || getppid() != agent;
+    let Some((name, arguments)) = program.split_first() else {
+        while !over() {
+            for spin in 0..SPINS {
+                std::hint::black_box(spin);
+            }
+        }
+        return Ok(0);
+    };
+    let mut child = Command::new(name)
+        .args(arguments)
+        .spawn()
+        .with_context(|| format!("cannot run {name}"))?;
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(status.code().unwrap_or(1));
+        }
+        if over() {
+            child.kill()?;
+            child.wait()?;
+            return Ok(0);
+        }
+        thread::sleep(PAUSE * 5);
+    }
+}
+
+fn shown(program: &[String]) -> String {
+    if program.is_empty() {
+        return "the CPU hog".into();
+    }
+    program.join(" ")
+}
+
+fn complaint(child: &mut Child) -> String {
+    let mut text = String::new();
+    if let Some(stderr) = &mut child.stderr {
+        // What cannot be read is not shown.
+        let _ = stderr.read_to_string(&mut text);
+    }
+    text.lines().map(str::trim).collect::<Vec<_>>().join("; ")
+}

@@ -1,0 +1,137 @@
+//! `net.limp`: the NIC's nominal rate divided by a factor, in both directions (limpbench's slow
+//! NIC).
+//!
+//! Outgoing: the agent's own token bucket at the data interface gets the lower rate. Incoming:
+//! packets are forwarded to an `ifb` device with a token bucket of the same rate, by an nft table
+//! of our own.
+
+use anyhow::Result;
+use serde::{Deserialize, Serialize};
+
+use super::net_loss::{delete_table, refuse_foreign_tables};
+use super::{check_factor, Fault, Refusal};
+use crate::machine::command::{run, run_with_input};
+use crate::machine::network::{RootQdisc, TokenBucket, HANDLE};
+use crate::machine::Machine;
+
+pub struct NetLimp;
+
+/// Slower than one frame in ten seconds is a dead NIC, not a limping one.
+const RATE_BIT_PER_S_MIN: f64 = 1_000.0;
+const INGRESS_HANDLE: &str = "5ca1:";
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Parameters {
+    /// limpbench uses 10, 100 and 1000.
+    factor: f64,
+}
+
+#[derive(Serialize, Deserialize)]
+pub struct Record {
+    interface: String,
+    nominal: TokenBucket,
+    limping: TokenBucket,
+    /// The `ifb` device for incoming packets.
+    ingress: String,
+    table: String,
+}
+
+impl Fault for NetLimp {
+    const KIND: &'static str = "net.limp";
+    type Parameters = Parameters;
+    type Record = Record;
+
+    fn capability(&self, machine: &Machine) -> Result<(), String> {
+        machine.data()?;
+        if machine.config.nic_mbps.is_none() {
+            return Err(
+                "the configuration gives no nic_mbps, so there is no nominal rate to divide".into(),
+            );
+        }
+        let (probe, bucket) = ("sc-probe", TokenBucket::for_rate(1_000_000));
+        // An agent that was killed in its probe may have left it behind.
+        let tried = remove_ingress(probe, "sparecraft_probe_limp")
+            .and_then(|()| make_ingress(probe, &bucket, "sparecraft_probe_limp", probe));
+        let cleaned = remove_ingress(probe, "sparecraft_probe_limp");
+        tried.and(cleaned).map_err(|error| format!("{error:#}"))
+    }
+
+    fn plan(&self, machine: &Machine, id: &str, wish: &Parameters) -> Result<Record, Refusal> {
+        check_factor(wish.factor)?;
+        let data = machine.data().map_err(Refusal::Unavailable)?;
+        let nominal = machine
+            .nominal_bucket()
+            .ok_or_else(|| Refusal::Unavailable("the configuration gives no nic_mbps".into()))?;
+        let rate = nominal.rate_bit_per_s as f64 / wish.factor;
+        if rate < RATE_BIT_PER_S_MIN {
+            return Err(Refusal::Invalid(format!(
+                "factor {} leaves {rate:.0} bit/s; at least {RATE_BIT_PER_S_MIN:.0} is needed",
+                wish.factor
+            )));
+        }
+        match data.root_qdisc()? {
+            RootQdisc::Own => {}
+            RootQdisc::Default => {
+                return Err(Refusal::Conflict(format!(
+                    "the agent's own qdisc {HANDLE} is gone from {}; restart the agent",
+                    data.name
+                )))
+            }
+            RootQdisc::Foreign(what) => {
+                return Err(Refusal::Conflict(format!(
+                    "{} has a root qdisc that is not the agent's ({what}); remove it first",
+                    data.name
+                )))
+            }
+        }
+        refuse_foreign_tables("sparecraft_limp_")?;
+        Ok(Record {
+            interface: data.name.clone(),
+            nominal,
+            limping: TokenBucket::for_rate(rate.round() as u64),
+            ingress: format!("sc-{id}"),
+            table: format!("sparecraft_limp_{id}"),
+        })
+    }
+
+    fn inject(&self, _machine: &Machine, record: &Record) -> Result<()> {
+        make_ingress(
+            &record.ingress,
+            &record.limping,
+            &record.table,
+            &record.interface,
+        )?;
+        record.limping.apply("change", &record.interface, HANDLE)
+    }
+
+    fn undo(&self, machine: &Machine, record: &Record) -> Result<()> {
+        let outgoing = match machine.data() {
+            Ok(data) if data.name == record.interface && data.root_qdisc()? == RootQdisc::Own => {
+                record.nominal.apply("change", &record.interface, HANDLE)
+            }
+            _ => Ok(()),
+        };
+        remove_ingress(&record.ingress, &record.table).and(outgoing)
+    }
+}
+
+fn make_ingress(device: &str, bucket: &TokenBucket, table: &str, interface: &str) -> Result<()> {
+    run("ip", &["link", "add", device, "type", "ifb"])?;
+    run("ip", &["link", "set", device, "up"])?;
+    bucket.apply("add", device, INGRESS_HANDLE)?;
+    let rules = format!(
+        "table netdev {table} {{\nchain ingress {{ type filter hook ingress device \"{interface}\" \
+         priority 0; policy accept\nfwd to \"{device}\"\n}}\n}}\n"
+    );
+    run_with_input("nft", &["-f", "-"], &rules).map(drop)
+}
+
+fn remove_ingress(device: &str, table: &str) -> Result<()> {
+    let table = delete_table(table);
+    let there = run("ip", &["-br", "link", "show", "type", "ifb"])?;
+    if there.split_whitespace().any(|word| word == device) {
+        run("ip", &["link", "del", device])?;
+    }
+    table
+}

@@ -1,0 +1,218 @@
+//! Host samples to InfluxDB by line protocol. While it is away they wait in a bounded buffer and
+//! are delivered later; what the buffer cannot hold is dropped, oldest first, and counted.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use http_body_util::Full;
+use hyper::body::Bytes;
+use hyper::{Request, StatusCode};
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::client::legacy::Client;
+use hyper_util::rt::TokioExecutor;
+use wire::agent::MetricsDelivery;
+
+/// Ten minutes of one sample per second.
+const BUFFERED_MAX: usize = 600;
+const TIME_LIMIT: Duration = Duration::from_secs(2);
+const DATABASE: &str = "sparecraft";
+
+/// Lines that wait, and the counts of the others.
+#[derive(Debug, Default)]
+pub struct Buffer {
+    lines: VecDeque<String>,
+    counts: MetricsDelivery,
+}
+
+/// What became of a batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// Taken.
+    Delivered,
+    /// Refused as malformed: sending it again would be refused again.
+    Rejected,
+    /// The database is away or not ready.
+    Away,
+}
+
+impl Buffer {
+    /// Adds a line, at the price of the oldest one if the buffer is full.
+    pub fn push(&mut self, line: String) {
+        if self.lines.len() == BUFFERED_MAX {
+            self.lines.pop_front();
+            self.counts.dropped += 1;
+        }
+        self.lines.push_back(line);
+    }
+
+    /// All that waits, as one body, and how many lines it has.
+    pub fn batch(&self) -> (String, usize) {
+        let lines: Vec<&str> = self.lines.iter().map(String::as_str).collect();
+        (lines.join("\n"), lines.len())
+    }
+
+    /// Settles a batch of the oldest `count` lines.
+    pub fn settle(&mut self, count: usize, outcome: Outcome) {
+        match outcome {
+            Outcome::Away => return,
+            Outcome::Delivered => self.counts.delivered += count as u64,
+            Outcome::Rejected => self.counts.rejected += count as u64,
+        }
+        self.lines.drain(..count.min(self.lines.len()));
+    }
+
+    /// The counts so far.
+    pub fn counts(&self) -> MetricsDelivery {
+        MetricsDelivery {
+            buffered: self.lines.len() as u64,
+            ..self.counts
+        }
+    }
+}
+
+/// Posts batches to one database.
+pub struct Writer {
+    client: Client<HttpConnector, Full<Bytes>>,
+    address: String,
+}
+
+impl Writer {
+    /// A writer for the database at this base address.
+    pub fn new(base: &str) -> Writer {
+        let client = Client::builder(TokioExecutor::new()).build_http();
+        let address = format!(
+            "{}/write?db={DATABASE}&precision=ns",
+            base.trim_end_matches('/')
+        );
+        Writer { client, address }
+    }
+
+    /// Sends one batch, within a bounded time.
+    pub async fn send(&self, body: String) -> Result<Outcome> {
+        let request = Request::post(&self.address).body(Full::new(Bytes::from(body)));
+        let request = request.with_context(|| format!("`{}` is no address", self.address))?;
+        let answer = tokio::time::timeout(TIME_LIMIT, self.client.request(request));
+        Ok(match answer.await {
+            Ok(Ok(response)) => outcome(response.status()),
+            Ok(Err(_)) | Err(_) => Outcome::Away,
+        })
+    }
+}
+
+/// 404 is a database that is not made yet, 401 and 403 one that is not open yet: those may come.
+fn outcome(status: StatusCode) -> Outcome {
+    match status {
+        status if status.is_success() => Outcome::Delivered,
+        StatusCode::BAD_REQUEST | StatusCode::PAYLOAD_TOO_LARGE => Outcome::Rejected,
+        _ => Outcome::Away,
+    }
+}
+
+/// One line of the line protocol; empty tags are left out, as the protocol has none.
+pub fn line(
+    measurement: &str,
+    tags: &[(&str, &str)],
+    fields: &[(&str, Field)],
+    wall_ms: u64,
+) -> String {
+    let mut text = measurement.to_owned();
+    for (name, value) in tags.iter().filter(|(_, value)| !value.is_empty()) {
+        text += &format!(",{name}={}", escape(value));
+    }
+    let fields: Vec<String> = fields
+        .iter()
+        .filter_map(|(name, value)| value.shown(name))
+        .collect();
+    format!(
+        "{text} {} {}",
+        fields.join(","),
+        u128::from(wall_ms) * 1_000_000
+    )
+}
+
+/// A field's value.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Field {
+    Float(Option<f64>),
+    Integer(i64),
+}
+
+impl Field {
+    fn shown(self, name: &str) -> Option<String> {
+        match self {
+            Field::Float(value) => value
+                .filter(|value| value.is_finite())
+                .map(|value| format!("{name}={value:.4}")),
+            Field::Integer(value) => Some(format!("{name}={value}i")),
+        }
+    }
+}
+
+fn escape(value: &str) -> String {
+    value
+        .replace('\\', "\\\\")
+        .replace(',', "\\,")
+        .replace('=', "\\=")
+        .replace(' ', "\\ ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_buffer_drops_the_oldest_and_counts_it() {
+        let mut buffer = Buffer::default();
+        for number in 0..BUFFERED_MAX + 3 {
+            buffer.push(number.to_string());
+        }
+        let (body, count) = buffer.batch();
+        assert!(body.starts_with("3\n4\n") && count == BUFFERED_MAX);
+        assert_eq!(
+            (buffer.counts().dropped, buffer.counts().buffered),
+            (3, 600)
+        );
+    }
+
+    #[test]
+    fn nothing_is_lost_while_the_database_is_away() {
+        let mut buffer = Buffer::default();
+        buffer.push("a".into());
+        buffer.settle(1, Outcome::Away);
+        buffer.push("b".into());
+        assert_eq!(buffer.batch(), ("a\nb".to_owned(), 2));
+        buffer.settle(2, Outcome::Delivered);
+        let counts = buffer.counts();
+        assert_eq!(
+            (counts.delivered, counts.buffered, counts.dropped),
+            (2, 0, 0)
+        );
+    }
+
+    #[test]
+    fn a_line_leaves_out_what_is_empty_or_unknown_and_escapes_the_rest() {
+        let fields = [
+            ("cpu", Field::Float(Some(1.5))),
+            ("x", Field::Float(None)),
+            ("n", Field::Integer(2)),
+        ];
+        assert_eq!(
+            line(
+                "host",
+                &[("machine", "web 1,a=b"), ("tier", "")],
+                &fields,
+                7
+            ),
+            "host,machine=web\\ 1\\,a\\=b cpu=1.5000,n=2i 7000000"
+        );
+    }
+
+    #[test]
+    fn a_database_that_is_not_made_yet_is_waited_for() {
+        assert_eq!(outcome(StatusCode::NOT_FOUND), Outcome::Away);
+        assert_eq!(outcome(StatusCode::SERVICE_UNAVAILABLE), Outcome::Away);
+        assert_eq!(outcome(StatusCode::BAD_REQUEST), Outcome::Rejected);
+        assert_eq!(outcome(StatusCode::NO_CONTENT), Outcome::Delivered);
+    }
+}

@@ -1,0 +1,194 @@
+//! The data interface: found by its address, shaped to the machine's NIC rate, never the control
+//! one.
+//!
+//! The agent owns one root qdisc, the token bucket with handle `5ca0:`. A root qdisc that is
+//! neither that one nor the kernel's default (handle `0:`) is foreign: it is left alone and
+//! refused.
+
+use std::net::IpAddr;
+
+use anyhow::{anyhow, bail, Context, Result};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::command::run;
+
+/// Handle of the agent's own root qdisc.
+pub const HANDLE: &str = "5ca0:";
+
+/// The interface that carries the experiment's data.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DataInterface {
+    pub name: String,
+}
+
+/// What sits at an interface's root.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RootQdisc {
+    /// The kernel's default.
+    Default,
+    /// Ours.
+    Own,
+    /// Somebody else's, described.
+    Foreign(String),
+}
+
+/// A token bucket filter (`tc-tbf`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TokenBucket {
+    pub rate_bit_per_s: u64,
+    pub burst_bytes: u64,
+    pub limit_bytes: u64,
+}
+
+impl TokenBucket {
+    /// A bucket of 2 ms (at least two full frames) with a queue of 100 ms (at least 32 kB, some 20
+    /// frames, so that a slow NIC queues as a slow NIC does and not just drops).
+    pub fn for_rate(rate_bit_per_s: u64) -> TokenBucket {
+        let bytes_per_s = rate_bit_per_s / 8;
+        TokenBucket {
+            rate_bit_per_s,
+            burst_bytes: (bytes_per_s / 500).max(3_200),
+            limit_bytes: (bytes_per_s / 10).max(32_000),
+        }
+    }
+
+    /// Puts it at an interface's root; `verb` is `add`, `change` or `replace`.
+    pub fn apply(&self, verb: &str, interface: &str, handle: &str) -> Result<()> {
+        let rate = format!("{}bit", self.rate_bit_per_s);
+        let (burst, limit) = (self.burst_bytes.to_string(), self.limit_bytes.to_string());
+        let place = ["qdisc", verb, "dev", interface, "root", "handle", handle];
+        let bucket = ["tbf", "rate", &rate, "burst", &burst, "limit", &limit];
+        run("tc", &[place, bucket].concat()).map(drop)
+    }
+}
+
+impl DataInterface {
+    /// Finds the interface that has `data_address`; refuses the one that has `control_address`.
+    pub fn find(data_address: IpAddr, control_address: IpAddr) -> Result<DataInterface> {
+        let addresses = run("ip", &["-j", "address", "show"])?;
+        let name = interface_of(&addresses, data_address)?.ok_or_else(|| {
+            anyhow!(
+                "no interface has the data address {data_address}; is the data network attached?"
+            )
+        })?;
+        let control = interface_of(&addresses, control_address)?;
+        if control.as_deref() == Some(&name) {
+            bail!(
+                "{name} has both the data address {data_address} and the control address \
+                 {control_address}; faults need a data interface of its own"
+            );
+        }
+        Ok(DataInterface { name })
+    }
+
+    /// Looks at the root qdisc.
+    pub fn root_qdisc(&self) -> Result<RootQdisc> {
+        classify_root(&run("tc", &["-j", "qdisc", "show", "dev", &self.name])?)
+    }
+
+    /// Shapes the interface to the NIC's rate with the agent's own qdisc.
+    pub fn shape(&self, bucket: &TokenBucket) -> Result<()> {
+        match self.root_qdisc()? {
+            RootQdisc::Default => bucket.apply("replace", &self.name, HANDLE),
+            RootQdisc::Own => bucket.apply("change", &self.name, HANDLE),
+            RootQdisc::Foreign(what) => bail!(
+                "{} has a root qdisc that is not the agent's ({what}); remove it so that the agent \
+                 can shape the interface",
+                self.name
+            ),
+        }
+    }
+
+    /// Removes the agent's own qdisc, if it is there.
+    pub fn unshape(&self) -> Result<()> {
+        if self.root_qdisc()? == RootQdisc::Own {
+            run(
+                "tc",
+                &["qdisc", "del", "dev", &self.name, "root", "handle", HANDLE],
+            )?;
+        }
+        Ok(())
+    }
+}
+
+fn interface_of(addresses: &str, wanted: IpAddr) -> Result<Option<String>> {
+    let links: Vec<Value> = serde_json::from_str(addresses).context("`ip -j address`")?;
+    let wanted = wanted.to_string();
+    let has = |link: &Value| {
+        link["addr_info"].as_array().is_some_and(|all| {
+            all.iter()
+                .any(|address| address["local"] == wanted.as_str())
+        })
+    };
+    Ok(links
+        .iter()
+        .find(|link| has(link))
+        .and_then(|link| link["ifname"].as_str().map(str::to_owned)))
+}
+
+fn classify_root(qdiscs: &str) -> Result<RootQdisc> {
+    let qdiscs: Vec<Value> = serde_json::from_str(qdiscs).context("`tc -j qdisc`")?;
+    let Some(root) = qdiscs.iter().find(|qdisc| qdisc["root"] == true) else {
+        return Ok(RootQdisc::Default);
+    };
+    let (kind, handle) = (
+        root["kind"].as_str().unwrap_or("?"),
+        root["handle"].as_str().unwrap_or("?"),
+    );
+    Ok(match (kind, handle) {
+        (_, "0:") => RootQdisc::Default,
+        ("tbf", HANDLE) => RootQdisc::Own,
+        _ => RootQdisc::Foreign(format!("{kind} {handle}")),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ADDRESSES: &str = r#"[{"ifname":"lo","addr_info":[{"local":"127.0.0.1"}]},
+        {"ifname":"eth1","addr_info":[{"local":"198.18.1.11"}]}, {}]"#;
+
+    #[test]
+    fn an_interface_is_found_by_its_address() {
+        let found = interface_of(ADDRESSES, "198.18.1.11".parse().unwrap()).unwrap();
+        assert_eq!(found.as_deref(), Some("eth1"));
+        assert_eq!(
+            interface_of(ADDRESSES, "198.18.1.1".parse().unwrap()).unwrap(),
+            None
+        );
+    }
+
+    #[test]
+    fn an_interface_with_both_addresses_is_refused() {
+        let own = "127.0.0.1".parse().unwrap();
+        let error = DataInterface::find(own, own).unwrap_err().to_string();
+        assert!(error.contains("of its own"), "{error}");
+    }
+
+    #[test]
+    fn only_the_default_and_our_own_root_are_ours_to_change() {
+        let root = |kind: &str, handle: &str| {
+            classify_root(&format!(
+                r#"[{{"kind":"{kind}","handle":"{handle}","root":true}}]"#
+            ))
+            .unwrap()
+        };
+        assert_eq!(root("noqueue", "0:"), RootQdisc::Default);
+        assert_eq!(root("tbf", "5ca0:"), RootQdisc::Own);
+        assert_eq!(root("tbf", "8001:"), RootQdisc::Foreign("tbf 8001:".into()));
+        assert_eq!(root("htb", "5ca0:"), RootQdisc::Foreign("htb 5ca0:".into()));
+    }
+
+    #[test]
+    fn a_bucket_holds_two_frames_and_the_queue_twenty_however_slow_the_rate() {
+        let slow = TokenBucket::for_rate(200_000);
+        assert_eq!(
+            (slow.rate_bit_per_s, slow.burst_bytes, slow.limit_bytes),
+            (200_000, 3_200, 32_000)
+        );
+        let fast = TokenBucket::for_rate(200_000_000);
+        assert_eq!((fast.burst_bytes, fast.limit_bytes), (50_000, 2_500_000));
+    }
+}

@@ -1,0 +1,141 @@
+//! The processes of this machine, read from `/proc`.
+
+use std::fs;
+
+use anyhow::{bail, Result};
+use nix::errno::Errno;
+use nix::sys::signal::{kill, Signal};
+use nix::unistd::Pid;
+
+/// One line of `/proc/PID/stat`, as far as it matters here.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Process {
+    pub pid: i32,
+    pub name: String,
+    /// `R`, `S`, `D`, `T` (stopped), `Z` (zombie) ...
+    pub state: char,
+    pub parent: i32,
+    pub session: i32,
+    /// Start in clock ticks since boot: with the pid, an identity that is not reused.
+    pub start_ticks: u64,
+}
+
+impl Process {
+    /// Parses `/proc/PID/stat`; the name may contain spaces and brackets.
+    pub fn parse(stat: &str) -> Option<Process> {
+        let (head, tail) = stat.rsplit_once(')')?;
+        let (pid, name) = head.split_once('(')?;
+        let fields: Vec<&str> = tail.split_whitespace().collect();
+        Some(Process {
+            pid: pid.trim().parse().ok()?,
+            name: name.to_owned(),
+            state: fields.first()?.chars().next()?,
+            parent: fields.get(1)?.parse().ok()?,
+            session: fields.get(3)?.parse().ok()?,
+            start_ticks: fields.get(19)?.parse().ok()?,
+        })
+    }
+
+    /// A process that still holds something: not a zombie, not dead.
+    pub fn is_alive(&self) -> bool {
+        !matches!(self.state, 'Z' | 'X' | 'x')
+    }
+
+    /// Stopped by a signal.
+    pub fn is_stopped(&self) -> bool {
+        self.state == 'T'
+    }
+}
+
+/// The process with this pid, if there is one.
+pub fn find(pid: i32) -> Option<Process> {
+    Process::parse(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+}
+
+/// All processes that can be seen from here.
+pub fn list() -> Vec<Process> {
+    let Ok(entries) = fs::read_dir("/proc") else {
+        return Vec::new();
+    };
+    entries
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .filter_map(find)
+        .collect()
+}
+
+/// True if the process was started with this `NAME=value` in its environment.
+pub fn has_environment(pid: i32, marker: &str) -> bool {
+    fs::read(format!("/proc/{pid}/environ")).is_ok_and(|block| {
+        block
+            .split(|byte| *byte == 0)
+            .any(|entry| entry == marker.as_bytes())
+    })
+}
+
+/// True if the process was started with any value of this variable.
+pub fn has_variable(pid: i32, name: &str) -> bool {
+    let start = format!("{name}=");
+    fs::read(format!("/proc/{pid}/environ")).is_ok_and(|block| {
+        block
+            .split(|byte| *byte == 0)
+            .any(|entry| entry.starts_with(start.as_bytes()))
+    })
+}
+
+/// Sends a signal; a process that is gone already is no error.
+pub fn signal(pid: i32, what: Signal) -> Result<()> {
+    match kill(Pid::from_raw(pid), what) {
+        Ok(()) | Err(Errno::ESRCH) => Ok(()),
+        Err(error) => bail!("cannot send {what} to process {pid}: {error}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_with_brackets_and_spaces_is_parsed() {
+        let rest = "0 ".repeat(17);
+        let process = Process::parse(&format!("42 (a) (b c) T 7 8 9 {rest}")).unwrap();
+        assert_eq!(
+            (
+                process.pid,
+                process.name.as_str(),
+                process.state,
+                process.parent,
+                process.session
+            ),
+            (42, "a) (b c", 'T', 7, 9)
+        );
+        assert!(process.is_stopped() && process.is_alive());
+    }
+
+    #[test]
+    fn this_process_finds_itself() {
+        let own = i32::try_from(std::process::id()).unwrap();
+        assert!(list().iter().any(|process| process.pid == own));
+        assert!(find(own).unwrap().start_ticks > 0);
+    }
+
+    #[test]
+    fn a_marker_is_matched_whole() {
+        let mut child = std::process::Command::new("sleep")
+            .arg("20")
+            .env("SPARECRAFT_TEST_MARK", "f1")
+            .spawn()
+            .unwrap();
+        let pid = i32::try_from(child.id()).unwrap();
+        // In the midst of its exec a process shows no environment.
+        while !has_variable(pid, "PATH") {
+            std::thread::yield_now();
+        }
+        let whole = has_environment(pid, "SPARECRAFT_TEST_MARK=f1");
+        let part = has_environment(pid, "SPARECRAFT_TEST_MARK=f");
+        let any = has_variable(pid, "SPARECRAFT_TEST_MARK");
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(whole && !part && any);
+    }
+}

@@ -1,0 +1,303 @@
+//! The role: the process tree that `start.sh` begins, started, watched, signalled and stopped.
+//!
+//! The first process is the leader of its own session and joins the agent's child cgroup before
+//! `start.sh` runs. The tree is what is in that cgroup, in that session or descends from it,
+//! without the interference's processes. A restarted agent takes over the role that its predecessor
+//! left behind.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{bail, Context, Result};
+use nix::sys::signal::Signal;
+use serde::{Deserialize, Serialize};
+use wire::agent::ServiceState;
+
+use super::cgroup::Cgroups;
+use super::processes::{self, Process};
+use super::FAULT_MARK;
+
+/// A role that has not ended this long after SIGTERM is killed.
+const STOP_LIMIT: Duration = Duration::from_secs(5);
+/// Passes over the tree when signalling it: it may fork while we look.
+const PASSES_MAX: usize = 50;
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// The role and what is known of its process.
+#[derive(Debug)]
+pub struct Role {
+    program: PathBuf,
+    record: PathBuf,
+    cgroups: Arc<Cgroups>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    leader: Option<Leader>,
+    /// The handle of our own child; an adopted role has none.
+    child: Option<Child>,
+    wanted: bool,
+    restart_at: Option<Instant>,
+}
+
+/// Identity of the tree's first process, kept on disk for the next agent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+struct Leader {
+    pid: i32,
+    start_ticks: u64,
+}
+
+impl Leader {
+    fn process(self) -> Option<Process> {
+        processes::find(self.pid)
+            .filter(|process| process.start_ticks == self.start_ticks && process.is_alive())
+    }
+}
+
+impl Role {
+    /// Knows the role, takes over a running one, but starts nothing.
+    pub fn new(program: PathBuf, state_dir: &Path, cgroups: Arc<Cgroups>) -> Role {
+        let record = state_dir.join("role.json");
+        let left = fs::read_to_string(&record)
+            .ok()
+            .and_then(|text| serde_json::from_str(&text).ok());
+        let leader = left.filter(|leader: &Leader| leader.process().is_some());
+        let state = State {
+            leader,
+            wanted: leader.is_some(),
+            ..State::default()
+        };
+        Role {
+            program,
+            record,
+            cgroups,
+            state: Mutex::new(state),
+        }
+    }
+
+    /// True if there is something to run.
+    pub fn exists(&self) -> bool {
+        self.program.is_file()
+    }
+
+    /// What it runs.
+    pub fn program(&self) -> &Path {
+        &self.program
+    }
+
+    /// Starts the role unless it runs.
+    pub fn start(&self) -> Result<()> {
+        self.start_locked(&mut self.lock())
+    }
+
+    /// Ends the role: SIGTERM to the whole tree, and SIGKILL to what is left after 5 s.
+    pub fn stop(&self) -> Result<()> {
+        let mut state = self.lock();
+        state.wanted = false;
+        state.restart_at = None;
+        for process in self.tree(&mut state) {
+            processes::signal(process.pid, Signal::SIGTERM)?;
+            processes::signal(process.pid, Signal::SIGCONT)?;
+        }
+        let until = Instant::now() + STOP_LIMIT;
+        while Instant::now() < until && !self.tree(&mut state).is_empty() {
+            thread::sleep(PAUSE);
+        }
+        self.kill_tree(&mut state)
+    }
+
+    /// Kills the whole tree as a crash would; `restart_after` starts it again by itself.
+    pub fn crash(&self, restart_after: Option<Duration>) -> Result<()> {
+        let mut state = self.lock();
+        self.kill_tree(&mut state)?;
+        state.restart_at = restart_after.map(|delay| Instant::now() + delay);
+        Ok(())
+    }
+
+    /// Ends a crash: starts the role if it does not run.
+    pub fn recover(&self) -> Result<()> {
+        let mut state = self.lock();
+        state.restart_at = None;
+        self.start_locked(&mut state)
+    }
+
+    /// Stops every process of the tree by SIGSTOP, and those that it forks meanwhile.
+    pub fn freeze(&self) -> Result<()> {
+        let mut state = self.lock();
+        for _ in 0..PASSES_MAX {
+            let awake: Vec<_> = self
+                .tree(&mut state)
+                .into_iter()
+                .filter(|p| !p.is_stopped())
+                .collect();
+            if awake.is_empty() {
+                return Ok(());
+            }
+            for process in awake {
+                processes::signal(process.pid, Signal::SIGSTOP)?;
+            }
+            thread::sleep(PAUSE);
+        }
+        bail!("the role still had running processes after {PASSES_MAX} rounds of SIGSTOP")
+    }
+
+    /// Continues every stopped process of the tree.
+    pub fn thaw(&self) -> Result<()> {
+        let mut state = self.lock();
+        for _ in 0..PASSES_MAX {
+            let asleep: Vec<_> = self
+                .tree(&mut state)
+                .into_iter()
+                .filter(Process::is_stopped)
+                .collect();
+            if asleep.is_empty() {
+                return Ok(());
+            }
+            for process in asleep {
+                processes::signal(process.pid, Signal::SIGCONT)?;
+            }
+            thread::sleep(PAUSE);
+        }
+        bail!("the role still had stopped processes after {PASSES_MAX} rounds of SIGCONT")
+    }
+
+    /// Processes of the tree that are stopped by a signal.
+    pub fn stopped_processes(&self) -> Vec<Process> {
+        self.tree(&mut self.lock())
+            .into_iter()
+            .filter(Process::is_stopped)
+            .collect()
+    }
+
+    /// Reaps the role and does a restart that is due. Called a few times a second.
+    pub fn tick(&self) -> Result<()> {
+        let mut state = self.lock();
+        reap(&mut state);
+        if state.restart_at.is_some_and(|at| at <= Instant::now()) {
+            state.restart_at = None;
+            self.start_locked(&mut state)?;
+        }
+        Ok(())
+    }
+
+    /// What the service does right now.
+    pub fn service(&self) -> ServiceState {
+        let mut state = self.lock();
+        reap(&mut state);
+        match state.leader.and_then(Leader::process) {
+            Some(process) if process.is_stopped() => ServiceState::Hung,
+            Some(_) => ServiceState::Running,
+            None if state.wanted => ServiceState::Crashed,
+            None => ServiceState::Stopped,
+        }
+    }
+
+    fn start_locked(&self, state: &mut State) -> Result<()> {
+        reap(state);
+        if state.leader.and_then(Leader::process).is_some() {
+            return Ok(());
+        }
+        self.kill_tree(state)?;
+        if !self.exists() {
+            bail!(
+                "this machine has no role to start: {} is not there",
+                self.program.display()
+            );
+        }
+        let mut command = Command::new(own_program()?);
+        command.arg("exec-role");
+        for file in self.cgroups.join_files() {
+            command.arg("--join").arg(file);
+        }
+        let child = command
+            .arg("--")
+            .arg(&self.program)
+            .stdin(Stdio::null())
+            .spawn();
+        let child = child.with_context(|| format!("cannot start {}", self.program.display()))?;
+        let pid = i32::try_from(child.id())?;
+        let start_ticks = processes::find(pid).map_or(0, |process| process.start_ticks);
+        let leader = Leader { pid, start_ticks };
+        *state = State {
+            leader: Some(leader),
+            child: Some(child),
+            wanted: true,
+            restart_at: None,
+        };
+        let record = serde_json::to_string(&leader)?;
+        fs::write(&self.record, record)
+            .with_context(|| format!("cannot write {}", self.record.display()))
+    }
+
+    fn kill_tree(&self, state: &mut State) -> Result<()> {
+        for _ in 0..PASSES_MAX {
+            let tree = self.tree(state);
+            if tree.is_empty() {
+                return Ok(());
+            }
+            for process in tree {
+                processes::signal(process.pid, Signal::SIGKILL)?;
+            }
+            thread::sleep(PAUSE);
+        }
+        bail!("the role still had processes after {PASSES_MAX} rounds of SIGKILL")
+    }
+
+    fn tree(&self, state: &mut State) -> Vec<Process> {
+        reap(state);
+        let grouped: BTreeSet<i32> = self.cgroups.members().into_iter().collect();
+        let all = processes::list();
+        // A leader that is gone may have left a session behind; only its number is left to go by,
+        // and only while no other process has been given that number.
+        let leader = state
+            .leader
+            .filter(|leader| {
+                let holder = processes::find(leader.pid);
+                holder.map_or(true, |process| process.start_ticks == leader.start_ticks)
+            })
+            .map(|leader| leader.pid);
+        let mut tree: BTreeSet<i32> = all
+            .iter()
+            .filter(|process| {
+                let led = leader.is_some_and(|pid| pid == process.session || pid == process.pid);
+                led || grouped.contains(&process.pid)
+            })
+            .map(|process| process.pid)
+            .collect();
+        while let Some(found) = all
+            .iter()
+            .find(|process| tree.contains(&process.parent) && !tree.contains(&process.pid))
+        {
+            tree.insert(found.pid);
+        }
+        all.into_iter()
+            .filter(|process| tree.contains(&process.pid) && process.is_alive())
+            .filter(|process| !processes::has_variable(process.pid, FAULT_MARK))
+            .collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn reap(state: &mut State) {
+    let ended = state
+        .child
+        .as_mut()
+        .is_some_and(|child| !matches!(child.try_wait(), Ok(None)));
+    if ended {
+        state.child = None;
+    }
+}
+
+/// The path of this program, to run it again in another part.
+pub fn own_program() -> Result<PathBuf> {
+    std::env::current_exe().context("cannot find the agent's own program file")
+}

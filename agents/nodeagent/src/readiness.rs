@@ -1,0 +1,70 @@
+//! Whether the role answers, by its own `ready.sh`.
+
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+use tokio::process::Command;
+use tokio::task::spawn_blocking;
+use wire::agent::ServiceState;
+
+use crate::machine::{processes, Machine};
+
+const TIME_LIMIT: Duration = Duration::from_secs(5);
+
+/// The probe and its last result.
+#[derive(Debug)]
+pub struct Readiness {
+    program: PathBuf,
+    ready: AtomicBool,
+    one_at_a_time: tokio::sync::Mutex<()>,
+}
+
+impl Readiness {
+    /// Not ready until a check says so.
+    pub fn new(program: PathBuf) -> Readiness {
+        Readiness {
+            program,
+            ready: AtomicBool::new(false),
+            one_at_a_time: tokio::sync::Mutex::new(()),
+        }
+    }
+
+    /// The last result.
+    pub fn last(&self) -> bool {
+        self.ready.load(Ordering::Relaxed)
+    }
+
+    /// Asks now. A role that does not run is not asked; one without a probe is ready when it runs.
+    pub async fn check(&self, machine: &Arc<Machine>) -> bool {
+        let _turn = self.one_at_a_time.lock().await;
+        let asked = machine.clone();
+        // The role may be in the midst of a stop, which takes seconds.
+        let service = spawn_blocking(move || asked.role.service()).await;
+        let runs = matches!(service, Ok(ServiceState::Running));
+        let ready = runs && (!self.program.is_file() || self.probe().await);
+        self.ready.store(ready, Ordering::Relaxed);
+        ready
+    }
+
+    async fn probe(&self) -> bool {
+        let mut command = Command::new(&self.program);
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        let Ok(mut child) = command.process_group(0).kill_on_drop(true).spawn() else {
+            return false;
+        };
+        let group = child.id().and_then(|pid| i32::try_from(pid).ok());
+        let status = tokio::time::timeout(TIME_LIMIT, child.wait()).await;
+        if let (Err(_), Some(group)) = (&status, group) {
+            // Its children too; the probe is reaped when it is dropped.
+            let _ = processes::signal(-group, Signal::SIGKILL);
+        }
+        matches!(status, Ok(Ok(status)) if status.success())
+    }
+}

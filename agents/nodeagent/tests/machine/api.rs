@@ -1,0 +1,185 @@
+//! The API: who may speak, what is refused and how, and the duties of process 1.
+
+use rcgen::ExtendedKeyUsagePurpose;
+use serde_json::json;
+
+use crate::client::Authority;
+use crate::support::{docker, wait_for, Machine, IDLE_ROLE};
+
+#[test]
+fn without_the_experiments_client_certificate_there_is_only_a_refused_handshake() {
+    let Some(machine) = Machine::start(IDLE_ROLE) else {
+        return;
+    };
+    let stranger = Authority::new().client();
+    // A machine's own certificate is for serving, not for control.
+    let server = machine
+        .authority
+        .sign("web-2", ExtendedKeyUsagePurpose::ServerAuth);
+    for client in [None, Some(&stranger), Some(&server)] {
+        let refused = machine
+            .try_call_as(client, "GET", "/v1/health", String::new())
+            .unwrap_err();
+        assert!(
+            refused.contains("alert") || refused.contains("Alert"),
+            "{refused}"
+        );
+    }
+    let fine = machine.authority.client();
+    assert_eq!(
+        machine
+            .try_call_as(Some(&fine), "GET", "/v1/health", String::new())
+            .unwrap()
+            .0,
+        200
+    );
+}
+
+#[test]
+fn what_is_wrong_with_a_request_is_told_with_the_right_status() {
+    let Some(machine) = Machine::start(IDLE_ROLE) else {
+        return;
+    };
+    let refused = |kind: &str, parameters, lease_s, status: u16, word: &str| {
+        let (got, reason) = machine.refused(kind, parameters, lease_s);
+        assert!(
+            got == status && reason.contains(word),
+            "{kind}: {got} {reason}"
+        );
+    };
+    refused("net.limb", json!({}), 5.0, 422, "net.limp");
+    refused("net.loss", json!({}), 5.0, 422, "percent");
+    refused("net.loss", json!({ "percent": 101 }), 5.0, 422, "101");
+    refused(
+        "net.loss",
+        json!({ "percent": 1, "interface": "eth0" }),
+        5.0,
+        422,
+        "interface",
+    );
+    refused("net.limp", json!({ "factor": 1 }), 5.0, 422, "over 1");
+    refused("net.limp", json!({ "factor": 1000000 }), 5.0, 422, "bit/s");
+    refused("process.hang", json!({}), 601.0, 422, "600");
+    refused(
+        "disk.limp",
+        json!({ "factor": 10 }),
+        5.0,
+        422,
+        "nominal_mbps",
+    );
+    refused(
+        "interference.cpu",
+        json!({ "workers": 0 }),
+        5.0,
+        422,
+        "workers",
+    );
+    let garbage = machine.try_call_as(
+        Some(&machine.authority.client()),
+        "POST",
+        "/v1/faults",
+        "{".into(),
+    );
+    assert_eq!(garbage.unwrap().0, 422);
+    assert_eq!(machine.call("DELETE", "/v1/faults/f0", None).0, 404);
+    assert_eq!(
+        machine
+            .call("PUT", "/v1/faults/f0/lease", Some(json!({ "lease_s": 5 })))
+            .0,
+        404
+    );
+    assert_eq!(machine.call("POST", "/v1/service/explode", None).0, 404);
+    assert_eq!(machine.call("GET", "/v2", None).0, 404);
+    machine.assert_clean();
+}
+
+#[test]
+fn one_fault_of_a_kind_at_a_time_and_reverting_is_idempotent() {
+    let Some(machine) = Machine::start(IDLE_ROLE) else {
+        return;
+    };
+    let id = machine.inject("process.hang", json!({}));
+    let (status, reason) = machine.refused("process.crash", json!({}), 5.0);
+    assert!(status == 409 && reason.contains(&id), "{status} {reason}");
+    let lease = format!("/v1/faults/{id}/lease");
+    let (status, renewed) = machine.call("PUT", &lease, Some(json!({ "lease_s": 300 })));
+    assert_eq!((status, &renewed["lease_s"]), (200, &json!(300.0)));
+    machine.revert(&id);
+    let first = machine.fault(&id);
+    machine.revert(&id);
+    assert_eq!(machine.fault(&id), first);
+    assert_eq!(
+        machine.call("PUT", &lease, Some(json!({ "lease_s": 5 }))).0,
+        409
+    );
+}
+
+#[test]
+fn the_service_is_started_stopped_and_restarted_on_request() {
+    let Some(machine) = Machine::start(IDLE_ROLE) else {
+        return;
+    };
+    let act = |action: &str| {
+        let (status, body) = machine.call("POST", &format!("/v1/service/{action}"), None);
+        assert_eq!(status, 200, "{body}");
+        body["service"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(act("stop"), "stopped");
+    assert_eq!(machine.role_processes(), Vec::<String>::new());
+    assert_eq!(act("start"), "running");
+    wait_for("the role's processes", || {
+        (machine.role_processes().len() == 3).then_some(())
+    });
+    let before = machine.role_processes();
+    assert_eq!(act("restart"), "running");
+    wait_for("the role's processes", || {
+        (machine.role_processes().len() == 3).then_some(())
+    });
+    assert_ne!(machine.role_processes(), before);
+    let processes = machine.role_processes();
+    let leader = processes
+        .iter()
+        .find(|line| line.contains("sleep 100003"))
+        .unwrap();
+    machine.run(&format!("kill -9 {}", leader.split(' ').next().unwrap()));
+    wait_for("the crash to show", || {
+        (machine.service() == "crashed").then_some(())
+    });
+}
+
+#[test]
+fn orphans_are_reaped() {
+    let Some(machine) = Machine::start(IDLE_ROLE) else {
+        return;
+    };
+    // Each shell leaves a child that process 1 inherits and that ends at once.
+    machine.run("for i in 1 2 3 4 5 6 7 8 9 10; do (sleep 0.01 &) ; done");
+    wait_for("no zombie", || {
+        let states = machine.run("ps -eo stat=,args=");
+        let orphans = states
+            .lines()
+            .filter(|line| line.contains("sleep 0.01") || line.starts_with('Z'));
+        (orphans.count() == 0).then_some(())
+    });
+}
+
+#[test]
+fn a_broken_configuration_is_told_and_ends_process_1() {
+    let Some(machine) = Machine::start(IDLE_ROLE) else {
+        return;
+    };
+    let name = &machine.container.name;
+    let text = docker(&[
+        "exec",
+        name,
+        "sh",
+        "-c",
+        "sed s/nic_mbps/nic_mbs/ /test/agent.toml > /tmp/bad.toml; \
+         /opt/sparecraft/bin/nodeagent --config /tmp/bad.toml 2>&1; echo $?",
+    ])
+    .unwrap();
+    assert!(
+        text.contains("nic_mbs") && text.contains("/tmp/bad.toml") && text.ends_with('2'),
+        "{text}"
+    );
+}

@@ -1,0 +1,337 @@
+//! Each fault: seen while it is active, gone when it is undone.
+
+use std::time::Instant;
+
+use serde_json::json;
+
+use crate::support::{
+    docker, wait_for, Container, Machine, BUSY_ROLE, DISK_BYTES_PER_S, IDLE_ROLE, NIC_MBPS,
+};
+
+#[test]
+fn process_crash_kills_the_whole_role_and_its_undo_starts_it_again() {
+    let Some(machine) = Machine::start(IDLE_ROLE) else {
+        return;
+    };
+    assert_eq!(machine.role_processes().len(), 3);
+    let id = machine.inject("process.crash", json!({}));
+    assert_eq!(machine.role_processes(), Vec::<String>::new());
+    assert_eq!(machine.service(), "crashed");
+    assert_eq!(machine.call("POST", "/v1/service/start", None).0, 409);
+    machine.revert(&id);
+    machine.wait_until_ready();
+    assert_eq!(machine.service(), "running");
+    wait_for("the role's processes", || {
+        (machine.role_processes().len() == 3).then_some(())
+    });
+    machine.assert_clean();
+}
+
+#[test]
+fn process_crash_restarts_the_role_by_itself_when_asked_to() {
+    let Some(machine) = Machine::start(IDLE_ROLE) else {
+        return;
+    };
+    let id = machine.inject("process.crash", json!({ "restart_after_s": 1.0 }));
+    assert_eq!(machine.service(), "crashed");
+    wait_for("the restart", || {
+        (machine.service() == "running").then_some(())
+    });
+    assert_eq!(machine.fault(&id)["state"], "active");
+    machine.revert(&id);
+    wait_for("the role's processes", || {
+        (machine.role_processes().len() == 3).then_some(())
+    });
+    machine.assert_clean();
+}
+
+#[test]
+fn process_hang_stops_every_process_of_the_role_and_its_undo_continues_them() {
+    let Some(machine) = Machine::start(IDLE_ROLE) else {
+        return;
+    };
+    let pids = |lines: &[String]| -> Vec<String> {
+        lines
+            .iter()
+            .map(|line| line.split(' ').next().unwrap().to_owned())
+            .collect()
+    };
+    let before = machine.role_processes();
+    let id = machine.inject("process.hang", json!({}));
+    let during = machine.role_processes();
+    assert_eq!(pids(&during), pids(&before));
+    for line in &during {
+        assert!(
+            line.split_whitespace().nth(1).unwrap().starts_with('T'),
+            "{line}"
+        );
+    }
+    assert_eq!(machine.service(), "hung");
+    assert_eq!(
+        machine.call("GET", "/v1/health?check=now", None).1["ready"],
+        false
+    );
+    assert!(machine
+        .differences()
+        .iter()
+        .all(|line| line.ends_with("is new: stopped")));
+    machine.revert(&id);
+    let after = machine.role_processes();
+    assert_eq!(pids(&after), pids(&before));
+    assert!(
+        after
+            .iter()
+            .all(|line| !line.split_whitespace().nth(1).unwrap().starts_with('T')),
+        "{after:?}"
+    );
+    machine.assert_clean();
+}
+
+/// Loss of UDP packets from the machine to the peer (and, reversed, from the peer), of 4,000.
+fn udp_loss(machine: &Machine, peer: &Container, reversed: bool) -> f64 {
+    let direction = if reversed { "--reverse" } else { "" };
+    let script = format!(
+        "iperf3 -J -u -c {} -b 1600K -l 200 -k 4000 {direction} --connect-timeout 5000",
+        peer.data_address
+    );
+    // The control connection goes through the loss too and may fail: another try is another sample.
+    wait_for("an iperf3 result", || {
+        let text = docker(&["exec", &machine.container.name, "sh", "-c", &script]).ok()?;
+        let result: serde_json::Value = serde_json::from_str(&text).ok()?;
+        let sum = &result["end"]["sum"];
+        let (lost, sent) = (sum["lost_packets"].as_f64()?, sum["packets"].as_f64()?);
+        (sent > 3_000.0).then(|| 100.0 * lost / sent)
+    })
+}
+
+#[test]
+fn net_loss_drops_the_asked_share_of_packets_in_the_asked_direction() {
+    let Some(machine) = Machine::start(IDLE_ROLE) else {
+        return;
+    };
+    if !machine.can("net.loss") {
+        return;
+    }
+    let peer = Container::peer();
+    assert!(udp_loss(&machine, &peer, false) < 1.0);
+    // 10 % of 4,000: the standard error is 0.47 points, so six of them are 2.9.
+    let id = machine.inject(
+        "net.loss",
+        json!({ "percent": 10.0, "direction": "egress" }),
+    );
+    let (out, back) = (
+        udp_loss(&machine, &peer, false),
+        udp_loss(&machine, &peer, true),
+    );
+    assert!(
+        (out - 10.0).abs() < 2.9 && back < 1.0,
+        "out {out} %, back {back} %"
+    );
+    machine.revert(&id);
+    let id = machine.inject("net.loss", json!({ "percent": 10.0 }));
+    let (out, back) = (
+        udp_loss(&machine, &peer, false),
+        udp_loss(&machine, &peer, true),
+    );
+    assert!(
+        (out - 10.0).abs() < 2.9 && (back - 10.0).abs() < 2.9,
+        "out {out} %, back {back} %"
+    );
+    machine.revert(&id);
+    assert!(udp_loss(&machine, &peer, false) < 1.0);
+    machine.assert_clean();
+}
+
+/// What arrives in 3 s, Mbit/s, from the machine or (reversed) to it.
+fn throughput_mbps(machine: &Machine, peer: &Container, reversed: bool) -> f64 {
+    let direction = if reversed { "--reverse" } else { "" };
+    let script = format!(
+        "iperf3 -J -c {} -t 3 {direction} --connect-timeout 5000",
+        peer.data_address
+    );
+    wait_for("an iperf3 result", || {
+        let text = docker(&["exec", &machine.container.name, "sh", "-c", &script]).ok()?;
+        let result: serde_json::Value = serde_json::from_str(&text).ok()?;
+        Some(result["end"]["sum_received"]["bits_per_second"].as_f64()? / 1e6)
+    })
+}
+
+/// What arrives of 1 Mbit/s offered as UDP for 4 s: TCP would take minutes to find a rate this low.
+fn udp_throughput_mbps(machine: &Machine, peer: &Container) -> f64 {
+    let script = format!("iperf3 -J -u -c {} -b 1M -l 200 -t 4", peer.data_address);
+    wait_for("an iperf3 result", || {
+        let text = docker(&["exec", &machine.container.name, "sh", "-c", &script]).ok()?;
+        let result: serde_json::Value = serde_json::from_str(&text).ok()?;
+        let sum = &result["end"]["sum"];
+        let arrived = sum["packets"].as_f64()? - sum["lost_packets"].as_f64()?;
+        Some(arrived * 200.0 * 8.0 / 4.0 / 1e6)
+    })
+}
+
+#[test]
+fn net_limp_divides_the_nominal_rate_exactly_in_both_directions() {
+    let Some(machine) = Machine::start(IDLE_ROLE) else {
+        return;
+    };
+    if !machine.can("net.limp") {
+        return;
+    }
+    let peer = Container::peer();
+    let out = throughput_mbps(&machine, &peer, false);
+    assert!(
+        out < NIC_MBPS * 1.1 && out > NIC_MBPS / 4.0,
+        "nominal: {out} Mbit/s"
+    );
+    for (factor, rate_bytes_per_s) in [(10, 2_500_000), (100, 250_000), (1000, 25_000)] {
+        let id = machine.inject("net.limp", json!({ "factor": factor }));
+        let qdiscs = machine.run("tc -j qdisc show");
+        assert_eq!(
+            qdiscs
+                .matches(&format!("\"rate\":{rate_bytes_per_s},"))
+                .count(),
+            2,
+            "{qdiscs}"
+        );
+        if factor < 1000 {
+            let nominal = NIC_MBPS / f64::from(factor);
+            for reversed in [false, true] {
+                let seen = throughput_mbps(&machine, &peer, reversed);
+                assert!(
+                    seen < nominal * 1.2 && seen > nominal / 3.0,
+                    "factor {factor}, reversed {reversed}: {seen} Mbit/s of {nominal}"
+                );
+            }
+        }
+        if factor == 1000 {
+            let seen = udp_throughput_mbps(&machine, &peer);
+            assert!(
+                seen < 0.2 * 1.35 && seen > 0.2 / 3.0,
+                "factor 1000: {seen} Mbit/s of 0.2"
+            );
+        }
+        machine.revert(&id);
+        machine.assert_clean();
+    }
+    let back = throughput_mbps(&machine, &peer, false);
+    assert!(back > NIC_MBPS / 4.0, "after the undo: {back} Mbit/s");
+}
+
+#[test]
+fn net_link_down_cuts_the_data_side_only_and_its_undo_restores_the_routes() {
+    let Some(machine) = Machine::start(IDLE_ROLE) else {
+        return;
+    };
+    let peer = Container::peer();
+    let interface = machine.run(&format!(
+        "ip -br -4 address | grep {} | cut -d@ -f1",
+        machine.container.data_address
+    ));
+    machine.run(&format!(
+        "ip route add 198.51.100.0/24 via {} dev {interface}",
+        peer.data_address
+    ));
+    let probe = format!(
+        "timeout 2 bash -c '</dev/tcp/{}/5201' && echo open || echo shut",
+        peer.data_address
+    );
+    assert_eq!(machine.run(&probe), "open");
+    let routes = machine.run("ip route");
+    let id = machine.inject("net.link_down", json!({}));
+    assert_eq!(machine.run(&probe), "shut");
+    assert!(!machine.run("ip route").contains("198.51.100.0/24"));
+    machine.revert(&id);
+    assert_eq!(machine.run(&probe), "open");
+    assert_eq!(machine.run("ip route"), routes);
+    machine.run("ip route del 198.51.100.0/24");
+    machine.assert_clean();
+}
+
+#[test]
+fn cpu_limp_divides_the_cpu_time_that_the_role_gets() {
+    let Some(machine) = Machine::start(BUSY_ROLE) else {
+        return;
+    };
+    if !machine.can("cpu.limp") {
+        return;
+    }
+    // Times that the kernel throttled the role's cgroup so far, and the role's CPU time in clock
+    // ticks.
+    let look = || -> (f64, f64) {
+        let pid = machine.role_processes()[0]
+            .split(' ')
+            .next()
+            .unwrap()
+            .to_owned();
+        let text = machine.run(&format!(
+            "cat /run/sparecraft/cgroup/*/sparecraft/cpu.stat | grep nr_throttled | cut -d' ' -f2; \
+             cut -d' ' -f14 /proc/{pid}/stat"
+        ));
+        let values: Vec<f64> = text.lines().map(|line| line.parse().unwrap()).collect();
+        (values[0], values[1])
+    };
+    assert_eq!(look().0, 0.0);
+    let id = machine.inject("cpu.limp", json!({ "factor": 10 }));
+    let before = (Instant::now(), look());
+    wait_for("ten throttled periods", || {
+        (look().0 > before.1 .0 + 10.0).then_some(())
+    });
+    let after = (look(), before.0.elapsed());
+    machine.revert(&id);
+    // 0.06 cores are 6 ticks a second, and one for each edge. A busy host only makes it less.
+    let (ticks, seconds) = (after.0 .1 - before.1 .1, after.1.as_secs_f64());
+    assert!(
+        ticks <= 6.0 * seconds * 1.1 + 2.0,
+        "{ticks} ticks in {seconds} s while limping"
+    );
+    let throttled = look().0;
+    wait_for("progress without a limit", || {
+        (look().1 > after.0 .1 + 20.0).then_some(())
+    });
+    assert_eq!(look().0, throttled, "throttled after the undo");
+    machine.assert_clean();
+    let (status, reason) = machine.refused("cpu.limp", json!({ "factor": 1000 }), 5.0);
+    assert!(
+        status == 422 && reason.contains("1 ms in each 1 s"),
+        "{status} {reason}"
+    );
+}
+
+#[test]
+fn disk_limp_divides_the_rate_of_direct_writes_and_reads() {
+    let nominal = format!("disk_mbps = {}", DISK_BYTES_PER_S / 1_000_000);
+    let Some(machine) = Machine::start_with(IDLE_ROLE, &nominal) else {
+        return;
+    };
+    if !machine.can("disk.limp") {
+        return;
+    }
+    // dd joins the role's cgroup first, as all of the role does.
+    let join = "for d in blkio unified; do f=/run/sparecraft/cgroup/$d/sparecraft/cgroup.procs; \
+                [ -e $f ] && echo 0 > $f; done";
+    machine.run("dd if=/dev/zero of=/var/tmp/f bs=1M count=8 oflag=direct 2>&1");
+    let rate = |operands: &str| -> f64 {
+        let text = machine.run(&format!(
+            "{join}; LC_ALL=C dd bs=64k count=48 {operands} 2>&1"
+        ));
+        let seconds = text
+            .split(", ")
+            .find_map(|part| part.strip_suffix(" s"))
+            .unwrap();
+        48.0 * 65_536.0 / seconds.parse::<f64>().unwrap()
+    };
+    let write = "if=/dev/zero of=/var/tmp/f oflag=direct conv=notrunc";
+    let read = "if=/var/tmp/f of=/dev/null iflag=direct";
+    let limit = DISK_BYTES_PER_S as f64 / 20.0;
+    assert!(rate(write) > limit * 2.0 && rate(read) > limit * 2.0);
+    let id = machine.inject("disk.limp", json!({ "factor": 20 }));
+    for operands in [write, read] {
+        let seen = rate(operands);
+        assert!(
+            seen < limit * 1.3 && seen > limit / 3.0,
+            "{operands}: {seen} B/s of {limit}"
+        );
+    }
+    machine.revert(&id);
+    assert!(rate(write) > limit * 2.0);
+    machine.assert_clean();
+}

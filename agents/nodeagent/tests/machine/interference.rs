@@ -1,0 +1,113 @@
+//! Interference: there while it is active, gone when it is undone.
+
+use serde_json::json;
+
+use crate::support::{wait_for, Machine, BUSY_ROLE, IDLE_ROLE};
+
+#[test]
+fn cpu_hogs_take_cpu_time_from_the_role_and_are_gone_after() {
+    let Some(machine) = Machine::start(BUSY_ROLE) else {
+        return;
+    };
+    let id = machine.inject("interference.cpu", json!({ "workers": 4 }));
+    let role = machine.role_processes()[0]
+        .split(' ')
+        .next()
+        .unwrap()
+        .to_owned();
+    let hogs = machine.run("ps -C nodeagent -o pid=,args= | grep neighbour | awk '{print $1}'");
+    assert_eq!(hogs.lines().count(), 4);
+    // CPU time in clock ticks, the role's first.
+    let look = || -> Vec<f64> {
+        let pids: Vec<&str> = std::iter::once(role.as_str()).chain(hogs.lines()).collect();
+        let script = format!(
+            "for p in {}; do cut -d' ' -f14 /proc/$p/stat; done",
+            pids.join(" ")
+        );
+        machine
+            .run(&script)
+            .lines()
+            .map(|line| line.parse().unwrap())
+            .collect()
+    };
+    let before = look();
+    let gained = wait_for("a second of CPU time", || {
+        let gained: Vec<f64> = look()
+            .iter()
+            .zip(&before)
+            .map(|(now, then)| now - then)
+            .collect();
+        (gained.iter().sum::<f64>() > 100.0).then_some(gained)
+    });
+    // One of five equal tasks: a fifth, far from the whole and from nothing.
+    let share = gained[0] / gained.iter().sum::<f64>();
+    assert!(
+        (0.08..0.45).contains(&share),
+        "the role got {share} of the CPU time: {gained:?}"
+    );
+    machine.revert(&id);
+    assert_eq!(
+        machine.run("ps -C nodeagent -o args= | grep -c neighbour || true"),
+        "0"
+    );
+    machine.assert_clean();
+}
+
+#[test]
+fn an_iperf_pair_loads_the_data_network_and_is_gone_after() {
+    let Some(server) = Machine::start(IDLE_ROLE) else {
+        return;
+    };
+    let Some(client) = Machine::start(IDLE_ROLE) else {
+        return;
+    };
+    let data = client.container.data_address.clone();
+    let interface = client.run(&format!("ip -br -4 address | grep {data} | cut -d@ -f1"));
+    let sent = || -> f64 {
+        client
+            .run(&format!(
+                "cat /sys/class/net/{interface}/statistics/tx_bytes"
+            ))
+            .parse()
+            .unwrap()
+    };
+    let far = server.inject("interference.iperf_server", json!({ "port": 5301 }));
+    let before = sent();
+    let peer = server.container.data_address.clone();
+    let wish = json!({ "peer": peer, "port": 5301, "mbps": 50 });
+    let near = client.inject("interference.iperf", wish.clone());
+    wait_for("5 MB of load", || (sent() - before > 5e6).then_some(()));
+    assert_eq!(client.refused("interference.iperf", wish, 5.0).0, 409);
+    client.revert(&near);
+    server.revert(&far);
+    let count = "ps -C iperf3 -o pid= | wc -l";
+    assert_eq!(
+        (client.run(count), server.run(count)),
+        ("0".into(), "0".into())
+    );
+    client.assert_clean();
+    server.assert_clean();
+}
+
+#[test]
+fn an_iperf_client_without_a_server_is_an_injection_that_failed_and_left_nothing() {
+    let Some(machine) = Machine::start(IDLE_ROLE) else {
+        return;
+    };
+    let own = machine.container.data_address.clone();
+    let (status, reason) = machine.refused(
+        "interference.iperf",
+        json!({ "peer": own, "port": 5999 }),
+        9.0,
+    );
+    assert!(
+        status == 500 && reason.contains("is undone"),
+        "{status} {reason}"
+    );
+    assert_eq!(
+        machine.call("GET", "/v1/health", None).1["faults_active"],
+        0
+    );
+    assert_eq!(machine.run("ls /var/lib/sparecraft/journal"), "");
+    machine.assert_clean();
+}

@@ -1,0 +1,14 @@
+//! The node agent in real containers: every fault is injected, seen, undone and leaves nothing.
+//!
+//! Needs Docker and the image `sparecraft/base:bookworm`; without them each test says so and is
+//! skipped.
+
+#![allow(clippy::unwrap_used)]
+
+mod api;
+mod client;
+mod faults;
+mod interference;
+mod metrics;
+mod safety;
+mod support;

@@ -1,0 +1,238 @@
+//! The safe-fault rules: lease, agent death, restart, SIGTERM, foreign state.
+
+use serde_json::{json, Value};
+
+use crate::support::{docker, wait_for, Machine, IDLE_ROLE};
+
+/// Every fault that can be active together, on one machine.
+fn inject_everything(machine: &Machine) -> Vec<String> {
+    let wishes = [
+        ("net.limp", json!({ "factor": 100 })),
+        ("net.loss", json!({ "percent": 50 })),
+        ("process.hang", json!({})),
+        ("cpu.limp", json!({ "factor": 10 })),
+        ("disk.limp", json!({ "factor": 10, "nominal_mbps": 100 })),
+        ("interference.cpu", json!({ "workers": 2 })),
+        ("interference.iperf_server", json!({ "port": 5401 })),
+        ("net.link_down", json!({})),
+    ];
+    let possible: Vec<_> = wishes
+        .into_iter()
+        .filter(|(kind, _)| machine.can(kind))
+        .collect();
+    possible
+        .into_iter()
+        .map(|(kind, parameters)| machine.inject(kind, parameters))
+        .collect()
+}
+
+fn journal(machine: &Machine) -> Vec<String> {
+    let names = machine.run("ls /var/lib/sparecraft/journal");
+    names
+        .lines()
+        .map(|line| line.trim_end_matches(".json").to_owned())
+        .collect()
+}
+
+#[test]
+fn the_end_of_a_lease_undoes_the_fault() {
+    let Some(machine) = Machine::start(IDLE_ROLE) else {
+        return;
+    };
+    if !machine.can("net.limp") {
+        return;
+    }
+    let id = machine.inject_for("net.limp", json!({ "factor": 10 }), 1.5);
+    assert!(!machine.differences().is_empty());
+    wait_for("the lease's end", || {
+        (machine.fault(&id)["state"] == "reverted").then_some(())
+    });
+    assert_eq!(machine.fault(&id)["revert_reason"], "lease");
+    machine.assert_clean();
+}
+
+#[test]
+fn an_agent_killed_in_mid_fault_is_started_again_and_undoes_all_of_it() {
+    let Some(machine) = Machine::start(IDLE_ROLE) else {
+        return;
+    };
+    let ids = inject_everything(&machine);
+    assert_eq!(journal(&machine), ids);
+    let before = machine.role_processes();
+    let agent = machine.agent_pid();
+    machine.run(&format!("kill -9 {agent}"));
+    wait_for("another agent", || {
+        let now = machine.agent_pid();
+        (!now.is_empty() && now != agent).then_some(())
+    });
+    machine.wait_until_ready();
+    for id in &ids {
+        let fault = machine.fault(id);
+        assert_eq!(
+            (&fault["state"], &fault["revert_reason"]),
+            (&json!("reverted"), &json!("restart"))
+        );
+    }
+    let pid = |line: &String| line.split(' ').next().unwrap().to_owned();
+    let after: Vec<String> = machine.role_processes().iter().map(pid).collect();
+    assert_eq!(
+        after,
+        before.iter().map(pid).collect::<Vec<_>>(),
+        "the role was not restarted"
+    );
+    assert_eq!(journal(&machine), Vec::<String>::new());
+    machine.assert_clean();
+}
+
+#[test]
+fn a_machine_killed_in_mid_fault_comes_back_clean() {
+    let Some(machine) = Machine::start(IDLE_ROLE) else {
+        return;
+    };
+    let ids = inject_everything(&machine);
+    docker(&["kill", &machine.container.name]).unwrap();
+    docker(&["start", &machine.container.name]).unwrap();
+    machine.wait_until_ready();
+    assert_eq!(machine.fault(&ids[0])["revert_reason"], "restart");
+    assert_eq!(journal(&machine), Vec::<String>::new());
+    machine.assert_clean();
+}
+
+#[test]
+fn sigterm_undoes_all_faults_ends_the_role_and_exits_well() {
+    let Some(machine) = Machine::start(IDLE_ROLE) else {
+        return;
+    };
+    let ids = inject_everything(&machine);
+    docker(&["stop", "--time", "20", &machine.container.name]).unwrap();
+    let state = docker(&[
+        "inspect",
+        "--format",
+        "{{.State.ExitCode}}",
+        &machine.container.name,
+    ]);
+    assert_eq!(state.unwrap(), "0");
+    docker(&["start", &machine.container.name]).unwrap();
+    machine.wait_until_ready();
+    // Had one been left, its record would still be in the journal and the new agent would list it.
+    let (_, faults) = machine.call("GET", "/v1/faults", None);
+    assert_eq!((faults, ids.len() > 2), (json!([]), true));
+}
+
+#[test]
+fn one_request_undoes_everything() {
+    let Some(machine) = Machine::start(IDLE_ROLE) else {
+        return;
+    };
+    let ids = inject_everything(&machine);
+    assert_eq!(
+        machine.call("GET", "/v1/health", None).1["faults_active"],
+        ids.len()
+    );
+    let (status, undone) = machine.call("DELETE", "/v1/faults", None);
+    assert_eq!(
+        (status, undone.as_array().map(Vec::len)),
+        (200, Some(ids.len()))
+    );
+    machine.assert_clean();
+}
+
+#[test]
+fn foreign_state_is_refused_and_left_alone() {
+    let Some(machine) = Machine::start(IDLE_ROLE) else {
+        return;
+    };
+    let data = machine.container.data_address.clone();
+    let interface = machine.run(&format!("ip -br -4 address | grep {data} | cut -d@ -f1"));
+    machine.run(&format!(
+        "tc qdisc replace dev {interface} root handle 77: tbf rate 9mbit burst 9k limit 90k"
+    ));
+    let conflict = |kind: &str, parameters: Value, word: &str| {
+        let (status, reason) = machine.refused(kind, parameters, 9.0);
+        assert!(
+            status == 409 && reason.contains(word),
+            "{kind}: {status} {reason}"
+        );
+    };
+    conflict("net.limp", json!({ "factor": 10 }), "77:");
+    assert!(machine
+        .run(&format!("tc qdisc show dev {interface}"))
+        .contains("tbf 77:"));
+    machine.run("nft add table netdev sparecraft_loss_stranger");
+    conflict(
+        "net.loss",
+        json!({ "percent": 1 }),
+        "sparecraft_loss_stranger",
+    );
+    assert!(machine
+        .run("nft list tables")
+        .contains("sparecraft_loss_stranger"));
+    let role = machine.role_processes()[1]
+        .split(' ')
+        .next()
+        .unwrap()
+        .to_owned();
+    machine.run(&format!("kill -STOP {role}"));
+    conflict("process.hang", json!({}), "stopped already");
+    if machine.can("cpu.limp") {
+        let quota = "/run/sparecraft/cgroup/cpu/sparecraft/cpu.cfs_quota_us";
+        machine.run(&format!(
+            "test -e {quota} && echo 5000 > {quota} || echo '5000 100000' > \
+            /run/sparecraft/cgroup/unified/sparecraft/cpu.max"
+        ));
+        conflict("cpu.limp", json!({ "factor": 10 }), "no active fault set");
+    }
+    machine.run(&format!("ip link set {interface} down"));
+    conflict("net.link_down", json!({}), "down already");
+    assert_eq!(machine.call("GET", "/v1/faults", None).1, json!([]));
+}
+
+#[test]
+fn an_undo_touches_only_what_the_agent_owns() {
+    let Some(machine) = Machine::start(IDLE_ROLE) else {
+        return;
+    };
+    if !machine.can("net.loss") {
+        return;
+    }
+    let id = machine.inject("net.loss", json!({ "percent": 50 }));
+    machine.run("nft add table netdev stranger && nft add table netdev sparecraft_loss_stranger");
+    machine.revert(&id);
+    let tables = machine.run("nft list tables netdev");
+    assert!(
+        tables.contains("netdev stranger") && tables.contains("sparecraft_loss_stranger"),
+        "{tables}"
+    );
+    assert!(!tables.contains(&id), "{tables}");
+}
+
+#[test]
+fn an_undo_of_what_somebody_undid_already_succeeds() {
+    let Some(machine) = Machine::start(IDLE_ROLE) else {
+        return;
+    };
+    let data = machine.container.data_address.clone();
+    let interface = machine.run(&format!("ip -br -4 address | grep {data} | cut -d@ -f1"));
+    for id in inject_everything(&machine) {
+        if machine.fault(&id)["kind"] == "net.loss" {
+            machine.run(&format!("nft delete table netdev sparecraft_loss_{id}"));
+        }
+        if machine.fault(&id)["kind"] == "net.limp" {
+            machine.run(&format!(
+                "ip link del sc-{id}; nft delete table netdev sparecraft_limp_{id}"
+            ));
+        }
+    }
+    machine.run(&format!("ip link set {interface} up; kill -CONT -1"));
+    let (status, undone) = machine.call("DELETE", "/v1/faults", None);
+    assert_eq!(status, 200);
+    assert!(
+        undone
+            .as_array()
+            .unwrap()
+            .iter()
+            .all(|fault| fault["state"] == "reverted"),
+        "{undone}"
+    );
+    machine.assert_clean();
+}

@@ -1,0 +1,89 @@
+//! Requests that wait for (more) servers: a bounded queue, first come, first served.
+
+use std::collections::VecDeque;
+
+use crate::{RequestId, ServerId};
+
+/// One request and what it still wants.
+#[derive(Debug, Clone)]
+pub(crate) struct Waiting {
+    pub(crate) request: RequestId,
+    pub(crate) wanted: usize,
+    /// Servers that it already had or must not get.
+    pub(crate) not: Vec<ServerId>,
+}
+
+/// The queue.
+#[derive(Debug, Clone)]
+pub(crate) struct Pending {
+    queue: VecDeque<Waiting>,
+    max: usize,
+}
+
+impl Pending {
+    pub(crate) fn new(max: usize) -> Self {
+        Self {
+            queue: VecDeque::new(),
+            max,
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.queue.len()
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.queue.len() >= self.max
+    }
+
+    pub(crate) fn push(&mut self, waiting: Waiting) {
+        debug_assert!(!self.is_full() && waiting.wanted > 0);
+        self.queue.push_back(waiting);
+    }
+
+    /// Takes a request out; the number of servers that it still wanted.
+    pub(crate) fn cancel(&mut self, request: RequestId) -> usize {
+        let Some(place) = self
+            .queue
+            .iter()
+            .position(|waiting| waiting.request == request)
+        else {
+            return 0;
+        };
+        self.queue.remove(place).map_or(0, |waiting| waiting.wanted)
+    }
+
+    /// Offers servers to each waiting request in order, one at a time, as long as `choose(not)`
+    /// finds one outside `not`; what is chosen goes to `granted`.
+    pub(crate) fn offer(
+        &mut self,
+        mut choose: impl FnMut(&[ServerId]) -> Offer,
+        mut granted: impl FnMut(RequestId, ServerId),
+    ) {
+        let mut place = 0;
+        while let Some(waiting) = self.queue.get_mut(place) {
+            match choose(&waiting.not) {
+                Offer::Server(server) => {
+                    granted(waiting.request, server);
+                    waiting.not.push(server);
+                    waiting.wanted -= 1;
+                    if waiting.wanted == 0 {
+                        self.queue.remove(place);
+                    }
+                }
+                Offer::NotForYou => place += 1,
+                Offer::Nothing => break,
+            }
+        }
+    }
+}
+
+/// What there is for one waiting request.
+pub(crate) enum Offer {
+    /// This server.
+    Server(ServerId),
+    /// Only servers that it already had.
+    NotForYou,
+    /// Nothing for anyone.
+    Nothing,
+}

@@ -1,0 +1,56 @@
+//! Round robin: servers in turn, whatever their load (sPARE section 3.1, the baseline).
+//!
+//! `r` replicas go to the next `r` servers in order; the following request goes on behind them. A
+//! server that is dead or excluded is stepped over. There are no tokens, so
+//! nothing ever waits.
+
+use crate::ServerId;
+
+/// The turn.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct RoundRobin {
+    next: ServerId,
+}
+
+impl RoundRobin {
+    /// Puts up to `r` usable servers of `0..servers` into `chosen`, in turn.
+    pub(crate) fn choose(
+        &mut self,
+        servers: usize,
+        r: usize,
+        usable: impl Fn(ServerId) -> bool,
+        chosen: &mut Vec<ServerId>,
+    ) {
+        let start = self.next;
+        for step in 0..servers {
+            if chosen.len() == r {
+                break;
+            }
+            let server = (start + step) % servers;
+            if usable(server) {
+                chosen.push(server);
+                self.next = (server + 1) % servers;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn turn(turns: &mut RoundRobin, r: usize, dead: ServerId) -> Vec<ServerId> {
+        let mut chosen = Vec::new();
+        turns.choose(4, r, |server| server != dead, &mut chosen);
+        chosen
+    }
+
+    #[test]
+    fn takes_servers_in_turn_and_steps_over_the_dead() {
+        let mut turns = RoundRobin::default();
+        assert_eq!(turn(&mut turns, 1, 9), [0]);
+        assert_eq!(turn(&mut turns, 2, 9), [1, 2]);
+        assert_eq!(turn(&mut turns, 2, 0), [3, 1]);
+        assert_eq!(turn(&mut turns, 4, 2), [3, 0, 1]);
+    }
+}

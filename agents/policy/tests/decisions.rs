@@ -1,0 +1,238 @@
+//! Decisions of the policies on small histories, and one recorded trace that must not change.
+
+#![allow(clippy::unwrap_used)]
+
+use policy::{Acquired, Grant, Kind, Observation, Refused, Selector, ServerId, Settings};
+
+fn selector(kind: Kind, servers: usize, tokens_per_server: usize) -> Selector {
+    Selector::new(Settings {
+        kind,
+        servers,
+        tokens_per_server,
+        observation_age_us_max: 1_000,
+        waiting_max: 8,
+    })
+}
+
+fn servers(grants: &[Grant]) -> Vec<ServerId> {
+    grants.iter().map(|grant| grant.server).collect()
+}
+
+fn acquire(selector: &mut Selector, now: u64, request: u64, r: usize) -> Vec<ServerId> {
+    let mut grants = vec![];
+    selector.acquire(now, request, r, &[], &mut grants).unwrap();
+    servers(&grants)
+}
+
+fn release(selector: &mut Selector, now: u64, server: ServerId) -> Vec<Grant> {
+    let mut grants = vec![];
+    selector.release(now, server, &mut grants);
+    grants
+}
+
+#[test]
+fn tad_takes_the_fastest_when_last_observed() {
+    let mut tad = selector(Kind::Tad, 4, 2);
+    for (server, us) in [(0, 900), (1, 30), (2, 500), (3, 20)] {
+        tad.observe(0, server, Observation::LatencyUs(us));
+    }
+    assert_eq!(acquire(&mut tad, 1, 1, 2), [3, 1]);
+    assert_eq!(
+        acquire(&mut tad, 1, 2, 2),
+        [3, 1],
+        "each had a second token"
+    );
+    assert_eq!(
+        acquire(&mut tad, 1, 3, 2),
+        [2, 0],
+        "only the slow have tokens left"
+    );
+}
+
+#[test]
+fn tad_uses_what_is_there_and_adds_the_rest_as_tokens_return() {
+    let mut tad = selector(Kind::Tad, 2, 1);
+    assert_eq!(acquire(&mut tad, 0, 1, 1), [0]);
+    let mut grants = vec![];
+    let got = tad.acquire(0, 2, 2, &[], &mut grants);
+    assert_eq!(
+        got,
+        Ok(Acquired {
+            granted: 1,
+            waiting: 1
+        })
+    );
+    assert_eq!(servers(&grants), [1]);
+    assert_eq!(release(&mut tad, 1, 1), [], "2 had server 1 already");
+    assert_eq!(
+        release(&mut tad, 2, 0),
+        [Grant {
+            request: 2,
+            server: 0
+        }]
+    );
+}
+
+#[test]
+fn tad_skips_tokens_of_a_server_already_looked_at() {
+    let mut tad = selector(Kind::Tad, 2, 3);
+    assert_eq!(acquire(&mut tad, 0, 1, 2), [0, 1]);
+    assert_eq!(
+        acquire(&mut tad, 0, 2, 5),
+        [0, 1],
+        "r is cut to the servers"
+    );
+}
+
+#[test]
+fn tokens_return_at_the_tail() {
+    let mut tad = selector(Kind::Tad, 3, 1);
+    assert_eq!(acquire(&mut tad, 0, 1, 1), [0]);
+    assert_eq!(release(&mut tad, 0, 0), []);
+    assert_eq!(
+        acquire(&mut tad, 0, 2, 3),
+        [1, 2, 0],
+        "all unseen: in the pool's order"
+    );
+}
+
+#[test]
+fn a_server_that_fails_fast_does_not_look_fast() {
+    let mut tad = selector(Kind::Tad, 2, 4);
+    tad.observe(0, 0, Observation::Error);
+    tad.observe(0, 1, Observation::LatencyUs(999_999));
+    for request in 0..4 {
+        assert_eq!(acquire(&mut tad, 1, request, 1), [1]);
+    }
+}
+
+#[test]
+fn a_server_without_a_fresh_observation_is_tried_once() {
+    let mut tad = selector(Kind::Tad, 2, 4);
+    tad.observe(0, 0, Observation::LatencyUs(500));
+    tad.observe(900, 1, Observation::LatencyUs(10));
+    assert_eq!(acquire(&mut tad, 1_000, 1, 1), [1]);
+    assert_eq!(acquire(&mut tad, 1_001, 2, 1), [0], "aged out: tried");
+    assert_eq!(acquire(&mut tad, 1_002, 3, 1), [1], "but not in a burst");
+}
+
+#[test]
+fn round_robin_has_no_tokens_and_never_waits() {
+    let mut turns = selector(Kind::RoundRobin, 3, 1);
+    let got: Vec<_> = (0..5)
+        .map(|request| acquire(&mut turns, 0, request, 2))
+        .collect();
+    assert_eq!(got, [[0, 1], [2, 0], [1, 2], [0, 1], [2, 0]]);
+    assert_eq!(turns.in_use(0), 4);
+}
+
+#[test]
+fn a_dead_server_gets_nothing_and_its_tokens_come_back_with_it() {
+    for kind in [Kind::Tad, Kind::RoundRobin] {
+        let mut selector = selector(kind, 2, 2);
+        let first = acquire(&mut selector, 0, 1, 1);
+        assert_eq!(first, [0]);
+        selector.server_down(0);
+        assert_eq!(acquire(&mut selector, 0, 2, 2), [1]);
+        assert_eq!(release(&mut selector, 0, 0), []);
+        assert_eq!(
+            selector.tokens_free(0),
+            0,
+            "a dead server's token does not return"
+        );
+        selector.server_down(1);
+        let refused = selector.acquire(0, 3, 1, &[], &mut vec![]);
+        assert_eq!(refused, Err(Refused::NoServer));
+        selector.server_up(0, 0, &mut vec![]);
+        assert_eq!(acquire(&mut selector, 0, 4, 2), [0]);
+    }
+}
+
+#[test]
+fn a_full_queue_refuses_and_leaves_who_has_one_with_it() {
+    let mut tad = Selector::new(Settings {
+        kind: Kind::Tad,
+        servers: 2,
+        tokens_per_server: 1,
+        observation_age_us_max: 0,
+        waiting_max: 0,
+    });
+    assert_eq!(acquire(&mut tad, 0, 1, 1), [0]);
+    let got = tad.acquire(0, 2, 2, &[], &mut vec![]);
+    assert_eq!(
+        got,
+        Ok(Acquired {
+            granted: 1,
+            waiting: 0
+        })
+    );
+    assert_eq!(
+        tad.acquire(0, 3, 1, &[], &mut vec![]),
+        Err(Refused::QueueFull)
+    );
+}
+
+#[test]
+fn a_change_to_round_robin_frees_who_waits_and_back_never_exceeds_c() {
+    let mut tad = selector(Kind::Tad, 1, 1);
+    assert_eq!(acquire(&mut tad, 0, 1, 1), [0]);
+    assert_eq!(acquire(&mut tad, 0, 2, 1), []);
+    let mut grants = vec![];
+    tad.set_kind(0, Kind::RoundRobin, &mut grants);
+    assert_eq!(
+        grants,
+        [Grant {
+            request: 2,
+            server: 0
+        }]
+    );
+    tad.set_kind(0, Kind::Tad, &mut grants);
+    assert_eq!(release(&mut tad, 0, 0), []);
+    assert_eq!(tad.tokens_free(0), 0, "one is still in use");
+    assert_eq!(release(&mut tad, 0, 0), []);
+    assert_eq!(tad.tokens_free(0), 1);
+}
+
+/// A line of the trace and the decision that it must give: `now what -> grants`.
+fn decide(selector: &mut Selector, line: &str) -> String {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let number = |place: usize| words[place].parse::<u64>().unwrap();
+    let (now, mut grants) = (number(0), vec![]);
+    match words[1] {
+        "acquire" => {
+            let _ = selector.acquire(now, number(2), number(3) as usize, &[], &mut grants);
+        }
+        "done" => {
+            selector.observe(now, number(2) as usize, Observation::LatencyUs(number(3)));
+            selector.release(now, number(2) as usize, &mut grants);
+        }
+        "failed" => {
+            selector.observe(now, number(2) as usize, Observation::Error);
+            selector.release(now, number(2) as usize, &mut grants);
+        }
+        "cancel" => {
+            selector.cancel(number(2));
+        }
+        "down" => selector.server_down(number(2) as usize),
+        "up" => selector.server_up(now, number(2) as usize, &mut grants),
+        "tokens" => selector.set_tokens(now, number(2) as usize, &mut grants),
+        other => panic!("unknown word {other} in {line}"),
+    }
+    let grants: Vec<_> = grants
+        .iter()
+        .map(|grant| format!("{}@{}", grant.request, grant.server))
+        .collect();
+    grants.join(" ")
+}
+
+#[test]
+fn a_recorded_trace_gives_the_same_decisions() {
+    let mut tad = selector(Kind::Tad, 3, 2);
+    for line in include_str!("tad.trace")
+        .lines()
+        .filter(|line| !line.starts_with('#'))
+    {
+        let (what, expected) = line.split_once("->").unwrap();
+        assert_eq!(decide(&mut tad, what), expected.trim(), "at: {line}");
+    }
+}

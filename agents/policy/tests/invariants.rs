@@ -1,0 +1,224 @@
+//! What holds for every policy whatever happens, over random histories.
+
+#![allow(clippy::unwrap_used)]
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use policy::{Grant, Kind, Observation, RequestId, Selector, ServerId, Settings};
+use proptest::prelude::*;
+
+const SERVERS: usize = 4;
+
+#[derive(Debug, Clone)]
+enum Step {
+    Acquire {
+        r: usize,
+        exclude: Vec<ServerId>,
+    },
+    Release {
+        pick: usize,
+        latency_us: Option<u64>,
+    },
+    Cancel {
+        pick: usize,
+    },
+    Down(ServerId),
+    Up(ServerId),
+    Tokens(usize),
+    Kind(Kind),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let server = 0..SERVERS;
+    prop_oneof![
+        6 => (1..=SERVERS + 1, prop::collection::vec(server.clone(), 0..2))
+            .prop_map(|(r, exclude)| Step::Acquire { r, exclude }),
+        6 => (any::<usize>(), prop::option::of(1..1000u64))
+            .prop_map(|(pick, latency_us)| Step::Release { pick, latency_us }),
+        1 => any::<usize>().prop_map(|pick| Step::Cancel { pick }),
+        1 => server.clone().prop_map(Step::Down),
+        2 => server.prop_map(Step::Up),
+        1 => (1..4usize).prop_map(Step::Tokens),
+        1 => prop_oneof![Just(Kind::Tad), Just(Kind::RoundRobin)].prop_map(Step::Kind),
+    ]
+}
+
+/// Drives a selector as the arbiter does, and keeps the books beside it.
+struct Driver {
+    selector: Selector,
+    now: u64,
+    next: RequestId,
+    held: Vec<Grant>,
+    had: BTreeMap<RequestId, BTreeSet<ServerId>>,
+    wants: BTreeMap<RequestId, usize>,
+    waiting_max: usize,
+}
+
+impl Driver {
+    fn new(kind: Kind, tokens_per_server: usize, waiting_max: usize) -> Self {
+        let selector = Selector::new(Settings {
+            kind,
+            servers: SERVERS,
+            tokens_per_server,
+            observation_age_us_max: 50,
+            waiting_max,
+        });
+        Self {
+            selector,
+            now: 0,
+            next: 0,
+            held: vec![],
+            had: BTreeMap::new(),
+            wants: BTreeMap::new(),
+            waiting_max,
+        }
+    }
+
+    fn take(&mut self, grants: Vec<Grant>) {
+        for grant in grants {
+            assert!(
+                self.selector.is_alive(grant.server),
+                "{grant:?} is for a dead server"
+            );
+            let had = self.had.entry(grant.request).or_default();
+            assert!(
+                had.insert(grant.server),
+                "{grant:?}: had it already or excluded it"
+            );
+            let wants = self
+                .wants
+                .get_mut(&grant.request)
+                .expect("only who asked is granted");
+            *wants = wants.checked_sub(1).expect("never more than asked");
+            self.held.push(grant);
+        }
+    }
+
+    fn acquire(&mut self, r: usize, exclude: Vec<ServerId>) {
+        let mut grants = vec![];
+        let request = self.next;
+        self.next += 1;
+        self.had.insert(request, exclude.iter().copied().collect());
+        self.wants.insert(request, r);
+        let got = self
+            .selector
+            .acquire(self.now, request, r, &exclude, &mut grants);
+        match got {
+            Ok(got) => {
+                assert_eq!(got.granted, grants.len());
+                assert!(got.granted + got.waiting >= 1 && got.granted + got.waiting <= r);
+                self.wants.insert(request, got.granted + got.waiting);
+            }
+            Err(_) => {
+                assert!(grants.is_empty());
+                self.wants.insert(request, 0);
+            }
+        }
+        self.take(grants);
+    }
+
+    fn release(&mut self, pick: usize, latency_us: Option<u64>) {
+        if self.held.is_empty() {
+            return;
+        }
+        let grant = self.held.swap_remove(pick % self.held.len());
+        let seen = latency_us.map_or(Observation::Error, Observation::LatencyUs);
+        self.selector.observe(self.now, grant.server, seen);
+        let mut grants = vec![];
+        self.selector.release(self.now, grant.server, &mut grants);
+        self.take(grants);
+    }
+
+    fn run(&mut self, step: Step) {
+        self.now += 7;
+        let mut grants = vec![];
+        match step {
+            Step::Acquire { r, exclude } => self.acquire(r, exclude),
+            Step::Release { pick, latency_us } => self.release(pick, latency_us),
+            Step::Cancel { pick } => {
+                let request = pick as u64 % self.next.max(1);
+                let waited = self.selector.cancel(request);
+                if waited > 0 {
+                    let wants = self.wants.get_mut(&request).unwrap();
+                    *wants -= waited;
+                }
+            }
+            Step::Down(server) => self.selector.server_down(server),
+            Step::Up(server) => self.selector.server_up(self.now, server, &mut grants),
+            Step::Tokens(tokens) => self.selector.set_tokens(self.now, tokens, &mut grants),
+            Step::Kind(kind) => self.selector.set_kind(self.now, kind, &mut grants),
+        }
+        self.take(grants);
+        self.check();
+    }
+
+    fn check(&self) {
+        let selector = &self.selector;
+        for server in 0..SERVERS {
+            let held = self
+                .held
+                .iter()
+                .filter(|grant| grant.server == server)
+                .count();
+            assert_eq!(
+                selector.in_use(server),
+                held,
+                "in use = granted and not released"
+            );
+            let free = selector.tokens_free(server);
+            let c = selector.tokens_per_server();
+            if selector.kind() == Kind::Tad && selector.is_alive(server) {
+                assert_eq!(
+                    free,
+                    c.saturating_sub(held),
+                    "tokens of {server} are conserved"
+                );
+            } else {
+                assert_eq!(free, 0);
+            }
+            // Work conserving: whoever waits could not use what is free.
+            for (request, wants) in &self.wants {
+                assert!(*wants == 0 || free == 0 || self.had[request].contains(&server));
+            }
+        }
+        assert!(
+            selector.waiting() <= self.waiting_max,
+            "the queue is bounded"
+        );
+    }
+}
+
+proptest! {
+    #[test]
+    fn tokens_are_conserved_and_no_server_is_given_twice_or_dead(
+        steps in prop::collection::vec(step(), 0..300),
+        tokens in 1..4usize,
+        waiting_max in 0..6usize,
+        tad in any::<bool>(),
+    ) {
+        let kind = if tad { Kind::Tad } else { Kind::RoundRobin };
+        let mut driver = Driver::new(kind, tokens, waiting_max);
+        for step in steps {
+            driver.run(step);
+        }
+    }
+
+    #[test]
+    fn who_waits_is_served_once_servers_live_and_tokens_return(
+        steps in prop::collection::vec(step(), 0..200),
+    ) {
+        let mut driver = Driver::new(Kind::Tad, 1, 1000);
+        for step in steps {
+            driver.run(step);
+        }
+        for server in 0..SERVERS {
+            driver.run(Step::Up(server));
+        }
+        // Each release lets at least one in; every request wants at most SERVERS.
+        for _ in 0..driver.next * SERVERS as u64 {
+            driver.run(Step::Release { pick: 0, latency_us: Some(5) });
+        }
+        prop_assert_eq!(driver.selector.waiting(), 0);
+        prop_assert!(driver.held.is_empty());
+    }
+}

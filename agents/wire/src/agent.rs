@@ -1,0 +1,190 @@
+//! The node agent's HTTP API: what a controller sends and what an agent answers.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use utoipa::ToSchema;
+
+/// The longest lease that a fault may have.
+pub const LEASE_S_MAX: f64 = 600.0;
+
+/// What the role's service does right now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ServiceState {
+    /// Started by the agent, alive.
+    Running,
+    /// Never started, or stopped on request.
+    Stopped,
+    /// Ended without a request.
+    Crashed,
+    /// Alive, but stopped by a signal.
+    Hung,
+}
+
+/// `GET /v1/health`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Health {
+    /// The machine's name, e.g. `web-1`.
+    pub machine: String,
+    /// The role that it runs, e.g. `mediawiki`.
+    pub role: String,
+    /// The experiment that it belongs to.
+    pub experiment: String,
+    /// The agent's version.
+    pub version: String,
+    /// State of the role's service.
+    pub service: ServiceState,
+    /// Last result of the role's `ready.sh`, false whenever the service does not run.
+    pub ready: bool,
+    /// Seconds since this agent process started.
+    pub uptime_s: f64,
+    /// Faults (and interference) in force, those that could not be undone included.
+    pub faults_active: usize,
+    /// Fate of the host metrics.
+    pub metrics: MetricsDelivery,
+}
+
+/// Counts of host samples since the agent started; none is lost without being counted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct MetricsDelivery {
+    /// Taken by the time-series database.
+    pub delivered: u64,
+    /// Waiting in memory.
+    pub buffered: u64,
+    /// The oldest ones, dropped from a full buffer.
+    pub dropped: u64,
+    /// Refused by the database as malformed.
+    pub rejected: u64,
+}
+
+/// Whether this machine can inject one kind of fault.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Capability {
+    /// True if it was really tried here and worked.
+    pub available: bool,
+    /// Why not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// `GET /v1/capabilities`: one entry for each kind.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Capabilities {
+    /// Kind of fault or interference -> capability.
+    pub faults: BTreeMap<String, Capability>,
+}
+
+/// `POST /v1/faults`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FaultRequest {
+    /// E.g. `net.limp`.
+    pub kind: String,
+    /// The kind's parameters; an absent object is an empty one.
+    #[serde(default = "no_parameters")]
+    #[schema(value_type = Object)]
+    pub parameters: Value,
+    /// The fault is undone after this time unless renewed; in (0, 600].
+    pub lease_s: f64,
+}
+
+fn no_parameters() -> Value {
+    Value::Object(serde_json::Map::new())
+}
+
+/// `PUT /v1/faults/ID/lease`.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LeaseRequest {
+    /// The new lease, counted from now; in (0, 600].
+    pub lease_s: f64,
+}
+
+/// Where a fault is in its life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum FaultState {
+    /// In force.
+    Active,
+    /// Undone.
+    Reverted,
+    /// Its undo failed; the agent tries again every second. `error` says why.
+    RevertFailed,
+}
+
+/// What made the agent undo a fault.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum RevertReason {
+    /// A DELETE.
+    Requested,
+    /// Its lease ended.
+    Lease,
+    /// The agent started and found it in its journal.
+    Restart,
+    /// The agent was told to end.
+    Sigterm,
+}
+
+/// One fault or interference episode.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Fault {
+    /// Unique on this machine.
+    pub id: String,
+    /// E.g. `net.limp`.
+    pub kind: String,
+    /// The parameters with their defaults filled in.
+    #[schema(value_type = Object)]
+    pub parameters: Value,
+    /// The last lease given.
+    pub lease_s: f64,
+    /// Unix time when the injection was complete.
+    pub injected_at_ms: u64,
+    /// Unix time when the lease ends.
+    pub expires_at_ms: u64,
+    /// Where it is in its life.
+    pub state: FaultState,
+    /// Unix time when the undo was complete.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reverted_at_ms: Option<u64>,
+    /// Why it was undone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revert_reason: Option<RevertReason>,
+    /// Why the undo failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// A machine's state as text: section (`qdisc`, `link`, ...) -> thing -> state.
+pub type Snapshot = BTreeMap<String, BTreeMap<String, String>>;
+
+/// `GET /v1/fingerprint`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Fingerprint {
+    /// Taken after the agent's own shaping and before any fault.
+    #[schema(value_type = Object)]
+    pub baseline: Snapshot,
+    /// Taken for this answer.
+    #[schema(value_type = Object)]
+    pub now: Snapshot,
+    /// True if there is no difference.
+    pub clean: bool,
+    /// One line for each thing that came, went or changed.
+    pub differences: Vec<String>,
+}
+
+/// Answer of `POST /v1/service/{start,stop,restart}`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ServiceStatus {
+    /// State of the service after the request.
+    pub service: ServiceState,
+}
+
+/// The body of every refusal.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ErrorBody {
+    /// What was expected, what came, and what to do.
+    pub error: String,
+}

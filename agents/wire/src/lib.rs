@@ -1,0 +1,5 @@
+//! Types of the agents' HTTP APIs and configuration files.
+
+pub mod agent;
+
+pub mod arbiter;
