@@ -1,0 +1,20 @@
+"""What a run says about a service: rates, capacities, hold times, interference, latency per arm.
+
+Read `service.py` first (what is estimated), then `results.py` (the files and their checks), then
+`estimate.py` (how).
+"""
+
+from optimizer.fit.estimate import fit
+from optimizer.fit.results import Results, TierSpec, read_results
+from optimizer.fit.service import ArmMeasure, Estimate, ServiceFit, TierFit
+
+__all__ = [
+    "ArmMeasure",
+    "Estimate",
+    "Results",
+    "ServiceFit",
+    "TierFit",
+    "TierSpec",
+    "fit",
+    "read_results",
+]

@@ -1,0 +1,383 @@
+"""Estimates a service from a run's records.
+
+Counters of the arbiters are differenced between polls and the hosts' CPU is integrated over time,
+in the windows in which an arm was measured. A machine's disturbed time (a neighbour, a fault, and a
+second on both sides) is left out where the undisturbed machine is meant: a CPU hog runs inside the
+machine's own cap and would be taken for work.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from optimizer.fit.results import Results, TierSpec, Window
+from optimizer.fit.series import (
+    Block,
+    TierSeries,
+    column,
+    inside,
+    overlap_s,
+    tier_series,
+    touched,
+)
+from optimizer.fit.service import ArmMeasure, Estimate, ServiceFit, TierFit
+
+if TYPE_CHECKING:
+    import polars as pl
+    from numpy.typing import NDArray
+
+    Array = NDArray[np.float64]
+
+_MARGIN_S = 1.0
+_LEAST = 100  # requests behind a capacity, a rate or a slowdown
+_LEAST_BEYOND = 10  # samples beyond a percentile
+_PER_CONNECTION = ("mariadb",)  # roles whose token is held for a connection, not for a request
+
+
+def fit(results: Results) -> ServiceFit:
+    """Fit the service that `results` measured. Thin evidence is said, not raised."""
+    blocks = _blocks(results.requests)
+    series = {tier.name: tier_series(results.arbiters, tier.name) for tier in results.tiers}
+    calm = _calm_arms(results, blocks)
+    missing: list[str] = []
+    thin: list[str] = []
+    tiers: list[TierFit] = []
+    for position, tier in enumerate(results.tiers):
+        upstream = series[results.tiers[position - 1].name] if position else None
+        backend = results.tiers[position + 1] if position + 1 < len(results.tiers) else None
+        own = _TierRecords(results, tier, series[tier.name], upstream, blocks, calm)
+        downstream_s = own.time_in(series[backend.name]) if backend else 0.0
+        tiers.append(own.fit(downstream_s, missing, thin))
+    pages = _page_rate(blocks)
+    if not pages.sufficient:
+        missing.append(f"page rate: {pages.samples} requests measured, {pages.least} needed")
+    arms = tuple(_arm(results, name) for name in dict.fromkeys(b.arm for b in blocks))
+    manifest = results.manifest
+    scheme = str((manifest.get("fleet") or {}).get("scheme") or "cloud")
+    return ServiceFit(
+        experiment=str(manifest.get("experiment") or ""),
+        run=str(manifest.get("run") or ""),
+        scheme=scheme,
+        pages_per_s=pages,
+        tiers=tuple(tiers),
+        arms=arms,
+        stated_rates=dict((manifest.get("spec") or {}).get("rates") or {}),
+        missing=tuple(missing),
+        thin=tuple(thin),
+    )
+
+
+def _measured(requests: pl.DataFrame) -> pl.DataFrame:
+    """The requests of phase `measure`; without any, all but the warm-up."""
+    import polars as pl
+
+    measured = requests.filter(pl.col("phase") == "measure")
+    return measured if measured.height else requests.filter(pl.col("phase") != "warm-up")
+
+
+def _blocks(requests: pl.DataFrame) -> list[Block]:
+    import polars as pl
+
+    groups = (
+        _measured(requests)
+        .group_by("arm", "repeat")
+        .agg(
+            pl.col("intended_s").min().alias("start"),
+            pl.col("intended_s").max().alias("end"),
+            pl.len().alias("requests"),
+        )
+        .sort("start")
+    )
+    return [
+        Block(
+            str(r["arm"]), int(r["repeat"]), float(r["start"]), float(r["end"]), int(r["requests"])
+        )
+        for r in groups.iter_rows(named=True)
+    ]
+
+
+def _page_rate(blocks: Sequence[Block]) -> Estimate:
+    rates = [(b.requests - 1) / (b.end_s - b.start_s) for b in blocks if b.end_s > b.start_s]
+    total_s = sum(b.end_s - b.start_s for b in blocks)
+    requests = sum(b.requests for b in blocks)
+    value = (requests - len(blocks)) / total_s if total_s > 0 else None
+    return Estimate(value, requests, _standard_error(rates), _LEAST)
+
+
+def _calm_arms(results: Results, blocks: Sequence[Block]) -> set[str]:
+    """Arms without replication, whose latencies are of one copy; all arms if there is none."""
+    names = {b.arm for b in blocks}
+    single = {n for n in names if set(_replicas(results, n)) == {1}}
+    return single or names
+
+
+def _replicas(results: Results, arm: str) -> tuple[int, ...]:
+    stated = _arm_spec(results, arm).get("replicas") or {}
+    return tuple(int(stated.get(tier.name, 1)) for tier in results.tiers)
+
+
+def _arm_spec(results: Results, arm: str) -> Mapping[str, Any]:
+    spec = results.manifest.get("spec") or {}
+    arms = spec.get("arms") or (spec.get("experiment") or {}).get("arms") or {}
+    return arms.get(arm) or {}
+
+
+def _arm(results: Results, name: str) -> ArmMeasure:
+    import polars as pl
+
+    rows = _measured(results.requests).filter(pl.col("arm") == name)
+    # a request that was dropped by the generator has no latency: it enters at the time-out
+    rows = rows.with_columns(pl.col("latency_ms").fill_nan(None).fill_null(_time_out_ms(results)))
+    latency_ms = rows["latency_ms"].to_numpy()
+    failed = rows.filter(pl.col("outcome") != "ok").height
+    blocks = [part["latency_ms"].to_numpy() for part in rows.partition_by("repeat")]
+    return ArmMeasure(
+        name=name,
+        policy=str(_arm_spec(results, name).get("policy") or "round-robin"),
+        replicas=_replicas(results, name),
+        requests=rows.height,
+        failed=failed,
+        mean_ms=float(latency_ms.mean()) if len(latency_ms) else 0.0,
+        p95_ms=_percentile(latency_ms, blocks, 95),
+        p99_ms=_percentile(latency_ms, blocks, 99),
+    )
+
+
+def _time_out_ms(results: Results) -> float:
+    load = (results.manifest.get("spec") or {}).get("load") or {}
+    return 1000.0 * float(load.get("response_timeout_s") or 6.0)
+
+
+def _percentile(all_ms: Array, blocks: Sequence[Array], q: int) -> Estimate:
+    """A percentile of the pooled requests; enough needs ten samples beyond it."""
+    least = math.ceil(_LEAST_BEYOND / (1 - q / 100) - 1e-9)
+    if not len(all_ms):
+        return Estimate(None, 0, None, least)
+    spread = _standard_error([float(np.percentile(b, q)) for b in blocks if len(b)])
+    return Estimate(float(np.percentile(all_ms, q)), len(all_ms), spread, least)
+
+
+def _standard_error(values: Sequence[float]) -> float | None:
+    if len(values) < 2:
+        return None
+    return float(np.std(values, ddof=1) / math.sqrt(len(values)))
+
+
+class _TierRecords:
+    """One tier's records in the measured windows, and the estimates from them."""
+
+    def __init__(
+        self,
+        results: Results,
+        tier: TierSpec,
+        series: TierSeries,
+        upstream: TierSeries | None,
+        blocks: Sequence[Block],
+        calm: set[str],
+    ) -> None:
+        self.results, self.tier, self.series, self.upstream = results, tier, series, upstream
+        self.blocks = blocks
+        self.calm_blocks = [b for b in blocks if b.arm in calm]
+
+    def fit(self, downstream_s: float, missing: list[str], thin: list[str]) -> TierFit:
+        processing = self._processing_s()
+        if not processing.sufficient:
+            missing.append(
+                f"tier {self.tier.name}: processing time per request: {processing.samples} "
+                f"undisturbed requests, {processing.least} needed"
+            )
+        requests = self._per_copy(self.series.received)
+        if not requests.sufficient:
+            missing.append(
+                f"tier {self.tier.name}: requests per page: {requests.samples} seen, "
+                f"{requests.least} needed"
+            )
+        share, gamma = self._share(), self._gamma(downstream_s)
+        if (share.value or 0) > 0 and not gamma.sufficient:
+            thin.append(
+                f"tier {self.tier.name}: slowdown under interference from {gamma.samples} "
+                f"requests, {gamma.least} needed; taken as no slowdown"
+            )
+        hold = self._token_hold_s()
+        if not hold.sufficient:
+            thin.append(f"tier {self.tier.name}: token hold time from {hold.samples} polls")
+        windows = self._windows(self.results.interference)
+        lengths = [w.end_s - w.start_s for w in windows]
+        return TierFit(
+            spec=self._with_cap(),
+            requests_per_copy=requests,
+            connections_per_copy=self._per_copy(self.series.accepted)
+            if self._by_connection
+            else requests,
+            processing_s=processing,
+            service_cv2=self._cv2(),
+            token_hold_s=hold,
+            interference_share=share,
+            gamma=gamma,
+            interference_run_s=float(np.mean(lengths)) if lengths else 0.0,
+        )
+
+    @property
+    def _by_connection(self) -> bool:
+        return self.tier.role in _PER_CONNECTION
+
+    def time_in(self, backend: TierSeries) -> float:
+        """Seconds that a copy here spends waiting for the backend: its requests times their
+        mean."""
+        copies = self._copies_between(self.calm_blocks, self.series)
+        waited = 0.0
+        for server in backend.servers.values():
+            waited += self._gain(server.time_s, server.latency_s, self.calm_blocks)
+        return waited / copies if copies > 0 else 0.0
+
+    def _windows(self, windows: Sequence[Window], machine: str | None = None) -> list[Window]:
+        names = set(self.series.servers) if machine is None else {machine}
+        return [w for w in windows if w.machine in names]
+
+    def _disturbed(self, machine: str) -> list[Window]:
+        return self._windows([*self.results.interference, *self.results.faults], machine)
+
+    def _gain(self, time_s: Array, counter: Array, blocks: Iterable[Block]) -> float:
+        if len(time_s) < 2:
+            return 0.0
+        return float(np.diff(counter)[inside(time_s, blocks)].sum())
+
+    def _copies_between(self, blocks: Iterable[Block], series: TierSeries) -> float:
+        kept = list(blocks)
+        return sum(self._gain(s.time_s, s.requests, kept) for s in series.servers.values())
+
+    def _per_copy(self, counter: Array) -> Estimate:
+        """Counter increments here per copy executed upstream; 1 at the entry."""
+        if self.upstream is None:
+            seen = int(self._gain(self.series.time_s, self.series.received, self.blocks))
+            return Estimate(1.0, seen, 0.0, _LEAST)
+        ratios, total, copies = [], 0.0, 0.0
+        for block in self.blocks:
+            gained = self._gain(self.series.time_s, counter, [block])
+            executed = self._copies_between([block], self.upstream)
+            total, copies = total + gained, copies + executed
+            if executed > 0:
+                ratios.append(gained / executed)
+        value = total / copies if copies > 0 and total > 0 else None
+        return Estimate(value, int(total), _standard_error(ratios), _LEAST)
+
+    def _processing_s(self) -> Estimate:
+        """CPU seconds over executed copies, on undisturbed machines; blocks are the replicates."""
+        import polars as pl
+
+        ratios, used_s, executed = [], 0.0, 0.0
+        for machine, server in self.series.servers.items():
+            host = self.results.hosts.filter(pl.col("machine") == machine).sort("time_s")
+            time_s, cores = column(host, "time_s"), column(host, "cpu_cores")
+            if len(time_s) < 2 or len(server.time_s) < 2:
+                continue
+            quiet = ~touched(time_s, self._disturbed(machine), _MARGIN_S)
+            lengths = np.diff(time_s)
+            requests = np.diff(np.interp(time_s, server.time_s, server.requests))
+            for block in self.blocks:
+                kept = quiet & inside(time_s, [block]) & (lengths < 5.0)
+                cpu_s = float((cores[1:] * lengths)[kept].sum())
+                count = float(requests[kept].sum())
+                used_s, executed = used_s + cpu_s, executed + count
+                if count >= _LEAST / 10:
+                    ratios.append(cpu_s / count)
+        value = used_s / executed if executed > 0 and used_s > 0 else None
+        return Estimate(value, int(executed), _standard_error(ratios), _LEAST)
+
+    def _with_cap(self) -> TierSpec:
+        """The tier with its CPU cap, from the hosts' metrics if the manifest does not say it."""
+        import polars as pl
+
+        if self.tier.cpus is not None:
+            return self.tier
+        rows = self.results.hosts.filter(
+            (pl.col("tier") == self.tier.name) & (pl.col("cpu_percent") > 1)
+        )
+        caps = column(rows, "cpu_cores") / column(rows, "cpu_percent") * 100
+        cap = float(np.median(caps)) if len(caps) else None
+        known = {k: getattr(self.tier, k) for k in self.tier.__dataclass_fields__}
+        return TierSpec(**{**known, "cpus": cap})
+
+    def _share(self) -> Estimate:
+        machines = list(self.series.servers)
+        spans = [(b, m) for b in self.blocks for m in machines]
+        total_s = sum(b.end_s - b.start_s for b, _ in spans)
+        windows = {m: self._windows(self.results.interference, m) for m in machines}
+        shares = [
+            overlap_s(windows[m], b) / (b.end_s - b.start_s)
+            for b, m in spans
+            if b.end_s > b.start_s
+        ]
+        hit_s = sum(overlap_s(windows[m], b) for b, m in spans)
+        value = hit_s / total_s if total_s > 0 else None
+        return Estimate(value, sum(len(w) for w in windows.values()), _standard_error(shares))
+
+    def _gamma(self, downstream_s: float) -> Estimate:
+        """Own mean latency without over with interference, of arms that do not replicate."""
+        time_s, count = [0.0, 0.0], [0.0, 0.0]
+        ratios = []
+        for machine, server in self.series.servers.items():
+            if len(server.time_s) < 2:
+                continue
+            measured = inside(server.time_s, self.calm_blocks)
+            hit = touched(server.time_s, self._windows(self.results.interference, machine), 0.0)
+            near = touched(server.time_s, self._disturbed(machine), _MARGIN_S)
+            sums = []
+            for slot, kept in enumerate((measured & ~near, measured & hit)):
+                spent_s = float(np.diff(server.latency_s)[kept].sum())
+                answered = float(np.diff(server.count)[kept].sum())
+                time_s[slot], count[slot] = time_s[slot] + spent_s, count[slot] + answered
+                sums.append(spent_s / answered if answered >= 10 else None)
+            if sums[0] and sums[1]:
+                ratios.append(_slowdown(sums[0], sums[1], downstream_s))
+        samples = int(min(count))
+        if samples == 0:
+            return Estimate(None, 0, None, _LEAST)
+        value = _slowdown(time_s[0] / count[0], time_s[1] / count[1], downstream_s)
+        return Estimate(value, samples, _standard_error(ratios), _LEAST)
+
+    def _cv2(self) -> Estimate:
+        """From the last latencies seen at the polls of undisturbed servers, one per busy poll."""
+        parts = []
+        for machine, server in self.series.servers.items():
+            if len(server.time_s) < 2:
+                continue
+            kept = inside(server.time_s, self.calm_blocks) & (np.diff(server.requests) > 0)
+            kept &= ~touched(server.time_s, self._disturbed(machine), _MARGIN_S)
+            parts.append(server.last_latency_s[1:][kept])
+        seen = np.concatenate(parts) if parts else np.zeros(0)
+        seen = seen[seen > 0]
+        if len(seen) < 2:
+            return Estimate(None, len(seen), None, 30)
+        value = float(np.var(seen, ddof=1) / np.mean(seen) ** 2)
+        return Estimate(value, len(seen), None, 30)
+
+    def _token_hold_s(self) -> Estimate:
+        """Little's law: tokens in use over the rate at which copies take them, while TAD ran."""
+        tier = self.series
+        if len(tier.time_s) < 2:
+            return Estimate(None, 0, None, 10)
+        kept = inside(tier.time_s, self.blocks) & tier.tad[1:] & tier.tad[:-1]
+        length_s = float(np.diff(tier.time_s)[kept].sum())
+        held = float((tier.tokens_in_use[1:] * np.diff(tier.time_s))[kept].sum())
+        if self._by_connection:
+            taken = float((np.diff(tier.accepted) * tier.replicas[1:])[kept].sum())
+        else:
+            taken = 0.0
+            for server in tier.servers.values():
+                both = server.tad[1:] & server.tad[:-1]
+                measured = inside(server.time_s, self.blocks) & both
+                taken += float(np.diff(server.requests)[measured].sum())
+        value = held / taken if taken > 0 and held > 0 and length_s > 0 else None
+        return Estimate(value, int(kept.sum()), None, 10)
+
+
+def _slowdown(quiet_s: float, disturbed_s: float, downstream_s: float) -> float:
+    """Speed ratio of the tier itself: the wait for the backend is taken off both latencies."""
+    own_s = max(quiet_s - downstream_s, 0.1 * quiet_s)
+    hit_s = max(disturbed_s - downstream_s, own_s)
+    return float(np.clip(own_s / hit_s, 0.02, 1.0))

@@ -1,0 +1,128 @@
+"""Counters of the arbiters as series over the polls, and what part of them lies in which window."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from optimizer.fit.results import Window
+
+if TYPE_CHECKING:
+    import polars as pl
+    from numpy.typing import NDArray
+
+    Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Block:
+    """A window in which one arm was measured."""
+
+    arm: str
+    repeat: int
+    start_s: float
+    end_s: float
+    requests: int
+
+
+@dataclass(frozen=True)
+class Series:
+    """One server's counters at the polls (resets joined), and what was on it at each poll."""
+
+    time_s: Array
+    requests: Array
+    latency_s: Array  # cumulative
+    count: Array
+    last_latency_s: Array
+    replicas: Array
+    tad: NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class TierSeries:
+    """One tier's counters at the polls, and its servers."""
+
+    time_s: Array
+    received: Array
+    accepted: Array
+    tokens_in_use: Array
+    replicas: Array
+    tad: NDArray[np.bool_]
+    servers: Mapping[str, Series]
+
+
+def _cumulative(counter: Array) -> Array:
+    """A counter without its resets: a fall means that it restarted from zero."""
+    if not len(counter):
+        return counter
+    steps = np.diff(counter)
+    steps = np.where(steps < 0, counter[1:], steps)
+    return np.concatenate(([0.0], np.cumsum(steps)))
+
+
+def tier_series(arbiters: pl.DataFrame, tier: str) -> TierSeries:
+    import polars as pl
+
+    rows = arbiters.filter(pl.col("tier") == tier).sort("time_s")
+    polls = rows.unique("time_s", keep="first").sort("time_s")
+    servers = {
+        str(part["server"][0]): _series(part) for part in rows.partition_by("server") if part.height
+    }
+    return TierSeries(
+        time_s=column(polls, "time_s"),
+        received=_cumulative(column(polls, "received")),
+        accepted=_cumulative(column(polls, "client_accepted")),
+        tokens_in_use=column(polls, "tokens_in_use"),
+        replicas=column(polls, "replicas"),
+        tad=(polls["policy"] == "tad").to_numpy(),
+        servers=servers,
+    )
+
+
+def _series(part: pl.DataFrame) -> Series:
+    return Series(
+        time_s=column(part, "time_s"),
+        requests=_cumulative(column(part, "requests")),
+        latency_s=_cumulative(column(part, "latency_us_sum")) / 1e6,
+        count=_cumulative(column(part, "latency_count")),
+        last_latency_s=column(part, "last_latency_us") / 1e6,
+        replicas=column(part, "replicas"),
+        tad=(part["policy"] == "tad").to_numpy(),
+    )
+
+
+def column(frame: pl.DataFrame, name: str) -> Array:
+    import polars as pl
+
+    return frame[name].cast(pl.Float64).fill_null(0.0).to_numpy()
+
+
+def inside(time_s: Array, blocks: Iterable[Block]) -> NDArray[np.bool_]:
+    """Intervals between polls (i, i+1) that lie in one of the blocks."""
+    result = np.zeros(max(0, len(time_s) - 1), dtype=bool)
+    for block in blocks:
+        result |= (time_s[:-1] >= block.start_s) & (time_s[1:] <= block.end_s)
+    return result
+
+
+def touched(time_s: Array, windows: Iterable[Window], margin_s: float) -> NDArray[np.bool_]:
+    """Intervals between polls that meet one of the windows, widened (or narrowed) by the margin."""
+    result = np.zeros(max(0, len(time_s) - 1), dtype=bool)
+    for window in windows:
+        start_s, end_s = window.start_s - margin_s, window.end_s + margin_s
+        result |= (time_s[:-1] < end_s) & (time_s[1:] > start_s)
+    return result
+
+
+def overlap_s(windows: Sequence[Window], block: Block) -> float:
+    """Time of the block that lies in any of the windows (which may overlap)."""
+    spans = sorted((max(w.start_s, block.start_s), min(w.end_s, block.end_s)) for w in windows)
+    total, reached = 0.0, -math.inf
+    for start_s, end_s in spans:
+        total += max(0.0, end_s - max(start_s, reached))
+        reached = max(reached, end_s)
+    return total

@@ -1,0 +1,69 @@
+"""The fitted service: every figure with its sample count and spread, or marked insufficient."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from optimizer.fit.results import TierSpec
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A figure, the samples behind it, and the standard error of the figure over blocks of the run.
+
+    `value` is None where nothing was seen. `spread` is None with fewer than two blocks.
+    """
+
+    value: float | None
+    samples: int
+    spread: float | None = None
+    least: int = 1
+
+    @property
+    def sufficient(self) -> bool:
+        return self.value is not None and self.samples >= self.least
+
+
+@dataclass(frozen=True)
+class TierFit:
+    """One tier. Rates are per page and per copy: what one executed copy upstream causes here."""
+
+    spec: TierSpec
+    requests_per_copy: Estimate  # requests here per copy executed upstream (1 at the entry)
+    connections_per_copy: Estimate  # connections here per copy executed upstream
+    processing_s: Estimate  # CPU seconds per executed copy, outside interference
+    service_cv2: Estimate  # squared coefficient of variation of a copy's latency, undisturbed
+    token_hold_s: Estimate  # how long a connection's copy holds its token
+    interference_share: Estimate  # share of machine time with a neighbour's load
+    gamma: Estimate  # speed under interference over speed without, in (0, 1]
+    interference_run_s: float  # mean length of one neighbour's run, 0 without any
+
+
+@dataclass(frozen=True)
+class ArmMeasure:
+    """What one arm measured at the entry, at the run's arrival rate and fleet."""
+
+    name: str
+    policy: str
+    replicas: tuple[int, ...]  # per tier from the front
+    requests: int
+    failed: int
+    mean_ms: float
+    p95_ms: Estimate
+    p99_ms: Estimate
+
+
+@dataclass(frozen=True)
+class ServiceFit:
+    """A whole service, tiers from the front to the back."""
+
+    experiment: str
+    run: str
+    scheme: str
+    pages_per_s: Estimate
+    tiers: tuple[TierFit, ...]
+    arms: tuple[ArmMeasure, ...]
+    stated_rates: Mapping[str, float]
+    missing: tuple[str, ...]  # without these no plan can be made
+    thin: tuple[str, ...]  # these were replaced by a stated assumption

@@ -1,0 +1,130 @@
+"""The plan as a value, as plan.json and as the next fleet.tfvars."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class TierPlan:
+    """One tier. `nodes` are active (extra ones of ara included), `spares` wait in the pool (pf)."""
+
+    instance_type: str
+    nodes: int
+    spares: int
+    mechanism: str
+    replicas: int
+    tokens: int
+    utilisation: float
+    availability: float
+    needed: int
+    usd_per_month: float
+    collision: float
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """What fleet.tfvars needs beside the tiers' plans."""
+
+    experiment: str
+    policy: str
+    tiers: Mapping[str, Mapping[str, Any]]  # role, backend, cpus, memory_mb, nic_mbps, disk_mbps
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The answer: a fleet and what it costs and keeps, or why there is none."""
+
+    feasible: bool
+    scheme: str
+    region: str
+    prices_as_of: str
+    usd_per_month: float | None = None
+    tiers: Mapping[str, TierPlan] = field(default_factory=dict)
+    predicted: Mapping[str, Any] = field(default_factory=dict)
+    binding: tuple[str, ...] = ()
+    assumptions: tuple[str, ...] = ()
+    insufficient: tuple[str, ...] = ()
+    reasons: tuple[str, ...] = ()
+    solver: Mapping[str, Any] = field(default_factory=dict)
+    inputs: Mapping[str, Any] = field(default_factory=dict)
+    fleet: Fleet | None = None
+
+    def to_json_dict(self) -> dict[str, Any]:
+        """plan.json. Raises ValueError if a number is not finite (it never should be)."""
+        value = {
+            "schema": SCHEMA,
+            "feasible": self.feasible,
+            "usd_per_month": None if self.usd_per_month is None else round(self.usd_per_month, 2),
+            "scheme": self.scheme,
+            "region": self.region,
+            "prices_as_of": self.prices_as_of,
+            "tiers": {name: asdict(tier) for name, tier in self.tiers.items()},
+            "predicted": dict(self.predicted),
+            "binding": list(self.binding),
+            "assumptions": list(self.assumptions),
+            "insufficient": list(self.insufficient),
+            "reasons": list(self.reasons),
+            "solver": dict(self.solver),
+            "inputs": dict(self.inputs),
+            "tfvars": self.to_tfvars(),
+        }
+        json.dumps(value, allow_nan=False)
+        return value
+
+    def to_tfvars(self) -> str:
+        """A whole fleet.tfvars of the plan; empty if there is no plan."""
+        if not self.feasible or self.fleet is None:
+            return ""
+        assert self.usd_per_month is not None
+        head = f"{self.usd_per_month:.2f} USD/month in {self.region}, prices of {self.prices_as_of}"
+        lines = [
+            f"# Planned by Sparecraft: {head}. cpus = the instance types' vCPUs.",
+            f"experiment = {json.dumps(self.fleet.experiment)}",
+            f"scheme     = {json.dumps(self.scheme)}",
+            "tiers = {",
+        ]
+        for name, tier in self.tiers.items():
+            lines.append(
+                f"  {name} = {{ {_attributes(_tier_values(tier, self.fleet.tiers[name]))} }}"
+            )
+        lines += ["}", "arbiters = {"]
+        for name, tier in self.tiers.items():
+            values = {
+                "policy": self.fleet.policy,
+                "replicas": tier.replicas,
+                "tokens": tier.tokens,
+            }
+            lines.append(f"  {name} = {{ {_attributes(values)} }}")
+        return "\n".join([*lines, "}", ""])
+
+
+def _tier_values(tier: TierPlan, spec: Mapping[str, Any]) -> dict[str, Any]:
+    values = {
+        "role": spec["role"],
+        "backend": spec["backend"],
+        "nodes": tier.nodes,
+        "standby": tier.spares,
+        "cpus": spec["cpus"],
+        "memory_mb": spec["memory_mb"],
+        "nic_mbps": spec["nic_mbps"],
+        "disk_mbps": spec["disk_mbps"],
+        "instance_type": tier.instance_type,
+    }
+    return {key: value for key, value in values.items() if value is not None}
+
+
+def _attributes(values: Mapping[str, Any]) -> str:
+    return ", ".join(f"{key} = {_hcl(value)}" for key, value in values.items())
+
+
+def _hcl(value: Any) -> str:
+    if isinstance(value, float) and math.isfinite(value) and value == int(value):
+        return str(int(value))
+    return json.dumps(value)

@@ -1,0 +1,279 @@
+"""A results folder with a known truth: two tiers without queueing, drawn from a seed.
+
+A page takes exponential work on a web server (mean `web_s`), then `queries` database queries in a
+row (mean `db_s` each). A disturbed server is 1 / gamma slower for as long as a copy's start falls
+in a neighbour's run; CPU used is the work, whatever the speed, plus a hog's during the run. The
+counters, polls and columns are those of a real run.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+WEB, DB = ("web-1", "web-2", "web-3", "web-4"), ("db-1", "db-2", "db-3")
+ARMS: dict[str, dict[str, Any]] = {
+    "baseline": {"policy": "round-robin", "replicas": {"web": 1, "db": 1}},
+    "spare": {"policy": "tad", "replicas": {"web": 2, "db": 2}, "tokens": {"web": 1, "db": 12}},
+}
+
+
+@dataclass(frozen=True)
+class Truth:
+    """What the fit has to find."""
+
+    pages_per_s: float = 12.0
+    web_s: float = 0.050
+    db_s: float = 0.004
+    queries: int = 16
+    gamma: float = 0.4
+    gap_s: float = 20.0
+    run_s: float = 10.0
+    block_s: float = 120.0
+    idle_cores: float = 0.0
+    seed: int = 7
+    slo: dict[str, float] = field(
+        default_factory=lambda: {"availability": 0.999, "p95_ms": 500.0, "p99_ms": 1000.0}
+    )
+
+    @property
+    def share(self) -> float:
+        return self.run_s / (self.run_s + self.gap_s)
+
+
+class _Server:
+    """Counters of one server: increments at moments, read as cumulative sums at the polls."""
+
+    def __init__(self) -> None:
+        self.began: list[float] = []
+        self.done: list[tuple[float, float]] = []  # when, latency
+        self.work: list[tuple[float, float]] = []  # when, CPU seconds
+
+
+def write_run(folder: Path, truth: Truth) -> Path:
+    """Write the whole folder; returns it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    rng = np.random.default_rng(truth.seed)
+    sequence = ("baseline", "spare", "spare", "baseline")
+    end_s = len(sequence) * (truth.block_s + 10.0) + 10.0
+    runs = {m: _runs(rng, truth, end_s) for m in (*WEB, *DB)}
+    servers = {m: _Server() for m in (*WEB, *DB)}
+    held: dict[str, list[tuple[float, float]]] = {"web": [], "db": []}
+    received: dict[str, list[float]] = {"web": [], "db": []}
+    accepted: list[float] = []
+    rows: list[dict[str, Any]] = []
+    spans = []
+    for block, arm in enumerate(sequence):
+        start_s = 5.0 + block * (truth.block_s + 10.0)
+        spans.append((start_s - 2.0, arm))
+        count = rng.poisson(truth.pages_per_s * truth.block_s)
+        arrivals = np.sort(rng.uniform(start_s, start_s + truth.block_s, count))
+        r = ARMS[arm]["replicas"]
+        for index, at in enumerate(arrivals):
+            latency_s = _page(rng, truth, float(at), r, runs, servers, held, received, accepted)
+            rows.append(
+                {
+                    "arm": arm,
+                    "repeat": block,
+                    "pair": block // 2,
+                    "phase": "measure" if at > start_s + 5.0 else "warm-up",
+                    "index": index,
+                    "user": "wiki-reader",
+                    "name": "Page",
+                    "intended_s": float(at),
+                    "sent_s": float(at),
+                    "done_s": float(at) + latency_s,
+                    "latency_ms": 1000 * latency_s,
+                    "lag_ms": 0.0,
+                    "outcome": "ok",
+                    "status": 200,
+                    "bytes": 1000,
+                }
+            )
+    polls = np.arange(0.0, end_s, 1.0)
+    pl.DataFrame(rows).write_parquet(folder / "requests.parquet")
+    _arbiters(polls, spans, servers, held, received, accepted).write_parquet(
+        folder / "arbiters.parquet"
+    )
+    _hosts(polls, servers, runs, truth).write_parquet(folder / "hosts.parquet")
+    _events(folder / "events.jsonl", runs)
+    (folder / "manifest.json").write_text(json.dumps(manifest(truth)))
+    return folder
+
+
+def manifest(truth: Truth) -> dict[str, Any]:
+    """As the runner writes it, as far as the planner reads it."""
+    machines = [
+        {
+            "name": m,
+            "tier": m.split("-")[0],
+            "role": role,
+            "standby": False,
+            "address": "198.18.9.9",
+        }
+        for names, role in ((WEB, "mediawiki"), (DB, "mariadb"))
+        for m in names
+    ]
+    for k, tier in enumerate(("db", "web")):
+        machines.append(
+            {
+                "name": f"arbiter-{tier}",
+                "tier": tier,
+                "role": "arbiter",
+                "standby": False,
+                "address": f"198.18.0.1{k}",
+            }
+        )
+    sizes = {"memory_mb": 512, "nic_mbps": 200, "disk_mbps": 80, "instance_type": "t3.small"}
+    tiers = {
+        "web": {"role": "mediawiki", "backend": "db", "nodes": 4, "cpus": 4.0, **sizes},
+        "db": {"role": "mariadb", "backend": None, "nodes": 3, "cpus": 4.0, **sizes},
+    }
+    return {
+        "schema": 1, "experiment": "mediawiki-noisy", "run": "20260101T000000Z",
+        "platform": "local",
+        "spec": {"arms": ARMS, "slo": truth.slo, "fleet": {"scheme": "on-prem", "tiers": tiers}},
+        "fleet": {"scheme": "on-prem", "machines": machines,
+                  "endpoints": {"entry": "http://198.18.0.11/"}},
+    }  # fmt: skip
+
+
+def _runs(rng: np.random.Generator, truth: Truth, end_s: float) -> list[tuple[float, float]]:
+    found, at = [], float(rng.exponential(truth.gap_s))
+    while at < end_s and truth.run_s > 0:
+        length = float(rng.exponential(truth.run_s))
+        found.append((at, at + length))
+        at += length + float(rng.exponential(truth.gap_s))
+    return found
+
+
+def _speed(truth: Truth, runs: list[tuple[float, float]], at: float) -> float:
+    return truth.gamma if any(a <= at < b for a, b in runs) else 1.0
+
+
+def _page(
+    rng: np.random.Generator,
+    truth: Truth,
+    at: float,
+    r: dict[str, int],
+    runs: dict[str, list[tuple[float, float]]],
+    servers: dict[str, _Server],
+    held: dict[str, list[tuple[float, float]]],
+    received: dict[str, list[float]],
+    accepted: list[float],
+) -> float:
+    """One page: copies on distinct web servers, each with its own connection to the database."""
+    received["web"].append(at)
+    latencies = []
+    for web in rng.choice(WEB, size=r["web"], replace=False):
+        work_s = float(rng.exponential(truth.web_s))
+        now = at + work_s / _speed(truth, runs[web], at)
+        opened = now
+        accepted.append(opened)
+        backends = rng.choice(DB, size=r["db"], replace=False)
+        for _ in range(truth.queries):
+            received["db"].append(now)
+            stays = []
+            for db in backends:
+                query_s = float(rng.exponential(truth.db_s))
+                stay_s = query_s / _speed(truth, runs[db], now)
+                servers[db].began.append(now)
+                servers[db].done.append((now + stay_s, stay_s))
+                servers[db].work.append((now, query_s))
+                stays.append(stay_s)
+            now += min(stays)
+        held["db"] += [(opened, now)] * r["db"]
+        held["web"].append((at, now))
+        servers[web].began.append(at)
+        servers[web].done.append((now, now - at))
+        servers[web].work.append((at, work_s))
+        latencies.append(now - at)
+    return min(latencies)
+
+
+def _arbiters(
+    polls: Any,
+    spans: list[tuple[float, str]],
+    servers: dict[str, _Server],
+    held: dict[str, list[tuple[float, float]]],
+    received: dict[str, list[float]],
+    accepted: list[float],
+) -> pl.DataFrame:
+    which = np.searchsorted([s for s, _ in spans], polls, side="right") - 1
+    arms = [spans[max(0, k)][1] for k in which]
+    frames = []
+    for tier, names in (("web", WEB), ("db", DB)):
+        client = accepted if tier == "db" else [0.0] * 20
+        taken = np.sort([a for a, _ in held[tier]])
+        freed = np.sort([b for _, b in held[tier]])
+        in_use = np.searchsorted(taken, polls, "right") - np.searchsorted(freed, polls, "right")
+        for name in names:
+            done = sorted(servers[name].done)
+            when = [t for t, _ in done]
+            latency = np.concatenate(([0.0], np.cumsum([s for _, s in done])))
+            count = np.searchsorted(when, polls, side="right")
+            last = np.array([0.0, *(s for _, s in done)])[count]
+            frames.append(
+                pl.DataFrame(
+                    {
+                        "time_s": polls,
+                        "tier": [tier] * len(polls),
+                        "policy": [ARMS[a]["policy"] for a in arms],
+                        "replicas": [ARMS[a]["replicas"][tier] for a in arms],
+                        "server": [name] * len(polls),
+                        "requests": np.searchsorted(np.sort(servers[name].began), polls, "right"),
+                        "last_latency_us": (last * 1e6).astype(np.int64),
+                        "latency_us_sum": (latency[count] * 1e6).astype(np.int64),
+                        "latency_count": count,
+                        "received": np.searchsorted(np.sort(received[tier]), polls, "right"),
+                        "tokens_in_use": in_use,
+                        "client_accepted": np.searchsorted(np.sort(client), polls, "right"),
+                    }
+                )
+            )
+    return pl.concat(frames)
+
+
+def _hosts(
+    polls: Any,
+    servers: dict[str, _Server],
+    runs: dict[str, list[tuple[float, float]]],
+    truth: Truth,
+) -> pl.DataFrame:
+    """Cores used in the second before each sample; a hog takes what is left of the cap."""
+    frames = []
+    for name, server in servers.items():
+        cap = 4.0
+        work = sorted(server.work)
+        when = [t for t, _ in work]
+        total = np.concatenate(([0.0], np.cumsum([w for _, w in work])))
+        used = total[np.searchsorted(when, polls, side="right")]
+        cores = np.diff(used, prepend=0.0) + truth.idle_cores
+        hogged = [any(a < t and b > t - 1.0 for a, b in runs[name]) for t in polls]
+        cores = np.where(hogged, np.maximum(cores, cap), cores)
+        frames.append(
+            pl.DataFrame(
+                {
+                    "time_s": polls, "machine": [name] * len(polls),
+                    "tier": [name.split("-")[0]] * len(polls),
+                    "cpu_cores": cores, "cpu_percent": 100 * cores / cap,
+                }
+            )
+        )  # fmt: skip
+    return pl.concat(frames)
+
+
+def _events(path: Path, runs: dict[str, list[tuple[float, float]]]) -> None:
+    lines = []
+    for machine, spans in runs.items():
+        for number, (start_s, end_s) in enumerate(spans):
+            same = {"what": "interference", "kind": "interference.cpu", "machine": machine,
+                    "id": f"{machine}-{number}"}  # fmt: skip
+            lines.append({**same, "time_s": start_s, "action": "inject"})
+            lines.append({**same, "time_s": end_s, "action": "revert"})
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))

@@ -1,0 +1,230 @@
+"""Availability against published tables, 50-digit references, dense solutions and invariants."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.linalg import expm
+
+from optimizer.availability import (
+    HORIZON_S,
+    FailureRates,
+    active_route_anywhere,
+    least_extra_nodes,
+    least_pool,
+    passive_failover,
+    passive_failover_by_pool,
+    steady_state,
+)
+from optimizer.errors import InputError
+
+PCRAFT: dict[str, Any] = json.loads((Path(__file__).parent / "data/pcraft.json").read_text())
+NODE_TYPES = tuple(PCRAFT["needed"].items())
+YEAR_S = 365 * 86_400.0
+
+
+@pytest.mark.parametrize(
+    ("needed", "pool", "expected"), PCRAFT["laplace_no_repair_1_per_year_15_s"]
+)
+def test_passive_failover_agrees_with_high_precision_laplace_inversion(
+    needed: int, pool: int, expected: float
+) -> None:
+    found = passive_failover(needed, pool, FailureRates())
+    assert abs(found.availability - expected) <= found.error_bound + 1e-15
+    assert found.error_bound < 1e-9
+
+
+@pytest.mark.parametrize(("node", "needed"), NODE_TYPES)
+def test_table_ii_a_extra_nodes_in_the_cloud(node: str, needed: int) -> None:
+    table = PCRAFT["table_ii_a_cloud_extra_ara"]
+    found = [
+        least_extra_nodes(needed, 0.999, FailureRates(crash, recovery), scheme="cloud").extra
+        for crash, recovery in table["columns"]
+    ]
+    assert found == table[node]
+
+
+@pytest.mark.parametrize(("node", "needed"), NODE_TYPES)
+def test_table_ii_b_extra_nodes_on_premises(node: str, needed: int) -> None:
+    table = PCRAFT["table_ii_b_on_prem_extra_ara"]
+    found = [
+        least_extra_nodes(needed, 0.999, FailureRates(crash), scheme="on-prem").extra
+        for crash in table["columns"]
+    ]
+    assert found == table[node]
+
+
+@pytest.mark.parametrize(("node", "needed"), NODE_TYPES)
+def test_table_iii_pool_on_premises(node: str, needed: int) -> None:
+    table = PCRAFT["table_iii_on_prem_pool_pf"]
+    found = [least_pool(needed, 0.999, FailureRates(*c)).extra for c in table["columns"]]
+    assert found == table[node]
+
+
+def _dense(
+    needed: int, total: int, pool: int, rates: FailureRates, mechanism: str, scheme: str
+) -> float:
+    """Fig. 1 once more: the whole state space, dense exponential, the integral appended."""
+    crash, failover = rates.crash_per_year, YEAR_S / rates.failover_s
+    repair = 0.0 if rates.repair_s is None else YEAR_S / rates.repair_s
+    states = list(itertools.product(range(total + 1), range(pool + 1)))
+    place = {state: i for i, state in enumerate(states)}
+    generator = np.zeros((len(states) + 1, len(states) + 1))
+    for (up, cold), i in place.items():
+        moves: list[tuple[tuple[int, int], float]] = []
+        if up > 0:
+            moves.append(((up - 1, cold), up * crash))
+        if up < total and scheme == "cloud":
+            moves.append(((up + 1, cold), failover))
+        if up < total and scheme == "on-prem" and mechanism == "pf" and cold > 0:
+            moves.append(((up + 1, cold - 1), failover))
+        if scheme == "on-prem" and mechanism == "pf" and cold < pool:
+            moves.append(((up, cold + 1), repair))
+        if up < total and scheme == "on-prem" and mechanism == "ara":
+            moves.append(((up + 1, cold), repair))
+        for target, rate in moves:
+            generator[i, place[target]] += rate
+            generator[i, i] -= rate
+        if up < needed:
+            generator[i, -1] = 1.0
+    return 1.0 - float(expm(generator)[place[total, pool], -1])
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    needed=st.integers(1, 7),
+    extra=st.integers(0, 5),
+    crash=st.floats(0.05, 30.0),
+    failover_s=st.floats(5.0, 20_000.0),
+    repair_s=st.one_of(st.none(), st.floats(600.0, 400_000.0)),
+    case=st.sampled_from(
+        [("ara", "cloud"), ("ara", "on-prem"), ("pf", "cloud"), ("pf", "on-prem")]
+    ),
+)
+def test_every_model_agrees_with_a_dense_solution(
+    needed: int,
+    extra: int,
+    crash: float,
+    failover_s: float,
+    repair_s: float | None,
+    case: tuple[str, str],
+) -> None:
+    mechanism, scheme = case
+    rates = FailureRates(crash, failover_s, repair_s)
+    if mechanism == "ara":
+        found = active_route_anywhere(needed, extra, rates, scheme=scheme)
+        expected = _dense(needed, needed + extra, 0, rates, mechanism, scheme)
+    elif scheme == "cloud":
+        found = passive_failover(needed, None, rates, scheme=scheme)
+        expected = _dense(needed, needed, 0, rates, mechanism, scheme)
+    else:
+        found = passive_failover(needed, extra, rates)
+        expected = _dense(needed, needed, extra, rates, mechanism, scheme)
+    # the dense exponential itself is good to about 1e-9 on these stiff generators
+    assert found.availability == pytest.approx(expected, abs=2e-9)
+    assert found.error_bound < 1e-9
+
+
+def test_a_cut_chain_agrees_with_the_whole_one() -> None:
+    """20 needed nodes are cut at 10 down; the dense chain holds all 21 x 4 states."""
+    rates = FailureRates(4.0, 3_000.0, 40_000.0)
+    found = passive_failover(20, 3, rates)
+    assert found.states < 21 * 4
+    assert found.availability == pytest.approx(_dense(20, 20, 3, rates, "pf", "on-prem"), abs=2e-9)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(1, 30), st.floats(0.1, 6.0), st.floats(5.0, 3_600.0))
+def test_a_larger_pool_is_never_worse_and_never_beats_an_unlimited_one(
+    needed: int, crash: float, failover_s: float
+) -> None:
+    rates = FailureRates(crash, failover_s)
+    table = [a.availability for a in passive_failover_by_pool(needed, 25, rates)]
+    unlimited = passive_failover(needed, None, rates, scheme="cloud").availability
+    assert all(a <= b + 1e-10 for a, b in itertools.pairwise(table))
+    assert table[-1] <= unlimited + 1e-10
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(1, 12), st.floats(0.1, 6.0), st.sampled_from(["cloud", "on-prem"]))
+def test_an_extra_active_node_is_never_worse(needed: int, crash: float, scheme: str) -> None:
+    values = [
+        active_route_anywhere(needed, e, FailureRates(crash, 600.0), scheme=scheme).availability
+        for e in range(6)
+    ]
+    assert all(a <= b + 1e-10 for a, b in itertools.pairwise(values))
+
+
+def test_without_repair_one_node_is_up_for_the_mean_of_its_life() -> None:
+    found = active_route_anywhere(1, 0, FailureRates(2.0), scheme="on-prem")
+    assert found.availability == pytest.approx((1 - math.exp(-2)) / 2, abs=1e-12)
+
+
+@pytest.mark.parametrize("case", [("ara", "cloud", 1), ("pf", "cloud", 0), ("pf", "on-prem", 2)])
+def test_a_long_horizon_reaches_the_steady_state(case: tuple[str, str, int]) -> None:
+    mechanism, scheme, extra = case
+    rates = FailureRates(20.0, 3_600.0, 36_000.0)
+    limit = steady_state(5, extra, rates, mechanism=mechanism, scheme=scheme)
+    horizon_s = 200 * HORIZON_S
+    if mechanism == "ara":
+        found = active_route_anywhere(5, extra, rates, scheme=scheme, horizon_s=horizon_s)
+    else:
+        pool = None if scheme == "cloud" else extra
+        found = passive_failover(5, pool, rates, scheme=scheme, horizon_s=horizon_s)
+    assert limit is not None
+    assert found.availability == pytest.approx(limit, abs=1e-6)
+
+
+def test_there_is_no_steady_state_where_nodes_only_die() -> None:
+    assert steady_state(3, 2, FailureRates(), mechanism="pf", scheme="on-prem") is None
+
+
+def test_the_least_size_is_certified_by_one_fewer_failing() -> None:
+    sizing = least_pool(100, 0.99, FailureRates())
+    assert sizing.extra is not None
+    assert sizing.reached is not None
+    assert sizing.one_fewer is not None
+    assert sizing.one_fewer.availability < 0.99 <= sizing.reached.availability
+    again = passive_failover(100, sizing.extra - 1, FailureRates())
+    assert again.availability == pytest.approx(sizing.one_fewer.availability, abs=1e-10)
+
+
+def test_a_target_that_failover_alone_spends_is_infeasible_at_any_size() -> None:
+    sizing = least_pool(10, 0.999, FailureRates(2.0, 1800.0))
+    assert sizing.extra is None
+    assert "infeasible at any size: fail-over alone costs 10 h against 8.76 h" in sizing.reason
+
+
+def test_a_bounded_search_says_that_its_bound_is_too_low() -> None:
+    sizing = least_extra_nodes(10, 0.999, FailureRates(), scheme="on-prem", extra_max=34)
+    assert sizing.extra is None
+    assert "34 extra active nodes still cost" in sizing.reason
+    enough = least_extra_nodes(10, 0.999, FailureRates(), scheme="on-prem", extra_max=35)
+    assert enough.extra == 35
+
+
+@pytest.mark.parametrize(
+    ("values", "field"),
+    [((-1.0, 15.0), "crash_per_year"), ((1.0, 0.0), "failover_s"), ((math.nan, 1.0), "crash")],
+)
+def test_rates_must_be_positive(values: tuple[float, float], field: str) -> None:
+    with pytest.raises(InputError, match=field):
+        FailureRates(*values)
+
+
+def test_a_target_of_one_is_refused() -> None:
+    with pytest.raises(InputError, match="target"):
+        least_pool(10, 1.0, FailureRates())
+
+
+def test_a_finite_pool_in_the_cloud_is_refused() -> None:
+    with pytest.raises(InputError, match="unlimited"):
+        passive_failover(10, 3, FailureRates(), scheme="cloud")

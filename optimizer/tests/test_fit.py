@@ -1,0 +1,159 @@
+"""The fit finds the truth that a synthetic run was drawn from, and refuses damaged folders."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from optimizer.errors import InputError
+from optimizer.fit import ServiceFit, fit, read_results
+from optimizer.tests.synthetic import Truth, write_run
+
+
+@pytest.fixture(scope="module")
+def service(run_dir: Path) -> ServiceFit:
+    return fit(read_results(run_dir))
+
+
+def _value(estimate: object) -> float:
+    value = getattr(estimate, "value")  # noqa: B009
+    assert value is not None
+    return float(value)
+
+
+def test_rates_and_fan_out_are_found(service: ServiceFit, truth: Truth) -> None:
+    web, db = service.tiers
+    assert (web.spec.name, db.spec.name) == ("web", "db")
+    assert _value(service.pages_per_s) == pytest.approx(truth.pages_per_s, rel=0.05)
+    assert _value(web.requests_per_copy) == 1.0
+    assert _value(db.requests_per_copy) == pytest.approx(truth.queries, rel=0.02)
+    assert _value(db.connections_per_copy) == pytest.approx(1.0, rel=0.02)
+
+
+def test_processing_times_leave_the_neighbours_cpu_out(service: ServiceFit, truth: Truth) -> None:
+    """A hog fills the machine's cap for a third of the time; counted in, it would triple these."""
+    web, db = service.tiers
+    assert _value(web.processing_s) == pytest.approx(truth.web_s, rel=0.06)
+    assert _value(db.processing_s) == pytest.approx(truth.db_s, rel=0.04)
+    assert web.processing_s.spread is not None
+    assert 0 < web.processing_s.spread < 0.1 * truth.web_s
+
+
+def test_interference_share_and_slowdown_are_found(service: ServiceFit, truth: Truth) -> None:
+    for tier in service.tiers:
+        assert _value(tier.interference_share) == pytest.approx(truth.share, abs=0.12)
+        assert _value(tier.gamma) == pytest.approx(truth.gamma, rel=0.2)
+        assert tier.gamma.samples >= 100
+
+
+def test_variation_and_token_hold_are_found(service: ServiceFit, truth: Truth) -> None:
+    web, db = service.tiers
+    assert _value(db.service_cv2) == pytest.approx(1.0, abs=0.35)
+    # the first of two exponential queries, slowed or not, times the queries of a page
+    quick_s = truth.queries * truth.db_s / 2
+    assert quick_s < _value(db.token_hold_s) < 2.5 * quick_s
+    assert _value(web.token_hold_s) > _value(db.token_hold_s)
+
+
+def test_measured_tables_hold_each_arm_with_its_samples(service: ServiceFit, run_dir: Path) -> None:
+    requests = pl.read_parquet(run_dir / "requests.parquet")
+    by_name = {arm.name: arm for arm in service.arms}
+    assert by_name["spare"].replicas == (2, 2)
+    for name, arm in by_name.items():
+        rows = requests.filter((pl.col("arm") == name) & (pl.col("phase") == "measure"))
+        assert arm.requests == rows.height
+        quantile = rows["latency_ms"].quantile(0.95, "linear")
+        assert quantile is not None
+        assert _value(arm.p95_ms) == pytest.approx(quantile)
+        assert arm.p99_ms.sufficient == (rows.height >= 1000)
+
+
+def test_a_run_without_neighbours_has_no_share_and_no_slowdown(tmp_path: Path) -> None:
+    quiet = write_run(tmp_path / "quiet", Truth(run_s=0.0, block_s=30.0))
+    (quiet / "events.jsonl").unlink()
+    for tier in fit(read_results(quiet)).tiers:
+        assert tier.interference_share.value == 0.0
+        assert not tier.gamma.sufficient
+
+
+def test_a_short_run_says_what_it_lacks(tmp_path: Path) -> None:
+    short = write_run(tmp_path / "short", Truth(block_s=8.0, pages_per_s=4.0))
+    service = fit(read_results(short))
+    assert any("page rate" in text for text in service.missing)
+    assert any("processing time" in text for text in service.missing)
+
+
+def test_a_cap_that_the_manifest_does_not_say_is_read_off_the_hosts(
+    run_dir: Path, tmp_path: Path
+) -> None:
+    copy = _copy(run_dir, tmp_path)
+    manifest = json.loads((copy / "manifest.json").read_text())
+    del manifest["spec"]["fleet"]
+    (copy / "manifest.json").write_text(json.dumps(manifest))
+    service = fit(read_results(copy))
+    assert [t.spec.name for t in service.tiers] == ["web", "db"]  # by the entry's address
+    assert service.tiers[0].spec.cpus == pytest.approx(4.0)
+
+
+def test_counters_that_restart_are_joined(run_dir: Path, tmp_path: Path) -> None:
+    copy = _copy(run_dir, tmp_path)
+    path = copy / "arbiters.parquet"
+    counters = ["requests", "latency_us_sum", "latency_count", "received", "client_accepted"]
+    table = pl.read_parquet(path).sort("tier", "server", "time_s")
+    at = pl.col("time_s") >= 200.0
+    first = pl.col("time_s") == 200.0
+    # restart at zero: everything from second 200 on loses what was counted up to then
+    table = table.with_columns(
+        pl.when(at)
+        .then(pl.col(c) - pl.col(c).filter(first).first().over("tier", "server"))
+        .otherwise(pl.col(c))
+        for c in counters
+    )
+    table.write_parquet(path)
+    whole, joined = fit(read_results(run_dir)), fit(read_results(copy))
+    for a, b in zip(whole.tiers, joined.tiers, strict=True):
+        assert _value(b.processing_s) == pytest.approx(_value(a.processing_s), rel=0.02)
+        assert _value(b.requests_per_copy) == pytest.approx(_value(a.requests_per_copy), rel=0.02)
+
+
+@pytest.mark.parametrize(
+    "name", ["manifest.json", "requests.parquet", "arbiters.parquet", "hosts.parquet"]
+)
+def test_a_missing_file_is_named(run_dir: Path, tmp_path: Path, name: str) -> None:
+    copy = _copy(run_dir, tmp_path)
+    (copy / name).unlink()
+    with pytest.raises(InputError, match=name):
+        read_results(copy)
+
+
+@pytest.mark.parametrize(
+    ("name", "column"),
+    [
+        ("requests.parquet", "intended_s"),
+        ("arbiters.parquet", "latency_us_sum"),
+        ("hosts.parquet", "cpu_cores"),
+    ],
+)
+def test_a_missing_column_is_named(run_dir: Path, tmp_path: Path, name: str, column: str) -> None:
+    copy = _copy(run_dir, tmp_path)
+    pl.read_parquet(copy / name).drop(column).write_parquet(copy / name)
+    with pytest.raises(InputError, match=f"{name}: {column}"):
+        read_results(copy)
+
+
+def test_damaged_files_are_refused_by_name(run_dir: Path, tmp_path: Path) -> None:
+    for name in ("manifest.json", "requests.parquet", "events.jsonl"):
+        copy = _copy(run_dir, tmp_path / name)
+        (copy / name).write_text("neither one nor the other\n")
+        with pytest.raises(InputError, match=name):
+            read_results(copy)
+    with pytest.raises(InputError, match="results folder"):
+        read_results(tmp_path / "nowhere")
+
+
+def _copy(run_dir: Path, to: Path) -> Path:
+    return Path(shutil.copytree(run_dir, to / "copy"))

@@ -1,0 +1,142 @@
+"""The latency model against closed forms, a simulation, and what must be monotone."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from optimizer.errors import InputError, UnstableError
+from optimizer.latency import PageLatency, Station, TierLatency, stays
+
+QUIET = TierLatency(processing_s=0.05, cv2=1.0, visits=1.0)
+
+
+def _station(**changes: object) -> Station:
+    base = Station(
+        QUIET, servers=4, cores=1.0, replicas=1, policy="round-robin", request_per_s=40.0
+    )
+    return replace(base, **changes)  # type: ignore[arg-type]
+
+
+def test_one_core_servers_have_the_mean_of_processor_sharing() -> None:
+    """rho = 40 * 0.05 / 4 = 0.5: T / (1 - rho) = 0.1 s, for any law of the work."""
+    assert stays(_station()).fast_s == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize("replicas", [1, 2, 3])
+def test_replicated_exponential_copies_follow_the_closed_form(replicas: int) -> None:
+    """No cancelling, random dispatch: T ~ Exp(d (mu - d lambda)), lambda per server at r = 1."""
+    station = _station(servers=200, request_per_s=800.0, replicas=replicas)
+    rate = replicas * (1 / 0.05 - replicas * 4.0)
+    page = PageLatency(2.0)
+    for q in (50, 95, 99):
+        expected = -math.log(1 - q / 100) / rate
+        assert page.percentile_s([station], q) == pytest.approx(expected, rel=0.01)
+
+
+def test_a_small_share_of_slow_servers_makes_the_tail_and_replication_cuts_it() -> None:
+    noisy = replace(QUIET, interference_share=0.1, gamma=0.2, run_s=10.0)
+    light = _station(tier=noisy, request_per_s=1.0)
+    page = PageLatency(5.0)
+    quiet = page.percentile_s([_station(request_per_s=1.0)], 99)
+    one = page.percentile_s([light], 99)
+    two = page.percentile_s([replace(light, replicas=2)], 99)
+    assert one > 2 * quiet
+    assert two < one / 2
+
+
+def test_tad_avoids_slow_servers_that_round_robin_uses() -> None:
+    noisy = replace(QUIET, interference_share=0.2, gamma=0.3, run_s=10.0)
+    spread = stays(_station(tier=noisy, request_per_s=8.0))
+    chosen = stays(_station(tier=noisy, request_per_s=8.0, policy="tad"))
+    assert spread.slow_count == pytest.approx((0.8, 0.2))
+    assert chosen.slow_count[1] < 0.05
+
+
+def test_a_page_takes_its_own_time_and_that_of_all_its_queries() -> None:
+    query = TierLatency(processing_s=0.004, cv2=1.0, visits=15.0)
+    back = Station(query, 3, 1.0, 1, "round-robin", request_per_s=75.0)
+    front = _station(request_per_s=5.0)
+    mean_s = PageLatency(3.0).mean_s([front, back])
+    expected = stays(front).fast_s + 15 * stays(back).fast_s
+    assert mean_s == pytest.approx(expected, rel=0.005)
+
+
+def test_a_two_tier_page_agrees_with_a_simulation_of_the_same_assumptions() -> None:
+    """Independent draw of the composition: min over two copies of own + 15 queries, slow or not."""
+    rng = np.random.default_rng(3)
+    web = TierLatency(0.05, 0.5, 1.0, 0.2, 0.4, 10.0)
+    db = TierLatency(0.004, 1.0, 15.0, 0.2, 0.4, 10.0)
+    front = Station(web, 4, 1.0, 2, "round-robin", 5.0)
+    back = Station(db, 6, 1.0, 2, "round-robin", 150.0)
+    n = 200_000
+    means = {s: np.array([stays(s).fast_s, stays(s).slow_s]) for s in (front, back)}
+
+    def draw(station: Station, size: tuple[int, ...], slow: np.ndarray) -> np.ndarray:
+        cv2 = station.tier.cv2
+        return np.asarray(rng.gamma(1 / cv2, cv2, size) * means[station][slow.astype(int)])
+
+    total = np.full(n, np.inf)
+    for _ in range(2):
+        own = draw(front, (n,), rng.random(n) < 0.2)
+        slow = rng.random((2, n)) < 0.2
+        queries = sum(
+            np.minimum(draw(back, (n,), slow[0]), draw(back, (n,), slow[1])) for _ in range(15)
+        )
+        total = np.minimum(total, own + queries)
+    page = PageLatency(2.0)
+    for q in (50, 95, 99):
+        assert page.percentile_s([front, back], q) == pytest.approx(
+            float(np.percentile(total, q)), rel=0.02
+        )
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    servers=st.integers(2, 12),
+    cores=st.floats(0.3, 6.0),
+    share=st.floats(0.0, 0.5),
+    gamma=st.floats(0.1, 1.0),
+    load=st.floats(0.05, 0.9),
+    replicas=st.integers(1, 2),
+    policy=st.sampled_from(["tad", "round-robin"]),
+    bigger=st.sampled_from([{"servers": 1}, {"cores": 0.5}]),
+)
+def test_more_servers_or_cores_are_never_slower(
+    servers: int,
+    cores: float,
+    share: float,
+    gamma: float,
+    load: float,
+    replicas: int,
+    policy: str,
+    bigger: dict[str, float],
+) -> None:
+    """The cuts of the optimization rest on this."""
+    tier = TierLatency(0.05, 1.0, 1.0, share, gamma, 10.0)
+    capacity = servers * cores * (1 - share * (1 - gamma)) / 0.05
+    small = Station(tier, servers, cores, replicas, policy, load * capacity / replicas)
+    large = replace(
+        small,
+        servers=servers + int(bigger.get("servers", 0)),
+        cores=cores + bigger.get("cores", 0.0),
+    )
+    page = PageLatency(20.0)
+    for q in (95, 99):
+        slow, fast = page.percentile_s([small], q), page.percentile_s([large], q)
+        assert math.isinf(slow) or fast <= slow * (1 + 1e-9)
+
+
+def test_an_overloaded_tier_is_refused() -> None:
+    with pytest.raises(UnstableError, match="tier load"):
+        stays(_station(request_per_s=80.0))
+
+
+def test_more_replicas_than_servers_are_refused() -> None:
+    with pytest.raises(InputError, match="replicas"):
+        stays(_station(replicas=5, request_per_s=1.0))
