@@ -1,0 +1,1 @@
+"""Runs experiments on a fleet: specification, load, faults, records, metrics, report, CLI."""

@@ -1,0 +1,283 @@
+"""The `sparecraft` command. Exit codes: 0 done, 1 an SLO or verdict failed, 2 wrong usage or input,
+3 the environment (Docker, Terraform, a port, disk space) is not there.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from experiments.errors import EnvironmentMissing, InputError, SparecraftError
+from experiments.platform import LocalPlatform, docker
+from experiments.runner.console import Narrator
+from experiments.spec import Design, load_design
+
+app = typer.Typer(
+    name="sparecraft",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Finds, by measurement, the cheapest fleet that stays available and keeps its tail "
+    "latency low when neighbours are noisy and hardware limps, hangs and dies.",
+)
+_out = Console()
+_err = Console(stderr=True)
+
+
+class Pattern(StrEnum):
+    """Where neighbours are noisy."""
+
+    none = "none"
+    front = "front"
+    back = "back"
+    both = "both"
+
+
+DesignArgument = Annotated[
+    str, typer.Argument(help="A design's name (`sparecraft list`) or its folder.")
+]
+ResultsOption = Annotated[Path, typer.Option("--results", help="Where result folders are kept.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
+RESULTS = Path("results")
+
+
+@app.command()
+def run(
+    design: DesignArgument,
+    keep: Annotated[bool, typer.Option("--keep", help="Leave the fleet up afterwards.")] = False,
+    interference: Annotated[
+        Pattern | None,
+        typer.Option(help="Run with another interference pattern (`none`: a quiet run)."),
+    ] = None,
+    results: ResultsOption = RESULTS,
+    as_json: JsonOption = False,
+) -> None:
+    """Provision the design's fleet, disturb it, measure it, plan from it, report, remove it."""
+    from experiments.report import print_summary
+    from experiments.runner.run import run_design
+
+    chosen = _with_pattern(load_design(design), interference)
+    outcome = run_design(
+        chosen,
+        results=results,
+        keep=keep,
+        command=["sparecraft", *sys.argv[1:]],
+        narrator=Narrator(_err if as_json else _out),
+    )
+    if as_json:
+        _print_json(outcome.summary)
+    else:
+        print_summary(outcome.summary, _out, outcome.report)
+    raise typer.Exit(0 if outcome.passed else 1)
+
+
+@app.command()
+def up(design: DesignArgument, as_json: JsonOption = False) -> None:
+    """Provision a design's fleet and wait until every machine is ready."""
+    from experiments.runner.fleet import bring_up
+
+    chosen = load_design(design)
+    inventory = bring_up(chosen, Narrator(_err if as_json else _out))
+    if as_json:
+        _print_json(inventory.model_dump(mode="json"))
+    else:
+        _out.print(f"Entry: {inventory.endpoints.entry}   InfluxDB: {inventory.endpoints.influxdb}")
+        _out.print(f"`sparecraft down {design}` removes it.")
+
+
+@app.command()
+def down(
+    experiment: Annotated[
+        str | None, typer.Argument(help="An experiment's name; without one, all fleets.")
+    ] = None,
+    all_fleets: Annotated[bool, typer.Option("--all", help="Every fleet of this host.")] = False,
+) -> None:
+    """Remove a fleet and every trace of it, also one that a killed run left behind."""
+    if experiment is not None and all_fleets:
+        raise InputError(
+            "sparecraft down",
+            expected="an experiment's name or --all",
+            came="both",
+            do="Give one of them.",
+        )
+    docker.check()
+    names = [experiment] if experiment else _known_experiments()
+    if not names:
+        _out.print("No fleet of Sparecraft is on this host.")
+    for name in names:
+        swept = LocalPlatform(name).down(lambda line: _out.print(f"  {line}", highlight=False))
+        for thing in swept:
+            _out.print(f"  swept {thing}", highlight=False)
+        _out.print(f"{name}: removed", highlight=False)
+
+
+@app.command(name="list")
+def list_(results: ResultsOption = RESULTS, as_json: JsonOption = False) -> None:
+    """The designs, the fleets that are up, and the runs in the results folder."""
+    found = {"designs": _designs(), "fleets": _fleets(), "runs": _runs(results)}
+    if as_json:
+        _print_json(found)
+        return
+    for title, rows in found.items():
+        _print_rows(title, rows)
+
+
+@app.command()
+def report(
+    run_folder: Annotated[Path, typer.Argument(help="results/EXPERIMENT/RUN, or .../latest")],
+    as_json: JsonOption = False,
+) -> None:
+    """Write report.html anew from a run's files, and print its summary."""
+    from experiments.report import print_summary, write_report
+
+    summary_file = run_folder / "summary.json"
+    if not summary_file.is_file():
+        raise InputError(
+            str(run_folder),
+            expected="a run's folder with summary.json in it",
+            came="none",
+            do="`sparecraft list` shows the runs.",
+        )
+    summary = json.loads(summary_file.read_text())
+    path = write_report(run_folder)
+    if as_json:
+        _print_json(summary)
+    else:
+        print_summary(summary, _out, path)
+
+
+@app.command()
+def plan(
+    from_run: Annotated[
+        Path, typer.Option("--from", help="The run to plan from: results/EXPERIMENT/latest")
+    ],
+    availability: Annotated[float | None, typer.Option(help="SLO; the run's if not given.")] = None,
+    p95_ms: Annotated[float | None, typer.Option(help="SLO; the run's if not given.")] = None,
+    p99_ms: Annotated[float | None, typer.Option(help="SLO; the run's if not given.")] = None,
+    region: Annotated[str, typer.Option(help="Of the price book.")] = "us-east-1",
+    tfvars: Annotated[
+        Path | None, typer.Option(help="Also write the plan as a fleet.tfvars here.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """The cheapest fleet that meets the SLO, from what a run has measured."""
+    from experiments.runner.planning import plan_run
+
+    asked = {"availability": availability, "p95_ms": p95_ms, "p99_ms": p99_ms}
+    found = plan_run(from_run, {k: v for k, v in asked.items() if v is not None}, region=region)
+    if tfvars is not None and found.feasible:
+        tfvars.write_text(found.to_tfvars())
+    body = found.to_json_dict()
+    if as_json:
+        _print_json(body)
+    else:
+        _print_plan(body)
+    raise typer.Exit(0 if found.feasible else 1)
+
+
+def main() -> None:
+    """Entry point: every error of ours becomes one message and an exit code."""
+    try:
+        app()
+    except SparecraftError as error:
+        _err.print(f"[bold red]error[/bold red] {escape(str(error))}", highlight=False)
+        sys.exit(error.exit_code)
+
+
+def _with_pattern(design: Design, pattern: Pattern | None) -> Design:
+    if pattern is None:
+        return design
+    interference = design.experiment.interference.model_copy(update={"pattern": pattern.value})
+    experiment = design.experiment.model_copy(update={"interference": interference})
+    return replace(design, experiment=experiment)
+
+
+def _known_experiments() -> list[str]:
+    from experiments.platform.local import ROOT
+
+    states = (ROOT / "infra" / "stacks" / "local" / "terraform.tfstate.d").glob("*/")
+    labelled = {found.experiment for found in docker.find()}
+    return sorted({path.name for path in states} | labelled)
+
+
+def _designs() -> list[dict[str, Any]]:
+    from experiments.spec import designs_available
+
+    return [{"name": name} for name in designs_available()]
+
+
+def _fleets() -> list[dict[str, Any]]:
+    try:
+        found = docker.find()
+    except EnvironmentMissing:
+        return []
+    names = sorted({thing.experiment for thing in found})
+    machines = {n: [f for f in found if f.experiment == n and f.kind == "container"] for n in names}
+    return [{"experiment": name, "machines": len(machines[name])} for name in names]
+
+
+def _runs(results: Path) -> list[dict[str, Any]]:
+    rows = []
+    for path in sorted(results.glob("*/*/summary.json")):
+        if path.parent.is_symlink():
+            continue
+        summary = json.loads(path.read_text())
+        rows.append(
+            {
+                "experiment": summary["experiment"],
+                "run": path.parent.name,
+                "valid": summary["valid"],
+                "slo_met": summary["slo"]["met"],
+                "folder": str(path.parent),
+            }
+        )
+    return rows
+
+
+def _print_rows(title: str, rows: list[dict[str, Any]]) -> None:
+    if not rows:
+        _out.print(f"[bold]{title}[/bold]: none")
+        return
+    table = Table(*rows[0], title=title, title_justify="left")
+    for row in rows:
+        table.add_row(*(str(value) for value in row.values()))
+    _out.print(table)
+
+
+def _print_plan(body: dict[str, Any]) -> None:
+    if not body["feasible"]:
+        _out.print("[bold]No fleet meets the SLO:[/bold]")
+        for reason in [*body["reasons"], *body["insufficient"]]:
+            _out.print(f"  {reason}", highlight=False)
+        return
+    columns = ("instance_type", "nodes", "spares", "mechanism", "replicas", "utilisation")
+    table = Table("tier", *columns, title=f"{body['usd_per_month']:.2f} USD per month")
+    for name, tier in body["tiers"].items():
+        table.add_row(name, *(_cell(tier[column]) for column in columns))
+    _out.print(table)
+    for heading in ("binding", "assumptions"):
+        _out.print(f"[bold]{heading}[/bold]")
+        for text in body[heading]:
+            _out.print(f"  {text}", highlight=False)
+
+
+def _cell(value: Any) -> str:
+    return f"{value:.3f}" if isinstance(value, float) else str(value)
+
+
+def _print_json(value: Any) -> None:
+    json.dump(value, sys.stdout, indent=2)
+    sys.stdout.write("\n")
+
+
+if __name__ == "__main__":
+    main()

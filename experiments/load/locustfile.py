@@ -1,0 +1,211 @@
+"""The Locust side of the load: one user that walks a drawn plan.
+
+The runner starts it (see generator.py). By hand, with Locust's page on http://127.0.0.1:8089:
+
+    locust -f experiments/load/locustfile.py --web-host 127.0.0.1 --users 1 \\
+        --plan results/X/latest/load/block-00.plan.json --records /tmp/records.jsonl
+
+Locust's own figures are rounded to two digits; the records are the measurement.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import logging
+import os
+import socket
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import gevent
+from locust import User, events, task
+from locust.env import Environment
+from locust.exception import StopUser
+
+from experiments.load.open_loop import OpenLoop, RecordFile
+from experiments.load.plan import LoadPlan, read_plan
+
+START_AFTER_S = 0.5  # by hand, without a runner that says when
+
+
+def _arguments(parser: Any) -> None:
+    group = parser.add_argument_group("Sparecraft")
+    group.add_argument("--plan", required=True, help="the block's plan, JSON")
+    group.add_argument("--records", required=True, help="where records are appended, JSON lines")
+    group.add_argument("--control-fd", type=int, default=-1, help="the runner's socket")
+
+
+events.init_command_line_parser.add_listener(_arguments)
+
+
+def raise_priority() -> str:
+    """Ask for the processor before everyone else: a late generator measures itself.
+
+    Every thread is raised, or one of low priority could be kept from giving the interpreter back.
+    """
+    try:
+        for thread in os.listdir("/proc/self/task"):
+            os.sched_setscheduler(int(thread), os.SCHED_RR, os.sched_param(1))
+        return "SCHED_RR 1"
+    except OSError:
+        pass
+    try:
+        return f"nice {os.nice(-10)}"
+    except OSError:
+        return "nice 0"
+
+
+class Control:
+    """Lines of JSON between the runner and the generator; its end means that the runner is gone."""
+
+    def __init__(self, number: int) -> None:
+        self._socket = socket.socket(fileno=number) if number >= 0 else None
+        self._lines = self._socket.makefile("r") if self._socket else None
+
+    def say(self, **message: Any) -> None:
+        """Tell the runner; a runner that is gone is found out by `hear`."""
+        if self._socket:
+            try:
+                self._socket.sendall(json.dumps(message).encode() + b"\n")
+            except OSError:
+                self._socket = None
+
+    def hear(self) -> dict[str, Any] | None:
+        """The next message, or None when the runner is gone."""
+        assert self._lines is not None
+        try:
+            line = self._lines.readline()
+        except OSError:
+            return None
+        return dict(json.loads(line)) if line else None
+
+    @property
+    def attached(self) -> bool:
+        """True when a runner started this process."""
+        return self._lines is not None
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What the command line names, opened."""
+
+    plan: LoadPlan
+    records: RecordFile
+    control: Control
+
+
+class OpenLoopUser(User):
+    """All readers of the wiki in one user: see open_loop.py."""
+
+    fixed_count = 1
+    inputs: ClassVar[Inputs]
+
+    def on_start(self) -> None:
+        """Take the inputs; whatever ends Locust, what was measured is written."""
+        inputs = self.inputs
+        self._plan, self._records, self._control = inputs.plan, inputs.records, inputs.control
+        self._loop: OpenLoop | None = None
+        self._closed = False
+        self.environment.events.quitting.add_listener(self._close)
+
+    @task
+    def walk(self) -> None:
+        """The plan, once; Locust would begin again after an exception."""
+        try:
+            self._walk()
+        except Exception:
+            logging.exception("the load generator failed")
+        self._close()
+        gevent.spawn(self._leave)
+        raise StopUser
+
+    def _walk(self) -> None:
+        gc.collect()
+        gc.freeze()
+        gc.disable()  # a collection is a pause; what a block leaves behind fits in memory
+        priority = raise_priority()
+        self._control.say(state="ready", priority=priority)
+        t0_s, start_s = self._when()
+        self._loop = OpenLoop(
+            self._plan,
+            t0_s=t0_s,
+            start_s=start_s,
+            clock=time.monotonic,
+            record=self._record,
+        )
+        flusher = gevent.spawn(self._records.flush_forever)
+        try:
+            self._loop.run()
+        finally:
+            flusher.kill()
+
+    def _when(self) -> tuple[float, float]:
+        """The run's t0 on the monotonic clock, and the block's start after it."""
+        if not self._control.attached:
+            return time.monotonic(), START_AFTER_S
+        message = self._control.hear()
+        if message is None:
+            raise RuntimeError("the runner is gone")
+        gevent.spawn(self._watch_runner)
+        return float(message["t0_s"]), float(message["start_s"])
+
+    def _watch_runner(self) -> None:
+        while self._control.hear() is not None:
+            pass
+        if not self._closed:
+            self._leave()
+
+    def _record(self, record: dict[str, Any]) -> None:
+        self._records.append(record)
+        good = record["outcome"] == "ok"
+        self.environment.events.request.fire(
+            request_type="GET",
+            name=self._plan.load.user,
+            response_time=record["latency_ms"] or 0.0,
+            response_length=record["bytes"],
+            exception=None if good else RuntimeError(record["outcome"]),
+            context={},
+        )
+
+    def _close(self, **_: Any) -> None:
+        """Write what was measured and tell the runner; once."""
+        if self._closed:
+            return
+        self._closed = True
+        loop = self._loop
+        unfinished = loop.in_flight if loop else 0
+        if loop:
+            loop.stop()
+        self._records.close()
+        self._control.say(
+            state="done",
+            planned=len(self._plan.offsets_s),
+            launched=loop.launched if loop else 0,
+            recorded=loop.recorded if loop else 0,
+            unfinished=unfinished,
+            unwritten=self._records.waiting,
+            error=self._records.error,
+        )
+
+    def _leave(self) -> None:
+        runner = self.environment.runner
+        if self.environment.web_ui is None:
+            runner.quit()
+        else:
+            runner.stop()
+
+
+def _open_inputs(environment: Environment, **_: Any) -> None:
+    # In the init event, because Locust ends when that fails; a user that fails is only restarted.
+    options: Any = environment.parsed_options
+    OpenLoopUser.inputs = Inputs(
+        read_plan(Path(options.plan)),
+        RecordFile(Path(options.records)),
+        Control(options.control_fd),
+    )
+
+
+events.init.add_listener(_open_inputs)

@@ -1,0 +1,166 @@
+"""The open loop: every request leaves at its own time, whatever became of those before it.
+
+Locust users wait for an answer before they go on, so a stalled server also stalls the arrivals, and
+the worst requests are never sent (coordinated omission). Here one Locust user walks the drawn
+schedule and starts a greenlet for each arrival; latency counts from the intended start.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import gevent
+from gevent import monkey
+
+from experiments.load.http import PageClient
+from experiments.load.plan import LoadPlan, entry_address
+
+FLUSH_S = 0.25
+
+
+class RecordFile:
+    """Appends records as lines of JSON, by a greenlet that never holds up a request.
+
+    A killed generator loses what came in the last FLUSH_S. On a full disk the lines wait in memory
+    (there are at most as many as arrivals) and are tried again.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        self._lines: list[bytes] = []
+        self._rest = b""
+        self.error: str | None = None
+
+    def append(self, record: dict[str, Any]) -> None:
+        """Queue one record."""
+        self._lines.append(json.dumps(record, ensure_ascii=False).encode() + b"\n")
+
+    @property
+    def waiting(self) -> int:
+        """Records that are not in the file yet."""
+        return len(self._lines) + self._rest.count(b"\n")
+
+    def flush_forever(self) -> None:
+        """The greenlet: write what has come, off the event loop."""
+        pool = gevent.get_hub().threadpool
+        while True:
+            gevent.sleep(FLUSH_S)
+            if self._lines or self._rest:
+                pool.apply(self.flush)
+
+    def flush(self) -> None:
+        """Write what is queued; a failure is kept in `error`, and nothing is dropped."""
+        lines, self._lines = self._lines, []
+        data = self._rest + b"".join(lines)
+        try:
+            while data:
+                data = data[os.write(self._file, data) :]
+            self.error = None
+        except OSError as error:
+            self.error = f"{error.strerror}"
+        self._rest = data
+
+    def close(self) -> None:
+        """Write the rest and close."""
+        self.flush()
+        os.close(self._file)
+
+
+class OpenLoop:
+    """Walks one plan. All its times are seconds since the run's t0."""
+
+    def __init__(
+        self,
+        plan: LoadPlan,
+        *,
+        t0_s: float,
+        start_s: float,
+        clock: Callable[[], float],
+        record: Callable[[dict[str, Any]], None],
+    ) -> None:
+        assert monkey.is_module_patched("socket"), "run under Locust, which patches sockets"
+        self._plan = plan
+        self._t0_s = t0_s
+        self._start_s = start_s
+        self._clock = clock
+        self._record = record
+        self._client = PageClient(
+            entry_address(plan.entry),
+            connect_timeout_s=plan.load.connect_timeout_s,
+            response_timeout_s=plan.load.response_timeout_s,
+            clock=clock,
+        )
+        self._requests = [
+            (self._client.request(page.path), page.must_contain.encode()) for page in plan.pages
+        ]
+        self._flying: set[gevent.Greenlet] = set()
+        self.launched = 0
+        self.recorded = 0
+
+    def run(self) -> None:
+        """Launch every arrival at its time, then wait for those in flight, which limits bound."""
+        begin_s = self._t0_s + self._start_s
+        for index, offset_s in enumerate(self._plan.offsets_s):
+            wait_s = begin_s + offset_s - self._clock()
+            if wait_s > 0:
+                gevent.sleep(wait_s)
+            self.launched += 1
+            if len(self._flying) >= self._plan.load.max_in_flight:
+                self._drop(index)
+            else:
+                greenlet = gevent.Greenlet(self._view, index)
+                self._flying.add(greenlet)
+                greenlet.link(self._flying.discard)
+                greenlet.start()
+        gevent.joinall(list(self._flying))
+        rest_s = begin_s + self._plan.length_s - self._clock()
+        if rest_s > 0:
+            gevent.sleep(rest_s)
+
+    def stop(self) -> None:
+        """Give up what is in flight."""
+        gevent.killall(list(self._flying))
+        self._client.close()
+
+    @property
+    def in_flight(self) -> int:
+        """Requests that have left and have not ended."""
+        return len(self._flying)
+
+    def _view(self, index: int) -> None:
+        request, must_contain = self._requests[self._plan.page_of[index]]
+        sent_s = self._clock()
+        answer = self._client.fetch(request, must_contain, sent_s)
+        self._finish(index, sent_s, answer.done_s, answer.outcome, answer.status, answer.bytes)
+
+    def _drop(self, index: int) -> None:
+        now_s = self._clock()
+        self._finish(index, now_s, None, "dropped", 0, 0)
+
+    def _finish(
+        self, index: int, sent_s: float, done_s: float | None, outcome: str, status: int, size: int
+    ) -> None:
+        offset_s = self._plan.offsets_s[index]
+        intended_s = self._start_s + offset_s
+        sent_s -= self._t0_s
+        done_s = None if done_s is None else done_s - self._t0_s
+        self.recorded += 1
+        self._record(
+            {
+                "phase": self._plan.phase_at(offset_s),
+                "index": index,
+                "name": self._plan.pages[self._plan.page_of[index]].name,
+                "intended_s": round(intended_s, 6),
+                "sent_s": round(sent_s, 6),
+                "done_s": None if done_s is None else round(done_s, 6),
+                "latency_ms": None if done_s is None else round((done_s - intended_s) * 1e3, 3),
+                "lag_ms": round((sent_s - intended_s) * 1e3, 3),
+                "outcome": outcome,
+                "status": status,
+                "bytes": size,
+            }
+        )

@@ -1,0 +1,143 @@
+"""A block of load, complete before it starts: when each request leaves, and for which page."""
+
+from __future__ import annotations
+
+import html
+import ipaddress
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from urllib.parse import quote, urlsplit
+
+from experiments.errors import InputError
+from experiments.records import write_json
+from experiments.schedule import (
+    Block,
+    PhaseWindow,
+    arrivals,
+    block_length_s,
+    page_choices,
+    phase_windows,
+)
+from experiments.spec.experiment import Experiment, Load
+
+# Load goes to this machine's own fleet and nowhere else: loopback and the benchmarking range.
+ALLOWED_NETWORKS = (ipaddress.ip_network("127.0.0.0/8"), ipaddress.ip_network("198.18.0.0/15"))
+
+
+@dataclass(frozen=True)
+class Page:
+    """A page of the service: what it is called, where it is, what its answer must contain."""
+
+    name: str
+    path: str
+    must_contain: str
+
+
+@dataclass(frozen=True)
+class LoadPlan:
+    """Everything the generator needs; `pages_of` and `offsets_s` run over the arrivals."""
+
+    entry: str
+    load: Load
+    arm: str
+    repeat: int
+    pair: int
+    windows: tuple[PhaseWindow, ...]
+    pages: tuple[Page, ...]
+    offsets_s: tuple[float, ...]
+    page_of: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        entry_address(self.entry)
+
+    @property
+    def length_s(self) -> float:
+        """From the block's start to the end of its last phase."""
+        return self.windows[-1].end_s
+
+    def phase_at(self, offset_s: float) -> str:
+        """The phase that a request belongs to, by its intended start."""
+        for window in self.windows:
+            if offset_s < window.end_s:
+                return window.phase
+        return self.windows[-1].phase
+
+
+def entry_address(entry: str) -> tuple[str, int]:
+    """Host and port of an entry URL. Refuses anything but this machine's own fleet."""
+    parts = urlsplit(entry)
+    try:
+        address = ipaddress.ip_address(parts.hostname or "")
+        allowed = any(address in network for network in ALLOWED_NETWORKS)
+    except ValueError:
+        allowed = False
+    if parts.scheme != "http" or not allowed:
+        raise InputError(
+            "load: entry",
+            expected="http:// and an IP address in 127.0.0.0/8 or 198.18.0.0/15, the own fleet's",
+            came=entry,
+            do="Load is sent to this machine's own fleet and nowhere else.",
+        )
+    return str(parts.hostname), parts.port or 80
+
+
+def wiki_pages(titles: Path) -> tuple[Page, ...]:
+    """The pages of the wiki, from the list of titles (one in a line) its database was made from.
+
+    The answer must have the title in its <title> element, as MediaWiki escapes it.
+    """
+    names = [line.strip() for line in titles.read_text(encoding="utf-8").splitlines()]
+    pages = tuple(_wiki_page(name) for name in names if name)
+    if not pages:
+        raise InputError(
+            str(titles), expected="a page title in each line", came="none", do="Make it again."
+        )
+    return pages
+
+
+def _wiki_page(name: str) -> Page:
+    path = "/index.php?title=" + quote(name.replace(" ", "_"), safe="/:(),;@!*")
+    escaped = html.escape(name, quote=False)
+    return Page(name, path, f"<title>{escaped}")
+
+
+def plan_block(entry: str, experiment: Experiment, block: Block, pages: Sequence[Page]) -> LoadPlan:
+    """The plan of one block: equal seeds give equal arrivals and pages, whatever the arm."""
+    load = experiment.load
+    length_s = block_length_s(experiment)
+    offsets_s = arrivals(load.arrivals, load.rate_per_s, length_s, block.seed)
+    chosen = page_choices(len(pages), len(offsets_s), block.seed)
+    return LoadPlan(
+        entry=entry,
+        load=load,
+        arm=block.arm,
+        repeat=block.repeat,
+        pair=block.pair,
+        windows=phase_windows(experiment),
+        pages=tuple(pages),
+        offsets_s=tuple(offsets_s.tolist()),
+        page_of=tuple(chosen.tolist()),
+    )
+
+
+def write_plan(path: Path, plan: LoadPlan) -> None:
+    """Write a plan for the generator, or for repeating it by hand with Locust."""
+    write_json(path, {**asdict(plan), "load": plan.load.model_dump()})
+
+
+def read_plan(path: Path) -> LoadPlan:
+    """Read what `write_plan` wrote."""
+    values = json.loads(path.read_text(encoding="utf-8"))
+    return LoadPlan(
+        entry=values["entry"],
+        load=Load.model_validate(values["load"]),
+        arm=values["arm"],
+        repeat=values["repeat"],
+        pair=values["pair"],
+        windows=tuple(PhaseWindow(**window) for window in values["windows"]),
+        pages=tuple(Page(**page) for page in values["pages"]),
+        offsets_s=tuple(values["offsets_s"]),
+        page_of=tuple(values["page_of"]),
+    )

@@ -1,0 +1,209 @@
+"""summary.json: every figure of a run, computed from its records and from nothing else."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from experiments.errors import InputError
+from experiments.metrics.arbiters import replication_load
+from experiments.metrics.frames import arm_names, measured, prepared, response_limit_ms
+from experiments.metrics.improvement import improvement, pairs_of
+from experiments.metrics.performability import Ideal, ideal_latency, user_metrics
+from experiments.metrics.verdicts import fault_counts, run_verdicts, slo_verdict
+from experiments.metrics.weights import performability_weights
+from experiments.metrics.windows import Event, Window, of_kind, windows
+from experiments.records import read_events
+
+SCHEMA = 1
+_BLOCK_S = 10.0
+
+
+def summarize(
+    requests: pl.DataFrame,
+    events: Sequence[Event],
+    manifest: Mapping[str, Any],
+    *,
+    fingerprint_clean: bool | None,
+    influx_points: int = 0,
+    plan: Mapping[str, Any] | None = None,
+    arbiters: pl.DataFrame | None = None,
+    ideal_ms: float | None = None,
+) -> dict[str, Any]:
+    """The summary of a run, ready for JSON (null where there is no number).
+
+    Parameters: requests, events and manifest as their files say; fingerprint_clean None if the
+    machines were not checked; ideal_ms the mean latency of a quiet run, where there is one.
+    """
+    frame = prepared(requests, response_limit_ms(manifest))
+    main = measured(frame)
+    arms = arm_names(frame, manifest)
+    baseline, spare = compared_arms(arms)
+    found = windows(events, run_end_s(frame, events, manifest))
+    disturbances = of_kind(found, "fault", "interference")
+    ideal = ideal_latency(main, baseline, disturbances, ideal_ms)
+    phases = _phases(frame, arms, found, ideal)
+    arm_figures = {
+        arm: user_metrics(
+            main.filter(pl.col("arm") == arm), _measured_duration_s(phases, arm), ideal
+        )
+        for arm in arms
+    }
+    faults = fault_counts(events, fingerprint_clean)
+    verdicts = run_verdicts(manifest, arm_figures, disturbances, faults)
+    spec = manifest.get("spec") or {}
+    summary: dict[str, Any] = {
+        "schema": SCHEMA,
+        "experiment": manifest.get("experiment"),
+        "run": manifest.get("run"),
+        "platform": manifest.get("platform"),
+        "seed": manifest.get("seed"),
+        "valid": all(verdicts[name]["ok"] for name in ("measurement", "injection", "revert")),
+        "verdicts": verdicts,
+        "slo": slo_verdict(main, arms, spec.get("slo")),
+        "arms": arm_figures,
+        "compared": {"baseline": baseline, "spare": spare},
+        "improvement": _improvement(main, baseline, spare, spec, manifest.get("seed")),
+        "phases": phases,
+        "ideal": {"latency_ms": ideal.latency_ms, "source": ideal.source},
+        "replication": _replication(arbiters, main),
+        "faults": faults,
+        "influx_points": influx_points,
+        "plan": dict(plan) if plan else {"feasible": None, "usd_per_month": None, "tiers": {}},
+        "weights_source": performability_weights().source,
+    }
+    return {key: without_nan(value) for key, value in summary.items()}
+
+
+def summarize_run(
+    run_dir: Path,
+    *,
+    fingerprint_clean: bool | None,
+    influx_points: int = 0,
+    ideal_ms: float | None = None,
+) -> dict[str, Any]:
+    """`summarize` of the files in a result folder; writes nothing."""
+    if not (run_dir / "manifest.json").is_file():
+        raise InputError(
+            str(run_dir),
+            expected="a result folder",
+            came="no manifest.json in it",
+            do="Give results/EXPERIMENT/RUN or results/EXPERIMENT/latest.",
+        )
+    events, plan, arbiters = run_dir / "events.jsonl", run_dir / "plan.json", None
+    if (run_dir / "arbiters.parquet").is_file():
+        arbiters = pl.read_parquet(run_dir / "arbiters.parquet")
+    return summarize(
+        pl.read_parquet(run_dir / "requests.parquet"),
+        list(read_events(events)) if events.is_file() else [],
+        json.loads((run_dir / "manifest.json").read_text(encoding="utf-8")),
+        fingerprint_clean=fingerprint_clean,
+        influx_points=influx_points,
+        plan=json.loads(plan.read_text(encoding="utf-8")) if plan.is_file() else None,
+        arbiters=arbiters,
+        ideal_ms=ideal_ms,
+    )
+
+
+def compared_arms(arms: Sequence[str]) -> tuple[str, str]:
+    """The two arms of the improvement factors: baseline and spare, else the first two."""
+    names = [*arms, "baseline", "spare"]
+    baseline = "baseline" if "baseline" in arms else names[0]
+    spare = "spare" if "spare" in arms else next(name for name in names if name != baseline)
+    return baseline, spare
+
+
+def run_end_s(
+    requests: pl.DataFrame, events: Sequence[Event], manifest: Mapping[str, Any]
+) -> float:
+    """When the run ended, in seconds since its start."""
+    ends = [float(event["time_s"]) for event in events if event.get("time_s") is not None]
+    if requests.height:
+        ends.append(float(requests.select(pl.max_horizontal("intended_s", "done_s").max()).item()))
+    try:
+        started = datetime.fromisoformat(str(manifest.get("started_at")))
+        ended = datetime.fromisoformat(str(manifest.get("ended_at")))
+        ends.append((ended - started).total_seconds())
+    except (ValueError, TypeError):  # an interrupted run may have no end, or a naive one
+        pass
+    return max(ends, default=0.0)
+
+
+def without_nan(value: Any) -> Any:
+    """The same JSON value with null for what is no finite number."""
+    if isinstance(value, Mapping):
+        return {str(key): without_nan(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [without_nan(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def _phases(
+    frame: pl.DataFrame,
+    arms: Sequence[str],
+    found: Sequence[Window],
+    ideal: Ideal,
+) -> dict[str, dict[str, Any]]:
+    phases: dict[str, dict[str, Any]] = {}
+    for phase in frame.sort("intended_s")["phase"].unique(maintain_order=True).to_list():
+        for arm in arms:
+            rows = frame.filter((pl.col("arm") == arm) & (pl.col("phase") == phase))
+            if rows.height:
+                duration_s = _duration_s(rows, phase, arm, found)
+                phases.setdefault(phase, {})[arm] = user_metrics(rows, duration_s, ideal)
+    return phases
+
+
+def _duration_s(rows: pl.DataFrame, phase: str, arm: str, found: Sequence[Window]) -> float:
+    """How long the arrivals of an arm's phase lasted, over all its blocks.
+
+    From the recorded phases; else from the arrivals, one mean gap longer than from the first to
+    the last.
+    """
+    recorded = [w for w in of_kind(found, "phase") if w.kind == phase and w.arm == arm]
+    if recorded:
+        return sum(window.duration_s for window in recorded)
+    blocks = [block["intended_s"].sort() for _, block in rows.group_by("repeat")]
+    spans = [float(at[-1] - at[0]) * len(at) / max(1, len(at) - 1) for at in blocks]
+    return sum(spans)
+
+
+def _measured_duration_s(phases: Mapping[str, Mapping[str, Any]], arm: str) -> float:
+    return float(
+        sum(
+            figures[arm]["duration_s"]
+            for phase, figures in phases.items()
+            if phase != "warm-up" and arm in figures
+        )
+    )
+
+
+def _improvement(
+    main: pl.DataFrame, baseline: str, spare: str, spec: Mapping[str, Any], seed: Any
+) -> dict[str, Any]:
+    mean_run_s = (spec.get("interference") or {}).get("mean_run_s")
+    rng = np.random.default_rng(seed if isinstance(seed, int) and seed >= 0 else 0)
+    pairs = pairs_of(main, baseline, spare)
+    return improvement(pairs, block_s=float(mean_run_s or _BLOCK_S), rng=rng)
+
+
+def _replication(arbiters: pl.DataFrame | None, main: pl.DataFrame) -> dict[str, Any]:
+    """Replication load over the stretches of time in which each arm's blocks were measured."""
+    if arbiters is None:
+        return {}
+    spans = main.group_by("arm", "repeat").agg(
+        pl.col("intended_s").min().alias("start_s"), pl.col("intended_s").max().alias("end_s")
+    )
+    blocks: dict[str, list[tuple[float, float]]] = {}
+    for arm, _, start_s, end_s in spans.sort("start_s").iter_rows():
+        blocks.setdefault(arm, []).append((start_s, end_s))
+    return replication_load(arbiters, blocks)

@@ -1,0 +1,6 @@
+"""Where a fleet lives. Nothing outside this package may know how a machine was made."""
+
+from experiments.platform.inventory import Endpoints, Identity, Inventory, Machine
+from experiments.platform.local import LocalPlatform
+
+__all__ = ["Endpoints", "Identity", "Inventory", "LocalPlatform", "Machine"]

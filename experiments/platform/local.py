@@ -1,0 +1,86 @@
+"""The local platform: the stack `infra/stacks/local` and the Docker engine under it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from experiments.errors import EnvironmentMissing
+from experiments.platform import docker
+from experiments.platform.inventory import Identity, Inventory
+from experiments.platform.terraform import Progress, Stack
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class LocalPlatform:
+    """One experiment's fleet on this host."""
+
+    name = "local"
+
+    def __init__(self, experiment: str) -> None:
+        self.experiment = experiment
+        self._stack = Stack(ROOT / "infra" / "stacks" / "local", experiment)
+
+    def up(self, tfvars: Path, progress: Progress) -> Inventory:
+        """`terraform apply`; returns what was made."""
+        docker.check()
+        self._stack.apply(tfvars, progress)
+        return self.inventory()
+
+    def inventory(self) -> Inventory:
+        """What the state says is there."""
+        try:
+            return Inventory.model_validate(self._stack.output("fleet"))
+        except ValidationError as error:
+            raise EnvironmentMissing(
+                "terraform output fleet",
+                expected="the inventory that infra/README.md describes",
+                came=str(error),
+                do="The stack and the runner are of different versions; run `make setup`.",
+            ) from error
+
+    def identity(self) -> Identity:
+        """The client certificate for the agents' API."""
+        return Identity.model_validate(self._stack.output("identity"))
+
+    def changes(self) -> list[str]:
+        """What differs from the description (drift)."""
+        return self._stack.changes()
+
+    def down(self, progress: Progress) -> list[str]:
+        """`terraform destroy`, then a sweep by label; returns what only the sweep found."""
+        docker.check()
+        failure: EnvironmentMissing | None = None
+        try:
+            self._stack.destroy(progress)
+        except EnvironmentMissing as error:
+            failure = error
+        swept = [f"{f.kind} {f.name}" for f in docker.sweep(self.experiment)]
+        if failure is not None and self._stack.state_directory.exists():
+            # The sweep removed everything that the state could name: one more destroy empties it.
+            self._stack.destroy(progress)
+        return swept
+
+    def container(self, machine: str) -> str:
+        """The Docker name of a machine."""
+        return f"sc-{self.experiment}-{machine}"
+
+    def machine_logs(self, machine: str) -> str:
+        """The last lines that the machine printed."""
+        return docker.logs(self.container(machine))
+
+    def inject(self, kind: str, machine: str) -> None:
+        """machine.crash or machine.freeze: the faults that no agent can inject into itself."""
+        {"machine.crash": docker.kill, "machine.freeze": docker.pause}[kind](
+            self.container(machine)
+        )
+
+    def revert(self, kind: str, machine: str) -> None:
+        """Undo `inject`; idempotent."""
+        container = self.container(machine)
+        if kind == "machine.crash" and docker.state(container) != "running":
+            docker.start(container)
+        elif kind == "machine.freeze" and docker.state(container) == "paused":
+            docker.unpause(container)

@@ -1,0 +1,211 @@
+"""report.html: one file, made from a result folder and nothing else, that needs no network."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jinja2
+
+from experiments.metrics import compared_arms
+from experiments.records import write_bytes
+from experiments.report import tables
+from experiments.report.figures import all_figures
+from experiments.report.folder import RunFolder, read_folder
+from experiments.report.svg import dark_rules
+from experiments.report.text import factor, interval, milliseconds, number, usd
+
+_HERE = Path(__file__).parent
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A chip at the head of the page: what was asked, the answer, and its reasons."""
+
+    question: str
+    answer: str
+    mood: str
+    reasons: tuple[str, ...]
+
+
+def write_report(run_dir: Path) -> Path:
+    """Write report.html into a result folder, whole or not at all, and return its path.
+
+    Raises: InputError where run_dir is no folder. Anything missing in it is a note in the report.
+    """
+    run = read_folder(run_dir)
+    path = run_dir / "report.html"
+    write_bytes(path, page(run).encode("utf-8"))
+    return path
+
+
+def page(run: RunFolder) -> str:
+    """The page as HTML."""
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(_HERE),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    script = (_HERE / "report.js").read_text(encoding="utf-8")
+    ideal = run.summary.get("ideal") or {"source": "unknown"}
+    style = (_HERE / "report.css").read_text(encoding="utf-8")
+    return environment.get_template("report.html.j2").render(
+        name=str(run.manifest.get("experiment") or run.summary.get("experiment") or run.path.name),
+        run=run,
+        when=str(run.manifest.get("started_at") or ""),
+        platform=str(run.manifest.get("platform") or ""),
+        verdicts=verdicts(run),
+        headline=headline(run),
+        tiles=tiles(run),
+        asked=tables.asked_rows(run) if run.spec else [],
+        figures=all_figures(run),
+        improvement=tables.improvement_table(run),
+        arms=_arm_table(run),
+        phases=tables.phase_table(run),
+        outcomes=tables.outcome_table(run),
+        faults=tables.fault_table(run),
+        replication=tables.replication_table(run),
+        plan=plan_words(run),
+        plan_table=tables.plan_table(_plan(run)),
+        repeat=tables.repeat_rows(run),
+        ideal=ideal,
+        ideal_ms=milliseconds(ideal.get("latency_ms")),
+        weights_source=run.summary.get("weights_source") or "",
+        style=style,
+        dark_rules=dark_rules(),
+        script=script,
+        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+    )
+
+
+def verdicts(run: RunFolder) -> list[Verdict]:
+    """Valid? SLO met? Faults injected and reverted? Cleaned up?"""
+    summary = run.summary
+    found = summary.get("verdicts") or run.manifest.get("verdicts") or {}
+    slo = summary.get("slo") or {}
+    valid = summary.get("valid")
+    measurement = _reasons(found.get("measurement"))
+    if valid is False and not measurement:
+        measurement = ("see the other verdicts",)
+    answers = [_verdict("Measurement valid?", valid, measurement)]
+    slo_reasons = tuple(str(reason) for reason in slo.get("reasons") or ())
+    met = slo.get("met")
+    arm = f" by {slo['arm']}" if slo.get("arm") else ""
+    unknown = "not asked" if not slo.get("asked") else "undecided"
+    answers.append(_verdict(f"SLO met{arm}?", met, slo_reasons, unknown=unknown))
+    for name, question in (
+        ("injection", "Faults injected?"),
+        ("revert", "Faults reverted?"),
+        ("cleanup", "Cleaned up?"),
+    ):
+        verdict = found.get(name) or {}
+        answers.append(_verdict(question, verdict.get("ok"), _reasons(verdict)))
+    return answers
+
+
+def _reasons(verdict: Any) -> tuple[str, ...]:
+    return tuple(str(reason) for reason in (verdict or {}).get("reasons") or ())
+
+
+def _verdict(
+    question: str, answer: bool | None, reasons: tuple[str, ...], unknown: str = "not known"
+) -> Verdict:
+    if answer is None:
+        return Verdict(question, unknown, "unknown", reasons)
+    return Verdict(question, "yes" if answer else "no", "good" if answer else "bad", reasons)
+
+
+def headline(run: RunFolder) -> str:
+    """The answer in one sentence; what cannot be said is not said."""
+    entries = run.summary.get("improvement") or {}
+    baseline, spare = compared_arms(run.arms)
+    usable = [n for n in ("p99", "p95", "mean") if (entries.get(n) or {}).get("factor") is not None]
+    if not usable:
+        return "This run does not compare two arms: no arrivals were measured by both."
+    firm = [name for name in usable if not entries[name].get("insufficient")] or usable
+    entry = entries[firm[0]]
+    what = "mean latency" if firm[0] == "mean" else f"{firm[0]} latency"
+    share = entry["factor"]
+    change = f"{factor(share)} lower" if share >= 1 else f"{factor(1 / share)} higher"
+    sure = "" if entry["ci_low"] > 1 or entry["ci_high"] < 1 else (
+        " The interval includes 1: this run does not show a difference.")  # fmt: skip
+    figures = (run.summary.get("arms") or {}).get(spare) or {}
+    return (
+        f"With {spare}, {what} is {change} than with {baseline} "
+        f"(95 % interval {interval(entry['ci_low'], entry['ci_high'])}; "
+        f"{number(figures.get('requests'))} requests per arm, {entry['pairs']} pairs).{sure}"
+    )
+
+
+def tiles(run: RunFolder) -> list[dict[str, Any]]:
+    """The three figures at the head: mean, p95 and p99 of both arms."""
+    entries = run.summary.get("improvement") or {}
+    arms = run.summary.get("arms") or {}
+    baseline, spare = compared_arms(run.arms)
+    if baseline not in arms or spare not in arms:
+        return []
+    return [
+        {
+            "name": name,
+            "before": milliseconds(arms[baseline].get(f"{name}_ms")),
+            "after": milliseconds(arms[spare].get(f"{name}_ms")),
+            "factor": factor((entries.get(name) or {}).get("factor")),
+            "doubtful": bool((entries.get(name) or {}).get("insufficient")),
+            "baseline": baseline,
+            "spare": spare,
+        }
+        for name in ("mean", "p95", "p99")
+    ]
+
+
+def plan_words(run: RunFolder) -> dict[str, Any]:
+    """The plan in words: cost, what binds it, why it cannot be."""
+    plan = _plan(run)
+    lists = {
+        name: [_words(item) for item in plan.get(name) or []]
+        for name in ("binding", "reasons", "assumptions", "insufficient")
+    }
+    if plan.get("feasible") is None:
+        return {"state": "missing", **lists}
+    predicted = plan.get("predicted")
+    return {
+        "state": "feasible" if plan["feasible"] else "infeasible",
+        "cost": usd(plan.get("usd_per_month")),
+        "terms": _plan_terms(plan),
+        "predicted": [
+            (str(key).removesuffix("_ms").replace("_", " "), tables.planned_value(key, value))
+            for key, value in (predicted.items() if isinstance(predicted, dict) else ())
+            if isinstance(value, (str, int, float))
+        ],
+        **lists,
+    }
+
+
+def _plan_terms(plan: dict[str, Any]) -> str:
+    """Scheme, region and date of the prices, as far as the plan names them."""
+    words = [f"scheme {plan['scheme']}" if plan.get("scheme") else "",
+             f"region {plan['region']}" if plan.get("region") else "",
+             f"prices of {plan['prices_as_of']}" if plan.get("prices_as_of") else ""]  # fmt: skip
+    return ", ".join(word for word in words if word)
+
+
+def _plan(run: RunFolder) -> dict[str, Any]:
+    return run.plan or dict(run.summary.get("plan") or {})
+
+
+def _words(item: Any) -> str:
+    if isinstance(item, dict):
+        return ", ".join(f"{key.replace('_', ' ')}: {number(value)}" for key, value in item.items())
+    return str(item)
+
+
+def _arm_table(run: RunFolder) -> tables.Table | None:
+    arms = run.summary.get("arms") or {}
+    if not arms:
+        return None
+    return tables.arm_table(arms, "arm-table", "All figures of each arm, warm-up left out")

@@ -1,0 +1,105 @@
+"""The summary of a run on a terminal, and where its report lies."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from experiments.report.text import factor, interval, milliseconds, number, percent, usd
+
+_ROWS = (
+    ("requests", "requests", number),
+    ("errors", "errors", number),
+    ("goodput, ok per s", "goodput_per_s", number),
+    ("mean", "mean_ms", milliseconds),
+    ("p50", "p50_ms", milliseconds),
+    ("p95", "p95_ms", milliseconds),
+    ("p99", "p99_ms", milliseconds),
+    ("punctuality", "punctuality", percent),
+    ("demerits per request", "demerits_per_request", number),
+    ("sent late, p99", "lag_ms_p99", milliseconds),
+)
+
+
+def print_summary(summary: Mapping[str, Any], console: Console, report: Path | None = None) -> None:
+    """Print arms, improvement, verdicts and plan; the last line is the report's path, whole.
+
+    A figure that rests on fewer than 10 samples beyond it carries a question mark.
+    """
+    console.print(_arms(summary))
+    _print_verdicts(summary, console)
+    _print_plan(summary, console)
+    if report is not None:
+        console.print(f"Report: {report}", soft_wrap=True, markup=False, highlight=False)
+
+
+def _arms(summary: Mapping[str, Any]) -> Table:
+    arms: Mapping[str, Any] = summary.get("arms") or {}
+    improvement: Mapping[str, Any] = summary.get("improvement") or {}
+    title = f"{summary.get('experiment')}, run {summary.get('run')}"
+    table = Table(title=escape(title), title_justify="left")
+    table.add_column("")
+    for arm in arms:
+        table.add_column(escape(arm), justify="right")
+    table.add_column("improvement", justify="right")
+    table.add_column("95 % interval", justify="right")
+    for label, key, show in _ROWS:
+        name = key.removesuffix("_ms")
+        cells = [
+            show(arm.get(key)) + (" ?" if name in (arm.get("insufficient") or ()) else "")
+            for arm in arms.values()
+        ]
+        entry = improvement.get(name) or {}
+        known = entry.get("factor") is not None
+        cells.append(factor(entry["factor"]) if known else "")
+        cells.append(interval(entry["ci_low"], entry["ci_high"]) if known else "")
+        table.add_row(label, *cells)
+    return table
+
+
+def _print_verdicts(summary: Mapping[str, Any], console: Console) -> None:
+    found = summary.get("verdicts") or {}
+    slo = summary.get("slo") or {}
+    faults = summary.get("faults") or {}
+    answers = [("valid", summary.get("valid")), ("SLO met", slo.get("met"))]
+    answers += [(name, (found.get(name) or {}).get("ok")) for name in ("revert", "cleanup")]
+    console.print("   ".join(f"{name}: {_answer(answer)}" for name, answer in answers))
+    console.print(
+        f"faults: {number(faults.get('injected'))} injected, {number(faults.get('reverted'))} "
+        f"reverted   InfluxDB points: {number(summary.get('influx_points'))}",
+        highlight=False,
+    )
+    reasons = [reason for verdict in found.values() for reason in verdict.get("reasons") or ()]
+    for reason in [*reasons, *(slo.get("reasons") or ())]:
+        console.print(f"  - {reason}", markup=False, highlight=False)
+
+
+def _answer(answer: Any) -> str:
+    if answer is None:
+        return "[yellow]not known[/]"
+    return "[green]yes[/]" if answer else "[red]no[/]"
+
+
+def _print_plan(summary: Mapping[str, Any], console: Console) -> None:
+    plan = summary.get("plan") or {}
+    if plan.get("feasible") is None:
+        console.print("plan: none was made")
+        return
+    if not plan["feasible"]:
+        console.print("plan: [red]no fleet meets the SLO[/]")
+        return
+    tiers = [
+        f"{name}: {tier.get('nodes')} x {tier.get('instance_type')}, r = {tier.get('replicas')}"
+        for name, tier in (plan.get("tiers") or {}).items()
+        if isinstance(tier, Mapping)
+    ]
+    console.print(
+        f"plan: {usd(plan.get('usd_per_month'))} a month ({'; '.join(tiers)})",
+        markup=False,
+        highlight=False,
+    )

@@ -1,0 +1,71 @@
+"""Numbers and windows as people read them."""
+
+from __future__ import annotations
+
+import math
+import shlex
+from typing import Any
+
+MISSING = "–"
+
+
+def number(value: Any, digits: int = 3) -> str:
+    """A number with about `digits` significant digits, thin spaces between thousands."""
+    if value is None or (isinstance(value, float) and not math.isfinite(value)):
+        return MISSING
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return str(value)
+    if isinstance(value, int) or abs(value) >= 10**digits:
+        return f"{value:,.0f}".replace(",", "\u202f")
+    if value == 0:
+        return "0"
+    places = max(0, digits - 1 - math.floor(math.log10(abs(value))))
+    text = f"{value:.{min(places, 6)}f}"
+    return text.rstrip("0").rstrip(".") if "." in text and abs(value) < 1e-3 else text
+
+
+def plain(value: Any) -> str:
+    """A number that somebody chose: as it was written, "8" and not "8.00"."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return MISSING if value is None else str(value)
+    return f"{value:g}"
+
+
+def milliseconds(value: Any) -> str:
+    """A latency: "12.3 ms", "1.25 s" from two seconds on."""
+    if value is None:
+        return MISSING
+    if value >= 2000:
+        return f"{number(value / 1000)} s"
+    return f"{number(value)} ms"
+
+
+def percent(value: Any, digits: int = 3) -> str:
+    """A share as per cent."""
+    return MISSING if value is None else f"{number(100.0 * value, digits)} %"
+
+
+def factor(value: Any) -> str:
+    """An improvement factor: "2.13 ×"."""
+    return MISSING if value is None else f"{number(value)} ×"
+
+
+def interval(low: Any, high: Any) -> str:
+    """A confidence interval: "1.60 to 2.81"; bounds far outside what can be measured are named."""
+    if low is None or high is None:
+        return MISSING
+    left = "below 0.01" if low < 0.01 else number(low)
+    right = "above 100" if high > 100 else number(high)
+    return f"{left} to {right}"
+
+
+def usd(value: Any) -> str:
+    """An amount of money."""
+    return MISSING if value is None else f"${value:,.2f}"
+
+
+def command_line(command: Any) -> str:
+    """The command as it is typed, from a string or a list of words."""
+    if isinstance(command, (list, tuple)):
+        return shlex.join(str(word) for word in command)
+    return str(command or "")

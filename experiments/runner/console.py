@@ -1,0 +1,62 @@
+"""What a person sees while a run goes on: steps with their duration, and a bar for each block."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+
+class Narrator:
+    """Progress on a terminal; plain lines where the output is not one. Nothing with `quiet`."""
+
+    def __init__(self, console: Console, *, quiet: bool = False) -> None:
+        self.console = console
+        self._quiet = quiet
+
+    def say(self, text: str) -> None:
+        """One line."""
+        if not self._quiet:
+            self.console.print(text, highlight=False)
+
+    def detail(self, text: str) -> None:
+        """One line of lesser weight."""
+        self.say(f"[dim]    {text}[/dim]")
+
+    @contextmanager
+    def step(self, title: str) -> Iterator[None]:
+        """Says what begins, and afterwards how long it took."""
+        began = time.monotonic()
+        self.say(f"[bold]{title}[/bold]")
+        yield
+        self.detail(f"{time.monotonic() - began:.1f} s")
+
+    @contextmanager
+    def bar(self, title: str, total_s: float) -> Iterator[Bar]:
+        """A bar over `total_s` seconds."""
+        hidden = self._quiet or not self.console.is_terminal
+        if hidden:
+            self.say(title)
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            TextColumn("{task.fields[note]}"),
+            TimeRemainingColumn(),
+        )
+        with Progress(*columns, console=self.console, disable=hidden) as progress:
+            yield Bar(progress, title, total_s)
+
+
+class Bar:
+    """The bar of one block."""
+
+    def __init__(self, progress: Progress, title: str, total_s: float) -> None:
+        self._progress = progress
+        self._task = progress.add_task(title, total=total_s, note="")
+
+    def update(self, done_s: float, note: str) -> None:
+        """Where the block is, with a short note."""
+        self._progress.update(self._task, completed=done_s, note=note)

@@ -1,0 +1,118 @@
+"""From a design to a fleet that answers, and back to nothing."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from experiments.agents import Agent, connect_agent, connect_arbiter, tls_context
+from experiments.errors import EnvironmentMissing, InputError, SparecraftError
+from experiments.platform import Inventory, LocalPlatform
+from experiments.runner.block import Fleet, injections
+from experiments.runner.console import Narrator
+from experiments.schedule import blocks
+from experiments.spec import Design
+
+READY_TIMEOUT_S = 120.0
+_POLL_S = 0.5
+
+
+def provision(design: Design, platform: LocalPlatform, narrator: Narrator) -> Inventory:
+    """`terraform apply` with the design's fleet.tfvars."""
+    return platform.up(design.directory / "fleet.tfvars", narrator.detail)
+
+
+def connect(platform: LocalPlatform, inventory: Inventory) -> Fleet:
+    """Clients for every agent and arbiter."""
+    context = tls_context(platform.identity())
+    agents = {m.name: connect_agent(m, context) for m in inventory.with_agent}
+    arbiters = {str(m.tier): connect_arbiter(m) for m in inventory.arbiters}
+    return Fleet(platform, inventory, agents, arbiters)
+
+
+def wait_ready(fleet: Fleet, narrator: Narrator) -> None:
+    """Until every machine's service answers. Raises EnvironmentMissing with the machine's log."""
+    waiting = dict(fleet.agents)
+    deadline = time.monotonic() + READY_TIMEOUT_S
+    seen: dict[str, str] = {}
+    while waiting:
+        for name, agent in list(waiting.items()):
+            seen[name] = _readiness(agent)
+            if seen[name] == "ready":
+                del waiting[name]
+        if waiting and time.monotonic() > deadline:
+            name = next(iter(waiting))
+            raise EnvironmentMissing(
+                f"machine {name}",
+                expected=f"its service to be ready within {READY_TIMEOUT_S:.0f} s",
+                came=f"{seen[name]}; it printed: {fleet.platform.machine_logs(name)}",
+                do="Call `sparecraft up` to look into it with the fleet left up.",
+            )
+        if waiting:
+            time.sleep(_POLL_S)
+    narrator.detail(f"{len(fleet.agents)} machines ready")
+
+
+def check_capabilities(design: Design, fleet: Fleet) -> None:
+    """Refuse before any load what a machine cannot inject. Raises InputError naming all of it."""
+    needed = {
+        (step.machine, step.kind)
+        for block in blocks(design.experiment)
+        for injection in injections(design, block, fleet.inventory)
+        for step in injection.steps
+        if not step.kind.startswith("machine.")
+    }
+    cannot: dict[str, list[str]] = {}
+    for machine in sorted({machine for machine, _ in needed}):
+        offered = fleet.agents[machine].capabilities()
+        for kind in sorted(kind for name, kind in needed if name == machine):
+            entry = offered.get(kind, {"available": False, "reason": "unknown to this agent"})
+            if not entry["available"]:
+                cannot.setdefault(f"{kind}: {entry.get('reason', 'no reason given')}", []).append(
+                    machine
+                )
+    if cannot:
+        came = "; ".join(f"{why} (on {', '.join(names)})" for why, names in cannot.items())
+        raise InputError(
+            f"design {design.name}",
+            expected="faults that the fleet's machines can inject",
+            came=came,
+            do="Take them out of experiment.toml, or run on a kernel that has what is missing.",
+        )
+
+
+def bring_up(design: Design, narrator: Narrator) -> Inventory:
+    """Provision and wait, for `sparecraft up`. A fleet that is not ready stays, to look into."""
+    platform = LocalPlatform(design.fleet.experiment)
+    with narrator.step("Provisioning (terraform apply)"):
+        inventory = provision(design, platform, narrator)
+    fleet = connect(platform, inventory)
+    with narrator.step("Waiting until every machine is ready"):
+        wait_ready(fleet, narrator)
+    return inventory
+
+
+def fingerprints(fleet: Fleet, note: Callable[[str], None]) -> bool:
+    """Whether every machine is as it was before the first fault; `note` gets each difference."""
+    clean = True
+    for name, agent in fleet.agents.items():
+        try:
+            found = agent.fingerprint()
+        except SparecraftError as error:
+            note(f"{name}: no fingerprint: {error}")
+            clean = False
+            continue
+        for difference in found["differences"]:
+            note(f"{name}: {difference}")
+        clean = clean and bool(found["clean"])
+    return clean
+
+
+def _readiness(agent: Agent) -> str:
+    try:
+        health = agent.health()
+    except SparecraftError as error:
+        return f"no answer ({error.came})"
+    if health["ready"]:
+        return "ready"
+    return f"service {health['service']}, not ready"

@@ -1,0 +1,44 @@
+"""Ctrl-C and SIGTERM: the first ends the measurement, and none cuts the clean-up short."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class Signals:
+    """While `shielded`, signals only call `said`; otherwise they raise KeyboardInterrupt."""
+
+    def __init__(self, said: Callable[[str], None]) -> None:
+        self._said = said
+        self._shielded = False
+
+    def shield(self) -> None:
+        """From now on: finish what is under way."""
+        self._shielded = True
+
+    def handle(self, number: int, frame: FrameType | None) -> None:
+        """The handler of all of them."""
+        del frame
+        if self._shielded:
+            name = signal.Signals(number).name
+            self._said(f"{name}: reverting faults and removing the fleet, please wait")
+            return
+        self._shielded = True
+        raise KeyboardInterrupt
+
+
+@contextmanager
+def ending_signals(said: Callable[[str], None]) -> Iterator[Signals]:
+    """Install the handler, and put the old ones back."""
+    signals = Signals(said)
+    before = {number: signal.signal(number, signals.handle) for number in _ENDING}
+    try:
+        yield signals
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

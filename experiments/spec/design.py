@@ -1,0 +1,124 @@
+"""A design: a folder with `fleet.tfvars` and `experiment.toml` that agree with each other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from experiments.errors import InputError
+from experiments.spec.experiment import Experiment, Selector
+from experiments.spec.fleet import Fleet
+from experiments.spec.source import Source, check, read_tfvars, read_toml
+
+DESIGNS = Path(__file__).resolve().parents[1] / "designs"
+
+
+@dataclass(frozen=True)
+class Design:
+    """What a user asks for: a fleet, an experiment on it, and where both are written."""
+
+    name: str
+    fleet: Fleet
+    experiment: Experiment
+    directory: Path
+
+    def select(self, selector: Selector) -> tuple[str, ...]:
+        """Names of the selected machines, the same in every arm."""
+        if selector.machine is not None:
+            return (selector.machine,)
+        assert selector.tier is not None  # a Selector has one or the other
+        nodes = self.fleet.nodes_of(selector.tier)
+        return nodes[: selector.count] if selector.count is not None else nodes
+
+
+def designs_available(root: Path = DESIGNS) -> tuple[str, ...]:
+    """Names of the designs that come with Sparecraft."""
+    return tuple(sorted(path.parent.name for path in root.glob("*/experiment.toml")))
+
+
+def load_design(name_or_path: str | Path, root: Path = DESIGNS) -> Design:
+    """Read and check a design, given its name or its folder.
+
+    Raises InputError with file, line and key, what was expected and what came.
+    """
+    directory = _find(name_or_path, root)
+    tfvars = read_tfvars(directory / "fleet.tfvars")
+    toml = read_toml(directory / "experiment.toml")
+    fleet = check(tfvars, Fleet)
+    experiment = check(toml, Experiment)
+    _check_arms(toml, fleet, experiment)
+    _check_faults(toml, fleet, experiment)
+    _check_interference(toml, fleet, experiment)
+    return Design(directory.name, fleet, experiment, directory)
+
+
+def _find(name_or_path: str | Path, root: Path) -> Path:
+    for candidate in (root / name_or_path, Path(name_or_path)):
+        if candidate.is_dir():
+            return candidate.resolve()
+    raise InputError(
+        f"design {name_or_path}",
+        expected=f"a folder, or one of {', '.join(designs_available(root)) or '(none there yet)'}",
+        came="no such design",
+        do="Name one of these, or give the path of your own.",
+    )
+
+
+def _check_arms(toml: Source, fleet: Fleet, experiment: Experiment) -> None:
+    tiers = ", ".join(fleet.tiers)
+    for name, arm in experiment.arms.items():
+        for table in ("replicas", "tokens"):
+            for tier in getattr(arm, table):
+                if tier not in fleet.tiers:
+                    raise toml.error(
+                        *("arms", name, table, tier),
+                        expected=f"one of the tiers {tiers}",
+                        came=f"the unknown tier {tier}",
+                    )
+        for tier, spec in fleet.tiers.items():
+            replicas = arm.replicas.get(tier)
+            if replicas is None or replicas > spec.nodes:
+                raise toml.error(
+                    *("arms", name, "replicas", tier),
+                    expected=f"from 1 replica to the tier's {spec.nodes} nodes",
+                    came="nothing" if replicas is None else str(replicas),
+                )
+
+
+def _check_faults(toml: Source, fleet: Fleet, experiment: Experiment) -> None:
+    for index, fault in enumerate(experiment.faults):
+        select = fault.select
+        key = ("faults", index, "select")
+        if select.machine is not None and select.machine not in fleet.machine_names:
+            raise toml.error(
+                *key,
+                expected=f"one of the machines {', '.join(fleet.machine_names)}",
+                came=select.machine,
+            )
+        if select.tier is not None and select.tier not in fleet.tiers:
+            raise toml.error(
+                *key,
+                expected=f"one of the tiers {', '.join(fleet.tiers)}",
+                came=f"the unknown tier {select.tier}",
+            )
+        if select.tier is not None and (select.count or 1) > fleet.tiers[select.tier].nodes:
+            raise toml.error(
+                *key,
+                expected=f"at most the tier's {fleet.tiers[select.tier].nodes} nodes",
+                came=f"count = {select.count}",
+            )
+
+
+def _check_interference(toml: Source, fleet: Fleet, experiment: Experiment) -> None:
+    if "iperf" not in experiment.interference.kinds:
+        return
+    from experiments.interference import affected_tiers
+
+    for tier in affected_tiers(experiment.interference.pattern, fleet.tier_order):
+        if fleet.tiers[tier].nodes < 2:
+            raise toml.error(
+                *("interference", "kinds"),
+                expected=f"two nodes or more in the tier {tier}, as iperf runs in pairs",
+                came="1",
+                do='Use kinds = ["cpu"], another pattern, or more nodes.',
+            )

@@ -1,0 +1,35 @@
+"""A disk that is really full: a tmpfs of a few pages."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+
+@contextmanager
+def mounted(directory: Path, size_kb: int = 256) -> Iterator[Path]:
+    """A small file system at `directory`; skips the test where mounting is not permitted."""
+    directory.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", f"size={size_kb}k", "tmpfs", str(directory)]
+    made = subprocess.run(command, capture_output=True, text=True, check=False)
+    if made.returncode:
+        pytest.skip(f"may not mount a tmpfs here: {made.stderr.strip()}")
+    try:
+        yield directory
+    finally:
+        subprocess.run(["umount", str(directory)], check=True)
+
+
+def fill(directory: Path) -> Path:
+    """Use up all the room; returns the file that takes it."""
+    filler = directory / "filler"
+    with filler.open("wb", buffering=0) as file:
+        try:
+            while True:
+                file.write(b"x" * 4096)
+        except OSError:
+            return filler

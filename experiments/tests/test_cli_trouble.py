@@ -1,0 +1,131 @@
+"""A user's mistake, or a host that lacks something, ends in one message and the right exit code."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from experiments.platform import docker
+
+SMALL = Path(__file__).parent / "designs" / "small"
+EXPERIMENT = "tst-small"
+
+
+def _sparecraft(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(
+        [sys.executable, "-m", "experiments.cli", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        stdin=subprocess.DEVNULL,
+        env={**os.environ, **environment},
+        check=False,
+    )
+    assert "Traceback" not in done.stdout + done.stderr, done.stderr
+    return done
+
+
+def _copy(tmp_path: Path, file: str, old: str, new: str) -> Path:
+    design = tmp_path / "mine"
+    shutil.copytree(SMALL, design)
+    text = (design / file).read_text()
+    assert old in text
+    (design / file).write_text(text.replace(old, new))
+    return design
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "named"),
+    [
+        ("experiment.toml", "rate_per_s = 4.0", "rate_per_s = -4.0", "load.rate_per_s"),
+        ("experiment.toml", "[slo]", "[slo]\nspeed = 3", "slo.speed"),
+        ("experiment.toml", '{ tier = "db", count = 1 }', "{ }", "select"),
+        ("experiment.toml", "net.limp", "net.melt", "net.melt"),
+        ("experiment.toml", "at_s = 8.0", "at_s = 80.0", "at_s"),
+        ("experiment.toml", "web = 2, db = 1", "web = 3, db = 1", "arms.spare.replicas.web"),
+        ("fleet.tfvars", "db  = { policy", "cache = { policy", "arbiters.db"),
+    ],
+)
+def test_a_mistake_in_a_design_is_named_with_its_file_and_key(
+    tmp_path: Path, file: str, old: str, new: str, named: str
+) -> None:
+    design = _copy(tmp_path, file, old, new)
+    done = _sparecraft("run", str(design), "--results", str(tmp_path / "results"))
+    assert done.returncode == 2, done.stderr
+    said = " ".join(done.stderr.split())
+    assert named in said
+    assert file in said.replace(" ", "")
+    assert "expected" in said
+
+
+def test_an_unknown_design_names_those_there_are() -> None:
+    done = _sparecraft("run", "no-such-design")
+    assert done.returncode == 2
+    assert "mediawiki-noisy" in done.stderr
+
+
+def test_wrong_usage_is_exit_code_2() -> None:
+    assert _sparecraft("run").returncode == 2
+    assert _sparecraft("fly").returncode == 2
+
+
+def test_a_missing_docker_engine_is_said_with_what_to_do(tmp_path: Path) -> None:
+    nowhere = f"unix://{tmp_path}/docker.sock"
+    results = str(tmp_path / "results")
+    done = _sparecraft("run", str(SMALL), "--results", results, DOCKER_HOST=nowhere)
+    assert done.returncode == 3
+    assert "Docker" in done.stderr
+    assert "make setup" in done.stderr
+    assert not list(Path(results).glob("*/2*")), "nothing was measured, nothing is left"
+
+
+@pytest.mark.real
+def test_a_missing_terraform_is_said_with_what_to_do(tmp_path: Path) -> None:
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    for name in ("docker", "git"):
+        (tools / name).symlink_to(str(shutil.which(name)))
+    results = str(tmp_path / "results")
+    done = _sparecraft("run", str(SMALL), "--results", results, PATH=str(tools))
+    assert done.returncode == 3
+    assert "Terraform" in done.stderr
+
+
+@pytest.mark.real
+def test_a_taken_port_is_named_and_nothing_stays(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        taken.bind(("127.0.0.1", 18081))
+        taken.listen()
+        results = str(tmp_path / "results")
+        done = _sparecraft("run", str(SMALL), "--results", results)
+    assert done.returncode == 3, done.stdout
+    assert "18081" in done.stderr
+    assert docker.find(EXPERIMENT) == []
+
+
+@pytest.mark.real
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small disk needs root")
+def test_a_full_results_disk_ends_the_run_with_a_message_and_no_fleet(tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=96k", "tmpfs", str(disk)]
+    subprocess.run(mount, check=True)
+    try:
+        done = _sparecraft("run", str(SMALL), "--results", str(disk))
+    finally:
+        subprocess.run(["umount", "--lazy", str(disk)], check=True)
+    assert done.returncode == 3, done.stdout + done.stderr
+    assert "room" in done.stderr
+    assert docker.find(EXPERIMENT) == []
+
+
+def test_down_without_a_fleet_says_so_and_succeeds() -> None:
+    done = _sparecraft("down", "tst-never-made")
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,181 @@
+"""The files of a run: whole or not at all, and what a full disk leaves."""
+
+from __future__ import annotations
+
+import base64
+import json
+from pathlib import Path
+
+import polars as pl
+import pytest
+from hdrh.histogram import HdrHistogram
+
+from experiments.errors import DiskFull
+from experiments.records import (
+    ARBITERS,
+    HOSTS,
+    OUTCOMES,
+    REQUESTS,
+    EventLog,
+    arbiter_rows,
+    arbiter_table,
+    encode_histogram,
+    histograms,
+    read_events,
+    read_table,
+    write_bytes,
+    write_json,
+    write_table,
+)
+from experiments.tests.disks import fill
+
+
+def requests(**columns: list[object]) -> pl.DataFrame:
+    row = {
+        "arm": "baseline",
+        "repeat": 0,
+        "pair": 0,
+        "phase": "measure",
+        "index": 0,
+        "user": "wiki-reader",
+        "name": "Abash",
+        "intended_s": 1.0,
+        "sent_s": 1.001,
+        "done_s": 1.1,
+        "latency_ms": 100.0,
+        "lag_ms": 1.0,
+        "outcome": "ok",
+        "status": 200,
+        "bytes": 5000,
+    }
+    count = max((len(values) for values in columns.values()), default=1)
+    rows = {**{name: [value] * count for name, value in row.items()}, **columns}
+    return pl.DataFrame(rows, schema=REQUESTS)
+
+
+STATS = {
+    "tier": "web",
+    "protocol": "http",
+    "policy": "tad",
+    "replicas": 2,
+    "tokens_per_server": 1,
+    "uptime_s": 12.3,
+    "requests": {"received": 10, "answered": 9, "failed": 1, "cloned": 8},
+    "replicas_sent": 18,
+    "replicas_not_needed": 2,
+    "replicas_wasted": 7,
+    "wasted_us": 12345,
+    "connections": {"client_accepted": 4, "client_open": 3},
+    "token_wait_us_total": 99,
+    "token_waits": 3,
+    "tokens": {"total": 2, "in_use": 1},
+    "servers": [
+        {"name": f"web-{n}", "address": f"198.18.1.1{n}:80", "alive": n == 1, "tokens_free": 1,
+         "in_flight": 0, "requests": 9, "wins": 5, "errors": 0,
+         "last_latency_us": None if n == 2 else 41234, "latency_us_sum": 90000, "latency_count": 2,
+         "connections_opened": 1, "connections_reused": 8}
+        for n in (1, 2)
+    ],
+}  # fmt: skip
+
+
+def test_a_table_reads_back_as_it_was_written(tmp_path: Path) -> None:
+    table = requests(latency_ms=[1.5, None], outcome=["ok", "dropped"])
+    write_table(tmp_path / "requests.parquet", table, REQUESTS)
+    assert read_table(tmp_path / "requests.parquet", REQUESTS).equals(table)
+    assert [path.name for path in tmp_path.iterdir()] == ["requests.parquet"]
+
+
+def test_a_table_with_a_missing_or_misshapen_column_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(pl.exceptions.ColumnNotFoundError):
+        write_table(tmp_path / "requests.parquet", requests().drop("lag_ms"), REQUESTS)
+    bad = requests().with_columns(status=pl.lit("fine"))
+    with pytest.raises(pl.exceptions.InvalidOperationError):
+        write_table(tmp_path / "requests.parquet", bad, REQUESTS)
+    assert not list(tmp_path.iterdir())
+
+
+def test_columns_are_those_of_the_contract() -> None:
+    assert "pair" in REQUESTS
+    assert len(OUTCOMES) == 7
+    assert HOSTS["cpu_percent"] == pl.Float64
+    assert arbiter_table([]).schema == ARBITERS
+
+
+def test_a_poll_of_an_arbiter_makes_a_row_for_each_server(tmp_path: Path) -> None:
+    table = arbiter_table(arbiter_rows(3.0, STATS))
+    assert table["server"].to_list() == ["web-1", "web-2"]
+    assert table["alive"].to_list() == [True, False]
+    assert table["last_latency_us"].to_list() == [41234, None]
+    assert table["wasted_us"].unique().to_list() == [12345]
+    assert table.null_count().row(0).count(0) == len(ARBITERS) - 1
+    write_table(tmp_path / "arbiters.parquet", table, ARBITERS)
+    assert read_table(tmp_path / "arbiters.parquet", ARBITERS).equals(table)
+
+
+def test_events_are_lines_and_a_cut_one_is_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    log = EventLog(path)
+    log.append({"what": "phase", "text": "a\nb"})
+    log.append({"what": "fault", "text": "é"})
+    log.close()
+    with path.open("ab") as file:
+        file.write(b'{"what": "fa')
+    assert list(read_events(path)) == [
+        {"what": "phase", "text": "a\nb"},
+        {"what": "fault", "text": "é"},
+    ]
+
+
+def test_a_number_that_is_none_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        write_json(tmp_path / "summary.json", {"p99_ms": float("nan")})
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_full_disk_keeps_the_old_file_and_says_what_is_kept(small_disk: Path) -> None:
+    write_json(small_disk / "summary.json", {"old": True})
+    fill(small_disk)
+    with pytest.raises(DiskFull) as caught:
+        write_bytes(small_disk / "summary.json", b"x" * 100_000)
+    assert json.loads((small_disk / "summary.json").read_text()) == {"old": True}
+    assert "No space left on device" in str(caught.value)
+    assert f"Kept in {small_disk}: filler, summary.json" in str(caught.value)
+    assert not [path for path in small_disk.iterdir() if path.name.startswith(".")]
+    assert caught.value.exit_code == 3
+
+
+def test_an_event_that_does_not_fit_leaves_the_lines_before_it_whole(small_disk: Path) -> None:
+    log = EventLog(small_disk / "events.jsonl")
+    log.append({"text": "first"})
+    filler = fill(small_disk)
+    with pytest.raises(DiskFull, match=r"events\.jsonl: expected room"):
+        log.append({"text": "x" * 10_000})
+    filler.unlink()
+    log.append({"text": "second"})
+    log.close()
+    assert [event["text"] for event in read_events(log.path)] == ["first", "second"]
+
+
+def test_histograms_hold_each_block_without_warm_up_and_dropped() -> None:
+    table = requests(
+        arm=["baseline", "baseline", "baseline", "baseline", "spare"],
+        repeat=[0, 0, 0, 3, 1],
+        phase=["warm-up", "measure", "measure", "fault", "measure"],
+        latency_ms=[9.0, 100.0, None, 6000.0, 0.0],
+    )
+    arms = histograms(table)["arms"]
+    assert {arm: list(of) for arm, of in arms.items()} == {"baseline": ["0", "3"], "spare": ["1"]}
+    first = HdrHistogram.decode(arms["baseline"]["0"].encode())
+    assert first.get_total_count() == 1
+    assert first.get_value_at_percentile(50) == pytest.approx(100_000, rel=1e-3)
+    merged = HdrHistogram(1, 120_000_000, 3)
+    for encoded in arms["baseline"].values():
+        merged.decode_and_add(encoded.encode())
+    assert merged.get_total_count() == 2
+    assert merged.get_max_value() == pytest.approx(6_000_000, rel=1e-3)
+
+
+def test_a_histogram_is_base64_of_hdrhistograms_own_format() -> None:
+    encoded = encode_histogram([1.0, 2.0, 3.0])
+    assert base64.b64decode(encoded, validate=True)[:4] == bytes.fromhex("1c849314")

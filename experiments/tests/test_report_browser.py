@@ -1,0 +1,169 @@
+"""report.html in a real headless Chromium: desk, phone, dark, print."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from experiments.report import write_report
+from experiments.tests.report_fixture import fake_run
+
+pytestmark = pytest.mark.real
+
+FIGURES = {"improvement", "over-time", "boxes", "tail", "servers", "hosts"}
+_ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
+              "--disable-component-update", "--disable-sync"]  # fmt: skip
+_CONTRAST = """
+() => {
+  const channel = (v) => (v /= 255) <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4;
+  const numbers = (text) => text.match(/[\\d.]+/g).slice(0, 3).map(Number);
+  const weights = [0.2126, 0.7152, 0.0722];
+  const light = (rgb) => rgb.map(channel).reduce((s, v, i) => s + v * weights[i], 0);
+  const paper = light(numbers(getComputedStyle(document.body).backgroundColor));
+  const ratio = (rgb) => {
+    const ink = light(rgb);
+    return (Math.max(ink, paper) + 0.05) / (Math.min(ink, paper) + 0.05);
+  };
+  const found = {text: [], graphic: []};
+  for (const node of document.querySelectorAll("p, td, th, dt, dd, li, figcaption, a, h1, h2")) {
+    if (node.textContent.trim()) found.text.push(ratio(numbers(getComputedStyle(node).color)));
+  }
+  for (const node of document.querySelectorAll("figure svg.figure text")) {
+    const own = node.getAttribute("fill");
+    if (own && own !== "#fefefe") found.text.push(ratio(numbers(getComputedStyle(node).fill)));
+  }
+  for (const node of document.querySelectorAll(".legend svg [fill^='#']")) {
+    found.graphic.push(ratio(numbers(getComputedStyle(node).fill)));
+  }
+  return {text: Math.min(...found.text), graphic: Math.min(...found.graphic)};
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    path = shutil.which("chromium") or shutil.which("google-chrome")
+    if path is None:
+        pytest.skip("no chromium on this machine")
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=path, args=_ARGUMENTS)
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("run")
+    return write_report(fake_run(seed=4, measure_s=30.0).write(folder))
+
+
+def opened(
+    browser: Browser, report: Path, width: int = 1280, **options: Any
+) -> tuple[Page, list[str]]:
+    """The page, and everything that it complained about or asked the network for."""
+    page = browser.new_page(viewport={"width": width, "height": 900}, **options)
+    trouble: list[str] = []
+    page.on("console", lambda message: trouble.append(f"console {message.type}: {message.text}"))
+    page.on("pageerror", lambda error: trouble.append(f"error: {error}"))
+    page.on("request", lambda request: trouble.append(request.url)
+            if not request.url.startswith(("file:", "data:")) else None)  # fmt: skip
+    page.goto(report.as_uri())
+    return page, trouble
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_every_figure_is_drawn_and_nothing_complains(
+    browser: Browser, report: Path, width: int
+) -> None:
+    page, trouble = opened(browser, report, width)
+    assert {node.get_attribute("id") for node in page.query_selector_all("figure")} == FIGURES
+    for identity in FIGURES:
+        drawings = page.query_selector_all(f"#{identity} .drawing > svg")
+        assert len(drawings) == 1
+        box = drawings[0].bounding_box()
+        assert box is not None
+        assert box["width"] > 250
+        assert box["height"] > 80
+        assert drawings[0].query_selector_all("path, rect, line"), identity
+        assert drawings[0].query_selector("title, desc") is not None
+    assert trouble == []
+    page.close()
+
+
+@pytest.mark.parametrize("width", [320, 390, 768, 1280])
+def test_nothing_runs_over_the_edge(browser: Browser, report: Path, width: int) -> None:
+    page, _ = opened(browser, report, width)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    wide = page.evaluate(
+        """(width) => [...document.querySelectorAll("body *")]
+        .filter((node) => !node.closest(".scroll, svg, .quiet"))
+        .filter((node) => node.getBoundingClientRect().right > width + 1)
+        .map((node) => node.outerHTML.slice(0, 80))""",
+        width,
+    )
+    assert wide == []
+    page.close()
+
+
+def test_on_a_phone_the_text_of_figures_is_large_enough(browser: Browser, report: Path) -> None:
+    page, _ = opened(browser, report, 390)
+    heights = page.evaluate(
+        """() => [...document.querySelectorAll("figure .drawing text")]
+        .map((node) => parseFloat(getComputedStyle(node).fontSize)
+             * node.getScreenCTM().a / window.devicePixelRatio)"""
+    )
+    assert min(abs(height) for height in heights if height) > 9.0
+    page.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_and_colours_stand_out_from_the_paper(
+    browser: Browser, report: Path, scheme: Any
+) -> None:
+    page, _ = opened(browser, report, color_scheme=scheme)
+    found = page.evaluate(_CONTRAST)
+    assert found["text"] >= 4.5, found
+    assert found["graphic"] >= 3.0, found
+    page.close()
+
+
+def test_dark_mode_recolours_every_colour_of_the_figures(browser: Browser, report: Path) -> None:
+    page, _ = opened(browser, report, color_scheme="dark")
+    left = page.evaluate(
+        """() => {
+        const hex = (text) => "#" + text.match(/\\d+/g).slice(0, 3)
+          .map((v) => Number(v).toString(16).padStart(2, "0")).join("");
+        const left = new Set();
+        for (const node of document.querySelectorAll("figure svg.figure *")) {
+          for (const name of ["fill", "stroke"]) {
+            const own = node.getAttribute(name);
+            if (own && own.startsWith("#") && hex(getComputedStyle(node)[name]) === own)
+              left.add(own);
+          }
+        }
+        return [...left];
+        }"""
+    )
+    assert left == []
+    page.close()
+
+
+def test_paper_is_white_and_nothing_is_cut_off(browser: Browser, report: Path) -> None:
+    page, _ = opened(browser, report, 700, color_scheme="dark")
+    page.emulate_media(media="print", color_scheme="dark")
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(254, 254, 254)"
+    assert page.evaluate("document.documentElement.scrollWidth") <= 700
+    assert page.pdf(format="A4").startswith(b"%PDF")
+    page.close()
+
+
+def test_without_scripts_every_figure_is_still_there(browser: Browser, report: Path) -> None:
+    page, _ = opened(browser, report, 390, java_script_enabled=False)
+    for identity in FIGURES:
+        assert page.locator(f"#{identity} .drawing > svg").is_visible()
+    page.close()

@@ -1,0 +1,157 @@
+"""report.html from folders whole, torn and hostile, without a browser."""
+
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from experiments.errors import InputError
+from experiments.records import REQUESTS, write_table
+from experiments.report import write_report
+from experiments.tests.report_fixture import FakeRun, fake_run
+
+
+class _Strict(HTMLParser):
+    """Collects ids, and tags left open."""
+
+    void = frozenset({"meta", "link", "br", "hr", "img", "input"})
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ids: list[str] = []
+        self.open: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.ids += [value for name, value in attrs if name == "id" and value]
+        if tag not in self.void:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        assert tag
+        self.ids += [value for name, value in attrs if name == "id" and value]
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def small_run(title: str = "small") -> FakeRun:
+    """A short run without the many small panels, which the browser's tests draw."""
+    run = fake_run(seed=4, measure_s=20.0, rate_per_s=4.0, title=title)
+    run.arbiters, run.hosts = run.arbiters.head(0), run.hosts.head(0)
+    return run
+
+
+@pytest.fixture
+def small() -> FakeRun:
+    return small_run()
+
+
+def test_the_page_is_well_formed_and_its_ids_are_unique(small: FakeRun, tmp_path: Path) -> None:
+    page = write_report(small.write(tmp_path))
+    assert page == tmp_path / "report.html"
+    parser = _Strict()
+    parser.feed(page.read_text())
+    assert parser.open == []
+    assert len(parser.ids) == len(set(parser.ids))
+
+
+def test_it_names_no_address_but_that_of_the_svg_namespace(small: FakeRun, tmp_path: Path) -> None:
+    text = write_report(small.write(tmp_path)).read_text()
+    assert set(re.findall(r"https?://[^\"' <)]+", text)) <= {
+        "http://www.w3.org/2000/svg",
+        "http://www.w3.org/1999/xlink",
+    }
+
+
+def test_text_of_users_is_escaped_everywhere(tmp_path: Path) -> None:
+    hostile = '<img src=x onerror="alert(1)"></title><script>alert(2)</script>'
+    run = small_run(title=hostile)
+    run.manifest["verdicts"]["measurement"] = {"ok": False, "reasons": [hostile]}
+    run.manifest["command"] = ["sparecraft", "run", hostile]
+    for line in run.events:
+        line["machine"] = line["machine"] and hostile
+    run.plan["binding"] = [hostile, {"constraint": hostile}]
+    text = write_report(run.write(tmp_path)).read_text()
+    assert "<img" not in text
+    assert text.count("<script>") == 1
+    assert "&lt;img src=x" in text
+
+
+@pytest.mark.parametrize(
+    "missing",
+    ["plan.json", "hosts.parquet", "arbiters.parquet", "summary.json", "events.jsonl",
+     "requests.parquet", "manifest.json"],
+)  # fmt: skip
+def test_a_missing_file_becomes_a_note(small: FakeRun, tmp_path: Path, missing: str) -> None:
+    small.write(tmp_path)
+    (tmp_path / missing).unlink()
+    text = write_report(tmp_path).read_text()
+    assert f"{missing} is not in the folder." in text
+
+
+@pytest.mark.parametrize("torn", ["plan.json", "requests.parquet", "summary.json"])
+def test_a_torn_file_becomes_a_note(small: FakeRun, tmp_path: Path, torn: str) -> None:
+    small.write(tmp_path)
+    (tmp_path / torn).write_bytes((tmp_path / torn).read_bytes()[:40])
+    assert f"{torn} could not be read" in write_report(tmp_path).read_text()
+
+
+def test_an_empty_folder_gives_a_page_of_notes(tmp_path: Path) -> None:
+    text = write_report(tmp_path).read_text()
+    assert "No plan was made from this run." in text
+    assert "<figure" not in text
+
+
+def test_what_is_no_folder_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="folder of a run"):
+        write_report(tmp_path / "none")
+
+
+def test_an_interrupted_run_shows_what_was_measured(tmp_path: Path) -> None:
+    run = small_run()
+    run.requests = run.requests.filter(pl.col("intended_s") < 20.0)
+    run.events = [line for line in run.events if line["time_s"] < 20.0]
+    run.plan = {}
+    run.manifest["verdicts"]["measurement"] = {"ok": False, "reasons": ["interrupted at 20 s"]}
+    text = write_report(run.write(tmp_path)).read_text()
+    assert "interrupted at 20 s" in text
+    assert "does not compare two arms" in text
+    assert 'id="over-time" data-figure' in text
+
+
+def test_one_request_is_enough_for_a_page(tmp_path: Path) -> None:
+    run = small_run()
+    run.requests = run.requests.head(1).with_columns(phase=pl.lit("measure"))
+    assert "No improvement factor" in write_report(run.write(tmp_path)).read_text()
+
+
+def test_arms_without_a_good_request_are_drawn_and_named(tmp_path: Path) -> None:
+    run = small_run()
+    run.requests = run.requests.with_columns(
+        outcome=pl.lit("connection_error"), latency_ms=pl.lit(0.0)
+    )
+    text = write_report(run.write(tmp_path)).read_text()
+    assert "requests was answered ok" in text
+
+
+def test_an_infeasible_plan_gives_its_reasons(tmp_path: Path) -> None:
+    run = small_run()
+    run.plan = {"feasible": False, "usd_per_month": None, "tiers": {}, "binding": [],
+                "reasons": ["tier db: p99 800 ms at best, 500 ms asked"]}  # fmt: skip
+    text = write_report(run.write(tmp_path)).read_text()
+    assert "No fleet within the limits meets the SLO." in text
+    assert "800 ms at best" in text
+
+
+def test_a_second_report_replaces_the_first(small: FakeRun, tmp_path: Path) -> None:
+    small.write(tmp_path)
+    first = write_report(tmp_path).read_text()
+    assert write_report(tmp_path).read_text() == first
+    write_table(tmp_path / "requests.parquet", pl.DataFrame(schema=REQUESTS), REQUESTS)
+    assert write_report(tmp_path).read_text() != first
+    assert json.loads((tmp_path / "summary.json").read_text())["schema"] == 1

@@ -1,0 +1,56 @@
+"""A fault that a machine's kernel cannot inject is refused before any load, with the reason."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from experiments.agents import Agent
+from experiments.errors import InputError
+from experiments.platform import Endpoints, Inventory, LocalPlatform
+from experiments.runner.block import Fleet
+from experiments.runner.fleet import check_capabilities
+from experiments.spec import Design, load_design
+
+SMALL = Path(__file__).parent / "designs" / "small"
+REASON = "this kernel has no tbf"
+
+
+class Offers:
+    """Answers `GET /v1/capabilities` as an agent does."""
+
+    def __init__(self, available: bool) -> None:
+        self._available = available
+
+    def capabilities(self) -> dict[str, dict[str, Any]]:
+        entry = {"available": True} if self._available else {"available": False, "reason": REASON}
+        return {"net.limp": entry}
+
+
+def _design() -> Design:
+    design = load_design(SMALL)
+    quiet = design.experiment.interference.model_copy(update={"pattern": "none"})
+    return replace(design, experiment=design.experiment.model_copy(update={"interference": quiet}))
+
+
+def _fleet(available: bool) -> Fleet:
+    endpoints = Endpoints(entry="http://198.18.0.11/", influxdb="http://198.19.0.5", grafana=None)
+    inventory = Inventory(
+        experiment="tst", platform="local", scheme="on-prem", machines=(), endpoints=endpoints
+    )
+    agents = {"db-1": cast(Agent, Offers(available))}
+    return Fleet(LocalPlatform("tst"), inventory, agents, {})
+
+
+def test_what_the_kernel_cannot_inject_is_named_with_machine_and_reason() -> None:
+    with pytest.raises(InputError) as refused:
+        check_capabilities(_design(), _fleet(available=False))
+    assert f"net.limp: {REASON} (on db-1)" in str(refused.value)
+    assert refused.value.exit_code == 2
+
+
+def test_what_the_kernel_can_inject_is_accepted() -> None:
+    check_capabilities(_design(), _fleet(available=True))

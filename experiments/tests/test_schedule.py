@@ -1,0 +1,232 @@
+"""Schedules: pure functions of a seed, with the laws they claim."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from experiments.interference import Episode, affected_tiers, episodes
+from experiments.load import plan_block, wiki_pages
+from experiments.schedule import (
+    arrivals,
+    block_length_s,
+    blocks,
+    page_choices,
+    phase_windows,
+    stream,
+)
+from experiments.spec import Experiment, Fleet, Interference, load_design
+from experiments.tests.test_spec import TOML, write
+
+SEEDS = st.integers(0, 2**63 - 1)
+RATES = st.floats(0.01, 500)
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Fleet:
+    return load_design(write(tmp_path_factory.mktemp("design"))).fleet
+
+
+@pytest.fixture
+def experiment(tmp_path: Path) -> Experiment:
+    return load_design(write(tmp_path)).experiment
+
+
+@given(SEEDS, RATES, st.floats(0.1, 60), st.sampled_from(["poisson", "constant"]))
+@settings(max_examples=60, deadline=None)
+def test_arrivals_ascend_within_the_window_and_depend_on_the_seed_alone(
+    seed: int, rate_per_s: float, duration_s: float, kind: str
+) -> None:
+    drawn = arrivals(kind, rate_per_s, duration_s, seed)  # type: ignore[arg-type]
+    again = arrivals(kind, rate_per_s, duration_s, seed)  # type: ignore[arg-type]
+    longer = arrivals(kind, rate_per_s, 2 * duration_s, seed)  # type: ignore[arg-type]
+    assert np.array_equal(drawn, again)
+    assert np.array_equal(longer[longer < duration_s], drawn)
+    assert (np.diff(drawn) >= 0).all()
+    assert ((drawn >= 0) & (drawn < duration_s)).all()
+
+
+@pytest.mark.parametrize("seed", [1, 20260101])
+def test_poisson_arrivals_have_the_rate_and_the_variance_of_a_poisson_process(seed: int) -> None:
+    rate_per_s, duration_s = 50.0, 4000.0
+    drawn = arrivals("poisson", rate_per_s, duration_s, seed)
+    expected = rate_per_s * duration_s
+    assert abs(len(drawn) - expected) < 5 * np.sqrt(expected)
+    counts = np.bincount(drawn.astype(int), minlength=int(duration_s))
+    assert counts.var() / counts.mean() == pytest.approx(1.0, abs=0.15)
+    assert not np.array_equal(drawn[:10], arrivals("poisson", rate_per_s, 1.0, seed + 1)[:10])
+
+
+def test_constant_arrivals_are_evenly_spaced() -> None:
+    assert arrivals("constant", 4.0, 1.0, 9).tolist() == [0.0, 0.25, 0.5, 0.75]
+
+
+@given(SEEDS, st.integers(1, 3000), st.integers(0, 2000))
+@settings(max_examples=40, deadline=None)
+def test_pages_are_of_the_list_and_depend_on_the_seed_alone(
+    seed: int, pages: int, count: int
+) -> None:
+    chosen = page_choices(pages, count, seed)
+    assert len(chosen) == count
+    assert ((chosen >= 0) & (chosen < pages)).all()
+    assert np.array_equal(chosen, page_choices(pages, count, seed))
+
+
+def test_some_pages_are_popular_and_not_the_first_of_the_alphabet() -> None:
+    chosen = page_choices(1000, 200_000, 5)
+    counts = np.sort(np.bincount(chosen, minlength=1000))[::-1]
+    assert counts[0] / counts[99] == pytest.approx(100**0.8, rel=0.25)  # rank 1 against rank 100
+    assert int(np.argmax(np.bincount(chosen))) != 0
+
+
+def test_streams_differ_by_purpose() -> None:
+    drawn = [stream(1, *names).random() for names in [(), ("a",), ("b",), ("a", 1), ("a", 2)]]
+    assert len(set(drawn)) == len(drawn)
+
+
+def test_abba_makes_pairs_that_share_their_seed(experiment: Experiment) -> None:
+    run = blocks(experiment)
+    assert [block.arm for block in run] == ["baseline", "spare", "spare", "baseline"] * 2
+    assert [block.pair for block in run] == [0, 0, 1, 1, 2, 2, 3, 3]
+    assert [block.repeat for block in run] == list(range(8))
+    seeds = {block.pair: block.seed for block in run}
+    assert all(block.seed == seeds[block.pair] for block in run)
+    assert len(set(seeds.values())) == 4
+
+
+def test_both_arms_of_a_pair_meet_the_same_arrivals_pages_and_neighbours(
+    experiment: Experiment, fleet: Fleet, tmp_path: Path
+) -> None:
+    (tmp_path / "titles.txt").write_text("Abash\nAb ove\nR&D\n")
+    pages = wiki_pages(tmp_path / "titles.txt")
+    first, second, third, _ = blocks(experiment)[:4]
+    plans = [
+        plan_block("http://198.18.0.10/", experiment, block, pages)
+        for block in (first, second, third)
+    ]
+    assert plans[0].offsets_s == plans[1].offsets_s != plans[2].offsets_s
+    assert plans[0].page_of == plans[1].page_of != plans[2].page_of
+    noise = [
+        episodes(experiment.interference, fleet, 600.0, block.seed)
+        for block in (first, second, third)
+    ]
+    assert noise[0] == noise[1] != noise[2]
+
+
+def test_pages_know_their_address_and_their_title(tmp_path: Path) -> None:
+    (tmp_path / "titles.txt").write_text("Ab ove\n\nR&D é\n")
+    above, odd = wiki_pages(tmp_path / "titles.txt")
+    assert (above.path, above.must_contain) == ("/index.php?title=Ab_ove", "<title>Ab ove")
+    assert (odd.path, odd.must_contain) == ("/index.php?title=R%26D_%C3%A9", "<title>R&amp;D é")
+
+
+def test_phases_follow_each_other_without_gaps(tmp_path: Path) -> None:
+    toml = TOML.replace("sticky = true", "for_s = 20")
+    experiment = load_design(write(tmp_path, toml=toml)).experiment
+    windows = phase_windows(experiment)
+    assert [(w.phase, w.start_s, w.end_s) for w in windows] == [
+        ("warm-up", 0, 15),
+        ("measure", 15, 25),
+        ("fault", 25, 55),
+        ("recovery", 55, 75),
+    ]
+    assert block_length_s(experiment) == 75
+
+
+def test_a_sticky_fault_lasts_until_the_block_ends(experiment: Experiment) -> None:
+    assert [window.phase for window in phase_windows(experiment)] == ["warm-up", "measure", "fault"]
+
+
+INTERFERENCE = st.builds(
+    Interference,
+    pattern=st.sampled_from(["none", "front", "back", "both"]),
+    kinds=st.sampled_from([("cpu",), ("iperf",), ("cpu", "iperf")]),
+    mean_gap_s=st.floats(0.5, 60),
+    mean_run_s=st.floats(0.5, 60),
+)
+
+
+@given(INTERFERENCE, st.floats(1, 300), SEEDS)
+@settings(max_examples=60, deadline=None)
+def test_episodes_stay_in_the_window_on_affected_machines_one_at_a_time(
+    fleet: Fleet, interference: Interference, window_s: float, seed: int
+) -> None:
+    drawn = episodes(interference, fleet, window_s, seed)
+    assert drawn == episodes(interference, fleet, window_s, seed)
+    assert list(drawn) == sorted(drawn, key=lambda episode: episode.start_s)
+    tiers = affected_tiers(interference.pattern, fleet.tier_order)
+    allowed = {name for tier in tiers for name in fleet.nodes_of(tier)}
+    ports = [episode.parameters["port"] for episode in drawn if episode.peer]
+    assert len(ports) == len(set(ports))
+    for episode in drawn:
+        assert 0 <= episode.start_s < window_s
+        assert 0 < episode.duration_s <= window_s - episode.start_s + 1e-9
+        assert episode.machine in allowed
+        _check_kind(episode, interference)
+    for machine in allowed:
+        own = [episode for episode in drawn if episode.machine == machine]
+        for before, after in pairwise(own):
+            assert before.start_s + before.duration_s <= after.start_s
+
+
+def _check_kind(episode: Episode, interference: Interference) -> None:
+    assert episode.kind.removeprefix("interference.") in interference.kinds
+    if episode.kind == "interference.iperf":
+        assert episode.peer is not None
+        assert episode.peer != episode.machine
+        assert episode.peer.split("-")[0] == episode.machine.split("-")[0]
+        assert set(episode.parameters) == {"port", "mbps"}
+    else:
+        assert episode.peer is None
+        assert episode.parameters == {"workers": interference.cpu_workers}
+
+
+def test_interference_starts_stationary_and_keeps_its_share(fleet: Fleet) -> None:
+    interference = Interference(pattern="both", mean_gap_s=40.0, mean_run_s=10.0)
+    window_s, machines = 20.0, 7
+    windows = [episodes(interference, fleet, window_s, seed) for seed in range(1500)]
+    at_start = sum(e.start_s == 0 for drawn in windows for e in drawn) / 1500 / machines
+    busy = sum(e.duration_s for drawn in windows for e in drawn) / 1500 / machines / window_s
+    assert at_start == pytest.approx(0.2, abs=0.02)  # run / (gap + run)
+    assert busy == pytest.approx(0.2, abs=0.02)  # as much in a window shorter than a mean gap
+
+
+def test_another_machine_does_not_shift_the_others(fleet: Fleet) -> None:
+    interference = Interference(pattern="back", kinds=("cpu",))
+    db = fleet.tiers["db"]
+    larger = fleet.model_copy(
+        update={"tiers": {**fleet.tiers, "db": db.model_copy(update={"nodes": 4})}}
+    )
+    old = episodes(interference, fleet, 900.0, 3)
+    new = episodes(interference, larger, 900.0, 3)
+    assert old == tuple(episode for episode in new if episode.machine != "db-4")
+    assert len(new) > len(old) > 0
+
+
+def test_patterns_name_the_front_and_the_back(fleet: Fleet) -> None:
+    order = fleet.tier_order
+    assert affected_tiers("none", order) == ()
+    assert affected_tiers("front", order) == ("web",)
+    assert affected_tiers("back", order) == ("db",)
+    assert affected_tiers("both", order) == ("web", "db")
+    assert affected_tiers("both", ("only",)) == ("only",)
+
+
+@pytest.mark.parametrize(
+    "entry",
+    ["http://192.0.2.1/", "http://example.org/", "https://127.0.0.1/", "http://198.20.0.1/"],
+)
+def test_load_goes_to_the_own_fleet_only(
+    experiment: Experiment, tmp_path: Path, entry: str
+) -> None:
+    from experiments.errors import InputError
+
+    (tmp_path / "titles.txt").write_text("Abash\n")
+    pages = wiki_pages(tmp_path / "titles.txt")
+    with pytest.raises(InputError, match="own fleet"):
+        plan_block(entry, experiment, blocks(experiment)[0], pages)

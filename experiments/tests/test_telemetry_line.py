@@ -1,0 +1,90 @@
+"""Line protocol and the points of Sparecraft, without a server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from experiments.load.generator import RequestRecord
+from experiments.telemetry import Point, arbiter_points, request_point
+from experiments.telemetry.spool import Spool
+from experiments.tests.test_load_generator import make_plan
+from experiments.tests.test_records import STATS
+
+
+def line(**fields: float | int | bool | str | None) -> str:
+    return Point("m", {"b": "2", "a": "1"}, fields, 7).line().decode()
+
+
+def test_types_keep_their_marks() -> None:
+    assert line(f=2.0, i=2, b=True, s="x") == 'm,a=1,b=2 f=2.0,i=2i,b=true,s="x" 7'
+
+
+def test_none_and_nan_are_left_out_and_a_point_of_nothing_is_refused() -> None:
+    assert line(f=float("nan"), g=None, h=1.5) == "m,a=1,b=2 h=1.5 7"
+    with pytest.raises(ValueError, match="expected at least one field"):
+        line(f=float("inf"))
+    assert Point("m", {"a": None, "b": ""}, {"f": 1}, 7).line() == b"m f=1i 7"
+
+
+def test_a_request_becomes_a_point_at_its_intended_start() -> None:
+    plan = make_plan("http://127.0.0.1/", ["good"])
+    record = RequestRecord(
+        phase="measure", index=0, name="good", intended_s=1.5, sent_s=1.6, done_s=None,
+        latency_ms=None, lag_ms=100.0, outcome="dropped", status=0, bytes=0,
+    )  # fmt: skip
+    point = request_point(record, plan, experiment="e", run="r", t0_ns=10**18)
+    assert point.line().decode() == (
+        "request,arm=baseline,experiment=e,outcome=dropped,phase=measure,run=r"
+        " lag_ms=100.0,status=0i,repeat=3i 1000000001500000000"
+    )
+
+
+def test_the_mean_latency_of_a_server_is_that_of_the_last_interval() -> None:
+    before = {
+        **STATS,
+        "servers": [{**server, "latency_us_sum": 50_000, "latency_count": 1} for server in STATS["servers"]],  # type: ignore[attr-defined] # noqa: E501
+    }  # fmt: skip
+    tier, first, second = arbiter_points(STATS, before, experiment="e", run="r", time_ns=7)
+    assert tier.fields["requests"] == 10
+    assert first.fields["mean_latency_ms"] == 40.0
+    assert first.fields["last_latency_ms"] == 41.234
+    assert "mean_latency_ms=40.0" in first.line().decode()
+    assert "last_latency_ms" not in second.line().decode()
+    assert "alive=0i" in second.line().decode()
+    [_, alone, _] = arbiter_points(STATS, None, experiment="e", run="r", time_ns=7)
+    assert "mean_latency_ms" not in alone.line().decode()
+
+
+def test_an_event_is_one_line_even_if_its_text_is_not() -> None:
+    tags = {"experiment": "e", "run": "r", "what": "fault", "kind": "net.loss", "machine": "web-1"}
+    point = Point("event", tags, {"title": 'a "b"', "text": "c\nd", "duration_ms": 3.0}, 7)
+    assert point.line().decode() == (
+        "event,experiment=e,kind=net.loss,machine=web-1,run=r,what=fault"
+        ' title="a \\"b\\"",text="c d",duration_ms=3.0 7'
+    )
+
+
+def test_a_spool_gives_lines_in_order_and_an_empty_one_has_no_file(tmp_path: Path) -> None:
+    spool = Spool(tmp_path / "telemetry.lp", 1000)
+    spool.append([b"a", b"b", b"c"])
+    assert spool.head(2) == [b"a", b"b"]
+    spool.advance([b"a", b"b"])
+    spool.append([b"d"])
+    assert spool.head(10) == [b"c", b"d"]
+    assert spool.lines == 2
+    with spool.path.open("ab") as file:
+        file.write(b"cut sh")
+    again = Spool(tmp_path / "telemetry.lp", 1000)  # after a crash: all, as it may be repeated
+    assert again.head(10) == [b"a", b"b", b"c", b"d"]
+    spool.advance([b"c", b"d"])
+    assert not spool.path.exists()
+
+
+def test_a_full_spool_refuses_and_keeps_what_it_has(tmp_path: Path) -> None:
+    spool = Spool(tmp_path / "telemetry.lp", 10)
+    spool.append([b"12345"])
+    with pytest.raises(OSError, match="limit of 10 bytes"):
+        spool.append([b"67890"])
+    assert spool.head(10) == [b"12345"]
