@@ -1,0 +1,1 @@
+"""Grafana dashboards and provisioning as code."""

@@ -1,0 +1,62 @@
+"""Writes the dashboard's JSON, or checks that the committed file is what the code makes.
+
+`python -m grafana.build` writes; `python -m grafana.build --check` exits 1 when it would change.
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import json
+import sys
+from pathlib import Path
+
+from grafana_foundation_sdk.cog.encoder import JSONEncoder
+
+from grafana.dashboard import UID, experiment_dashboard
+
+GENERATED = Path(__file__).parent / "generated"
+
+
+def render() -> dict[Path, str]:
+    """Each generated file and its text."""
+    text = json.dumps(
+        experiment_dashboard(), cls=JSONEncoder, indent=2, sort_keys=True, ensure_ascii=False
+    )
+    return {GENERATED / f"{UID}.json": text + "\n"}
+
+
+def stale() -> str:
+    """The difference between the generated files and what the code makes; empty when none."""
+    changes: list[str] = []
+    for path, text in render().items():
+        committed = path.read_text() if path.exists() else ""
+        changes += difflib.unified_diff(
+            committed.splitlines(),
+            text.splitlines(),
+            str(path),
+            "made by the code",
+            lineterm="",
+            n=1,
+        )
+    return "\n".join(changes)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m grafana.build", description=__doc__)
+    parser.add_argument(
+        "--check", action="store_true", help="write nothing, exit 1 on a difference"
+    )
+    if not parser.parse_args().check:
+        for path, text in render().items():
+            path.write_text(text)
+        return 0
+    if difference := stale():
+        print(difference)
+        print("Generated dashboards differ: run `python -m grafana.build`", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

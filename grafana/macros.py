@@ -1,0 +1,54 @@
+"""Expands Grafana's macros in InfluxQL as Grafana's InfluxDB datasource does.
+
+The order is Grafana's: the dashboard's variables first, then $timeFilter, then $__interval_ms
+before $__interval, of which it begins. A value is put in as it is, as Grafana does for a variable
+with one value; so a value that could end its quotes is refused here.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+_PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_LEFT_OVER = re.compile(r"\$(?:__)?[A-Za-z]\w*")
+
+
+class MacroError(ValueError):
+    """A value or a query that cannot be expanded."""
+
+
+@dataclass(frozen=True)
+class View:
+    """What a person has chosen in the dashboard: variables and a time range (Unix time)."""
+
+    experiment: str
+    run: str
+    from_ms: int
+    to_ms: int
+    tier: str = ""
+
+
+def expand(influxql: str, view: View, interval_s: int) -> str:
+    """The query as InfluxDB gets it. Raises MacroError for a name that is no plain word."""
+    for name in ("experiment", "run", "tier"):
+        if f"${name}" in influxql:
+            influxql = influxql.replace(f"${name}", _plain(name, getattr(view, name)))
+    for macro, text in (
+        ("$timeFilter", f"time >= {view.from_ms}ms and time <= {view.to_ms}ms"),
+        ("$__interval_ms", str(interval_s * 1000)),
+        ("$__interval", f"{interval_s}s"),
+    ):
+        influxql = influxql.replace(macro, text)
+    if left := _LEFT_OVER.search(influxql):
+        raise MacroError(f"expected only Grafana's macros that are known here, got {left.group()}")
+    return influxql
+
+
+def _plain(name: str, value: str) -> str:
+    if not _PLAIN.fullmatch(value):
+        raise MacroError(
+            f"expected {name} to be letters, digits, '.', '_' and '-', got {value!r}: choose one "
+            "that `SHOW TAG VALUES` lists"
+        )
+    return value

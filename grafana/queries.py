@@ -1,0 +1,272 @@
+"""The InfluxQL of the dashboard, apart from its panels.
+
+Every query is written with Grafana's macros, so that a test and `grafana.verify` can run exactly
+what Grafana runs. `grafana.dashboard` draws them; nothing else holds a query.
+
+What InfluxQL of InfluxDB 1.6 to 1.8, and the v1 endpoints of 2.x and 3.x, asks for:
+- a cumulative counter is read by NON_NEGATIVE_DERIVATIVE of its MAX, so that an arbiter's restart
+  is a gap and not a negative spike;
+- a rate of points is COUNT over the bucket's width, as nested transformations are not in 1.6;
+- time cannot be computed with, so an event carries its end as a field (`end_ms`, Unix time);
+- no query wraps a variable between two slashes except in a regular expression on purpose: Grafana
+  escapes a variable that it finds between slashes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+DATASOURCE_UID = "sparecraft-influxdb"
+
+_THIS_RUN = """$timeFilter AND "experiment" = '$experiment' AND "run" = '$run'"""
+_THIS_TIER = f'{_THIS_RUN} AND "tier" =~ /^$tier$/'
+_THESE_HOSTS = """$timeFilter AND "experiment" = '$experiment'"""  # `host` has no run tag
+
+
+@dataclass(frozen=True)
+class PanelQuery:
+    """One query of one panel, annotation or variable.
+
+    `interval_s` is the least width of a bucket. `may_be_empty` says when a sound run returns no
+    row; empty text means that no row is a fault.
+    """
+
+    panel: str
+    ref: str
+    influxql: str
+    alias: str = ""
+    format: Literal["time_series", "table"] = "time_series"
+    interval_s: int = 1
+    may_be_empty: str = ""
+
+    @property
+    def per_tier(self) -> bool:
+        """True when Grafana repeats the panel for each tier."""
+        return "$tier" in self.influxql
+
+
+def _rate_of_points(where: str, group_by: str = "") -> str:
+    tags = f", {group_by}" if group_by else ""
+    return (
+        'SELECT 1000.0 * count("repeat") / $__interval_ms FROM "request" '
+        f"WHERE {where} GROUP BY time($__interval){tags} fill(0)"
+    )
+
+
+def _rate_of_counter(measurement: str, counter: str, where: str, group_by: str) -> str:
+    return (
+        f'SELECT non_negative_derivative(max("{counter}"), 1s) FROM "{measurement}" '
+        f"WHERE {where} GROUP BY time($__interval), {group_by} fill(none)"
+    )
+
+
+def _mean(measurement: str, field: str, where: str, group_by: str) -> str:
+    return (
+        f'SELECT mean("{field}") FROM "{measurement}" '
+        f"WHERE {where} GROUP BY time($__interval), {group_by} fill(none)"
+    )
+
+
+def _host(
+    panel: str, field: str, ref: str = "A", suffix: str = "", may_be_empty: str = ""
+) -> PanelQuery:
+    query = _mean("host", field, _THESE_HOSTS, '"machine"')
+    alias = f"$tag_machine{suffix}"
+    return PanelQuery(panel, ref, query, alias, interval_s=2, may_be_empty=may_be_empty)
+
+
+RATE = "Offered and achieved rate"
+LATENCY = "Latency percentiles per arm"
+FAILURES = "Failed requests by outcome"
+LAG = "Generator lag"
+TABLE = "Latency per arm, warm-up left out"
+SERVER_LATENCY = "Latency per server, tier $tier"
+IN_FLIGHT = "In flight per server, tier $tier"
+TOKENS = "Tokens in use and in total, tier $tier"
+REPLICAS = "Replicas sent and wasted, tier $tier"
+CPU = "CPU, share of the machine's cap"
+THROTTLED = "CPU throttled"
+NIC = "Data network"
+DISK = "Disk"
+MEMORY = "Memory"
+FAULTS_ACTIVE = "Faults active"
+
+_LOAD = (
+    PanelQuery(RATE, "A", _rate_of_points(_THIS_RUN), alias="offered", interval_s=5),
+    PanelQuery(
+        RATE,
+        "B",
+        _rate_of_points(f"{_THIS_RUN} AND \"outcome\" = 'ok'"),
+        alias="answered well",
+        interval_s=5,
+    ),
+    PanelQuery(
+        LATENCY,
+        "A",
+        'SELECT percentile("latency_ms", 50) AS "p50", percentile("latency_ms", 95) AS "p95", '
+        'percentile("latency_ms", 99) AS "p99" FROM "request" '
+        f'WHERE {_THIS_RUN} GROUP BY time($__interval), "arm" fill(none)',
+        alias="$tag_arm $col",
+        interval_s=15,
+    ),
+    PanelQuery(
+        FAILURES,
+        "A",
+        _rate_of_points(f"{_THIS_RUN} AND \"outcome\" <> 'ok'", '"outcome"'),
+        alias="$tag_outcome",
+        interval_s=5,
+        may_be_empty="no request failed",
+    ),
+    PanelQuery(
+        FAILURES,
+        "B",
+        _rate_of_counter("arbiter", "failed", _THIS_RUN, '"tier"'),
+        alias="failed at arbiter $tag_tier",
+        interval_s=5,
+    ),
+    PanelQuery(
+        LAG,
+        "A",
+        'SELECT percentile("lag_ms", 99) AS "p99", max("lag_ms") AS "max" FROM "request" '
+        f"WHERE {_THIS_RUN} GROUP BY time($__interval) fill(none)",
+        alias="$col",
+        interval_s=15,
+    ),
+    PanelQuery(
+        TABLE,
+        "A",
+        'SELECT count("latency_ms") AS "requests", mean("latency_ms") AS "mean", '
+        'percentile("latency_ms", 50) AS "p50", percentile("latency_ms", 95) AS "p95", '
+        'percentile("latency_ms", 99) AS "p99", max("latency_ms") AS "max" FROM "request" '
+        f'WHERE {_THIS_RUN} AND "phase" <> \'warm-up\' GROUP BY "arm"',
+        format="table",
+    ),
+)
+
+_ARBITERS = (
+    PanelQuery(
+        SERVER_LATENCY,
+        "A",
+        _mean("arbiter_server", "mean_latency_ms", _THIS_TIER, '"server"'),
+        alias="$tag_server",
+        interval_s=2,
+    ),
+    PanelQuery(
+        IN_FLIGHT,
+        "A",
+        _mean("arbiter_server", "in_flight", _THIS_TIER, '"server"'),
+        alias="$tag_server",
+        interval_s=2,
+    ),
+    PanelQuery(
+        TOKENS,
+        "A",
+        _mean("arbiter", "tokens_in_use", _THIS_TIER, '"tier"'),
+        alias="in use",
+        interval_s=2,
+    ),
+    PanelQuery(
+        TOKENS,
+        "B",
+        _mean("arbiter", "tokens_total", _THIS_TIER, '"tier"'),
+        alias="in total",
+        interval_s=2,
+    ),
+    PanelQuery(
+        REPLICAS,
+        "A",
+        _rate_of_counter("arbiter", "replicas_sent", _THIS_TIER, '"tier"'),
+        alias="sent",
+        interval_s=5,
+    ),
+    PanelQuery(
+        REPLICAS,
+        "B",
+        _rate_of_counter("arbiter", "replicas_wasted", _THIS_TIER, '"tier"'),
+        alias="wasted",
+        interval_s=5,
+    ),
+)
+
+# What an agent leaves out where its kernel has no cgroup for it.
+_NO_CPU_CAP = "the kernel tells no throttling of the machine"
+_NO_DISK = "the kernel tells no disk traffic of the machine"
+_HOSTS = (
+    _host(CPU, "cpu_percent"),
+    _host(THROTTLED, "throttled_percent", may_be_empty=_NO_CPU_CAP),
+    _host(NIC, "net_rx_mbps", "A", " rx"),
+    _host(NIC, "net_tx_mbps", "B", " tx"),
+    _host(DISK, "disk_read_mbps", "A", " read", _NO_DISK),
+    _host(DISK, "disk_write_mbps", "B", " write", _NO_DISK),
+    _host(MEMORY, "memory_mb"),
+    _host(FAULTS_ACTIVE, "faults_active"),
+)
+
+
+@dataclass(frozen=True)
+class Annotation:
+    """One layer of shaded windows, drawn on every panel."""
+
+    name: str
+    colour: str
+    query: PanelQuery
+
+
+def _annotation(name: str, colour: str, kinds: tuple[str, ...], may_be_empty: str) -> Annotation:
+    what = " OR ".join(f"\"what\" = '{kind}'" for kind in kinds)
+    # Grafana's standard annotations: time, timeEnd, title, text and tags, by column name.
+    query = (
+        'SELECT "end_ms" AS "timeEnd", "title", "text", "kind" AS "tags" FROM "event" '
+        f"WHERE {_THIS_RUN} AND ({what})"
+    )
+    panel = f"annotation: {name}"
+    return Annotation(
+        name, colour, PanelQuery(panel, "Anno", query, format="table", may_be_empty=may_be_empty)
+    )
+
+
+ANNOTATIONS = (
+    _annotation("Faults", "red", ("fault", "machine"), "the experiment injects no fault"),
+    _annotation("Interference", "orange", ("interference",), "the pattern is none, or no run fell"),
+    _annotation("Phases", "blue", ("phase",), ""),
+    _annotation("Arms", "purple", ("arm",), ""),
+)
+
+
+@dataclass(frozen=True)
+class Variable:
+    """A template variable and the query of its values. `newest_first` sorts run names backwards."""
+
+    name: str
+    label: str
+    influxql: str
+    newest_first: bool = False
+    all_at_once: bool = False
+
+
+VARIABLES = (
+    Variable("experiment", "Experiment", 'SHOW TAG VALUES FROM "request" WITH KEY = "experiment"'),
+    Variable(
+        "run",
+        "Run",
+        'SHOW TAG VALUES FROM "request" WITH KEY = "run" WHERE "experiment" = \'$experiment\'',
+        newest_first=True,
+    ),
+    Variable(
+        "tier",
+        "Tier",
+        'SHOW TAG VALUES FROM "arbiter" WITH KEY = "tier" '
+        "WHERE \"experiment\" = '$experiment' AND \"run\" = '$run'",
+        all_at_once=True,
+    ),
+)
+
+
+def panel_queries() -> list[PanelQuery]:
+    """Every query of the dashboard: panels in order of appearance, annotations, variables."""
+    variables = (
+        PanelQuery(f"variable: {variable.name}", "Var", variable.influxql, format="table")
+        for variable in VARIABLES
+    )
+    return [*_LOAD, *_ARBITERS, *_HOSTS, *(layer.query for layer in ANNOTATIONS), *variables]

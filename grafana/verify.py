@@ -1,0 +1,199 @@
+"""Runs every query of the dashboard against an InfluxDB and counts the rows that come back.
+
+`python -m grafana.verify --url http://127.0.0.1:18086` takes the newest run there, prints a row
+count per panel and the dashboard's address for the run. Exit code: 0 each panel has data, 1 one
+has none, 2 wrong usage, 3 InfluxDB does not answer.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import httpx
+
+from grafana.dashboard import UID
+from grafana.macros import MacroError, View, expand
+from grafana.queries import VARIABLES, PanelQuery, panel_queries
+
+_MARGIN_MS = 30_000  # machines report before the first request and after the last
+
+
+class VerifyError(Exception):
+    """InfluxDB refused a query, or has nothing of the run."""
+
+
+class PanelRows(NamedTuple):
+    """A panel, annotation or variable, and the rows of its barest query that must have some."""
+
+    panel: str
+    rows: int
+
+
+class Influx:
+    """InfluxQL over the v1 endpoint for one database; close it, or use it in a `with`."""
+
+    def __init__(self, url: str, database: str) -> None:
+        # A proxy from the environment has no way to a fleet's addresses.
+        self._client = httpx.Client(base_url=url, timeout=30.0, trust_env=False)
+        self._database = database
+
+    def __enter__(self) -> Influx:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._client.close()
+
+    def series(self, influxql: str, epoch: str = "ms") -> list[dict[str, Any]]:
+        """The series of one statement, times as Unix time in `epoch`.
+
+        Raises VerifyError with InfluxDB's own words.
+        """
+        parameters = {"db": self._database, "q": influxql, "epoch": epoch}
+        answer = self._client.get("/query", params=parameters)
+        body = answer.json() if answer.content else {}
+        result = (body.get("results") or [{}])[0]
+        if error := body.get("error") or result.get("error"):
+            raise VerifyError(f"expected rows for `{influxql}`, InfluxDB says: {error}")
+        answer.raise_for_status()
+        return list(result.get("series", []))
+
+    def tag_values(self, influxql: str) -> list[str]:
+        """The values of a SHOW TAG VALUES, sorted."""
+        found = {row[1] for series in self.series(influxql) for row in series["values"]}
+        return sorted(found)
+
+
+def _bound_ms(influx: Influx, which: str, experiment: str, run: str) -> int:
+    where = f"\"experiment\" = '{experiment}' AND \"run\" = '{run}'"
+    found = influx.series(f'SELECT {which}("repeat") FROM "request" WHERE {where}')
+    if not found:
+        raise VerifyError(
+            f"expected requests of experiment {experiment}, run {run} in InfluxDB, got none: "
+            "name a run that `SHOW TAG VALUES FROM request WITH KEY = run` lists"
+        )
+    return int(found[0]["values"][0][0])
+
+
+def view_of(influx: Influx, experiment: str, run: str) -> View:
+    """The dashboard's variables and the time range that shows the whole run."""
+    first_ms = _bound_ms(influx, "first", experiment, run)
+    last_ms = _bound_ms(influx, "last", experiment, run)
+    return View(experiment, run, first_ms - _MARGIN_MS, last_ms + _MARGIN_MS)
+
+
+def _rows(influx: Influx, query: PanelQuery, view: View) -> int:
+    """Rows with at least one value; a bucket without any is what an empty panel is made of."""
+    series = influx.series(expand(query.influxql, view, query.interval_s))
+    first_value = 0 if query.panel.startswith("variable:") else 1
+    return sum(
+        any(value is not None for value in row[first_value:])
+        for one in series
+        for row in one["values"]
+    )
+
+
+def _tiers(influx: Influx, view: View) -> list[str]:
+    [variable] = [one for one in VARIABLES if one.name == "tier"]
+    return influx.tag_values(expand(variable.influxql, view, interval_s=1))
+
+
+def _least_rows(influx: Influx, query: PanelQuery, view: View) -> int:
+    """Rows of a query; of the barest tier where Grafana repeats the panel for each tier."""
+    if not query.per_tier:
+        return _rows(influx, query, view)
+    views = [replace(view, tier=tier) for tier in _tiers(influx, view)]
+    return min((_rows(influx, query, one) for one in views), default=0)
+
+
+def verify(influx_url: str, database: str, experiment: str, run: str) -> list[PanelRows]:
+    """Runs every query of the dashboard as Grafana would, over the whole run.
+
+    Raises VerifyError when a query is refused or the run is unknown, and httpx.TransportError when
+    InfluxDB does not answer.
+    """
+    rows: dict[str, list[int]] = {}
+    with Influx(influx_url, database) as influx:
+        view = view_of(influx, experiment, run)
+        for query in panel_queries():
+            counts = rows.setdefault(query.panel, [])
+            count = _least_rows(influx, query, view)
+            if count or not query.may_be_empty:
+                counts.append(count)
+    return [PanelRows(panel, min(counts, default=0)) for panel, counts in rows.items()]
+
+
+def empty_panels(results: list[PanelRows]) -> list[str]:
+    """The panels without data, those left out that a sound run may leave empty."""
+    always = {query.panel for query in panel_queries() if not query.may_be_empty}
+    return [panel for panel, rows in results if rows == 0 and panel in always]
+
+
+def _newest(influx: Influx, key: str, other: str, value: str | None) -> str:
+    """The last value of a tag of `request`; run names are UTC times, so the newest run."""
+    where = f" WHERE \"{other}\" = '{value}'" if value else ""
+    found = influx.tag_values(f'SHOW TAG VALUES FROM "request" WITH KEY = "{key}"{where}')
+    if not found:
+        raise VerifyError(
+            f"expected a run of {value or 'any experiment'} in InfluxDB, got none: start one with "
+            "`sparecraft run NAME --keep`"
+        )
+    return found[-1]
+
+
+def dashboard_path(view: View) -> str:
+    """The dashboard's address under Grafana's root, showing the whole run."""
+    return (
+        f"/d/{UID}?var-experiment={view.experiment}&var-run={view.run}"
+        f"&from={view.from_ms}&to={view.to_ms}"
+    )
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m grafana.verify",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--url", required=True, help="InfluxDB, like http://127.0.0.1:18086")
+    parser.add_argument("--database", default="sparecraft")
+    parser.add_argument("--experiment", help="default: that of the newest run")
+    parser.add_argument("--run", help="default: the newest")
+    return parser.parse_args()
+
+
+def _print(results: list[PanelRows], view: View) -> int:
+    width = max(len(panel) for panel, _ in results)
+    for panel, rows in results:
+        print(f"{panel:{width}}  {rows:6d}")
+    print(dashboard_path(view))
+    empty = empty_panels(results)
+    for panel in empty:
+        print(f"expected data for {panel!r}, got no row", file=sys.stderr)
+    return 1 if empty else 0
+
+
+def main() -> int:
+    arguments = _arguments()
+    try:
+        with Influx(arguments.url, arguments.database) as influx:
+            run = arguments.run or _newest(influx, "run", "experiment", arguments.experiment)
+            experiment = arguments.experiment or _newest(influx, "experiment", "run", run)
+            view = view_of(influx, experiment, run)
+        return _print(verify(arguments.url, arguments.database, experiment, run), view)
+    except (VerifyError, MacroError, httpx.InvalidURL) as error:
+        print(error, file=sys.stderr)
+        return 2
+    except (httpx.TransportError, httpx.HTTPStatusError) as error:
+        print(
+            f"expected InfluxDB's query interface at {arguments.url}, got: {error}; "
+            "is the fleet up (`sparecraft run NAME --keep`)?",
+            file=sys.stderr,
+        )
+        return 3
+
+
+if __name__ == "__main__":
+    sys.exit(main())
