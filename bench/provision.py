@@ -1,0 +1,70 @@
+"""`terraform apply` of ten machines beside `docker run` of the same images, one after the other."""
+
+from __future__ import annotations
+
+import statistics
+import subprocess
+import time
+from typing import Any
+
+from experiments.platform import LocalPlatform, docker
+from experiments.spec import load_design
+
+TURNS = 3
+
+
+def measure() -> dict[str, Any]:
+    """Seconds until every machine runs, and until everything is gone; medians over turns."""
+    design = load_design("mediawiki-noisy")
+    platform = LocalPlatform(design.fleet.experiment)
+    platform.down(_quiet)
+    ups, downs, plains = [], [], []
+    images: list[str] = []
+    for _ in range(TURNS):
+        began = time.monotonic()
+        try:
+            inventory = platform.up(design.directory / "fleet.tfvars", _quiet)
+            ups.append(time.monotonic() - began)
+            images = [f"sparecraft/{m.role}:local" for m in inventory.started]
+        finally:
+            began = time.monotonic()
+            platform.down(_quiet)
+            downs.append(time.monotonic() - began)
+        plains.append(_plain(images))
+    return {
+        "machines": len(images),
+        "turns": TURNS,
+        "apply_s": statistics.median(ups),
+        "apply_s_range": [min(ups), max(ups)],
+        "destroy_s": statistics.median(downs),
+        "docker_run_s": statistics.median(plains),
+        "docker_run_s_range": [min(plains), max(plains)],
+        "ratio": statistics.median(ups) / statistics.median(plains),
+    }
+
+
+def _quiet(line: str) -> None:
+    del line
+
+
+def _plain(images: list[str]) -> float:
+    """The peer: containers without caps, networks, identity or files."""
+    label = f"{docker.LABEL}=bench-plain"
+    began = time.monotonic()
+    try:
+        for image in images:
+            command = [
+                "docker",
+                "run",
+                "-d",
+                "--label",
+                label,
+                "--entrypoint",
+                "sleep",
+                image,
+                "60",
+            ]
+            subprocess.run(command, check=True, capture_output=True, timeout=60)
+        return time.monotonic() - began
+    finally:
+        docker.sweep("bench-plain")
