@@ -15,12 +15,10 @@ fail() { # exit code, message
 }
 have() { command -v "$1" >/dev/null 2>&1; }
 
-# What a script starts, it stops: the engine is left alone if it was already running.
-with_engine() {
-  if ! docker info >/dev/null 2>&1; then
-    ci/engine start
-    trap 'ci/engine stop' EXIT
-  fi
+# Set-up, with the engine that it starts stopped at the end; one that was already running is left alone.
+set_up_for_now() {
+  docker info >/dev/null 2>&1 || trap 'ci/engine stop' EXIT
+  ci/setup
 }
 
 # Debian packages, without starting the services that some of them bring.

@@ -19,7 +19,10 @@ _POLL_S = 0.5
 
 def provision(design: Design, platform: LocalPlatform, narrator: Narrator) -> Inventory:
     """`terraform apply` with the design's fleet.tfvars."""
-    return platform.up(design.directory / "fleet.tfvars", narrator.detail)
+    inventory = platform.up(design.directory / "fleet.tfvars", narrator.detail)
+    shown = inventory.endpoints.grafana or "none, its image could not be pulled at set-up"
+    narrator.detail(f"Grafana: {shown}")
+    return inventory
 
 
 def connect(platform: LocalPlatform, inventory: Inventory) -> Fleet:

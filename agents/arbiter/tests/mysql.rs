@@ -12,6 +12,7 @@ use mysql_async::{Conn, Error, OptsBuilder};
 use support::mariadb::{options, MariaDb};
 use support::{eventually, start, Running};
 use tokio::io::AsyncReadExt;
+use wire::arbiter::ServerStats;
 
 async fn servers<const N: usize>() -> [MariaDb; N] {
     let mut started = Vec::new();
@@ -53,6 +54,16 @@ async fn seen(server: &MariaDb, text: &str) -> Vec<String> {
     .await
 }
 
+/// Waits until the session holds a connection to every server: who connects late skips reads.
+async fn all_connected(arbiter: &Running) {
+    arbiter
+        .until("a connection to each server", |stats| {
+            let is_connected = |server: &ServerStats| server.connections_opened > 0;
+            stats.servers.iter().all(is_connected)
+        })
+        .await;
+}
+
 async fn all_free(arbiter: &Running) {
     arbiter
         .until("all tokens", |stats| stats.tokens.in_use == 0)
@@ -66,6 +77,7 @@ async fn the_first_reply_wins_and_the_slow_server_skips_what_is_answered_but_no_
     servers[0].run("UPDATE wiki.delay SET seconds = 3").await;
     let arbiter = front("round-robin", 2, 1, &servers).await;
     let mut conn = connect(&arbiter).await;
+    all_connected(&arbiter).await;
     let sql = "SELECT @@port FROM delay WHERE SLEEP(seconds) = 0";
     let fast = u64::from(servers[1].address.port());
     assert_eq!(number(&mut conn, sql).await, fast);

@@ -2,8 +2,9 @@
 # ports, so that it only collides with a fleet that has the whole of 198.18.0.0/15.
 
 variables {
-  experiment = "tst-stack"
-  scheme     = "on-prem"
+  experiment    = "tst-stack"
+  grafana_image = null # whatever set-up found
+  scheme        = "on-prem"
   tiers = {
     web = { role = "mediawiki", backend = "db", nodes = 1, standby = 1, cpus = 0.5, memory_mb = 256, nic_mbps = 200, disk_mbps = 80 }
     db  = { role = "mariadb", nodes = 1, cpus = 0.5, memory_mb = 256, nic_mbps = 200, disk_mbps = 80 }

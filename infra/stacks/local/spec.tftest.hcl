@@ -1,8 +1,9 @@
 # What the variables refuse, and what a plan of the demo's fleet holds. Plans only; nothing is made.
 
 variables {
-  experiment = "tst-spec"
-  scheme     = "on-prem"
+  experiment    = "tst-spec"
+  grafana_image = null # whatever set-up found
+  scheme        = "on-prem"
   tiers = {
     web = { role = "mediawiki", backend = "db", nodes = 4, standby = 1, cpus = 0.6, memory_mb = 512, nic_mbps = 200, disk_mbps = 80, instance_type = "t3.small" }
     db  = { role = "mariadb", nodes = 3, cpus = 0.4, memory_mb = 512, nic_mbps = 200, disk_mbps = 80, instance_type = "t3.small" }
