@@ -93,13 +93,14 @@ def _print_plan(summary: Mapping[str, Any], console: Console) -> None:
     if not plan["feasible"]:
         console.print("plan: [red]no fleet meets the SLO[/]")
         return
-    tiers = [
-        f"{name}: {tier.get('nodes')} x {tier.get('instance_type')}, r = {tier.get('replicas')}"
-        for name, tier in (plan.get("tiers") or {}).items()
-        if isinstance(tier, Mapping)
-    ]
+    tiers = [f"{name}: {_machines(tier)}" for name, tier in (plan.get("tiers") or {}).items()]
     console.print(
         f"plan: {usd(plan.get('usd_per_month'))} a month ({'; '.join(tiers)})",
         markup=False,
         highlight=False,
     )
+
+
+def _machines(tier: Mapping[str, Any]) -> str:
+    spares = f" + {tier['spares']} spare" if tier.get("spares") else ""
+    return f"{tier['nodes']}{spares} x {tier['instance_type']}, r = {tier['replicas']}"

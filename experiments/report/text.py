@@ -32,10 +32,10 @@ def plain(value: Any) -> str:
 
 
 def milliseconds(value: Any) -> str:
-    """A latency: "12.3 ms", "1.25 s" from two seconds on."""
+    """A latency: "12.3 ms", "12.5 s" from ten seconds on."""
     if value is None:
         return MISSING
-    if value >= 2000:
+    if value >= 10_000:
         return f"{number(value / 1000)} s"
     return f"{number(value)} ms"
 
