@@ -76,6 +76,7 @@ def summarize(
         "replication": _replication(arbiters, main),
         "faults": faults,
         "influx_points": influx_points,
+        "host": dict(manifest.get("host") or {}),
         "plan": dict(plan) if plan else {"feasible": None, "usd_per_month": None, "tiers": {}},
         "weights_source": performability_weights().source,
     }

@@ -70,6 +70,7 @@ def page(run: RunFolder) -> str:
         outcomes=tables.outcome_table(run),
         faults=tables.fault_table(run),
         replication=tables.replication_table(run),
+        host=tables.host_table(run),
         plan=plan_words(run),
         plan_table=tables.plan_table(_plan(run)),
         repeat=tables.repeat_rows(run),

@@ -181,6 +181,23 @@ def replication_table(run: RunFolder) -> Table | None:
     return Table("replication-table", "What replication cost", head, tuple(rows))
 
 
+def host_table(run: RunFolder) -> Table | None:
+    """The host's cores in each block, and their speed against the fastest block's."""
+    blocks = (run.manifest.get("host") or {}).get("blocks") or []
+    if not blocks:
+        return None
+    fastest = max(block["core_speed"] for block in blocks)
+    rows = [
+        (
+            _name(block["repeat"] + 1), _name(block["arm"]), Cell(percent(block["busy_share"])),
+            Cell(percent(block["stolen_share"])), Cell(percent(block["core_speed"] / fastest)),
+        )
+        for block in blocks
+    ]  # fmt: skip
+    head = ("block", "arm", "cores busy", "stolen by others", "core speed")
+    return Table("host-table", "The host under all machines", head, tuple(rows))
+
+
 def plan_table(plan: Mapping[str, Any]) -> Table | None:
     """The planned tiers, one row each; columns are what the plan has."""
     tiers = dict(plan.get("tiers") or {})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -74,9 +74,24 @@ def _print_verdicts(summary: Mapping[str, Any], console: Console) -> None:
         f"reverted   InfluxDB points: {number(summary.get('influx_points'))}",
         highlight=False,
     )
+    _print_host((summary.get("host") or {}).get("blocks") or (), console)
     reasons = [reason for verdict in found.values() for reason in verdict.get("reasons") or ()]
     for reason in [*reasons, *(slo.get("reasons") or ())]:
         console.print(f"  - {reason}", markup=False, highlight=False)
+
+
+def _print_host(blocks: Sequence[Mapping[str, Any]], console: Console) -> None:
+    if not blocks:
+        return
+    busy, stolen, speed = (
+        [block[name] for block in blocks] for name in ("busy_share", "stolen_share", "core_speed")
+    )
+    console.print(
+        f"host: cores {percent(min(busy))} to {percent(max(busy))} busy in a block, at most "
+        f"{percent(max(stolen))} stolen, the slowest at {percent(min(speed) / max(speed))} of the "
+        "fastest one's core speed",
+        highlight=False,
+    )
 
 
 def _answer(answer: Any) -> str:

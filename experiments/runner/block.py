@@ -16,6 +16,7 @@ from experiments.load.generator import LoadGenerator, LoadHandle
 from experiments.load.plan import Page, plan_block
 from experiments.platform import Inventory, LocalPlatform
 from experiments.runner.console import Narrator
+from experiments.runner.host import HostBlock, HostWatch
 from experiments.runner.monitor import Monitor
 from experiments.runner.recorder import Recorder
 from experiments.schedule import Block, block_length_s, phase_windows
@@ -67,7 +68,7 @@ def configure(design: Design, arm: str, arbiters: Mapping[str, Arbiter]) -> None
 
 
 class BlockRun:
-    """Carries out blocks; `handles` keeps each one's records, however it ended."""
+    """Carries out blocks; `handles` keeps each one's records, however it ended, `host` its host."""
 
     def __init__(
         self,
@@ -85,6 +86,7 @@ class BlockRun:
         self._generator = generator
         self._tally = tally
         self.handles: list[LoadHandle] = []
+        self.host: list[HostBlock] = []
 
     def run(self, block: Block, pages: Sequence[Page], narrator: Narrator) -> None:
         """Configure, load, disturb; everything that was injected is reverted when this returns."""
@@ -101,6 +103,7 @@ class BlockRun:
         )
         try:
             handle.wait_ready()
+            watch = HostWatch()
             origin = time.monotonic() + _LEAD_S
             worker = threading.Thread(
                 target=controller.run,
@@ -115,16 +118,24 @@ class BlockRun:
             worker.start()
             try:
                 handle.go(self._recorder.clock.since_s(origin))
-                self._follow(handle, block, origin, narrator)
+                self._follow(handle, block, origin, narrator, watch)
             finally:
                 stop.set()
                 worker.join()
+                self.host.append(watch.block(block))
         finally:
             handle.stop()
             self._recorder.requests(plan, handle.poll().records)
             self._recorder.block = None
 
-    def _follow(self, handle: LoadHandle, block: Block, origin: float, narrator: Narrator) -> None:
+    def _follow(
+        self,
+        handle: LoadHandle,
+        block: Block,
+        origin: float,
+        narrator: Narrator,
+        watch: HostWatch,
+    ) -> None:
         """Until the load is done: live samples to InfluxDB, phases to the event log."""
         windows = [
             (window.start_s, window.end_s, window.phase)
@@ -147,6 +158,7 @@ class BlockRun:
                     self._recorder.event(origin + at_s, what="phase", kind=phase, action=action)
                 status = handle.poll()
                 self._recorder.requests(handle.plan, status.records)
+                watch.tick()
                 bar.update(min(now_s, length_s), f"{status.recorded}/{status.planned} requests")
                 if status.state == "done" and now_s >= length_s:
                     break

@@ -343,7 +343,10 @@ class _Run:
             "versions": manifests.versions(),
             "spec": manifests.spec_json(self.design),
             "fleet": manifests.fleet_json(self._inventory),
-            "host": manifests.host(),
+            "host": {
+                **manifests.host(),
+                "blocks": [vars(block) for block in self._blocks.host] if self._blocks else [],
+            },
             "verdicts": self._verdicts.to_json(),
             "setup_s": self._setup_s,
             "telemetry": {**vars(self._telemetry)},

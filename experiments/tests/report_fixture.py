@@ -314,7 +314,13 @@ def _manifest(
                      "docker": "20.10.24", "commit": "3f2a91c"},
         "spec": _spec(seed, rate_per_s, warm_up_s, measure_s, order),
         "fleet": {"machines": [{"name": name, "tier": name.split("-")[0]} for name in WEB + DB]},
-        "host": {"cpu": "Example CPU", "cores": 2, "memory_gb": 7.8, "kernel": "6.1.0"},
+        "host": {"cpu": "Example CPU", "cores": 2, "memory_gb": 7.8, "kernel": "6.1.0",
+                 "blocks": [
+                     {"repeat": repeat, "arm": {"A": "baseline", "B": "spare"}[letter],
+                      "busy_share": 0.6 + 0.1 * repeat, "stolen_share": 0.002,
+                      "core_speed": 20.0 - repeat}
+                     for repeat, letter in enumerate(order)
+                 ]},
         "verdicts": verdicts,
         "setup_s": {"up": 21.4, "ready": 17.9, "warm_up": warm_up_s},
     }  # fmt: skip

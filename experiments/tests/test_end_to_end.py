@@ -110,6 +110,9 @@ def test_a_run_measures_both_arms_reverts_plans_and_leaves_nothing(tmp_path: Pat
     folder = tmp_path / EXPERIMENT / "latest"
     hosts = pl.read_parquet(folder / "hosts.parquet")
     assert {"web-1", "web-2", "db-1", "db-2"} <= set(hosts["machine"])
+    manifest = json.loads((folder / "manifest.json").read_text())
+    assert [block["arm"] for block in manifest["host"]["blocks"]] == ["baseline", "spare"]
+    assert all(0 < block["busy_share"] < 1 for block in manifest["host"]["blocks"])
     arbiters = pl.read_parquet(folder / "arbiters.parquet")
     sent = arbiters.filter(pl.col("tier") == "web").group_by("replicas").len()
     assert set(sent["replicas"]) >= {1, 2}, "the arms really had other replication factors"

@@ -36,6 +36,20 @@ def test_it_shows_both_arms_and_ends_with_the_whole_path(run: FakeRun) -> None:
         assert word in text
 
 
+def test_it_says_how_busy_and_how_even_the_host_was(run: FakeRun) -> None:
+    summary = summarize(run.requests, run.events, run.manifest, fingerprint_clean=True)
+    text = " ".join(printed(summary, None).split())
+    assert "cores 60.0 % to 90.0 % busy" in text
+    assert "the slowest at 85.0 % of the fastest one's core speed" in text
+
+
+def test_a_plan_names_its_spares(run: FakeRun) -> None:
+    tier = {"nodes": 3, "spares": 1, "instance_type": "t3.small", "replicas": 2}
+    plan = {"feasible": True, "usd_per_month": 60.0, "tiers": {"web": tier}}
+    summary = summarize(run.requests, run.events, run.manifest, fingerprint_clean=True, plan=plan)
+    assert "(web: 3 + 1 spare x t3.small, r = 2)" in printed(summary, None)
+
+
 def test_doubtful_percentiles_carry_a_question_mark(run: FakeRun) -> None:
     summary = summarize(run.requests, run.events, run.manifest, fingerprint_clean=True)
     p99 = next(line for line in printed(summary, None).splitlines() if " p99 " in line)

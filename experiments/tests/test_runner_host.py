@@ -1,0 +1,36 @@
+"""What is said of the host under the fleet."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from experiments.runner.host import CpuTimes, HostWatch, core_speed
+from experiments.schedule import Block
+
+
+def test_shares_are_of_all_cores_time_without_idle_wait_and_stolen(tmp_path: Path) -> None:
+    stat = tmp_path / "stat"
+    stat.write_text("cpu  100 0 50 800 50 0 0 0 0 0\ncpu0 1 1 1 1\n")
+    before = CpuTimes.read(stat)
+    stat.write_text("cpu  120 10 60 830 60 5 5 10 0 0\n")
+    busy, stolen = before.shares_until(CpuTimes.read(stat))
+    assert busy == pytest.approx(0.5)
+    assert stolen == pytest.approx(0.1)
+
+
+def test_a_block_has_the_work_of_its_time_and_a_speed_each_second() -> None:
+    watch = HostWatch()
+    end = time.monotonic() + 2.5
+    while time.monotonic() < end:
+        watch.tick()
+    seen = watch.block(Block(3, 1, "spare", 7))
+    assert (seen.repeat, seen.arm, seen.speed_samples) == (3, "spare", 3)
+    assert seen.busy_share + seen.stolen_share > 0.5 / (os.cpu_count() or 1)
+
+
+def test_core_speed_counts_cpu_time_and_not_waiting() -> None:
+    assert 1.0 < core_speed() < 1000.0
