@@ -23,9 +23,24 @@ class LocalPlatform:
         self.experiment = experiment
         self._stack = Stack(ROOT / "infra" / "stacks" / "local", experiment)
 
+    def check(self) -> None:
+        """Raises EnvironmentMissing where Docker does not answer, or machines of this experiment's
+        name are there that this workspace did not make: nothing may touch those unasked."""
+        docker.check()
+        own = self._stack.names()
+        others = [found.name for found in docker.find(self.experiment) if found.name not in own]
+        if others:
+            raise EnvironmentMissing(
+                f"fleet {self.experiment}",
+                expected="nothing of this experiment but what its own workspace made",
+                came=f"{len(others)} others: {', '.join(sorted(others)[:4])}"
+                + (", ..." if len(others) > 4 else ""),
+                do="Remove them where they were made (`terraform destroy`), or call "
+                f"`sparecraft down {self.experiment}`, which removes every trace.",
+            )
+
     def up(self, tfvars: Path, progress: Progress) -> Inventory:
         """`terraform apply`; returns what was made."""
-        docker.check()
         self._stack.apply(tfvars, progress)
         return self.inventory()
 

@@ -46,6 +46,15 @@ class Stack:
         self._stream(["destroy", "-auto-approve", *self._common(kept)], progress)
         shutil.rmtree(self.state_directory)
 
+    def names(self) -> set[str]:
+        """Docker names of the containers and networks that the state holds."""
+        state = self.state_directory / "terraform.tfstate"
+        if not state.exists():
+            return set()
+        resources = json.loads(state.read_text()).get("resources", [])
+        held = [i["attributes"] for resource in resources for i in resource["instances"]]
+        return {str(one.get("container_name") or one.get("name")) for one in held}
+
     def changes(self) -> list[str]:
         """Addresses that `terraform plan` would change; empty when the fleet is as described."""
         kept = self.state_directory / "fleet.tfvars"

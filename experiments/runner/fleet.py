@@ -88,6 +88,7 @@ def bring_up(design: Design, narrator: Narrator) -> Inventory:
     """Provision and wait, for `sparecraft up`. A fleet that is not ready stays, to look into."""
     platform = LocalPlatform(design.fleet.experiment)
     with narrator.step("Provisioning (terraform apply)"):
+        platform.check()
         inventory = provision(design, platform, narrator)
     fleet = connect(platform, inventory)
     with narrator.step("Waiting until every machine is ready"):

@@ -135,7 +135,7 @@ class _Run:
         self._folder.mkdir(parents=True)
         began = time.monotonic()
         with say.step("Provisioning (terraform apply)"):
-            docker.check()
+            self._platform.check()
             self._applied = True
             self._inventory = provision(self.design, self._platform, say)
         self._setup_s["up"] = round(time.monotonic() - began, 2)

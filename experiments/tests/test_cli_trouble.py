@@ -98,6 +98,27 @@ def test_a_missing_terraform_is_said_with_what_to_do(tmp_path: Path) -> None:
 
 
 @pytest.mark.real
+@pytest.mark.parametrize("verb", ["run", "up"])
+def test_a_fleet_that_somebody_else_made_is_refused_and_left_alone(
+    tmp_path: Path, verb: str
+) -> None:
+    name = f"sc-{EXPERIMENT}-web-1"
+    label = f"sparecraft.experiment={EXPERIMENT}"
+    create = ["docker", "create", "--name", name, "--label", label, "sparecraft/base:bookworm"]
+    subprocess.run(create, check=True, capture_output=True)
+    try:
+        options = ["--results", str(tmp_path)] if verb == "run" else []
+        done = _sparecraft(verb, str(SMALL), *options)
+        assert done.returncode == 3, done.stdout
+        said = " ".join(done.stderr.split())
+        assert name in said
+        assert f"sparecraft down {EXPERIMENT}" in said
+        assert [found.name for found in docker.find(EXPERIMENT)] == [name]
+    finally:
+        subprocess.run(["docker", "rm", "--force", name], check=True, capture_output=True)
+
+
+@pytest.mark.real
 def test_a_taken_port_is_named_and_nothing_stays(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
