@@ -64,13 +64,18 @@ def _wrk(port: int, connections: int) -> dict[str, float]:
         check=True,
     )
     text = done.stdout
-    errors = re.search(r"Non-2xx or 3xx responses: (\d+)", text)
     return {
         "rps": float(_find(r"Requests/sec:\s+([\d.]+)", text)),
-        "p50_us": _microseconds(_find(r"50%\s+(\S+)", text)),
-        "p99_us": _microseconds(_find(r"99%\s+(\S+)", text)),
-        "errors": float(errors.group(1)) if errors else 0.0,
+        "p50_us": _microseconds(_find(r"(?m)^ +50%\s+(\S+)", text)),
+        "p99_us": _microseconds(_find(r"(?m)^ +99%\s+(\S+)", text)),
+        "errors": float(_errors(text)),
     }
+
+
+def _errors(text: str) -> int:
+    """Answers that were no success, and sockets that failed; wrk prints neither where it is 0."""
+    told = re.findall(r"Non-2xx or 3xx responses: (.*)|Socket errors: (.*)", text)
+    return sum(int(count) for line in told for count in re.findall(r"\d+", " ".join(line)))
 
 
 def _find(pattern: str, text: str) -> str:
@@ -81,8 +86,8 @@ def _find(pattern: str, text: str) -> str:
 
 
 def _microseconds(text: str) -> float:
-    value, unit = re.fullmatch(r"([\d.]+)(us|ms|s)", text).groups()  # type: ignore[union-attr]
-    return float(value) * _UNIT_US[unit]
+    value = _find(r"^([\d.]+)", text)
+    return float(value) * _UNIT_US[text.removeprefix(value)]
 
 
 @contextmanager

@@ -17,7 +17,10 @@ def measure() -> dict[str, Any]:
     """Seconds until every machine runs, and until everything is gone; medians over turns."""
     design = load_design("mediawiki-noisy")
     platform = LocalPlatform(design.fleet.experiment)
-    platform.down(_quiet)
+    if docker.find(design.fleet.experiment):
+        raise SystemExit(
+            "bench: expected no fleet of mediawiki-noisy, one is up; `sparecraft down` removes it"
+        )
     ups, downs, plains = [], [], []
     images: list[str] = []
     for _ in range(TURNS):

@@ -8,6 +8,7 @@ import json
 import sys
 from dataclasses import replace
 from enum import StrEnum
+from importlib import metadata
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -48,6 +49,21 @@ DesignArgument = Annotated[
 ResultsOption = Annotated[Path, typer.Option("--results", help="Where result folders are kept.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
 RESULTS = Path("results")
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        _out.print(f"sparecraft {metadata.version('sparecraft')}", highlight=False)
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    pass
 
 
 @app.command()

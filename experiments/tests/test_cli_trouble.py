@@ -70,6 +70,12 @@ def test_an_unknown_design_names_those_there_are() -> None:
     assert "mediawiki-noisy" in done.stderr
 
 
+def test_version_is_printed() -> None:
+    done = _sparecraft("--version")
+    assert done.returncode == 0
+    assert done.stdout.startswith("sparecraft 0.")
+
+
 def test_wrong_usage_is_exit_code_2() -> None:
     assert _sparecraft("run").returncode == 2
     assert _sparecraft("fly").returncode == 2
