@@ -14,6 +14,7 @@ from experiments.errors import EnvironmentMissing
 
 Progress = Callable[[str], None]
 _LOCK_WAIT = "-lock-timeout=30s"
+_PROVIDER = "sparecraft/fleet"  # not in any registry: our own set-up installs it
 
 
 class Stack:
@@ -143,11 +144,14 @@ class Stack:
                 progress(str(message["@message"]))
 
     def _failure(self, verb: str, said: str) -> EnvironmentMissing:
+        do = "Mend what it names and call again; `sparecraft down` removes what was made."
+        if verb == "init" and _PROVIDER in said:
+            do = "Run `make setup`, which builds and installs this provider, and call again."
         return EnvironmentMissing(
             f"terraform {verb} ({self.directory.name}, workspace {self.experiment})",
             expected="success",
             came=said,
-            do="Mend what it names and call again; `sparecraft down` removes what was made.",
+            do=do,
         )
 
 

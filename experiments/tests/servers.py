@@ -91,7 +91,10 @@ class Server:
 
     def leave(self, connection: socket.socket) -> bool:
         """The page, and then the connection ends although it was to be kept."""
+        # Corked, the end travels in the segment of the page: no request can come between the two.
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 1)
         self.good(connection)
+        connection.shutdown(socket.SHUT_WR)
         return False
 
     def wrong_title(self, connection: socket.socket) -> bool:

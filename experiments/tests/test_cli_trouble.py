@@ -104,6 +104,17 @@ def test_a_missing_terraform_is_said_with_what_to_do(tmp_path: Path) -> None:
 
 
 @pytest.mark.real
+def test_a_provider_that_was_never_installed_is_said_with_what_to_do(tmp_path: Path) -> None:
+    clean = {"HOME": str(tmp_path / "home"), "TF_DATA_DIR": str(tmp_path / "terraform")}
+    done = _sparecraft("run", str(SMALL), "--results", str(tmp_path / "results"), **clean)
+    assert done.returncode == 3, done.stdout
+    said = " ".join(done.stderr.split())
+    assert "sparecraft/fleet" in said
+    assert "make setup" in said
+    assert docker.find(EXPERIMENT) == []
+
+
+@pytest.mark.real
 @pytest.mark.parametrize("verb", ["run", "up"])
 def test_a_fleet_that_somebody_else_made_is_refused_and_left_alone(
     tmp_path: Path, verb: str

@@ -25,8 +25,8 @@ from experiments.tests.servers import deaf, refusing, serving
 
 pytestmark = pytest.mark.real
 
-CONNECT_S = 0.4
-RESPONSE_S = 0.7
+CONNECT_S = 1.0
+RESPONSE_S = 2.0
 LEAD_S = 0.1
 
 

@@ -12,5 +12,8 @@ arbiters = {
   db  = { policy = "round-robin", replicas = 1, tokens = 12 }
 }
 
+# Ranges and ports of its own: a fleet that is up on this host is not in the way, and not touched.
+data_cidr     = "198.18.208.0/20"
+control_cidr  = "198.19.208.0/20"
 entry_port    = 18081
 influxdb_port = 18087
