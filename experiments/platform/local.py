@@ -69,6 +69,10 @@ class LocalPlatform:
         docker.check()
         failure: EnvironmentMissing | None = None
         try:
+            self._stack.names()  # a state that is not whole: the sweep does it all
+        except EnvironmentMissing:
+            self._stack.forget()
+        try:
             self._stack.destroy(progress)
         except EnvironmentMissing as error:
             failure = error

@@ -45,14 +45,27 @@ class Stack:
             return
         self._init()
         self._stream(["destroy", "-auto-approve", *self._common(kept)], progress)
+        self.forget()
+
+    def forget(self) -> None:
+        """Drop the state, whatever it holds."""
         shutil.rmtree(self.state_directory)
 
     def names(self) -> set[str]:
-        """Docker names of the containers and networks that the state holds."""
+        """Docker names of the containers and networks that the state holds. Raises
+        EnvironmentMissing where it is not whole: the disk was full, the machine went down."""
         state = self.state_directory / "terraform.tfstate"
         if not state.exists():
             return set()
-        resources = json.loads(state.read_text()).get("resources", [])
+        try:
+            resources = json.loads(state.read_text()).get("resources", [])
+        except ValueError as error:
+            raise EnvironmentMissing(
+                f"Terraform's state {state}",
+                expected="JSON",
+                came=str(error),
+                do=f"Call `sparecraft down {self.experiment}`: it removes the fleet and this file.",
+            ) from error
         held = [i["attributes"] for resource in resources for i in resource["instances"]]
         return {str(one.get("container_name") or one.get("name")) for one in held}
 

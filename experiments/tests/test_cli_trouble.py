@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from experiments.platform import docker
+from experiments.platform.local import ROOT
 
 SMALL = Path(__file__).parent / "designs" / "small"
 EXPERIMENT = "tst-small"
@@ -133,6 +134,24 @@ def test_a_fleet_that_somebody_else_made_is_refused_and_left_alone(
         assert [found.name for found in docker.find(EXPERIMENT)] == [name]
     finally:
         subprocess.run(["docker", "rm", "--force", name], check=True, capture_output=True)
+
+
+@pytest.mark.real
+def test_a_state_that_is_not_whole_is_named_and_down_removes_it(tmp_path: Path) -> None:
+    folder = ROOT / "infra" / "stacks" / "local" / "terraform.tfstate.d" / EXPERIMENT
+    folder.mkdir(parents=True, exist_ok=True)
+    state = folder / "terraform.tfstate"
+    state.write_text('{"version": 4, "resour')
+    try:
+        done = _sparecraft("run", str(SMALL), "--results", str(tmp_path))
+        assert done.returncode == 3, done.stdout
+        assert state.name in done.stderr
+        assert f"sparecraft down {EXPERIMENT}" in " ".join(done.stderr.split())
+        assert state.exists(), "left to be looked at"
+        assert _sparecraft("down", EXPERIMENT).returncode == 0
+        assert not folder.exists()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.mark.real

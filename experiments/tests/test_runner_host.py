@@ -28,7 +28,8 @@ def test_a_block_has_the_work_of_its_time_and_a_speed_each_second() -> None:
     while time.monotonic() < end:
         watch.tick()
     seen = watch.block(Block(3, 1, "spare", 7))
-    assert (seen.repeat, seen.arm, seen.speed_samples) == (3, "spare", 3)
+    assert (seen.repeat, seen.arm) == (3, "spare")
+    assert 2 <= seen.speed_samples <= 3  # one at the start; a busy host may hold up the others
     assert seen.busy_share + seen.stolen_share > 0.5 / (os.cpu_count() or 1)
 
 
