@@ -21,6 +21,8 @@ from experiments.errors import EnvironmentMissing, InputError, SparecraftError
 from experiments.platform import LocalPlatform, docker
 from experiments.runner.console import Narrator
 from experiments.spec import Design, load_design
+from optimizer import PlannerError
+from optimizer import commands as planner
 
 app = typer.Typer(
     name="sparecraft",
@@ -200,13 +202,22 @@ def plan(
     raise typer.Exit(0 if found.feasible else 1)
 
 
+planner.add_to(app)
+
+
 def main() -> None:
     """Entry point: every error of ours becomes one message and an exit code."""
     try:
         app()
     except SparecraftError as error:
-        _err.print(f"[bold red]error[/bold red] {escape(str(error))}", highlight=False)
-        sys.exit(error.exit_code)
+        _refuse(error, error.exit_code)
+    except PlannerError as error:
+        _refuse(error, 2)
+
+
+def _refuse(error: Exception, code: int) -> None:
+    _err.print(f"[bold red]error[/bold red] {escape(str(error))}", highlight=False)
+    sys.exit(code)
 
 
 def _with_pattern(design: Design, pattern: Pattern | None) -> Design:
