@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
 
 import pytest
 from hypothesis import given, settings
@@ -11,6 +15,7 @@ from hypothesis import strategies as st
 from optimizer.errors import InputError
 from optimizer.replication import (
     TierLoad,
+    collision_probabilities,
     collision_probability,
     feasible_replicas,
     least_tokens,
@@ -119,6 +124,121 @@ def test_processing_times_add_up_to_the_work_that_the_cores_could_do(
     assert sum(found) == pytest.approx(capacity, rel=1e-6, abs=1e-6)
 
 
-def test_a_departure_before_its_arrival_is_refused() -> None:
-    with pytest.raises(InputError, match="departures_s"):
-        processing_times_s([1.0], [0.5], 1.0)
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 100_000), st.integers(2, 400), st.integers(1, 400))
+def test_collisions_of_large_tiers_are_exact_to_rounding(
+    servers: int, upstream: int, replicas: int
+) -> None:
+    """Against exact integers; also where the probability is tiny."""
+    replicas = min(replicas, servers)
+    found = collision_probability(servers, upstream, replicas)
+    if upstream * replicas > servers:
+        assert found == 1.0
+        return
+    apart = math.prod(math.comb(servers - k * replicas, replicas) for k in range(upstream))
+    exact = 1 - Fraction(apart, math.comb(servers, replicas) ** upstream)
+    assert found == pytest.approx(float(exact), rel=1e-13, abs=0)
+
+
+def test_huge_tiers_neither_overflow_nor_cancel() -> None:
+    """1 - C(M - 1, 1) / C(M, 1) = 1 / M; half of a million look-ups find one of two fast ones."""
+    assert collision_probability(10**12, 2, 1) == pytest.approx(1e-12, rel=1e-14, abs=0)
+    assert collision_probability(10**6, 1000, 500) == 1.0  # 1 - e^-250 and less
+    missed = (500_000 / 10**6) * (499_999 / 999_999)
+    assert lookup_probability(2, 10**6 - 2, 500_000) == pytest.approx(1 - missed, rel=1e-13)
+    assert lookup_probability(1, 10**9, 1) == pytest.approx(1 / (10**9 + 1), rel=1e-13, abs=0)
+
+
+def test_collisions_are_certain_only_where_copies_cannot_be_placed_apart() -> None:
+    """The paper's text says certain at a r = M; its Eq. 1 leaves 1 / C(4, 2) apart there."""
+    assert collision_probability(4, 2, 2) == pytest.approx(1 - 1 / 6)
+    assert collision_probability(4, 3, 2) == 1.0
+
+
+def test_each_tier_below_the_front_sees_the_product_of_the_replicas_above_it() -> None:
+    found = collision_probabilities([36, 12, 30], [2, 1, 3])
+    assert found == (collision_probability(12, 2, 1), collision_probability(30, 2, 3))
+    assert collision_probabilities([5], [3]) == ()
+
+
+@pytest.mark.parametrize(
+    ("call", "place"),
+    [
+        (lambda: collision_probability(3, 1, 4), "replicas"),
+        (lambda: collision_probabilities([5, 3], [1, 4]), "replicas of tier 2"),
+        (lambda: collision_probabilities([5, 3], [1]), "replicas"),
+        (lambda: server_utilisation(TierLoad(3, 1, 1, 1, name="db"), 4), "db: replicas"),
+        (lambda: least_tokens(1.0, 4, 3, 1.0), "replicas_max"),
+        (lambda: least_tokens(math.nan, 1, 3, 1.0), "connection_per_s"),
+        (lambda: TierLoad(0, 1, 1, 1, name="db"), "db: servers"),
+        (lambda: TierLoad(1, 1, -1.0, 1, name="db"), "db: request_per_s"),
+        (lambda: TierLoad(1, 1, 1, math.nan, name="db"), "db: processing_s"),
+        (lambda: TierLoad(1, 1, 1, 1, tokens_per_server=0, name="db"), "db: tokens_per_server"),
+        (lambda: tad_capacity_per_s(0, 1.0, 0.1, 0.5), "servers"),
+        (lambda: round_robin_capacity_per_s(2, 1.0, 0.1, 0.0), "gamma"),
+        (lambda: feasible_replicas([], 0.5), "tiers"),
+        (lambda: feasible_replicas([TierLoad(1, 1, 1, 0.1)], 1.5), "collision_max"),
+    ],
+)
+def test_input_that_cannot_be_is_refused_by_name(call: Callable[[], object], place: str) -> None:
+    with pytest.raises(InputError, match=place):
+        call()
+
+
+def test_least_tokens_does_not_lose_one_to_rounding() -> None:
+    """3 * 0.1 * 10 / 1 is 3 on paper and 3.0000000000000004 here; 1.1 * 3 / 3.3 just below 1."""
+    assert least_tokens(0.3, 1, 1, 10.0) == 4
+    assert least_tokens(1.1, 3, 3, 1 / 1.1) == 2
+
+
+def test_tokens_narrow_the_feasible_set_where_tad_is_used() -> None:
+    db = TierLoad(8, 1.0, 10.0, 0.01, connection_per_s=10.0, token_hold_s=0.5)
+    assert feasible_replicas([db], 1.0) == [(r,) for r in range(1, 9)]
+    scarce = replace(db, tokens_per_server=2)  # 10 r 0.5 < 16: r <= 3
+    assert feasible_replicas([scarce], 1.0) == [(1,), (2,), (3,)]
+
+
+def test_an_unstable_service_has_no_feasible_replicas() -> None:
+    assert feasible_replicas([TierLoad(2, 1.0, 20.0, 0.1)], 1.0) == []
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(
+        st.builds(
+            TierLoad,
+            servers=st.integers(1, 6),
+            cores=st.floats(0.5, 3.0),
+            request_per_s=st.floats(0.0, 30.0),
+            processing_s=st.floats(0.01, 0.3),
+            connection_per_s=st.floats(0.0, 10.0),
+            token_hold_s=st.floats(0.0, 1.0),
+            tokens_per_server=st.none() | st.integers(1, 5),
+        ),
+        min_size=1,
+        max_size=3,
+    ),
+    st.floats(0.0, 1.0),
+)
+def test_the_pruned_feasible_set_is_that_of_trying_all(
+    tiers: list[TierLoad], collision_max: float
+) -> None:
+    def fits(r: tuple[int, ...]) -> bool:
+        met = collision_probabilities([t.servers for t in tiers], r)
+        ups = [math.prod(r[:i]) for i in range(len(r))]
+        return max(met, default=0.0) <= collision_max and all(
+            max(server_utilisation(t, n, a), token_utilisation(t, n, a)) < 1
+            for t, n, a in zip(tiers, r, ups, strict=True)
+        )
+
+    every = itertools.product(*(range(1, t.servers + 1) for t in tiers))
+    assert feasible_replicas(tiers, collision_max) == [r for r in every if fits(r)]
+
+
+def test_four_tiers_of_sixty_servers_need_no_walk_through_all_13_million() -> None:
+    tier = TierLoad(servers=60, cores=2.0, request_per_s=10.0, processing_s=0.01)
+    found = feasible_replicas([tier] * 4, collision_max=0.5)
+    assert (1, 1, 1, 60) in found
+    assert (1, 1, 2, 6) in found  # 1 - C(54, 6) / C(60, 6) = 0.48
+    assert (1, 1, 2, 7) not in found
+    assert len(found) < 5000

@@ -1,0 +1,36 @@
+"""Partial replication in multi-tier services (sPARE).
+
+Read `closed_forms` first, then `search`, which is the paper's Alg. 1 over a callback that measures.
+"""
+
+from optimizer.replication.closed_forms import (
+    TierLoad,
+    collision_probabilities,
+    collision_probability,
+    least_tokens,
+    lookup_probability,
+    round_robin_capacity_per_s,
+    server_utilisation,
+    tad_capacity_per_s,
+    token_utilisation,
+)
+from optimizer.replication.feasible import feasible_replicas
+from optimizer.replication.processing import processing_times_s
+from optimizer.replication.search import Search, Step, search_replicas
+
+__all__ = [
+    "Search",
+    "Step",
+    "TierLoad",
+    "collision_probabilities",
+    "collision_probability",
+    "feasible_replicas",
+    "least_tokens",
+    "lookup_probability",
+    "processing_times_s",
+    "round_robin_capacity_per_s",
+    "search_replicas",
+    "server_utilisation",
+    "tad_capacity_per_s",
+    "token_utilisation",
+]
