@@ -1,8 +1,11 @@
 """What the planner refuses.
 
-PlannerError            any refusal: the message says what was expected, what came, what to do
-├── InputError          a value or file that the user gave cannot be used
-└── UnstableError       a queue was asked for where the load is at least the capacity
+PlannerError            2   any refusal: the message says what was expected, what came, what to do
+├── InputError          2   a value or file that the user gave cannot be used
+├── UnstableError       2   a queue was asked for where the load is at least the capacity
+└── EnvironmentMissing  3   credentials or a service that the task needs are not there
+
+The number is the exit code of the command line.
 """
 
 from __future__ import annotations
@@ -12,6 +15,8 @@ import math
 
 class PlannerError(Exception):
     """A refusal that a user can act on. `place` names the field, file or column."""
+
+    exit_code = 2
 
     def __init__(self, place: str, *, expected: str, came: str, do: str = "") -> None:
         self.place, self.expected, self.came, self.do = place, expected, came, do
@@ -25,6 +30,12 @@ class InputError(PlannerError):
 
 class UnstableError(PlannerError):
     """A queue's load is at least its capacity: it has no steady state."""
+
+
+class EnvironmentMissing(PlannerError):
+    """Credentials, a network or a service that the task needs are not there."""
+
+    exit_code = 3
 
 
 def require_positive(place: str, value: float) -> float:

@@ -1,0 +1,98 @@
+"""What a machine costs: the types that the readers of both kinds of book fill."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+
+from optimizer.errors import InputError
+
+HOURS_PER_MONTH = 730.0
+
+
+@dataclass(frozen=True)
+class Instance:
+    """One instance type, server, or slice of a server, in one region.
+
+    `vcpus` are what the operating system schedules on (hardware threads); a slice has a fraction.
+    `baseline_share` is below 1 for burstable types only. `usd_per_month_off` is what a cold standby
+    of this type costs: on-premises all but the power; on EC2 a stopped instance costs its disk,
+    which is not in the book, so 0 unless the book says otherwise. A pool in the cloud is not
+    bought at all: it costs nothing until a crash, whatever this says.
+    """
+
+    name: str
+    vcpus: float
+    memory_gb: float
+    usd_per_hour: float
+    baseline_share: float = 1.0
+    usd_per_month_off: float = 0.0
+
+    @property
+    def sustained_cores(self) -> float:
+        return self.vcpus * self.baseline_share
+
+    @property
+    def usd_per_month(self) -> float:
+        return self.usd_per_hour * HOURS_PER_MONTH
+
+
+@dataclass(frozen=True)
+class MonthlyCost:
+    """What an owned machine costs a month [USD], by what it goes to."""
+
+    purchase: float
+    power: float
+    space: float
+    staff: float
+
+    @property
+    def total(self) -> float:
+        return self.purchase + self.power + self.space + self.staff
+
+    @property
+    def off(self) -> float:
+        """The same machine switched off: bought, housed and looked after, but without power."""
+        return self.total - self.power
+
+    def share(self, share: float) -> MonthlyCost:
+        """The cost of `share` of the machine."""
+        parts = (self.purchase, self.power, self.space, self.staff)
+        return MonthlyCost(*(share * part for part in parts))
+
+
+@dataclass(frozen=True)
+class PriceBook:
+    """The instances of each region, the day the prices were true, and where they are from.
+
+    `costs` is the breakdown of each owned machine by its name; empty where machines are rented.
+    """
+
+    as_of: str
+    source: str
+    regions: Mapping[str, tuple[Instance, ...]]
+    costs: Mapping[str, MonthlyCost] = field(default_factory=dict)
+
+    def instances(self, region: str) -> tuple[Instance, ...]:
+        """Instances of `region`, cheapest first. Raises InputError for an unknown region."""
+        found = self.regions.get(region)
+        if found is None:
+            raise unknown("region", region, self.regions)
+        return found
+
+    def instance(self, region: str, name: str) -> Instance:
+        """The instance `name` of `region`. Raises InputError with the nearest name there is."""
+        by_name = {one.name: one for one in self.instances(region)}
+        if name not in by_name:
+            raise unknown(f"instance type in {region}", name, by_name)
+        return by_name[name]
+
+
+def unknown(place: str, came: object, known: Iterable[str]) -> InputError:
+    """The refusal of a name that is not in the book: it suggests the nearest, or lists them."""
+    names = sorted(known)
+    near = get_close_matches(str(came), names, n=1, cutoff=0.5)
+    shown = names if len(names) <= 10 else [*names[:10], f"{len(names) - 10} more"]
+    advice = f"Did you mean {near[0]}?" if near else ""
+    return InputError(place, expected=f"one of {', '.join(shown)}", came=repr(came), do=advice)

@@ -1,0 +1,181 @@
+"""Today's EC2 on-demand prices, from AWS's pricing API, as a new price book.
+
+A price book has one day and one source, so the new one holds only what the API returned: regions
+that were not asked for are left out, and a type without a price of today is listed, not kept.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import tempfile
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from optimizer.errors import EnvironmentMissing, InputError
+from optimizer.prices.book import load_prices
+from optimizer.prices.instance import Instance, PriceBook
+
+if TYPE_CHECKING:
+    import datetime
+
+API_REGION = "us-east-1"  # the pricing API is served there for all regions
+SOURCE = "AWS Price List API (pricing:GetProducts), on-demand, Linux, shared tenancy, no licence"
+_FILTERS = {
+    "operatingSystem": "Linux",
+    "tenancy": "Shared",
+    "preInstalledSw": "NA",
+    "capacitystatus": "Used",
+}
+
+
+@dataclass(frozen=True)
+class Refreshed:
+    """The new book, and by region the types of the old one that the API did not return."""
+
+    book: PriceBook
+    missing: Mapping[str, tuple[str, ...]]
+
+
+def refresh(old: PriceBook, regions: Sequence[str], today: datetime.date) -> Refreshed:
+    """The types of `old` at today's prices in `regions`.
+
+    Credentials, endpoint and number of attempts are boto3's: environment variables, profile or
+    role. The caller needs pricing:GetProducts.
+    Raises: EnvironmentMissing without credentials, network or permission; InputError for a region
+    in which the API knows none of the types, and for an answer that is not a price.
+    """
+    if old.costs:
+        raise InputError("book", expected="a book of EC2 prices", came="one of owned servers")
+    kinds = {one.name: one for region in old.regions.values() for one in region}
+    found = {region: _region(region, kinds) for region in dict.fromkeys(regions)}
+    missing = {
+        region: tuple(sorted(set(kinds) - {one.name for one in instances}))
+        for region, instances in found.items()
+    }
+    return Refreshed(PriceBook(today.isoformat(), SOURCE, found), missing)
+
+
+def write_book(book: PriceBook, path: Path) -> None:
+    """Write `book` as TOML so that `path` is at every moment the old file, or the new one whole."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+    temporary = Path(name)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(_toml(book))
+        temporary.chmod(0o644)
+        load_prices(temporary)  # what cannot be read must not replace what can
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _region(region: str, kinds: Mapping[str, Instance]) -> tuple[Instance, ...]:
+    prices = dict[str, float]()
+    for product in _products(region):
+        name, usd_per_hour = _price(region, product, kinds)
+        if name is None:
+            continue
+        if prices.setdefault(name, usd_per_hour) != usd_per_hour:
+            came = f"{prices[name]} and {usd_per_hour}"
+            raise InputError(f"{_api(region)}: {name}", expected="one price", came=came)
+    if not prices:
+        raise InputError(
+            _api(region),
+            expected="a price for at least one type of the book",
+            came="none",
+            do="Is it the code of a region, such as eu-west-1?",
+        )
+    found = [replace(kinds[name], usd_per_hour=usd) for name, usd in prices.items()]
+    return tuple(sorted(found, key=lambda i: (i.usd_per_hour, i.name)))
+
+
+def _products(region: str) -> Iterator[Mapping[str, Any]]:
+    """Every product of the region that the filters let through, over all pages of the answer."""
+    import boto3  # type: ignore[import-untyped]
+    from botocore.config import Config  # type: ignore[import-untyped]
+    from botocore.exceptions import BotoCoreError, ClientError  # type: ignore[import-untyped]
+
+    config = Config(retries={"mode": "standard"}, connect_timeout=10, read_timeout=30)
+    fields = {"regionCode": region, **_FILTERS}
+    asked = [{"Type": "TERM_MATCH", "Field": f, "Value": v} for f, v in fields.items()]
+    try:
+        with closing(boto3.client("pricing", region_name=API_REGION, config=config)) as client:
+            pages = client.get_paginator("get_products")
+            for page in pages.paginate(ServiceCode="AmazonEC2", Filters=asked):
+                for text in page["PriceList"]:
+                    yield _parsed(region, text)
+    except (BotoCoreError, ClientError) as error:
+        raise EnvironmentMissing(
+            _api(region),
+            expected="an answer to pricing:GetProducts",
+            came=f"{type(error).__name__}: {str(error).rstrip('.')}",
+            do="It needs a network and AWS credentials (AWS_ACCESS_KEY_ID, AWS_PROFILE, a role) "
+            "that may call it. No price was changed.",
+        ) from error
+
+
+def _parsed(region: str, text: str) -> Mapping[str, Any]:
+    try:
+        product = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise InputError(_api(region), expected="products in JSON", came=str(error)) from error
+    if not isinstance(product, dict):
+        raise InputError(_api(region), expected="a product", came=repr(text)[:80])
+    return product
+
+
+def _price(
+    region: str, product: Mapping[str, Any], wanted: Collection[str]
+) -> tuple[str | None, float]:
+    """(type, US dollars per hour); (None, 0) for a type that is not in the book."""
+    try:
+        name = product["product"]["attributes"]["instanceType"]
+        if name not in wanted:
+            return None, 0.0
+        dimensions = [
+            dimension
+            for term in product["terms"]["OnDemand"].values()
+            for dimension in term["priceDimensions"].values()
+            if dimension["unit"] == "Hrs"
+        ]
+        prices = {float(dimension["pricePerUnit"]["USD"]) for dimension in dimensions}
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        named = product.get("product")
+        came = f"{type(error).__name__} {error} in {str(named)[:120]}"
+        raise InputError(_api(region), expected="a price in USD per hour", came=came) from error
+    if len(prices) != 1 or not all(0 < price < math.inf for price in prices):
+        came = ", ".join(str(price) for price in sorted(prices)) or "none"
+        raise InputError(f"{_api(region)}: {name}", expected="one price above 0", came=came)
+    return name, prices.pop()
+
+
+def _api(region: str) -> str:
+    return f"AWS pricing API, {region}"
+
+
+def _toml(book: PriceBook) -> str:
+    """The book as `rented` reads it. JSON's strings are TOML's basic strings."""
+    kinds = {one.name: one for region in book.regions.values() for one in region}
+    lines = [
+        "# Written by `sparecraft prices refresh`.",
+        f"as_of = {json.dumps(book.as_of)}",
+        f"source = {json.dumps(book.source)}",
+        'currency = "USD"',
+        "",
+        "[instances]",
+    ]
+    for name, one in sorted(kinds.items()):
+        extra = f", baseline_share = {one.baseline_share!r}" if one.baseline_share < 1 else ""
+        extra += f", usd_per_month_off = {one.usd_per_month_off!r}" if one.usd_per_month_off else ""
+        size = f"vcpus = {one.vcpus!r}, memory_gb = {one.memory_gb!r}"
+        lines.append(f"{json.dumps(name)} = {{ {size}{extra} }}")
+    for region, instances in book.regions.items():
+        lines += ["", f"[usd_per_hour.{json.dumps(region)}]"]
+        lines += [f"{json.dumps(one.name)} = {one.usd_per_hour!r}" for one in instances]
+    return "\n".join(lines) + "\n"
