@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import typer
 
-_NAMES = ("availability",)
+_NAMES = ("availability", "prices")
 
 
 def add_to(app: typer.Typer) -> None:

@@ -1,0 +1,133 @@
+"""`sparecraft prices`: what machines cost, since when and says who; `refresh` asks AWS."""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+from typer.core import TyperGroup
+
+from optimizer.commands.output import JsonOption, out, print_json, say
+from optimizer.prices import Instance, PriceBook, price_book
+
+BookOption = Annotated[str, typer.Option(help="ec2, on-prem, or a price book's file.")]
+REFRESHED = Path("prices/ec2.toml")
+
+
+class _ListByDefault(TyperGroup):
+    """`prices` alone, or with options only, means `prices list`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        bare = not args or (args[0].startswith("-") and args[0] != "--help")
+        return super().parse_args(ctx, ["list", *args] if bare else args)
+
+
+_prices = typer.Typer(cls=_ListByDefault, help="What machines cost, since when, and says who.")
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add `sparecraft prices`."""
+    app.add_typer(_prices, name="prices")
+
+
+@_prices.command(name="list")
+def list_(
+    book: BookOption = "ec2",
+    region: Annotated[str | None, typer.Option(help="One region; without it, all.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """The book's machines, cheapest first (this is what `prices` alone does)."""
+    found = price_book(book)
+    regions = {name: found.instances(name) for name in ([region] if region else found.regions)}
+    if as_json:
+        rows = {name: [_row(found, one) for one in group] for name, group in regions.items()}
+        head = {"book": book, "as_of": found.as_of, "source": found.source}
+        print_json({**head, "regions": rows})
+        return
+    for name, group in regions.items():
+        out.print(_owned(found, group) if found.costs else _rented(name, group))
+    say(f"Prices of {found.as_of}; 730 h a month. Source: {found.source}")
+
+
+@_prices.command()
+def refresh(
+    region: Annotated[
+        list[str] | None, typer.Option(help="A region; may be repeated. Without it, the book's.")
+    ] = None,
+    book: BookOption = "ec2",
+    output: Annotated[Path, typer.Option(help="The book to write, whole or not at all.")] = (
+        REFRESHED
+    ),
+    as_json: JsonOption = False,
+) -> None:
+    """Today's EC2 prices of the book's types, from AWS's pricing API, as a new book."""
+    from optimizer.prices.refresh import refresh as fetch
+    from optimizer.prices.refresh import write_book
+
+    old = price_book(book)
+    today = datetime.datetime.now(datetime.UTC).date()
+    new = fetch(old, region or list(old.regions), today)
+    write_book(new.book, output)
+    if as_json:
+        priced = {name: len(group) for name, group in new.book.regions.items()}
+        head = {"output": str(output), "as_of": new.book.as_of, "source": new.book.source}
+        print_json({**head, "priced": priced, "missing": new.missing})
+        return
+    for name, group in new.book.regions.items():
+        say(f"{name}: {len(group)} types priced")
+        if new.missing[name]:
+            say(f"  not returned, so left out: {', '.join(new.missing[name])}")
+    left = sorted(set(old.regions) - set(new.book.regions))
+    if left:
+        say(f"Not asked for, so left out: {', '.join(left)}")
+    say(f"Wrote {output}; use it with --book {output}")
+
+
+def _row(book: PriceBook, one: Instance) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "name": one.name,
+        "vcpus": one.vcpus,
+        "memory_gb": one.memory_gb,
+        "usd_per_hour": one.usd_per_hour,
+        "usd_per_month": one.usd_per_month,
+        "usd_per_month_off": one.usd_per_month_off,
+        "baseline_share": one.baseline_share,
+    }
+    cost = book.costs.get(one.name)
+    if cost is not None:
+        parts = {"purchase": cost.purchase, "power": cost.power}
+        row["usd_per_month_of"] = {**parts, "space": cost.space, "staff": cost.staff}
+    return row
+
+
+def _rented(region: str, group: tuple[Instance, ...]) -> Table:
+    table = _table(region, "vCPU", "GiB", "USD/h", "USD/month", "baseline")
+    for one in group:
+        baseline = "" if one.baseline_share == 1 else f"{one.baseline_share:.0%}"
+        money = (f"{one.usd_per_hour:.5g}", f"{one.usd_per_month:.2f}")
+        table.add_row(one.name, f"{one.vcpus:g}", f"{one.memory_gb:g}", *money, baseline)
+    return table
+
+
+def _owned(book: PriceBook, group: tuple[Instance, ...]) -> Table:
+    parts = ("purchase", "power", "space", "staff")
+    table = _table("on-prem: USD/month", "cores", "GiB", *parts, "total", "off", "USD/h")
+    for one in group:
+        cost = book.costs[one.name]
+        money = (cost.purchase, cost.power, cost.space, cost.staff, cost.total, cost.off)
+        cells = [f"{usd:.2f}" for usd in money]
+        size = (f"{one.vcpus:g}", f"{one.memory_gb:g}")
+        table.add_row(one.name, *size, *cells, f"{one.usd_per_hour:.5f}")
+    return table
+
+
+def _table(title: str, *columns: str) -> Table:
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, padding=0, show_edge=False)
+    table.add_column("type", no_wrap=True)
+    for column in columns:
+        table.add_column(column, justify="right", no_wrap=True)
+    return table
