@@ -26,7 +26,8 @@ from optimizer.availability import (
 )
 from optimizer.errors import InputError
 
-PCRAFT: dict[str, Any] = json.loads((Path(__file__).parent / "data/pcraft.json").read_text())
+_PUBLISHED = Path(__file__).parents[1] / "reproduce/data/pcraft.json"
+PCRAFT: dict[str, Any] = json.loads(_PUBLISHED.read_text())
 NODE_TYPES = tuple(PCRAFT["needed"].items())
 YEAR_S = 365 * 86_400.0
 
