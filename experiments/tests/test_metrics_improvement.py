@@ -6,8 +6,9 @@ import numpy as np
 import polars as pl
 import pytest
 
-from experiments.metrics import improvement as module
-from experiments.metrics.improvement import Stratum, improvement, pairs_of
+from experiments.metrics import bootstrap
+from experiments.metrics.bootstrap import Sample, Stratum
+from experiments.metrics.improvement import improvement, pairs_of
 from experiments.records import REQUESTS
 
 LENGTH_S = 60.0
@@ -31,7 +32,7 @@ def simulated_pair(rng: np.random.Generator, drift_sd: float) -> list[Stratum]:
         drift = np.exp(rng.normal(0.0, drift_sd)) * 1.2 if arm == "baseline" else 1.0
         latencies.append(40.0 * np.exp(rng.normal(0.0, 0.4, at_s.size)) * burst * drift)
     at_s = at_s - at_s[0]
-    return [Stratum(LENGTH_S, at_s, latencies[0], at_s, latencies[1])]
+    return [Stratum(LENGTH_S, tuple(Sample(at_s, latency_ms) for latency_ms in latencies))]
 
 
 def true_mean_factor() -> float:
@@ -39,8 +40,8 @@ def true_mean_factor() -> float:
     rng = np.random.default_rng(9)
     pairs = [simulated_pair(rng, 0.0)[0] for _ in range(3000)]
     return float(
-        np.concatenate([pair.baseline_ms for pair in pairs]).mean()
-        / np.concatenate([pair.spare_ms for pair in pairs]).mean()
+        np.concatenate([pair.arms[0].latency_ms for pair in pairs]).mean()
+        / np.concatenate([pair.arms[1].latency_ms for pair in pairs]).mean()
     )
 
 
@@ -48,8 +49,8 @@ def true_mean_factor() -> float:
 def test_intervals_cover_the_truth_about_as_often_as_they_claim(
     pairs: int, drift_sd: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "DRAWS_MAX", 120)
-    monkeypatch.setattr(module, "DRAWS_MIN", 120)
+    monkeypatch.setattr(bootstrap, "DRAWS_MAX", 120)
+    monkeypatch.setattr(bootstrap, "DRAWS_MIN", 120)
     truth, trials, covered = true_mean_factor(), 60, 0
     for trial in range(trials):
         rng = np.random.default_rng((pairs, round(drift_sd * 100), trial))
@@ -66,8 +67,7 @@ def test_a_bootstrap_over_single_requests_would_not_have_covered() -> None:
     for trial in range(trials):
         rng = np.random.default_rng((2, 10, trial))
         strata = [simulated_pair(rng, 0.1)[0] for _ in range(2)]
-        logs = [np.concatenate([s.baseline_ms for s in strata]),
-                np.concatenate([s.spare_ms for s in strata])]  # fmt: skip
+        logs = [np.concatenate([s.arms[arm].latency_ms for s in strata]) for arm in (0, 1)]
         factor = np.log(logs[0].mean() / logs[1].mean())
         error = np.sqrt(sum(x.var() / x.size / x.mean() ** 2 for x in logs))
         covered += abs(factor - np.log(truth)) <= 1.96 * error
