@@ -17,7 +17,7 @@ import numpy as np
 
 from experiments.schedule import stream
 from experiments.spec.experiment import Interference
-from experiments.spec.fleet import Fleet
+from experiments.spec.fleet import INFLUXDB, Fleet
 
 IPERF_FIRST_PORT = 5201  # every pair has a port of its own: runs overlap
 
@@ -28,7 +28,8 @@ class Episode:
 
     kind interference.cpu: parameters {workers}, no peer. kind interference.iperf: `machine` sends
     to `peer`, which needs interference.iperf_server with the same port; parameters {port, mbps},
-    to which the caller adds the peer's data address.
+    to which the caller adds the peer's data address. The peer is another node of the tier; that of
+    a tier's only node is the telemetry's machine, so that no other tier is disturbed.
     """
 
     start_s: float
@@ -58,7 +59,7 @@ def episodes(
     for tier in affected_tiers(interference.pattern, fleet.tier_order):
         nodes = fleet.nodes_of(tier)
         for machine in nodes:
-            others = [name for name in nodes if name != machine]
+            others = [name for name in nodes if name != machine] or [INFLUXDB]
             drawn.extend(_on_machine(interference, machine, others, window_s, seed))
     drawn.sort(key=lambda episode: (episode.start_s, episode.machine))
     return tuple(_with_port(episode, index) for index, episode in enumerate(drawn))

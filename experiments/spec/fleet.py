@@ -10,6 +10,7 @@ from pydantic import AfterValidator, Field, model_validator
 from experiments.spec.source import Strict, refusal
 
 ROLES = ("mediawiki", "mariadb")  # the roles that infra/roles has an image for and may be a tier
+INFLUXDB = "influxdb-1"  # the machine that keeps the telemetry
 
 _NAME = r"^[a-z][a-z0-9-]{0,30}$"
 _TIER_NAME = r"^[a-z][a-z0-9]{0,14}$"
@@ -159,4 +160,4 @@ class Fleet(Strict):
     def machine_names(self) -> tuple[str, ...]:
         """Every machine that is up after apply, in the order front to back, then the helpers."""
         nodes = [name for tier in self.tier_order for name in self.nodes_of(tier)]
-        return (*nodes, *(f"arbiter-{tier}" for tier in self.tier_order), "influxdb-1")
+        return (*nodes, *(f"arbiter-{tier}" for tier in self.tier_order), INFLUXDB)

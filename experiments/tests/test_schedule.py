@@ -208,6 +208,14 @@ def test_another_machine_does_not_shift_the_others(fleet: Fleet) -> None:
     assert len(new) > len(old) > 0
 
 
+def test_the_neighbours_of_a_tiers_only_node_send_to_the_telemetrys_machine(fleet: Fleet) -> None:
+    interference = Interference(pattern="back", kinds=("iperf",), mean_gap_s=5.0)
+    db = fleet.tiers["db"].model_copy(update={"nodes": 1})
+    alone = fleet.model_copy(update={"tiers": {**fleet.tiers, "db": db}})
+    drawn = episodes(interference, alone, 300.0, 3)
+    assert {(episode.machine, episode.peer) for episode in drawn} == {("db-1", "influxdb-1")}
+
+
 def test_patterns_name_the_front_and_the_back(fleet: Fleet) -> None:
     order = fleet.tier_order
     assert affected_tiers("none", order) == ()
