@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import typer
 
-_NAMES = ("availability", "prices")
+_NAMES = ("availability", "integrity", "prices")
 
 
 def add_to(app: typer.Typer) -> None:

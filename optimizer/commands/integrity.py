@@ -1,0 +1,160 @@
+"""`sparecraft integrity`: how long a node is correct, corrupt or down under transient faults."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from optimizer.commands.output import JsonOption, out, print_json, say
+from optimizer.errors import InputError
+
+if TYPE_CHECKING:
+    from optimizer.integrity import FaultOutcomes, Integrity
+
+
+class Node(StrEnum):
+    """Node types of PCRAFT's Table I."""
+
+    native = "native"
+    ft_ilr = "ft_ilr"
+    ft_tx = "ft_tx"
+
+
+class Scheme(StrEnum):
+    """Where the fleet lives."""
+
+    cloud = "cloud"
+    on_prem = "on-prem"
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add `sparecraft integrity`."""
+    app.command()(integrity)
+
+
+def integrity(
+    faults_per_month: Annotated[float, typer.Option(help="Transient faults per node and 30 days.")],
+    corrupt_p: Annotated[
+        float | None, typer.Option(help="Share of faults that corrupt the state silently.")
+    ] = None,
+    crash_p: Annotated[
+        float | None, typer.Option(help="Share of faults that crash the node.")
+    ] = None,
+    retry_p: Annotated[
+        float | None, typer.Option(help="Share of faults that are detected and retried.")
+    ] = None,
+    node: Annotated[
+        Node | None, typer.Option(help="Table I's three shares of this node type instead.")
+    ] = None,
+    scheme: Annotated[Scheme, typer.Option(help="Where new nodes come from.")] = Scheme.cloud,
+    pool: Annotated[
+        int | None, typer.Option(help="On-prem: cold nodes for this one; without, no end of them.")
+    ] = None,
+    repair_s: Annotated[
+        float | None, typer.Option(help="A crashed node is back in the pool after; without, never.")
+    ] = None,
+    hardware_crash_per_year: Annotated[
+        float | None, typer.Option(help="Crashes per node and year beside the transient faults.")
+    ] = None,
+    sdc_recovery_s: Annotated[float, typer.Option(help="Until a corrupt state is put right.")] = (
+        6 * 3600.0
+    ),
+    crash_recovery_s: Annotated[
+        float, typer.Option(help="Until a crashed node is replaced.")
+    ] = 15.0,
+    retry_s: Annotated[float, typer.Option(help="One retried transaction.")] = 2.5e-6,
+    retry_abort_p: Annotated[
+        float,
+        typer.Option(help="Share of retries that crash; Table I's crash share holds them already."),
+    ] = 0.0,
+    horizon_s: Annotated[float, typer.Option(help="From a correct node on.")] = 30 * 86_400.0,
+    as_json: JsonOption = False,
+) -> None:
+    """Share of a month that a node is correct, corrupt or down (PCRAFT Fig. 2)."""
+    from optimizer import integrity as model
+
+    began = time.perf_counter()
+    if scheme is Scheme.cloud and pool is not None:
+        raise InputError(
+            "--pool",
+            expected="none with --scheme cloud, where nodes do not run out",
+            came=str(pool),
+            do="Add --scheme on-prem.",
+        )
+    found = model.integrity(
+        _outcomes(node, corrupt_p, crash_p, retry_p),
+        faults_per_month,
+        model.Recovery(sdc_recovery_s, crash_recovery_s, retry_s, retry_abort_p),
+        hardware_crash_per_year=hardware_crash_per_year,
+        pool=pool,
+        repair_s=repair_s,
+        horizon_s=horizon_s,
+    )
+    if as_json:
+        print_json({**_body(found, horizon_s), "seconds": time.perf_counter() - began})
+    else:
+        _print(found, horizon_s)
+
+
+def _outcomes(
+    node: Node | None, corrupt_p: float | None, crash_p: float | None, retry_p: float | None
+) -> FaultOutcomes:
+    from optimizer.integrity import NODE_TYPES, FaultOutcomes
+
+    given = {"--corrupt-p": corrupt_p, "--crash-p": crash_p, "--retry-p": retry_p}
+    if node is not None:
+        for name, value in given.items():
+            if value is not None:
+                raise InputError(name, expected="nothing beside --node", came=str(value))
+        return NODE_TYPES[node.value]
+    for name, value in given.items():
+        if value is None and name != "--retry-p":
+            raise InputError(name, expected="a share in [0, 1], or --node", came="neither")
+    return FaultOutcomes(corrupt_p or 0.0, crash_p or 0.0, retry_p or 0.0)
+
+
+def _body(found: Integrity, horizon_s: float) -> dict[str, Any]:
+    return {
+        "correct": found.correct,
+        "corrupt": found.corrupt,
+        "down": found.down,
+        "crash": found.crash,
+        "retry": found.retry,
+        "steady_state": None if found.steady_state is None else asdict(found.steady_state),
+        "error_bound": found.error_bound,
+        "horizon_s": horizon_s,
+        "states": found.states,
+    }
+
+
+def _print(found: Integrity, horizon_s: float) -> None:
+    from rich.table import Table
+
+    table = Table("state", box=None, pad_edge=False)
+    for column in ("share of time", "time", "in the long run"):
+        table.add_column(column, justify="right")
+    for name in ("correct", "corrupt", "down"):
+        share, steady = getattr(found, name), found.steady_state
+        lasting = "none" if steady is None else _percent(getattr(steady, name))
+        table.add_row(name, _percent(share), _duration(share * horizon_s), lasting)
+    out.print(table)
+    days = f"{horizon_s / 86_400:g} d"
+    say(f"\nOver {days} from a correct node; each share is wrong by less than "
+        f"{found.error_bound:.0e}.")  # fmt: skip
+    if found.steady_state is None:
+        say("There is no long run: crashed nodes are not repaired, so the pool runs out.")
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.4g} %" if share else "0 %"
+
+
+def _duration(seconds: float) -> str:
+    for unit, size_s in (("d", 86_400.0), ("h", 3600.0), ("min", 60.0), ("s", 1.0), ("ms", 1e-3)):
+        if seconds >= size_s:
+            return f"{seconds / size_s:.3g} {unit}"
+    return f"{seconds * 1e6:.3g} µs"

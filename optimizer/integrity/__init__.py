@@ -1,0 +1,25 @@
+"""How long a node is correct, corrupt or down under transient faults: PCRAFT's integrity models.
+
+Read `model.py` first (the chain of Fig. 2 and the finite pool), then `doubling.py` (the numerical
+method and its bound).
+"""
+
+from optimizer.integrity.model import (
+    MONTH_S,
+    NODE_TYPES,
+    FaultOutcomes,
+    Integrity,
+    Recovery,
+    Shares,
+    integrity,
+)
+
+__all__ = [
+    "MONTH_S",
+    "NODE_TYPES",
+    "FaultOutcomes",
+    "Integrity",
+    "Recovery",
+    "Shares",
+    "integrity",
+]
