@@ -1,0 +1,363 @@
+"""Availability and sizes under uncertain rates: claims checked by sampling and by enumeration."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import fields
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from optimizer.availability import (
+    Availability,
+    FailureRates,
+    active_route_anywhere,
+    least_extra_nodes,
+    least_pool,
+    passive_failover,
+)
+from optimizer.errors import InputError
+from optimizer.uncertainty import (
+    UncertainRates,
+    availability_interval,
+    least_extra_nodes_at,
+    least_pool_at,
+    rate_posterior,
+    rates_from,
+    sensitivities,
+    time_posterior,
+    what_if,
+)
+from optimizer.uncertainty.sizing import ConfidentSizing, _Worlds
+
+SEED = 20_260_102
+CRASH = rate_posterior(3, 2.1)
+FAILOVER = time_posterior([12.1, 14.0, 15.2, 20.0, 11.0])
+REPAIR = time_posterior([50_000.0, 90_000.0, 130_000.0])
+ALL = UncertainRates(CRASH, FAILOVER, REPAIR)
+Model = Callable[[FailureRates], Availability]
+
+
+def rng() -> np.random.Generator:
+    return np.random.default_rng(SEED)
+
+
+def pf(needed: int, pool: int | None, rates: FailureRates) -> Availability:
+    scheme = "cloud" if pool is None else "on-prem"
+    return passive_failover(needed, pool, rates, scheme=scheme)
+
+
+def ara(needed: int, extra: int, scheme: str, rates: FailureRates) -> Availability:
+    return active_route_anywhere(needed, extra, rates, scheme=scheme)
+
+
+MODELS: dict[str, tuple[Model, UncertainRates]] = {
+    "pf cloud": (partial(pf, 4, None), UncertainRates(CRASH, FAILOVER)),
+    "pf pool": (partial(pf, 4, 9), UncertainRates(CRASH, FAILOVER)),
+    "pf repaired": (partial(pf, 4, 2), ALL),
+    "pf warm": (partial(pf, 4, 2), UncertainRates(CRASH, FAILOVER, REPAIR,
+                                                  {"standby_fraction": 0.5})),
+    "pf common": (partial(pf, 4, 3), UncertainRates(CRASH, FAILOVER, REPAIR,
+                                                    {"common_cause": 0.2})),
+    "ara cloud": (partial(ara, 4, 1, "cloud"), UncertainRates(CRASH, FAILOVER)),
+    "ara on-prem": (partial(ara, 4, 3, "on-prem"), UncertainRates(CRASH)),
+    "ara repaired": (partial(ara, 4, 1, "on-prem"), UncertainRates(CRASH, 15.0, REPAIR)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_corner_is_met_at_least_as_often_as_its_confidence(name: str) -> None:
+    model, rates = MODELS[name]
+    corner = model(rates.at(0.8)).unavailability
+    kept = np.mean([model(draw).unavailability <= corner for draw in rates.sample(rng(), 150)])
+    assert kept >= 0.8 - 3 * math.sqrt(0.8 * 0.2 / 150)
+    if len(rates.uncertain) == 1:
+        assert kept <= 0.8 + 3 * math.sqrt(0.8 * 0.2 / 150)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.sampled_from(sorted(MODELS)),
+    st.sampled_from(["crash_per_year", "failover_s", "repair_s"]),
+    st.floats(0.1, 30.0),
+    st.floats(1.0, 4_000.0),
+    st.floats(1.01, 20.0),
+)
+def test_availability_never_rises_with_a_rate_or_time(
+    name: str, worse: str, crash: float, failover_s: float, factor: float
+) -> None:
+    model, rates = MODELS[name]
+    values = {"crash_per_year": crash, "failover_s": failover_s, "repair_s": 1e5}
+    if rates.repair_s is None:
+        del values["repair_s"]
+    if worse in values:
+        here = model(rates.with_values(values))
+        there = model(rates.with_values({**values, worse: values[worse] * factor}))
+        bound = here.error_bound + there.error_bound
+        assert there.unavailability >= here.unavailability - bound
+
+
+def test_without_uncertain_figures_the_corner_the_mean_and_the_draws_are_the_rates() -> None:
+    plain = UncertainRates(2.0, 20.0, 3_600.0, {"standby_fraction": 0.1})
+    expected = FailureRates(2.0, 20.0, 3_600.0, standby_fraction=0.1)
+    assert plain.at(0.9) == plain.mean() == expected
+    assert plain.sample(rng(), 2) == [expected] * 2
+
+
+def test_a_rates_table_may_have_numbers_counts_and_samples() -> None:
+    found = rates_from(
+        {
+            "crash_per_year": {"count": 3, "node_years": 2.1},
+            "failover_s": {"samples": [12.1, 14.0, 15.2, 20.0, 11.0]},
+            "repair_s": 3_600,
+        }
+    )
+    assert found == UncertainRates(CRASH, FAILOVER, 3_600)
+    assert set(found.uncertain) == {"crash_per_year", "failover_s"}
+    assert rates_from({}) == UncertainRates()
+    assert rates_from({}).mean() == FailureRates()
+    prior = {"count": 0, "node_years": 0, "prior_count": 2.0, "prior_node_years": 4.0}
+    assert rates_from({"crash_per_year": prior}).mean().crash_per_year == 0.5
+
+
+def test_every_field_of_the_failure_rates_passes_through_a_table() -> None:
+    given_ = {"crash_per_year": 3.0, "failover_s": 20.0, "repair_s": 60.0, "limp_recovery_s": 9.0}
+    defaults = {f.name: f.default for f in fields(FailureRates)}
+    table = {**{n: v for n, v in defaults.items() if v is not None}, **given_}
+    assert rates_from(table).mean() == FailureRates(**table)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("table", "named"),
+    [
+        ({"crash_per_yaer": 1.0}, r"rates\.crash_per_yaer"),
+        ({"crash_per_year": 0.0}, r"rates\.crash_per_year"),
+        ({"crash_per_year": -1.0}, r"rates\.crash_per_year"),
+        ({"crash_per_year": math.nan}, r"rates\.crash_per_year"),
+        ({"crash_per_year": "1"}, r"rates\.crash_per_year"),
+        ({"crash_per_year": {"count": 3}}, r"rates\.crash_per_year\.node_years"),
+        ({"crash_per_year": {"node_years": 3}}, r"rates\.crash_per_year\.count"),
+        ({"crash_per_year": {"count": 3, "years": 1}}, r"rates\.crash_per_year\.years"),
+        ({"crash_per_year": {"count": 3, "node_years": 0}}, r"rates\.crash_per_year\.node_years"),
+        ({"failover_s": {"samples": [1.0]}}, r"rates\.failover_s\.samples.*insufficient"),
+        ({"failover_s": {"samples": 15.0}}, r"rates\.failover_s\.samples"),
+        ({"failover_s": {}}, r"rates\.failover_s\.samples"),
+        ({"repair_s": {"sample": [1.0]}}, r"rates\.repair_s\.sample"),
+        ({"repair_s": {"samples": [1.0, -2.0, 3.0]}}, r"rates\.repair_s\.samples\[1\]"),
+        ({"standby_fraction": 2.0}, r"rates\.standby_fraction"),
+    ],
+)
+def test_a_table_that_cannot_be_is_refused_by_its_key(table: dict[str, Any], named: str) -> None:
+    with pytest.raises(InputError, match=named):
+        rates_from(table)
+
+
+@pytest.mark.parametrize("confidence", [0.0, 1.0, 1.5, math.nan])
+def test_an_impossible_confidence_is_refused(confidence: float) -> None:
+    with pytest.raises(InputError, match=r"confidence|probability"):
+        ALL.at(confidence)
+
+
+def test_one_uncertain_figure_gives_an_exact_interval_that_sampling_confirms() -> None:
+    model, rates = partial(pf, 4, 9), UncertainRates(CRASH)
+    found = availability_interval(model, rates, level=0.8, rng=rng())
+    assert found.samples == 0
+    assert found.low == model(FailureRates(CRASH.quantile(0.9))).availability
+    drawn = np.array([model(draw).availability for draw in rates.sample(rng(), 600)])
+    for bound, share in ((found.low, 0.1), (found.median, 0.5), (found.high, 0.9)):
+        assert np.mean(drawn <= bound) == pytest.approx(share, abs=0.07)
+
+
+def test_more_observation_narrows_the_interval_around_the_truth() -> None:
+    widths = []
+    for times in (1, 10, 100):
+        rates = UncertainRates(rate_posterior(2 * times, 2.0 * times), FAILOVER)
+        found = availability_interval(partial(pf, 4, 6), rates, samples=200, rng=rng())
+        assert 0 < found.low < found.median < found.high < 1
+        assert found.samples == 200
+        widths.append(found.high - found.low)
+    truth = pf(4, 6, FailureRates(1.0)).availability
+    assert found.low < truth < found.high
+    assert widths[0] > widths[1] > widths[2]
+
+
+def test_certain_rates_give_an_interval_of_no_width() -> None:
+    found = availability_interval(partial(pf, 4, 6), UncertainRates(), rng=rng())
+    assert found.low == found.median == found.high == pf(4, 6, FailureRates()).availability
+
+
+def test_an_impossible_level_and_too_few_samples_are_refused() -> None:
+    with pytest.raises(InputError, match="level"):
+        availability_interval(partial(pf, 4, 6), ALL, level=0.0, rng=rng())
+    with pytest.raises(InputError, match="samples"):
+        availability_interval(partial(pf, 4, 6), ALL, samples=3, rng=rng())
+
+
+def test_with_one_uncertain_figure_the_size_is_exact_and_one_fewer_is_not_enough() -> None:
+    rates = UncertainRates(CRASH)
+    found = least_extra_nodes_at(4, 0.9, rates, scheme="on-prem", confidence=0.9, rng=rng())
+    assert found.extra == least_extra_nodes(4, 0.9, rates.at(0.9), scheme="on-prem").extra
+    assert found.extra is not None
+    assert found.samples == 0
+    draws = rates.sample(rng(), 600)
+    for size, probability in (
+        (found.extra, found.probability),
+        (found.extra - 1, found.one_fewer_probability),
+    ):
+        held = np.mean([ara(4, size, "on-prem", draw).availability >= 0.9 for draw in draws])
+        assert held == pytest.approx(probability, abs=0.04)
+    assert found.one_fewer_probability is not None
+    assert found.probability is not None
+    assert found.one_fewer_probability < 0.9 <= found.probability
+
+
+def test_figures_that_a_scheme_does_not_use_do_not_make_a_size_inexact() -> None:
+    cloud = least_extra_nodes_at(
+        4, 0.9999999, UncertainRates(CRASH, 15.0, REPAIR), scheme="cloud", rng=rng()
+    )
+    house = least_extra_nodes_at(
+        4, 0.99, UncertainRates(CRASH, FAILOVER), scheme="on-prem", rng=rng()
+    )
+    assert (cloud.samples, house.samples) == (0, 0)
+    for scheme in ("cloud", "on-prem"):  # and they are indeed not used
+        other = {"cloud": FailureRates(repair_s=9e9), "on-prem": FailureRates(failover_s=9e6)}
+        assert ara(4, 2, scheme, other[scheme]) == ara(4, 2, scheme, FailureRates())
+
+
+def brute(draws: list[FailureRates], target: float, size: int) -> float:
+    return float(np.mean([pf(4, size, draw).availability >= target for draw in draws]))
+
+
+@pytest.mark.parametrize("others", [{}, {"limp_per_year": 2.0, "limp_recovery_s": 60.0}])
+def test_the_shortcut_over_draws_finds_what_solving_every_draw_finds(
+    others: dict[str, float],
+) -> None:
+    rates = UncertainRates(CRASH, FAILOVER, REPAIR, others)
+    found = least_pool_at(4, 0.9999, rates, confidence=0.8, samples=60, rng=rng())
+    draws = rates.sample(rng(), 60)
+    assert found.extra is not None
+    assert found.probability == brute(draws, 0.9999, found.extra)
+    assert found.one_fewer_probability == brute(draws, 0.9999, found.extra - 1)
+    assert found.one_fewer_probability < 0.8 <= found.probability
+    assert found.samples == 60
+
+
+def test_few_draws_have_to_be_solved() -> None:
+    solved = []
+
+    def holds(size: int, known: FailureRates) -> bool:
+        solved.append(size)
+        return known.crash_per_year * known.failover_s < 20.0 * size
+
+    draws = UncertainRates(CRASH, FAILOVER).sample(rng(), 500)
+    worlds = _Worlds(holds, draws, ordered=True)
+    shares = [worlds.share(size) for size in (4, 1, 2, 3)]
+    expected = [np.mean([d.crash_per_year * d.failover_s < 20.0 * s for d in draws])
+                for s in (4, 1, 2, 3)]  # fmt: skip
+    assert shares == expected
+    assert len(solved) < 400  # of 2,000
+
+
+def test_a_higher_confidence_never_needs_fewer_nodes() -> None:
+    rates = UncertainRates(CRASH, FAILOVER)
+    sizes = [
+        least_pool_at(4, 0.999, rates, confidence=c, samples=100, rng=rng()).extra
+        for c in (0.5, 0.8, 0.95)
+    ]
+    assert None not in sizes
+    assert sizes == sorted(sizes, key=lambda size: size or 0)
+    assert sizes[0] != sizes[-1]
+
+
+def test_certain_rates_give_the_size_of_the_plain_search() -> None:
+    found = least_extra_nodes_at(4, 0.99, UncertainRates(), scheme="on-prem", rng=rng())
+    assert found.extra == least_extra_nodes(4, 0.99, FailureRates(), scheme="on-prem").extra
+    assert (found.probability, found.one_fewer_probability) == (1.0, 0.0)
+
+
+@pytest.mark.parametrize("rates", [UncertainRates(CRASH), UncertainRates(CRASH, FAILOVER)])
+def test_a_target_above_what_any_pool_reaches_is_infeasible_and_explained(
+    rates: UncertainRates,
+) -> None:
+    found = least_pool_at(200, 0.99999, rates, samples=50, rng=rng())
+    assert found.extra is None
+    assert found.probability is None
+    assert "infeasible at any size: fail-over alone" in found.reason
+
+
+def test_a_size_limit_is_named_when_it_is_too_small() -> None:
+    found = least_pool_at(
+        4, 0.999, UncertainRates(CRASH, FAILOVER), samples=50, pool_max=3, rng=rng()
+    )
+    assert found.extra is None
+    assert found.reason.startswith("3 nodes in the pool reach 0.999 in")
+
+
+@pytest.mark.parametrize(
+    ("changed", "named"),
+    [
+        ({"target": 1.0}, "target"),
+        ({"target": -0.1}, "target"),
+        ({"confidence": 1.0}, "confidence"),
+        ({"confidence": 0.0}, "confidence"),
+        ({"samples": 5}, "samples"),
+        ({"samples": 10**6}, "samples"),
+    ],
+)
+def test_an_impossible_question_is_refused(changed: dict[str, Any], named: str) -> None:
+    asked = {"target": 0.9, "confidence": 0.9, "samples": 50, **changed}
+    target = asked.pop("target")
+
+    def ask() -> ConfidentSizing:
+        return least_pool_at(4, target, UncertainRates(CRASH, FAILOVER), **asked, rng=rng())
+
+    with pytest.raises(InputError, match=named):
+        ask()
+
+
+def test_sensitivity_of_a_single_node_is_the_derivative_of_its_closed_form() -> None:
+    """U = 1 - (1 - e^-x) / x with x = crashes in the horizon; dU / d ln x by hand."""
+    x = 1.7
+    found = {s.name: s for s in sensitivities(partial(ara, 1, 0, "on-prem"), FailureRates(x))}
+    expected = (1 - math.exp(-x)) / x - math.exp(-x)
+    crash = found["crash_per_year"]
+    assert crash.per_log == pytest.approx(expected, abs=1e-5)
+    assert abs(crash.per_log - expected) <= crash.error
+    assert crash.elasticity == pytest.approx(expected / (1 - (1 - math.exp(-x)) / x), abs=1e-4)
+    assert found["failover_s"].per_log == 0.0
+
+
+def test_time_lost_to_fail_over_grows_as_crashes_times_fail_over_time() -> None:
+    for one in sensitivities(partial(pf, 4, None), FailureRates(2.0, 20.0)):
+        assert one.elasticity == pytest.approx(1.0, abs=1e-4)
+
+
+def test_an_unavailability_within_the_models_error_has_no_elasticity() -> None:
+    for one in sensitivities(partial(ara, 4, 8, "cloud"), FailureRates()):
+        assert one.elasticity is None
+        assert abs(one.per_log) <= one.error
+
+
+def test_halving_and_doubling_show_what_each_figure_costs() -> None:
+    def cost(rates: FailureRates) -> tuple[int | None, float | None]:
+        size = least_pool(4, 0.9999, rates).extra
+        return size, None if size is None else 10.0 * (4 + size)
+
+    rates = FailureRates(2.0, 200.0, 86_400.0)
+    rows = what_if(rates, cost)
+    assert [(r.name, r.factor) for r in rows] == [
+        (name, factor) for name in ("crash_per_year", "failover_s", "repair_s")
+        for factor in (0.5, 1.0, 2.0)
+    ]  # fmt: skip
+    assert {(r.size, r.usd_per_month) for r in rows if r.factor == 1.0} == {cost(rates)}
+    for name in ("crash_per_year", "repair_s"):
+        sizes = [r.size if r.size is not None else math.inf for r in rows if r.name == name]
+        assert sizes == sorted(sizes)
+    assert any(r.size is None and r.usd_per_month is None for r in rows)  # fail-over alone
+    with pytest.raises(InputError, match="factor"):
+        what_if(rates, cost, factors=(0.0,))

@@ -1,0 +1,74 @@
+"""Availability as an interval, when the rates it comes from are uncertain.
+
+The interval is for the *expected* share of the horizon, which is uncertain because the rates are.
+It is not the spread from one year to the next of a fleet whose rates are known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from optimizer.availability import Availability, FailureRates
+from optimizer.errors import InputError, require_count, require_share
+from optimizer.uncertainty.rates import UncertainRates
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+Model = Callable[[FailureRates], Availability]
+
+
+@dataclass(frozen=True)
+class AvailabilityInterval:
+    """Median and central interval of `level`; `samples` is 0 where it is exact."""
+
+    median: float
+    low: float
+    high: float
+    level: float
+    samples: int
+
+
+def availability_interval(
+    model: Model,
+    rates: UncertainRates,
+    *,
+    level: float = 0.9,
+    samples: int = 400,
+    rng: np.random.Generator,
+) -> AvailabilityInterval:
+    """Median and central `level` interval of the availability that `model` gives.
+
+    Parameters: model FailureRates -> Availability; level in (0, 1); samples >= 20 draws.
+    Returns: AvailabilityInterval. With at most one uncertain figure, and no limping, it is exact:
+    a falling function of one number maps quantiles to quantiles. Otherwise it comes from `samples`
+    draws: with 400 of them the 5 % bound lies between the true 3 % and 7.5 % ones (95 %).
+    """
+    tail = (1.0 - proper_share("level", level)) / 2.0
+    known = rates.uncertain
+    if not known or (len(known) == 1 and rates.monotone):
+        found = [
+            model(rates.with_values({name: one.quantile(p) for name, one in known.items()}))
+            for p in (1.0 - tail, 0.5, tail)
+        ]
+        low, median, high = (one.availability for one in found)
+        return AvailabilityInterval(median, low, high, level, 0)
+    require_count("samples", samples, least=20)
+    lost = np.array([model(draw).unavailability for draw in rates.sample(rng, samples)])
+    worst, middle, best = _quantiles(lost, (1.0 - tail, 0.5, tail))
+    return AvailabilityInterval(1.0 - middle, 1.0 - worst, 1.0 - best, level, samples)
+
+
+def proper_share(place: str, value: float) -> float:
+    """`value` if it is in (0, 1), else InputError."""
+    if require_share(place, value, one=False) == 0.0:
+        raise InputError(place, expected="a share in (0, 1)", came=repr(value))
+    return value
+
+
+def _quantiles(values: NDArray[np.float64], levels: tuple[float, ...]) -> list[float]:
+    return [float(q) for q in np.quantile(values, levels)]
