@@ -202,6 +202,31 @@ def plan(
     raise typer.Exit(0 if found.feasible else 1)
 
 
+@app.command()
+def adopt(
+    run_folder: Annotated[Path, typer.Argument(help="results/EXPERIMENT/RUN, or .../latest")],
+    to: Annotated[
+        Path | None, typer.Option(help="The new design's folder; else in the run's folder.")
+    ] = None,
+    plan_file: Annotated[
+        Path | None, typer.Option("--plan", help="A plan.json instead of the run's own.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Make a design of a run's plan, to measure whether the plan keeps what it predicts."""
+    from experiments.adopt import adopt as make_design
+
+    design = make_design(run_folder, to=to, plan_file=plan_file)
+    here = Path.cwd()
+    folder = design.directory
+    shown = folder.relative_to(here) if folder.is_relative_to(here) else folder
+    if as_json:
+        _print_json({"experiment": design.fleet.experiment, "folder": str(design.directory)})
+        return
+    _out.print(f"{design.fleet.experiment}: {shown}", soft_wrap=True, highlight=False)
+    _out.print(f"`sparecraft run {shown}` measures it.", soft_wrap=True, highlight=False)
+
+
 planner.add_to(app)
 
 

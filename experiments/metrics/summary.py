@@ -15,12 +15,15 @@ import polars as pl
 from experiments.errors import InputError
 from experiments.metrics.arbiters import replication_load
 from experiments.metrics.frames import arm_names, measured, prepared, response_limit_ms
-from experiments.metrics.improvement import improvement, pairs_of
+from experiments.metrics.improvement import improvement, no_improvement, pairs_of
 from experiments.metrics.performability import Ideal, ideal_latency, user_metrics
+from experiments.metrics.predicted import Records, compare
 from experiments.metrics.verdicts import fault_counts, run_verdicts, slo_verdict
 from experiments.metrics.weights import performability_weights
 from experiments.metrics.windows import Event, Window, of_kind, windows
-from experiments.records import read_events
+from experiments.records import HOSTS, read_events, read_table
+from experiments.spec import Fleet, Prediction, read_prediction
+from experiments.spec.source import Source, check
 
 SCHEMA = 1
 _BLOCK_S = 10.0
@@ -36,11 +39,14 @@ def summarize(
     plan: Mapping[str, Any] | None = None,
     arbiters: pl.DataFrame | None = None,
     ideal_ms: float | None = None,
+    hosts: pl.DataFrame | None = None,
+    prediction: Prediction | None = None,
 ) -> dict[str, Any]:
     """The summary of a run, ready for JSON (null where there is no number).
 
     Parameters: requests, events and manifest as their files say; fingerprint_clean None if the
-    machines were not checked; ideal_ms the mean latency of a quiet run, where there is one.
+    machines were not checked; ideal_ms the mean latency of a quiet run, where there is one; hosts
+    the machines' samples; prediction of the plan that the design was made from, if it was.
     """
     frame = prepared(requests, response_limit_ms(manifest))
     main = measured(frame)
@@ -70,13 +76,14 @@ def summarize(
         "slo": slo_verdict(main, arms, spec.get("slo")),
         "arms": arm_figures,
         "compared": {"baseline": baseline, "spare": spare},
-        "improvement": _improvement(main, baseline, spare, spec, manifest.get("seed")),
+        "improvement": _improvement(main, baseline, spare, manifest),
         "phases": phases,
         "ideal": {"latency_ms": ideal.latency_ms, "source": ideal.source},
         "replication": _replication(arbiters, main),
         "faults": faults,
         "influx_points": influx_points,
         "host": dict(manifest.get("host") or {}),
+        "predicted": _predicted(prediction, main, found, manifest, hosts),
         "plan": dict(plan) if plan else {"feasible": None, "usd_per_month": None, "tiers": {}},
         "weights_source": performability_weights().source,
     }
@@ -99,6 +106,7 @@ def summarize_run(
             do="Give results/EXPERIMENT/RUN or results/EXPERIMENT/latest.",
         )
     events, plan, arbiters = run_dir / "events.jsonl", run_dir / "plan.json", None
+    hosts, predicted = run_dir / "hosts.parquet", run_dir / "predicted.json"
     if (run_dir / "arbiters.parquet").is_file():
         arbiters = pl.read_parquet(run_dir / "arbiters.parquet")
     return summarize(
@@ -110,11 +118,18 @@ def summarize_run(
         plan=json.loads(plan.read_text(encoding="utf-8")) if plan.is_file() else None,
         arbiters=arbiters,
         ideal_ms=ideal_ms,
+        hosts=read_table(hosts, HOSTS) if hosts.is_file() else None,
+        prediction=read_prediction(predicted) if predicted.is_file() else None,
     )
 
 
-def compared_arms(arms: Sequence[str]) -> tuple[str, str]:
-    """The two arms of the improvement factors: baseline and spare, else the first two."""
+def compared_arms(arms: Sequence[str]) -> tuple[str, str | None]:
+    """The two arms of the improvement factors: baseline and spare, else the first two.
+
+    A run of one arm compares it with none.
+    """
+    if len(arms) == 1:
+        return arms[0], None
     names = [*arms, "baseline", "spare"]
     baseline = "baseline" if "baseline" in arms else names[0]
     spare = "spare" if "spare" in arms else next(name for name in names if name != baseline)
@@ -189,12 +204,46 @@ def _measured_duration_s(phases: Mapping[str, Mapping[str, Any]], arm: str) -> f
 
 
 def _improvement(
-    main: pl.DataFrame, baseline: str, spare: str, spec: Mapping[str, Any], seed: Any
+    main: pl.DataFrame, baseline: str, spare: str | None, manifest: Mapping[str, Any]
 ) -> dict[str, Any]:
-    mean_run_s = (spec.get("interference") or {}).get("mean_run_s")
-    rng = np.random.default_rng(seed if isinstance(seed, int) and seed >= 0 else 0)
+    if spare is None:
+        return no_improvement(f"the run has one arm, {baseline}, and nothing to compare it with")
     pairs = pairs_of(main, baseline, spare)
-    return improvement(pairs, block_s=float(mean_run_s or _BLOCK_S), rng=rng)
+    return improvement(pairs, block_s=_correlated_s(manifest), rng=_generator(manifest))
+
+
+def _predicted(
+    prediction: Prediction | None,
+    main: pl.DataFrame,
+    found: Sequence[Window],
+    manifest: Mapping[str, Any],
+    hosts: pl.DataFrame | None,
+) -> dict[str, Any] | None:
+    """What the plan predicted beside what was measured; None where no plan was put to the test."""
+    if prediction is None:
+        return None
+    spec = manifest.get("spec") or {}
+    records = Records(
+        requests=main,
+        windows=found,
+        hosts=hosts,
+        fleet=check(Source(Path("manifest.json"), dict(spec.get("fleet") or {}), {}), Fleet),
+        machines=list((manifest.get("fleet") or {}).get("machines") or []),
+        rates=spec.get("rates") or {},
+    )
+    return compare(prediction, records, block_s=_correlated_s(manifest), rng=_generator(manifest))
+
+
+def _correlated_s(manifest: Mapping[str, Any]) -> float:
+    """About how long what slows requests lasts: a neighbour's mean run."""
+    asked = (manifest.get("spec") or {}).get("interference") or {}
+    return float(asked.get("mean_run_s") or _BLOCK_S)
+
+
+def _generator(manifest: Mapping[str, Any]) -> np.random.Generator:
+    """For the bootstraps, from the run's seed."""
+    seed = manifest.get("seed")
+    return np.random.default_rng(seed if isinstance(seed, int) and seed >= 0 else 0)
 
 
 def _replication(arbiters: pl.DataFrame | None, main: pl.DataFrame) -> dict[str, Any]:

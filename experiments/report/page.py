@@ -15,8 +15,9 @@ from experiments.records import write_bytes
 from experiments.report import tables
 from experiments.report.figures import all_figures
 from experiments.report.folder import RunFolder, read_folder
+from experiments.report.predicted import availability_words, predicted_table, verdict_sentence
 from experiments.report.svg import dark_rules
-from experiments.report.text import factor, interval, milliseconds, number, usd
+from experiments.report.text import factor, interval, milliseconds, number, percent, usd
 
 _HERE = Path(__file__).parent
 
@@ -71,6 +72,7 @@ def page(run: RunFolder) -> str:
         faults=tables.fault_table(run),
         replication=tables.replication_table(run),
         host=tables.host_table(run),
+        predicted=predicted_words(run),
         plan=plan_words(run),
         plan_table=tables.plan_table(_plan(run)),
         repeat=tables.repeat_rows(run),
@@ -123,8 +125,12 @@ def _verdict(
 
 def headline(run: RunFolder) -> str:
     """The answer in one sentence; what cannot be said is not said."""
+    if run.summary.get("predicted"):
+        return verdict_sentence(run.summary)
     entries = run.summary.get("improvement") or {}
     baseline, spare = compared_arms(run.arms)
+    if spare is None:
+        return f"This run has one arm, {baseline}, and nothing to compare it with."
     usable = [n for n in ("p99", "p95", "mean") if (entries.get(n) or {}).get("factor") is not None]
     if not usable:
         return "This run does not compare two arms: no arrivals were measured by both."
@@ -162,6 +168,31 @@ def tiles(run: RunFolder) -> list[dict[str, Any]]:
         }
         for name in ("mean", "p95", "p99")
     ]
+
+
+def predicted_words(run: RunFolder) -> dict[str, Any] | None:
+    """What the plan of this fleet predicted beside what was measured; None without such a plan."""
+    found = run.summary.get("predicted")
+    if not found:
+        return None
+    return {
+        "table": predicted_table(found),
+        "source_run": found["source_run"] or "an unnamed run",
+        "evidence": found["evidence"],
+        "phase": found["phase"],
+        "samples": number(found["latency"]["p95_ms"]["samples"]),
+        "blocks": number(found["blocks"]),
+        "errors": found["cost_usd_per_month"]["errors"],
+        "not_counted_on": ", ".join(
+            f"{count} of {tier}" for tier, count in found["nodes_not_counted_on"].items()
+        ),
+        "availability": availability_words(found),
+        "plan_utilisation": ", ".join(
+            f"{tier} {percent(entry['plan'])}"
+            for tier, entry in found["utilisation"].items()
+            if entry["plan"] is not None
+        ),
+    }
 
 
 def plan_words(run: RunFolder) -> dict[str, Any]:

@@ -41,7 +41,8 @@ class Table:
     rows: tuple[tuple[Cell, ...], ...]
 
 
-def _name(text: Any) -> Cell:
+def named(text: Any) -> Cell:
+    """A cell of words."""
     return Cell(str(text), numeric=False)
 
 
@@ -51,6 +52,8 @@ def improvement_table(run: RunFolder) -> Table | None:
     if not entries:
         return None
     compared = run.summary.get("compared") or {"baseline": "baseline", "spare": "spare"}
+    if compared["spare"] is None:
+        return None
     arms = run.summary.get("arms") or {}
     rows = []
     for name, entry in entries.items():
@@ -60,7 +63,7 @@ def improvement_table(run: RunFolder) -> Table | None:
             for arm in ("baseline", "spare")
         ]
         rows.append((
-            _name(name), *both, Cell(factor(entry.get("factor")), doubtful),
+            named(name), *both, Cell(factor(entry.get("factor")), doubtful),
             Cell(interval(entry.get("ci_low"), entry.get("ci_high"))),
             Cell(number(entry.get("samples"))), Cell(number(entry.get("pairs"))),
         ))  # fmt: skip
@@ -75,7 +78,7 @@ def arm_table(figures: Mapping[str, Mapping[str, Any]], identity: str, caption: 
     rows: list[tuple[Cell, ...]] = []
 
     def add(label: str, cells: Sequence[Cell]) -> None:
-        rows.append((_name(label), *cells))
+        rows.append((named(label), *cells))
 
     def line(label: str, key: str, show: Any = number) -> None:
         add(label, [Cell(show(figures[arm].get(key))) for arm in arms])
@@ -112,7 +115,7 @@ def phase_table(run: RunFolder) -> Table | None:
         for arm, figures in arms.items():
             insufficient = figures.get("insufficient") or ()
             rows.append((
-                _name(phase), _name(arm), Cell(number(figures.get("requests"))),
+                named(phase), named(arm), Cell(number(figures.get("requests"))),
                 Cell(number(figures.get("duration_s"))), Cell(number(figures.get("goodput_per_s"))),
                 Cell(percent(figures.get("goodput"))), Cell(milliseconds(figures.get("mean_ms"))),
                 *(Cell(milliseconds(figures.get(f"{q}_ms")), q in insufficient)
@@ -141,7 +144,7 @@ def outcome_table(run: RunFolder) -> Table | None:
             Cell(f"{number(count)} ({percent(count / total, 2)})" if count and total else "0")
             for count, total in zip(counts, totals, strict=True)
         ]
-        rows.append((_name(name.replace("_", " ")), *cells))
+        rows.append((named(name.replace("_", " ")), *cells))
     return Table("outcome-table", "Outcomes", ("", *arms), tuple(rows))
 
 
@@ -153,9 +156,9 @@ def fault_table(run: RunFolder) -> Table | None:
         mine = [w for w in run.windows if w.kind == kind and w.what in ("fault", "interference")]
         machines = sorted({window.machine for window in mine if window.machine})
         rows.append((
-            _name(kind), Cell(number(counts["injected"])), Cell(number(counts["reverted"])),
+            named(kind), Cell(number(counts["injected"])), Cell(number(counts["reverted"])),
             Cell(number(sum(window.duration_s for window in mine))),
-            _name(", ".join(machines) or MISSING),
+            named(", ".join(machines) or MISSING),
         ))  # fmt: skip
     if not rows:
         return None
@@ -167,7 +170,7 @@ def replication_table(run: RunFolder) -> Table | None:
     """What the replicas cost, per arm and tier."""
     rows = [
         (
-            _name(arm), _name(tier), Cell(number(load["received"])),
+            named(arm), named(tier), Cell(number(load["received"])),
             Cell(number(load["replicas_sent"])), Cell(number(load["replicas_per_request"])),
             Cell(number(load["replicas_wasted"])), Cell(number(load["wasted_s"])),
         )
@@ -189,7 +192,7 @@ def host_table(run: RunFolder) -> Table | None:
     fastest = max(block["core_speed"] for block in blocks)
     rows = [
         (
-            _name(block["repeat"] + 1), _name(block["arm"]), Cell(percent(block["busy_share"])),
+            named(block["repeat"] + 1), named(block["arm"]), Cell(percent(block["busy_share"])),
             Cell(percent(block["stolen_share"])), Cell(percent(block["core_speed"] / fastest)),
         )
         for block in blocks
@@ -212,7 +215,7 @@ def plan_table(plan: Mapping[str, Any]) -> Table | None:
                  numeric=isinstance(values.get(key), (int, float)))
             for key in columns
         ]  # fmt: skip
-        rows.append((_name(name), *cells))
+        rows.append((named(name), *cells))
     labels = tuple(key.replace("_", " ").replace("usd", "USD") for key in columns)
     return Table("plan-table", "The planned fleet", ("tier", *labels), tuple(rows))
 
@@ -267,9 +270,11 @@ def asked_rows(run: RunFolder) -> list[tuple[str, str]]:
         rows.append(("SLO", _slo_words(slo)))
     design = spec.get("design") or {}
     if design:
-        rows.append(("design", f"order {design.get('order')}, "
-                     f"repeated {plain(design.get('repeats'))} ×, "
-                     "the same arrivals in both arms of a pair"))  # fmt: skip
+        order = f"order {design.get('order')}, repeated {plain(design.get('repeats'))} ×"
+        paired = (
+            ", the same arrivals in both arms of a pair" if len(spec.get("arms") or ()) > 1 else ""
+        )
+        rows.append(("design", order + paired))
     return rows
 
 

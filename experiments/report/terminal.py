@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from experiments.report.predicted import availability_words, predicted_table, verdict_sentence
 from experiments.report.text import factor, interval, milliseconds, number, percent, usd
 
 _ROWS = (
@@ -32,6 +33,7 @@ def print_summary(summary: Mapping[str, Any], console: Console, report: Path | N
     A figure that rests on fewer than 10 samples beyond it carries a question mark.
     """
     console.print(_arms(summary))
+    _print_predicted(summary, console)
     _print_verdicts(summary, console)
     _print_plan(summary, console)
     if report is not None:
@@ -46,8 +48,9 @@ def _arms(summary: Mapping[str, Any]) -> Table:
     table.add_column("")
     for arm in arms:
         table.add_column(escape(arm), justify="right")
-    table.add_column("improvement", justify="right")
-    table.add_column("95 % interval", justify="right")
+    compared = any(entry.get("factor") is not None for entry in improvement.values())
+    for heading in ("improvement", "95 % interval") if compared else ():
+        table.add_column(heading, justify="right")
     for label, key, show in _ROWS:
         name = key.removesuffix("_ms")
         cells = [
@@ -55,11 +58,28 @@ def _arms(summary: Mapping[str, Any]) -> Table:
             for arm in arms.values()
         ]
         entry = improvement.get(name) or {}
-        known = entry.get("factor") is not None
-        cells.append(factor(entry["factor"]) if known else "")
-        cells.append(interval(entry["ci_low"], entry["ci_high"]) if known else "")
+        if compared:
+            known = entry.get("factor") is not None
+            cells.append(factor(entry["factor"]) if known else "")
+            cells.append(interval(entry["ci_low"], entry["ci_high"]) if known else "")
         table.add_row(label, *cells)
     return table
+
+
+def _print_predicted(summary: Mapping[str, Any], console: Console) -> None:
+    """Predicted beside measured, for a run of a plan's fleet."""
+    found = summary.get("predicted")
+    if not found:
+        return
+    source = predicted_table(found)
+    table = Table(title=source.caption, title_justify="left")
+    for heading, cell in zip(source.head, source.rows[0], strict=True):
+        table.add_column(heading, justify="right" if cell.numeric else "left")
+    for row in source.rows:
+        table.add_row(*(escape(cell.text) + (" ?" if cell.doubtful else "") for cell in row))
+    console.print(table)
+    for line in (verdict_sentence(summary), *availability_words(found)):
+        console.print(f"  {line}", markup=False, highlight=False)
 
 
 def _print_verdicts(summary: Mapping[str, Any], console: Console) -> None:

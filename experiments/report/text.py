@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import shlex
+from collections.abc import Callable
 from typing import Any
 
 MISSING = "–"
@@ -50,10 +51,15 @@ def factor(value: Any) -> str:
     return MISSING if value is None else f"{number(value)} ×"
 
 
-def interval(low: Any, high: Any) -> str:
-    """A confidence interval: "1.60 to 2.81"; bounds far outside what can be measured are named."""
+def interval(low: Any, high: Any, show: Callable[[Any], str] | None = None) -> str:
+    """A confidence interval: "1.60 to 2.81" of a factor, where bounds far outside what can be
+    measured are named; "118 to 148 ms" of a figure that is shown so, its unit once."""
     if low is None or high is None:
         return MISSING
+    if show is not None:
+        first, last = show(low), show(high)
+        unit = last[last.rindex(" ") :] if " " in last else ""
+        return f"{first.removesuffix(unit)} to {last}"
     left = "below 0.01" if low < 0.01 else number(low)
     right = "above 100" if high > 100 else number(high)
     return f"{left} to {right}"

@@ -23,6 +23,7 @@ from experiments.records import (
     HOSTS,
     REQUESTS,
     histograms,
+    write_bytes,
     write_json,
     write_table,
 )
@@ -133,6 +134,9 @@ class _Run:
         """A fleet that answers, watched, with its telemetry on."""
         say = self._narrator
         self._folder.mkdir(parents=True)
+        if self.design.prediction is not None:
+            plan = (self.design.directory / "plan.json").read_bytes()
+            write_bytes(self._folder / "predicted.json", plan)
         began = time.monotonic()
         with say.step("Provisioning (terraform apply)"):
             self._platform.check()
@@ -318,6 +322,8 @@ class _Run:
             influx_points=self._influx_points,
             plan=plan,
             arbiters=arbiters,
+            hosts=self._hosts,
+            prediction=self.design.prediction,
         )
         write_json(self._folder / "summary.json", summary)
         report = write_report(self._folder)

@@ -1,7 +1,7 @@
 """Specifications: what a user may write in `fleet.tfvars` and `experiment.toml`, and nothing else.
 
 Read `design.py` first: `load_design` reads both files of a design, checks each by itself
-(`fleet.py`, `experiment.py`) and then both against each other.
+(`fleet.py`, `experiment.py`) and then both against each other. `text.py` writes both files.
 """
 
 from experiments.spec.design import DESIGNS, Design, designs_available, load_design
@@ -19,11 +19,13 @@ from experiments.spec.experiment import (
     Slo,
 )
 from experiments.spec.fleet import ROLES, Arbiter, Fleet, Tier
+from experiments.spec.prediction import PLANNED_ARM, Prediction, read_prediction
 
 __all__ = [
     "DESIGNS",
     "FAULT_KINDS",
     "INTERFERENCE_KINDS",
+    "PLANNED_ARM",
     "ROLES",
     "Arbiter",
     "Arm",
@@ -35,9 +37,11 @@ __all__ = [
     "Load",
     "Order",
     "Phases",
+    "Prediction",
     "Selector",
     "Slo",
     "Tier",
     "designs_available",
     "load_design",
+    "read_prediction",
 ]

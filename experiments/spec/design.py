@@ -1,4 +1,7 @@
-"""A design: a folder with `fleet.tfvars` and `experiment.toml` that agree with each other."""
+"""A design: a folder with `fleet.tfvars` and `experiment.toml` that agree with each other.
+
+A design that `sparecraft adopt` made from a plan has that `plan.json` too: the prediction.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from pathlib import Path
 from experiments.errors import InputError
 from experiments.spec.experiment import Experiment, Selector
 from experiments.spec.fleet import Fleet
+from experiments.spec.prediction import PLANNED_ARM, Prediction, read_prediction
 from experiments.spec.source import Source, check, read_tfvars, read_toml
 
 DESIGNS = Path(__file__).resolve().parents[1] / "designs"
@@ -21,6 +25,7 @@ class Design:
     fleet: Fleet
     experiment: Experiment
     directory: Path
+    prediction: Prediction | None = None
 
     def select(self, selector: Selector) -> tuple[str, ...]:
         """Names of the selected machines, the same in every arm."""
@@ -48,8 +53,8 @@ def load_design(name_or_path: str | Path, root: Path = DESIGNS) -> Design:
     experiment = check(toml, Experiment)
     _check_arms(toml, fleet, experiment)
     _check_faults(toml, fleet, experiment)
-    _check_interference(toml, fleet, experiment)
-    return Design(directory.name, fleet, experiment, directory)
+    prediction = _prediction(toml, fleet, experiment)
+    return Design(directory.name, fleet, experiment, directory, prediction)
 
 
 def _find(name_or_path: str | Path, root: Path) -> Path:
@@ -85,40 +90,44 @@ def _check_arms(toml: Source, fleet: Fleet, experiment: Experiment) -> None:
                 )
 
 
+def missing_of(select: Selector, fleet: Fleet) -> tuple[str, str] | None:
+    """What a selector expects of a fleet, and what it names that is not there; None if all is."""
+    if select.machine is not None and select.machine not in fleet.machine_names:
+        return f"one of the machines {', '.join(fleet.machine_names)}", select.machine
+    if select.tier is not None and select.tier not in fleet.tiers:
+        return f"one of the tiers {', '.join(fleet.tiers)}", f"the unknown tier {select.tier}"
+    if select.tier is not None and (select.count or 1) > fleet.tiers[select.tier].nodes:
+        return f"at most the tier's {fleet.tiers[select.tier].nodes} nodes", (
+            f"count = {select.count}"
+        )
+    return None
+
+
 def _check_faults(toml: Source, fleet: Fleet, experiment: Experiment) -> None:
     for index, fault in enumerate(experiment.faults):
-        select = fault.select
-        key = ("faults", index, "select")
-        if select.machine is not None and select.machine not in fleet.machine_names:
-            raise toml.error(
-                *key,
-                expected=f"one of the machines {', '.join(fleet.machine_names)}",
-                came=select.machine,
-            )
-        if select.tier is not None and select.tier not in fleet.tiers:
-            raise toml.error(
-                *key,
-                expected=f"one of the tiers {', '.join(fleet.tiers)}",
-                came=f"the unknown tier {select.tier}",
-            )
-        if select.tier is not None and (select.count or 1) > fleet.tiers[select.tier].nodes:
-            raise toml.error(
-                *key,
-                expected=f"at most the tier's {fleet.tiers[select.tier].nodes} nodes",
-                came=f"count = {select.count}",
-            )
+        missing = missing_of(fault.select, fleet)
+        if missing is not None:
+            expected, came = missing
+            raise toml.error("faults", index, "select", expected=expected, came=came)
 
 
-def _check_interference(toml: Source, fleet: Fleet, experiment: Experiment) -> None:
-    if "iperf" not in experiment.interference.kinds:
-        return
-    from experiments.interference import affected_tiers
-
-    for tier in affected_tiers(experiment.interference.pattern, fleet.tier_order):
-        if fleet.tiers[tier].nodes < 2:
-            raise toml.error(
-                *("interference", "kinds"),
-                expected=f"two nodes or more in the tier {tier}, as iperf runs in pairs",
-                came="1",
-                do='Use kinds = ["cpu"], another pattern, or more nodes.',
-            )
+def _prediction(toml: Source, fleet: Fleet, experiment: Experiment) -> Prediction | None:
+    path = toml.path.parent / "plan.json"
+    if not path.is_file():
+        return None
+    prediction = read_prediction(path)
+    if set(prediction.tiers) != set(fleet.tiers):
+        raise InputError(
+            str(path),
+            expected=f"a plan of the fleet's tiers {', '.join(fleet.tiers)}",
+            came=f"one of {', '.join(prediction.tiers)}",
+            do="Take plan.json out, or adopt the plan anew.",
+        )
+    if PLANNED_ARM not in experiment.arms:
+        raise toml.error(
+            "arms",
+            expected=f"an arm {PLANNED_ARM}, which the prediction of plan.json is of",
+            came=", ".join(experiment.arms),
+            do=f"Name that arm {PLANNED_ARM}, or take plan.json out.",
+        )
+    return prediction

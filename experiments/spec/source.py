@@ -92,12 +92,16 @@ def read_toml(path: Path) -> Source:
 
 
 def read_tfvars(path: Path) -> Source:
-    """Parse a Terraform variables file: HCL attributes with literal values."""
+    """Parse a Terraform variables file."""
+    return parse_tfvars(_read_text(path), path)
+
+
+def parse_tfvars(text: str, path: Path) -> Source:
+    """Parse Terraform variables (HCL attributes with literal values) that are written in `path`."""
     # Imported here: building the grammar takes half a second that most commands need not spend.
     import hcl2
     from lark.exceptions import LarkError, UnexpectedInput
 
-    text = _read_text(path)
     options = hcl2.SerializationOptions(with_comments=False, strip_string_quotes=True)
     try:
         values = hcl2.loads(text, serialization_options=options)

@@ -37,6 +37,7 @@ class FakeRun:
     arbiters: pl.DataFrame
     hosts: pl.DataFrame
     plan: dict[str, Any] = field(default_factory=dict)
+    prediction: dict[str, Any] = field(default_factory=dict)
 
     def write(self, folder: Path, *, fingerprint_clean: bool | None = True) -> Path:
         """Write all files of the folder, summary.json included, but no report."""
@@ -52,6 +53,8 @@ class FakeRun:
         log.close()
         if self.plan:
             write_json(folder / "plan.json", self.plan)
+        if self.prediction:
+            write_json(folder / "predicted.json", self.prediction)
         summary = summarize_run(folder, fingerprint_clean=fingerprint_clean, influx_points=48210)
         write_json(folder / "summary.json", summary)
         return folder

@@ -13,6 +13,7 @@ import pytest
 
 from experiments.platform import docker
 from experiments.platform.local import ROOT
+from experiments.tests.test_adopt import source_run
 
 SMALL = Path(__file__).parent / "designs" / "small"
 EXPERIMENT = "tst-small"
@@ -63,6 +64,26 @@ def test_a_mistake_in_a_design_is_named_with_its_file_and_key(
     assert named in said
     assert file in said.replace(" ", "")
     assert "expected" in said
+
+
+def test_a_plan_is_adopted_and_the_command_that_measures_it_is_shown(tmp_path: Path) -> None:
+    run = source_run(tmp_path / "run")
+    done = _sparecraft("adopt", str(run), "--to", str(tmp_path / "planned"))
+    assert done.returncode == 0, done.stderr
+    assert f"sparecraft run {tmp_path}/planned" in done.stdout
+    assert {path.name for path in (tmp_path / "planned").iterdir()} == {
+        "fleet.tfvars",
+        "experiment.toml",
+        "plan.json",
+    }
+
+
+def test_a_plan_that_found_no_fleet_is_not_adopted(tmp_path: Path) -> None:
+    run = source_run(tmp_path / "run", feasible=False, reasons=["no fleet within 20 nodes"])
+    done = _sparecraft("adopt", str(run))
+    assert done.returncode == 2
+    assert "no fleet within 20 nodes" in " ".join(done.stderr.split())
+    assert _sparecraft("adopt", str(tmp_path / "none")).returncode == 2
 
 
 def test_an_unknown_design_names_those_there_are() -> None:

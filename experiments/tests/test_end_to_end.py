@@ -18,13 +18,18 @@ from typing import Any
 import polars as pl
 import pytest
 
+from experiments.adopt import adopt
 from experiments.agents import connect_agent, tls_context
 from experiments.platform import LocalPlatform, docker
+from experiments.runner.manifest import spec_json
+from experiments.spec import load_design
+from experiments.tests.planned_fixture import small_prediction
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(600)]
 
 DESIGN = Path(__file__).parent / "designs" / "small"
 EXPERIMENT = "tst-small"
+PLANNED = "tst-small-planned"
 _WAIT_S = 180.0
 
 
@@ -33,11 +38,12 @@ def _nothing_stays() -> Iterator[None]:
     _remove()
     yield
     _remove()
-    assert docker.find(EXPERIMENT) == []
+    assert docker.find(EXPERIMENT) + docker.find(PLANNED) == []
 
 
 def _remove() -> None:
-    LocalPlatform(EXPERIMENT).down(lambda line: print(line))
+    for name in (EXPERIMENT, PLANNED):
+        LocalPlatform(name).down(lambda line: print(line))
 
 
 def _command(*arguments: str) -> list[str]:
@@ -120,18 +126,41 @@ def test_a_run_measures_both_arms_reverts_plans_and_leaves_nothing(tmp_path: Pat
     assert docker.find(EXPERIMENT) == []
 
 
-def test_the_stack_is_as_described_after_apply_and_every_panel_has_data(tmp_path: Path) -> None:
+def test_a_plans_fleet_is_made_as_described_shown_and_held_to_its_prediction(
+    tmp_path: Path,
+) -> None:
     from grafana.verify import empty_panels, verify
 
-    code, output = _finish(_start(tmp_path, "--keep"), tmp_path)
+    run = tmp_path / "source"
+    run.mkdir()
+    spec = spec_json(load_design(DESIGN))
+    (run / "manifest.json").write_text(json.dumps({"run": "20261119T090000Z", "spec": spec}))
+    (run / "plan.json").write_text(json.dumps(small_prediction()))
+    planned = adopt(run)
+    assert planned.fleet.experiment == PLANNED
+    code, output = _finish(_start(tmp_path, "--keep", design=planned.directory), tmp_path)
     assert code in (0, 1), output
-    platform = LocalPlatform(EXPERIMENT)
+    platform = LocalPlatform(PLANNED)
     assert platform.changes() == []
-    folder = (tmp_path / EXPERIMENT / "latest").resolve()
+    folder = (tmp_path / PLANNED / "latest").resolve()
+    _check_prediction(json.loads((folder / "summary.json").read_text())["predicted"])
+    assert "cost a month" in output
     url = platform.inventory().endpoints.influxdb
-    assert empty_panels(verify(url, "sparecraft", EXPERIMENT, folder.name)) == []
+    assert empty_panels(verify(url, "sparecraft", PLANNED, folder.name)) == []
     docker.kill(platform.container("web-2"))
     assert any("web-2" in address for address in platform.changes()), "drift is seen"
+
+
+def _check_prediction(predicted: dict[str, Any]) -> None:
+    assert predicted["cost_usd_per_month"]["errors"] == []
+    assert predicted["cost_usd_per_month"]["measured"] == 30.0
+    assert predicted["blocks"] == 2
+    assert predicted["latency"]["p95_ms"]["measured"] > 1
+    assert predicted["latency"]["p99_ms"]["insufficient"] is True
+    assert predicted["arrival_rate_per_s"]["measured"] > 1
+    for tier in ("web", "db"):
+        assert 0 < predicted["utilisation"][tier]["measured"] < 1.2
+    assert predicted["availability"]["all_nodes_up_share"] == 1.0
 
 
 def test_ctrl_c_reverts_keeps_what_was_measured_and_leaves_nothing(tmp_path: Path) -> None:

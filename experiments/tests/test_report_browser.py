@@ -11,6 +11,7 @@ import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from experiments.report import write_report
+from experiments.tests.planned_fixture import planned_run
 from experiments.tests.report_fixture import fake_run
 
 pytestmark = pytest.mark.real
@@ -62,6 +63,12 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_report(fake_run(seed=4, measure_s=30.0).write(folder))
 
 
+@pytest.fixture(scope="module")
+def planned_report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    run = planned_run(measure_s=20.0)
+    return write_report(run.write(tmp_path_factory.mktemp("planned")))
+
+
 def opened(
     browser: Browser, report: Path, width: int = 1280, **options: Any
 ) -> tuple[Page, list[str]]:
@@ -107,6 +114,27 @@ def test_nothing_runs_over_the_edge(browser: Browser, report: Path, width: int) 
         width,
     )
     assert wide == []
+    page.close()
+
+
+@pytest.mark.parametrize("width", [320, 1280])
+def test_predicted_and_measured_stand_side_by_side_within_the_page(
+    browser: Browser, planned_report: Path, width: int
+) -> None:
+    page, trouble = opened(browser, planned_report, width, color_scheme="dark")
+    table = page.locator("#predicted-table")
+    assert table.is_visible()
+    heads = table.locator("thead th").all_text_contents()
+    assert heads == ["", "predicted", "measured", "95 % interval", "verdict"]
+    rows = table.locator("tbody th").all_text_contents()
+    assert rows[3:5] == ["p95", "p99"]
+    assert page.get_by_role("link", name="Predicted").get_attribute("href") == "#predicted"
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert {node.get_attribute("id") for node in page.query_selector_all("figure")} == (
+        FIGURES - {"improvement"}
+    )
+    assert page.evaluate(_CONTRAST)["text"] >= 4.5
+    assert trouble == []
     page.close()
 
 

@@ -13,6 +13,7 @@ import pytest
 from experiments.errors import InputError
 from experiments.records import REQUESTS, write_table
 from experiments.report import write_report
+from experiments.tests.planned_fixture import planned_run
 from experiments.tests.report_fixture import FakeRun, fake_run
 
 
@@ -146,6 +147,23 @@ def test_an_infeasible_plan_gives_its_reasons(tmp_path: Path) -> None:
     text = write_report(run.write(tmp_path)).read_text()
     assert "No fleet within the limits meets the SLO." in text
     assert "800 ms at best" in text
+
+
+def test_a_run_of_a_plan_says_what_was_predicted_and_what_was_measured(tmp_path: Path) -> None:
+    run = planned_run(measure_s=20.0, rate_per_s=4.0)
+    run.arbiters = run.arbiters.head(0)  # its small panels are the browser's to draw
+    text = write_report(run.write(tmp_path)).read_text()
+    parser = _Strict()
+    parser.feed(text)
+    assert parser.open == []
+    assert len(parser.ids) == len(set(parser.ids))
+    for words in (
+        'id="predicted-table"', "The planned fleet, at $70.00 a month", "231 ms predicted",
+        "below the prediction", "insufficient:", "the planned machines", "one arm, planned",
+        "An availability over a year is not measured by a run of",
+    ):  # fmt: skip
+        assert words in text, words
+    assert "both arms of a pair" not in text
 
 
 def test_a_second_report_replaces_the_first(small: FakeRun, tmp_path: Path) -> None:

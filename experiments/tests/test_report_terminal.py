@@ -10,6 +10,8 @@ from rich.console import Console
 
 from experiments.metrics import summarize
 from experiments.report import print_summary
+from experiments.spec.prediction import Prediction
+from experiments.tests.planned_fixture import planned_run
 from experiments.tests.report_fixture import FakeRun, fake_run
 
 
@@ -54,6 +56,21 @@ def test_doubtful_percentiles_carry_a_question_mark(run: FakeRun) -> None:
     summary = summarize(run.requests, run.events, run.manifest, fingerprint_clean=True)
     p99 = next(line for line in printed(summary, None).splitlines() if " p99 " in line)
     assert "?" in p99
+
+
+def test_a_run_of_a_plan_shows_predicted_beside_measured_and_no_improvement() -> None:
+    run = planned_run(measure_s=20.0)
+    summary = summarize(
+        run.requests, run.events, run.manifest, fingerprint_clean=True, hosts=run.hosts,
+        prediction=Prediction.model_validate(run.prediction),
+    )  # fmt: skip
+    text = printed(summary, None)
+    for words in ("predicted", "231 ms", "CPU over caps, db", "the planned machines"):
+        assert words in text
+    said = " ".join(text.split())
+    assert "The planned fleet, at $70.00 a month" in said
+    assert "An availability over a year is not measured" in said
+    assert "improvement" not in text
 
 
 def test_reasons_against_the_run_are_printed(run: FakeRun) -> None:

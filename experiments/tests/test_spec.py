@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from experiments.errors import InputError
+from experiments.schedule import blocks
 from experiments.spec import Design, Selector, designs_available, load_design
 
 TFVARS = """\
@@ -101,6 +102,17 @@ def test_a_design_is_read_with_defaults_and_tier_order(tmp_path: Path) -> None:
     assert list(read.experiment.arms) == ["baseline", "spare"]
 
 
+def test_one_arm_is_a_design_too(tmp_path: Path) -> None:
+    baseline = TOML[TOML.index("[arms.baseline]") : TOML.index("[arms.spare]")]
+    toml = TOML.replace(baseline, "").replace('order = "ABBA"', 'order = "A"')
+    experiment = load_design(write(tmp_path, toml=toml)).experiment
+    assert list(experiment.arms) == ["spare"]
+    assert len(blocks(experiment)) == 2
+    assert "expected each of A (the arms spare)" in refusal(
+        tmp_path, toml=toml.replace('order = "A"', 'order = "AB"')
+    )
+
+
 def test_a_design_survives_its_own_json(tmp_path: Path) -> None:
     experiment = design(tmp_path).experiment
     text = json.dumps(experiment.model_dump(mode="json"))
@@ -189,12 +201,6 @@ def test_a_cycle_behind_the_entry_is_refused(tmp_path: Path) -> None:
     tfvars = TFVARS.replace("\n}\narbiters = {", f"\n  p {tier.format('q')}\n  q {tier.format('p')}\n}}\narbiters = {{\n  p {arbiter}\n  q {arbiter}")  # fmt: skip
     message = refusal(tmp_path, tfvars=tfvars)
     assert "expected every tier to be reached from the entry tier web; came p, q" in message
-
-
-def test_iperf_needs_two_machines_in_a_disturbed_tier(tmp_path: Path) -> None:
-    toml = TOML.replace('{ machine = "db-2" }', '{ machine = "db-1" }').replace("db = 2", "db = 1")
-    message = refusal(tmp_path, TFVARS.replace("nodes = 3", "nodes = 1"), toml)
-    assert "experiment.toml:10: interference.kinds: expected two nodes or more in" in message
 
 
 def test_all_mistakes_of_a_file_come_at_once(tmp_path: Path) -> None:

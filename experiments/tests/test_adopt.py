@@ -1,0 +1,266 @@
+"""`sparecraft adopt`: a plan becomes a design that can be run, or a message says why not."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from experiments.adopt import NAME_LENGTH_MAX, adopt
+from experiments.errors import InputError
+from experiments.runner.manifest import spec_json
+from experiments.schedule import blocks
+from experiments.spec import Arm, Experiment, Fleet, Interference, designs_available, load_design
+from experiments.spec.source import check, parse_tfvars, read_toml
+from experiments.spec.text import experiment_text, fleet_text
+from experiments.tests.planned_fixture import TFVARS, prediction
+from experiments.tests.test_spec import TFVARS as SOURCE_TFVARS
+from experiments.tests.test_spec import TOML, write
+
+RUN = "20261119T090000Z"
+
+
+def source_run(folder: Path, fleet: str = SOURCE_TFVARS, **plan: Any) -> Path:
+    """A run's folder as far as adopt reads it."""
+    folder.mkdir()
+    design = load_design(write(folder, fleet))
+    manifest = {"schema": 1, "run": RUN, "spec": spec_json(design)}
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    (folder / "plan.json").write_text(json.dumps(prediction(**plan)))
+    return folder
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    return source_run(tmp_path / "run")
+
+
+def refusal(run: Path, **options: Any) -> str:
+    with pytest.raises(InputError) as caught:
+        adopt(run, **options)
+    assert caught.value.exit_code == 2
+    return str(caught.value)
+
+
+def test_the_design_has_the_plans_fleet_and_the_runs_conditions(run: Path) -> None:
+    source, made = load_design(run_without_plan(run)), adopt(run)
+    for part in ("load", "phases", "interference", "faults", "slo", "rates"):
+        assert getattr(made.experiment, part) == getattr(source.experiment, part)
+    assert made.experiment.design.seed == source.experiment.design.seed
+    assert [(t.nodes, t.standby, t.cpus) for t in made.fleet.tiers.values()] == [
+        (4, 0, 0.6),
+        (3, 0, 0.6),
+    ]
+    assert made.experiment.arms == {
+        "planned": Arm(policy="tad", replicas={"web": 2, "db": 1}, tokens={"web": 2, "db": 12})
+    }
+    assert made.fleet.experiment == "mediawiki-noisy-planned"
+    assert made.directory == run.resolve() / "mediawiki-noisy-planned"
+    assert made.prediction is not None
+    assert made.prediction.predicted.p95_ms == 231.0
+    assert load_design(made.directory) == made
+
+
+def run_without_plan(run: Path) -> Path:
+    """The source design, whose folder these tests share with the run's files."""
+    folder = run.parent / "source"
+    folder.mkdir()
+    for name in ("fleet.tfvars", "experiment.toml"):
+        (folder / name).write_text((run / name).read_text())
+    return folder
+
+
+def test_its_blocks_meet_the_arrivals_of_the_runs_pairs(run: Path) -> None:
+    source, made = load_design(run_without_plan(run)), adopt(run)
+    old, new = blocks(source.experiment), blocks(made.experiment)
+    assert len(new) == len(old)
+    assert [block.pair for block in new] == list(range(len(new)))
+    seeds = {block.pair: block.seed for block in old}
+    assert [block.seed for block in new][: len(seeds)] == list(seeds.values())
+
+
+def test_arbiters_stay_as_large_as_those_that_were_measured(tmp_path: Path) -> None:
+    wide = SOURCE_TFVARS.replace("tokens = 12 }", "tokens = 12, cpus = 2, memory_mb = 300 }")
+    made = adopt(source_run(tmp_path / "run", wide))
+    assert (made.fleet.arbiters["db"].cpus, made.fleet.arbiters["db"].memory_mb) == (2.0, 300)
+    assert (made.fleet.arbiters["db"].policy, made.fleet.arbiters["db"].tokens) == ("tad", 12)
+
+
+def test_a_fleet_without_stated_addresses_gets_none(run: Path) -> None:
+    text = (adopt(run).directory / "fleet.tfvars").read_text()
+    assert "cidr" not in text
+    assert "port" not in text
+
+
+def test_stated_addresses_are_followed_by_addresses_of_its_own(tmp_path: Path) -> None:
+    stated = SOURCE_TFVARS + (
+        'data_cidr = "198.18.208.0/20"\ncontrol_cidr = "198.19.208.0/20"\n'
+        "entry_port = 18081\ninfluxdb_port = 18087\n"
+    )
+    source = check(parse_tfvars(stated, tmp_path), Fleet)
+    made = adopt(source_run(tmp_path / "run", stated)).fleet
+    addresses = ("data_cidr", "control_cidr", "entry_port", "influxdb_port")
+    for key in addresses:
+        assert getattr(made, key) not in (getattr(source, key), Fleet.model_fields[key].default)
+    assert made.data_cidr.startswith("198.18.")
+    assert made.control_cidr.startswith("198.19.")
+    assert made.entry_port != made.influxdb_port
+
+
+@given(st.from_regex(r"[a-z]([a-z0-9-]{0,28}[a-z0-9])?", fullmatch=True))
+@settings(max_examples=60, deadline=None)
+def test_every_name_is_valid_for_terraform_and_another(source: str) -> None:
+    from experiments.adopt import _planned_name
+
+    names = [source]
+    for _ in range(12):  # a plan of a planned fleet's run, and so on
+        names.append(_planned_name(names[-1]))
+        assert len(names[-1]) <= NAME_LENGTH_MAX
+        assert not names[-1].endswith("-")
+        assert names[-1].removesuffix("-planned") != ""
+    assert len(set(names)) == len(names)
+
+
+def test_a_design_made_before_is_replaced_and_another_folder_is_not(
+    run: Path, tmp_path: Path
+) -> None:
+    mine = tmp_path / "mine"
+    first = adopt(run, to=mine)
+    (run / "plan.json").write_text(json.dumps(prediction(usd_per_month=71.0)))
+    assert adopt(run, to=mine).prediction != first.prediction
+    (mine / "experiment.toml").write_text(TOML)
+    assert "expected a folder that is not there yet" in refusal(run, to=mine)
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    assert "--to" in refusal(run, to=empty)
+
+
+def test_a_plan_that_is_given_takes_the_place_of_the_runs_own(run: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.json"
+    other.write_text(json.dumps(prediction(usd_per_month=99.0)))
+    made = adopt(run, plan_file=other)
+    assert made.prediction is not None
+    assert made.prediction.usd_per_month == 99.0
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"feasible": False, "reasons": ["p99 800 ms at best"]}, "came an infeasible one: p99 800"),
+        ({"inputs": {"run": "20250101T000000Z"}}, f"expected a plan made from run {RUN}"),
+        ({"tfvars": TFVARS.replace('"mariadb"', '"solr"')}, "tiers.db.role: expected a role that"),
+        ({"tfvars": TFVARS.replace('"db"', '"sql"').replace("  db =", "  sql =")},
+         "expected the tiers web, db"),
+        ({"tfvars": TFVARS.replace("cpus = 0.6", "cpus = 0")}, "tiers.web.cpus"),
+        ({"tfvars": "tiers = {"}, "expected valid HCL"),
+        ({"tfvars": ""}, "tfvars"),
+        ({"tfvars": TFVARS.replace('db = { policy = "tad"', 'db = { policy = "round-robin"')},
+         "expected one policy for all tiers"),
+        ({"tfvars": TFVARS.replace("nodes = 3", "nodes = 1")},
+         "fault 2 (net.limp) on the planned fleet: expected one of the machines web-1,"),
+        ({"tiers": {}}, "tiers"),
+        ({"usd_per_month": -1.0}, "usd_per_month: expected greater than or equal to 0; came -1.0"),
+        ({"predicted": {"p95_ms": "fast"}}, "predicted.p95_ms: expected number; came 'fast'"),
+    ],
+)  # fmt: skip
+def test_a_plan_that_cannot_be_made_a_fleet_is_refused_and_nothing_is_written(
+    tmp_path: Path, changes: dict[str, Any], message: str
+) -> None:
+    run = source_run(tmp_path / "run", **changes)
+    before = sorted(run.iterdir())
+    assert message in refusal(run)
+    assert sorted(run.iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "message"),
+    [
+        ("plan.json", "{", "plan.json: expected JSON"),
+        ("plan.json", "[1]", "expected a plan: a JSON object"),
+        ("plan.json", "{}", "expected a plan: a JSON object"),
+        ("plan.json", None, "expected a plan.json; came No such file"),
+        ("manifest.json", None, "expected a run's folder with manifest.json in it; came none"),
+        ("manifest.json", "{", "expected a run's manifest with its spec and fleet"),
+        ("manifest.json", "[]", "expected a run's manifest with its spec and fleet"),
+        ("manifest.json", '{"run": "r", "spec": {"fleet": {}}}', "manifest.json"),
+    ],
+)
+def test_a_folder_that_is_not_whole_is_named(
+    run: Path, file: str, text: str | None, message: str
+) -> None:
+    if text is None:
+        (run / file).unlink()
+    else:
+        (run / file).write_text(text)
+    assert message in refusal(run)
+
+
+def test_a_place_that_cannot_be_written_is_named(run: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    assert "expected a folder that can be written" in refusal(run, to=tmp_path / "file" / "new")
+
+
+def _without_planned_arm(folder: Path) -> None:
+    file = folder / "experiment.toml"
+    file.write_text(file.read_text().replace("arms.planned", "arms.other"))
+
+
+def _other_tiers(folder: Path) -> None:
+    tiers = prediction()["tiers"]
+    plan = prediction(tiers={"web": tiers["web"], "cache": tiers["db"]})
+    (folder / "plan.json").write_text(json.dumps(plan))
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (_without_planned_arm, "arms: expected an arm planned"),
+        (_other_tiers, "expected a plan of the fleet's tiers web, db; came one of web, cache"),
+        (lambda folder: (folder / "plan.json").write_text("{"), "plan.json: expected JSON"),
+    ],
+)
+def test_a_design_with_a_prediction_of_something_else_is_refused(
+    run: Path, spoil: Callable[[Path], object], message: str
+) -> None:
+    folder = adopt(run).directory
+    spoil(folder)
+    with pytest.raises(InputError, match=message):
+        load_design(folder)
+
+
+@pytest.mark.parametrize("name", designs_available())
+def test_a_design_that_comes_with_sparecraft_survives_being_written(
+    name: str, tmp_path: Path
+) -> None:
+    design = load_design(name)
+    (tmp_path / "fleet.tfvars").write_text(fleet_text(design.fleet, "again"))
+    (tmp_path / "experiment.toml").write_text(experiment_text(design.experiment, "again\ntwice"))
+    again = load_design(tmp_path)
+    assert (again.fleet, again.experiment) == (design.fleet, design.experiment)
+
+
+@given(
+    name=st.text(st.characters(codec="utf-8", exclude_categories=["Cs", "Cc"]), min_size=1),
+    interference=st.builds(
+        Interference,
+        pattern=st.sampled_from(["none", "front", "back", "both"]),
+        mean_gap_s=st.floats(1e-9, 3600),
+        cpu_workers=st.integers(1, 64),
+    ),
+)
+@settings(max_examples=60, deadline=None)
+def test_an_experiment_is_read_back_as_it_was_written(
+    tmp_path_factory: pytest.TempPathFactory, name: str, interference: Interference
+) -> None:
+    folder = tmp_path_factory.mktemp("design")
+    source = load_design(write(folder)).experiment
+    arms = {name: source.arms["baseline"], name + "x": source.arms["spare"]}
+    experiment = source.model_copy(update={"arms": arms, "interference": interference})
+    file = folder / "experiment.toml"
+    file.write_text(experiment_text(experiment, ""), encoding="utf-8")
+    assert check(read_toml(file), Experiment) == experiment

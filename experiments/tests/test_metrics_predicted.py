@@ -1,0 +1,253 @@
+"""Predicted against measured: what is compared with what, and what is not concluded."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from experiments.metrics import bootstrap, summarize, summarize_run
+from experiments.metrics.bootstrap import Sample, Stratum, intervals, quantile_value
+from experiments.spec.prediction import Prediction
+from experiments.tests.planned_fixture import CPU_SHARE, machines, planned_run, prediction
+from experiments.tests.report_fixture import FakeRun, event
+
+LENGTH_S = 60.0
+
+
+@pytest.fixture(autouse=True)
+def _few_draws(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bootstrap, "DRAWS_MAX", 120)
+    monkeypatch.setattr(bootstrap, "DRAWS_MIN", 120)
+
+
+@pytest.fixture(scope="module")
+def run() -> FakeRun:
+    return planned_run(measure_s=40.0)
+
+
+def predicted_of(run: FakeRun, plan: dict[str, Any] | None = None, **changes: Any) -> Any:
+    """The comparison of a run, some of its parts replaced."""
+    given: dict[str, Any] = {"requests": run.requests, "events": run.events,
+                             "manifest": run.manifest, "hosts": run.hosts, **changes}  # fmt: skip
+    return summarize(
+        given["requests"], given["events"], given["manifest"], fingerprint_clean=True,
+        hosts=given["hosts"], prediction=Prediction.model_validate(plan or run.prediction),
+    )["predicted"]  # fmt: skip
+
+
+def bursty_block(rng: np.random.Generator, drift_sd: float) -> list[Stratum]:
+    """One block of one arm whose latencies rise in shared bursts; blocks drift."""
+    at_s = np.sort(rng.uniform(0.0, LENGTH_S, rng.poisson(LENGTH_S * 10.0)))
+    slow = np.zeros(at_s.size)
+    for _ in range(3):
+        start_s = rng.exponential(40.0)
+        while start_s < LENGTH_S:
+            end_s = start_s + rng.exponential(10.0)
+            slow += (at_s >= start_s) & (at_s < end_s)
+            start_s = end_s + rng.exponential(40.0)
+    burst = 1.0 + 3.0 * np.minimum(slow, 2.0) * rng.uniform(0.0, 1.0, at_s.size)
+    latency_ms = 40.0 * np.exp(rng.normal(0.0, 0.4, at_s.size)) * burst
+    latency_ms *= np.exp(rng.normal(0.0, drift_sd))
+    return [Stratum(LENGTH_S, (Sample(at_s - at_s[0], latency_ms),))]
+
+
+def test_intervals_of_p95_cover_the_truth_about_as_often_as_they_claim() -> None:
+    blocks, drift_sd = 4, 0.1
+    p95, rng = quantile_value(0.95), np.random.default_rng(9)
+    many = [bursty_block(rng, drift_sd)[0].arms[0].latency_ms for _ in range(2000)]
+    truth, trials, covered = p95(np.concatenate(many)), 60, 0
+    for trial in range(trials):
+        rng = np.random.default_rng((blocks, trial))
+        sample = [bursty_block(rng, drift_sd) for _ in range(blocks)]
+        found = intervals(sample, {"p95": lambda arms: p95(arms[0])}, block_s=10.0, rng=rng)["p95"]
+        assert found is not None
+        covered += found[1] <= truth <= found[2]
+    # Nominal 95 %. Fewer than 49 of 60 has a chance of 4e-5 at 95 %, 5 % at 88 %, 55 % at 80 %.
+    assert covered >= 49, f"{covered} of {trials} intervals covered {truth:.3f}"
+
+
+def test_a_run_without_a_prediction_compares_nothing(run: FakeRun) -> None:
+    summary = summarize(run.requests, run.events, run.manifest, fingerprint_clean=True)
+    assert summary["predicted"] is None
+
+
+def test_a_prediction_is_within_where_the_interval_holds_it_and_off_where_not(run: FakeRun) -> None:
+    p95 = predicted_of(run)["latency"]["p95_ms"]
+    assert p95["samples"] == run.requests.filter(pl.col("phase") == "measure").height
+    assert p95["within"] is False
+    assert p95["off_share"] == pytest.approx(p95["measured"] / 231.0 - 1.0)
+    right = prediction(predicted={"p95_ms": p95["measured"], "p99_ms": 100.0})
+    assert predicted_of(run, right)["latency"]["p95_ms"]["within"] is True
+
+
+def test_load_and_cpu_of_a_plan_that_is_right_are_within(run: FakeRun) -> None:
+    found = predicted_of(run)
+    assert found["arrival_rate_per_s"]["within"] is True
+    for tier in ("web", "db"):
+        entry = found["utilisation"][tier]
+        assert entry["predicted"] == pytest.approx(CPU_SHARE)
+        assert entry["measured"] == pytest.approx(CPU_SHARE)
+        assert entry["within"] is True
+        assert entry["samples"] > 100
+        assert 0.0 < found["disturbed_share"][tier]["measured"] < 0.5
+
+
+def test_disturbed_machines_do_not_count_as_used(run: FakeRun) -> None:
+    """They are busy with a neighbour's work: 96 % of the cap in these records."""
+    blind = [line for line in run.events if line["what"] != "interference"]
+    seen, unseen = (predicted_of(run, events=events)["utilisation"]["web"]["measured"]
+                    for events in (run.events, blind))  # fmt: skip
+    assert seen == pytest.approx(CPU_SHARE)
+    assert unseen > 1.1 * seen
+
+
+def test_requests_in_the_faults_are_shown_beside_and_not_held_against_the_plan(
+    run: FakeRun,
+) -> None:
+    calm = predicted_of(run)["latency"]["p95_ms"]
+    late = pl.col("index") % 4 == 0
+    hit = run.requests.with_columns(
+        phase=pl.when((pl.col("phase") == "measure") & late)
+        .then(pl.lit("fault"))
+        .otherwise("phase"),
+        latency_ms=pl.when((pl.col("phase") == "measure") & late)
+        .then(5000.0)
+        .otherwise("latency_ms"),
+    )
+    found = predicted_of(run, requests=hit)["latency"]["p95_ms"]
+    assert found["measured"] < 2 * calm["measured"]
+    assert found["with_faults"] == 5000.0
+    assert found["samples_with_faults"] > found["samples"]
+
+
+def test_a_percentile_of_too_few_requests_decides_nothing(run: FakeRun) -> None:
+    few = run.requests.filter(pl.col("index") % 5 == 0)
+    p99 = predicted_of(run, requests=few)["latency"]["p99_ms"]
+    assert p99["samples_beyond"] < 10
+    assert p99["insufficient"] is True
+    assert p99["within"] is None
+
+
+def test_one_block_has_no_interval_of_rates_but_one_of_percentiles(run: FakeRun) -> None:
+    one = run.requests.filter(pl.col("repeat") == 0)
+    found = predicted_of(run, requests=one)
+    assert found["blocks"] == 1
+    assert found["arrival_rate_per_s"]["within"] is None
+    assert found["latency"]["p95_ms"]["ci_low"] < found["latency"]["p95_ms"]["measured"]
+
+
+def test_intervals_stay_within_what_a_share_can_be(run: FakeRun) -> None:
+    """Two blocks that disagree: Student's interval would go below 0 and above 1."""
+    two = run.requests.filter(pl.col("repeat") < 2)
+    kept = [line for line in run.events
+            if line["what"] != "interference" or line["repeat"] == 1]  # fmt: skip
+    for entry in predicted_of(run, requests=two, events=kept)["disturbed_share"].values():
+        assert entry["ci_low"] == 0.0
+        assert entry["ci_high"] <= 1.0
+
+
+def test_the_planned_machines_cost_what_was_planned_to_the_cent(run: FakeRun) -> None:
+    rounded = prediction(usd_per_month=70.01)  # the plan's tiers are rounded one by one
+    cost = predicted_of(run, rounded)["cost_usd_per_month"]
+    assert cost["errors"] == []
+    assert cost["measured"] == 70.01
+    assert cost["machines"] == {"web": {"nodes": 4, "spares": 0}, "db": {"nodes": 3, "spares": 0}}
+
+
+def test_a_machine_more_than_planned_is_an_error_with_its_price(run: FakeRun) -> None:
+    fleet = machines()
+    spare = {**fleet[0], "name": "web-5", "standby": True}
+    manifest = {**run.manifest, "fleet": {"machines": [*fleet, spare]}}
+    cost = predicted_of(run, manifest=manifest)["cost_usd_per_month"]
+    assert cost["measured"] == pytest.approx(80.0)
+    assert len(cost["errors"]) == 1
+    assert "web: 4 + 1 spare" in cost["errors"][0]
+
+
+def test_a_type_that_the_plan_has_no_price_for_has_no_cost(run: FakeRun) -> None:
+    manifest = {**run.manifest, "fleet": {"machines": machines(web_type="t3.huge")}}
+    cost = predicted_of(run, manifest=manifest)["cost_usd_per_month"]
+    assert cost["measured"] is None
+    assert "t3.huge" in cost["errors"][0]
+
+
+def test_an_availability_over_a_year_is_never_measured(run: FakeRun) -> None:
+    found = predicted_of(run)["availability"]
+    assert found["predicted"] == 0.99993
+    assert found["measured"] is None
+    assert found["crashes_seen"] == 0
+    assert found["all_nodes_up_share"] == 1.0
+    years = found["node_hours"] / 8760.0
+    assert found["crashes_expected"] == pytest.approx(years)
+    assert found["crash_per_year_max"] * years == pytest.approx(-math.log(0.05))  # none seen
+
+
+def test_a_lost_machine_and_a_stopping_fault_are_counted_apart(run: FakeRun) -> None:
+    start_s = 5.0 + 10.0 + 5.0
+    tags: dict[str, Any] = {"arm": "planned", "repeat": 0}
+    extra = [
+        event(start_s, "machine", "lost", "start", machine="db-2", **tags),
+        event(start_s + 4.0, "machine", "lost", "end", machine="db-2", **tags),
+        event(start_s + 2.0, "fault", "machine.crash", "inject", machine="web-1", id="c", **tags),
+        event(start_s + 8.0, "fault", "machine.crash", "revert", machine="web-1", id="c", **tags),
+        event(start_s + 9.0, "machine", "lost", "start", machine="influxdb-1", **tags),
+    ]
+    found = predicted_of(run, events=run.events + extra)["availability"]
+    assert found["crashes_seen"] == 1
+    assert found["stopping_faults_injected"] == 1
+    assert (1.0 - found["all_nodes_up_share"]) * found["watched_s"] == pytest.approx(8.0)
+
+
+def test_without_host_samples_or_inputs_nothing_is_made_up(run: FakeRun) -> None:
+    found = predicted_of(run, prediction(inputs={}), hosts=None)
+    assert found["utilisation"]["web"]["measured"] is None
+    assert found["utilisation"]["web"]["predicted"] is None
+    assert found["arrival_rate_per_s"]["predicted"] is None
+    assert found["arrival_rate_per_s"]["within"] is None
+    assert found["disturbed_share"]["db"]["predicted"] is None
+    assert found["source_run"] is None
+
+
+def test_an_arm_that_was_never_measured_has_no_figures(run: FakeRun) -> None:
+    found = predicted_of(run, requests=run.requests.head(0))
+    assert found["latency"]["p95_ms"]["measured"] is None
+    assert found["latency"]["p95_ms"]["insufficient"] is True
+    assert found["availability"]["crash_per_year_max"] is None
+    json.dumps(found, allow_nan=False)
+
+
+def test_rates_that_nobody_stated_are_not_expected(run: FakeRun) -> None:
+    manifest = {**run.manifest, "spec": {**run.manifest["spec"], "rates": {}}}
+    found = predicted_of(run, manifest=manifest)["availability"]
+    assert found["crash_per_year_stated"] is None
+    assert found["crashes_expected"] is None
+
+
+def test_a_comparison_from_files_is_that_from_frames(run: FakeRun, tmp_path: Path) -> None:
+    run.write(tmp_path)
+    written = summarize_run(tmp_path, fingerprint_clean=True)["predicted"]
+    assert json.loads(json.dumps(written)) == json.loads(json.dumps(predicted_of(run)))
+
+
+def test_a_missed_prediction_does_not_fail_a_run(run: FakeRun) -> None:
+    plan = Prediction.model_validate(prediction(predicted={"p95_ms": 1.0, "p99_ms": 1.0}))
+    summary = summarize(
+        run.requests, run.events, run.manifest, fingerprint_clean=True, prediction=plan
+    )
+    assert summary["predicted"]["latency"]["p95_ms"]["within"] is False
+    assert summary["valid"]
+    assert summary["slo"]["met"]
+
+
+def test_a_run_of_one_arm_has_nothing_to_compare_it_with(run: FakeRun) -> None:
+    summary = summarize(run.requests, run.events, run.manifest, fingerprint_clean=True)
+    assert summary["compared"] == {"baseline": "planned", "spare": None}
+    for entry in summary["improvement"].values():
+        assert entry["factor"] is None
+        assert "one arm, planned" in entry["note"]

@@ -1,0 +1,102 @@
+"""The words and the table on a plan's prediction, without a page around them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from experiments.metrics import bootstrap, summarize
+from experiments.report.predicted import availability_words, predicted_table, verdict_sentence
+from experiments.spec.prediction import Prediction
+from experiments.tests.planned_fixture import machines, planned_run, prediction
+from experiments.tests.report_fixture import FakeRun
+
+
+@pytest.fixture(autouse=True)
+def _few_draws(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bootstrap, "DRAWS_MAX", 120)
+    monkeypatch.setattr(bootstrap, "DRAWS_MIN", 120)
+
+
+@pytest.fixture(scope="module")
+def run() -> FakeRun:
+    return planned_run(measure_s=30.0)
+
+
+def summary_of(run: FakeRun, plan: dict[str, Any] | None = None, **changes: Any) -> dict[str, Any]:
+    """The summary of a run of a plan's fleet; `changes` are the manifest's."""
+    return summarize(
+        run.requests, run.events, {**run.manifest, **changes}, fingerprint_clean=True,
+        hosts=run.hosts, prediction=Prediction.model_validate(plan or run.prediction),
+    )  # fmt: skip
+
+
+def rows_of(summary: dict[str, Any]) -> dict[str, list[str]]:
+    table = predicted_table(summary["predicted"])
+    assert {len(row) for row in table.rows} == {len(table.head)}
+    return {row[0].text: [cell.text for cell in row[1:]] for row in table.rows}
+
+
+def test_every_figure_of_the_plan_has_a_row_and_a_verdict(run: FakeRun) -> None:
+    rows = rows_of(summary_of(run))
+    assert list(rows) == [
+        "arrival rate, 1/s", "neighbours, web", "neighbours, db", "p95", "p99",
+        "CPU over caps, web", "CPU over caps, db", "cost a month", "availability over a year",
+    ]  # fmt: skip
+    assert rows["p95"][0] == "231 ms"
+    assert rows["p95"][3].startswith("measured ")
+    assert rows["p95"][3].endswith(" % below it")
+    assert rows["p99"][3] == "insufficient: 9 beyond"
+    assert rows["cost a month"] == ["$70.00", "$70.00", "–", "the planned machines"]
+    assert rows["availability over a year"][1] == "not measured"
+
+
+def test_a_figure_far_above_is_told_in_times(run: FakeRun) -> None:
+    summary = summary_of(run, prediction(predicted={"p95_ms": 20.0, "p99_ms": None}))
+    assert "times it" in rows_of(summary)["p95"][3]
+    assert "times the prediction; p99 was not predicted" in verdict_sentence(summary)
+
+
+def test_a_prediction_that_holds_is_said_in_the_sentence(run: FakeRun) -> None:
+    measured_ms = summary_of(run)["predicted"]["latency"]["p95_ms"]["measured"]
+    summary = summary_of(run, prediction(predicted={"p95_ms": measured_ms, "p99_ms": 100.0}))
+    sentence = verdict_sentence(summary)
+    assert "which the prediction is within" in sentence
+    assert "with 9 beyond it, too few" in sentence
+    assert rows_of(summary)["p95"][3] == "within the interval"
+
+
+def test_another_fleet_than_planned_is_called_an_error(run: FakeRun) -> None:
+    summary = summary_of(run, fleet={"machines": machines()[1:]})
+    assert "web: 3 + 0 spare of slice-0.6 ran, 4 + 0 of slice-0.6 were planned" in (
+        verdict_sentence(summary)
+    )
+    assert rows_of(summary)["cost a month"][3].startswith("an error")
+
+
+def test_of_a_run_that_is_not_valid_nothing_is_said(run: FakeRun) -> None:
+    summary = summary_of(run, verdicts={})
+    assert verdict_sentence(summary).startswith("This run is not valid")
+
+
+def test_what_was_not_predicted_or_not_measured_is_named(run: FakeRun) -> None:
+    plan = prediction(inputs={}, predicted={"p95_ms": None})
+    empty = planned_run(measure_s=30.0)
+    empty.requests, empty.hosts = empty.requests.head(0), empty.hosts.head(0)
+    assert rows_of(summary_of(run, plan))["CPU over caps, db"][3] == "no prediction"
+    assert rows_of(summary_of(run, plan))["p95"][3] == "no prediction"
+    assert rows_of(summary_of(empty))["CPU over caps, db"][3] == "not measured"
+    assert rows_of(summary_of(empty))["p95"][3] == "not measured"
+
+
+def test_what_a_run_of_minutes_cannot_say_of_a_year_is_said(run: FakeRun) -> None:
+    words = " ".join(availability_words(summary_of(run)["predicted"]))
+    assert "is not measured by a run of" in words
+    assert "0 crashes of their own in" in words
+    assert "expected from the stated 1 a node and year" in words
+    assert "fail-over of 15 s and repair of 86400 s were not put to the test" in words
+    spec = {**run.manifest["spec"], "rates": {}}
+    silent = " ".join(availability_words(summary_of(run, spec=spec)["predicted"]))
+    assert "The design states no crash rate" in silent
+    assert "put to the test" not in silent
