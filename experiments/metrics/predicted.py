@@ -277,7 +277,6 @@ def _undisturbed_cores(records: Records, tier: str, block: _Block) -> Floats:
 
 def _cost(prediction: Prediction, records: Records) -> dict[str, Any]:
     """The machines that were made, at the plan's prices. Other machines than planned: an error."""
-    price = {tier.instance_type: tier.usd_per_machine_month for tier in prediction.tiers.values()}
     errors, cost = [], 0.0
     ran: dict[str, dict[str, int]] = {}
     for name, tier in prediction.tiers.items():
@@ -290,11 +289,21 @@ def _cost(prediction: Prediction, records: Records) -> dict[str, Any]:
                 f"{name}: {len(mine) - spares} + {spares} spare of {', '.join(types) or 'no type'} "
                 f"ran, {tier.nodes} + {tier.spares} of {tier.instance_type} were planned"
             )
-        cost = sum((price.get(str(m.get("instance_type")), math.nan) for m in mine), cost)
+        cost += math.fsum(_price(prediction, name, machine) for machine in mine)
     if not errors:
         cost = prediction.usd_per_month  # the same machines; the plan's tiers are rounded to cents
     known = cost if math.isfinite(cost) else None
     return {**_entry(prediction.usd_per_month, known), "machines": ran, "errors": errors}
+
+
+def _price(prediction: Prediction, tier: str, machine: Mapping[str, Any]) -> float:
+    """USD a month of a machine of a tier by the plan: this tier's price, else one for its type in
+    another tier, else nan."""
+    of_plan = [prediction.tiers[tier], *prediction.tiers.values()]
+    for planned in of_plan:
+        if planned.instance_type == machine.get("instance_type"):
+            return planned.usd_per_machine_month(bool(machine.get("standby")))
+    return math.nan
 
 
 def _availability(prediction: Prediction, records: Records, own: pl.DataFrame) -> dict[str, Any]:

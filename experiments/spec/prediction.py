@@ -34,11 +34,17 @@ class PredictedTier(_Lenient):
     replicas: Annotated[int, Field(ge=1)]
     utilisation: Annotated[float, Field(ge=0)] | None = None
     usd_per_month: Annotated[float, Field(ge=0)]
+    usd_active_per_month: Annotated[float, Field(ge=0)] | None = None
+    usd_standby_per_month: Annotated[float, Field(ge=0)] | None = None
 
-    @property
-    def usd_per_machine_month(self) -> float:
-        """What one machine of the tier costs, spares like the others."""
-        return self.usd_per_month / (self.nodes + self.spares)
+    def usd_per_machine_month(self, standby: bool) -> float:
+        """What one machine costs; a standby as much as the others, where the plan has no price
+        for it."""
+        if self.usd_active_per_month is None:
+            return self.usd_per_month / (self.nodes + self.spares)
+        if standby and self.spares and self.usd_standby_per_month is not None:
+            return self.usd_standby_per_month / self.spares
+        return self.usd_active_per_month / self.nodes
 
 
 class PredictedService(_Lenient):

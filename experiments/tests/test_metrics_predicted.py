@@ -170,6 +170,18 @@ def test_a_machine_more_than_planned_is_an_error_with_its_price(run: FakeRun) ->
     assert "web: 4 + 1 spare" in cost["errors"][0]
 
 
+def test_standby_machines_cost_what_the_plan_says_of_standbys(run: FakeRun) -> None:
+    web, db = prediction()["tiers"].values()
+    web = {**web, "spares": 2, "usd_per_month": 44.0}
+    web |= {"usd_active_per_month": 40.0, "usd_standby_per_month": 4.0}
+    plan = prediction(tiers={"web": web, "db": db}, usd_per_month=74.0)
+    spare = {**machines()[0], "name": "web-5", "standby": True}
+    manifest = {**run.manifest, "fleet": {"machines": [*machines(), spare]}}
+    cost = predicted_of(run, plan, manifest=manifest)["cost_usd_per_month"]
+    assert cost["measured"] == pytest.approx(72.0)
+    assert "4 + 1 spare" in cost["errors"][0]
+
+
 def test_a_type_that_the_plan_has_no_price_for_has_no_cost(run: FakeRun) -> None:
     manifest = {**run.manifest, "fleet": {"machines": machines(web_type="t3.huge")}}
     cost = predicted_of(run, manifest=manifest)["cost_usd_per_month"]
