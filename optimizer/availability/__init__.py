@@ -1,29 +1,34 @@
 """How much of a horizon a tier has enough nodes: PCRAFT's availability models (section IV, Fig. 1).
 
-Read `models.py` first (the four models), then `transient.py` (the numerical method and its bound),
-then `sizing.py` (the least extra nodes or pool for a target).
+Read `rates.py` (what is given), `chain.py` (states and transitions), `models.py` (the four models),
+`transient.py` (the numerical method and its bound); then `steady.py`, `course.py` (the long run and
+the time course) and `sizing.py` (the least extra nodes or pool for a target).
 """
 
+from optimizer.availability.course import TimeCourse, time_course
 from optimizer.availability.models import (
-    HORIZON_S,
-    Availability,
-    FailureRates,
     active_route_anywhere,
+    availability,
     passive_failover,
     passive_failover_by_pool,
-    steady_state,
 )
+from optimizer.availability.rates import HORIZON_S, YEAR_S, Availability, FailureRates
 from optimizer.availability.sizing import Sizing, least_extra_nodes, least_pool
+from optimizer.availability.steady import steady_state
 
 __all__ = [
     "HORIZON_S",
+    "YEAR_S",
     "Availability",
     "FailureRates",
     "Sizing",
+    "TimeCourse",
     "active_route_anywhere",
+    "availability",
     "least_extra_nodes",
     "least_pool",
     "passive_failover",
     "passive_failover_by_pool",
     "steady_state",
+    "time_course",
 ]

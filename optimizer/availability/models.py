@@ -1,24 +1,19 @@
 r"""PCRAFT's availability models: passive failover, active route anywhere; cloud, on-premises.
 
-States count nodes (PCRAFT Fig. 1): UpNodes, and in passive failover the pool. Rates:
+Availability = expected share of the horizon, from all up, with at least `needed` nodes' capacity.
+`chain` holds the states and transitions. One rho, however many nodes are down, is how Fig. 1 is
+drawn; reference solutions agree with it to 4e-14 and differ by 1e-11 from a rate per missing node.
+A node is up for repair once fail-over has replaced it. On-premises active route anywhere has no
+replacement; with `repair_s` a broken node returns to service.
 
-    UpNodes -> UpNodes - 1                     UpNodes * lambda     crash, each node by itself
-    UpNodes -> UpNodes + 1 [, pool -> pool-1]  rho                  fail-over, one at a time
-    pool    -> pool + 1, while pool < its size rho_repair           pool repair, one at a time
-
-One rho, however many nodes are down, is how Fig. 1 is drawn; reference solutions agree with it to
-4e-14 and differ by 1e-11 from a rate per missing node. A node in the pool is cold: it does not
-fail. A node is up for repair once fail-over has replaced it. On-premises active route anywhere has
-no replacement; with `repair_s` a broken node returns to service at rate 1 / repair_s, one at a
-time.
-
-Availability = expected share of the horizon, from all up, with UpNodes >= Num.
+Error: the chain's cut is a rigorous bracket (`chain`), the transient solution brings an estimate
+(`transient`); their sum is `error_bound`, below 1e-9 absolute.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
@@ -26,47 +21,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from optimizer.availability.transient import Rewards, expected_rewards
-from optimizer.errors import InputError, require_count, require_positive
+from optimizer.availability.chain import DEAD, PAST_CUT, Chain, Shape, build
+from optimizer.availability.rates import HORIZON_S, YEAR_S, Availability, FailureRates
+from optimizer.availability.transient import expected_rewards
+from optimizer.errors import InputError, PlannerError, require_count, require_positive
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-HORIZON_S = 365 * 86_400.0
-_YEAR_S = 365 * 86_400.0
-_DEPTH = 10  # nodes that may be down below the last good state before the chain is cut
-_TRUNCATION = 1e-12  # a wider bracket than this deepens the chain
-
-Transition = tuple[int, int, float]
-
-
-@dataclass(frozen=True)
-class FailureRates:
-    """Crash rate per node [1/year of 365 d]; mean fail-over and repair times [s]; no repair:
-    None."""
-
-    crash_per_year: float = 1.0
-    failover_s: float = 15.0
-    repair_s: float | None = None
-
-    def __post_init__(self) -> None:
-        require_positive("crash_per_year", self.crash_per_year)
-        require_positive("failover_s", self.failover_s)
-        if self.repair_s is not None:
-            require_positive("repair_s", self.repair_s)
-
-
-@dataclass(frozen=True)
-class Availability:
-    """Expected share of the horizon without enough nodes, and how wrong that may be."""
-
-    unavailability: float
-    error_bound: float
-    states: int
-
-    @property
-    def availability(self) -> float:
-        return 1.0 - self.unavailability
+_NARROW = 1e-12  # time past the cut that is taken as it is
+_BRACKET = 1e-10  # between all down past the cut, and nothing past it; a wider one cuts deeper
+_TAIL = 1e-16  # of a geometric law, where the first cut is put
+_ERROR_MAX = 1e-9
 
 
 def active_route_anywhere(
@@ -81,14 +47,21 @@ def active_route_anywhere(
 
     Parameters: needed >= 1, extra >= 0 nodes; scheme cloud (a crashed node is replaced at rate
     1 / failover_s) or on-prem (not replaced, or repaired at rate 1 / repair_s); horizon_s [s].
-    Returns: Availability; error_bound is absolute: the truncation bracket, which is rigorous, plus
-    the numerical estimate of `transient`, below 1e-9.  Source: PCRAFT Fig. 1(b).
+    Returns: Availability; error_bound is absolute and below 1e-9.  Source: PCRAFT Fig. 1(b).
 
-    On-premises without repair the nodes are independent and live exp(lambda), so with
+    On-premises without repair plain nodes are independent and live exp(lambda), so with
     p(t) = exp(-lambda t),  U = 1/T \int_0^T P(Bin(needed + extra, p(t)) < needed) dt.
     """
-    _check(needed, extra, scheme, horizon_s)
-    return _active(needed, extra, rates, scheme, horizon_s)
+    check(needed, extra, scheme, horizon_s)
+    if scheme == "on-prem" and rates.repair_s is None and rates.plain:
+        return _dying(needed, extra, rates, horizon_s)
+    total = needed + extra
+    # one solve serves every split of the same total; room for more extra keeps it so, but where
+    # nothing comes back the dead states begin right after the extra ones
+    dying = scheme == "on-prem" and rates.repair_s is None
+    room = extra if dying else min(total, 1 << (extra + 1).bit_length())
+    table = _by_extra(total, room, rates, scheme, horizon_s)
+    return _believed(table[extra])
 
 
 def passive_failover(
@@ -99,13 +72,13 @@ def passive_failover(
     scheme: str = "on-prem",
     horizon_s: float = HORIZON_S,
 ) -> Availability:
-    """Expected share of the horizon with all `needed` nodes up, crashes replaced from a cold pool.
+    """Expected share of the horizon with all `needed` nodes up, crashes replaced from a pool.
 
-    Parameters: needed >= 1 active nodes; pool the number of cold nodes (on-prem), None in the
+    Parameters: needed >= 1 active nodes; pool the number of waiting nodes (on-prem), None in the
     cloud, where it is unlimited; horizon_s [s].
     Returns: Availability, error_bound as in `active_route_anywhere`.  Source: PCRAFT Fig. 1(a).
     """
-    _check(needed, pool or 0, scheme, horizon_s)
+    check(needed, pool or 0, scheme, horizon_s)
     if (pool is None) != (scheme == "cloud"):
         raise InputError(
             "pool",
@@ -113,10 +86,10 @@ def passive_failover(
             came=f"{pool} with {scheme}",
         )
     if pool is None:
-        return _active(needed, 0, rates, "cloud", horizon_s)
-    if rates.repair_s is None:
+        return active_route_anywhere(needed, 0, rates, scheme="cloud", horizon_s=horizon_s)
+    if rates.repair_s is None and not rates.standby_fraction:
         return passive_failover_by_pool(needed, pool, rates, horizon_s=horizon_s)[pool]
-    return _pool_with_repair(needed, pool, rates, horizon_s)
+    return _believed(_pool(needed, pool, rates, horizon_s))
 
 
 @lru_cache(maxsize=512)
@@ -128,46 +101,58 @@ def passive_failover_by_pool(
     Without repair the number k of pool nodes consumed never falls and its law does not depend on
     the pool while k < pool. With L_k the expected share of the horizon at full strength having
     consumed k, A(pool) = sum_{k <= pool} L_k: one solve gives all sizes.
+    Raises: InputError for rates with repair or with a standby that fails.
     """
-    _check(needed, pool_max, "on-prem", horizon_s)
-    for depth in _depths(needed):
-        chain, rewards = _consumption_chain(needed, pool_max, depth, rates, horizon_s)
-        matrix = _matrix(chain, rewards.shape[1])
-        result = expected_rewards(matrix, rewards, 0, needed * _per_horizon(rates, horizon_s))
-        bracket = float(result.values[-1])  # time after the cut, which was counted as down
-        if bracket < _TRUNCATION or depth == needed:
-            break
-    up = np.cumsum(result.values[:-1])
-    error = result.error + bracket
-    return tuple(Availability(_share(1.0 - float(a)), error, rewards.shape[1]) for a in up)
+    check(needed, pool_max, "on-prem", horizon_s)
+    if rates.repair_s is not None or rates.standby_fraction:
+        raise InputError("rates", expected="no repair and a cold standby", came=repr(rates))
+
+    def full(chain: Chain) -> NDArray[np.int64]:
+        return np.where(chain.shortfall(rates.limp_capacity) == 0, chain.consumed, -1)
+
+    shape = shape_of(needed, pool_max, "pf", "on-prem")
+    solved = _solve(shape, rates, horizon_s, full, pool_max + 1)
+    return tuple(
+        _believed(Availability(share(1.0 - float(a)), solved.error, solved.chain.states))
+        for a in np.cumsum(solved.values)
+    )
 
 
-def steady_state(
-    needed: int, extra: int, rates: FailureRates, *, mechanism: str, scheme: str
-) -> float | None:
-    r"""Long-run share of time with at least `needed` nodes up; None where the fleet only dies out.
+def availability(
+    needed: int,
+    extra: int,
+    rates: FailureRates,
+    *,
+    mechanism: str,
+    scheme: str,
+    horizon_s: float = HORIZON_S,
+) -> Availability:
+    """Any of the four models: mechanism ara (extra = active nodes) or pf (extra = pool).
 
-    Parameters: as above; mechanism ara (extra = active nodes) or pf (extra = pool; unused in the
-    cloud).  Returns: float in [0, 1] or None (on-premises without repair: absorbing).
-    Birth-death (ara, and pf in the cloud): pi_n ~ (rho / lambda)^n / n!, pi normalised over 0..N.
+    Passive failover in the cloud has an unlimited pool: there `extra` must be 0.
     """
-    _check(needed, extra, scheme, HORIZON_S)
-    if scheme == "on-prem" and rates.repair_s is None:
-        return None
-    lam = rates.crash_per_year / _YEAR_S
-    if mechanism == "pf" and scheme == "on-prem":
-        return _pool_steady_state(needed, extra, rates)
-    total = needed + (extra if mechanism == "ara" else 0)
-    recovery_s = rates.failover_s if scheme == "cloud" else rates.repair_s
-    assert recovery_s is not None
-    n = np.arange(total + 1)
-    factorials = np.concatenate(([0.0], np.cumsum(np.log(np.arange(1, total + 1)))))
-    log_weight = -n * math.log(lam * recovery_s) - factorials
-    weight = np.exp(log_weight - log_weight.max())
-    return float(weight[needed:].sum() / weight.sum())
+    if mechanism == "ara":
+        return active_route_anywhere(needed, extra, rates, scheme=scheme, horizon_s=horizon_s)
+    if mechanism != "pf":
+        raise InputError("mechanism", expected="ara or pf", came=repr(mechanism))
+    if scheme == "cloud" and extra:
+        raise InputError(
+            "extra", expected="0 with pf in the cloud, whose pool is unlimited", came=str(extra)
+        )
+    pool = None if scheme == "cloud" else extra
+    return passive_failover(needed, pool, rates, scheme=scheme, horizon_s=horizon_s)
 
 
-def _check(needed: int, extra: int, scheme: str, horizon_s: float) -> None:
+def shape_of(needed: int, extra: int, mechanism: str, scheme: str) -> Shape:
+    """The shape of a model, not cut at all."""
+    places = needed + (extra if mechanism == "ara" else 0)
+    pool = extra if mechanism == "pf" and scheme == "on-prem" else None
+    failover = scheme == "cloud" or mechanism == "pf"
+    return Shape(places, pool, failover, places, places, places, pool or 0)
+
+
+def check(needed: int, extra: int, scheme: str, horizon_s: float) -> None:
+    """Refuse what no model takes."""
     require_count("needed", needed, least=1)
     require_count("extra or pool", extra)
     require_positive("horizon_s", horizon_s)
@@ -175,53 +160,131 @@ def _check(needed: int, extra: int, scheme: str, horizon_s: float) -> None:
         raise InputError("scheme", expected="cloud or on-prem", came=repr(scheme))
 
 
-def _per_horizon(rates: FailureRates, horizon_s: float) -> float:
-    return rates.crash_per_year * horizon_s / _YEAR_S
-
-
-def _share(value: float) -> float:
+def share(value: float) -> float:
+    """`value` without what rounding adds to [0, 1]."""
     return min(1.0, max(0.0, value))
 
 
-def _depths(needed: int) -> Iterator[int]:
-    """Cuts to try, each deeper than the one before, ending at no cut at all."""
-    depth = _DEPTH
-    while depth < needed:
-        yield depth
-        depth *= 2
-    yield needed
+def depths(shape: Shape, rates: FailureRates, least: int = 0) -> Iterator[Shape]:
+    """Cuts of `shape` to try, each deeper than the one before, ending at none at all."""
+    crash, limp = (shape.places * r for r in (rates.crash_per_year, rates.limp_per_year))
+    repair_s = None if rates.repair_s is None else rates.repair_s / rates.repair_crew
+    body, free, limping = least, 0, 0
+    if shape.failover:
+        body += _first_cut(crash, rates.failover_s)
+    arm = body
+    if repair_s is not None and (not shape.failover or shape.pool is not None):
+        arm = least + max(arm - least, _first_cut(crash, repair_s))
+        free = _first_cut(YEAR_S / repair_s, rates.failover_s)
+    if rates.limps and rates.limp_recovery_s is not None:
+        limping = _first_cut(limp, rates.limp_recovery_s)
+    struck = min(rates.common_cause_nodes or shape.places, shape.places)
+    if rates.common_cause and max(arm, body) > least:
+        body, arm = (min(x + 3 * struck, shape.places) for x in (body, arm))
+    while True:
+        cut = Shape(
+            places=shape.places,
+            pool=shape.pool,
+            failover=shape.failover,
+            down_max=min(max(arm, body), shape.places),
+            limping_max=min(limping, shape.places),
+            body_max=min(body if shape.pool is not None else max(arm, body), shape.places),
+            free_max=min(free, shape.pool or 0),
+        )
+        yield cut
+        whole = max(arm, body) == least or min(cut.body_max, cut.down_max) == shape.places
+        if whole and cut.limping_max in (0, shape.places):
+            return
+        if max(arm, body) > least:
+            body, arm, free = 2 * body, 2 * arm, 2 * free
+        limping *= 2
+
+
+def _first_cut(per_year: float, recovery_s: float) -> int:
+    """Where a geometric law of the load rate x recovery falls below _TAIL."""
+    load = per_year * recovery_s / YEAR_S
+    if load >= 0.3:
+        return max(40, min(400, math.ceil(load + 8 * math.sqrt(load))))
+    return max(3, math.ceil(math.log(_TAIL) / math.log(load)))
+
+
+@dataclass(frozen=True)
+class _Solved:
+    """Rewards of a chain that is cut deep enough; past the cut counts as down. Shares of time."""
+
+    chain: Chain
+    values: NDArray[np.float64]
+    gone: float
+    error: float
+
+
+def _solve(
+    shape: Shape,
+    rates: FailureRates,
+    horizon_s: float,
+    counted: Callable[[Chain], NDArray[np.int64]],
+    groups_up: int,
+    least: int = 0,
+) -> _Solved:
+    """Time per group of states (`counted`), from the shallowest cut whose bracket is narrow.
+
+    Time with enough nodes is the sum of the first groups, however many of the first `groups_up`.
+
+    The bracket: past the cut all is down for good (never better than the truth), or nothing goes
+    past it (never worse, since the crashes that would are left out).
+    """
+    for cut in depths(shape, rates, least):
+        chain = build(cut, rates, horizon_s)
+        rewards = _sums(counted(chain))
+        high = expected_rewards(chain.flow(rewards))
+        past = float(high.absorbed[PAST_CUT])
+        gone = past + float(high.absorbed[DEAD])
+        if past < _NARROW:
+            return _Solved(chain, high.values, gone, high.error + past)
+        low = expected_rewards(build(cut, rates, horizon_s, reflect=True).flow(rewards))
+        ahead = np.cumsum(low.values)[:groups_up] - np.cumsum(high.values)[:groups_up]
+        bracket = float(np.abs(ahead).max())
+        if bracket < _BRACKET:
+            return _Solved(chain, high.values, gone, high.error + low.error + bracket)
+    raise PlannerError(
+        "availability model",
+        expected=f"a bracket below {_BRACKET}",
+        came=f"{bracket:.1e} without any cut",
+        do="Please report the rates.",
+    )
 
 
 @lru_cache(maxsize=4096)
-def _active(
-    needed: int, extra: int, rates: FailureRates, scheme: str, horizon_s: float
-) -> Availability:
-    recovery_s = rates.failover_s if scheme == "cloud" else rates.repair_s
-    if recovery_s is None:
-        return _dying(needed, extra, rates, horizon_s)
-    total = needed + extra
-    crash = _per_horizon(rates, horizon_s)
-    for depth in _depths(needed):
-        down_max = extra + depth
-        chain: list[Transition] = []
-        for down in range(down_max + 1):
-            if down < total:
-                chain.append((down, down + 1, (total - down) * crash))
-            if down > 0:
-                chain.append((down, down - 1, horizon_s / recovery_s))
-        cut = down_max + 1  # absorbing; never reached when depth == needed
-        chain = [t for t in chain if t[0] != cut]
-        rewards = _rewards([list(range(extra + 1, down_max + 1)), [cut]], [1.0, 1.0], down_max + 2)
-        result = expected_rewards(_matrix(chain, down_max + 2), rewards, 0, total * crash)
-        if result.values[1] < _TRUNCATION or depth == needed:
-            break
-    return _bracketed(result, down_max + 2)
+def _by_extra(
+    total: int, extra_max: int, rates: FailureRates, scheme: str, horizon_s: float
+) -> tuple[Availability, ...]:
+    """Active route anywhere with `total` active nodes, for every split with 0..extra_max extra."""
+
+    def beyond(chain: Chain) -> NDArray[np.int64]:
+        """Group 0: enough nodes whatever the split; then one group for each number missing."""
+        return chain.shortfall(rates.limp_capacity)
+
+    solved = _solve(
+        shape_of(total, 0, "ara", scheme), rates, horizon_s, beyond, extra_max + 1, least=extra_max
+    )
+    missing = np.cumsum(solved.values[::-1])[::-1]  # share of time with at least so many missing
+    found = []
+    for extra in range(extra_max + 1):
+        down = float(missing[extra + 1]) if extra + 1 < len(missing) else 0.0
+        found.append(Availability(share(down + solved.gone), solved.error, solved.chain.states))
+    return tuple(found)
 
 
-def _bracketed(result: Rewards, states: int) -> Availability:
-    """Time down for sure, plus the time after the cut, which may have been down or up."""
-    down, after_cut = (float(value) for value in result.values)
-    return Availability(_share(down + after_cut), result.error + after_cut, states)
+@lru_cache(maxsize=4096)
+def _pool(needed: int, pool: int, rates: FailureRates, horizon_s: float) -> Availability:
+    """Passive failover from a pool that is repaired, or that fails while it waits."""
+
+    def down(chain: Chain) -> NDArray[np.int64]:
+        return (chain.shortfall(rates.limp_capacity) > 0).astype(np.int64)
+
+    solved = _solve(shape_of(needed, pool, "pf", "on-prem"), rates, horizon_s, down, 1)
+    value = float(solved.values[1]) if len(solved.values) > 1 else 0.0
+    return Availability(share(value + solved.gone), solved.error, solved.chain.states)
 
 
 def _dying(needed: int, extra: int, rates: FailureRates, horizon_s: float) -> Availability:
@@ -229,7 +292,7 @@ def _dying(needed: int, extra: int, rates: FailureRates, horizon_s: float) -> Av
     from scipy.special import bdtr
 
     total = needed + extra
-    crash = _per_horizon(rates, horizon_s)
+    crash = rates.crash_per_year * horizon_s / YEAR_S
 
     def too_few(t: float) -> float:
         return float(bdtr(needed - 1, total, math.exp(-crash * t)))
@@ -241,96 +304,24 @@ def _dying(needed: int, extra: int, rates: FailureRates, horizon_s: float) -> Av
     edges = [0.0, *sorted(m for m in marks if 0.0 < m < 1.0), 1.0]
     parts = [quad(too_few, a, b, epsabs=1e-13, epsrel=1e-12, limit=200) for a, b in pairwise(edges)]
     value = math.fsum(part[0] for part in parts)
-    return Availability(_share(value), math.fsum(part[1] for part in parts) + 1e-14, total + 1)
+    return Availability(share(value), math.fsum(part[1] for part in parts) + 1e-14, total + 1)
 
 
-def _consumption_chain(
-    needed: int, pool_max: int, depth: int, rates: FailureRates, horizon_s: float
-) -> tuple[list[Transition], Any]:
-    """States (k consumed < pool_max, d down <= depth), then (pool_max, 0), dead, cut."""
-    crash, failover = _per_horizon(rates, horizon_s), horizon_s / rates.failover_s
-    width = depth + 1
-    last = pool_max * width
-    dead, cut = last + 1, last + 2
-    chain: list[Transition] = [(last, dead, needed * crash)]
-    for k in range(pool_max):
-        for d in range(width):
-            state = k * width + d
-            if d < needed:
-                chain.append((state, state + 1 if d < depth else cut, (needed - d) * crash))
-            if d > 0:
-                exhausted = k + 1 == pool_max
-                after = (last if d == 1 else dead) if exhausted else state + width - 1
-                chain.append((state, after, failover))
-    full = [[k * width] for k in range(pool_max)] + [[last]]
-    return chain, _rewards([*full, [cut]], [1.0] * (pool_max + 2), last + 3)
+def _believed(found: Availability) -> Availability:
+    if not found.error_bound < _ERROR_MAX:
+        raise PlannerError(
+            "availability model",
+            expected=f"an error below {_ERROR_MAX}",
+            came=f"{found.error_bound:.1e}",
+            do="Please report the rates: the method does not cover them.",
+        )
+    return found
 
 
-@lru_cache(maxsize=4096)
-def _pool_with_repair(
-    needed: int, pool: int, rates: FailureRates, horizon_s: float
-) -> Availability:
-    crash = _per_horizon(rates, horizon_s)
-    for depth in _depths(needed):
-        chain, width = _repair_chain(needed, pool, depth, rates, horizon_s)
-        states = (pool + 1) * width + 1
-        down = [s for s in range(states - 1) if s % width]
-        rewards = _rewards([down, [states - 1]], [1.0, 1.0], states)
-        result = expected_rewards(_matrix(chain, states), rewards, 0, needed * crash)
-        if result.values[1] < _TRUNCATION or depth == needed:
-            break
-    return _bracketed(result, states)
+def _sums(groups: NDArray[np.int64]) -> Any:
+    """Rewards (groups, n): the time in the states of each group; -1 belongs to none."""
+    from scipy.sparse import csr_array
 
-
-def _repair_chain(
-    needed: int, pool: int, depth: int, rates: FailureRates, horizon_s: float
-) -> tuple[list[Transition], int]:
-    """States (k of the pool consumed, d down <= depth), then the cut."""
-    assert rates.repair_s is not None
-    crash, failover = _per_horizon(rates, horizon_s), horizon_s / rates.failover_s
-    width = depth + 1
-    cut = (pool + 1) * width
-    chain: list[Transition] = []
-    for k in range(pool + 1):
-        for d in range(width):
-            state = k * width + d
-            if d < needed:
-                chain.append((state, state + 1 if d < depth else cut, (needed - d) * crash))
-            if d > 0 and k < pool:
-                chain.append((state, state + width - 1, failover))
-            if k > 0:
-                chain.append((state, state - width, horizon_s / rates.repair_s))
-    return chain, width
-
-
-def _pool_steady_state(needed: int, pool: int, rates: FailureRates) -> float:
-    from scipy.sparse.linalg import spsolve
-
-    if pool == 0:
-        return 0.0  # nothing to fail over to, ever
-    chain, width = _repair_chain(needed, pool, needed, rates, HORIZON_S)
-    states = (pool + 1) * width
-    matrix = _matrix(chain, states).tolil()
-    matrix[0, :] = 1.0  # one balance equation is redundant: the sum of probabilities instead
-    right = np.zeros(states)
-    right[0] = 1.0
-    probability = spsolve(matrix.tocsc(), right)
-    return _share(float(probability[::width].sum()))
-
-
-def _matrix(chain: list[Transition], states: int) -> Any:
-    from scipy.sparse import csc_array
-
-    source, target, rate = (np.array(column) for column in zip(*chain, strict=True))
-    rows = np.concatenate((target, source))
-    columns = np.concatenate((source, source))
-    return csc_array((np.concatenate((rate, -rate)), (rows, columns)), shape=(states, states))
-
-
-def _rewards(groups: list[list[int]], values: list[float], states: int) -> Any:
-    from scipy.sparse import csc_array
-
-    rows = [row for row, group in enumerate(groups) for _ in group]
-    columns = [state for group in groups for state in group]
-    weights: NDArray[np.float64] = np.array([values[row] for row in rows])
-    return csc_array((weights, (rows, columns)), shape=(len(groups), states))
+    states = np.flatnonzero(groups >= 0)
+    shape = (int(groups.max(initial=0)) + 1, len(groups))
+    return csr_array((np.ones(len(states)), (groups[states], states)), shape=shape)

@@ -1,5 +1,7 @@
 r"""Expected rewards of a Markov chain over a horizon, by rational approximation of the exponential.
 
+(Where a plain sum is cheaper, because nothing in the chain is fast, `uniformization` does it.)
+
 The chains here are stiff: a fail-over takes 15 s, the horizon is a year. Uniformization needs
 millions of steps, a plain matrix exponential is dense. Instead exp(Q h) x is a contour integral,
 
@@ -7,7 +9,8 @@ millions of steps, a plain matrix exponential is dense. Instead exp(Q h) x is a 
 
 on Talbot's cotangent contour with the parameters of Trefethen, Weideman and Schmelzer (BIT 46,
 2006, 653-670), whose error falls as 3.89^-n on the negative real axis whatever the stiffness. The
-rule of n = 28 nodes needs 14 sparse complex factors, which all substeps share.
+rule of n = 28 nodes needs 14 complex factors, which all substeps share: LAPACK's banded ones where
+the states' order keeps the band narrow, sparse ones elsewhere.
 
 What can go wrong, and the guard: the chain is far from normal (hundreds of crashes in a row), and a
 resolvent chain (c / (z + c))^m explodes where c, the crash rate times the substep, is larger than
@@ -15,92 +18,292 @@ resolvent chain (c / (z + c))^m explodes where c, the crash rate times the subst
 each factor is at most one), and nothing is believed unchecked: the result is computed with half the
 substep again, the difference is the error estimate, probabilities must sum to one and none be
 negative; otherwise the substep is halved, a bounded number of times.
+
+Most chains are settled long before the horizon ends. When a substep no longer changes p, the
+remaining law is taken to be p' = (I - Q)^{-1} p with an error that is bounded, see `_settle`.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from optimizer.availability import uniformization
 from optimizer.errors import PlannerError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    Array = NDArray[np.float64]
+
 NODES = 28
-ROUNDING = 2e-13  # of one substep's sums: e^{max Re z} * machine epsilon, with a margin
+ROUNDING = 5e-14  # of one substep's sums: e^{max Re z} * machine epsilon, with a margin
 ACCEPTED = 1e-10  # a larger difference between h and h/2 is not believed
 HALVINGS_MAX = 5
+SUBSTEPS_MAX = 50_000  # taken, not counting those that a settled chain skips
+_SETTLING = 1e-11  # change of a substep below which the limit is tried
+_SETTLED = 2e-11  # distance to the limit that is accepted
+_STEP_OVERHEAD = 5_000  # multiplications that the call around one product or solve is worth
+_BAND_WIDTH_MAX = 60  # a wider band is left to the sparse factors
+
+
+@dataclass(frozen=True)
+class Flow:
+    """A chain in units of the horizon.
+
+    generator (n, n) sparse [1/horizon]: column j holds the flows out of state j; it sums to minus
+    what leaves for good. exits (e, n) sparse [1/horizon]: rates into absorbing classes. rewards
+    (m, n) sparse in [0, 1], None for the laws alone. start: the initial state. crash_per_horizon:
+    the largest total crash rate out of a state [1/horizon], which sets the substep.
+    """
+
+    generator: Any
+    exits: Any
+    rewards: Any
+    start: int
+    crash_per_horizon: float
 
 
 @dataclass(frozen=True)
 class Rewards:
-    """Rewards at the horizon and a bound on their absolute numerical error (see module)."""
+    r"""E[\int_0^1 rewards p dt] (m,), E[\int_0^1 mass absorbed dt] (e,), and a bound on the
+    absolute error of any of them."""
 
-    values: NDArray[np.float64]
+    values: Array
+    absorbed: Array
     error: float
     substeps: int
 
 
-def expected_rewards(rates: Any, rewards: Any, start: int, crash_per_horizon: float) -> Rewards:
-    r"""E[ \int_0^1 rewards x(t) dt ], the time in units of the horizon, from state `start`.
+@dataclass
+class _State:
+    """Law p (n,), absorbed mass (e,), and the integrals of rewards p (m,) and of the mass (e,)."""
 
-    Parameters: rates (n, n) sparse [1/horizon], column j holds the flows out of j (columns sum to
-    zero); rewards (m, n) sparse, each entry in [0, 1]; start the initial state; crash_per_horizon
-    the largest total crash rate out of a state [1/horizon], which sets the substep.
-    Returns: Rewards with (m,) values.  Raises: PlannerError if the checks never pass.
+    p: Array
+    mass: Array
+    values: Array
+    absorbed: Array
+
+
+def expected_rewards(flow: Flow) -> Rewards:
+    r"""Rewards over one horizon from `flow.start`; see the module for method and error.
+
+    Returns: Rewards, error below 1e-9.  Raises: PlannerError if the checks never pass.
     Source: Trefethen, Weideman, Schmelzer 2006; checked against Laplace inversions at 50-70 digits.
     """
-    substeps = max(1, math.ceil(crash_per_horizon / _coupling_max()))
-    coarse = _propagate(rates, rewards, start, substeps)
+    substeps = _substeps(flow.crash_per_horizon)
+    if _cheaper_by_steps(flow, substeps):
+        law, absorbed, error = uniformization.mean_law(flow.generator, flow.exits, flow.start)
+        return Rewards(flow.rewards @ law, absorbed, error, 0)
+    coarse = _propagate(flow, substeps)
     for _ in range(HALVINGS_MAX):
         substeps *= 2
-        fine = _propagate(rates, rewards, start, substeps)
-        difference = float(np.max(np.abs(fine.values - coarse.values)))
+        fine = _propagate(flow, substeps)
+        difference = max(
+            float(np.max(np.abs(fine.values - coarse.values), initial=0.0)),
+            float(np.max(np.abs(fine.absorbed - coarse.absorbed), initial=0.0)),
+        )
         if max(difference, coarse.defect, fine.defect) < ACCEPTED:
-            floor = ROUNDING * substeps
-            values = np.clip(fine.values, 0.0, None)
-            return Rewards(values, difference + fine.defect + floor, substeps)
+            error = difference + fine.defect + ROUNDING * fine.taken
+            return Rewards(fine.values, fine.absorbed, error, fine.taken)
         coarse = fine
-    raise PlannerError(
-        "availability model",
-        expected=f"a solution that is stable to {ACCEPTED}",
-        came=f"a defect of {coarse.defect:.1e} at {substeps} substeps",
-        do="Please report the rates: the method does not cover them.",
-    )
+    raise _uncovered(f"a defect of {coarse.defect:.1e} at {substeps} substeps")
+
+
+def law_over_time(flow: Flow, points: int) -> tuple[Array, float]:
+    """Laws (points + 1, n) at equidistant times from 0 to the horizon, and their absolute error."""
+    per_point = _substeps(flow.crash_per_horizon / points)
+    coarse = _laws(flow, points, per_point)
+    for _ in range(HALVINGS_MAX):
+        per_point *= 2
+        fine = _laws(flow, points, per_point)
+        difference = float(np.max(np.abs(fine - coarse).sum(axis=1)))
+        negative = max(0.0, -float(fine.min()))
+        if max(difference, negative) < ACCEPTED:
+            return np.clip(fine, 0.0, 1.0), difference + negative + ROUNDING * points * per_point
+        coarse = fine
+    raise _uncovered(f"laws that differ by {difference:.1e} at {points * per_point} substeps")
+
+
+def _cheaper_by_steps(flow: Flow, substeps: int) -> bool:
+    """Estimated multiplications of uniformization against those of the contour."""
+    n, entries = flow.generator.shape[0], flow.generator.nnz
+    count = uniformization.steps(flow.generator)
+    if count > uniformization.STEPS_MAX:
+        return False
+    by_steps = count * (entries + _STEP_OVERHEAD)
+    _, lower, upper = _order(flow.generator)
+    width = min(2 * lower + upper + 1, _BAND_WIDTH_MAX)
+    by_contour = 3 * substeps * NODES * (n * width + _STEP_OVERHEAD)
+    return bool(by_steps < by_contour)
 
 
 @dataclass(frozen=True)
 class _Propagated:
-    values: NDArray[np.float64]
-    defect: float  # how far the probabilities are from a distribution
+    values: Array
+    absorbed: Array
+    defect: float  # how far the law is from a distribution, plus what settling left out
+    taken: int
 
 
-def _propagate(rates: Any, rewards: Any, start: int, substeps: int) -> _Propagated:
-    from scipy.sparse import block_array, csc_array, eye_array
+def _propagate(flow: Flow, substeps: int) -> _Propagated:
+    step = _stepper(flow, substeps)
+    state = _initial(flow)
+    left_out, taken, next_try = 0.0, substeps, 1
+    for done in range(1, substeps + 1):
+        if done > SUBSTEPS_MAX:
+            raise _uncovered(f"more than {SUBSTEPS_MAX} substeps")
+        before = state
+        state = step(before)
+        change = float(np.abs(state.p - before.p).sum())
+        if done < next_try or done == substeps or change > _SETTLING:
+            continue
+        next_try = 2 * done
+        rest = _settle(flow, state, (substeps - done) / substeps)
+        if rest is not None:
+            state, left_out = rest
+            taken = done
+            break
+    if not all(np.all(np.isfinite(part)) for part in (state.p, state.values, state.absorbed)):
+        return _Propagated(np.zeros_like(state.values), np.zeros_like(state.mass), math.inf, taken)
+    total = float(state.p.sum() + state.mass.sum())
+    defect = max(abs(total - 1.0), -float(state.p.min(initial=0.0))) + left_out
+    clipped = np.clip(state.values, 0.0, None), np.clip(state.absorbed, 0.0, None)
+    return _Propagated(*clipped, defect, taken)
+
+
+def _settle(flow: Flow, state: _State, remaining: float) -> tuple[_State, float] | None:
+    r"""The state at the horizon's end if the law is settled, and the error of taking it so.
+
+    p' = (I - Q)^{-1} p has Q p' = p' - p, so |p(t) - p'|_1 <= (1 + t) |p' - p|_1 from here on. The
+    difference is what is solved for, from the net flows, which sum to what leaves.
+    """
+    from scipy.sparse import eye_array
     from scipy.sparse.linalg import splu
 
-    states, accounts = rates.shape[0], rewards.shape[0]
-    empty = csc_array((accounts, accounts))
-    matrix = block_array([[rates, None], [rewards, empty]], format="csc") / substeps
-    identity = eye_array(states + accounts, format="csc")
+    net = flow.generator @ state.p
+    lost = float((flow.exits @ state.p).sum())
+    net -= state.p * ((net.sum() + lost) / state.p.sum())
+    identity = eye_array(flow.generator.shape[0], format="csc")
+    moved: Array = splu((identity - flow.generator).tocsc()).solve(net)
+    error = (1.0 + remaining) * float(np.abs(moved).sum())
+    if not error <= _SETTLED:
+        return None
+    values = state.values + remaining * (flow.rewards @ (state.p + moved))
+    absorbed = state.absorbed + remaining * state.mass
+    return _State(state.p + moved, state.mass, values, absorbed), error * remaining
+
+
+def _laws(flow: Flow, points: int, per_point: int) -> Array:
+    step = _stepper(flow, points * per_point)
+    state = _initial(flow)
+    laws = [state.p]
+    for _ in range(points):
+        for _ in range(per_point):
+            state = step(state)
+        laws.append(state.p)
+    return np.array(laws)
+
+
+def _initial(flow: Flow) -> _State:
+    p = np.zeros(flow.generator.shape[0])
+    p[flow.start] = 1.0
+    classes = flow.exits.shape[0]
+    accounts = 0 if flow.rewards is None else flow.rewards.shape[0]
+    return _State(p, np.zeros(classes), np.zeros(accounts), np.zeros(classes))
+
+
+def _stepper(flow: Flow, substeps: int) -> Callable[[_State], _State]:
+    """One substep h: p by the contour, the integrals by the same contour over z and z^2."""
+    h = 1.0 / substeps
     points, weights = _contour()
-    factors = [splu((point * identity - matrix).tocsc(), permc_spec="NATURAL") for point in points]
-    x = np.zeros(states + accounts)
-    x[start] = 1.0
-    for _ in range(substeps):
-        right = x.astype(np.complex128)
-        x = np.zeros_like(x)
-        for weight, factor in zip(weights, factors, strict=True):
-            x += (weight * factor.solve(right)).real
-    probability = x[:states]
-    defect = max(abs(float(probability.sum()) - 1.0), -float(probability.min()))
-    if not np.all(np.isfinite(x)):
-        return _Propagated(np.zeros(accounts), math.inf)
-    return _Propagated(x[states:], defect)
+    solves = _resolvents(flow.generator * h, points)
+    rewards = flow.rewards
+
+    def step(state: _State) -> _State:
+        now, integral, twice = (np.zeros_like(state.p) for _ in range(3))
+        for point, weight, solve in zip(points, weights, solves, strict=True):
+            part = weight * solve(state.p)
+            now += part.real
+            part /= point
+            integral += part.real
+            part /= point
+            twice += part.real
+        return _State(
+            p=now,
+            mass=state.mass + h * (flow.exits @ integral),
+            values=state.values if rewards is None else state.values + h * (rewards @ integral),
+            absorbed=state.absorbed + h * state.mass + h * h * (flow.exits @ twice),
+        )
+
+    return step
+
+
+Solve = Callable[["Array"], "NDArray[np.complex128]"]
+
+
+def _resolvents(matrix: Any, points: NDArray[np.complex128]) -> list[Solve]:
+    """x -> (z I - matrix)^{-1} x for each z."""
+    place, lower, upper = _order(matrix)
+    n = matrix.shape[0]
+    if 2 * lower + upper + 1 > _BAND_WIDTH_MAX:
+        return [_sparse(matrix, point) for point in points]
+    entries = matrix.tocoo()
+    rows, columns = place[entries.row], place[entries.col]
+    band = np.zeros((2 * lower + upper + 1, n), dtype=np.complex128)
+    np.add.at(band, (lower + upper + rows - columns, columns), -entries.data)
+    order = np.argsort(place)
+    return [_banded(band, lower, upper, order, point) for point in points]
+
+
+def _order(matrix: Any) -> tuple[NDArray[np.int64], int, int]:
+    """Each state's place in an order with a narrow band, and the band's lower and upper width."""
+    from scipy.sparse.csgraph import reverse_cuthill_mckee
+
+    order = np.asarray(reverse_cuthill_mckee(matrix.tocsr()), dtype=np.int64)
+    place = np.empty_like(order)
+    place[order] = np.arange(len(order))
+    entries = matrix.tocoo()
+    offsets = place[entries.row] - place[entries.col]
+    return place, max(0, int(offsets.max(initial=0))), max(0, -int(offsets.min(initial=0)))
+
+
+def _sparse(matrix: Any, point: complex) -> Solve:
+    from scipy.sparse import eye_array
+    from scipy.sparse.linalg import splu
+
+    identity: Any = eye_array(matrix.shape[0], format="csc")
+    factor: Any = splu((point * identity - matrix).tocsc())
+
+    def solve(x: Array) -> NDArray[np.complex128]:
+        found: NDArray[np.complex128] = factor.solve(x.astype(np.complex128))
+        return found
+
+    return solve
+
+
+def _banded(
+    band: NDArray[np.complex128], lower: int, upper: int, order: NDArray[np.int64], point: complex
+) -> Solve:
+    from scipy.linalg.lapack import zgbtrf, zgbtrs
+
+    shifted = band.copy(order="F")
+    shifted[lower + upper] += point
+    factor, pivots, info = zgbtrf(shifted, lower, upper, overwrite_ab=True)
+    if info != 0:
+        raise _uncovered(f"a singular resolvent at {point:.3g}")
+
+    def solve(x: Array) -> NDArray[np.complex128]:
+        right = x[order].astype(np.complex128)
+        found = np.empty_like(right)
+        found[order], _ = zgbtrs(factor, lower, upper, right, pivots, overwrite_b=True)
+        return found
+
+    return solve
 
 
 def _contour() -> tuple[NDArray[np.complex128], NDArray[np.complex128]]:
@@ -114,8 +317,18 @@ def _contour() -> tuple[NDArray[np.complex128], NDArray[np.complex128]]:
     return points, (-2j / NODES) * np.exp(points) * slope
 
 
-def _coupling_max() -> float:
-    """The largest c for which |c / (z + c)| <= 1 at every node left of the imaginary axis."""
+def _substeps(crash_per_horizon: float) -> int:
+    """The least number that keeps |c / (z + c)| <= 1 at every node left of the imaginary axis."""
     points, _ = _contour()
     left = points[points.real < 0]
-    return float(np.min(np.abs(left) ** 2 / (-2.0 * left.real)))
+    most = float(np.min(np.abs(left) ** 2 / (-2.0 * left.real)))
+    return max(1, math.ceil(crash_per_horizon / most))
+
+
+def _uncovered(came: str) -> PlannerError:
+    return PlannerError(
+        "availability model",
+        expected=f"a solution that is stable to {ACCEPTED}",
+        came=came,
+        do="Please report the rates: the method does not cover them.",
+    )

@@ -1,0 +1,282 @@
+r"""The state space and the transitions of every availability model (PCRAFT Fig. 1 and beyond).
+
+A state is (d, l, k): d of the active places empty, l of the nodes in the others limping, k of the
+pool consumed (passive failover on-premises only). Of n active places n - d - l run at full speed.
+
+    crash            (n - d - l) lambda (1 - beta)         d + 1
+    crash, limping   l lambda (1 - beta)                   d + 1, l - 1
+    starts to limp   (n - d - l) alpha                     l + 1
+    stops limping    l omega                               l - 1
+    fail-over        rho, if d > 0 [and k < pool]          d - 1 [, k + 1]
+    repair           min(k or d, crew) rho_repair          k - 1, or d - 1 where there is no pool
+    standby crash    (pool - k) sigma lambda               k + 1
+    common shock     lambda beta n / g                     of g places drawn at random, those that
+                                                           are not empty become so
+
+so that every node crashes at lambda in all, beta or not. Few nodes are down or limping at once: d
+and l are cut, and what passes the cut leaves into a class of its own, whose time is the bracket.
+Where nothing is repaired, an empty place that nothing can fill again leaves into the class `dead`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from optimizer.availability.rates import YEAR_S, FailureRates
+from optimizer.availability.transient import Flow
+from optimizer.errors import InputError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Integers = NDArray[np.int64]
+    Array = NDArray[np.float64]
+
+STATES_MAX = 150_000
+PAST_CUT, DEAD = 0, 1  # the classes that a chain leaves into
+_SLOW_FAILOVER = 0.1  # crash rate over fail-over rate from which fail-over is slow
+_CAPACITY_SLACK = 1e-9  # of a node: 0.25 limping four times is one node
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What is modelled: `places` active nodes; `pool` None where there is none or no end to it.
+
+    failover: a crashed node is replaced at 1 / failover_s; otherwise it is repaired, if at all.
+    down_max, limping_max: where d and l are cut. Only with at most free_max nodes in the pool may
+    d exceed body_max: while nodes are waiting, empty places are filled within seconds.
+    """
+
+    places: int
+    pool: int | None
+    failover: bool
+    down_max: int
+    limping_max: int
+    body_max: int
+    free_max: int
+
+    def holds(self, down: Integers, limping: Integers, consumed: Integers) -> NDArray[np.bool_]:
+        """Whether the states are inside the cut."""
+        inside = (down <= self.down_max) & (limping <= self.limping_max)
+        if self.pool is not None:
+            inside &= (down <= self.body_max) | (self.pool - consumed <= self.free_max)
+        return inside
+
+
+@dataclass(frozen=True)
+class Chain:
+    """A shape's states and transitions, rates [1/horizon]; `leaves`: row PAST_CUT, row DEAD."""
+
+    down: Integers  # (n,)
+    limping: Integers
+    consumed: Integers
+    generator: Any  # (n, n) sparse, column j: flows out of state j
+    leaves: Any  # (2, n) sparse
+    start: int
+    crash_per_horizon: float
+
+    @property
+    def states(self) -> int:
+        return len(self.down)
+
+    def shortfall(self, limp_capacity: float) -> Integers:
+        """Active places that are missing, limping ones counted by what they lack, rounded up."""
+        missing = self.down + (1.0 - limp_capacity) * self.limping
+        return np.ceil(missing - _CAPACITY_SLACK).astype(np.int64)
+
+    def flow(self, rewards: Any) -> Flow:
+        return Flow(self.generator, self.leaves, rewards, self.start, self.crash_per_horizon)
+
+
+def build(shape: Shape, rates: FailureRates, horizon_s: float, *, reflect: bool = False) -> Chain:
+    """The chain of `shape`; with `reflect`, transitions past the cut do not happen.
+
+    Raises: InputError if it has more than STATES_MAX states.
+    """
+    down, limping, consumed, index = _states(shape)
+    n = len(down)
+    sources, targets, values = [], [], []
+    leaving = np.zeros((2, n))
+    for rate, step in _moves(shape, rates, horizon_s, down, limping, consumed):
+        here = np.flatnonzero(rate > 0)
+        goal = tuple(
+            _at(a + by, here) for a, by in zip((down, limping, consumed), step, strict=True)
+        )
+        dead = _dead(shape, rates, goal)
+        past = ~dead & ~shape.holds(*goal)
+        inside = ~(dead | past)
+        sources.append(here[inside])
+        targets.append(index[tuple(g[inside] for g in goal)])
+        values.append(rate[here[inside]])
+        for row, gone in ((PAST_CUT, past), (DEAD, dead)):
+            leaving[row, here[gone]] += rate[here[gone]]
+    if reflect:
+        leaving[:] = 0.0
+    source, target = np.concatenate(sources), np.concatenate(targets)
+    crash = rates.crash_per_year * horizon_s / YEAR_S
+    return Chain(
+        down=down,
+        limping=limping,
+        consumed=consumed,
+        generator=_generator(source, target, np.concatenate(values), leaving.sum(axis=0)),
+        leaves=_sparse(leaving),
+        start=int(index[0, 0, 0]),
+        crash_per_horizon=_drift(shape, rates, crash, horizon_s),
+    )
+
+
+def _at(values: Any, here: Integers) -> Integers:
+    found: Integers = np.asarray(values)[here]
+    return found
+
+
+def _dead(shape: Shape, rates: FailureRates, goal: tuple[Integers, ...]) -> NDArray[np.bool_]:
+    """Places that stay empty: the pool is used up, or there never was a replacement."""
+    down, _, consumed = goal
+    if rates.repair_s is not None or (shape.failover and shape.pool is None):
+        return np.zeros(len(down), dtype=bool)
+    if shape.pool is not None:
+        return (consumed >= shape.pool) & (down > 0)
+    return down > shape.down_max
+
+
+def _states(shape: Shape) -> tuple[Integers, Integers, Integers, Integers]:
+    """States (d, l, k) inside the cut with d + l <= places, and their index."""
+    pool = shape.pool or 0
+    arm = _grid(range(shape.body_max + 1, shape.down_max + 1), shape, pool - shape.free_max, pool)
+    body = _grid(range(min(shape.body_max, shape.down_max) + 1), shape, 0, pool)
+    down, limping, consumed = (np.concatenate(pair) for pair in zip(body, arm, strict=True))
+    if len(down) > STATES_MAX:
+        raise InputError(
+            "availability model",
+            expected=f"at most {STATES_MAX} states",
+            came=f"{len(down)} (up to {shape.down_max} nodes down, {shape.limping_max} limping, a "
+            f"pool of {pool})",
+            do="Fewer nodes, a smaller pool, or shocks that take fewer nodes.",
+        )
+    sizes = (shape.down_max + 1, shape.limping_max + 1, pool + 1)
+    index = np.full(sizes, -1, dtype=np.int64)
+    index[down, limping, consumed] = np.arange(len(down))
+    return down, limping, consumed, index
+
+
+def _grid(down: range, shape: Shape, first: int, last: int) -> tuple[Integers, ...]:
+    """All (d, l, k) with d in `down`, l up to its cut, k in first..last; at most STATES_MAX + 1."""
+    consumed = range(max(0, first), last + 1)
+    axes = np.meshgrid(
+        np.fromiter(down, np.int64),
+        np.arange(shape.limping_max + 1),
+        np.fromiter(consumed, np.int64),
+        indexing="ij",
+    )
+    flat = tuple(axis.ravel() for axis in axes)
+    possible = flat[0] + flat[1] <= shape.places
+    return tuple(axis[possible] for axis in flat)
+
+
+Step = tuple[Any, Any, Any]
+
+
+def _moves(
+    shape: Shape, rates: FailureRates, horizon_s: float, d: Integers, limp: Integers, k: Integers
+) -> Iterator[tuple[Any, Step]]:
+    """Rates [1/horizon] (n,) and what they change in (d, l, k); zero where not possible."""
+    per_year = horizon_s / YEAR_S
+    own = rates.crash_per_year * (1.0 - rates.common_cause) * per_year
+    full = shape.places - d - limp
+    yield full * own, (1, 0, 0)
+    if rates.limps:
+        assert rates.limp_recovery_s is not None
+        yield limp * own, (1, -1, 0)
+        yield full * rates.limp_per_year * per_year, (0, 1, 0)
+        yield limp * (horizon_s / rates.limp_recovery_s), (0, -1, 0)
+    if rates.common_cause:
+        yield from _shocks(shape, rates, per_year, d, limp)
+    repair = 0.0 if rates.repair_s is None else horizon_s / rates.repair_s
+    if shape.failover:
+        ready = d > 0 if shape.pool is None else (d > 0) & (k < shape.pool)
+        yield ready * (horizon_s / rates.failover_s), (-1, 0, 0 if shape.pool is None else 1)
+    elif repair:
+        yield np.minimum(d, rates.repair_crew) * repair, (-1, 0, 0)
+    if shape.pool:
+        standby = rates.standby_fraction * rates.crash_per_year * per_year
+        yield (shape.pool - k) * standby, (0, 0, 1)
+        yield np.minimum(k, rates.repair_crew) * repair, (0, 0, -1)
+
+
+def _shocks(
+    shape: Shape, rates: FailureRates, per_year: float, d: Integers, limp: Integers
+) -> Iterator[tuple[Any, Step]]:
+    """A shock draws g of the n places; a of those at full speed and b limping ones fail."""
+    n = shape.places
+    g = min(n, rates.common_cause_nodes or n)
+    shock = rates.crash_per_year * rates.common_cause * per_year * n / g
+    if g == n:
+        yield np.where(d < n, shock, 0.0), (n - d, -limp, 0)
+        return
+    full, table = n - d - limp, _log_factorials(n)
+    for a in range(g + 1):
+        for b in range(min(g - a, int(limp.max(initial=0))) + 1):
+            if a + b:
+                share = _hypergeometric(table, (full, limp, d), (a, b, g - a - b))
+                yield shock * share, (a + b, -b, 0)
+
+
+def _hypergeometric(table: Array, sizes: tuple[Integers, ...], drawn: tuple[int, ...]) -> Array:
+    """P(`drawn` of the classes of these `sizes` when as many are drawn from all without return)."""
+    total, number = sum(sizes), sum(drawn)
+    log = np.zeros(len(sizes[0]))
+    possible = np.ones(len(sizes[0]), dtype=bool)
+    for size, x in zip(sizes, drawn, strict=True):
+        possible &= size >= x
+        log += _log_choose(table, np.maximum(size, x), x)
+    log -= _log_choose(table, total, number)
+    return np.where(possible, np.exp(log), 0.0)
+
+
+def _log_choose(table: Array, n: Any, k: int) -> Array:
+    chosen: Array = table[n] - table[k] - table[n - k]
+    return chosen
+
+
+@lru_cache(maxsize=8)
+def _log_factorials(n: int) -> Array:
+    from scipy.special import gammaln
+
+    table: Array = gammaln(np.arange(n + 1) + 1.0)
+    return table
+
+
+def _generator(source: Integers, target: Integers, rate: Array, leaving: Array) -> Any:
+    from scipy.sparse import csc_array
+
+    n = len(leaving)
+    out = np.bincount(source, weights=rate, minlength=n) + leaving
+    diagonal = np.arange(n)
+    rows = np.concatenate((target, diagonal))
+    columns = np.concatenate((source, diagonal))
+    return csc_array((np.concatenate((rate, -out)), (rows, columns)), shape=(n, n))
+
+
+def _sparse(values: Array) -> Any:
+    from scipy.sparse import csc_array
+
+    return csc_array(values)
+
+
+def _drift(shape: Shape, rates: FailureRates, crash: float, horizon_s: float) -> float:
+    """The largest rate [1/horizon] at which the chain moves on through many states in a row.
+
+    Fail-over does so where it cannot keep up: many places are then empty at once.
+    """
+    limp = rates.limp_per_year * horizon_s / YEAR_S if rates.limps else 0.0
+    standby = (shape.pool or 0) * rates.standby_fraction * crash
+    failover = horizon_s / rates.failover_s if shape.failover else 0.0
+    moving = shape.places * crash
+    slow = failover if shape.pool and moving > _SLOW_FAILOVER * failover else 0.0
+    return moving + shape.places * limp + standby + slow

@@ -1,0 +1,69 @@
+"""The time course: the probability that enough nodes are up, from all up to the horizon's end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from optimizer.availability.chain import Chain, build
+from optimizer.availability.models import check, depths, shape_of
+from optimizer.availability.rates import HORIZON_S, FailureRates
+from optimizer.availability.transient import law_over_time
+from optimizer.errors import InputError, require_count
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+_BRACKET = 1e-10  # between all down past the cut, and nothing past it
+
+
+@dataclass(frozen=True)
+class TimeCourse:
+    """P(enough nodes at time t) at equidistant times; error_bound is absolute, for any of them."""
+
+    times_s: tuple[float, ...]
+    probability: tuple[float, ...]
+    error_bound: float
+
+
+def time_course(
+    needed: int,
+    extra: int,
+    rates: FailureRates,
+    *,
+    mechanism: str,
+    scheme: str,
+    horizon_s: float = HORIZON_S,
+    points: int = 100,
+) -> TimeCourse:
+    """P(UpNodes(t) >= needed) at `points` equidistant times after 0, from all up.
+
+    Parameters: as in `availability`; points in 1..10000.
+    Returns: TimeCourse with points + 1 entries, the first at 0.  Source: PCRAFT Fig. 1.
+    """
+    check(needed, extra, scheme, horizon_s)
+    if require_count("points", points, least=1) > 10_000:
+        raise InputError("points", expected="at most 10000", came=str(points))
+    shape = shape_of(needed, extra, mechanism, scheme)
+    spare = extra if mechanism == "ara" else 0
+    for cut in depths(shape, rates, least=spare):
+        (low, error), (high, other) = (
+            _course(build(cut, rates, horizon_s, reflect=reflect), rates, spare, points)
+            for reflect in (False, True)
+        )
+        bracket = float(np.abs(high - low).max())
+        if bracket < _BRACKET:
+            break
+    times_s = np.linspace(0.0, horizon_s, points + 1)
+    return TimeCourse(tuple(times_s.tolist()), tuple(low.tolist()), error + other + bracket)
+
+
+def _course(
+    chain: Chain, rates: FailureRates, spare: int, points: int
+) -> tuple[NDArray[np.float64], float]:
+    """P(enough) (points + 1,) and its numerical error; what leaves the chain is not enough."""
+    laws, error = law_over_time(chain.flow(None), points)
+    enough = chain.shortfall(rates.limp_capacity) <= spare
+    return np.clip(laws[:, enough].sum(axis=1), 0.0, 1.0), error

@@ -1,0 +1,83 @@
+"""How nodes fail and recover: PCRAFT's three figures, and what goes beyond the paper."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from optimizer.errors import InputError, require_count, require_positive, require_share
+
+YEAR_S = 365 * 86_400.0
+HORIZON_S = YEAR_S
+
+
+@dataclass(frozen=True)
+class FailureRates:
+    """Failures and recoveries of a tier's nodes; the defaults are PCRAFT's model.
+
+    crash_per_year       crashes per node [1/year of 365 d] > 0
+    failover_s           mean time to replace a crashed node [s] > 0, one at a time
+    repair_s             mean time to repair a node [s] > 0; None: never
+    repair_crew          repairs at the same time >= 1 (PCRAFT: 1)
+    standby_fraction     crash rate of a waiting node over an active one's: 0 cold, 1 hot
+    common_cause         beta in [0, 1): share of a node's crash rate that comes from common shocks
+    common_cause_nodes   active nodes that one shock takes down, at random; None: all of them
+    limp_per_year        times per node and year that it starts to limp >= 0
+    limp_recovery_s      mean time that it limps [s] > 0
+    limp_capacity        share of a node's capacity that a limping one has, in [0, 1]
+    """
+
+    crash_per_year: float = 1.0
+    failover_s: float = 15.0
+    repair_s: float | None = None
+    repair_crew: int = 1
+    standby_fraction: float = 0.0
+    common_cause: float = 0.0
+    common_cause_nodes: int | None = None
+    limp_per_year: float = 0.0
+    limp_recovery_s: float | None = None
+    limp_capacity: float = 0.0
+
+    def __post_init__(self) -> None:
+        require_positive("crash_per_year", self.crash_per_year)
+        require_positive("failover_s", self.failover_s)
+        if self.repair_s is not None:
+            require_positive("repair_s", self.repair_s)
+        require_count("repair_crew", self.repair_crew, least=1)
+        require_share("standby_fraction", self.standby_fraction)
+        require_share("common_cause", self.common_cause, one=False)
+        if self.common_cause_nodes is not None:
+            require_count("common_cause_nodes", self.common_cause_nodes, least=2)
+        require_share("limp_capacity", self.limp_capacity)
+        if self.limp_per_year != 0.0:
+            require_positive("limp_per_year", self.limp_per_year)
+            if self.limp_recovery_s is None:
+                raise InputError(
+                    "limp_recovery_s",
+                    expected="how long a node limps [s], since limp_per_year is given",
+                    came="nothing",
+                )
+        if self.limp_recovery_s is not None:
+            require_positive("limp_recovery_s", self.limp_recovery_s)
+
+    @property
+    def limps(self) -> bool:
+        """Whether nodes limp at all in a way that costs capacity."""
+        return self.limp_per_year > 0 and self.limp_capacity < 1
+
+    @property
+    def plain(self) -> bool:
+        """Whether this is PCRAFT's model: independent crashes, cold standby, no limping."""
+        return not (self.common_cause or self.limps or self.standby_fraction)
+
+
+@dataclass(frozen=True)
+class Availability:
+    """Expected share of the horizon without enough nodes, and how wrong that may be."""
+
+    unavailability: float
+    error_bound: float
+    states: int
+
+    @property
+    def availability(self) -> float:
+        return 1.0 - self.unavailability

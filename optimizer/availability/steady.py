@@ -1,0 +1,62 @@
+"""The long run: the share of time with enough nodes once the start is forgotten."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from optimizer.availability.chain import Chain, build
+from optimizer.availability.models import check, depths, shape_of, share
+from optimizer.availability.rates import HORIZON_S, FailureRates
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+_BOUNDARY = 1e-14  # probability at the cut below which it does not matter
+
+
+def steady_state(
+    needed: int, extra: int, rates: FailureRates, *, mechanism: str, scheme: str
+) -> float | None:
+    r"""Long-run share of time with at least `needed` nodes' capacity up.
+
+    Parameters: as in `availability`; mechanism ara (extra = active nodes) or pf (extra = pool;
+    unused in the cloud).
+    Returns: float in [0, 1], or None where there is no steady state but the end of the fleet
+    (on-premises without repair).  The chain is cut where less than 1e-14 of the time is spent.
+    """
+    check(needed, extra, scheme, HORIZON_S)
+    if scheme == "on-prem" and rates.repair_s is None:
+        return None
+    if mechanism == "pf" and scheme == "on-prem" and extra == 0:
+        return 0.0  # nothing to fail over to, ever
+    shape = shape_of(needed, extra, mechanism, scheme)
+    spare = extra if mechanism == "ara" else 0
+    for cut in depths(shape, rates, least=spare):
+        chain = build(cut, rates, HORIZON_S, reflect=True)
+        law = stationary(chain)
+        edge = (chain.down == cut.down_max) & (cut.down_max < shape.places)
+        if rates.limps:
+            edge |= (chain.limping == cut.limping_max) & (cut.limping_max < shape.places)
+        if float(law[edge].sum()) < _BOUNDARY:
+            break
+    enough = chain.shortfall(rates.limp_capacity) <= spare
+    return share(float(law[enough].sum()))
+
+
+def stationary(chain: Chain) -> NDArray[np.float64]:
+    """pi with Q pi = 0, summing to 1: inverse iteration, which errs far below the flows."""
+    from scipy.sparse import eye_array
+    from scipy.sparse.linalg import splu
+
+    shift = 1e-9 * float(np.abs(chain.generator.diagonal()).max())
+    factor = splu((shift * eye_array(chain.states, format="csc") - chain.generator).tocsc())
+    law = np.full(chain.states, 1.0 / chain.states)
+    for _ in range(200):
+        before = law
+        law = np.clip(factor.solve(law), 0.0, None)
+        law /= law.sum()
+        if float(np.abs(law - before).sum()) < 1e-15:
+            break
+    return law
