@@ -1,0 +1,143 @@
+"""`sparecraft reproduce`: two papers' tables, ranges and curves, computed again beside theirs."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from optimizer.commands.output import JsonOption, out, print_json, say
+from optimizer.errors import InputError
+
+if TYPE_CHECKING:
+    from optimizer.reproduce.tables import Cell
+
+FiguresOption = Annotated[
+    Path | None, typer.Option("--figures", help="Also draw the figures, as SVG, into this folder.")
+]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add `sparecraft reproduce pcraft` and `sparecraft reproduce spare`."""
+    group = typer.Typer(
+        no_args_is_help=True, help="The papers' tables and curves, computed again beside theirs."
+    )
+    group.command()(pcraft)
+    group.command()(spare)
+    app.add_typer(group, name="reproduce")
+
+
+def pcraft(figures: FiguresOption = None, as_json: JsonOption = False) -> None:
+    """Tables II and III cell for cell in both readings of 6/year, and Fig. 5, 6 and 7."""
+    from optimizer.reproduce import ranges, show, tables
+
+    began = time.perf_counter()
+    cells = {reading: tables.all_cells(reading) for reading in tables.READINGS}
+    at_two = tables.table_ii_b_at_two_a_year()
+    tables_s = time.perf_counter() - began
+    claims = ranges.claims()
+    drawn = _draw(figures, "pcraft")
+    fitted = cells["fitted"]
+    matched = sum(cell.matches for cell in fitted)
+    if as_json:
+        print_json(
+            {
+                "cells": len(fitted),
+                "matched": matched,
+                "mismatched": [_at_odds(cell) for cell in fitted if not cell.matches],
+                "reading": "fitted",
+                "readings": {reading: _by_table(found) for reading, found in cells.items()},
+                "literal_mismatched": [_at_odds(c) for c in cells["literal"] if not c.matches],
+                "infeasible": [_infeasible(c) for r in cells.values() for c in r if c.ours is None],
+                "table_ii_b_at_2_per_year": at_two,
+                "figures": [asdict(claim) for claim in claims],
+                "drawn": drawn,
+                "seconds": {"tables": tables_s, "all": time.perf_counter() - began},
+            }
+        )
+    else:
+        say(_READINGS.format(at_two="/".join(str(extra) for extra in at_two.values())))
+        show.show_tables(out, cells)
+        say("\nThe text's ranges of Fig. 5, 6 and 7")
+        show.show_claims(out, claims)
+        say(f"  {ranges.RULE}")
+        say(f"\nTables II and III: {matched} of {len(fitted)} cells match in the fitted reading, "
+            f"{sum(c.matches for c in cells['literal'])} in the literal one "
+            f"({tables_s:.1f} s).")  # fmt: skip
+        _say_drawn(drawn)
+    raise typer.Exit(0 if matched == len(fitted) else 1)
+
+
+def spare(figures: FiguresOption = None, as_json: JsonOption = False) -> None:
+    """Eq. 1, 2 and 3 and the capacities of section 4.2, beside what the text says of them."""
+    from optimizer.reproduce import replicas, show
+    from optimizer.reproduce.published import published
+
+    claims, grids = replicas.claims(), replicas.grids()
+    drawn = _draw(figures, "spare")
+    if as_json:
+        at_odds = [asdict(claim) for claim in claims if not claim.matches]
+        print_json(
+            {
+                "claims": len(claims),
+                "matched": len(claims) - len(at_odds),
+                "mismatched": at_odds,
+                "tables": {name: asdict(grid) for name, grid in grids.items()},
+                "drawn": drawn,
+            }
+        )
+        return
+    limit = published("spare")["mediawiki"]["collision_max"]
+    for name, grid in grids.items():
+        bounded = name in ("equation_1", "equation_2")
+        show.show_grid(out, grid, limit=limit if bounded else None)
+        if bounded:
+            say(f"  * above the paper's limit of {limit:g}")
+    say("\nWhat the text says of them")
+    show.show_claims(out, claims)
+    _say_drawn(drawn)
+
+
+_READINGS = """Two readings of "6/year":
+  literal  six crashes a year
+  fitted   one crash every six months: 2 a year for passive failover and in the cloud, one per
+           183 days for active nodes on-premises (at exactly 2 a year Table II(b) is {at_two})"""
+
+
+def _draw(folder: Path | None, paper: str) -> list[str]:
+    if folder is None:
+        return []
+    from optimizer.reproduce import draw_pcraft, draw_spare
+    from optimizer.reproduce.style import write_figures
+
+    if folder.exists() and not folder.is_dir():
+        raise InputError("--figures", expected="a folder", came=f"the file {folder}")
+    charts = draw_pcraft.charts() if paper == "pcraft" else draw_spare.charts()
+    return [str(path) for path in write_figures(folder, charts)]
+
+
+def _say_drawn(drawn: list[str]) -> None:
+    if drawn:
+        say("\nFigures:")
+        for path in drawn:
+            say(f"  {path}")
+
+
+def _by_table(cells: list[Cell]) -> dict[str, dict[str, list[int | None]]]:
+    body: dict[str, dict[str, list[int | None]]] = {}
+    for cell in cells:
+        body.setdefault(cell.table, {}).setdefault(cell.node, []).append(cell.ours)
+    return body
+
+
+def _at_odds(cell: Cell) -> dict[str, Any]:
+    keys = ("table", "node", "column", "paper", "ours", "reading", "explanation")
+    return {key: getattr(cell, key) for key in keys}
+
+
+def _infeasible(cell: Cell) -> dict[str, Any]:
+    keys = ("table", "node", "column", "reading", "at_any_size", "reason")
+    return {key: getattr(cell, key) for key in keys}

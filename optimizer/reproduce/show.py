@@ -1,0 +1,125 @@
+"""The papers' tables and statements beside ours, for a terminal: readable without colours too."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from optimizer.reproduce.tables import NODES
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from optimizer.reproduce.published import Claim
+    from optimizer.reproduce.replicas import Grid
+    from optimizer.reproduce.tables import Cell
+
+_TITLES = {
+    "table_ii_a": "Table II(a): extra active nodes in the cloud",
+    "table_ii_b": "Table II(b): extra active nodes on-premises, no repair",
+    "table_iii": "Table III: nodes in the pool on-premises, by crash rate, fail-over, pool repair",
+}
+_AT_ODDS = "bold red"
+
+
+def show_tables(out: Console, cells: Mapping[str, Sequence[Cell]]) -> None:
+    """Each table with the paper's line, then one for each reading; what differs, explained."""
+    for table, title in _TITLES.items():
+        chosen = {r: [c for c in found if c.table == table] for r, found in cells.items()}
+        out.print(Text(f"\n{title}", style="bold"))
+        out.print(_table(chosen))
+        _explain_cells(out, [c for found in chosen.values() for c in found])
+
+
+def _table(cells: Mapping[str, Sequence[Cell]]) -> Table:
+    first = next(iter(cells.values()))
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column("node")
+    table.add_column("from")
+    for cell in first:
+        if cell.node == NODES[0]:
+            table.add_column(_heading(cell.column), justify="right", no_wrap=True)
+    for node in NODES:
+        mine = {r: [c for c in found if c.node == node] for r, found in cells.items()}
+        table.add_row(node, "paper", *(_number(c.paper) for c in next(iter(mine.values()))))
+        for reading, row in mine.items():
+            table.add_row("", reading, *(_ours(cell) for cell in row))
+    return table
+
+
+def _heading(column: str) -> str:
+    """Rate, time and repair below each other: "1/year 15 s none"."""
+    words = column.split()
+    lines, rest = [words[0]], words[1:]
+    while rest:
+        take = 2 if rest[0].isdigit() else 1
+        lines.append(" ".join(rest[:take]))
+        rest = rest[take:]
+    return "\n".join(lines)
+
+
+def _number(value: int | None) -> str:
+    return "×" if value is None else str(value)
+
+
+def _ours(cell: Cell) -> Text:
+    text = "×" if cell.at_any_size else "?" if cell.ours is None else str(cell.ours)
+    return Text(text) if cell.matches else Text(f"≠{text}", style=_AT_ODDS)
+
+
+def _explain_cells(out: Console, cells: Sequence[Cell]) -> None:
+    """One line for each column and reading: the first node type stands for the others."""
+    columns: dict[tuple[str, str], list[Cell]] = {}
+    for cell in cells:
+        if not cell.matches or cell.ours is None:
+            columns.setdefault((cell.column, cell.reading), []).append(cell)
+    for (column, reading), those in columns.items():
+        first, others = those[0], ", ".join(cell.node for cell in those[1:])
+        sign = "×" if first.matches else "≠"
+        head = f"{sign} {column}, {reading}: "
+        style = "" if first.matches else _AT_ODDS
+        said = f"{first.node}, {first.explanation or first.reason}"
+        likewise = f"; {others} likewise" if others else ""
+        out.print(Padding(Text.assemble((head, style), said, likewise), (0, 0, 0, 2)))
+
+
+def show_claims(out: Console, claims: Iterable[Claim]) -> None:
+    """What the text says, what the models give, and why where the two differ."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for heading in ("where", "what", "paper", "ours", ""):
+        table.add_column(heading)
+    at_odds: dict[str, list[Claim]] = {}
+    for claim in claims:
+        sign = Text("match") if claim.matches else Text("≠", style=_AT_ODDS)
+        table.add_row(claim.place, claim.subject, claim.paper, claim.ours, sign)
+        if not claim.matches:
+            at_odds.setdefault(claim.explanation, []).append(claim)
+    out.print(table)
+    for explanation, those in at_odds.items():
+        head = f"≠ {'; '.join(f'{c.place}, {c.subject}' for c in those)}: "
+        out.print(Padding(Text.assemble((head, _AT_ODDS), explanation), (0, 0, 0, 2)))
+
+
+def show_grid(out: Console, grid: Grid, *, limit: float | None = None) -> None:
+    """A formula's table; values above `limit` are marked with *."""
+    out.print(Text(f"\n{grid.title}", style="bold"))
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column(grid.corner)
+    for column in grid.columns:
+        table.add_column(column, justify="right")
+    for name, values in grid.rows.items():
+        table.add_row(name, *(_value(value, limit) for value in values))
+    out.print(table)
+
+
+def _value(value: float, limit: float | None) -> Text:
+    above = limit is not None and value > limit
+    if isinstance(value, int) or value in (0.0, 1.0):
+        text = f"{value:g}"
+    else:
+        text = ">.999" if 0.9995 <= value < 1.0 else f"{value:.3f}"
+    return Text(f"{text}*", style="yellow") if above else Text(f"{text} " if limit else text)

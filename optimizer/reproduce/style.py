@@ -1,0 +1,119 @@
+"""How the figures look, and from charts to SVG files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from optimizer.errors import InputError
+
+TEXT, TITLE, GRID, AXIS = "#3b4046", "#22262a", "#e4e6e9", "#8b9097"
+BLUE, ORANGE, GREEN, PURPLE = "#0b6bb0", "#c4500b", "#0a7d5e", "#84479a"
+SERIES = (BLUE, ORANGE, GREEN, PURPLE, AXIS)
+LIMIT = "#b0176a"
+"""After Okabe & Ito 2008; the same meanings and values as in the reports of runs."""
+
+_CONFIG: dict[str, Any] = {
+    "background": "#fefefe",
+    "font": "system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif",
+    "padding": 12,
+    "view": {"stroke": None},
+    "axis": {
+        "labelColor": TEXT,
+        "titleColor": TITLE,
+        "gridColor": GRID,
+        "domainColor": AXIS,
+        "tickColor": AXIS,
+        "labelFontSize": 12,
+        "titleFontSize": 12,
+        "titleFontWeight": 600,
+        "titlePadding": 8,
+        "labelOverlap": True,
+    },
+    "legend": {
+        "labelColor": TEXT,
+        "titleColor": TITLE,
+        "labelFontSize": 12,
+        "titleFontSize": 12,
+        "symbolStrokeWidth": 2,
+        "labelLimit": 320,
+    },
+    "title": {
+        "color": TITLE,
+        "subtitleColor": TEXT,
+        "fontSize": 14,
+        "subtitleFontSize": 12,
+        "fontWeight": 600,
+        "anchor": "start",
+        "offset": 10,
+    },
+    "concat": {"spacing": 28},
+}
+
+_NINES = (0.5, 0.1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7)
+
+
+def colours(names: Iterable[str]) -> Any:
+    """A scale that gives each name its colour, in order."""
+    import altair as alt
+
+    chosen = list(names)
+    return alt.Scale(domain=chosen, range=list(SERIES[: len(chosen)]))
+
+
+def data(rows: list[dict[str, Any]]) -> Any:
+    """Rows as a chart's data; as text, since Altair copies a chart deeply at every step."""
+    import altair as alt
+
+    return alt.InlineData(values=json.dumps(rows), format=alt.JsonDataFormat(type="json"))
+
+
+def nines_axis(field: str, worst: float, best: float) -> Any:
+    """Unavailability on a log axis, labelled as availability and downtime a year; better is up."""
+    import altair as alt
+
+    values = [n for n in _NINES if best <= n <= worst]
+    labels = ", ".join(f"'{100 * (1 - n):.6g} %  ({_downtime(n)})'" for n in values)
+    numbers = ", ".join(f"{n!r}" for n in values)
+    return alt.Y(
+        f"{field}:Q",
+        scale=alt.Scale(type="log", domain=[worst, best], nice=False, clamp=True),
+        axis=alt.Axis(
+            title="availability over a year (downtime)",
+            values=values,
+            labelExpr=f"[{labels}][indexof([{numbers}], datum.value)]",
+            labelOverlap=False,
+        ),
+    )
+
+
+def _downtime(share: float) -> str:
+    seconds = share * 365 * 86_400
+    for unit, size_s in (("d", 86_400.0), ("h", 3600.0), ("min", 60.0)):
+        if seconds >= size_s:
+            count = seconds / size_s
+            return f"{count:.0f} {unit}" if count >= 10 else f"{count:.1f} {unit}"
+    return f"{seconds:.2g} s"
+
+
+def write_figures(folder: Path, charts: Mapping[str, Any]) -> list[Path]:
+    """Write each chart as NAME.svg into `folder`, which is made if it is not there."""
+    import altair as alt
+    import vl_convert
+
+    version = ".".join(alt.SCHEMA_VERSION.removeprefix("v").split(".")[:2])
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(
+            "--figures", expected="a folder that can be made", came=f"{folder}: {error.strerror}"
+        ) from error
+    written = []
+    for name, chart in charts.items():
+        spec = {**chart.to_dict(validate=False), "config": _CONFIG}
+        path = folder / f"{name}.svg"
+        path.write_text(vl_convert.vegalite_to_svg(spec, vl_version=version))
+        written.append(path)
+    return written

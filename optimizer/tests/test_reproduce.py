@@ -1,0 +1,210 @@
+"""`sparecraft reproduce`: PCRAFT's tables in both readings, its ranges, sPARE's equations."""
+
+from __future__ import annotations
+
+import io
+import json
+from functools import cache
+from itertools import combinations, product
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+import typer
+from rich.console import Console
+from typer.testing import CliRunner
+
+from optimizer.availability import Sizing
+from optimizer.commands import reproduce as command
+from optimizer.errors import InputError
+from optimizer.reproduce import ranges, replicas, tables
+from optimizer.reproduce.published import is_printed_as, published
+from optimizer.reproduce.show import show_tables
+
+APP = typer.Typer()
+command.add_to(APP)
+
+
+def _run(*words: str) -> tuple[int, str]:
+    result = CliRunner().invoke(APP, ["reproduce", *words], env={"COLUMNS": "100"})
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result.exit_code, result.stdout
+
+
+@cache
+def _pcraft() -> dict[str, Any]:
+    code, printed = _run("pcraft", "--json")
+    body: dict[str, Any] = json.loads(printed)
+    assert code == 0
+    return body
+
+
+def test_every_cell_matches_in_the_fitted_reading() -> None:
+    body = _pcraft()
+    assert body["cells"] == body["matched"] == 18 + 6 + 27
+    assert body["mismatched"] == []
+    assert body["reading"] == "fitted"
+
+
+@pytest.mark.parametrize("reading", ["fitted", "literal"])
+def test_each_reading_has_the_layout_of_the_published_tables(reading: str) -> None:
+    data, body = published("pcraft"), _pcraft()["readings"][reading]
+    assert set(body) == {"table_ii_a", "table_ii_b", "table_iii"}
+    for table, key in tables.TABLES.items():
+        assert set(body[table]) == {"native", "ft_ilr", "ft_tx"}
+        for node, found in body[table].items():
+            assert len(found) == len(data[key][node])
+            if reading == "fitted":
+                assert found == data[key][node]
+
+
+def test_six_crashes_a_year_do_not_give_the_printed_on_premises_numbers() -> None:
+    at_odds = _pcraft()["literal_mismatched"]
+    assert {(c["table"], c["column"]) for c in at_odds} == {
+        ("table_ii_b", "6/year"),
+        ("table_iii", "6/year 15 s none"),
+    }
+    for cell in at_odds:
+        assert cell["reading"] == "literal"
+        assert cell["ours"] > 2 * cell["paper"]
+        assert (
+            f"the printed {cell['paper']} is what one crash every six months" in cell["explanation"]
+        )
+
+
+def test_at_exactly_two_a_year_table_ii_b_has_one_node_more() -> None:
+    printed = published("pcraft")["table_ii_b_on_prem_extra_ara"]
+    expected = {node: printed[node][1] + 1 for node in ("native", "ft_ilr", "ft_tx")}
+    assert _pcraft()["table_ii_b_at_2_per_year"] == expected
+
+
+def test_the_crossed_cells_are_infeasible_at_any_size() -> None:
+    infeasible = _pcraft()["infeasible"]
+    assert len(infeasible) == 6  # three node types in two readings
+    for cell in infeasible:
+        assert cell["at_any_size"]
+        assert cell["column"] == "6/year 30 min any"
+
+
+def test_a_bounded_search_is_told_apart_from_infeasible(monkeypatch: pytest.MonkeyPatch) -> None:
+    tables._sizing.cache_clear()
+    bounded = Sizing(None, None, None, "2 nodes in the pool still cost too much")
+    monkeypatch.setattr(tables, "least_pool", lambda *_: bounded)
+    cells = [c for c in tables.all_cells("fitted") if c.table == "table_iii"]
+    tables._sizing.cache_clear()
+    assert {c.at_any_size for c in cells if "30 min any" not in c.column} == {False}
+    assert {c.at_any_size for c in cells if "30 min any" in c.column} == {True}
+    assert [c.matches for c in cells] == ["30 min any" in c.column for c in cells]
+    out = io.StringIO()
+    show_tables(Console(file=out, width=100), {"fitted": cells})
+    assert "≠?" in out.getvalue()
+    assert "2 nodes in the pool still cost too much" in out.getvalue()
+
+
+def test_a_cell_that_does_not_match_fails_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    tables._sizing.cache_clear()
+    wrong = Sizing(7, None, None, "7 extra active nodes reach it")
+    monkeypatch.setattr(tables, "least_extra_nodes", lambda *_, **__: wrong)
+    monkeypatch.setattr(tables, "least_pool", lambda *_: wrong)
+    monkeypatch.setattr(ranges, "claims", list)
+    code, printed = _run("pcraft", "--json")
+    tables._sizing.cache_clear()
+    body = json.loads(printed)
+    assert code == 1
+    assert body["matched"] == 0
+    assert len(body["mismatched"]) == body["cells"]
+    assert body["mismatched"][0].keys() == {
+        *("table", "node", "column", "paper", "ours", "reading", "explanation")
+    }
+
+
+def test_the_printed_tables_stand_beside_ours_within_100_columns() -> None:
+    code, printed = _run("pcraft")
+    assert code == 0
+    assert max(map(len, printed.splitlines())) <= 100
+    for words in ("paper", "fitted", "literal", "≠6258", "183 days", "114/122/153", "51 of 51"):
+        assert words in printed
+
+
+def test_the_ranges_of_the_text_match_with_the_probability_that_fits() -> None:
+    claims = {(c.place, c.subject): c for c in ranges.claims()}
+    at_odds = {subject for (_, subject), c in claims.items() if not c.matches}
+    assert at_odds == {
+        "cloud, fail-over 60 s",
+        "ft_tx (1.17 %), corrupt, faults 1 to 27 a month",
+        "ft_tx (1.17 %), corrupt, faults 1 to 22 a day",
+        "ft_tx (1.17 %) against ft_ilr, 22 faults a day",
+    }
+    assert all(c.explanation for c in claims.values() if not c.matches)
+
+
+@pytest.mark.parametrize(
+    ("value", "printed", "expected"),
+    [
+        (0.22, "0.2", True),
+        (5.56, "5.5", True),
+        (4.17, "4.3", True),
+        (58.8, "58", True),
+        (0.0097, "0.0026", False),
+        (0.31, "0.2", False),
+    ],
+)
+def test_a_printed_number_may_be_rounded_or_cut(value: float, printed: str, expected: bool) -> None:
+    assert is_printed_as(value, printed) is expected
+
+
+@pytest.mark.parametrize(("r1", "r2"), [(2, 1), (2, 2), (3, 1), (2, 3)])
+def test_equation_1_is_what_counting_gives(r1: int, r2: int) -> None:
+    """All placements of r1 sets of r2 servers out of 6, the first set fixed by symmetry."""
+    sets = [frozenset(s) for s in combinations(range(6), r2)]
+    placements = [(sets[0], *rest) for rest in product(sets, repeat=r1 - 1)]
+    apart = sum(len(frozenset().union(*p)) == r1 * r2 for p in placements)
+    assert replicas._pair(6, r1, r2) == pytest.approx(1 - apart / len(placements), abs=1e-14)
+
+
+def test_spare_reports_pairs_above_its_own_collision_limit() -> None:
+    code, printed = _run("spare", "--json")
+    body = json.loads(printed)
+    assert code == 0
+    assert body["claims"] == body["matched"] + len(body["mismatched"])
+    subjects = [c["subject"] for c in body["mismatched"]]
+    assert subjects == ["r1 r2 = 12 servers", "(2, 3) on 36, 12", "(3, 2) on 36, 12"]
+    assert all(c["explanation"] for c in body["mismatched"])
+    row = body["tables"]["equation_1"]["rows"]["2"]
+    assert row[1] == pytest.approx(1 - 45 / 66)
+
+
+def test_spare_marks_what_is_above_the_limit() -> None:
+    _, printed = _run("spare")
+    assert "0.618*" in printed
+    assert "0.318 " in printed
+    assert max(map(len, printed.splitlines())) <= 100
+
+
+@pytest.mark.parametrize("paper", ["pcraft", "spare"])
+def test_figures_are_drawn_where_asked(
+    paper: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tables, "all_cells", lambda _: [])
+    folder = tmp_path / "new" / "figures"
+    _, printed = _run(paper, "--figures", str(folder))
+    drawn = sorted(folder.iterdir())
+    assert len(drawn) == 4
+    for path in drawn:
+        assert path.name in printed.replace("\n", "")
+        assert ElementTree.parse(path).getroot().tag.endswith("svg")
+        assert "NaN" not in path.read_text()
+
+
+def test_a_file_in_place_of_the_figures_folder_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(InputError, match="--figures: expected a folder"):
+        _run("spare", "--figures", str(tmp_path / "file"))
+
+
+def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(InputError, match="--figures: expected a folder that can be made"):
+        _run("spare", "--figures", str(tmp_path / "file" / "below"))
