@@ -32,7 +32,7 @@ class SimulatorQuestion:
     policy: str  # tad | round-robin
     request_per_s: float  # Poisson, before replication
     processing_s: float  # core seconds per copy
-    cv2: float  # of the processing time
+    cv2: float  # of an undisturbed copy's stay, as measured; at low load that of its work
     interference_share: float
     gamma: float  # speed while a neighbour is active
     run_s: float  # mean length of a neighbour's run, exponential

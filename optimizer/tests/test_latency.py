@@ -160,6 +160,8 @@ def test_a_coarse_grid_is_within_half_a_per_cent_of_a_fine_one() -> None:
             for q in (50, 95, 99):
                 found = PageLatency(8.0).percentile_s(chain[:tiers], q)
                 assert found == pytest.approx(fine.percentile_s(chain[:tiers], q), rel=0.005)
+            mean_s = PageLatency(8.0).mean_s(chain[:tiers])
+            assert mean_s == pytest.approx(fine.mean_s(chain[:tiers]), rel=0.005)
 
 
 def test_no_fleet_is_faster_than_the_zero_load_latency() -> None:
@@ -181,6 +183,12 @@ def test_the_zero_load_latency_of_one_exponential_tier_is_that_of_its_work() -> 
     for r in (1, 3):
         least = zero_load_s([quiet], [4.0], [r], "tad", [95])
         assert least[95] == pytest.approx(-0.05 * math.log(0.05) / r, rel=0.002)
+
+
+def test_a_median_next_to_zero_is_found_without_end_of_refinement() -> None:
+    """cv2 = 50: the median of a gamma law with shape 0.02 is 1e-15 of its mean."""
+    steep = Station(TierLatency(0.05, 50.0, 1.0), 4, 1.0, 1, "tad", 1.0)
+    assert 0 <= PageLatency(8.0).percentile_s([steep], 50) < 1e-9
 
 
 def test_bad_questions_are_refused() -> None:
