@@ -108,7 +108,7 @@ class Layered:
             try:
                 found = source.tail(station)
             except NotCovered as why:
-                passed.append(f"{source.name}: {why}")
+                passed.append(f"{source.name}: {str(why).rstrip('.')}")
             else:
                 return replace(found, source=source.name, passed=tuple(passed))
         raise InputError(

@@ -192,7 +192,8 @@ def first_of(station: Station, state: Stays, counts: tuple[int, ...]) -> tuple[f
 def quadrature_s(station: Station, mean_s: float, cells: int = _CELLS) -> Array:
     """Times [s] to beyond the tail of a gamma law with this mean; cells widen quadratically so that
     the steep start of a small shape is seen."""
-    reach = 1.0 + 25.0 * max(1.0, station.tier.cv2)
+    cv2 = station.tier.cv2
+    reach = 1.0 + 10.0 * math.sqrt(cv2) + 15.0 * cv2
     return mean_s * reach * np.linspace(0.0, 1.0, cells) ** 2
 
 

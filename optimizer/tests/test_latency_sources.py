@@ -278,6 +278,14 @@ def test_the_approximation_agrees_with_the_page_of_one_tier() -> None:
         assert 0 <= found.shared_s2 <= found.variance_s2
 
 
+def test_the_first_of_many_nearly_equal_copies_takes_nearly_as_long_as_each() -> None:
+    """Expected least of four normal draws: 1.0294 standard deviations below the mean."""
+    for cv2 in (1e-4, 1e-2):
+        station = Station(replace(WEB, cv2=cv2), 8, 1.0, 4, "tad", 1e-6)
+        expected_s = 0.05 * (1 - 1.0294 * math.sqrt(cv2))
+        assert Approximation().tail(station).mean_s == pytest.approx(expected_s, rel=0.003)
+
+
 @pytest.mark.parametrize(
     "change", [{"mean_s": 0.0}, {"p99_s": 0.1}, {"variance_s2": math.nan}, {"samples": -1}]
 )
