@@ -116,7 +116,7 @@ def build(shape: Shape, rates: FailureRates, horizon_s: float, *, reflect: bool 
         for row, gone in ((PAST_CUT, past), (DEAD, dead)):
             leaving[row, here[gone]] += rate[here[gone]]
     if reflect:
-        leaving[:] = 0.0
+        leaving[PAST_CUT] = 0.0
     source, target = np.concatenate(sources), np.concatenate(targets)
     crash = rates.crash_per_year * horizon_s / YEAR_S
     return Chain(

@@ -129,16 +129,13 @@ def availability(
 ) -> Availability:
     """Any of the four models: mechanism ara (extra = active nodes) or pf (extra = pool).
 
-    Passive failover in the cloud has an unlimited pool: there `extra` must be 0.
+    In the cloud the pool of passive failover is unlimited: there `extra` changes nothing.
     """
     if mechanism == "ara":
         return active_route_anywhere(needed, extra, rates, scheme=scheme, horizon_s=horizon_s)
     if mechanism != "pf":
         raise InputError("mechanism", expected="ara or pf", came=repr(mechanism))
-    if scheme == "cloud" and extra:
-        raise InputError(
-            "extra", expected="0 with pf in the cloud, whose pool is unlimited", came=str(extra)
-        )
+    check(needed, extra, scheme, horizon_s)
     pool = None if scheme == "cloud" else extra
     return passive_failover(needed, pool, rates, scheme=scheme, horizon_s=horizon_s)
 

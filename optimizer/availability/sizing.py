@@ -20,6 +20,7 @@ from optimizer.availability.rates import HORIZON_S, Availability, FailureRates
 from optimizer.errors import InputError, require_share
 
 _HOUR_S = 3600.0
+_FAILING_POOL_MAX = 256  # larger pools whose nodes fail while they wait take minutes to solve
 _NO_GAIN = 1e-9  # below it, twice the nodes are no better: the error of the models
 
 
@@ -88,7 +89,8 @@ def least_pool(
     """Least pool (passive failover, on-premises) for `target`, an availability in [0, 1).
 
     No pool beats an unlimited one, whose fail-overs alone cost time: a target above that is
-    infeasible at any size, and is recognised before the search.  Source: PCRAFT Table III.
+    infeasible at any size, and is recognised before the search. Pools whose nodes fail while they
+    wait are tried up to 256.  Source: PCRAFT Table III.
     """
     require_share("target", target, one=False)
     unlimited = passive_failover(needed, None, rates, scheme="cloud", horizon_s=horizon_s)
@@ -107,6 +109,8 @@ def least_pool(
     def at(pool: int) -> Availability:
         return passive_failover(needed, pool, rates, horizon_s=horizon_s)
 
+    if rates.standby_fraction:
+        pool_max = min(pool_max, _FAILING_POOL_MAX)
     search = _Search(at, target, pool_max, horizon_s, "nodes in the pool")
     return _least(search, saturates=bool(rates.standby_fraction))
 

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import time
+import tomllib
+from dataclasses import fields
 from enum import StrEnum
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from optimizer.availability import FailureRates, active_route_anywhere, passive_failover
 from optimizer.commands.output import JsonOption, print_json, say
+from optimizer.errors import InputError, require_count
+
+if TYPE_CHECKING:
+    from optimizer.availability import Availability, FailureRates, Sizing, TimeCourse
+    from optimizer.uncertainty import UncertainRates
+
+_HORIZON_S = 365 * 86_400.0
 
 
 class Mechanism(StrEnum):
@@ -32,28 +41,303 @@ def add_to(app: typer.Typer) -> None:
 
 
 def availability(
-    mechanism: Annotated[Mechanism, typer.Option(help="Extra active nodes, or a cold pool.")],
-    scheme: Annotated[Scheme, typer.Option(help="Crashed nodes are replaced, or not.")],
+    mechanism: Annotated[
+        Mechanism,
+        typer.Option(help="ara: extra nodes are active; pf: they wait in a pool."),
+    ],
+    scheme: Annotated[
+        Scheme,
+        typer.Option(help="cloud: a crashed node is replaced; on-prem: only from the pool."),
+    ],
     nodes: Annotated[int, typer.Option(help="Nodes that carry the load.")],
-    crash_per_year: Annotated[float, typer.Option(help="Crashes per node and year.")],
-    extra: Annotated[int, typer.Option(help="Extra active nodes (ara), pool nodes (pf).")] = 0,
+    extra: Annotated[
+        int | None,
+        typer.Option(
+            help="Extra active nodes (ara) or pool nodes (pf; no end of them in a cloud)."
+        ),
+    ] = None,
+    target: Annotated[
+        float | None, typer.Option(help="Instead of --extra: find the least that reaches this.")
+    ] = None,
+    crash_per_year: Annotated[
+        float | None, typer.Option(help="Crashes per node and year of 365 d.")
+    ] = None,
+    failover_s: Annotated[float | None, typer.Option(help="Mean fail-over time; 15.")] = None,
+    repair_s: Annotated[
+        float | None, typer.Option(help="Mean repair time (on-prem); never if not given.")
+    ] = None,
+    horizon_s: Annotated[float, typer.Option(help="Time looked at; a year.")] = _HORIZON_S,
+    standby_fraction: Annotated[
+        float | None, typer.Option(help="Crash rate of a waiting node: 0 cold, 1 hot.")
+    ] = None,
+    common_cause: Annotated[
+        float | None, typer.Option(help="beta: share of the crashes that are common shocks.")
+    ] = None,
+    common_cause_nodes: Annotated[
+        int | None, typer.Option(help="Nodes that a shock takes down; all if not given.")
+    ] = None,
+    repair_crew: Annotated[int | None, typer.Option(help="Repairs at the same time; 1.")] = None,
+    limp_per_year: Annotated[
+        float | None, typer.Option(help="How often a node starts to limp.")
+    ] = None,
+    limp_recovery_s: Annotated[float | None, typer.Option(help="How long it limps.")] = None,
+    limp_capacity: Annotated[
+        float | None, typer.Option(help="Share of its capacity that it then has; 0.")
+    ] = None,
+    rates: Annotated[
+        Path | None,
+        typer.Option(help="A TOML file with a [rates] table: numbers, or what was observed."),
+    ] = None,
+    confidence: Annotated[
+        float | None, typer.Option(help="With observed rates: interval, or size at confidence.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Of the draws behind an interval.")] = 1,
+    course: Annotated[
+        int | None, typer.Option(help="Also P(enough nodes up) at so many times.")
+    ] = None,
+    figure: Annotated[Path | None, typer.Option(help="Draw that time course: an SVG file.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Expected share of a year with enough nodes up (PCRAFT)."""
+    """Expected share of a year with enough nodes up (PCRAFT), from all up, with its error bound.
+
+    Example: sparecraft availability --mechanism pf --scheme on-prem --nodes 10 --target 0.999
+    --crash-per-year 1. Exit code 1 if no size reaches the target.
+    """
     began = time.perf_counter()
-    rates = FailureRates(crash_per_year)
-    if mechanism is Mechanism.ara:
-        found = active_route_anywhere(nodes, extra, rates, scheme=scheme.value)
-    else:
-        pool = None if scheme is Scheme.cloud else extra
-        found = passive_failover(nodes, pool, rates, scheme=scheme.value)
-    body = {
-        "availability": found.availability,
-        "error_bound": found.error_bound,
-        "states": found.states,
-        "seconds": time.perf_counter() - began,
+    given = {
+        "crash_per_year": crash_per_year,
+        "failover_s": failover_s,
+        "repair_s": repair_s,
+        "standby_fraction": standby_fraction,
+        "common_cause": common_cause,
+        "common_cause_nodes": common_cause_nodes,
+        "repair_crew": repair_crew,
+        "limp_per_year": limp_per_year,
+        "limp_recovery_s": limp_recovery_s,
+        "limp_capacity": limp_capacity,
     }
+    require_count("--nodes", nodes, least=1)
+    require_count("--extra", extra or 0)
+    asked = _Asked(mechanism.value, scheme.value, nodes, horizon_s)
+    known = _rates(rates, {k: v for k, v in given.items() if v is not None})
+    if (extra is None) == (target is None):
+        came = "neither" if extra is None else "both"
+        raise InputError("--extra", expected="either --extra or --target", came=came)
+    body = (
+        asked.sized(known.mean(), target) if target is not None else asked.at(known.mean(), extra)
+    )
+    if confidence is not None:
+        body |= asked.uncertain(known, extra, target, confidence, seed)
+    size = body.get("extra", extra)
+    if course is not None or figure is not None:
+        found = asked.course(known.mean(), size or 0, course or 200)
+        body["course"] = list(map(list, zip(found.times_s, found.probability, strict=True)))
+        if figure is not None:
+            _draw(found, figure)
+    body["seconds"] = time.perf_counter() - began
     if as_json:
         print_json(body)
     else:
-        say(f"availability {found.availability:.9f} (error below {found.error_bound:.1e})")
+        _print(body, horizon_s)
+    raise typer.Exit(1 if target is not None and size is None else 0)
+
+
+class _Asked:
+    """The model asked for, and its answers as parts of the JSON body."""
+
+    def __init__(self, mechanism: str, scheme: str, nodes: int, horizon_s: float) -> None:
+        self.mechanism, self.scheme, self.nodes = mechanism, scheme, nodes
+        self.horizon_s = horizon_s
+        self.endless = mechanism == "pf" and scheme == "cloud"
+
+    def model(self, rates: FailureRates, extra: int) -> Availability:
+        from optimizer.availability import availability
+
+        return availability(
+            self.nodes,
+            extra,
+            rates,
+            mechanism=self.mechanism,
+            scheme=self.scheme,
+            horizon_s=self.horizon_s,
+        )
+
+    def at(self, rates: FailureRates, extra: int | None) -> dict[str, Any]:
+        from optimizer.availability import steady_state
+
+        found = self.model(rates, extra or 0)
+        limit = steady_state(
+            self.nodes, extra or 0, rates, mechanism=self.mechanism, scheme=self.scheme
+        )
+        return {
+            "availability": found.availability,
+            "unavailability": found.unavailability,
+            "error_bound": found.error_bound,
+            "states": found.states,
+            "steady_state": limit,
+        }
+
+    def sized(self, rates: FailureRates, target: float) -> dict[str, Any]:
+        found = self.least(rates, target)
+        shown = found.reached or found.one_fewer
+        assert shown is not None
+        return {
+            "availability": shown.availability,
+            "unavailability": shown.unavailability,
+            "error_bound": shown.error_bound,
+            "states": shown.states,
+            "extra": found.extra,
+            "reason": found.reason,
+            "one_fewer": None if found.one_fewer is None else found.one_fewer.availability,
+        }
+
+    def least(self, rates: FailureRates, target: float) -> Sizing:
+        from optimizer.availability import Sizing, least_extra_nodes, least_pool
+
+        if self.mechanism == "ara":
+            return least_extra_nodes(
+                self.nodes, target, rates, scheme=self.scheme, horizon_s=self.horizon_s
+            )
+        found = least_pool(self.nodes, target, rates, horizon_s=self.horizon_s)
+        if not self.endless:
+            return found
+        unlimited = self.model(rates, 0)
+        if unlimited.availability < target:
+            return found
+        reason = f"the cloud's pool has no end: {unlimited.availability:.9f} with it"
+        return Sizing(0, unlimited, None, reason)
+
+    def uncertain(
+        self,
+        rates: UncertainRates,
+        extra: int | None,
+        target: float | None,
+        confidence: float,
+        seed: int,
+    ) -> dict[str, Any]:
+        import numpy as np
+
+        from optimizer.uncertainty import availability_interval, least_extra_nodes_at, least_pool_at
+
+        rng = np.random.default_rng(seed)
+        if target is None:
+            found = availability_interval(
+                lambda r: self.model(r, extra or 0), rates, level=confidence, rng=rng
+            )
+            return {
+                "interval": {
+                    "low": found.low,
+                    "median": found.median,
+                    "high": found.high,
+                    "level": confidence,
+                    "draws": found.samples,
+                }
+            }
+        sure = (
+            least_extra_nodes_at(
+                self.nodes,
+                target,
+                rates,
+                scheme=self.scheme,
+                confidence=confidence,
+                rng=rng,
+                horizon_s=self.horizon_s,
+            )
+            if self.mechanism == "ara"
+            else least_pool_at(
+                self.nodes, target, rates, confidence=confidence, rng=rng, horizon_s=self.horizon_s
+            )
+        )
+        return {
+            "at_confidence": {
+                "extra": sure.extra,
+                "confidence": confidence,
+                "probability": sure.probability,
+                "one_fewer_probability": sure.one_fewer_probability,
+                "draws": sure.samples,
+                "reason": sure.reason,
+            }
+        }
+
+    def course(self, rates: FailureRates, extra: int, points: int) -> TimeCourse:
+        from optimizer.availability import time_course
+
+        return time_course(
+            self.nodes,
+            extra,
+            rates,
+            mechanism=self.mechanism,
+            scheme=self.scheme,
+            horizon_s=self.horizon_s,
+            points=points,
+        )
+
+
+def _rates(path: Path | None, given: dict[str, Any]) -> UncertainRates:
+    """The file's [rates], with the options in the place of its figures."""
+    from optimizer.availability import FailureRates
+    from optimizer.uncertainty import rates_from
+
+    table: dict[str, Any] = {}
+    if path is not None:
+        table = _table(path)
+    if path is None and "crash_per_year" not in given:
+        raise InputError("--crash-per-year", expected="a rate, or --rates FILE", came="nothing")
+    assert {f.name for f in fields(FailureRates)} >= set(given)
+    return rates_from({**table, **given}, "rates" if path is None else f"{path}: rates")
+
+
+def _table(path: Path) -> dict[str, Any]:
+    try:
+        found = tomllib.loads(path.read_text(encoding="utf-8")).get("rates")
+    except OSError as error:
+        raise InputError(str(path), expected="a TOML file", came=str(error.strerror)) from error
+    except ValueError as error:
+        raise InputError(str(path), expected="TOML", came=str(error)) from error
+    if not isinstance(found, dict):
+        raise InputError(f"{path}: rates", expected="a table [rates]", came=repr(found))
+    return found
+
+
+def _draw(course: TimeCourse, path: Path) -> None:
+    import altair as alt
+
+    from optimizer.style import BLUE, data, write_figures
+
+    rows = [
+        {"days": t / 86_400.0, "p": p}
+        for t, p in zip(course.times_s, course.probability, strict=True)
+    ]
+    chart = (
+        alt.Chart(data(rows), title="Probability that enough nodes are up")
+        .mark_line(color=BLUE)
+        .encode(
+            x=alt.X("days:Q", scale=alt.Scale(nice=False), title="time since all were up (days)"),
+            y=alt.Y("p:Q", title="probability", scale=alt.Scale(zero=False)),
+        )
+        .properties(width=620, height=300)
+    )
+    write_figures(path.parent, {path.name.removesuffix(".svg"): chart})
+
+
+def _print(body: dict[str, Any], horizon_s: float) -> None:
+    if "reason" in body:
+        say("no size reaches it" if body["extra"] is None else f"extra {body['extra']}")
+        say(body["reason"])
+    lost_h = body["unavailability"] * horizon_s / 3600
+    say(
+        f"availability {body['availability']:.9f}, {lost_h:.3g} h without enough nodes in "
+        f"{horizon_s / 86_400:g} days (error below {body['error_bound']:.1e})"
+    )
+    if body.get("steady_state") is not None:
+        say(f"in the long run {body['steady_state']:.9f}")
+    if "interval" in body:
+        found = body["interval"]
+        say(
+            f"between {found['low']:.6f} and {found['high']:.6f} with {found['level']:.0%} "
+            f"probability, median {found['median']:.6f}"
+        )
+    if "at_confidence" in body:
+        found = body["at_confidence"]
+        say(f"at {found['confidence']:.0%} confidence: {found['reason']}")
+    say(f"{body['states']} states, {body['seconds']:.3f} s")

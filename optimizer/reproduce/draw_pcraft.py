@@ -14,7 +14,7 @@ from optimizer.reproduce.ranges import (
     integrity_nodes,
     single_node,
 )
-from optimizer.reproduce.style import AXIS, BLUE, ORANGE, colours, data, nines_axis
+from optimizer.style import AXIS, BLUE, ORANGE, colours, data, nines_axis
 
 _RATES = (1.0, 2.0, 6.0)
 _DASHES = [[1, 0], [1, 0], [1, 0], [6, 5]]

@@ -15,7 +15,7 @@ from optimizer.replication import (
 )
 from optimizer.reproduce.published import published
 from optimizer.reproduce.replicas import FAST, THREE_TIERS, interference_share
-from optimizer.reproduce.style import LIMIT, colours, data
+from optimizer.style import LIMIT, colours, data
 
 _PANEL = {"width": 270, "height": 260}
 _TICKS = list(range(1, 13))

@@ -1,0 +1,336 @@
+"""Standby, shocks, crews and limping nodes against dense solutions; the method against itself."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.linalg import expm
+
+from optimizer.availability import (
+    YEAR_S,
+    FailureRates,
+    active_route_anywhere,
+    availability,
+    least_extra_nodes,
+    least_pool,
+    passive_failover,
+    steady_state,
+    time_course,
+    transient,
+)
+from optimizer.availability.chain import build
+from optimizer.availability.models import depths, shape_of
+from optimizer.errors import InputError
+
+State = tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class _Case:
+    """One model, and its whole state space written down once more, state by state."""
+
+    needed: int
+    extra: int
+    rates: FailureRates
+    mechanism: str
+    scheme: str
+
+    @property
+    def places(self) -> int:
+        return self.needed + (self.extra if self.mechanism == "ara" else 0)
+
+    @property
+    def pool(self) -> int:
+        return self.extra if (self.mechanism, self.scheme) == ("pf", "on-prem") else 0
+
+    def enough(self, up: int, limping: int) -> bool:
+        return up + self.rates.limp_capacity * limping >= self.needed - 1e-9
+
+    def moves(
+        self, up: int, limping: int, waiting: int
+    ) -> list[tuple[tuple[int, int, int], float]]:
+        r, broken = self.rates, self.places - up - limping
+        own = r.crash_per_year * (1 - r.common_cause)
+        found = [((up - 1, limping, waiting), up * own)]
+        if r.limp_per_year:
+            assert r.limp_recovery_s is not None
+            found += [
+                ((up, limping - 1, waiting), limping * own),
+                ((up - 1, limping + 1, waiting), up * r.limp_per_year),
+                ((up + 1, limping - 1, waiting), limping * YEAR_S / r.limp_recovery_s),
+            ]
+        if r.common_cause:
+            struck = min(r.common_cause_nodes or self.places, self.places)
+            shock = r.crash_per_year * r.common_cause * self.places / struck
+            ways = math.comb(self.places, struck)
+            for a, b in itertools.product(range(up + 1), range(limping + 1)):
+                rest = struck - a - b
+                if 0 <= rest <= broken and a + b:
+                    drawn = math.comb(up, a) * math.comb(limping, b) * math.comb(broken, rest)
+                    found.append(((up - a, limping - b, waiting), shock * drawn / ways))
+        failover = YEAR_S / r.failover_s
+        repair = YEAR_S / r.repair_s if r.repair_s else 0.0
+        if self.scheme == "cloud":
+            found.append(((up + 1, limping, waiting), failover if broken else 0.0))
+        elif self.mechanism == "ara":
+            found.append(((up + 1, limping, waiting), repair * min(broken, r.repair_crew)))
+        else:
+            gone = self.pool - waiting
+            found.append(((up + 1, limping, waiting - 1), failover if broken and waiting else 0.0))
+            found.append(((up, limping, waiting + 1), repair * min(gone, r.repair_crew)))
+            standby = waiting * r.standby_fraction * r.crash_per_year
+            found.append(((up, limping, waiting - 1), standby))
+        return [(goal, rate) for goal, rate in found if rate > 0]
+
+    def generator(self) -> tuple[np.ndarray, list[State]]:
+        most = self.places if self.rates.limp_per_year else 0
+        states = [
+            (up, limping, waiting)
+            for up in range(self.places + 1)
+            for limping in range(most + 1)
+            for waiting in range(self.pool + 1)
+            if up + limping <= self.places
+        ]
+        place = {state: i for i, state in enumerate(states)}
+        q = np.zeros((len(states), len(states)))
+        for state, i in place.items():
+            for goal, rate in self.moves(*state):
+                q[i, place[goal]] += rate
+                q[i, i] -= rate
+        return q, states
+
+    def dense(self, years: float = 1.0) -> float:
+        q, states = self.generator()
+        n = len(states)
+        whole = np.zeros((n + 1, n + 1))
+        whole[:n, :n] = q * years
+        whole[:n, n] = [0.0 if self.enough(u, s) else 1.0 for u, s, _ in states]
+        start = states.index((self.places, 0, self.pool))
+        return 1.0 - float(expm(whole)[start, n])
+
+    def ours(self, years: float = 1.0) -> tuple[float, float]:
+        found = availability(
+            self.needed,
+            self.extra,
+            self.rates,
+            mechanism=self.mechanism,
+            scheme=self.scheme,
+            horizon_s=years * YEAR_S,
+        )
+        return found.availability, found.error_bound
+
+
+@st.composite
+def _cases(draw: st.DrawFn) -> _Case:
+    mechanism, scheme = draw(
+        st.sampled_from([("ara", "cloud"), ("ara", "on-prem"), ("pf", "cloud"), ("pf", "on-prem")])
+    )
+    limps = draw(st.booleans())
+    rates = FailureRates(
+        crash_per_year=draw(st.floats(0.05, 60.0)),
+        failover_s=draw(st.floats(5.0, 50_000.0)),
+        repair_s=draw(st.one_of(st.none(), st.floats(600.0, 4_000_000.0))),
+        repair_crew=draw(st.integers(1, 3)),
+        standby_fraction=draw(st.sampled_from([0.0, 0.3, 1.0])),
+        common_cause=draw(st.sampled_from([0.0, 0.0, 0.1, 0.6])),
+        common_cause_nodes=draw(st.sampled_from([None, 2, 3])),
+        limp_per_year=draw(st.floats(0.1, 100.0)) if limps else 0.0,
+        limp_recovery_s=draw(st.floats(60.0, 400_000.0)) if limps else None,
+        limp_capacity=draw(st.sampled_from([0.0, 0.25, 0.5, 0.9])),
+    )
+    extra = 0 if (mechanism, scheme) == ("pf", "cloud") else draw(st.integers(0, 4))
+    return _Case(draw(st.integers(1, 5)), extra, rates, mechanism, scheme)
+
+
+@settings(max_examples=120, deadline=None)
+@given(_cases(), st.sampled_from([0.001, 1.0, 3.0]))
+def test_every_model_agrees_with_its_state_space_written_down(case: _Case, years: float) -> None:
+    found, error = case.ours(years)
+    # the dense exponential itself is good to about 1e-9 on these stiff generators
+    assert found == pytest.approx(case.dense(years), abs=3e-9)
+    assert error < 1e-9
+
+
+@settings(max_examples=40, deadline=None)
+@given(_cases())
+def test_the_long_run_agrees_with_the_null_vector_of_the_dense_generator(case: _Case) -> None:
+    found = steady_state(
+        case.needed, case.extra, case.rates, mechanism=case.mechanism, scheme=case.scheme
+    )
+    if case.scheme == "on-prem" and case.rates.repair_s is None:
+        assert found is None
+        return
+    if case.mechanism == "pf" and case.scheme == "on-prem" and case.extra == 0:
+        assert found == 0.0
+        return
+    q, states = case.generator()
+    system = q.T.copy()
+    scale = np.abs(system).max()
+    system[-1, :] = scale
+    right = np.zeros(len(states))
+    right[-1] = scale
+    law = np.linalg.solve(system, right)
+    expected = sum(p for p, (u, s, _) in zip(law, states, strict=True) if case.enough(u, s))
+    assert found == pytest.approx(expected, abs=1e-9)
+
+
+@settings(max_examples=30, deadline=None)
+@given(_cases(), st.integers(2, 6))
+def test_the_time_course_agrees_with_the_dense_exponential(case: _Case, points: int) -> None:
+    course = time_course(
+        case.needed,
+        case.extra,
+        case.rates,
+        mechanism=case.mechanism,
+        scheme=case.scheme,
+        points=points,
+    )
+    q, states = case.generator()
+    start = states.index((case.places, 0, case.pool))
+    enough = [case.enough(u, s) for u, s, _ in states]
+    assert course.error_bound < 1e-9
+    for time_s, found in zip(course.times_s, course.probability, strict=True):
+        law = expm(q * time_s / YEAR_S)[start]
+        assert found == pytest.approx(float(law[enough].sum()), abs=3e-9)
+
+
+def test_the_mean_of_the_time_course_is_the_availability() -> None:
+    rates = FailureRates(6.0, 600.0, 40_000.0, limp_per_year=20.0, limp_recovery_s=9_000.0)
+    course = time_course(5, 3, rates, mechanism="pf", scheme="on-prem", points=2_000)
+    mean = np.trapezoid(course.probability, course.times_s) / YEAR_S
+    assert mean == pytest.approx(passive_failover(5, 3, rates).availability, abs=1e-5)
+
+
+OVERLOADED = [
+    (200, 20, FailureRates(6.0, 15.0, 86_400.0)),
+    (150, 10, FailureRates(12.0, 600.0, 86_400.0, repair_crew=2)),
+    (40, 12, FailureRates(20.0, 15.0, 43_200.0)),
+]
+
+
+@pytest.mark.parametrize(("needed", "pool", "rates"), OVERLOADED)
+def test_a_chain_that_is_cut_agrees_with_one_that_is_not(
+    needed: int, pool: int, rates: FailureRates
+) -> None:
+    """Crashes outrun repairs: many nodes are down at once, which tests the cut."""
+    found = passive_failover(needed, pool, rates)
+    shape = replace(shape_of(needed, pool, "pf", "on-prem"), limping_max=0)
+    whole = build(shape, rates, YEAR_S)
+    up = whole.shortfall(rates.limp_capacity) == 0
+    from scipy.sparse import csr_array
+
+    exact = transient.expected_rewards(whole.flow(csr_array(up[None, :].astype(float))))
+    assert found.states < whole.states
+    assert found.availability == pytest.approx(float(exact.values[0]), abs=1e-9)
+    assert found.error_bound < 1e-9
+
+
+@pytest.mark.parametrize(
+    ("needed", "extra", "rates"),
+    [
+        (10, 6, FailureRates(200.0, 1_500.0, 3_600.0)),
+        (10, 4, FailureRates(3.0, 7_200.0, 90_000.0, standby_fraction=0.5)),
+        (30, 5, FailureRates(2.0, 40_000.0)),
+    ],
+)
+def test_contour_and_uniformization_agree(
+    needed: int, extra: int, rates: FailureRates, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shape = next(iter(depths(shape_of(needed, extra, "pf", "on-prem"), rates)))
+    chain = build(shape, rates, YEAR_S)
+    from scipy.sparse import csr_array
+
+    flow = chain.flow(csr_array((chain.down == 0)[None, :].astype(float)))
+    results = []
+    for by_steps in (False, True):
+        monkeypatch.setattr(transient, "_cheaper_by_steps", lambda *_, chosen=by_steps: chosen)
+        results.append(transient.expected_rewards(flow))
+    contour, steps = results
+    assert abs(contour.values[0] - steps.values[0]) <= contour.error + steps.error
+    assert np.abs(contour.absorbed - steps.absorbed).max() <= contour.error + steps.error
+
+
+def test_a_hot_standby_costs_availability_and_a_second_repairer_gives_some_back() -> None:
+    cold = FailureRates(12.0, 60.0, 400_000.0)
+    hot = FailureRates(12.0, 60.0, 400_000.0, standby_fraction=1.0)
+    helped = FailureRates(12.0, 60.0, 400_000.0, standby_fraction=1.0, repair_crew=2)
+    values = [passive_failover(8, 3, rates).availability for rates in (cold, hot, helped)]
+    assert values[1] < values[0]
+    assert values[1] < values[2]
+
+
+def test_a_common_cause_defeats_extra_nodes_that_independent_crashes_do_not() -> None:
+    together = FailureRates(1.0, 600.0, common_cause=0.1)
+    alone = least_extra_nodes(10, 0.999999, FailureRates(1.0, 600.0), scheme="cloud")
+    assert alone.extra is not None
+    assert alone.extra <= 3
+    beaten = least_extra_nodes(10, 0.999999, together, scheme="cloud")
+    assert beaten.extra is None
+    assert "infeasible at any size" in beaten.reason
+
+
+def test_slow_time_is_not_counted_as_up_time() -> None:
+    """With PF every limping node is missed; an extra active node makes up for one."""
+    limping = FailureRates(1.0, 15.0, limp_per_year=12.0, limp_recovery_s=7_200.0)
+    share = 10 * 12.0 * 7_200.0 / YEAR_S
+    found = passive_failover(10, None, limping, scheme="cloud")
+    assert found.unavailability == pytest.approx(share, rel=0.03)
+    covered = active_route_anywhere(10, 1, limping)
+    assert covered.unavailability < found.unavailability / 50
+
+
+def test_limping_at_full_capacity_is_not_limping() -> None:
+    plain = passive_failover(6, 4, FailureRates(3.0, 60.0, 90_000.0))
+    full = FailureRates(
+        3.0, 60.0, 90_000.0, limp_per_year=50.0, limp_recovery_s=9_000.0, limp_capacity=1.0
+    )
+    assert passive_failover(6, 4, full).unavailability == plain.unavailability
+
+
+def test_shocks_that_hit_places_at_random_are_sized_one_by_one() -> None:
+    rates = FailureRates(4.0, 3_600.0, common_cause=0.3, common_cause_nodes=3)
+    sizing = least_extra_nodes(6, 0.9999, rates, scheme="cloud")
+    assert sizing.extra is not None
+    values = [
+        active_route_anywhere(6, e, rates, scheme="cloud").availability
+        for e in range(sizing.extra + 1)
+    ]
+    assert all(value < 0.9999 for value in values[:-1])
+    assert values[-1] >= 0.9999
+
+
+def test_a_pool_that_dies_while_it_waits_may_never_be_large_enough() -> None:
+    rates = FailureRates(40.0, 15.0, 86_400.0, standby_fraction=1.0)
+    sizing = least_pool(20, 0.999, rates, pool_max=40)
+    assert sizing.extra is None
+    assert sizing.one_fewer is not None
+    assert "40 nodes in the pool still cost" in sizing.reason
+
+
+@pytest.mark.parametrize(
+    ("wrong", "field"),
+    [
+        ({"standby_fraction": 1.5}, "standby_fraction"),
+        ({"common_cause": 1.0}, "common_cause"),
+        ({"common_cause_nodes": 1}, "common_cause_nodes"),
+        ({"repair_crew": 0}, "repair_crew"),
+        ({"limp_per_year": -1.0, "limp_recovery_s": 1.0}, "limp_per_year"),
+        ({"limp_per_year": 1.0}, "limp_recovery_s"),
+        ({"limp_capacity": math.nan}, "limp_capacity"),
+    ],
+)
+def test_what_no_model_takes_is_named(wrong: dict[str, float], field: str) -> None:
+    with pytest.raises(InputError, match=field):
+        FailureRates(**wrong)  # type: ignore[arg-type]
+
+
+def test_a_model_with_too_many_states_is_refused_not_tried() -> None:
+    rates = FailureRates(1.0, 15.0, 86_400.0, common_cause=0.1)
+    with pytest.raises(InputError, match="at most 150000 states"):
+        passive_failover(2_000, 200, rates)

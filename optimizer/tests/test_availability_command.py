@@ -1,0 +1,93 @@
+"""`sparecraft availability` as a user and as a program call it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from optimizer.commands import availability
+from optimizer.errors import InputError
+
+app = typer.Typer()
+availability.add_to(app)
+PF = ["--mechanism", "pf", "--scheme", "on-prem", "--nodes", "10", "--crash-per-year", "1"]
+
+
+def _json(*arguments: str, code: int = 0) -> dict[str, Any]:
+    result = CliRunner().invoke(app, [*arguments, "--json"], catch_exceptions=False)
+    assert result.exit_code == code, result.output
+    body: dict[str, Any] = json.loads(result.output)
+    return body
+
+
+def test_a_fleet_has_its_availability_error_states_and_time() -> None:
+    body = _json(*PF, "--extra", "18")
+    assert body["availability"] == pytest.approx(0.99937200122151555, abs=1e-10)
+    assert 0 < body["error_bound"] < 1e-9
+    assert body["states"] > 1
+    assert body["seconds"] > 0
+    assert body["steady_state"] is None
+
+
+def test_a_target_is_answered_by_the_least_size_and_the_one_below() -> None:
+    body = _json(*PF, "--target", "0.999")
+    assert body["extra"] == 18
+    assert body["one_fewer"] < 0.999 <= body["availability"]
+    assert "17 reach 0.998653363" in body["reason"]
+
+
+def test_a_target_out_of_reach_has_no_size_and_says_why() -> None:
+    body = _json(*PF[:-1], "2", "--failover-s", "1800", "--target", "0.999", code=1)
+    assert body["extra"] is None
+    assert "fail-over alone costs 10 h" in body["reason"]
+
+
+def test_the_clouds_pool_has_no_end_whatever_extra_says() -> None:
+    cloud = ["--mechanism", "pf", "--scheme", "cloud", "--nodes", "3", "--crash-per-year", "2"]
+    assert _json(*cloud, "--extra", "0") == pytest.approx(
+        {**_json(*cloud, "--extra", "5"), "seconds": pytest.approx(0, abs=60)}
+    )
+    assert _json(*cloud, "--target", "0.999")["extra"] == 0
+
+
+def test_observed_crashes_give_an_interval_and_a_size_at_confidence(tmp_path: Path) -> None:
+    rates = tmp_path / "rates.toml"
+    rates.write_text("[rates]\ncrash_per_year = { count = 3, node_years = 2.1 }\nrepair_s = 9e4\n")
+    given = [*PF[:-2], "--rates", str(rates), "--confidence", "0.9"]
+    found = _json(*given, "--extra", "2")["interval"]
+    assert found["low"] < found["median"] < found["high"]
+    sized = _json(*given, "--target", "0.999")
+    assert sized["at_confidence"]["extra"] >= sized["extra"]
+
+
+def test_the_time_course_is_printed_and_drawn(tmp_path: Path) -> None:
+    figure = tmp_path / "course.svg"
+    body = _json(*PF, "--extra", "2", "--course", "10", "--figure", str(figure))
+    assert len(body["course"]) == 11
+    assert body["course"][0] == [0.0, 1.0]
+    assert "Probability that enough nodes are up" in figure.read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        ([*PF, "--extra", "1", "--target", "0.9"], "--extra"),
+        (PF, "--extra"),
+        ([*PF, "--target", "1"], "target"),
+        ([*PF, "--extra", "-1"], "--extra"),
+        ([*PF, "--extra", "1", "--nodes", "0"], "--nodes"),
+        ([*PF[:-1], "-2", "--extra", "1"], "crash_per_year"),
+        ([*PF, "--extra", "1", "--failover-s", "0"], "failover_s"),
+        ([*PF, "--extra", "1", "--horizon-s", "nan"], "horizon_s"),
+        ([*PF, "--extra", "1", "--rates", "/nonexistent"], "/nonexistent"),
+        ([*PF[:-2], "--extra", "1"], "--crash-per-year"),
+    ],
+)
+def test_bad_input_is_named(arguments: list[str], named: str) -> None:
+    with pytest.raises(InputError, match=named):
+        CliRunner().invoke(app, arguments, catch_exceptions=False)
