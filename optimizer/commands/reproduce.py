@@ -103,15 +103,15 @@ def spare(figures: FiguresOption = None, as_json: JsonOption = False) -> None:
 
 _READINGS = """Two readings of "6/year":
   literal  six crashes a year
-  fitted   one crash every six months: 2 a year for passive failover and in the cloud, one per
-           183 days for active nodes on-premises (at exactly 2 a year Table II(b) is {at_two})"""
+  fitted   one crash every six months, 183 days (at exactly 2 a year all other cells come out as
+           well, but Table II(b) is {at_two})"""
 
 
 def _draw(folder: Path | None, paper: str) -> list[str]:
     if folder is None:
         return []
     from optimizer.reproduce import draw_pcraft, draw_spare
-    from optimizer.reproduce.style import write_figures
+    from optimizer.style import write_figures
 
     if folder.exists() and not folder.is_dir():
         raise InputError("--figures", expected="a folder", came=f"the file {folder}")

@@ -37,9 +37,9 @@ def show_tables(out: Console, cells: Mapping[str, Sequence[Cell]]) -> None:
 
 def _table(cells: Mapping[str, Sequence[Cell]]) -> Table:
     first = next(iter(cells.values()))
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column("node")
-    table.add_column("from")
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column("node", no_wrap=True)
+    table.add_column("from", no_wrap=True)
     for cell in first:
         if cell.node == NODES[0]:
             table.add_column(_heading(cell.column), justify="right", no_wrap=True)

@@ -1,8 +1,7 @@
 """PCRAFT's Tables II and III: each cell in two readings of "6/year".
 
-fitted   one crash every six months: 2 a year for passive failover and in the cloud; for active
-         route anywhere on-premises one per 183 days, since at exactly 2 a year Table II(b) has one
-         node more in each cell
+fitted   one crash every six months, 183 days; at exactly 2 a year all cells but those of Table
+         II(b) come out too, which have one node more
 literal  six crashes a year
 """
 
