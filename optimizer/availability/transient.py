@@ -1,6 +1,7 @@
 r"""Expected rewards of a Markov chain over a horizon, by rational approximation of the exponential.
 
-(Where a plain sum is cheaper, because nothing in the chain is fast, `uniformization` does it.)
+(Where a plain sum is cheaper, because nothing in the chain is fast, `uniformization` does it, and
+`doubling` where the chain is small and drifts through very many crashes.)
 
 The chains here are stiff: a fail-over takes 15 s, the horizon is a year. Uniformization needs
 millions of steps, a plain matrix exponential is dense. Instead exp(Q h) x is a contour integral,
@@ -32,7 +33,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from optimizer.availability import uniformization
+from optimizer.availability import doubling, uniformization
 from optimizer.errors import PlannerError
 
 if TYPE_CHECKING:
@@ -47,6 +48,8 @@ HALVINGS_MAX = 5
 SUBSTEPS_MAX = 50_000  # taken, not counting those that a settled chain skips
 _SETTLING = 1e-11  # change of a substep below which the limit is tried
 _SETTLED = 2e-11  # distance to the limit that is accepted
+_MANY_SUBSTEPS = 1_000  # from here on a small chain is rather doubled
+_DENSE_STATES_MAX = 600
 _STEP_OVERHEAD = 5_000  # multiplications that the call around one product or solve is worth
 _BAND_WIDTH_MAX = 60  # a wider band is left to the sparse factors
 
@@ -99,6 +102,8 @@ def expected_rewards(flow: Flow) -> Rewards:
     if _cheaper_by_steps(flow, substeps):
         law, absorbed, error = uniformization.mean_law(flow.generator, flow.exits, flow.start)
         return Rewards(flow.rewards @ law, absorbed, error, 0)
+    if substeps > _MANY_SUBSTEPS and (found := _by_doubling(flow)) is not None:
+        return found
     coarse = _propagate(flow, substeps)
     for _ in range(HALVINGS_MAX):
         substeps *= 2
@@ -127,6 +132,21 @@ def law_over_time(flow: Flow, points: int) -> tuple[Array, float]:
             return np.clip(fine, 0.0, 1.0), difference + negative + ROUNDING * points * per_point
         coarse = fine
     raise _uncovered(f"laws that differ by {difference:.1e} at {points * per_point} substeps")
+
+
+def _by_doubling(flow: Flow) -> Rewards | None:
+    """Dense doubling, for chains that are small; None where its bound is too wide."""
+    n, classes = flow.generator.shape[0], flow.exits.shape[0]
+    if n + classes > _DENSE_STATES_MAX or flow.start != 0:
+        return None
+    rates = np.zeros((n + classes, n + classes))
+    rates[:n, :n] = flow.generator.toarray().T
+    rates[:n, n:] = flow.exits.toarray().T
+    np.fill_diagonal(rates, 0.0)
+    found = doubling.occupancy(rates, 1.0)
+    if not found.error < ACCEPTED:
+        return None
+    return Rewards(flow.rewards @ found.shares[:n], found.shares[n:], found.error, 0)
 
 
 def _cheaper_by_steps(flow: Flow, substeps: int) -> bool:
