@@ -7,91 +7,196 @@ upstream replicas multiply, needs no products of variables: it is in the options
     minimise    sum_o c_o x_o                                    x_o binary
     subject to  one option in the first tier; what enters a level leaves it
                 sum_o u_o x_o <= 1        u_o = log(1 - U_o) / log(A): availabilities multiply
-                per tier: utilisation_o x_o <= the limit, collision_o x_o <= the limit
                 latency cuts
+
+The limits of a single tier (utilisation, collision, what it has to stand when degraded) are kept by
+leaving out the options that break them.
 
 The tail of a sum is not a sum of tails: latency stays outside. A plan that the solver proposes is
 evaluated whole; if it is too slow, so is every plan with the same replicas and in no tier more
 nodes or more vCPUs, and the cut says that, pushed as far as it holds. The first plan that passes is
-the cheapest: cuts remove only plans that fail. Availability is scaled by its budget, because a
-tolerance of 1e-6 would swallow the nines, and everything is checked again outside the solver.
+the cheapest: cuts remove only plans that fail. Long chains need too many cuts; if the latency has
+the structure of a chain, `labels` settles what _CUTS_FIRST cuts have not. Availability is scaled by
+its budget, because a tolerance of 1e-6 would swallow the nines, and everything is checked again
+outside the solver.
 """
 
 from __future__ import annotations
 
 import importlib
-import itertools
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import Any
 
-from optimizer.errors import PlannerError
-from optimizer.plan.options import Option
-from optimizer.plan.problem import Path, Problem, loss, too_slow, violations
-from optimizer.plan.screen import affordable, by_group, cost, first_plan, front, hopeful
+import numpy as np
 
+from optimizer.errors import PlannerError
+from optimizer.plan.first import first_plan
+from optimizer.plan.labels import GivenUpError, cheapest
+from optimizer.plan.options import Option
+from optimizer.plan.problem import Path, Problem, too_slow, violations
+from optimizer.plan.screen import (
+    Pool,
+    affordable,
+    best_price,
+    bounds,
+    budget,
+    cost,
+    eligible,
+    front,
+    weights_at,
+)
+
+LIMIT_S = 120.0
+_CUTS_FIRST = 4  # before labels are tried
 _CUTS_MAX = 2_000
+_CENT = 1e-6
 
 
 @dataclass(frozen=True)
 class Solution:
-    """The cheapest path, or None if there is none; how it was found."""
+    """The cheapest path, or None if there is none; how it was found.
+
+    `gap` is 0 for a proved optimum. Otherwise the search met its bound, and no plan costs less than
+    (1 - gap) times this one; None if there is no plan to compare with. `proof` says what proved it.
+    """
 
     path: Path | None
     usd_per_month: float | None
     cuts: int
     solves: int
+    gap: float | None = 0.0
+    proof: str = "cuts"
+
+    @property
+    def proved(self) -> bool:
+        """Whether this is the optimum, or there is none."""
+        return self.gap == 0.0
 
 
-def solve(problem: Problem, known: Path | None = None) -> Solution:
+def solve(problem: Problem, known: Path | None = None, *, limit_s: float = LIMIT_S) -> Solution:
     """The cheapest path that keeps every limit, proved within the options; see the module.
 
-    `known` is a path that keeps them all, if there is one already: nothing dearer is looked at.
+    Parameters: known, a path that keeps them all, if there is one already: nothing dearer is looked
+    at; limit_s [s] bounds the search. What it ended with is then the answer, with its gap.
+    Raises: PlannerError if the time ends before any plan, and before it is proved that there is
+    none.
     """
-    options = _eligible(problem)
-    if not all(options):
+    until_s = time.monotonic() + limit_s
+    pools = affordable(problem, eligible(problem), math.inf)
+    if not all(len(pool) for pool in pools):
         return Solution(None, None, 0, 0)
-    tiers = [by_group(tier) for tier in options]
-    live = hopeful(problem, tiers)
-    if not live:
-        return Solution(None, None, 0, 0)
-    best = known or first_plan(problem, tiers, live)
-    alive = [{route[t] for route in live} for t in range(len(tiers))]
-    options = [
-        [o for o in tier if (o.upstream, o.replicas) in alive[t]] for t, tier in enumerate(options)
-    ]
-    return _cheapest(problem, affordable(options, cost(best)))
+    by_labels = (
+        problem.chain is not None
+        and bool(problem.latency_ms_max)
+        and problem.degraded is None
+        and len(pools) > 2
+    )
+    best = known if known is not None else first_plan(problem, pools, quick=by_labels)
+    if by_labels and best is not None:
+        with suppress(GivenUpError):  # the time is over: the loop below says so
+            some = affordable(problem, pools, cost(best))
+            best = cheapest(problem, some, best, lambda: _over(until_s), quick=True)
+    pools = [front(problem, pool) for pool in affordable(problem, pools, cost(best))]
+    pools = affordable(problem, pools, cost(best))
+    if not all(len(pool) for pool in pools):
+        return Solution(best, None if best is None else cost(best), 0, 0)
+    return _Search(problem, pools, best, until_s, by_labels).run()
 
 
-def _cheapest(problem: Problem, options: list[list[Option]]) -> Solution:
-    model = _build(problem, options)
-    solver = importlib.import_module("pyomo.contrib.solver.solvers.highs").Highs()
-    cuts = 0
-    for solves in itertools.count(1):
-        chosen = _optimum(solver, model, options)
-        if chosen is None:
-            return Solution(None, None, cuts, solves)
-        broken = violations(problem, chosen)
-        if not broken:
-            return Solution(chosen, cost(chosen), cuts, solves)
-        # not latency alone: inside of the solver's tolerance, outside of the limit
-        new = (
-            _latency_cuts(problem, options, chosen)
-            if broken == ["latency"]
-            else [[(t, options[t].index(o)) for t, o in enumerate(chosen)]]
-        )
-        for cut in new:
-            model.latency_cuts.add(sum(model.choose[t, i] for t, i in cut) <= len(chosen) - 1)
-        cuts += len(new)
-        if cuts > _CUTS_MAX:
+def _over(until_s: float) -> bool:
+    return time.monotonic() >= until_s
+
+
+class OutOfTimeError(Exception):
+    """HiGHS met its time limit."""
+
+
+class _Search:
+    """The loop of one solve: propose, evaluate, cut."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        pools: list[Pool],
+        best: Path | None,
+        until_s: float,
+        by_labels: bool,
+    ) -> None:
+        self._labels = by_labels
+        self._problem, self._pools, self._best, self._until_s = problem, pools, best, until_s
+        self._options = [[pool.option(i) for i in range(len(pool))] for pool in pools]
+        self._solver = importlib.import_module("pyomo.contrib.solver.solvers.highs").Highs()
+        self._model = _build(problem, pools, self._options)
+        price = best_price(problem, pools)
+        self._least = bounds(pools, weights_at(problem, pools, price)).least - price
+        self._cuts = self._solves = 0
+
+    def run(self) -> Solution:
+        """Until the proposed plan passes, nothing is left, or a bound is met."""
+        while not self._spent() and self._cuts < _CUTS_MAX:
+            try:
+                chosen = self._proposed()
+            except OutOfTimeError:
+                break
+            if chosen is None:
+                return self._end(self._best)
+            self._least = max(self._least, cost(chosen))
+            broken = violations(self._problem, chosen)
+            if not broken:
+                return self._end(chosen)
+            self._cut(chosen, broken)
+            if self._labels and self._cuts >= _CUTS_FIRST:
+                return self._by_labels()
+        return self._unproved()
+
+    def _spent(self) -> bool:
+        return _over(self._until_s)
+
+    def _end(self, path: Path | None, proof: str = "cuts") -> Solution:
+        usd = None if path is None else cost(path)
+        return Solution(path, usd, self._cuts, self._solves, 0.0, proof)
+
+    def _unproved(self) -> Solution:
+        if self._best is None:
             raise PlannerError(
                 "plan",
-                expected=f"an optimum within {_CUTS_MAX} cuts",
-                came="none so far",
-                do="Lower max_nodes or max_replicas.",
+                expected="a plan, or the proof that there is none, within the search's bounds",
+                came=f"neither after {self._solves} solves and {self._cuts} cuts",
+                do="Lower max_nodes or max_replicas, or give it more time.",
             )
-    raise AssertionError("unreachable")
+        usd = cost(self._best)
+        gap = max(0.0, 1.0 - self._least / usd) if usd > 0 else 0.0
+        return replace(self._end(self._best, "none"), gap=max(gap, 1e-12))
+
+    def _by_labels(self) -> Solution:
+        try:
+            found = cheapest(self._problem, self._pools, self._best, self._spent, quick=False)
+        except GivenUpError as ended:
+            self._best, self._least = ended.best, max(self._least, ended.least)
+            return self._unproved()
+        return self._end(found, "labels")
+
+    def _proposed(self) -> Path | None:
+        """The cheapest plan that no cut forbids."""
+        self._solves += 1
+        left_s = max(0.1, self._until_s - time.monotonic())
+        return _optimum(self._solver, self._model, self._options, left_s)
+
+    def _cut(self, chosen: Path, broken: list[str]) -> None:
+        """Forbid `chosen`, and if it is too slow whatever is no faster."""
+        if set(broken) <= {"latency", "degraded"}:
+            new = _latency_cuts(self._problem, self._pools, chosen)
+        else:  # inside of the solver's tolerance, outside of the limit
+            new = [[[self._options[t].index(o)] for t, o in enumerate(chosen)]]
+        model = self._model
+        for cut in new:
+            chosen_ones = sum(model.choose[t, i] for t, tier in enumerate(cut) for i in tier)
+            model.latency_cuts.add(chosen_ones <= len(cut) - 1)
+        self._cuts += len(new)
 
 
 def _pyomo() -> Any:
@@ -99,39 +204,7 @@ def _pyomo() -> Any:
     return importlib.import_module("pyomo.environ")
 
 
-def _eligible(problem: Problem) -> list[list[Option]]:
-    """Options that keep by themselves the limits which concern a single tier."""
-    budget = -math.log(problem.availability_min) if problem.availability_min else math.inf
-
-    def fits(option: Option) -> bool:
-        return (
-            loss(option) <= budget
-            and option.utilisation <= problem.utilisation_max
-            and option.collision <= problem.collision_max
-        )
-
-    return [_undominated(problem, list(filter(fits, tier))) for tier in problem.options]
-
-
-def _undominated(problem: Problem, tier: list[Option]) -> list[Option]:
-    """Without options that another one at the same level, with the same replicas, matches or beats.
-
-    All that is left keeps the limits of its own tier, so only cost and what the coupled limits look
-    at still tell options apart: the loss, and nodes and vCPUs, more of which are no slower.
-    """
-    return [kept for group in by_group(tier).values() for kept in _front(problem, group)]
-
-
-def _front(problem: Problem, group: list[Option]) -> list[Option]:
-    columns: list[list[float]] = [[o.usd_per_month for o in group]]
-    if problem.availability_min is not None:
-        columns.append([o.unavailability for o in group])
-    if problem.latency_ms_max:
-        columns += [[-o.needed for o in group], [-o.instance.vcpus for o in group]]
-    return [group[i] for i in front(columns)]
-
-
-def _build(problem: Problem, options: list[list[Option]]) -> Any:
+def _build(problem: Problem, pools: list[Pool], options: list[list[Option]]) -> Any:
     pyo = _pyomo()
 
     model = pyo.ConcreteModel(doc="cheapest fleet that keeps the limits")
@@ -139,9 +212,7 @@ def _build(problem: Problem, options: list[list[Option]]) -> Any:
     model.arcs = pyo.Set(initialize=pairs, dimen=2, doc="(tier, option): an arc of the graph")
     model.choose = pyo.Var(model.arcs, domain=pyo.Binary, doc="1: the tier is built like this")
     _path(model, options)
-    _availability(model, options, problem)
-    _utilisation(model, options, problem)
-    _collision(model, options, problem)
+    _availability(model, pools, problem)
     model.latency_cuts = pyo.ConstraintList(doc="plans that were found too slow, and all no better")
     model.cost = pyo.Objective(
         expr=sum(options[t][i].usd_per_month * model.choose[t, i] for t, i in pairs),
@@ -158,10 +229,11 @@ def _path(model: Any, options: list[list[Option]]) -> None:
         expr=sum(model.choose[0, i] for i in range(len(options[0]))) == 1,
         doc="the first tier is built in exactly one way",
     )
-    levels = []
-    for t in range(1, len(options)):
-        seen = {o.upstream * o.replicas for o in options[t - 1]} | {o.upstream for o in options[t]}
-        levels += [(t, level) for level in sorted(seen)]
+    levels = [
+        (t, level)
+        for t in range(1, len(options))
+        for level in sorted({o.upstream for o in options[t]})
+    ]
     model.levels = pyo.Set(initialize=levels, dimen=2, doc="(tier, amplification by upstream r)")
 
     def conserve(model: Any, t: int, level: int) -> Any:
@@ -178,122 +250,109 @@ def _path(model: Any, options: list[list[Option]]) -> None:
     )
 
 
-def _availability(model: Any, options: list[list[Option]], problem: Problem) -> None:
+def _availability(model: Any, pools: list[Pool], problem: Problem) -> None:
     """The tiers' losses of log availability fit in the budget, which is scaled to 1."""
     pyo = _pyomo()
 
     if problem.availability_min is None:
         return
-    budget = -math.log(problem.availability_min)
+    shares = [pool.columns.loss / budget(problem) for pool in pools]
     model.availability = pyo.Constraint(
-        expr=sum(loss(options[t][i]) / budget * model.choose[t, i] for t, i in model.arcs) <= 1,
+        expr=sum(float(shares[t][i]) * model.choose[t, i] for t, i in model.arcs) <= 1,
         doc="product of the tiers' availabilities; in units of the whole budget",
     )
 
 
-def _utilisation(model: Any, options: list[list[Option]], problem: Problem) -> None:
-    """No tier above the utilisation limit."""
-    pyo = _pyomo()
-
-    if math.isinf(problem.utilisation_max):
-        return
-    model.utilisation = pyo.Constraint(
-        range(len(options)),
-        rule=lambda model, t: (
-            sum(o.utilisation * model.choose[t, i] for i, o in enumerate(options[t]))
-            <= problem.utilisation_max
-        ),
-        doc="sustained load over sustained capacity of the needed nodes (sPARE Eq. 4)",
-    )
-
-
-def _collision(model: Any, options: list[list[Option]], problem: Problem) -> None:
-    """No tier above the collision limit."""
-    pyo = _pyomo()
-
-    if len(options) < 2 or problem.collision_max >= 1:
-        return
-    model.collision = pyo.Constraint(
-        range(1, len(options)),
-        rule=lambda model, t: (
-            sum(o.collision * model.choose[t, i] for i, o in enumerate(options[t]))
-            <= problem.collision_max
-        ),
-        doc="probability that copies of one page meet on a server (sPARE Eq. 2)",
-    )
-
-
-def _optimum(solver: Any, model: Any, options: list[list[Option]]) -> Path | None:
+def _optimum(solver: Any, model: Any, options: list[list[Option]], left_s: float) -> Path | None:
     from pyomo.contrib.solver.common.results import TerminationCondition
 
-    result = solver.solve(
-        model,
-        load_solutions=False,
-        raise_exception_on_nonoptimal_result=False,
-        rel_gap=0.0,
-        abs_gap=0.0,
-        threads=1,
-    )
-    ended = result.termination_condition
     infeasible = (
         TerminationCondition.provenInfeasible,
         TerminationCondition.infeasibleOrUnbounded,
     )
-    if ended in infeasible:
-        return None
-    if ended != TerminationCondition.convergenceCriteriaSatisfied:
-        raise PlannerError("plan", expected="an optimum from HiGHS", came=str(ended))
-    values = result.solution_loader.get_vars()
-    on = [(t, i) for t, i in model.arcs if values[model.choose[t, i]] > 0.5]
-    return tuple(options[t][i] for t, i in sorted(on))
+    # HiGHS 1.15's presolve ends some models whose rows span 1e-8 to 1 in an error: then without it
+    for presolve in ("choose", "off"):
+        result = solver.solve(
+            model,
+            load_solutions=False,
+            raise_exception_on_nonoptimal_result=False,
+            rel_gap=0.0,
+            abs_gap=0.0,
+            threads=1,
+            time_limit=left_s,
+            solver_options={"presolve": presolve},
+        )
+        ended = result.termination_condition
+        if ended in infeasible:
+            return None
+        if ended == TerminationCondition.maxTimeLimit:
+            raise OutOfTimeError
+        if ended == TerminationCondition.convergenceCriteriaSatisfied:
+            values = result.solution_loader.get_vars()
+            on = [(t, i) for t, i in model.arcs if values[model.choose[t, i]] > 0.5]
+            return tuple(options[t][i] for t, i in sorted(on))
+    raise PlannerError("plan", expected="an optimum from HiGHS", came=str(ended))
 
 
-def _no_faster(a: Option, b: Option) -> bool:
-    """a has in this place neither more nodes nor more vCPUs than b."""
-    return (
-        (a.upstream, a.replicas) == (b.upstream, b.replicas)
-        and a.needed <= b.needed
-        and a.instance.vcpus <= b.instance.vcpus
-    )
-
-
-def _latency_cuts(
-    problem: Problem, options: list[list[Option]], slow: Path
-) -> list[list[tuple[int, int]]]:
-    """Cuts that remove `slow` and whatever is no faster: each tier is raised in turn, in two
-    orders."""
+def _latency_cuts(problem: Problem, pools: list[Pool], slow: Path) -> list[list[list[int]]]:
+    """Per cut and tier the options of which not all tiers may have one: `slow` and whatever is no
+    faster, with each tier raised in turn, in two orders."""
     cuts = []
     tiers = range(len(slow))
     for order in {tuple(tiers), tuple(reversed(tiers))}:
-        raised = _raised(problem, options, slow, order)
-        cut = [(t, i) for t in tiers for i, o in enumerate(options[t]) if _no_faster(o, raised[t])]
-        cuts.append(cut)
+        raised = _raised(problem, pools, slow, order)
+        cuts.append([_no_faster(problem, pool, o) for pool, o in zip(pools, raised, strict=True)])
     return cuts
 
 
-def _raised(
-    problem: Problem, options: list[list[Option]], slow: Path, order: Sequence[int]
-) -> Path:
-    """A plan that is still too slow, with each tier as large as that allows, in `order`."""
-    path = list(slow)
+def _no_faster(problem: Problem, pool: Pool, corner: Option) -> list[int]:
+    """Options that have, in the place of `corner`, neither more nodes nor more vCPUs."""
+    c = pool.columns
+    below = (c.upstream == corner.upstream) & (c.replicas == corner.replicas)
+    below &= (c.needed <= corner.needed) & (c.vcpus <= corner.instance.vcpus)
+    if problem.degraded is not None:
+        left = np.minimum(c.needed, c.nodes - problem.degraded.nodes_down)
+        below &= left <= problem.degraded.servers(corner)
+    return [int(i) for i in np.flatnonzero(below)]
+
+
+def _raised(problem: Problem, pools: list[Pool], slow: Path, order: Sequence[int]) -> Path:
+    """A plan that is still too slow, with each tier as large as that allows, in `order`.
+
+    Its tiers need not exist: they are corners of what is cut off.
+    """
+    path = [_corner(problem, option) for option in slow]
     for t in order:
-        larger = sorted(
-            {
-                (o.needed, o.instance.vcpus): o for o in options[t] if _no_faster(path[t], o)
-            }.values(),
-            key=lambda o: (o.needed * o.instance.vcpus, o.needed),
-        )
-        for candidate in _descending(larger):
-            trial = (*path[:t], candidate, *path[t + 1 :])
-            if too_slow(problem, trial):
-                path[t] = candidate
-                break
+        c = pools[t].columns
+        same = (c.upstream == path[t].upstream) & (c.replicas == path[t].replicas)
+
+        def still_slow(corner: Option, t: int = t) -> bool:
+            return too_slow(problem, (*path[:t], corner, *path[t + 1 :]))
+
+        sizes = sorted({float(v) for v in c.vcpus[same] if v > path[t].instance.vcpus})
+        path[t] = _last([path[t], *(_sized(path[t], vcpus=v) for v in sizes)], still_slow)
+        counts = sorted({int(n) for n in c.needed[same] if n > path[t].needed})
+        path[t] = _last([path[t], *(_sized(path[t], needed=n) for n in counts)], still_slow)
     return tuple(path)
 
 
-def _descending(larger: list[Option], tries: int = 12) -> list[Option]:
-    """At most `tries` of the candidates, the largest first, evenly spread."""
-    if len(larger) <= tries:
-        return larger[::-1]
-    step = (len(larger) - 1) / (tries - 1)
-    return [larger[round(k * step)] for k in range(tries - 1, -1, -1)]
+def _corner(problem: Problem, option: Option) -> Option:
+    """The same needed and, in the degraded condition, left-over servers, whatever the mechanism."""
+    if problem.degraded is None:
+        return option
+    missing = option.needed - problem.degraded.servers(option)
+    return replace(option, mechanism="ara", extra=problem.degraded.nodes_down - missing)
+
+
+def _sized(option: Option, vcpus: float | None = None, needed: int | None = None) -> Option:
+    machine = option.instance if vcpus is None else replace(option.instance, vcpus=vcpus)
+    return replace(option, instance=machine, needed=option.needed if needed is None else needed)
+
+
+def _last(corners: list[Option], holds: Callable[[Option], bool]) -> Option:
+    """The last for which it holds, which it does for the first and all up to the last."""
+    low, high = 0, len(corners)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if holds(corners[middle]) else (low, middle)
+    return corners[low]

@@ -26,6 +26,8 @@ class TierPlan:
     needed: int
     usd_per_month: float
     collision: float
+    usd_active_per_month: float | None = None
+    usd_standby_per_month: float | None = None
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,8 @@ class Plan:
     assumptions: tuple[str, ...] = ()
     insufficient: tuple[str, ...] = ()
     reasons: tuple[str, ...] = ()
+    relaxation: Mapping[str, Any] = field(default_factory=dict)  # if infeasible: what would help
+    confidence: Mapping[str, Any] | None = None  # of the availability, if rates are uncertain
     solver: Mapping[str, Any] = field(default_factory=dict)
     inputs: Mapping[str, Any] = field(default_factory=dict)
     fleet: Fleet | None = None
@@ -71,6 +75,8 @@ class Plan:
             "assumptions": list(self.assumptions),
             "insufficient": list(self.insufficient),
             "reasons": list(self.reasons),
+            "relaxation": dict(self.relaxation),
+            "confidence": None if self.confidence is None else dict(self.confidence),
             "solver": dict(self.solver),
             "inputs": dict(self.inputs),
             "tfvars": self.to_tfvars(),
@@ -85,7 +91,7 @@ class Plan:
         assert self.usd_per_month is not None
         head = f"{self.usd_per_month:.2f} USD/month in {self.region}, prices of {self.prices_as_of}"
         lines = [
-            f"# Planned by Sparecraft: {head}. cpus = the instance types' vCPUs.",
+            f"# Planned by Sparecraft: {head}. cpus = the machine types' vCPUs.",
             f"experiment = {json.dumps(self.fleet.experiment)}",
             f"scheme     = {json.dumps(self.scheme)}",
             "tiers = {",

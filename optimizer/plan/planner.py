@@ -1,53 +1,89 @@
-"""From a results folder and an SLO to a plan: the one entry that the runner and the CLI call."""
+"""From a results folder, a plan.toml, or both, to a plan: what the runner and the CLI call.
+
+All ways end in `answer`: a checked case becomes a problem, the problem a solution, and the solution
+a plan with everything that has to be said about it.
+"""
 
 from __future__ import annotations
 
-import math
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
 from pathlib import Path as FilePath
 from typing import Any
 
 from optimizer.availability import FailureRates
-from optimizer.errors import InputError, require_positive, require_share
-from optimizer.fit import Estimate, ServiceFit, fit, read_results
-from optimizer.plan.evidence import (
-    LEAST_REQUESTS,
-    CalibratedLatency,
-    connection_rates_per_s,
-    demands,
-    percentile_of,
+from optimizer.fit import ServiceFit, fit, read_results
+from optimizer.plan.case import Case, Slo, slo_from
+from optimizer.plan.evidence import LEAST_REQUESTS, demands, percentile_of
+from optimizer.plan.explain import binding, infeasible
+from optimizer.plan.model import LIMIT_S, Solution, solve
+from optimizer.plan.options import Limits, TierDemand
+from optimizer.plan.outcome import Plan
+from optimizer.plan.problem import Problem
+from optimizer.plan.report import (
+    assumptions,
+    confidence_of,
+    fleet_of,
+    inputs_of,
+    outlook,
+    tier_plans,
 )
-from optimizer.plan.explain import binding, reasons
-from optimizer.plan.model import Solution, solve
-from optimizer.plan.options import Covers, Limits, Option, TierDemand, fitting, tier_options
-from optimizer.plan.outcome import Fleet, Plan, TierPlan
-from optimizer.plan.problem import Path, Problem, availability_of
-from optimizer.prices import PriceBook, load_prices
-from optimizer.replication import least_tokens
+from optimizer.plan.source import Stated, read_plan
+from optimizer.plan.stated import book_of, merged, region_of, stated_service
+from optimizer.prices import PriceBook
+from optimizer.uncertainty import UncertainRates, rates_from
 
-_PERCENTILES = {"p95_ms": 95, "p99_ms": 99}
-_NOT_OURS = {"max_error_share"}
-_HEADROOM_MB = 256.0
-_RATES = ("crash_per_year", "failover_s", "repair_s")
+_DEFAULT_RATES = {
+    "crash_per_year": "crash rate {:g} per node and year (PCRAFT)",
+    "failover_s": "fail-over takes {:g} s on average (PCRAFT)",
+    "repair_s": "no repair of broken nodes within the year (PCRAFT's case without repair)",
+}
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A checked question: the case, the service behind it, and where its figures are from."""
+
+    case: Case
+    service: ServiceFit
+    mode: str  # results | plan.toml | results and plan.toml
+    stated: tuple[str, ...] = ()  # figures of plan.toml that stand in for measured ones
+    said: tuple[str, ...] = ()  # assumptions made on the way here
+    rates: UncertainRates | None = None
+    missing: tuple[str, ...] = ()  # without these there is no plan
+    thin: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The plan, and what it was found from: for fronts, prices of limits and sensitivities.
+
+    `problem` and `found` are None where there was not enough evidence to ask.
+    """
+
+    plan: Plan
+    case: Case
+    problem: Problem | None = None
+    found: Solution | None = None
 
 
 def plan_from_results(
     run_dir: FilePath,
-    slo: Mapping[str, float],
+    slo: Mapping[str, Any],
     *,
     scheme: str | None = None,
-    region: str = "us-east-1",
+    region: str | None = None,
     limits: Limits | None = None,
-    rates: Mapping[str, float] | None = None,
+    rates: Mapping[str, Any] | FailureRates | None = None,
     book: PriceBook | None = None,
 ) -> Plan:
     """The cheapest fleet for the service measured in `run_dir` that meets `slo`.
 
-    Parameters: run_dir a results folder; slo with any of availability (0..1), p95_ms, p99_ms [ms];
-    scheme cloud | on-prem (default: the run's); region of the price book; rates with any of
-    crash_per_year, failover_s, repair_s (default: the run's, else PCRAFT's).
+    Parameters: run_dir a results folder; slo with any of availability (0..1), p95_ms, p99_ms [ms],
+    confidence (0..1), degraded; scheme cloud | on-prem (default: the run's); region of the price
+    book (default us-east-1, or the only one that the book has); rates as in a plan.toml
+    (default: the run's, else PCRAFT's); book (default: on-prem or ec2, by the scheme).
     Returns: Plan; thin evidence makes it infeasible with `insufficient` filled, not an exception.
     Raises: PlannerError for a folder, SLO or value that cannot be used.
     """
@@ -57,297 +93,223 @@ def plan_from_results(
     )
 
 
+def plan_from_file(path: FilePath, results: FilePath | None = None) -> Plan:
+    """The plan that a plan.toml asks for; with a results folder, of the service measured there.
+
+    Raises: PlannerError for a file, folder or value that cannot be used.
+    """
+    return answer(asked_by_file(path, results)).plan
+
+
 def plan_service(
     service: ServiceFit,
-    slo: Mapping[str, float],
+    slo: Mapping[str, Any],
     *,
     scheme: str | None = None,
-    region: str = "us-east-1",
+    region: str | None = None,
     limits: Limits | None = None,
-    rates: Mapping[str, float] | None = None,
+    rates: Mapping[str, Any] | FailureRates | None = None,
     book: PriceBook | None = None,
 ) -> Plan:
     """`plan_from_results` for a service that is already fitted."""
-    began_s = time.monotonic()
-    availability_min, percentiles = _check_slo(slo)
-    limits = limits or Limits()
-    scheme = scheme or service.scheme
-    failures, said = _failure_rates({**service.stated_rates, **(rates or {})})
-    prices = book or load_prices()
-    instances = prices.instances(region)
-    frame = Plan(False, scheme, region, prices.as_of, inputs=_inputs(service, slo))
-    missing = [*service.missing, *_missing_latency(service, percentiles)]
-    thin = (*service.thin, *_thin_latency(service, percentiles))
-    if missing:
+    asked = asked_of_service(
+        service, slo, scheme=scheme, region=region, limits=limits, rates=rates, book=book
+    )
+    return answer(asked).plan
+
+
+def asked_of_service(
+    service: ServiceFit,
+    slo: Mapping[str, Any],
+    *,
+    scheme: str | None = None,
+    region: str | None = None,
+    limits: Limits | None = None,
+    rates: Mapping[str, Any] | FailureRates | None = None,
+    book: PriceBook | None = None,
+) -> Asked:
+    """The checked question of `plan_service`."""
+    if scheme is not None:
+        service = replace(service, scheme=scheme)
+    if book is None:
+        book = book_of(None, service.scheme, FilePath())
+    if isinstance(rates, FailureRates):
+        known: UncertainRates = _certain(rates)
+        said: tuple[str, ...] = ()
+    else:
+        known, said = _stated_rates({**service.stated_rates, **(rates or {})})
+    return _asked(
+        service, service, slo_from(slo), book, region, limits or Limits(), known,
+        mode="results", said=said,
+    )  # fmt: skip
+
+
+def asked_by_file(path: FilePath, results: FilePath | None = None) -> Asked:
+    """The checked question of `plan_from_file`. Refusals name the file."""
+    return asked_as_stated(read_plan(FilePath(path)), results)
+
+
+def asked_as_stated(plan: Stated, results: FilePath | None = None) -> Asked:
+    """The checked question of a plan.toml that has been read."""
+    measured = None if results is None else fit(read_results(FilePath(results)))
+    service, said_instead = (
+        (stated_service(plan), ()) if measured is None else merged(measured, plan)
+    )
+    known, said = _stated_rates({**service.stated_rates, **plan.rates}, f"{plan.place}.rates")
+    book = book_of(plan.book, service.scheme, plan.path.parent)
+    asked = _asked(
+        service, measured, plan.slo, book, plan.region, plan.limits, known,
+        mode="plan.toml" if measured is None else "results and plan.toml",
+        said=said, plan=plan,
+    )  # fmt: skip
+    return replace(asked, stated=said_instead)
+
+
+def _asked(
+    service: ServiceFit,
+    measured: ServiceFit | None,
+    slo: Slo,
+    book: PriceBook,
+    region: str | None,
+    limits: Limits,
+    rates: UncertainRates,
+    *,
+    mode: str,
+    said: tuple[str, ...],
+    plan: Stated | None = None,
+) -> Asked:
+    """One way in for all: the case, or what is missing for it."""
+    missing = (*service.missing, *_missing_latency(measured, slo))
+    case = Case(
+        tiers=() if missing else _chosen(demands(service), plan),
+        slo=slo,
+        scheme=service.scheme,
+        region=region_of(book, region),
+        book=book,
+        limits=limits,
+        rates=rates.mean() if slo.confidence is None else rates.at(slo.confidence),
+        policy=(plan.policy if plan else None) or "tad",
+        measured=measured if measured is not None and not measured.missing else None,
+    )
+    book.instances(case.region)  # an unknown region is refused before anything is computed
+    case.check_zero_load(f"{plan.place}.slo" if plan else "slo")
+    return Asked(
+        case=case,
+        service=service,
+        mode=mode,
+        said=said,
+        rates=rates,
+        missing=missing,
+        thin=(*service.thin, *_thin_latency(measured, slo)),
+    )
+
+
+def answer(
+    asked: Asked,
+    *,
+    limit_s: float = LIMIT_S,
+    clock: Callable[[], float] = time.monotonic,
+    seed: int = 0,
+) -> Answer:
+    """The cheapest plan for the case, explained.
+
+    Parameters: limit_s [s] bounds the search for the plan; seed of the draws of uncertain rates.
+    """
+    began_s, case = clock(), asked.case
+    frame = Plan(
+        False, case.scheme, case.region, case.book.as_of, inputs=inputs_of(asked, asked.service)
+    )
+    if asked.missing:
         why = ("the run has not enough evidence to plan from",)
-        return replace(frame, insufficient=(*missing, *thin), reasons=why)
-    policy = "tad"
-    latency = CalibratedLatency(
-        service, list(percentiles), _horizon_s(service, percentiles), policy
-    )
-    tiers = demands(service)
-    covers = Covers(failures, scheme, limits)
-    problem = Problem(
-        options=_options(tiers, instances, covers, limits),
-        latency=latency,
-        availability_min=availability_min,
-        latency_ms_max=percentiles,
-        utilisation_max=limits.max_utilisation,
-        collision_max=limits.max_collision,
-    )
-    found = solve(problem)
+        missing = (*asked.missing, *asked.thin)
+        return Answer(replace(frame, insufficient=missing, reasons=why), case)
+    problem = case.problem()
+    found = solve(problem, limit_s=limit_s)
     frame = replace(
         frame,
-        assumptions=(*said, *_assumptions(service, latency, scheme, prices.source)),
-        insufficient=thin,
-        solver=_solver(found, began_s, problem),
+        assumptions=(*asked.said, *assumptions(case, asked.service, asked.rates)),
+        insufficient=asked.thin,
+        solver=_solver(found, clock() - began_s, problem),
     )
     if found.path is None:
-        return replace(frame, reasons=tuple(reasons(problem)))
-    return replace(
+        texts, relaxation = infeasible(problem, case)
+        plan = replace(frame, reasons=tuple(texts), relaxation=relaxation)
+        return Answer(plan, case, problem, found)
+    plan = replace(
         frame,
         feasible=True,
         usd_per_month=found.usd_per_month,
-        tiers=_tier_plans(service, found.path),
-        predicted=_predicted(latency, found.path, bool(percentiles)),
-        binding=tuple(binding(problem, found)),
-        fleet=_fleet(service, found.path, policy),
+        tiers=tier_plans(case, found.path),
+        predicted=outlook(case, found.path),
+        confidence=confidence_of(case, asked.rates, found.path, seed),
+        binding=tuple(binding(problem, found, case)),
+        fleet=fleet_of(asked.service, found.path, case.policy),
+    )
+    return Answer(plan, case, problem, found)
+
+
+def _chosen(tiers: tuple[TierDemand, ...], plan: Stated | None) -> tuple[TierDemand, ...]:
+    """The demands with the mechanisms and instance types that plan.toml allows."""
+    stated = {tier.name: tier.values for tier in plan.tiers} if plan else {}
+    return tuple(
+        replace(
+            tier,
+            mechanisms=stated.get(tier.name, {}).get("mechanisms", tier.mechanisms),
+            instance_types=stated.get(tier.name, {}).get("instance_types"),
+        )
+        for tier in tiers
     )
 
 
-def _check_slo(slo: Mapping[str, float]) -> tuple[float | None, dict[int, float]]:
-    unknown = set(slo) - {"availability", *_PERCENTILES, *_NOT_OURS}
-    if unknown:
-        raise InputError(
-            f"slo.{sorted(unknown)[0]}",
-            expected="one of availability, p95_ms, p99_ms",
-            came="an unknown key",
-        )
-    availability = slo.get("availability")
-    if availability is not None:
-        require_share("slo.availability", availability, one=False)
-        require_positive("slo.availability", availability)
-    percentiles = {
-        q: require_positive(f"slo.{key}", slo[key])
-        for key, q in _PERCENTILES.items()
-        if slo.get(key) is not None
-    }
-    if availability is None and not percentiles:
-        raise InputError("slo", expected="availability, p95_ms or p99_ms", came="none of them")
-    return availability, percentiles
-
-
-def _failure_rates(stated: Mapping[str, Any]) -> tuple[FailureRates, list[str]]:
-    unknown = set(stated) - set(_RATES)
-    if unknown:
-        raise InputError(
-            f"rates.{sorted(unknown)[0]}",
-            expected=f"one of {', '.join(_RATES)}",
-            came="unknown key",
-        )
-    defaults = FailureRates()
+def _stated_rates(
+    stated: Mapping[str, Any], place: str = "rates"
+) -> tuple[UncertainRates, tuple[str, ...]]:
+    """The rates, and what PCRAFT's defaults had to stand in for."""
     given = {key: value for key, value in stated.items() if value is not None}
-    said = [
-        text
-        for key, text in (
-            (
-                "crash_per_year",
-                f"crash rate {defaults.crash_per_year:g} per node and year (PCRAFT)",
-            ),
-            ("failover_s", f"fail-over takes {defaults.failover_s:g} s on average (PCRAFT)"),
-            (
-                "repair_s",
-                "no repair of broken nodes within the year (PCRAFT's case without repair)",
-            ),
-        )
+    defaults = FailureRates()
+    said = tuple(
+        f"{text.format(getattr(defaults, key))}: a default, not measured"
+        for key, text in _DEFAULT_RATES.items()
         if key not in given
-    ]
-    return FailureRates(**given), [f"{text}: a default, not measured" for text in said]
+    )
+    return rates_from(given, place), said
 
 
-def _missing_latency(service: ServiceFit, percentiles: Mapping[int, float]) -> list[str]:
+def _certain(rates: FailureRates) -> UncertainRates:
+    values = {field.name: getattr(rates, field.name) for field in fields(rates)}
+    three = {key: values.pop(key) for key in _DEFAULT_RATES}
+    return UncertainRates(**three, others=values)
+
+
+def _missing_latency(measured: ServiceFit | None, slo: Slo) -> list[str]:
     """Without one arm that was asked often enough there is nothing to calibrate the latency by."""
-    if not percentiles or any(arm.requests >= LEAST_REQUESTS for arm in service.arms):
+    if measured is None or not slo.latency_ms:
         return []
-    most = max((arm.requests for arm in service.arms), default=0)
+    most = max((arm.requests for arm in measured.arms), default=0)
+    if most >= LEAST_REQUESTS:
+        return []
     return [f"latency: {most} requests in the best measured arm, {LEAST_REQUESTS} needed"]
 
 
-def _thin_latency(service: ServiceFit, percentiles: Mapping[int, float]) -> list[str]:
+def _thin_latency(measured: ServiceFit | None, slo: Slo) -> list[str]:
     """Percentiles with fewer than ten samples beyond them: used, but not to be relied on."""
     return [
         f"arm {arm.name}: p{q} from {found.samples} requests, {found.least} needed for 10 beyond it"
-        for arm in service.arms
-        for q in percentiles
+        for arm in (measured.arms if measured is not None else ())
+        for q in slo.latency_ms
         if not (found := percentile_of(arm, q)).sufficient
     ]
 
 
-def _horizon_s(service: ServiceFit, percentiles: Mapping[int, float]) -> float:
-    """The grid reaches well beyond the SLO and beyond what was measured."""
-    measured = [v for a in service.arms if (v := a.p99_ms.value) is not None]
-    return 4.0 * max([*percentiles.values(), *measured, 1.0]) / 1000.0
-
-
-def _options(
-    tiers: Sequence[TierDemand], instances: Sequence[Any], covers: Covers, limits: Limits
-) -> tuple[tuple[Option, ...], ...]:
-    """Options per tier at every amplification that the tiers above can make."""
-    levels, result = {1}, []
-    for tier in tiers:
-        chosen = fitting(instances, tier, _HEADROOM_MB)
-        found: list[Option] = []
-        for level in sorted(levels):
-            for r in range(1, limits.max_replicas + 1):
-                found += tier_options(tier, level, r, chosen, covers, limits)
-        levels = {o.upstream * o.replicas for o in found}
-        result.append(tuple(found))
-    return tuple(result)
-
-
-def _tier_plans(service: ServiceFit, path: Path) -> dict[str, TierPlan]:
-    plans = {}
-    for option, tier, rate in zip(
-        path, service.tiers, connection_rates_per_s(service), strict=True
-    ):
-        hold = tier.token_hold_s.value
-        hold_s = hold if hold is not None else _page_hold_s(service)
-        per_s = rate * option.upstream
-        # Eq. 6 is a bound; keep the tokens below the utilisation limit, and a token per core
-        tokens = least_tokens(per_s / 0.7, option.replicas, option.needed, hold_s)
-        plans[option.tier] = TierPlan(
-            instance_type=option.instance.name,
-            nodes=option.nodes,
-            spares=option.spares,
-            mechanism=option.mechanism,
-            replicas=option.replicas,
-            tokens=max(tokens, option.instance.vcpus),
-            utilisation=option.utilisation,
-            availability=1.0 - option.unavailability,
-            needed=option.needed,
-            usd_per_month=round(option.usd_per_month, 2),
-            collision=option.collision,
-        )
-    return plans
-
-
-def _page_hold_s(service: ServiceFit) -> float:
-    """A token is held within a page at most: the slowest arm's mean, if nothing was seen of
-    tokens."""
-    return max((arm.mean_ms for arm in service.arms), default=0.0) / 1000.0
-
-
-def _predicted(latency: CalibratedLatency, path: Path, asked: bool) -> dict[str, Any]:
-    found = latency(path) if asked else {}
-    measured = latency.measured(path) if asked else None
-    if measured:
-        found = dict(measured.measured_ms)
-    return {
-        "availability": availability_of(path),
-        "p95_ms": _rounded(found.get(95)),
-        "p99_ms": _rounded(found.get(99)),
-        "evidence": "measured" if measured else "model",
-    }
-
-
-def _rounded(value: float | None) -> float | None:
-    return None if value is None or math.isinf(value) else round(value, 2)
-
-
-def _assumptions(
-    service: ServiceFit, latency: CalibratedLatency, scheme: str, source: str
-) -> tuple[str, ...]:
-    caps = ", ".join(f"{t.spec.name} {t.spec.cpus:g}" for t in service.tiers)
-    factors = "; ".join(
-        f"r = {replicas}: " + ", ".join(f"p{q} x {v:.2f}" for q, v in f.by_percentile.items())
-        for replicas, f in latency.factors.items()
-        if f.by_percentile
-    )
-    texts = [
-        f"capacity scales with vCPUs: one vCPU is as fast as one core of the measured host "
-        f"(caps in the run: {caps} cores)",
-        "burstable t3: sustained load is held against the baseline share, single requests run at "
-        "full speed (CPU credits suffice while the load is below the baseline)",
-        "neighbours disturb the planned fleet as they disturbed the measured one",
-        "nodes fail independently, standby nodes in a pool do not fail; tiers are independent",
-        "latency is planned for the needed nodes, extra and spare ones are not counted on",
-        f"latency of fleets that were not measured: the model of optimizer/latency, times "
-        f"measured / modelled of the arms where that is above 1 "
-        f"({factors or 'no arm could be calibrated'})",
-        f"a machine needs the tier's memory and {_HEADROOM_MB:g} MB more; arbiters, storage and "
-        "traffic are not in the cost",
-        f"prices: {source}; 730 h a month",
-    ]
-    if scheme == "on-prem":
-        texts.append("on-premises machines, spares included, are priced as on-demand instances")
-    return tuple(texts)
-
-
-def _fleet(service: ServiceFit, path: Path, policy: str) -> Fleet:
-    tiers = {}
-    for option, tier in zip(path, service.tiers, strict=True):
-        spec = tier.spec
-        tiers[spec.name] = {
-            "role": spec.role,
-            "backend": spec.backend,
-            "cpus": option.instance.vcpus,
-            "memory_mb": spec.memory_mb,
-            "nic_mbps": spec.nic_mbps,
-            "disk_mbps": spec.disk_mbps,
-        }
-    return Fleet(service.experiment or "planned", policy, tiers)
-
-
-def _solver(found: Solution, began_s: float, problem: Problem) -> dict[str, Any]:
+def _solver(found: Solution, seconds: float, problem: Problem) -> dict[str, Any]:
     return {
         "name": "HiGHS through Pyomo",
         "options": sum(len(tier) for tier in problem.options),
         "latency_cuts": found.cuts,
         "solves": found.solves,
-        "seconds": round(time.monotonic() - began_s, 2),
+        "seconds": round(seconds, 2),
+        "proved": found.proved,
+        "proof": found.proof,
+        "gap": found.gap,
         "verified": "all limits evaluated again outside the solver",
-    }
-
-
-def _inputs(service: ServiceFit, slo: Mapping[str, float]) -> dict[str, Any]:
-    tiers = {
-        t.spec.name: {
-            "nodes": t.spec.nodes,
-            "cpus": t.spec.cpus,
-            "requests_per_copy": _estimate(t.requests_per_copy),
-            "connections_per_copy": _estimate(t.connections_per_copy),
-            "processing_s": _estimate(t.processing_s),
-            "service_cv2": _estimate(t.service_cv2),
-            "token_hold_s": _estimate(t.token_hold_s),
-            "interference_share": _estimate(t.interference_share),
-            "gamma": _estimate(t.gamma),
-        }
-        for t in service.tiers
-    }
-    arms = {
-        a.name: {
-            "policy": a.policy,
-            "replicas": list(a.replicas),
-            "requests": a.requests,
-            "failed": a.failed,
-            "p95_ms": _estimate(a.p95_ms),
-            "p99_ms": _estimate(a.p99_ms),
-        }
-        for a in service.arms
-    }
-    return {
-        "run": service.run,
-        "slo": {k: v for k, v in slo.items() if k not in _NOT_OURS},
-        "pages_per_s": _estimate(service.pages_per_s),
-        "tiers": tiers,
-        "arms": arms,
-    }
-
-
-def _estimate(value: Estimate) -> dict[str, Any]:
-    return {
-        "value": value.value,
-        "samples": value.samples,
-        "spread": value.spread,
-        "sufficient": value.sufficient,
     }

@@ -9,12 +9,19 @@ counters, polls and columns are those of a real run.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
+
+from optimizer.availability import FailureRates
+from optimizer.latency import TierLatency, zero_load_s
+from optimizer.plan.case import Case, Slo
+from optimizer.plan.model import solve
+from optimizer.plan.options import Limits, TierDemand
+from optimizer.prices import Instance, PriceBook
 
 WEB, DB = ("web-1", "web-2", "web-3", "web-4"), ("db-1", "db-2", "db-3")
 ARMS: dict[str, dict[str, Any]] = {
@@ -277,3 +284,75 @@ def _events(path: Path, runs: dict[str, list[tuple[float, float]]]) -> None:
             lines.append({**same, "time_s": start_s, "action": "inject"})
             lines.append({**same, "time_s": end_s, "action": "revert"})
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def plan_instance(
+    seed: int = 0,
+    *,
+    tiers: int = 6,
+    types: int = 40,
+    max_nodes: int = 60,
+    max_replicas: int = 4,
+    availability: float = 0.9995,
+    tightness: float = 0.4,
+) -> Case:
+    """A planning case of any size: a chain of tiers under interference, machines of five families.
+
+    tightness in (0, 1): where the latency limits lie between the page without load (0) and that on
+    the cheapest machines that are 70 % busy (1). No measurement is behind any figure.
+    """
+    rng = np.random.default_rng(seed)
+    demands, rate = [], float(rng.uniform(200.0, 600.0))
+    for number in range(tiers):
+        visits = 1.0 if number == 0 else float(rng.choice([0.5, 1.0, 2.0]))
+        rate *= visits
+        law = TierLatency(
+            processing_s=float(rng.uniform(0.004, 0.03)),
+            cv2=float(rng.uniform(0.5, 2.0)),
+            visits=visits,
+            interference_share=0.15,
+            gamma=0.4,
+            run_s=10.0,
+        )
+        memory_mb = float(rng.choice([512, 1500, 3500]))
+        demands.append(TierDemand(f"t{number + 1}", law, rate, memory_mb, rate, 0.1))
+    case = Case(
+        tiers=tuple(demands),
+        slo=Slo(availability, {}),
+        scheme="cloud",
+        region="here",
+        book=PriceBook("2026-01-01", "drawn from a seed", {"here": _machines(rng, types)}),
+        limits=Limits(max_nodes, max_replicas),
+        rates=FailureRates(crash_per_year=12.0, failover_s=120.0),
+    )
+    cheapest = solve(case.problem()).path
+    assert cheapest is not None  # 60 nodes are far more than the load needs
+    cores = [float(max(i.vcpus for i in case.book.instances("here")))] * tiers
+    laws = [demand.latency for demand in demands]
+    least_s = zero_load_s(laws, cores, [max_replicas] * tiers, "tad", [95, 99])
+    # the page without limits is evaluated on a grid that surely holds it
+    wide = replace(case, slo=Slo(availability, {95: 60_000.0, 99: 60_000.0}))
+    loose_ms = wide.latency(cheapest)
+    limits = {
+        q: 1000.0 * least_s[q] + tightness * (loose_ms[q] - 1000.0 * least_s[q]) for q in (95, 99)
+    }
+    return replace(case, slo=Slo(availability, limits))
+
+
+def _machines(rng: np.random.Generator, types: int) -> tuple[Instance, ...]:
+    """Five families: balanced, much processor, much memory, burstable, older."""
+    families = (
+        ("g", 4.0, 1.0),
+        ("c", 2.0, 0.88),
+        ("m", 8.0, 1.3),
+        ("b", 4.0, 0.7),
+        ("o", 4.0, 1.1),
+    )
+    found = []
+    for number in range(types):
+        name, memory, price = families[number % len(families)]
+        vcpus = 2 ** (number // len(families))
+        usd = 0.045 * vcpus * price * float(rng.uniform(0.97, 1.03))
+        share = 0.3 if name == "b" else 1.0
+        found.append(Instance(f"{name}{vcpus}", vcpus, memory * vcpus, usd, share))
+    return tuple(sorted(found, key=lambda one: (one.usd_per_hour, one.name)))
