@@ -1,0 +1,103 @@
+"""Small random planning problems, and all their plans: what the explanations are held against."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+from hypothesis import strategies as st
+
+from optimizer.plan.curve import Axis
+from optimizer.plan.options import Option
+from optimizer.plan.problem import Path, Problem, violations
+from optimizer.prices import Instance
+
+
+def option(
+    tier: int, upstream: int, replicas: int, needed: int, vcpus: int, **rest: float
+) -> Option:
+    """An option of tier `tier` whose cost, unavailability, utilisation and collision are given."""
+    usd = rest.get("usd", 10.0 * needed * vcpus)
+    return Option(
+        tier=f"t{tier}",
+        upstream=upstream,
+        replicas=replicas,
+        instance=Instance(f"i{vcpus}", vcpus, 8.0, usd / 730 / needed),
+        needed=needed,
+        mechanism="ara",
+        extra=0,
+        usd_per_month=usd,
+        unavailability=rest.get("u", 1e-4),
+        utilisation=rest.get("used", 0.5),
+        collision=rest.get("met", 0.0),
+    )
+
+
+def latency(path: Path) -> dict[int, float]:
+    """Any law will do that falls with nodes and vCPUs and depends on the replicas."""
+    value = 0.0
+    for one in path:
+        load = one.upstream * one.replicas / (one.needed * one.instance.vcpus)
+        value += 100.0 * (1 + load) / (one.instance.vcpus * one.replicas**0.5)
+        value += 40.0 / one.needed
+    return {95: value, 99: 1.2 * value + 90.0 / path[-1].needed}
+
+
+@st.composite
+def small_problems(draw: st.DrawFn) -> Problem:
+    """Two or three tiers, every level that the tiers above can make, costs and losses at random."""
+    levels, tiers = {1}, []
+    for tier in range(draw(st.integers(2, 3))):
+        options = []
+        for level in sorted(levels):
+            for replicas in draw(st.sampled_from([(1,), (1, 2)])):
+                for _ in range(draw(st.integers(2, 4))):
+                    options.append(
+                        option(
+                            tier,
+                            level,
+                            replicas,
+                            needed=draw(st.integers(replicas, 5)),
+                            vcpus=draw(st.sampled_from([1, 2, 4])),
+                            usd=float(draw(st.integers(1, 40))),
+                            u=draw(st.sampled_from([1e-7, 3e-7, 5e-7, 1e-6, 2e-5, 1e-4, 1e-3])),
+                            used=draw(st.sampled_from([0.3, 0.6, 0.8])),
+                            met=0.0 if level == 1 else draw(st.sampled_from([0.2, 0.6])),
+                        )
+                    )
+        levels = {o.upstream * o.replicas for o in options}
+        tiers.append(tuple(options))
+    return Problem(
+        options=tuple(tiers),
+        latency=latency,
+        availability_min=draw(st.sampled_from([0.99, 0.999, 0.9998, 0.999999])),
+        latency_ms_max={95: draw(st.floats(60.0, 500.0)), 99: draw(st.floats(100.0, 600.0))},
+        utilisation_max=draw(st.sampled_from([0.7, 1.0])),
+        collision_max=draw(st.sampled_from([0.5, 1.0])),
+    )
+
+
+def all_plans(problem: Problem) -> list[tuple[float, Path]]:
+    """Cost and path of every plan that keeps every limit, the cheapest first."""
+    found = []
+    for path in itertools.product(*problem.options):
+        level = 1
+        for one in path:
+            if one.upstream != level:
+                break
+            level *= one.replicas
+        else:
+            if not violations(problem, path):
+                found.append((math.fsum(o.usd_per_month for o in path), path))
+    return sorted(found, key=lambda plan: plan[0])
+
+
+def true_front(problem: Problem, axis: Axis) -> list[tuple[float, float]]:
+    """(x, cost) of all points that no plan matches or beats in both, the cheapest first."""
+    free = axis.imposed(problem, math.inf)
+    points = sorted((usd, axis.reached(free, path)) for usd, path in all_plans(free))
+    kept: list[tuple[float, float]] = []
+    for usd, x in points:
+        if not kept or x < kept[-1][0] * (1 - 1e-8):
+            kept.append((x, usd))
+    return kept

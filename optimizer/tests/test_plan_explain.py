@@ -1,0 +1,270 @@
+"""What binds, what a step costs, what would have to give way, what matters: by enumeration."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass, replace
+
+import pytest
+from hypothesis import assume, given, settings
+
+from optimizer.plan.curve import Axis, Budget
+from optimizer.plan.explain import Wanted, binding, explained, infeasible
+from optimizer.plan.marginal import CUT, marginal_prices
+from optimizer.plan.model import solve
+from optimizer.plan.options import Degraded
+from optimizer.plan.problem import Problem
+from optimizer.plan.relaxation import relaxations, together
+from optimizer.plan.sensitivity import sensitivity
+from optimizer.tests.small_problems import all_plans, latency, option, small_problems, true_front
+
+LIMITS = ("availability", "p95_ms", "p99_ms", "utilisation", "collision")
+HAIR = 1e-6
+
+
+def _tight(problem: Problem) -> Problem:
+    """The same problem with SLOs that the best plans just do not reach."""
+    free = replace(problem, availability_min=None, latency_ms_max={})
+    plans = [path for _, path in all_plans(free)]
+    assume(plans)
+    least = {a: min(Axis(a).reached(free, p) for p in plans) for a in ("availability", "p95_ms")}
+    return replace(
+        problem,
+        availability_min=1.0 - least["availability"] * 0.9,
+        latency_ms_max={95: least["p95_ms"] * 1.1},
+    )
+
+
+@settings(max_examples=12, deadline=None)
+@given(small_problems())
+def test_a_relaxation_is_sufficient_and_a_hair_tighter_is_not(problem: Problem) -> None:
+    """And no limit is left out that would suffice alone."""
+    asked = _tight(problem)
+    assume(not all_plans(asked))
+    found = {one.limit: one for one in relaxations(asked, Budget(1000))}
+    for axis in map(Axis, LIMITS):
+        if axis.asked(asked) is None:
+            continue
+        plans = all_plans(axis.imposed(asked, math.inf))
+        assert (axis.key in found) == bool(plans)
+        if not plans:
+            continue
+        one = found[axis.key]
+        assert one.least
+        assert one.value is not None
+        x = 1.0 - one.value if axis.is_availability else one.value
+        assert x == pytest.approx(min(axis.reached(asked, p) for _, p in plans), rel=1e-7)
+        enough = all_plans(axis.imposed(asked, x))
+        assert math.fsum(o.usd_per_month for o in one.path) == pytest.approx(enough[0][0])
+        assert solve(axis.imposed(asked, x)).path is not None
+        assert solve(axis.imposed(asked, x * (1 - HAIR))).path is None
+
+
+@settings(max_examples=12, deadline=None)
+@given(small_problems())
+def test_what_is_loosened_together_suffices_together(problem: Problem) -> None:
+    asked = _tight(problem)
+    asked = replace(asked, latency_ms_max={95: asked.latency_ms_max[95] * 0.5})
+    assume(not all_plans(asked))
+    found = together(asked, Budget(1000))
+    loosened = asked
+    for one in found:
+        assert one.value is not None
+        axis = Axis(one.limit)
+        loosened = axis.imposed(loosened, 1.0 - one.value if axis.is_availability else one.value)
+    assert bool(found) == bool(all_plans(loosened))
+    if not found:
+        free = asked
+        for key in LIMITS:
+            free = Axis(key).imposed(free, math.inf)
+        assert not all_plans(free)
+
+
+@settings(max_examples=12, deadline=None)
+@given(small_problems())
+def test_what_binds_is_what_enumeration_saves_without_it(problem: Problem) -> None:
+    found = solve(problem)
+    assume(found.usd_per_month is not None)
+    assert found.usd_per_month is not None
+    expected = set()
+    for family in ("availability", "utilisation", "collision", "latency"):
+        saved = found.usd_per_month - all_plans(problem.without(family))[0][0]
+        if saved > 0.005:
+            expected.add(f"{family}: without it {saved:.2f} USD a month less")
+    texts = binding(problem, found)
+    assert set(texts) == (expected or set(texts[:1]))
+    assert expected or texts[0].startswith("none of the SLOs")
+
+
+@settings(max_examples=12, deadline=None)
+@given(small_problems())
+def test_marginal_prices_are_the_steps_of_enumeration(problem: Problem) -> None:
+    found = solve(problem)
+    assume(found.usd_per_month is not None)
+    assert found.usd_per_month is not None
+    prices = marginal_prices(problem, found, lambda _: Budget(500))
+    json.dumps(prices, allow_nan=False)
+    assert set(prices) == {"availability", "p95_ms", "p99_ms"}
+    for key, price in prices.items():
+        axis, points = Axis(key), true_front(problem, Axis(key))
+        dearer = [usd for _, usd in points if usd > found.usd_per_month + 0.01]
+        cheaper = [(x, usd) for x, usd in points if usd < found.usd_per_month - 0.01]
+        assert not any(why.startswith(CUT) for why in price["why"].values())
+        assert (price["tighter"] is None) == (not dearer)
+        assert (price["looser"] is None) == (not cheaper)
+        if dearer:
+            more = dearer[0] - found.usd_per_month
+            assert price["tighter"]["usd_more"] == pytest.approx(more, abs=0.006)
+        if cheaper:
+            assert price["looser"]["limit"] == pytest.approx(axis.stated(cheaper[-1][0]), rel=1e-7)
+            less = cheaper[-1][1] - found.usd_per_month
+            assert price["looser"]["usd_more"] == pytest.approx(less, abs=0.006)
+    assert problem.availability_min is not None
+    nine = [usd for x, usd in true_front(problem, Axis("availability"))
+            if x <= (1.0 - problem.availability_min) / 10 + 1e-15]  # fmt: skip
+    more = prices["availability"]["next_nine"]["usd_more"]
+    assert more == (pytest.approx(nine[0] - found.usd_per_month, abs=0.006) if nine else None)
+
+
+def test_prices_whose_search_is_cut_say_so() -> None:
+    tiers = tuple(
+        tuple(option(t, 1, 1, n, 2, usd=10.0 * n, u=10.0**-n) for n in range(1, 6))
+        for t in range(2)
+    )
+    problem = Problem(tiers, latency, availability_min=0.995)
+    price = marginal_prices(problem, solve(problem), lambda _: Budget(1))["availability"]
+    assert price["tighter"] is None
+    assert price["why"]["tighter"] == f"{CUT} after 1 solves"  # not known is not: not there
+
+
+def test_a_plan_that_is_not_proved_the_cheapest_has_no_prices() -> None:
+    source = _Ladder()
+    problem = source.problem()
+    found = solve(problem)
+    everything = Wanted(marginal=True, pareto=True, sensitivity=True)
+    assert set(explained(problem, found, source, everything)) == {
+        "marginal", "pareto", "sensitivity",
+    }  # fmt: skip
+    assert explained(problem, replace(found, gap=0.1), source, everything) == {}
+
+
+def test_a_binding_limit_is_named_with_what_it_costs() -> None:
+    small, large = option(0, 1, 1, 1, 1, usd=10.0), option(0, 1, 1, 4, 4, usd=35.0)
+    problem = Problem(((small, large),), latency, latency_ms_max={95: 100.0}, utilisation_max=0.9)
+    found = solve(problem)
+    assert found.path == (large,)
+    assert binding(problem, found) == ["latency: without it 25.00 USD a month less"]
+
+
+def test_an_infeasible_slo_says_how_short_the_best_fleet_is() -> None:
+    only = (option(0, 1, 1, 4, 4, u=1e-4),)
+    asked = Problem((only,), latency, availability_min=0.99999, latency_ms_max={95: 100.0})
+    texts, _ = infeasible(asked)
+    said = "0.999900 is the most with the other limits kept, for 160.00 USD a month"
+    assert texts == [f"availability: 0.99999 asked, {said}; short by 9e-05"]
+    best = latency((only[0],))[95]
+    slow = Problem((only,), latency, latency_ms_max={95: best - 10.0})
+    (text,), _ = infeasible(slow)
+    assert f"{math.ceil(best * 100) / 100:.2f} ms is the least with the other limits kept" in text
+    assert text.endswith("short by 10.0 ms")
+
+
+def test_a_condition_without_a_number_can_only_be_dropped() -> None:
+    alone = (option(0, 1, 1, 1, 8, u=1e-4),)
+    asked = Problem((alone,), latency, availability_min=0.999, degraded=Degraded(nodes_down=1))
+    texts, body = infeasible(asked)
+    assert texts == ["degraded: dropping it makes a plan feasible, for 80.00 USD a month"]
+    assert body["alone"][0]["value"] is None
+
+
+@dataclass(frozen=True)
+class _Ladder:
+    """Nodes of one type; each carries 10 requests a second and adds to what is available."""
+
+    rate_per_s: float = 25.0
+    max_nodes: int = 4
+    u: float = 0.3
+
+    def problem(self, *, max_nodes: int | None = None) -> Problem:
+        tier = [
+            option(0, 1, 1, n, 1, usd=10.0 * n, u=self.u**n, used=self.rate_per_s / (10.0 * n))
+            for n in range(1, (max_nodes or self.max_nodes) + 1)
+        ]
+        return Problem(
+            (tuple(o for o in tier if o.utilisation < 1),), latency, 0.9, utilisation_max=0.7
+        )
+
+    def changed(self, name: str, factor: float) -> Problem | None:
+        if name == "arrival_rate":
+            return replace(self, rate_per_s=self.rate_per_s * factor).problem()
+        return replace(self, u=self.u * factor).problem() if name == "crash_per_year" else None
+
+
+def test_the_least_max_nodes_is_found_by_building_the_problem_again() -> None:
+    source = _Ladder(rate_per_s=95.0)  # 70 % need 14 nodes
+    texts, body = infeasible(source.problem(), source)
+    assert texts[0].startswith("tier 1: no instance type and node count carries the load")
+    assert "max_nodes: 4 allowed, 14 are enough, for 140.00 USD a month" in texts
+    assert [one["value"] for one in body["alone"]] == [14]
+
+
+def test_max_nodes_binds_where_many_small_machines_would_be_cheaper() -> None:
+    large = option(0, 1, 1, 1, 8, usd=500.0, u=1e-3)
+    small = tuple(option(0, 1, 1, n, 1, usd=10.0 * n, u=10.0**-n) for n in range(1, 9))
+
+    @dataclass(frozen=True)
+    class Two:
+        max_nodes: int = 2
+
+        def problem(self, *, max_nodes: int | None = None) -> Problem:
+            return Problem(((large, *small[: max_nodes or 2]),), latency, 0.999)
+
+        def changed(self, name: str, factor: float) -> Problem | None:
+            raise AssertionError((name, factor))
+
+    source = Two()
+    problem = source.problem()
+    texts = binding(problem, solve(problem), source)
+    assert "max_nodes: with twice as many 470.00 USD a month less" in texts
+
+
+def test_nodes_that_are_too_dear_anyway_are_not_looked_for() -> None:
+    class Never(_Ladder):
+        def problem(self, *, max_nodes: int | None = None) -> Problem:
+            assert max_nodes is None
+            return super().problem()
+
+    source = Never(rate_per_s=5.0)
+    problem = source.problem()
+    assert not any("max_nodes" in text for text in binding(problem, solve(problem), source))
+
+
+def test_sensitivity_gives_the_cost_and_the_tiers_that_change() -> None:
+    source = _Ladder()  # 25 / s at 70 %: 4 nodes, which are 0.9919 available
+    found = solve(source.problem())
+    assert found.usd_per_month == 40.0
+    rows = {(r["input"], r["factor"]): r for r in sensitivity(source, found, Budget(99))}
+    assert set(rows) == {("crash_per_year", 0.5), ("crash_per_year", 2.0),
+                         ("arrival_rate", 0.8), ("arrival_rate", 1.2)}  # fmt: skip
+    assert rows["arrival_rate", 0.8]["usd_more"] == -10.0
+    assert rows["arrival_rate", 0.8]["changed"] == ["t0"]
+    assert rows["arrival_rate", 1.2]["usd_per_month"] is None  # five nodes needed, four allowed
+    assert rows["crash_per_year", 0.5]["usd_more"] == 0.0
+    assert rows["crash_per_year", 0.5]["changed"] == []
+
+
+def test_limits_that_fail_together_are_loosened_together_and_said_to_be() -> None:
+    only = (option(0, 1, 1, 1, 1, u=1e-2),)
+    both = Problem((only,), latency, availability_min=0.999, latency_ms_max={95: 1.0})
+    texts, body = infeasible(both)
+    assert "no single limit" in texts[0]
+    assert [one["limit"] for one in body["together"]] == ["availability", "p95_ms"]
+    assert not any(one["least"] for one in body["together"])
+    assert body["alone"] == []
+
+
+def test_a_load_that_nothing_carries_is_said_to_be_that() -> None:
+    texts, body = infeasible(Problem(((),), latency, availability_min=0.9))
+    assert texts[0] == "tier 1: no instance type and node count carries the load"
+    assert body == {"alone": [], "together": [], "cut": None}

@@ -1,0 +1,83 @@
+"""The front of cost against a limit, and its figure, against exhaustive enumeration."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from optimizer.plan.curve import AVAILABILITY, Axis, Budget, Curve
+from optimizer.plan.model import solve
+from optimizer.plan.pareto import NINES_BEYOND, front
+from optimizer.plan.problem import Problem
+from optimizer.tests.small_problems import small_problems, true_front
+
+AXES = st.sampled_from([AVAILABILITY, Axis("p95_ms"), Axis("p99_ms")])
+
+
+def _drawn_part(problem: Problem, axis: Axis) -> list[tuple[float, float]]:
+    """The true front, up to the first point that is NINES_BEYOND nines beyond the SLO."""
+    asked = axis.asked(problem)
+    assert asked is not None
+    end = asked / 10**NINES_BEYOND if axis.is_availability else 0.0
+    points = true_front(problem, axis)
+    inside = sum(x >= end for x, _ in points)
+    return points[: inside + 1]
+
+
+@settings(max_examples=12, deadline=None)
+@given(small_problems(), AXES)
+def test_the_front_is_that_of_exhaustive_enumeration(problem: Problem, axis: Axis) -> None:
+    found = solve(problem)
+    assume(found.path is not None)
+    drawn = front(Curve(problem, axis, Budget(500)), found, points_max=60, finest=0.0)
+    assert drawn.cut == ""
+    assert all(drawn.closed)
+    expected = _drawn_part(problem, axis)
+    assert [p.usd for p in drawn.points] == pytest.approx([usd for _, usd in expected])
+    least = [x for x, _ in expected]
+    if axis.is_availability:  # the last may lie where no better fleet of its cost is looked for
+        least[-1] = drawn.points[-1].tight
+    assert [p.tight for p in drawn.points] == pytest.approx(least, rel=1e-7)
+
+
+@settings(max_examples=12, deadline=None)
+@given(small_problems(), AXES, st.integers(1, 6))
+def test_a_front_that_is_cut_says_so_and_its_points_are_optima(
+    problem: Problem, axis: Axis, points_max: int
+) -> None:
+    found = solve(problem)
+    assume(found.path is not None)
+    drawn = front(Curve(problem, axis, Budget(8)), found, points_max=points_max, finest=0.0)
+    expected = _drawn_part(problem, axis)
+    if not drawn.cut:
+        assert len(drawn.points) == len(expected)
+    for point in drawn.points:
+        least = min(usd for x, usd in true_front(problem, axis) if x <= point.tight * (1 + 1e-7))
+        assert point.usd == pytest.approx(least)
+    costs = [point.usd for point in drawn.points]
+    assert costs == sorted(costs)
+
+
+@settings(max_examples=12, deadline=None)
+@given(small_problems(), AXES)
+def test_the_next_steps_are_those_of_exhaustive_enumeration(problem: Problem, axis: Axis) -> None:
+    found = solve(problem)
+    assume(found.path is not None and found.usd_per_month is not None)
+    assert found.path is not None
+    assert found.usd_per_month is not None
+    asked = axis.asked(problem)
+    assert asked is not None
+    curve = Curve(problem, axis, Budget(500))
+    here = curve.learn(found.path, found.usd_per_month, asked)
+    points = true_front(problem, axis)
+    dearer = [(x, usd) for x, usd in points if usd > found.usd_per_month + 0.01]
+    cheaper = [(x, usd) for x, usd in points if usd < found.usd_per_month - 0.01]
+    above, below = curve.tighter(here), curve.looser(here)
+    assert (above is None) == (not dearer)
+    assert (below is None) == (not cheaper)
+    if above is not None:
+        assert above.usd == pytest.approx(dearer[0][1])
+    if below is not None:
+        assert below.usd == pytest.approx(cheaper[-1][1])
+        assert below.tight == pytest.approx(cheaper[-1][0], rel=1e-7)
