@@ -174,35 +174,6 @@ def report(
 
 
 @app.command()
-def plan(
-    from_run: Annotated[
-        Path, typer.Option("--from", help="The run to plan from: results/EXPERIMENT/latest")
-    ],
-    availability: Annotated[float | None, typer.Option(help="SLO; the run's if not given.")] = None,
-    p95_ms: Annotated[float | None, typer.Option(help="SLO; the run's if not given.")] = None,
-    p99_ms: Annotated[float | None, typer.Option(help="SLO; the run's if not given.")] = None,
-    region: Annotated[str, typer.Option(help="Of the price book.")] = "us-east-1",
-    tfvars: Annotated[
-        Path | None, typer.Option(help="Also write the plan as a fleet.tfvars here.")
-    ] = None,
-    as_json: JsonOption = False,
-) -> None:
-    """The cheapest fleet that meets the SLO, from what a run has measured."""
-    from experiments.runner.planning import plan_run
-
-    asked = {"availability": availability, "p95_ms": p95_ms, "p99_ms": p99_ms}
-    found = plan_run(from_run, {k: v for k, v in asked.items() if v is not None}, region=region)
-    if tfvars is not None and found.feasible:
-        tfvars.write_text(found.to_tfvars())
-    body = found.to_json_dict()
-    if as_json:
-        _print_json(body)
-    else:
-        _print_plan(body)
-    raise typer.Exit(0 if found.feasible else 1)
-
-
-@app.command()
 def adopt(
     run_folder: Annotated[Path, typer.Argument(help="results/EXPERIMENT/RUN, or .../latest")],
     to: Annotated[
@@ -237,7 +208,7 @@ def main() -> None:
     except SparecraftError as error:
         _refuse(error, error.exit_code)
     except PlannerError as error:
-        _refuse(error, 2)
+        _refuse(error, error.exit_code)
 
 
 def _refuse(error: Exception, code: int) -> None:
@@ -303,27 +274,6 @@ def _print_rows(title: str, rows: list[dict[str, Any]]) -> None:
     for row in rows:
         table.add_row(*(str(value) for value in row.values()))
     _out.print(table)
-
-
-def _print_plan(body: dict[str, Any]) -> None:
-    if not body["feasible"]:
-        _out.print("[bold]No fleet meets the SLO:[/bold]")
-        for reason in [*body["reasons"], *body["insufficient"]]:
-            _out.print(f"  {reason}", highlight=False)
-        return
-    columns = ("instance_type", "nodes", "spares", "mechanism", "replicas", "utilisation")
-    table = Table("tier", *columns, title=f"{body['usd_per_month']:.2f} USD per month")
-    for name, tier in body["tiers"].items():
-        table.add_row(name, *(_cell(tier[column]) for column in columns))
-    _out.print(table)
-    for heading in ("binding", "assumptions"):
-        _out.print(f"[bold]{heading}[/bold]")
-        for text in body[heading]:
-            _out.print(f"  {text}", highlight=False)
-
-
-def _cell(value: Any) -> str:
-    return f"{value:.3f}" if isinstance(value, float) else str(value)
 
 
 def _print_json(value: Any) -> None:

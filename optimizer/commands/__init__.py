@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import typer
 
-_NAMES = ("availability", "integrity", "prices", "reproduce")
+_NAMES = ("availability", "integrity", "plan", "prices", "reproduce")
 
 
 def add_to(app: typer.Typer) -> None:

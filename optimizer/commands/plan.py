@@ -1,0 +1,166 @@
+"""`sparecraft plan`: the cheapest fleet that meets the SLOs, and why it costs what it costs.
+
+Exit codes: 0 a plan, 1 none is feasible or there is not enough evidence, 2 wrong input.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+
+from optimizer.commands.availability import Scheme
+from optimizer.commands.output import JsonOption, print_json
+from optimizer.errors import InputError
+
+if TYPE_CHECKING:
+    from optimizer.plan.outcome import Plan
+    from optimizer.plan.planner import Asked
+
+EXAMPLE = Path(__file__).parents[1] / "plan" / "example.toml"
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add `sparecraft plan`."""
+    app.command()(plan)
+
+
+def plan(
+    from_run: Annotated[
+        Path | None, typer.Option("--from", help="A run to plan from: results/EXPERIMENT/latest")
+    ] = None,
+    input_: Annotated[
+        Path | None,
+        typer.Option("--input", help="A plan.toml; with --from it overrules what was measured."),
+    ] = None,
+    availability: Annotated[float | None, typer.Option(help="SLO, e.g. 0.999.")] = None,
+    p95_ms: Annotated[float | None, typer.Option(help="SLO of the page.")] = None,
+    p99_ms: Annotated[float | None, typer.Option(help="SLO of the page.")] = None,
+    confidence: Annotated[
+        float | None, typer.Option(help="Keep the availability this surely, e.g. 0.9.")
+    ] = None,
+    scheme: Annotated[Scheme | None, typer.Option(help="Where the fleet will live.")] = None,
+    book: Annotated[
+        str | None, typer.Option(help="Prices: ec2, on-prem or a file; else by the scheme.")
+    ] = None,
+    region: Annotated[str | None, typer.Option(help="Of the price book.")] = None,
+    tfvars: Annotated[
+        Path | None, typer.Option(help="Also write the plan as a fleet.tfvars here.")
+    ] = None,
+    pareto: Annotated[
+        bool, typer.Option("--pareto", help="Cost against nines and against the tail.")
+    ] = False,
+    figures: Annotated[
+        Path | None, typer.Option(help="With --pareto: a folder for its figures (SVG).")
+    ] = None,
+    sensitivity: Annotated[
+        bool, typer.Option("--sensitivity", help="Plan again with each input changed.")
+    ] = False,
+    output: Annotated[Path | None, typer.Option(help="Also write plan.json here.")] = None,
+    example: Annotated[
+        bool, typer.Option("--example", help="Print a plan.toml to begin with, and stop.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """The cheapest fleet that meets the SLOs, from what a run measured, a plan.toml, or both."""
+    if example:
+        typer.echo(EXAMPLE.read_text(encoding="utf-8"), nl=False)
+        return
+    if figures is not None and not pareto:
+        raise InputError("--figures", expected="with --pareto", came="without it")
+    slo = {"availability": availability, "p95_ms": p95_ms, "p99_ms": p99_ms}
+    slo["confidence"] = confidence
+    given = {key: value for key, value in slo.items() if value is not None}
+    asked = _asked(from_run, input_, given, scheme.value if scheme else None, book, region)
+    found, body = _answered(asked, pareto=pareto, sensitivity=sensitivity)
+    _write(tfvars, body["tfvars"])
+    _write(output, json.dumps(body, indent=2, allow_nan=False) + "\n")
+    drawn = _draw(figures, body)
+    if as_json:
+        print_json(body)
+    else:
+        from optimizer.commands.plan_text import print_plan
+
+        print_plan(found, body, [path for path in (tfvars, output, *drawn) if path is not None])
+    raise typer.Exit(0 if body["feasible"] else 1)
+
+
+def _asked(
+    from_run: Path | None,
+    input_: Path | None,
+    slo: Mapping[str, float],
+    scheme: str | None,
+    book: str | None,
+    region: str | None,
+) -> Asked:
+    """The question, from the folder, the file or both, with what the command line overrules."""
+    from optimizer.plan.overrides import Overrides, asked_of_file, asked_of_run
+
+    over = Overrides(slo=slo, scheme=scheme, book=book, region=region)
+    if input_ is not None:
+        return asked_of_file(input_, from_run, over)
+    if from_run is None:
+        raise InputError(
+            "sparecraft plan",
+            expected="--from RESULTS, --input plan.toml, or both",
+            came="neither",
+            do="`sparecraft plan --example` prints a plan.toml to begin with.",
+        )
+    return asked_of_run(from_run, over)
+
+
+def _answered(asked: Asked, *, pareto: bool, sensitivity: bool) -> tuple[Plan, dict[str, Any]]:
+    """The plan, and plan.json with the explanations that were asked for."""
+    from optimizer.plan.explain import Wanted, explained
+    from optimizer.plan.planner import answer
+
+    with _progress() as say:
+        say("planning")
+        found = answer(asked)
+        body = found.plan.to_json_dict()
+        if found.plan.feasible and found.problem is not None and found.found is not None:
+            wanted = Wanted(marginal=True, pareto=pareto, sensitivity=sensitivity, say=say)
+            body |= explained(found.problem, found.found, found.case, wanted)
+    return found.plan, body
+
+
+@contextlib.contextmanager
+def _progress() -> Iterator[Callable[[str], None]]:
+    """What is being done, on the terminal if standard error is one; else nothing."""
+    err = Console(stderr=True)
+    if not err.is_terminal:
+        yield lambda _text: None
+        return
+    with err.status("") as status:
+        yield lambda text: status.update(text)
+
+
+def _draw(folder: Path | None, body: Mapping[str, Any]) -> list[Path]:
+    """The fronts as figures in `folder`."""
+    drawn: list[Path] = []
+    for one in body.get("pareto", []) if folder is not None else []:
+        from optimizer.plan.figures import front_svg
+
+        assert folder is not None
+        path = folder / f"front-{one['limit'].removesuffix('_ms')}.svg"
+        _write(path, front_svg(one))
+        drawn.append(path)
+    return drawn
+
+
+def _write(path: Path | None, text: str) -> None:
+    """Write `text`, if there is any and a path; folders are made."""
+    if path is None or not text:
+        return
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise InputError(
+            str(path), expected="a file that can be written", came=str(error.strerror or error)
+        ) from error

@@ -1,0 +1,201 @@
+"""A plan on a terminal: the fleet, what it is predicted to do, why it costs what it costs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.box import SIMPLE_HEAD
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from optimizer.commands.output import out, say
+from optimizer.plan.curve import Axis
+from optimizer.plan.marginal import CUT
+from optimizer.plan.outcome import Plan
+
+_ASSUMPTION_WIDTH = 94
+
+
+def print_plan(plan: Plan, body: Mapping[str, Any], written: Sequence[Path]) -> None:
+    """Print plan.json for people; `written` are the files that hold more."""
+    if plan.fleet is not None:
+        _print_fleet(body, {name: tier["cpus"] for name, tier in plan.fleet.tiers.items()})
+        _print_lines("What binds", body["binding"])
+        if "marginal" in body:
+            _print_table(_marginal(body["marginal"]))
+        for front in body.get("pareto", []):
+            _print_table(_front(front))
+            if front["cut"]:
+                say(f"  ... {front['cut']}")
+        if "sensitivity" in body:
+            _print_table(_sensitivity(body["sensitivity"]))
+    else:
+        _print_lines("No fleet meets the SLOs", body["reasons"])
+    _print_lines("Not enough evidence for", body["insufficient"])
+    _print_lines("Assumed (in full: --json)", [_short(text) for text in body["assumptions"]])
+    for path in written:
+        if path.exists():
+            say(f"Wrote {path}")
+
+
+def _print_fleet(body: Mapping[str, Any], cores: Mapping[str, float]) -> None:
+    places = dict.fromkeys((body["scheme"], body["region"]))
+    where = f"{', '.join(places)}, prices of {body['prices_as_of']}"
+    say(f"{body['usd_per_month']:.2f} USD a month ({where})")
+    columns = ("cores", "active", "spares", "by", "r", "tokens", "load", "availability", "USD")
+    table = _table("tier", "type", *columns, left=2)
+    for name, tier in body["tiers"].items():
+        table.add_row(
+            name,
+            tier["instance_type"],
+            f"{cores[name]:g}",
+            str(tier["nodes"]),
+            str(tier["spares"]),
+            tier["mechanism"],
+            str(tier["replicas"]),
+            str(tier["tokens"]),
+            f"{tier['utilisation']:.0%}",
+            _availability(tier["availability"]),
+            f"{tier['usd_per_month']:.2f}",
+        )
+    _print_table(table)
+    _print_table(_predicted(body))
+    if not body["solver"]["proved"]:
+        gap = body["solver"]["gap"]
+        say(f"\nNot proved to be the cheapest: a plan could cost up to {gap:.1%} less. Hence no")
+        say("marginal prices, fronts or sensitivities: lower max_nodes or max_replicas for these.")
+
+
+def _predicted(body: Mapping[str, Any]) -> Table:
+    slo, found = body["inputs"]["slo"], body["predicted"]
+    table = _table("predicted", "SLO", f"plan ({found['evidence']})", "of what is allowed")
+    for key in ("availability", "p95_ms", "p99_ms"):
+        asked, value = slo.get(key), found.get(key)
+        if asked is None and value is None:
+            continue
+        axis = Axis(key)
+        shown = "-" if value is None else axis.text(1.0 - value if key == "availability" else value)
+        unit = " ms" if key != "availability" else ""
+        margin = "" if asked is None or value is None else _margin(key, asked, value)
+        table.add_row(_name(key), "-" if asked is None else f"{asked:.12g}{unit}", shown, margin)
+    return table
+
+
+def _margin(key: str, asked: float, value: float) -> str:
+    """How much of the SLO is used: of the unavailability, or of the time."""
+    used = (1.0 - value) / (1.0 - asked) if key == "availability" else value / asked
+    return f"{used:.0%}"
+
+
+def _marginal(prices: Mapping[str, Mapping[str, Any]]) -> Table:
+    """The exact steps of the least cost next to the plan, limit by limit."""
+    table = _table("marginal prices", "limit", "USD a month", "slope", left=2)
+    for key, price in prices.items():
+        name = _name(key)
+        for change, usd, slope in _steps(Axis(key), price):
+            table.add_row(name, change, usd, slope)
+            name = ""
+    return table
+
+
+def _steps(axis: Axis, price: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    def text(value: float) -> str:
+        return axis.text(1.0 - value if axis.is_availability else value)
+
+    def change(name: str, text: str, step: Mapping[str, Any] | None, without: str) -> None:
+        if step is not None:
+            rows.append((text, _more(step["usd_more"]), _slope(step)))
+            return
+        why = str(price["why"][name])
+        rows.append((text, "not found in time" if why.startswith(CUT) else without, ""))
+
+    rows: list[tuple[str, str, str]] = []
+    word = "above" if axis.is_availability else "below"
+    tighter, looser = price["tighter"], price["looser"]
+    if axis.is_availability:
+        nine = price["next_nine"]
+        target = f" {nine['target']:.12g}" if nine else ""
+        change("next_nine", f"next nine{target}", nine, "")
+    end = f", up to {text(tighter['limit'])}" if tighter else ""
+    change("tighter", f"{word} {text(price['reached'])}{end}", tighter, _more(None))
+    start = text(looser["limit"]) if looser and looser["limit"] is not None else "any"
+    change("looser", f"{start} or looser", looser, _more(0.0))
+    return rows
+
+
+def _slope(step: Mapping[str, Any]) -> str:
+    for key, unit in (("usd_per_nine", "a nine"), ("usd_per_ms", "a ms")):
+        if step.get(key) is not None:
+            return f"{step[key]:.3g} {unit}"
+    return ""
+
+
+def _more(usd: float | None) -> str:
+    return "not feasible" if usd is None else f"{usd:+.2f}"
+
+
+def _front(front: Mapping[str, Any]) -> Table:
+    axis = Axis(front["limit"])
+    nines = ("nines",) if axis.is_availability else ()
+    table = _table(f"cost against {_name(axis.key)}", *nines, "USD a month", "fleet", left=1)
+    table.columns[-1].justify, table.columns[-1].no_wrap = "left", False
+    for point in front["points"]:
+        value = point[axis.key]
+        cells = [axis.text(1.0 - value if axis.is_availability else value)]
+        cells += [f"{point['nines']:.4f}"] if axis.is_availability else []
+        mark = "plan: " if point["chosen"] else ""
+        dots = "" if point["next_is_adjacent"] else " ..."
+        table.add_row(*cells, f"{point['usd_per_month']:.2f}", f"{mark}{point['fleet']}{dots}")
+    return table
+
+
+def _sensitivity(rows: Sequence[Mapping[str, Any]]) -> Table:
+    table = _table("if it were", "times", "USD a month", "more", "tiers that change")
+    for row in rows:
+        cells = [row["input"], f"{row['factor']:g}"]
+        if "cut" in row:
+            table.add_row(*cells, row["cut"])
+        elif row["usd_per_month"] is None:
+            table.add_row(*cells, "not feasible")
+        else:
+            changed = ", ".join(row["changed"]) or "none"
+            table.add_row(*cells, f"{row['usd_per_month']:.2f}", f"{row['usd_more']:+.2f}", changed)
+    return table
+
+
+def _table(first: str, *columns: str, left: int = 1) -> Table:
+    """A plain table; the first `left` columns are texts, the others figures."""
+    table = Table(box=SIMPLE_HEAD, padding=(0, 1), pad_edge=False, show_edge=False)
+    for number, name in enumerate((first, *columns)):
+        table.add_column(name, justify="left" if number < left else "right", no_wrap=True)
+    return table
+
+
+def _print_table(table: Table) -> None:
+    say("")
+    out.print(table)
+
+
+def _print_lines(title: str, lines: Sequence[str]) -> None:
+    if lines:
+        say("")
+        out.print(title, style="bold", highlight=False)
+        for line in lines:
+            out.print(Padding(Text(line), (0, 0, 0, 2)))
+
+
+def _short(text: str) -> str:
+    return (
+        text if len(text) <= _ASSUMPTION_WIDTH else text[: _ASSUMPTION_WIDTH - 3].rstrip() + "..."
+    )
+
+
+def _name(key: str) -> str:
+    return key.removesuffix("_ms")
+
+
+def _availability(value: float) -> str:
+    return Axis("availability").text(1.0 - value)

@@ -1,0 +1,191 @@
+"""`sparecraft plan`, as a user calls it: what it prints, writes and refuses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+import typer
+from typer.testing import CliRunner, Result
+
+from optimizer.commands import plan as command
+from optimizer.errors import InputError
+from optimizer.plan.overrides import Overrides, asked_of_file, slo_of_run
+
+STATED = """
+scheme = "cloud"
+arrival_per_s = 20.0
+[prices]
+region = "us-east-1"
+[slo]
+availability = 0.999
+p99_ms = 400.0
+[limits]
+max_nodes = 5
+max_replicas = 1
+[[tiers]]
+name = "web"
+role = "mediawiki"
+processing_s = 0.03
+memory_mb = 900
+instance_types = ["t3.micro", "t3.small", "c5.large"]
+[[tiers]]
+name = "db"
+role = "mariadb"
+processing_s = 0.002
+requests_per_copy = 4.0
+memory_mb = 900
+instance_types = ["t3.micro", "t3.small", "c5.large"]
+"""
+
+
+def _run(*words: str, columns: int = 100) -> Result:
+    app = typer.Typer()
+    command.add_to(app)
+    app.command("other")(lambda: None)  # a single command would take no name
+    return CliRunner().invoke(app, ["plan", *words], env={"COLUMNS": str(columns)})
+
+
+@pytest.fixture(scope="module")
+def stated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("plan") / "plan.toml"
+    path.write_text(STATED)
+    return path
+
+
+@pytest.fixture(scope="module")
+def whole(stated: Path) -> Result:
+    """Everything asked for at once; its files lie beside the input."""
+    folder = stated.parent
+    files = ("--output", f"{folder}/out/plan.json", "--tfvars", f"{folder}/out/fleet.tfvars")
+    asked = ("--pareto", "--figures", f"{folder}/figures", "--sensitivity")
+    return _run("--input", str(stated), *files, *asked)
+
+
+def test_a_plan_from_a_file_is_printed_with_its_reasons(whole: Result) -> None:
+    assert whole.exit_code == 0, whole.output
+    titles = ("What binds", "marginal prices", "cost against availability", "cost against p99")
+    for text in (*titles, "USD a month (cloud, us-east-1", "next nine", "if it were", "Assumed"):
+        assert text in whole.output
+    assert "\x1b" not in whole.output  # no colours where no terminal is
+    tables = whole.output.split("Assumed")[0].splitlines()
+    assert max(map(len, tables)) <= 100
+    assert "…" not in whole.output  # nothing is cut off at 100 columns
+
+
+def test_the_files_hold_what_was_printed(whole: Result, stated: Path) -> None:
+    body = json.loads((stated.parent / "out" / "plan.json").read_text())
+    assert f"{body['usd_per_month']:.2f} USD a month" in whole.output
+    assert body["tfvars"] == (stated.parent / "out" / "fleet.tfvars").read_text()
+    assert set(body["marginal"]) == {"availability", "p99_ms"}
+    assert [front["limit"] for front in body["pareto"]] == ["availability", "p99_ms"]
+    for front in body["pareto"]:
+        assert sum(point["chosen"] for point in front["points"]) == 1
+        svg = stated.parent / "figures" / f"front-{front['limit'].removesuffix('_ms')}.svg"
+        texts = [e.text for e in ElementTree.parse(svg).iter() if e.tag.endswith("text")]
+        assert f"plan: {body['usd_per_month']:,.2f} USD" in texts
+        assert any(str(text).startswith("SLO ") for text in texts)
+        assert f"Wrote {svg}" in whole.output
+    more = {row["input"]: row for row in body["sensitivity"] if row["factor"] > 1}
+    assert more["arrival_rate"]["usd_more"] >= 0
+
+
+def test_json_is_one_document_and_the_command_line_goes_before_the_file(stated: Path) -> None:
+    strict = ("--availability", "0.9999", "--p99-ms", "900", "--region", "eu-west-1")
+    done = _run("--input", str(stated), *strict, "--json")
+    assert done.exit_code == 0, done.output
+    body = json.loads(done.stdout)
+    assert body["inputs"]["slo"]["availability"] == 0.9999
+    assert body["inputs"]["slo"]["p99_ms"] == 900.0
+    assert body["region"] == "eu-west-1"
+    assert "pareto" not in body
+
+
+def test_what_cannot_be_met_is_explained_with_what_would_help(stated: Path) -> None:
+    done = _run("--input", str(stated), "--p99-ms", "147", "--json")
+    assert done.exit_code == 1
+    body = json.loads(done.stdout)
+    assert not body["feasible"]
+    (latency,) = [one for one in body["relaxation"]["alone"] if one["limit"] == "p99_ms"]
+    again = _run("--input", str(stated), "--p99-ms", repr(latency["value"]), "--json")
+    assert again.exit_code == 0
+    assert json.loads(again.stdout)["usd_per_month"] == latency["usd_per_month"]
+    tighter = _run("--input", str(stated), "--p99-ms", repr(latency["value"] * (1 - 1e-6)))
+    assert tighter.exit_code == 1
+    assert "No fleet meets the SLOs" in tighter.output
+    assert "is the least with the other limits kept" in tighter.output
+
+
+def test_a_run_is_held_to_its_own_slo(run_dir: Path) -> None:
+    own = {"availability": 0.999, "p95_ms": 500.0, "p99_ms": 1000.0}
+    assert slo_of_run(run_dir) == own
+    done = _run("--from", str(run_dir), "--scheme", "cloud", "--p95-ms", "450", "--json")
+    assert done.exit_code == 0, done.output
+    body = json.loads(done.stdout)
+    slo = {key: body["inputs"]["slo"][key] for key in own}
+    assert slo == {**own, "p95_ms": 450.0}
+    assert body["scheme"] == "cloud"
+
+
+def test_the_example_is_a_plan_toml_that_can_be_planned(tmp_path: Path) -> None:
+    shown = _run("--example")
+    assert shown.exit_code == 0
+    path = tmp_path / "plan.toml"
+    path.write_text(shown.stdout)
+    assert asked_of_file(path, None, Overrides()).case.tiers
+
+
+def test_a_price_book_named_on_the_command_line_is_found_from_where_one_stands(
+    stated: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from optimizer.prices import BUILT_IN
+
+    (tmp_path / "mine.toml").write_text(BUILT_IN["ec2"].read_text())
+    monkeypatch.chdir(tmp_path)
+    asked = asked_of_file(stated, None, Overrides(book="mine.toml"))
+    assert asked.case.book.as_of
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        ((), "--from RESULTS, --input plan.toml, or both"),
+        (("--from", "/nowhere"), "manifest.json"),
+        (("--input", "/nowhere/plan.toml"), "a plan.toml"),
+        (("--example", "--figures"), "requires an argument"),
+    ],
+)
+def test_wrong_input_is_refused_by_name(words: tuple[str, ...], named: str) -> None:
+    done = _run(*words)
+    said = str(done.exception) if isinstance(done.exception, InputError) else done.output
+    assert named in said
+    assert done.exit_code != 0
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (("--figures", "here"), "--figures: expected with --pareto"),
+        (("--availability", "1.0"), "slo.availability"),
+        (("--p99-ms", "-5"), "slo.p99_ms"),
+        (("--p99-ms", "nan"), "slo.p99_ms"),
+        (("--p99-ms", "0.5"), "p99_ms: expected at least"),
+        (("--confidence", "1.5"), "slo.confidence"),
+        (("--region", "moon-1"), "moon-1"),
+        (("--book", "no-such.toml"), "no-such.toml"),
+        (("--output", "/proc/plan.json"), "a file that can be written"),
+    ],
+)
+def test_a_bad_value_is_refused_by_name(stated: Path, words: tuple[str, ...], named: str) -> None:
+    done = _run("--input", str(stated), *words)
+    assert isinstance(done.exception, InputError)
+    assert named in str(done.exception)
+
+
+@pytest.mark.parametrize("text", ["not json", "[]", '{"spec": {}}', '{"spec": {"slo": 3}}'])
+def test_a_run_without_an_slo_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "manifest.json").write_text(text)
+    with pytest.raises(InputError, match=r"spec\.slo"):
+        slo_of_run(tmp_path)
