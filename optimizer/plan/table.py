@@ -5,9 +5,10 @@ Made at once for an amplification level and a number of replicas, per instance t
     utilisation = lambda a r T / (n V (1 - f (1 - gamma))),  n the needed nodes   (sPARE Eq. 4, 4.2)
     cost        = active nodes * price + spares * price of a machine that is off
 
-Left out are options that another one with the same needed nodes and type undercuts in cost and
-unavailability, unstable ones, and levels at which not even max_nodes nodes keep the collision
-limit: no plan holds them, and lifting the collision limit does not bring them back.
+Left out are options that another one with the same needed nodes and type, and no fewer active
+nodes, undercuts in cost and unavailability (a pool never stands for extra active nodes, on which a
+degraded tier counts), unstable ones, and levels at which not even max_nodes nodes keep the
+collision limit: no plan holds them, and lifting the collision limit does not bring them back.
 """
 
 from __future__ import annotations
@@ -219,13 +220,14 @@ def _block(
 
 
 def _rows(instance: Instance, needed: int, cover: _CoverRows) -> tuple[Any, ...]:
-    """Rows of one type and number of needed nodes that none undercuts."""
+    """Rows of one type and number of needed nodes that none with as many active nodes undercuts."""
     pool = cover.mechanism == MECHANISMS.index("pf")
     each = np.where(pool, usd_when_off(instance), instance.usd_per_month)
     usd = needed * instance.usd_per_month + cover.extra * each
     order = np.lexsort((cover.mechanism, cover.unavailability, usd))
     best = np.minimum.accumulate(cover.unavailability[order])
-    kept = order[np.concatenate(([True], cover.unavailability[order][1:] < best[:-1]))]
+    better = np.concatenate(([True], cover.unavailability[order][1:] < best[:-1]))
+    kept = order[better | ~pool[order]]
     extra, mechanism = cover.extra[kept], cover.mechanism[kept]
     return (
         usd[kept],

@@ -9,11 +9,13 @@ from dataclasses import dataclass, replace
 import pytest
 from hypothesis import assume, given, settings
 
+from optimizer.commands.plan import EXAMPLE
 from optimizer.plan.curve import Axis, Budget
 from optimizer.plan.explain import Wanted, binding, explained, infeasible
 from optimizer.plan.marginal import CUT, marginal_prices
 from optimizer.plan.model import solve
 from optimizer.plan.options import Degraded
+from optimizer.plan.overrides import Overrides, asked_of_file
 from optimizer.plan.problem import Problem
 from optimizer.plan.relaxation import relaxations, together
 from optimizer.plan.sensitivity import sensitivity
@@ -252,6 +254,18 @@ def test_sensitivity_gives_the_cost_and_the_tiers_that_change() -> None:
     assert rows["arrival_rate", 1.2]["usd_per_month"] is None  # five nodes needed, four allowed
     assert rows["crash_per_year", 0.5]["usd_more"] == 0.0
     assert rows["crash_per_year", 0.5]["changed"] == []
+
+
+def test_a_slower_fail_over_never_makes_a_plan_cheaper_in_the_degraded_condition() -> None:
+    """Extra active nodes serve while one is down, spares do not: a pool is no substitute."""
+    case = asked_of_file(EXAMPLE, None, Overrides()).case
+    assert case.slo.degraded is not None
+    slower = case.changed("failover_s", 2.0)
+    assert slower is not None
+    costs = [solve(problem).usd_per_month for problem in (case.problem(), slower)]
+    assert costs[0] is not None
+    assert costs[1] is not None
+    assert costs[0] <= costs[1]
 
 
 def test_limits_that_fail_together_are_loosened_together_and_said_to_be() -> None:
