@@ -1,72 +1,145 @@
-"""Our availability solver beside the plain way, scipy's dense matrix exponential."""
+"""Our availability solver beside a model checker and the plain way, scipy's dense exponential."""
 
 from __future__ import annotations
 
+import json
 import statistics
+import subprocess
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import scipy.linalg
 
-from optimizer.availability import HORIZON_S, FailureRates, passive_failover
-from optimizer.availability.models import passive_failover_by_pool
+from optimizer.availability import (
+    HORIZON_S,
+    Availability,
+    FailureRates,
+    active_route_anywhere,
+    models,
+    passive_failover,
+)
+from optimizer.reproduce import tables
 
-NEEDED, POOL = 10, 18
-RATES = FailureRates(crash_per_year=1.0, failover_s=15.0)
+ROOT = Path(__file__).parents[1]
+STORM = ROOT / "build" / "peers" / "bin" / "python"
+STORM_LIMIT_S = 90.0
 TURNS = 5
+HOUR_S = 3_600.0
+
+_Model = tuple[int, int, float | None]  # needed, pool, repair_s
+SMALL: _Model = (10, 18, None)
+MIDDLE: _Model = (100, 10, HOUR_S)
+LARGE: _Model = (1_000, 300, HOUR_S)
+SLOW_REPAIR: _Model = (1_000, 300, 30 * 24 * HOUR_S)
 
 
 def measure() -> dict[str, Any]:
-    """Seconds for one availability, medians over turns, and how far the two are apart."""
-    ours, dense = [], []
-    values = (0.0, 0.0)
-    for _ in range(TURNS):
-        passive_failover_by_pool.cache_clear()
-        ours_s, ours_value = _timed(lambda: passive_failover(NEEDED, POOL, RATES).availability)
-        dense_s, dense_value = _timed(_dense)
-        ours.append(ours_s)
-        dense.append(dense_s)
-        values = (ours_value, dense_value)
+    """Seconds per model, medians over turns with their range; each peer on the same model."""
+    dense = _timed(_dense)
     return {
-        "model": f"passive failover, on-premises, {NEEDED} nodes, pool {POOL}, a year",
+        "limit_of_storm_s": STORM_LIMIT_S,
         "turns": TURNS,
-        "ours_s": statistics.median(ours),
-        "ours_s_range": [min(ours), max(ours)],
-        "dense_s": statistics.median(dense),
-        "dense_s_range": [min(dense), max(dense)],
-        "difference": abs(values[0] - values[1]),
-        "ratio": statistics.median(dense) / statistics.median(ours),
+        "pf_10_18": {
+            **_beside_storm(SMALL),
+            "dense_expm": dense,
+            "ratio_dense": _over(dense, SMALL),
+        },
+        "pf_100_10_repair_1h": _beside_storm(MIDDLE),
+        "pf_1000_300_repair_1h": _beside_storm(LARGE),
+        "pf_1000_300_repair_30d": {"ours": _timed(lambda: _pf(SLOW_REPAIR))},
+        "ara_10000_on_prem": {"ours": _timed(lambda: _ara(FailureRates()))},
+        "ara_10000_on_prem_repair_1d": {
+            "ours": _timed(lambda: _ara(FailureRates(repair_s=24 * HOUR_S)))
+        },
+        "tables_ii_and_iii_both_readings": {"ours": _timed(_tables)},
     }
 
 
-def _timed(call: Callable[[], float]) -> tuple[float, float]:
-    began = time.perf_counter()
-    value = call()
-    return time.perf_counter() - began, value
+def _beside_storm(model: _Model) -> dict[str, Any]:
+    ours, peer = _timed(lambda: _pf(model)), _storm(model)
+    found = {"ours": ours, "storm": peer}
+    if peer["seconds"] is None:
+        return {**found, "ratio_at_least": STORM_LIMIT_S / ours["seconds"]}
+    apart = abs(peer["unavailability"] - ours["unavailability"])
+    return {**found, "ratio": peer["seconds"] / ours["seconds"], "apart": apart}
+
+
+def _over(dense: dict[str, Any], model: _Model) -> float:
+    return float(dense["seconds"] / _timed(lambda: _pf(model))["seconds"])
+
+
+def _pf(model: _Model) -> Availability:
+    needed, pool, repair_s = model
+    return passive_failover(needed, pool, FailureRates(1.0, 15.0, repair_s))
+
+
+def _ara(rates: FailureRates) -> Availability:
+    return active_route_anywhere(9_000, 1_000, rates, scheme="on-prem")
+
+
+def _tables() -> None:
+    tables._sizing.cache_clear()
+    for reading in tables.READINGS:
+        list(tables.all_cells(reading))
+
+
+def _timed(call: Callable[[], Any]) -> dict[str, Any]:
+    """Without what earlier calls left in the caches."""
+    seconds, found = [], None
+    for _ in range(TURNS):
+        for cached in (models.passive_failover_by_pool, models._by_extra, models._pool):
+            cached.cache_clear()
+        began = time.perf_counter()
+        found = call()
+        seconds.append(time.perf_counter() - began)
+    result: dict[str, Any] = {"seconds": statistics.median(seconds), "range": _range(seconds)}
+    if isinstance(found, Availability):
+        result |= {
+            "unavailability": found.unavailability,
+            "error_bound": found.error_bound,
+            "states": found.states,
+        }
+    return result
+
+
+def _range(seconds: list[float]) -> list[float]:
+    return [min(seconds), max(seconds)]
+
+
+def _storm(model: _Model) -> dict[str, Any]:
+    needed, pool, repair_s = model
+    command = [str(STORM), "bench/storm.py", str(needed), str(pool), str(repair_s or "none")]
+    try:
+        done = subprocess.run(
+            command, cwd=ROOT, capture_output=True, text=True, timeout=STORM_LIMIT_S, check=True
+        )
+    except subprocess.TimeoutExpired:
+        return {"seconds": None, "unavailability": None}
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
 
 
 def _dense() -> float:
-    """PCRAFT Fig. 1(a): exp of the generator with an integral row, in years."""
+    """PCRAFT Fig. 1(a) for SMALL: exp of the generator with an integral column, in years."""
+    needed, pool, _ = SMALL
+    failover_per_year = HORIZON_S / 15.0
     index = {
-        (down, pool): number
-        for number, (down, pool) in enumerate(
-            (down, pool) for down in range(NEEDED + 1) for pool in range(POOL + 1)
-        )
+        state: number
+        for number, state in enumerate(np.ndindex(needed + 1, pool + 1))  # (down, in the pool)
     }
     size = len(index)
     generator = np.zeros((size + 1, size + 1))
-    failover_per_year = HORIZON_S / RATES.failover_s
-    for (down, pool), number in index.items():
-        if down < NEEDED:
-            _add(generator, number, index[down + 1, pool], (NEEDED - down) * RATES.crash_per_year)
-        if down and pool:
-            rate = min(down, pool) * failover_per_year
-            _add(generator, number, index[down - 1, pool - 1], rate)
+    for (down, waiting), number in index.items():
+        if down < needed:
+            _add(generator, number, index[down + 1, waiting], float(needed - down))
+        if down and waiting:
+            _add(generator, number, index[down - 1, waiting - 1], failover_per_year)
         if down == 0:
             generator[number, size] = 1.0  # the last column integrates the time at full strength
-    return float(scipy.linalg.expm(generator)[index[0, POOL], size])
+    return float(scipy.linalg.expm(generator)[index[0, pool], size])
 
 
 def _add(generator: Any, source: int, target: int, rate: float) -> None:

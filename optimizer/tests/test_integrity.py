@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import mpmath  # type: ignore[import-untyped]
+import mpmath
 import numpy as np
 import pytest
 import typer
