@@ -21,8 +21,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from optimizer.errors import InputError, require_count, require_positive, require_share
 from optimizer.availability.doubling import Matrix, Occupancy, occupancy
+from optimizer.errors import InputError, require_count, require_positive, require_share
 
 MONTH_S = 30 * 86_400.0
 _YEAR_S = 365 * 86_400.0
