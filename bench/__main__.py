@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from bench import availability, http, provision
+from bench import availability, http, planner, provision
 from experiments.runner.manifest import host, versions
 
 FOLDER = Path(__file__).parent
@@ -27,6 +27,7 @@ def main() -> None:
             "versions": versions(),
             "http": http.measure(Path(work)),
             "availability": availability.measure(),
+            "planner": planner.measure(),
             "provision": provision.measure(),
         }
     text = json.dumps(result, indent=1) + "\n"
@@ -44,17 +45,30 @@ def _lines(result: dict[str, Any]) -> list[str]:
         f"{row['haproxy_rps']:.0f}/s, ratio {row['ratio']:.2f}; r = 2: {row['ratio_r2']:.2f}"
         for count, row in result["http"].items()
     ]
-    solver, fleet = result["availability"], result["provision"]
-    lines.append(
-        f"availability: {solver['ours_s'] * 1e3:.1f} ms, dense expm "
-        f"{solver['dense_s'] * 1e3:.0f} ms, {solver['ratio']:.0f} times faster, "
-        f"{solver['difference']:.0e} apart"
-    )
+    lines += [_solver_line(name, row) for name, row in result["availability"]["models"].items()]
+    plan, fleet = result["planner"], result["provision"]
+    lines.append(f"plan: {plan['seconds']:.1f} s ({_spread(plan)}), {plan['problem']}")
     lines.append(
         f"provision: {fleet['machines']} machines in {fleet['apply_s']:.1f} s, plain docker run "
         f"{fleet['docker_run_s']:.1f} s, ratio {fleet['ratio']:.2f}"
     )
     return lines
+
+
+def _solver_line(name: str, row: dict[str, Any]) -> str:
+    line = f"availability, {name}: {row['ours']['seconds'] * 1e3:.1f} ms"
+    if "ratio" in row:
+        line += f", Storm {row['ratio']:.0f} times that, {row['apart']:.0e} apart"
+    elif "ratio_at_least" in row:
+        line += f", Storm not done after {row['ratio_at_least']:.0f} times that"
+    if "ratio_dense" in row:
+        line += f", dense expm {row['ratio_dense']:.1f} times"
+    return line
+
+
+def _spread(row: dict[str, Any]) -> str:
+    low, high = row["range"]
+    return f"{low:.1f} to {high:.1f}"
 
 
 if __name__ == "__main__":
