@@ -80,8 +80,8 @@ def figure_6() -> Any:
     return alt.hconcat(*panels).properties(
         title=alt.Title(
             "A cluster that needs all its nodes, over a year",
-            subtitle="PCRAFT Fig. 6, from the models; 6 a year as printed, and 2 a year, with "
-            "which its tables come out",
+            subtitle="PCRAFT Fig. 6, from the models; 6 a year as printed, and 2, near the "
+            "one per 183 days that its tables fit",
         )
     )
 
