@@ -81,13 +81,13 @@ def cheapest(
     `quick`: among few options of each route only, which proves nothing.
     Raises: GivenUpError when `spent()` says so, with the best plan up to then.
     """
-    price = best_price(problem, pools)
+    price, time_s = best_price(problem, pools), _time_in(problem, len(pools))
     for least, route in _by_cost(problem, pools, price):
         if least >= cost(best) - _CENT:
             break
         some = _affordable(problem, _on(pools, route), best)
         if quick and some:
-            thin = thinned(problem, some, price, _time_in(problem, len(pools)))
+            thin = thinned(problem, some, price, time_s)
             some = _affordable(problem, thin, best)
         if not some:
             continue
@@ -135,8 +135,15 @@ def _time_in(problem: Problem, tiers: int) -> Callable[[int, Option], float]:
     """Mean time [s] in one of the `tiers` alone, as the chain tells it."""
     chain = problem.chain
     assert chain is not None
+    known: dict[tuple[float, ...], float] = {}
 
     def mean_s(t: int, option: Option) -> float:
+        key = (t, option.upstream, option.replicas, option.needed, option.instance.vcpus)
+        if key not in known:
+            known[key] = alone(t, option)
+        return known[key]
+
+    def alone(t: int, option: Option) -> float:
         if t == tiers - 1:
             return moments(chain.last(option))[0]
         nothing = np.full(1, 1e-9), np.full(1, 1e-18)

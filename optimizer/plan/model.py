@@ -16,9 +16,9 @@ The tail of a sum is not a sum of tails: latency stays outside. A plan that the 
 evaluated whole; if it is too slow, so is every plan with the same replicas and in no tier more
 nodes or more vCPUs, and the cut says that, pushed as far as it holds. The first plan that passes is
 the cheapest: cuts remove only plans that fail. Long chains need too many cuts; if the latency has
-the structure of a chain, `labels` settles what _CUTS_FIRST cuts have not. Availability is scaled by
-its budget, because a tolerance of 1e-6 would swallow the nines, and everything is checked again
-outside the solver.
+the structure of a chain, the first plan that is too slow is the last that HiGHS is asked for:
+`labels` finds the cheapest then. Availability is scaled by its budget, because a tolerance of 1e-6
+would swallow the nines, and everything is checked again outside the solver.
 """
 
 from __future__ import annotations
@@ -51,7 +51,6 @@ from optimizer.plan.screen import (
 )
 
 LIMIT_S = 120.0
-_CUTS_FIRST = 4  # before labels are tried
 _CUTS_MAX = 2_000
 _CENT = 1e-6
 
@@ -148,9 +147,9 @@ class _Search:
             broken = violations(self._problem, chosen)
             if not broken:
                 return self._end(chosen)
-            self._cut(chosen, broken)
-            if self._labels and self._cuts >= _CUTS_FIRST:
+            if self._labels and broken == ["latency"]:
                 return self._by_labels()
+            self._cut(chosen, broken)
         return self._unproved()
 
     def _spent(self) -> bool:

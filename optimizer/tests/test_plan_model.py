@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
+from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from optimizer.availability import FailureRates, availability
+from optimizer.latency import PageLatency, Station, TierLatency
 from optimizer.plan.model import solve
-from optimizer.plan.options import Option
+from optimizer.plan.moments import last_parts, moments, tail_above
+from optimizer.plan.options import Covers, Degraded, Limits, Option, TierDemand
 from optimizer.plan.problem import Path, Problem, availability_of, violations
+from optimizer.plan.table import tier_table, undominated
 from optimizer.prices import Instance
+from optimizer.tests.synthetic import plan_instance
 
 
 def _option(
-    tier: int, upstream: int, replicas: int, needed: int, vcpus: int, **rest: float
+    tier: int, upstream: int, replicas: int, needed: int, vcpus: int, **rest: Any
 ) -> Option:
     usd = rest.get("usd", 10.0 * needed * vcpus)
     return Option(
@@ -25,8 +33,8 @@ def _option(
         replicas=replicas,
         instance=Instance(f"i{vcpus}", vcpus, 8.0, usd / 730 / needed),
         needed=needed,
-        mechanism="ara",
-        extra=0,
+        mechanism=str(rest.get("mechanism", "ara")),
+        extra=int(rest.get("extra", 0)),
         usd_per_month=usd,
         unavailability=rest.get("u", 1e-4),
         utilisation=rest.get("used", 0.5),
@@ -42,6 +50,18 @@ def _latency(path: Path) -> dict[int, float]:
         value += 100.0 * (1 + load) / (option.instance.vcpus * option.replicas**0.5)
         value += 40.0 / option.needed
     return {95: value, 99: 1.4 * value}
+
+
+def _while_degraded(condition: Degraded) -> Any:
+    """The same law with what is left of a tier; a limping server makes the whole tier slower."""
+
+    def latency(path: Path, tier: int) -> dict[int, float]:
+        left = replace(path[tier], needed=condition.servers(path[tier]))
+        found = _latency((*path[:tier], left, *path[tier + 1 :]))
+        slower = 1.0 + condition.limping * (1.0 - condition.limp_speed) / left.needed
+        return {q: slower * value for q, value in found.items()}
+
+    return latency
 
 
 @st.composite
@@ -61,6 +81,8 @@ def problems(draw: st.DrawFn) -> Problem:
                             needed=draw(st.integers(replicas, 5)),
                             vcpus=draw(st.sampled_from([1, 2, 4])),
                             usd=float(draw(st.integers(1, 60))),
+                            mechanism=draw(st.sampled_from(["ara", "pf"])),
+                            extra=draw(st.integers(0, 2)),
                             u=draw(st.sampled_from([1e-7, 3e-7, 5e-7, 1e-6, 1e-4, 1e-3])),
                             used=draw(st.sampled_from([0.3, 0.6, 0.8])),
                             met=0.0 if level == 1 else draw(st.sampled_from([0.2, 0.6])),
@@ -68,6 +90,7 @@ def problems(draw: st.DrawFn) -> Problem:
                     )
         levels = {o.upstream * o.replicas for o in options}
         tiers.append(tuple(options))
+    degraded = draw(st.sampled_from([None, Degraded(1), Degraded(2), Degraded(0, 1, 0.5)]))
     limits = {95: draw(st.floats(60.0, 500.0)), 99: draw(st.floats(100.0, 600.0))}
     return Problem(
         options=tuple(tiers),
@@ -76,6 +99,8 @@ def problems(draw: st.DrawFn) -> Problem:
         latency_ms_max=draw(st.sampled_from([{}, limits])),
         utilisation_max=draw(st.sampled_from([0.7, 1.0])),
         collision_max=draw(st.sampled_from([0.5, 1.0])),
+        degraded=degraded,
+        latency_degraded=_while_degraded(degraded) if degraded else None,
     )
 
 
@@ -93,7 +118,7 @@ def _cheapest_by_enumeration(problem: Problem) -> float | None:
     return min(costs, default=None)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(problems())
 def test_the_plan_costs_what_exhaustive_enumeration_finds(problem: Problem) -> None:
     expected = _cheapest_by_enumeration(problem)
@@ -124,3 +149,127 @@ def test_upstream_replicas_choose_the_level_of_the_tier_below() -> None:
     back = (_option(1, 1, 1, 2, 2, usd=10.0), _option(1, 2, 1, 2, 2, usd=50.0))
     found = solve(Problem((front, back), _latency))
     assert found.path == (front[0], back[0])
+
+
+def test_extra_nodes_stand_in_for_a_lost_one_and_spares_of_a_pool_do_not() -> None:
+    ara = _option(0, 1, 2, 3, 2, used=0.5, mechanism="ara", extra=1)
+    pf = replace(ara, mechanism="pf")
+    one_down, limping = Degraded(nodes_down=1), Degraded(limping=1, limp_speed=0.5)
+    assert (one_down.servers(ara), one_down.servers(pf)) == (3, 2)
+    assert one_down.utilisation(ara) == 0.5
+    assert one_down.utilisation(pf) == pytest.approx(0.75)
+    assert limping.utilisation(ara) == limping.utilisation(pf) == pytest.approx(0.6)
+
+
+def test_a_tier_that_cannot_hold_its_replicas_when_degraded_is_out() -> None:
+    two = _option(0, 1, 2, 2, 2, used=0.1)
+    problem = Problem(((two,),), _latency, degraded=Degraded(nodes_down=1))
+    assert math.isinf(Degraded(nodes_down=1).utilisation(two))
+    assert solve(problem).path is None
+    assert solve(problem.without("degraded")).path == (two,)
+
+
+def test_a_search_without_time_says_how_far_off_it_may_be(big: Problem) -> None:
+    whole = solve(big)
+    assert whole.proved
+    assert whole.usd_per_month is not None
+    cut = solve(big, limit_s=0.0)
+    assert not cut.proved
+    assert cut.gap is not None
+    assert cut.usd_per_month is not None
+    assert cut.path is not None
+    assert violations(big, cut.path) == []
+    assert whole.usd_per_month <= cut.usd_per_month
+    assert (1.0 - cut.gap) * cut.usd_per_month <= whole.usd_per_month + 1e-6
+
+
+@pytest.fixture(scope="module")
+def big() -> Problem:
+    return plan_instance(2, tiers=6, types=15, max_nodes=20, max_replicas=2).problem()
+
+
+def test_six_tiers_are_proved_and_keep_every_limit(big: Problem) -> None:
+    found, free = solve(big), solve(big.without("latency"))
+    assert found.proof == "labels"
+    assert found.path is not None
+    assert violations(big, found.path) == []
+    assert found.usd_per_month is not None
+    assert free.usd_per_month is not None
+    assert free.usd_per_month < found.usd_per_month  # latency had its price
+
+
+@pytest.mark.parametrize("seed", [0, 4, 7, 12, 20])
+@pytest.mark.parametrize("tightness", [0.3, 0.5])
+def test_labels_and_cuts_prove_the_same_cost(seed: int, tightness: float) -> None:
+    """Two proofs of the same optimum; the cuts only rely on larger fleets being no slower."""
+    problem = plan_instance(
+        seed, tiers=3, types=20, max_nodes=12, max_replicas=3, tightness=tightness
+    ).problem()
+    by_labels, by_cuts = solve(problem), solve(replace(problem, chain=None))
+    assert (by_labels.proof, by_cuts.proof) == ("labels", "cuts")
+    assert by_labels.usd_per_month == pytest.approx(by_cuts.usd_per_month, abs=1e-6)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.tuples(*[st.integers(0, 4)] * 3), min_size=1, max_size=40))
+def test_undominated_rows_are_those_that_none_matches_or_undercuts(rows: list[Any]) -> None:
+    table = np.array(rows, dtype=float)
+    kept = undominated(table)
+    for i, row in enumerate(table):
+        beaten = [j for j in kept if j != i and np.all(table[j] <= row)]
+        assert (i in kept) == (not beaten)
+
+
+def test_the_table_holds_a_match_for_every_fleet_that_could_be_built() -> None:
+    """Against a loop over every type, size, mechanism and number of extra nodes."""
+    machines = [
+        Instance("small", 0.5, 1.0, 0.01, usd_per_month_off=5.0),
+        Instance("large", 2.0, 4.0, 0.035, usd_per_month_off=20.0),
+        Instance("burst", 2.0, 4.0, 0.02, 0.3),
+    ]
+    rates, limits = FailureRates(6.0, 60.0, 86_400.0), Limits(5, 2, max_collision=1.0)
+    law = TierLatency(0.02, 1.0, 1.0, 0.2, 0.5, 10.0)
+    demand = TierDemand("web", law, 20.0, 512.0)
+    table = tier_table(demand, [1, 2], machines, Covers(rates, "on-prem", limits), limits)
+    c, checked = table.columns, 0
+    left = 1.0 - 0.2 * (1.0 - 0.5)
+    for level, r, one, n in itertools.product([1, 2], [1, 2], machines, range(1, 6)):
+        used = 20.0 * level * r * 0.02 / (n * one.sustained_cores * left)
+        if n < r or used >= 1.0:
+            continue
+        for mechanism, extra in itertools.product(["ara", "pf"], range(6 - n)):
+            u = availability(n, extra, rates, mechanism=mechanism, scheme="on-prem").unavailability
+            off = one.usd_per_month_off or one.usd_per_month
+            usd = n * one.usd_per_month + extra * (off if mechanism == "pf" else one.usd_per_month)
+            match = (c.upstream == level) & (c.replicas == r) & (c.needed == n)
+            match &= (c.vcpus == one.vcpus) & np.isclose(c.utilisation, used)
+            match &= (c.usd <= usd + 1e-9) & (c.unavailability <= u + 1e-10)
+            assert match.any(), (level, r, one.name, n, mechanism, extra)
+            checked += 1
+    assert checked > 100
+    assert all(o.usd_per_month > 0 and 0 < o.utilisation < 1 for o in table)
+
+
+def test_a_cold_spare_costs_what_a_machine_that_is_off_costs() -> None:
+    machine = Instance("slice", 1.0, 1.0, 10.0 / 730.0, usd_per_month_off=4.0)
+    limits = Limits(max_nodes=3, max_replicas=1)
+    covers = Covers(FailureRates(), "on-prem", limits)
+    demand = TierDemand("web", TierLatency(0.01, 1.0, 1.0), 10.0, 512.0)
+    table = tier_table(demand, [1], [machine], covers, limits)
+    cheapest = {(o.nodes, o.spares): o.usd_per_month for o in table}
+    assert cheapest[1, 1] == pytest.approx(14.0)
+    assert (2, 0) not in cheapest or cheapest[2, 0] == pytest.approx(20.0)
+
+
+@pytest.mark.parametrize(("replicas", "mean", "spread"), [(1, 1e-3, 5e-3), (2, 5e-3, 0.02)])
+def test_the_moments_of_a_tier_are_those_of_its_page_law(
+    replicas: int, mean: float, spread: float
+) -> None:
+    last = Station(TierLatency(0.005, 0.8, 3.0, 0.2, 0.5, 10.0), 8, 2.0, 2, "tad", 60.0 * replicas)
+    middle = Station(TierLatency(0.02, 1.3, 2.0, 0.2, 0.5, 10.0), 6, 2.0, replicas, "tad", 20.0)
+    parts = last_parts(last)
+    below = [np.array([value]) for value in moments(parts)]
+    found_s, variance = tail_above(middle, below[0], below[1], [parts])
+    page = PageLatency(4.0, points=8192)
+    assert found_s[0] == pytest.approx(2 * page.mean_s((middle, last)), rel=mean)
+    assert variance[0] == pytest.approx(2 * page.variance_s2((middle, last)), rel=spread)

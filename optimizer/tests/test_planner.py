@@ -15,9 +15,11 @@ from optimizer import InputError, Limits, Plan, plan_from_results
 from optimizer.availability import FailureRates, active_route_anywhere, passive_failover
 from optimizer.fit import fit, read_results
 from optimizer.latency import TierLatency, mean_stay_s
+from optimizer.plan import plan_from_file
 from optimizer.plan.evidence import CalibratedLatency, demands, speed_under_interference
 from optimizer.tests.synthetic import Truth, write_run
 
+EXAMPLE = Path(__file__).parents[1] / "plan" / "example.toml"
 SLO = {"availability": 0.999, "p95_ms": 400.0, "p99_ms": 700.0}
 
 
@@ -206,3 +208,67 @@ def test_no_module_of_the_optimizer_names_experiments() -> None:
     for path in Path(__file__).parents[1].rglob("*.py"):
         for line in path.read_text().splitlines():
             assert not line.startswith(("import experiments", "from experiments")), path
+
+
+def test_stated_figures_replace_measured_ones_and_are_listed(run_dir: Path, tmp_path: Path) -> None:
+    file = tmp_path / "plan.toml"
+    file.write_text(
+        "arrival_per_s = 30.0\n[slo]\navailability = 0.999\np95_ms = 400.0\n"
+        "[rates]\nrepair_s = 3600.0\n[[tiers]]\nname = 'db'\nprocessing_s = 0.01\n"
+    )
+    both, run = plan_from_file(file, run_dir), plan_from_results(run_dir, SLO)
+    assert both.inputs["mode"] == "results and plan.toml"
+    assert set(both.inputs["stated"]) == {
+        "arrival_per_s",
+        "rates.repair_s",
+        "tiers.db.processing_s",
+    }
+    assert both.inputs["tiers"]["db"]["processing_s"]["value"] == 0.01
+    assert both.inputs["tiers"]["db"]["processing_s"]["source"] == "stated"
+    assert both.inputs["tiers"]["web"] == run.inputs["tiers"]["web"]
+    assert both.predicted["evidence"] == "model"
+    file.write_text("[slo]\np95_ms = 400.0\n[[tiers]]\nname = 'cache'\n")
+    with pytest.raises(InputError, match=r"tiers\[1\]\.name: expected a tier of the run"):
+        plan_from_file(file, run_dir)
+
+
+def test_the_tfvars_keep_the_rules_of_the_local_platform(on_prem: Plan) -> None:
+    """Those of infra/stacks/local/variables.tf; machines are slices, with fractions of cores."""
+    import hcl2
+
+    fleet = hcl2.loads(on_prem.to_tfvars())
+    for name, tier in fleet["tiers"].items():
+        assert float(tier["cpus"]) >= 0.1
+        assert float(tier["memory_mb"]) >= 64
+        assert isinstance(tier["nodes"], int)
+        assert isinstance(tier["standby"], int)
+        assert tier["nodes"] + tier["standby"] <= 100
+        arbiter = fleet["arbiters"][name]
+        assert 1 <= arbiter["replicas"] <= tier["nodes"]
+        assert 1 <= arbiter["tokens"] <= 1000
+
+
+def test_an_on_premises_plan_takes_owned_machines_and_prices_spares_as_off(on_prem: Plan) -> None:
+    assert on_prem.region == "on-prem"
+    for tier in on_prem.tiers.values():
+        assert tier.usd_active_per_month is not None
+        assert tier.usd_standby_per_month is not None
+        total = tier.usd_active_per_month + tier.usd_standby_per_month
+        assert total == pytest.approx(tier.usd_per_month, abs=0.02)
+        if tier.spares:
+            assert tier.usd_standby_per_month / tier.spares < tier.usd_active_per_month / tier.nodes
+
+
+def test_a_mechanism_that_is_not_allowed_is_not_planned(tmp_path: Path) -> None:
+    text = EXAMPLE.read_text()
+    only = tmp_path / "plan.toml"
+    only.write_text(text.replace('mechanisms           = ["ara", "pf"]', 'mechanisms = ["ara"]'))
+    assert plan_from_file(only).tiers["web"].mechanism == "ara"
+    cloud = tmp_path / "cloud.toml"
+    cloud.write_text(
+        text.replace('"on-prem"   # cloud', '"cloud"   # cloud')
+        .replace('book = "on-prem"', 'book = "ec2"')
+        .replace('["ara", "pf"]', '["pf"]')
+    )
+    web = plan_from_file(cloud).tiers["web"]
+    assert (web.mechanism, web.spares, web.nodes) == ("pf", 0, web.needed)
