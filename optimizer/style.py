@@ -98,12 +98,18 @@ def _downtime(share: float) -> str:
     return f"{seconds:.2g} s"
 
 
-def write_figures(folder: Path, charts: Mapping[str, Any]) -> list[Path]:
-    """Write each chart as NAME.svg into `folder`, which is made if it is not there."""
+def svg(chart: Any) -> str:
+    """A chart in the style of all figures."""
     import altair as alt
     import vl_convert
 
     version = ".".join(alt.SCHEMA_VERSION.removeprefix("v").split(".")[:2])
+    spec = {**chart.to_dict(validate=False), "config": _CONFIG}
+    return str(vl_convert.vegalite_to_svg(spec, vl_version=version))
+
+
+def write_figures(folder: Path, charts: Mapping[str, Any]) -> list[Path]:
+    """Write each chart as NAME.svg into `folder`, which is made if it is not there."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -112,8 +118,7 @@ def write_figures(folder: Path, charts: Mapping[str, Any]) -> list[Path]:
         ) from error
     written = []
     for name, chart in charts.items():
-        spec = {**chart.to_dict(validate=False), "config": _CONFIG}
         path = folder / f"{name}.svg"
-        path.write_text(vl_convert.vegalite_to_svg(spec, vl_version=version))
+        path.write_text(svg(chart))
         written.append(path)
     return written

@@ -7,36 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from optimizer.plan.curve import nines
+from optimizer.style import BLUE, LIMIT, ORANGE, svg
 
 _WIDTH, _HEIGHT = 720, 340
-_TEXT, _TITLE, _GRID, _AXIS = "#3b4046", "#22262a", "#e4e6e9", "#8b9097"
-_LINE, _CHOSEN, _SLO = "#0b6bb0", "#c4500b", "#b0176a"
-_CONFIG: dict[str, Any] = {
-    "background": "#fefefe",
-    "font": "system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif",
-    "padding": 12,
-    "view": {"stroke": None},
-    "axis": {
-        "labelColor": _TEXT,
-        "titleColor": _TITLE,
-        "gridColor": _GRID,
-        "domainColor": _AXIS,
-        "tickColor": _AXIS,
-        "labelFontSize": 12,
-        "titleFontSize": 12,
-        "titleFontWeight": 600,
-        "titlePadding": 8,
-        "labelOverlap": True,
-    },
-    "title": {
-        "color": _TITLE,
-        "subtitleColor": _TEXT,
-        "fontSize": 14,
-        "subtitleFontSize": 12,
-        "anchor": "start",
-        "offset": 12,
-    },
-}
 
 
 def front_svg(body: Mapping[str, Any]) -> str:
@@ -45,13 +18,8 @@ def front_svg(body: Mapping[str, Any]) -> str:
     Dashed where cheaper fleets were not looked for. Raises ValueError without points.
     """
     import altair as alt
-    import vl_convert
 
-    chart = _chart(alt, body)
-    spec = chart.to_dict(validate=False)
-    spec["config"] = _CONFIG
-    version = ".".join(alt.SCHEMA_VERSION.removeprefix("v").split(".")[:2])
-    return str(vl_convert.vegalite_to_svg(spec, vl_version=version))
+    return svg(_chart(alt, body))
 
 
 def _chart(alt: Any, body: Mapping[str, Any]) -> Any:
@@ -63,9 +31,9 @@ def _chart(alt: Any, body: Mapping[str, Any]) -> Any:
     x, y = _x_axis(alt, limit, points, slo), _y_axis(alt, points)
     dash = alt.Scale(domain=[False, True], range=[[1, 0], [4, 4]])
     segments = _segments(limit, points, slo)
-    line = alt.Chart(alt.Data(values=segments)).mark_line(strokeWidth=2, color=_LINE)
+    line = alt.Chart(alt.Data(values=segments)).mark_line(strokeWidth=2, color=BLUE)
     dots = alt.Chart(alt.Data(values=points)).mark_point(
-        shape="circle", size=44, filled=True, color=_LINE, opacity=1
+        shape="circle", size=44, filled=True, color=BLUE, opacity=1
     )
     layers = [
         line.encode(
@@ -188,9 +156,9 @@ def _slo_layers(alt: Any, limit: str, asked: float, x: Any) -> list[Any]:
     unit = "" if limit == "availability" else " ms"
     text = f"SLO {asked:.12g}{unit}"
     base = alt.Chart(alt.Data(values=[{"x": _x(limit, asked), "text": text}]))
-    label = base.mark_text(align="right", dx=-6, dy=2, baseline="top", color=_SLO, fontSize=12)
+    label = base.mark_text(align="right", dx=-6, dy=2, baseline="top", color=LIMIT, fontSize=12)
     return [
-        base.mark_rule(strokeDash=[5, 4], strokeWidth=1.5, color=_SLO).encode(x=x),
+        base.mark_rule(strokeDash=[5, 4], strokeWidth=1.5, color=LIMIT).encode(x=x),
         label.encode(x=x, y=alt.value(0), text="text:N"),
     ]
 
@@ -203,8 +171,8 @@ def _chosen_layers(
     chosen = [{**p, "text": f"plan: {p['usd']:,.2f} USD"} for p in points if p["chosen"]]
     below = limit == "availability"
     base = alt.Chart(alt.Data(values=chosen))
-    mark = base.mark_point(shape="diamond", size=150, filled=True, color=_CHOSEN, opacity=1)
+    mark = base.mark_point(shape="diamond", size=150, filled=True, color=ORANGE, opacity=1)
     label = base.mark_text(
-        align="left", dx=10, dy=16 if below else -14, color=_CHOSEN, fontSize=12, fontWeight=600
+        align="left", dx=10, dy=16 if below else -14, color=ORANGE, fontSize=12, fontWeight=600
     )
     return [mark.encode(x=x, y=y), label.encode(x=x, y=y, text="text:N")]
