@@ -54,7 +54,10 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
     Mask = NDArray[np.bool_]
 
-_LABELS_MAX = 400_000  # candidates at one tier, before any is compared
+_FACTORS = (1.0, 3.0, 10.0, 30.0)  # times the price of availability
+_ROUTES_TRIED = 24  # with all of them
+_COMPARED_AT = 100_000  # candidates at one tier
+_LABELS_MAX = 100_000  # at one tier, that no other one beats
 _FAR = 2.33  # standard deviations: quantiles of 1 % and 99 %
 _ROUNDING = 1e-9
 _CENT = 1e-6
@@ -68,34 +71,53 @@ class GivenUpError(Exception):
         super().__init__("search given up")
 
 
+def cheap(
+    problem: Problem, pools: Sequence[Pool], best: Path | None, spent: Callable[[], bool]
+) -> Path | None:
+    """A cheap plan of `pools`, not proved to be the cheapest; `best` if it finds none cheaper.
+
+    Few options of each route are looked at: the best for their speed at a price of availability,
+    which is tried out on the first routes.
+    """
+    fair, time_s = best_price(problem, pools), _time_in(problem, len(pools))
+    factors, good = _FACTORS, _FACTORS[0]
+    for number, (least, route) in enumerate(_by_cost(problem, pools, fair)):
+        if least >= cost(best) - _CENT or spent():
+            break
+        if number == _ROUTES_TRIED:
+            factors = (good,)
+        for factor in factors:
+            some = _affordable(problem, _on(pools, route), best)
+            thin = thinned(problem, some, factor * fair, time_s) if some else []
+            thin = _affordable(problem, thin, best) if some else []
+            if not thin:
+                break
+            try:
+                found = _Route(problem, thin, best, spent, factor * fair).cheapest()
+            except _SpentError:
+                return best
+            if found is not None:
+                best, good = found, factor
+    return best
+
+
 def cheapest(
-    problem: Problem,
-    pools: Sequence[Pool],
-    best: Path | None,
-    spent: Callable[[], bool],
-    *,
-    quick: bool,
+    problem: Problem, pools: Sequence[Pool], best: Path | None, spent: Callable[[], bool]
 ) -> Path | None:
     """The cheapest plan of `pools`, which is `best` if nothing costs less.
 
-    `quick`: among few options of each route only, which proves nothing.
     Raises: GivenUpError when `spent()` says so, with the best plan up to then.
     """
-    price, time_s = best_price(problem, pools), _time_in(problem, len(pools))
-    for least, route in _by_cost(problem, pools, price):
+    for least, route in _by_cost(problem, pools, best_price(problem, pools)):
         if least >= cost(best) - _CENT:
             break
         some = _affordable(problem, _on(pools, route), best)
-        if quick and some:
-            thin = thinned(problem, some, price, time_s)
-            some = _affordable(problem, thin, best)
         if not some:
             continue
         try:
-            found = _Route(problem, some, best, spent, price if quick else None).cheapest()
+            best = _Route(problem, some, best, spent, None).cheapest() or best
         except _SpentError as ended:
             raise GivenUpError(best, min(least, cost(best))) from ended
-        best = found or best
     return best
 
 
@@ -208,12 +230,12 @@ class _Route:
         last = len(self._pools) - 1
         self._labels = [self._last()] * (last + 1)
         for t in range(last, 0, -1):
-            labels = self._labels[last] if t == last else self._worth_keeping(t)
-            self._labels[t] = self._fast_enough(t, labels)
+            if t == last:
+                self._labels[t] = self._fast_enough(t, self._labels[t])
+            else:
+                self._labels[t] = self._worth_keeping(t)
             if not len(self._labels[t]):
                 return None
-            if t < last and self._one_sum is None:
-                self._labels[t] = self._undominated(t, self._labels[t])
         return self._pairs(self._labels[1])
 
     def _check(self) -> None:
@@ -235,16 +257,25 @@ class _Route:
         return self._laws[row]
 
     def _worth_keeping(self, t: int) -> Labels:
-        """Each option of tier t before each label below it, as far as cost and loss allow."""
+        """Each option of tier t before each label below it, as far as cost and loss allow, without
+        those that the others beat or that are too slow; compared whenever many have come up."""
         below = self._labels[t + 1]
-        parts = list(self._extended(t, below))
-        if sum(len(part) for part in parts) > _LABELS_MAX:
-            raise _SpentError
-        if not parts:
-            return below.keep(np.zeros(0, dtype=np.int64))
+        kept, fresh, count = below.keep(np.zeros(0, dtype=np.int64)), [], 0
+        for part in self._extended(t, below):
+            fresh.append(part)
+            count += len(part)
+            if count > _COMPARED_AT:
+                kept, fresh, count = self._compared(t, [kept, *fresh]), [], 0
+                if len(kept) > _LABELS_MAX:
+                    raise _SpentError
+        return self._compared(t, [kept, *fresh])
+
+    def _compared(self, t: int, parts: Sequence[Labels]) -> Labels:
         columns = zip(*(part.columns() for part in parts), strict=True)
         joined = Labels(*(np.concatenate(column) for column in columns))
-        return joined if self._one_sum is None else self._undominated(t, joined)
+        if self._one_sum is not None:
+            return self._fast_enough(t, self._undominated(t, joined))
+        return self._undominated(t, self._fast_enough(t, joined))
 
     def _extended(self, t: int, below: Labels) -> Iterator[Labels]:
         c, pool = self._pools[t].columns, self._pools[t]

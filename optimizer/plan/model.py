@@ -27,7 +27,6 @@ import importlib
 import math
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -35,7 +34,7 @@ import numpy as np
 
 from optimizer.errors import PlannerError
 from optimizer.plan.first import first_plan
-from optimizer.plan.labels import GivenUpError, cheapest
+from optimizer.plan.labels import GivenUpError, cheap, cheapest
 from optimizer.plan.options import Option
 from optimizer.plan.problem import Path, Problem, too_slow, violations
 from optimizer.plan.screen import (
@@ -96,9 +95,7 @@ def solve(problem: Problem, known: Path | None = None, *, limit_s: float = LIMIT
     )
     best = known if known is not None else first_plan(problem, pools, quick=by_labels)
     if by_labels and best is not None:
-        with suppress(GivenUpError):  # the time is over: the loop below says so
-            some = affordable(problem, pools, cost(best))
-            best = cheapest(problem, some, best, lambda: _over(until_s), quick=True)
+        best = cheap(problem, affordable(problem, pools, cost(best)), best, lambda: _over(until_s))
     pools = [front(problem, pool) for pool in affordable(problem, pools, cost(best))]
     pools = affordable(problem, pools, cost(best))
     if not all(len(pool) for pool in pools):
@@ -173,7 +170,7 @@ class _Search:
 
     def _by_labels(self) -> Solution:
         try:
-            found = cheapest(self._problem, self._pools, self._best, self._spent, quick=False)
+            found = cheapest(self._problem, self._pools, self._best, self._spent)
         except GivenUpError as ended:
             self._best, self._least = ended.best, max(self._least, ended.least)
             return self._unproved()
