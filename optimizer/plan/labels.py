@@ -80,7 +80,8 @@ def cheap(
     which is tried out on the first routes.
     """
     fair, time_s = best_price(problem, pools), _time_in(problem, len(pools))
-    factors, good = _FACTORS, _FACTORS[0]
+    factors: tuple[float, ...] = _FACTORS
+    good = _FACTORS[0]
     for number, (least, route) in enumerate(_by_cost(problem, pools, fair)):
         if least >= cost(best) - _CENT or spent():
             break
