@@ -76,9 +76,9 @@ def find(experiment: str | None = None) -> list[Found]:
 def sweep(experiment: str) -> list[Found]:
     """Remove by label whatever Terraform's state does not know (a run that was killed)."""
     found = find(experiment)
-    containers = [f.name for f in found if f.kind == "container"]
-    if containers:
-        _docker("rm", "--force", "--volumes", *containers)
+    # One at a time: side by side the engine can lose count of a network's endpoints (moby 42119).
+    for container in (f.name for f in found if f.kind == "container"):
+        _docker("rm", "--force", "--volumes", container)
     for network in (f.name for f in found if f.kind == "network"):
         _docker("network", "rm", network)
     return found
@@ -109,7 +109,10 @@ def _docker(*arguments: str) -> str:
             f"docker {arguments[0]} {arguments[-1]}",
             expected="success",
             came=said,
-            do="`sparecraft list` shows what runs; `sparecraft down` removes it.",
+            do="Restart the Docker engine, which counts its endpoints anew (moby issue 42119), "
+            "then `sparecraft down`."
+            if "has active endpoints" in said
+            else "`sparecraft list` shows what runs; `sparecraft down` removes it.",
         )
     return done.stdout
 

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	cerrdefs "github.com/containerd/errdefs"
+	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/client"
 )
 
@@ -29,6 +31,8 @@ const (
 type Engine struct {
 	*client.Client
 
+	membership sync.Mutex // of networks
+
 	diskOnce sync.Once
 	disk     string
 	diskErr  error
@@ -47,6 +51,36 @@ func Connect(ctx context.Context) (*Engine, error) {
 		return nil, fmt.Errorf("reach Docker at %s: %w", docker.DaemonHost(), err)
 	}
 	return &Engine{Client: docker}, nil
+}
+
+// Start starts a container, one at a time: an engine whose containers join or leave a network at
+// once can lose count of its endpoints (moby issue 42119), and then does not remove that network
+// until it is restarted.
+func (e *Engine) Start(ctx context.Context, id string) error {
+	e.membership.Lock()
+	defer e.membership.Unlock()
+	return e.ContainerStart(ctx, id, container.StartOptions{})
+}
+
+// Leave takes a container off all its networks, one at a time for the same reason, so that
+// containers can then be stopped and removed side by side. One that is gone has left.
+func (e *Engine) Leave(ctx context.Context, id string) error {
+	found, err := e.ContainerInspect(ctx, id)
+	if cerrdefs.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("inspect container %s: %w", id, err)
+	}
+	e.membership.Lock()
+	defer e.membership.Unlock()
+	for name := range found.NetworkSettings.Networks {
+		err := e.NetworkDisconnect(ctx, name, id, true)
+		if err != nil && !cerrdefs.IsNotFound(err) {
+			return fmt.Errorf("take container %s off network %s: %w", id, name, err)
+		}
+	}
+	return nil
 }
 
 // DiskDevice is the path of the block device under Docker's root, asked of the engine once.

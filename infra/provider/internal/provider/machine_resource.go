@@ -231,6 +231,10 @@ func (r *machineResource) Delete(
 	}
 	ctx, cancel := context.WithTimeout(ctx, deleteLimit)
 	defer cancel()
+	if err := r.engine.Leave(ctx, state.ID.ValueString()); err != nil {
+		response.Diagnostics.Append(r.explain(ctx, state, "disconnect", err))
+		return
+	}
 	if state.Running.ValueBool() {
 		if err := r.stop(ctx, state.ID.ValueString()); err != nil && !cerrdefs.IsNotFound(err) {
 			response.Diagnostics.Append(r.explain(ctx, state, "stop", err))

@@ -35,7 +35,7 @@ func (r *machineResource) start(
 	if err == nil && found.State.Paused {
 		err = r.engine.ContainerUnpause(ctx, id)
 	} else if err == nil {
-		err = r.engine.ContainerStart(ctx, id, container.StartOptions{})
+		err = r.engine.Start(ctx, id)
 	}
 	if err != nil {
 		diagnostics.Append(r.explain(ctx, plan, "start", err))

@@ -1,11 +1,14 @@
 package provider
 
 import (
+	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/docker/docker/api/types/network"
 	"github.com/hashicorp/terraform-plugin-testing/helper/resource"
 	"github.com/hashicorp/terraform-plugin-testing/plancheck"
+	"github.com/hashicorp/terraform-plugin-testing/terraform"
 
 	"sparecraft/infra/provider/internal/engine"
 )
@@ -82,4 +85,22 @@ func TestAccNetwork_RefusesWhatIsNoNetwork(t *testing.T) {
 			},
 		)
 	}
+}
+
+func TestAccNetwork_IsLeftByAMachineThatStillRuns(t *testing.T) {
+	own := docker(t)
+	acceptance(t, resource.TestStep{
+		Config:             machineConfig(),
+		ExpectNonEmptyPlan: true, // a machine that lost its networks is drift
+		Check: func(*terraform.State) error {
+			if err := own.Leave(t.Context(), machineName); err != nil {
+				return err
+			}
+			left, err := own.NetworkInspect(t.Context(), "sc-"+experiment+"-data", network.InspectOptions{})
+			if err == nil && len(left.Containers) > 0 {
+				err = fmt.Errorf("expected no endpoint, came %v", left.Containers)
+			}
+			return errors.Join(err, own.Leave(t.Context(), "sc-"+experiment+"-never-made"))
+		},
+	})
 }
