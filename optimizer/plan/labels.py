@@ -17,8 +17,8 @@ plan; a fleet that is too slow takes all pairs with it that are no faster.
 
 Routes are taken in the order of the least they can cost. A first round among few options (the best
 for their speed at a price of availability) finds a cheap plan, the second proves the optimum.
-The moments are computed on another grid than the page's percentiles (means agree within 0.4 %,
-variances within 1.2 %), so labels that are closer than that can be mistaken for each other.
+The moments are computed on another grid than the page's percentiles (means agree within 0.5 %,
+variances within 2 %), so labels that are closer than that can be mistaken for each other.
 """
 
 from __future__ import annotations
