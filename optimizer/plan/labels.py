@@ -56,6 +56,7 @@ if TYPE_CHECKING:
 
 _FACTORS = (1.0, 3.0, 10.0, 30.0)  # times the price of availability
 _ROUTES_TRIED = 24  # with all of them
+_REDUCTIONS = 4  # rounds of leaving out what is too slow, or too dear then
 _COMPARED_AT = 100_000  # candidates at one tier
 _LABELS_MAX = 100_000  # at one tier, that no other one beats
 _FAR = 2.33  # standard deviations: quantiles of 1 % and 99 %
@@ -81,14 +82,15 @@ def cheap(
     """
     fair, time_s = best_price(problem, pools), _time_in(problem, len(pools))
     factors: tuple[float, ...] = _FACTORS
-    good = _FACTORS[0]
+    good = factors[0]
     for number, (least, route) in enumerate(_by_cost(problem, pools, fair)):
         if least >= cost(best) - _CENT or spent():
             break
         if number == _ROUTES_TRIED:
             factors = (good,)
+        some = _reduced(problem, _affordable(problem, _on(pools, route), best), best)
         for factor in factors:
-            some = _affordable(problem, _on(pools, route), best)
+            some = _affordable(problem, some, best) if some else []
             thin = thinned(problem, some, factor * fair, time_s) if some else []
             thin = _affordable(problem, thin, best) if some else []
             if not thin:
@@ -112,7 +114,7 @@ def cheapest(
     for least, route in _by_cost(problem, pools, best_price(problem, pools)):
         if least >= cost(best) - _CENT:
             break
-        some = _affordable(problem, _on(pools, route), best)
+        some = _reduced(problem, _affordable(problem, _on(pools, route), best), best)
         if not some:
             continue
         try:
@@ -152,6 +154,39 @@ def _affordable(problem: Problem, pools: Sequence[Pool], best: Path | None) -> l
     """What is left of a route; empty if a tier has nothing left."""
     found = affordable(problem, pools, cost(best))
     return found if all(len(pool) for pool in found) else []
+
+
+def _reduced(problem: Problem, pools: list[Pool], best: Path | None) -> list[Pool]:
+    """What is left of a route without options that are too slow even if all other tiers are as
+    large as any that is left; what is too dear by that goes too, and so on. Maybe nothing."""
+    for _ in range(_REDUCTIONS):
+        before = sum(map(len, pools))
+        for t in range(len(pools)):
+            if pools:
+                pools[t] = pools[t].keep(_fast_alone(problem, pools, t))
+                pools = _affordable(problem, pools, best) if len(pools[t]) else []
+        if sum(map(len, pools)) > 0.9 * before:
+            break
+    return pools
+
+
+def _fast_alone(problem: Problem, pools: Sequence[Pool], t: int) -> Mask:
+    """Options of tier t that are fast enough if all other tiers are as large as any."""
+    others = [largest_of(pool) for pool in pools]
+    c = pools[t].columns
+    alive = np.zeros(len(c.usd), dtype=bool)
+    undecided = ~alive
+    while undecided.any():
+        left = np.flatnonzero(undecided)
+        i = int(left[np.argsort(c.needed[left] * c.vcpus[left])[len(left) // 2]])
+        path = (*others[:t], pools[t].option(i), *others[t + 1 :])
+        if too_slow(problem, path):
+            undecided &= ~((c.needed <= c.needed[i]) & (c.vcpus <= c.vcpus[i]))
+        else:
+            faster = (c.needed >= c.needed[i]) & (c.vcpus >= c.vcpus[i])
+            alive |= faster
+            undecided &= ~faster
+    return alive
 
 
 def _time_in(problem: Problem, tiers: int) -> Callable[[int, Option], float]:
