@@ -8,7 +8,9 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use policy::{Grant, Kind, Observation, Refused, RequestId, Selector, ServerId, Settings, TimeUs};
+use policy::{
+    Ask, Grant, Kind, Observation, Refused, RequestId, Selector, ServerId, Settings, TimeUs,
+};
 use tokio::sync::mpsc;
 use wire::arbiter::{Policy, Server};
 
@@ -53,11 +55,10 @@ impl Tier {
     pub fn new(config: Config) -> (Arc<Self>, mpsc::UnboundedReceiver<ServerId>) {
         let (downs, downs_to_probe) = mpsc::unbounded_channel();
         let selector = Selector::new(Settings {
-            kind: kind(config.policy),
-            servers: config.servers.len(),
             tokens_per_server: config.tokens,
             observation_age_us_max: config.observation_age_ms * 1_000,
             waiting_max: WAITING_MAX,
+            ..Settings::new(kind(config.policy), config.servers.len())
         });
         let server_counters = config
             .servers
@@ -147,9 +148,11 @@ impl Tier {
         let now = self.now();
         let mut grants = Vec::with_capacity(r);
         let mut brain = self.brain();
-        let acquired = brain
-            .selector
-            .acquire(now, request, r, exclude, &mut grants)?;
+        let ask = Ask {
+            exclude,
+            ..Ask::new(now, request, r)
+        };
+        let acquired = brain.selector.acquire(&ask, &mut grants)?;
         if acquired.waiting > 0 {
             brain.waiters.insert(request, sender);
         }

@@ -25,7 +25,7 @@ mod selector;
 mod server;
 mod tad;
 
-pub use selector::{Acquired, Refused, Selector};
+pub use selector::{Acquired, Ask, Hedge, Refused, Selector};
 pub use server::Observation;
 
 /// Microseconds since a start that the driver chooses.
@@ -55,7 +55,30 @@ pub enum Kind {
     Tad,
 }
 
-/// What a [`Selector`] is built from.
+impl Kind {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::RoundRobin, Self::Tad];
+
+    /// Its name in configurations and results.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::RoundRobin => "round-robin",
+            Self::Tad => "tad",
+        }
+    }
+
+    /// The policy of that name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+
+    /// Whether servers have tokens, and requests wait for one.
+    pub fn uses_tokens(self) -> bool {
+        self == Self::Tad
+    }
+}
+
+/// What a [`Selector`] is built from; start from [`Settings::new`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settings {
     /// The policy to begin with.
@@ -68,4 +91,17 @@ pub struct Settings {
     pub observation_age_us_max: u64,
     /// Requests that may wait for a token; beyond, they are refused (or go on with what they got).
     pub waiting_max: usize,
+}
+
+impl Settings {
+    /// One token per server, observations count for 10 s, 10,000 requests may wait.
+    pub fn new(kind: Kind, servers: usize) -> Self {
+        Self {
+            kind,
+            servers,
+            tokens_per_server: 1,
+            observation_age_us_max: 10_000_000,
+            waiting_max: 10_000,
+        }
+    }
 }

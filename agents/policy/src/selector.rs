@@ -15,6 +15,34 @@ use crate::server::{Observation, Server};
 use crate::tad::Pool;
 use crate::{Grant, Kind, RequestId, ServerId, Settings, TimeUs};
 
+/// What a request asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ask<'a> {
+    /// The time.
+    pub now: TimeUs,
+    /// Who asks.
+    pub request: RequestId,
+    /// How many different servers; cut to those that can be had.
+    pub r: usize,
+    /// Servers that it must not get.
+    pub exclude: &'a [ServerId],
+    /// Servers that it gets only if nothing else can be had now (they have its siblings).
+    pub avoid: &'a [ServerId],
+}
+
+impl Ask<'_> {
+    /// Asks for any `r` servers.
+    pub fn new(now: TimeUs, request: RequestId, r: usize) -> Self {
+        Self {
+            now,
+            request,
+            r,
+            exclude: &[],
+            avoid: &[],
+        }
+    }
+}
+
 /// What an accepted request got.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Acquired {
@@ -22,6 +50,17 @@ pub struct Acquired {
     pub granted: usize,
     /// Servers that it waits for; their grants come out of later calls.
     pub waiting: usize,
+    /// When to ask for more with [`Selector::hedge`].
+    pub hedge: Option<Hedge>,
+}
+
+/// Replicas that are sent only if the request is not answered by then.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Hedge {
+    /// From the sending of a replica to the next.
+    pub after_us: u64,
+    /// How often, at most.
+    pub extras: usize,
 }
 
 /// Why a request got nothing.
@@ -61,29 +100,24 @@ impl Selector {
         selector
     }
 
-    /// Asks for `r` different servers, none of them in `exclude`. `r` is cut to the servers that
-    /// are alive. What can be given now is pushed to `grants`; the rest comes out of later calls,
-    /// unless the request is cancelled. Waiting extras that find the queue full are given up
-    /// silently.
+    /// Asks for `ask.r` different servers, cut to those that are alive. What can be given now is
+    /// pushed to `grants`; the rest comes out of later calls, unless the request is cancelled.
+    /// Waiting extras that find the queue full are given up silently.
     ///
     /// # Errors
     /// [`Refused`] when the request got nothing and waits for nothing.
-    pub fn acquire(
-        &mut self,
-        now: TimeUs,
-        request: RequestId,
-        r: usize,
-        exclude: &[ServerId],
-        grants: &mut Vec<Grant>,
-    ) -> Result<Acquired, Refused> {
+    pub fn acquire(&mut self, ask: &Ask<'_>, grants: &mut Vec<Grant>) -> Result<Acquired, Refused> {
+        let Ask {
+            request, exclude, ..
+        } = *ask;
         let possible = (0..self.servers.len())
             .filter(|&server| self.servers[server].alive && !exclude.contains(&server))
             .count();
-        let r = r.max(1).min(possible);
+        let r = ask.r.max(1).min(possible);
         if r == 0 {
             return Err(Refused::NoServer);
         }
-        self.choose(now, r, exclude);
+        self.choose(ask.now, r, exclude, ask.avoid);
         let granted = self.chosen.len();
         if granted == 0 && self.pending.is_full() {
             return Err(Refused::QueueFull);
@@ -93,6 +127,7 @@ impl Selector {
             return Ok(Acquired {
                 granted,
                 waiting: 0,
+                hedge: None,
             });
         }
         let not = exclude.iter().chain(&self.chosen).copied().collect();
@@ -104,7 +139,19 @@ impl Selector {
         Ok(Acquired {
             granted,
             waiting: r - granted,
+            hedge: None,
         })
+    }
+
+    /// One more server for a request that is not answered in time, if one can be had at once;
+    /// `ask.exclude` has those that it used, `ask.r` does not matter. It never waits.
+    pub fn hedge(&mut self, ask: &Ask<'_>, grants: &mut Vec<Grant>) -> bool {
+        self.choose(ask.now, 1, ask.exclude, ask.avoid);
+        grants.extend(self.chosen.iter().map(|&server| Grant {
+            request: ask.request,
+            server,
+        }));
+        !self.chosen.is_empty()
     }
 
     /// The request waits no longer. Returns how many servers it was still waiting for.
@@ -190,8 +237,9 @@ impl Selector {
         self.pending.len()
     }
 
-    /// Puts up to `r` servers, not in `not`, into `self.chosen` and books them.
-    fn choose(&mut self, now: TimeUs, r: usize, not: &[ServerId]) {
+    /// Puts up to `r` servers, not in `not`, into `self.chosen` and books them; those in `avoid`
+    /// only after all others.
+    fn choose(&mut self, now: TimeUs, r: usize, not: &[ServerId], avoid: &[ServerId]) {
         let Self {
             servers,
             settings,
@@ -204,14 +252,22 @@ impl Selector {
         let usable = |server: ServerId| servers[server].alive && !not.contains(&server);
         let age_us_max = settings.observation_age_us_max;
         match settings.kind {
-            Kind::RoundRobin => turns.choose(servers.len(), r, usable, chosen),
-            Kind::Tad => {
-                pool.choose(
+            Kind::RoundRobin => {
+                turns.choose(
+                    servers.len(),
                     r,
-                    usable,
-                    |server| servers[server].rank(now, age_us_max),
+                    |server| usable(server) && !avoid.contains(&server),
                     chosen,
                 );
+                let others = |server| usable(server) && avoid.contains(&server);
+                turns.choose(servers.len(), r, others, chosen);
+            }
+            Kind::Tad => {
+                let rank = |server| {
+                    let avoided = avoid.contains(&server);
+                    (avoided, servers[server].rank(now, age_us_max))
+                };
+                pool.choose(r, usable, rank, chosen);
             }
         }
         for &server in chosen.iter() {
@@ -231,7 +287,7 @@ impl Selector {
                 if self.nothing_free() {
                     return Offer::Nothing;
                 }
-                self.choose(now, 1, not);
+                self.choose(now, 1, not, &[]);
                 self.chosen
                     .first()
                     .map_or(Offer::NotForYou, |&server| Offer::Server(server))

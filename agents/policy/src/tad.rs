@@ -15,6 +15,9 @@ use std::collections::VecDeque;
 
 use crate::ServerId;
 
+/// Whether to avoid the server, and how slow it is.
+pub(crate) type Rank = (bool, u64);
+
 /// The central token pool.
 #[derive(Debug, Clone)]
 pub(crate) struct Pool {
@@ -22,7 +25,7 @@ pub(crate) struct Pool {
     free: Vec<VecDeque<u64>>,
     next_stamp: u64,
     /// Scratch of `choose`: (rank, stamp, server).
-    candidates: Vec<(u64, u64, ServerId)>,
+    candidates: Vec<(Rank, u64, ServerId)>,
 }
 
 impl Pool {
@@ -63,7 +66,7 @@ impl Pool {
         &mut self,
         r: usize,
         usable: impl Fn(ServerId) -> bool,
-        rank: impl Fn(ServerId) -> u64,
+        rank: impl Fn(ServerId) -> Rank,
         chosen: &mut Vec<ServerId>,
     ) {
         self.candidates.clear();
@@ -124,7 +127,7 @@ mod tests {
                     literal.0.push_back(server);
                 } else {
                     let mut chosen = Vec::new();
-                    pool.choose(r, |_| true, |server| ranks[server], &mut chosen);
+                    pool.choose(r, |_| true, |server| (false, ranks[server]), &mut chosen);
                     prop_assert_eq!(chosen, literal.choose(5, r, &ranks));
                 }
             }

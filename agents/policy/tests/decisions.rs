@@ -2,15 +2,14 @@
 
 #![allow(clippy::unwrap_used)]
 
-use policy::{Acquired, Grant, Kind, Observation, Refused, Selector, ServerId, Settings};
+use policy::{Acquired, Ask, Grant, Kind, Observation, Refused, Selector, ServerId, Settings};
 
 fn selector(kind: Kind, servers: usize, tokens_per_server: usize) -> Selector {
     Selector::new(Settings {
-        kind,
-        servers,
         tokens_per_server,
         observation_age_us_max: 1_000,
         waiting_max: 8,
+        ..Settings::new(kind, servers)
     })
 }
 
@@ -20,7 +19,9 @@ fn servers(grants: &[Grant]) -> Vec<ServerId> {
 
 fn acquire(selector: &mut Selector, now: u64, request: u64, r: usize) -> Vec<ServerId> {
     let mut grants = vec![];
-    selector.acquire(now, request, r, &[], &mut grants).unwrap();
+    selector
+        .acquire(&Ask::new(now, request, r), &mut grants)
+        .unwrap();
     servers(&grants)
 }
 
@@ -54,12 +55,13 @@ fn tad_uses_what_is_there_and_adds_the_rest_as_tokens_return() {
     let mut tad = selector(Kind::Tad, 2, 1);
     assert_eq!(acquire(&mut tad, 0, 1, 1), [0]);
     let mut grants = vec![];
-    let got = tad.acquire(0, 2, 2, &[], &mut grants);
+    let got = tad.acquire(&Ask::new(0, 2, 2), &mut grants);
     assert_eq!(
         got,
         Ok(Acquired {
             granted: 1,
-            waiting: 1
+            waiting: 1,
+            hedge: None
         })
     );
     assert_eq!(servers(&grants), [1]);
@@ -141,7 +143,7 @@ fn a_dead_server_gets_nothing_and_its_tokens_come_back_with_it() {
             "a dead server's token does not return"
         );
         selector.server_down(1);
-        let refused = selector.acquire(0, 3, 1, &[], &mut vec![]);
+        let refused = selector.acquire(&Ask::new(0, 3, 1), &mut vec![]);
         assert_eq!(refused, Err(Refused::NoServer));
         selector.server_up(0, 0, &mut vec![]);
         assert_eq!(acquire(&mut selector, 0, 4, 2), [0]);
@@ -151,23 +153,21 @@ fn a_dead_server_gets_nothing_and_its_tokens_come_back_with_it() {
 #[test]
 fn a_full_queue_refuses_and_leaves_who_has_one_with_it() {
     let mut tad = Selector::new(Settings {
-        kind: Kind::Tad,
-        servers: 2,
-        tokens_per_server: 1,
-        observation_age_us_max: 0,
         waiting_max: 0,
+        ..Settings::new(Kind::Tad, 2)
     });
     assert_eq!(acquire(&mut tad, 0, 1, 1), [0]);
-    let got = tad.acquire(0, 2, 2, &[], &mut vec![]);
+    let got = tad.acquire(&Ask::new(0, 2, 2), &mut vec![]);
     assert_eq!(
         got,
         Ok(Acquired {
             granted: 1,
-            waiting: 0
+            waiting: 0,
+            hedge: None
         })
     );
     assert_eq!(
-        tad.acquire(0, 3, 1, &[], &mut vec![]),
+        tad.acquire(&Ask::new(0, 3, 1), &mut vec![]),
         Err(Refused::QueueFull)
     );
 }
@@ -193,6 +193,43 @@ fn a_change_to_round_robin_frees_who_waits_and_back_never_exceeds_c() {
     assert_eq!(tad.tokens_free(0), 1);
 }
 
+#[test]
+fn an_avoided_server_is_taken_only_where_nothing_else_is() {
+    for kind in Kind::ALL {
+        let mut selector = selector(kind, 3, 2);
+        let mut ask = Ask::new(0, 1, 2);
+        ask.avoid = &[0];
+        let mut grants = vec![];
+        selector.acquire(&ask, &mut grants).unwrap();
+        assert_eq!(servers(&grants), [1, 2], "{kind:?}");
+        ask.exclude = &[1, 2];
+        grants.clear();
+        selector.acquire(&ask, &mut grants).unwrap();
+        assert_eq!(servers(&grants), [0], "{kind:?}");
+    }
+}
+
+#[test]
+fn a_hedge_takes_another_server_at_once_or_none() {
+    for kind in Kind::ALL {
+        let mut selector = selector(kind, 2, 1);
+        assert_eq!(acquire(&mut selector, 0, 1, 1), [0], "{kind:?}");
+        let mut grants = vec![];
+        let ask = Ask {
+            exclude: &[0],
+            ..Ask::new(1, 1, 1)
+        };
+        assert!(selector.hedge(&ask, &mut grants), "{kind:?}");
+        assert_eq!(servers(&grants), [1], "{kind:?}");
+        let ask = Ask {
+            exclude: &[0, 1],
+            ..ask
+        };
+        assert!(!selector.hedge(&ask, &mut grants), "{kind:?}");
+        assert_eq!(selector.waiting(), 0, "{kind:?}");
+    }
+}
+
 /// A line of the trace and the decision that it must give: `now what -> grants`.
 fn decide(selector: &mut Selector, line: &str) -> String {
     let words: Vec<&str> = line.split_whitespace().collect();
@@ -200,7 +237,7 @@ fn decide(selector: &mut Selector, line: &str) -> String {
     let (now, mut grants) = (number(0), vec![]);
     match words[1] {
         "acquire" => {
-            let _ = selector.acquire(now, number(2), number(3) as usize, &[], &mut grants);
+            let _ = selector.acquire(&Ask::new(now, number(2), number(3) as usize), &mut grants);
         }
         "done" => {
             selector.observe(now, number(2) as usize, Observation::LatencyUs(number(3)));

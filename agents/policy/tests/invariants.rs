@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use policy::{Grant, Kind, Observation, RequestId, Selector, ServerId, Settings};
+use policy::{Ask, Grant, Kind, Observation, RequestId, Selector, ServerId, Settings};
 use proptest::prelude::*;
 
 const SERVERS: usize = 4;
@@ -57,11 +57,10 @@ struct Driver {
 impl Driver {
     fn new(kind: Kind, tokens_per_server: usize, waiting_max: usize) -> Self {
         let selector = Selector::new(Settings {
-            kind,
-            servers: SERVERS,
             tokens_per_server,
             observation_age_us_max: 50,
             waiting_max,
+            ..Settings::new(kind, SERVERS)
         });
         Self {
             selector,
@@ -100,9 +99,13 @@ impl Driver {
         self.next += 1;
         self.had.insert(request, exclude.iter().copied().collect());
         self.wants.insert(request, r);
-        let got = self
-            .selector
-            .acquire(self.now, request, r, &exclude, &mut grants);
+        let got = self.selector.acquire(
+            &Ask {
+                exclude: &exclude,
+                ..Ask::new(self.now, request, r)
+            },
+            &mut grants,
+        );
         match got {
             Ok(got) => {
                 assert_eq!(got.granted, grants.len());
