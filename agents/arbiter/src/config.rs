@@ -10,6 +10,7 @@ use serde::Deserialize;
 use thiserror::Error;
 use wire::arbiter::{Policy, Protocol, Server};
 
+const THREADS_MAX: u64 = 64;
 const MINUTE_MS: u64 = 60_000;
 
 /// One arbiter.
@@ -39,6 +40,9 @@ pub struct Config {
     /// Age from which an observed latency no longer counts and the server is tried again.
     #[serde(default = "default_observation_age_ms")]
     pub observation_age_ms: u64,
+    /// Threads that serve clients, each with a listener and server connections of its own.
+    #[serde(default = "default_threads")]
+    pub threads: usize,
     /// The servers.
     pub servers: Vec<Server>,
     /// Only with `protocol = "mysql"`.
@@ -75,6 +79,10 @@ fn default_request_timeout_ms() -> u64 {
 
 fn default_observation_age_ms() -> u64 {
     10_000
+}
+
+fn default_threads() -> usize {
+    1
 }
 
 /// Why a configuration is refused.
@@ -174,6 +182,7 @@ impl Config {
             " (the number of servers)",
         )?;
         within("tokens", self.tokens as u64, 1, TOKENS_MAX as u64, "")?;
+        within("threads", self.threads as u64, 1, THREADS_MAX, "")?;
         within(
             "connect_timeout_ms",
             self.connect_timeout_ms,
@@ -309,6 +318,11 @@ address = "127.0.0.1:82"
                 "replicas: expected 1 to 2 (the number of servers), got 3",
             ),
             ("replicas = 2", "replicas = 0", "replicas: expected 1 to 2"),
+            (
+                "tokens = 1",
+                "threads = 0\ntokens = 1",
+                "threads: expected 1 to 64, got 0",
+            ),
             (
                 "tokens = 1",
                 "tokens = 0",

@@ -1,12 +1,16 @@
 //! Listening, accepting, stopping.
+//!
+//! Each thread has a `current_thread` runtime, a listener on the shared port (SO_REUSEPORT) and its
+//! own server connections; the tier is one for all, so that every choice sees every request.
 
 use std::future::Future;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::thread::JoinHandle;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
-use tokio::net::{TcpListener, TcpStream};
+use anyhow::{bail, Context, Result};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{mpsc, watch, Semaphore};
 use tokio::time::{sleep, timeout};
 
@@ -16,13 +20,16 @@ use crate::{admin, health, http, mysql};
 
 /// Most client connections at a time; further ones wait in the kernel's queue.
 const CLIENTS_MAX: usize = 20_000;
+/// Connections that the kernel keeps until they are accepted (cut to its own limit).
+const BACKLOG: u32 = 4096;
 /// After this long without a file descriptor or memory for it, accepting is tried again.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// An arbiter whose ports are bound.
 pub struct Arbiter {
     config: Config,
-    clients: TcpListener,
+    /// One per thread, all on the same port; the kernel spreads connections over them.
+    clients: Vec<TcpListener>,
     admin: TcpListener,
 }
 
@@ -32,8 +39,8 @@ impl Arbiter {
     /// # Errors
     /// When a port is taken or not ours.
     pub async fn bind(config: Config) -> Result<Self> {
-        let clients = listen(config.listen, "listen").await?;
-        let admin = listen(config.admin, "admin").await?;
+        let clients = listen_for_clients(config.listen, config.threads)?;
+        let admin = listen(config.admin, "admin", false)?;
         Ok(Self {
             config,
             clients,
@@ -46,7 +53,7 @@ impl Arbiter {
     /// # Errors
     /// When the socket has no address.
     pub fn client_address(&self) -> Result<SocketAddr> {
-        Ok(self.clients.local_addr()?)
+        Ok(self.clients[0].local_addr()?)
     }
 
     /// Where the admin API is.
@@ -58,42 +65,160 @@ impl Arbiter {
     }
 
     /// Serves until `stop`, then lets requests under way finish, for at most a request's time-out.
+    /// The caller's runtime is the first thread's, and the admin API's.
     ///
     /// # Errors
-    /// When the admin listener breaks.
+    /// When the admin listener breaks, or a thread cannot be started.
     pub async fn run(self, stop: impl Future<Output = ()>) -> Result<()> {
-        let grace = self.config.request_timeout();
         let (tier, downs) = Tier::new(self.config);
         let (stopping, stopped) = watch::channel(false);
-        let (alive, mut all_gone) = mpsc::channel::<()>(1);
         let mut until = stopped.clone();
         let admin = tokio::spawn(admin::serve(self.admin, Arc::clone(&tier), async move {
             // An error means that the sender is gone, which is a stop as well.
             let _ = until.changed().await;
         }));
-        let front = Front::new(&tier, downs);
-        tokio::select! {
-            () = accept(self.clients, &tier, front, stopped, alive) => {}
-            () = stop => {}
-        }
-        stopping.send_replace(true);
-        // Ends when the last client's task has dropped its sender.
-        let _ = timeout(grace, all_gone.recv()).await;
+        let door = Door {
+            tier,
+            places: Arc::new(Semaphore::new(CLIENTS_MAX)),
+            stopped,
+        };
+        let mut listeners = self.clients.into_iter();
+        let own = listeners.next().context("an arbiter without a listener")?;
+        let threads = listeners
+            .enumerate()
+            .map(|(number, listener)| door.clone().open_thread(number + 2, listener))
+            .collect::<Result<Vec<_>>>();
+        let front = Front::new(&door.tier);
+        front.probe_dead(&door.tier, downs);
+        let started = threads.is_ok();
+        tokio::join!(door.open(own, front), async {
+            if started {
+                stop.await;
+            }
+            stopping.send_replace(true);
+        });
+        let joined = tokio::task::spawn_blocking(|| join(threads?)).await?;
         admin.abort();
         match admin.await {
-            Ok(served) => served.context("the admin API broke"),
-            Err(_) => Ok(()),
+            Ok(served) => served.context("the admin API broke").and(joined),
+            Err(_) => joined,
         }
     }
 }
 
-async fn listen(address: SocketAddr, key: &str) -> Result<TcpListener> {
-    let listener = TcpListener::bind(address).await;
-    listener
+/// One listener per thread, all on one port.
+fn listen_for_clients(address: SocketAddr, threads: usize) -> Result<Vec<TcpListener>> {
+    if threads == 1 {
+        return Ok(vec![listen(address, "listen", false)?]);
+    }
+    // Sharing a port would also share it with another arbiter: that one is noticed here.
+    drop(listen(address, "listen", false)?);
+    let first = listen(address, "listen", true)?;
+    let address = first.local_addr()?;
+    let others = (1..threads).map(|_| listen(address, "listen", true));
+    std::iter::once(Ok(first)).chain(others).collect()
+}
+
+fn listen(address: SocketAddr, key: &str, is_shared: bool) -> Result<TcpListener> {
+    let bound = || {
+        let socket = match address {
+            SocketAddr::V4(_) => TcpSocket::new_v4()?,
+            SocketAddr::V6(_) => TcpSocket::new_v6()?,
+        };
+        socket.set_reuseaddr(true)?;
+        socket.set_reuseport(is_shared)?;
+        socket.bind(address)?;
+        socket.listen(BACKLOG)
+    };
+    bound()
         .with_context(|| format!("{key} = \"{address}\": cannot listen there; is the port taken?"))
 }
 
-/// The protocol's own shared state.
+fn join(threads: Vec<JoinHandle<()>>) -> Result<()> {
+    for thread in threads {
+        if thread.join().is_err() {
+            bail!("a thread of the arbiter panicked");
+        }
+    }
+    Ok(())
+}
+
+/// What every thread needs to let clients in.
+#[derive(Clone)]
+struct Door {
+    tier: Arc<Tier>,
+    /// Of all threads together.
+    places: Arc<Semaphore>,
+    stopped: watch::Receiver<bool>,
+}
+
+impl Door {
+    /// A thread with a runtime of its own, which accepts on `listener`.
+    fn open_thread(self, number: usize, listener: TcpListener) -> Result<JoinHandle<()>> {
+        // A socket belongs to the runtime that it was registered with.
+        let listener = listener.into_std()?;
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .context("cannot start a runtime")?;
+        let serve = move || {
+            runtime.block_on(async {
+                match TcpListener::from_std(listener) {
+                    Ok(listener) => {
+                        let front = Front::new(&self.tier);
+                        self.open(listener, front).await;
+                    }
+                    Err(error) => eprintln!("arbiter: thread {number} cannot listen: {error}"),
+                }
+            });
+        };
+        std::thread::Builder::new()
+            .name(format!("arbiter-{number}"))
+            .spawn(serve)
+            .context("cannot start a thread")
+    }
+
+    /// Serves clients until the stop; then those that are there, for at most a request's time-out.
+    async fn open(self, listener: TcpListener, front: Front) {
+        let (alive, mut all_gone) = mpsc::channel::<()>(1);
+        let mut stopped = self.stopped.clone();
+        tokio::select! {
+            () = self.accept(&listener, front, alive) => {}
+            // An error means that the sender is gone, which is a stop as well.
+            _ = stopped.changed() => {}
+        }
+        drop(listener);
+        // Ends when the last client's task has dropped its sender.
+        let _ = timeout(self.tier.config().request_timeout(), all_gone.recv()).await;
+    }
+
+    /// Accepts clients for ever.
+    async fn accept(&self, listener: &TcpListener, front: Front, alive: mpsc::Sender<()>) {
+        loop {
+            let Ok(place) = Arc::clone(&self.places).acquire_owned().await else {
+                return;
+            };
+            let stream = match listener.accept().await {
+                Ok((stream, _)) => stream,
+                Err(_) => {
+                    sleep(ACCEPT_PAUSE).await;
+                    continue;
+                }
+            };
+            let (tier, front) = (Arc::clone(&self.tier), front.clone());
+            let (stopped, alive) = (self.stopped.clone(), alive.clone());
+            tokio::spawn(async move {
+                tier.counters.client_accepted.inc();
+                tier.counters.client_open.inc();
+                front.serve(stream, stopped).await;
+                tier.counters.client_open.dec();
+                drop((place, alive));
+            });
+        }
+    }
+}
+
+/// The protocol's own state of one thread.
 #[derive(Clone)]
 enum Front {
     Http(Arc<http::Front>),
@@ -101,13 +226,25 @@ enum Front {
 }
 
 impl Front {
-    /// Also starts what keeps it going: probes of dead servers, the sweeping of idle connections.
-    fn new(tier: &Arc<Tier>, downs: mpsc::UnboundedReceiver<policy::ServerId>) -> Self {
-        let front = match tier.config().mysql.clone() {
-            None => Self::Http(http::Front::new(Arc::clone(tier))),
-            Some(account) => Self::Mysql(mysql::hub::Hub::new(Arc::clone(tier), account)),
-        };
-        let prober = front.clone();
+    /// Also starts the sweeping of its idle connections.
+    fn new(tier: &Arc<Tier>) -> Self {
+        match tier.config().mysql.clone() {
+            None => {
+                let front = http::Front::new(Arc::clone(tier));
+                tokio::spawn(Arc::clone(&front).sweep());
+                Self::Http(front)
+            }
+            Some(account) => {
+                let hub = mysql::hub::Hub::new(Arc::clone(tier), account);
+                tokio::spawn(Arc::clone(&hub).sweep());
+                Self::Mysql(hub)
+            }
+        }
+    }
+
+    /// Probes dead servers, of all threads, until they are back.
+    fn probe_dead(&self, tier: &Arc<Tier>, downs: mpsc::UnboundedReceiver<policy::ServerId>) {
+        let prober = self.clone();
         let probe = move |server| {
             let prober = prober.clone();
             async move {
@@ -118,11 +255,6 @@ impl Front {
             }
         };
         tokio::spawn(health::run(Arc::clone(tier), downs, probe));
-        match front.clone() {
-            Self::Http(front) => tokio::spawn(front.sweep()),
-            Self::Mysql(hub) => tokio::spawn(hub.sweep()),
-        };
-        front
     }
 
     async fn serve(self, stream: TcpStream, stop: watch::Receiver<bool>) {
@@ -132,37 +264,5 @@ impl Front {
             // quits.
             Self::Mysql(hub) => mysql::client::serve(hub, stream).await,
         }
-    }
-}
-
-/// Accepts clients for ever.
-async fn accept(
-    listener: TcpListener,
-    tier: &Arc<Tier>,
-    front: Front,
-    stop: watch::Receiver<bool>,
-    alive: mpsc::Sender<()>,
-) {
-    let places = Arc::new(Semaphore::new(CLIENTS_MAX));
-    loop {
-        let Ok(place) = Arc::clone(&places).acquire_owned().await else {
-            return;
-        };
-        let stream = match listener.accept().await {
-            Ok((stream, _)) => stream,
-            Err(_) => {
-                sleep(ACCEPT_PAUSE).await;
-                continue;
-            }
-        };
-        let (tier, front) = (Arc::clone(tier), front.clone());
-        let (stop, alive) = (stop.clone(), alive.clone());
-        tokio::spawn(async move {
-            tier.counters.client_accepted.inc();
-            tier.counters.client_open.inc();
-            front.serve(stream, stop).await;
-            tier.counters.client_open.dec();
-            drop((place, alive));
-        });
     }
 }

@@ -3,7 +3,7 @@
 //! The lock is held for one decision and never over an await. Grants are turned into [`Lease`]s
 //! outside of it, because a lease that finds its request gone gives its server back at once.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use policy::{
     Ask, Grant, Kind, Observation, Refused, RequestId, Selector, ServerId, Settings, TimeUs,
 };
+use smallvec::SmallVec;
 use tokio::sync::mpsc;
 use wire::arbiter::{Policy, Server};
 
@@ -36,6 +37,8 @@ pub struct Tier {
 
 struct Brain {
     selector: Selector,
+    /// Scratch of `acquire`.
+    grants: Vec<Grant>,
     waiters: HashMap<RequestId, mpsc::UnboundedSender<Lease>>,
 }
 
@@ -72,6 +75,7 @@ impl Tier {
             next_request: AtomicU64::new(0),
             brain: Mutex::new(Brain {
                 selector,
+                grants: Vec::new(),
                 waiters: HashMap::new(),
             }),
             downs,
@@ -144,30 +148,33 @@ impl Tier {
     /// [`Refused`] when there is nothing now and nothing to wait for.
     pub fn acquire(self: &Arc<Self>, r: usize, exclude: &[ServerId]) -> Result<Leases, Refused> {
         let request = self.next_request.fetch_add(1, Relaxed);
-        let (sender, receiver) = mpsc::unbounded_channel();
         let now = self.now();
-        let mut grants = Vec::with_capacity(r);
-        let mut brain = self.brain();
+        let mut guard = self.brain();
+        let brain = &mut *guard;
+        brain.grants.clear();
         let ask = Ask {
             exclude,
             ..Ask::new(now, request, r)
         };
-        let acquired = brain.selector.acquire(&ask, &mut grants)?;
-        if acquired.waiting > 0 {
-            brain.waiters.insert(request, sender);
-        }
-        drop(brain);
-        let ready = grants
+        let acquired = brain.selector.acquire(&ask, &mut brain.grants)?;
+        let ready = brain
+            .grants
             .iter()
             .map(|grant| self.lease(grant.server))
             .collect();
+        // Most requests wait for nothing and need no channel.
+        let receiver = (acquired.waiting > 0).then(|| {
+            let (sender, receiver) = mpsc::unbounded_channel();
+            brain.waiters.insert(request, sender);
+            receiver
+        });
+        drop(guard);
         Ok(Leases {
             tier: Arc::clone(self),
             request,
             ready,
             receiver,
             waiting: acquired.waiting,
-            queued: acquired.waiting > 0,
             waits_since: (acquired.granted == 0).then(Instant::now),
         })
     }
@@ -263,10 +270,10 @@ impl Drop for Lease {
 pub struct Leases {
     tier: Arc<Tier>,
     request: RequestId,
-    ready: VecDeque<Lease>,
-    receiver: mpsc::UnboundedReceiver<Lease>,
+    ready: SmallVec<[Lease; 4]>,
+    /// Where it waits: what comes later.
+    receiver: Option<mpsc::UnboundedReceiver<Lease>>,
     waiting: usize,
-    queued: bool,
     /// Set while not even the first server is there.
     waits_since: Option<Instant>,
 }
@@ -279,13 +286,13 @@ impl Leases {
 
     /// The next server; none when all have come. May be dropped and called again.
     pub async fn next(&mut self) -> Option<Lease> {
-        if let Some(lease) = self.ready.pop_front() {
-            return Some(lease);
+        if !self.ready.is_empty() {
+            return Some(self.ready.remove(0));
         }
         if self.waiting == 0 {
             return None;
         }
-        let lease = self.receiver.recv().await;
+        let lease = self.receiver.as_mut()?.recv().await;
         self.waiting -= 1;
         self.count_wait();
         lease
@@ -305,7 +312,7 @@ impl Leases {
 impl Drop for Leases {
     fn drop(&mut self) {
         self.count_wait();
-        if self.queued {
+        if self.receiver.is_some() {
             let mut brain = self.tier.brain();
             brain.selector.cancel(self.request);
             brain.waiters.remove(&self.request);

@@ -551,3 +551,19 @@ async fn replicas_and_policy_change_live() {
         "refused changes change nothing: {config}"
     );
 }
+
+#[tokio::test]
+async fn threads_share_the_port_and_the_tier_but_no_connection() {
+    let server = Upstream::start(Manner::Reply(ok("x"))).await;
+    let text = format!("{}\nthreads = 3", settings("tad", 1, 1));
+    let arbiter = start(&text, &[server.address]).await;
+    for _ in 0..64 {
+        assert_eq!(get(arbiter.clients, "/").await.text(), "x");
+    }
+    let stats = arbiter
+        .until("all replies", |stats| stats.requests.answered == 64)
+        .await;
+    // The kernel spreads 64 connections over three listeners.
+    assert_eq!(stats.servers[0].connections_opened, 3);
+    assert_eq!(stats.servers[0].connections_reused, 61);
+}
