@@ -14,6 +14,7 @@ import polars as pl
 
 from experiments.errors import InputError
 from experiments.metrics.arbiters import replication_load
+from experiments.metrics.comparison import comparison
 from experiments.metrics.frames import arm_names, measured, prepared, response_limit_ms
 from experiments.metrics.improvement import improvement, no_improvement, pairs_of
 from experiments.metrics.performability import Ideal, ideal_latency, user_metrics
@@ -77,6 +78,9 @@ def summarize(
         "arms": arm_figures,
         "compared": {"baseline": baseline, "spare": spare},
         "improvement": _improvement(main, baseline, spare, manifest),
+        "comparison": comparison(
+            main, arms, baseline, block_s=_correlated_s(manifest), rng=_generator(manifest)
+        ),
         "phases": phases,
         "ideal": {"latency_ms": ideal.latency_ms, "source": ideal.source},
         "replication": _replication(arbiters, main),

@@ -9,10 +9,11 @@ from typing import Any
 import polars as pl
 from altair.utils.schemapi import debug_mode
 
-from experiments.metrics import SAMPLES_BEYOND_MIN, measured
+from experiments.metrics import SAMPLES_BEYOND_MIN, compared_arms, measured
 from experiments.report import palette
 from experiments.report.figures_latency import (
     box_rows,
+    comparison_factors,
     improvement_intervals,
     latency_boxes,
     latency_tail,
@@ -61,6 +62,7 @@ def all_figures(run: RunFolder) -> dict[str, Figure]:
     """Every figure by its identity; those without data have a note and no drawing."""
     makers: tuple[Callable[[RunFolder], Figure], ...] = (
         _improvement,
+        _comparison,
         _over_time,
         _boxes,
         _tail,
@@ -185,6 +187,24 @@ def _improvement(run: RunFolder) -> Figure:
     note = "" if known else f"No improvement factor: {'; '.join(reasons) or 'no summary.json'}."
     return _figure(
         run, "improvement", "Improvement", caption, improvement_intervals, note=note
+    )  # fmt: skip
+
+
+def _comparison(run: RunFolder) -> Figure:
+    found = run.summary.get("comparison") or {}
+    baseline, _ = compared_arms(run.arms) if run.arms else ("", None)
+    caption = (
+        f"Factor over {baseline} and 95 % interval of every other arm, mean and p95, the best p95 "
+        f"on top. A hollow point rests on fewer than {SAMPLES_BEYOND_MIN} samples beyond it."
+    )
+    known = any(row["p95"].get("factor") is not None for row in found.values())
+    note = "" if known else "The run has fewer than three arms that met the same arrivals."
+    legend = (
+        Key("circle", palette.ARMS[0].light, "mean"),
+        Key("square", palette.ARMS[1].light, "p95"),
+    )
+    return _figure(
+        run, "comparison", "Every arm", caption, comparison_factors, legend=legend, note=note
     )  # fmt: skip
 
 

@@ -14,6 +14,10 @@ from experiments.report.folder import RunFolder
 from experiments.report.layout import Size
 
 _LATENCY_TITLE = "latency, ms (log scale)"
+_COMPARED = (
+    ("mean", -0.5, palette.ARMS[0].light, "circle"),
+    ("p95", 0.5, palette.ARMS[1].light, "square"),
+)
 _SHOWN_QUANTILES = (("p50", 0.5), ("p90", 0.1), ("p95", 0.05), ("p99", 0.01), ("p99_9", 0.001))
 
 
@@ -229,4 +233,50 @@ def improvement_intervals(run: RunFolder, size: Size) -> Any:
     )
     return alt.layer(one.encode(x=x), bars, solid.encode(x=x), hollow.encode(x=x)).properties(
         width=size.plot_width, height=alt.Step(36)
+    )
+
+
+def comparison_factors(run: RunFolder, size: Size) -> Any:
+    """Every arm's factors over the baseline, mean and p95, on a log axis, best p95 on top."""
+    rows = []
+    order = sorted(
+        (run.summary.get("comparison") or {}).items(),
+        key=lambda item: -(item[1]["p95"].get("factor") or 0.0),
+    )
+    for arm, entries in order:
+        for name, shift, colour, mark in _COMPARED:
+            entry = entries[name]
+            if entry.get("factor") is not None:
+                rows.append({
+                    "arm": arm, "factor": entry["factor"], "low": max(entry["ci_low"], 0.02),
+                    "high": min(entry["ci_high"], 200.0), "shift": shift, "colour": colour,
+                    "shape": mark, "filled": not entry.get("insufficient"),
+                })  # fmt: skip
+    domain = [min(0.8, *(row["low"] for row in rows)) * 0.95,
+              max(1.25, *(row["high"] for row in rows)) * 1.05]  # fmt: skip
+    scale = alt.Scale(type="log", domain=domain, nice=False)
+    axis = alt.Axis(title="improvement factor, × (log scale; right of 1: faster)",
+                    values=_ticks(domain, size), format="~g")  # fmt: skip
+    y = alt.Y("arm:N", sort=[arm for arm, _ in order],
+              axis=alt.Axis(title=None, labelLimit=180, ticks=False, domain=False))  # fmt: skip
+    offset = alt.YOffset("shift:Q", scale=alt.Scale(domain=[-1, 1], range=[0, 24]))
+    stroke = alt.Stroke("colour:N", scale=None)
+    base = alt.Chart(data(rows)).encode(y=y, yOffset=offset)
+    one = alt.Chart(data([{"factor": 1.0}])).mark_rule(stroke=palette.AXIS.light, strokeWidth=2)
+    x = alt.X("factor:Q", scale=scale, axis=axis)
+    shape = alt.Shape("shape:N", scale=None)
+    bars = base.mark_rule(strokeWidth=2).encode(
+        x=alt.X("low:Q", scale=scale, axis=axis), x2="high:Q", stroke=stroke
+    )
+    solid = base.transform_filter("datum.filled").mark_point(size=70, filled=True, opacity=1)
+    hollow = base.transform_filter("!datum.filled").mark_point(
+        size=70, fill=palette.PAPER.light, strokeWidth=2, opacity=1
+    )
+    points = [
+        solid.encode(x=x, fill=alt.Fill("colour:N", scale=None), shape=shape),
+        hollow.encode(x=x, stroke=stroke, shape=shape),
+    ]
+    labels = max(len(str(arm)) for arm, _ in order) * 6.4 + 14
+    return alt.layer(one.encode(x=x), bars, *points).properties(
+        width=size.width - min(180, labels) - 24, height=alt.Step(26, **{"for": "position"})
     )

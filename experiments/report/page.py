@@ -66,6 +66,8 @@ def page(run: RunFolder) -> str:
         asked=tables.asked_rows(run) if run.spec else [],
         figures=all_figures(run),
         improvement=tables.improvement_table(run),
+        comparison_baseline=compared_arms(run.arms)[0] if run.arms else "",
+        comparison=tables.comparison_table(run),
         arms=_arm_table(run),
         phases=tables.phase_table(run),
         outcomes=tables.outcome_table(run),

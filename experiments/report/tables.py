@@ -72,6 +72,47 @@ def improvement_table(run: RunFolder) -> Table | None:
     return Table("improvement-table", "Improvement of the spare arm", head, tuple(rows))
 
 
+def comparison_table(run: RunFolder) -> Table | None:
+    """Every arm of a run of more than two: what it was, what it reached, what that cost."""
+    found = run.summary.get("comparison") or {}
+    if not found:
+        return None
+    arms = run.summary.get("arms") or {}
+    asked = run.spec.get("arms") or {}
+    loads = run.summary.get("replication") or {}
+    rows = []
+    for name, figures in arms.items():
+        few = figures.get("insufficient") or ()
+        spec = asked.get(name) or {}
+        entries = found.get(name) or {}
+        rows.append((
+            named(name), named(spec.get("policy") or MISSING),
+            named(", ".join(map(str, (spec.get("replicas") or {}).values())) or MISSING),
+            Cell(number(figures.get("requests"))),
+            *(Cell(milliseconds(figures.get(f"{key}_ms")), key in few)
+              for key in ("mean", "p95", "p99", "p99_9")),
+            *(_factor_cell(entries.get(key)) for key in ("mean", "p95", "p99")),
+            Cell(percent(_extra_work(loads.get(name)))),
+        ))  # fmt: skip
+    head = ("arm", "policy", "r", "requests", "mean", "p95", "p99", "p99.9", "mean, factor",
+            "p95, factor", "p99, factor", "extra replicas")  # fmt: skip
+    return Table("comparison-table", "Every arm against the baseline", head, tuple(rows))
+
+
+def _factor_cell(entry: Mapping[str, Any] | None) -> Cell:
+    if not entry or entry.get("factor") is None:
+        return Cell(MISSING)
+    low_high = interval(entry["ci_low"], entry["ci_high"])
+    return Cell(f"{factor(entry['factor'])} ({low_high})", bool(entry.get("insufficient")))
+
+
+def _extra_work(tiers: Mapping[str, Mapping[str, Any]] | None) -> float | None:
+    """Replicas sent beyond one per request, as a share of the requests of all tiers."""
+    received = sum(load["received"] for load in (tiers or {}).values())
+    sent = sum(load["replicas_sent"] for load in (tiers or {}).values())
+    return max(0.0, sent / received - 1.0) if received else None
+
+
 def arm_table(figures: Mapping[str, Mapping[str, Any]], identity: str, caption: str) -> Table:
     """Every metric of the arms, one column each."""
     arms = list(figures)

@@ -168,7 +168,7 @@ class Rates(Strict):
 class Order(Strict):
     """`[design]`: the order of arms (A is the first arm in the file), repeats of it, the seed."""
 
-    order: Annotated[str, Field(pattern=r"^[A-Z]{1,16}$")]
+    order: Annotated[str, Field(pattern=r"^[A-Z]{1,64}$")]
     repeats: Annotated[int, Field(ge=1, le=100)]
     seed: Annotated[int, Field(ge=0, lt=2**63)]
 
