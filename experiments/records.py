@@ -75,6 +75,12 @@ ARBITERS = pl.Schema(
         "tokens_in_use": pl.Int64,
         "client_accepted": pl.Int64,
         "token_wait_us_total": pl.Int64,
+        "busy_us": pl.Int64,
+        "token_holds": pl.Int64,
+        "token_hold_us_total": pl.Int64,
+        "processing_us_sum": pl.Int64,
+        "processing_count": pl.Int64,
+        "server_busy_us": pl.Int64,
     }
 )
 
@@ -154,10 +160,14 @@ def arbiter_rows(time_s: float, stats: Mapping[str, Any]) -> list[dict[str, Any]
         "tokens_in_use": stats["tokens"]["in_use"],
         "client_accepted": stats["connections"]["client_accepted"],
         "token_wait_us_total": stats["token_wait_us_total"],
+        "busy_us": stats["busy_us"],
+        "token_holds": stats["token_holds"],
+        "token_hold_us_total": stats["token_hold_us_total"],
     }
-    columns = [name for name in ARBITERS.names() if name not in tier and name != "server"]
+    names = {"server": "name", "server_busy_us": "busy_us"}  # those the API calls otherwise
+    columns = [name for name in ARBITERS.names() if name not in tier]
     return [
-        {**tier, "server": server["name"], **{name: server.get(name) for name in columns}}
+        {**tier, **{column: server.get(names.get(column, column)) for column in columns}}
         for server in stats["servers"]
     ]
 

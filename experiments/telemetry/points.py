@@ -44,6 +44,7 @@ def arbiter_points(
     """One poll of an arbiter's statistics; `previous` is the poll before it, for means."""
     tags = {"experiment": experiment, "run": run, "tier": stats["tier"]}
     requests = stats["requests"]
+    recent = stats["recent"]
     fields = {
         "requests": requests["received"],
         "answered": requests["answered"],
@@ -53,6 +54,14 @@ def arbiter_points(
         "tokens_total": stats["tokens"]["total"],
         "tokens_in_use": stats["tokens"]["in_use"],
         "client_open": stats["connections"]["client_open"],
+        "connections": stats["connections"]["client_accepted"],
+        "token_hold_ms": _grown_ratio(stats, previous, "token_hold_us_total", "token_holds", 1e-3),
+        "wasted_percent": _grown_ratio(stats, previous, "wasted_us", "busy_us", 100.0),
+        "latency_samples": recent["latency"]["count"],
+        **{
+            f"{name}_ms": _ms(recent["latency"][f"{name}_us"])
+            for name in ("mean", "p50", "p95", "p99", "p99_9")
+        },
         "replicas": stats["replicas"],
         "policy": stats["policy"],
     }
@@ -69,17 +78,28 @@ def arbiter_points(
     return [Point("arbiter", tags, fields, time_ns), *servers]
 
 
+def _ms(us: int | None) -> float | None:
+    return None if us is None else us / 1e3
+
+
+def _grown_ratio(
+    now: Mapping[str, Any], before: Mapping[str, Any] | None, above: str, below: str, scale: float
+) -> float | None:
+    """How much `above` grew for each one that `below` grew; None where that did not grow."""
+    if before is None or now[below] <= before[below]:
+        return None
+    return scale * float(now[above] - before[above]) / float(now[below] - before[below])
+
+
 def _server_fields(
     server: Mapping[str, Any], before: Mapping[str, Any] | None
 ) -> dict[str, float | int | None]:
-    last_us = server["last_latency_us"]
-    mean_ms = None
-    if before is not None and server["latency_count"] > before["latency_count"]:
-        sum_us = server["latency_us_sum"] - before["latency_us_sum"]
-        mean_ms = sum_us / (server["latency_count"] - before["latency_count"]) / 1e3
+    processing_ms = _grown_ratio(server, before, "processing_us_sum", "processing_count", 1e-3)
     return {
-        "last_latency_ms": None if last_us is None else last_us / 1e3,
-        "mean_latency_ms": mean_ms,
+        "last_latency_ms": _ms(server["last_latency_us"]),
+        "mean_latency_ms": _grown_ratio(server, before, "latency_us_sum", "latency_count", 1e-3),
+        "processing_ms": processing_ms,
+        "busy_us": server["busy_us"],
         "tokens_free": server["tokens_free"],
         "in_flight": server["in_flight"],
         "requests": server["requests"],

@@ -57,6 +57,18 @@ def test_the_mean_latency_of_a_server_is_that_of_the_last_interval() -> None:
     assert "mean_latency_ms" not in alone.line().decode()
 
 
+def test_holds_and_waste_are_those_of_the_last_interval_and_latencies_of_the_last_minute() -> None:
+    before = {**STATS, "token_holds": 8, "token_hold_us_total": 40_000, "busy_us": 0,
+              "wasted_us": 0}  # fmt: skip
+    tier, first, _ = arbiter_points(STATS, before, experiment="e", run="r", time_ns=7)
+    assert tier.fields["token_hold_ms"] == 5.0
+    assert tier.fields["wasted_percent"] == pytest.approx(20.0)
+    assert (tier.fields["mean_ms"], tier.fields["p95_ms"]) == (5.1, None)
+    assert first.fields["processing_ms"] is None, "no request ended between the two polls"
+    alone, _, _ = arbiter_points(STATS, None, experiment="e", run="r", time_ns=7)
+    assert (alone.fields["token_hold_ms"], alone.fields["wasted_percent"]) == (None, None)
+
+
 def test_an_event_is_one_line_even_if_its_text_is_not() -> None:
     tags = {"experiment": "e", "run": "r", "what": "fault", "kind": "net.loss", "machine": "web-1"}
     point = Point("event", tags, {"title": 'a "b"', "text": "c\nd", "duration_ms": 3.0}, 7)

@@ -34,6 +34,10 @@ pub async fn serve(
             "/v1/stats",
             get(|State(tier): Shared| async move { Json(stats::snapshot(&tier)) }),
         )
+        .route(
+            "/v1/latency",
+            get(|State(tier): Shared| async move { Json(tier.meter.latency(tier.now())) }),
+        )
         .route("/v1/replicas", put(set_replicas))
         .route("/v1/policy", put(set_policy))
         .with_state(tier);

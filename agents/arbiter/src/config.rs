@@ -43,6 +43,9 @@ pub struct Config {
     /// Threads that serve clients, each with a listener and server connections of its own.
     #[serde(default = "default_threads")]
     pub threads: usize,
+    /// Cores of one server, V: what requests that run at the same time share (see `meter`).
+    #[serde(default = "default_server_cores")]
+    pub server_cores: f64,
     /// The servers.
     pub servers: Vec<Server>,
     /// Only with `protocol = "mysql"`.
@@ -67,6 +70,10 @@ impl std::fmt::Debug for Mysql {
             .field("user", &self.user)
             .finish_non_exhaustive()
     }
+}
+
+fn default_server_cores() -> f64 {
+    1.0
 }
 
 fn default_connect_timeout_ms() -> u64 {
@@ -204,6 +211,13 @@ impl Config {
             60 * MINUTE_MS,
             " ms",
         )?;
+        if !(self.server_cores > 0.0 && self.server_cores <= CORES_MAX) {
+            return Err((
+                "server_cores".to_owned(),
+                format!("above 0 to {CORES_MAX}"),
+                self.server_cores.to_string(),
+            ));
+        }
         self.validate_servers()?;
         self.validate_mysql()
     }
@@ -261,6 +275,8 @@ impl Config {
         ))
     }
 }
+
+const CORES_MAX: f64 = 4_096.0;
 
 /// More tokens than this per server are a mistake.
 pub const TOKENS_MAX: usize = 10_000;
@@ -327,6 +343,11 @@ address = "127.0.0.1:82"
                 "tokens = 1",
                 "tokens = 0",
                 "tokens: expected 1 to 10000, got 0",
+            ),
+            (
+                "tokens = 1",
+                "tokens = 1\nserver_cores = 0",
+                "server_cores: expected above 0 to 4096, got 0",
             ),
             (
                 "\"web-2\"",

@@ -2,7 +2,8 @@
 //!
 //! It clones each read to `r` servers that the [`policy`] chooses, passes the first good reply on,
 //! and drains the losers off the client's path. `config` is the file, `tier` the state that all
-//! share, `http` and `mysql` the protocols, `admin` the API to watch and change it.
+//! share, `meter` what is measured, `http` and `mysql` the protocols, `admin` the API to watch and
+//! change it.
 
 pub mod admin;
 pub mod config;
@@ -10,6 +11,7 @@ pub mod conn;
 pub mod counters;
 pub mod health;
 pub mod http;
+pub mod meter;
 pub mod mysql;
 pub mod server;
 pub mod stats;

@@ -209,6 +209,7 @@ impl Door {
             let (stopped, alive) = (self.stopped.clone(), alive.clone());
             tokio::spawn(async move {
                 tier.counters.client_accepted.inc();
+                tier.meter.connection(tier.now());
                 tier.counters.client_open.inc();
                 front.serve(stream, stopped).await;
                 tier.counters.client_open.dec();

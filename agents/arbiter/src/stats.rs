@@ -26,6 +26,7 @@ pub fn snapshot(tier: &Tier) -> Stats {
     let counters = &tier.counters;
     let (policy, tokens_per_server) = tier.policy();
     let standings = tier.standings();
+    let busy_us = tier.meter.busy_us();
     let total = match policy {
         Policy::Tad => standings.len() * tokens_per_server,
         Policy::RoundRobin => 0,
@@ -48,12 +49,19 @@ pub fn snapshot(tier: &Tier) -> Stats {
         replicas_not_needed: counters.replicas_not_needed.get(),
         replicas_wasted: counters.replicas_wasted.get(),
         wasted_us: counters.wasted_us.get(),
+        busy_us,
+        wasted_percent: (busy_us > 0)
+            .then(|| 100.0 * counters.wasted_us.get() as f64 / busy_us as f64),
         connections: Connections {
             client_accepted: counters.client_accepted.get(),
             client_open: counters.client_open.get(),
         },
         token_wait_us_total: counters.token_wait_us_total.get(),
         token_waits: counters.token_waits.get(),
+        token_holds: tier.meter.token_holds.get(),
+        token_hold_us_total: tier.meter.token_hold_us.get(),
+        server_cores: tier.config().server_cores,
+        recent: tier.meter.recent(tier.now()),
         tokens: Tokens {
             total: total as u64,
             in_use: in_use as u64,
@@ -67,7 +75,7 @@ pub fn snapshot(tier: &Tier) -> Stats {
 }
 
 fn one_server(tier: &Tier, server: usize, standing: &Standing) -> ServerStats {
-    let counters = &tier.server_counters[server];
+    let (counters, meter) = (&tier.server_counters[server], tier.meter.server(server));
     ServerStats {
         name: tier.server(server).name.clone(),
         address: tier.server(server).address,
@@ -80,6 +88,9 @@ fn one_server(tier: &Tier, server: usize, standing: &Standing) -> ServerStats {
         last_latency_us: counters.last_latency_us.get(),
         latency_us_sum: counters.latency_us_sum.get(),
         latency_count: counters.latency_count.get(),
+        processing_us_sum: meter.processing_ns.get() / 1_000,
+        processing_count: meter.processing_count.get(),
+        busy_us: meter.busy_us.get(),
         connections_opened: counters.connections_opened.get(),
         connections_reused: counters.connections_reused.get(),
     }

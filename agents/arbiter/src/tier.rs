@@ -4,7 +4,7 @@
 //! outside of it, because a lease that finds its request gone gives its server back at once.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -17,6 +17,7 @@ use wire::arbiter::{Policy, Server};
 
 use crate::config::Config;
 use crate::counters::{Counters, ServerCounters};
+use crate::meter::{micros, Meter};
 
 /// Requests (MySQL: connections) that may wait for tokens.
 const WAITING_MAX: usize = 10_000;
@@ -33,6 +34,8 @@ pub struct Tier {
     pub counters: Counters,
     /// What happened so far, per server.
     pub server_counters: Vec<ServerCounters>,
+    /// What is measured beyond counters.
+    pub meter: Meter,
 }
 
 struct Brain {
@@ -68,6 +71,7 @@ impl Tier {
             .iter()
             .map(|_| ServerCounters::default())
             .collect();
+        let meter = Meter::new(config.servers.len(), config.server_cores);
         let tier = Self {
             replicas: AtomicUsize::new(config.replicas),
             config,
@@ -81,6 +85,7 @@ impl Tier {
             downs,
             counters: Counters::default(),
             server_counters,
+            meter,
         };
         (Arc::new(tier), downs_to_probe)
     }
@@ -190,6 +195,13 @@ impl Tier {
         }
     }
 
+    /// A client's request ended: what it took since `received`, whatever came of it.
+    pub fn request_ended(&self, received: Instant) {
+        let ended = Instant::now();
+        self.meter
+            .request(self.us_at(ended), micros(ended - received));
+    }
+
     /// A probe succeeded.
     pub fn server_up(self: &Arc<Self>, server: ServerId) {
         self.decide(|selector, now, grants| selector.server_up(now, server, grants));
@@ -200,15 +212,23 @@ impl Tier {
         self.counters.replicas_sent.inc();
         self.server_counters[server].requests.inc();
         self.server_counters[server].in_flight.inc();
+        let sent = Instant::now();
         Flight {
             tier: Arc::clone(self),
             server,
-            sent: Instant::now(),
+            sent,
+            entered: self.meter.arrived(self.us_at(sent), server),
+            failed: AtomicBool::new(false),
         }
     }
 
-    fn now(&self) -> TimeUs {
-        u64::try_from(self.started.elapsed().as_micros()).unwrap_or(u64::MAX)
+    /// Microseconds since the start.
+    pub fn now(&self) -> TimeUs {
+        self.us_at(Instant::now())
+    }
+
+    fn us_at(&self, moment: Instant) -> TimeUs {
+        micros(moment.saturating_duration_since(self.started))
     }
 
     fn brain(&self) -> MutexGuard<'_, Brain> {
@@ -220,6 +240,7 @@ impl Tier {
         Lease {
             tier: Arc::clone(self),
             server,
+            since: Instant::now(),
         }
     }
 
@@ -256,11 +277,13 @@ pub struct Lease {
     tier: Arc<Tier>,
     /// The server.
     pub server: ServerId,
+    since: Instant,
 }
 
 impl Drop for Lease {
     fn drop(&mut self) {
         let server = self.server;
+        self.tier.meter.released(micros(self.since.elapsed()));
         self.tier
             .decide(|selector, now, grants| selector.release(now, server, grants));
     }
@@ -325,6 +348,9 @@ pub struct Flight {
     tier: Arc<Tier>,
     server: ServerId,
     sent: Instant,
+    /// What the meter said at its arrival.
+    entered: f64,
+    failed: AtomicBool,
 }
 
 impl Flight {
@@ -343,6 +369,7 @@ impl Flight {
     /// No reply, a broken one, or an error of the server's making.
     pub fn bad(&self) -> Duration {
         self.tier.server_counters[self.server].errors.inc();
+        self.failed.store(true, Relaxed);
         self.observe(Observation::Error);
         self.sent.elapsed()
     }
@@ -371,11 +398,11 @@ impl Flight {
 
 impl Drop for Flight {
     fn drop(&mut self) {
-        self.tier.server_counters[self.server].in_flight.dec();
+        let (tier, server) = (&self.tier, self.server);
+        tier.server_counters[server].in_flight.dec();
+        let (gone, failed) = (Instant::now(), self.failed.load(Relaxed));
+        let stay_us = micros(gone - self.sent);
+        tier.meter
+            .left(tier.us_at(gone), server, self.entered, stay_us, failed);
     }
-}
-
-/// Whole microseconds.
-pub fn micros(duration: Duration) -> u64 {
-    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }

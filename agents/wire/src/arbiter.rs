@@ -1,5 +1,5 @@
 //! The arbiter's admin API (JSON): `GET /v1/config`, `PUT /v1/replicas`, `PUT /v1/policy`,
-//! `GET /v1/stats`.
+//! `GET /v1/stats`, `GET /v1/latency`.
 
 use serde::{Deserialize, Serialize};
 
@@ -107,12 +107,24 @@ pub struct Stats {
     pub replicas_wasted: u64,
     /// Time that servers spent on wasted replicas.
     pub wasted_us: u64,
+    /// Time that replicas were at servers, wasted or not.
+    pub busy_us: u64,
+    /// `wasted_us` in percent of `busy_us`; absent before the first replica ended.
+    pub wasted_percent: Option<f64>,
     /// Client connections.
     pub connections: Connections,
     /// Total time that requests (MySQL: connections) waited for their first token.
     pub token_wait_us_total: u64,
     /// How many had to wait.
     pub token_waits: u64,
+    /// Grants (tokens, with a policy that has them) that came back.
+    pub token_holds: u64,
+    /// Total time that these were held.
+    pub token_hold_us_total: u64,
+    /// Cores of one server, as the configuration says; `processing_us_sum` rests on it.
+    pub server_cores: f64,
+    /// The last 60 whole seconds.
+    pub recent: Recent,
     /// Tokens of all servers.
     pub tokens: Tokens,
     /// Per server.
@@ -176,8 +188,73 @@ pub struct ServerStats {
     pub latency_us_sum: u64,
     /// Number of good replies.
     pub latency_count: u64,
+    /// Core time that requests took, estimated from how many ran at the same time (sPARE 5.1.1).
+    pub processing_us_sum: u64,
+    /// Requests in that sum: those that did not fail.
+    pub processing_count: u64,
+    /// Time that replicas were at this server.
+    pub busy_us: u64,
     /// Connections made.
     pub connections_opened: u64,
     /// Times that a pooled connection was used again.
     pub connections_reused: u64,
+}
+
+/// The last whole seconds together: at most 60.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Recent {
+    /// How many seconds these are; 0 within the first.
+    pub seconds: u64,
+    /// Requests that ended, per second.
+    pub requests_per_s: Option<f64>,
+    /// Client connections accepted, per second.
+    pub connections_per_s: Option<f64>,
+    /// From the complete request to the complete reply.
+    pub latency: Latency,
+}
+
+/// Figures of a histogram of latencies. A percentile with fewer than 10 samples beyond it is null.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub struct Latency {
+    /// Samples.
+    pub count: u64,
+    pub mean_us: Option<u64>,
+    pub p50_us: Option<u64>,
+    pub p95_us: Option<u64>,
+    pub p99_us: Option<u64>,
+    pub p99_9_us: Option<u64>,
+    pub max_us: Option<u64>,
+}
+
+/// One second.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Window {
+    /// Whole seconds since the start when it began.
+    pub second: u64,
+    /// Requests that ended in it.
+    pub requests: u64,
+    /// Client connections accepted in it.
+    pub connections: u64,
+    /// Of these requests.
+    pub latency: Latency,
+}
+
+/// One bucket of a histogram (HdrHistogram, 3 digits).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Bucket {
+    /// Its upper end.
+    pub us: u64,
+    /// Requests in it.
+    pub count: u64,
+}
+
+/// Answer of `GET /v1/latency`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LatencyReport {
+    /// The last 60 whole seconds, oldest first.
+    pub windows: Vec<Window>,
+    /// All latencies since the start up to the last whole second. The difference of two answers is
+    /// the histogram of the time between.
+    pub buckets: Vec<Bucket>,
 }

@@ -87,6 +87,7 @@ locals {
       policy   = var.arbiters[machine.tier].policy
       replicas = var.arbiters[machine.tier].replicas
       tokens   = var.arbiters[machine.tier].tokens
+      cores    = var.tiers[machine.tier].cpus
       database = local.database
       servers = [
         for i in range(1, var.tiers[machine.tier].nodes + var.tiers[machine.tier].standby + 1) : {

@@ -2,7 +2,7 @@
 //! requests wait in the buffer).
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Buf;
 use tokio::net::TcpStream;
@@ -109,12 +109,15 @@ impl Client {
     async fn answer(&mut self, front: &Arc<Front>, request: &RequestHead) -> After {
         front.tier.counters.received.inc();
         let r = front.tier.replicas();
-        if request.is_read && r > 1 {
+        let received = Instant::now();
+        let after = if request.is_read && r > 1 {
             front.tier.counters.cloned.inc();
             race::run(front, self, request, r).await
         } else {
             direct::run(front, self, request).await
-        }
+        };
+        front.tier.request_ended(received);
+        after
     }
 
     /// Whether the connection goes on after this request.

@@ -1,6 +1,7 @@
 //! A client's connection: logged in, then command after command.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use policy::Refused;
 use tokio::net::TcpStream;
@@ -93,8 +94,11 @@ impl Client {
             Plan::Answer(answer) => self.answer(&answer, After::Next).await,
             Plan::Close(answer) => self.answer(&answer, After::Close).await,
             Plan::Send(shape, route) => {
+                let received = Instant::now();
                 let verdict = self.held.serve(&packet, shape, &route).await;
-                self.relay(verdict).await
+                let after = self.relay(verdict).await;
+                self.hub.tier.request_ended(received);
+                after
             }
         }
     }

@@ -1,0 +1,129 @@
+//! What is measured of a tier beyond counters: arrival rates, latencies by the second, processing
+//! time per request, how long tokens are held. Nothing here allocates per request.
+//!
+//! | module | what |
+//! |---|---|
+//! | `processing` | core time per request of one server, from arrivals and departures (pure) |
+//! | `windows` | requests and latencies of the last 60 seconds (pure) |
+
+pub mod processing;
+pub mod windows;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use policy::{ServerId, TimeUs};
+use wire::arbiter::{LatencyReport, Recent};
+
+use self::processing::Shares;
+use self::windows::Windows;
+use crate::counters::Counter;
+
+/// See the module. Locks are held for tens of nanoseconds; once a second for tens of microseconds.
+pub struct Meter {
+    windows: Mutex<Windows>,
+    servers: Vec<ServerMeter>,
+    /// Leases that came back, and how long they were held in total.
+    pub token_holds: Counter,
+    /// See `token_holds`.
+    pub token_hold_us: Counter,
+}
+
+/// One server's.
+pub struct ServerMeter {
+    shares: Mutex<Shares>,
+    /// Replicas that ended without failing.
+    pub processing_count: Counter,
+    /// Their processing time in core nanoseconds.
+    pub processing_ns: Counter,
+    /// Time that replicas were at the server, whatever became of them.
+    pub busy_us: Counter,
+}
+
+impl Meter {
+    /// Nothing measured, of `servers` servers with `cores` cores each.
+    pub fn new(servers: usize, cores: f64) -> Self {
+        let server = |_| ServerMeter {
+            shares: Mutex::new(Shares::new(cores)),
+            processing_count: Counter::default(),
+            processing_ns: Counter::default(),
+            busy_us: Counter::default(),
+        };
+        Self {
+            windows: Mutex::default(),
+            servers: (0..servers).map(server).collect(),
+            token_holds: Counter::default(),
+            token_hold_us: Counter::default(),
+        }
+    }
+
+    /// A client connected.
+    pub fn connection(&self, now: TimeUs) {
+        self.windows().connection(now);
+    }
+
+    /// A client's request ended after `latency_us`.
+    pub fn request(&self, now: TimeUs, latency_us: u64) {
+        self.windows().request(now, latency_us);
+    }
+
+    /// A lease came back after `held_us`.
+    pub fn released(&self, held_us: u64) {
+        self.token_holds.inc();
+        self.token_hold_us.add(held_us);
+    }
+
+    /// A replica arrives at a server. Give what this returns to [`Meter::left`].
+    pub fn arrived(&self, now: TimeUs, server: ServerId) -> f64 {
+        lock(&self.servers[server].shares).enter(now)
+    }
+
+    /// A replica left its server after `stay_us`; one that failed says nothing of processing.
+    pub fn left(&self, now: TimeUs, server: ServerId, entered: f64, stay_us: u64, failed: bool) {
+        let server = &self.servers[server];
+        let core_us = lock(&server.shares).leave(now, entered);
+        server.busy_us.add(stay_us);
+        if !failed {
+            server.processing_count.inc();
+            server.processing_ns.add((core_us * 1e3) as u64);
+        }
+    }
+
+    /// One server's sums.
+    pub fn server(&self, server: ServerId) -> &ServerMeter {
+        &self.servers[server]
+    }
+
+    /// Time that replicas were at servers.
+    pub fn busy_us(&self) -> u64 {
+        self.servers.iter().map(|server| server.busy_us.get()).sum()
+    }
+
+    /// The last 60 seconds together.
+    pub fn recent(&self, now: TimeUs) -> Recent {
+        self.windows().recent(now)
+    }
+
+    /// The last 60 seconds one by one, and all latencies since the start.
+    pub fn latency(&self, now: TimeUs) -> LatencyReport {
+        let mut windows = self.windows();
+        LatencyReport {
+            windows: windows.each(now),
+            buckets: windows.buckets(now),
+        }
+    }
+
+    fn windows(&self) -> MutexGuard<'_, Windows> {
+        lock(&self.windows)
+    }
+}
+
+/// Whole microseconds.
+pub fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // A panic while counting leaves figures behind, not an invariant.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
