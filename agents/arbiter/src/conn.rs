@@ -1,20 +1,32 @@
-//! A socket with its read buffer.
+//! A socket with its read buffer and its timer.
+//!
+//! In the steady state of a busy connection nothing is allocated: the buffer is used again, and the
+//! timer is set again only when it goes off early (most deadlines are met and never looked at). An
+//! idle connection gives its buffer back, so that many of them cost little.
 
-use std::io;
+use std::future::{poll_fn, Future};
+use std::io::{self, IoSlice};
+use std::pin::{pin, Pin};
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::BytesMut;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::time::timeout;
+use tokio::time::{sleep_until, timeout, Instant, Sleep};
 
 const READ_SIZE: usize = 16 * 1024;
+/// With less room than this behind a message's first bytes the buffer grows.
+const ROOM_MIN: usize = 4 * 1024;
+/// A buffer that grew beyond this is given back as soon as it is empty.
+const KEPT_MAX: usize = 4 * READ_SIZE;
 
 /// See the module.
 pub struct Conn {
     stream: TcpStream,
     /// Read and not yet used.
     pub buffer: BytesMut,
+    alarm: Alarm,
 }
 
 impl Conn {
@@ -26,6 +38,7 @@ impl Conn {
         Self {
             stream,
             buffer: BytesMut::new(),
+            alarm: Alarm::default(),
         }
     }
 
@@ -34,24 +47,74 @@ impl Conn {
     /// # Errors
     /// Those of the socket.
     pub async fn fill(&mut self) -> io::Result<usize> {
-        self.buffer.reserve(READ_SIZE);
-        self.stream.read_buf(&mut self.buffer).await
+        read(&mut self.stream, &mut self.buffer).await
+    }
+
+    /// As `fill`, but not beyond `deadline`.
+    ///
+    /// # Errors
+    /// Those of the socket, and `TimedOut`.
+    pub async fn fill_by(&mut self, deadline: Instant) -> io::Result<usize> {
+        let reading = read(&mut self.stream, &mut self.buffer);
+        let read = self.alarm.limit(deadline, reading).await;
+        read.unwrap_or_else(|| Err(io::ErrorKind::TimedOut.into()))
+    }
+
+    /// The future's result; none at the deadline. The timer is this connection's.
+    pub async fn limit<F: Future>(&mut self, deadline: Instant, future: F) -> Option<F::Output> {
+        self.alarm.limit(deadline, future).await
+    }
+
+    /// Gives the buffer's memory back where nothing is in it.
+    pub fn release_buffer(&mut self) {
+        if self.buffer.is_empty() {
+            self.buffer = BytesMut::new();
+        }
+    }
+
+    /// As `release_buffer`, but only for a buffer that one large message made large.
+    pub fn shrink_buffer(&mut self) {
+        if self.buffer.capacity() > KEPT_MAX {
+            self.release_buffer();
+        }
     }
 
     /// Writes everything, each step within `limit`.
     ///
     /// # Errors
     /// Those of the socket, and `TimedOut`.
-    pub async fn write(&mut self, mut bytes: &[u8], limit: Duration) -> io::Result<()> {
-        while !bytes.is_empty() {
-            let written = match timeout(limit, self.stream.write(bytes)).await {
-                Ok(written) => written?,
-                Err(_) => return Err(io::ErrorKind::TimedOut.into()),
+    pub async fn write(&mut self, bytes: &[u8], limit: Duration) -> io::Result<()> {
+        self.write_both(bytes, &[], limit).await
+    }
+
+    /// Writes one piece and then the other, together where the socket takes them.
+    ///
+    /// # Errors
+    /// Those of the socket, and `TimedOut`.
+    pub async fn write_both(
+        &mut self,
+        mut first: &[u8],
+        mut second: &[u8],
+        limit: Duration,
+    ) -> io::Result<()> {
+        while !first.is_empty() || !second.is_empty() {
+            let slices = [IoSlice::new(first), IoSlice::new(second)];
+            // Most writes are taken at once and need no deadline.
+            let tried = match self.stream.try_write_vectored(&slices) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    let writing = self.stream.write_vectored(&slices);
+                    let written = self.alarm.limit(Instant::now() + limit, writing).await;
+                    written.unwrap_or_else(|| Err(io::ErrorKind::TimedOut.into()))
+                }
+                tried => tried,
             };
+            let written = tried?;
             if written == 0 {
                 return Err(io::ErrorKind::WriteZero.into());
             }
-            bytes = &bytes[written..];
+            let of_first = written.min(first.len());
+            first = &first[of_first..];
+            second = &second[written - of_first..];
         }
         Ok(())
     }
@@ -96,5 +159,49 @@ impl Conn {
         };
         // Beyond the limit the peer gets the reset.
         let _ = timeout(LINGER, drain).await;
+    }
+}
+
+async fn read(stream: &mut TcpStream, buffer: &mut BytesMut) -> io::Result<usize> {
+    // Until there is something to read, an idle connection needs no buffer.
+    if buffer.capacity() == 0 {
+        stream.readable().await?;
+    }
+    if buffer.is_empty() || buffer.capacity() - buffer.len() < ROOM_MIN {
+        buffer.reserve(READ_SIZE);
+    }
+    stream.read_buf(buffer).await
+}
+
+/// One timer for deadline after deadline. It goes off at the earliest that was asked for since it
+/// was last set; where that was another, met long ago, it is set again.
+#[derive(Default)]
+struct Alarm(Option<Pin<Box<Sleep>>>);
+
+impl Alarm {
+    /// The future's result; none at the deadline. The future is tried first.
+    async fn limit<F: Future>(&mut self, deadline: Instant, future: F) -> Option<F::Output> {
+        let mut future = pin!(future);
+        poll_fn(|context| {
+            if let Poll::Ready(output) = future.as_mut().poll(context) {
+                return Poll::Ready(Some(output));
+            }
+            let sleep = self
+                .0
+                .get_or_insert_with(|| Box::pin(sleep_until(deadline)));
+            if deadline < sleep.deadline() {
+                sleep.as_mut().reset(deadline);
+            }
+            while sleep.as_mut().poll(context).is_ready() {
+                if Instant::now() >= deadline {
+                    // Set anew before it is polled again.
+                    self.0 = None;
+                    return Poll::Ready(None);
+                }
+                sleep.as_mut().reset(deadline);
+            }
+            Poll::Pending
+        })
+        .await
     }
 }

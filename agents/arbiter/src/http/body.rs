@@ -3,8 +3,8 @@
 
 use std::io;
 
-use bytes::Bytes;
 use thiserror::Error;
+use tokio::time::Instant;
 
 use crate::conn::Conn;
 
@@ -13,9 +13,10 @@ const LINE_MAX: usize = 256;
 const TRAILERS_MAX: usize = 8 * 1024;
 
 /// How a head says that its body is delimited.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Framing {
     /// No body.
+    #[default]
     Empty,
     /// `Content-Length`.
     Length(u64),
@@ -123,22 +124,21 @@ impl Body {
         }
     }
 
-    /// The next piece of the body, from the connection's buffer or socket; none when it is
-    /// complete. May be dropped and called again.
+    /// The next bytes of the body wait at the front of the connection's buffer: how many; none when
+    /// the body is complete. Who has used them advances the buffer. May be dropped and called again.
     ///
     /// # Errors
-    /// Those of the socket; `InvalidData` for broken framing or an early end.
-    pub async fn next_piece(&mut self, conn: &mut Conn) -> io::Result<Option<Bytes>> {
+    /// Those of the socket; `TimedOut`; `InvalidData` for broken framing or an early end.
+    pub async fn next(&mut self, conn: &mut Conn, deadline: Instant) -> io::Result<Option<usize>> {
         let broken = |error| io::Error::new(io::ErrorKind::InvalidData, error);
         if self.is_done() {
             return Ok(None);
         }
-        if conn.buffer.is_empty() && conn.fill().await? == 0 {
+        if conn.buffer.is_empty() && conn.fill_by(deadline).await? == 0 {
             self.end().map_err(broken)?;
             return Ok(None);
         }
-        let taken = self.consume(&conn.buffer).map_err(broken)?;
-        Ok(Some(conn.buffer.split_to(taken).freeze()))
+        self.consume(&conn.buffer).map(Some).map_err(broken)
     }
 
     /// The connection ended.

@@ -1,22 +1,26 @@
 //! A client's connection: request after request, each answered before the next is read (pipelined
 //! requests wait in the buffer).
 
+use std::future::Future;
+use std::io;
+use std::pin::{pin, Pin};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use bytes::Buf;
+use bytes::{Buf, BytesMut};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
-use tokio::time::timeout;
+use tokio::time::Instant;
 
-use super::body::Framing;
-use super::head::{parse_request, RequestHead, ResponseHead};
+use super::head::{RequestHead, ResponseHead, HEAD_MAX};
 use super::refusal::Refusal;
 use super::{direct, race, Front};
 use crate::conn::Conn;
 
 /// How long a client may keep an idle connection.
 const IDLE_MAX: Duration = Duration::from_secs(60);
+/// After this long without a request a connection's buffers are given back.
+const BUFFERS_KEPT: Duration = Duration::from_secs(1);
 /// How long a client may take for one head.
 const HEAD_TIME_MAX: Duration = Duration::from_secs(10);
 
@@ -24,6 +28,10 @@ const HEAD_TIME_MAX: Duration = Duration::from_secs(10);
 pub struct Client {
     /// The socket.
     pub conn: Conn,
+    /// The reply's head; its memory is used again.
+    pub reply: ResponseHead,
+    /// An empty buffer, to be exchanged for one that holds a reply.
+    pub spare: BytesMut,
     stop: watch::Receiver<bool>,
 }
 
@@ -42,14 +50,22 @@ pub enum After {
 
 /// Serves a client until it goes, breaks the protocol, or the arbiter stops.
 pub async fn serve(front: Arc<Front>, stream: TcpStream, stop: watch::Receiver<bool>) {
+    let mut waiting = stop.clone();
+    let mut stopping = pin!(async move {
+        // An error means that the sender is gone, which is a stop as well.
+        let _ = waiting.changed().await;
+    });
     let mut client = Client {
         conn: Conn::new(stream),
+        reply: ResponseHead::default(),
+        spare: BytesMut::new(),
         stop,
     };
+    let mut request = RequestHead::default();
     loop {
-        let after = match client.next_request().await {
-            Ok(Some(request)) => client.answer(&front, &request).await,
-            Ok(None) => After::Close,
+        let after = match client.next_request(&mut request, stopping.as_mut()).await {
+            Ok(true) => client.answer(&front, &request).await,
+            Ok(false) => After::Close,
             Err(refusal) => {
                 let reply = refusal.reply(false, true);
                 // The client may be gone; there is nobody else to tell.
@@ -66,43 +82,76 @@ pub async fn serve(front: Arc<Front>, stream: TcpStream, stop: watch::Receiver<b
 }
 
 impl Client {
-    /// The next request's head; none when the connection ends between requests.
-    async fn next_request(&mut self) -> Result<Option<RequestHead>, Refusal> {
-        if self.conn.buffer.is_empty() && !self.first_bytes().await {
-            return Ok(None);
+    /// Reads the next request's head; false when the connection ends before or in it.
+    async fn next_request(
+        &mut self,
+        request: &mut RequestHead,
+        stopping: Pin<&mut impl Future<Output = ()>>,
+    ) -> Result<bool, Refusal> {
+        if self.conn.buffer.is_empty() && !self.first_bytes(stopping).await {
+            return Ok(false);
         }
-        let whole_head = async {
-            loop {
-                // An empty line before a request is tolerated (RFC 9112, 2.2).
-                if self.conn.buffer.starts_with(b"\r\n") {
-                    self.conn.buffer.advance(2);
-                }
-                if let Some((head, length)) = parse_request(&self.conn.buffer)? {
-                    self.conn.buffer.advance(length);
-                    return Ok(Some(head));
-                }
-                if !matches!(self.conn.fill().await, Ok(1..)) {
-                    return Ok(None);
-                }
+        let mut deadline = None;
+        loop {
+            // An empty line before a request is tolerated (RFC 9112, 2.2).
+            if self.conn.buffer.starts_with(b"\r\n") {
+                self.conn.buffer.advance(2);
             }
-        };
-        match timeout(HEAD_TIME_MAX, whole_head).await {
-            Ok(head) => head,
-            Err(_) => Err(Refusal::new(
-                408,
-                "the request's head took longer than 10 s",
-            )),
+            if let Some(length) = request.read(&self.conn.buffer)? {
+                self.conn.buffer.advance(length);
+                return Ok(true);
+            }
+            let deadline = *deadline.get_or_insert_with(|| Instant::now() + HEAD_TIME_MAX);
+            if !self.next_line(deadline).await? {
+                return Ok(false);
+            }
+        }
+    }
+
+    /// Reads on until something new may be seen in an incomplete head: a client that sends byte by
+    /// byte must not have the whole looked through for each.
+    async fn next_line(&mut self, deadline: Instant) -> Result<bool, Refusal> {
+        loop {
+            let known = self.conn.buffer.len();
+            match self.conn.fill_by(deadline).await {
+                Ok(1..) if self.conn.buffer[known..].contains(&b'\n') => return Ok(true),
+                Ok(1..) if known < HEAD_MAX => {}
+                Ok(1..) => return Ok(true),
+                Err(error) if error.kind() == io::ErrorKind::TimedOut => {
+                    let reason = "the request's head took longer than 10 s";
+                    return Err(Refusal::new(408, reason));
+                }
+                Ok(0) | Err(_) => return Ok(false),
+            }
         }
     }
 
     /// Waits between requests; false when no more come.
-    async fn first_bytes(&mut self) -> bool {
+    async fn first_bytes(&mut self, mut stopping: Pin<&mut impl Future<Output = ()>>) -> bool {
         if *self.stop.borrow() {
             return false;
         }
-        tokio::select! {
-            read = timeout(IDLE_MAX, self.conn.fill()) => matches!(read, Ok(Ok(1..))),
-            _ = self.stop.changed() => false,
+        self.conn.shrink_buffer();
+        let since = Instant::now();
+        let mut deadline = since + BUFFERS_KEPT;
+        loop {
+            let read = tokio::select! {
+                biased;
+                read = self.conn.fill_by(deadline) => read,
+                () = &mut stopping => return false,
+            };
+            match read {
+                Err(error) if error.kind() == io::ErrorKind::TimedOut => {
+                    if deadline == since + IDLE_MAX {
+                        return false;
+                    }
+                    self.conn.release_buffer();
+                    self.spare = BytesMut::new();
+                    self.reply.forward = Vec::new();
+                    deadline = since + IDLE_MAX;
+                }
+                read => return matches!(read, Ok(1..)),
+            }
         }
     }
 
@@ -116,7 +165,7 @@ impl Client {
         } else {
             direct::run(front, self, request).await
         };
-        front.tier.request_ended(received);
+        front.tier.request_ended(received.into());
         after
     }
 
@@ -136,14 +185,15 @@ impl Client {
         front.tier.counters.failed.inc();
         let keep = self.keeps(request) && request.minor == 1 && !unread_body;
         let reply = refusal.reply(request.is_head, !keep);
-        self.write_last(front, &reply, keep, unread_body).await
+        self.write_last(front, (&reply, &[]), keep, unread_body)
+            .await
     }
 
-    /// Writes the (last bytes of the) reply.
+    /// Writes the (last bytes of the) reply, head and body or two empty pieces.
     pub async fn finish(
         &mut self,
         front: &Front,
-        bytes: &[u8],
+        bytes: (&[u8], &[u8]),
         keep: bool,
         unread_body: bool,
     ) -> After {
@@ -159,40 +209,16 @@ impl Client {
     async fn write_last(
         &mut self,
         front: &Front,
-        bytes: &[u8],
+        bytes: (&[u8], &[u8]),
         keep: bool,
         unread_body: bool,
     ) -> After {
         let limit = front.tier.config().request_timeout();
-        match self.conn.write(bytes, limit).await {
+        match self.conn.write_both(bytes.0, bytes.1, limit).await {
             Err(_) => After::Abort,
             Ok(()) if unread_body => After::Linger,
             Ok(()) if keep => After::Next,
             Ok(()) => After::Close,
         }
     }
-}
-
-/// The reply's head for the client: what goes end to end, who answered, how it ends.
-/// `held` is the length of a body that is complete.
-pub fn reply_head_bytes(
-    head: &ResponseHead,
-    server: &str,
-    request: &RequestHead,
-    keep: bool,
-    held: Option<usize>,
-) -> Vec<u8> {
-    let mut out = Vec::with_capacity(head.forward.len() + 96 + held.unwrap_or(0));
-    out.extend_from_slice(&head.forward);
-    out.extend_from_slice(format!("x-sparecraft-server: {server}\r\n").as_bytes());
-    if let (Framing::UntilClose, Some(length)) = (head.framing, held) {
-        out.extend_from_slice(format!("Content-Length: {length}\r\n").as_bytes());
-    }
-    if !keep {
-        out.extend_from_slice(b"Connection: close\r\n");
-    } else if request.minor == 0 {
-        out.extend_from_slice(b"Connection: keep-alive\r\n");
-    }
-    out.extend_from_slice(b"\r\n");
-    out
 }

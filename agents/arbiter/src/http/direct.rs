@@ -5,11 +5,12 @@
 
 use std::io;
 
+use bytes::Buf;
 use policy::{Refused, ServerId};
-use tokio::time::{timeout, timeout_at, Instant};
+use tokio::time::{timeout_at, Instant};
 
 use super::body::{Body, Framing};
-use super::client::{reply_head_bytes, After, Client};
+use super::client::{After, Client};
 use super::exchange::{ask, keep, open, reply_head, Failure, Link};
 use super::head::{RequestHead, ResponseHead};
 use super::refusal::Refusal;
@@ -77,12 +78,15 @@ pub fn refusal_for(failure: Failure) -> Refusal {
 }
 
 /// A request that was sent to a server.
-struct Sent {
-    lease: Lease,
-    link: Link,
-    flight: Flight,
+pub struct Sent {
+    /// The server.
+    pub lease: Lease,
+    /// The connection to it.
+    pub link: Link,
+    /// The accounts of this replica.
+    pub flight: Flight,
     /// The client's body was not read to its end.
-    unread_body: bool,
+    pub unread_body: bool,
 }
 
 async fn exchange(
@@ -95,13 +99,15 @@ async fn exchange(
 ) -> After {
     let flight = front.tier.sent(lease.server);
     let mut unread_body = false;
+    let mut reply = std::mem::take(&mut client.reply);
     let asked = if request.is_read {
-        ask(front, lease.server, &mut link, request, deadline).await
+        let server = lease.server;
+        ask(front, server, &mut link, request, deadline, &mut reply).await
     } else {
         match send(front, client, request, &mut link, deadline).await {
             Ok(complete) => {
                 unread_body = !complete;
-                reply_head(&mut link.conn, request.is_head, deadline).await
+                reply_head(&mut link.conn, request.is_head, deadline, &mut reply).await
             }
             Err(Sending::ToServer(failure)) => {
                 unread_body = has_body(request);
@@ -114,20 +120,25 @@ async fn exchange(
             }
         }
     };
-    match asked {
+    let known = asked.and_then(|()| match (request.minor, reply.framing) {
         // HTTP/1.0 knows no chunks.
-        Ok(head) if request.minor > 0 || head.framing != Framing::Chunked => {
+        (0, Framing::Chunked) => Err(Failure::Broken),
+        _ => Ok(Body::new(reply.framing)),
+    });
+    match known {
+        Ok(body) => {
             let sent = Sent {
                 lease,
                 link,
                 flight,
                 unread_body,
             };
-            stream(front, client, request, sent, head).await
+            pass_on(front, client, request, sent, (reply, body), &[]).await
         }
-        failed => {
+        Err(failure) => {
             flight.bad();
-            let refusal = refusal_for(failed.err().unwrap_or(Failure::Broken));
+            client.reply = reply;
+            let refusal = refusal_for(failure);
             client.refuse(front, request, refusal, unread_body).await
         }
     }
@@ -171,28 +182,36 @@ async fn send(
         // A reply before the end (413, say) ends the sending: the server may read no further.
         let piece = tokio::select! {
             biased;
-            piece = timeout_at(deadline, body.next_piece(&mut client.conn)) => piece,
+            piece = body.next(&mut client.conn, deadline) => piece,
             () = link.conn.spoken() => return Ok(false),
         };
-        let Ok(Ok(piece)) = piece else {
+        let Ok(piece) = piece else {
             return Err(Sending::FromClient);
         };
-        if let Some(piece) = piece {
-            if link.conn.write(&piece, limit).await.is_err() {
-                // It may have replied before it closed.
-                return Ok(false);
-            }
+        let length = piece.unwrap_or(0);
+        if link
+            .conn
+            .write(&client.conn.buffer[..length], limit)
+            .await
+            .is_err()
+        {
+            // It may have replied before it closed.
+            return Ok(false);
         }
+        client.conn.buffer.advance(length);
     }
     Ok(true)
 }
 
-async fn stream(
+/// Streams the reply to the client: its head, the `held` beginning of its body, and the rest as it
+/// comes, straight from the server connection's buffer.
+pub async fn pass_on(
     front: &Front,
     client: &mut Client,
     request: &RequestHead,
     sent: Sent,
-    head: ResponseHead,
+    reply: (ResponseHead, Body),
+    held: &[u8],
 ) -> After {
     let Sent {
         lease,
@@ -200,39 +219,53 @@ async fn stream(
         flight,
         unread_body,
     } = sent;
+    let (mut head, mut body) = reply;
     let limit = front.tier.config().request_timeout();
-    let keep_client = client.keeps(request) && !unread_body && head.framing != Framing::UntilClose;
+    let keeps = client.keeps(request) && !unread_body && head.framing != Framing::UntilClose;
     let name = &front.tier.server(lease.server).name;
-    let mut out = reply_head_bytes(&head, name, request, keep_client, None);
-    let mut body = Body::new(head.framing);
-    loop {
-        match timeout(limit, body.next_piece(&mut link.conn)).await {
-            Ok(Ok(Some(piece))) => out.extend_from_slice(&piece),
-            Ok(Ok(None)) => break,
-            Ok(Err(_)) | Err(_) => {
+    head.close_for(name, request, keeps, None);
+    head.forward.extend_from_slice(held);
+    let last = loop {
+        match body.next(&mut link.conn, Instant::now() + limit).await {
+            Ok(None) => break 0,
+            Ok(Some(length)) if body.is_done() => break length,
+            Ok(Some(length)) => {
+                let piece = &link.conn.buffer[..length];
+                let written = client.conn.write_both(&head.forward, piece, limit);
+                if written.await.is_err() {
+                    flight.neutral();
+                    front.tier.counters.failed.inc();
+                    return After::Abort;
+                }
+                head.forward.clear();
+                link.conn.buffer.advance(length);
+            }
+            Err(_) => {
                 flight.bad();
                 front.tier.counters.failed.inc();
                 // What came goes out; the missing rest tells the client that it was cut.
-                let _ = client.conn.write(&out, limit).await;
+                let _ = client.conn.write(&head.forward, limit).await;
                 return After::Abort;
             }
         }
-        if !body.is_done() {
-            if client.conn.write(&out, limit).await.is_err() {
-                flight.neutral();
-                front.tier.counters.failed.inc();
-                return After::Abort;
-            }
-            out.clear();
-        }
+    };
+    if head.status < 500 {
+        flight.good();
+    } else {
+        flight.bad();
     }
-    let is_good = head.status < 500;
-    let _ = if is_good { flight.good() } else { flight.bad() };
     flight.won();
-    if !unread_body {
+    // The connection goes back with another buffer while this one is written to the client.
+    let is_whole = link.conn.buffer.len() == last;
+    let mut tail = std::mem::replace(&mut link.conn.buffer, std::mem::take(&mut client.spare));
+    if !unread_body && is_whole {
         keep(front, lease.server, link, &head);
     }
     // Drained: a client that is slow to take the rest holds nothing of the server's.
     drop((flight, lease));
-    client.finish(front, &out, keep_client, unread_body).await
+    let bytes = (&head.forward[..], &tail[..last]);
+    let after = client.finish(front, bytes, keeps, unread_body).await;
+    tail.clear();
+    (client.spare, client.reply) = (tail, head);
+    after
 }

@@ -5,9 +5,9 @@ use std::io;
 use bytes::Buf;
 use policy::ServerId;
 use tokio::net::TcpStream;
-use tokio::time::{timeout, timeout_at, Instant};
+use tokio::time::{timeout, Instant};
 
-use super::head::{parse_response, RequestHead, ResponseHead};
+use super::head::{RequestHead, ResponseHead};
 use super::Front;
 use crate::conn::Conn;
 
@@ -70,11 +70,12 @@ pub async fn ask(
     link: &mut Link,
     request: &RequestHead,
     deadline: Instant,
-) -> Result<ResponseHead, Failure> {
-    match ask_once(front, &mut link.conn, request, deadline).await {
+    reply: &mut ResponseHead,
+) -> Result<(), Failure> {
+    match ask_once(front, &mut link.conn, request, deadline, reply).await {
         Err(Failure::Silent) if link.reused => {
             *link = open(front, server, false).await?;
-            ask_once(front, &mut link.conn, request, deadline).await
+            ask_once(front, &mut link.conn, request, deadline, reply).await
         }
         other => other,
     }
@@ -85,12 +86,13 @@ async fn ask_once(
     conn: &mut Conn,
     request: &RequestHead,
     deadline: Instant,
-) -> Result<ResponseHead, Failure> {
+    reply: &mut ResponseHead,
+) -> Result<(), Failure> {
     let limit = front.tier.config().request_timeout();
     conn.write(&request.forward, limit)
         .await
         .map_err(|error| failure(&error, Failure::Silent))?;
-    reply_head(conn, request.is_head, deadline).await
+    reply_head(conn, request.is_head, deadline, reply).await
 }
 
 /// Waits for a reply's head, stepping over interim replies.
@@ -101,35 +103,32 @@ pub async fn reply_head(
     conn: &mut Conn,
     to_head: bool,
     deadline: Instant,
-) -> Result<ResponseHead, Failure> {
-    let mut any = false;
+    reply: &mut ResponseHead,
+) -> Result<(), Failure> {
+    let mut silent = Failure::Silent;
     let mut interim = 0;
     loop {
-        match parse_response(&conn.buffer, to_head) {
-            Ok(Some((head, length))) => {
-                conn.buffer.advance(length);
-                if head.status >= 200 {
-                    return Ok(head);
+        if !conn.buffer.is_empty() {
+            match reply.read(&conn.buffer, to_head) {
+                Ok(Some(length)) => {
+                    conn.buffer.advance(length);
+                    if reply.status >= 200 {
+                        return Ok(());
+                    }
+                    interim += 1;
+                    if interim > INTERIM_MAX {
+                        return Err(Failure::Broken);
+                    }
+                    continue;
                 }
-                interim += 1;
-                if interim > INTERIM_MAX {
-                    return Err(Failure::Broken);
-                }
-                continue;
+                Ok(None) => {}
+                Err(_) => return Err(Failure::Broken),
             }
-            Ok(None) => {}
-            Err(_) => return Err(Failure::Broken),
         }
-        let silent = if any {
-            Failure::Broken
-        } else {
-            Failure::Silent
-        };
-        match timeout_at(deadline, conn.fill()).await {
-            Ok(Ok(0)) => return Err(silent),
-            Ok(Ok(_)) => any = true,
-            Ok(Err(error)) => return Err(failure(&error, silent)),
-            Err(_) => return Err(Failure::TimedOut),
+        match conn.fill_by(deadline).await {
+            Ok(0) => return Err(silent),
+            Ok(_) => silent = Failure::Broken,
+            Err(error) => return Err(failure(&error, silent)),
         }
     }
 }

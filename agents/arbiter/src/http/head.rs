@@ -6,7 +6,7 @@
 //! `chunked`, bare line feeds, folded lines, spaces before a colon. Hop-by-hop fields are not
 //! passed on.
 
-use bytes::Bytes;
+use std::mem::MaybeUninit;
 
 use super::body::Framing;
 use super::refusal::Refusal;
@@ -16,7 +16,7 @@ pub const HEAD_MAX: usize = 64 * 1024;
 const FIELDS_MAX: usize = 128;
 
 /// A request's head.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct RequestHead {
     /// GET or HEAD without a body: may be cloned.
     pub is_read: bool,
@@ -31,11 +31,11 @@ pub struct RequestHead {
     /// How the body ends.
     pub framing: Framing,
     /// What the server gets.
-    pub forward: Bytes,
+    pub forward: Vec<u8>,
 }
 
 /// A response's head.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct ResponseHead {
     /// Status code.
     pub status: u16,
@@ -47,61 +47,39 @@ pub struct ResponseHead {
     pub forward: Vec<u8>,
 }
 
+impl ResponseHead {
+    /// Completes what the client gets: who answered, how it ends. `held` is the length of a body
+    /// that is complete.
+    pub fn close_for(
+        &mut self,
+        server: &str,
+        request: &RequestHead,
+        keep: bool,
+        held: Option<usize>,
+    ) {
+        let out = &mut self.forward;
+        for part in ["x-sparecraft-server: ", server, "\r\n"] {
+            out.extend_from_slice(part.as_bytes());
+        }
+        if let (Framing::UntilClose, Some(length)) = (self.framing, held) {
+            out.extend_from_slice(format!("Content-Length: {length}\r\n").as_bytes());
+        }
+        out.extend_from_slice(match (keep, request.minor) {
+            (false, _) => &b"Connection: close\r\n\r\n"[..],
+            (true, 0) => b"Connection: keep-alive\r\n\r\n",
+            (true, _) => b"\r\n",
+        });
+    }
+}
+
 /// Parses a request's head at the beginning of `bytes`: it and its length, or none yet.
 ///
 /// # Errors
 /// The reply that the client gets; the connection then ends.
 pub fn parse_request(bytes: &[u8]) -> Result<Option<(RequestHead, usize)>, Refusal> {
-    const BAD: fn(&'static str) -> Refusal = |reason| Refusal::new(400, reason);
-    let mut fields = [httparse::EMPTY_HEADER; FIELDS_MAX];
-    let mut request = httparse::Request::new(&mut fields);
-    let length = match request.parse(bytes) {
-        Ok(httparse::Status::Complete(length)) => length,
-        Ok(httparse::Status::Partial) if bytes.len() >= HEAD_MAX => {
-            return Err(Refusal::new(
-                431,
-                "the request's head is larger than 64 KiB",
-            ));
-        }
-        Ok(httparse::Status::Partial) => return Ok(None),
-        Err(httparse::Error::TooManyHeaders) => {
-            return Err(Refusal::new(
-                431,
-                "the request has more than 128 header fields",
-            ));
-        }
-        Err(httparse::Error::Version) => return Err(Refusal::new(505, "HTTP/1.0 and 1.1 only")),
-        Err(_) => return Err(BAD("not an HTTP/1.1 request head")),
-    };
-    only_crlf(&bytes[..length]).map_err(BAD)?;
-    let (Some(method), Some(target), Some(minor)) = (request.method, request.path, request.version)
-    else {
-        return Err(BAD("not an HTTP/1.1 request head"));
-    };
-    if method == "CONNECT" {
-        return Err(Refusal::new(501, "CONNECT is not supported"));
-    }
-    let facts = Facts::of(request.headers).map_err(BAD)?;
-    let framing = facts.framing(minor).map_err(BAD)?.unwrap_or(Framing::Empty);
-    if facts.hosts > 1 || (minor == 1 && facts.hosts == 0) {
-        return Err(BAD("expected exactly one Host field"));
-    }
-    let is_head = method == "HEAD";
-    let mut forward = Vec::with_capacity(length + 32);
-    forward.extend_from_slice(format!("{method} {target} HTTP/1.{minor}\r\n").as_bytes());
-    facts.pass_on(request.headers, framing, &mut forward);
-    forward.extend_from_slice(b"\r\n");
-    let head = RequestHead {
-        is_read: (is_head || method == "GET")
-            && matches!(framing, Framing::Empty | Framing::Length(0)),
-        is_head,
-        minor,
-        keep_alive: facts.keep_alive(minor),
-        expects_continue: minor == 1 && facts.expects_continue,
-        framing,
-        forward: forward.into(),
-    };
-    Ok(Some((head, length)))
+    let mut head = RequestHead::default();
+    let length = head.read(bytes)?;
+    Ok(length.map(|length| (head, length)))
 }
 
 /// Parses a response's head at the beginning of `bytes`, the reply to a HEAD or another request.
@@ -112,49 +90,121 @@ pub fn parse_response(
     bytes: &[u8],
     to_head: bool,
 ) -> Result<Option<(ResponseHead, usize)>, &'static str> {
-    let mut fields = [httparse::EMPTY_HEADER; FIELDS_MAX];
-    let mut response = httparse::Response::new(&mut fields);
-    let length = match response.parse(bytes) {
-        Ok(httparse::Status::Complete(length)) => length,
-        Ok(httparse::Status::Partial) if bytes.len() >= HEAD_MAX => {
-            return Err("the response's head is larger than 64 KiB");
+    let mut head = ResponseHead::default();
+    let length = head.read(bytes, to_head)?;
+    Ok(length.map(|length| (head, length)))
+}
+
+impl RequestHead {
+    /// As [`parse_request`], into a head that is used again and again; the length, or none yet.
+    ///
+    /// # Errors
+    /// As [`parse_request`].
+    pub fn read(&mut self, bytes: &[u8]) -> Result<Option<usize>, Refusal> {
+        const BAD: fn(&'static str) -> Refusal = |reason| Refusal::new(400, reason);
+        let mut fields = [const { MaybeUninit::uninit() }; FIELDS_MAX];
+        let mut request = httparse::Request::new(&mut []);
+        let length = match request.parse_with_uninit_headers(bytes, &mut fields) {
+            Ok(httparse::Status::Complete(length)) if length <= HEAD_MAX => length,
+            Ok(httparse::Status::Partial) if bytes.len() < HEAD_MAX => return Ok(None),
+            Ok(_) => {
+                return Err(Refusal::new(
+                    431,
+                    "the request's head is larger than 64 KiB",
+                ))
+            }
+            Err(httparse::Error::TooManyHeaders) => {
+                let reason = "the request has more than 128 header fields";
+                return Err(Refusal::new(431, reason));
+            }
+            Err(httparse::Error::Version) => {
+                return Err(Refusal::new(505, "HTTP/1.0 and 1.1 only"));
+            }
+            Err(_) => return Err(BAD("not an HTTP/1.1 request head")),
+        };
+        only_crlf(&bytes[..length]).map_err(BAD)?;
+        let (Some(method), Some(target), Some(minor)) =
+            (request.method, request.path, request.version)
+        else {
+            return Err(BAD("not an HTTP/1.1 request head"));
+        };
+        if method == "CONNECT" {
+            return Err(Refusal::new(501, "CONNECT is not supported"));
         }
-        Ok(httparse::Status::Partial) => return Ok(None),
-        Err(_) => return Err("not an HTTP/1.1 response head"),
-    };
-    only_crlf(&bytes[..length])?;
-    let (Some(status), Some(minor)) = (response.code, response.version) else {
-        return Err("not an HTTP/1.1 response head");
-    };
-    if status < 100 || status == 101 {
-        return Err("a status that was not asked for");
+        let facts = Facts::of(request.headers).map_err(BAD)?;
+        let framing = facts.framing(minor).map_err(BAD)?.unwrap_or(Framing::Empty);
+        if facts.hosts > 1 || (minor == 1 && facts.hosts == 0) {
+            return Err(BAD("expected exactly one Host field"));
+        }
+        self.is_head = method == "HEAD";
+        self.is_read = (self.is_head || method == "GET")
+            && matches!(framing, Framing::Empty | Framing::Length(0));
+        self.minor = minor;
+        self.keep_alive = facts.keep_alive(minor);
+        self.expects_continue = minor == 1 && facts.expects_continue;
+        self.framing = framing;
+        let version = if minor == 0 {
+            " HTTP/1.0\r\n"
+        } else {
+            " HTTP/1.1\r\n"
+        };
+        self.forward.clear();
+        for part in [method, " ", target, version] {
+            self.forward.extend_from_slice(part.as_bytes());
+        }
+        facts.pass_on(request.headers, &mut self.forward);
+        self.forward.extend_from_slice(b"\r\n");
+        Ok(Some(length))
     }
-    let facts = Facts::of(response.headers)?;
-    let declared = facts.framing(minor)?;
-    let bodiless = to_head || status < 200 || status == 204 || status == 304;
-    let framing = if bodiless {
-        Framing::Empty
-    } else {
-        declared.unwrap_or(Framing::UntilClose)
-    };
-    let mut forward = Vec::with_capacity(length + 64);
-    let reason = response.reason.unwrap_or_default();
-    forward.extend_from_slice(format!("HTTP/1.1 {status} {reason}\r\n").as_bytes());
-    facts.pass_on(
-        response.headers,
-        declared.unwrap_or(Framing::UntilClose),
-        &mut forward,
-    );
-    let keep_alive = facts.keep_alive(minor) && framing != Framing::UntilClose;
-    Ok(Some((
-        ResponseHead {
-            status,
-            keep_alive,
-            framing,
-            forward,
-        },
-        length,
-    )))
+}
+
+impl ResponseHead {
+    /// As [`parse_response`], into a head that is used again and again; the length, or none yet.
+    ///
+    /// # Errors
+    /// As [`parse_response`].
+    pub fn read(&mut self, bytes: &[u8], to_head: bool) -> Result<Option<usize>, &'static str> {
+        let mut fields = [const { MaybeUninit::uninit() }; FIELDS_MAX];
+        let mut response = httparse::Response::new(&mut []);
+        let parsed = httparse::ParserConfig::default().parse_response_with_uninit_headers(
+            &mut response,
+            bytes,
+            &mut fields,
+        );
+        let length = match parsed {
+            Ok(httparse::Status::Complete(length)) if length <= HEAD_MAX => length,
+            Ok(httparse::Status::Partial) if bytes.len() < HEAD_MAX => return Ok(None),
+            Ok(_) => return Err("the response's head is larger than 64 KiB"),
+            Err(_) => return Err("not an HTTP/1.1 response head"),
+        };
+        only_crlf(&bytes[..length])?;
+        let (Some(status), Some(minor)) = (response.code, response.version) else {
+            return Err("not an HTTP/1.1 response head");
+        };
+        if status < 100 || status == 101 {
+            return Err("a status that was not asked for");
+        }
+        let facts = Facts::of(response.headers)?;
+        let declared = facts.framing(minor)?;
+        let bodiless = to_head || status < 200 || status == 204 || status == 304;
+        self.status = status;
+        self.framing = if bodiless {
+            Framing::Empty
+        } else {
+            declared.unwrap_or(Framing::UntilClose)
+        };
+        self.keep_alive = facts.keep_alive(minor) && self.framing != Framing::UntilClose;
+        let digit = |number: u16| b"0123456789"[usize::from(number % 10)];
+        let digits = [digit(status / 100), digit(status / 10), digit(status), b' '];
+        self.forward.clear();
+        self.forward.extend_from_slice(b"HTTP/1.1 ");
+        self.forward.extend_from_slice(&digits);
+        let reason = response.reason.unwrap_or_default();
+        self.forward.extend_from_slice(reason.as_bytes());
+        self.forward.extend_from_slice(b"\r\n");
+        facts.pass_on(response.headers, &mut self.forward);
+        Ok(Some(length))
+    }
 }
 
 /// httparse takes a bare line feed for the end of a line; others may not.
@@ -178,7 +228,7 @@ struct Facts {
     keep: bool,
     hosts: usize,
     expects_continue: bool,
-    /// Field names that `Connection` lists, in lower case.
+    /// Field names that `Connection` lists.
     listed: Vec<String>,
 }
 
@@ -217,13 +267,15 @@ impl Facts {
     }
 
     fn set_connection(&mut self, value: &[u8]) {
-        for option in String::from_utf8_lossy(value).split(',') {
-            let option = option.trim().to_ascii_lowercase();
-            match option.as_str() {
-                "" => {}
-                "close" => self.close = true,
-                "keep-alive" => self.keep = true,
-                _ => self.listed.push(option),
+        for option in value.split(|&byte| byte == b',') {
+            let option = option.trim_ascii();
+            if option.eq_ignore_ascii_case(b"close") {
+                self.close = true;
+            } else if option.eq_ignore_ascii_case(b"keep-alive") {
+                self.keep = true;
+            } else if !option.is_empty() {
+                self.listed
+                    .push(String::from_utf8_lossy(option).into_owned());
             }
         }
     }
@@ -242,37 +294,29 @@ impl Facts {
         !self.close && (minor == 1 || self.keep)
     }
 
-    /// Writes the fields that go end to end, and the framing once.
-    fn pass_on(&self, fields: &[httparse::Header<'_>], framing: Framing, to: &mut Vec<u8>) {
-        const HOP_BY_HOP: [&str; 9] = [
+    /// Writes the fields that go end to end, and those of the framing, which were found to be single
+    /// and plain.
+    fn pass_on(&self, fields: &[httparse::Header<'_>], to: &mut Vec<u8>) {
+        const HOP_BY_HOP: [&str; 7] = [
             "connection",
             "keep-alive",
             "proxy-connection",
             "te",
             "upgrade",
             "http2-settings",
-            "transfer-encoding",
-            "content-length",
             "expect",
         ];
+        // What a client lists cannot take the fields away that servers and we decide by.
+        const OURS: [&str; 3] = ["host", "content-length", "transfer-encoding"];
         for field in fields {
-            let name = field.name.to_ascii_lowercase();
-            // What a client lists cannot take the fields away that servers and we decide by.
-            let listed = name != "host" && self.listed.contains(&name);
-            if listed || HOP_BY_HOP.contains(&name.as_str()) {
+            let is = |name: &str| field.name.eq_ignore_ascii_case(name);
+            let is_listed = || self.listed.iter().any(|name| is(name));
+            if HOP_BY_HOP.into_iter().any(is) || (is_listed() && !OURS.into_iter().any(is)) {
                 continue;
             }
-            to.extend_from_slice(field.name.as_bytes());
-            to.extend_from_slice(b": ");
-            to.extend_from_slice(field.value);
-            to.extend_from_slice(b"\r\n");
-        }
-        match framing {
-            Framing::Length(length) => {
-                to.extend_from_slice(format!("Content-Length: {length}\r\n").as_bytes());
+            for part in [field.name.as_bytes(), b": ", field.value, b"\r\n"] {
+                to.extend_from_slice(part);
             }
-            Framing::Chunked => to.extend_from_slice(b"Transfer-Encoding: chunked\r\n"),
-            Framing::Empty | Framing::UntilClose => {}
         }
     }
 }

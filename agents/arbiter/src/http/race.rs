@@ -1,24 +1,27 @@
 //! A read at r > 1: sent to r servers, the first complete good reply wins (sPARE section 4.1.2).
 //!
-//! Each replica is a task of its own with its own lease, so that a loser is drained off the
-//! client's path, gives its connection back and only then its token. Replies are held until they
-//! are complete (a server that dies in mid-reply has not won); one that outgrows the buffer wins by
-//! that and is streamed. A 5xx does not win while another replica may. A replica whose turn comes
-//! after the answer is not sent.
+//! The replicas run in the client's task, each with its own lease, until one has won; only then do
+//! those that are left move to a task of their own, where they are drained off the client's path,
+//! give their connections back and only then their tokens. Replies are held until they are complete
+//! (a server that dies in mid-reply has not won); one that outgrows the buffer wins by that and is
+//! streamed. A 5xx does not win while another replica may. A replica whose turn comes after the
+//! answer is not sent.
 
+use std::future::{poll_fn, Future};
+use std::pin::{pin, Pin};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::Arc;
-use std::time::Duration;
+use std::task::{Context, Poll};
 
-use bytes::{Bytes, BytesMut};
+use bytes::{Buf, BytesMut};
 use policy::ServerId;
-use tokio::sync::mpsc;
-use tokio::time::{timeout, timeout_at, Instant};
+use smallvec::SmallVec;
+use tokio::time::Instant;
 
 use super::body::{Body, Framing};
-use super::client::{reply_head_bytes, After, Client};
-use super::direct::{refusal_for, refusal_of};
-use super::exchange::{ask, keep, open, Failure, Link};
+use super::client::{After, Client};
+use super::direct::{pass_on, refusal_for, refusal_of, Sent};
+use super::exchange::{ask, keep, open, Failure};
 use super::head::{RequestHead, ResponseHead};
 use super::refusal::Refusal;
 use super::Front;
@@ -26,37 +29,41 @@ use crate::tier::{Flight, Lease, Leases};
 
 /// Largest reply that is held back; a larger one is streamed as soon as it is larger.
 pub const REPLY_MAX: usize = 1024 * 1024;
-/// Pieces of a streamed reply under way between replica and client.
-const PIECES_MAX: usize = 8;
 
+/// What the replicas of one request share.
 struct Race {
     front: Arc<Front>,
     request: RequestHead,
-    deadline: Instant,
     answered: AtomicBool,
-    events: mpsc::Sender<Event>,
 }
 
-enum Event {
-    /// This replica won; `rest` is set where it is still streaming.
-    Won {
-        reply: Reply,
-        rest: Option<mpsc::Receiver<Piece>>,
-    },
-    /// This replica failed, with a 5xx reply or none.
+type Replica = Pin<Box<dyn Future<Output = End> + Send>>;
+
+/// What became of a replica.
+enum End {
+    /// A complete good reply.
+    Good(Reply),
+    /// A good reply that outgrew the buffer.
+    Large(Box<Large>),
+    /// A 5xx reply or none.
     Lost {
         failure: Failure,
         reply: Option<Reply>,
     },
+    /// Another had won before.
+    TooLate,
 }
-
-/// The next bytes of a streamed reply, or that it broke off.
-type Piece = Result<Bytes, ()>;
 
 struct Reply {
     server: ServerId,
     head: ResponseHead,
     body: BytesMut,
+}
+
+struct Large {
+    reply: Reply,
+    body: Body,
+    sent: Sent,
 }
 
 /// Serves one read with up to `r` replicas.
@@ -69,32 +76,39 @@ pub async fn run(
     let leases = match front.tier.acquire(r, &[]) {
         Ok(leases) => leases,
         Err(refused) => {
-            return client
-                .refuse(front, request, refusal_of(refused, false), false)
-                .await
+            let refusal = refusal_of(refused, false);
+            return client.refuse(front, request, refusal, false).await;
         }
     };
-    // At most one event per replica, so that no replica ever waits to tell.
-    let (events, told) = mpsc::channel(front.tier.config().servers.len());
+    let deadline = Instant::now() + front.tier.config().request_timeout();
     let race = Arc::new(Race {
         front: Arc::clone(front),
         request: request.clone(),
-        deadline: Instant::now() + front.tier.config().request_timeout(),
         answered: AtomicBool::new(false),
-        events,
     });
-    let outcome = Referee::new(Arc::clone(&race), leases, told).decide().await;
-    // Also after a time-out: whatever completes from now on is too late.
-    race.answered.store(true, SeqCst);
-    match outcome {
-        Outcome::Reply(reply, None) => relay(front, client, request, &reply).await,
-        Outcome::Reply(reply, Some(rest)) => stream(front, client, request, &reply, rest).await,
+    let mut referee = Referee {
+        race,
+        leases,
+        used: SmallVec::new(),
+        running: SmallVec::new(),
+        best: None,
+        failure: None,
+    };
+    let decided = client.conn.limit(deadline, referee.decide()).await;
+    match referee.end(decided) {
+        Outcome::Reply(reply) => relay(front, client, request, reply).await,
+        Outcome::Large(large) => {
+            let Large { reply, body, sent } = *large;
+            let head = (reply.head, body);
+            pass_on(front, client, request, sent, head, &reply.body).await
+        }
         Outcome::Refusal(refusal) => client.refuse(front, request, refusal, false).await,
     }
 }
 
 enum Outcome {
-    Reply(Reply, Option<mpsc::Receiver<Piece>>),
+    Reply(Reply),
+    Large(Box<Large>),
     Refusal(Refusal),
 }
 
@@ -102,68 +116,52 @@ enum Outcome {
 struct Referee {
     race: Arc<Race>,
     leases: Leases,
-    told: mpsc::Receiver<Event>,
-    used: Vec<ServerId>,
-    running: usize,
+    used: SmallVec<[ServerId; 4]>,
+    running: SmallVec<[Replica; 4]>,
     best: Option<Reply>,
     failure: Option<Failure>,
 }
 
-impl Referee {
-    fn new(race: Arc<Race>, leases: Leases, told: mpsc::Receiver<Event>) -> Self {
-        Self {
-            race,
-            leases,
-            told,
-            used: vec![],
-            running: 0,
-            best: None,
-            failure: None,
-        }
-    }
+enum Step {
+    Lease(Option<Lease>),
+    End(End),
+}
 
-    async fn decide(mut self) -> Outcome {
-        while self.running > 0 || self.leases.to_come() > 0 {
-            let coming = self.leases.to_come() > 0;
-            let step = tokio::select! {
-                lease = self.leases.next(), if coming => Step::Lease(lease),
-                event = self.told.recv(), if self.running > 0 => Step::Event(event),
-                () = tokio::time::sleep_until(self.race.deadline) => Step::TimeUp,
-            };
-            match step {
-                Step::Lease(Some(lease)) => self.start(lease),
-                Step::Lease(None) | Step::Event(None) => {}
-                Step::Event(Some(Event::Won { reply, rest })) => {
-                    // Replicas that wait for a token now never need it.
-                    let not_sent = self.leases.to_come() as u64;
-                    self.race
-                        .front
-                        .tier
-                        .counters
-                        .replicas_not_needed
-                        .add(not_sent);
-                    return Outcome::Reply(reply, rest);
+impl Referee {
+    /// The winner; none where nobody can win any more. May be dropped at any time.
+    async fn decide(&mut self) -> Option<Outcome> {
+        while !self.running.is_empty() || self.leases.to_come() > 0 {
+            match poll_fn(|context| self.step(context)).await {
+                Step::Lease(Some(lease)) => {
+                    self.used.push(lease.server);
+                    let race = Arc::clone(&self.race);
+                    self.running.push(Box::pin(replica(race, lease)));
                 }
-                Step::Event(Some(Event::Lost { failure, reply })) => {
-                    self.lost(failure, reply);
-                }
-                Step::TimeUp => {
-                    self.failure = Some(Failure::TimedOut);
-                    break;
-                }
+                Step::End(End::Good(reply)) => return Some(Outcome::Reply(reply)),
+                Step::End(End::Large(large)) => return Some(Outcome::Large(large)),
+                Step::End(End::Lost { failure, reply }) => self.lost(failure, reply),
+                Step::Lease(None) | Step::End(End::TooLate) => {}
             }
         }
-        self.nobody_won()
+        None
     }
 
-    fn start(&mut self, lease: Lease) {
-        self.used.push(lease.server);
-        self.running += 1;
-        tokio::spawn(replica(Arc::clone(&self.race), lease));
+    fn step(&mut self, context: &mut Context<'_>) -> Poll<Step> {
+        if self.leases.to_come() > 0 {
+            if let Poll::Ready(lease) = pin!(self.leases.next()).poll(context) {
+                return Poll::Ready(Step::Lease(lease));
+            }
+        }
+        for place in 0..self.running.len() {
+            if let Poll::Ready(end) = self.running[place].as_mut().poll(context) {
+                drop(self.running.swap_remove(place));
+                return Poll::Ready(Step::End(end));
+            }
+        }
+        Poll::Pending
     }
 
     fn lost(&mut self, failure: Failure, reply: Option<Reply>) {
-        self.running -= 1;
         self.best = reply.or(self.best.take());
         self.failure = Some(failure);
         // Nothing was sent: another server may take its place, each at most once.
@@ -174,21 +172,45 @@ impl Referee {
         }
     }
 
-    fn nobody_won(self) -> Outcome {
-        match (self.best, self.failure) {
-            (Some(reply), _) => Outcome::Reply(reply, None),
-            (None, _) if self.used.is_empty() => {
+    /// What the client gets; none for `decided` says that the time was up. Whatever completes from
+    /// now on is too late, and is drained.
+    fn end(self, decided: Option<Option<Outcome>>) -> Outcome {
+        self.race.answered.store(true, SeqCst);
+        if !self.running.is_empty() {
+            tokio::spawn(drain(self.running));
+        }
+        let failure = match decided {
+            Some(Some(outcome)) => {
+                // Replicas that wait for a token now never need it.
+                let not_sent = self.leases.to_come() as u64;
+                let counters = &self.race.front.tier.counters;
+                counters.replicas_not_needed.add(not_sent);
+                return outcome;
+            }
+            Some(None) => self.failure.unwrap_or(Failure::TimedOut),
+            None => Failure::TimedOut,
+        };
+        match self.best {
+            Some(reply) => Outcome::Reply(reply),
+            None if self.used.is_empty() => {
                 Outcome::Refusal(Refusal::new(503, "no server came free in time"))
             }
-            (None, failure) => Outcome::Refusal(refusal_for(failure.unwrap_or(Failure::TimedOut))),
+            None => Outcome::Refusal(refusal_for(failure)),
         }
     }
 }
 
-enum Step {
-    Lease(Option<Lease>),
-    Event(Option<Event>),
-    TimeUp,
+/// Lets losers come to their end, each in its own time.
+async fn drain(mut running: SmallVec<[Replica; 4]>) {
+    poll_fn(|context| {
+        running.retain(|replica| replica.as_mut().poll(context).is_pending());
+        if running.is_empty() {
+            Poll::Ready(())
+        } else {
+            Poll::Pending
+        }
+    })
+    .await;
 }
 
 impl Race {
@@ -196,195 +218,138 @@ impl Race {
         self.answered.load(SeqCst)
     }
 
-    /// True for the first to ask.
-    fn claim(&self) -> bool {
-        !self.answered.swap(true, SeqCst)
-    }
-
-    async fn tell(&self, event: Event) {
-        // The referee may have left after its time-out.
-        let _ = self.events.send(event).await;
-    }
-
-    fn not_needed(&self) {
+    fn not_needed(&self) -> End {
         self.front.tier.counters.replicas_not_needed.inc();
+        End::TooLate
+    }
+
+    fn failed(&self, flight: &Flight, failure: Failure) -> End {
+        let spent = flight.bad();
+        if self.is_answered() {
+            flight.wasted(spent);
+            return End::TooLate;
+        }
+        // Sent already: it must not look as if another server could be tried for it.
+        let failure = match failure {
+            Failure::Connect => Failure::Silent,
+            other => other,
+        };
+        let reply = None;
+        End::Lost { failure, reply }
     }
 }
 
 /// One replica, from connection to accounting.
-async fn replica(race: Arc<Race>, lease: Lease) {
+async fn replica(race: Arc<Race>, lease: Lease) -> End {
     let server = lease.server;
     if race.is_answered() {
         return race.not_needed();
     }
-    let front = Arc::clone(&race.front);
-    let Ok(mut link) = open(&front, server, true).await else {
-        return race
-            .tell(Event::Lost {
-                failure: Failure::Connect,
-                reply: None,
-            })
-            .await;
+    let Ok(mut link) = open(&race.front, server, true).await else {
+        let (failure, reply) = (Failure::Connect, None);
+        return End::Lost { failure, reply };
     };
     if race.is_answered() {
-        if link.conn.buffer.is_empty() {
-            front.pool.put(server, link.conn);
-        }
+        race.front.pool.put(server, link.conn);
         return race.not_needed();
     }
-    let flight = front.tier.sent(server);
+    let tier = &race.front.tier;
+    let flight = tier.sent(server);
     // A time of its own, beyond the client's: the token stays out while the server is at work.
-    let drained_by = Instant::now() + front.tier.config().request_timeout();
-    match ask(&front, server, &mut link, &race.request, drained_by).await {
-        Ok(head) => {
-            collect(
-                &race,
-                link,
-                &flight,
-                drained_by,
-                Reply {
-                    server,
-                    head,
-                    body: BytesMut::new(),
-                },
-            )
-            .await
-        }
-        Err(failure) => failed(&race, &flight, failure).await,
-    }
-}
-
-async fn failed(race: &Race, flight: &Flight, failure: Failure) {
-    let spent = flight.bad();
-    if race.is_answered() {
-        return flight.wasted(spent);
-    }
-    // Sent already: it must not look as if another server could be tried for it.
-    let failure = if failure == Failure::Connect {
-        Failure::Silent
-    } else {
-        failure
+    let drained_by = Instant::now() + tier.config().request_timeout();
+    let mut reply = Reply {
+        server,
+        head: ResponseHead::default(),
+        body: BytesMut::new(),
     };
-    race.tell(Event::Lost {
-        failure,
-        reply: None,
-    })
-    .await;
+    let head = &mut reply.head;
+    match ask(
+        &race.front,
+        server,
+        &mut link,
+        &race.request,
+        drained_by,
+        head,
+    )
+    .await
+    {
+        Ok(()) => {
+            let sent = Sent {
+                lease,
+                link,
+                flight,
+                unread_body: false,
+            };
+            collect(&race, sent, drained_by, reply).await
+        }
+        Err(failure) => race.failed(&flight, failure),
+    }
 }
 
 /// Reads the whole reply; what comes after another's answer is thrown away.
-async fn collect(
-    race: &Race,
-    mut link: Link,
-    flight: &Flight,
-    drained_by: Instant,
-    mut reply: Reply,
-) {
+async fn collect(race: &Race, mut sent: Sent, drained_by: Instant, mut reply: Reply) -> End {
     if race.request.minor == 0 && reply.head.framing == Framing::Chunked {
-        return failed(race, flight, Failure::Broken).await;
+        return race.failed(&sent.flight, Failure::Broken);
     }
     let mut body = Body::new(reply.head.framing);
     loop {
-        match timeout_at(drained_by, body.next_piece(&mut link.conn)).await {
-            Ok(Ok(Some(_))) if race.is_answered() => reply.body = BytesMut::new(),
-            Ok(Ok(Some(piece))) => reply.body.extend_from_slice(&piece),
-            Ok(Ok(None)) => break,
-            Ok(Err(_)) => return failed(race, flight, Failure::Broken).await,
-            Err(_) => return failed(race, flight, Failure::TimedOut).await,
+        let conn = &mut sent.link.conn;
+        match body.next(conn, drained_by).await {
+            Ok(Some(length)) => {
+                if race.is_answered() {
+                    reply.body = BytesMut::new();
+                } else {
+                    reply.body.extend_from_slice(&conn.buffer[..length]);
+                }
+                conn.buffer.advance(length);
+            }
+            Ok(None) => break,
+            Err(error) if error.kind() == std::io::ErrorKind::TimedOut => {
+                return race.failed(&sent.flight, Failure::TimedOut);
+            }
+            Err(_) => return race.failed(&sent.flight, Failure::Broken),
         }
         if reply.body.len() > REPLY_MAX {
             if reply.head.status >= 500 {
-                return failed(race, flight, Failure::Broken).await;
+                return race.failed(&sent.flight, Failure::Broken);
             }
-            if race.claim() {
-                return pour(race, link, flight, reply, body).await;
-            }
+            return End::Large(Box::new(Large { reply, body, sent }));
         }
     }
-    complete(race, flight, link, reply).await;
+    complete(race, sent, reply)
 }
 
-async fn complete(race: &Race, flight: &Flight, link: Link, reply: Reply) {
+fn complete(race: &Race, sent: Sent, reply: Reply) -> End {
+    let Sent { link, flight, .. } = sent;
     let is_good = reply.head.status < 500;
     let latency = if is_good { flight.good() } else { flight.bad() };
     keep(&race.front, reply.server, link, &reply.head);
-    if is_good && race.claim() {
-        flight.won();
-        race.tell(Event::Won { reply, rest: None }).await;
-    } else if race.is_answered() {
+    if race.is_answered() {
         flight.wasted(latency);
+        End::TooLate
+    } else if is_good {
+        flight.won();
+        End::Good(reply)
     } else {
-        race.tell(Event::Lost {
+        End::Lost {
             failure: Failure::Broken,
             reply: Some(reply),
-        })
-        .await;
-    }
-}
-
-/// The reply outgrew the buffer and won: streams the rest to the client.
-async fn pour(race: &Race, mut link: Link, flight: &Flight, reply: Reply, mut body: Body) {
-    let limit: Duration = race.front.tier.config().request_timeout();
-    let (pieces, rest) = mpsc::channel(PIECES_MAX);
-    let (server, head) = (reply.server, reply.head.clone());
-    flight.won();
-    race.tell(Event::Won {
-        reply,
-        rest: Some(rest),
-    })
-    .await;
-    loop {
-        match timeout(limit, body.next_piece(&mut link.conn)).await {
-            Ok(Ok(Some(piece))) => {
-                if pieces.send(Ok(piece)).await.is_err() {
-                    // The client has gone; the connection is in mid-reply and of no more use.
-                    flight.neutral();
-                    return;
-                }
-            }
-            Ok(Ok(None)) => break,
-            Ok(Err(_)) | Err(_) => {
-                flight.bad();
-                let _ = pieces.send(Err(())).await;
-                return;
-            }
         }
     }
-    flight.good();
-    keep(&race.front, server, link, &head);
 }
 
-async fn relay(front: &Front, client: &mut Client, request: &RequestHead, reply: &Reply) -> After {
-    if reply.head.status >= 500 {
-        front.tier.server_counters[reply.server].wins.inc();
+async fn relay(front: &Front, client: &mut Client, request: &RequestHead, reply: Reply) -> After {
+    let Reply {
+        server,
+        mut head,
+        body,
+    } = reply;
+    if head.status >= 500 {
+        front.tier.server_counters[server].wins.inc();
     }
     let keep = client.keeps(request);
-    let name = &front.tier.server(reply.server).name;
-    let mut out = reply_head_bytes(&reply.head, name, request, keep, Some(reply.body.len()));
-    out.extend_from_slice(&reply.body);
-    client.finish(front, &out, keep, false).await
-}
-
-async fn stream(
-    front: &Front,
-    client: &mut Client,
-    request: &RequestHead,
-    reply: &Reply,
-    mut rest: mpsc::Receiver<Piece>,
-) -> After {
-    let limit = front.tier.config().request_timeout();
-    let keep = client.keeps(request) && reply.head.framing != Framing::UntilClose;
-    let name = &front.tier.server(reply.server).name;
-    let mut out = reply_head_bytes(&reply.head, name, request, keep, None);
-    out.extend_from_slice(&reply.body);
-    while let Some(piece) = rest.recv().await {
-        let written = client.conn.write(&out, limit).await;
-        let (Ok(piece), Ok(())) = (piece, written) else {
-            front.tier.counters.failed.inc();
-            return After::Abort;
-        };
-        out.clear();
-        out.extend_from_slice(&piece);
-    }
-    client.finish(front, &out, keep, false).await
+    let name = &front.tier.server(server).name;
+    head.close_for(name, request, keep, Some(body.len()));
+    let bytes = (&head.forward[..], &body[..]);
+    client.finish(front, bytes, keep, false).await
 }
