@@ -10,6 +10,8 @@ use serde::Deserialize;
 use thiserror::Error;
 use wire::arbiter::{Policy, Protocol, Server};
 
+use crate::mysql::auth::Method;
+
 const THREADS_MAX: u64 = 64;
 const MINUTE_MS: u64 = 60_000;
 
@@ -58,10 +60,16 @@ pub struct Config {
 pub struct Mysql {
     /// Its name.
     pub user: String,
-    /// Its password (mysql_native_password).
+    /// Its password.
     pub password: String,
     /// The database that a probe uses.
     pub database: String,
+    /// How clients are asked to prove the password; one that prefers the other way may use it.
+    #[serde(default)]
+    pub auth_plugin: Method,
+    /// Largest command of a client, and largest packet that is announced to servers.
+    #[serde(default = "default_packet_bytes_max")]
+    pub packet_bytes_max: usize,
 }
 
 impl std::fmt::Debug for Mysql {
@@ -74,6 +82,11 @@ impl std::fmt::Debug for Mysql {
 
 fn default_server_cores() -> f64 {
     1.0
+}
+
+/// MariaDB's own default.
+fn default_packet_bytes_max() -> usize {
+    16 << 20
 }
 
 fn default_connect_timeout_ms() -> u64 {
@@ -263,6 +276,11 @@ impl Config {
                         "a user name in mysql.user",
                         "an empty one, or one with a zero byte",
                     )
+                } else if !PACKET_BYTES_MAX.contains(&mysql.packet_bytes_max) {
+                    (
+                        "1 MiB to 1 GiB in mysql.packet_bytes_max",
+                        "less or more than that",
+                    )
                 } else {
                     return Ok(());
                 }
@@ -277,6 +295,9 @@ impl Config {
 }
 
 const CORES_MAX: f64 = 4_096.0;
+
+/// What `mysql.packet_bytes_max` may be: the servers' own bounds for max_allowed_packet.
+const PACKET_BYTES_MAX: std::ops::RangeInclusive<usize> = 1 << 20..=1 << 30;
 
 /// More tokens than this per server are a mistake.
 pub const TOKENS_MAX: usize = 10_000;
@@ -377,6 +398,8 @@ address = "127.0.0.1:82"
             user: "wiki".into(),
             password: "wiki-read".into(),
             database: "wiki".into(),
+            auth_plugin: Method::Native,
+            packet_bytes_max: 1 << 20,
         };
         assert!(!format!("{mysql:?}").contains("wiki-read"));
     }

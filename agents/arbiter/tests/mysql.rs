@@ -490,18 +490,14 @@ async fn what_is_not_supported_is_refused_in_words() {
     assert!(killed.to_string().contains("KILL"), "{killed}");
     let loaded = conn
         .query_drop("LOAD DATA LOCAL INFILE '/etc/passwd' INTO TABLE page")
-        .await;
-    assert!(loaded.is_err());
+        .await
+        .unwrap_err();
+    assert!(loaded.to_string().contains("LOCAL INFILE"), "{loaded}");
+    assert_eq!((code(&killed), code(&loaded)), (1148, 1148));
     assert_eq!(
         number(&mut conn, "SELECT 1").await,
         1,
         "and the session goes on"
-    );
-    let huge = format!("SELECT '{}'", "x".repeat(17 << 20));
-    let huge = conn.query_drop(huge).await.unwrap_err();
-    assert!(
-        huge.to_string().contains("16 MiB") || !matches!(huge, Error::Server(_)),
-        "{huge}"
     );
 }
 

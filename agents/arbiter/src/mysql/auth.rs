@@ -1,27 +1,86 @@
-//! mysql_native_password: SHA1(password) XOR SHA1(nonce + SHA1(SHA1(password))).
+//! How a password is proved: `mysql_native_password` and `caching_sha2_password`.
+//!
+//! Native: SHA1(password) XOR SHA1(nonce + SHA1(SHA1(password))). Caching: SHA256(password) XOR
+//! SHA256(SHA256(SHA256(password)) + nonce). A server that has the password's hash in its cache
+//! is content with that (the fast path); otherwise it wants the password itself, without TLS
+//! encrypted for its RSA key (the full path). The arbiter knows the password and so never needs
+//! the full path of a client; it takes it towards servers.
 
+use rsa::pkcs8::DecodePublicKey;
+use rsa::rand_core::OsRng;
+use rsa::{Oaep, RsaPublicKey};
+use serde::Deserialize;
 use sha1::{Digest, Sha1};
+use sha2::Sha256;
 
-/// The plugin's name in the protocol.
-pub const NATIVE: &[u8] = b"mysql_native_password";
 /// Bytes of a nonce.
 pub const NONCE: usize = 20;
+/// Largest RSA key that is used [bytes of its PEM text]: one of 16384 bits needs 2.8 kB.
+const KEY_TEXT_MAX: usize = 4_096;
 
-/// What proves the password for this nonce; empty for an empty password.
-pub fn token(password: &[u8], nonce: &[u8]) -> Vec<u8> {
-    if password.is_empty() {
-        return Vec::new();
+/// A way to prove a password.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+pub enum Method {
+    /// Since MySQL 4.1, and MariaDB's.
+    #[default]
+    #[serde(rename = "mysql_native_password")]
+    Native,
+    /// MySQL's since 8.0.
+    #[serde(rename = "caching_sha2_password")]
+    CachingSha2,
+}
+
+impl Method {
+    /// Its name in the protocol.
+    pub fn name(self) -> &'static [u8] {
+        match self {
+            Self::Native => b"mysql_native_password",
+            Self::CachingSha2 => b"caching_sha2_password",
+        }
     }
-    let once = Sha1::digest(password);
-    let twice = Sha1::digest(once);
-    let mask = Sha1::new()
-        .chain_update(nonce)
-        .chain_update(twice)
-        .finalize();
-    once.iter()
-        .zip(mask)
-        .map(|(byte, mask)| byte ^ mask)
-        .collect()
+
+    /// The method of this name.
+    pub fn named(name: &[u8]) -> Option<Self> {
+        [Self::Native, Self::CachingSha2]
+            .into_iter()
+            .find(|method| method.name() == name)
+    }
+
+    /// What proves the password for this nonce; empty for an empty password.
+    pub fn token(self, password: &[u8], nonce: &[u8]) -> Vec<u8> {
+        if password.is_empty() {
+            return Vec::new();
+        }
+        match self {
+            Self::Native => {
+                let once = Sha1::digest(password);
+                let twice = Sha1::digest(once);
+                let mask = Sha1::new().chain_update(nonce).chain_update(twice);
+                xor(&once, &mask.finalize())
+            }
+            Self::CachingSha2 => {
+                let once = Sha256::digest(password);
+                let twice = Sha256::digest(once);
+                let mask = Sha256::new().chain_update(twice).chain_update(nonce);
+                xor(&once, &mask.finalize())
+            }
+        }
+    }
+}
+
+/// Bytes by bytes; `mask` begins again where it is shorter.
+fn xor(bytes: &[u8], mask: &[u8]) -> Vec<u8> {
+    let mask = mask.iter().cycle();
+    bytes.iter().zip(mask).map(|(a, b)| a ^ b).collect()
+}
+
+/// The password, encrypted for a server's RSA key (PEM): the full path of caching_sha2_password
+/// without TLS. None where the key is not one.
+pub fn encrypted(password: &[u8], nonce: &[u8], key: &[u8]) -> Option<Vec<u8>> {
+    let text = std::str::from_utf8(key.get(..key.len().min(KEY_TEXT_MAX))?).ok()?;
+    let key = RsaPublicKey::from_public_key_pem(text.trim_end_matches('\0').trim()).ok()?;
+    let plain = xor(&[password, b"\0"].concat(), nonce);
+    key.encrypt(&mut OsRng, Oaep::new::<Sha1>(), &plain).ok()
 }
 
 /// Whether two proofs are equal, in a time that does not depend on where they differ.
@@ -42,6 +101,9 @@ pub fn nonce() -> Result<[u8; NONCE], getrandom::Error> {
 
 #[cfg(test)]
 mod tests {
+    use rsa::pkcs8::{EncodePublicKey, LineEnding};
+    use rsa::RsaPrivateKey;
+
     use super::*;
 
     #[test]
@@ -49,12 +111,44 @@ mod tests {
         // SHA1("a") ^ SHA1(nonce + SHA1(SHA1("a"))), from a second implementation (Python's
         // hashlib).
         let nonce: Vec<u8> = (1..=20).collect();
-        let hex: String = token(b"a", &nonce)
+        let hex: String = Method::Native
+            .token(b"a", &nonce)
             .iter()
             .map(|byte| format!("{byte:02x}"))
             .collect();
         assert_eq!(hex, "d638af1707b664cffe85d6bcb29b9d06f14258aa");
-        assert!(token(b"", &nonce).is_empty());
+        assert!(Method::Native.token(b"", &nonce).is_empty());
+    }
+
+    #[test]
+    fn the_caching_token_is_that_of_the_published_algorithm() {
+        let nonce: Vec<u8> = (1..=20).collect();
+        let hex: String = Method::CachingSha2
+            .token(b"a", &nonce)
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
+        // From a second implementation (Python's hashlib).
+        assert_eq!(
+            hex,
+            "4b35c367d25d0add742519e3573e0c83360f85bb66e6882d81d21120e6d581e4"
+        );
+        assert!(Method::CachingSha2.token(b"", &nonce).is_empty());
+    }
+
+    #[test]
+    fn the_full_path_s_password_can_be_read_by_the_key_s_owner_only_with_the_nonce() {
+        let private = RsaPrivateKey::new(&mut OsRng, 512).unwrap();
+        let pem = private
+            .to_public_key()
+            .to_public_key_pem(LineEnding::LF)
+            .unwrap();
+        let nonce = nonce().unwrap();
+        let sent = encrypted(b"wiki-read", &nonce, pem.as_bytes()).unwrap();
+        let read = private.decrypt(Oaep::new::<Sha1>(), &sent).unwrap();
+        assert_eq!(xor(&read, &nonce), b"wiki-read\0");
+        assert_ne!(read, b"wiki-read\0");
+        assert_eq!(encrypted(b"wiki-read", &nonce, b"no key"), None);
     }
 
     #[test]

@@ -71,6 +71,9 @@ pub fn classify(sql: &[u8]) -> Class {
         b"SHOW" if opened == 0 => show(rest),
         b"EXPLAIN" | b"DESCRIBE" | b"DESC" if opened == 0 => explain(rest),
         b"KILL" | b"SHUTDOWN" => Class::Refuse("KILL and SHUTDOWN must be sent to a server itself"),
+        b"LOAD" if has_word(rest, &["LOCAL"]) => {
+            Class::Refuse("LOCAL INFILE is not supported; load a file of the server, or insert")
+        }
         b"SET" => set(sql, rest),
         b"USE" => match rest {
             [Token::Word(name)] => Class::Session(Effect::Use(name.to_vec())),
@@ -424,5 +427,13 @@ mod tests {
     #[test]
     fn kill_is_refused() {
         assert!(matches!(classify(b"KILL QUERY 5"), Class::Refuse(_)));
+    }
+
+    #[test]
+    fn files_of_the_client_are_refused_and_those_of_the_server_are_not() {
+        let refused = b"LOAD DATA LOW_PRIORITY LOCAL INFILE '/etc/passwd' INTO TABLE t";
+        assert!(matches!(classify(refused), Class::Refuse(_)));
+        let local = b"LOAD DATA INFILE '/tmp/local' INTO TABLE t";
+        assert_eq!(classify(local), Class::Pin);
     }
 }

@@ -1,18 +1,26 @@
 //! A client's connection: logged in, then command after command.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Instant;
 
 use policy::Refused;
 use tokio::net::TcpStream;
+use tokio::sync::mpsc;
 
 use super::classify::{classify, Class, Effect};
+use super::contest::Piece;
 use super::held::{Held, NotOpen, Route, Verdict};
+use super::hello::Key;
 use super::hub::Hub;
 use super::login::{log_in, Login};
-use super::packet::{self, Packet, PAYLOAD_MAX};
+use super::packet::{self, Message, Packet, PAYLOAD_MAX};
 use super::reply::Shape;
+use super::solo::{Outcome, Solo};
 use crate::conn::Conn;
+
+/// Longest name of a database [bytes]: 64 characters.
+const NAME_BYTES_MAX: usize = 4 * 64;
 
 /// Whether more commands may come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,27 +32,29 @@ enum After {
 /// Serves a client until it goes.
 pub async fn serve(hub: Arc<Hub>, stream: TcpStream) {
     let mut conn = Conn::new(stream);
-    let Some(login) = log_in(&hub, &mut conn).await else {
+    let Some(Login { hello, sequence }) = log_in(&hub, &mut conn).await else {
         return;
     };
-    let Login { hello, sequence } = login;
     let opened = tokio::select! {
-        opened = Held::open(Arc::clone(&hub), hello.key, hello.database) => opened,
+        opened = Session::open(&hub, hello.key, hello.database) => opened,
         // It must wait for our word; so it has gone.
         () = conn.spoken() => return,
     };
     let limit = hub.tier.config().request_timeout();
-    let (held, packet) = match opened {
-        Ok(held) => (Some(held), packet::ok(sequence)),
+    let (session, packet) = match opened {
+        Ok(session) => (Some(session), packet::ok(sequence)),
         Err(reason) => {
             hub.tier.counters.failed.inc();
             (None, not_open(sequence, reason))
         }
     };
     let written = conn.write(packet.bytes(), limit).await;
-    if let (Some(held), Ok(())) = (held, written) {
-        let mut client = Client { hub, conn, held };
+    if let (Some(session), Ok(())) = (session, written) {
+        let mut client = Client { hub, conn, session };
         while client.next_command().await == After::Next {}
+        let Client { conn, session, .. } = client;
+        drop(conn);
+        session.close().await;
     }
 }
 
@@ -62,10 +72,44 @@ fn not_open(sequence: u8, reason: NotOpen) -> Packet {
     }
 }
 
+/// The servers of a client's session.
+enum Session {
+    One(Box<Solo>),
+    Many(Box<Held>),
+}
+
+impl Session {
+    async fn open(hub: &Arc<Hub>, key: Key, database: Option<Vec<u8>>) -> Result<Self, NotOpen> {
+        let hub = Arc::clone(hub);
+        Ok(match hub.tier.replicas() {
+            1 => Self::One(Box::new(Solo::open(hub, key, database).await?)),
+            r => Self::Many(Box::new(Held::open(hub, key, database, r).await?)),
+        })
+    }
+
+    /// Takes in servers that come and lets go those that die, while the client is silent.
+    async fn tend(&mut self) -> Infallible {
+        match self {
+            Self::One(solo) => loop {
+                solo.lose().await;
+            },
+            Self::Many(held) => held.tend().await,
+        }
+    }
+
+    async fn close(self) {
+        match self {
+            Self::One(solo) => solo.close().await,
+            // Each of its links does that by itself.
+            Self::Many(held) => drop(held),
+        }
+    }
+}
+
 struct Client {
     hub: Arc<Hub>,
     conn: Conn,
-    held: Held,
+    session: Session,
 }
 
 /// What a command asks for.
@@ -78,12 +122,20 @@ enum Plan {
 
 impl Client {
     async fn next_command(&mut self) -> After {
+        let bytes_max = self.hub.account().packet_bytes_max;
         let read = tokio::select! {
-            read = packet::read(&mut self.conn) => read,
-            never = self.held.tend() => match never {},
+            biased;
+            read = packet::read_message(&mut self.conn, bytes_max) => read,
+            never = self.session.tend() => match never {},
         };
-        let Ok(Some(packet)) = read else {
-            return After::Close;
+        let packet = match read {
+            Ok(Some(Message::Whole(packet))) => packet,
+            Ok(Some(Message::TooLarge(sequence))) => {
+                let text = "arbiter: Got a packet bigger than 'mysql.packet_bytes_max' bytes";
+                let error = packet::error(sequence, 1153, "08S01", text);
+                return self.answer(&error, After::Close).await;
+            }
+            _ => return After::Close,
         };
         let plan = plan(&packet, self.hub.may_misread());
         if !matches!(plan, Plan::Quit) {
@@ -95,62 +147,64 @@ impl Client {
             Plan::Close(answer) => self.answer(&answer, After::Close).await,
             Plan::Send(shape, route) => {
                 let received = Instant::now();
-                let verdict = self.held.serve(&packet, shape, &route).await;
-                let after = self.relay(verdict).await;
+                let after = self.send(&packet, shape, &route).await;
                 self.hub.tier.request_ended(received);
                 after
             }
         }
     }
 
-    async fn relay(&mut self, verdict: Verdict) -> After {
+    async fn send(&mut self, packet: &Packet, shape: Shape, route: &Route) -> After {
+        let outcome = match &mut self.session {
+            Session::One(solo) => solo.serve(packet, shape, route, &mut self.conn).await,
+            Session::Many(held) => match held.serve(packet, shape, route).await {
+                Verdict::Nothing => Outcome::Served,
+                Verdict::Reply { packets, rest } => self.relay(&packets, rest).await,
+                Verdict::Gone => Outcome::Gone,
+                Verdict::TimedOut => Outcome::TimedOut,
+            },
+        };
+        let sequence = packet.next_sequence();
         let counters = &self.hub.tier.counters;
-        let limit = self.hub.tier.config().request_timeout();
-        match verdict {
-            Verdict::Nothing => {
+        match outcome {
+            Outcome::Served => {
                 counters.answered.inc();
                 After::Next
             }
-            Verdict::Reply { packets, rest } => {
-                let mut written = self.conn.write(&packets, limit).await.is_ok();
-                if let Some(mut rest) = rest {
-                    while let (true, Some(piece)) = (written, rest.recv().await) {
-                        // A piece that is an error: the reply broke off, and so must ours.
-                        written = match piece {
-                            Ok(piece) => self.conn.write(&piece, limit).await.is_ok(),
-                            Err(()) => false,
-                        };
-                    }
-                }
-                if written {
-                    counters.answered.inc()
-                } else {
-                    counters.failed.inc()
-                }
-                if written {
-                    After::Next
-                } else {
-                    After::Close
-                }
+            Outcome::Cut => {
+                counters.failed.inc();
+                After::Close
             }
-            Verdict::Gone => {
+            Outcome::Gone => {
                 let text = "arbiter: the connection to the server is lost; connect again";
-                self.fail(&packet::error(1, 1053, "08S01", text)).await
+                let error = packet::error(sequence, 1053, "08S01", text);
+                self.answer(&error, After::Close).await
             }
-            Verdict::TimedOut => {
+            Outcome::TimedOut => {
                 let text = "arbiter: no server replied in time; connect again";
-                self.fail(&packet::error(1, 1969, "70100", text)).await
+                let error = packet::error(sequence, 1969, "70100", text);
+                self.answer(&error, After::Close).await
             }
         }
     }
 
-    /// The session cannot go on.
-    async fn fail(&mut self, error: &Packet) -> After {
-        self.hub.tier.counters.failed.inc();
+    async fn relay(&mut self, packets: &[u8], rest: Option<mpsc::Receiver<Piece>>) -> Outcome {
         let limit = self.hub.tier.config().request_timeout();
-        // Closed in any case.
-        let _ = self.conn.write(error.bytes(), limit).await;
-        After::Close
+        let mut written = self.conn.write(packets, limit).await.is_ok();
+        if let Some(mut rest) = rest {
+            while let (true, Some(piece)) = (written, rest.recv().await) {
+                // A piece that is an error: the reply broke off, and so must ours.
+                written = match piece {
+                    Ok(piece) => self.conn.write(&piece, limit).await.is_ok(),
+                    Err(()) => false,
+                };
+            }
+        }
+        if written {
+            Outcome::Served
+        } else {
+            Outcome::Cut
+        }
     }
 
     /// The arbiter's own answer.
@@ -175,22 +229,25 @@ impl Client {
 
 /// What to do with a command. `may_misread`: clone nothing, our reading of texts may be wrong.
 fn plan(packet: &Packet, may_misread: bool) -> Plan {
-    let refuse = |text: &str| Plan::Answer(packet::error(1, 1047, "08S01", text));
+    let sequence = packet.next_sequence();
+    let refuse = |text: &str| Plan::Answer(packet::error(sequence, 1047, "08S01", text));
     if packet.sequence() != 0 {
         return Plan::Close(packet::error(1, 1156, "08S01", "Got packets out of order"));
-    }
-    if packet.payload().len() >= PAYLOAD_MAX {
-        let text = "arbiter: packets of 16 MiB and more are not supported";
-        return Plan::Close(packet::error(1, 1153, "08S01", text));
     }
     let Some((&command, body)) = packet.payload().split_first() else {
         return refuse("arbiter: an empty command");
     };
+    // Of several packets only the first is read here: such a text is not judged.
+    let may_misread = may_misread || packet.payload().len() == PAYLOAD_MAX;
     match command {
         0x01 => Plan::Quit,
+        0x02 if body.len() > NAME_BYTES_MAX => refuse("arbiter: a database's name is too long"),
         0x02 => Plan::Send(Shape::Results, Route::Session(Effect::Use(body.to_vec()))),
         0x03 => match classify(body) {
-            Class::Refuse(text) => refuse(&format!("arbiter: {text}")),
+            Class::Refuse(text) => {
+                let text = format!("arbiter: {text}");
+                Plan::Answer(packet::error(sequence, 1148, "42000", &text))
+            }
             _ if may_misread => Plan::Send(Shape::Results, Route::Pin),
             Class::Read => Plan::Send(Shape::Results, Route::Race),
             Class::One => Plan::Send(Shape::Results, Route::One),

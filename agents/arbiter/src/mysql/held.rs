@@ -86,8 +86,12 @@ impl Held {
     ///
     /// # Errors
     /// [`NotOpen`].
-    pub async fn open(hub: Arc<Hub>, key: Key, database: Option<Vec<u8>>) -> Result<Self, NotOpen> {
-        let wanted = hub.tier.replicas();
+    pub async fn open(
+        hub: Arc<Hub>,
+        key: Key,
+        database: Option<Vec<u8>>,
+        wanted: usize,
+    ) -> Result<Self, NotOpen> {
         let deadline = Instant::now() + hub.tier.config().request_timeout();
         let (tell_news, news) = mpsc::unbounded_channel();
         let mut held = Self {

@@ -2,7 +2,7 @@
 
 use bytes::BufMut;
 
-use super::auth::{NATIVE, NONCE};
+use super::auth::{Method, NONCE};
 use super::packet::Fields;
 
 const LONG_PASSWORD: u32 = 1;
@@ -55,8 +55,6 @@ const ALWAYS: u32 = LONG_PASSWORD
 
 /// Server status: autocommit.
 const AUTOCOMMIT: u16 = 2;
-/// Largest packet that is announced.
-const PACKET_MAX: u32 = 16 << 20;
 
 /// What makes two server connections interchangeable: the client's flags and its character set
 /// (which a reset restores).
@@ -92,7 +90,12 @@ pub struct ClientHello {
 }
 
 /// The greeting of the arbiter to a client, who is to see the server that `like` came from.
-pub fn greeting(like: &ServerGreeting, connection: u32, nonce: &[u8; NONCE]) -> Vec<u8> {
+pub fn greeting(
+    like: &ServerGreeting,
+    connection: u32,
+    nonce: &[u8; NONCE],
+    method: Method,
+) -> Vec<u8> {
     let mut payload = vec![10];
     payload.extend_from_slice(&like.version);
     payload.push(0);
@@ -107,7 +110,7 @@ pub fn greeting(like: &ServerGreeting, connection: u32, nonce: &[u8; NONCE]) -> 
     payload.extend_from_slice(&[0; 10]);
     payload.extend_from_slice(&nonce[8..]);
     payload.push(0);
-    payload.extend_from_slice(NATIVE);
+    payload.extend_from_slice(method.name());
     payload.push(0);
     payload
 }
@@ -155,9 +158,9 @@ pub fn client_hello(payload: &[u8]) -> Result<ClientHello, &'static str> {
     })
 }
 
-/// Asks a client for a proof by mysql_native_password.
-pub fn switch_to_native(nonce: &[u8; NONCE]) -> Vec<u8> {
-    [b"\xfe", NATIVE, b"\0", &nonce[..], b"\0"].concat()
+/// Asks a client for a proof by this method.
+pub fn switch_to(method: Method, nonce: &[u8; NONCE]) -> Vec<u8> {
+    [b"\xfe", method.name(), b"\0", &nonce[..], b"\0"].concat()
 }
 
 /// A server's greeting.
@@ -169,6 +172,8 @@ pub struct ServerGreeting {
     pub collation: u8,
     /// What the proof is made with.
     pub nonce: Vec<u8>,
+    /// How it would like the proof; none where it names a method that is not known.
+    pub method: Option<Method>,
 }
 
 /// Parses a server's greeting.
@@ -184,43 +189,65 @@ pub fn server_greeting(payload: &[u8]) -> Option<ServerGreeting> {
     let collation = fields.integer(1)? as u8;
     fields.bytes(2 + 2 + 1 + 10)?;
     nonce.extend_from_slice(fields.until_zero()?);
+    let plugin = fields.until_zero().unwrap_or(fields.0);
     Some(ServerGreeting {
         version,
         collation,
         nonce,
+        method: Method::named(plugin),
     })
 }
 
 /// The arbiter's answer to a server's greeting.
-pub fn login(key: Key, user: &[u8], token: &[u8], database: Option<&[u8]>) -> Vec<u8> {
-    let with_database = if database.is_some() {
-        CONNECT_WITH_DB
-    } else {
-        0
-    };
-    let mut payload = Vec::with_capacity(128);
-    payload.put_u32_le(ALWAYS | key.flags | with_database);
-    payload.put_u32_le(PACKET_MAX);
-    payload.push(key.collation);
-    payload.extend_from_slice(&[0; 23]);
-    payload.extend_from_slice(user);
-    payload.push(0);
-    payload.push(token.len() as u8);
-    payload.extend_from_slice(token);
-    if let Some(database) = database {
-        payload.extend_from_slice(database);
-        payload.push(0);
-    }
-    payload.extend_from_slice(NATIVE);
-    payload.push(0);
-    payload
+pub struct LogIn<'a> {
+    /// Kind of connection.
+    pub key: Key,
+    /// Account.
+    pub user: &'a [u8],
+    /// How the proof is made.
+    pub method: Method,
+    /// The proof.
+    pub token: &'a [u8],
+    /// Current database from the beginning.
+    pub database: Option<&'a [u8]>,
+    /// Largest packet that the arbiter takes.
+    pub packet_bytes_max: u32,
 }
 
-/// Parses a server's request for another proof: the nonce, where it wants mysql_native_password.
-pub fn native_switch(payload: &[u8]) -> Option<&[u8]> {
+impl LogIn<'_> {
+    /// As a packet's payload.
+    pub fn payload(&self) -> Vec<u8> {
+        let with_database = if self.database.is_some() {
+            CONNECT_WITH_DB
+        } else {
+            0
+        };
+        let mut payload = Vec::with_capacity(128);
+        payload.put_u32_le(ALWAYS | self.key.flags | with_database);
+        payload.put_u32_le(self.packet_bytes_max);
+        payload.push(self.key.collation);
+        payload.extend_from_slice(&[0; 23]);
+        payload.extend_from_slice(self.user);
+        payload.push(0);
+        payload.push(self.token.len() as u8);
+        payload.extend_from_slice(self.token);
+        if let Some(database) = self.database {
+            payload.extend_from_slice(database);
+            payload.push(0);
+        }
+        payload.extend_from_slice(self.method.name());
+        payload.push(0);
+        payload
+    }
+}
+
+/// Parses a server's request for another proof: method and nonce. None where it wants a method
+/// that is not known, or asks for nothing of the kind.
+pub fn method_switch(payload: &[u8]) -> Option<(Method, &[u8])> {
     let mut fields = Fields(payload);
-    (fields.integer(1)? == 0xfe && fields.until_zero()? == NATIVE).then_some(())?;
-    Some(fields.0.strip_suffix(b"\0").unwrap_or(fields.0))
+    (fields.integer(1)? == 0xfe).then_some(())?;
+    let method = Method::named(fields.until_zero()?)?;
+    Some((method, fields.0.strip_suffix(b"\0").unwrap_or(fields.0)))
 }
 
 #[cfg(test)]
@@ -235,8 +262,10 @@ mod tests {
             version,
             collation: 63,
             nonce: nonce.to_vec(),
+            method: Some(Method::CachingSha2),
         };
-        assert_eq!(server_greeting(&greeting(&like, 7, &nonce)), Some(like));
+        let sent = greeting(&like, 7, &nonce, Method::CachingSha2);
+        assert_eq!(server_greeting(&sent), Some(like));
     }
 
     #[test]
@@ -245,14 +274,22 @@ mod tests {
             flags: FOUND_ROWS,
             collation: 33,
         };
-        let payload = login(key, b"wiki", &[1; 20], Some(b"db"));
+        let payload = LogIn {
+            key,
+            user: b"wiki",
+            method: Method::Native,
+            token: &[1; 20],
+            database: Some(b"db"),
+            packet_bytes_max: 1 << 24,
+        }
+        .payload();
         let hello = client_hello(&payload).unwrap();
         assert_eq!(
             (hello.key, &hello.user[..], hello.token),
             (key, &b"wiki"[..], vec![1; 20])
         );
         assert_eq!(hello.database.as_deref(), Some(&b"db"[..]));
-        assert_eq!(hello.plugin.as_deref(), Some(NATIVE));
+        assert_eq!(hello.plugin.as_deref(), Some(Method::Native.name()));
         for length in 0..32 + 5 + 21 {
             assert!(client_hello(&payload[..length]).is_err(), "cut to {length}");
         }
@@ -266,11 +303,13 @@ mod tests {
     }
 
     #[test]
-    fn a_switch_to_another_method_than_native_is_not_followed() {
-        assert_eq!(
-            native_switch(&switch_to_native(&[b'n'; 20])),
-            Some(&[b'n'; 20][..])
-        );
-        assert_eq!(native_switch(b"\xfeed25519\0nonce\0"), None);
+    fn a_switch_to_a_method_that_is_not_known_is_not_followed() {
+        for method in [Method::Native, Method::CachingSha2] {
+            assert_eq!(
+                method_switch(&switch_to(method, &[b'n'; 20])),
+                Some((method, &[b'n'; 20][..]))
+            );
+        }
+        assert_eq!(method_switch(b"\xfeed25519\0nonce\0"), None);
     }
 }

@@ -10,7 +10,9 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::auth;
-use super::hello::{self, Key, ServerGreeting};
+use super::hello::{self, Key, LogIn, ServerGreeting};
+use super::link::Task;
+use super::login::{FAST_PATH_TAKEN, FULL_PATH_WANTED};
 use super::packet::{self, Packet};
 use super::reply;
 use crate::config::Mysql;
@@ -28,6 +30,11 @@ const UTF8MB4: u8 = 45;
 
 /// A server's status flag: its sql_mode has NO_BACKSLASH_ESCAPES.
 const NO_BACKSLASH_ESCAPES: u64 = 0x0200;
+
+/// Most questions of a server in one login: another method, its key's owner, fast or full.
+const QUESTIONS_MAX: usize = 6;
+/// caching_sha2_password's full path: asks for the server's RSA key.
+const PUBLIC_KEY_PLEASE: u8 = 2;
 
 const COM_INIT_DB: u8 = 0x02;
 const COM_RESET_CONNECTION: u8 = 0x1f;
@@ -125,6 +132,7 @@ impl Hub {
             version: VERSION_UNKNOWN.to_vec(),
             collation: UTF8MB4,
             nonce: Vec::new(),
+            method: None,
         })
     }
 
@@ -265,16 +273,17 @@ impl Hub {
         }
         let greeting = hello::server_greeting(greeting.payload()).ok_or(OpenError::Unreachable)?;
         let password = self.account.password.as_bytes();
-        let token = auth::token(password, &greeting.nonce);
-        let login = hello::login(key, self.account.user.as_bytes(), &token, database);
-        write(conn, &Packet::new(1, &login), self.limit()).await?;
-        let mut reply = next(conn).await?;
-        if let Some(nonce) = hello::native_switch(reply.payload()) {
-            let token = auth::token(password, nonce);
-            let sequence = reply.sequence().wrapping_add(1);
-            write(conn, &Packet::new(sequence, &token), self.limit()).await?;
-            reply = next(conn).await?;
-        }
+        let method = greeting.method.unwrap_or_default();
+        let login = LogIn {
+            key,
+            user: self.account.user.as_bytes(),
+            method,
+            token: &method.token(password, &greeting.nonce),
+            database,
+            packet_bytes_max: self.account.packet_bytes_max as u32,
+        };
+        write(conn, &Packet::new(1, &login.payload()), self.limit()).await?;
+        let reply = self.prove(conn, greeting.nonce.clone()).await?;
         match reply.payload().first() {
             Some(0) => {
                 lock(&self.greeting).replace(greeting);
@@ -284,17 +293,52 @@ impl Hub {
                 Ok(())
             }
             Some(0xff) => Err(OpenError::Refused(reply)),
-            _ => Err(OpenError::Refused(packet::error(
-                2,
-                1251,
-                "08004",
-                "arbiter: the server wants another authentication than mysql_native_password",
-            ))),
+            _ => {
+                let text = "arbiter: the server wants another authentication than \
+                            mysql_native_password or caching_sha2_password";
+                let error = packet::error(2, 1251, "08004", text);
+                Err(OpenError::Refused(error))
+            }
         }
+    }
+
+    /// Answers what a server asks before it decides; its decision, or what it asks beyond that.
+    async fn prove(&self, conn: &mut Conn, mut nonce: Vec<u8>) -> Result<Packet, OpenError> {
+        let password = self.account.password.as_bytes();
+        for _ in 0..QUESTIONS_MAX {
+            let asked = next(conn).await?;
+            let sequence = asked.sequence().wrapping_add(1);
+            let answer = if let Some((method, other)) = hello::method_switch(asked.payload()) {
+                nonce = other.to_vec();
+                method.token(password, &nonce)
+            } else if asked.payload() == FAST_PATH_TAKEN {
+                continue;
+            } else if asked.payload() == FULL_PATH_WANTED {
+                vec![PUBLIC_KEY_PLEASE]
+            } else if let Some((1, key)) = asked.payload().split_first() {
+                auth::encrypted(password, &nonce, key).ok_or(OpenError::Unreachable)?
+            } else {
+                return Ok(asked);
+            };
+            write(conn, &Packet::new(sequence, &answer), self.limit()).await?;
+        }
+        Err(OpenError::Unreachable)
     }
 }
 
 impl ServerConn {
+    /// The server did this; what is known of the connection changes with it.
+    pub fn note(&mut self, task: &Task) {
+        match task {
+            Task::Race => {}
+            // A statement of any kind may have changed it.
+            Task::Alone => self.database_unknown = true,
+            Task::Session(None) => {}
+            Task::Session(Some(database)) => self.database = Some(database.clone()),
+            Task::Sticky => self.resettable = false,
+        }
+    }
+
     async fn use_database(&mut self, wanted: Option<&[u8]>) -> Result<(), OpenError> {
         match wanted {
             Some(wanted) if self.database_unknown || self.database.as_deref() != Some(wanted) => {

@@ -280,24 +280,11 @@ impl Reading {
     }
 
     fn good(&mut self, conn: &mut ServerConn, reply: bytes::Bytes) -> Health {
+        conn.note(&self.command.task);
         let spent = match &self.command.task {
-            Task::Race => self.flight.good(),
-            Task::Alone => {
-                // A statement of any kind may have changed it.
-                conn.database_unknown = true;
-                self.flight.good()
-            }
+            Task::Race | Task::Alone => self.flight.good(),
             // Settings take no time anywhere: they say nothing of a server's speed.
-            Task::Session(database) => {
-                if let Some(database) = database {
-                    conn.database = Some(database.clone());
-                }
-                self.flight.neutral()
-            }
-            Task::Sticky => {
-                conn.resettable = false;
-                self.flight.neutral()
-            }
+            Task::Session(_) | Task::Sticky => self.flight.neutral(),
         };
         if self.command.ticket.win(reply, None) {
             self.flight.won();

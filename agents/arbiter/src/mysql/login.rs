@@ -4,14 +4,22 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
-use super::auth::{is_equal, nonce, token, NATIVE};
-use super::hello::{client_hello, greeting, switch_to_native, ClientHello, ServerGreeting};
+use super::auth::{is_equal, nonce, Method};
+use super::hello::{client_hello, greeting, switch_to, ClientHello, ServerGreeting};
 use super::hub::Hub;
-use super::packet::{self, Packet};
+use super::packet::{self, Message, Packet};
 use crate::conn::Conn;
+
+/// caching_sha2_password: the proof is good, an OK follows.
+pub const FAST_PATH_TAKEN: [u8; 2] = [1, 3];
+/// caching_sha2_password: the password itself is wanted, over TLS or encrypted.
+pub const FULL_PATH_WANTED: [u8; 2] = [1, 4];
 
 /// How long a client may take to log in.
 const LOGIN_TIME_MAX: Duration = Duration::from_secs(10);
+
+/// Largest packet of a client that has not logged in.
+const LOGIN_BYTES_MAX: usize = 64 * 1024;
 
 /// A client that proved its password, and the sequence number of the packet that it waits for.
 pub struct Login {
@@ -32,9 +40,10 @@ pub async fn log_in(hub: &Hub, client: &mut Conn) -> Option<Login> {
 
 async fn prove(hub: &Hub, client: &mut Conn, like: &ServerGreeting) -> Option<Login> {
     let nonce = nonce().ok()?;
-    let greeting = Packet::new(0, &greeting(like, hub.connection_number(), &nonce));
-    client.write(greeting.bytes(), LOGIN_TIME_MAX).await.ok()?;
-    let answer = packet::read(client).await.ok()??;
+    let account = hub.account();
+    let greeting = greeting(like, hub.connection_number(), &nonce, account.auth_plugin);
+    say(client, 0, &greeting).await?;
+    let answer = read(client).await?;
     let mut sequence = answer.sequence().wrapping_add(1);
     let mut hello = match client_hello(answer.payload()) {
         Ok(hello) => hello,
@@ -44,32 +53,56 @@ async fn prove(hub: &Hub, client: &mut Conn, like: &ServerGreeting) -> Option<Lo
             return None;
         }
     };
-    if hello
-        .plugin
-        .as_deref()
-        .is_some_and(|plugin| plugin != NATIVE)
-    {
-        let switch = Packet::new(sequence, &switch_to_native(&nonce));
-        client.write(switch.bytes(), LOGIN_TIME_MAX).await.ok()?;
-        let answer = packet::read(client).await.ok()??;
+    let method = match hello.plugin.as_deref() {
+        // Older than plugins.
+        None => Method::Native,
+        Some(plugin) => Method::named(plugin).unwrap_or(account.auth_plugin),
+    };
+    let is_answer_to_greeting =
+        hello.plugin.as_deref() == Some(account.auth_plugin.name()) || hello.plugin.is_none();
+    if !is_answer_to_greeting {
+        // A client that prefers another method than the greeting's makes its proof when asked.
+        say(client, sequence, &switch_to(method, &nonce)).await?;
+        let answer = read(client).await?;
         hello.token = answer.payload().to_vec();
         sequence = answer.sequence().wrapping_add(1);
     }
-    let account = hub.account();
-    let expected = token(account.password.as_bytes(), &nonce);
+    let expected = method.token(account.password.as_bytes(), &nonce);
+    // libmysql and others send a single zero byte for no password when asked to switch.
+    let given: &[u8] = if hello.token == [0] {
+        &[]
+    } else {
+        &hello.token
+    };
     // Both are always compared, so that the time does not tell which was wrong.
     let user_fits = is_equal(account.user.as_bytes(), &hello.user);
-    if !(is_equal(&expected, &hello.token) & user_fits) {
+    if !(is_equal(&expected, given) & user_fits) {
         let text = format!(
             "Access denied for user '{}'@'{}' (using password: {})",
             String::from_utf8_lossy(&hello.user),
             client.peer(),
-            if hello.token.is_empty() { "NO" } else { "YES" },
+            if given.is_empty() { "NO" } else { "YES" },
         );
         refuse(client, packet::error(sequence, 1045, "28000", &text)).await;
         return None;
     }
+    if method == Method::CachingSha2 && !given.is_empty() {
+        say(client, sequence, &FAST_PATH_TAKEN).await?;
+        sequence = sequence.wrapping_add(1);
+    }
     Some(Login { hello, sequence })
+}
+
+async fn read(client: &mut Conn) -> Option<Packet> {
+    match packet::read_message(client, LOGIN_BYTES_MAX).await {
+        Ok(Some(Message::Whole(packet))) => Some(packet),
+        _ => None,
+    }
+}
+
+async fn say(client: &mut Conn, sequence: u8, payload: &[u8]) -> Option<()> {
+    let packet = Packet::new(sequence, payload);
+    client.write(packet.bytes(), LOGIN_TIME_MAX).await.ok()
 }
 
 async fn refuse(client: &mut Conn, error: Packet) {

@@ -13,7 +13,8 @@
 //! | `contest` | one command, several servers, one answer |
 //! | `link` | one server of one session: a queue of commands, run in order |
 //! | `replay` | what a server that joins later must be told |
-//! | `held` | the servers of one session |
+//! | `held` | the servers of one session, at r > 1 |
+//! | `solo` | the server of one session, at r = 1 |
 //! | `client` | a client's connection |
 
 pub mod auth;
@@ -29,3 +30,4 @@ mod login;
 pub mod packet;
 mod replay;
 pub mod reply;
+mod solo;

@@ -5,15 +5,19 @@
 
 use std::io;
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::{Buf, BufMut, Bytes, BytesMut};
 
 use crate::conn::Conn;
 
 /// Length of a payload that goes on in the next packet.
 pub const PAYLOAD_MAX: usize = 0xff_ffff;
-const HEADER: usize = 4;
+/// Bytes before a payload.
+pub const HEADER: usize = 4;
 
-/// One packet, header included.
+/// Most bytes of a message that is too large that are read to its end; then the connection breaks.
+const SKIPPED_MAX: usize = 1 << 30;
+
+/// One packet, header included; a client's command also where it takes several packets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Packet(Bytes);
 
@@ -33,15 +37,32 @@ impl Packet {
         &self.0
     }
 
-    /// What it carries.
+    /// What it carries; of several packets what the first one carries.
     pub fn payload(&self) -> &[u8] {
-        &self.0[HEADER..]
+        &self.0[HEADER..HEADER + payload_length(&self.0)]
+    }
+
+    /// The sequence number of the reply.
+    pub fn next_sequence(&self) -> u8 {
+        let continued = self.0.len() / (HEADER + PAYLOAD_MAX);
+        self.sequence().wrapping_add(continued as u8 + 1)
     }
 
     /// Its place in the conversation.
     pub fn sequence(&self) -> u8 {
         self.0[3]
     }
+}
+
+/// Of a header and what follows it.
+fn payload_length(bytes: &[u8]) -> usize {
+    usize::from(bytes[0]) | usize::from(bytes[1]) << 8 | usize::from(bytes[2]) << 16
+}
+
+/// Length of the packet at the beginning of `bytes`, header included; none where it is not whole.
+pub fn whole(bytes: &[u8]) -> Option<usize> {
+    let length = HEADER + payload_length(bytes.first_chunk::<HEADER>()?);
+    (bytes.len() >= length).then_some(length)
 }
 
 /// The next packet; none where the connection ended between packets. May be dropped and called
@@ -51,20 +72,90 @@ impl Packet {
 /// Those of the socket, and an end in the middle of a packet.
 pub async fn read(conn: &mut Conn) -> io::Result<Option<Packet>> {
     loop {
-        if let Some(header) = conn.buffer.first_chunk::<HEADER>() {
-            let length =
-                usize::from(header[0]) | usize::from(header[1]) << 8 | usize::from(header[2]) << 16;
-            if conn.buffer.len() >= HEADER + length {
-                return Ok(Some(Packet(conn.buffer.split_to(HEADER + length).freeze())));
+        if let Some(length) = whole(&conn.buffer) {
+            return Ok(Some(Packet(conn.buffer.split_to(length).freeze())));
+        }
+        if conn.fill().await? == 0 {
+            return ended(conn);
+        }
+    }
+}
+
+fn ended<T>(conn: &Conn) -> io::Result<Option<T>> {
+    if conn.buffer.is_empty() {
+        Ok(None)
+    } else {
+        Err(io::ErrorKind::UnexpectedEof.into())
+    }
+}
+
+/// A client's command.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Message {
+    /// As it came.
+    Whole(Packet),
+    /// Longer than allowed; it was read to its end. The sequence number of the reply.
+    TooLarge(u8),
+}
+
+/// The next command, of one packet or several; none where the connection ended between commands.
+/// May be dropped and called again, until it has found a message too large.
+///
+/// # Errors
+/// Those of the socket, and an end in the middle of a command.
+pub async fn read_message(conn: &mut Conn, bytes_max: usize) -> io::Result<Option<Message>> {
+    loop {
+        let (mut length, mut carried) = (0, 0);
+        while let Some(header) = conn.buffer[length..].first_chunk::<HEADER>() {
+            let payload = payload_length(header);
+            carried += payload;
+            if carried > bytes_max {
+                return Ok(Some(Message::TooLarge(skip(conn).await?)));
+            }
+            length += HEADER + payload;
+            if conn.buffer.len() < length {
+                break;
+            }
+            if payload < PAYLOAD_MAX {
+                let message = conn.buffer.split_to(length).freeze();
+                return Ok(Some(Message::Whole(Packet(message))));
             }
         }
         if conn.fill().await? == 0 {
-            return if conn.buffer.is_empty() {
-                Ok(None)
-            } else {
-                Err(io::ErrorKind::UnexpectedEof.into())
-            };
+            return ended(conn);
         }
+    }
+}
+
+/// Reads a message to its end and throws it away, so that the client can read an answer to it.
+async fn skip(conn: &mut Conn) -> io::Result<u8> {
+    let mut skipped = 0;
+    while skipped <= SKIPPED_MAX {
+        while conn.buffer.len() < HEADER {
+            fill(conn).await?;
+        }
+        let (payload, sequence) = (payload_length(&conn.buffer), conn.buffer[3]);
+        let mut due = HEADER + payload;
+        skipped += due;
+        while due > 0 {
+            if conn.buffer.is_empty() {
+                fill(conn).await?;
+            }
+            let taken = due.min(conn.buffer.len());
+            conn.buffer.advance(taken);
+            due -= taken;
+        }
+        if payload < PAYLOAD_MAX {
+            return Ok(sequence.wrapping_add(1));
+        }
+    }
+    Err(io::ErrorKind::InvalidData.into())
+}
+
+async fn fill(conn: &mut Conn) -> io::Result<()> {
+    match conn.fill().await? {
+        0 => Err(io::ErrorKind::UnexpectedEof.into()),
+        _ => Ok(()),
     }
 }
 

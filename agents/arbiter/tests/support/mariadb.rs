@@ -171,6 +171,7 @@ fn spawn(directory: &Path, address: SocketAddr, init: bool) -> Child {
             "--general-log=1",
             "--log-output=TABLE",
             "--max-connections=50",
+            "--max-allowed-packet=64M",
         ])
         .arg(format!("--port={}", address.port()))
         .arg(format!("--datadir={}", directory.join("data").display()))

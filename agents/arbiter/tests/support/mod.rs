@@ -27,7 +27,8 @@ pub async fn start(settings: &str, servers: &[SocketAddr]) -> Running {
     let mut text =
         format!("listen = \"127.0.0.1:0\"\nadmin = \"127.0.0.1:0\"\ntier = \"test\"\n{settings}\n");
     if settings.contains("\"mysql\"") {
-        text += "[mysql]\nuser = \"wiki\"\npassword = \"wiki-read\"\ndatabase = \"wiki\"\n";
+        text +=
+            "mysql.user = \"wiki\"\nmysql.password = \"wiki-read\"\nmysql.database = \"wiki\"\n";
     }
     for (number, address) in servers.iter().enumerate() {
         text += &format!("[[servers]]\nname = \"s{number}\"\naddress = \"{address}\"\n");

@@ -1,0 +1,231 @@
+"""The MySQL arbiter beside HAProxy in TCP mode: same servers, same client, one thread each.
+
+Turn by turn, `sysbench oltp_point_select` asks for rows by their key, as text. The machine's cores
+are shared by client, servers and proxy, so statements per second alone say little of the proxy: the
+ratio that counts is of statements per second of the proxy's own CPU time.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import statistics
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+SERVERS = (22001, 22002)
+HAPROXY, ARBITER_1, ARBITER_2 = 22010, 22011, 22012
+CONNECTIONS = (1, 32)
+TURNS = 5
+TURN_S = 3
+ROWS = 10_000
+ACCOUNT = ("--mysql-user=wiki", "--mysql-password=wiki-read", "--mysql-db=bench")
+WORKLOAD = (
+    "oltp_point_select",
+    "--db-driver=mysql",
+    "--db-ps-mode=disable",
+    f"--table-size={ROWS}",
+)
+COMMAND = f"sysbench {' '.join(WORKLOAD)} --threads=N --time={TURN_S} run"
+
+_INIT = """CREATE DATABASE bench;
+CREATE USER wiki@'%' IDENTIFIED VIA mysql_native_password USING PASSWORD('wiki-read');
+GRANT ALL ON *.* TO wiki@'%';
+"""
+
+
+def measure(work: Path) -> dict[str, Any]:
+    """Statements per second, also per second of the proxy's CPU, medians over turns."""
+    with ExitStack() as stack:
+        for port in SERVERS:
+            stack.enter_context(_mariadb(work / f"mariadb-{port}", port))
+        proxies = {
+            "haproxy": (HAPROXY, stack.enter_context(_haproxy(work))),
+            "arbiter": (ARBITER_1, stack.enter_context(_arbiter(work, ARBITER_1, 1))),
+            "arbiter_r2": (ARBITER_2, stack.enter_context(_arbiter(work, ARBITER_2, 2))),
+        }
+        rows = {str(count): _compare(proxies, count) for count in CONNECTIONS}
+    busiest = rows[str(CONNECTIONS[-1])]
+    return {
+        "command": COMMAND,
+        "ratio": busiest["ratio"],
+        "ratio_range": busiest["ratio_range"],
+        "connections": rows,
+    }
+
+
+def _compare(proxies: dict[str, tuple[int, int]], connections: int) -> dict[str, Any]:
+    turns: dict[str, list[dict[str, float]]] = {name: [] for name in proxies}
+    for _ in range(TURNS):
+        for name, (port, pid) in proxies.items():
+            turns[name].append(_turn(port, pid, connections))
+    found: dict[str, Any] = {"turns": TURNS}
+    for name, runs in turns.items():
+        for key in ("per_s", "per_cpu_s"):
+            values = [run[key] for run in runs]
+            found[f"{name}_{key}"] = statistics.median(values)
+            found[f"{name}_{key}_range"] = [min(values), max(values)]
+    for name, key in (
+        ("ratio", "arbiter_per_cpu_s"),
+        ("ratio_wall", "arbiter_per_s"),
+        ("ratio_r2", "arbiter_r2_per_cpu_s"),
+    ):
+        ours, theirs = key, "haproxy_" + key.removeprefix("arbiter_").removeprefix("r2_")
+        each = _ratios(turns, ours, theirs)
+        found[name] = statistics.median(each)
+        found[f"{name}_range"] = [min(each), max(each)]
+    return found
+
+
+def _ratios(turns: dict[str, list[dict[str, float]]], ours: str, theirs: str) -> list[float]:
+    """Turn by turn, since what else the machine does changes from one turn to the next."""
+    key = theirs.removeprefix("haproxy_")
+    runs = turns[ours.removesuffix(f"_{key}")]
+    return [run[key] / peer[key] for run, peer in zip(runs, turns["haproxy"], strict=True)]
+
+
+def _turn(port: int, pid: int, connections: int) -> dict[str, float]:
+    before = _cpu_s(pid)
+    text = _sysbench(port, f"--threads={connections}", f"--time={TURN_S}", "run")
+    spent = _cpu_s(pid) - before
+    statements = float(_find(r"queries performed:(?s:.*?)total:\s+(\d+)", text))
+    errors = int(_find(r"ignored errors:\s+(\d+)", text))
+    if errors:
+        raise ValueError(f"port {port}: expected no errors, got {errors}")
+    return {
+        "per_s": float(_find(r"queries:\s+\d+\s+\(([\d.]+) per sec", text)),
+        "per_cpu_s": statements / spent,
+    }
+
+
+def _cpu_s(pid: int) -> float:
+    """CPU time of a process, user and system, all threads [s]."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(") ", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def _find(pattern: str, text: str) -> str:
+    found = re.search(pattern, text)
+    if found is None:
+        raise ValueError(f"sysbench: expected {pattern!r} in its output, got {text!r}")
+    return found.group(1)
+
+
+def _sysbench(port: int, *arguments: str) -> str:
+    command = ["sysbench", *WORKLOAD, *ACCOUNT, "--mysql-host=127.0.0.1", f"--mysql-port={port}"]
+    done = subprocess.run(
+        [*command, *arguments], capture_output=True, text=True, timeout=TURN_S + 60, check=False
+    )
+    if done.returncode != 0:
+        raise RuntimeError(f"sysbench, port {port}: expected success, got {done.stdout}")
+    return done.stdout
+
+
+@contextmanager
+def _process(command: list[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
+    with log.open("w") as file:
+        process = subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT)
+    try:
+        yield process
+    finally:
+        process.terminate()
+        process.wait(timeout=30)
+
+
+def _wait(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
+    """Until the account is let in."""
+    command = ["mariadb", "--no-defaults", "-h127.0.0.1", f"-P{port}", "-uwiki", "-pwiki-read"]
+    deadline = time.monotonic() + 30
+    while subprocess.run([*command, "-e", "SELECT 1"], capture_output=True, check=False).returncode:
+        if process.poll() is not None or time.monotonic() > deadline:
+            raise RuntimeError(f"port {port}: expected to be let in, was not; {log.read_text()}")
+        time.sleep(0.05)
+
+
+@contextmanager
+def _mariadb(folder: Path, port: int) -> Iterator[None]:
+    folder.mkdir()
+    data = f"--datadir={folder / 'data'}"
+    install = [_program("mariadb-install-db"), "--no-defaults", "--user=root", data]
+    subprocess.run(
+        [*install, "--skip-test-db", "--auth-root-authentication-method=normal"],
+        capture_output=True,
+        check=True,
+    )
+    (folder / "init.sql").write_text(_INIT)
+    command = [_program("mariadbd"), "--no-defaults", "--user=root", data, f"--port={port}"]
+    command += ["--bind-address=127.0.0.1", "--skip-name-resolve", "--performance-schema=OFF"]
+    command += [f"--socket={folder / 'socket'}", f"--init-file={folder / 'init.sql'}"]
+    log = folder / "log"
+    with _process([*command, f"--tmpdir={folder}"], log) as process:
+        _wait(port, process, log)
+        _sysbench(port, "prepare")
+        yield
+
+
+@contextmanager
+def _haproxy(work: Path) -> Iterator[int]:
+    servers = "\n".join(f"  server s{port} 127.0.0.1:{port}" for port in SERVERS)
+    config = work / "haproxy-mysql.cfg"
+    config.write_text(
+        f"""global
+  nbthread 1
+  maxconn 4096
+defaults
+  mode tcp
+  timeout connect 1s
+  timeout client 60s
+  timeout server 60s
+frontend in
+  bind 127.0.0.1:{HAPROXY}
+  default_backend tier
+backend tier
+  balance roundrobin
+{servers}
+"""
+    )
+    log = work / "haproxy-mysql.log"
+    with _process([_program("haproxy"), "-db", "-f", str(config)], log) as process:
+        _wait(HAPROXY, process, log)
+        yield process.pid
+
+
+@contextmanager
+def _arbiter(work: Path, port: int, replicas: int) -> Iterator[int]:
+    config = work / f"arbiter-{port}.toml"
+    config.write_text(
+        f"""protocol = "mysql"
+listen = "127.0.0.1:{port}"
+admin = "127.0.0.1:{port + 100}"
+tier = "bench"
+policy = "round-robin"
+replicas = {replicas}
+tokens = 256
+[mysql]
+user = "wiki"
+password = "wiki-read"
+database = "bench"
+"""
+        + "".join(
+            f'[[servers]]\nname = "s{server}"\naddress = "127.0.0.1:{server}"\n'
+            for server in SERVERS
+        )
+    )
+    binary = os.environ.get("SPARECRAFT_ARBITER", str(ROOT / "build" / "bin" / "arbiter"))
+    log = work / f"arbiter-{port}.log"
+    with _process([binary, "--config", str(config)], log) as process:
+        _wait(port, process, log)
+        yield process.pid
+
+
+def _program(name: str) -> str:
+    found = shutil.which(name, path="/usr/sbin:/usr/bin:/sbin:/bin")
+    if found is None:
+        raise RuntimeError(f"{name} is missing: call ci/bench, which installs it")
+    return found
