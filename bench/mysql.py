@@ -22,8 +22,8 @@ ROOT = Path(__file__).resolve().parents[1]
 SERVERS = (22001, 22002)
 HAPROXY, ARBITER_1, ARBITER_2 = 22010, 22011, 22012
 CONNECTIONS = (1, 32)
-TURNS = 5
-TURN_S = 3
+TURNS = 15
+TURN_S = 1
 ROWS = 10_000
 ACCOUNT = ("--mysql-user=wiki", "--mysql-password=wiki-read", "--mysql-db=bench")
 WORKLOAD = (

@@ -11,7 +11,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use bytes::BytesMut;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{sleep_until, timeout, Instant, Sleep};
 
@@ -98,10 +98,10 @@ impl Conn {
         limit: Duration,
     ) -> io::Result<()> {
         while !first.is_empty() || !second.is_empty() {
-            let slices = [IoSlice::new(first), IoSlice::new(second)];
             // Most writes are taken at once and need no deadline.
-            let tried = match self.stream.try_write_vectored(&slices) {
+            let tried = match self.try_write(first, second) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    let slices = [IoSlice::new(first), IoSlice::new(second)];
                     let writing = self.stream.write_vectored(&slices);
                     let written = self.alarm.limit(Instant::now() + limit, writing).await;
                     written.unwrap_or_else(|| Err(io::ErrorKind::TimedOut.into()))
@@ -119,10 +119,24 @@ impl Conn {
         Ok(())
     }
 
+    /// One piece takes the kernel a little less than a list of one.
+    fn try_write(&self, first: &[u8], second: &[u8]) -> io::Result<usize> {
+        if second.is_empty() {
+            return self.stream.try_write(first);
+        }
+        let slices = [IoSlice::new(first), IoSlice::new(second)];
+        self.stream.try_write_vectored(&slices)
+    }
+
     /// Waits until the peer closes or says something.
     pub async fn spoken(&self) {
-        // An error is an end as well. What is said stays there to be read.
-        let _ = self.stream.peek(&mut [0]).await;
+        // An error is an end as well. What is said stays there to be read. Polled, it takes no place
+        // in the socket's list of waiters: this is part of every wait for a command.
+        let _ = poll_fn(|context| {
+            let mut byte = [0];
+            self.stream.poll_peek(context, &mut ReadBuf::new(&mut byte))
+        })
+        .await;
     }
 
     /// The other end's address, for messages.

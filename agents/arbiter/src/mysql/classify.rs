@@ -4,6 +4,8 @@
 //! The default is the safe one: what is not known to be a read goes to one server, and the session
 //! stays there (`Pin`), because it may have left state behind. Table in `agents/README.md`.
 
+use smallvec::SmallVec;
+
 use super::lexer::{Lexer, Token};
 
 /// How a statement is served.
@@ -45,7 +47,7 @@ pub enum Effect {
 /// Classifies the text of a COM_QUERY.
 pub fn classify(sql: &[u8]) -> Class {
     let mut lexer = Lexer::new(sql);
-    let mut tokens = Vec::with_capacity(64);
+    let mut tokens = SmallVec::<[Token<'_>; 64]>::new();
     while let Some(token) = lexer.next_token() {
         tokens.push(token);
     }
@@ -104,66 +106,77 @@ fn has_word(tokens: &[Token<'_>], wanted: &[&str]) -> bool {
     })
 }
 
-fn has_pair(tokens: &[Token<'_>], first: &str, second: &[&str]) -> bool {
-    tokens
-        .windows(2)
-        .any(|pair| has_word(&pair[..1], &[first]) && has_word(&pair[1..], second))
+/// What a word of a SELECT says of it.
+#[derive(PartialEq, Eq)]
+enum Mark {
+    Nothing,
+    /// It leaves something behind, takes a lock, or writes.
+    Pins,
+    /// It depends on the statement before, or on which server it is.
+    One,
+    /// It pins where one of these words follows.
+    PinsBefore(&'static [&'static str]),
+    /// LAST_INSERT_ID(x) sets what LAST_INSERT_ID() reads.
+    InsertId,
 }
 
-/// Leaves something behind, takes a lock, or writes.
-const PINNING: [&str; 11] = [
-    "INTO",
-    "GET_LOCK",
-    "RELEASE_LOCK",
-    "RELEASE_ALL_LOCKS",
-    "IS_FREE_LOCK",
-    "IS_USED_LOCK",
-    "NEXTVAL",
-    "LASTVAL",
-    "SETVAL",
-    "SQL_CALC_FOUND_ROWS",
-    "PROCEDURE",
-];
-/// Depends on the statement before, or on which server it is.
-const ONE: [&str; 11] = [
-    "FOUND_ROWS",
-    "ROW_COUNT",
-    "CONNECTION_ID",
-    "MASTER_POS_WAIT",
-    "MASTER_GTID_WAIT",
-    "WARNING_COUNT",
-    "ERROR_COUNT",
-    "IDENTITY",
-    "PSEUDO_THREAD_ID",
-    "RAND_SEED1",
-    "RAND_SEED2",
-];
+/// Longest word that says something.
+const MARK_MAX: usize = 20;
 
-fn select(tokens: &[Token<'_>]) -> Class {
-    let pins = has_word(tokens, &PINNING)
-        || has_pair(tokens, "FOR", &["UPDATE", "SHARE"])
-        || has_pair(tokens, "LOCK", &["IN"])
-        || has_pair(tokens, "NEXT", &["VALUE"])
-        || has_pair(tokens, "PREVIOUS", &["VALUE"])
-        || tokens.contains(&Token::UserVariable)
-        || tokens.contains(&Token::Assign)
-        || sets_insert_id(tokens);
-    if pins {
-        Class::Pin
-    } else if has_word(tokens, &ONE) || has_word(tokens, &["LAST_INSERT_ID", "INSERT_ID"]) {
-        Class::One
-    } else {
-        Class::Read
+fn mark(word: &[u8]) -> Mark {
+    let mut upper = [0; MARK_MAX];
+    let Some(upper) = upper.get_mut(..word.len()) else {
+        return Mark::Nothing;
+    };
+    upper.copy_from_slice(word);
+    upper.make_ascii_uppercase();
+    match &*upper {
+        b"INTO"
+        | b"GET_LOCK"
+        | b"RELEASE_LOCK"
+        | b"RELEASE_ALL_LOCKS"
+        | b"IS_FREE_LOCK"
+        | b"IS_USED_LOCK"
+        | b"NEXTVAL"
+        | b"LASTVAL"
+        | b"SETVAL"
+        | b"SQL_CALC_FOUND_ROWS"
+        | b"PROCEDURE" => Mark::Pins,
+        b"FOUND_ROWS" | b"ROW_COUNT" | b"CONNECTION_ID" | b"MASTER_POS_WAIT"
+        | b"MASTER_GTID_WAIT" | b"WARNING_COUNT" | b"ERROR_COUNT" | b"IDENTITY"
+        | b"PSEUDO_THREAD_ID" | b"RAND_SEED1" | b"RAND_SEED2" | b"INSERT_ID" => Mark::One,
+        b"LAST_INSERT_ID" => Mark::InsertId,
+        b"FOR" => Mark::PinsBefore(&["UPDATE", "SHARE"]),
+        b"LOCK" => Mark::PinsBefore(&["IN"]),
+        b"NEXT" | b"PREVIOUS" => Mark::PinsBefore(&["VALUE"]),
+        _ => Mark::Nothing,
     }
 }
 
-/// LAST_INSERT_ID(x) sets what LAST_INSERT_ID() reads.
-fn sets_insert_id(tokens: &[Token<'_>]) -> bool {
-    tokens.windows(3).any(|three| {
-        has_word(&three[..1], &["LAST_INSERT_ID"])
-            && three[1] == Token::Symbol(b'(')
-            && three[2] != Token::Symbol(b')')
-    })
+fn select(tokens: &[Token<'_>]) -> Class {
+    let mut class = Class::Read;
+    for (place, token) in tokens.iter().enumerate() {
+        let next = &tokens[place + 1..tokens.len().min(place + 2)];
+        let mark = match token {
+            Token::UserVariable | Token::Assign => Mark::Pins,
+            Token::Word(word) => mark(word),
+            _ => Mark::Nothing,
+        };
+        match mark {
+            Mark::Nothing => {}
+            Mark::Pins => return Class::Pin,
+            Mark::PinsBefore(words) if has_word(next, words) => return Class::Pin,
+            Mark::InsertId if sets_insert_id(&tokens[place + 1..]) => return Class::Pin,
+            Mark::One | Mark::InsertId => class = Class::One,
+            Mark::PinsBefore(_) => {}
+        }
+    }
+    class
+}
+
+/// Whether LAST_INSERT_ID has an argument.
+fn sets_insert_id(after: &[Token<'_>]) -> bool {
+    matches!(after, [Token::Symbol(b'('), argument, ..] if *argument != Token::Symbol(b')'))
 }
 
 fn show(tokens: &[Token<'_>]) -> Class {

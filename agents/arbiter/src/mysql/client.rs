@@ -147,17 +147,25 @@ impl Client {
             Plan::Close(answer) => self.answer(&answer, After::Close).await,
             Plan::Send(shape, route) => {
                 let received = Instant::now();
-                let after = self.send(&packet, shape, &route).await;
+                let after = self.send(&packet, shape, &route, received).await;
                 self.hub.tier.request_ended(received);
                 after
             }
         }
     }
 
-    async fn send(&mut self, packet: &Packet, shape: Shape, route: &Route) -> After {
+    async fn send(
+        &mut self,
+        packet: &Packet,
+        shape: Shape,
+        route: &Route,
+        received: Instant,
+    ) -> After {
+        let deadline = (received + self.hub.tier.config().request_timeout()).into();
+        let client = &mut self.conn;
         let outcome = match &mut self.session {
-            Session::One(solo) => solo.serve(packet, shape, route, &mut self.conn).await,
-            Session::Many(held) => match held.serve(packet, shape, route).await {
+            Session::One(solo) => solo.serve(packet, shape, route, client, deadline).await,
+            Session::Many(held) => match held.serve(packet, shape, route, deadline).await {
                 Verdict::Nothing => Outcome::Served,
                 Verdict::Reply { packets, rest } => self.relay(&packets, rest).await,
                 Verdict::Gone => Outcome::Gone,

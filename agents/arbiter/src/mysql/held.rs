@@ -129,11 +129,16 @@ impl Held {
     }
 
     /// Serves one command.
-    pub async fn serve(&mut self, packet: &Packet, shape: Shape, route: &Route) -> Verdict {
+    pub async fn serve(
+        &mut self,
+        packet: &Packet,
+        shape: Shape,
+        route: &Route,
+        deadline: Instant,
+    ) -> Verdict {
         while let Ok(news) = self.news.try_recv() {
             self.hear(news);
         }
-        let deadline = Instant::now() + self.hub.tier.config().request_timeout();
         if !matches!(timeout_at(deadline, self.top_up()).await, Ok(true)) {
             return Verdict::Gone;
         }

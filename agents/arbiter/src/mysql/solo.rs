@@ -96,8 +96,8 @@ impl Solo {
         shape: Shape,
         route: &Route,
         client: &mut Conn,
+        deadline: Instant,
     ) -> Outcome {
-        let deadline = Instant::now() + self.hub.tier.config().request_timeout();
         let is_there = |reached: &Reached| reached.conn.conn.is_silent();
         if !self.server.as_ref().is_some_and(is_there) {
             self.server = None;
