@@ -231,6 +231,10 @@ impl Config {
                 self.server_cores.to_string(),
             ));
         }
+        if self.protocol == Protocol::Memcached {
+            // Every server has to see the writes in the same order.
+            within("threads", self.threads as u64, 1, 1, " with memcached")?;
+        }
         self.validate_servers()?;
         self.validate_mysql()
     }
@@ -267,8 +271,6 @@ impl Config {
 
     fn validate_mysql(&self) -> Result<(), (String, String, String)> {
         let section = match (self.protocol, &self.mysql) {
-            (Protocol::Http, None) => return Ok(()),
-            (Protocol::Http, Some(_)) => ("no [mysql] table with protocol \"http\"", "one"),
             (Protocol::Mysql, None) => ("a [mysql] table with user, password, database", "none"),
             (Protocol::Mysql, Some(mysql)) => {
                 if mysql.user.is_empty() || mysql.user.contains('\0') {
@@ -285,6 +287,8 @@ impl Config {
                     return Ok(());
                 }
             }
+            (_, None) => return Ok(()),
+            (_, Some(_)) => ("no [mysql] table with another protocol", "one"),
         };
         Err((
             "mysql".to_owned(),

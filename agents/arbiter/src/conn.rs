@@ -42,6 +42,11 @@ impl Conn {
         }
     }
 
+    /// The socket alone; what was read and not used is lost.
+    pub fn into_stream(self) -> TcpStream {
+        self.stream
+    }
+
     /// Reads more into the buffer; 0 at the end of the connection. May be dropped and called again.
     ///
     /// # Errors

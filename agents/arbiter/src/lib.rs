@@ -2,8 +2,8 @@
 //!
 //! It clones each read to `r` servers that the [`policy`] chooses, passes the first good reply on,
 //! and drains the losers off the client's path. `config` is the file, `tier` the state that all
-//! share, `meter` what is measured, `http` and `mysql` the protocols, `admin` the API to watch and
-//! change it.
+//! share, `meter` what is measured, `http`, `mysql`, `resp` (Redis) and `memcached` the protocols
+//! (`kv` is what the last two share), `admin` the API to watch and change it.
 
 pub mod admin;
 pub mod config;
@@ -11,8 +11,11 @@ pub mod conn;
 pub mod counters;
 pub mod health;
 pub mod http;
+pub mod kv;
+pub mod memcached;
 pub mod meter;
 pub mod mysql;
+pub mod resp;
 pub mod server;
 pub mod stats;
 pub mod tier;

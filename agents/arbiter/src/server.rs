@@ -13,10 +13,11 @@ use anyhow::{bail, Context, Result};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{mpsc, watch, Semaphore};
 use tokio::time::{sleep, timeout};
+use wire::arbiter::Protocol;
 
 use crate::config::Config;
 use crate::tier::Tier;
-use crate::{admin, health, http, mysql};
+use crate::{admin, health, http, memcached, mysql, resp};
 
 /// Most client connections at a time; further ones wait in the kernel's queue.
 const CLIENTS_MAX: usize = 20_000;
@@ -224,18 +225,22 @@ impl Door {
 enum Front {
     Http(Arc<http::Front>),
     Mysql(Arc<mysql::hub::Hub>),
+    Redis(Arc<resp::Front>),
+    Memcached(Arc<memcached::Front>),
 }
 
 impl Front {
     /// Also starts the sweeping of its idle connections.
     fn new(tier: &Arc<Tier>) -> Self {
-        match tier.config().mysql.clone() {
-            None => {
+        match (tier.config().protocol, tier.config().mysql.clone()) {
+            (Protocol::Redis, _) => Self::Redis(resp::Front::new(Arc::clone(tier))),
+            (Protocol::Memcached, _) => Self::Memcached(memcached::Front::new(Arc::clone(tier))),
+            (_, None) => {
                 let front = http::Front::new(Arc::clone(tier));
                 tokio::spawn(Arc::clone(&front).sweep());
                 Self::Http(front)
             }
-            Some(account) => {
+            (_, Some(account)) => {
                 let hub = mysql::hub::Hub::new(Arc::clone(tier), account);
                 tokio::spawn(Arc::clone(&hub).sweep());
                 Self::Mysql(hub)
@@ -252,6 +257,8 @@ impl Front {
                 match prober {
                     Self::Http(front) => front.probe(server).await,
                     Self::Mysql(hub) => hub.probe(server).await,
+                    Self::Redis(front) => resp::probe(&front, server).await,
+                    Self::Memcached(front) => memcached::probe(&front, server).await,
                 }
             }
         };
@@ -264,6 +271,8 @@ impl Front {
             // A session has no end that the arbiter could choose: it goes on until the client
             // quits.
             Self::Mysql(hub) => mysql::client::serve(hub, stream).await,
+            Self::Redis(front) => resp::client::serve(front, stream, stop).await,
+            Self::Memcached(front) => memcached::client::serve(front, stream, stop).await,
         }
     }
 }

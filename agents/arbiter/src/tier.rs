@@ -184,6 +184,15 @@ impl Tier {
         })
     }
 
+    /// Puts the servers that may be chosen into `alive`, in the file's order.
+    pub fn alive(&self, alive: &mut Vec<ServerId>) {
+        let brain = self.brain();
+        alive.clear();
+        alive.extend(
+            (0..self.config.servers.len()).filter(|&server| brain.selector.is_alive(server)),
+        );
+    }
+
     /// A connection to the server failed: it is skipped until a probe succeeds.
     pub fn server_failed(&self, server: ServerId) {
         self.server_counters[server].errors.inc();
@@ -197,9 +206,14 @@ impl Tier {
 
     /// A client's request ended: what it took since `received`, whatever came of it.
     pub fn request_ended(&self, received: Instant) {
+        self.requests_ended(received, 1);
+    }
+
+    /// As `request_ended`, for as many as were asked and answered together.
+    pub fn requests_ended(&self, received: Instant, count: u32) {
         let ended = Instant::now();
-        self.meter
-            .request(self.us_at(ended), micros(ended - received));
+        let latency_us = micros(ended - received);
+        self.meter.requests(self.us_at(ended), latency_us, count);
     }
 
     /// A probe succeeded.

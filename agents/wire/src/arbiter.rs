@@ -11,6 +11,10 @@ pub enum Protocol {
     Http,
     /// The MySQL client protocol.
     Mysql,
+    /// RESP2 and RESP3; the first server is the primary.
+    Redis,
+    /// The memcached text protocol, meta commands included.
+    Memcached,
 }
 
 /// How servers are chosen.

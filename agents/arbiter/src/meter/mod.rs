@@ -62,9 +62,9 @@ impl Meter {
         self.windows().connection(now);
     }
 
-    /// A client's request ended after `latency_us`.
-    pub fn request(&self, now: TimeUs, latency_us: u64) {
-        self.windows().request(now, latency_us);
+    /// So many of a client's requests, asked and answered together, ended after `latency_us`.
+    pub fn requests(&self, now: TimeUs, latency_us: u64, count: u32) {
+        self.windows().requests(now, latency_us, count);
     }
 
     /// A lease came back after `held_us`.

@@ -56,10 +56,16 @@ impl Windows {
 
     /// A request ended, however it did.
     pub fn request(&mut self, now_us: u64, latency_us: u64) {
+        self.requests(now_us, latency_us, 1);
+    }
+
+    /// So many that were asked and answered together ended.
+    pub fn requests(&mut self, now_us: u64, latency_us: u64, count: u32) {
         self.turn(now_us);
-        self.now.requests += 1;
-        self.now.sum_us += latency_us;
-        self.now.latencies.saturating_record(latency_us.max(1));
+        self.now.requests += u64::from(count);
+        self.now.sum_us += latency_us.saturating_mul(count.into());
+        let latencies = &mut self.now.latencies;
+        latencies.saturating_record_n(latency_us.max(1), count);
     }
 
     /// The last 60 seconds that ended, together.

@@ -2,6 +2,7 @@
 
 #![allow(dead_code)]
 
+pub mod keyvalue;
 pub mod mariadb;
 pub mod upstream;
 pub mod web;

@@ -1,0 +1,90 @@
+//! What every client's connection has, whatever is spoken on it.
+
+use std::sync::Arc;
+
+use bytes::BytesMut;
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+use super::front::Front;
+use super::slot::Slot;
+use super::socket::Socket;
+use super::Dialect;
+
+/// More output than this is written before the next batch is sent.
+const OUTPUT_MAX: usize = 256 * 1024;
+
+/// A client.
+pub struct Client<D> {
+    /// The servers.
+    pub front: Arc<Front<D>>,
+    /// Its socket.
+    pub socket: Socket,
+    /// Where it waits, and what it gets.
+    pub slot: Arc<Slot>,
+    writing: BytesMut,
+}
+
+/// What becomes of the connection after the commands in the buffer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum After {
+    /// More may come.
+    Next,
+    /// Everything is said.
+    Close,
+    /// Everything is said, but the client may still be sending.
+    Linger,
+    /// The client is gone, or does not take its replies.
+    Gone,
+    /// The commands in the buffer are for a connection of its own.
+    Pin,
+}
+
+impl<D: Dialect> Client<D> {
+    /// A client that has just connected.
+    pub fn new(front: Arc<Front<D>>, stream: TcpStream) -> Self {
+        Self {
+            front,
+            socket: Socket::new(stream),
+            slot: Arc::default(),
+            writing: BytesMut::new(),
+        }
+    }
+
+    /// Waits for bytes; false at the end. A client may be idle for as long as it likes, but not in
+    /// the middle of a command.
+    pub async fn more(&mut self, stop: &mut watch::Receiver<bool>) -> bool {
+        if !self.socket.buffer.is_empty() {
+            let limit = self.front.tier.config().request_timeout();
+            return matches!(timeout(limit, self.socket.fill()).await, Ok(Ok(1..)));
+        }
+        if *stop.borrow() {
+            return false;
+        }
+        tokio::select! {
+            biased;
+            read = self.socket.fill() => matches!(read, Ok(1..)),
+            _ = stop.changed() => false,
+        }
+    }
+
+    /// Writes where there is much to write.
+    pub async fn write_much(&mut self) -> After {
+        if self.slot.output_len() > OUTPUT_MAX {
+            return self.write().await;
+        }
+        After::Next
+    }
+
+    /// Writes what there is.
+    pub async fn write(&mut self) -> After {
+        self.writing.clear();
+        self.slot.take_output(&mut self.writing);
+        let limit = self.front.tier.config().request_timeout();
+        match self.socket.write(&self.writing, limit).await {
+            Ok(()) => After::Next,
+            Err(_) => After::Gone,
+        }
+    }
+}

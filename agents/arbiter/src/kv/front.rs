@@ -1,0 +1,105 @@
+//! The links to all servers, made when they are first needed.
+
+use std::marker::PhantomData;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use policy::ServerId;
+
+use super::link::{Link, Pending, Until};
+use super::slot::Slot;
+use super::Dialect;
+use crate::tier::{Lease, Tier};
+
+/// See the module.
+pub struct Front<D> {
+    /// The servers.
+    pub tier: Arc<Tier>,
+    links: Vec<Mutex<Option<Arc<Link>>>>,
+    dialect: PhantomData<fn() -> D>,
+}
+
+/// Commands that go together.
+#[derive(Clone, Copy)]
+pub struct Batch<'a> {
+    /// Their bytes.
+    pub bytes: &'a [u8],
+    /// Sent after them, with one reply that is not the client's.
+    pub fence: &'static [u8],
+    /// Where the reply ends.
+    pub until: Until,
+    /// How many they are.
+    pub commands: u64,
+    /// On which kind of link.
+    pub flavour: usize,
+}
+
+impl<D: Dialect> Front<D> {
+    /// A front of the tier.
+    pub fn new(tier: Arc<Tier>) -> Arc<Self> {
+        let count = tier.config().servers.len() * D::FLAVOURS;
+        Arc::new(Self {
+            tier,
+            links: (0..count).map(|_| Mutex::default()).collect(),
+            dialect: PhantomData,
+        })
+    }
+
+    /// Sends a batch to a server; the slot is told what comes of it.
+    pub fn send(
+        &self,
+        server: ServerId,
+        batch: &Batch<'_>,
+        slot: &Arc<Slot>,
+        ticket: u64,
+        lease: Option<Lease>,
+    ) {
+        let flight = self.tier.sent(server);
+        // The batch counts as its commands; `sent` has counted one.
+        let more = batch.commands.saturating_sub(1);
+        self.tier.counters.replicas_sent.add(more);
+        self.tier.server_counters[server].requests.add(more);
+        slot.expect_one();
+        let pending = Pending {
+            slot: Arc::clone(slot),
+            ticket,
+            until: batch.until,
+            lease,
+            flight,
+            since: Instant::now(),
+        };
+        let link = self.link(server, batch.flavour);
+        let submitted = link.submit(&[batch.bytes, batch.fence], pending);
+        if let Err((pending, failure)) = submitted {
+            pending.fail(server, failure);
+        }
+    }
+
+    /// The server missed something, or may have: it is taken out, and nothing of what is still on
+    /// the way to it is waited for.
+    pub fn give_up(&self, server: ServerId) {
+        self.tier.server_failed(server);
+        for place in &self.links[server * D::FLAVOURS..(server + 1) * D::FLAVOURS] {
+            let link = place.lock().unwrap_or_else(PoisonError::into_inner).take();
+            if let Some(link) = link {
+                link.shut();
+            }
+        }
+    }
+
+    fn link(&self, server: ServerId, flavour: usize) -> Arc<Link> {
+        let place = &self.links[server * D::FLAVOURS + flavour];
+        let mut link = place.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*link {
+            Some(open) if open.is_open() => {
+                self.tier.server_counters[server].connections_reused.inc();
+                Arc::clone(open)
+            }
+            _ => {
+                let opened = Link::start::<D>(&self.tier, server, flavour);
+                *link = Some(Arc::clone(&opened));
+                opened
+            }
+        }
+    }
+}

@@ -1,0 +1,376 @@
+//! One connection to a server that all clients share.
+//!
+//! Batches are written in the order in which they were queued, many with one system call; replies
+//! are matched in that order. A reply is handed over when its batch is complete, so that a server
+//! that dies in mid-reply has said nothing. Whatever breaks the order (bytes that nobody asked for,
+//! bytes that are not of the protocol, silence for longer than a request may take) ends the link
+//! and fails all that wait on it.
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::pin::{pin, Pin};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{ready, Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+use bytes::{Buf, BytesMut};
+use policy::ServerId;
+use tokio::io::{AsyncReadExt, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::time::{sleep, timeout, Sleep};
+
+use super::slot::{Slot, Verdict};
+use super::{Dialect, Failure, Kind, HELD_MAX};
+use crate::tier::{Flight, Lease, Tier};
+
+const READ_SIZE: usize = 64 * 1024;
+/// A buffer that grew beyond this is not kept.
+const KEPT_MAX: usize = 1024 * 1024;
+/// Batches that may wait on one link.
+const PENDING_MAX: usize = 20_000;
+
+/// The clients' side of a link.
+pub struct Link {
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    closed: bool,
+    /// Not yet taken to be written.
+    out: BytesMut,
+    pending: VecDeque<Pending>,
+    waker: Option<Waker>,
+}
+
+/// Where a batch's reply ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Until {
+    /// After so many replies.
+    Replies(usize),
+    /// After so many fences, the last of which is the arbiter's own.
+    Fences(usize),
+}
+
+/// A batch on its way.
+pub struct Pending {
+    /// Who waits.
+    pub slot: Arc<Slot>,
+    /// For which round.
+    pub ticket: u64,
+    /// Where the reply ends.
+    pub until: Until,
+    /// Held until the reply is complete.
+    pub lease: Option<Lease>,
+    /// The accounts.
+    pub flight: Flight,
+    /// When it was queued.
+    pub since: Instant,
+}
+
+impl Link {
+    /// A link to a server, which is connected and kept going by a task of its own. Batches may be
+    /// queued at once.
+    pub fn start<D: Dialect>(tier: &Arc<Tier>, server: ServerId, flavour: usize) -> Arc<Self> {
+        let mut state = State::default();
+        state.out.extend_from_slice(D::greeting(flavour));
+        let link = Arc::new(Self {
+            state: Mutex::new(state),
+        });
+        let greetings = usize::from(!D::greeting(flavour).is_empty());
+        tokio::spawn(run::<D>(
+            Arc::clone(&link),
+            Arc::clone(tier),
+            server,
+            greetings,
+        ));
+        link
+    }
+
+    /// Whether a batch may be queued.
+    pub fn is_open(&self) -> bool {
+        !self.lock().closed
+    }
+
+    /// Queues a batch.
+    ///
+    /// # Errors
+    /// Gives the batch back, and why it was not queued.
+    #[allow(clippy::result_large_err)]
+    pub fn submit(&self, bytes: &[&[u8]], pending: Pending) -> Result<(), (Pending, Failure)> {
+        let mut state = self.lock();
+        if state.closed {
+            return Err((pending, Failure::Connect));
+        }
+        if state.pending.len() >= PENDING_MAX || state.out.len() > HELD_MAX {
+            return Err((pending, Failure::Busy));
+        }
+        for bytes in bytes {
+            state.out.extend_from_slice(bytes);
+        }
+        state.pending.push_back(pending);
+        // Taken: the link's task is woken once and then writes all that was queued meanwhile.
+        if let Some(waker) = state.waker.take() {
+            drop(state);
+            waker.wake();
+        }
+        Ok(())
+    }
+
+    /// Ends it, whatever is under way.
+    pub fn shut(&self) {
+        let mut state = self.lock();
+        state.closed = true;
+        if let Some(waker) = state.waker.take() {
+            waker.wake();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends it; who waited is told.
+    fn close(&self, server: ServerId, head: Option<Pending>, failure: Failure) {
+        let mut state = self.lock();
+        state.closed = true;
+        state.out = BytesMut::new();
+        let pending = std::mem::take(&mut state.pending);
+        drop(state);
+        for batch in head.into_iter().chain(pending) {
+            batch.fail(server, failure);
+        }
+    }
+}
+
+impl Pending {
+    /// There will be no reply.
+    pub fn fail(self, server: ServerId, failure: Failure) {
+        let spent = match failure {
+            // The size is of the command's making; a full queue is ours.
+            Failure::TooLarge | Failure::Busy => self.flight.neutral(),
+            _ => self.flight.bad(),
+        };
+        if !self.slot.fail(self.ticket, server, failure) {
+            self.flight.wasted(spent);
+        }
+    }
+
+    fn complete(self, server: ServerId, reply: &[u8], sick: bool) {
+        let latency = if sick {
+            self.flight.bad()
+        } else {
+            self.flight.good()
+        };
+        match self.slot.fill(self.ticket, server, reply, sick) {
+            Verdict::Won => self.flight.won(),
+            Verdict::Kept => {}
+            Verdict::Late => self.flight.wasted(latency),
+        }
+    }
+}
+
+async fn run<D: Dialect>(link: Arc<Link>, tier: Arc<Tier>, server: ServerId, greetings: usize) {
+    let connecting = TcpStream::connect(tier.server(server).address);
+    let Ok(Ok(stream)) = timeout(tier.config().connect_timeout(), connecting).await else {
+        tier.server_failed(server);
+        return link.close(server, None, Failure::Connect);
+    };
+    // A socket that refuses the option still works.
+    let _ = stream.set_nodelay(true);
+    tier.server_counters[server].connections_opened.inc();
+    let limit = tier.config().request_timeout();
+    let mut driver = Driver::<D> {
+        link: Arc::clone(&link),
+        server,
+        stream,
+        writing: BytesMut::new(),
+        buffer: BytesMut::new(),
+        scanned: 0,
+        reply_start: 0,
+        greetings,
+        head: None,
+        sick: false,
+        dialect: D::default(),
+        limit,
+        tick: Box::pin(sleep(tick_of(limit))),
+    };
+    let failure = std::future::poll_fn(|cx| driver.poll(cx)).await;
+    if failure == Failure::TimedOut {
+        // All clients wait on this connection: a server that stalls is taken out until it answers.
+        tier.server_failed(server);
+    }
+    link.close(server, driver.head.take(), failure);
+}
+
+fn tick_of(limit: Duration) -> Duration {
+    (limit / 8).max(Duration::from_millis(2))
+}
+
+/// The server's side of a link.
+struct Driver<D> {
+    link: Arc<Link>,
+    server: ServerId,
+    stream: TcpStream,
+    writing: BytesMut,
+    /// Replies of the batch at the head, up to `scanned`, and what is not looked at yet.
+    buffer: BytesMut,
+    scanned: usize,
+    reply_start: usize,
+    /// Replies that are the arbiter's own.
+    greetings: usize,
+    head: Option<Pending>,
+    /// A reply of the head's batch was an error of the server's making.
+    sick: bool,
+    dialect: D,
+    limit: Duration,
+    tick: Pin<Box<Sleep>>,
+}
+
+impl<D: Dialect> Driver<D> {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Failure> {
+        if self.tick.as_mut().poll(cx).is_ready() {
+            self.tick = Box::pin(sleep(tick_of(self.limit)));
+            cx.waker().wake_by_ref();
+            if self.is_stalled() {
+                return Poll::Ready(Failure::TimedOut);
+            }
+        }
+        if let Poll::Ready(failure) = self.poll_read(cx) {
+            return Poll::Ready(failure);
+        }
+        self.poll_write(cx)
+    }
+
+    /// Whether the batch that is due has waited for too long.
+    fn is_stalled(&self) -> bool {
+        let overdue = |batch: &Pending| batch.since.elapsed() > self.limit;
+        match &self.head {
+            Some(head) => overdue(head),
+            None => self.link.lock().pending.front().is_some_and(overdue),
+        }
+    }
+
+    fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<Failure> {
+        loop {
+            if self.writing.is_empty() {
+                if self.writing.capacity() > KEPT_MAX {
+                    self.writing = BytesMut::new();
+                }
+                let mut state = self.link.lock();
+                if state.closed {
+                    return Poll::Ready(Failure::Closed);
+                }
+                if state.out.is_empty() {
+                    state.waker = Some(cx.waker().clone());
+                    return Poll::Pending;
+                }
+                self.writing.clear();
+                std::mem::swap(&mut self.writing, &mut state.out);
+            }
+            let writing = Pin::new(&mut self.stream).poll_write(cx, &self.writing);
+            match ready!(writing) {
+                Ok(0) | Err(_) => return Poll::Ready(Failure::Closed),
+                Ok(written) => self.writing.advance(written),
+            }
+        }
+    }
+
+    fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<Failure> {
+        loop {
+            if self.buffer.is_empty() && self.buffer.capacity() > KEPT_MAX {
+                self.buffer = BytesMut::new();
+            }
+            self.buffer.reserve(READ_SIZE);
+            let reading = pin!(self.stream.read_buf(&mut self.buffer)).poll(cx);
+            match ready!(reading) {
+                Ok(0) | Err(_) => return Poll::Ready(Failure::Closed),
+                Ok(_) => {
+                    if let Err(failure) = self.digest() {
+                        return Poll::Ready(failure);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Follows what came, and hands complete batches over.
+    fn digest(&mut self) -> Result<(), Failure> {
+        while self.scanned < self.buffer.len() {
+            let followed = self.dialect.follow(&self.buffer[self.scanned..]);
+            let followed = followed.map_err(|_| Failure::Broken)?;
+            self.scanned += followed.used;
+            match followed.reply {
+                Some(kind) => self.reply_ended(kind)?,
+                None => break,
+            }
+        }
+        self.give_up_large();
+        Ok(())
+    }
+
+    fn reply_ended(&mut self, kind: Kind) -> Result<(), Failure> {
+        if kind == Kind::Push {
+            self.cut_reply();
+            return Ok(());
+        }
+        if self.greetings > 0 {
+            self.greetings -= 1;
+            let greeted = self.buffer[self.reply_start] != b'-';
+            self.cut_reply();
+            return if greeted {
+                Ok(())
+            } else {
+                Err(Failure::Broken)
+            };
+        }
+        if self.head.is_none() {
+            self.head = self.link.lock().pending.pop_front();
+        }
+        let Some(head) = &mut self.head else {
+            return Err(Failure::Broken);
+        };
+        self.sick |= kind == Kind::Sick;
+        let end = match &mut head.until {
+            Until::Replies(left) => {
+                *left -= 1;
+                (*left == 0).then_some(self.scanned)
+            }
+            Until::Fences(left) => {
+                *left -= usize::from(kind == Kind::Fence);
+                (*left == 0).then_some(self.reply_start)
+            }
+        };
+        self.reply_start = self.scanned;
+        if let (Some(end), Some(head)) = (end, self.head.take_if(|_| end.is_some())) {
+            head.complete(self.server, &self.buffer[..end], self.sick);
+            self.buffer.advance(self.scanned);
+            (self.scanned, self.reply_start, self.sick) = (0, 0, false);
+        }
+        Ok(())
+    }
+
+    /// Takes the reply that just ended out of the batch's.
+    fn cut_reply(&mut self) {
+        let rest = self.buffer.split_off(self.scanned);
+        self.buffer.truncate(self.reply_start);
+        self.scanned = self.reply_start;
+        self.buffer.unsplit(rest);
+    }
+
+    /// A reply that is too large to be held is thrown away as it comes, and its client told.
+    fn give_up_large(&mut self) {
+        if self.scanned <= HELD_MAX {
+            return;
+        }
+        if self.head.is_none() {
+            self.head = self.link.lock().pending.pop_front();
+        }
+        if let Some(head) = &self.head {
+            // A second time it finds that nobody waits.
+            head.slot.fail(head.ticket, self.server, Failure::TooLarge);
+        }
+        self.buffer.advance(self.scanned);
+        (self.scanned, self.reply_start) = (0, 0);
+    }
+}

@@ -1,0 +1,133 @@
+//! What the Redis and the memcached arbiter share: one connection per server for all clients.
+//!
+//! Commands of many clients travel on a shared connection (a *link*) and replies come back in the
+//! same order, so that a system call serves many clients. What a client pipelines of one kind is
+//! one *batch*: one choice of servers, one place in the link's queue, one answer. A client's
+//! batches run one after the other, each answered before the next is sent: order is kept.
+//!
+//! | module | what |
+//! |---|---|
+//! | `link` | one shared connection: writes what is queued, matches replies in order |
+//! | `front` | the links to all servers |
+//! | `slot` | where a client waits: the first good reply of a race, or all replies |
+//! | `round` | one batch: to r servers, to one, or to all |
+//! | `client` | what every client's connection has |
+//! | `socket` | a client's socket, without a buffer while it is idle |
+
+pub mod client;
+pub mod front;
+pub mod link;
+pub mod round;
+pub mod slot;
+pub mod socket;
+
+use thiserror::Error;
+
+/// Largest command, and largest reply of a batch, that is held: larger ones are refused.
+pub const HELD_MAX: usize = 64 * 1024 * 1024;
+/// Most commands in one batch.
+pub const BATCH_MAX: u32 = 1024;
+
+/// Why a batch has no reply.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum Failure {
+    /// Nothing was sent.
+    #[error("no server could be reached")]
+    Connect,
+    /// It may have been executed or not.
+    #[error("the server closed the connection without a reply")]
+    Closed,
+    /// It may have been executed or not.
+    #[error("the server did not reply in time")]
+    TimedOut,
+    /// What came is not of the protocol.
+    #[error("the server's reply was broken")]
+    Broken,
+    /// It was executed.
+    #[error("the server's reply is larger than 64 MiB")]
+    TooLarge,
+    /// Nothing was sent.
+    #[error("too many requests wait for a server")]
+    Busy,
+    /// Nothing was sent.
+    #[error("no server is alive")]
+    NoServer,
+    /// Nothing was sent.
+    #[error("the CAS value is of another server")]
+    Foreign,
+    /// Nothing was sent.
+    #[error("no server came free in time")]
+    NoToken,
+}
+
+/// Bytes of a server that are not of the protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("broken reply: {0}")]
+pub struct Broken(pub &'static str);
+
+/// What a complete reply says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A reply, also an error of the command's making.
+    Reply,
+    /// An error of the server's making: does not win while another replica may.
+    Sick,
+    /// Not a reply to anything (RESP3 push): dropped.
+    Push,
+    /// The reply to the no-op that ends a batch whose replies cannot be counted.
+    Fence,
+}
+
+/// A step of a [`Dialect`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Followed {
+    /// Bytes that were read; the others are needed again, with more behind them.
+    pub used: usize,
+    /// Set where a reply ends there.
+    pub reply: Option<Kind>,
+}
+
+/// Finds the ends of a server's replies.
+pub trait Dialect: Default + Send + 'static {
+    /// Kinds of links to a server (RESP2 and RESP3, say).
+    const FLAVOURS: usize;
+
+    /// What a new link says first; none where it is empty. One reply comes back.
+    fn greeting(flavour: usize) -> &'static [u8];
+
+    /// Reads on; stops where a reply ends.
+    ///
+    /// # Errors
+    /// [`Broken`]: the connection is of no more use.
+    fn follow(&mut self, bytes: &[u8]) -> Result<Followed, Broken>;
+}
+
+/// The place of the line's end (of its `\r\n`) in `bytes`; none yet.
+///
+/// # Errors
+/// When there is none within `most` bytes, or a line feed stands alone.
+pub fn line_end(bytes: &[u8], most: usize) -> Result<Option<usize>, Broken> {
+    match bytes.iter().position(|&byte| byte == b'\n') {
+        Some(0) => Err(Broken("a line feed without a carriage return")),
+        Some(at) if bytes[at - 1] != b'\r' => Err(Broken("a line feed without a carriage return")),
+        Some(at) if at > most => Err(Broken("a line is too long")),
+        Some(at) => Ok(Some(at - 1)),
+        None if bytes.len() > most => Err(Broken("a line is too long")),
+        None => Ok(None),
+    }
+}
+
+/// A decimal number without sign or leading zeros, at most 18 digits.
+pub fn number(digits: &[u8]) -> Option<u64> {
+    let canonical = match digits {
+        [] => false,
+        [b'0'] => true,
+        [b'0', ..] => false,
+        _ => digits.len() <= 18,
+    };
+    (canonical && digits.iter().all(u8::is_ascii_digit)).then(|| {
+        digits
+            .iter()
+            .fold(0, |sum, digit| sum * 10 + u64::from(digit - b'0'))
+    })
+}

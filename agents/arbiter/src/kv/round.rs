@@ -1,0 +1,122 @@
+//! One batch of a client, from sending to decision.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+
+use policy::{Refused, ServerId};
+use tokio::time::{sleep_until, Instant};
+
+use super::front::{Batch, Front};
+use super::slot::{Mode, Slot};
+use super::{Dialect, Failure};
+
+/// How often a read is sent again, when its server or its connection failed it.
+const READ_TRIES: usize = 3;
+
+/// Reads: to r servers of the policy's choice, the first good reply wins. One that failed at all
+/// of them is sent to others, or again.
+///
+/// # Errors
+/// [`Failure`]: there is no reply.
+pub async fn race<D: Dialect>(
+    front: &Front<D>,
+    slot: &Arc<Slot>,
+    batch: &Batch<'_>,
+) -> Result<(), Failure> {
+    let deadline = Instant::now() + front.tier.config().request_timeout();
+    let r = front.tier.replicas();
+    if r > 1 {
+        front.tier.counters.cloned.add(batch.commands);
+    }
+    let mut tried = Vec::new();
+    let mut failure = Failure::NoServer;
+    for _ in 0..READ_TRIES {
+        match race_once(front, slot, batch, r, &mut tried, deadline).await {
+            Err(Failure::NoServer) if !tried.is_empty() => return Err(failure),
+            Err(again @ (Failure::Connect | Failure::Closed)) => failure = again,
+            other => return other,
+        }
+    }
+    Err(failure)
+}
+
+async fn race_once<D: Dialect>(
+    front: &Front<D>,
+    slot: &Arc<Slot>,
+    batch: &Batch<'_>,
+    r: usize,
+    tried: &mut Vec<ServerId>,
+    deadline: Instant,
+) -> Result<(), Failure> {
+    let mut leases = match front.tier.acquire(r, tried) {
+        // All were tried: a connection that the server had just closed may be tried again.
+        Err(Refused::NoServer) if !tried.is_empty() => front.tier.acquire(r, &[]),
+        other => other,
+    }
+    .map_err(|refused| match refused {
+        Refused::NoServer => Failure::NoServer,
+        Refused::QueueFull => Failure::Busy,
+    })?;
+    let ticket = slot.open(Mode::Race);
+    let mut sent = 0;
+    loop {
+        let coming = leases.to_come() > 0;
+        tokio::select! {
+            biased;
+            lease = leases.next(), if coming => {
+                if let Some(lease) = lease {
+                    sent += 1;
+                    let server = lease.server;
+                    front.send(server, batch, slot, ticket, Some(lease));
+                    tried.push(server);
+                }
+            }
+            decided = poll_fn(|cx| slot.poll_decided(cx)), if sent > 0 => {
+                if decided.is_err() && coming {
+                    sent = 0;
+                    continue;
+                }
+                // Replicas that wait for a token now never need it.
+                front.tier.counters.replicas_not_needed.add(leases.to_come() as u64);
+                return decided;
+            }
+            // What was sent is bounded by its link.
+            () = sleep_until(deadline), if coming => {
+                slot.close();
+                return Err(if sent == 0 { Failure::NoToken } else { Failure::TimedOut });
+            }
+        }
+    }
+}
+
+/// To one server.
+///
+/// # Errors
+/// [`Failure`]: there is no reply.
+pub async fn one<D: Dialect>(
+    front: &Front<D>,
+    slot: &Arc<Slot>,
+    batch: &Batch<'_>,
+    server: ServerId,
+) -> Result<(), Failure> {
+    let ticket = slot.open(Mode::Race);
+    front.send(server, batch, slot, ticket, None);
+    poll_fn(|cx| slot.poll_decided(cx)).await
+}
+
+/// To all these servers, in the same order as every other batch that goes to all; the replies are
+/// then in the slot ([`Slot::each_reply`]).
+pub async fn all<D: Dialect>(
+    front: &Front<D>,
+    slot: &Arc<Slot>,
+    batch: &Batch<'_>,
+    servers: &[ServerId],
+) {
+    let ticket = slot.open(Mode::Gather);
+    // No await in between: the order of batches is the same on every link.
+    for &server in servers {
+        front.send(server, batch, slot, ticket, None);
+    }
+    // Never an error: each server's failure is in its own place.
+    let _ = poll_fn(|cx| slot.poll_decided(cx)).await;
+}

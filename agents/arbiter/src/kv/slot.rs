@@ -1,0 +1,280 @@
+//! Where a client waits for its batch. Links put replies in, the client takes them out.
+//!
+//! A round has a ticket; whatever comes with an older one is late, and wasted. Buffers stay with
+//! the slot from round to round.
+
+use std::ops::Range;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use bytes::BytesMut;
+use policy::ServerId;
+
+use super::Failure;
+
+/// A buffer that grew beyond this is not kept.
+const KEPT_MAX: usize = 64 * 1024;
+
+/// See the module.
+#[derive(Default)]
+pub struct Slot {
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    ticket: u64,
+    mode: Mode,
+    /// Replicas under way in this round.
+    outstanding: usize,
+    answered: bool,
+    failure: Option<Failure>,
+    /// The reply of a server that is sick, for want of a better one.
+    sick: Option<BytesMut>,
+    /// Every server's reply, in `replies`.
+    gathered: Vec<(ServerId, Result<Range<usize>, Failure>)>,
+    replies: BytesMut,
+    /// What goes to the client.
+    out: BytesMut,
+    waker: Option<Waker>,
+}
+
+/// What a round waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Mode {
+    /// The first good reply.
+    #[default]
+    Race,
+    /// Every reply.
+    Gather,
+}
+
+/// What became of a reply.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// It goes to the client.
+    Won,
+    /// It waits for what others say.
+    Kept,
+    /// Another was faster, or the client has gone.
+    Late,
+}
+
+impl Slot {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Begins a round; its ticket.
+    pub fn open(&self, mode: Mode) -> u64 {
+        let mut state = self.lock();
+        state.ticket += 1;
+        state.mode = mode;
+        state.outstanding = 0;
+        state.answered = false;
+        state.failure = None;
+        state.sick = None;
+        state.gathered.clear();
+        state.replies.clear();
+        state.ticket
+    }
+
+    /// Nobody waits for the round any more.
+    pub fn close(&self) {
+        self.lock().ticket += 1;
+    }
+
+    /// One more replica is under way.
+    pub fn expect_one(&self) {
+        self.lock().outstanding += 1;
+    }
+
+    /// A complete reply of a server.
+    pub fn fill(&self, ticket: u64, server: ServerId, reply: &[u8], sick: bool) -> Verdict {
+        let mut state = self.lock();
+        let state = &mut *state;
+        if state.ticket != ticket || state.answered {
+            return Verdict::Late;
+        }
+        state.outstanding -= 1;
+        let verdict = match state.mode {
+            Mode::Race if sick => {
+                state.sick = Some(BytesMut::from(reply));
+                Verdict::Kept
+            }
+            Mode::Race => {
+                state.answered = true;
+                state.out.extend_from_slice(reply);
+                Verdict::Won
+            }
+            Mode::Gather => {
+                let start = state.replies.len();
+                state.replies.extend_from_slice(reply);
+                let end = state.replies.len();
+                state.gathered.push((server, Ok(start..end)));
+                Verdict::Kept
+            }
+        };
+        state.wake_when_decided();
+        verdict
+    }
+
+    /// A replica ended without a reply; false when nobody waits for it.
+    pub fn fail(&self, ticket: u64, server: ServerId, failure: Failure) -> bool {
+        let mut state = self.lock();
+        if state.ticket != ticket || state.answered {
+            return false;
+        }
+        state.outstanding -= 1;
+        state.failure = Some(failure);
+        if state.mode == Mode::Gather {
+            state.gathered.push((server, Err(failure)));
+        }
+        state.wake_when_decided();
+        true
+    }
+
+    /// Ready when the round is decided: in a race a reply is in the output, or all failed.
+    pub fn poll_decided(&self, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
+        let mut state = self.lock();
+        if state.answered {
+            return Poll::Ready(Ok(()));
+        }
+        if state.outstanding == 0 {
+            return Poll::Ready(match (state.mode, state.sick.take()) {
+                (Mode::Gather, _) => Ok(()),
+                (Mode::Race, Some(reply)) => {
+                    state.answered = true;
+                    state.out.extend_from_slice(&reply);
+                    Ok(())
+                }
+                (Mode::Race, None) => Err(state.failure.unwrap_or(Failure::NoServer)),
+            });
+        }
+        if !matches!(&state.waker, Some(waker) if waker.will_wake(cx.waker())) {
+            state.waker = Some(cx.waker().clone());
+        }
+        Poll::Pending
+    }
+
+    /// Every server's reply of a gathering, in the order of the servers.
+    pub fn each_reply(&self, mut seen: impl FnMut(ServerId, Result<&[u8], Failure>)) {
+        let mut state = self.lock();
+        let State {
+            gathered, replies, ..
+        } = &mut *state;
+        gathered.sort_unstable_by_key(|(server, _)| *server);
+        for (server, reply) in gathered {
+            seen(*server, reply.clone().map(|range| &replies[range]));
+        }
+    }
+
+    /// Adds a reply of the arbiter's own, or one that was chosen.
+    pub fn say(&self, bytes: &[u8]) {
+        self.lock().out.extend_from_slice(bytes);
+    }
+
+    /// How many bytes wait for the client.
+    pub fn output_len(&self) -> usize {
+        self.lock().out.len()
+    }
+
+    /// The byte at a place of the output.
+    pub fn output_at(&self, place: usize) -> Option<u8> {
+        self.lock().out.get(place).copied()
+    }
+
+    /// Exchanges the output for an empty buffer.
+    pub fn take_output(&self, empty: &mut BytesMut) {
+        debug_assert!(empty.is_empty());
+        if empty.capacity() > KEPT_MAX {
+            *empty = BytesMut::new();
+        }
+        let mut state = self.lock();
+        if state.replies.capacity() > KEPT_MAX {
+            state.replies = BytesMut::new();
+        }
+        std::mem::swap(&mut state.out, empty);
+    }
+}
+
+impl State {
+    fn wake_when_decided(&mut self) {
+        if self.answered || self.outstanding == 0 {
+            if let Some(waker) = &self.waker {
+                waker.wake_by_ref();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn decided(slot: &Slot) -> Poll<Result<(), Failure>> {
+        slot.poll_decided(&mut Context::from_waker(Waker::noop()))
+    }
+
+    fn output(slot: &Slot) -> Vec<u8> {
+        let mut out = BytesMut::new();
+        slot.take_output(&mut out);
+        out.to_vec()
+    }
+
+    #[test]
+    fn the_first_good_reply_wins_and_the_others_are_late() {
+        let slot = Slot::default();
+        let ticket = slot.open(Mode::Race);
+        slot.expect_one();
+        slot.expect_one();
+        assert!(decided(&slot).is_pending());
+        assert_eq!(slot.fill(ticket, 1, b"one", false), Verdict::Won);
+        assert_eq!(slot.fill(ticket, 0, b"two", false), Verdict::Late);
+        assert_eq!(decided(&slot), Poll::Ready(Ok(())));
+        assert_eq!(output(&slot), b"one");
+    }
+
+    #[test]
+    fn a_reply_of_an_earlier_round_never_reaches_the_client() {
+        let slot = Slot::default();
+        let old = slot.open(Mode::Race);
+        slot.expect_one();
+        slot.close();
+        let new = slot.open(Mode::Race);
+        slot.expect_one();
+        assert_eq!(slot.fill(old, 0, b"old", false), Verdict::Late);
+        assert!(!slot.fail(old, 0, Failure::Closed));
+        assert!(decided(&slot).is_pending());
+        assert_eq!(slot.fill(new, 0, b"new", false), Verdict::Won);
+        assert_eq!(output(&slot), b"new");
+    }
+
+    #[test]
+    fn a_sick_reply_is_used_only_when_no_other_came() {
+        let slot = Slot::default();
+        let ticket = slot.open(Mode::Race);
+        slot.expect_one();
+        slot.expect_one();
+        assert_eq!(slot.fill(ticket, 0, b"-LOADING", true), Verdict::Kept);
+        assert!(decided(&slot).is_pending());
+        assert!(slot.fail(ticket, 1, Failure::Closed));
+        assert_eq!(decided(&slot), Poll::Ready(Ok(())));
+        assert_eq!(output(&slot), b"-LOADING");
+    }
+
+    #[test]
+    fn a_gathering_waits_for_all() {
+        let slot = Slot::default();
+        let ticket = slot.open(Mode::Gather);
+        slot.expect_one();
+        slot.expect_one();
+        slot.fill(ticket, 1, b"b", false);
+        assert!(decided(&slot).is_pending());
+        slot.fail(ticket, 0, Failure::TimedOut);
+        assert_eq!(decided(&slot), Poll::Ready(Ok(())));
+        let mut seen = vec![];
+        slot.each_reply(|server, reply| seen.push((server, reply.map(<[u8]>::to_vec))));
+        assert_eq!(seen, [(0, Err(Failure::TimedOut)), (1, Ok(b"b".to_vec()))]);
+    }
+}

@@ -1,0 +1,83 @@
+//! A client's socket. What arrives is read into a buffer of the thread and copied from there, so
+//! that an idle client holds none.
+
+use std::cell::RefCell;
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
+use std::task::{ready, Poll};
+use std::time::Duration;
+
+use bytes::BytesMut;
+use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use crate::conn::Conn;
+
+const READ_SIZE: usize = 64 * 1024;
+/// A buffer that grew beyond this is not kept.
+const KEPT_MAX: usize = 4 * 1024;
+
+thread_local! {
+    static ARRIVING: RefCell<Box<[u8]>> = RefCell::new(vec![0; READ_SIZE].into_boxed_slice());
+}
+
+/// See the module.
+pub struct Socket {
+    /// The connection.
+    pub stream: TcpStream,
+    /// Read and not yet used.
+    pub buffer: BytesMut,
+}
+
+impl Socket {
+    /// Takes over a connected socket.
+    pub fn new(stream: TcpStream) -> Self {
+        // A socket that refuses the option still works.
+        let _ = stream.set_nodelay(true);
+        Self {
+            stream,
+            buffer: BytesMut::new(),
+        }
+    }
+
+    /// Reads more into the buffer; 0 at the end. May be dropped and called again.
+    ///
+    /// # Errors
+    /// Those of the socket.
+    pub async fn fill(&mut self) -> io::Result<usize> {
+        if self.buffer.is_empty() && self.buffer.capacity() > KEPT_MAX {
+            self.buffer = BytesMut::new();
+        }
+        poll_fn(|cx| {
+            ARRIVING.with_borrow_mut(|arriving| {
+                let mut arriving = ReadBuf::new(arriving);
+                ready!(Pin::new(&mut self.stream).poll_read(cx, &mut arriving))?;
+                self.buffer.extend_from_slice(arriving.filled());
+                Poll::Ready(Ok(arriving.filled().len()))
+            })
+        })
+        .await
+    }
+
+    /// Writes everything, each step within `limit`.
+    ///
+    /// # Errors
+    /// Those of the socket, and `TimedOut`.
+    pub async fn write(&mut self, mut bytes: &[u8], limit: Duration) -> io::Result<()> {
+        while !bytes.is_empty() {
+            let written = timeout(limit, self.stream.write(bytes)).await??;
+            if written == 0 {
+                return Err(io::ErrorKind::WriteZero.into());
+            }
+            bytes = &bytes[written..];
+        }
+        Ok(())
+    }
+
+    /// As [`Conn::linger`].
+    pub async fn linger(self) {
+        Conn::new(self.stream).linger().await;
+    }
+}

@@ -1,0 +1,310 @@
+//! A client's connection. What it pipelined is split into runs of commands of one class; each run
+//! is a batch, answered before the next is sent.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::Buf;
+use policy::ServerId;
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+
+use super::command::{self, Class, Command};
+use super::reply::Replies;
+use super::Front;
+use crate::kv::client::{self, After};
+use crate::kv::front::Batch;
+use crate::kv::link::Until;
+use crate::kv::slot::Slot;
+use crate::kv::{round, Failure, BATCH_MAX};
+
+/// Its reply ends a batch whose replies cannot be counted.
+const FENCE: &[u8] = b"mn\r\n";
+/// Replies to a conditional write that has changed nothing.
+const UNCHANGED: [&[u8]; 9] = [
+    b"NOT_STORED",
+    b"EXISTS",
+    b"NOT_FOUND",
+    b"END",
+    b"NS",
+    b"EX",
+    b"NF",
+    b"EN",
+    b"CLIENT_ERROR",
+];
+
+struct Client {
+    wire: client::Client<Replies>,
+    run: Run,
+    /// Scratch: the servers that are alive.
+    alive: Vec<ServerId>,
+    /// Who said the last CAS value.
+    cas_of: Option<ServerId>,
+}
+
+/// Commands of one class at the start of the buffer.
+#[derive(Debug, Clone, Copy)]
+struct Run {
+    class: Class,
+    bytes: usize,
+    commands: u32,
+    /// Those that always have a reply.
+    loud: u32,
+    /// The client's own no-ops.
+    fences: usize,
+}
+
+const NO_RUN: Run = Run {
+    class: Class::Fence,
+    bytes: 0,
+    commands: 0,
+    loud: 0,
+    fences: 0,
+};
+
+/// Serves a client until it goes, breaks the protocol, or the arbiter stops.
+pub async fn serve(front: Arc<Front>, stream: TcpStream, mut stop: watch::Receiver<bool>) {
+    let mut client = Client {
+        wire: client::Client::new(front, stream),
+        run: NO_RUN,
+        alive: vec![],
+        cas_of: None,
+    };
+    while client.wire.more(&mut stop).await {
+        let after = client.answer().await;
+        if after == After::Gone || client.wire.write().await == After::Gone {
+            return;
+        }
+        match after {
+            After::Next => {}
+            After::Linger => return client.wire.socket.linger().await,
+            After::Close | After::Gone | After::Pin => return,
+        }
+    }
+}
+
+impl Client {
+    /// Answers all complete commands in the buffer.
+    async fn answer(&mut self) -> After {
+        loop {
+            let found = command::next(&self.wire.socket.buffer[self.run.bytes..]);
+            let after = match found {
+                Ok(Some(command)) => self.command(command).await,
+                Ok(None) => return self.end_run().await,
+                Err(refused) => {
+                    let after = self.end_run().await;
+                    self.refuse(refused.0);
+                    return if after == After::Next {
+                        After::Linger
+                    } else {
+                        after
+                    };
+                }
+            };
+            if after != After::Next {
+                return after;
+            }
+        }
+    }
+
+    fn refuse(&self, reply: &str) {
+        self.wire.front.tier.counters.received.inc();
+        self.wire.front.tier.counters.failed.inc();
+        self.wire.slot.say(reply.as_bytes());
+    }
+
+    /// The command behind the run.
+    async fn command(&mut self, command: Command) -> After {
+        let joins = match (self.run.class, command.class) {
+            (_, Class::Decided) => self.run.commands == 0,
+            (Class::Fence, _) | (_, Class::Fence) => true,
+            (before, now) => before == now,
+        };
+        if !joins || self.run.commands >= BATCH_MAX {
+            let after = self.end_run().await;
+            if after != After::Next {
+                return after;
+            }
+        }
+        match command.class {
+            Class::Quit | Class::Refused(_) => {
+                let after = self.end_run().await;
+                if after != After::Next {
+                    return after;
+                }
+                self.wire.socket.buffer.advance(command.length);
+                let Class::Refused(reply) = command.class else {
+                    return After::Close;
+                };
+                self.refuse(reply);
+                After::Next
+            }
+            _ => {
+                self.run.add(&command);
+                if command.class == Class::Decided {
+                    return self.end_run().await;
+                }
+                After::Next
+            }
+        }
+    }
+
+    /// Sends the run and waits for its replies.
+    async fn end_run(&mut self) -> After {
+        let run = std::mem::replace(&mut self.run, NO_RUN);
+        if run.commands == 0 {
+            return After::Next;
+        }
+        let counters = &self.wire.front.tier.counters;
+        counters.received.add(u64::from(run.commands));
+        let received = Instant::now();
+        let answered = match run.class {
+            Class::Read | Class::Fence => {
+                let batch = run.batch(&self.wire.socket.buffer);
+                round::race(&self.wire.front, &self.wire.slot, &batch).await
+            }
+            Class::Write => self.write_all(run).await,
+            _ => self.ask_reference(run).await,
+        };
+        self.wire.socket.buffer.advance(run.bytes);
+        let tier = &self.wire.front.tier;
+        tier.requests_ended(received, run.commands);
+        let counters = &tier.counters;
+        match answered {
+            Ok(()) => counters.answered.add(u64::from(run.commands)),
+            Err(failure) => {
+                counters.failed.add(u64::from(run.commands));
+                let error = format!("SERVER_ERROR arbiter: {failure}\r\n");
+                self.wire
+                    .slot
+                    .say(error.repeat(run.loud.max(1) as usize).as_bytes());
+                if run.loud < run.commands {
+                    // Silence would have meant success.
+                    return After::Linger;
+                }
+            }
+        }
+        self.wire.write_much().await
+    }
+
+    /// Writes go to all servers; the reference's reply goes to the client.
+    async fn write_all(&mut self, run: Run) -> Result<(), Failure> {
+        let (front, slot) = (&self.wire.front, &self.wire.slot);
+        front.tier.alive(&mut self.alive);
+        let batch = run.batch(&self.wire.socket.buffer);
+        round::all(front, slot, &batch, &self.alive).await;
+        let mut reference: Option<Vec<u8>> = None;
+        let mut failure = Failure::NoServer;
+        let mut apart = vec![];
+        slot.each_reply(|server, reply| match (reply, &reference) {
+            (Ok(reply), None) => reference = Some(reply.to_vec()),
+            (Ok(reply), Some(expected)) if reply != expected => apart.push(server),
+            (Ok(_), Some(_)) => {}
+            (Err(why), _) => {
+                failure = why;
+                front.give_up(server);
+            }
+        });
+        if !apart.is_empty() {
+            delete_keys(front, slot, batch.bytes, &apart).await;
+        }
+        let reply = reference.ok_or(failure)?;
+        slot.say(&reply);
+        Ok(())
+    }
+
+    /// What only one server can say or decide. The others lose the key that it changed.
+    async fn ask_reference(&mut self, run: Run) -> Result<(), Failure> {
+        let (front, slot) = (&self.wire.front, &self.wire.slot);
+        front.tier.alive(&mut self.alive);
+        let (&reference, others) = self.alive.split_first().ok_or(Failure::NoServer)?;
+        let batch = run.batch(&self.wire.socket.buffer);
+        let compares = command::next(batch.bytes).is_ok_and(|command| {
+            // The run is one command, and was parsed before.
+            command.is_some_and(|command| command.compares)
+        });
+        if compares && self.cas_of.is_some_and(|server| server != reference) {
+            // The value is of a server that is gone; here it means another item, or none.
+            return Err(Failure::Foreign);
+        }
+        round::all(front, slot, &batch, &[reference]).await;
+        let mut reply = Err(Failure::NoServer);
+        slot.each_reply(|_, said| reply = said.map(<[u8]>::to_vec));
+        self.cas_of = Some(reference);
+        if run.class == Class::Decided {
+            if reply.is_err() {
+                front.give_up(reference);
+            }
+            let unchanged = |said: &Vec<u8>| UNCHANGED.iter().any(|word| said.starts_with(word));
+            if !reply.as_ref().is_ok_and(unchanged) {
+                delete_keys(front, slot, batch.bytes, others).await;
+            }
+        }
+        slot.say(&reply?);
+        Ok(())
+    }
+}
+
+/// Deletes all keys that `commands` change on these servers; one that does not do it is given up.
+async fn delete_keys(front: &Front, slot: &Arc<Slot>, commands: &[u8], servers: &[ServerId]) {
+    let (mut bytes, mut keys) = (vec![], 0_u32);
+    let mut rest = commands;
+    while let Ok(Some(command)) = command::next(rest) {
+        if !command.key.is_empty() {
+            bytes.extend_from_slice(b"md ");
+            bytes.extend_from_slice(&rest[command.key]);
+            bytes.extend_from_slice(if command.is_base64 {
+                b" b\r\n"
+            } else {
+                b"\r\n"
+            });
+            keys += 1;
+        }
+        rest = &rest[command.length..];
+    }
+    if keys == 0 {
+        return;
+    }
+    let batch = Batch {
+        bytes: &bytes,
+        fence: b"",
+        until: Until::Replies(keys as usize),
+        commands: keys.into(),
+        flavour: 0,
+    };
+    round::all(front, slot, &batch, servers).await;
+    let done = |line: &[u8]| line.is_empty() || line.starts_with(b"HD") || line.starts_with(b"NF");
+    slot.each_reply(|server, reply| {
+        let deleted = reply.is_ok_and(|reply| reply.split(|&byte| byte == b'\n').all(done));
+        if !deleted {
+            front.give_up(server);
+        }
+    });
+}
+
+impl Run {
+    fn add(&mut self, command: &Command) {
+        if self.class == Class::Fence {
+            self.class = command.class;
+        }
+        self.bytes += command.length;
+        self.commands += 1;
+        self.loud += u32::from(!command.is_quiet);
+        self.fences += usize::from(command.class == Class::Fence);
+    }
+
+    fn batch<'a>(&self, buffer: &'a [u8]) -> Batch<'a> {
+        let is_counted = self.loud == self.commands;
+        Batch {
+            bytes: &buffer[..self.bytes],
+            fence: if is_counted { b"" } else { FENCE },
+            until: if is_counted {
+                Until::Replies(self.commands as usize)
+            } else {
+                Until::Fences(self.fences + 1)
+            },
+            commands: self.commands.into(),
+            flavour: 0,
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! What a Redis command is: the table of `agents/README.md`.
+
+use super::command::arguments;
+
+/// What is done with a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Class {
+    /// To r servers; the first good reply wins.
+    Read,
+    /// To the primary.
+    Write,
+    /// The client gets a connection of its own to the primary.
+    Pin,
+    /// `HELLO` with nothing but a version.
+    Hello,
+    /// `SELECT 0`, where every client is.
+    Stay,
+    /// `CLIENT SETNAME`.
+    Name,
+    /// `CLIENT SETINFO`: noted by nobody.
+    Note,
+    /// `QUIT`.
+    Quit,
+    /// Refused with an error.
+    Refuse,
+}
+
+/// Only read, and the same on every replica that has caught up. Sorted.
+#[rustfmt::skip]
+const READS: [&str; 74] = [
+    "BITCOUNT", "BITFIELD_RO", "BITPOS", "DUMP", "ECHO", "EXISTS", "EXPIRETIME", "GEODIST",
+    "GEOHASH", "GEOPOS", "GEORADIUSBYMEMBER_RO", "GEORADIUS_RO", "GEOSEARCH", "GET", "GETBIT",
+    "GETRANGE", "HEXISTS", "HGET", "HGETALL", "HKEYS", "HLEN", "HMGET", "HRANDFIELD",
+    "HSTRLEN", "HVALS", "KEYS", "LCS", "LINDEX", "LLEN", "LPOS", "LRANGE", "MGET",
+    "PEXPIRETIME", "PING", "PTTL", "RANDOMKEY", "SCARD", "SDIFF", "SINTER", "SINTERCARD",
+    "SISMEMBER", "SMEMBERS", "SMISMEMBER", "SORT_RO", "SRANDMEMBER", "STRLEN", "SUBSTR",
+    "SUNION", "TTL", "TYPE", "XINFO", "XLEN", "XPENDING", "XRANGE", "XREAD", "XREVRANGE",
+    "ZCARD", "ZCOUNT", "ZDIFF", "ZINTER", "ZINTERCARD", "ZLEXCOUNT", "ZMSCORE", "ZRANDMEMBER",
+    "ZRANGE", "ZRANGEBYLEX", "ZRANGEBYSCORE", "ZRANK", "ZREVRANGE", "ZREVRANGEBYLEX",
+    "ZREVRANGEBYSCORE", "ZREVRANK", "ZSCORE", "ZUNION",
+];
+
+/// For the primary: writes, scripts, cursors (they mean something to one server only), and what
+/// speaks of the server itself. Leaves nothing behind in the connection and does not block. Sorted.
+#[rustfmt::skip]
+const WRITES: [&str; 110] = [
+    "APPEND", "BITFIELD", "BITOP", "COMMAND", "COPY", "DBSIZE", "DECR", "DECRBY", "DEL",
+    "EVAL", "EVALSHA", "EVALSHA_RO", "EVAL_RO", "EXPIRE", "EXPIREAT", "FCALL", "FCALL_RO",
+    "FLUSHALL", "FLUSHDB", "GEOADD", "GEORADIUS", "GEORADIUSBYMEMBER", "GEOSEARCHSTORE",
+    "GETDEL", "GETEX", "GETSET", "HDEL", "HINCRBY", "HINCRBYFLOAT", "HMSET", "HSCAN", "HSET",
+    "HSETNX", "INCR", "INCRBY", "INCRBYFLOAT", "INFO", "LASTSAVE", "LINSERT", "LMOVE", "LMPOP",
+    "LPOP", "LPUSH", "LPUSHX", "LREM", "LSET", "LTRIM", "MEMORY", "MOVE", "MSET", "MSETNX",
+    "OBJECT", "PERSIST", "PEXPIRE", "PEXPIREAT", "PFADD", "PFCOUNT", "PFMERGE", "PSETEX",
+    "PUBLISH", "RENAME", "RENAMENX", "RESTORE", "ROLE", "RPOP", "RPOPLPUSH", "RPUSH", "RPUSHX",
+    "SADD", "SCAN", "SDIFFSTORE", "SET", "SETBIT", "SETEX", "SETNX", "SETRANGE", "SINTERSTORE",
+    "SMOVE", "SORT", "SPOP", "SPUBLISH", "SREM", "SSCAN", "SUNIONSTORE", "TIME", "TOUCH",
+    "UNLINK", "XACK", "XADD", "XAUTOCLAIM", "XCLAIM", "XDEL", "XGROUP", "XREADGROUP", "XSETID",
+    "XTRIM", "ZADD", "ZDIFFSTORE", "ZINCRBY", "ZINTERSTORE", "ZMPOP", "ZPOPMAX", "ZPOPMIN",
+    "ZRANGESTORE", "ZREM", "ZREMRANGEBYLEX", "ZREMRANGEBYRANK", "ZREMRANGEBYSCORE", "ZSCAN",
+    "ZUNIONSTORE",
+];
+
+/// Would change the tier itself, or (`WAIT`) speak of a connection that the client has not. Sorted.
+#[rustfmt::skip]
+const REFUSED: [&str; 12] = [
+    "CLUSTER", "DEBUG", "FAILOVER", "MIGRATE", "PSYNC", "REPLCONF", "REPLICAOF", "SHUTDOWN",
+    "SLAVEOF", "SYNC", "WAIT", "WAITAOF",
+];
+
+/// Longest name in the tables.
+const NAME_MAX: usize = 24;
+
+/// What is done with a command that [`super::command::Commands`] found.
+pub fn classify(command: &[u8]) -> Class {
+    let mut arguments = arguments(command);
+    let Some(name) = arguments.next() else {
+        return Class::Pin;
+    };
+    let mut upper = [0; NAME_MAX];
+    let Some(upper) = upper.get_mut(..name.len()) else {
+        return Class::Pin;
+    };
+    upper.copy_from_slice(name);
+    upper.make_ascii_uppercase();
+    let name: &[u8] = upper;
+    let has = |table: &[&str]| {
+        let found = table.binary_search_by(|entry| entry.as_bytes().cmp(name));
+        found.is_ok()
+    };
+    match name {
+        b"GET" => Class::Read,
+        b"SET" => Class::Write,
+        b"XREAD" | b"XREADGROUP" if arguments.any(|word| word.eq_ignore_ascii_case(b"BLOCK")) => {
+            Class::Pin
+        }
+        b"HELLO" => hello(arguments),
+        b"SELECT" if arguments.next() == Some(b"0") && arguments.next().is_none() => Class::Stay,
+        b"CLIENT" => client(arguments),
+        b"QUIT" => Class::Quit,
+        _ if has(&READS) => Class::Read,
+        _ if has(&WRITES) => Class::Write,
+        _ if has(&REFUSED) => Class::Refuse,
+        _ => Class::Pin,
+    }
+}
+
+fn hello<'a>(mut arguments: impl Iterator<Item = &'a [u8]>) -> Class {
+    match (arguments.next(), arguments.next()) {
+        (Some(b"2" | b"3"), None) => Class::Hello,
+        _ => Class::Pin,
+    }
+}
+
+fn client<'a>(mut arguments: impl Iterator<Item = &'a [u8]>) -> Class {
+    let words = (arguments.next(), arguments.next(), arguments.next());
+    match words {
+        (Some(word), Some(_), None) if word.eq_ignore_ascii_case(b"SETNAME") => Class::Name,
+        (Some(word), Some(_), Some(_)) if word.eq_ignore_ascii_case(b"SETINFO") => Class::Note,
+        _ => Class::Pin,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::command::with_lengths;
+    use super::*;
+
+    fn class(line: &str) -> Class {
+        classify(&with_lengths(line.as_bytes()))
+    }
+
+    #[test]
+    fn the_tables_are_sorted_and_no_command_is_in_two() {
+        for table in [&READS[..], &WRITES, &REFUSED] {
+            assert!(table.windows(2).all(|two| two[0] < two[1]), "{table:?}");
+            assert!(table.iter().all(|name| name.len() <= NAME_MAX));
+        }
+        assert!(READS.iter().all(|name| !WRITES.contains(name)));
+    }
+
+    #[test]
+    fn commands_are_told_apart() {
+        for (line, expected) in [
+            ("get k", Class::Read),
+            ("MGET a b", Class::Read),
+            ("ZREVRANGEBYSCORE k 2 1", Class::Read),
+            ("GEORADIUSBYMEMBER_RO k m 1 km", Class::Read),
+            ("XREAD COUNT 1 STREAMS s 0", Class::Read),
+            ("XREAD block 0 STREAMS s 0", Class::Pin),
+            ("XREADGROUP GROUP g c STREAMS s >", Class::Write),
+            ("SET k v", Class::Write),
+            ("SCAN 0", Class::Write),
+            ("EVAL return 0", Class::Write),
+            ("SORT k STORE l", Class::Write),
+            ("BLPOP k 0", Class::Pin),
+            ("MULTI", Class::Pin),
+            ("SUBSCRIBE c", Class::Pin),
+            ("AUTH secret", Class::Pin),
+            ("SELECT 0", Class::Stay),
+            ("SELECT 1", Class::Pin),
+            ("HELLO 3", Class::Hello),
+            ("HELLO 3 AUTH u p", Class::Pin),
+            ("HELLO", Class::Pin),
+            ("CLIENT SETNAME me", Class::Name),
+            ("client setinfo LIB-NAME x", Class::Note),
+            ("CLIENT LIST", Class::Pin),
+            ("WAIT 1 0", Class::Refuse),
+            ("SHUTDOWN", Class::Refuse),
+            ("JSON.GET k", Class::Pin),
+            ("AVERYLONGCOMMANDNAMETHATNOBODYHAS", Class::Pin),
+        ] {
+            assert_eq!(class(line), expected, "{line}");
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! A client's connection. What it pipelined is split into runs of commands of one class; each run
+//! is a batch, answered before the next is sent.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::{Buf, BytesMut};
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+
+use super::classify::{classify, Class};
+use super::command::{arguments, with_lengths, Commands, Found};
+use super::pinned::{self, Manners};
+use super::reply::Replies;
+use super::{Front, PRIMARY};
+use crate::kv::client::{self, After};
+use crate::kv::front::Batch;
+use crate::kv::link::Until;
+use crate::kv::{round, Failure, BATCH_MAX};
+
+struct Client {
+    wire: client::Client<Replies>,
+    commands: Commands,
+    run: Run,
+    manners: Manners,
+}
+
+/// Commands of one class at the start of the buffer.
+#[derive(Debug, Clone, Copy)]
+struct Run {
+    class: Class,
+    bytes: usize,
+    commands: u32,
+}
+
+const NO_RUN: Run = Run {
+    class: Class::Read,
+    bytes: 0,
+    commands: 0,
+};
+
+/// Serves a client until it goes, breaks the protocol, or the arbiter stops.
+pub async fn serve(front: Arc<Front>, stream: TcpStream, mut stop: watch::Receiver<bool>) {
+    let mut client = Client {
+        wire: client::Client::new(front, stream),
+        commands: Commands::default(),
+        run: NO_RUN,
+        manners: Manners::default(),
+    };
+    loop {
+        if !client.wire.more(&mut stop).await {
+            return;
+        }
+        let after = client.answer().await;
+        if after == After::Gone || client.wire.write().await == After::Gone {
+            return;
+        }
+        match after {
+            After::Next => {}
+            After::Linger => return client.wire.socket.linger().await,
+            After::Pin => {
+                return pinned::serve(&client.wire.front, client.wire.socket, client.manners).await
+            }
+            After::Close | After::Gone => return,
+        }
+    }
+}
+
+impl Client {
+    /// Answers all complete commands in the buffer.
+    async fn answer(&mut self) -> After {
+        loop {
+            let found = self
+                .commands
+                .next(&self.wire.socket.buffer[self.run.bytes..]);
+            let after = match found {
+                Ok(Some(Found::Lengths(length))) => self.command(length).await,
+                Ok(Some(Found::Inline(length))) => self.inline(length).await,
+                Ok(Some(Found::Nothing(length))) => {
+                    let after = self.end_run().await;
+                    self.wire.socket.buffer.advance(length);
+                    after
+                }
+                Ok(None) => {
+                    let after = self.end_run().await;
+                    return after;
+                }
+                Err(refused) => {
+                    self.wire.front.tier.counters.received.inc();
+                    self.wire.front.tier.counters.failed.inc();
+                    let after = self.end_run().await;
+                    self.wire.slot.say(format!("-ERR {refused}\r\n").as_bytes());
+                    return if after == After::Next {
+                        After::Linger
+                    } else {
+                        after
+                    };
+                }
+            };
+            if after != After::Next {
+                return after;
+            }
+        }
+    }
+
+    /// The command behind the run, `length` bytes long.
+    async fn command(&mut self, length: usize) -> After {
+        let class = classify(&self.wire.socket.buffer[self.run.bytes..self.run.bytes + length]);
+        if class != self.run.class || self.run.commands >= BATCH_MAX {
+            let after = self.end_run().await;
+            if after != After::Next {
+                return after;
+            }
+        }
+        if matches!(class, Class::Read | Class::Write) {
+            self.run.class = class;
+            self.run.bytes += length;
+            self.run.commands += 1;
+            return After::Next;
+        }
+        let after = self.end_run().await;
+        if after != After::Next {
+            return after;
+        }
+        self.special(class, length).await
+    }
+
+    async fn inline(&mut self, length: usize) -> After {
+        let after = self.end_run().await;
+        if after != After::Next {
+            return after;
+        }
+        // As if it had come with lengths.
+        let command = with_lengths(&self.wire.socket.buffer[..length]);
+        let rest = self.wire.socket.buffer.split_off(length);
+        self.wire.socket.buffer = BytesMut::from(&command[..]);
+        self.wire.socket.buffer.extend_from_slice(&rest);
+        self.command(command.len()).await
+    }
+
+    /// A command that is neither read nor write, at the start of the buffer.
+    async fn special(&mut self, class: Class, length: usize) -> After {
+        if class == Class::Pin {
+            return After::Pin;
+        }
+        let counters = &self.wire.front.tier.counters;
+        counters.received.inc();
+        let command = &self.wire.socket.buffer[..length];
+        match class {
+            Class::Hello => return self.hello(length).await,
+            Class::Name => {
+                self.manners.name = arguments(command).nth(2).map(<[u8]>::to_vec);
+                self.wire.slot.say(b"+OK\r\n");
+            }
+            Class::Refuse => {
+                counters.failed.inc();
+                let refusal = b"-ERR not offered by the arbiter: ask the server itself\r\n";
+                self.wire.slot.say(refusal);
+                self.wire.socket.buffer.advance(length);
+                return After::Next;
+            }
+            _ => self.wire.slot.say(b"+OK\r\n"),
+        }
+        counters.answered.inc();
+        self.wire.socket.buffer.advance(length);
+        if class == Class::Quit {
+            return After::Close;
+        }
+        After::Next
+    }
+
+    /// Changes the version of RESP: from then on other links are used.
+    async fn hello(&mut self, length: usize) -> After {
+        let command = self.wire.socket.buffer.split_to(length);
+        let resp3 = arguments(&command).nth(1) == Some(b"3");
+        let batch = Batch {
+            bytes: &command,
+            fence: b"",
+            until: Until::Replies(1),
+            commands: 1,
+            flavour: usize::from(resp3),
+        };
+        let before = self.wire.slot.output_len();
+        let answered = round::one(&self.wire.front, &self.wire.slot, &batch, PRIMARY).await;
+        if answered.is_ok() && self.wire.slot.output_at(before) != Some(b'-') {
+            self.manners.resp3 = resp3;
+        }
+        self.account(1, answered);
+        After::Next
+    }
+
+    /// Sends the run and waits for its replies.
+    async fn end_run(&mut self) -> After {
+        let run = std::mem::replace(&mut self.run, NO_RUN);
+        if run.commands == 0 {
+            return After::Next;
+        }
+        let batch = Batch {
+            bytes: &self.wire.socket.buffer[..run.bytes],
+            fence: b"",
+            until: Until::Replies(run.commands as usize),
+            commands: u64::from(run.commands),
+            flavour: usize::from(self.manners.resp3),
+        };
+        let tier = &self.wire.front.tier;
+        tier.counters.received.add(batch.commands);
+        let received = Instant::now();
+        let answered = match run.class {
+            Class::Read => round::race(&self.wire.front, &self.wire.slot, &batch).await,
+            _ => round::one(&self.wire.front, &self.wire.slot, &batch, PRIMARY).await,
+        };
+        tier.requests_ended(received, run.commands);
+        self.wire.socket.buffer.advance(run.bytes);
+        self.account(run.commands, answered);
+        self.wire.write_much().await
+    }
+
+    /// Counts, and says an error for each command that has no reply.
+    fn account(&self, commands: u32, answered: Result<(), Failure>) {
+        let counters = &self.wire.front.tier.counters;
+        match answered {
+            Ok(()) => counters.answered.add(commands.into()),
+            Err(failure) => {
+                counters.failed.add(commands.into());
+                let error = format!("-ERR arbiter: {failure}\r\n");
+                self.wire
+                    .slot
+                    .say(error.repeat(commands as usize).as_bytes());
+            }
+        }
+    }
+}

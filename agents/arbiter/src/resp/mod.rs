@@ -1,0 +1,60 @@
+//! The Redis arbiter: RESP2 and RESP3.
+//!
+//! The first server of the tier is the primary, the others are its replicas (Redis itself copies).
+//! Reads go to r of all servers, the first good reply wins; writes go to the primary. Both travel
+//! on connections that all clients share. A command that leaves a state behind in its connection,
+//! blocks, or is not known pins the client: from then on it has a connection of its own to the
+//! primary, and bytes pass through as they are.
+//!
+//! | module | what |
+//! |---|---|
+//! | `command` | where a client's command ends; what is refused |
+//! | `classify` | what a command is: the table of `agents/README.md` |
+//! | `reply` | where a server's reply ends |
+//! | `client` | a client's connection |
+//! | `pinned` | a client with a connection of its own |
+
+pub mod classify;
+pub mod client;
+pub mod command;
+mod pinned;
+pub mod reply;
+
+use std::time::Duration;
+
+use policy::ServerId;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use crate::conn::Conn;
+use crate::kv;
+
+/// The server that takes writes.
+pub const PRIMARY: ServerId = 0;
+
+/// What all clients of a thread share.
+pub type Front = kv::front::Front<reply::Replies>;
+
+/// Whether the server takes connections and commands. One that wants a password is there; one that
+/// loads its data, or has lost its primary and serves no stale data, is not.
+pub async fn probe(front: &Front, server: ServerId) -> bool {
+    let config = front.tier.config();
+    let asked = async {
+        let stream = TcpStream::connect(front.tier.server(server).address).await;
+        let mut conn = Conn::new(stream.ok()?);
+        conn.write(b"PING\r\n", config.connect_timeout())
+            .await
+            .ok()?;
+        while !conn.buffer.contains(&b'\n') {
+            if conn.fill().await.ok()? == 0 || conn.buffer.len() > reply::LINE_MAX {
+                return None;
+            }
+        }
+        let here = [&b"+PONG"[..], b"-NOAUTH", b"-NOPERM"];
+        here.iter()
+            .any(|start| conn.buffer.starts_with(start))
+            .then_some(())
+    };
+    let limit = config.connect_timeout() + Duration::from_millis(250);
+    matches!(timeout(limit, asked).await, Ok(Some(())))
+}

@@ -1,0 +1,259 @@
+//! Where a server's reply ends, in RESP2 and RESP3. Stateful, so that a large reply is looked at
+//! once however it arrives; nested replies are counted, not descended into.
+
+use crate::kv::{line_end, number, Broken, Dialect, Followed, Kind};
+
+/// Longest line: a simple string, an error, a number, a length.
+pub const LINE_MAX: usize = 64 * 1024;
+/// Largest string that Redis itself allows.
+const BULK_MAX: u64 = 512 * 1024 * 1024;
+/// Most elements of one aggregate, and of a reply with all that is nested in it.
+const ELEMENTS_MAX: u64 = 1 << 32;
+
+/// Errors of the server's making: another replica may do better.
+const SICK: [&[u8]; 7] = [
+    b"LOADING",
+    b"MASTERDOWN",
+    b"BUSY",
+    b"CLUSTERDOWN",
+    b"TRYAGAIN",
+    b"OOM",
+    b"MISCONF",
+];
+
+/// Follows replies, one after the other.
+#[derive(Debug, Default)]
+pub struct Replies {
+    /// Elements still to come in this reply; 0 between replies.
+    elements: u64,
+    /// Bytes of a string still to come, its line end included.
+    string: u64,
+    /// The reply under way is a push.
+    is_push: bool,
+    is_sick: bool,
+}
+
+impl Dialect for Replies {
+    const FLAVOURS: usize = 2;
+
+    fn greeting(flavour: usize) -> &'static [u8] {
+        match flavour {
+            1 => b"*2\r\n$5\r\nHELLO\r\n$1\r\n3\r\n",
+            _ => b"",
+        }
+    }
+
+    fn follow(&mut self, bytes: &[u8]) -> Result<Followed, Broken> {
+        let mut used = 0;
+        loop {
+            let left = &bytes[used..];
+            if self.string > 0 {
+                let taken = self.take_string(left)?;
+                used += taken;
+                if self.string > 0 {
+                    return Ok(Followed { used, reply: None });
+                }
+                self.elements -= 1;
+            } else {
+                let Some(end) = line_end(left, LINE_MAX)? else {
+                    return Ok(Followed { used, reply: None });
+                };
+                self.line(&left[..end])?;
+                used += end + 2;
+            }
+            if self.elements == 0 {
+                return Ok(Followed {
+                    used,
+                    reply: Some(self.end()),
+                });
+            }
+        }
+    }
+}
+
+impl Replies {
+    fn end(&mut self) -> Kind {
+        let kind = match (self.is_push, self.is_sick) {
+            (true, _) => Kind::Push,
+            (false, true) => Kind::Sick,
+            (false, false) => Kind::Reply,
+        };
+        *self = Self::default();
+        kind
+    }
+
+    /// Takes what is there of a string; its last two bytes are a line end.
+    fn take_string(&mut self, bytes: &[u8]) -> Result<usize, Broken> {
+        let taken = self.string.min(bytes.len() as u64);
+        let length = usize::try_from(taken).unwrap_or(bytes.len());
+        let after = self.string - taken;
+        // The last two bytes are at the distances 1 and 0 from the end.
+        for (distance, expected) in [(1, b'\r'), (0, b'\n')] {
+            if after <= distance && distance - after < taken {
+                let back = usize::try_from(distance - after).unwrap_or(0);
+                if bytes[length - 1 - back] != expected {
+                    return Err(Broken("a string must end with CR LF"));
+                }
+            }
+        }
+        self.string = after;
+        Ok(length)
+    }
+
+    /// One line: a scalar, or the head of a string or an aggregate.
+    fn line(&mut self, line: &[u8]) -> Result<(), Broken> {
+        let is_first = self.elements == 0;
+        if is_first {
+            self.elements = 1;
+        }
+        let Some((&sign, rest)) = line.split_first() else {
+            return Err(Broken("an empty line"));
+        };
+        match sign {
+            b'+' | b':' | b'_' | b',' | b'#' | b'(' => self.elements -= 1,
+            b'-' => {
+                self.is_sick = is_first && SICK.iter().any(|start| rest.starts_with(start));
+                self.elements -= 1;
+            }
+            b'$' | b'=' | b'!' => match length(rest, BULK_MAX)? {
+                Some(length) => self.string = length + 2,
+                None => self.elements -= 1,
+            },
+            b'*' | b'~' | b'%' | b'>' | b'|' => self.aggregate(sign, rest, is_first)?,
+            _ => return Err(Broken("a type that RESP does not have")),
+        }
+        Ok(())
+    }
+
+    fn aggregate(&mut self, sign: u8, rest: &[u8], is_first: bool) -> Result<(), Broken> {
+        let count = length(rest, ELEMENTS_MAX)?.unwrap_or(0);
+        let members = if matches!(sign, b'%' | b'|') {
+            2 * count
+        } else {
+            count
+        };
+        if sign == b'>' {
+            if !is_first {
+                return Err(Broken("a push inside a reply"));
+            }
+            self.is_push = true;
+        }
+        // An attribute comes before the element that it describes.
+        let itself = u64::from(sign != b'|');
+        self.elements = self.elements - itself + members;
+        if self.elements > ELEMENTS_MAX {
+            return Err(Broken("too many elements"));
+        }
+        Ok(())
+    }
+}
+
+/// A length; none for the null of RESP2.
+fn length(digits: &[u8], most: u64) -> Result<Option<u64>, Broken> {
+    if digits == b"-1" {
+        return Ok(None);
+    }
+    number(digits)
+        .filter(|&length| length <= most)
+        .map(Some)
+        .ok_or(Broken("a length that is none"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The kinds of all replies in `bytes`; at once and byte by byte must agree.
+    fn kinds(bytes: &[u8]) -> Result<Vec<(usize, Kind)>, Broken> {
+        let mut whole = vec![];
+        let (mut at, mut replies) = (0, Replies::default());
+        while at < bytes.len() {
+            let followed = replies.follow(&bytes[at..])?;
+            at += followed.used;
+            match followed.reply {
+                Some(kind) => whole.push((at, kind)),
+                None => break,
+            }
+        }
+        let mut slow = vec![];
+        let (mut at, mut replies) = (0, Replies::default());
+        for end in 0..=bytes.len() {
+            while at < end {
+                let followed = replies.follow(&bytes[at..end])?;
+                at += followed.used;
+                match followed.reply {
+                    Some(kind) => slow.push((at, kind)),
+                    None => break,
+                }
+            }
+        }
+        assert_eq!(whole, slow, "{:?}", String::from_utf8_lossy(bytes));
+        Ok(whole)
+    }
+
+    #[test]
+    fn every_type_ends_where_it_ends() {
+        for reply in [
+            &b"+OK\r\n"[..],
+            b"-ERR no\r\n",
+            b":-12\r\n",
+            b"$0\r\n\r\n",
+            b"$5\r\na\r\nbc\r\n",
+            b"$-1\r\n",
+            b"*-1\r\n",
+            b"*0\r\n",
+            b"*2\r\n*1\r\n:1\r\n$1\r\nx\r\n",
+            b"%2\r\n+a\r\n:1\r\n+b\r\n*2\r\n:1\r\n:2\r\n",
+            b"~1\r\n_\r\n",
+            b",1.5\r\n",
+            b"#t\r\n",
+            b"(123456789012345678901234567890\r\n",
+            b"=7\r\ntxt:abc\r\n",
+            b"!3\r\nERR\r\n",
+            b"|1\r\n+ttl\r\n:9\r\n*1\r\n+x\r\n",
+            b"*1\r\n|1\r\n+a\r\n+b\r\n+x\r\n",
+        ] {
+            let twice = [reply, reply].concat();
+            let ends = [(reply.len(), Kind::Reply), (twice.len(), Kind::Reply)];
+            assert_eq!(kinds(&twice).unwrap(), ends);
+            assert_eq!(kinds(&reply[..reply.len() - 1]).unwrap(), []);
+        }
+    }
+
+    #[test]
+    fn pushes_and_sick_servers_are_told_apart() {
+        let bytes = b">2\r\n+invalidate\r\n*1\r\n$1\r\nk\r\n-LOADING data\r\n*1\r\n-LOADING\r\n";
+        let kinds: Vec<_> = kinds(bytes)
+            .unwrap()
+            .into_iter()
+            .map(|(_, kind)| kind)
+            .collect();
+        assert_eq!(kinds, [Kind::Push, Kind::Sick, Kind::Reply]);
+    }
+
+    #[test]
+    fn what_is_not_resp_is_refused() {
+        for bytes in [
+            &b"HTTP/1.1 200 OK\r\n"[..],
+            b"+OK\n",
+            b"\n",
+            b"\r\n",
+            b"$3\r\nabcd\r\n",
+            b"$3\r\nabc\rX",
+            b"$03\r\n",
+            b"$-2\r\n",
+            b"$?\r\n",
+            b"$536870913\r\n",
+            b"*1\r\n>1\r\n+x\r\n",
+            b"*99999999999\r\n",
+            b"%4294967296\r\n",
+        ] {
+            assert!(
+                kinds(bytes).is_err(),
+                "{:?}",
+                String::from_utf8_lossy(bytes)
+            );
+        }
+        assert!(kinds(&vec![b'+'; LINE_MAX + 2]).is_err());
+    }
+}

@@ -1,0 +1,340 @@
+//! Real Redis and memcached servers, each ended when dropped; rude servers; a plain client.
+
+use std::net::SocketAddr;
+use std::process::{Child, Command, Stdio};
+
+use tempfile::TempDir;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+use super::eventually;
+
+/// A server in a process of its own.
+pub struct Server {
+    pub address: SocketAddr,
+    command: Vec<String>,
+    child: Child,
+    /// Where it may write.
+    directory: TempDir,
+}
+
+impl Server {
+    /// A Redis primary.
+    pub async fn redis() -> Self {
+        Self::start(|port| redis(port, &[])).await
+    }
+
+    /// A Redis replica that has caught up with its primary.
+    pub async fn replica_of(primary: &Self) -> Self {
+        let of = format!("127.0.0.1 {}", primary.address.port());
+        let replica = Self::start(|port| redis(port, &["--replicaof", &of])).await;
+        eventually("a replica in step", || async {
+            let info = Client::open(replica.address)
+                .await
+                .redis("INFO replication")
+                .await;
+            info.contains("master_link_status:up").then_some(())
+        })
+        .await;
+        replica
+    }
+
+    /// A memcached.
+    pub async fn memcached() -> Self {
+        let command = |port: u16| {
+            format!("memcached -u nobody -l 127.0.0.1 -p {port} -U 0 -m 64 -I 16m -t 1")
+                .split(' ')
+                .map(str::to_owned)
+                .collect()
+        };
+        Self::start(command).await
+    }
+
+    async fn start(command: impl Fn(u16) -> Vec<String>) -> Self {
+        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = free.local_addr().unwrap();
+        drop(free);
+        let directory = tempfile::tempdir().unwrap();
+        let command = command(address.port());
+        let server = Self {
+            address,
+            child: spawn(&command, &directory),
+            command,
+            directory,
+        };
+        server.ready().await;
+        server
+    }
+
+    pub async fn ready(&self) {
+        eventually("a server that answers", || async {
+            let stream = TcpStream::connect(self.address).await.ok()?;
+            let mut client = Client::of(stream);
+            client.try_send(b"version\r\nPING\r\n").await?;
+            // Either of the two is known to it.
+            client.try_line().await.map(drop)
+        })
+        .await;
+    }
+
+    /// As a crash would.
+    pub fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Starts it again where it was.
+    pub fn restart(&mut self) {
+        self.child = spawn(&self.command, &self.directory);
+    }
+
+    /// Its connections stay open, and nothing is answered.
+    pub fn freeze(&self) {
+        self.signal("-STOP");
+    }
+
+    pub fn thaw(&self) {
+        self.signal("-CONT");
+    }
+
+    fn signal(&self, signal: &str) {
+        let pid = self.child.id().to_string();
+        let sent = Command::new("kill").args([signal, &pid]).status().unwrap();
+        assert!(sent.success());
+    }
+
+    /// A connection around the arbiter.
+    pub async fn direct(&self) -> Client {
+        Client::open(self.address).await
+    }
+
+    /// How often a Redis command was called.
+    pub async fn calls(&self, command: &str) -> u64 {
+        let info = self.direct().await.redis("INFO commandstats").await;
+        let start = format!("cmdstat_{command}:calls=");
+        info.lines()
+            .find_map(|line| line.strip_prefix(&start)?.split(',').next()?.parse().ok())
+            .unwrap_or(0)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may be dead already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn redis(port: u16, more: &[&str]) -> Vec<String> {
+    let port = port.to_string();
+    let mut words = vec!["redis-server", "--port", &port, "--bind", "127.0.0.1"];
+    words.extend(["--save", "", "--repl-diskless-sync-delay", "0"]);
+    words.extend(more);
+    words.into_iter().map(str::to_owned).collect()
+}
+
+fn spawn(command: &[String], directory: &TempDir) -> Child {
+    let spawned = Command::new(&command[0])
+        .args(&command[1..])
+        .current_dir(directory.path())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn();
+    spawned.unwrap_or_else(|error| panic!("{}: {error}; is the package there?", command[0]))
+}
+
+/// What a rude server does after it was asked something.
+#[derive(Debug, Clone, Copy)]
+pub enum Manner {
+    /// Sends these bytes each time.
+    Says(&'static [u8]),
+    /// Sends these bytes and closes.
+    Leaves(&'static [u8]),
+    /// Sends these bytes and nothing any more.
+    Stalls(&'static [u8]),
+}
+
+/// A server that answers probes and nothing else well.
+pub struct Rude {
+    pub address: SocketAddr,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl Rude {
+    pub async fn start(manner: Manner) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let serving = async move {
+            let mut connections = tokio::task::JoinSet::new();
+            while let Ok((stream, _)) = listener.accept().await {
+                connections.spawn(misbehave(stream, manner));
+            }
+        };
+        Self {
+            address,
+            task: tokio::spawn(serving),
+        }
+    }
+}
+
+impl Drop for Rude {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn misbehave(mut stream: TcpStream, manner: Manner) -> Option<()> {
+    let mut bytes = [0; 65536];
+    loop {
+        let asked = stream
+            .read(&mut bytes)
+            .await
+            .ok()
+            .filter(|&read| read > 0)?;
+        match (&bytes[..asked], manner) {
+            (b"PING\r\n", _) => stream.write_all(b"+PONG\r\n").await.ok()?,
+            (b"flush_all\r\n", _) => stream.write_all(b"OK\r\n").await.ok()?,
+            (_, Manner::Says(reply)) => stream.write_all(reply).await.ok()?,
+            (_, Manner::Leaves(reply)) => return stream.write_all(reply).await.ok(),
+            (_, Manner::Stalls(reply)) => {
+                stream.write_all(reply).await.ok()?;
+                while stream.read(&mut bytes).await.ok()? > 0 {}
+                return None;
+            }
+        }
+    }
+}
+
+/// A plain client, independent of the arbiter's parsers.
+pub struct Client {
+    pub stream: TcpStream,
+    buffer: Vec<u8>,
+    at: usize,
+}
+
+impl Client {
+    pub async fn open(address: SocketAddr) -> Self {
+        Self::of(TcpStream::connect(address).await.unwrap())
+    }
+
+    fn of(stream: TcpStream) -> Self {
+        stream.set_nodelay(true).unwrap();
+        Self {
+            stream,
+            buffer: vec![],
+            at: 0,
+        }
+    }
+
+    pub async fn send(&mut self, bytes: &[u8]) {
+        self.try_send(bytes).await.unwrap();
+    }
+
+    pub async fn try_send(&mut self, bytes: &[u8]) -> Option<()> {
+        self.stream.write_all(bytes).await.ok()
+    }
+
+    /// Words to a Redis, and its whole reply as it is.
+    pub async fn redis(&mut self, words: &str) -> String {
+        self.send(&encode(words)).await;
+        self.reply().await
+    }
+
+    /// The next whole reply of a Redis; `<closed>` where there is none.
+    pub async fn reply(&mut self) -> String {
+        let mut reply = vec![];
+        let mut left = 1;
+        while left > 0 {
+            let Some(line) = self.try_line().await else {
+                assert!(reply.is_empty(), "cut reply");
+                return "<closed>".to_owned();
+            };
+            reply.extend_from_slice(line.as_bytes());
+            reply.extend_from_slice(b"\r\n");
+            left -= 1;
+            let count: i64 = line[1..].parse().unwrap_or(0);
+            match line.as_bytes()[0] {
+                b'*' | b'~' | b'>' => left += count.max(0),
+                b'%' => left += 2 * count,
+                b'$' | b'=' if count >= 0 => {
+                    let length = usize::try_from(count).unwrap() + 2;
+                    reply.extend(self.bytes(length).await.expect("cut string"));
+                }
+                _ => {}
+            }
+        }
+        String::from_utf8_lossy(&reply).into_owned()
+    }
+
+    /// A line to a memcached, and the first line of its reply.
+    pub async fn ask(&mut self, line: &str) -> String {
+        self.send(format!("{line}\r\n").as_bytes()).await;
+        self.line().await
+    }
+
+    /// A line to a memcached, and all lines of its reply up to `END`.
+    pub async fn list(&mut self, line: &str) -> Vec<String> {
+        self.send(format!("{line}\r\n").as_bytes()).await;
+        let mut lines = vec![];
+        while !lines.last().is_some_and(|line| line == "END") {
+            lines.push(self.line().await);
+        }
+        lines
+    }
+
+    pub async fn line(&mut self) -> String {
+        self.try_line().await.unwrap_or("<closed>".to_owned())
+    }
+
+    async fn try_line(&mut self) -> Option<String> {
+        let mut from = self.at;
+        loop {
+            let found = self.buffer[from..]
+                .windows(2)
+                .position(|two| two == b"\r\n");
+            if let Some(found) = found {
+                let bytes = self.bytes(from + found + 2 - self.at).await?;
+                return Some(String::from_utf8_lossy(&bytes[..bytes.len() - 2]).into_owned());
+            }
+            from = self.buffer.len().saturating_sub(1).max(self.at);
+            self.more().await?;
+        }
+    }
+
+    /// So many bytes; none when the connection ends before.
+    pub async fn bytes(&mut self, length: usize) -> Option<Vec<u8>> {
+        while self.buffer.len() - self.at < length {
+            self.more().await?;
+        }
+        let bytes = self.buffer[self.at..self.at + length].to_vec();
+        self.at += length;
+        if self.at == self.buffer.len() {
+            self.buffer.clear();
+            self.at = 0;
+        }
+        Some(bytes)
+    }
+
+    async fn more(&mut self) -> Option<()> {
+        let mut bytes = vec![0; 65536];
+        let read = self.stream.read(&mut bytes).await.unwrap_or(0);
+        self.buffer.extend_from_slice(&bytes[..read]);
+        (read > 0).then_some(())
+    }
+}
+
+/// Words, parted by single spaces, as a Redis command.
+pub fn encode(words: &str) -> Vec<u8> {
+    let words: Vec<&str> = words.split(' ').collect();
+    let mut bytes = format!("*{}\r\n", words.len());
+    for word in words {
+        bytes += &format!("${}\r\n{word}\r\n", word.len());
+    }
+    bytes.into_bytes()
+}
+
+/// A string as Redis replies it.
+pub fn string(text: &str) -> String {
+    format!("${}\r\n{text}\r\n", text.len())
+}
