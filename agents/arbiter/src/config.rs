@@ -4,6 +4,7 @@
 use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -35,10 +36,10 @@ pub struct Config {
     pub tokens: usize,
     /// Limit of one attempt to reach a server.
     #[serde(default = "default_connect_timeout_ms")]
-    pub connect_timeout_ms: u64,
+    pub connect_timeout_ms: Millis,
     /// Limit of one request.
     #[serde(default = "default_request_timeout_ms")]
-    pub request_timeout_ms: u64,
+    pub request_timeout_ms: Millis,
     /// Age from which an observed latency no longer counts and the server is tried again.
     #[serde(default = "default_observation_age_ms")]
     pub observation_age_ms: u64,
@@ -52,6 +53,47 @@ pub struct Config {
     pub servers: Vec<Server>,
     /// Only with `protocol = "mysql"`.
     pub mysql: Option<Mysql>,
+    /// The file's keys as they stand there.
+    #[serde(skip)]
+    keys: toml::Table,
+}
+
+/// What a reload of the file may change; the rest takes a restart.
+const LIVE: [&str; 5] = [
+    "policy",
+    "replicas",
+    "tokens",
+    "connect_timeout_ms",
+    "request_timeout_ms",
+];
+
+/// Milliseconds that a reload may change.
+#[derive(Debug, Deserialize)]
+#[serde(from = "u64")]
+pub struct Millis(AtomicU64);
+
+impl Millis {
+    /// The value now.
+    pub fn get(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+
+    /// Takes over another's value.
+    pub fn set(&self, other: &Self) {
+        self.0.store(other.get(), Relaxed);
+    }
+}
+
+impl From<u64> for Millis {
+    fn from(value: u64) -> Self {
+        Self(value.into())
+    }
+}
+
+impl Clone for Millis {
+    fn clone(&self) -> Self {
+        self.get().into()
+    }
 }
 
 /// The one account that clients use towards the arbiter and the arbiter towards the servers.
@@ -89,12 +131,12 @@ fn default_packet_bytes_max() -> usize {
     16 << 20
 }
 
-fn default_connect_timeout_ms() -> u64 {
-    1_000
+fn default_connect_timeout_ms() -> Millis {
+    1_000.into()
 }
 
-fn default_request_timeout_ms() -> u64 {
-    6_000
+fn default_request_timeout_ms() -> Millis {
+    6_000.into()
 }
 
 fn default_observation_age_ms() -> u64 {
@@ -156,10 +198,12 @@ impl Config {
     /// # Errors
     /// As [`Config::read`].
     pub fn parse(text: &str, path: &str) -> Result<Self, ConfigError> {
-        let config: Self = toml::from_str(text).map_err(|error| ConfigError::Malformed {
+        let malformed = |error: toml::de::Error| ConfigError::Malformed {
             path: path.to_owned(),
             message: error.to_string(),
-        })?;
+        };
+        let mut config: Self = toml::from_str(text).map_err(malformed)?;
+        config.keys = toml::from_str(text).map_err(malformed)?;
         config
             .validate()
             .map_err(|(key, expected, came)| ConfigError::Impossible {
@@ -171,14 +215,21 @@ impl Config {
         Ok(config)
     }
 
+    /// A key that `fresh` has changed though a reload cannot.
+    pub fn changed_for_good(&self, fresh: &Self) -> Option<String> {
+        let keys = self.keys.keys().chain(fresh.keys.keys());
+        let mut changed = keys.filter(|key| self.keys.get(*key) != fresh.keys.get(*key));
+        changed.find(|key| !LIVE.contains(&key.as_str())).cloned()
+    }
+
     /// Limit of one attempt to reach a server.
     pub fn connect_timeout(&self) -> Duration {
-        Duration::from_millis(self.connect_timeout_ms)
+        Duration::from_millis(self.connect_timeout_ms.get())
     }
 
     /// Limit of one request.
     pub fn request_timeout(&self) -> Duration {
-        Duration::from_millis(self.request_timeout_ms)
+        Duration::from_millis(self.request_timeout_ms.get())
     }
 
     fn validate(&self) -> Result<(), (String, String, String)> {
@@ -205,14 +256,14 @@ impl Config {
         within("threads", self.threads as u64, 1, THREADS_MAX, "")?;
         within(
             "connect_timeout_ms",
-            self.connect_timeout_ms,
+            self.connect_timeout_ms.get(),
             1,
             MINUTE_MS,
             " ms",
         )?;
         within(
             "request_timeout_ms",
-            self.request_timeout_ms,
+            self.request_timeout_ms.get(),
             1,
             60 * MINUTE_MS,
             " ms",
@@ -338,7 +389,7 @@ address = "127.0.0.1:82"
     fn a_good_file_is_read_with_defaults() {
         let config = Config::parse(GOOD, "a.toml").unwrap();
         assert_eq!(config.policy, Policy::Tad);
-        assert_eq!(config.request_timeout_ms, 6_000);
+        assert_eq!(config.request_timeout_ms.get(), 6_000);
         assert_eq!(config.servers[1].address.port(), 82);
     }
 
@@ -393,6 +444,21 @@ address = "127.0.0.1:82"
         ] {
             let text = refusal(&GOOD.replace(old, new));
             assert!(text.contains(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn only_some_keys_change_without_a_restart() {
+        let config = Config::parse(GOOD, "a.toml").unwrap();
+        for (old, new, key) in [
+            ("tokens = 1", "tokens = 7\nrequest_timeout_ms = 9", None),
+            ("replicas = 2", "replicas = 1", None),
+            ("8080", "8081", Some("listen")),
+            ("tokens = 1", "tokens = 1\nthreads = 2", Some("threads")),
+            ("web-2", "web-3", Some("servers")),
+        ] {
+            let fresh = Config::parse(&GOOD.replace(old, new), "a.toml").unwrap();
+            assert_eq!(config.changed_for_good(&fresh).as_deref(), key, "{new}");
         }
     }
 

@@ -1,11 +1,13 @@
-//! `arbiter --config FILE [--check]`: the proxy in front of a tier.
+//! `arbiter --config FILE [--check]`: the proxy in front of a tier. SIGHUP reads the file again.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use arbiter::config::Config;
 use arbiter::server::Arbiter;
+use arbiter::tier::Tier;
 use tokio::signal::unix::{signal, SignalKind};
 
 const USAGE: &str = "usage: arbiter --config FILE [--check]
@@ -19,7 +21,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let (config, check) = match command(std::env::args().skip(1)) {
+    let (path, check) = match command(std::env::args().skip(1)) {
         Ok(Command::Run { config, check }) => (config, check),
         Ok(Command::Print(text)) => {
             println!("{text}");
@@ -27,14 +29,14 @@ fn main() -> ExitCode {
         }
         Err(error) => return fail(&format!("{error}\n{USAGE}"), 2),
     };
-    let config = match Config::read(&config) {
+    let config = match Config::read(&path) {
         Ok(config) => config,
         Err(error) => return fail(&error.to_string(), 2),
     };
     if check {
         return ExitCode::SUCCESS;
     }
-    match serve(config) {
+    match serve(config, &path) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => fail(&format!("{error:#}"), 3),
     }
@@ -66,7 +68,7 @@ fn command(arguments: impl Iterator<Item = String>) -> Result<Command, String> {
     Ok(Command::Run { config, check })
 }
 
-fn serve(config: Config) -> Result<()> {
+fn serve(config: Config, path: &Path) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -74,6 +76,7 @@ fn serve(config: Config) -> Result<()> {
     runtime.block_on(async {
         let mut terminated = signal(SignalKind::terminate()).context("cannot catch SIGTERM")?;
         let mut interrupted = signal(SignalKind::interrupt()).context("cannot catch SIGINT")?;
+        let mut hung_up = signal(SignalKind::hangup()).context("cannot catch SIGHUP")?;
         let (tier, protocol) = (config.tier.clone(), config.protocol);
         let arbiter = Arbiter::bind(config).await?;
         eprintln!(
@@ -81,12 +84,29 @@ fn serve(config: Config) -> Result<()> {
             arbiter.client_address()?,
             arbiter.admin_address()?
         );
+        let running = arbiter.tier();
         let stop = async {
-            tokio::select! {
-                _ = terminated.recv() => {}
-                _ = interrupted.recv() => {}
+            loop {
+                tokio::select! {
+                    _ = terminated.recv() => return,
+                    _ = interrupted.recv() => return,
+                    _ = hung_up.recv() => reload(&running, path),
+                }
             }
         };
         arbiter.run(stop).await
     })
+}
+
+/// Reads the file again; a bad one changes nothing.
+fn reload(tier: &Arc<Tier>, path: &Path) {
+    let fresh = Config::read(path).map_err(|error| error.to_string());
+    let done = fresh.and_then(|fresh| {
+        tier.reload(&fresh)
+            .map_err(|error| format!("{}: {error}", path.display()))
+    });
+    match done {
+        Ok(()) => eprintln!("arbiter: {} is in force", path.display()),
+        Err(error) => eprintln!("arbiter: the old configuration goes on: {error}"),
+    }
 }

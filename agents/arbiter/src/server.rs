@@ -28,7 +28,9 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// An arbiter whose ports are bound.
 pub struct Arbiter {
-    config: Config,
+    tier: Arc<Tier>,
+    /// Servers that die from now on.
+    downs: mpsc::UnboundedReceiver<policy::ServerId>,
     /// One per thread, all on the same port; the kernel spreads connections over them.
     clients: Vec<TcpListener>,
     admin: TcpListener,
@@ -42,11 +44,18 @@ impl Arbiter {
     pub async fn bind(config: Config) -> Result<Self> {
         let clients = listen_for_clients(config.listen, config.threads)?;
         let admin = listen(config.admin, "admin", false)?;
+        let (tier, downs) = Tier::new(config);
         Ok(Self {
-            config,
+            tier,
+            downs,
             clients,
             admin,
         })
+    }
+
+    /// The tier, to reload its configuration.
+    pub fn tier(&self) -> Arc<Tier> {
+        Arc::clone(&self.tier)
     }
 
     /// Where clients connect.
@@ -71,7 +80,7 @@ impl Arbiter {
     /// # Errors
     /// When the admin listener breaks, or a thread cannot be started.
     pub async fn run(self, stop: impl Future<Output = ()>) -> Result<()> {
-        let (tier, downs) = Tier::new(self.config);
+        let (tier, downs) = (self.tier, self.downs);
         let (stopping, stopped) = watch::channel(false);
         let mut until = stopped.clone();
         let admin = tokio::spawn(admin::serve(self.admin, Arc::clone(&tier), async move {

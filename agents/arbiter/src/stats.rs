@@ -14,8 +14,8 @@ pub fn config(tier: &Tier) -> Config {
         policy,
         replicas: tier.replicas(),
         tokens,
-        connect_timeout_ms: file.connect_timeout_ms,
-        request_timeout_ms: file.request_timeout_ms,
+        connect_timeout_ms: file.connect_timeout_ms.get(),
+        request_timeout_ms: file.request_timeout_ms.get(),
         observation_age_ms: file.observation_age_ms,
         servers: file.servers.clone(),
     }

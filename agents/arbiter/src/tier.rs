@@ -135,6 +135,25 @@ impl Tier {
         });
     }
 
+    /// Takes over what a reload of the file may change, for the requests that follow.
+    ///
+    /// # Errors
+    /// When the file changed something else too; then nothing is taken over.
+    pub fn reload(self: &Arc<Self>, fresh: &Config) -> Result<(), String> {
+        if let Some(key) = self.config.changed_for_good(fresh) {
+            return Err(format!("{key}: cannot change while running; restart"));
+        }
+        self.config
+            .connect_timeout_ms
+            .set(&fresh.connect_timeout_ms);
+        self.config
+            .request_timeout_ms
+            .set(&fresh.request_timeout_ms);
+        self.set_replicas(fresh.replicas);
+        self.set_policy(fresh.policy, Some(fresh.tokens));
+        Ok(())
+    }
+
     /// Each server's place in the policy.
     pub fn standings(&self) -> Vec<Standing> {
         let brain = self.brain();
