@@ -1,6 +1,6 @@
 # Every target does the set-up it needs; nothing has to be run before it.
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test lint fmt bench clean
+.PHONY: help setup build demo test lint fmt bench soak clean
 
 help: ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 10
@@ -25,6 +25,9 @@ fmt: ## format every language
 
 bench: ## measure speed side by side with peers; writes bench/latest.json
 	@ci/bench
+
+soak: ## ten minutes and ten million checked requests through an arbiter in trouble
+	@ci/soak
 
 clean: ## remove fleets, builds and the environment; results/ stays
 	@ci/clean

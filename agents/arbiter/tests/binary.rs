@@ -9,7 +9,7 @@ use std::process::{Command, Output, Stdio};
 
 use support::eventually;
 use support::upstream::{ok, Manner, Upstream};
-use support::web::Connection;
+use support::web::{get, Connection};
 
 fn arbiter(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_arbiter"))
@@ -121,4 +121,62 @@ async fn on_sigterm_requests_under_way_are_answered_and_no_new_ones_taken() {
         ("the last", Some("close"))
     );
     assert!(child.wait().unwrap().success());
+}
+
+#[tokio::test]
+async fn sighup_reads_the_file_again_and_a_bad_one_changes_nothing() {
+    let server = Upstream::start(Manner::Reply(ok("here"))).await;
+    let file = config("127.0.0.1:0", &server.address.to_string());
+    let good = std::fs::read_to_string(file.path()).unwrap();
+    let mut child = Command::new(env!("CARGO_BIN_EXE_arbiter"))
+        .args(["--config", file.path().to_str().unwrap()])
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    let mut said = move || lines.next().unwrap().unwrap();
+    let line = said();
+    let mut addresses = line.split(" on ").skip(1).map(|text| {
+        let address = text.split(',').next().unwrap();
+        address.parse::<std::net::SocketAddr>().unwrap()
+    });
+    let (clients, admin) = (addresses.next().unwrap(), addresses.next().unwrap());
+    let mut client = Connection::open(clients).await;
+    let pid = child.id().to_string();
+    let hang_up = || {
+        Command::new("kill")
+            .args(["-s", "HUP", &pid])
+            .status()
+            .unwrap()
+    };
+    for (text, message) in [
+        (
+            good.replace("tokens = 1", "tokens = 7\nrequest_timeout_ms = 777"),
+            "is in force",
+        ),
+        (
+            good.replace("tokens = 1", "tokens = 0"),
+            "tokens: expected 1 to 10000, got 0",
+        ),
+        (
+            good.replace("\"web\"", "\"wep\""),
+            "tier: cannot change while running; restart",
+        ),
+    ] {
+        std::fs::write(file.path(), text).unwrap();
+        assert!(hang_up().success());
+        let line = said();
+        assert!(line.contains(message), "{line}");
+        assert_eq!(client.get("/").await.text(), "here", "the connection stays");
+        let config = get(admin, "/v1/config").await.text();
+        for value in [
+            "\"tokens\":7",
+            "\"request_timeout_ms\":777",
+            "\"tier\":\"web\"",
+        ] {
+            assert!(config.contains(value), "{config}");
+        }
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
 }

@@ -12,6 +12,9 @@ const IDLE_MAX: usize = 256;
 /// Idle for longer, a connection is closed.
 const IDLE_AGE_MAX: Duration = Duration::from_secs(60);
 
+/// Idle for longer, a connection has no buffer.
+const BUFFER_KEPT: Duration = Duration::from_secs(1);
+
 /// See the module.
 pub struct Pool {
     idle: Vec<Mutex<Vec<Idle>>>,
@@ -56,12 +59,17 @@ impl Pool {
         }
     }
 
-    /// Closes those that the servers have closed, and the old ones.
+    /// Closes those that the servers have closed, and the old ones; the others give back the
+    /// buffers that they have not needed for a while.
     pub fn sweep(&self) {
         for idle in &self.idle {
-            idle.lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .retain(Idle::is_usable);
+            let mut idle = idle.lock().unwrap_or_else(PoisonError::into_inner);
+            idle.retain_mut(|idle| {
+                if idle.since.elapsed() > BUFFER_KEPT {
+                    idle.conn.release_buffer();
+                }
+                idle.is_usable()
+            });
         }
     }
 }

@@ -4,8 +4,8 @@
 
 pub mod keyvalue;
 pub mod mariadb;
-pub mod upstream;
-pub mod web;
+#[allow(unused_imports)]
+pub use testkit::{upstream, web};
 
 use std::future::Future;
 use std::net::SocketAddr;

@@ -1,5 +1,8 @@
 //! Small HTTP servers that behave well or badly, and remember what they were sent.
 
+// A failing test may end in a panic here. The fields say what they are.
+#![allow(clippy::unwrap_used, missing_docs)]
+
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 

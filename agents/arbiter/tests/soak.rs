@@ -1,0 +1,33 @@
+//! The soak of `ci/soak`, for 30 s: servers die and hang, settings change, clients are rude.
+
+#![allow(clippy::unwrap_used)]
+
+use std::time::Duration;
+
+use testkit::soak::{run, Plan};
+
+/// Far below what any machine does in 30 s: a soak that got stuck must not pass.
+const REQUESTS_LEAST: u64 = 20_000;
+/// Ten seconds are too short for memory to settle; this finds a leak per request.
+const GROWTH_PERCENT_MOST: f64 = 50.0;
+
+#[test]
+fn under_load_and_trouble_every_reply_belongs_to_its_request() {
+    let report = run(&Plan {
+        arbiter: env!("CARGO_BIN_EXE_arbiter").into(),
+        threads: 2,
+        duration: Duration::from_secs(30),
+        requests_least: REQUESTS_LEAST,
+        duration_most: Duration::from_secs(120),
+        settled: Duration::from_secs(12),
+        seed: 4,
+    })
+    .unwrap();
+    let failures = report.failures(REQUESTS_LEAST, GROWTH_PERCENT_MOST);
+    assert_eq!(failures, Vec::<String>::new(), "{report:#?}");
+    assert!(report.kills + report.hangs > 0 && report.reloads > 0);
+    assert!(
+        report.counts.rude > 100 && report.counts.errors > 0,
+        "{report:#?}"
+    );
+}

@@ -1,0 +1,144 @@
+//! Very many client connections: each asks once, then all stay idle; then all ask at once.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{ensure, Context, Result};
+use serde::Serialize;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+
+/// Connections that are made, or ask, at a time while the others are idle.
+const AT_A_TIME: usize = 256;
+
+/// The buffers of quiet connections are gone after this.
+const QUIET: Duration = Duration::from_secs(3);
+
+/// Memory of the process that holds the other ends, and what was answered.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    /// Client connections.
+    pub connections: usize,
+    /// Before the first.
+    pub rss_kib_before: u64,
+    /// All open and idle.
+    pub rss_kib_idle: u64,
+    /// After all asked at once.
+    pub rss_kib_busy: u64,
+    /// The most at any time.
+    pub rss_kib_peak: u64,
+    /// Replies of status 200 when all asked at once.
+    pub answered: usize,
+}
+
+/// Holds connections to `address` and looks at the memory of process `pid`.
+///
+/// # Errors
+/// When a connection fails.
+pub async fn measure(
+    pid: u32,
+    address: SocketAddr,
+    path: &str,
+    connections: usize,
+) -> Result<Report> {
+    let rss_kib_before = rss_kib_of(pid)?;
+    let mut held = Held::open(address, path, connections).await?;
+    tokio::time::sleep(QUIET).await;
+    let rss_kib_idle = rss_kib_of(pid)?;
+    let answered = held.ask(connections).await?;
+    Ok(Report {
+        connections,
+        rss_kib_before,
+        rss_kib_idle,
+        rss_kib_busy: rss_kib_of(pid)?,
+        rss_kib_peak: memory_kib(pid, "VmHWM:")?,
+        answered,
+    })
+}
+
+/// Resident memory of a process.
+///
+/// # Errors
+/// When there is no such process.
+pub fn rss_kib_of(pid: u32) -> Result<u64> {
+    memory_kib(pid, "VmRSS:")
+}
+
+fn memory_kib(pid: u32, key: &str) -> Result<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix(key));
+    let number = line.and_then(|rest| rest.split_whitespace().next());
+    Ok(number.with_context(|| format!("no {key}"))?.parse()?)
+}
+
+/// Connections and the request that they send.
+struct Held(Vec<TcpStream>, Arc<[u8]>);
+
+impl Held {
+    /// Opens `connections` and asks once on each.
+    ///
+    /// # Errors
+    /// When a connection is refused or ends.
+    async fn open(address: SocketAddr, path: &str, connections: usize) -> Result<Self> {
+        let request: Arc<[u8]> = format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n")
+            .into_bytes()
+            .into();
+        let mut streams = Vec::with_capacity(connections);
+        for _ in 0..connections {
+            let stream = TcpStream::connect(address).await;
+            streams.push(stream.with_context(|| {
+                format!("connection {} of {connections} failed", streams.len() + 1)
+            })?);
+        }
+        let mut held = Self(streams, request);
+        let answered = held.ask(AT_A_TIME).await?;
+        ensure!(
+            answered == connections,
+            "{answered} answered of {connections}"
+        );
+        Ok(held)
+    }
+
+    /// Asks once on each connection, at most `at_a_time` at once; how many were answered with 200.
+    ///
+    /// # Errors
+    /// When a connection ends.
+    async fn ask(&mut self, at_a_time: usize) -> Result<usize> {
+        let places = Arc::new(Semaphore::new(at_a_time));
+        let mut tasks = JoinSet::new();
+        for mut stream in self.0.drain(..) {
+            let (places, request) = (Arc::clone(&places), Arc::clone(&self.1));
+            tasks.spawn(async move {
+                let _place = places.acquire_owned().await?;
+                stream.write_all(&request).await?;
+                let is_good = read_reply(&mut stream).await?;
+                anyhow::Ok((stream, is_good))
+            });
+        }
+        let mut answered = 0;
+        while let Some(done) = tasks.join_next().await {
+            let (stream, is_good) = done??;
+            answered += usize::from(is_good);
+            self.0.push(stream);
+        }
+        Ok(answered)
+    }
+}
+
+async fn read_reply(stream: &mut TcpStream) -> Result<bool> {
+    let mut reply = Vec::new();
+    loop {
+        if let Some(end) = crate::keyed::find(&reply, b"\r\n\r\n") {
+            let head = String::from_utf8_lossy(&reply[..end]).to_ascii_lowercase();
+            let (_, rest) = head.split_once("content-length: ").context("no length")?;
+            let length: usize = rest.lines().next().unwrap_or_default().parse()?;
+            if reply.len() >= end + 4 + length {
+                return Ok(head.starts_with("http/1.1 200"));
+            }
+        }
+        ensure!(stream.read_buf(&mut reply).await? > 0, "cut");
+    }
+}

@@ -1,0 +1,335 @@
+//! Requests and replies that carry a key, so that a reply of another request, or a piece of one, is
+//! noticed; and a server of them.
+//!
+//! `GET /KEY`, `HEAD /KEY`, `POST /KEY`; a body is [`body`] of the key, the request's [`body`] of its
+//! complement. Of each thousand requests some get into [`Trouble`].
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::oneshot;
+use tokio::time::sleep;
+
+use crate::random::Random;
+
+/// A reply of this size does not fit into what the arbiter holds back.
+const LARGE_BYTES: usize = 1_500_000;
+
+/// The body that belongs to a key: mostly 16 B to 2 KiB, one in 4096 large.
+pub fn body(key: u64) -> Vec<u8> {
+    let length = if (key >> 20) % 4096 == 0 {
+        LARGE_BYTES
+    } else {
+        16 + ((key >> 32) % 2032) as usize
+    };
+    let mut body = Vec::with_capacity(length + 8);
+    let mut word = key;
+    while body.len() < length {
+        body.extend_from_slice(&word.to_le_bytes());
+        word = word.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    }
+    body.truncate(length);
+    body
+}
+
+/// Whether a message about this key comes in chunks.
+pub fn is_chunked(key: u64) -> bool {
+    key & 3 == 0
+}
+
+/// Appends a body with the framing's field and the empty line before it.
+pub fn append_framed(out: &mut Vec<u8>, body: &[u8], chunked: bool) {
+    if !chunked {
+        out.extend_from_slice(format!("Content-Length: {}\r\n\r\n", body.len()).as_bytes());
+        return out.extend_from_slice(body);
+    }
+    out.extend_from_slice(b"Transfer-Encoding: chunked\r\n\r\n");
+    for piece in body.chunks(1 + body.len() / 3) {
+        out.extend_from_slice(format!("{:x}\r\n", piece.len()).as_bytes());
+        out.extend_from_slice(piece);
+        out.extend_from_slice(b"\r\n");
+    }
+    out.extend_from_slice(b"0\r\nX-Trailer: end\r\n\r\n");
+}
+
+/// What can go wrong with one request.
+#[derive(Debug, Clone, Copy)]
+enum Trouble {
+    DieInMidReply,
+    Stall,
+    Garbage,
+    CloseAfterReply,
+    AnnounceClose,
+    FailFast,
+    Slow,
+    Dribble,
+}
+
+const TROUBLES: [Trouble; 8] = [
+    Trouble::DieInMidReply,
+    Trouble::Stall,
+    Trouble::Garbage,
+    Trouble::CloseAfterReply,
+    Trouble::AnnounceClose,
+    Trouble::FailFast,
+    Trouble::Slow,
+    Trouble::Dribble,
+];
+
+/// How a server behaves.
+#[derive(Debug, Clone)]
+pub struct Manners {
+    /// Of a thousand requests, how many get into trouble.
+    pub trouble_per_mille: u64,
+    /// How long a stall lasts.
+    pub stall: Duration,
+    /// Of the troubles' generator.
+    pub seed: u64,
+}
+
+/// A server on a thread of its own. Dropping it kills it: all its connections close at once.
+pub struct Server {
+    /// Where it listens.
+    pub address: SocketAddr,
+    hangs: Arc<AtomicBool>,
+    kill: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Server {
+    /// Starts a server; port 0 finds one.
+    ///
+    /// # Errors
+    /// When the address is taken or no thread can be started.
+    pub fn start(address: SocketAddr, manners: Manners) -> Result<Self> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        // Sets SO_REUSEADDR, so that a server can come back at once.
+        let listener = std::net::TcpListener::bind(address);
+        let listener = listener.with_context(|| format!("{address}: cannot listen"))?;
+        listener.set_nonblocking(true)?;
+        let address = listener.local_addr()?;
+        let hangs = Arc::new(AtomicBool::new(false));
+        let (kill, killed) = oneshot::channel();
+        let serving = serve(listener, manners, Arc::clone(&hangs));
+        let thread = std::thread::Builder::new().spawn(move || {
+            runtime.block_on(async {
+                tokio::select! {
+                    () = serving => {}
+                    // An error is a dropped server: the same.
+                    _ = killed => {}
+                }
+            });
+        })?;
+        Ok(Self {
+            address,
+            hangs,
+            kill: Some(kill),
+            thread: Some(thread),
+        })
+    }
+
+    /// While it hangs, connections are taken and nothing is answered.
+    pub fn hang(&self, hangs: bool) {
+        self.hangs.store(hangs, Relaxed);
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        drop(self.kill.take());
+        if let Some(thread) = self.thread.take() {
+            // A panic of the server has been printed.
+            let _ = thread.join();
+        }
+    }
+}
+
+async fn serve(listener: std::net::TcpListener, manners: Manners, hangs: Arc<AtomicBool>) {
+    let Ok(listener) = TcpListener::from_std(listener) else {
+        return eprintln!("testkit: a server cannot listen");
+    };
+    let mut random = Random::new(manners.seed);
+    loop {
+        let Ok((stream, _)) = listener.accept().await else {
+            sleep(Duration::from_millis(10)).await;
+            continue;
+        };
+        let talk = Talk {
+            stream,
+            input: Vec::new(),
+            manners: manners.clone(),
+            random: Random::new(random.bits()),
+            hangs: Arc::clone(&hangs),
+        };
+        tokio::spawn(async move {
+            // An error is a connection that ended: by the other side, or in trouble.
+            let _ = talk.go_on().await;
+        });
+    }
+}
+
+struct Talk {
+    stream: TcpStream,
+    input: Vec<u8>,
+    manners: Manners,
+    random: Random,
+    hangs: Arc<AtomicBool>,
+}
+
+struct Request {
+    key: u64,
+    is_head: bool,
+    body: Option<Vec<u8>>,
+}
+
+impl Talk {
+    async fn go_on(mut self) -> Result<()> {
+        self.stream.set_nodelay(true)?;
+        while let Some(request) = self.request().await? {
+            while self.hangs.load(Relaxed) {
+                sleep(Duration::from_millis(20)).await;
+            }
+            let is_trouble = self.random.below(1000) < self.manners.trouble_per_mille;
+            let trouble = is_trouble.then(|| TROUBLES[self.random.below(8) as usize]);
+            if !self.answer(&request, trouble).await? {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Answers; false when the connection ends with it.
+    async fn answer(&mut self, request: &Request, trouble: Option<Trouble>) -> Result<bool> {
+        let reply = reply(request, trouble);
+        match trouble {
+            Some(Trouble::DieInMidReply) => {
+                self.stream.write_all(&reply[..reply.len() / 2]).await?;
+                return Ok(false);
+            }
+            Some(Trouble::Stall) => {
+                sleep(self.manners.stall).await;
+                return Ok(false);
+            }
+            Some(Trouble::Garbage) => {
+                self.stream.write_all(b"I am not HTTP\r\n\r\n").await?;
+                return Ok(false);
+            }
+            Some(Trouble::Slow) => sleep(Duration::from_millis(20)).await,
+            Some(Trouble::Dribble) => {
+                for piece in reply.chunks(1 + reply.len() / 3) {
+                    self.stream.write_all(piece).await?;
+                    sleep(Duration::from_millis(2)).await;
+                }
+                return Ok(true);
+            }
+            Some(Trouble::CloseAfterReply | Trouble::AnnounceClose) => {
+                self.stream.write_all(&reply).await?;
+                return Ok(false);
+            }
+            Some(Trouble::FailFast) | None => {}
+        }
+        self.stream.write_all(&reply).await?;
+        Ok(true)
+    }
+
+    async fn request(&mut self) -> Result<Option<Request>> {
+        let end = loop {
+            if let Some(end) = find(&self.input, b"\r\n\r\n") {
+                break end + 4;
+            }
+            if !self.more().await? {
+                return Ok(None);
+            }
+        };
+        let head = String::from_utf8(self.input.drain(..end).collect())?;
+        let target = head.split(' ').nth(1).context("no target")?;
+        let key = u64::from_str_radix(target.trim_start_matches('/'), 16)?;
+        let is_head = head.starts_with("HEAD ");
+        let lower = head.to_ascii_lowercase();
+        let body = if lower.contains("transfer-encoding: chunked") {
+            Some(self.chunks().await?)
+        } else if let Some((_, rest)) = lower.split_once("content-length: ") {
+            let length = rest.lines().next().unwrap_or_default().parse()?;
+            Some(self.take(length).await?)
+        } else {
+            None
+        };
+        Ok(Some(Request { key, is_head, body }))
+    }
+
+    async fn chunks(&mut self) -> Result<Vec<u8>> {
+        let mut body = Vec::new();
+        loop {
+            let line = self.line().await?;
+            let size = usize::from_str_radix(std::str::from_utf8(&line)?, 16)?;
+            if size == 0 {
+                while !self.line().await?.is_empty() {}
+                return Ok(body);
+            }
+            body.append(&mut self.take(size).await?);
+            anyhow::ensure!(self.line().await?.is_empty(), "no end of chunk");
+        }
+    }
+
+    async fn line(&mut self) -> Result<Vec<u8>> {
+        loop {
+            if let Some(end) = find(&self.input, b"\r\n") {
+                let mut line: Vec<u8> = self.input.drain(..end + 2).collect();
+                line.truncate(end);
+                return Ok(line);
+            }
+            anyhow::ensure!(self.more().await?, "cut");
+        }
+    }
+
+    async fn take(&mut self, length: usize) -> Result<Vec<u8>> {
+        while self.input.len() < length {
+            anyhow::ensure!(self.more().await?, "cut");
+        }
+        Ok(self.input.drain(..length).collect())
+    }
+
+    async fn more(&mut self) -> Result<bool> {
+        self.input.reserve(16 * 1024);
+        Ok(self.stream.read_buf(&mut self.input).await? > 0)
+    }
+}
+
+fn reply(request: &Request, trouble: Option<Trouble>) -> Vec<u8> {
+    let key = request.key;
+    let is_as_sent = request
+        .body
+        .as_ref()
+        .map_or(true, |sent| *sent == body(!key));
+    let (status, content) = match trouble {
+        // The checking client takes this status for what it is: a request that came through wrong.
+        _ if !is_as_sent => ("409 Conflict", Vec::new()),
+        Some(Trouble::FailFast) => ("500 Internal Server Error", b"sick".to_vec()),
+        _ => ("200 OK", body(key)),
+    };
+    let mut out = format!("HTTP/1.1 {status}\r\nX-Key: {key:016x}\r\n").into_bytes();
+    if matches!(trouble, Some(Trouble::AnnounceClose)) {
+        out.extend_from_slice(b"Connection: close\r\n");
+    }
+    append_framed(&mut out, &content, is_chunked(key));
+    if request.is_head {
+        let end = find(&out, b"\r\n\r\n").map_or(out.len(), |end| end + 4);
+        out.truncate(end);
+    }
+    out
+}
+
+/// Where `pattern` begins in `bytes`.
+pub fn find(bytes: &[u8], pattern: &[u8]) -> Option<usize> {
+    bytes
+        .windows(pattern.len())
+        .position(|window| window == pattern)
+}

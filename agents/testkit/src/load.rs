@@ -1,0 +1,383 @@
+//! Clients that check every reply, and clients that behave badly.
+//!
+//! A checked reply has the status, the key, the length and every byte that belong to its request. An
+//! error of the server or of the arbiter is an answer too, and counted; anything else is *wrong*.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use serde::Serialize;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::{sleep, timeout};
+
+use crate::keyed::{append_framed, body, find, is_chunked};
+use crate::random::Random;
+
+/// A reply that takes longer is wrong: the arbiter must have given up long before.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Between two acts of a rude client, and before a client connects again.
+const PAUSE: Duration = Duration::from_millis(5);
+/// Wrong replies that are described.
+const DESCRIBED_MAX: usize = 10;
+
+/// What the clients saw.
+#[derive(Debug, Default)]
+pub struct Tally {
+    /// Replies that were right in every byte.
+    pub checked: AtomicU64,
+    /// Errors of a server or of the arbiter, proper replies all of them.
+    pub errors: AtomicU64,
+    /// Replies that broke off visibly.
+    pub cut: AtomicU64,
+    /// Requests whose connection ended without a reply.
+    pub unanswered: AtomicU64,
+    /// Connections made.
+    pub connections: AtomicU64,
+    /// Acts of rude clients, each answered as it should be.
+    pub rude: AtomicU64,
+    /// Replies that cannot be.
+    pub wrong: AtomicU64,
+    /// The first of them.
+    pub described: Mutex<Vec<String>>,
+    /// Set to end all clients.
+    pub stop: AtomicBool,
+}
+
+/// A tally at one moment.
+#[derive(Debug, Clone, Serialize)]
+#[allow(missing_docs)]
+pub struct Counts {
+    pub checked: u64,
+    pub errors: u64,
+    pub cut: u64,
+    pub unanswered: u64,
+    pub connections: u64,
+    pub rude: u64,
+    pub wrong: u64,
+    pub described: Vec<String>,
+}
+
+impl Tally {
+    /// The numbers now.
+    pub fn counts(&self) -> Counts {
+        Counts {
+            checked: self.checked.load(Relaxed),
+            errors: self.errors.load(Relaxed),
+            cut: self.cut.load(Relaxed),
+            unanswered: self.unanswered.load(Relaxed),
+            connections: self.connections.load(Relaxed),
+            rude: self.rude.load(Relaxed),
+            wrong: self.wrong.load(Relaxed),
+            described: self.described().clone(),
+        }
+    }
+
+    fn described(&self) -> std::sync::MutexGuard<'_, Vec<String>> {
+        self.described
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wrong(&self, what: String) {
+        self.wrong.fetch_add(1, Relaxed);
+        let mut described = self.described();
+        if described.len() < DESCRIBED_MAX {
+            described.push(what);
+        }
+    }
+
+    fn goes_on(&self) -> bool {
+        !self.stop.load(Relaxed)
+    }
+}
+
+/// How a checking client sends.
+#[derive(Debug, Clone, Copy)]
+pub struct Style {
+    /// Requests sent before the first reply is read.
+    pub pipelined: usize,
+    /// One byte at a time.
+    pub bytewise: bool,
+}
+
+/// A checking client, until the tally says stop.
+pub async fn check(address: SocketAddr, style: Style, seed: u64, tally: &Tally) {
+    let mut random = Random::new(seed);
+    while tally.goes_on() {
+        let Ok(stream) = TcpStream::connect(address).await else {
+            sleep(PAUSE).await;
+            continue;
+        };
+        let _ = stream.set_nodelay(true);
+        tally.connections.fetch_add(1, Relaxed);
+        let mut session = Session {
+            stream,
+            input: Vec::new(),
+            used: 0,
+        };
+        while tally.goes_on() && session.batch(style, &mut random, tally).await {}
+    }
+}
+
+struct Session {
+    stream: TcpStream,
+    input: Vec<u8>,
+    used: usize,
+}
+
+struct Asked {
+    key: u64,
+    is_head: bool,
+}
+
+enum Seen {
+    Right,
+    Error,
+    Cut,
+    Ended,
+    Wrong(String),
+}
+
+impl Session {
+    /// Sends some requests and checks their replies; false when the connection has ended.
+    async fn batch(&mut self, style: Style, random: &mut Random, tally: &Tally) -> bool {
+        let mut out = Vec::new();
+        let asked: Vec<Asked> = (0..style.pipelined)
+            .map(|_| ask(random, &mut out))
+            .collect();
+        // A connection that broke while we wrote may still hold replies.
+        let sent = if style.bytewise {
+            self.send_bytewise(&out).await
+        } else {
+            self.stream.write_all(&out).await.is_ok()
+        };
+        for (place, one) in asked.iter().enumerate() {
+            let seen = match timeout(PATIENCE, self.reply(one)).await {
+                Ok(seen) => seen,
+                Err(_) => Seen::Wrong("no reply within 20 s".to_owned()),
+            };
+            let counter = match &seen {
+                Seen::Right => &tally.checked,
+                Seen::Error => &tally.errors,
+                Seen::Cut => &tally.cut,
+                Seen::Ended => &tally.unanswered,
+                Seen::Wrong(what) => {
+                    tally.wrong(format!("key {:016x}: {what}", one.key));
+                    return false;
+                }
+            };
+            counter.fetch_add(1, Relaxed);
+            if matches!(seen, Seen::Cut | Seen::Ended) {
+                let rest = (asked.len() - place - 1) as u64;
+                tally.unanswered.fetch_add(rest, Relaxed);
+                return false;
+            }
+        }
+        sent
+    }
+
+    async fn send_bytewise(&mut self, bytes: &[u8]) -> bool {
+        for byte in bytes {
+            if self.stream.write_all(&[*byte]).await.is_err() {
+                return false;
+            }
+            tokio::task::yield_now().await;
+        }
+        true
+    }
+
+    async fn reply(&mut self, asked: &Asked) -> Seen {
+        let end = loop {
+            if let Some(end) = find(&self.input[self.used..], b"\r\n\r\n") {
+                break self.used + end + 4;
+            }
+            if !self.more().await {
+                // A head is written at once; a piece of one is the end of a cut reply.
+                return if self.used == self.input.len() {
+                    Seen::Ended
+                } else {
+                    Seen::Cut
+                };
+            }
+        };
+        let head = String::from_utf8_lossy(&self.input[self.used..end]).into_owned();
+        self.used = end;
+        let Some(body) = self.body(&head, asked.is_head).await else {
+            return Seen::Cut;
+        };
+        judge(asked, &head, &body)
+    }
+
+    /// None where it broke off.
+    async fn body(&mut self, head: &str, is_head: bool) -> Option<Vec<u8>> {
+        let mut body = Vec::new();
+        if is_head {
+        } else if field(head, "transfer-encoding").is_some() {
+            while let Some(size) = self.chunk_size().await? {
+                body.append(&mut self.take(size).await?);
+                self.line().await?;
+            }
+            while !self.line().await?.is_empty() {}
+        } else {
+            let length = field(head, "content-length")?.parse().ok()?;
+            body = self.take(length).await?;
+        }
+        Some(body)
+    }
+
+    /// None at the last chunk.
+    async fn chunk_size(&mut self) -> Option<Option<usize>> {
+        let line = self.line().await?;
+        let size = usize::from_str_radix(std::str::from_utf8(&line).ok()?, 16).ok()?;
+        Some((size > 0).then_some(size))
+    }
+
+    async fn line(&mut self) -> Option<Vec<u8>> {
+        loop {
+            if let Some(end) = find(&self.input[self.used..], b"\r\n") {
+                let mut line = self.take(end + 2).await?;
+                line.truncate(end);
+                return Some(line);
+            }
+            if !self.more().await {
+                return None;
+            }
+        }
+    }
+
+    async fn take(&mut self, length: usize) -> Option<Vec<u8>> {
+        while self.input.len() - self.used < length {
+            if !self.more().await {
+                return None;
+            }
+        }
+        let taken = self.input[self.used..self.used + length].to_vec();
+        self.used += length;
+        Some(taken)
+    }
+
+    async fn more(&mut self) -> bool {
+        self.input.drain(..self.used);
+        self.used = 0;
+        self.input.reserve(16 * 1024);
+        self.stream.read_buf(&mut self.input).await.unwrap_or(0) > 0
+    }
+}
+
+/// Appends a request: mostly GET, some HEAD, some POST.
+fn ask(random: &mut Random, out: &mut Vec<u8>) -> Asked {
+    let key = random.bits();
+    let lot = random.below(100);
+    let method = match lot {
+        0..=4 => "POST",
+        5..=9 => "HEAD",
+        _ => "GET",
+    };
+    out.extend_from_slice(format!("{method} /{key:016x} HTTP/1.1\r\nHost: soak\r\n").as_bytes());
+    if method == "POST" {
+        append_framed(out, &body(!key), is_chunked(!key));
+    } else {
+        out.extend_from_slice(b"\r\n");
+    }
+    Asked {
+        key,
+        is_head: method == "HEAD",
+    }
+}
+
+fn field<'a>(head: &'a str, name: &str) -> Option<&'a str> {
+    head.lines().find_map(|line| {
+        let (key, value) = line.split_once(':')?;
+        key.eq_ignore_ascii_case(name).then(|| value.trim())
+    })
+}
+
+fn judge(asked: &Asked, head: &str, got: &[u8]) -> Seen {
+    let status = head.get(9..12).unwrap_or_default();
+    let key = format!("{:016x}", asked.key);
+    let is_mine = field(head, "x-key").map(|given| given == key);
+    match (status, is_mine) {
+        (_, Some(false)) => Seen::Wrong(format!("the reply of another request: {head:?}")),
+        ("200", Some(true)) if asked.is_head || got == body(asked.key) => Seen::Right,
+        ("200", Some(true)) => Seen::Wrong(format!("{} bytes of another body", got.len())),
+        ("500", Some(true)) => Seen::Error,
+        ("502" | "503" | "504", None) => Seen::Error,
+        _ => Seen::Wrong(format!("a reply that cannot be: {head:?}")),
+    }
+}
+
+/// A rude client, until the tally says stop: hangs up, sends garbage, sends too much.
+pub async fn be_rude(address: SocketAddr, seed: u64, tally: &Tally) {
+    let mut random = Random::new(seed);
+    while tally.goes_on() {
+        sleep(PAUSE).await;
+        let key = random.bits();
+        let get = format!("GET /{key:016x} HTTP/1.1\r\nHost: soak\r\n\r\n");
+        let (bytes, expected): (Vec<u8>, &[&str]) = match random.below(7) {
+            // Hangs up: in the request, before the reply, in a body.
+            0 => (get[..get.len() / 2].into(), &[]),
+            1 => (get.into(), &[]),
+            2 => (
+                b"POST /0 HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nabc".into(),
+                &[],
+            ),
+            3 => (
+                (0..200).map(|_| random.bits() as u8 | 0x80).collect(),
+                &["400"],
+            ),
+            4 => (
+                format!("GET /{} HTTP/1.1\r\n", "x".repeat(70_000)).into(),
+                &["431"],
+            ),
+            5 => (
+                format!(
+                    "GET / HTTP/1.1\r\nHost: a\r\n{}\r\n",
+                    "A: b\r\n".repeat(300)
+                )
+                .into(),
+                &["431"],
+            ),
+            _ => (
+                b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\
+                  \r\n\r\n0\r\n\r\nGET /0 HTTP/1.1\r\nHost: a\r\n\r\n"
+                    .into(),
+                &["400"],
+            ),
+        };
+        match timeout(PATIENCE, act(address, &bytes, expected)).await {
+            Ok(Ok(())) => drop(tally.rude.fetch_add(1, Relaxed)),
+            Ok(Err(what)) => tally.wrong(what),
+            Err(_) => tally.wrong("a rude client was not answered within 20 s".to_owned()),
+        }
+    }
+}
+
+/// One act; where a status is expected it has to be the only reply, and the connection ends.
+async fn act(address: SocketAddr, bytes: &[u8], expected: &[&str]) -> Result<(), String> {
+    let Ok(mut stream) = TcpStream::connect(address).await else {
+        return Ok(());
+    };
+    // The arbiter may have refused, and closed, before all of it was sent.
+    let _ = stream.write_all(bytes).await;
+    let Some(status) = expected.first() else {
+        return Ok(());
+    };
+    let mut reply = Vec::new();
+    let read = stream.read_to_end(&mut reply).await;
+    let reply = String::from_utf8_lossy(&reply);
+    // The arbiter's own replies hold no other line of this kind.
+    let replies = reply
+        .lines()
+        .filter(|line| line.starts_with("HTTP/1.1 "))
+        .count();
+    if replies == 1 && reply.starts_with(&format!("HTTP/1.1 {status} ")) && read.is_ok() {
+        return Ok(());
+    }
+    let sent: String = String::from_utf8_lossy(bytes).chars().take(60).collect();
+    Err(format!(
+        "{sent:?}: expected one {status}, got {reply:?}, {read:?}"
+    ))
+}

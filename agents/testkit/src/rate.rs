@@ -1,0 +1,161 @@
+//! A client of a fixed rate: requests are due at moments drawn ahead, whatever the replies do, and a
+//! latency counts from the moment that its request was due (no coordinated omission).
+//!
+//! Each connection is a blocking thread that sleeps until its next request is due: a runtime's timer
+//! of one millisecond would be coarser than what is measured. Arrivals are Poisson per connection.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+use anyhow::{ensure, Context, Result};
+use hdrhistogram::Histogram;
+use serde::Serialize;
+
+use crate::keyed::find;
+use crate::random::Random;
+
+/// What to send.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// Whom to ask.
+    pub address: SocketAddr,
+    /// For what.
+    pub path: String,
+    /// Connections, each with its own arrivals.
+    pub connections: usize,
+    /// Of all connections together.
+    pub rate_per_s: f64,
+    /// Measured time, after `warm_up`.
+    pub duration: Duration,
+    /// Sent, but not measured.
+    pub warm_up: Duration,
+    /// Of the arrivals.
+    pub seed: u64,
+}
+
+/// What came of it; times in microseconds.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    /// Replies measured.
+    pub count: u64,
+    /// Replies of another status than 200.
+    pub errors: u64,
+    /// Replies per second.
+    pub rate_per_s: f64,
+    /// From the moment due to the end of the reply.
+    pub p50_us: f64,
+    /// See `p50_us`.
+    pub p90_us: f64,
+    /// See `p50_us`.
+    pub p99_us: f64,
+    /// See `p50_us`; none with fewer than 10 samples beyond it.
+    pub p999_us: Option<f64>,
+    /// How late requests were sent: the client's own lag, which is part of the latencies.
+    pub late_us_p99: f64,
+}
+
+struct Seen {
+    latency_ns: Histogram<u64>,
+    late_ns: Histogram<u64>,
+    errors: u64,
+}
+
+impl Seen {
+    fn new() -> Result<Self> {
+        Ok(Self {
+            latency_ns: Histogram::new(3)?,
+            late_ns: Histogram::new(3)?,
+            errors: 0,
+        })
+    }
+}
+
+/// Sends and measures.
+///
+/// # Errors
+/// When a connection fails.
+pub fn run(plan: &Plan) -> Result<Report> {
+    ensure!(
+        plan.connections > 0 && plan.rate_per_s > 0.0,
+        "nothing to send"
+    );
+    let start = Instant::now() + Duration::from_millis(100);
+    let threads: Vec<_> = (0..plan.connections)
+        .map(|number| {
+            let plan = plan.clone();
+            std::thread::spawn(move || connection(&plan, number as u64, start))
+        })
+        .collect();
+    let mut all = Seen::new()?;
+    for thread in threads {
+        let seen = thread
+            .join()
+            .map_err(|_| anyhow::anyhow!("a client panicked"))??;
+        all.latency_ns.add(&seen.latency_ns)?;
+        all.late_ns.add(&seen.late_ns)?;
+        all.errors += seen.errors;
+    }
+    let at = |q: f64| all.latency_ns.value_at_quantile(q) as f64 / 1e3;
+    let count = all.latency_ns.len();
+    Ok(Report {
+        count,
+        errors: all.errors,
+        rate_per_s: count as f64 / plan.duration.as_secs_f64(),
+        p50_us: at(0.5),
+        p90_us: at(0.9),
+        p99_us: at(0.99),
+        p999_us: (count >= 10_000).then(|| at(0.999)),
+        late_us_p99: all.late_ns.value_at_quantile(0.99) as f64 / 1e3,
+    })
+}
+
+fn connection(plan: &Plan, number: u64, start: Instant) -> Result<Seen> {
+    // The kernel may otherwise wake a sleeper 50 microseconds late.
+    std::fs::write("/proc/thread-self/timerslack_ns", "1").context("cannot set the timer slack")?;
+    let mut stream = TcpStream::connect(plan.address)?;
+    stream.set_nodelay(true)?;
+    stream.set_read_timeout(Some(Duration::from_secs(10)))?;
+    let request = format!("GET {} HTTP/1.1\r\nHost: a\r\n\r\n", plan.path);
+    let gap_s = plan.connections as f64 / plan.rate_per_s;
+    let mut random = Random::new(plan.seed.wrapping_add(number.wrapping_mul(7919)));
+    let mut seen = Seen::new()?;
+    let mut buffer = Vec::new();
+    let measured_from = start + plan.warm_up;
+    let end = measured_from + plan.duration;
+    let mut due = start;
+    loop {
+        due += Duration::from_secs_f64(random.exponential(gap_s));
+        if due >= end {
+            return Ok(seen);
+        }
+        std::thread::sleep(due.saturating_duration_since(Instant::now()));
+        let late = due.elapsed();
+        stream.write_all(request.as_bytes())?;
+        let is_good = read_reply(&mut stream, &mut buffer)?;
+        let latency = due.elapsed();
+        if due >= measured_from {
+            seen.latency_ns.record(latency.as_nanos() as u64)?;
+            seen.late_ns.record(late.as_nanos() as u64)?;
+            seen.errors += u64::from(!is_good);
+        }
+    }
+}
+
+fn read_reply(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Result<bool> {
+    buffer.clear();
+    let mut piece = [0; 4096];
+    loop {
+        if let Some(end) = find(buffer, b"\r\n\r\n") {
+            let head = String::from_utf8_lossy(&buffer[..end]).to_ascii_lowercase();
+            let (_, rest) = head.split_once("content-length: ").context("no length")?;
+            let length: usize = rest.lines().next().unwrap_or_default().parse()?;
+            if buffer.len() >= end + 4 + length {
+                return Ok(head.starts_with("http/1.1 200"));
+            }
+        }
+        let read = stream.read(&mut piece)?;
+        ensure!(read > 0, "the connection ended");
+        buffer.extend_from_slice(&piece[..read]);
+    }
+}
