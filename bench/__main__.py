@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from bench import availability, http, planner, provision
+from bench import availability, http, planner, provision, simulator
 from experiments.runner.manifest import host, versions
 
 FOLDER = Path(__file__).parent
@@ -28,6 +28,7 @@ def main() -> None:
             "http": http.measure(Path(work)),
             "availability": availability.measure(),
             "planner": planner.measure(),
+            "sim": simulator.measure(),
             "provision": provision.measure(),
         }
     text = json.dumps(result, indent=1) + "\n"
@@ -47,6 +48,12 @@ def _lines(result: dict[str, Any]) -> list[str]:
     ]
     lines += [_solver_line(name, row) for name, row in result["availability"]["models"].items()]
     plan, fleet = result["planner"], result["provision"]
+    sim = result["sim"]
+    lines.append(
+        f"simulator: {sim['events_per_s'] / 1e6:.2f} million events/s on 2 x "
+        f"{sim['servers_a_tier']} servers; Ciw 1/{sim['ratio_ciw']:.0f}, SimPy "
+        f"1/{sim['ratio_simpy']:.0f} of ours on one model"
+    )
     lines.append(f"plan: {plan['seconds']:.1f} s ({_spread(plan)}), {plan['problem']}")
     lines.append(
         f"provision: {fleet['machines']} machines in {fleet['apply_s']:.1f} s, plain docker run "

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import typer
 
-_NAMES = ("availability", "integrity", "plan", "prices", "reproduce")
+_NAMES = ("availability", "integrity", "plan", "prices", "reproduce", "simulate")
 
 
 def add_to(app: typer.Typer) -> None:

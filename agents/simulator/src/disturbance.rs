@@ -1,0 +1,177 @@
+//! What slows servers down or kills them: neighbours, limping, crashes.
+
+use rand::rngs::SmallRng;
+use rand_distr::{Distribution, Poisson};
+
+use crate::distribution::{exponential, stream};
+use crate::engine::{Simulation, FAULT, NEIGHBOUR_COMES, NEIGHBOUR_GOES};
+use crate::scenario::{Fault, Scenario};
+use crate::state::{NONE, ORPHAN};
+use crate::tier::NS;
+
+/// Per server and per fault, over all tiers.
+#[derive(Debug)]
+pub(crate) struct Disturbances {
+    rng: SmallRng,
+    /// Until when a neighbour is at the server.
+    noisy_until_ns: Vec<u64>,
+    limps: Vec<f64>,
+    /// With the first server of its tier.
+    faults: Vec<(Fault, u32)>,
+}
+
+impl Disturbances {
+    pub(crate) fn new(scenario: &Scenario, servers: usize) -> Self {
+        let mut first = 0;
+        let mut faults = Vec::new();
+        for tier in &scenario.tiers {
+            faults.extend(tier.faults.iter().map(|fault| (*fault, first)));
+            first += tier.servers as u32;
+        }
+        Self {
+            rng: stream(scenario.seed, 2),
+            noisy_until_ns: vec![0; servers],
+            limps: vec![1.0; servers],
+            faults,
+        }
+    }
+}
+
+impl Simulation<'_> {
+    /// Neighbours as they are in the long run, and what the scenario says will happen.
+    pub(crate) fn start_disturbances(&mut self) {
+        for server in 0..self.servers.len() as u32 {
+            let tier = usize::from(self.tier_of[server as usize]);
+            let Some(neighbours) = self.scenario.tiers[tier].interference else {
+                continue;
+            };
+            // Runs under way at a time are Poisson, and what is left of each is exponential.
+            let rng = &mut self.disturbances.rng;
+            let present = Poisson::new(neighbours.run_s / neighbours.gap_s);
+            let present = present.map_or(0.0, |law| law.sample(rng)) as u64;
+            let left_s = (0..present)
+                .map(|_| neighbours.run_s * exponential(rng))
+                .fold(0.0, f64::max);
+            let first_ns = (neighbours.gap_s * exponential(rng) * NS) as u64;
+            if present > 0 {
+                self.noisy_for(server, (left_s * NS) as u64);
+            }
+            self.calendar.push(first_ns, NEIGHBOUR_COMES | server, 0);
+        }
+        for (index, (fault, _)) in self.disturbances.faults.iter().enumerate() {
+            let (at_s, for_s) = fault.span_s();
+            self.calendar
+                .push((at_s * NS) as u64, FAULT | index as u32, 0);
+            self.calendar
+                .push(((at_s + for_s) * NS) as u64, FAULT | index as u32, 1);
+        }
+    }
+
+    pub(crate) fn neighbour_comes(&mut self, server: u32) {
+        let tier = usize::from(self.tier_of[server as usize]);
+        if let Some(neighbours) = self.scenario.tiers[tier].interference {
+            let rng = &mut self.disturbances.rng;
+            let run_ns = (neighbours.run_s * exponential(rng) * NS) as u64;
+            let next_ns = (neighbours.gap_s * exponential(rng) * NS) as u64;
+            self.noisy_for(server, run_ns);
+            self.calendar
+                .push(self.now_ns + next_ns, NEIGHBOUR_COMES | server, 0);
+        }
+    }
+
+    pub(crate) fn neighbour_goes(&mut self, server: u32) {
+        self.change_speed(server);
+    }
+
+    fn noisy_for(&mut self, server: u32, run_ns: u64) {
+        let end_ns = self.now_ns + run_ns;
+        let until_ns = &mut self.disturbances.noisy_until_ns[server as usize];
+        *until_ns = end_ns.max(*until_ns);
+        self.calendar.push(end_ns, NEIGHBOUR_GOES | server, 0);
+        self.change_speed(server);
+    }
+
+    fn change_speed(&mut self, server: u32) {
+        let index = server as usize;
+        let tier = usize::from(self.tier_of[index]);
+        let noisy = self.disturbances.noisy_until_ns[index] > self.now_ns;
+        let neighbours = self.scenario.tiers[tier].interference;
+        let slowed = neighbours
+            .filter(|_| noisy)
+            .map_or(1.0, |neighbours| neighbours.speed);
+        let speed = slowed * self.disturbances.limps[index];
+        self.servers[index].set_speed(self.now_ns, speed, self.tiers[tier].sharing);
+        self.schedule(server, true);
+    }
+
+    pub(crate) fn fault(&mut self, index: usize, begins: bool) {
+        let (fault, first) = self.disturbances.faults[index];
+        let server = first + fault.server() as u32;
+        match (fault, begins) {
+            (Fault::Limp { speed, .. }, true) => self.limp(server, speed),
+            (Fault::Limp { speed, .. }, false) => self.limp(server, 1.0 / speed),
+            (Fault::Crash { .. }, true) => self.crash(server),
+            (Fault::Crash { .. }, false) => self.restart(server),
+        }
+    }
+
+    fn limp(&mut self, server: u32, factor: f64) {
+        self.disturbances.limps[server as usize] *= factor;
+        self.change_speed(server);
+    }
+
+    /// The arbiter sees its connections end: all copies there fail, nothing more is sent there.
+    fn crash(&mut self, server: u32) {
+        let index = server as usize;
+        let tier = &mut self.tiers[usize::from(self.tier_of[index])];
+        let local = tier.local(server);
+        if !tier.selector.is_alive(local) {
+            return; // down already
+        }
+        tier.selector.server_down(local);
+        self.servers[index].crash();
+        if let Some(line) = self.lines.get_mut(index) {
+            line.clear();
+        }
+        self.schedule(server, true);
+        for copy in 0..self.copies.places() {
+            let state = &self.copies[copy];
+            if !(state.used && state.server == server) {
+                continue;
+            }
+            if state.child != NONE {
+                let child = &mut self.connections[state.child];
+                child.parent = ORPHAN;
+                child.calls_left = 0;
+            }
+            self.finish(copy, false);
+        }
+        self.leave_idle(server);
+    }
+
+    /// Connections give back a dead server on which they run nothing.
+    fn leave_idle(&mut self, server: u32) {
+        for id in 0..self.connections.places() {
+            let connection = &self.connections[id];
+            let place = connection
+                .slots
+                .iter()
+                .position(|slot| slot.server == server);
+            if let (true, Some(place)) = (connection.used, place) {
+                self.give_back(id, place);
+                if self.connections[id].used && !self.connections[id].closed {
+                    self.fail_if_hopeless(id);
+                }
+            }
+        }
+    }
+
+    fn restart(&mut self, server: u32) {
+        let tier_index = usize::from(self.tier_of[server as usize]);
+        let tier = &mut self.tiers[tier_index];
+        let local = tier.local(server);
+        tier.selector
+            .server_up(self.now_ns / 1000, local, &mut tier.grants);
+        self.take_grants(tier_index);
+    }
+}

@@ -1,0 +1,386 @@
+//! What requests do: the arbiter of each tier, as the simulator drives the policy.
+//!
+//! A request at a tier belongs to a *connection*: with HTTP one of its own, with MySQL one for all
+//! calls of the copy above. The connection asks the tier's selector for r servers, once. Each of its
+//! requests is copied to all of them; the first good reply is the answer, the others run to their
+//! end (sPARE cancels nothing). A server that lags skips what is answered meanwhile. A server that
+//! is granted when the answer is there is not used. A copy does its work, then makes its calls to
+//! the tier below, one after the other, and holds its grant all that time.
+
+use policy::{Ask, Observation};
+
+use crate::engine::{Simulation, COPY_ARRIVES, HEDGE};
+use crate::state::{Copy, Slot, NONE, ORPHAN};
+
+impl Simulation<'_> {
+    /// Opens a connection to a tier and starts its first of `calls` requests.
+    pub(crate) fn open(&mut self, tier: usize, parent: u32, number: u64, calls: u32) {
+        let id = self.connections.add();
+        let connection = &mut self.connections[id];
+        connection.used = true;
+        connection.parent = parent;
+        connection.tier = tier as u32;
+        connection.seq = 0;
+        connection.calls_left = calls;
+        connection.waiting = false;
+        connection.closed = false;
+        connection.number = number;
+        connection.hedges_left = 0;
+        connection.slots.clear();
+        if parent != NONE {
+            self.copies[parent].child = id;
+        }
+        self.next_request(id);
+        if self.tiers[tier].apart {
+            self.list_siblings(tier, parent);
+        }
+        let here = &mut self.tiers[tier];
+        let ask = Ask {
+            avoid: &here.avoid,
+            ..Ask::new(self.now_ns / 1000, u64::from(id), here.replicas)
+        };
+        match here.selector.acquire(&ask, &mut here.grants) {
+            Ok(acquired) => {
+                self.connections[id].waiting = acquired.waiting > 0;
+                if let Some(hedge) = acquired.hedge {
+                    self.connections[id].hedges_left = hedge.extras as u32;
+                    self.connections[id].hedge_after_ns = hedge.after_us * 1000;
+                    self.plan_hedge(id);
+                }
+                self.take_grants(tier);
+            }
+            Err(_) => {
+                self.tiers[tier].measure.refused += u64::from(self.measuring);
+                self.close(id, false);
+            }
+        }
+    }
+
+    /// The connection's next request begins.
+    fn next_request(&mut self, id: u32) {
+        let connection = &mut self.connections[id];
+        let tier = &mut self.tiers[connection.tier as usize];
+        connection.seq += 1;
+        connection.calls_left -= 1;
+        connection.outstanding = 0;
+        connection.collided = false;
+        connection.started_ns = self.now_ns;
+        connection.fan_out = tier.draw_calls();
+        if tier.same_work {
+            connection.work_ns = tier.draw_work_ns();
+        }
+    }
+
+    /// Uses the grants that the selector gave.
+    pub(crate) fn take_grants(&mut self, tier: usize) {
+        let mut grants = std::mem::take(&mut self.tiers[tier].grants);
+        for grant in grants.drain(..) {
+            let id = grant.request as u32;
+            let server = self.tiers[tier].first + grant.server as u32;
+            if self.connections[id].slots.is_empty() {
+                self.first_grant(tier, id);
+            }
+            self.note_collision(id, server);
+            let connection = &mut self.connections[id];
+            connection.slots.push(Slot {
+                server,
+                copy: NONE,
+                sent_seq: 0,
+                granted_ns: self.now_ns,
+            });
+            let place = connection.slots.len() - 1;
+            self.send(id, place);
+        }
+        self.tiers[tier].grants = grants;
+    }
+
+    fn first_grant(&mut self, tier: usize, id: u32) {
+        let waited_ns = self.now_ns - self.connections[id].started_ns;
+        if self.measuring && waited_ns > 0 {
+            let measure = &mut self.tiers[tier].measure;
+            measure.waits += 1;
+            measure.wait_s += waited_ns as f64 * 1e-9;
+        }
+    }
+
+    /// Whether another copy of the same request above has this server now (sPARE section 3.2).
+    fn note_collision(&mut self, id: u32, server: u32) {
+        let parent = self.connections[id].parent;
+        if parent >= ORPHAN {
+            return;
+        }
+        let above = self.copies[parent].connection;
+        if self.connections[above].slots.len() < 2 {
+            return;
+        }
+        let met = self.connections[above].slots.iter().any(|slot| {
+            slot.copy != NONE && slot.copy != parent && {
+                let child = self.copies[slot.copy].child;
+                child != NONE
+                    && self.connections[child]
+                        .slots
+                        .iter()
+                        .any(|s| s.server == server)
+            }
+        });
+        if met {
+            self.connections[above].collided = true;
+        }
+    }
+
+    /// Sends the request at hand to a server that the connection holds.
+    fn send(&mut self, id: u32, place: usize) {
+        let copy = self.copies.add();
+        let connection = &mut self.connections[id];
+        let tier = &mut self.tiers[connection.tier as usize];
+        connection.outstanding += 1;
+        let slot = &mut connection.slots[place];
+        slot.copy = copy;
+        slot.sent_seq = connection.seq;
+        let work_ns = if tier.same_work {
+            connection.work_ns
+        } else {
+            tier.draw_work_ns()
+        };
+        tier.measure.copies += u64::from(self.measuring);
+        let state = &mut self.copies[copy];
+        *state = Copy {
+            generation: state.generation,
+            used: true,
+            connection: id,
+            seq: connection.seq,
+            server: slot.server,
+            calls_left: connection.fan_out,
+            child: NONE,
+            sent_ns: self.now_ns,
+            work_ns,
+        };
+        if tier.delay_ns == 0 {
+            self.copy_arrives(copy);
+        } else {
+            let (at_ns, version) = (self.now_ns + tier.delay_ns, state.generation);
+            self.calendar.push(at_ns, COPY_ARRIVES | copy, version);
+        }
+    }
+
+    /// A copy's own work is done: its calls follow.
+    pub(crate) fn work_done(&mut self, copy: u32) {
+        let state = &mut self.copies[copy];
+        if state.calls_left == 0 {
+            self.finish(copy, true);
+            return;
+        }
+        let below = self.connections[state.connection].tier as usize + 1;
+        let calls = if self.tiers[below].by_connection {
+            state.calls_left
+        } else {
+            1
+        };
+        state.calls_left -= calls;
+        self.open(below, copy, 0, calls);
+    }
+
+    /// A copy replied, or failed.
+    pub(crate) fn finish(&mut self, copy: u32, good: bool) {
+        let Copy {
+            connection: id,
+            seq,
+            server,
+            sent_ns,
+            work_ns,
+            ..
+        } = self.copies[copy];
+        self.copies[copy].used = false;
+        self.copies.remove(copy);
+        let connection = &mut self.connections[id];
+        let tier_index = connection.tier as usize;
+        let current = !connection.closed && seq == connection.seq;
+        if current {
+            connection.outstanding -= 1;
+        }
+        let Some(place) = connection.slots.iter().position(|slot| slot.copy == copy) else {
+            return;
+        };
+        connection.slots[place].copy = NONE;
+        let (closed, may_resend) = (
+            connection.closed,
+            connection.slots[place].sent_seq < connection.seq,
+        );
+        let tier = &mut self.tiers[tier_index];
+        let seen = if good {
+            Observation::LatencyUs((self.now_ns - sent_ns) / 1000)
+        } else {
+            Observation::Error
+        };
+        let local = tier.local(server);
+        tier.selector.observe(self.now_ns / 1000, local, seen);
+        let alive = tier.selector.is_alive(local);
+        if self.measuring {
+            tier.measure.work_s += work_ns * 1e-9;
+            if !current {
+                tier.measure.copies_lost += 1;
+                tier.measure.work_lost_s += work_ns * 1e-9;
+            }
+        }
+        if closed || !alive {
+            self.give_back(id, place);
+        }
+        match (closed, current && good) {
+            (true, _) => {}
+            (false, true) => self.answered(id),
+            (false, false) if alive && may_resend => self.send(id, place),
+            (false, false) => self.fail_if_hopeless(id),
+        }
+    }
+
+    /// The request at hand is answered; the next begins, or the connection ends.
+    fn answered(&mut self, id: u32) {
+        let connection = &self.connections[id];
+        if self.measuring {
+            let measure = &mut self.tiers[connection.tier as usize].measure;
+            measure
+                .latencies
+                .record(self.now_ns - connection.started_ns);
+            measure.collided += u64::from(connection.collided);
+        }
+        if connection.calls_left == 0 {
+            self.close(id, true);
+            return;
+        }
+        self.next_request(id);
+        for place in 0..self.connections[id].slots.len() {
+            if self.connections[id].slots[place].copy == NONE {
+                self.send(id, place);
+            }
+        }
+    }
+
+    /// Without a copy that runs or may still be sent, the request has failed.
+    pub(crate) fn fail_if_hopeless(&mut self, id: u32) {
+        let connection = &self.connections[id];
+        let lags = connection
+            .slots
+            .iter()
+            .any(|slot| slot.sent_seq < connection.seq);
+        if connection.outstanding == 0 && !connection.waiting && !lags {
+            self.close(id, false);
+        }
+    }
+
+    /// All is answered, or has failed: servers go back, and the copy above goes on.
+    fn close(&mut self, id: u32, good: bool) {
+        let connection = &mut self.connections[id];
+        let tier = connection.tier as usize;
+        connection.closed = true;
+        let (parent, number) = (connection.parent, connection.number);
+        let latency_ns = self.now_ns - connection.started_ns;
+        if !good && self.measuring {
+            self.tiers[tier].measure.failed += 1;
+        }
+        if std::mem::take(&mut connection.waiting) {
+            self.tiers[tier].selector.cancel(u64::from(id));
+        }
+        let mut place = self.connections[id].slots.len();
+        if place == 0 {
+            self.forget(id);
+        }
+        while place > 0 {
+            place -= 1;
+            if self.connections[id].slots[place].copy == NONE {
+                self.give_back(id, place);
+            }
+        }
+        match parent {
+            ORPHAN => {}
+            NONE => self.over(number, latency_ns, good),
+            copy => {
+                self.copies[copy].child = NONE;
+                if good {
+                    self.work_done(copy);
+                } else {
+                    self.finish(copy, false);
+                }
+            }
+        }
+    }
+
+    /// A server goes back to the selector; a connection that is closed and holds none is over.
+    pub(crate) fn give_back(&mut self, id: u32, place: usize) {
+        let connection = &mut self.connections[id];
+        let tier_index = connection.tier as usize;
+        let slot = connection.slots.swap_remove(place);
+        let over = connection.closed && connection.slots.is_empty();
+        if over {
+            self.forget(id);
+        }
+        let tier = &mut self.tiers[tier_index];
+        if self.measuring {
+            tier.measure.grants += 1;
+            tier.measure.hold_s += (self.now_ns - slot.granted_ns) as f64 * 1e-9;
+        }
+        let local = tier.local(slot.server);
+        tier.selector
+            .release(self.now_ns / 1000, local, &mut tier.grants);
+        if !tier.grants.is_empty() {
+            self.take_grants(tier_index);
+        }
+    }
+
+    fn forget(&mut self, id: u32) {
+        self.connections[id].used = false;
+        self.connections.remove(id);
+    }
+
+    fn plan_hedge(&mut self, id: u32) {
+        let connection = &self.connections[id];
+        if connection.hedges_left > 0 {
+            let at_ns = self.now_ns + connection.hedge_after_ns;
+            self.calendar.push(at_ns, HEDGE | id, connection.generation);
+        }
+    }
+
+    /// The time for one more copy has come, if the first request still waits (later ones of the
+    /// connection have all its servers).
+    pub(crate) fn hedge(&mut self, id: u32, generation: u32) {
+        let connection = &mut self.connections[id];
+        if connection.generation != generation || connection.closed || connection.seq > 1 {
+            return;
+        }
+        connection.hedges_left -= 1;
+        let here = &mut self.tiers[connection.tier as usize];
+        here.exclude.clear();
+        let servers = connection
+            .slots
+            .iter()
+            .map(|slot| (slot.server - here.first) as usize);
+        here.exclude.extend(servers);
+        let ask = Ask {
+            exclude: &here.exclude,
+            ..Ask::new(self.now_ns / 1000, u64::from(id), 1)
+        };
+        if here.selector.hedge(&ask, &mut here.grants) {
+            here.measure.hedges += u64::from(self.measuring);
+        }
+        let tier = connection.tier as usize;
+        self.plan_hedge(id);
+        self.take_grants(tier);
+    }
+
+    /// Puts the servers that siblings of the copy above have at a tier into its `avoid`.
+    fn list_siblings(&mut self, tier: usize, parent: u32) {
+        let here = &mut self.tiers[tier];
+        here.avoid.clear();
+        if parent >= ORPHAN {
+            return;
+        }
+        let above = &self.connections[self.copies[parent].connection];
+        for slot in &above.slots {
+            if slot.copy == NONE || slot.copy == parent || self.copies[slot.copy].child == NONE {
+                continue;
+            }
+            let child = &self.connections[self.copies[slot.copy].child];
+            here.avoid
+                .extend(child.slots.iter().map(|s| (s.server - here.first) as usize));
+        }
+    }
+}

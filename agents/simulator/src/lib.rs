@@ -1,0 +1,39 @@
+//! A discrete-event simulator of services in tiers, whose arbiters choose servers by the same code
+//! as the arbiter does: `policy`.
+//!
+//! Read `flow` first (what a request does), then `server` (how jobs share one), `calendar`.
+//!
+//! | module | what |
+//! |---|---|
+//! | `scenario` | the JSON that goes in, checked |
+//! | `engine` | clock, arrivals, ends of work |
+//! | `flow` | connections, copies, answers: the arbiter's part |
+//! | `disturbance` | neighbours, limping, crashes |
+//! | `server` | processor sharing and first come, first served, in virtual time |
+//! | `calendar` | pending events |
+//! | `distribution` | random times and counts |
+//! | `measure`, `report` | batches, intervals, the JSON that comes out |
+//! | `many` | scenarios side by side on threads |
+
+#![warn(missing_docs)]
+
+mod calendar;
+mod distribution;
+mod disturbance;
+mod engine;
+mod flow;
+mod many;
+mod measure;
+mod refused;
+mod report;
+mod scenario;
+mod server;
+mod state;
+mod tier;
+
+pub use distribution::{CountLaw, TimeLaw};
+pub use engine::simulate;
+pub use many::{read_input, simulate_all, Input};
+pub use refused::Refused;
+pub use report::{LatencyReport, Percentile, Report, Stopped, TierReport};
+pub use scenario::{Arrivals, Copies, Discipline, Fault, Hold, Interference, Scenario, Tier};

@@ -1,0 +1,103 @@
+//! Many scenarios side by side.
+
+use std::num::NonZeroUsize;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Mutex;
+
+use serde::Deserialize;
+
+use crate::engine::simulate;
+use crate::refused::Refused;
+use crate::report::Report;
+use crate::scenario::Scenario;
+
+const SCENARIOS_MAX: usize = 100_000;
+
+/// What a file may hold.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Input {
+    /// Checked.
+    pub scenarios: Vec<Scenario>,
+    /// Whether the file was one scenario, not a list.
+    pub single: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct List {
+    scenarios: Vec<serde_json::Value>,
+}
+
+/// Reads one scenario, or `{"scenarios": [...]}`.
+///
+/// # Errors
+/// [`Refused`] with the place of the first error.
+pub fn read_input(text: &str) -> Result<Input, Refused> {
+    let value: serde_json::Value =
+        serde_json::from_str(text).map_err(|error| Refused::new("input", "JSON", error))?;
+    if value.get("scenarios").is_none() {
+        let scenarios = vec![Scenario::from_json(text)?];
+        return Ok(Input {
+            scenarios,
+            single: true,
+        });
+    }
+    let list: List = serde_path_to_error::deserialize(value).map_err(|error| {
+        Refused::new(
+            error.path().to_string(),
+            "a list of scenarios",
+            error.inner(),
+        )
+    })?;
+    if list.scenarios.is_empty() || list.scenarios.len() > SCENARIOS_MAX {
+        let expected = format!("1 to {SCENARIOS_MAX} scenarios");
+        return Err(Refused::new("scenarios", expected, list.scenarios.len()));
+    }
+    let one = |(index, value): (usize, &serde_json::Value)| {
+        Scenario::from_json(&value.to_string())
+            .map_err(|refused| refused.within(&format!("scenarios[{index}]")))
+    };
+    let scenarios = list
+        .scenarios
+        .iter()
+        .enumerate()
+        .map(one)
+        .collect::<Result<_, _>>()?;
+    Ok(Input {
+        scenarios,
+        single: false,
+    })
+}
+
+/// Simulates all, at most `threads` at a time; reports in the order of the scenarios.
+///
+/// # Errors
+/// [`Refused`] for a scenario that cannot be simulated.
+pub fn simulate_all(scenarios: &[Scenario], threads: NonZeroUsize) -> Result<Vec<Report>, Refused> {
+    let next = AtomicUsize::new(0);
+    let reports = Mutex::new(vec![None; scenarios.len()]);
+    std::thread::scope(|scope| {
+        for _ in 0..threads.get().min(scenarios.len()) {
+            scope.spawn(|| loop {
+                let index = next.fetch_add(1, Ordering::Relaxed);
+                let Some(scenario) = scenarios.get(index) else {
+                    break;
+                };
+                let report = simulate(scenario);
+                if let Ok(mut reports) = reports.lock() {
+                    reports[index] = Some(report);
+                }
+            });
+        }
+    });
+    let reports = reports
+        .into_inner()
+        .unwrap_or_else(std::sync::PoisonError::into_inner);
+    reports
+        .into_iter()
+        .map(|report| {
+            report
+                .unwrap_or_else(|| Err(Refused::new("scenario", "a report", "a thread that died")))
+        })
+        .collect()
+}

@@ -1,0 +1,202 @@
+//! One server: jobs that share its cores, in virtual time.
+//!
+//! Under processor sharing all jobs get the same rate, min(1, V / n) of a core times the server's
+//! speed. So the work that each has got since the server was last idle is one number, the virtual
+//! time; a job ends when that reaches its value at the start plus its work. Whatever comes, goes or
+//! slows down, the order in which jobs end stays, and an event costs O(log n).
+//!
+//! First come, first served: at most V jobs share (each has a core), the others wait in line.
+
+use std::cmp::Ordering;
+use std::collections::{BinaryHeap, VecDeque};
+
+/// How a server's cores are shared.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Sharing {
+    /// V.
+    pub(crate) cores: f64,
+    /// Jobs that share at a time.
+    pub(crate) running_max: usize,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Job {
+    end: f64,
+    copy: u32,
+}
+
+impl PartialEq for Job {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Job {}
+
+impl PartialOrd for Job {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Job {
+    /// The greatest is the first to end.
+    fn cmp(&self, other: &Self) -> Ordering {
+        other
+            .end
+            .total_cmp(&self.end)
+            .then(other.copy.cmp(&self.copy))
+    }
+}
+
+/// A server and its jobs.
+#[derive(Debug)]
+pub(crate) struct Server {
+    virtual_ns: f64,
+    updated_ns: u64,
+    /// 1 undisturbed; may not be 0.
+    speed: f64,
+    first: Job,
+    others: BinaryHeap<Job>,
+    /// When the calendar has its next end of work; u64::MAX: it has none.
+    scheduled_ns: u64,
+    /// Counts the changes, so that an event of before one can be told.
+    pub(crate) version: u32,
+    running: u32,
+}
+
+/// Jobs in line, of first come, first served.
+pub(crate) type Line = VecDeque<(u32, f64)>;
+
+impl Server {
+    pub(crate) fn new() -> Self {
+        Self {
+            virtual_ns: 0.0,
+            updated_ns: 0,
+            speed: 1.0,
+            first: Job { end: 0.0, copy: 0 },
+            others: BinaryHeap::new(),
+            scheduled_ns: u64::MAX,
+            version: 0,
+            running: 0,
+        }
+    }
+
+    pub(crate) fn running(&self) -> usize {
+        self.running as usize
+    }
+
+    /// A job starts to run.
+    pub(crate) fn start(&mut self, now_ns: u64, copy: u32, work_ns: f64, sharing: Sharing) {
+        self.advance(now_ns, sharing);
+        let job = Job {
+            end: self.virtual_ns + work_ns,
+            copy,
+        };
+        self.running += 1;
+        if self.running == 1 {
+            self.first = job;
+        } else if job > self.first {
+            self.others.push(std::mem::replace(&mut self.first, job));
+        } else {
+            self.others.push(job);
+        }
+    }
+
+    /// The first job ends now, as `next_end_ns` said.
+    pub(crate) fn end_first(&mut self, now_ns: u64) -> u32 {
+        let Job { end, copy } = self.first;
+        self.virtual_ns = end;
+        self.updated_ns = now_ns;
+        self.running -= 1;
+        match self.others.pop() {
+            Some(job) => self.first = job,
+            None => self.virtual_ns = 0.0,
+        }
+        copy
+    }
+
+    /// When the first job ends if nothing changes; None if none runs.
+    pub(crate) fn next_end_ns(&self, sharing: Sharing) -> Option<u64> {
+        if self.running == 0 {
+            return None;
+        }
+        let left_ns = (self.first.end - self.virtual_ns).max(0.0) / self.rate(sharing);
+        Some(self.updated_ns + left_ns.ceil() as u64)
+    }
+
+    /// When to put the next end of work into the calendar; None if it is there, or there is none.
+    /// `always`: what the calendar had is over.
+    pub(crate) fn reschedule(&mut self, next_ns: Option<u64>, always: bool) -> Option<u64> {
+        let at_ns = next_ns.unwrap_or(u64::MAX);
+        if at_ns == self.scheduled_ns && !always {
+            return None;
+        }
+        self.scheduled_ns = at_ns;
+        self.version = self.version.wrapping_add(1);
+        next_ns
+    }
+
+    /// The server goes on at another speed.
+    pub(crate) fn set_speed(&mut self, now_ns: u64, speed: f64, sharing: Sharing) {
+        self.advance(now_ns, sharing);
+        self.speed = speed;
+    }
+
+    /// All jobs are lost.
+    pub(crate) fn crash(&mut self) {
+        self.others.clear();
+        self.running = 0;
+        self.virtual_ns = 0.0;
+    }
+
+    fn rate(&self, sharing: Sharing) -> f64 {
+        self.speed * (sharing.cores / f64::from(self.running)).min(1.0)
+    }
+
+    fn advance(&mut self, now_ns: u64, sharing: Sharing) {
+        if self.running > 0 {
+            self.virtual_ns += (now_ns - self.updated_ns) as f64 * self.rate(sharing);
+        }
+        self.updated_ns = now_ns;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ONE: Sharing = Sharing {
+        cores: 1.0,
+        running_max: usize::MAX,
+    };
+
+    #[test]
+    fn two_jobs_share_one_core_and_a_slow_server_takes_longer() {
+        let mut server = Server::new();
+        server.start(0, 1, 100.0, ONE);
+        assert_eq!(server.next_end_ns(ONE), Some(100));
+        server.start(50, 2, 20.0, ONE); // 50 and 20 left, each at half a core
+        assert_eq!(server.next_end_ns(ONE), Some(90));
+        server.set_speed(70, 0.5, ONE); // 40 and 10 left, each at a quarter
+        assert_eq!(server.next_end_ns(ONE), Some(110));
+        assert_eq!(server.end_first(110), 2);
+        assert_eq!(server.next_end_ns(ONE), Some(110 + 60)); // 30 left at half
+        assert_eq!(server.end_first(170), 1);
+        assert_eq!(server.next_end_ns(ONE), None);
+    }
+
+    #[test]
+    fn two_cores_serve_two_jobs_at_full_speed_and_four_at_half() {
+        let two = Sharing { cores: 2.0, ..ONE };
+        let mut server = Server::new();
+        for copy in 0..2 {
+            server.start(0, copy, 100.0, two);
+        }
+        assert_eq!(server.next_end_ns(two), Some(100));
+        for copy in 2..4 {
+            server.start(0, copy, 100.0, two);
+        }
+        assert_eq!(server.next_end_ns(two), Some(200));
+    }
+}

@@ -1,0 +1,136 @@
+//! What is under way: connections to a tier, and the copies that they sent.
+
+use smallvec::SmallVec;
+
+/// No connection, no copy.
+pub(crate) const NONE: u32 = u32::MAX;
+/// The copy above died; nobody waits for the answer.
+pub(crate) const ORPHAN: u32 = u32::MAX - 1;
+
+/// A place that is used again; `generation` tells its users apart.
+pub(crate) trait Reused: Default {
+    fn generation(&mut self) -> &mut u32;
+}
+
+/// Things of one kind by number; freed places are used again, the last freed first.
+#[derive(Debug)]
+pub(crate) struct Slab<T> {
+    places: Vec<T>,
+    free: Vec<u32>,
+}
+
+impl<T: Reused> Slab<T> {
+    pub(crate) fn new() -> Self {
+        Self {
+            places: Vec::new(),
+            free: Vec::new(),
+        }
+    }
+
+    pub(crate) fn add(&mut self) -> u32 {
+        self.free.pop().unwrap_or_else(|| {
+            self.places.push(T::default());
+            self.places.len() as u32 - 1
+        })
+    }
+
+    pub(crate) fn remove(&mut self, id: u32) {
+        let generation = self[id].generation();
+        *generation = generation.wrapping_add(1);
+        self.free.push(id);
+    }
+
+    /// How many places there are, used or free.
+    pub(crate) fn places(&self) -> u32 {
+        self.places.len() as u32
+    }
+}
+
+impl<T> std::ops::Index<u32> for Slab<T> {
+    type Output = T;
+
+    fn index(&self, id: u32) -> &T {
+        &self.places[id as usize]
+    }
+}
+
+impl<T> std::ops::IndexMut<u32> for Slab<T> {
+    fn index_mut(&mut self, id: u32) -> &mut T {
+        &mut self.places[id as usize]
+    }
+}
+
+/// A server that a connection holds.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Slot {
+    /// Index over all tiers.
+    pub(crate) server: u32,
+    /// What it runs for this connection, or NONE.
+    pub(crate) copy: u32,
+    /// The last request of the connection that was sent there.
+    pub(crate) sent_seq: u32,
+    pub(crate) granted_ns: u64,
+}
+
+/// One copy above, or the outside, with the requests that it makes here one after the other, and
+/// the servers that it holds for them.
+#[derive(Debug, Default)]
+pub(crate) struct Connection {
+    pub(crate) generation: u32,
+    /// Alive, i.e. not in the slab's free list.
+    pub(crate) used: bool,
+    /// The copy that waits for the answer, or NONE: the outside.
+    pub(crate) parent: u32,
+    pub(crate) tier: u32,
+    /// The request at hand, from 1.
+    pub(crate) seq: u32,
+    /// Requests after this one.
+    pub(crate) calls_left: u32,
+    /// Copies of the request at hand that run.
+    pub(crate) outstanding: u32,
+    /// Calls that each copy of the request at hand will make below.
+    pub(crate) fan_out: u32,
+    /// It still wants servers.
+    pub(crate) waiting: bool,
+    /// All is answered; what still runs is drained.
+    pub(crate) closed: bool,
+    /// Two copies of the request at hand met at a server below.
+    pub(crate) collided: bool,
+    pub(crate) started_ns: u64,
+    /// Work of each copy of the request at hand, where it is the same.
+    pub(crate) work_ns: f64,
+    /// Of requests from the outside: their number.
+    pub(crate) number: u64,
+    /// Hedges that may still be sent.
+    pub(crate) hedges_left: u32,
+    pub(crate) hedge_after_ns: u64,
+    pub(crate) slots: SmallVec<[Slot; 3]>,
+}
+
+impl Reused for Connection {
+    fn generation(&mut self) -> &mut u32 {
+        &mut self.generation
+    }
+}
+
+/// One copy of a request at one server.
+#[derive(Debug, Default)]
+pub(crate) struct Copy {
+    pub(crate) generation: u32,
+    pub(crate) used: bool,
+    pub(crate) connection: u32,
+    pub(crate) seq: u32,
+    /// Index over all tiers.
+    pub(crate) server: u32,
+    pub(crate) calls_left: u32,
+    /// The connection below on which it waits, or NONE.
+    pub(crate) child: u32,
+    pub(crate) sent_ns: u64,
+    pub(crate) work_ns: f64,
+}
+
+impl Reused for Copy {
+    fn generation(&mut self) -> &mut u32 {
+        &mut self.generation
+    }
+}

@@ -1,0 +1,94 @@
+//! A tier while it is simulated: its selector, its laws, its generators.
+
+use policy::{Grant, Selector, Settings};
+use rand::rngs::SmallRng;
+
+use crate::distribution::{stream, CountLaw, TimeSampler};
+use crate::measure::TierMeasure;
+use crate::refused::Refused;
+use crate::scenario::{Copies, Discipline, Hold, Scenario};
+use crate::server::Sharing;
+
+/// Nanoseconds per second.
+pub(crate) const NS: f64 = 1e9;
+
+#[derive(Debug)]
+pub(crate) struct Tier {
+    pub(crate) selector: Selector,
+    pub(crate) grants: Vec<Grant>,
+    pub(crate) sharing: Sharing,
+    /// Index of the first server over all tiers.
+    pub(crate) first: u32,
+    pub(crate) replicas: usize,
+    pub(crate) same_work: bool,
+    pub(crate) by_connection: bool,
+    pub(crate) apart: bool,
+    /// Scratch: servers of siblings, servers of the connection.
+    pub(crate) avoid: Vec<usize>,
+    pub(crate) exclude: Vec<usize>,
+    pub(crate) delay_ns: u64,
+    calls: Option<CountLaw>,
+    work: TimeSampler,
+    work_rng: SmallRng,
+    calls_rng: SmallRng,
+    pub(crate) measure: TierMeasure,
+}
+
+impl Tier {
+    /// Tier `index` of a checked scenario.
+    pub(crate) fn new(scenario: &Scenario, index: usize) -> Result<Self, Refused> {
+        let spec = &scenario.tiers[index];
+        let before: usize = scenario.tiers[..index]
+            .iter()
+            .map(|tier| tier.servers)
+            .sum();
+        let running_max = match spec.discipline {
+            Discipline::ProcessorSharing => usize::MAX,
+            Discipline::FirstComeFirstServed => (spec.cores as usize).max(1),
+        };
+        let purpose = 16 * (index as u64 + 1);
+        Ok(Self {
+            selector: Selector::new(Settings {
+                tokens_per_server: spec.tokens,
+                observation_age_us_max: (spec.observation_age_s * 1e6) as u64,
+                waiting_max: spec.waiting_max,
+                ..Settings::new(spec.kind(&format!("tiers[{index}]"))?, spec.servers)
+            }),
+            grants: Vec::new(),
+            sharing: Sharing {
+                cores: spec.cores,
+                running_max,
+            },
+            first: before as u32,
+            replicas: spec.replicas,
+            same_work: spec.copies == Copies::Same,
+            by_connection: spec.hold == Hold::Connection,
+            apart: spec.apart,
+            avoid: Vec::new(),
+            exclude: Vec::new(),
+            delay_ns: (spec.delay_s * NS) as u64,
+            calls: spec.calls.clone(),
+            work: spec.work.sampler(&format!("tiers[{index}].work"))?,
+            work_rng: stream(scenario.seed, purpose),
+            calls_rng: stream(scenario.seed, purpose + 1),
+            measure: TierMeasure::new(),
+        })
+    }
+
+    /// Work of one copy.
+    pub(crate) fn draw_work_ns(&mut self) -> f64 {
+        self.work.draw(&mut self.work_rng) * NS
+    }
+
+    /// Calls of one request to the tier below.
+    pub(crate) fn draw_calls(&mut self) -> u32 {
+        self.calls
+            .as_ref()
+            .map_or(0, |calls| calls.draw(&mut self.calls_rng))
+    }
+
+    /// The selector's name for a server.
+    pub(crate) fn local(&self, server: u32) -> usize {
+        (server - self.first) as usize
+    }
+}

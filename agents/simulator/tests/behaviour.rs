@@ -1,0 +1,236 @@
+//! What a scenario may be, and what happens to requests when servers die, limp or run out.
+
+use std::num::NonZeroUsize;
+
+use proptest::prelude::*;
+use serde_json::{json, Value};
+use simulator::{read_input, simulate, simulate_all, Report, Scenario, Stopped};
+
+fn scenario(change: impl FnOnce(&mut Value)) -> Value {
+    let mut value = json!({
+        "seed": 3,
+        "arrivals": {"kind": "poisson", "rate_per_s": 20.0},
+        "requests": 20_000,
+        "tiers": [
+            {"name": "web", "servers": 8, "cores": 2, "tokens": 4, "policy": "tad", "replicas": 2,
+             "work": {"kind": "lognormal", "mean_s": 0.1, "cv2": 0.3}, "copies": "same",
+             "calls": {"kind": "geometric", "mean": 5.0},
+             "interference": {"gap_s": 40.0, "run_s": 10.0, "speed": 0.3}},
+            {"name": "db", "servers": 4, "tokens": 24, "policy": "tad", "replicas": 2,
+             "hold": "connection", "work": {"kind": "exponential", "mean_s": 0.002}},
+        ],
+    });
+    change(&mut value);
+    value
+}
+
+fn run(value: &Value) -> Report {
+    simulate(&Scenario::from_json(&value.to_string()).expect("a scenario")).expect("a report")
+}
+
+#[test]
+fn the_same_seed_gives_the_same_report_on_any_number_of_threads() {
+    let list = json!({"scenarios": (0..6).map(|seed| scenario(|s| s["seed"] = json!(seed / 2)))
+        .collect::<Vec<_>>()});
+    let input = read_input(&list.to_string()).unwrap();
+    let one = simulate_all(&input.scenarios, NonZeroUsize::new(1).unwrap()).unwrap();
+    let four = simulate_all(&input.scenarios, NonZeroUsize::new(4).unwrap()).unwrap();
+    assert_eq!(one, four);
+    assert_eq!(one[0], one[1]);
+    assert_ne!(one[1].latency, one[2].latency);
+}
+
+#[test]
+fn what_is_wrong_is_refused_with_its_place_what_was_expected_and_what_came() {
+    let wrong: [(&str, Value, &str); 9] = [
+        (
+            "/tiers/0/servers",
+            json!(0),
+            "tiers[0].servers: expected 1 to 1000000, but got 0",
+        ),
+        (
+            "/tiers/0/replicas",
+            json!(9),
+            "tiers[0].replicas: expected 1 to 8, but got 9",
+        ),
+        (
+            "/tiers/1/policy",
+            json!("tda"),
+            "tiers[1].policy: expected one of round-robin,",
+        ),
+        (
+            "/tiers/0/work/cv2",
+            json!(-1.0),
+            "tiers[0].work.cv2: expected a finite number above 0",
+        ),
+        (
+            "/tiers/0/interference/speed",
+            json!(0.0),
+            "tiers[0].interference.speed: expected",
+        ),
+        (
+            "/tiers/0/calls",
+            Value::Null,
+            "tiers[0].calls: expected calls to the next tier",
+        ),
+        ("/tiers/0/cores", json!("two"), "tiers[0].cores"),
+        (
+            "/arrivals/rate_per_s",
+            json!(0),
+            "arrivals.rate_per_s: expected a finite number above 0",
+        ),
+        ("/requests", json!(3), "requests: expected 20 to"),
+    ];
+    for (place, value, said) in wrong {
+        let text = scenario(|s| *s.pointer_mut(place).unwrap() = value).to_string();
+        let refused = Scenario::from_json(&text).unwrap_err().to_string();
+        assert!(refused.starts_with(said), "{refused}");
+    }
+    let unknown = scenario(|s| s["tiers"][1]["seervers"] = json!(4)).to_string();
+    let refused = Scenario::from_json(&unknown).unwrap_err().to_string();
+    assert!(refused.contains("unknown field `seervers`"), "{refused}");
+    let list = format!(r#"{{"scenarios": [{}, {unknown}]}}"#, scenario(|_| ()));
+    let refused = read_input(&list).unwrap_err().to_string();
+    assert!(refused.starts_with("scenarios[1]."), "{refused}");
+}
+
+#[test]
+fn recorded_arrivals_are_all_answered_and_the_warm_up_is_not_counted() {
+    let times: Vec<f64> = (0..5000).map(|i| f64::from(i) * 0.05).collect();
+    let found = run(&scenario(|s| {
+        s["arrivals"] = json!({"kind": "recorded", "times_s": times});
+        s["requests"] = Value::Null;
+        s["warm_up_requests"] = json!(1000);
+    }));
+    assert_eq!(
+        (found.stopped, found.latency.samples, found.failed),
+        (Stopped::Done, 4000, 0)
+    );
+    assert!(found.measured_s > 199.0 && found.simulated_s > 249.0);
+}
+
+#[test]
+fn more_work_than_capacity_is_said_and_not_averaged() {
+    let found = run(&scenario(|s| {
+        s["arrivals"]["rate_per_s"] = json!(500.0);
+        s["in_flight_max"] = json!(2000);
+    }));
+    assert_eq!(found.stopped, Stopped::Unstable);
+    let cut = run(&scenario(|s| s["events_max"] = json!(1000)));
+    assert_eq!((cut.stopped, cut.events), (Stopped::Events, 1000));
+}
+
+#[test]
+fn a_crash_costs_nothing_where_a_second_copy_runs_and_fails_requests_where_none_does() {
+    let crash = json!([{"kind": "crash", "server": 1, "at_s": 200.0, "for_s": 300.0}]);
+    let single = |s: &mut Value| {
+        for tier in 0..2 {
+            s["tiers"][tier]["replicas"] = json!(1);
+        }
+    };
+    for tier in 0..2 {
+        let double = run(&scenario(|s| s["tiers"][tier]["faults"] = crash.clone()));
+        assert_eq!((double.failed, double.latency.samples), (0, 20_000));
+        let found = run(&scenario(|s| {
+            single(s);
+            s["arrivals"]["rate_per_s"] = json!(40.0);
+            s["tiers"][0]["tokens"] = json!(64);
+            s["tiers"][tier]["faults"] = crash.clone();
+        }));
+        assert!(
+            (1..40).contains(&found.failed),
+            "tier {tier}: {}",
+            found.failed
+        );
+        assert_eq!(found.latency.samples + found.failed, 20_000);
+    }
+}
+
+#[test]
+fn all_servers_dead_is_a_fast_failure_and_they_come_back() {
+    let crashes: Vec<Value> = (0..4)
+        .map(|server| json!({"kind": "crash", "server": server, "at_s": 300.0, "for_s": 100.0}))
+        .collect();
+    let found = run(&scenario(|s| s["tiers"][1]["faults"] = json!(crashes)));
+    let expected = 20.0 * 100.0;
+    assert!(
+        (found.failed as f64 / expected - 1.0).abs() < 0.1,
+        "{}",
+        found.failed
+    );
+    assert!(found.tiers[1].refused > 0);
+    assert_eq!(found.latency.samples + found.failed, 20_000);
+}
+
+#[test]
+fn a_limping_server_holds_up_round_robin_and_not_tad() {
+    let limps = |policy: &str| {
+        run(&scenario(|s| {
+            s["tiers"][0]["interference"] = Value::Null;
+            s["tiers"][0]["replicas"] = json!(1);
+            s["tiers"][0]["policy"] = json!(policy);
+            s["tiers"][0]["faults"] =
+                json!([{"kind": "limp", "server": 2, "at_s": 0.0, "for_s": 1e6, "speed": 0.1}]);
+        }))
+    };
+    let (turns, tad) = (limps("round-robin"), limps("tad"));
+    let p95 = |report: &Report| report.latency.percentile_s(95.0).unwrap();
+    assert!(
+        p95(&turns) > 3.0 * p95(&tad),
+        "{} {}",
+        p95(&turns),
+        p95(&tad)
+    );
+}
+
+#[test]
+fn sibling_copies_meet_as_often_as_equation_1_says_and_never_when_kept_apart() {
+    let meeting = |apart: bool| {
+        run(&scenario(|s| {
+            s["arrivals"]["rate_per_s"] = json!(2.0);
+            s["tiers"][0]["work"] = json!({"kind": "deterministic", "value_s": 0.05});
+            s["tiers"][0]["interference"] = Value::Null;
+            s["tiers"][1]["servers"] = json!(12);
+            s["tiers"][1]["tokens"] = json!(50);
+            s["tiers"][1]["apart"] = json!(apart);
+        }))
+    };
+    assert!(meeting(false).tiers[0].collided_share > 0.2);
+    assert!(meeting(true).tiers[0].collided_share < 0.01);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+    /// Whatever happens, each request is answered or has failed, once, and nothing stays held.
+    #[test]
+    fn every_request_is_counted_once(
+        seed in any::<u64>(), r1 in 1..4usize, r2 in 1..4usize, tokens in 1..4usize,
+        tad in any::<bool>(), connection in any::<bool>(), fifo in any::<bool>(),
+        delay in any::<bool>(), server in 0..4usize, waiting_max in 0..50usize,
+    ) {
+        let found = run(&scenario(|s| {
+            s["seed"] = json!(seed);
+            s["requests"] = json!(1500);
+            s["events_max"] = json!(5_000_000);
+            s["arrivals"]["rate_per_s"] = json!(12.0);
+            for (tier, r) in [(0, r1), (1, r2)] {
+                let here = &mut s["tiers"][tier];
+                here["replicas"] = json!(r);
+                here["tokens"] = json!(tokens);
+                here["policy"] = json!(if tad { "tad" } else { "round-robin" });
+                here["waiting_max"] = json!(waiting_max);
+                here["delay_s"] = json!(if delay { 0.001 } else { 0.0 });
+                here["faults"] = json!([
+                    {"kind": "crash", "server": server, "at_s": 5.0, "for_s": 3.0},
+                    {"kind": "crash", "server": (server + 1) % 4, "at_s": 7.0, "for_s": 9.0},
+                    {"kind": "limp", "server": 0, "at_s": 10.0, "for_s": 9.0, "speed": 0.2},
+                ]);
+            }
+            s["tiers"][1]["hold"] = json!(if connection { "connection" } else { "request" });
+            s["tiers"][1]["discipline"] =
+                json!(if fifo { "first-come-first-served" } else { "processor-sharing" });
+        }));
+        prop_assert_eq!(found.stopped, Stopped::Done);
+        prop_assert_eq!(found.latency.samples + found.failed, 1500);
+    }
+}

@@ -1,0 +1,228 @@
+//! Simulations beside queues that are solved. An estimate is right if the solution lies within its
+//! 95 % interval (1.5 times as wide, since a dozen are looked at) and that interval is narrow.
+
+use serde_json::{json, Value};
+use simulator::{simulate, Percentile, Report, Scenario};
+
+fn run(scenario: &Value) -> Report {
+    simulate(&Scenario::from_json(&scenario.to_string()).expect("a scenario")).expect("a report")
+}
+
+fn queue(rate_per_s: f64, requests: u64, tier: Value) -> Report {
+    let mut tier = tier;
+    tier["name"] = json!("queue");
+    run(&json!({
+        "seed": 20_261_122,
+        "arrivals": {"kind": "poisson", "rate_per_s": rate_per_s},
+        "requests": requests,
+        "tiers": [tier],
+    }))
+}
+
+#[track_caller]
+fn agrees(found: f64, half_width: Option<f64>, exact: f64, narrow: f64) {
+    let half_width = half_width.expect("batches");
+    assert!(
+        half_width < narrow * exact,
+        "{half_width} is too wide for {exact}"
+    );
+    assert!(
+        (found - exact).abs() < 1.5 * half_width,
+        "{found} +- {half_width}, exactly {exact}"
+    );
+}
+
+fn percentile(report: &Report, q: f64) -> &Percentile {
+    let all = &report.latency.percentiles;
+    all.iter()
+        .find(|percentile| percentile.q == q)
+        .expect("it is reported")
+}
+
+/// Mean 1 / (1 - rho), variance (2 + rho) / (2 - rho) of its square (Coffman, Muntz, Trotter 1970).
+#[test]
+fn a_shared_processor_is_as_solved_at_three_loads() {
+    for rho in [0.3, 0.5, 0.8] {
+        let found = queue(
+            rho,
+            500_000,
+            json!({
+                "servers": 1, "work": {"kind": "exponential", "mean_s": 1.0},
+            }),
+        );
+        let mean = 1.0 / (1.0 - rho);
+        agrees(
+            found.latency.mean_s,
+            found.latency.mean_half_width_s,
+            mean,
+            0.05,
+        );
+        let variance = (2.0 + rho) / (2.0 - rho) * mean * mean;
+        assert!(
+            (found.latency.variance_s2 / variance - 1.0).abs() < 0.1,
+            "{rho}"
+        );
+        assert!((found.tiers[0].utilisation - rho).abs() < 0.01, "{rho}");
+    }
+}
+
+/// The mean does not depend on the law of the work (Sakata, Noguchi, Oizumi 1971).
+#[test]
+fn a_shared_processors_mean_is_insensitive_to_the_law() {
+    let laws = [
+        json!({"kind": "deterministic", "value_s": 1.0}),
+        json!({"kind": "lognormal", "mean_s": 1.0, "cv2": 3.0}),
+        json!({"kind": "pareto", "mean_s": 1.0, "shape": 2.5}),
+    ];
+    for law in laws {
+        let found = queue(0.5, 500_000, json!({"servers": 1, "work": law}));
+        agrees(
+            found.latency.mean_s,
+            found.latency.mean_half_width_s,
+            2.0,
+            0.02,
+        );
+    }
+}
+
+/// One core, first come, first served: exponential with rate mu - lambda.
+#[test]
+fn one_queue_first_come_first_served_has_an_exponential_latency() {
+    let found = queue(
+        0.7,
+        500_000,
+        json!({
+            "servers": 1, "discipline": "first-come-first-served",
+            "work": {"kind": "exponential", "mean_s": 1.0},
+        }),
+    );
+    agrees(
+        found.latency.mean_s,
+        found.latency.mean_half_width_s,
+        1.0 / 0.3,
+        0.03,
+    );
+    for q in [50.0, 95.0, 99.0] {
+        let there = percentile(&found, q);
+        assert!(there.sufficient);
+        let exact = -(1.0 - q / 100.0_f64).ln() / 0.3;
+        agrees(there.value_s, there.half_width_s, exact, 0.08);
+    }
+}
+
+/// M/M/c: Erlang's C; also the share of those that wait no longer than t.
+#[test]
+fn many_cores_first_come_first_served_are_as_erlang_says() {
+    let (cores, load) = (8_u32, 6.4_f64);
+    let found = queue(
+        load,
+        500_000,
+        json!({
+            "servers": 1, "cores": cores, "discipline": "first-come-first-served",
+            "work": {"kind": "exponential", "mean_s": 1.0},
+        }),
+    );
+    let (mut term, mut sum) = (1.0, 0.0);
+    for k in 1..=cores {
+        sum += term;
+        term *= load / f64::from(k);
+    }
+    let last = term / (1.0 - load / f64::from(cores));
+    let waits = last / (sum + last);
+    let mean = 1.0 + waits / (f64::from(cores) - load);
+    agrees(
+        found.latency.mean_s,
+        found.latency.mean_half_width_s,
+        mean,
+        0.02,
+    );
+}
+
+/// Without a queue the first of r exponential copies is exponential with r times the rate.
+#[test]
+fn the_first_of_r_idle_servers_is_r_times_as_fast() {
+    for r in [1, 2, 4] {
+        let found = queue(
+            0.01,
+            200_000,
+            json!({
+                "servers": 64, "replicas": r, "work": {"kind": "exponential", "mean_s": 1.0},
+            }),
+        );
+        let mean = 1.0 / f64::from(r);
+        agrees(
+            found.latency.mean_s,
+            found.latency.mean_half_width_s,
+            mean,
+            0.02,
+        );
+        let same = queue(
+            0.01,
+            200_000,
+            json!({
+                "servers": 64, "replicas": r, "copies": "same",
+                "work": {"kind": "exponential", "mean_s": 1.0},
+            }),
+        );
+        agrees(
+            same.latency.mean_s,
+            same.latency.mean_half_width_s,
+            1.0,
+            0.02,
+        );
+    }
+}
+
+/// Two tiers of one server each, Poisson out of the first (Burke 1956): the sum of two queues, but
+/// here a request is at the first also while it waits below, without using its core.
+#[test]
+fn a_page_takes_its_own_time_and_that_of_its_calls() {
+    let found = run(&json!({
+        "seed": 5,
+        "arrivals": {"kind": "poisson", "rate_per_s": 0.5},
+        "requests": 500_000,
+        "tiers": [
+            {"name": "web", "servers": 1, "work": {"kind": "exponential", "mean_s": 1.0},
+             "calls": {"kind": "fixed", "value": 1}},
+            {"name": "db", "servers": 1, "discipline": "first-come-first-served",
+             "work": {"kind": "exponential", "mean_s": 0.8}},
+        ],
+    }));
+    let below = 1.0 / (1.0 / 0.8 - 0.5);
+    agrees(
+        found.latency.mean_s,
+        found.latency.mean_half_width_s,
+        2.0 + below,
+        0.02,
+    );
+    let db = &found.tiers[1];
+    assert!(
+        (db.latency.mean_s / below - 1.0).abs() < 0.02,
+        "{}",
+        db.latency.mean_s
+    );
+    assert!((db.request_per_s - 0.5).abs() < 0.005);
+}
+
+/// A neighbour is there for 1 - exp(-run / gap) of the time; work then takes 1 / speed as long.
+#[test]
+fn neighbours_slow_a_server_for_the_expected_share_of_time() {
+    let found = queue(
+        1.0,
+        400_000,
+        json!({
+            "servers": 500, "work": {"kind": "deterministic", "value_s": 0.01},
+            "interference": {"gap_s": 40.0, "run_s": 10.0, "speed": 0.2},
+        }),
+    );
+    let share = 1.0 - (-0.25_f64).exp();
+    let mean = 0.01 * (1.0 + 4.0 * share);
+    agrees(
+        found.latency.mean_s,
+        found.latency.mean_half_width_s,
+        mean,
+        0.02,
+    );
+    assert!((percentile(&found, 50.0).value_s - 0.01).abs() < 2e-5);
+    assert!((percentile(&found, 99.0).value_s - 0.05).abs() < 1e-4);
+}

@@ -1,0 +1,102 @@
+"""`sparecraft simulate`: a service in tiers as a scenario says, event by event."""
+
+from __future__ import annotations
+
+from importlib import resources
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from optimizer.commands.output import JsonOption, out, print_json, say
+from optimizer.errors import InputError
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add `sparecraft simulate`."""
+    app.command()(simulate)
+
+
+def simulate(
+    input_file: Annotated[
+        Path | None, typer.Option("--input", help="A scenario, or a list of them: JSON.")
+    ] = None,
+    example: Annotated[
+        bool, typer.Option("--example", help="Print scenarios to begin with.")
+    ] = False,
+    threads: Annotated[
+        int | None, typer.Option(min=1, help="Scenarios at a time; one a core if not given.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Simulate tiers of servers behind arbiters: any policy and r, neighbours, crashes.
+
+    Example: sparecraft simulate --example > scenario.json; sparecraft simulate --input
+    scenario.json. Exit code 1 if a scenario is unstable or was cut off.
+    """
+    from optimizer.simulation import program
+
+    if example:
+        text = resources.files("optimizer.simulation").joinpath("example.json").read_text()
+        typer.echo(text, nl=False)
+        return
+    if input_file is None:
+        raise InputError("--input", expected="a file", came="none", do="--example prints one.")
+    try:
+        text = input_file.read_text(encoding="utf-8")
+    except OSError as error:
+        raise InputError(str(input_file), expected="a file", came=str(error.strerror)) from error
+    found = program.simulate(text, threads=threads)
+    if as_json:
+        print_json(found)
+    else:
+        for report in found["reports"]:
+            _print(report)
+        speed = found["events"] / max(found["wall_s"], 1e-9)
+        say(f"{found['events']:,} events in {found['wall_s']:.2f} s, {speed:,.0f} a second")
+    raise typer.Exit(0 if all(r["stopped"] == "done" for r in found["reports"]) else 1)
+
+
+def _print(report: dict[str, Any]) -> None:
+    stopped = {
+        "done": "",
+        "unstable": ": unstable, the figures mean nothing",
+        "events": ": cut off",
+    }
+    say(f"\n{report['name'] or 'scenario'}{stopped[report['stopped']]}")
+    latency = report["latency"]
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for heading in (
+        "",
+        "requests",
+        "failed",
+        "mean",
+        *(f"p{_q(p)}" for p in latency["percentiles"]),
+    ):
+        table.add_column(heading, justify="right" if heading else "left")
+    for more in ("copies lost", "used"):
+        table.add_column(more, justify="right")
+    table.add_row("page", *_row(latency, report["failed"]), "", "")
+    for tier in report["tiers"]:
+        shares = (f"{100 * tier['lost_share']:.1f} %", f"{100 * tier['utilisation']:.1f} %")
+        table.add_row(tier["name"], *_row(tier["latency"], tier["failed"]), *shares)
+    out.print(table)
+
+
+def _row(latency: dict[str, Any], failed: int) -> list[str]:
+    cells = [f"{latency['samples']:,}", f"{failed:,}"]
+    cells.append(_ms(latency["mean_s"], latency["mean_half_width_s"]))
+    for percentile in latency["percentiles"]:
+        sign = "" if percentile["sufficient"] else "?"
+        cells.append(_ms(percentile["value_s"], percentile["half_width_s"]) + sign)
+    return cells
+
+
+def _q(percentile: dict[str, Any]) -> str:
+    return f"{percentile['q']:g}"
+
+
+def _ms(value_s: float, half_width_s: float | None) -> str:
+    width = "" if half_width_s is None else f" ±{1e3 * half_width_s:.3g}"
+    return f"{1e3 * value_s:.4g}{width} ms"

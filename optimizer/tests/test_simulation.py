@@ -1,0 +1,87 @@
+"""The simulator as a source of latencies and as a command: the real program."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from optimizer import commands
+from optimizer.errors import EnvironmentMissing, InputError
+from optimizer.latency import Layered, Simulated, Station, TierLatency
+from optimizer.simulation import answer, program, reports, simulate
+
+app = typer.Typer()
+commands.add_to(app)
+
+QUEUE = {
+    "seed": 1,
+    "arrivals": {"kind": "poisson", "rate_per_s": 0.5},
+    "requests": 50_000,
+    "tiers": [{"name": "queue", "servers": 1, "work": {"kind": "exponential", "mean_s": 1.0}}],
+}
+
+
+def _station(**changes: object) -> Station:
+    tier = TierLatency(processing_s=0.05, cv2=1.0, visits=1.0)
+    return Station(tier, 4, 1.0, 1, "tad", 40.0, name="web", **changes)  # type: ignore[arg-type]
+
+
+def test_a_plans_tier_is_simulated_with_its_evidence_and_the_same_each_time() -> None:
+    source = Layered((Simulated(answer, requests=50_000, seed=3),))
+    found = source.tail(_station())
+    assert (found.evidence, found.samples, found.source) == ("simulated", 50_000, "simulator")
+    assert found == Layered((Simulated(answer, requests=50_000, seed=3),)).tail(_station())
+    # four servers at half load, where the arbiter sees who is free: between no queue and M/M/1
+    assert 0.05 < found.mean_s < 0.1
+    assert found.mean_s < found.p95_s < found.p99_s
+
+
+def test_limping_servers_and_neighbours_make_a_simulated_tier_slower() -> None:
+    source = Simulated(answer, requests=30_000)
+    limping = source.tail(_station(limping=2, limp_speed=0.5))
+    noisy_tier = TierLatency(0.05, 1.0, 1.0, interference_share=0.3, gamma=0.4, run_s=10.0)
+    noisy = source.tail(Station(noisy_tier, 4, 1.0, 1, "tad", 40.0))
+    quiet = source.tail(_station())
+    assert limping.mean_s > quiet.mean_s
+    assert noisy.p99_s > quiet.p99_s
+
+
+def test_the_command_simulates_a_file_and_says_what_is_unstable(tmp_path: Path) -> None:
+    file = tmp_path / "scenario.json"
+    file.write_text(json.dumps(QUEUE))
+    found = CliRunner().invoke(app, ["simulate", "--input", str(file), "--json"])
+    assert found.exit_code == 0
+    latency = json.loads(found.stdout)["reports"][0]["latency"]
+    assert latency["mean_s"] == pytest.approx(2.0, abs=3 * latency["mean_half_width_s"])
+    table = CliRunner().invoke(app, ["simulate", "--input", str(file)])
+    assert "queue" in table.stdout
+    assert "events in" in table.stdout
+    overloaded = QUEUE | {"arrivals": {"kind": "poisson", "rate_per_s": 2.0}, "in_flight_max": 500}
+    file.write_text(json.dumps(overloaded))
+    found = CliRunner().invoke(app, ["simulate", "--input", str(file)])
+    assert found.exit_code == 1
+    assert "unstable" in found.stdout
+
+
+def test_the_example_can_be_simulated() -> None:
+    text = CliRunner().invoke(app, ["simulate", "--example"]).stdout
+    scenarios = json.loads(text)["scenarios"]
+    found = reports([scenario | {"requests": 200} for scenario in scenarios])
+    assert [report["stopped"] for report in found] == ["done", "done"]
+
+
+def test_a_refusal_names_the_place_and_a_missing_program_is_said(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    wrong = QUEUE | {"tiers": [QUEUE["tiers"][0] | {"servers": 0}]}  # type: ignore[index]
+    with pytest.raises(InputError, match=r"^tiers\[0\].servers: expected 1 to 1000000, but got 0"):
+        simulate(json.dumps(wrong))
+    with pytest.raises(InputError, match="JSON"):
+        simulate("no JSON")
+    monkeypatch.setattr(program, "PROGRAM", tmp_path / "none")
+    with pytest.raises(EnvironmentMissing, match="make setup"):
+        simulate(json.dumps(QUEUE))
