@@ -49,6 +49,10 @@ pub struct Config {
     /// Cores of one server, V: what requests that run at the same time share (see `meter`).
     #[serde(default = "default_server_cores")]
     pub server_cores: f64,
+    /// HTTP: stamps each replica of a read. MySQL: keeps sessions whose statements carry the stamps
+    /// of sibling replicas on different servers; servers are then chosen at the first statement.
+    #[serde(default)]
+    pub avoid_collisions: bool,
     /// The servers.
     pub servers: Vec<Server>,
     /// Only with `protocol = "mysql"`.

@@ -1,6 +1,6 @@
 //! `/v1/stats` and `/v1/config`: the tier's state as the wire types say it.
 
-use wire::arbiter::{Config, Connections, Policy, Requests, ServerStats, Stats, Tokens};
+use wire::arbiter::{Config, Connections, Policy, Requests, ServerStats, Siblings, Stats, Tokens};
 
 use crate::tier::{Standing, Tier};
 
@@ -17,6 +17,7 @@ pub fn config(tier: &Tier) -> Config {
         connect_timeout_ms: file.connect_timeout_ms.get(),
         request_timeout_ms: file.request_timeout_ms.get(),
         observation_age_ms: file.observation_age_ms,
+        avoid_collisions: file.avoid_collisions,
         servers: file.servers.clone(),
     }
 }
@@ -65,6 +66,12 @@ pub fn snapshot(tier: &Tier) -> Stats {
         tokens: Tokens {
             total: total as u64,
             in_use: in_use as u64,
+        },
+        siblings: Siblings {
+            sessions: tier.siblings.counters.sessions.get(),
+            requests: tier.siblings.counters.requests.get(),
+            collided: tier.siblings.counters.collided.get(),
+            avoided: tier.siblings.counters.avoided.get(),
         },
         servers: standings
             .iter()

@@ -18,6 +18,7 @@ use wire::arbiter::{Policy, Server};
 use crate::config::Config;
 use crate::counters::{Counters, ServerCounters};
 use crate::meter::{micros, Meter};
+use crate::siblings::{Siblings, Stamp};
 
 /// Requests (MySQL: connections) that may wait for tokens.
 const WAITING_MAX: usize = 10_000;
@@ -36,6 +37,10 @@ pub struct Tier {
     pub server_counters: Vec<ServerCounters>,
     /// What is measured beyond counters.
     pub meter: Meter,
+    /// Which servers the replicas of the tier above hold.
+    pub siblings: Siblings,
+    /// Of requests that are sent in stamped replicas.
+    next_stamp: AtomicU64,
 }
 
 struct Brain {
@@ -83,6 +88,8 @@ impl Tier {
                 waiters: HashMap::new(),
             }),
             downs,
+            siblings: Siblings::default(),
+            next_stamp: AtomicU64::new(random()),
             counters: Counters::default(),
             server_counters,
             meter,
@@ -171,6 +178,35 @@ impl Tier {
     /// # Errors
     /// [`Refused`] when there is nothing now and nothing to wait for.
     pub fn acquire(self: &Arc<Self>, r: usize, exclude: &[ServerId]) -> Result<Leases, Refused> {
+        self.acquire_but(r, exclude, &[])
+    }
+
+    /// As `acquire`, for a replica of the tier above: where it can be had, none that a sibling of
+    /// the replica holds. A lease that comes later is to be told to `siblings`.
+    ///
+    /// # Errors
+    /// As `acquire`.
+    pub fn acquire_apart(
+        self: &Arc<Self>,
+        stamp: Stamp,
+        r: usize,
+        exclude: &[ServerId],
+    ) -> Result<Leases, Refused> {
+        let avoids = self.config.avoid_collisions;
+        self.siblings.choose(self.now(), stamp, avoids, |avoid| {
+            let leases = self.acquire_but(r, exclude, avoid);
+            let ready = leases.iter().flat_map(|leases| &leases.ready);
+            let servers = ready.map(|lease| lease.server).collect();
+            (leases, servers)
+        })
+    }
+
+    fn acquire_but(
+        self: &Arc<Self>,
+        r: usize,
+        exclude: &[ServerId],
+        avoid: &[ServerId],
+    ) -> Result<Leases, Refused> {
         let request = self.next_request.fetch_add(1, Relaxed);
         let now = self.now();
         let mut guard = self.brain();
@@ -178,6 +214,7 @@ impl Tier {
         brain.grants.clear();
         let ask = Ask {
             exclude,
+            avoid,
             ..Ask::new(now, request, r)
         };
         let acquired = brain.selector.acquire(&ask, &mut brain.grants)?;
@@ -210,6 +247,16 @@ impl Tier {
         alive.extend(
             (0..self.config.servers.len()).filter(|&server| brain.selector.is_alive(server)),
         );
+    }
+
+    /// A replica of the tier above has this server.
+    pub fn holds(&self, stamp: Stamp, server: ServerId) {
+        self.siblings.hold(self.now(), stamp, server);
+    }
+
+    /// A number for a request that is sent in stamped replicas.
+    pub fn next_stamp(&self) -> u64 {
+        self.next_stamp.fetch_add(1, Relaxed)
     }
 
     /// A connection to the server failed: it is skipped until a probe succeeds.
@@ -296,6 +343,14 @@ impl Tier {
             }
         }
     }
+}
+
+/// Where a count begins, so that two arbiters' numbers do not meet.
+fn random() -> u64 {
+    let mut bytes = [0; 8];
+    // Without randomness numbers may meet, and two requests would avoid each other's servers.
+    let _ = getrandom::fill(&mut bytes);
+    u64::from_le_bytes(bytes)
 }
 
 fn kind(policy: Policy) -> Kind {

@@ -56,6 +56,8 @@ pub struct Config {
     pub request_timeout_ms: u64,
     /// Age from which an observed latency no longer counts.
     pub observation_age_ms: u64,
+    /// Whether replicas are stamped (HTTP), stamps kept apart (MySQL).
+    pub avoid_collisions: bool,
     /// The tier's servers.
     pub servers: Vec<Server>,
 }
@@ -131,6 +133,8 @@ pub struct Stats {
     pub recent: Recent,
     /// Tokens of all servers.
     pub tokens: Tokens,
+    /// Sessions of requests that the tier above sent in several replicas.
+    pub siblings: Siblings,
     /// Per server.
     pub servers: Vec<ServerStats>,
 }
@@ -261,4 +265,17 @@ pub struct LatencyReport {
     /// All latencies since the start up to the last whole second. The difference of two answers is
     /// the histogram of the time between.
     pub buckets: Vec<Bucket>,
+}
+
+/// Sessions that carry the stamp of a replica of the tier above (MySQL).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Siblings {
+    /// Sessions with a stamp.
+    pub sessions: u64,
+    /// Stamped requests that several replicas of came here.
+    pub requests: u64,
+    /// Of those, the ones with a server that two replicas hold: collided / requests is sPARE's P_c.
+    pub collided: u64,
+    /// Times that servers of siblings were avoided, all of them.
+    pub avoided: u64,
 }

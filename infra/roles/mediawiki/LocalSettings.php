@@ -24,6 +24,12 @@ $wgDBname = getenv( 'DB_NAME' ) ?: 'wiki';
 $wgDBuser = getenv( 'DB_USER' ) ?: 'wiki';
 $wgDBpassword = getenv( 'DB_PASSWORD' ) ?: '';
 $wgDBssl = false;
+// Which replica of a request this is, if the arbiter in front sent several: MediaWiki puts its agent in a comment of
+// each statement, and the arbiter of the database tier reads it there and keeps siblings on different servers.
+$replica = $_SERVER['HTTP_X_SPARECRAFT_REPLICA'] ?? '';
+if ( preg_match( '/^[0-9a-f]{16}\.[0-9]{1,5}$/D', $replica ) ) {
+	$wgLBFactoryConf['agent'] = "sparecraft-replica=$replica";
+}
 $wgDBTableOptions = 'ENGINE=InnoDB, DEFAULT CHARSET=binary';
 
 $wgReadOnly = 'This wiki is read-only.';

@@ -85,6 +85,8 @@ run "files_say_who_is_where" {
       tokens = 12
       connect_timeout_ms = 1000
       request_timeout_ms = 6000
+      server_cores = 0.4
+      avoid_collisions = true
 
       [[servers]]
       name = "db-1"

@@ -102,7 +102,10 @@ async fn exchange(
     let mut reply = std::mem::take(&mut client.reply);
     let asked = if request.is_read {
         let server = lease.server;
-        ask(front, server, &mut link, request, deadline, &mut reply).await
+        ask(
+            front, server, &mut link, request, None, deadline, &mut reply,
+        )
+        .await
     } else {
         match send(front, client, request, &mut link, deadline).await {
             Ok(complete) => {

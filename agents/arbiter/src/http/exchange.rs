@@ -10,6 +10,7 @@ use tokio::time::{timeout, Instant};
 use super::head::{RequestHead, ResponseHead};
 use super::Front;
 use crate::conn::Conn;
+use crate::siblings::{self, Stamp};
 
 /// Interim replies (1xx) that a server may send before the real one.
 const INTERIM_MAX: usize = 8;
@@ -69,13 +70,14 @@ pub async fn ask(
     server: ServerId,
     link: &mut Link,
     request: &RequestHead,
+    stamp: Option<Stamp>,
     deadline: Instant,
     reply: &mut ResponseHead,
 ) -> Result<(), Failure> {
-    match ask_once(front, &mut link.conn, request, deadline, reply).await {
+    match ask_once(front, &mut link.conn, request, stamp, deadline, reply).await {
         Err(Failure::Silent) if link.reused => {
             *link = open(front, server, false).await?;
-            ask_once(front, &mut link.conn, request, deadline, reply).await
+            ask_once(front, &mut link.conn, request, stamp, deadline, reply).await
         }
         other => other,
     }
@@ -85,13 +87,22 @@ async fn ask_once(
     front: &Front,
     conn: &mut Conn,
     request: &RequestHead,
+    stamp: Option<Stamp>,
     deadline: Instant,
     reply: &mut ResponseHead,
 ) -> Result<(), Failure> {
     let limit = front.tier.config().request_timeout();
-    conn.write(&request.forward, limit)
-        .await
-        .map_err(|error| failure(&error, Failure::Silent))?;
+    let head = &request.forward;
+    let written = match stamp {
+        None => conn.write(head, limit).await,
+        Some(stamp) => {
+            // Before the empty line that ends the head.
+            let fields = &head[..head.len() - 2];
+            let last = format!("{}: {stamp}\r\n\r\n", siblings::HEADER);
+            conn.write_both(fields, last.as_bytes(), limit).await
+        }
+    };
+    written.map_err(|error| failure(&error, Failure::Silent))?;
     reply_head(conn, request.is_head, deadline, reply).await
 }
 

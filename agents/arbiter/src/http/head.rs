@@ -10,6 +10,7 @@ use std::mem::MaybeUninit;
 
 use super::body::Framing;
 use super::refusal::Refusal;
+use crate::siblings;
 
 /// Largest head, of a request or a response.
 pub const HEAD_MAX: usize = 64 * 1024;
@@ -297,7 +298,7 @@ impl Facts {
     /// Writes the fields that go end to end, and those of the framing, which were found to be single
     /// and plain.
     fn pass_on(&self, fields: &[httparse::Header<'_>], to: &mut Vec<u8>) {
-        const HOP_BY_HOP: [&str; 7] = [
+        const HOP_BY_HOP: [&str; 8] = [
             "connection",
             "keep-alive",
             "proxy-connection",
@@ -305,6 +306,8 @@ impl Facts {
             "upgrade",
             "http2-settings",
             "expect",
+            // Ours to say.
+            siblings::HEADER,
         ];
         // What a client lists cannot take the fields away that servers and we decide by.
         const OURS: [&str; 3] = ["host", "content-length", "transfer-encoding"];

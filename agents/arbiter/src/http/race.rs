@@ -25,6 +25,7 @@ use super::exchange::{ask, keep, open, Failure};
 use super::head::{RequestHead, ResponseHead};
 use super::refusal::Refusal;
 use super::Front;
+use crate::siblings::Stamp;
 use crate::tier::{Flight, Lease, Leases};
 
 /// Largest reply that is held back; a larger one is streamed as soon as it is larger.
@@ -34,6 +35,8 @@ pub const REPLY_MAX: usize = 1024 * 1024;
 struct Race {
     front: Arc<Front>,
     request: RequestHead,
+    /// The number that its replicas carry, where the tier behind is to keep them apart.
+    stamp: Option<u64>,
     answered: AtomicBool,
 }
 
@@ -84,6 +87,7 @@ pub async fn run(
     let race = Arc::new(Race {
         front: Arc::clone(front),
         request: request.clone(),
+        stamp: (front.tier.config().avoid_collisions).then(|| front.tier.next_stamp()),
         answered: AtomicBool::new(false),
     });
     let mut referee = Referee {
@@ -135,7 +139,11 @@ impl Referee {
                 Step::Lease(Some(lease)) => {
                     self.used.push(lease.server);
                     let race = Arc::clone(&self.race);
-                    self.running.push(Box::pin(replica(race, lease)));
+                    let stamp = race.stamp.map(|request| Stamp {
+                        request,
+                        replica: self.used.len() as u16 - 1,
+                    });
+                    self.running.push(Box::pin(replica(race, lease, stamp)));
                 }
                 Step::End(End::Good(reply)) => return Some(Outcome::Reply(reply)),
                 Step::End(End::Large(large)) => return Some(Outcome::Large(large)),
@@ -240,7 +248,7 @@ impl Race {
 }
 
 /// One replica, from connection to accounting.
-async fn replica(race: Arc<Race>, lease: Lease) -> End {
+async fn replica(race: Arc<Race>, lease: Lease, stamp: Option<Stamp>) -> End {
     let server = lease.server;
     if race.is_answered() {
         return race.not_needed();
@@ -268,6 +276,7 @@ async fn replica(race: Arc<Race>, lease: Lease) -> End {
         server,
         &mut link,
         &race.request,
+        stamp,
         drained_by,
         head,
     )

@@ -10,14 +10,14 @@ use tokio::sync::mpsc;
 
 use super::classify::{classify, Class, Effect};
 use super::contest::Piece;
-use super::held::{Held, NotOpen, Route, Verdict};
-use super::hello::Key;
+use super::held::{Beginning, Held, NotOpen, Route, Verdict};
 use super::hub::Hub;
 use super::login::{log_in, Login};
 use super::packet::{self, Message, Packet, PAYLOAD_MAX};
 use super::reply::Shape;
 use super::solo::{Outcome, Solo};
 use crate::conn::Conn;
+use crate::siblings::Stamp;
 
 /// Longest name of a database [bytes]: 64 characters.
 const NAME_BYTES_MAX: usize = 4 * 64;
@@ -35,27 +35,23 @@ pub async fn serve(hub: Arc<Hub>, stream: TcpStream) {
     let Some(Login { hello, sequence }) = log_in(&hub, &mut conn).await else {
         return;
     };
-    let opened = tokio::select! {
-        opened = Session::open(&hub, hello.key, hello.database) => opened,
-        // It must wait for our word; so it has gone.
-        () = conn.spoken() => return,
+    let start = Beginning {
+        key: hello.key,
+        database: hello.database,
+        stamp: None,
     };
-    let limit = hub.tier.config().request_timeout();
-    let (session, packet) = match opened {
-        Ok(session) => (Some(session), packet::ok(sequence)),
-        Err(reason) => {
-            hub.tier.counters.failed.inc();
-            (None, not_open(sequence, reason))
-        }
+    let mut client = Client {
+        hub,
+        conn,
+        session: Session::NotYet(start),
+        is_judged: false,
     };
-    let written = conn.write(packet.bytes(), limit).await;
-    if let (Some(session), Ok(())) = (session, written) {
-        let mut client = Client { hub, conn, session };
+    if client.welcome(sequence).await == After::Next {
         while client.next_command().await == After::Next {}
-        let Client { conn, session, .. } = client;
-        drop(conn);
-        session.close().await;
     }
+    let Client { conn, session, .. } = client;
+    drop(conn);
+    session.close().await;
 }
 
 fn not_open(sequence: u8, reason: NotOpen) -> Packet {
@@ -74,22 +70,25 @@ fn not_open(sequence: u8, reason: NotOpen) -> Packet {
 
 /// The servers of a client's session.
 enum Session {
+    /// Not chosen yet.
+    NotYet(Beginning),
     One(Box<Solo>),
     Many(Box<Held>),
 }
 
 impl Session {
-    async fn open(hub: &Arc<Hub>, key: Key, database: Option<Vec<u8>>) -> Result<Self, NotOpen> {
+    async fn open(hub: &Arc<Hub>, start: Beginning) -> Result<Self, NotOpen> {
         let hub = Arc::clone(hub);
         Ok(match hub.tier.replicas() {
-            1 => Self::One(Box::new(Solo::open(hub, key, database).await?)),
-            r => Self::Many(Box::new(Held::open(hub, key, database, r).await?)),
+            1 => Self::One(Box::new(Solo::open(hub, start).await?)),
+            r => Self::Many(Box::new(Held::open(hub, start, r).await?)),
         })
     }
 
     /// Takes in servers that come and lets go those that die, while the client is silent.
     async fn tend(&mut self) -> Infallible {
         match self {
+            Self::NotYet(_) => std::future::pending().await,
             Self::One(solo) => loop {
                 solo.lose().await;
             },
@@ -101,7 +100,7 @@ impl Session {
         match self {
             Self::One(solo) => solo.close().await,
             // Each of its links does that by itself.
-            Self::Many(held) => drop(held),
+            Self::NotYet(_) | Self::Many(_) => {}
         }
     }
 }
@@ -110,6 +109,8 @@ struct Client {
     hub: Arc<Hub>,
     conn: Conn,
     session: Session,
+    /// Whether a stamp was looked for.
+    is_judged: bool,
 }
 
 /// What a command asks for.
@@ -121,6 +122,51 @@ enum Plan {
 }
 
 impl Client {
+    /// Ends the connection phase.
+    async fn welcome(&mut self, sequence: u8) -> After {
+        // Otherwise the first statement may say which servers to avoid.
+        if !self.hub.tier.config().avoid_collisions {
+            if let Session::NotYet(start) = &self.session {
+                let opened = tokio::select! {
+                    opened = Session::open(&self.hub, start.clone()) => opened,
+                    // It must wait for our word; so it has gone.
+                    () = self.conn.spoken() => return After::Close,
+                };
+                match opened {
+                    Ok(session) => self.session = session,
+                    Err(reason) => {
+                        let error = not_open(sequence, reason);
+                        return self.answer(&error, After::Close).await;
+                    }
+                }
+            }
+        }
+        let limit = self.hub.tier.config().request_timeout();
+        let welcome = packet::ok(sequence);
+        match self.conn.write(welcome.bytes(), limit).await {
+            Ok(()) => After::Next,
+            Err(_) => After::Close,
+        }
+    }
+
+    /// Looks for a stamp in the first statement, and chooses the servers where that was left to it.
+    async fn judge(&mut self, packet: &Packet) -> Result<(), NotOpen> {
+        let stamp = Stamp::of_statement(packet.payload());
+        if stamp.is_some() {
+            self.hub.tier.siblings.counters.sessions.inc();
+        }
+        match (&mut self.session, stamp) {
+            (Session::NotYet(start), _) => {
+                start.stamp = stamp;
+                self.session = Session::open(&self.hub, start.clone()).await?;
+            }
+            (Session::One(solo), Some(stamp)) => solo.stamped(stamp),
+            (Session::Many(held), Some(stamp)) => held.stamped(stamp),
+            (_, None) => {}
+        }
+        Ok(())
+    }
+
     async fn next_command(&mut self) -> After {
         let bytes_max = self.hub.account().packet_bytes_max;
         let read = tokio::select! {
@@ -161,9 +207,16 @@ impl Client {
         route: &Route,
         received: Instant,
     ) -> After {
+        if !std::mem::replace(&mut self.is_judged, true) {
+            if let Err(reason) = self.judge(packet).await {
+                let error = not_open(packet.next_sequence(), reason);
+                return self.answer(&error, After::Close).await;
+            }
+        }
         let deadline = (received + self.hub.tier.config().request_timeout()).into();
         let client = &mut self.conn;
         let outcome = match &mut self.session {
+            Session::NotYet(_) => Outcome::Gone,
             Session::One(solo) => solo.serve(packet, shape, route, client, deadline).await,
             Session::Many(held) => match held.serve(packet, shape, route, deadline).await {
                 Verdict::Nothing => Outcome::Served,

@@ -20,6 +20,7 @@ use super::link::{Command, Link, Loss, News, Start, Task};
 use super::packet::Packet;
 use super::replay::{self, Replay};
 use super::reply::Shape;
+use crate::siblings::Stamp;
 use crate::tier::{Lease, Leases};
 
 /// Where a command goes.
@@ -62,11 +63,23 @@ pub enum NotOpen {
     TimedOut,
 }
 
+/// What a session begins with.
+#[derive(Debug, Clone)]
+pub struct Beginning {
+    /// Kind of connection.
+    pub key: Key,
+    /// Current database.
+    pub database: Option<Vec<u8>>,
+    /// Of which replica of the tier above it is.
+    pub stamp: Option<Stamp>,
+}
+
 /// See the module.
 pub struct Held {
     hub: Arc<Hub>,
     key: Key,
     database: Option<Vec<u8>>,
+    stamp: Option<Stamp>,
     wanted: usize,
     leases: Option<Leases>,
     links: Vec<Link>,
@@ -86,18 +99,14 @@ impl Held {
     ///
     /// # Errors
     /// [`NotOpen`].
-    pub async fn open(
-        hub: Arc<Hub>,
-        key: Key,
-        database: Option<Vec<u8>>,
-        wanted: usize,
-    ) -> Result<Self, NotOpen> {
+    pub async fn open(hub: Arc<Hub>, start: Beginning, wanted: usize) -> Result<Self, NotOpen> {
         let deadline = Instant::now() + hub.tier.config().request_timeout();
         let (tell_news, news) = mpsc::unbounded_channel();
         let mut held = Self {
             hub,
-            key,
-            database,
+            key: start.key,
+            database: start.database,
+            stamp: start.stamp,
             wanted,
             leases: None,
             links: Vec::new(),
@@ -118,6 +127,14 @@ impl Held {
                 .take()
                 .map_or(NotOpen::Policy(refused), NotOpen::Refused)),
             Err(_) => Err(NotOpen::TimedOut),
+        }
+    }
+
+    /// The stamp came too late for the choice of servers; a collision is counted all the same.
+    pub fn stamped(&mut self, stamp: Stamp) {
+        self.stamp = Some(stamp);
+        for link in &self.links {
+            self.hub.tier.holds(stamp, link.server);
         }
     }
 
@@ -294,7 +311,10 @@ impl Held {
     fn ask(&mut self, missing: usize) -> Result<(), Refused> {
         let held = self.links.iter().map(|link| link.server);
         let exclude: Vec<ServerId> = held.chain(self.refusing.iter().copied()).collect();
-        self.leases = Some(self.hub.tier.acquire(missing, &exclude)?);
+        self.leases = Some(match self.stamp {
+            None => self.hub.tier.acquire(missing, &exclude)?,
+            Some(stamp) => self.hub.tier.acquire_apart(stamp, missing, &exclude)?,
+        });
         Ok(())
     }
 
@@ -353,6 +373,9 @@ impl Held {
             self.leases = None;
         }
         let lease = lease.filter(|_| self.replay.is_possible())?;
+        if let Some(stamp) = self.stamp {
+            self.hub.tier.holds(stamp, lease.server);
+        }
         let id = self.next_link;
         self.next_link += 1;
         let start = Start {

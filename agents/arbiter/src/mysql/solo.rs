@@ -12,7 +12,7 @@ use bytes::Buf;
 use policy::ServerId;
 use tokio::time::{timeout_at, Instant};
 
-use super::held::{NotOpen, Route};
+use super::held::{Beginning, NotOpen, Route};
 use super::hello::Key;
 use super::hub::{Hub, OpenError, ServerConn};
 use super::link::Task;
@@ -20,6 +20,7 @@ use super::packet::{self, Packet};
 use super::replay::{self, Entry, Replay};
 use super::reply::{is_of_the_statement, End, Follow, Shape};
 use crate::conn::Conn;
+use crate::siblings::Stamp;
 use crate::tier::{Flight, Lease};
 
 /// From this size on the whole packets of a reply go out before the reply is complete.
@@ -43,6 +44,7 @@ pub struct Solo {
     hub: Arc<Hub>,
     key: Key,
     database: Option<Vec<u8>>,
+    stamp: Option<Stamp>,
     server: Option<Reached>,
     replay: Replay,
     /// Servers that cannot have the session's state.
@@ -59,18 +61,27 @@ impl Solo {
     ///
     /// # Errors
     /// [`NotOpen`].
-    pub async fn open(hub: Arc<Hub>, key: Key, database: Option<Vec<u8>>) -> Result<Self, NotOpen> {
+    pub async fn open(hub: Arc<Hub>, start: Beginning) -> Result<Self, NotOpen> {
         let deadline = Instant::now() + hub.tier.config().request_timeout();
         let mut solo = Self {
             hub,
-            key,
-            database,
+            key: start.key,
+            database: start.database,
+            stamp: start.stamp,
             server: None,
             replay: Replay::default(),
             refusing: Vec::new(),
         };
         solo.reach(deadline).await?;
         Ok(solo)
+    }
+
+    /// The stamp came too late for the choice of the server; a collision is counted all the same.
+    pub fn stamped(&mut self, stamp: Stamp) {
+        self.stamp = Some(stamp);
+        if let Some(reached) = &self.server {
+            self.hub.tier.holds(stamp, reached.lease.server);
+        }
     }
 
     /// Waits until the server is gone, and gives its token back.
@@ -143,7 +154,10 @@ impl Solo {
     async fn reach(&mut self, deadline: Instant) -> Result<(), NotOpen> {
         let mut refusal = None;
         loop {
-            let leases = self.hub.tier.acquire(1, &self.refusing);
+            let leases = match self.stamp {
+                None => self.hub.tier.acquire(1, &self.refusing),
+                Some(stamp) => self.hub.tier.acquire_apart(stamp, 1, &self.refusing),
+            };
             let mut leases = leases.map_err(|refused| {
                 refusal
                     .take()
@@ -154,6 +168,9 @@ impl Solo {
                 return Err(NotOpen::TimedOut);
             };
             let server = lease.server;
+            if let Some(stamp) = self.stamp {
+                self.hub.tier.holds(stamp, server);
+            }
             match self
                 .hub
                 .open(server, self.key, self.database.as_deref())

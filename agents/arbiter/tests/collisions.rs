@@ -1,0 +1,135 @@
+//! Replicas of one request and their servers in the second tier: a client, an HTTP arbiter, two
+//! small applications, a MySQL arbiter, real MariaDB servers.
+
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+
+use support::mariadb::MariaDb;
+use support::{app, start, web, Running};
+
+const REQUESTS: u64 = 12;
+
+/// Both tiers with r = 2: the HTTP arbiter and the MySQL arbiter.
+async fn chain(policy: &str, avoids: bool, servers: &[MariaDb]) -> (Running, Running) {
+    let addresses: Vec<SocketAddr> = servers.iter().map(|server| server.address).collect();
+    let settings = |protocol: &str, avoids: bool| {
+        format!(
+            "protocol = \"{protocol}\"\npolicy = \"{policy}\"\nreplicas = 2\ntokens = 50\n\
+             avoid_collisions = {avoids}"
+        )
+    };
+    let back = start(&settings("mysql", avoids), &addresses).await;
+    let apps = [
+        app::start(back.clients).await,
+        app::start(back.clients).await,
+    ];
+    let front = start(&settings("http", true), &apps).await;
+    (front, back)
+}
+
+async fn four() -> Vec<MariaDb> {
+    let mut servers = vec![];
+    for _ in 0..4 {
+        servers.push(MariaDb::start().await);
+    }
+    servers
+}
+
+async fn ask(front: &Running) {
+    for _ in 0..REQUESTS {
+        let reply = web::get(front.clients, "/").await;
+        let body = String::from_utf8_lossy(&reply.body).into_owned();
+        let (stamp, title) = body.split_once(' ').unwrap();
+        assert_eq!((stamp.len(), title), (18, "Two"), "{body}");
+    }
+}
+
+#[tokio::test]
+async fn siblings_are_kept_on_different_servers_as_the_servers_own_logs_say() {
+    let servers = four().await;
+    for policy in ["tad", "round-robin"] {
+        let (front, back) = chain(policy, true, &servers).await;
+        ask(&front).await;
+        let stats = back
+            .until("both replicas of each", |stats| {
+                stats.siblings.requests == REQUESTS && stats.connections.client_open == 0
+            })
+            .await;
+        assert_eq!(stats.siblings.sessions, 2 * REQUESTS);
+        assert_eq!(
+            (stats.siblings.collided, stats.siblings.avoided),
+            (0, REQUESTS)
+        );
+    }
+    for server in &servers {
+        let mut replicas: HashMap<String, Vec<String>> = HashMap::new();
+        for line in server.seen("sparecraft-replica=").await {
+            let stamp = line.split_once("sparecraft-replica=").unwrap().1;
+            let (request, replica) = stamp[..18].split_once('.').unwrap();
+            replicas
+                .entry(request.into())
+                .or_default()
+                .push(replica.into());
+        }
+        assert!(!replicas.is_empty());
+        assert!(
+            replicas.values().all(|of_one| of_one.len() == 1),
+            "{replicas:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn collisions_that_cannot_be_avoided_or_must_not_are_counted() {
+    let servers = four().await;
+    // TAD takes the servers that are fastest now: siblings, which come together, take the same.
+    let (front, back) = chain("tad", false, &servers).await;
+    ask(&front).await;
+    let stats = back
+        .until("both replicas", |stats| stats.siblings.requests == REQUESTS)
+        .await;
+    assert_eq!(stats.siblings.avoided, 0);
+    assert!(stats.siblings.collided > 0, "{:?}", stats.siblings);
+    let (front, back) = chain("round-robin", true, &servers[..3]).await;
+    ask(&front).await;
+    let stats = back
+        .until("both replicas", |stats| stats.siblings.requests == REQUESTS)
+        .await;
+    assert_eq!(stats.siblings.collided, REQUESTS, "four on three servers");
+}
+
+#[tokio::test]
+async fn a_client_cannot_stamp_a_request_itself() {
+    let servers = [MariaDb::start().await];
+    let back = start(
+        "protocol = \"mysql\"\npolicy = \"tad\"\nreplicas = 1\ntokens = 5\navoid_collisions = true",
+        &[servers[0].address],
+    )
+    .await;
+    let apps = [
+        app::start(back.clients).await,
+        app::start(back.clients).await,
+    ];
+    for replicas in [1, 2] {
+        let settings = format!(
+            "protocol = \"http\"\npolicy = \"round-robin\"\nreplicas = {replicas}\ntokens = 5\n\
+             avoid_collisions = true"
+        );
+        let front = start(&settings, &apps).await;
+        let request = "GET / HTTP/1.1\r\nHost: a\r\nX-Sparecraft-Replica: 0000000000000000.7\r\n\
+                       Connection: close\r\n\r\n";
+        let reply = web::once(front.clients, request.as_bytes()).await;
+        let body = String::from_utf8_lossy(&reply.body).into_owned();
+        let stamp = body.split_once(' ').unwrap().0;
+        let is_ours = if replicas == 1 {
+            stamp == "none"
+        } else {
+            stamp.len() == 18 && !stamp.starts_with("00000000")
+        };
+        assert!(is_ours, "{body}");
+    }
+}
