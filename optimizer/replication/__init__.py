@@ -16,9 +16,11 @@ from optimizer.replication.closed_forms import (
 )
 from optimizer.replication.feasible import feasible_replicas
 from optimizer.replication.processing import processing_times_s
-from optimizer.replication.search import Search, Step, search_replicas
+from optimizer.replication.search import Judgement, Replicas, Search, Step, search_replicas
 
 __all__ = [
+    "Judgement",
+    "Replicas",
     "Search",
     "Step",
     "TierLoad",

@@ -12,6 +12,10 @@ raised. It is a walk on measurements, each of which takes minutes of a real serv
 
 Ties: the paper lets them be broken arbitrarily. Here an equal target is no improvement (line 9 is
 strict), and of tiers with equal variability the one nearest to the front is raised.
+
+Beyond the paper: `judge` takes the place of line 9's bare "<" where measurements are noisy, and
+`start` begins elsewhere than at (1, ..., 1), for instance where a model has its optimum. From such
+a start a tier may be lowered too, once none can be raised, the least variable tier first.
 """
 
 from __future__ import annotations
@@ -27,11 +31,24 @@ Measure = Callable[[Replicas], tuple[float, Sequence[float]]]
 
 
 @dataclass(frozen=True)
+class Judgement:
+    """A candidate against the current r: the candidate's measurement, whether it wins, and why."""
+
+    target: float
+    variability: Sequence[float]
+    better: bool
+    why: str
+
+
+Judge = Callable[[Replicas, Replicas], Judgement]  # of current and candidate
+
+
+@dataclass(frozen=True)
 class Step:
     """One measurement, and what followed. The first step is the start: `tier` is None."""
 
     replicas: Replicas  # measured
-    tier: int | None  # index, from 0 at the front, of the tier that was raised
+    tier: int | None  # index, from 0 at the front, of the tier that was raised (or lowered)
     target: float
     variability: tuple[float, ...]
     accepted: bool
@@ -49,44 +66,80 @@ class Search:
     stopped: str
 
 
-def search_replicas(feasible: Iterable[Replicas], measure: Measure) -> Search:
+def search_replicas(
+    feasible: Iterable[Replicas],
+    measure: Measure,
+    *,
+    start: Replicas | None = None,
+    judge: Judge | None = None,
+) -> Search:
     """Near-optimal replicas within `feasible`, by measuring one neighbour after the other.
 
     Parameters: feasible F, e.g. of `feasible_replicas`, with (1, ..., 1) in it; measure(r) returns
     the target metric R^T > 0 (e.g. the page's p95) and the variability w_i >= 0 of each tier (e.g.
-    p95 / mean), both finite.
+    p95 / mean), both finite; start in F, else (1, ..., 1); judge(r, candidate) measures and judges
+    a candidate, else it is measured and must be below the target. With a judge, `measure` is
+    called for the start only.
     Returns: Search. Pure but for `measure`, which is called at most |F| times, never twice for r.
     Raises: InputError for an F without the start, and for a measurement that cannot be used,
     naming its r.
     Source: sPARE Alg. 1; numbers in the comments are its lines.
     """
-    left = _checked(feasible)  # 1
-    current = (1,) * len(next(iter(left)))  # 2
-    refused: set[Replicas] = set()
+    left = _checked(feasible, start)  # 1
+    current = (1,) * len(next(iter(left))) if start is None else start  # 2
     target, variability = _measured(measure, current)  # 4
-    steps = [Step(current, None, target, variability, True, (), "the start, without replication")]
-    while directions := _directions(left, current):  # 3, 5, 15
-        tier = max(directions, key=lambda i: (variability[i], -i))  # 6
-        candidate = _raised(current, tier)  # 7
-        found, varied = _measured(measure, candidate)  # 8
-        accepted = found < target  # 9
-        removed = () if accepted else _beyond(left, current, tier)
-        steps.append(
-            Step(
-                candidate, tier, found, varied, accepted, removed,
-                f"tier {tier + 1} varies most ({variability[tier]:.4g}) of those that can be "
-                f"raised; {found:.6g} is {'' if accepted else 'not '}below {target:.6g}",
-            )
-        )  # fmt: skip
-        if accepted:
-            current, target, variability = candidate, found, varied  # 10, 11
+    first = "the start, without replication" if start is None else "the start that was given"
+    steps = [Step(current, None, target, variability, True, (), first)]
+    seen = {current}
+    while move := _move(left - seen, current, variability, lower=start is not None):  # 3, 5-7, 15
+        tier, candidate, chosen = move
+        found = _judged(measure, judge, current, target, candidate)  # 8, 9
+        removed = () if found.better else _beyond(left, current, tier, candidate)
+        varied = tuple(float(w) for w in found.variability)
+        why = f"{chosen}; {found.why}"
+        steps.append(Step(candidate, tier, found.target, varied, found.better, removed, why))
+        seen.add(candidate)
+        if found.better:
+            current, target, variability = candidate, found.target, varied  # 10, 11
         else:
-            refused.add(candidate)
             left.difference_update(removed)  # 13
+    refused = seen - {step.replicas for step in steps if step.accepted}
     return Search(current, target, tuple(steps), _stopped(current, refused))
 
 
-def _checked(feasible: Iterable[Replicas]) -> set[Replicas]:
+def _judged(
+    measure: Measure, judge: Judge | None, current: Replicas, target: float, candidate: Replicas
+) -> Judgement:
+    """Lines 8 and 9: the judge's word, or a measurement and a bare comparison."""
+    if judge is not None:
+        found = judge(current, candidate)
+        _check(candidate, found.target, tuple(found.variability))
+        return found
+    value, varied = _measured(measure, candidate)
+    better = value < target
+    why = f"{value:.6g} is {'' if better else 'not '}below {target:.6g}"
+    return Judgement(value, varied, better, why)
+
+
+def _move(
+    left: set[Replicas], current: Replicas, variability: Sequence[float], *, lower: bool
+) -> tuple[int, Replicas, str] | None:
+    """The tier to change, the candidate and the reason; None when there is no neighbour left."""
+    tiers = range(len(current))
+    up = [tier for tier in tiers if _changed(current, tier, 1) in left]
+    if up:
+        tier = max(up, key=lambda i: (variability[i], -i))
+        why = f"tier {tier + 1} varies most ({variability[tier]:.4g}) of those that can be raised"
+        return tier, _changed(current, tier, 1), why
+    down = [tier for tier in tiers if _changed(current, tier, -1) in left] if lower else []
+    if not down:
+        return None
+    tier = min(down, key=lambda i: (variability[i], i))
+    why = f"tier {tier + 1} varies least ({variability[tier]:.4g}) of those that can be lowered"
+    return tier, _changed(current, tier, -1), why
+
+
+def _checked(feasible: Iterable[Replicas], start: Replicas | None) -> set[Replicas]:
     points = {tuple(point) for point in feasible}
     if not points:
         raise InputError(
@@ -102,49 +155,57 @@ def _checked(feasible: Iterable[Replicas]) -> set[Replicas]:
         raise InputError(
             "feasible", expected=f"{width} replication factors of at least 1", came=str(wrong)
         )
-    if (1,) * width not in points:
-        raise InputError("feasible", expected=f"{(1,) * width} in it", came="a set without it")
+    for needed in ((1,) * width, start):
+        if needed is not None and needed not in points:
+            raise InputError("feasible", expected=f"{needed} in it", came="a set without it")
     return points
 
 
 def _measured(measure: Measure, replicas: Replicas) -> tuple[float, tuple[float, ...]]:
     target, varied = measure(replicas)
+    variability = tuple(float(w) for w in varied)
+    _check(replicas, target, variability)
+    return float(target), variability
+
+
+def _check(replicas: Replicas, target: float, variability: tuple[float, ...]) -> None:
     if not 0 < target < math.inf:
         raise InputError(
             f"measurement at r = {replicas}: target",
             expected="a finite number above 0",
             came=repr(target),
         )
-    variability = tuple(float(w) for w in varied)
     if len(variability) != len(replicas) or not all(0 <= w < math.inf for w in variability):
         raise InputError(
             f"measurement at r = {replicas}: variability",
             expected=f"{len(replicas)} finite numbers of at least 0",
             came=str(variability),
         )
-    return float(target), variability
 
 
-def _raised(replicas: Replicas, tier: int) -> Replicas:
-    return (*replicas[:tier], replicas[tier] + 1, *replicas[tier + 1 :])
+def _changed(replicas: Replicas, tier: int, by: int) -> Replicas:
+    return (*replicas[:tier], replicas[tier] + by, *replicas[tier + 1 :])
 
 
-def _directions(left: set[Replicas], current: Replicas) -> list[int]:
-    """Tiers whose factor can be raised by one within what is left of F."""
-    return [i for i in range(len(current)) if _raised(current, i) in left]
-
-
-def _beyond(left: set[Replicas], current: Replicas, tier: int) -> tuple[Replicas, ...]:
-    """All points of F in this direction: more of this tier, the others equal (line 13)."""
+def _beyond(
+    left: set[Replicas], current: Replicas, tier: int, candidate: Replicas
+) -> tuple[Replicas, ...]:
+    """All points of F in this direction: more of this tier (when it was lowered, fewer), the others
+    equal (line 13)."""
     most = max(point[tier] for point in left)
-    line = ((*current[:tier], r, *current[tier + 1 :]) for r in range(current[tier] + 1, most + 1))
+    ahead = (
+        range(current[tier] + 1, most + 1)
+        if candidate[tier] > current[tier]
+        else range(current[tier] - 1, 0, -1)
+    )
+    line = ((*current[:tier], r, *current[tier + 1 :]) for r in ahead)
     return tuple(point for point in line if point in left)
 
 
 def _stopped(current: Replicas, refused: set[Replicas]) -> str:
     reasons = []
     for tier in range(len(current)):
-        neighbour = _raised(current, tier)
+        neighbour = _changed(current, tier, 1)
         why = "was measured and is no better" if neighbour in refused else "is not feasible"
         reasons.append(f"{neighbour} {why}")
     return f"no tier can be raised from {current}: " + "; ".join(reasons)

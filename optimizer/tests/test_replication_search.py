@@ -10,7 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from optimizer.errors import InputError
-from optimizer.replication import TierLoad, feasible_replicas, search_replicas
+from optimizer.replication import (
+    Judgement,
+    Replicas,
+    TierLoad,
+    feasible_replicas,
+    search_replicas,
+)
 
 SQUARE = [(a, b) for a in range(1, 4) for b in range(1, 4)]
 
@@ -115,3 +121,51 @@ def test_a_feasible_set_without_the_start_or_of_mixed_widths_is_refused(
 ) -> None:
     with pytest.raises(InputError, match="feasible"):
         search_replicas(feasible, lambda _: (1.0, (1.0, 1.0)))
+
+
+def test_a_judge_decides_instead_of_the_bare_comparison() -> None:
+    """Here it wants 20 % less: (1, 2) at 4.5 of 5 is no evidence, and its direction is left."""
+    target: dict[Replicas, float] = {(1, 1): 5.0, (1, 2): 4.5, (2, 1): 3.5, (2, 2): 2.0, (2, 3): 1.9, (3, 2): 1.9}
+    asked: list[tuple[Replicas, Replicas]] = []
+
+    def judge(current: Replicas, candidate: Replicas) -> Judgement:
+        asked.append((current, candidate))
+        better = target[candidate] < 0.8 * target[current]
+        return Judgement(target[candidate], (1.0, 2.0), better, "20 % less are wanted")
+
+    found = search_replicas(SQUARE, lambda r: (target[r], (1.0, 2.0)), judge=judge)
+    assert found.replicas == (2, 2)
+    assert found.steps[1].removed == ((1, 2), (1, 3))
+    assert asked[:3] == [((1, 1), (1, 2)), ((1, 1), (2, 1)), ((2, 1), (2, 2))]
+    assert "20 % less are wanted" in found.steps[-1].why
+
+
+def test_from_a_given_start_tiers_are_raised_first_and_then_lowered() -> None:
+    """The optimum (1, 2) is below the start: 3 refusals upwards, then two steps down."""
+    found = search_replicas(SQUARE, lambda r: (1.0 + abs(r[0] - 1) + abs(r[1] - 2), (1.0, 2.0)),
+                            start=(3, 2))  # fmt: skip
+    assert [s.replicas for s in found.steps] == [(3, 2), (3, 3), (2, 2), (2, 3), (1, 2), (1, 3),
+                                                 (1, 1)]  # fmt: skip
+    assert (found.replicas, found.target) == ((1, 2), 1.0)
+    with pytest.raises(InputError, match=r"\(4, 4\) in it"):
+        search_replicas(SQUARE, lambda _: (1.0, (1.0, 1.0)), start=(4, 4))
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.data())
+def test_from_any_start_no_point_is_measured_twice_and_the_end_is_the_least_seen(
+    data: st.DataObject,
+) -> None:
+    points = data.draw(st.sets(st.tuples(st.integers(1, 4), st.integers(1, 4)))) | {(1, 1)}
+    start = data.draw(st.sampled_from(sorted(points)))
+    seen: dict[tuple[int, ...], int] = {}
+
+    def measure(r: tuple[int, ...]) -> tuple[float, list[float]]:
+        assert r in points
+        assert r not in seen
+        seen[r] = data.draw(st.integers(1, 5))
+        return seen[r], [1.0, data.draw(st.integers(1, 3))]
+
+    found = search_replicas(points, measure, start=start)
+    assert found.steps[0].replicas == start
+    assert found.target == min(seen.values())
