@@ -113,6 +113,10 @@ class Arbiter(_Api):
         """Cumulative counters since its start."""
         return dict(self._call("GET", "/v1/stats"))
 
+    def latency(self) -> dict[str, Any]:
+        """Latencies of the last seconds, and the histogram since its start."""
+        return dict(self._call("GET", "/v1/latency"))
+
     def set_replicas(self, replicas: int) -> None:
         """The replication factor for the requests that follow."""
         self._call("PUT", "/v1/replicas", {"replicas": replicas})

@@ -45,6 +45,21 @@ class Pattern(StrEnum):
     both = "both"
 
 
+class TuneTarget(StrEnum):
+    """What `tune` makes lower."""
+
+    mean = "mean"
+    p95 = "p95"
+    p99 = "p99"
+
+
+class TuneStart(StrEnum):
+    """Where `tune` begins."""
+
+    ones = "ones"
+    simulated = "simulated"
+
+
 DesignArgument = Annotated[
     str, typer.Argument(help="A design's name (`sparecraft list`) or its folder.")
 ]
@@ -96,6 +111,62 @@ def run(
     else:
         print_summary(outcome.summary, _out, outcome.report)
     raise typer.Exit(0 if outcome.passed else 1)
+
+
+@app.command()
+def tune(
+    design: DesignArgument,
+    target: Annotated[TuneTarget, typer.Option(help="The latency that is to be lower.")],
+    exhaustive: Annotated[
+        bool, typer.Option("--exhaustive", help="Then measure every feasible r, to compare.")
+    ] = False,
+    start: Annotated[
+        TuneStart, typer.Option(help="Begin at r = 1 everywhere, or at the simulator's optimum.")
+    ] = TuneStart.ones,
+    arm: Annotated[
+        str | None, typer.Option(help="Whose policy and tokens; else the design's last arm.")
+    ] = None,
+    collision_max: Annotated[
+        float, typer.Option(min=0.0, max=1.0, help="Limit of the collision probability (Eq. 1).")
+    ] = 0.5,
+    window_s: Annotated[
+        float, typer.Option("--window", min=5.0, max=600.0, help="Seconds of one window.")
+    ] = 40.0,
+    requests: Annotated[
+        int, typer.Option(min=1, help="Budget of one comparison, both r together.")
+    ] = 3000,
+    time_max_s: Annotated[
+        float, typer.Option("--time", min=10.0, max=86400.0, help="Seconds for all windows.")
+    ] = 5400.0,
+    keep: Annotated[bool, typer.Option("--keep", help="Leave the fleet up afterwards.")] = False,
+    results: ResultsOption = RESULTS,
+    as_json: JsonOption = False,
+) -> None:
+    """Find the replication factors on the live fleet (sPARE Alg. 1), with a test at each step."""
+    from experiments.tune.live import Asked, asked_arm, tune_design
+    from experiments.tune.report import print_tuning
+
+    chosen = load_design(design)
+    asked = Asked(
+        target.value,
+        asked_arm(chosen, arm),
+        window_s,
+        requests,
+        time_max_s,
+        collision_max,
+        start.value,
+        exhaustive,
+    )
+    command = ["sparecraft", *sys.argv[1:]]
+    narrator = Narrator(_err if as_json else _out)
+    tuned = tune_design(
+        chosen, asked, results=results, keep=keep, command=command, narrator=narrator
+    )
+    if as_json:
+        _print_json(tuned.tuning)
+    else:
+        print_tuning(tuned.tuning, _out, tuned.report)
+    raise typer.Exit(0 if tuned.passed else 1)
 
 
 @app.command()

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-import jinja2
 
 from experiments.metrics import compared_arms
 from experiments.records import write_bytes
@@ -16,10 +12,8 @@ from experiments.report import tables
 from experiments.report.figures import all_figures
 from experiments.report.folder import RunFolder, read_folder
 from experiments.report.predicted import availability_words, predicted_table, verdict_sentence
-from experiments.report.svg import dark_rules
+from experiments.report.shell import render_page
 from experiments.report.text import factor, interval, milliseconds, number, percent, usd
-
-_HERE = Path(__file__).parent
 
 
 @dataclass(frozen=True)
@@ -45,17 +39,9 @@ def write_report(run_dir: Path) -> Path:
 
 def page(run: RunFolder) -> str:
     """The page as HTML."""
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(_HERE),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    script = (_HERE / "report.js").read_text(encoding="utf-8")
     ideal = run.summary.get("ideal") or {"source": "unknown"}
-    style = (_HERE / "report.css").read_text(encoding="utf-8")
-    return environment.get_template("report.html.j2").render(
+    return render_page(
+        "report.html.j2",
         name=str(run.manifest.get("experiment") or run.summary.get("experiment") or run.path.name),
         run=run,
         when=str(run.manifest.get("started_at") or ""),
@@ -81,10 +67,6 @@ def page(run: RunFolder) -> str:
         ideal=ideal,
         ideal_ms=milliseconds(ideal.get("latency_ms")),
         weights_source=run.summary.get("weights_source") or "",
-        style=style,
-        dark_rules=dark_rules(),
-        script=script,
-        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
     )
 
 

@@ -22,15 +22,18 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
-from experiments.metrics.bootstrap import Sample, Stratum, intervals
+from experiments.errors import MeasurementFailed
+from experiments.metrics.bootstrap import Sample, Stratum, Value, intervals
 from experiments.metrics.improvement import STATISTICS
 from experiments.metrics.latency import SAMPLES_BEYOND_MIN, Floats, samples_beyond
 
 Target = Literal["mean", "p95", "p99"]
 Verdict = Literal["better", "worse", "insufficient", "not steady"]
-PERMUTATIONS = 2000
+PERMUTATIONS = 1000
 _STRETCHES_MIN = 4  # of a window
+Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -52,12 +55,9 @@ Pair = tuple[Window, Window]  # of the current r, of the candidate
 
 
 @dataclass(frozen=True)
-class Evidence:
-    """What all pairs so far say. ratio: candidate / current, below 1 the candidate is faster."""
+class Significance:
+    """What all pairs so far say."""
 
-    ratio: float
-    ratio_low: float
-    ratio_high: float
     p_better: float  # of a ratio this low or lower, if r made no difference
     p_worse: float
     samples: int  # of the arm with fewer
@@ -72,52 +72,77 @@ class Evidence:
         return "insufficient"
 
 
+@dataclass(frozen=True)
+class Ratio:
+    """candidate / current with its 95 % interval: below 1 the candidate is faster."""
+
+    ratio: float
+    ratio_low: float
+    ratio_high: float
+
+
 def stretch_s(length_s: float, burst_s: float) -> float:
     """How long a stretch is: a neighbour's mean burst, if a window holds several of it."""
     return min(max(burst_s, 1.0), length_s / _STRETCHES_MIN)
 
 
-def weigh(
+def significance(
     pairs: Sequence[Pair], target: Target, unit_s: float, rng: np.random.Generator
-) -> Evidence | None:
-    """The evidence of all pairs; None where an arm has no request.
+) -> Significance:
+    """The permutation test over all pairs.
 
     Parameters: pairs without what is not steady; target "mean" | "p95" | "p99"; unit_s float [s]
     > 0, the length of a stretch.
+    Raises: MeasurementFailed where an arm has no request.
     """
-    statistic, quantile = STATISTICS[target]
+    _, quantile = STATISTICS[target]
     latency_ms, unit, is_candidate = _flattened(pairs, unit_s)
     samples = int(min(is_candidate.sum(), (~is_candidate).sum()))
     if samples == 0:
-        return None
-
-    def log_ratio(candidate: np.ndarray) -> float:
-        ours, theirs = latency_ms[candidate], latency_ms[~candidate]
-        if ours.size == 0 or theirs.size == 0:
-            return 0.0
-        return float(np.log(statistic(ours)) - np.log(statistic(theirs)))
-
-    seen = log_ratio(is_candidate)
+        raise MeasurementFailed(
+            "a comparison",
+            expected="requests in both arms",
+            came="none in one",
+            do="Let windows be longer, or the rate higher.",
+        )
+    order = np.argsort(latency_ms)
+    latency_ms, unit, is_candidate = latency_ms[order], unit[order], is_candidate[order]
     swaps = rng.random((PERMUTATIONS, int(unit.max()) + 1)) < 0.5
-    drawn = np.array([log_ratio(is_candidate ^ swap[unit]) for swap in swaps])
-    ratio, low, high = _interval(pairs, target, unit_s, rng)
-    return Evidence(
-        ratio,
-        low,
-        high,
-        p_better=_share(drawn <= seen + 1e-12),
-        p_worse=_share(drawn >= seen - 1e-12),
+    swaps[0] = False  # the arrangement that was seen is one of those possible
+    found = np.concatenate([
+        _log_ratios(latency_ms, is_candidate ^ some[:, unit], quantile)
+        for some in np.array_split(swaps, 20)
+    ])  # fmt: skip
+    return Significance(
+        p_better=float((found <= found[0] + 1e-12).mean()),
+        p_worse=float((found >= found[0] - 1e-12).mean()),
         samples=samples,
         enough=quantile is None or samples_beyond(quantile, samples) >= SAMPLES_BEYOND_MIN,
     )
 
 
-def _share(as_extreme: np.ndarray) -> float:
-    """A permutation test's p: the arrangement that was seen is one of those possible."""
-    return float((as_extreme.sum() + 1) / (as_extreme.size + 1))
+def _log_ratios(ascending_ms: Floats, candidate: Mask, quantile: float | None) -> Floats:
+    """log(target of the candidate / target of the current) of each arrangement, (arrangements,).
+
+    Parameters: ascending_ms (n,); candidate (arrangements, n) which of them are the candidate's.
+    """
+    sides = (candidate, ~candidate)
+    counts = [side.sum(axis=1) for side in sides]
+    if quantile is None:
+        values = [
+            side @ ascending_ms / np.maximum(n, 1) for side, n in zip(sides, counts, strict=True)
+        ]
+    else:
+        ranks = [np.maximum(1, np.ceil(np.round(quantile * n, 9))) for n in counts]
+        values = [
+            ascending_ms[np.argmax(np.cumsum(side, axis=1) >= rank[:, None], axis=1)]
+            for side, rank in zip(sides, ranks, strict=True)
+        ]
+    ratios = np.log(values[0]) - np.log(values[1])
+    return np.where((counts[0] > 0) & (counts[1] > 0), ratios, 0.0)
 
 
-def _flattened(pairs: Sequence[Pair], unit_s: float) -> tuple[Floats, np.ndarray, np.ndarray]:
+def _flattened(pairs: Sequence[Pair], unit_s: float) -> tuple[Floats, NDArray[np.int64], Mask]:
     """Latencies of all pairs, the number of each one's stretch, and whether it is the candidate's.
 
     The two windows of a pair share the numbers of their stretches.
@@ -137,20 +162,15 @@ def _flattened(pairs: Sequence[Pair], unit_s: float) -> tuple[Floats, np.ndarray
     return np.concatenate(latencies), np.concatenate(units), np.concatenate(arms)
 
 
-def _interval(
-    pairs: Sequence[Pair], target: Target, unit_s: float, rng: np.random.Generator
-) -> tuple[float, float, float]:
-    """candidate / current with its 95 % interval, by the two-stage bootstrap of the reports."""
+def ratio(pairs: Sequence[Pair], target: Target, unit_s: float, rng: np.random.Generator) -> Ratio:
+    """candidate / current with its interval."""
     statistic, _ = STATISTICS[target]
 
     def value(arms: Sequence[Floats]) -> float | None:
         current, candidate = (statistic(arm) for arm in arms)
         return candidate / current if current > 0 and candidate > 0 else None
 
-    found = intervals(
-        [[_stratum(pair)] for pair in pairs], {"ratio": value}, block_s=unit_s, rng=rng
-    )["ratio"]
-    return found if found is not None else (float("nan"),) * 3
+    return Ratio(*_interval(pairs, value, unit_s, rng))
 
 
 def estimate(
@@ -158,13 +178,22 @@ def estimate(
 ) -> tuple[float, float, float]:
     """The target of one r over all its windows, with its 95 % interval [ms]."""
     statistic, _ = STATISTICS[target]
-    found = intervals(
-        [[_stratum((window,))] for window in windows],
-        {"value": lambda arms: statistic(arms[0])},
-        block_s=unit_s,
-        rng=rng,
-    )["value"]
-    assert found is not None  # the statistic of a sample that is not empty is a number
+    alone = [(window,) for window in windows]
+    return _interval(alone, lambda arms: statistic(arms[0]), unit_s, rng)
+
+
+def _interval(
+    windows: Sequence[tuple[Window, ...]], value: Value, unit_s: float, rng: np.random.Generator
+) -> tuple[float, float, float]:
+    """A figure with its interval, by the reports' bootstrap of stretches of time.
+
+    Every window is a stratum of one block, so what varies between windows is not drawn anew: with
+    two or three of them such an interval would be of use to nobody. It holds for these windows, as
+    the permutation test does.
+    """
+    strata = [_stratum(window) for window in windows]
+    found = intervals([strata], {"value": value}, block_s=unit_s, rng=rng)["value"]
+    assert found is not None  # latencies are above 0
     return found
 
 

@@ -80,7 +80,9 @@ def tier_window(before: Poll, after: Poll, seconds: float) -> TierWindow:
         return int(last[key]) - int(first[key])
 
     def over_servers(key: str) -> int:
-        return sum(int(s[key]) for s in last["servers"]) - sum(int(s[key]) for s in first["servers"])
+        return sum(int(s[key]) for s in last["servers"]) - sum(
+            int(s[key]) for s in first["servers"]
+        )
 
     old, new = (
         Counter({bucket["us"]: bucket["count"] for bucket in poll["latency"]["buckets"]})

@@ -2,9 +2,12 @@
 
 After a change of r the first requests meet queues, connections and observations of the old one. The
 Marginal Standard Error Rule cuts the beginning whose removal makes the standard error of the mean
-of what is left least (White 1997), here of batches of 5 requests, at most half of them. A minimum
-at that bound means that the series was still moving: no steady state was reached (an overloaded
+of what is left least (White 1997), here of batches of 5 requests, at most half of them. A cut
+beyond a third means that the series was still moving: no steady state was reached (an overloaded
 tier's queue, for instance, grows until the end).
+
+By chance the least lies anywhere, and costs samples for nothing. So the first cut is taken whose
+squared standard error is within a fifth of the least.
 
 Latencies have heavy tails and neighbours come in bursts, which are no transient. So the rule gets
 logarithms, and the requests of all windows of one r in the order of their time since the window's
@@ -21,6 +24,7 @@ import numpy as np
 from experiments.metrics.latency import Floats
 
 _BATCH = 5
+_TOLERANCE = 1.2
 _BATCHES_MIN = 8  # fewer say nothing: the whole series is kept
 
 
@@ -45,8 +49,9 @@ def steady_state(at_s: Sequence[Floats], latency_ms: Sequence[Floats]) -> Steady
     if count < _BATCHES_MIN:
         return Steady(0.0, reached=True)
     batches = values[: count * _BATCH].reshape(count, _BATCH).mean(axis=1)
-    cut = int(np.argmin(_standard_errors(batches, count // 2 + 1)))
-    return Steady(float(when[cut * _BATCH]) if cut else 0.0, reached=cut < count // 2)
+    errors = _standard_errors(batches, count // 2 + 1)
+    cut = int(np.argmax(errors <= _TOLERANCE * errors.min()))
+    return Steady(float(when[cut * _BATCH]) if cut else 0.0, reached=cut <= count / 3)
 
 
 def _standard_errors(batches: Floats, cuts: int) -> Floats:

@@ -125,7 +125,14 @@ def test_a_feasible_set_without_the_start_or_of_mixed_widths_is_refused(
 
 def test_a_judge_decides_instead_of_the_bare_comparison() -> None:
     """Here it wants 20 % less: (1, 2) at 4.5 of 5 is no evidence, and its direction is left."""
-    target: dict[Replicas, float] = {(1, 1): 5.0, (1, 2): 4.5, (2, 1): 3.5, (2, 2): 2.0, (2, 3): 1.9, (3, 2): 1.9}
+    target: dict[Replicas, float] = {
+        (1, 1): 5.0,
+        (1, 2): 4.5,
+        (2, 1): 3.5,
+        (2, 2): 2.0,
+        (2, 3): 1.9,
+        (3, 2): 1.9,
+    }
     asked: list[tuple[Replicas, Replicas]] = []
 
     def judge(current: Replicas, candidate: Replicas) -> Judgement:

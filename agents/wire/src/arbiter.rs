@@ -262,8 +262,8 @@ pub struct Bucket {
 pub struct LatencyReport {
     /// The last 60 whole seconds, oldest first.
     pub windows: Vec<Window>,
-    /// All latencies since the start up to the last whole second. The difference of two answers is
-    /// the histogram of the time between.
+    /// All latencies since the start. The difference of two answers is the histogram of the time
+    /// between.
     pub buckets: Vec<Bucket>,
 }
 

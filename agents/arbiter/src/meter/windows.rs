@@ -94,14 +94,16 @@ impl Windows {
         self.kept.iter().map(window).collect()
     }
 
-    /// All latencies since the start, up to this second.
+    /// All latencies since the start.
     pub fn buckets(&mut self, now_us: u64) -> Vec<Bucket> {
         self.turn(now_us);
+        let mut all = self.whole.clone();
+        take_over(&mut all, &self.now.latencies);
         let bucket = |step: hdrhistogram::iterators::IterationValue<u64>| Bucket {
             us: step.value_iterated_to(),
             count: step.count_since_last_iteration(),
         };
-        self.whole.iter_recorded().map(bucket).collect()
+        all.iter_recorded().map(bucket).collect()
     }
 
     /// Ends the seconds that are over. After a long silence the empty ones are not gone through
@@ -138,10 +140,7 @@ impl Windows {
         if ended.requests > 0 {
             ended.figures = figures(&ended.latencies, ended.sum_us);
             let _ = self.recent.add(&ended.latencies);
-            for step in ended.latencies.iter_recorded() {
-                let (us, count) = (step.value_iterated_to(), step.count_since_last_iteration());
-                self.whole.saturating_record_n(us, count);
-            }
+            take_over(&mut self.whole, &ended.latencies);
         }
         self.kept.push_back(ended);
     }
@@ -179,6 +178,14 @@ fn histogram<C: Counter>() -> Histogram<C> {
     match Histogram::new_with_bounds(1, LATENCY_US_MAX, DIGITS) {
         Ok(histogram) => histogram,
         Err(error) => panic!("a histogram of constant bounds: {error}"),
+    }
+}
+
+/// Adds what is in a second, whose counters are smaller.
+fn take_over(whole: &mut Histogram<u64>, second: &Histogram<u32>) {
+    for step in second.iter_recorded() {
+        let count = step.count_since_last_iteration();
+        whole.saturating_record_n(step.value_iterated_to(), count);
     }
 }
 
@@ -247,6 +254,15 @@ mod tests {
             (None, None, None)
         );
         windows.request(S, 200_000);
+        let counted = |windows: &mut Windows| {
+            let buckets = windows.buckets(S);
+            buckets.iter().map(|bucket| bucket.count).sum::<u64>()
+        };
+        assert_eq!(
+            counted(&mut windows),
+            200,
+            "the second that goes on is in it"
+        );
         let latency = windows.recent(2 * S).latency;
         assert!(latency.p95_us.is_some_and(|us| us.abs_diff(190_000) < 400));
         assert_eq!((latency.count, latency.mean_us), (200, Some(100_500)));

@@ -1,0 +1,220 @@
+"""What a tune decides, on latencies drawn from known laws: steadiness, the test, the walk."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+
+import numpy as np
+import pytest
+
+from experiments.errors import MeasurementFailed
+from experiments.tune.evidence import Pair, Target, Window, ratio, significance, stretch_s
+from experiments.tune.loads import TierWindow, tier_load, tier_window
+from experiments.tune.steady import steady_state
+from experiments.tune.walk import Measured, OutOfTime, Rules, Walk
+from optimizer.replication import Replicas
+
+LENGTH_S = 40.0
+RATE_PER_S = 6.0
+RNG = np.random.default_rng
+
+
+def window(seed: int, factor: float = 1.0, *, bursts: bool = True, rate: float = 1.0) -> Window:
+    """Poisson arrivals, exponential latencies of mean 100 ms, and bursts in which they are 4 times
+    as long; equal seeds meet the same arrivals and bursts."""
+    shared, own = RNG([seed, 1]), RNG([seed, 2, round(factor * 1000)])
+    at_s = np.sort(shared.uniform(0, LENGTH_S, shared.poisson(RATE_PER_S * rate * LENGTH_S)))
+    latency_ms = own.exponential(100.0, at_s.size) * factor
+    for start_s in shared.uniform(0, LENGTH_S, 2 if bursts else 0):
+        inside = (at_s >= start_s) & (at_s < start_s + shared.exponential(8.0))
+        latency_ms[inside] *= 4.0
+    return Window(LENGTH_S, at_s, latency_ms)
+
+
+def pairs(count: int, factor: float, seed: int) -> list[Pair]:
+    return [
+        (window(1000 * seed + k), window(1000 * seed + k, factor * 1.000001)) for k in range(count)
+    ]
+
+
+# steady state
+
+
+def test_a_steady_series_is_kept_almost_whole_whatever_its_bursts() -> None:
+    for seed in range(20):
+        found = [window(100 * seed + k) for k in range(4)]
+        steady = steady_state([w.at_s for w in found], [w.latency_ms for w in found])
+        assert steady.reached, seed
+        assert steady.from_s < 0.3 * LENGTH_S, seed
+
+
+def test_a_transient_is_cut_where_it_ends() -> None:
+    found = [window(k, bursts=False) for k in range(4)]
+    slow = [np.where(w.at_s < 8.0, w.latency_ms * 10, w.latency_ms) for w in found]
+    steady = steady_state([w.at_s for w in found], slow)
+    assert steady.reached
+    assert 7.0 < steady.from_s < 10.0
+
+
+def test_a_queue_that_grows_to_the_end_is_not_steady() -> None:
+    found = [window(k, bursts=False) for k in range(4)]
+    growing = [w.latency_ms + 100.0 * w.at_s for w in found]
+    assert not steady_state([w.at_s for w in found], growing).reached
+
+
+def test_too_few_requests_say_nothing_and_are_kept() -> None:
+    few = np.arange(10.0)
+    assert steady_state([few], [few + 1.0]) == steady_state([few], [few * 9 + 1.0])
+    assert steady_state([few], [few + 1.0]).from_s == 0.0
+
+
+# the test
+
+
+def test_an_equal_r_is_rarely_taken_for_a_better_one() -> None:
+    """40 comparisons of equals at 5 %: more than 6 would have a probability below 1 %."""
+    unit_s = stretch_s(LENGTH_S, 8.0)
+    seen = [significance(pairs(4, 1.0, seed), "p95", unit_s, RNG(seed)) for seed in range(40)]
+    assert sum(found.p_better <= 0.05 for found in seen) <= 6
+    assert sum(found.p_worse <= 0.05 for found in seen) <= 6
+
+
+@pytest.mark.parametrize("target", ["mean", "p95"])
+def test_half_the_latency_is_seen_within_four_pairs(target: Target) -> None:
+    unit_s = stretch_s(LENGTH_S, 8.0)
+    for seed in range(6):
+        apart = pairs(4, 0.5, seed)
+        found = significance(apart, target, unit_s, RNG(seed))
+        assert found.verdict(0.05 / 3) == "better", seed
+        back = significance([(b, a) for a, b in apart], target, unit_s, RNG(seed))
+        assert back.verdict(0.05 / 3) == "worse", seed
+    quotient = ratio(apart, target, unit_s, RNG(0))
+    assert quotient.ratio_low < quotient.ratio < quotient.ratio_high < 1.0
+
+
+def test_a_percentile_with_fewer_than_ten_samples_beyond_decides_nothing() -> None:
+    found = significance(pairs(2, 0.2, 5), "p99", stretch_s(LENGTH_S, 8.0), RNG(0))
+    assert found.p_better < 0.01
+    assert not found.enough
+    assert found.verdict(0.05) == "insufficient"
+
+
+def test_an_arm_without_requests_is_refused() -> None:
+    empty = Window(LENGTH_S, np.empty(0), np.empty(0))
+    with pytest.raises(MeasurementFailed, match="requests in both arms"):
+        significance([(window(1), empty)], "mean", 8.0, RNG(0))
+
+
+# the walk
+
+SQUARE = [(1, 1), (1, 2), (1, 3), (2, 1), (2, 2), (2, 3), (3, 2)]
+
+
+def walk(factors: Mapping[Replicas, float], pairs_max: int = 4, windows_max: int = 10_000) -> Walk:
+    """A walk on a service whose latency is that of `window` times a factor for each r."""
+    begun = itertools.count()
+
+    def run(replicas: Replicas, pair: int) -> Measured:
+        if next(begun) >= windows_max:
+            raise OutOfTime("time is over")
+        measured = window(pair, factors[replicas] * (1.0 + 1e-6 * sum(replicas)))
+        # The tier whose replicas are fewer varies more, the back tier where they are equal.
+        tiers = tuple(
+            TierWindow(requests=20, buckets={1000: 18, 1000 * (9 - 2 * r + place): 2})
+            for place, r in enumerate(replicas)
+        )
+        return Measured(replicas, pair, measured.at_s.size, measured, tiers)
+
+    rules = Rules("p95", pairs_max, stretch_s(LENGTH_S, 8.0))
+    return Walk(rules, run, RNG(1), lambda _: None)
+
+
+def test_the_walk_of_the_paper_is_walked_on_noisy_latencies() -> None:
+    """sPARE Fig. 7: (1,1) (1,2) (2,2); (2,3) and (3,2) are no better."""
+    fig_7: dict[Replicas, float] = {(1, 1): 2.1, (1, 2): 1.4, (2, 2): 0.8, (2, 3): 0.9, (3, 2): 1.0}
+    found = walk(fig_7, pairs_max=6)
+    search = found.search(SQUARE, None)
+    assert search is not None
+    assert search.replicas == (2, 2)
+    assert found.chosen is not None
+    assert found.chosen.replicas == (2, 2)
+    assert [c.candidate.replicas for c in found.contests] == [(1, 2), (2, 2), (2, 3), (3, 2)]
+    assert [c.accepted for c in found.contests] == [True, True, False, False]
+    assert found.requests == sum(one.requests for one in found.windows)
+    assert found.requests == sum(c.requests for c in found.contests) + sum(
+        one.requests for one in found.windows[:2]
+    )
+
+
+def test_a_comparison_within_the_noise_is_insufficient_and_moves_nothing() -> None:
+    found = walk(dict.fromkeys(SQUARE, 1.0), pairs_max=3)
+    search = found.search(SQUARE, None)
+    assert search is not None
+    assert search.replicas == (1, 1)
+    assert {c.verdict for c in found.contests} == {"insufficient"}
+    assert all(c.pairs == 3 for c in found.contests), "the whole budget was used"
+
+
+def test_both_sides_of_a_pair_meet_the_same_arrivals_in_turning_order() -> None:
+    found = walk(dict.fromkeys(SQUARE, 1.0), pairs_max=3)
+    found.search([(1, 1), (1, 2)], None)
+    sides = [(one.pair, one.replicas) for one in found.windows[2:]]
+    assert sides == [(2, (1, 1)), (2, (1, 2)), (3, (1, 2)), (3, (1, 1)), (4, (1, 1)), (4, (1, 2))]
+
+
+def test_when_time_is_over_the_walk_ends_with_what_it_has() -> None:
+    found = walk({**dict.fromkeys(SQUARE, 1.0), (1, 2): 0.4}, pairs_max=4, windows_max=9)
+    assert found.search(SQUARE, None) is None
+    assert found.stopped == "time is over"
+    assert found.chosen is not None
+    assert found.chosen.replicas == (1, 2)
+    assert len(found.windows) == 9
+
+
+def test_the_exhaustive_rounds_are_interleaved_and_a_cut_one_is_left_out() -> None:
+    feasible = [(1, 1), (1, 2), (2, 1)]
+    found = walk(dict.fromkeys(SQUARE, 1.0), windows_max=8)
+    rounds = found.exhaust(feasible, 3)
+    assert len(rounds) == 2
+    assert [[one.replicas for one in turn] for turn in rounds] == [feasible, feasible]
+    assert [one.replicas for one in found.windows[:6]] == [*feasible, *reversed(feasible)]
+
+
+# what Alg. 1 rests on
+
+
+def poll(requests: int, buckets: Mapping[int, int], uptime_s: float = 9.0) -> dict[str, object]:
+    server = {"processing_count": requests, "processing_us_sum": 4_000 * requests}
+    stats = {
+        "tier": "web", "uptime_s": uptime_s, "requests": {"received": requests},
+        "token_holds": requests, "token_hold_us_total": 9_000 * requests,
+        "busy_us": 5_000 * requests, "wasted_us": 0, "servers": [server, server],
+    }  # fmt: skip
+    return {
+        "stats": stats,
+        "latency": {"buckets": [{"us": us, "count": n} for us, n in buckets.items()]},
+    }
+
+
+def test_rates_and_times_are_those_between_two_polls() -> None:
+    seen = tier_window(poll(100, {10: 90}), poll(300, {10: 90, 20: 180, 900: 20}), 50.0)
+    assert (seen.requests, seen.processed) == (200, 400)
+    assert seen.buckets == {20: 180, 900: 20}
+    assert seen.quantile_us(0.9) == 20
+    assert seen.quantile_us(0.95) == 900
+    assert seen.variability("p95") == pytest.approx(900 / 108)
+    load = tier_load("web", 4, 0.4, 2, seen)
+    assert load.request_per_s == 4.0
+    assert load.processing_s == pytest.approx(0.004)
+    assert load.connection_per_s == 4.0
+    assert load.token_hold_s == pytest.approx(0.009)
+    twice = seen + seen
+    assert (twice.seconds, twice.buckets[900]) == (100.0, 40)
+
+
+def test_a_restarted_arbiter_and_an_idle_tier_are_refused() -> None:
+    with pytest.raises(MeasurementFailed, match="restarted"):
+        tier_window(poll(100, {}), poll(3, {}, uptime_s=1.0), 50.0)
+    with pytest.raises(MeasurementFailed, match="tier db"):
+        tier_load("db", 4, 0.4, 2, TierWindow(seconds=5.0))

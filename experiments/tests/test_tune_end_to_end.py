@@ -1,0 +1,98 @@
+"""`sparecraft tune` on real machines, to its end and cut short."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from experiments.platform import LocalPlatform, docker
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(600)]
+
+DESIGN = Path(__file__).parent / "designs" / "small"
+EXPERIMENT = "tst-small"
+_WAIT_S = 300.0
+# Windows of 5 s at 4 requests/s, two pairs a comparison; only (1, 1) and (1, 2) never collide.
+_SHORT = ("--target", "mean", "--window", "5", "--requests", "80", "--collision-max", "0")
+
+
+@pytest.fixture(autouse=True)
+def _nothing_stays() -> Iterator[None]:
+    LocalPlatform(EXPERIMENT).down(lambda line: print(line))
+    yield
+    LocalPlatform(EXPERIMENT).down(lambda line: print(line))
+
+
+def _start(results: Path) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "experiments.cli", "tune", str(DESIGN), *_SHORT, "--json"]
+    with (results / "out.json").open("w") as out, (results / "err.txt").open("w") as err:
+        return subprocess.Popen(
+            [*command, "--results", str(results)],
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=err,
+            text=True,
+        )
+
+
+def _tuning(results: Path) -> dict[str, Any]:
+    found = json.loads((results / EXPERIMENT / "tune" / "latest" / "tune.json").read_text())
+    assert isinstance(found, dict)
+    return found
+
+
+def test_a_tune_walks_reports_and_leaves_nothing(tmp_path: Path) -> None:
+    code = _start(tmp_path).wait(timeout=_WAIT_S)
+    said = (tmp_path / "err.txt").read_text()
+    assert code == 0, said
+    tuning = _tuning(tmp_path)
+    assert json.loads((tmp_path / "out.json").read_text()) == tuning
+    assert tuning["complete"]
+    assert [found["replicas"] for found in tuning["feasible"]] == [[1, 1], [1, 2]]
+    assert tuning["start"]["replicas"] == [1, 1]
+    [step] = tuning["steps"]
+    assert (step["candidate"]["replicas"], step["pairs"]) == ([1, 2], 2)
+    assert tuning["iterations"] == 2
+    web, db = tuning["tiers"]
+    assert db["request_per_s"] > 5 * web["request_per_s"] > 0
+    for tier in (web, db):
+        assert 0 < tier["server_utilisation"] < 1
+        assert tier["token_hold_ms"] > 0
+        assert tier["connection_per_s"] > 0
+    assert all(w > 1 for w in step["candidate"]["variability"])
+    folder = tmp_path / EXPERIMENT / "tune" / "latest"
+    requests = pl.read_parquet(folder / "requests.parquet")
+    assert requests.height == tuning["requests"]["walk"]
+    assert set(requests["arm"]) == {"1,1", "1,2"}
+    arbiters = pl.read_parquet(folder / "arbiters.parquet")
+    assert arbiters["processing_us_sum"].null_count() == 0
+    assert "(1, 2)" in (folder / "report.html").read_text()
+    assert docker.find(EXPERIMENT) == []
+
+
+def test_an_interrupted_tune_keeps_its_data_and_leaves_no_fleet(tmp_path: Path) -> None:
+    process = _start(tmp_path)
+    deadline = time.monotonic() + _WAIT_S
+    while "block 2" not in (tmp_path / "err.txt").read_text():
+        assert process.poll() is None, (tmp_path / "err.txt").read_text()
+        assert time.monotonic() < deadline, "no second window"
+        time.sleep(0.2)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=_WAIT_S) == 130
+    tuning = _tuning(tmp_path)
+    assert not tuning["complete"]
+    assert tuning["windows"] >= 1
+    assert tuning["stopped"] == "interrupted"
+    folder = tmp_path / EXPERIMENT / "tune" / "latest"
+    assert pl.read_parquet(folder / "requests.parquet").height > 10
+    assert "cut short" in (folder / "report.html").read_text() or tuning["chosen"] is None
+    assert docker.find(EXPERIMENT) == []
