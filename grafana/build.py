@@ -1,4 +1,4 @@
-"""Writes the dashboard's JSON, or checks that the committed file is what the code makes.
+"""Writes the dashboards' JSON, or checks that the committed files are what the code makes.
 
 `python -m grafana.build` writes; `python -m grafana.build --check` exits 1 when it would change.
 """
@@ -13,17 +13,24 @@ from pathlib import Path
 
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 
-from grafana.dashboard import UID, experiment_dashboard
+from grafana import dashboard, statistics
 
 GENERATED = Path(__file__).parent / "generated"
 
 
 def render() -> dict[Path, str]:
     """Each generated file and its text."""
-    text = json.dumps(
-        experiment_dashboard(), cls=JSONEncoder, indent=2, sort_keys=True, ensure_ascii=False
-    )
-    return {GENERATED / f"{UID}.json": text + "\n"}
+    boards = {
+        dashboard.UID: dashboard.experiment_dashboard(),
+        statistics.UID: statistics.statistics_dashboard(),
+    }
+    return {
+        GENERATED / f"{uid}.json": json.dumps(
+            board, cls=JSONEncoder, indent=2, sort_keys=True, ensure_ascii=False
+        )
+        + "\n"
+        for uid, board in boards.items()
+    }
 
 
 def stale() -> str:

@@ -63,7 +63,7 @@ class _AnnotationBuilder(Builder[dashboard.AnnotationQuery]):
 
 
 @dataclass(frozen=True)
-class _Chart:
+class Chart:
     """A chart over time. `axis` names the vertical axis; `log` suits latencies, which span decades;
     `mirrored` draws query B downwards; `arms` colours and dashes by arm and percentile."""
 
@@ -79,7 +79,7 @@ class _Chart:
 
 
 _LOAD_CHARTS = (
-    _Chart(
+    Chart(
         queries.RATE,
         "Requests by their intended start, and those of them answered well (status, content and "
         "in time). Where the lines part, users did not get their page. The last bucket is still "
@@ -87,7 +87,7 @@ _LOAD_CHARTS = (
         units.RequestsPerSecond,
         "Requests per second",
     ),
-    _Chart(
+    Chart(
         queries.LATENCY,
         "From the intended start to the last byte, failed requests included; a time-out enters at "
         "its limit. A bucket of 15 s holds few requests: the lines show when the tail moved, the "
@@ -97,7 +97,7 @@ _LOAD_CHARTS = (
         log=True,
         arms=True,
     ),
-    _Chart(
+    Chart(
         queries.FAILURES,
         "Requests that did not end well, by outcome, by their intended start; and what each "
         "tier's arbiter could not answer. No outcome is listed while no request failed.",
@@ -105,7 +105,7 @@ _LOAD_CHARTS = (
         "Failures per second",
         width=8,
     ),
-    _Chart(
+    Chart(
         queries.LAG,
         "How late the load generator sent, against the schedule. A run is not valid when the p99 "
         "of this is more than 5 % of the measured p50 latency.",
@@ -115,7 +115,7 @@ _LOAD_CHARTS = (
     ),
 )
 _ARBITER_CHARTS = (
-    _Chart(
+    Chart(
         queries.SERVER_LATENCY,
         "Mean latency of each server as its arbiter sees it, over one poll of a second. A limping "
         "server stands out; one without requests has no line.",
@@ -123,21 +123,21 @@ _ARBITER_CHARTS = (
         "Latency (log scale)",
         log=True,
     ),
-    _Chart(
+    Chart(
         queries.IN_FLIGHT,
         "Requests (or connections, on MySQL) that the arbiter has open at each server. A server "
         "that hangs collects them.",
         units.Short,
         "In flight",
     ),
-    _Chart(
+    Chart(
         queries.TOKENS,
         "Tokens handed out and tokens there are. When all are in use, replicas are left out: the "
         "tier has no room for them.",
         units.Short,
         "Tokens",
     ),
-    _Chart(
+    Chart(
         queries.REPLICAS,
         "Copies sent to servers, and copies whose reply came after the first: the work that "
         "replication costs.",
@@ -146,14 +146,14 @@ _ARBITER_CHARTS = (
     ),
 )
 _HOST_CHARTS = (
-    _Chart(
+    Chart(
         queries.CPU,
         "CPU time used, in percent of what the machine may use.",
         units.Percent,
         "Share of the cap",
         many=True,
     ),
-    _Chart(
+    Chart(
         queries.THROTTLED,
         "Share of scheduling periods in which the machine was stopped at its CPU cap. Empty where "
         "the kernel does not tell.",
@@ -161,7 +161,7 @@ _HOST_CHARTS = (
         "Throttled periods",
         many=True,
     ),
-    _Chart(
+    Chart(
         queries.NIC,
         "The data interface, the one that faults touch: received upwards, sent downwards.",
         units.MegabitsPerSecond,
@@ -169,7 +169,7 @@ _HOST_CHARTS = (
         mirrored=True,
         many=True,
     ),
-    _Chart(
+    Chart(
         queries.DISK,
         "Read upwards, written downwards. Empty where the kernel does not tell.",
         units.MegabytesPerSecond,
@@ -177,14 +177,14 @@ _HOST_CHARTS = (
         mirrored=True,
         many=True,
     ),
-    _Chart(
+    Chart(
         queries.MEMORY,
         "Memory in use, without the page cache that can go at once.",
         units.Megabytes,
         "Memory",
         many=True,
     ),
-    _Chart(
+    Chart(
         queries.FAULTS_ACTIVE,
         "Faults and interference that each machine's agent holds active. All lines end at zero, "
         "or something was not undone.",
@@ -196,17 +196,18 @@ _HOST_CHARTS = (
 
 
 def _targets(title: str) -> list[PanelQuery]:
-    return [query for query in queries.panel_queries() if query.panel == title]
+    known = [*queries.panel_queries(), *queries.statistics_queries()]
+    return [query for query in dict.fromkeys(known) if query.panel == title]
 
 
-def _legend(chart: _Chart) -> common_builders.VizLegendOptions:
+def _legend(chart: Chart) -> common_builders.VizLegendOptions:
     placement = common.LegendPlacement.RIGHT if chart.many else common.LegendPlacement.BOTTOM
     mode = common.LegendDisplayMode.TABLE if chart.many else common.LegendDisplayMode.LIST
     legend = common_builders.VizLegendOptions().show_legend(True).display_mode(mode)
     return legend.placement(placement).calcs(["mean", "max"])
 
 
-def _time_series(chart: _Chart, panel_id: int) -> timeseries.Panel:
+def time_series(chart: Chart, panel_id: int) -> timeseries.Panel:
     targets = _targets(chart.title)
     tooltip = common_builders.VizTooltipOptions().mode(common.TooltipDisplayMode.MULTI)
     panel = (
@@ -290,13 +291,12 @@ def _variable(variable: Variable) -> dashboard_builders.QueryVariable:
     return built
 
 
-def experiment_dashboard() -> dashboard.Dashboard:
-    """The dashboard, positioned and numbered; panel ids follow the order of appearance."""
-    ids = iter(range(1, 100))
-    board = (
-        dashboard_builders.Dashboard("Sparecraft experiment")
-        .uid(UID)
-        .description("One experiment as it runs: load, arbiters, machines, and what disturbs them.")
+def empty_board(uid: str, title: str, description: str) -> dashboard_builders.Dashboard:
+    """A dashboard without panels: variables, annotations, time."""
+    return (
+        dashboard_builders.Dashboard(title)
+        .uid(uid)
+        .description(description)
         .tags(["sparecraft"])
         .timezone("utc")  # runs are named by UTC
         .time("now-15m", "now")
@@ -305,14 +305,24 @@ def experiment_dashboard() -> dashboard.Dashboard:
         .variables([_variable(variable) for variable in VARIABLES])
         .annotations([_AnnotationBuilder(layer) for layer in ANNOTATIONS])
     )
+
+
+def experiment_dashboard() -> dashboard.Dashboard:
+    """The dashboard, positioned and numbered; panel ids follow the order of appearance."""
+    ids = iter(range(1, 100))
+    board = empty_board(
+        UID,
+        "Sparecraft experiment",
+        "One experiment as it runs: load, arbiters, machines, and what disturbs them.",
+    )
     board.with_row(dashboard_builders.Row("Load, as users see it").id(next(ids)))
     for chart in _LOAD_CHARTS:
-        board.with_panel(_time_series(chart, next(ids)))
+        board.with_panel(time_series(chart, next(ids)))
     board.with_panel(_latency_table(next(ids)))
     board.with_row(dashboard_builders.Row("Arbiter of tier $tier").id(next(ids)).repeat("tier"))
     for chart in _ARBITER_CHARTS:
-        board.with_panel(_time_series(chart, next(ids)))
+        board.with_panel(time_series(chart, next(ids)))
     board.with_row(dashboard_builders.Row("Machines").id(next(ids)))
     for chart in _HOST_CHARTS:
-        board.with_panel(_time_series(chart, next(ids)))
+        board.with_panel(time_series(chart, next(ids)))
     return board.build()

@@ -189,6 +189,83 @@ _ARBITERS = (
     ),
 )
 
+# The arbiters' own statistics: a dashboard of its own (grafana/statistics.py).
+ARRIVALS = "Requests and connections, tier $tier"
+REQUEST_LATENCY = "Latency of the last minute, tier $tier"
+PROCESSING = "Processing time per request, tier $tier"
+TOKEN_HOLD = "Token hold time, tier $tier"
+WASTED = "Wasted work, tier $tier"
+AT_SERVER = "Requests at each server, tier $tier"
+SERVER_ERRORS = "Errors per server, tier $tier"
+ALIVE = "Servers alive, tier $tier"
+_PERCENTILES = ("p50", "p95", "p99", "p99_9")
+
+_STATISTICS = (
+    *(
+        PanelQuery(
+            ARRIVALS,
+            ref,
+            _rate_of_counter("arbiter", counter, _THIS_TIER, '"tier"'),
+            alias=counter,
+            interval_s=5,
+        )
+        for ref, counter in (("A", "requests"), ("B", "connections"))
+    ),
+    PanelQuery(
+        REQUEST_LATENCY,
+        "A",
+        "SELECT "
+        + ", ".join(f'mean("{name}_ms") AS "{name}"' for name in ("mean", *_PERCENTILES))
+        + f' FROM "arbiter" WHERE {_THIS_TIER} GROUP BY time($__interval) fill(none)',
+        alias="$col",
+        interval_s=2,
+    ),
+    PanelQuery(
+        PROCESSING,
+        "A",
+        _mean("arbiter_server", "processing_ms", _THIS_TIER, '"server"'),
+        alias="$tag_server",
+        interval_s=5,
+    ),
+    PanelQuery(
+        TOKEN_HOLD,
+        "A",
+        _mean("arbiter", "token_hold_ms", _THIS_TIER, '"tier"'),
+        alias="mean",
+        interval_s=5,
+    ),
+    PanelQuery(
+        WASTED,
+        "A",
+        _mean("arbiter", "wasted_percent", _THIS_TIER, '"tier"'),
+        alias="of all server time",
+        interval_s=5,
+    ),
+    PanelQuery(
+        AT_SERVER,
+        "A",
+        'SELECT non_negative_derivative(max("busy_us"), 1s) / 1000000 FROM "arbiter_server" '
+        f'WHERE {_THIS_TIER} GROUP BY time($__interval), "server" fill(none)',
+        alias="$tag_server",
+        interval_s=5,
+    ),
+    PanelQuery(
+        SERVER_ERRORS,
+        "A",
+        _rate_of_counter("arbiter_server", "errors", _THIS_TIER, '"server"'),
+        alias="$tag_server",
+        interval_s=5,
+    ),
+    PanelQuery(
+        ALIVE,
+        "A",
+        'SELECT min("alive") FROM "arbiter_server" '
+        f'WHERE {_THIS_TIER} GROUP BY time($__interval), "server" fill(none)',
+        alias="$tag_server",
+        interval_s=2,
+    ),
+)
+
 # What an agent leaves out where its kernel has no cgroup for it.
 _NO_CPU_CAP = "the kernel tells no throttling of the machine"
 _NO_DISK = "the kernel tells no disk traffic of the machine"
@@ -264,9 +341,20 @@ VARIABLES = (
 
 
 def panel_queries() -> list[PanelQuery]:
-    """Every query of the dashboard: panels in order of appearance, annotations, variables."""
+    """Every query of the experiment's dashboard: panels in order of appearance, annotations,
+    variables."""
+    return [*_LOAD, *_ARBITERS, *_HOSTS, *_around()]
+
+
+def statistics_queries() -> list[PanelQuery]:
+    """The same of the arbiters' dashboard."""
+    return [*_STATISTICS, *_around()]
+
+
+def _around() -> list[PanelQuery]:
+    """What both dashboards have: annotations and variables."""
     variables = (
         PanelQuery(f"variable: {variable.name}", "Var", variable.influxql, format="table")
         for variable in VARIABLES
     )
-    return [*_LOAD, *_ARBITERS, *_HOSTS, *(layer.query for layer in ANNOTATIONS), *variables]
+    return [*(layer.query for layer in ANNOTATIONS), *variables]

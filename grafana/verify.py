@@ -16,7 +16,7 @@ import httpx
 
 from grafana.dashboard import UID
 from grafana.macros import MacroError, View, expand
-from grafana.queries import VARIABLES, PanelQuery, panel_queries
+from grafana.queries import VARIABLES, PanelQuery, panel_queries, statistics_queries
 
 _MARGIN_MS = 30_000  # machines report before the first request and after the last
 
@@ -108,8 +108,17 @@ def _least_rows(influx: Influx, query: PanelQuery, view: View) -> int:
     return min((_rows(influx, query, one) for one in views), default=0)
 
 
-def verify(influx_url: str, database: str, experiment: str, run: str) -> list[PanelRows]:
-    """Runs every query of the dashboard as Grafana would, over the whole run.
+def queries_of(dashboard: str) -> list[PanelQuery]:
+    """Those of one dashboard ("experiment" or "arbiters"), or of "both", each once."""
+    boards = {"experiment": panel_queries(), "arbiters": statistics_queries()}
+    chosen = boards if dashboard == "both" else [dashboard]
+    return list(dict.fromkeys(query for name in chosen for query in boards[name]))
+
+
+def verify(
+    influx_url: str, database: str, experiment: str, run: str, dashboard: str = "both"
+) -> list[PanelRows]:
+    """Runs every query of a dashboard as Grafana would, over the whole run.
 
     Raises VerifyError when a query is refused or the run is unknown, and httpx.TransportError when
     InfluxDB does not answer.
@@ -117,7 +126,7 @@ def verify(influx_url: str, database: str, experiment: str, run: str) -> list[Pa
     rows: dict[str, list[int]] = {}
     with Influx(influx_url, database) as influx:
         view = view_of(influx, experiment, run)
-        for query in panel_queries():
+        for query in queries_of(dashboard):
             counts = rows.setdefault(query.panel, [])
             count = _least_rows(influx, query, view)
             if count or not query.may_be_empty:
@@ -127,7 +136,7 @@ def verify(influx_url: str, database: str, experiment: str, run: str) -> list[Pa
 
 def empty_panels(results: list[PanelRows]) -> list[str]:
     """The panels without data, those left out that a sound run may leave empty."""
-    always = {query.panel for query in panel_queries() if not query.may_be_empty}
+    always = {query.panel for query in queries_of("both") if not query.may_be_empty}
     return [panel for panel, rows in results if rows == 0 and panel in always]
 
 
@@ -161,6 +170,12 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--database", default="sparecraft")
     parser.add_argument("--experiment", help="default: that of the newest run")
     parser.add_argument("--run", help="default: the newest")
+    parser.add_argument(
+        "--dashboard",
+        choices=("experiment", "arbiters", "both"),
+        default="both",
+        help="whose panels must have data",
+    )
     return parser.parse_args()
 
 
@@ -182,7 +197,10 @@ def main() -> int:
             run = arguments.run or _newest(influx, "run", "experiment", arguments.experiment)
             experiment = arguments.experiment or _newest(influx, "experiment", "run", run)
             view = view_of(influx, experiment, run)
-        return _print(verify(arguments.url, arguments.database, experiment, run), view)
+            results = verify(
+                arguments.url, arguments.database, experiment, run, arguments.dashboard
+            )
+        return _print(results, view)
     except (VerifyError, MacroError, httpx.InvalidURL) as error:
         print(error, file=sys.stderr)
         return 2

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import httpx
 import pytest
 
 from grafana.tests.influxd import DATABASE, influxd, write
@@ -37,3 +38,14 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Filled]:
     with influxd(Path(tmp_path_factory.mktemp("influxd"))) as url:
         write(url, lines)
         yield Filled(url, DATABASE, _tag(lines, "experiment"), _tag(lines, "run"), lines)
+
+
+@pytest.fixture(scope="session")
+def tuned(filled: Filled) -> Filled:
+    """A database of its own with the beginning of a tune, whose arbiters told all statistics."""
+    path = RECORDED.with_name("tune.lp.gz")
+    lines = gzip.decompress(path.read_bytes()).decode().splitlines()
+    database = "tuned"
+    httpx.post(f"{filled.url}/query", params={"q": f"CREATE DATABASE {database}"})
+    write(filled.url, lines, database)
+    return Filled(filled.url, database, _tag(lines, "experiment"), _tag(lines, "run"), lines)

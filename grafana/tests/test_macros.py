@@ -7,7 +7,7 @@ import re
 import pytest
 
 from grafana.macros import MacroError, View, expand
-from grafana.queries import panel_queries
+from grafana.verify import queries_of
 
 _VIEW = View("mediawiki-noisy", "20260101T120000Z", 1000, 2000, tier="web")
 
@@ -32,20 +32,20 @@ def test_an_unknown_macro_is_refused() -> None:
 
 
 def test_no_query_keeps_a_macro_after_expansion() -> None:
-    for query in panel_queries():
+    for query in queries_of("both"):
         assert not re.search(r"\$(?!/)", expand(query.influxql, _VIEW, query.interval_s))
 
 
 def test_variables_stand_between_slashes_only_in_regular_expressions() -> None:
     """Grafana escapes a variable between any two slashes, also those of divisions."""
-    for query in panel_queries():
+    for query in queries_of("both"):
         without_regex = re.sub(r"=~ /\^\$\w+\$/", "", query.influxql)
         assert not re.search(r"/[^/]*\$(experiment|run|tier)[^/]*/", without_regex), query.panel
 
 
 def test_cumulative_counters_are_read_as_rates() -> None:
     counters = ("failed", "replicas_sent", "replicas_wasted", "requests", "answered", "wins")
-    for query in panel_queries():
+    for query in queries_of("both"):
         for counter in counters:
             if f'("{counter}")' in query.influxql:
                 assert f'non_negative_derivative(max("{counter}"), 1s)' in query.influxql

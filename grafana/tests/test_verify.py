@@ -27,7 +27,7 @@ def _cli(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_every_panel_annotation_and_variable_returns_rows(filled: Filled) -> None:
-    results = verify(filled.url, filled.database, filled.experiment, filled.run)
+    results = verify(filled.url, filled.database, filled.experiment, filled.run, "experiment")
     assert [panel for panel, _ in results] == list(
         dict.fromkeys(query.panel for query in queries.panel_queries())
     )
@@ -37,11 +37,33 @@ def test_every_panel_annotation_and_variable_returns_rows(filled: Filled) -> Non
     assert [query.panel for query in _HOST_QUERIES if rows[query.panel] == 0] == []
 
 
+def test_the_arbiters_dashboard_has_data_of_a_tune_in_every_panel(
+    tuned: Filled,
+) -> None:
+    """A tune at r = (1, 1) and (1, 2) whose web tier was overloaded: there is waste, and errors."""
+    results = verify(tuned.url, tuned.database, tuned.experiment, tuned.run, "arbiters")
+    assert [panel for panel, _ in results] == list(
+        dict.fromkeys(query.panel for query in queries.statistics_queries())
+    )
+    assert empty_panels(results) == []
+    with Influx(tuned.url, tuned.database) as influx:
+        view = replace(view_of(influx, tuned.experiment, tuned.run), tier="db")
+        [wasted] = [q for q in queries.statistics_queries() if q.panel == queries.WASTED]
+        [series] = influx.series(expand(wasted.influxql, view, wasted.interval_s))
+        shares = [row[1] for row in series["values"]]
+        assert min(shares) == 0 < max(shares) < 100
+        [latency] = [q for q in queries.statistics_queries() if q.panel == queries.REQUEST_LATENCY]
+        [series] = influx.series(expand(latency.influxql, view, latency.interval_s))
+        for row in series["values"]:
+            percentiles = [value for value in row[2:] if value is not None]
+            assert percentiles == sorted(percentiles)
+
+
 def test_a_panel_whose_measurement_is_absent_is_named(filled: Filled) -> None:
     database = "without_hosts"
     httpx.post(f"{filled.url}/query", params={"q": f"CREATE DATABASE {database}"})
     write(filled.url, [line for line in filled.lines if not line.startswith("host,")], database)
-    empty = empty_panels(verify(filled.url, database, filled.experiment, filled.run))
+    empty = empty_panels(verify(filled.url, database, filled.experiment, filled.run, "experiment"))
     assert set(empty) == {query.panel for query in _HOST_QUERIES if not query.may_be_empty}
 
 
@@ -88,7 +110,7 @@ def test_an_unknown_run_is_refused_with_what_to_do(filled: Filled) -> None:
 
 
 def test_the_command_takes_the_newest_run_and_prints_its_address(filled: Filled) -> None:
-    done = _cli("--url", filled.url)
+    done = _cli("--url", filled.url, "--dashboard", "experiment")
     assert done.returncode == 0, done.stderr
     assert f"var-run={filled.run}" in done.stdout.splitlines()[-1]
     assert queries.LATENCY in done.stdout
@@ -114,5 +136,5 @@ def test_a_recorded_run_shows_the_same_rows_as_the_one_it_was_recorded_from(
     httpx.post(f"{filled.url}/query", params={"q": f"CREATE DATABASE {database}"})
     recorded = record(filled.url, filled.database, filled.experiment, filled.run)
     write(filled.url, recorded, database)
-    again = verify(filled.url, database, filled.experiment, filled.run)
-    assert again == verify(filled.url, filled.database, filled.experiment, filled.run)
+    again = verify(filled.url, database, filled.experiment, filled.run, "experiment")
+    assert again == verify(filled.url, filled.database, filled.experiment, filled.run, "experiment")
