@@ -13,6 +13,7 @@ from optimizer.commands.output import JsonOption, out, print_json, say
 from optimizer.errors import InputError
 
 if TYPE_CHECKING:
+    from optimizer.reproduce.simulated import Outcome
     from optimizer.reproduce.tables import Cell
 
 FiguresOption = Annotated[
@@ -71,13 +72,21 @@ def pcraft(figures: FiguresOption = None, as_json: JsonOption = False) -> None:
     raise typer.Exit(0 if matched == len(fitted) else 1)
 
 
-def spare(figures: FiguresOption = None, as_json: JsonOption = False) -> None:
-    """Eq. 1, 2 and 3 and the capacities of section 4.2, beside what the text says of them."""
+def spare(
+    figures: FiguresOption = None,
+    as_json: JsonOption = False,
+    simulation: Annotated[
+        bool,
+        typer.Option(help="Also simulate section 6: MediaWiki and Solr, a minute or two."),
+    ] = True,
+) -> None:
+    """Eq. 1, 2 and 3, the capacities of section 4.2, and section 6 simulated, beside the paper."""
     from optimizer.reproduce import replicas, show
     from optimizer.reproduce.published import published
 
     claims, grids = replicas.claims(), replicas.grids()
     drawn = _draw(figures, "spare")
+    simulated = _simulated() if simulation else []
     if as_json:
         at_odds = [asdict(claim) for claim in claims if not claim.matches]
         print_json(
@@ -86,6 +95,7 @@ def spare(figures: FiguresOption = None, as_json: JsonOption = False) -> None:
                 "matched": len(claims) - len(at_odds),
                 "mismatched": at_odds,
                 "tables": {name: asdict(grid) for name, grid in grids.items()},
+                "simulated": [asdict(o) | {"matches": o.matches} for o in simulated],
                 "drawn": drawn,
             }
         )
@@ -98,7 +108,17 @@ def spare(figures: FiguresOption = None, as_json: JsonOption = False) -> None:
             say(f"  * above the paper's limit of {limit:g}")
     say("\nWhat the text says of them")
     show.show_claims(out, claims)
+    if simulated:
+        from optimizer.reproduce.show_simulated import show_simulated
+
+        show_simulated(out, simulated)
     _say_drawn(drawn)
+
+
+def _simulated() -> list[Outcome]:
+    from optimizer.reproduce.simulated import outcomes
+
+    return outcomes()
 
 
 _READINGS = """Two readings of "6/year":

@@ -165,7 +165,7 @@ def test_equation_1_is_what_counting_gives(r1: int, r2: int) -> None:
 
 
 def test_spare_reports_pairs_above_its_own_collision_limit() -> None:
-    code, printed = _run("spare", "--json")
+    code, printed = _run("spare", "--json", "--no-simulation")
     body = json.loads(printed)
     assert code == 0
     assert body["claims"] == body["matched"] + len(body["mismatched"])
@@ -177,10 +177,13 @@ def test_spare_reports_pairs_above_its_own_collision_limit() -> None:
 
 
 def test_spare_marks_what_is_above_the_limit() -> None:
-    _, printed = _run("spare")
+    _, printed = _run("spare", "--no-simulation")
     assert "0.618*" in printed
     assert "0.318 " in printed
     assert max(map(len, printed.splitlines())) <= 100
+
+
+_FAST = {"pcraft": [], "spare": ["--no-simulation"]}
 
 
 @pytest.mark.parametrize("paper", ["pcraft", "spare"])
@@ -189,7 +192,7 @@ def test_figures_are_drawn_where_asked(
 ) -> None:
     monkeypatch.setattr(tables, "all_cells", lambda _: [])
     folder = tmp_path / "new" / "figures"
-    _, printed = _run(paper, "--figures", str(folder))
+    _, printed = _run(paper, "--figures", str(folder), *_FAST[paper])
     drawn = sorted(folder.iterdir())
     assert len(drawn) == 4
     for path in drawn:
