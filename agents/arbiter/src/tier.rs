@@ -467,6 +467,11 @@ impl Flight {
         self.sent.elapsed()
     }
 
+    /// Since it was sent.
+    pub fn age(&self) -> Duration {
+        self.sent.elapsed()
+    }
+
     /// The reply goes to the client.
     pub fn won(&self) {
         self.tier.server_counters[self.server].wins.inc();

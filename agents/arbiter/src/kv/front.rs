@@ -2,7 +2,6 @@
 
 use std::marker::PhantomData;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
 
 use policy::ServerId;
 
@@ -66,7 +65,6 @@ impl<D: Dialect> Front<D> {
             until: batch.until,
             lease,
             flight,
-            since: Instant::now(),
         };
         let link = self.link(server, batch.flavour);
         let submitted = link.submit(&[batch.bytes, batch.fence], pending);

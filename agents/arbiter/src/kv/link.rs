@@ -11,7 +11,7 @@ use std::future::Future;
 use std::pin::{pin, Pin};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{ready, Context, Poll, Waker};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
 use policy::ServerId;
@@ -62,10 +62,8 @@ pub struct Pending {
     pub until: Until,
     /// Held until the reply is complete.
     pub lease: Option<Lease>,
-    /// The accounts.
+    /// The accounts, from the moment when it was queued.
     pub flight: Flight,
-    /// When it was queued.
-    pub since: Instant,
 }
 
 impl Link {
@@ -244,7 +242,7 @@ impl<D: Dialect> Driver<D> {
 
     /// Whether the batch that is due has waited for too long.
     fn is_stalled(&self) -> bool {
-        let overdue = |batch: &Pending| batch.since.elapsed() > self.limit;
+        let overdue = |batch: &Pending| batch.flight.age() > self.limit;
         match &self.head {
             Some(head) => overdue(head),
             None => self.link.lock().pending.front().is_some_and(overdue),

@@ -2,9 +2,10 @@
 
 use std::future::poll_fn;
 use std::sync::Arc;
+use std::time::Instant;
 
 use policy::{Refused, ServerId};
-use tokio::time::{sleep_until, Instant};
+use tokio::time::sleep_until;
 
 use super::front::{Batch, Front};
 use super::slot::{Mode, Slot};
@@ -22,8 +23,8 @@ pub async fn race<D: Dialect>(
     front: &Front<D>,
     slot: &Arc<Slot>,
     batch: &Batch<'_>,
+    received: Instant,
 ) -> Result<(), Failure> {
-    let deadline = Instant::now() + front.tier.config().request_timeout();
     let r = front.tier.replicas();
     if r > 1 {
         front.tier.counters.cloned.add(batch.commands);
@@ -31,7 +32,7 @@ pub async fn race<D: Dialect>(
     let mut tried = Vec::new();
     let mut failure = Failure::NoServer;
     for _ in 0..READ_TRIES {
-        match race_once(front, slot, batch, r, &mut tried, deadline).await {
+        match race_once(front, slot, batch, r, &mut tried, received).await {
             Err(Failure::NoServer) if !tried.is_empty() => return Err(failure),
             Err(again @ (Failure::Connect | Failure::Closed)) => failure = again,
             other => return other,
@@ -46,7 +47,7 @@ async fn race_once<D: Dialect>(
     batch: &Batch<'_>,
     r: usize,
     tried: &mut Vec<ServerId>,
-    deadline: Instant,
+    received: Instant,
 ) -> Result<(), Failure> {
     let mut leases = match front.tier.acquire(r, tried) {
         // All were tried: a connection that the server had just closed may be tried again.
@@ -57,6 +58,7 @@ async fn race_once<D: Dialect>(
         Refused::NoServer => Failure::NoServer,
         Refused::QueueFull => Failure::Busy,
     })?;
+    let limit = front.tier.config().request_timeout();
     let ticket = slot.open(Mode::Race);
     let mut sent = 0;
     loop {
@@ -81,7 +83,7 @@ async fn race_once<D: Dialect>(
                 return decided;
             }
             // What was sent is bounded by its link.
-            () = sleep_until(deadline), if coming => {
+            () = sleep_until((received + limit).into()), if coming => {
                 slot.close();
                 return Err(if sent == 0 { Failure::NoToken } else { Failure::TimedOut });
             }

@@ -206,7 +206,7 @@ impl Client {
         tier.counters.received.add(batch.commands);
         let received = Instant::now();
         let answered = match run.class {
-            Class::Read => round::race(&self.wire.front, &self.wire.slot, &batch).await,
+            Class::Read => round::race(&self.wire.front, &self.wire.slot, &batch, received).await,
             _ => round::one(&self.wire.front, &self.wire.slot, &batch, PRIMARY).await,
         };
         tier.requests_ended(received, run.commands);

@@ -1,0 +1,223 @@
+"""The Redis and the memcached arbiter beside twemproxy: same servers, same client, one thread each.
+
+Reads of 1 KB values, 50 connections, unpipelined and pipelined 16, turn by turn. On a machine with
+few cores client and servers share them with the proxy, so that requests per second say less than
+they seem to; the processor time that the proxy itself takes per request is measured beside them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import socket
+import statistics
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from bench.http import ROOT, _program
+
+CONNECTIONS = 50
+PIPELINES = (1, 16)
+TURNS = 3
+TURN_S = 3
+KEYS = 1000
+VALUE_BYTES = 1024
+KVLOAD = ROOT / "agents" / "target" / "release" / "examples" / "kvload"
+
+_TICK_S = 1 / os.sysconf("SC_CLK_TCK")
+_Client = Callable[[int, int], dict[str, float]]
+
+
+def measure_all(work: Path) -> dict[str, Any]:
+    """Both protocols."""
+    return {
+        "redis": _measure(work, "redis", 19201, _redis_benchmark),
+        "memcached": _measure(work, "memcached", 19211, _kvload),
+    }
+
+
+def _measure(work: Path, protocol: str, port: int, client: _Client) -> dict[str, Any]:
+    """Ports: two servers, then twemproxy, its statistics, the arbiter at r = 1 and at r = 2."""
+    servers = (port, port + 1)
+    with ExitStack() as stack:
+        for number, server in enumerate(servers):
+            command = _server(protocol, server, primary=None if number == 0 else servers[0])
+            stack.enter_context(_process(command, server, work))
+        nutcracker = stack.enter_context(_nutcracker(work, protocol, port + 2, servers))
+        arbiter = stack.enter_context(_arbiter(work, protocol, port + 4, 1, servers))
+        arbiter_r2 = stack.enter_context(_arbiter(work, protocol, port + 5, 2, servers))
+        if protocol == "redis":
+            _fill_redis(servers)
+        targets = {
+            "twemproxy": (port + 2, nutcracker),
+            "arbiter": (port + 4, arbiter),
+            "arbiter_r2": (port + 5, arbiter_r2),
+        }
+        found = {str(pipeline): _compare(targets, pipeline, client) for pipeline in PIPELINES}
+    return {
+        **found,
+        "turns": TURNS,
+        "connections": CONNECTIONS,
+        "value_bytes": VALUE_BYTES,
+        "ratio": {pipeline: row["ratio"] for pipeline, row in found.items()},
+    }
+
+
+def _compare(targets: dict[str, tuple[int, int]], pipeline: int, client: _Client) -> dict[str, Any]:
+    turns: dict[str, list[dict[str, float]]] = {name: [] for name in targets}
+    for _ in range(TURNS):
+        for name, (port, pid) in targets.items():
+            before_s = _processor_s(pid)
+            run = client(port, pipeline)
+            run["cpu_us"] = (_processor_s(pid) - before_s) / run.pop("requests") * 1e6
+            turns[name].append(run)
+    found: dict[str, Any] = {}
+    for name, runs in turns.items():
+        for key in ("rps", "p50_us", "p99_us", "cpu_us"):
+            values = [run[key] for run in runs]
+            found[f"{name}_{key}"] = statistics.median(values)
+            found[f"{name}_{key}_range"] = [min(values), max(values)]
+    ratios = [
+        ours["rps"] / theirs["rps"]
+        for ours, theirs in zip(turns["arbiter"], turns["twemproxy"], strict=True)
+    ]
+    found["ratio"] = found["arbiter_rps"] / found["twemproxy_rps"]
+    found["ratio_range"] = [min(ratios), max(ratios)]
+    found["ratio_r2"] = found["arbiter_r2_rps"] / found["twemproxy_rps"]
+    found["ratio_cpu"] = found["twemproxy_cpu_us"] / found["arbiter_cpu_us"]
+    return found
+
+
+def _processor_s(pid: int) -> float:
+    """User and system time of a process."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) * _TICK_S
+
+
+def _redis_benchmark(port: int, pipeline: int) -> dict[str, float]:
+    """As many requests as take about one turn: a short run tells how many."""
+    rps = _redis_requests(port, pipeline, 5_000 * pipeline)["rps"]
+    return _redis_requests(port, pipeline, max(5_000, int(rps * TURN_S)))
+
+
+def _redis_requests(port: int, pipeline: int, requests: int) -> dict[str, float]:
+    command = ["redis-benchmark", "-p", str(port), "-c", str(CONNECTIONS), "-P", str(pipeline)]
+    command += ["-n", str(requests), "-r", str(KEYS), "--csv", "GET", "key:__rand_int__"]
+    # "test","rps","avg_latency_ms","min_latency_ms","p50_latency_ms","p95_...","p99_...","max_..."
+    line = _run(command).strip().splitlines()[-1]
+    fields = [float(field) for field in re.findall(r'"([\d.]+)"', line)]
+    if len(fields) < 6:
+        raise ValueError(f"redis-benchmark: expected figures in CSV, got {line!r}")
+    figures = {"rps": fields[0], "p50_us": fields[3] * 1e3, "p99_us": fields[5] * 1e3}
+    return {**figures, "requests": requests}
+
+
+def _kvload(port: int, pipeline: int) -> dict[str, float]:
+    words = (f"127.0.0.1:{port}", CONNECTIONS, pipeline, TURN_S, KEYS, VALUE_BYTES)
+    found: dict[str, float] = json.loads(_run([str(KVLOAD), *map(str, words)]))
+    return found
+
+
+def _run(command: list[str]) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    return done.stdout
+
+
+def _fill_redis(servers: tuple[int, int]) -> None:
+    """Every key that redis-benchmark may draw, on the primary; then waits for the replica."""
+    value = b"x" * VALUE_BYTES
+    commands = b"".join(b"SET key:%012d %s\r\n" % (key, value) for key in range(KEYS))
+    with socket.create_connection(("127.0.0.1", servers[0]), timeout=10) as primary:
+        primary.sendall(commands)
+        left = len(b"+OK\r\n") * KEYS
+        while left > 0:
+            left -= len(primary.recv(65536))
+    deadline = time.monotonic() + 20
+    while _ask(servers[1], b"DBSIZE\r\n") != b":%d\r\n" % KEYS:
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"expected {KEYS} keys on the replica within 20 s")
+        time.sleep(0.05)
+
+
+def _ask(port: int, line: bytes) -> bytes:
+    with socket.create_connection(("127.0.0.1", port), timeout=5) as stream:
+        stream.sendall(line)
+        return stream.recv(65536)
+
+
+def _server(protocol: str, port: int, primary: int | None) -> list[str]:
+    if protocol == "memcached":
+        words = f"-u nobody -l 127.0.0.1 -p {port} -U 0 -m 64 -t 1 -c 1024"
+        return [_program("memcached"), *words.split()]
+    command = [_program("redis-server"), "--port", str(port), "--bind", "127.0.0.1"]
+    command += ["--save", "", "--repl-diskless-sync-delay", "0"]
+    return command if primary is None else [*command, "--replicaof", f"127.0.0.1 {primary}"]
+
+
+@contextmanager
+def _process(command: list[str], port: int, work: Path) -> Iterator[int]:
+    """Runs until the block ends; the process number, once the port takes connections."""
+    log = work / f"{Path(command[0]).name}-{port}.log"
+    with log.open("w") as file:
+        process = subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT, cwd=work)
+    try:
+        deadline = time.monotonic() + 10
+        while True:
+            try:
+                socket.create_connection(("127.0.0.1", port), timeout=1).close()
+                break
+            except OSError:
+                if process.poll() is not None or time.monotonic() > deadline:
+                    raise RuntimeError(f"port {port}: nobody there: {log.read_text()}") from None
+                time.sleep(0.05)
+        yield process.pid
+    finally:
+        process.terminate()
+        process.wait(timeout=10)
+
+
+@contextmanager
+def _nutcracker(work: Path, protocol: str, port: int, servers: tuple[int, int]) -> Iterator[int]:
+    config = work / f"nutcracker-{protocol}.yml"
+    config.write_text(
+        f"""tier:
+  listen: 127.0.0.1:{port}
+  hash: fnv1a_64
+  distribution: ketama
+  redis: {str(protocol == "redis").lower()}
+  servers:
+"""
+        + "".join(f"   - 127.0.0.1:{server}:1\n" for server in servers)
+    )
+    command = [_program("nutcracker"), "-c", str(config), "-s", str(port + 1)]
+    with _process(command, port, work) as pid:
+        yield pid
+
+
+@contextmanager
+def _arbiter(
+    work: Path, protocol: str, port: int, replicas: int, servers: tuple[int, int]
+) -> Iterator[int]:
+    config = work / f"arbiter-{port}.toml"
+    config.write_text(
+        f"""protocol = "{protocol}"
+listen = "127.0.0.1:{port}"
+admin = "127.0.0.1:{port + 100}"
+tier = "bench"
+policy = "round-robin"
+replicas = {replicas}
+tokens = 256
+"""
+        + "".join(
+            f'[[servers]]\nname = "s{server}"\naddress = "127.0.0.1:{server}"\n'
+            for server in servers
+        )
+    )
+    command = [str(ROOT / "build" / "bin" / "arbiter"), "--config", str(config)]
+    with _process(command, port, work) as pid:
+        yield pid
