@@ -16,6 +16,7 @@ pub mod kv;
 pub mod memcached;
 pub mod meter;
 pub mod mysql;
+pub mod parsers;
 pub mod resp;
 pub mod server;
 pub mod siblings;
