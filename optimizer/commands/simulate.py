@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,6 +12,8 @@ from rich.table import Table
 
 from optimizer.commands.output import JsonOption, out, print_json, say
 from optimizer.errors import InputError
+
+_NUMBERS = ("measured", "simulated", "off")
 
 
 def add_to(app: typer.Typer) -> None:
@@ -25,6 +28,12 @@ def simulate(
     example: Annotated[
         bool, typer.Option("--example", help="Print scenarios to begin with.")
     ] = False,
+    from_run: Annotated[
+        Path | None,
+        typer.Option("--from", help="A run: fit to its --arm, and --predict another one."),
+    ] = None,
+    arm: Annotated[str, typer.Option(help="With --from: the arm that is fitted.")] = "baseline",
+    predict: Annotated[str, typer.Option(help="With --from: the arm that is predicted.")] = "spare",
     threads: Annotated[
         int | None, typer.Option(min=1, help="Scenarios at a time; one a core if not given.")
     ] = None,
@@ -41,6 +50,9 @@ def simulate(
         text = resources.files("optimizer.simulation").joinpath("example.json").read_text()
         typer.echo(text, nl=False)
         return
+    if from_run is not None:
+        _predict(from_run, arm, predict, as_json)
+        return
     if input_file is None:
         raise InputError("--input", expected="a file", came="none", do="--example prints one.")
     try:
@@ -56,6 +68,27 @@ def simulate(
         speed = found["events"] / max(found["wall_s"], 1e-9)
         say(f"{found['events']:,} events in {found['wall_s']:.2f} s, {speed:,.0f} a second")
     raise typer.Exit(0 if all(r["stopped"] == "done" for r in found["reports"]) else 1)
+
+
+def _predict(run_dir: Path, arm: str, predicted: str, as_json: bool) -> None:
+    from optimizer.simulation.fidelity import fidelity
+
+    found = fidelity(run_dir, arm, predicted)
+    if as_json:
+        print_json(asdict(found) | {"off": found.off})
+        return
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for heading in ("arm", "", "measured", "simulated", "off"):
+        table.add_column(heading, justify="right" if heading in _NUMBERS else "left")
+    for name, pairs in ((f"{arm} (fitted)", found.fitted), (predicted, found.predicted)):
+        for q, (real, ours) in pairs.items():
+            off = f"{100 * (ours / real - 1):+.0f} %"
+            table.add_row(name, q, _ms(real, None), _ms(ours, None), off)
+    out.print(table)
+    say(
+        f"{found.requests} requests; fitted: {1e3 * found.work_s:.3g} core ms a page at the front, "
+        f"speed {found.speed:.2f} under a neighbour"
+    )
 
 
 def _print(report: dict[str, Any]) -> None:

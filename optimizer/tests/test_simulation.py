@@ -85,3 +85,22 @@ def test_a_refusal_names_the_place_and_a_missing_program_is_said(
     monkeypatch.setattr(program, "PROGRAM", tmp_path / "none")
     with pytest.raises(EnvironmentMissing, match="make setup"):
         simulate(json.dumps(QUEUE))
+
+
+def test_a_run_is_fitted_and_another_arm_predicted_with_how_far_off_it_is(run_dir: Path) -> None:
+    """The synthetic run's latencies are drawn, not queued: only the fitted arm can be met."""
+    arms = json.loads((run_dir / "manifest.json").read_text())["spec"]["arms"]
+    first, second = list(arms)[:2]
+    words = ["simulate", "--from", str(run_dir), "--arm", first, "--predict", second]
+    found = CliRunner().invoke(app, [*words, "--json"])
+    assert found.exit_code == 0, found.output
+    body = json.loads(found.stdout)
+    real, ours = body["fitted"]["p50"]
+    assert ours == pytest.approx(real, rel=0.15)
+    for name, (real, ours) in body["predicted"].items():
+        assert body["off"][name] == pytest.approx(ours / real - 1)
+    table = CliRunner().invoke(app, words)
+    assert f"{first} (fitted)" in table.stdout
+    refused = CliRunner().invoke(app, [*words[:-1], "nobody"])
+    assert isinstance(refused.exception, InputError)
+    assert "expected one of" in str(refused.exception)

@@ -1,0 +1,212 @@
+"""How well the simulator, fitted to one arm of a live run, predicts another arm's latencies.
+
+Replayed are the predicted arm's own arrivals, and each neighbour and fault at its machine and time,
+as a slower server. From `optimizer.fit`: queries per page and work per query. From the fitted arm's
+pages: the variation of the work (of pages that met no neighbour), and two numbers that make its
+simulated p50 and p95 those that were measured: the web tier's work, and the speed of a server of
+either tier under a neighbour. Nothing of the predicted arm but its policy, r and tokens is used.
+
+Not in it: the host's own cores, for which all machines compete (more so with more replicas), CPU
+quotas in periods of 100 ms, neighbours of different kinds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from optimizer.errors import InputError
+from optimizer.fit import Results, ServiceFit, fit, read_results
+from optimizer.fit.results import Window
+from optimizer.simulation.program import percentile_s, reports
+
+PERCENTILES = (50.0, 95.0)
+_STEPS = 8
+_SPEED_LEAST = 0.02
+_SEEDS = 5
+_CALM = 30
+
+
+@dataclass(frozen=True)
+class Fidelity:
+    """Percentiles [s] of both arms, measured and simulated, by rank."""
+
+    fitted_arm: str
+    predicted_arm: str
+    requests: int
+    work_s: float  # of the web tier
+    work_cv2: float
+    speed: float  # of a server under a neighbour
+    fitted: Mapping[str, tuple[float, float]]  # p50, p95: measured, simulated
+    predicted: Mapping[str, tuple[float, float]]
+
+    @property
+    def off(self) -> dict[str, float]:
+        """simulated / measured - 1 of the predicted arm."""
+        return {name: ours / real - 1.0 for name, (real, ours) in self.predicted.items()}
+
+
+def fidelity(run_dir: Path, fitted_arm: str, predicted_arm: str) -> Fidelity:
+    """Fit to one arm of a run, predict the other.  Raises: InputError for an arm that is not in it,
+    or a run too thin to be fitted."""
+    results = read_results(run_dir)
+    service = fit(results)
+    if service.missing:
+        raise InputError(
+            str(run_dir), expected="a run that can be fitted", came="; ".join(service.missing)
+        )
+    first, second = _Arm(results, service, fitted_arm), _Arm(results, service, predicted_arm)
+    work_s, speed = _fitted(first)
+    return Fidelity(
+        fitted_arm=fitted_arm,
+        predicted_arm=predicted_arm,
+        requests=len(second.measured_s),
+        work_s=work_s,
+        work_cv2=first.cv2,
+        speed=speed,
+        fitted=_pairs(first, work_s, first.cv2, speed),
+        predicted=_pairs(second, work_s, first.cv2, speed),
+    )
+
+
+class _Arm:
+    """One arm of a run: its arrivals, its neighbours, what it measured, its configuration."""
+
+    def __init__(self, results: Results, service: ServiceFit, name: str) -> None:
+        import polars as pl
+
+        arms = (results.manifest.get("spec") or {}).get("arms") or {}
+        if name not in arms:
+            raise InputError("--arm", expected=f"one of {', '.join(arms)}", came=name)
+        self.results, self.service, self.spec = results, service, arms[name]
+        rows = results.requests.filter(pl.col("arm") == name).sort("intended_s")
+        rows = rows.filter(pl.col("intended_s").is_not_null())
+        self.start_s = float(rows["intended_s"][0])
+        self.arrivals_s = [float(t) - self.start_s for t in rows["intended_s"]]
+        phases = rows["phase"].to_list()
+        self.warm_up = next((i for i, phase in enumerate(phases) if phase == "measure"), 0)
+        self.measured_s = rows["latency_ms"].fill_null(6000.0).to_numpy()[self.warm_up :] / 1000.0
+        spans = rows.group_by("repeat").agg(
+            pl.col("intended_s").min().alias("start"), pl.col("done_s").max().alias("end")
+        )
+        self.spans = [(float(r["start"]), float(r["end"])) for r in spans.iter_rows(named=True)]
+        self.disturbed = [*results.interference, *results.faults]
+
+    @property
+    def cv2(self) -> float:
+        """Of a page's latency where no machine had a neighbour, as a lognormal law's: from the
+        half between its quartiles, which few queues reach."""
+        times = self.start_s + np.array(self.arrivals_s[self.warm_up :])
+        noisy = np.zeros(len(times), dtype=bool)
+        for window in self.disturbed:
+            noisy |= (times > window.start_s - 1.0) & (times < window.end_s + 1.0)
+        calm = self.measured_s[~noisy]
+        chosen = calm if len(calm) >= _CALM else self.measured_s
+        low, high = np.percentile(chosen, [25, 75])
+        return float(math.expm1((math.log(high / low) / 1.349) ** 2))
+
+    def scenario(self, work_s: float, cv2: float, speed: float, seed: int) -> dict[str, Any]:
+        """The arm as a scenario."""
+        tiers = [self._tier(i, speed) for i in range(len(self.service.tiers))]
+        tiers[0]["work"] = {"kind": "lognormal", "mean_s": work_s, "cv2": cv2}
+        return {
+            "seed": seed,
+            "arrivals": {"kind": "recorded", "times_s": self.arrivals_s},
+            "warm_up_requests": self.warm_up,
+            "tiers": tiers,
+        }
+
+    def _tier(self, index: int, speed: float) -> dict[str, Any]:
+        tier = self.service.tiers[index]
+        name, last = tier.spec.name, index + 1 == len(self.service.tiers)
+        mean_s = tier.processing_s.value or 1e-3
+        found: dict[str, Any] = {
+            "name": name,
+            "servers": tier.spec.nodes,
+            "cores": tier.spec.cpus or 1.0,
+            "work": {"kind": "exponential", "mean_s": mean_s},
+            "copies": "same",
+            "policy": str(self.spec.get("policy") or "round-robin"),
+            "replicas": int((self.spec.get("replicas") or {}).get(name, 1)),
+            "tokens": int((self.spec.get("tokens") or {}).get(name, 1)),
+            "hold": "connection" if index else "request",
+            "faults": self._faults(name, speed),
+        }
+        if not last:
+            below = self.service.tiers[index + 1].requests_per_copy.value or 1.0
+            found["calls"] = {"kind": "fixed", "value": round(below)}
+        return found
+
+    def _faults(self, tier: str, speed: float) -> list[dict[str, Any]]:
+        machines = [
+            machine["name"]
+            for machine in self.results.manifest["fleet"]["machines"]
+            if machine.get("tier") == tier
+            and machine.get("role") != "arbiter"
+            and not machine.get("standby")
+        ]
+        found = []
+        for server, machine in enumerate(machines):
+            mine = [w for w in self.disturbed if w.machine == machine]
+            for start_s, end_s in _united(mine, self.spans):
+                at_s = max(0.0, start_s - self.start_s)
+                limp = {"kind": "limp", "server": server, "at_s": at_s, "for_s": end_s - start_s}
+                found.append(limp | {"speed": speed})
+        return found
+
+
+def _united(
+    windows: Sequence[Window], spans: Sequence[tuple[float, float]]
+) -> list[tuple[float, float]]:
+    """The windows cut to the spans, overlaps joined: a server is slowed once."""
+    cut = sorted(
+        (max(w.start_s, a), min(w.end_s, b))
+        for w in windows
+        for a, b in spans
+        if min(w.end_s, b) > max(w.start_s, a)
+    )
+    joined: list[tuple[float, float]] = []
+    for start_s, end_s in cut:
+        if joined and start_s <= joined[-1][1]:
+            joined[-1] = (joined[-1][0], max(end_s, joined[-1][1]))
+        else:
+            joined.append((start_s, end_s))
+    return joined
+
+
+def _fitted(arm: _Arm) -> tuple[float, float]:
+    """The web tier's work and the speed that give the arm's own p50 and p95: the work by
+    proportion, the speed by halving an interval, since p95 falls with it."""
+    work_s, cv2 = arm.service.tiers[0].processing_s.value or 0.05, arm.cv2
+    real = {q: float(np.percentile(arm.measured_s, q)) for q in PERCENTILES}
+    slow, fast = _SPEED_LEAST, 1.0
+    for _ in range(_STEPS):
+        speed = math.sqrt(slow * fast)
+        ours = _simulated(arm, work_s, cv2, speed)
+        work_s *= real[50.0] / ours[50.0]
+        ours = _simulated(arm, work_s, cv2, speed)
+        if ours[95.0] > real[95.0]:
+            slow = speed
+        else:
+            fast = speed
+    return work_s, math.sqrt(slow * fast)
+
+
+def _simulated(arm: _Arm, work_s: float, cv2: float, speed: float) -> dict[float, float]:
+    """Percentiles [s], means over several seeds of the work; arrivals and neighbours are given."""
+    seeds = range(1, _SEEDS + 1)
+    found = reports([arm.scenario(work_s, cv2, speed, seed) for seed in seeds])
+    return {
+        q: float(np.mean([percentile_s(report["latency"], q) for report in found]))
+        for q in PERCENTILES
+    }
+
+
+def _pairs(arm: _Arm, work_s: float, cv2: float, speed: float) -> dict[str, tuple[float, float]]:
+    ours = _simulated(arm, work_s, cv2, speed)
+    return {f"p{q:g}": (float(np.percentile(arm.measured_s, q)), ours[q]) for q in PERCENTILES}
