@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from bench import availability, http, planner, provision, simulator
+from bench import availability, collisions, http, mysql, planner, provision, simulator
 from experiments.runner.manifest import host, versions
 
 FOLDER = Path(__file__).parent
@@ -26,6 +26,8 @@ def main() -> None:
             "host": host(),
             "versions": versions(),
             "http": http.measure(Path(work)),
+            "mysql": mysql.measure(Path(work)),
+            "collisions": collisions.measure(),
             "availability": availability.measure(),
             "planner": planner.measure(),
             "sim": simulator.measure(),
@@ -46,6 +48,8 @@ def _lines(result: dict[str, Any]) -> list[str]:
         f"{row['haproxy_rps']:.0f}/s, ratio {row['ratio']:.2f}; r = 2: {row['ratio_r2']:.2f}"
         for count, row in result["http"].items()
     ]
+    lines += [_mysql_line(count, row) for count, row in result["mysql"]["connections"].items()]
+    lines += [_collision_line(row) for row in result["collisions"]]
     lines += [_solver_line(name, row) for name, row in result["availability"]["models"].items()]
     plan, fleet = result["planner"], result["provision"]
     sim = result["sim"]
@@ -60,6 +64,24 @@ def _lines(result: dict[str, Any]) -> list[str]:
         f"{fleet['docker_run_s']:.1f} s, ratio {fleet['ratio']:.2f}"
     )
     return lines
+
+
+def _mysql_line(count: str, row: dict[str, Any]) -> str:
+    low, high = row["ratio_range"]
+    return (
+        f"mysql, {count:>3} connections: arbiter {row['arbiter_per_s']:.0f}/s, HAProxy "
+        f"{row['haproxy_per_s']:.0f}/s; per second of the proxy's CPU: ratio {row['ratio']:.2f} "
+        f"({low:.2f} to {high:.2f}); r = 2: {row['ratio_r2']:.2f}"
+    )
+
+
+def _collision_line(row: dict[str, Any]) -> str:
+    low, high = row["p_c_interval"]
+    avoids = "avoided" if row["avoids"] else "not avoided"
+    return (
+        f"collisions {avoids}, ({row['r1']}, {row['r2']}) at M2 = {row['m2']}, {row['policy']}: "
+        f"P_c {row['p_c']:.2f} ({low:.2f} to {high:.2f}), Eq. 1 {row['eq_1']:.2f}"
+    )
 
 
 def _solver_line(name: str, row: dict[str, Any]) -> str:

@@ -269,7 +269,7 @@ impl Hub {
     ) -> Result<(), OpenError> {
         let greeting = next(conn).await?;
         if greeting.payload().first() == Some(&0xff) {
-            return Err(OpenError::Refused(greeting));
+            return Err(OpenError::Refused(with_state(&greeting)));
         }
         let greeting = hello::server_greeting(greeting.payload()).ok_or(OpenError::Unreachable)?;
         let password = self.account.password.as_bytes();
@@ -383,6 +383,36 @@ async fn write(conn: &mut Conn, packet: &Packet, limit: Duration) -> Result<(), 
     Ok(conn.write(packet.bytes(), limit).await?)
 }
 
+/// An ERR packet in place of a greeting ("Too many connections") has no SQL state yet, but the
+/// client, whose connection phase is over, expects one.
+fn with_state(error: &Packet) -> Packet {
+    match error.payload() {
+        [0xff, low, high, text @ ..] if text.first() != Some(&b'#') => {
+            let code = u16::from_le_bytes([*low, *high]);
+            packet::error(
+                error.sequence(),
+                code,
+                "08004",
+                &String::from_utf8_lossy(text),
+            )
+        }
+        _ => error.clone(),
+    }
+}
+
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_in_place_of_a_greeting_gets_a_state() {
+        let bare = Packet::new(0, b"\xff\x10\x04Too many connections");
+        let told = with_state(&bare);
+        assert_eq!(told.payload(), b"\xff\x10\x04#08004Too many connections");
+        assert_eq!(with_state(&told), told);
+    }
 }

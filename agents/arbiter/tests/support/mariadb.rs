@@ -170,7 +170,7 @@ fn spawn(directory: &Path, address: SocketAddr, init: bool) -> Child {
         .args([
             "--general-log=1",
             "--log-output=TABLE",
-            "--max-connections=50",
+            "--max-connections=500",
             "--max-allowed-packet=64M",
         ])
         .arg(format!("--port={}", address.port()))
