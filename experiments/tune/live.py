@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from experiments.errors import InputError
+from experiments.errors import EnvironmentMissing, InputError
 from experiments.load.generator import LoadHandle
 from experiments.load.plan import Page
 from experiments.metrics import prepared
@@ -29,6 +29,7 @@ from experiments.tune.result import tuning_json
 from experiments.tune.simulated import simulated_optimum
 from experiments.tune.walk import PAIRS_MIN, Measured, OutOfTime, Rules, Walk
 from optimizer.replication import Replicas, TierLoad, feasible_replicas
+from optimizer.simulation import program
 
 REPLICAS_MAX = 6  # of one tier: beyond, neither the paper nor a queue finds a gain
 
@@ -128,6 +129,13 @@ def tune_design(
 ) -> Tuned:
     """Bring the fleet up, walk, report, take it down. Raises what ended it early, data kept."""
     asked.rules(design)  # before anything is made
+    if asked.start == "simulated" and not program.PROGRAM.is_file():
+        raise EnvironmentMissing(
+            "--start simulated",
+            expected=f"the simulator, {program.PROGRAM.name}",
+            came="no such program",
+            do="Run `make setup`, or begin with --start ones.",
+        )
     folder = results.resolve() / design.fleet.experiment / "tune"
     run = _TuneRun(tuning_design(design, asked), asked, folder, command, narrator)
     return carry_out(run, results, keep=keep)
@@ -163,9 +171,9 @@ class _TuneRun(LiveRun[Tuned]):
             self._loads = self._measured_loads(self._walk.measure(ones))
             self._feasible = feasible_replicas(self._loads, self._asked.collision_max, REPLICAS_MAX)
             say.detail(f"feasible: {' '.join(map(str, self._feasible)) or 'nothing'}")
-        if self._asked.start == "simulated":
+        if self._asked.start == "simulated" and self._feasible:
             with say.step("Asking the simulator where to begin"):
-                self._start = simulated_optimum(self._loads, self._feasible, self._asked.target)
+                self._start = self._simulated(ones)
                 say.detail(f"begins at {self._start}")
         with say.step("Walking (sPARE Alg. 1)"):
             search = self._walk.search(self._feasible, self._start)
@@ -175,6 +183,20 @@ class _TuneRun(LiveRun[Tuned]):
             rounds = max(PAIRS_MIN, self._walk.rules.pairs_max)
             with say.step(f"Every feasible r, {rounds} windows each"):
                 self._rounds = self._walk.exhaust(self._feasible, rounds)
+
+    def _simulated(self, ones: Replicas) -> Replicas:
+        """The simulator's optimum, from the windows at r = 1."""
+        experiment = self.design.experiment
+        tiers = zip(*(w.tiers for w in self._walk.windows if w.replicas == ones), strict=True)
+        return simulated_optimum(
+            self._loads,
+            [total(tier) for tier in tiers],
+            experiment.interference,
+            experiment.arms[arm_name(ones)].policy,
+            self._feasible,
+            self._asked.target,
+            experiment.design.seed,
+        )
 
     def _measured_loads(self, windows: Sequence[Measured]) -> list[TierLoad]:
         fleet, lent = self.design.fleet, self.design.experiment.arms[arm_name(windows[0].replicas)]
