@@ -10,11 +10,11 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, put};
 use axum::{Json, Router};
 use tokio::net::TcpListener;
-use wire::arbiter::{Error, SetPolicy, SetReplicas};
+use wire::arbiter::{Error, Guardrails, SetPolicy, SetReplicas};
 
 use crate::config::TOKENS_MAX;
-use crate::stats;
 use crate::tier::Tier;
+use crate::{guard, stats};
 
 /// Serves until `stop`.
 ///
@@ -40,6 +40,7 @@ pub async fn serve(
         )
         .route("/v1/replicas", put(set_replicas))
         .route("/v1/policy", put(set_policy))
+        .route("/v1/guardrails", put(set_guardrails))
         .with_state(tier);
     axum::serve(listener, router)
         .with_graceful_shutdown(stop)
@@ -78,6 +79,21 @@ async fn set_policy(State(tier): Shared, body: Result<Json<SetPolicy>, JsonRejec
         }
     }
     tier.set_policy(wanted.policy, wanted.tokens);
+    Json(stats::config(&tier)).into_response()
+}
+
+async fn set_guardrails(
+    State(tier): Shared,
+    body: Result<Json<Guardrails>, JsonRejection>,
+) -> Response {
+    let Json(wanted) = match body {
+        Ok(body) => body,
+        Err(rejection) => return refuse(rejection.body_text()),
+    };
+    if let Err((key, expected, came)) = guard::validate(&wanted) {
+        return refuse(format!("{key}: expected {expected}, got {came}"));
+    }
+    tier.set_guardrails(wanted);
     Json(stats::config(&tier)).into_response()
 }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use thiserror::Error;
-use wire::arbiter::{Policy, Protocol, Server};
+use wire::arbiter::{Guardrails, Policy, Protocol, Server};
 
 use crate::mysql::auth::Method;
 
@@ -29,10 +29,11 @@ pub struct Config {
     /// The tier served.
     pub tier: String,
     /// How servers are chosen.
+    #[serde(default)]
     pub policy: Policy,
     /// Replicas of each read.
     pub replicas: usize,
-    /// Tokens per server (unused by round-robin).
+    /// Tokens per server (with tad and tad-paper).
     pub tokens: usize,
     /// Limit of one attempt to reach a server.
     #[serde(default = "default_connect_timeout_ms")]
@@ -43,6 +44,17 @@ pub struct Config {
     /// Age from which an observed latency no longer counts and the server is tried again.
     #[serde(default = "default_observation_age_ms")]
     pub observation_age_ms: u64,
+    /// What bounds every policy.
+    #[serde(default)]
+    pub guardrails: Guardrails,
+    /// Requests (MySQL: connections) that may wait for tokens; further ones are refused at once.
+    #[serde(default = "default_waiting_max")]
+    pub waiting_max: usize,
+    /// The percentile of latencies after which `hedge` sends another replica.
+    #[serde(default = "default_hedge_percentile")]
+    pub hedge_percentile: f64,
+    /// Of the random draws, to have the same ones again.
+    pub seed: Option<u64>,
     /// Threads that serve clients, each with a listener and server connections of its own.
     #[serde(default = "default_threads")]
     pub threads: usize,
@@ -63,10 +75,11 @@ pub struct Config {
 }
 
 /// What a reload of the file may change; the rest takes a restart.
-const LIVE: [&str; 5] = [
+const LIVE: [&str; 6] = [
     "policy",
     "replicas",
     "tokens",
+    "guardrails",
     "connect_timeout_ms",
     "request_timeout_ms",
 ];
@@ -145,6 +158,14 @@ fn default_request_timeout_ms() -> Millis {
 
 fn default_observation_age_ms() -> u64 {
     10_000
+}
+
+fn default_waiting_max() -> usize {
+    10_000
+}
+
+fn default_hedge_percentile() -> f64 {
+    95.0
 }
 
 fn default_threads() -> usize {
@@ -290,6 +311,13 @@ impl Config {
             // Every server has to see the writes in the same order.
             within("threads", self.threads as u64, 1, 1, " with memcached")?;
         }
+        within("waiting_max", self.waiting_max as u64, 0, 1_000_000, "")?;
+        if !(1.0..=99.9).contains(&self.hedge_percentile) {
+            let expected = "1 to 99.9".to_owned();
+            let came = self.hedge_percentile.to_string();
+            return Err(("hedge_percentile".to_owned(), expected, came));
+        }
+        crate::guard::validate(&self.guardrails)?;
         self.validate_servers()?;
         self.validate_mysql()
     }

@@ -10,6 +10,7 @@ pub mod admin;
 pub mod config;
 pub mod conn;
 pub mod counters;
+pub mod guard;
 pub mod health;
 pub mod http;
 pub mod kv;

@@ -1,7 +1,8 @@
 //! `/v1/stats` and `/v1/config`: the tier's state as the wire types say it.
 
-use wire::arbiter::{Config, Connections, Policy, Requests, ServerStats, Siblings, Stats, Tokens};
+use wire::arbiter::{Config, Connections, Requests, ServerStats, Siblings, Stats, Tokens};
 
+use crate::guard;
 use crate::tier::{Standing, Tier};
 
 /// The configuration now, live changes included, without secrets.
@@ -18,6 +19,7 @@ pub fn config(tier: &Tier) -> Config {
         request_timeout_ms: file.request_timeout_ms.get(),
         observation_age_ms: file.observation_age_ms,
         avoid_collisions: file.avoid_collisions,
+        guardrails: tier.guardrails().0,
         servers: file.servers.clone(),
     }
 }
@@ -28,9 +30,9 @@ pub fn snapshot(tier: &Tier) -> Stats {
     let (policy, tokens_per_server) = tier.policy();
     let standings = tier.standings();
     let busy_us = tier.meter.busy_us();
-    let total = match policy {
-        Policy::Tad => standings.len() * tokens_per_server,
-        Policy::RoundRobin => 0,
+    let total = match guard::kind(policy).uses_tokens() {
+        true => standings.len() * tokens_per_server,
+        false => 0,
     };
     let in_use: usize = standings.iter().map(|standing| standing.in_use).sum();
     Stats {
@@ -73,6 +75,7 @@ pub fn snapshot(tier: &Tier) -> Stats {
             collided: tier.siblings.counters.collided.get(),
             avoided: tier.siblings.counters.avoided.get(),
         },
+        guarded: guard::guarded(tier.guardrails().1),
         servers: standings
             .iter()
             .enumerate()
@@ -87,6 +90,7 @@ fn one_server(tier: &Tier, server: usize, standing: &Standing) -> ServerStats {
         name: tier.server(server).name.clone(),
         address: tier.server(server).address,
         alive: standing.alive,
+        ejected: standing.ejected,
         tokens_free: standing.tokens_free as u64,
         in_flight: counters.in_flight.get(),
         requests: counters.requests.get(),

@@ -8,20 +8,16 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use policy::{
-    Ask, Grant, Kind, Observation, Refused, RequestId, Selector, ServerId, Settings, TimeUs,
-};
+use policy::{Ask, Grant, Observation, Refused, RequestId, Selector, ServerId, Settings, TimeUs};
 use smallvec::SmallVec;
 use tokio::sync::mpsc;
-use wire::arbiter::{Policy, Server};
+use wire::arbiter::{Guardrails, Policy, Protocol, Server};
 
 use crate::config::Config;
 use crate::counters::{Counters, ServerCounters};
+use crate::guard;
 use crate::meter::{micros, Meter};
 use crate::siblings::{Siblings, Stamp};
-
-/// Requests (MySQL: connections) that may wait for tokens.
-const WAITING_MAX: usize = 10_000;
 
 /// See the module.
 pub struct Tier {
@@ -45,6 +41,7 @@ pub struct Tier {
 
 struct Brain {
     selector: Selector,
+    guardrails: Guardrails,
     /// Scratch of `acquire`.
     grants: Vec<Grant>,
     waiters: HashMap<RequestId, mpsc::UnboundedSender<Lease>>,
@@ -55,6 +52,8 @@ struct Brain {
 pub struct Standing {
     /// Whether it may be chosen.
     pub alive: bool,
+    /// Whether it is out for its failures.
+    pub ejected: bool,
     /// Its tokens in the pool.
     pub tokens_free: usize,
     /// Its grants not yet released.
@@ -68,8 +67,13 @@ impl Tier {
         let selector = Selector::new(Settings {
             tokens_per_server: config.tokens,
             observation_age_us_max: config.observation_age_ms * 1_000,
-            waiting_max: WAITING_MAX,
-            ..Settings::new(kind(config.policy), config.servers.len())
+            waiting_max: config.waiting_max,
+            hedge_percentile: config.hedge_percentile / 100.0,
+            held_for_sessions: config.protocol == Protocol::Mysql,
+            // Without randomness from the system any seed does.
+            seed: config.seed.or_else(|| getrandom::u64().ok()).unwrap_or(0),
+            guardrails: guard::rules(&config.guardrails),
+            ..Settings::new(guard::kind(config.policy), config.servers.len())
         });
         let server_counters = config
             .servers
@@ -79,14 +83,15 @@ impl Tier {
         let meter = Meter::new(config.servers.len(), config.server_cores);
         let tier = Self {
             replicas: AtomicUsize::new(config.replicas),
-            config,
             started: Instant::now(),
             next_request: AtomicU64::new(0),
             brain: Mutex::new(Brain {
+                guardrails: config.guardrails,
                 selector,
                 grants: Vec::new(),
                 waiters: HashMap::new(),
             }),
+            config,
             downs,
             siblings: Siblings::default(),
             next_stamp: AtomicU64::new(random()),
@@ -125,10 +130,7 @@ impl Tier {
     /// Policy and tokens per server, now.
     pub fn policy(&self) -> (Policy, usize) {
         let brain = self.brain();
-        let policy = match brain.selector.kind() {
-            Kind::RoundRobin => Policy::RoundRobin,
-            Kind::Tad => Policy::Tad,
-        };
+        let policy = guard::policy(brain.selector.kind());
         (policy, brain.selector.tokens_per_server())
     }
 
@@ -138,7 +140,7 @@ impl Tier {
             if let Some(tokens) = tokens {
                 selector.set_tokens(now, tokens, grants);
             }
-            selector.set_kind(now, kind(policy), grants);
+            selector.set_kind(now, guard::kind(policy), grants);
         });
     }
 
@@ -158,7 +160,21 @@ impl Tier {
             .set(&fresh.request_timeout_ms);
         self.set_replicas(fresh.replicas);
         self.set_policy(fresh.policy, Some(fresh.tokens));
+        self.set_guardrails(fresh.guardrails);
         Ok(())
+    }
+
+    /// The guardrails now, and what they did so far.
+    pub fn guardrails(&self) -> (Guardrails, policy::Guarded) {
+        let brain = self.brain();
+        (brain.guardrails, brain.selector.guarded())
+    }
+
+    /// The guardrails from now on.
+    pub fn set_guardrails(self: &Arc<Self>, wanted: Guardrails) {
+        self.brain().guardrails = wanted;
+        let rules = guard::rules(&wanted);
+        self.decide(|selector, now, grants| selector.set_guardrails(now, rules, grants));
     }
 
     /// Each server's place in the policy.
@@ -167,6 +183,7 @@ impl Tier {
         (0..self.config.servers.len())
             .map(|server| Standing {
                 alive: brain.selector.is_alive(server),
+                ejected: brain.selector.is_ejected(server),
                 tokens_free: brain.selector.tokens_free(server),
                 in_use: brain.selector.in_use(server),
             })
@@ -260,11 +277,14 @@ impl Tier {
     }
 
     /// A connection to the server failed: it is skipped until a probe succeeds.
-    pub fn server_failed(&self, server: ServerId) {
+    pub fn server_failed(self: &Arc<Self>, server: ServerId) {
         self.server_counters[server].errors.inc();
-        let mut brain = self.brain();
-        if brain.selector.is_alive(server) {
-            brain.selector.server_down(server);
+        let mut was_alive = false;
+        self.decide(|selector, now, grants| {
+            was_alive = selector.is_alive(server);
+            selector.server_down(now, server, grants);
+        });
+        if was_alive {
             // The receiver lives as long as the arbiter; at its end nobody probes any more.
             let _ = self.downs.send(server);
         }
@@ -351,13 +371,6 @@ fn random() -> u64 {
     // Without randomness numbers may meet, and two requests would avoid each other's servers.
     let _ = getrandom::fill(&mut bytes);
     u64::from_le_bytes(bytes)
-}
-
-fn kind(policy: Policy) -> Kind {
-    match policy {
-        Policy::RoundRobin => Kind::RoundRobin,
-        Policy::Tad => Kind::Tad,
-    }
 }
 
 /// The right to use a server, given back when dropped.
@@ -458,8 +471,10 @@ impl Flight {
     pub fn bad(&self) -> Duration {
         self.tier.server_counters[self.server].errors.inc();
         self.failed.store(true, Relaxed);
-        self.observe(Observation::Error);
-        self.sent.elapsed()
+        let spent = self.sent.elapsed();
+        let after_us = micros(spent);
+        self.observe(Observation::Error { after_us });
+        spent
     }
 
     /// An error of the request's making: says nothing of the server.

@@ -1,31 +1,51 @@
 //! Server choice for a tier of equal servers, pure: no clock, no I/O, no runtime.
 //!
 //! The arbiter and the simulator drive the same [`Selector`]; time is an argument, in microseconds
-//! since any fixed start, so that one recorded trace gives the same decisions in both. A policy
-//! that draws random numbers takes its generator as an argument too (round-robin and TAD draw
-//! none).
+//! since any fixed start, and random numbers come from a seed in [`Settings`], so that one recorded
+//! trace gives the same decisions in both.
 //!
 //! A request *acquires* up to `r` different servers and gets [`Grant`]s: at once as many as the
-//! policy allows, the rest as servers are released. Who holds a grant reports what it saw with
-//! [`Selector::observe`] and gives the server back with [`Selector::release`].
+//! policy allows, the rest as servers are released, or later with [`Selector::hedge`]. Who holds a
+//! grant reports what it saw with [`Selector::observe`] and gives the server back with
+//! [`Selector::release`].
 //!
 //! | module | what |
 //! |---|---|
-//! | `selector` | the interface, the accounts per server, the queue of waiting requests |
-//! | `round_robin` | the load-oblivious baseline: no tokens, never waits |
-//! | `tad` | sPARE section 4: a pool of tokens, look at M of them, take the `r` fastest |
+//! | `selector` | the interface; the guardrails before and after each choice; who waits |
+//! | `choice` | the structures that find the next servers without looking at all of them |
+//! | `server` | what is known of a server |
+//! | `round_robin`, `least_outstanding`, `peak_ewma`, `c3`, `hot_cold`, `tad_paper`, `tad` | one policy each: a rank or cost of a server |
+//! | `budget`, `ejection` | the guardrails |
+//! | `pool`, `tournament`, `roster`, `recency`, `percentile`, `rng`, `pending` | data structures |
 //!
-//! To add a policy: a module with a pure `choose` over [`server::Server`]s, a variant of [`Kind`].
+//! To add a policy: a module with a pure rank over `server::Server`, a variant of [`Kind`] in
+//! [`Kind::ALL`], and its line in `choice::Choice::key` (ranked) or `drawn` (drawn at random). The
+//! tests of `tests/` run over all kinds; `wire::arbiter::Policy` gives it a name outside.
 
 #![warn(missing_docs)]
 
+mod budget;
+mod c3;
+mod choice;
+mod ejection;
+mod hot_cold;
+mod least_outstanding;
+mod peak_ewma;
 mod pending;
+mod percentile;
+mod pool;
+mod recency;
+mod rng;
+mod roster;
 mod round_robin;
 mod selector;
 mod server;
 mod tad;
+mod tad_paper;
+mod tournament;
 
-pub use selector::{Acquired, Ask, Hedge, Refused, Selector};
+pub use ejection::EjectionRules;
+pub use selector::{Acquired, Ask, Guarded, Hedge, Refused, Selector};
 pub use server::Observation;
 
 /// Microseconds since a start that the driver chooses.
@@ -51,18 +71,49 @@ pub struct Grant {
 pub enum Kind {
     /// Servers in turn, whatever their load.
     RoundRobin,
-    /// Token-based arbitration, sPARE section 4.
+    /// Any servers, whatever their load.
+    Random,
+    /// Those with the fewest replicas under way.
+    LeastOutstanding,
+    /// Power of two choices by latency peaks times load.
+    PeakEwma,
+    /// C3's ranking by response time and the cube of the queue.
+    C3,
+    /// Prequal's rule: not the most loaded, and of the others the fastest.
+    HotCold,
+    /// One of the least outstanding; more when a percentile of latencies has gone by.
+    Hedge,
+    /// Token-based arbitration to the letter of sPARE section 4.1.
+    TadPaper,
+    /// Token-based arbitration with ageing, errors, load and silence.
     Tad,
 }
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Self; 2] = [Self::RoundRobin, Self::Tad];
+    pub const ALL: [Self; 9] = [
+        Self::RoundRobin,
+        Self::Random,
+        Self::LeastOutstanding,
+        Self::PeakEwma,
+        Self::C3,
+        Self::HotCold,
+        Self::Hedge,
+        Self::TadPaper,
+        Self::Tad,
+    ];
 
     /// Its name in configurations and results.
     pub fn name(self) -> &'static str {
         match self {
             Self::RoundRobin => "round-robin",
+            Self::Random => "random",
+            Self::LeastOutstanding => "least-outstanding",
+            Self::PeakEwma => "peak-ewma",
+            Self::C3 => "c3",
+            Self::HotCold => "hot-cold",
+            Self::Hedge => "hedge",
+            Self::TadPaper => "tad-paper",
             Self::Tad => "tad",
         }
     }
@@ -74,27 +125,60 @@ impl Kind {
 
     /// Whether servers have tokens, and requests wait for one.
     pub fn uses_tokens(self) -> bool {
-        self == Self::Tad
+        matches!(self, Self::TadPaper | Self::Tad)
+    }
+}
+
+/// What bounds every policy.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Guardrails {
+    /// Replicas beyond the first per request, over the window; no limit where absent.
+    pub extra_load_max: Option<f64>,
+    /// The window of `extra_load_max`.
+    pub extra_load_window_us: u64,
+    /// Whether and when failing servers are taken out.
+    pub ejection: Option<EjectionRules>,
+}
+
+impl Default for Guardrails {
+    /// No limit of extra load; ejection as [`EjectionRules::default`] says.
+    fn default() -> Self {
+        Self {
+            extra_load_max: None,
+            extra_load_window_us: 10_000_000,
+            ejection: Some(EjectionRules::default()),
+        }
     }
 }
 
 /// What a [`Selector`] is built from; start from [`Settings::new`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Settings {
     /// The policy to begin with.
     pub kind: Kind,
     /// Servers in the tier, M.
     pub servers: usize,
-    /// Tokens per server, C (unused by round-robin).
+    /// Tokens per server, C (only with a policy that has tokens).
     pub tokens_per_server: usize,
-    /// An observed latency older than this no longer counts: the server is tried again.
+    /// An observed latency older than this no longer counts: the server is tried again. Also the
+    /// time in which peak-EWMA's memory of a peak fades to 1/e.
     pub observation_age_us_max: u64,
     /// Requests that may wait for a token; beyond, they are refused (or go on with what they got).
     pub waiting_max: usize,
+    /// The percentile of latencies after which `hedge` sends another replica, 0 to 1.
+    pub hedge_percentile: f64,
+    /// A grant is held for a session with pauses (MySQL), not for one request: silence then says
+    /// nothing of the server.
+    pub held_for_sessions: bool,
+    /// Of the random draws.
+    pub seed: u64,
+    /// What bounds every policy.
+    pub guardrails: Guardrails,
 }
 
 impl Settings {
-    /// One token per server, observations count for 10 s, 10,000 requests may wait.
+    /// One token per server, observations count for 10 s, 10,000 requests may wait, hedging after
+    /// the 95th percentile.
     pub fn new(kind: Kind, servers: usize) -> Self {
         Self {
             kind,
@@ -102,6 +186,10 @@ impl Settings {
             tokens_per_server: 1,
             observation_age_us_max: 10_000_000,
             waiting_max: 10_000,
+            hedge_percentile: 0.95,
+            held_for_sessions: false,
+            seed: 0,
+            guardrails: Guardrails::default(),
         }
     }
 }

@@ -9,6 +9,8 @@ use crate::{RequestId, ServerId};
 pub(crate) struct Waiting {
     pub(crate) request: RequestId,
     pub(crate) wanted: usize,
+    /// How many of these are beyond the request's first.
+    pub(crate) extras: usize,
     /// Servers that it already had or must not get.
     pub(crate) not: Vec<ServerId>,
 }
@@ -41,16 +43,11 @@ impl Pending {
         self.queue.push_back(waiting);
     }
 
-    /// Takes a request out; the number of servers that it still wanted.
-    pub(crate) fn cancel(&mut self, request: RequestId) -> usize {
-        let Some(place) = self
-            .queue
-            .iter()
-            .position(|waiting| waiting.request == request)
-        else {
-            return 0;
-        };
-        self.queue.remove(place).map_or(0, |waiting| waiting.wanted)
+    /// Takes a request out.
+    pub(crate) fn cancel(&mut self, request: RequestId) -> Option<Waiting> {
+        let of_request = |waiting: &Waiting| waiting.request == request;
+        let place = self.queue.iter().position(of_request)?;
+        self.queue.remove(place)
     }
 
     /// Offers servers to each waiting request in order, one at a time, as long as `choose(not)`
@@ -67,6 +64,8 @@ impl Pending {
                     granted(waiting.request, server);
                     waiting.not.push(server);
                     waiting.wanted -= 1;
+                    // The first to come is not an extra.
+                    waiting.extras = waiting.extras.min(waiting.wanted);
                     if waiting.wanted == 0 {
                         self.queue.remove(place);
                     }

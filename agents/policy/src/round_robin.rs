@@ -1,8 +1,7 @@
 //! Round robin: servers in turn, whatever their load (sPARE section 3.1, the baseline).
 //!
 //! `r` replicas go to the next `r` servers in order; the following request goes on behind them. A
-//! server that is dead or excluded is stepped over. There are no tokens, so
-//! nothing ever waits.
+//! server that is dead, ejected or excluded is stepped over, one to avoid is left for the end.
 
 use crate::ServerId;
 
@@ -13,7 +12,7 @@ pub(crate) struct RoundRobin {
 }
 
 impl RoundRobin {
-    /// Puts up to `r` usable servers of `0..servers` into `chosen`, in turn.
+    /// Adds usable servers of `0..servers`, in turn, until `chosen` has `r`.
     pub(crate) fn choose(
         &mut self,
         servers: usize,
@@ -23,7 +22,7 @@ impl RoundRobin {
     ) {
         let start = self.next;
         for step in 0..servers {
-            if chosen.len() == r {
+            if chosen.len() >= r {
                 break;
             }
             let server = (start + step) % servers;

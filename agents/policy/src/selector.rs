@@ -1,19 +1,22 @@
-//! The one interface to all policies, and what they share: accounts per server, waiting requests.
+//! The one interface to all policies, and what they share: guardrails, the queue of waiting requests.
 //!
 //! Rules that hold for every policy, at any time (the property tests check them):
-//! - a request never gets the same server twice, nor one it excluded, nor a dead one;
-//! - with TAD, an alive server has C = free + in use tokens (fewer free when C was lowered below
-//!   what is in use), a dead one has none free;
+//! - a request never gets the same server twice, nor one it excluded, nor a dead one, and an ejected
+//!   one only to probe it or when there is no other;
+//! - with tokens, a server that can be had has C = free + in use (fewer free when C was lowered below
+//!   what is in use), any other has none free;
 //! - no waiting request could use a token that is free: as tokens come, the first in line that may
 //!   take one gets it.
 
 use thiserror::Error;
 
+use crate::budget::Budget;
+use crate::choice::{Choice, Limits};
+use crate::ejection::{Change, Ejection};
 use crate::pending::{Offer, Pending, Waiting};
-use crate::round_robin::RoundRobin;
-use crate::server::{Observation, Server};
-use crate::tad::Pool;
-use crate::{Grant, Kind, RequestId, ServerId, Settings, TimeUs};
+use crate::percentile::Percentile;
+use crate::server::Observation;
+use crate::{Grant, Guardrails, Kind, RequestId, ServerId, Settings, TimeUs};
 
 /// What a request asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,162 +77,242 @@ pub enum Refused {
     QueueFull,
 }
 
+/// What the guardrails did so far.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Guarded {
+    /// Times that the budget of extra load was used up.
+    pub fall_backs: u64,
+    /// Requests that got r = 1 for it.
+    pub requests_cut: u64,
+    /// Whether requests get r = 1 now.
+    pub is_fallen_back: bool,
+    /// Servers taken out.
+    pub ejections: u64,
+    /// Requests sent to a server that was out, to see whether it is well again.
+    pub probes: u64,
+    /// Delayed replicas given out.
+    pub hedges: u64,
+}
+
 /// Chooses servers for requests.
 #[derive(Debug, Clone)]
 pub struct Selector {
-    settings: Settings,
-    servers: Vec<Server>,
-    turns: RoundRobin,
-    pool: Pool,
+    choice: Choice,
     pending: Pending,
+    budget: Budget,
+    ejection: Ejection,
+    latencies: Percentile,
+    alive: usize,
+    hedges: u64,
     chosen: Vec<ServerId>,
 }
 
 impl Selector {
     /// A selector with every server alive and unseen.
     pub fn new(settings: Settings) -> Self {
-        let mut selector = Self {
-            settings,
-            servers: vec![Server::new(); settings.servers],
-            turns: RoundRobin::default(),
-            pool: Pool::new(settings.servers),
+        let Guardrails {
+            extra_load_max,
+            extra_load_window_us,
+            ejection,
+        } = settings.guardrails;
+        Self {
+            choice: Choice::new(settings),
             pending: Pending::new(settings.waiting_max),
+            budget: Budget::new(extra_load_max, extra_load_window_us),
+            ejection: Ejection::new(ejection, settings.servers),
+            latencies: Percentile::new(settings.hedge_percentile),
+            alive: settings.servers,
+            hedges: 0,
             chosen: Vec::with_capacity(settings.servers),
-        };
-        selector.level_tokens();
-        selector
+        }
     }
 
-    /// Asks for `ask.r` different servers, cut to those that are alive. What can be given now is
-    /// pushed to `grants`; the rest comes out of later calls, unless the request is cancelled.
-    /// Waiting extras that find the queue full are given up silently.
+    /// Asks for `ask.r` different servers, cut to those that can be had and to the budget of extra
+    /// load. What can be given now is pushed to `grants`; the rest comes out of later calls, unless
+    /// the request is cancelled. Waiting extras that find the queue full are given up silently.
     ///
     /// # Errors
     /// [`Refused`] when the request got nothing and waits for nothing.
     pub fn acquire(&mut self, ask: &Ask<'_>, grants: &mut Vec<Grant>) -> Result<Acquired, Refused> {
-        let Ask {
-            request, exclude, ..
-        } = *ask;
-        let possible = (0..self.servers.len())
-            .filter(|&server| self.servers[server].alive && !exclude.contains(&server))
-            .count();
-        let r = ask.r.max(1).min(possible);
-        if r == 0 {
-            return Err(Refused::NoServer);
+        let wanted = ask.r.max(1).min(self.possible(ask.exclude));
+        if wanted == 0 {
+            return self.last_resort(ask, grants);
         }
-        self.choose(ask.now, r, exclude, ask.avoid);
+        let r = 1 + self.budget.request(ask.now, wanted - 1);
+        let hedges = self.kind() == Kind::Hedge;
+        let at_once = if hedges { 1 } else { r };
+        self.choose(ask.now, at_once, ask.exclude, ask.avoid);
         let granted = self.chosen.len();
         if granted == 0 && self.pending.is_full() {
+            self.budget.refund(r - 1);
             return Err(Refused::QueueFull);
         }
-        grants.extend(self.chosen.iter().map(|&server| Grant { request, server }));
-        if granted == r || self.pending.is_full() {
-            return Ok(Acquired {
-                granted,
-                waiting: 0,
-                hedge: None,
+        self.hand_out(ask.request, grants);
+        let acquired = Acquired {
+            granted,
+            waiting: 0,
+            hedge: None,
+        };
+        if hedges {
+            // Delayed replicas are booked when they are asked for.
+            self.budget.refund(r - 1);
+            let after_us = self.latencies.value_us().filter(|_| r > 1);
+            let hedge = after_us.map(|after_us| Hedge {
+                after_us,
+                extras: r - 1,
             });
+            return Ok(Acquired { hedge, ..acquired });
         }
-        let not = exclude.iter().chain(&self.chosen).copied().collect();
+        let waiting = r - granted;
+        if waiting == 0 || self.pending.is_full() {
+            self.budget.refund(waiting.min(r - 1));
+            return Ok(acquired);
+        }
         self.pending.push(Waiting {
-            request,
-            wanted: r - granted,
-            not,
+            request: ask.request,
+            wanted: waiting,
+            extras: waiting.min(r - 1),
+            not: ask.exclude.iter().chain(&self.chosen).copied().collect(),
         });
         Ok(Acquired {
-            granted,
-            waiting: r - granted,
-            hedge: None,
+            waiting,
+            ..acquired
         })
     }
 
-    /// One more server for a request that is not answered in time, if one can be had at once;
-    /// `ask.exclude` has those that it used, `ask.r` does not matter. It never waits.
+    /// One more server for a request that is not answered in time, if one can be had at once and
+    /// the budget has room; `ask.exclude` has those that it used, `ask.r` does not matter. It never
+    /// waits.
     pub fn hedge(&mut self, ask: &Ask<'_>, grants: &mut Vec<Grant>) -> bool {
+        if !self.budget.one_more(ask.now) {
+            return false;
+        }
         self.choose(ask.now, 1, ask.exclude, ask.avoid);
-        grants.extend(self.chosen.iter().map(|&server| Grant {
-            request: ask.request,
-            server,
-        }));
-        !self.chosen.is_empty()
+        self.hand_out(ask.request, grants);
+        let found = !self.chosen.is_empty();
+        if found {
+            self.hedges += 1;
+        } else {
+            self.budget.refund(1);
+        }
+        found
     }
 
-    /// The request waits no longer. Returns how many servers it was still waiting for.
+    /// The request waits no longer (it was answered, or its deadline has come). Returns how many
+    /// servers it was still waiting for.
     pub fn cancel(&mut self, request: RequestId) -> usize {
-        self.pending.cancel(request)
+        let Some(waiting) = self.pending.cancel(request) else {
+            return 0;
+        };
+        self.budget.refund(waiting.extras);
+        waiting.wanted
     }
 
-    /// Records what a replica saw of its server.
+    /// Records what a replica saw of its server. Call it before the replica's release.
     pub fn observe(&mut self, now: TimeUs, server: ServerId, seen: Observation) {
-        self.servers[server].observe(now, seen);
+        self.choice.observe(now, server, seen);
+        if let Observation::LatencyUs(us) = seen {
+            self.latencies.add(us);
+        }
+        if !self.is_alive(server) {
+            return;
+        }
+        let failed = matches!(seen, Observation::Error { .. });
+        match self.ejection.observe(now, server, failed, self.alive) {
+            Change::None => {}
+            Change::Ejected => self.choice.set_usable(now, server, false),
+            Change::Restored => self.choice.set_usable(now, server, true),
+        }
     }
 
     /// A grant comes back; the token goes to the pool's tail or to who waits for it.
     pub fn release(&mut self, now: TimeUs, server: ServerId, grants: &mut Vec<Grant>) {
-        let in_use = &mut self.servers[server].in_use;
-        debug_assert!(
-            *in_use > 0,
-            "server {server} was released more often than granted"
-        );
-        *in_use = in_use.saturating_sub(1);
-        self.level_tokens_of(server);
+        self.choice.release(now, server);
+        if self.choice.servers[server].in_use == 0 {
+            self.ejection.idle(now, server);
+        }
         self.serve_pending(now, grants);
     }
 
     /// The server is dead: nothing more is sent there until [`Selector::server_up`].
-    pub fn server_down(&mut self, server: ServerId) {
-        self.servers[server].alive = false;
-        self.pool.clear(server);
+    pub fn server_down(&mut self, now: TimeUs, server: ServerId, grants: &mut Vec<Grant>) {
+        if !self.choice.servers[server].alive {
+            return;
+        }
+        self.choice.servers[server].alive = false;
+        self.alive -= 1;
+        self.ejection.readmit(now, server);
+        self.choice.set_usable(now, server, false);
+        self.readmit_surplus(now);
+        self.serve_pending(now, grants);
     }
 
     /// The server is back, unseen.
     pub fn server_up(&mut self, now: TimeUs, server: ServerId, grants: &mut Vec<Grant>) {
-        if self.servers[server].alive {
+        if self.choice.servers[server].alive {
             return;
         }
-        self.servers[server].alive = true;
-        self.servers[server].forget();
-        self.level_tokens();
+        self.choice.forget(server);
+        self.alive += 1;
+        self.choice.set_usable(now, server, true);
         self.serve_pending(now, grants);
     }
 
     /// Changes the policy; what is granted stays granted.
     pub fn set_kind(&mut self, now: TimeUs, kind: Kind, grants: &mut Vec<Grant>) {
-        self.settings.kind = kind;
-        self.level_tokens();
+        self.choice.set_kind(now, kind);
         self.serve_pending(now, grants);
     }
 
     /// Changes C. With fewer, free tokens go first and the others as they return.
     pub fn set_tokens(&mut self, now: TimeUs, per_server: usize, grants: &mut Vec<Grant>) {
-        self.settings.tokens_per_server = per_server;
-        self.level_tokens();
+        self.choice.set_tokens(now, per_server);
+        self.serve_pending(now, grants);
+    }
+
+    /// Changes the guardrails. Who is ejected stays so by the new rules, or comes back without any.
+    pub fn set_guardrails(&mut self, now: TimeUs, guardrails: Guardrails, grants: &mut Vec<Grant>) {
+        self.choice.set_guardrails(guardrails);
+        self.budget
+            .set(guardrails.extra_load_max, guardrails.extra_load_window_us);
+        self.ejection.set(guardrails.ejection);
+        self.readmit_surplus(now);
         self.serve_pending(now, grants);
     }
 
     /// The policy now.
     pub fn kind(&self) -> Kind {
-        self.settings.kind
+        self.choice.settings().kind
+    }
+
+    /// The guardrails now.
+    pub fn guardrails(&self) -> Guardrails {
+        self.choice.settings().guardrails
     }
 
     /// Tokens per server now, C.
     pub fn tokens_per_server(&self) -> usize {
-        self.settings.tokens_per_server
+        self.choice.settings().tokens_per_server
     }
 
-    /// Whether the server may be chosen.
+    /// Whether the server is not dead.
     pub fn is_alive(&self, server: ServerId) -> bool {
-        self.servers[server].alive
+        self.choice.servers[server].alive
+    }
+
+    /// Whether the server is out for its failures (a dead one is not).
+    pub fn is_ejected(&self, server: ServerId) -> bool {
+        self.ejection.is_out(server)
     }
 
     /// Grants of the server not yet released.
     pub fn in_use(&self, server: ServerId) -> usize {
-        self.servers[server].in_use
+        self.choice.servers[server].in_use
     }
 
     /// Tokens of the server in the pool (0 with a policy that has none).
     pub fn tokens_free(&self, server: ServerId) -> usize {
-        self.pool.free(server)
+        self.choice.pool.free(server)
     }
 
     /// Requests that wait for at least one server.
@@ -237,42 +320,67 @@ impl Selector {
         self.pending.len()
     }
 
-    /// Puts up to `r` servers, not in `not`, into `self.chosen` and books them; those in `avoid`
-    /// only after all others.
-    fn choose(&mut self, now: TimeUs, r: usize, not: &[ServerId], avoid: &[ServerId]) {
-        let Self {
-            servers,
-            settings,
-            turns,
-            pool,
-            chosen,
-            ..
-        } = self;
-        chosen.clear();
-        let usable = |server: ServerId| servers[server].alive && !not.contains(&server);
-        let age_us_max = settings.observation_age_us_max;
-        match settings.kind {
-            Kind::RoundRobin => {
-                turns.choose(
-                    servers.len(),
-                    r,
-                    |server| usable(server) && !avoid.contains(&server),
-                    chosen,
-                );
-                let others = |server| usable(server) && avoid.contains(&server);
-                turns.choose(servers.len(), r, others, chosen);
-            }
-            Kind::Tad => {
-                let rank = |server| {
-                    let avoided = avoid.contains(&server);
-                    (avoided, servers[server].rank(now, age_us_max))
-                };
-                pool.choose(r, usable, rank, chosen);
-            }
+    /// What the guardrails did so far.
+    pub fn guarded(&self) -> Guarded {
+        Guarded {
+            fall_backs: self.budget.fall_backs,
+            requests_cut: self.budget.requests_cut,
+            is_fallen_back: self.budget.is_fallen_back(),
+            ejections: self.ejection.ejections,
+            probes: self.ejection.probes,
+            hedges: self.hedges,
         }
-        for &server in chosen.iter() {
-            servers[server].in_use += 1;
-            servers[server].chosen(now, age_us_max);
+    }
+
+    /// How many servers can be had, but for those excluded.
+    fn possible(&self, exclude: &[ServerId]) -> usize {
+        let counts = |(place, server): (usize, &ServerId)| {
+            self.choice.is_usable(*server) && !exclude[..place].contains(server)
+        };
+        let excluded = exclude.iter().enumerate().filter(|it| counts(*it)).count();
+        self.choice.usable_count() - excluded
+    }
+
+    /// No server can be had. Rather than to refuse the request, one that is ejected gets it.
+    fn last_resort(&mut self, ask: &Ask<'_>, grants: &mut Vec<Grant>) -> Result<Acquired, Refused> {
+        let mut out = self.ejection.out().iter().copied();
+        let server = out.find(|server| !ask.exclude.contains(server));
+        let server = server.ok_or(Refused::NoServer)?;
+        self.budget.request(ask.now, 0);
+        self.choice.book(ask.now, server);
+        grants.push(Grant {
+            request: ask.request,
+            server,
+        });
+        Ok(Acquired {
+            granted: 1,
+            waiting: 0,
+            hedge: None,
+        })
+    }
+
+    /// Puts up to `r` servers, not in `not`, into `self.chosen` and books them; those in `avoid`
+    /// only after all others. A server that is to be probed takes one of the places.
+    fn choose(&mut self, now: TimeUs, r: usize, not: &[ServerId], avoid: &[ServerId]) {
+        self.chosen.clear();
+        let may = |server| !not.contains(&server) && !avoid.contains(&server);
+        if let Some(server) = self.ejection.probe(now, may) {
+            self.choice.book(now, server);
+            self.chosen.push(server);
+        }
+        let limits = Limits { not, avoid };
+        self.choice.choose(now, r, limits, &mut self.chosen);
+    }
+
+    fn hand_out(&self, request: RequestId, grants: &mut Vec<Grant>) {
+        grants.extend(self.chosen.iter().map(|&server| Grant { request, server }));
+    }
+
+    /// Takes servers back in, the longest out first, until no more are out than may be.
+    fn readmit_surplus(&mut self, now: TimeUs) {
+        while let Some(server) = self.ejection.surplus(self.alive) {
+            self.ejection.readmit(now, server);
+            self.choice.set_usable(now, server, true);
         }
     }
 
@@ -284,7 +392,7 @@ impl Selector {
         let mut pending = std::mem::replace(&mut self.pending, Pending::new(0));
         pending.offer(
             |not| {
-                if self.nothing_free() {
+                if self.choice.nothing_free() {
                     return Offer::Nothing;
                 }
                 self.choose(now, 1, not, &[]);
@@ -295,43 +403,5 @@ impl Selector {
             |request, server| grants.push(Grant { request, server }),
         );
         self.pending = pending;
-    }
-
-    fn nothing_free(&self) -> bool {
-        match self.settings.kind {
-            Kind::RoundRobin => self.servers.iter().all(|server| !server.alive),
-            Kind::Tad => self.pool.is_empty(),
-        }
-    }
-
-    /// Brings every server's tokens to C, one of each server in turn, so that the pool is mixed.
-    fn level_tokens(&mut self) {
-        while (0..self.servers.len())
-            .filter(|&server| self.level_one(server))
-            .count()
-            > 0
-        {}
-    }
-
-    fn level_tokens_of(&mut self, server: ServerId) {
-        while self.level_one(server) {}
-    }
-
-    /// Adds or takes one token of the server where it has not its share; whether it had to.
-    fn level_one(&mut self, server: ServerId) -> bool {
-        let account = &self.servers[server];
-        let share = match self.settings.kind {
-            Kind::Tad if account.alive => self
-                .settings
-                .tokens_per_server
-                .saturating_sub(account.in_use),
-            _ => 0,
-        };
-        match self.pool.free(server).cmp(&share) {
-            std::cmp::Ordering::Less => self.pool.push(server),
-            std::cmp::Ordering::Greater => self.pool.shrink(server),
-            std::cmp::Ordering::Equal => return false,
-        }
-        true
     }
 }

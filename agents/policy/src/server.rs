@@ -1,4 +1,6 @@
-//! What is known of one server: alive, in use, how fast it was when last seen.
+//! What is known of one server: alive, in use, how fast it was when observed.
+//!
+//! All estimates are kept up whatever the policy, so that a change of policy finds them.
 
 use crate::TimeUs;
 
@@ -7,14 +9,18 @@ use crate::TimeUs;
 pub enum Observation {
     /// The time from sending to the complete reply.
     LatencyUs(u64),
-    /// No usable reply. Counts as infinite latency: a server that fails fast must not look fast.
-    Error,
+    /// No usable reply. Counts as infinite latency but for `tad-paper`: a server that fails fast
+    /// must not look fast.
+    Error {
+        /// From sending to the failure.
+        after_us: u64,
+    },
 }
 
-/// The rank of a server that was never seen, or so long ago that it may have changed.
-const RANK_UNKNOWN: u64 = 0;
-/// The rank of a server whose last reply was an error.
-const RANK_ERROR: u64 = u64::MAX;
+/// Weight of the newest latency in the smoothed ones.
+const NEWEST: f64 = 0.3;
+/// Classes of load: 1, 2 to 3, 4 to 7, ... at least 128 requests in flight.
+const LOADS: usize = 8;
 
 /// The accounts of one server.
 #[derive(Debug, Clone)]
@@ -22,7 +28,23 @@ pub(crate) struct Server {
     pub(crate) alive: bool,
     /// Grants not yet released.
     pub(crate) in_use: usize,
-    last: Option<(TimeUs, u64)>,
+    /// When it was chosen last, counted in choices.
+    pub(crate) turn: u64,
+    /// Of the last reply, error or not; 0 before the first.
+    pub(crate) last_us: u64,
+    /// The last reply was an error.
+    pub(crate) failed: bool,
+    /// The last observation is too old to count.
+    pub(crate) expired: bool,
+    observed_at: TimeUs,
+    /// From when the last observation's age counts.
+    counts_from: TimeUs,
+    /// Something was heard of it, or nothing was to be heard.
+    heard_at: TimeUs,
+    smooth_us: f64,
+    service_us: f64,
+    peak_us: f64,
+    by_load_us: [f64; LOADS],
 }
 
 impl Server {
@@ -30,71 +52,145 @@ impl Server {
         Self {
             alive: true,
             in_use: 0,
-            last: None,
+            turn: 0,
+            last_us: 0,
+            failed: false,
+            expired: false,
+            observed_at: 0,
+            counts_from: 0,
+            heard_at: 0,
+            smooth_us: 0.0,
+            service_us: 0.0,
+            peak_us: 0.0,
+            by_load_us: [0.0; LOADS],
         }
     }
 
-    pub(crate) fn observe(&mut self, now: TimeUs, seen: Observation) {
-        let rank = match seen {
-            // 0 stands for unknown, so that the fastest possible reply is 1 microsecond.
-            Observation::LatencyUs(us) => us.clamp(1, RANK_ERROR - 1),
-            Observation::Error => RANK_ERROR,
+    /// `peak_decay_us`: the time in which the memory of a peak fades to 1/e.
+    pub(crate) fn observe(&mut self, now: TimeUs, seen: Observation, peak_decay_us: u64) {
+        let us = match seen {
+            Observation::LatencyUs(us) => us.max(1),
+            Observation::Error { after_us } => after_us.max(1),
         };
-        self.last = Some((now, rank));
-    }
-
-    /// Speed by the last observed latency, lower is faster (sPARE section 4.1.1).
-    pub(crate) fn rank(&self, now: TimeUs, age_us_max: u64) -> u64 {
-        match self.last {
-            Some((at, rank)) if now.saturating_sub(at) <= age_us_max => rank,
-            _ => RANK_UNKNOWN,
+        self.last_us = us;
+        self.failed = matches!(seen, Observation::Error { .. });
+        if !self.failed {
+            let us = us as f64;
+            let peak = self.peak_us(now, peak_decay_us);
+            let kept = decay(now.saturating_sub(self.observed_at), peak_decay_us);
+            self.peak_us = if us > peak {
+                us
+            } else {
+                peak + us * (1.0 - kept)
+            };
+            smooth(&mut self.smooth_us, us);
+            smooth(&mut self.service_us, us / self.in_use.max(1) as f64);
+            smooth(&mut self.by_load_us[load(self.in_use)], us);
         }
+        self.expired = false;
+        self.observed_at = now;
+        self.counts_from = now;
+        self.heard_at = now;
     }
 
     /// Called when the server was chosen. Where its observation was too old, this request is the
     /// probe: until it reports, or for another period, the old value counts again, so that an
-    /// expired slow server gets one request and not a burst.
-    pub(crate) fn chosen(&mut self, now: TimeUs, age_us_max: u64) {
-        if let Some((at, _)) = &mut self.last {
-            if now.saturating_sub(*at) > age_us_max {
-                *at = now;
-            }
+    /// expired slow server gets one request and not a burst. Whether it was so.
+    pub(crate) fn chosen(&mut self, now: TimeUs, turn: u64) -> bool {
+        if self.in_use == 0 {
+            self.heard_at = now;
         }
+        self.in_use += 1;
+        self.turn = turn;
+        let probes = self.expired;
+        if probes {
+            self.expired = false;
+            self.counts_from = now;
+        }
+        probes
+    }
+
+    pub(crate) fn released(&mut self, now: TimeUs) {
+        self.in_use = self.in_use.saturating_sub(1);
+        self.heard_at = now;
+    }
+
+    /// The age of the last observation.
+    pub(crate) fn age_us(&self, now: TimeUs) -> u64 {
+        now.saturating_sub(self.counts_from)
+    }
+
+    /// Whether the last reply was an error, and not long ago.
+    pub(crate) fn is_suspect(&self) -> bool {
+        self.failed && !self.expired
+    }
+
+    /// Whether nothing that would count was ever seen.
+    pub(crate) fn is_unknown(&self) -> bool {
+        self.last_us == 0 || self.expired
+    }
+
+    /// For how long it has owed an answer without giving any.
+    pub(crate) fn silent_us(&self, now: TimeUs) -> u64 {
+        if self.in_use == 0 {
+            return 0;
+        }
+        now.saturating_sub(self.heard_at)
+    }
+
+    /// The last latencies, smoothed exponentially; 0 before the first.
+    pub(crate) fn smooth_us(&self) -> f64 {
+        self.smooth_us
+    }
+
+    /// The time that the server works for one request, smoothed: latency over requests in flight,
+    /// as if it worked at all of them in turn.
+    pub(crate) fn service_us(&self) -> f64 {
+        self.service_us
+    }
+
+    /// The worst of the recent latencies, fading; 0 before the first.
+    pub(crate) fn peak_us(&self, now: TimeUs, decay_us: u64) -> f64 {
+        self.peak_us * decay(now.saturating_sub(self.observed_at), decay_us)
+    }
+
+    /// The latency when about as many requests were in flight as would be with one more, else at
+    /// the nearest load that was seen.
+    pub(crate) fn at_load_us(&self) -> f64 {
+        let wanted = load(self.in_use + 1);
+        let known = |class: usize| Some(self.by_load_us[class]).filter(|us| *us > 0.0);
+        (0..LOADS)
+            .find_map(|distance| {
+                let below = wanted.checked_sub(distance).and_then(known);
+                let above = (wanted + distance < LOADS).then_some(wanted + distance);
+                below.or_else(|| above.and_then(known))
+            })
+            .unwrap_or(0.0)
     }
 
     /// A server that came back is a new one.
     pub(crate) fn forget(&mut self) {
-        self.last = None;
+        *self = Self {
+            in_use: self.in_use,
+            turn: self.turn,
+            heard_at: self.heard_at,
+            ..Self::new()
+        };
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+fn decay(elapsed_us: u64, decay_us: u64) -> f64 {
+    (-(elapsed_us as f64) / decay_us.max(1) as f64).exp()
+}
 
-    #[test]
-    fn an_error_ranks_behind_any_latency_and_unknown_before() {
-        let mut failed = Server::new();
-        let mut slow = Server::new();
-        failed.observe(0, Observation::Error);
-        slow.observe(0, Observation::LatencyUs(u64::MAX));
-        let unknown = Server::new();
-        assert!(failed.rank(0, 10) > slow.rank(0, 10));
-        assert!(unknown.rank(0, 10) < slow.rank(0, 10));
-    }
+fn smooth(mean: &mut f64, value: f64) {
+    *mean = if *mean == 0.0 {
+        value
+    } else {
+        *mean + NEWEST * (value - *mean)
+    };
+}
 
-    #[test]
-    fn an_observation_ages_out_and_the_next_choice_is_the_only_probe() {
-        let mut server = Server::new();
-        server.observe(0, Observation::Error);
-        assert_eq!(server.rank(10, 10), RANK_ERROR);
-        assert_eq!(server.rank(11, 10), RANK_UNKNOWN);
-        server.chosen(11, 10);
-        assert_eq!(server.rank(11, 10), RANK_ERROR, "one probe at a time");
-        assert_eq!(
-            server.rank(22, 10),
-            RANK_UNKNOWN,
-            "and another after one more period"
-        );
-    }
+fn load(in_flight: usize) -> usize {
+    (in_flight.max(1).ilog2() as usize).min(LOADS - 1)
 }

@@ -2,13 +2,22 @@
 
 #![allow(clippy::unwrap_used)]
 
-use policy::{Acquired, Ask, Grant, Kind, Observation, Refused, Selector, ServerId, Settings};
+use policy::{
+    Acquired, Ask, Grant, Guardrails, Hedge, Kind, Observation, Refused, Selector, ServerId,
+    Settings,
+};
+
+const FAILED: Observation = Observation::Error { after_us: 10 };
 
 fn selector(kind: Kind, servers: usize, tokens_per_server: usize) -> Selector {
     Selector::new(Settings {
         tokens_per_server,
         observation_age_us_max: 1_000,
         waiting_max: 8,
+        guardrails: Guardrails {
+            ejection: None,
+            ..Guardrails::default()
+        },
         ..Settings::new(kind, servers)
     })
 }
@@ -33,7 +42,7 @@ fn release(selector: &mut Selector, now: u64, server: ServerId) -> Vec<Grant> {
 
 #[test]
 fn tad_takes_the_fastest_when_last_observed() {
-    let mut tad = selector(Kind::Tad, 4, 2);
+    let mut tad = selector(Kind::TadPaper, 4, 2);
     for (server, us) in [(0, 900), (1, 30), (2, 500), (3, 20)] {
         tad.observe(0, server, Observation::LatencyUs(us));
     }
@@ -101,11 +110,109 @@ fn tokens_return_at_the_tail() {
 #[test]
 fn a_server_that_fails_fast_does_not_look_fast() {
     let mut tad = selector(Kind::Tad, 2, 4);
-    tad.observe(0, 0, Observation::Error);
+    tad.observe(0, 0, FAILED);
     tad.observe(0, 1, Observation::LatencyUs(999_999));
     for request in 0..4 {
         assert_eq!(acquire(&mut tad, 1, request, 1), [1]);
     }
+}
+
+#[test]
+fn to_the_letter_the_last_latency_counts_for_ever_and_an_error_like_any_other() {
+    let mut paper = selector(Kind::TadPaper, 2, 4);
+    paper.observe(0, 0, FAILED);
+    paper.observe(0, 1, Observation::LatencyUs(11));
+    assert_eq!(acquire(&mut paper, 1, 1, 1), [0], "it failed in 10 us");
+    paper.observe(2, 0, Observation::LatencyUs(12));
+    assert_eq!(acquire(&mut paper, 1 << 40, 2, 1), [1], "12 days later");
+}
+
+#[test]
+fn tad_turns_away_from_a_server_that_owes_an_answer_for_too_long() {
+    let mut tad = selector(Kind::Tad, 2, 4);
+    tad.observe(0, 0, Observation::LatencyUs(10));
+    tad.observe(0, 1, Observation::LatencyUs(100));
+    assert_eq!(acquire(&mut tad, 0, 1, 1), [0]);
+    assert_eq!(acquire(&mut tad, 50, 2, 1), [0], "silent for 50 us");
+    assert_eq!(acquire(&mut tad, 101, 3, 1), [1], "silent for 101 us");
+}
+
+#[test]
+fn the_least_outstanding_is_chosen_and_among_equals_the_one_that_waited_longest() {
+    let mut least = selector(Kind::LeastOutstanding, 3, 1);
+    assert_eq!(acquire(&mut least, 0, 1, 2), [0, 1]);
+    assert_eq!(acquire(&mut least, 0, 2, 2), [2, 0]);
+    release(&mut least, 0, 1);
+    assert_eq!(acquire(&mut least, 0, 3, 2), [1, 2]);
+    least.observe(0, 1, FAILED);
+    release(&mut least, 0, 1);
+    assert_eq!(acquire(&mut least, 0, 4, 1), [0], "1 is idle, but fails");
+}
+
+#[test]
+fn of_two_drawn_the_one_with_the_lower_peak_times_load_is_chosen() {
+    let mut peak = selector(Kind::PeakEwma, 2, 1);
+    peak.observe(0, 0, Observation::LatencyUs(100));
+    peak.observe(0, 1, Observation::LatencyUs(250));
+    let got: Vec<_> = (0..3).map(|n| acquire(&mut peak, 0, n, 1)[0]).collect();
+    assert_eq!(got, [0, 0, 1], "100, 200, then 250 < 300");
+    peak.observe(0, 0, Observation::LatencyUs(900));
+    peak.observe(0, 0, Observation::LatencyUs(50));
+    release(&mut peak, 0, 0);
+    release(&mut peak, 0, 0);
+    release(&mut peak, 0, 1);
+    assert_eq!(
+        acquire(&mut peak, 0, 4, 1),
+        [1],
+        "the peak is not forgotten"
+    );
+    peak.observe(3_000, 1, Observation::LatencyUs(250));
+    assert_eq!(acquire(&mut peak, 3_000, 5, 1), [0], "e^-3 of it is");
+}
+
+#[test]
+fn c3_trades_a_faster_server_for_a_shorter_queue() {
+    let mut c3 = selector(Kind::C3, 2, 1);
+    c3.observe(0, 0, Observation::LatencyUs(100));
+    c3.observe(0, 1, Observation::LatencyUs(500));
+    // 100 q^3 against 500 q^3.
+    let got: Vec<_> = (0..4).map(|n| acquire(&mut c3, 0, n, 1)[0]).collect();
+    assert_eq!(got, [0, 1, 0, 0], "100 < 500 < 800, 800 < 2700 < 4000");
+}
+
+#[test]
+fn the_fastest_that_is_not_hot_is_chosen() {
+    let mut prequal = selector(Kind::HotCold, 3, 1);
+    for (server, us) in [(0, 10), (1, 20), (2, 30)] {
+        prequal.observe(0, server, Observation::LatencyUs(us));
+    }
+    let got: Vec<_> = (0..4).map(|n| acquire(&mut prequal, 0, n, 1)[0]).collect();
+    assert_eq!(
+        got,
+        [0, 1, 0, 1],
+        "0 is hot while the median of the three is below it"
+    );
+}
+
+#[test]
+fn hedging_gives_one_server_and_the_percentile_to_wait_for() {
+    let mut hedge = selector(Kind::Hedge, 3, 1);
+    let mut grants = vec![];
+    let got = hedge.acquire(&Ask::new(0, 1, 3), &mut grants).unwrap();
+    assert_eq!((got.granted, got.hedge), (1, None), "nothing is known yet");
+    (1..=100).for_each(|us| hedge.observe(0, 0, Observation::LatencyUs(us)));
+    let got = hedge.acquire(&Ask::new(0, 2, 3), &mut grants).unwrap();
+    assert_eq!(got.granted, 1);
+    let Some(Hedge {
+        after_us,
+        extras: 2,
+    }) = got.hedge
+    else {
+        panic!("{got:?}");
+    };
+    assert!((55..=103).contains(&after_us), "{after_us}");
+    let got = hedge.acquire(&Ask::new(0, 3, 1), &mut grants).unwrap();
+    assert_eq!(got.hedge, None, "r = 1 is one replica");
 }
 
 #[test]
@@ -130,11 +237,10 @@ fn round_robin_has_no_tokens_and_never_waits() {
 
 #[test]
 fn a_dead_server_gets_nothing_and_its_tokens_come_back_with_it() {
-    for kind in [Kind::Tad, Kind::RoundRobin] {
+    for kind in Kind::ALL {
         let mut selector = selector(kind, 2, 2);
-        let first = acquire(&mut selector, 0, 1, 1);
-        assert_eq!(first, [0]);
-        selector.server_down(0);
+        while acquire(&mut selector, 0, 1, 1) != [0] {}
+        selector.server_down(0, 0, &mut vec![]);
         assert_eq!(acquire(&mut selector, 0, 2, 2), [1]);
         assert_eq!(release(&mut selector, 0, 0), []);
         assert_eq!(
@@ -142,7 +248,7 @@ fn a_dead_server_gets_nothing_and_its_tokens_come_back_with_it() {
             0,
             "a dead server's token does not return"
         );
-        selector.server_down(1);
+        selector.server_down(0, 1, &mut vec![]);
         let refused = selector.acquire(&Ask::new(0, 3, 1), &mut vec![]);
         assert_eq!(refused, Err(Refused::NoServer));
         selector.server_up(0, 0, &mut vec![]);
@@ -201,7 +307,10 @@ fn an_avoided_server_is_taken_only_where_nothing_else_is() {
         ask.avoid = &[0];
         let mut grants = vec![];
         selector.acquire(&ask, &mut grants).unwrap();
-        assert_eq!(servers(&grants), [1, 2], "{kind:?}");
+        let mut got = servers(&grants);
+        got.sort_unstable();
+        assert!(kind == Kind::Hedge || got == [1, 2], "{kind:?}: {got:?}");
+        assert!(!got.contains(&0), "{kind:?}: {got:?}");
         ask.exclude = &[1, 2];
         grants.clear();
         selector.acquire(&ask, &mut grants).unwrap();
@@ -213,14 +322,14 @@ fn an_avoided_server_is_taken_only_where_nothing_else_is() {
 fn a_hedge_takes_another_server_at_once_or_none() {
     for kind in Kind::ALL {
         let mut selector = selector(kind, 2, 1);
-        assert_eq!(acquire(&mut selector, 0, 1, 1), [0], "{kind:?}");
+        let first = acquire(&mut selector, 0, 1, 1);
         let mut grants = vec![];
         let ask = Ask {
-            exclude: &[0],
+            exclude: &first,
             ..Ask::new(1, 1, 1)
         };
         assert!(selector.hedge(&ask, &mut grants), "{kind:?}");
-        assert_eq!(servers(&grants), [1], "{kind:?}");
+        assert_eq!(servers(&grants), [1 - first[0]], "{kind:?}");
         let ask = Ask {
             exclude: &[0, 1],
             ..ask
@@ -244,13 +353,13 @@ fn decide(selector: &mut Selector, line: &str) -> String {
             selector.release(now, number(2) as usize, &mut grants);
         }
         "failed" => {
-            selector.observe(now, number(2) as usize, Observation::Error);
+            selector.observe(now, number(2) as usize, FAILED);
             selector.release(now, number(2) as usize, &mut grants);
         }
         "cancel" => {
             selector.cancel(number(2));
         }
-        "down" => selector.server_down(number(2) as usize),
+        "down" => selector.server_down(now, number(2) as usize, &mut grants),
         "up" => selector.server_up(now, number(2) as usize, &mut grants),
         "tokens" => selector.set_tokens(now, number(2) as usize, &mut grants),
         other => panic!("unknown word {other} in {line}"),

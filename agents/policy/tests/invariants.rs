@@ -4,7 +4,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use policy::{Ask, Grant, Kind, Observation, RequestId, Selector, ServerId, Settings};
+use policy::{
+    Ask, EjectionRules, Grant, Guardrails, Kind, Observation, RequestId, Selector, ServerId,
+    Settings,
+};
 use proptest::prelude::*;
 
 const SERVERS: usize = 4;
@@ -14,6 +17,10 @@ enum Step {
     Acquire {
         r: usize,
         exclude: Vec<ServerId>,
+        avoid: Vec<ServerId>,
+    },
+    Hedge {
+        pick: usize,
     },
     Release {
         pick: usize,
@@ -26,20 +33,47 @@ enum Step {
     Up(ServerId),
     Tokens(usize),
     Kind(Kind),
+    Guardrails(bool),
+}
+
+fn kind() -> impl Strategy<Value = Kind> {
+    (0..Kind::ALL.len()).prop_map(|place| Kind::ALL[place])
+}
+
+/// Strict ones, so that small histories meet them.
+fn guardrails(strict: bool) -> Guardrails {
+    if !strict {
+        return Guardrails {
+            ejection: None,
+            ..Guardrails::default()
+        };
+    }
+    Guardrails {
+        extra_load_max: Some(0.3),
+        extra_load_window_us: 400,
+        ejection: Some(EjectionRules {
+            consecutive_failures: 2,
+            out_us_first: 40,
+            ..EjectionRules::default()
+        }),
+    }
 }
 
 fn step() -> impl Strategy<Value = Step> {
     let server = 0..SERVERS;
+    let few = prop::collection::vec(server.clone(), 0..2);
     prop_oneof![
-        6 => (1..=SERVERS + 1, prop::collection::vec(server.clone(), 0..2))
-            .prop_map(|(r, exclude)| Step::Acquire { r, exclude }),
+        6 => (1..=SERVERS + 1, few.clone(), few)
+            .prop_map(|(r, exclude, avoid)| Step::Acquire { r, exclude, avoid }),
+        1 => any::<usize>().prop_map(|pick| Step::Hedge { pick }),
         6 => (any::<usize>(), prop::option::of(1..1000u64))
             .prop_map(|(pick, latency_us)| Step::Release { pick, latency_us }),
         1 => any::<usize>().prop_map(|pick| Step::Cancel { pick }),
         1 => server.clone().prop_map(Step::Down),
         2 => server.prop_map(Step::Up),
         1 => (1..4usize).prop_map(Step::Tokens),
-        1 => prop_oneof![Just(Kind::Tad), Just(Kind::RoundRobin)].prop_map(Step::Kind),
+        1 => kind().prop_map(Step::Kind),
+        1 => any::<bool>().prop_map(Step::Guardrails),
     ]
 }
 
@@ -55,11 +89,12 @@ struct Driver {
 }
 
 impl Driver {
-    fn new(kind: Kind, tokens_per_server: usize, waiting_max: usize) -> Self {
+    fn new(kind: Kind, tokens_per_server: usize, waiting_max: usize, strict: bool) -> Self {
         let selector = Selector::new(Settings {
             tokens_per_server,
             observation_age_us_max: 50,
             waiting_max,
+            guardrails: guardrails(strict),
             ..Settings::new(kind, SERVERS)
         });
         Self {
@@ -93,7 +128,7 @@ impl Driver {
         }
     }
 
-    fn acquire(&mut self, r: usize, exclude: Vec<ServerId>) {
+    fn acquire(&mut self, r: usize, exclude: Vec<ServerId>, avoid: &[ServerId]) {
         let mut grants = vec![];
         let request = self.next;
         self.next += 1;
@@ -102,6 +137,7 @@ impl Driver {
         let got = self.selector.acquire(
             &Ask {
                 exclude: &exclude,
+                avoid,
                 ..Ask::new(self.now, request, r)
             },
             &mut grants,
@@ -120,12 +156,34 @@ impl Driver {
         self.take(grants);
     }
 
+    /// One more for a request that holds something.
+    fn hedge(&mut self, pick: usize) {
+        if self.held.is_empty() {
+            return;
+        }
+        let request = self.held[pick % self.held.len()].request;
+        let used: Vec<_> = self.had[&request].iter().copied().collect();
+        let mut grants = vec![];
+        let ask = Ask {
+            exclude: &used,
+            ..Ask::new(self.now, request, 1)
+        };
+        let found = self.selector.hedge(&ask, &mut grants);
+        assert_eq!(grants.len(), usize::from(found));
+        *self.wants.get_mut(&request).unwrap() += grants.len();
+        // One that also waits could be given the same server later: drivers do one or the other.
+        if self.selector.cancel(request) > 0 {
+            self.wants.insert(request, grants.len());
+        }
+        self.take(grants);
+    }
+
     fn release(&mut self, pick: usize, latency_us: Option<u64>) {
         if self.held.is_empty() {
             return;
         }
         let grant = self.held.swap_remove(pick % self.held.len());
-        let seen = latency_us.map_or(Observation::Error, Observation::LatencyUs);
+        let seen = latency_us.map_or(Observation::Error { after_us: 1 }, Observation::LatencyUs);
         self.selector.observe(self.now, grant.server, seen);
         let mut grants = vec![];
         self.selector.release(self.now, grant.server, &mut grants);
@@ -136,7 +194,8 @@ impl Driver {
         self.now += 7;
         let mut grants = vec![];
         match step {
-            Step::Acquire { r, exclude } => self.acquire(r, exclude),
+            Step::Acquire { r, exclude, avoid } => self.acquire(r, exclude, &avoid),
+            Step::Hedge { pick } => self.hedge(pick),
             Step::Release { pick, latency_us } => self.release(pick, latency_us),
             Step::Cancel { pick } => {
                 let request = pick as u64 % self.next.max(1);
@@ -146,10 +205,14 @@ impl Driver {
                     *wants -= waited;
                 }
             }
-            Step::Down(server) => self.selector.server_down(server),
+            Step::Down(server) => self.selector.server_down(self.now, server, &mut grants),
             Step::Up(server) => self.selector.server_up(self.now, server, &mut grants),
             Step::Tokens(tokens) => self.selector.set_tokens(self.now, tokens, &mut grants),
             Step::Kind(kind) => self.selector.set_kind(self.now, kind, &mut grants),
+            Step::Guardrails(strict) => {
+                let rules = guardrails(strict);
+                self.selector.set_guardrails(self.now, rules, &mut grants);
+            }
         }
         self.take(grants);
         self.check();
@@ -170,7 +233,8 @@ impl Driver {
             );
             let free = selector.tokens_free(server);
             let c = selector.tokens_per_server();
-            if selector.kind() == Kind::Tad && selector.is_alive(server) {
+            let out = !selector.is_alive(server) || selector.is_ejected(server);
+            if selector.kind().uses_tokens() && !out {
                 assert_eq!(
                     free,
                     c.saturating_sub(held),
@@ -184,6 +248,9 @@ impl Driver {
                 assert!(*wants == 0 || free == 0 || self.had[request].contains(&server));
             }
         }
+        let alive = (0..SERVERS).filter(|&server| selector.is_alive(server));
+        let out = alive.clone().filter(|&server| selector.is_ejected(server));
+        assert!(2 * out.count() <= alive.count(), "at most half are ejected");
         assert!(
             selector.waiting() <= self.waiting_max,
             "the queue is bounded"
@@ -197,10 +264,10 @@ proptest! {
         steps in prop::collection::vec(step(), 0..300),
         tokens in 1..4usize,
         waiting_max in 0..6usize,
-        tad in any::<bool>(),
+        kind in kind(),
+        strict in any::<bool>(),
     ) {
-        let kind = if tad { Kind::Tad } else { Kind::RoundRobin };
-        let mut driver = Driver::new(kind, tokens, waiting_max);
+        let mut driver = Driver::new(kind, tokens, waiting_max, strict);
         for step in steps {
             driver.run(step);
         }
@@ -209,8 +276,10 @@ proptest! {
     #[test]
     fn who_waits_is_served_once_servers_live_and_tokens_return(
         steps in prop::collection::vec(step(), 0..200),
+        kind in kind(),
+        strict in any::<bool>(),
     ) {
-        let mut driver = Driver::new(Kind::Tad, 1, 1000);
+        let mut driver = Driver::new(kind, 1, 1000, strict);
         for step in steps {
             driver.run(step);
         }

@@ -123,12 +123,14 @@ impl Simulation<'_> {
     /// The arbiter sees its connections end: all copies there fail, nothing more is sent there.
     fn crash(&mut self, server: u32) {
         let index = server as usize;
-        let tier = &mut self.tiers[usize::from(self.tier_of[index])];
+        let tier_index = usize::from(self.tier_of[index]);
+        let tier = &mut self.tiers[tier_index];
         let local = tier.local(server);
         if !tier.selector.is_alive(local) {
             return; // down already
         }
-        tier.selector.server_down(local);
+        tier.selector
+            .server_down(self.now_ns / 1000, local, &mut tier.grants);
         self.servers[index].crash();
         if let Some(line) = self.lines.get_mut(index) {
             line.clear();
@@ -147,6 +149,7 @@ impl Simulation<'_> {
             self.finish(copy, false);
         }
         self.leave_idle(server);
+        self.take_grants(tier_index);
     }
 
     /// Connections give back a dead server on which they run nothing.

@@ -22,7 +22,7 @@ impl Simulation<'_> {
         connection.tier = tier as u32;
         connection.seq = 0;
         connection.calls_left = calls;
-        connection.waiting = false;
+        connection.to_come = 0;
         connection.closed = false;
         connection.number = number;
         connection.hedges_left = 0;
@@ -41,7 +41,7 @@ impl Simulation<'_> {
         };
         match here.selector.acquire(&ask, &mut here.grants) {
             Ok(acquired) => {
-                self.connections[id].waiting = acquired.waiting > 0;
+                self.connections[id].to_come = (acquired.granted + acquired.waiting) as u32;
                 if let Some(hedge) = acquired.hedge {
                     self.connections[id].hedges_left = hedge.extras as u32;
                     self.connections[id].hedge_after_ns = hedge.after_us * 1000;
@@ -82,6 +82,7 @@ impl Simulation<'_> {
             }
             self.note_collision(id, server);
             let connection = &mut self.connections[id];
+            connection.to_come = connection.to_come.saturating_sub(1);
             connection.slots.push(Slot {
                 server,
                 copy: NONE,
@@ -207,10 +208,11 @@ impl Simulation<'_> {
             connection.slots[place].sent_seq < connection.seq,
         );
         let tier = &mut self.tiers[tier_index];
+        let after_us = (self.now_ns - sent_ns) / 1000;
         let seen = if good {
-            Observation::LatencyUs((self.now_ns - sent_ns) / 1000)
+            Observation::LatencyUs(after_us)
         } else {
-            Observation::Error
+            Observation::Error { after_us }
         };
         let local = tier.local(server);
         tier.selector.observe(self.now_ns / 1000, local, seen);
@@ -229,7 +231,14 @@ impl Simulation<'_> {
             (true, _) => {}
             (false, true) => self.answered(id),
             (false, false) if alive && may_resend => self.send(id, place),
-            (false, false) => self.fail_if_hopeless(id),
+            (false, false) => {
+                // A failed copy of a single request has no use for its server: to hold it and wait
+                // for another is how all tokens end with requests that wait.
+                if alive && !self.tiers[tier_index].by_connection {
+                    self.give_back(id, place);
+                }
+                self.fail_if_hopeless(id);
+            }
         }
     }
 
@@ -262,7 +271,7 @@ impl Simulation<'_> {
             .slots
             .iter()
             .any(|slot| slot.sent_seq < connection.seq);
-        if connection.outstanding == 0 && !connection.waiting && !lags {
+        if connection.outstanding == 0 && connection.to_come == 0 && !lags {
             self.close(id, false);
         }
     }
@@ -277,7 +286,7 @@ impl Simulation<'_> {
         if !good && self.measuring {
             self.tiers[tier].measure.failed += 1;
         }
-        if std::mem::take(&mut connection.waiting) {
+        if std::mem::take(&mut connection.to_come) > 0 {
             self.tiers[tier].selector.cancel(u64::from(id));
         }
         let mut place = self.connections[id].slots.len();
@@ -359,6 +368,7 @@ impl Simulation<'_> {
             ..Ask::new(self.now_ns / 1000, u64::from(id), 1)
         };
         if here.selector.hedge(&ask, &mut here.grants) {
+            connection.to_come += 1;
             here.measure.hedges += u64::from(self.measuring);
         }
         let tier = connection.tier as usize;

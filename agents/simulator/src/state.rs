@@ -90,8 +90,8 @@ pub(crate) struct Connection {
     pub(crate) outstanding: u32,
     /// Calls that each copy of the request at hand will make below.
     pub(crate) fan_out: u32,
-    /// It still wants servers.
-    pub(crate) waiting: bool,
+    /// Servers that it asked for and has not got yet.
+    pub(crate) to_come: u32,
     /// All is answered; what still runs is drained.
     pub(crate) closed: bool,
     /// Two copies of the request at hand met at a server below.

@@ -52,6 +52,7 @@ impl Tier {
                 tokens_per_server: spec.tokens,
                 observation_age_us_max: (spec.observation_age_s * 1e6) as u64,
                 waiting_max: spec.waiting_max,
+                seed: scenario.seed.wrapping_add(purpose),
                 ..Settings::new(spec.kind(&format!("tiers[{index}]"))?, spec.servers)
             }),
             grants: Vec::new(),

@@ -131,11 +131,16 @@ fn a_crash_costs_nothing_where_a_second_copy_runs_and_fails_requests_where_none_
     for tier in 0..2 {
         let double = run(&scenario(|s| s["tiers"][tier]["faults"] = crash.clone()));
         assert_eq!((double.failed, double.latency.samples), (0, 20_000));
+        // Three at once, so that one of them has work whatever the policy prefers.
+        let crashes: Vec<Value> = (1..4)
+            .map(|server| json!({"kind": "crash", "server": server, "at_s": 200.0, "for_s": 300.0}))
+            .collect();
         let found = run(&scenario(|s| {
             single(s);
+            s["tiers"][1]["work"]["mean_s"] = json!(0.02);
             s["arrivals"]["rate_per_s"] = json!(40.0);
             s["tiers"][0]["tokens"] = json!(64);
-            s["tiers"][tier]["faults"] = crash.clone();
+            s["tiers"][tier]["faults"] = json!(crashes);
         }));
         assert!(
             (1..40).contains(&found.failed),

@@ -1,4 +1,5 @@
 //! The arbiter's admin API (JSON): `GET /v1/config`, `PUT /v1/replicas`, `PUT /v1/policy`,
+//! `PUT /v1/guardrails`,
 //! `GET /v1/stats`, `GET /v1/latency`.
 
 use serde::{Deserialize, Serialize};
@@ -18,13 +19,91 @@ pub enum Protocol {
 }
 
 /// How servers are chosen.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Policy {
     /// Servers in turn.
     RoundRobin,
-    /// Token-based arbitration, sPARE section 4.
+    /// Any servers.
+    Random,
+    /// Those with the fewest replicas under way.
+    LeastOutstanding,
+    /// Power of two choices by latency peaks times load.
+    PeakEwma,
+    /// C3's ranking by response time and the cube of the queue.
+    C3,
+    /// Prequal's hot-cold rule.
+    HotCold,
+    /// One server, and another when a percentile of latencies has gone by.
+    Hedge,
+    /// Token-based arbitration to the letter of sPARE section 4.1.
+    TadPaper,
+    /// Token-based arbitration with ageing, errors, load and silence.
+    #[default]
     Tad,
+}
+
+/// What bounds every policy: table `[guardrails]` of the configuration, body of
+/// `PUT /v1/guardrails` (a key left out has its default).
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Guardrails {
+    /// Replicas beyond the first, per request over the window; beyond, requests get r = 1 for a
+    /// while. No limit where absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub extra_load_max: Option<f64>,
+    /// The window of `extra_load_max`.
+    pub extra_load_window_ms: u64,
+    /// Whether failing servers are taken out for a while.
+    pub ejection: bool,
+    /// Failures in a row that take a server out.
+    pub consecutive_failures: u32,
+    /// Failures per reply in the window that take it out, 0 to 1.
+    pub failure_share: f64,
+    /// With fewer replies in the window the share says nothing.
+    pub failure_requests_min: u32,
+    /// The window of `failure_share`.
+    pub failure_window_ms: u64,
+    /// The first time out; then twice as long each time.
+    pub ejected_ms_first: u64,
+    /// The longest.
+    pub ejected_ms_max: u64,
+    /// Servers out per server alive, 0 to 1.
+    pub ejected_share_max: f64,
+}
+
+impl Default for Guardrails {
+    fn default() -> Self {
+        Self {
+            extra_load_max: None,
+            extra_load_window_ms: 10_000,
+            ejection: true,
+            consecutive_failures: 5,
+            failure_share: 0.5,
+            failure_requests_min: 20,
+            failure_window_ms: 10_000,
+            ejected_ms_first: 1_000,
+            ejected_ms_max: 60_000,
+            ejected_share_max: 0.5,
+        }
+    }
+}
+
+/// What the guardrails did since the start.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Guarded {
+    /// Times that the budget of extra load was used up.
+    pub fall_backs: u64,
+    /// Requests that got r = 1 for it.
+    pub requests_cut: u64,
+    /// Whether requests get r = 1 now.
+    pub is_fallen_back: bool,
+    /// Servers taken out.
+    pub ejections: u64,
+    /// Requests sent to a server that was out, to see whether it is well again.
+    pub probes: u64,
+    /// Delayed replicas given out.
+    pub hedges: u64,
 }
 
 /// A server of the tier.
@@ -38,7 +117,7 @@ pub struct Server {
 }
 
 /// Answer of `GET /v1/config`, and of a change to it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Config {
     /// The tier served.
     pub tier: String,
@@ -48,7 +127,7 @@ pub struct Config {
     pub policy: Policy,
     /// Replicas of each read, r.
     pub replicas: usize,
-    /// Tokens per server, C (without effect under round-robin).
+    /// Tokens per server, C (with tad and tad-paper).
     pub tokens: usize,
     /// Limit of one attempt to reach a server.
     pub connect_timeout_ms: u64,
@@ -58,6 +137,8 @@ pub struct Config {
     pub observation_age_ms: u64,
     /// Whether replicas are stamped (HTTP), stamps kept apart (MySQL).
     pub avoid_collisions: bool,
+    /// What bounds every policy.
+    pub guardrails: Guardrails,
     /// The tier's servers.
     pub servers: Vec<Server>,
 }
@@ -135,6 +216,8 @@ pub struct Stats {
     pub tokens: Tokens,
     /// Sessions of requests that the tier above sent in several replicas.
     pub siblings: Siblings,
+    /// What the guardrails did.
+    pub guarded: Guarded,
     /// Per server.
     pub servers: Vec<ServerStats>,
 }
@@ -179,6 +262,8 @@ pub struct ServerStats {
     pub address: std::net::SocketAddr,
     /// False from a failed connection until a probe succeeds.
     pub alive: bool,
+    /// Taken out for its failures, until a probe succeeds.
+    pub ejected: bool,
     /// Tokens in the pool.
     pub tokens_free: u64,
     /// Replicas (MySQL: commands) sent and not completed.

@@ -1,0 +1,24 @@
+//! C3's replica ranking (Suresh, Canini, Schmid, Feldmann: C3, NSDI 2015, section 3.1):
+//!
+//! psi = R - 1/mu + q^3 / mu,   q = 1 + outstanding * clients + queue
+//!
+//! with R the smoothed response time, 1/mu the smoothed service time and `queue` the queue that the
+//! server reports. Passive: our servers report nothing. Every request of the tier goes through this
+//! arbiter, so `clients` is 1 and what is queued is what is outstanding (`queue` is 0); 1/mu is
+//! estimated by latency over replicas under way. C3's rate control is not done: tokens and the
+//! bounded queue stand there. An error counts as infinite.
+
+use crate::server::Server;
+
+/// Lower is better.
+pub(crate) fn score(server: &Server) -> f64 {
+    if server.is_suspect() {
+        return f64::MAX;
+    }
+    let queue = (1 + server.in_use) as f64;
+    if server.smooth_us() == 0.0 {
+        return queue;
+    }
+    let service_us = server.service_us();
+    server.smooth_us() + service_us * (queue * queue * queue - 1.0)
+}

@@ -1,0 +1,345 @@
+//! The choice itself: what is known of the servers, and the structures in which each kind of policy
+//! finds the next ones without looking at all of them.
+//!
+//! | kind of policy | structure | cost of a choice of r among M |
+//! |---|---|---|
+//! | in turn | a counter | O(r), and a step for each server that cannot be had |
+//! | drawn (random, peak-ewma, hot-cold) | a dense list of servers | O(sample) |
+//! | ranked (the others) | a tournament tree over the servers' ranks | O(r log M) |
+
+use crate::pool::Pool;
+use crate::recency::Recency;
+use crate::rng::Rng;
+use crate::roster::Roster;
+use crate::round_robin::RoundRobin;
+use crate::server::{Observation, Server};
+use crate::tournament::{Key, Tournament, ABSENT};
+use crate::{c3, hot_cold, least_outstanding, peak_ewma, tad, tad_paper};
+use crate::{Guardrails, Kind, ServerId, Settings, TimeUs};
+
+/// Servers of one choice: which it may not take, and which it should not.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Limits<'a> {
+    pub(crate) not: &'a [ServerId],
+    pub(crate) avoid: &'a [ServerId],
+}
+
+/// See the module.
+#[derive(Debug, Clone)]
+pub(crate) struct Choice {
+    settings: Settings,
+    pub(crate) servers: Vec<Server>,
+    /// Those that can be had: alive and not ejected.
+    usable: Roster,
+    tree: Tournament,
+    pub(crate) pool: Pool,
+    turns: RoundRobin,
+    recency: Recency,
+    rng: Rng,
+    choices: u64,
+    sample: Vec<ServerId>,
+    aside: Vec<ServerId>,
+    loads: Vec<usize>,
+}
+
+impl Choice {
+    /// Every server alive and unseen.
+    pub(crate) fn new(settings: Settings) -> Self {
+        let count = settings.servers;
+        let mut choice = Self {
+            settings,
+            servers: vec![Server::new(); count],
+            usable: Roster::new(count),
+            tree: Tournament::new(count),
+            pool: Pool::new(count),
+            turns: RoundRobin::default(),
+            recency: Recency::new(count),
+            rng: Rng::new(settings.seed),
+            choices: 0,
+            sample: Vec::with_capacity(count),
+            aside: Vec::with_capacity(count),
+            loads: Vec::with_capacity(count),
+        };
+        (0..count).for_each(|server| choice.usable.insert(server));
+        choice.level_all(0);
+        choice
+    }
+
+    pub(crate) fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    pub(crate) fn is_usable(&self, server: ServerId) -> bool {
+        self.usable.has(server)
+    }
+
+    pub(crate) fn usable_count(&self) -> usize {
+        self.usable.len()
+    }
+
+    /// Whether nobody could be given anything now.
+    pub(crate) fn nothing_free(&self) -> bool {
+        if self.settings.kind.uses_tokens() {
+            self.pool.is_empty()
+        } else {
+            self.usable.len() == 0
+        }
+    }
+
+    /// Adds servers to `chosen`, up to `r`, and books them.
+    pub(crate) fn choose(
+        &mut self,
+        now: TimeUs,
+        r: usize,
+        limits: Limits<'_>,
+        chosen: &mut Vec<ServerId>,
+    ) {
+        self.expire(now);
+        let first = chosen.len();
+        match self.settings.kind {
+            Kind::RoundRobin => self.in_turn(r, limits, chosen),
+            Kind::Random | Kind::PeakEwma | Kind::HotCold => self.drawn(now, r, limits, chosen),
+            _ => self.ranked(now, r, limits, chosen),
+        }
+        for &server in &chosen[first..] {
+            if self.settings.kind.uses_tokens() {
+                self.pool.take(server);
+            }
+            self.book(now, server);
+        }
+    }
+
+    /// A server is given out (its token is taken already, if it has one).
+    pub(crate) fn book(&mut self, now: TimeUs, server: ServerId) {
+        self.choices += 1;
+        if self.servers[server].chosen(now, self.choices) {
+            self.recency.touch(server);
+        }
+        self.rekey(now, server);
+    }
+
+    pub(crate) fn observe(&mut self, now: TimeUs, server: ServerId, seen: Observation) {
+        let decay_us = self.settings.observation_age_us_max;
+        self.servers[server].observe(now, seen, decay_us);
+        self.recency.touch(server);
+        self.rekey(now, server);
+    }
+
+    pub(crate) fn release(&mut self, now: TimeUs, server: ServerId) {
+        debug_assert!(
+            self.servers[server].in_use > 0,
+            "server {server} was released more often than granted"
+        );
+        self.servers[server].released(now);
+        self.level(now, server);
+    }
+
+    pub(crate) fn set_usable(&mut self, now: TimeUs, server: ServerId, usable: bool) {
+        if usable {
+            self.usable.insert(server);
+        } else {
+            self.usable.remove(server);
+        }
+        self.level(now, server);
+    }
+
+    /// The server came back: what was known of it is void.
+    pub(crate) fn forget(&mut self, server: ServerId) {
+        self.servers[server].forget();
+        self.recency.remove(server);
+    }
+
+    pub(crate) fn set_kind(&mut self, now: TimeUs, kind: Kind) {
+        self.settings.kind = kind;
+        self.level_all(now);
+    }
+
+    pub(crate) fn set_tokens(&mut self, now: TimeUs, per_server: usize) {
+        self.settings.tokens_per_server = per_server;
+        self.level_all(now);
+    }
+
+    pub(crate) fn set_guardrails(&mut self, guardrails: Guardrails) {
+        self.settings.guardrails = guardrails;
+    }
+
+    fn in_turn(&mut self, r: usize, limits: Limits<'_>, chosen: &mut Vec<ServerId>) {
+        let Self { turns, usable, .. } = self;
+        let count = self.servers.len();
+        let Limits { not, avoid } = limits;
+        let can = |server: ServerId| usable.has(server) && !not.contains(&server);
+        turns.choose(
+            count,
+            r,
+            |server| can(server) && !avoid.contains(&server),
+            chosen,
+        );
+        if chosen.len() < r && !avoid.is_empty() {
+            turns.choose(
+                count,
+                r,
+                |server| can(server) && avoid.contains(&server),
+                chosen,
+            );
+        }
+    }
+
+    fn drawn(&mut self, now: TimeUs, r: usize, limits: Limits<'_>, chosen: &mut Vec<ServerId>) {
+        let wanted = r.saturating_sub(chosen.len());
+        match self.settings.kind {
+            Kind::PeakEwma => {
+                self.draw(peak_ewma::sample_size(wanted), limits);
+                let decay_us = self.settings.observation_age_us_max;
+                let cost = |server: &Server| peak_ewma::cost(server, now, decay_us);
+                take_least(&mut self.sample, &self.servers, wanted, cost, chosen);
+            }
+            Kind::HotCold => {
+                self.draw(hot_cold::sample_size(wanted), limits);
+                let hot = hot_cold::hot_beyond(&self.servers, &self.sample, &mut self.loads);
+                let cost = |server: &Server| hot_cold::cost(server, hot);
+                take_least(&mut self.sample, &self.servers, wanted, cost, chosen);
+            }
+            _ => {
+                self.draw(wanted, limits);
+                chosen.append(&mut self.sample);
+            }
+        }
+        let missing = r.saturating_sub(chosen.len());
+        chosen.extend(self.aside.iter().take(missing));
+    }
+
+    /// Draws `n` different servers into `sample`, and those to avoid that come up into `aside`: all
+    /// of them if there are not `n` others.
+    fn draw(&mut self, n: usize, limits: Limits<'_>) {
+        self.sample.clear();
+        self.aside.clear();
+        let mut place = 0;
+        while self.sample.len() < n {
+            let Some(server) = self.usable.draw(place, &mut self.rng) else {
+                break;
+            };
+            place += 1;
+            if limits.not.contains(&server) {
+            } else if limits.avoid.contains(&server) {
+                self.aside.push(server);
+            } else {
+                self.sample.push(server);
+            }
+        }
+    }
+
+    fn ranked(&mut self, now: TimeUs, r: usize, limits: Limits<'_>, chosen: &mut Vec<ServerId>) {
+        self.sample.clear();
+        self.aside.clear();
+        while chosen.len() < r {
+            let Some((server, key)) = self.tree.least() else {
+                break;
+            };
+            // A rank can only have grown since it was worked out.
+            let fresh = self.key(now, server);
+            if fresh > key {
+                self.tree.set(server, fresh);
+                continue;
+            }
+            self.tree.set(server, ABSENT);
+            if limits.not.contains(&server) {
+                self.sample.push(server);
+            } else if limits.avoid.contains(&server) {
+                self.aside.push(server);
+            } else {
+                chosen.push(server);
+            }
+        }
+        let missing = r.saturating_sub(chosen.len());
+        chosen.extend(self.aside.iter().take(missing));
+        // Those that are booked now get another key then.
+        for place in 0..self.sample.len() {
+            self.rekey(now, self.sample[place]);
+        }
+        for place in 0..self.aside.len() {
+            self.rekey(now, self.aside[place]);
+        }
+    }
+
+    /// Observations that are too old from now on no longer count.
+    fn expire(&mut self, now: TimeUs) {
+        while let Some(server) = self.recency.oldest() {
+            if self.servers[server].age_us(now) <= self.settings.observation_age_us_max {
+                break;
+            }
+            self.recency.remove(server);
+            self.servers[server].expired = true;
+            self.rekey(now, server);
+        }
+    }
+
+    fn level_all(&mut self, now: TimeUs) {
+        // One of each server in turn, so that the pool is mixed.
+        while (0..self.servers.len())
+            .filter(|&server| self.pool.step(server, self.share(server)))
+            .count()
+            > 0
+        {}
+        (0..self.servers.len()).for_each(|server| self.rekey(now, server));
+    }
+
+    fn level(&mut self, now: TimeUs, server: ServerId) {
+        self.pool.level(server, self.share(server));
+        self.rekey(now, server);
+    }
+
+    /// The tokens that the server should have in the pool.
+    fn share(&self, server: ServerId) -> usize {
+        if !self.settings.kind.uses_tokens() || !self.usable.has(server) {
+            return 0;
+        }
+        let in_use = self.servers[server].in_use;
+        self.settings.tokens_per_server.saturating_sub(in_use)
+    }
+
+    fn rekey(&mut self, now: TimeUs, server: ServerId) {
+        let key = self.key(now, server);
+        self.tree.set(server, key);
+    }
+
+    /// The server's place in the order of a policy that ranks.
+    fn key(&self, now: TimeUs, server: ServerId) -> Key {
+        if !self.usable.has(server) {
+            return ABSENT;
+        }
+        let known = &self.servers[server];
+        let with_token = |rank: u64| match self.pool.earliest(server) {
+            Some(stamp) => (rank, stamp),
+            None => ABSENT,
+        };
+        match self.settings.kind {
+            Kind::RoundRobin | Kind::Random | Kind::PeakEwma | Kind::HotCold => ABSENT,
+            Kind::LeastOutstanding | Kind::Hedge => (least_outstanding::rank(known), known.turn),
+            // Positive numbers are ordered as their bits are.
+            Kind::C3 => (c3::score(known).to_bits(), known.turn),
+            Kind::TadPaper => with_token(tad_paper::rank(known)),
+            Kind::Tad => with_token(tad::rank(known, now, !self.settings.held_for_sessions)),
+        }
+    }
+}
+
+/// Moves the `wanted` servers of least cost, in order, from `sample` to `chosen`.
+fn take_least<C: PartialOrd>(
+    sample: &mut [ServerId],
+    servers: &[Server],
+    wanted: usize,
+    cost: impl Fn(&Server) -> C,
+    chosen: &mut Vec<ServerId>,
+) {
+    for first in 0..wanted.min(sample.len()) {
+        let mut best = (first, cost(&servers[sample[first]]));
+        for (place, &server) in sample.iter().enumerate().skip(first + 1) {
+            let other = cost(&servers[server]);
+            if other < best.1 {
+                best = (place, other);
+            }
+        }
+        sample.swap(first, best.0);
+        chosen.push(sample[first]);
+    }
+}

@@ -1,0 +1,356 @@
+//! Outlier ejection: a server that fails is taken out for a while, whatever the policy thinks of it.
+//!
+//! Out after `consecutive_failures` in a row, or when `failure_share` of at least `requests_min`
+//! replies within the window were failures. The first time for `out_us_first`, then for twice as
+//! long each time, at most `out_us_max`; each such time in between without a new ejection takes one
+//! doubling back. At most `out_share_max` of the servers that are alive are out at a time: when all
+//! fail, the fault is not the server's. Who was out long enough is probed with one request at a time;
+//! the first reply decides. After Envoy's outlier detection.
+
+use crate::{ServerId, TimeUs};
+
+/// When servers are ejected, and for how long.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct EjectionRules {
+    /// Failures in a row.
+    pub consecutive_failures: u32,
+    /// Failures per reply in the window, 0 to 1.
+    pub failure_share: f64,
+    /// With fewer replies in the window the share says nothing.
+    pub requests_min: u32,
+    /// The window.
+    pub window_us: u64,
+    /// The first time out.
+    pub out_us_first: u64,
+    /// The longest.
+    pub out_us_max: u64,
+    /// Servers out per server alive, 0 to 1.
+    pub out_share_max: f64,
+}
+
+impl Default for EjectionRules {
+    fn default() -> Self {
+        Self {
+            consecutive_failures: 5,
+            failure_share: 0.5,
+            requests_min: 20,
+            window_us: 10_000_000,
+            out_us_first: 1_000_000,
+            out_us_max: 60_000_000,
+            out_share_max: 0.5,
+        }
+    }
+}
+
+/// What an observation changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Change {
+    None,
+    Ejected,
+    Restored,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Standing {
+    In,
+    Out { until: TimeUs },
+    Probed,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Replies {
+    all: u32,
+    failed: u32,
+}
+
+#[derive(Debug, Clone)]
+struct Record {
+    standing: Standing,
+    in_a_row: u32,
+    /// The window is this half and the one before.
+    half: u64,
+    now: Replies,
+    before: Replies,
+    times: u32,
+    returned_at: TimeUs,
+}
+
+/// See the module.
+#[derive(Debug, Clone)]
+pub(crate) struct Ejection {
+    rules: Option<EjectionRules>,
+    records: Vec<Record>,
+    /// Those that are out or probed, the longest first.
+    out: Vec<ServerId>,
+    /// Ejections so far.
+    pub(crate) ejections: u64,
+    /// Probes so far.
+    pub(crate) probes: u64,
+}
+
+impl Ejection {
+    pub(crate) fn new(rules: Option<EjectionRules>, servers: usize) -> Self {
+        let record = Record {
+            standing: Standing::In,
+            in_a_row: 0,
+            half: 0,
+            now: Replies::default(),
+            before: Replies::default(),
+            times: 0,
+            returned_at: 0,
+        };
+        Self {
+            rules,
+            records: vec![record; servers],
+            out: Vec::with_capacity(servers),
+            ejections: 0,
+            probes: 0,
+        }
+    }
+
+    /// Other rules from now on; who is out stays out by the old ones. Without rules the driver
+    /// takes everybody back with [`Ejection::readmit`].
+    pub(crate) fn set(&mut self, rules: Option<EjectionRules>) {
+        self.rules = rules;
+    }
+
+    pub(crate) fn is_out(&self, server: ServerId) -> bool {
+        self.records[server].standing != Standing::In
+    }
+
+    /// Those that are out, the longest first.
+    pub(crate) fn out(&self) -> &[ServerId] {
+        &self.out
+    }
+
+    /// What a reply of the server, one of `alive`, changes.
+    pub(crate) fn observe(
+        &mut self,
+        now: TimeUs,
+        server: ServerId,
+        failed: bool,
+        alive: usize,
+    ) -> Change {
+        let Some(rules) = self.rules else {
+            return Change::None;
+        };
+        let record = &mut self.records[server];
+        record.count(now, failed, &rules);
+        match (record.standing, failed) {
+            (Standing::In, true) if record.is_outlier(&rules) => {
+                let room = rules.out_share_max * alive as f64;
+                if (self.out.len() + 1) as f64 > room {
+                    return Change::None;
+                }
+                self.eject(now, server, &rules);
+                self.out.push(server);
+                Change::Ejected
+            }
+            (Standing::Probed, true) => {
+                self.eject(now, server, &rules);
+                Change::None
+            }
+            (Standing::Probed, false) => {
+                self.readmit(now, server);
+                Change::Restored
+            }
+            // A late reply from before the ejection says nothing of now.
+            (Standing::In | Standing::Out { .. }, _) => Change::None,
+        }
+    }
+
+    /// A server that is to be probed now and that `may` have this request.
+    pub(crate) fn probe(
+        &mut self,
+        now: TimeUs,
+        may: impl Fn(ServerId) -> bool,
+    ) -> Option<ServerId> {
+        let Self { out, records, .. } = self;
+        let due = |server: &ServerId| match records[*server].standing {
+            Standing::Out { until } => until <= now && may(*server),
+            _ => false,
+        };
+        let server = out.iter().copied().find(due)?;
+        self.records[server].standing = Standing::Probed;
+        self.probes += 1;
+        Some(server)
+    }
+
+    /// The server has nothing under way any more. A probe that ended without a word is tried again.
+    pub(crate) fn idle(&mut self, now: TimeUs, server: ServerId) {
+        let record = &mut self.records[server];
+        if record.standing == Standing::Probed {
+            record.standing = Standing::Out { until: now };
+        }
+    }
+
+    /// The server is in, as if nothing had been; its past ejections count for the next one.
+    pub(crate) fn readmit(&mut self, now: TimeUs, server: ServerId) {
+        self.out.retain(|&other| other != server);
+        let record = &mut self.records[server];
+        *record = Record {
+            standing: Standing::In,
+            in_a_row: 0,
+            now: Replies::default(),
+            before: Replies::default(),
+            returned_at: now,
+            ..*record
+        };
+    }
+
+    /// One that has to come back because too many are out for `alive` servers.
+    pub(crate) fn surplus(&self, alive: usize) -> Option<ServerId> {
+        let room = self.rules.map_or(0.0, |rules| rules.out_share_max) * alive as f64;
+        let first = self.out.first().copied();
+        first.filter(|_| self.out.len() as f64 > room)
+    }
+
+    fn eject(&mut self, now: TimeUs, server: ServerId, rules: &EjectionRules) {
+        let record = &mut self.records[server];
+        let good_times = now.saturating_sub(record.returned_at) / rules.out_us_first.max(1);
+        let good_times = u32::try_from(good_times).unwrap_or(u32::MAX);
+        if record.standing == Standing::In {
+            record.times = record.times.saturating_sub(good_times);
+        }
+        let doubled = rules.out_us_first.saturating_mul(1 << record.times.min(32));
+        record.standing = Standing::Out {
+            until: now.saturating_add(doubled.min(rules.out_us_max)),
+        };
+        record.times = record.times.saturating_add(1);
+        self.ejections += 1;
+    }
+}
+
+impl Record {
+    fn count(&mut self, now: TimeUs, failed: bool, rules: &EjectionRules) {
+        let half = now / (rules.window_us / 2).max(1);
+        if half != self.half {
+            let adjacent = half == self.half + 1;
+            self.before = if adjacent {
+                self.now
+            } else {
+                Replies::default()
+            };
+            self.now = Replies::default();
+            self.half = half;
+        }
+        self.now.all = self.now.all.saturating_add(1);
+        self.now.failed = self.now.failed.saturating_add(u32::from(failed));
+        self.in_a_row = if failed {
+            self.in_a_row.saturating_add(1)
+        } else {
+            0
+        };
+    }
+
+    fn is_outlier(&self, rules: &EjectionRules) -> bool {
+        let all = self.now.all.saturating_add(self.before.all);
+        let failed = self.now.failed.saturating_add(self.before.failed);
+        self.in_a_row >= rules.consecutive_failures
+            || (all >= rules.requests_min
+                && f64::from(failed) >= rules.failure_share * f64::from(all))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: u64 = 1_000_000;
+
+    fn ejection() -> Ejection {
+        Ejection::new(Some(EjectionRules::default()), 4)
+    }
+
+    fn fail(ejection: &mut Ejection, now: TimeUs, server: ServerId, times: u32) -> Change {
+        (0..times).fold(Change::None, |_, _| ejection.observe(now, server, true, 4))
+    }
+
+    #[test]
+    fn five_failures_in_a_row_eject_and_a_success_between_starts_again() {
+        let mut ejection = ejection();
+        assert_eq!(fail(&mut ejection, 0, 0, 4), Change::None);
+        assert_eq!(ejection.observe(0, 0, false, 4), Change::None);
+        assert_eq!(fail(&mut ejection, 0, 0, 4), Change::None);
+        assert_eq!(fail(&mut ejection, 0, 0, 1), Change::Ejected);
+        assert!(ejection.is_out(0));
+    }
+
+    #[test]
+    fn half_of_twenty_replies_in_the_window_eject() {
+        let mut ejection = ejection();
+        for _ in 0..9 {
+            assert_eq!(ejection.observe(0, 0, false, 4), Change::None);
+            assert_eq!(ejection.observe(4 * SECOND, 0, true, 4), Change::None);
+        }
+        assert_eq!(ejection.observe(4 * SECOND, 0, false, 4), Change::None);
+        assert_eq!(ejection.observe(4 * SECOND, 0, true, 4), Change::Ejected);
+    }
+
+    #[test]
+    fn replies_older_than_the_window_do_not_count() {
+        let mut ejection = ejection();
+        for now in [0, 60 * SECOND] {
+            for _ in 0..9 {
+                assert_eq!(ejection.observe(now, 0, false, 4), Change::None);
+                assert_eq!(ejection.observe(now, 0, true, 4), Change::None);
+            }
+        }
+    }
+
+    #[test]
+    fn at_most_half_of_those_alive_are_out() {
+        let mut ejection = ejection();
+        assert_eq!(fail(&mut ejection, 0, 0, 5), Change::Ejected);
+        assert_eq!(fail(&mut ejection, 0, 1, 5), Change::Ejected);
+        assert_eq!(fail(&mut ejection, 0, 2, 50), Change::None);
+        assert_eq!(ejection.surplus(4), None);
+        assert_eq!(ejection.surplus(3), Some(0), "two of three are too many");
+        assert_eq!(
+            ejection.observe(0, 3, true, 1),
+            Change::None,
+            "never the only one"
+        );
+    }
+
+    #[test]
+    fn one_probe_at_a_time_decides_and_times_out_grow_and_shrink_again() {
+        let mut ejection = ejection();
+        fail(&mut ejection, 0, 0, 5);
+        assert_eq!(ejection.probe(SECOND - 1, |_| true), None);
+        assert_eq!(
+            ejection.probe(SECOND, |_| false),
+            None,
+            "not for this request"
+        );
+        assert_eq!(ejection.probe(SECOND, |_| true), Some(0));
+        assert_eq!(ejection.probe(SECOND, |_| true), None, "one at a time");
+        assert_eq!(fail(&mut ejection, SECOND, 0, 1), Change::None);
+        assert_eq!(
+            ejection.probe(3 * SECOND - 1, |_| true),
+            None,
+            "twice as long"
+        );
+        assert_eq!(ejection.probe(3 * SECOND, |_| true), Some(0));
+        ejection.idle(3 * SECOND, 0);
+        assert_eq!(
+            ejection.probe(3 * SECOND, |_| true),
+            Some(0),
+            "it said nothing"
+        );
+        let back = ejection.observe(3 * SECOND, 0, false, 4);
+        assert_eq!(back, Change::Restored);
+        assert_eq!(fail(&mut ejection, 4 * SECOND, 0, 5), Change::Ejected);
+        // Twice ejected, one good second since: the second step again.
+        assert_eq!(ejection.probe(6 * SECOND - 1, |_| true), None);
+        assert_eq!(ejection.probe(6 * SECOND, |_| true), Some(0));
+    }
+
+    #[test]
+    fn a_late_reply_does_not_bring_it_back() {
+        let mut ejection = ejection();
+        fail(&mut ejection, 0, 0, 5);
+        assert_eq!(ejection.observe(10, 0, false, 4), Change::None);
+        assert!(ejection.is_out(0));
+    }
+}

@@ -1,0 +1,17 @@
+//! TAD, token-based arbitration, to the letter of sPARE section 4.1 (Birke et al.).
+//!
+//! Each server has C tokens in one central pool, a queue: tokens are looked at from its head and
+//! return at its tail. A request that wants `r` replicas looks at up to n + r = M tokens of
+//! *different* servers (a token of a server already looked at is skipped) and takes the `r` whose
+//! servers were fastest when last observed; of equals, the one nearer to the head. If h < r are
+//! there it takes the h, and the remaining r - h as tokens return.
+//!
+//! To the letter: the last observed latency counts for ever, and an error is a reply like any other,
+//! so that only the guardrails keep a server that fails fast from looking fast.
+
+use crate::server::Server;
+
+/// Lower is better; 0 for a server never seen.
+pub(crate) fn rank(server: &Server) -> u64 {
+    server.last_us
+}

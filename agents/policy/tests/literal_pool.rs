@@ -1,0 +1,64 @@
+//! The token pool is kept as stamps per server; this is the pool as sPARE tells it, beside it.
+
+#![allow(clippy::unwrap_used)]
+
+use std::collections::VecDeque;
+
+use policy::{Ask, Guardrails, Kind, Observation, Selector, ServerId, Settings};
+use proptest::prelude::*;
+
+const SERVERS: usize = 5;
+
+/// One queue of tokens, scanned from its head.
+struct Literal(VecDeque<ServerId>);
+
+impl Literal {
+    fn choose(&mut self, r: usize, last_us: &[u64]) -> Vec<ServerId> {
+        let mut seen: Vec<(u64, usize, ServerId)> = Vec::new();
+        for (place, &server) in self.0.iter().enumerate() {
+            if !seen.iter().any(|&(_, _, other)| other == server) {
+                seen.push((last_us[server], place, server));
+            }
+        }
+        seen.sort_unstable();
+        seen.truncate(r);
+        for &(_, _, server) in &seen {
+            let place = self.0.iter().position(|&other| other == server).unwrap();
+            self.0.remove(place);
+        }
+        seen.into_iter().map(|(_, _, server)| server).collect()
+    }
+}
+
+proptest! {
+    #[test]
+    fn equals_a_scan_of_one_queue(
+        tokens in 1..4usize,
+        steps in prop::collection::vec((any::<bool>(), any::<usize>(), 1..5u64, 1..4usize), 0..200),
+    ) {
+        let mut selector = Selector::new(Settings {
+            tokens_per_server: tokens,
+            waiting_max: 0,
+            guardrails: Guardrails { ejection: None, ..Guardrails::default() },
+            ..Settings::new(Kind::TadPaper, SERVERS)
+        });
+        let mut literal = Literal((0..tokens * SERVERS).map(|token| token % SERVERS).collect());
+        let (mut last_us, mut held) = ([0; SERVERS], vec![]);
+        for (returns, pick, us, r) in steps {
+            let mut grants = vec![];
+            if returns && !held.is_empty() {
+                let server: ServerId = held.swap_remove(pick % held.len());
+                last_us[server] = us;
+                selector.observe(0, server, Observation::LatencyUs(us));
+                selector.release(0, server, &mut grants);
+                literal.0.push_back(server);
+            } else {
+                // Refused where no token is left.
+                let _ = selector.acquire(&Ask::new(0, 0, r), &mut grants);
+                let got: Vec<_> = grants.iter().map(|grant| grant.server).collect();
+                prop_assert_eq!(&got, &literal.choose(r, &last_us));
+                held.extend(got);
+            }
+        }
+    }
+}
