@@ -17,7 +17,17 @@ _TIER_NAME = r"^[a-z][a-z0-9]{0,14}$"
 
 Name = Annotated[str, Field(pattern=_NAME)]
 TierName = Annotated[str, Field(pattern=_TIER_NAME)]
-Policy = Literal["round-robin", "tad"]
+Policy = Literal[
+    "round-robin",
+    "random",
+    "least-outstanding",
+    "peak-ewma",
+    "c3",
+    "hot-cold",
+    "hedge",
+    "tad-paper",
+    "tad",
+]
 Port = Annotated[int, Field(ge=1, le=65535)]
 
 

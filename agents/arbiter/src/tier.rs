@@ -8,7 +8,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use policy::{Ask, Grant, Observation, Refused, RequestId, Selector, ServerId, Settings, TimeUs};
+use policy::{
+    Ask, Grant, Hedge, Observation, Refused, RequestId, Selector, ServerId, Settings, TimeUs,
+};
 use smallvec::SmallVec;
 use tokio::sync::mpsc;
 use wire::arbiter::{Guardrails, Policy, Protocol, Server};
@@ -254,6 +256,7 @@ impl Tier {
             receiver,
             waiting: acquired.waiting,
             waits_since: (acquired.granted == 0).then(Instant::now),
+            delayed: acquired.hedge,
         })
     }
 
@@ -400,9 +403,32 @@ pub struct Leases {
     waiting: usize,
     /// Set while not even the first server is there.
     waits_since: Option<Instant>,
+    delayed: Option<Hedge>,
 }
 
 impl Leases {
+    /// The replicas that may follow where the request is not answered in time.
+    pub fn delayed(&self) -> Option<Hedge> {
+        self.delayed
+    }
+
+    /// One more server than was asked for at first, none of `used`, if one is free now and the
+    /// guardrails have room for it.
+    pub fn one_more(&self, used: &[ServerId]) -> Option<Lease> {
+        let now = self.tier.now();
+        let mut guard = self.tier.brain();
+        let brain = &mut *guard;
+        brain.grants.clear();
+        let ask = Ask {
+            exclude: used,
+            ..Ask::new(now, self.request, 1)
+        };
+        let found = brain.selector.hedge(&ask, &mut brain.grants);
+        let server = brain.grants.first().filter(|_| found)?.server;
+        drop(guard);
+        Some(self.tier.lease(server))
+    }
+
     /// How many are still to come.
     pub fn to_come(&self) -> usize {
         self.ready.len() + self.waiting

@@ -88,7 +88,7 @@ variable "arbiters" {
     memory_mb = optional(number, 256)
   }))
   description = <<-EOT
-    Tier name to the arbiter in front of it: policy (round-robin or tad), replicas (requests sent per read), tokens
+    Tier name to the arbiter in front of it: policy (a name of agents/README.md, such as round-robin or tad), replicas (requests sent per read), tokens
     (per server), cpus, memory_mb. Every tier has one.
   EOT
 
@@ -101,8 +101,10 @@ variable "arbiters" {
     error_message = "Expected arbiters of tiers only (${join(", ", keys(var.tiers))}), came also: ${join(", ", setsubtract(keys(var.arbiters), keys(var.tiers)))}."
   }
   validation {
-    condition     = alltrue([for arbiter in var.arbiters : contains(["round-robin", "tad"], arbiter.policy)])
-    error_message = "Expected policy \"round-robin\" or \"tad\", came ${join(", ", [for name, arbiter in var.arbiters : "${name}: \"${arbiter.policy}\""])}."
+    condition = alltrue([for arbiter in var.arbiters : contains([
+      "round-robin", "random", "least-outstanding", "peak-ewma", "c3", "hot-cold", "hedge", "tad-paper", "tad",
+    ], arbiter.policy)])
+    error_message = "Expected policy round-robin, random, least-outstanding, peak-ewma, c3, hot-cold, hedge, tad-paper or tad, came ${join(", ", [for name, arbiter in var.arbiters : "${name}: \"${arbiter.policy}\""])}."
   }
   validation {
     condition = alltrue([

@@ -12,11 +12,12 @@ use std::pin::{pin, Pin};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
-use policy::ServerId;
+use policy::{Hedge, ServerId};
 use smallvec::SmallVec;
-use tokio::time::Instant;
+use tokio::time::{sleep, Instant, Sleep};
 
 use super::body::{Body, Framing};
 use super::client::{After, Client};
@@ -90,9 +91,11 @@ pub async fn run(
         stamp: (front.tier.config().avoid_collisions).then(|| front.tier.next_stamp()),
         answered: AtomicBool::new(false),
     });
+    let delayed = leases.delayed().map(Delayed::new);
     let mut referee = Referee {
         race,
         leases,
+        delayed,
         used: SmallVec::new(),
         running: SmallVec::new(),
         best: None,
@@ -120,6 +123,7 @@ enum Outcome {
 struct Referee {
     race: Arc<Race>,
     leases: Leases,
+    delayed: Option<Delayed>,
     used: SmallVec<[ServerId; 4]>,
     running: SmallVec<[Replica; 4]>,
     best: Option<Reply>,
@@ -129,6 +133,36 @@ struct Referee {
 enum Step {
     Lease(Option<Lease>),
     End(End),
+    /// The time for one more replica.
+    OneMore,
+}
+
+/// Replicas that are sent only while there is no answer (The Tail at Scale).
+struct Delayed {
+    after: Duration,
+    left: usize,
+    timer: Pin<Box<Sleep>>,
+}
+
+impl Delayed {
+    fn new(hedge: Hedge) -> Self {
+        let after = Duration::from_micros(hedge.after_us);
+        Self {
+            after,
+            left: hedge.extras,
+            timer: Box::pin(sleep(after)),
+        }
+    }
+
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Step> {
+        if self.timer.as_mut().poll(context).is_pending() {
+            return Poll::Pending;
+        }
+        self.left -= 1;
+        let next = Instant::now() + self.after;
+        self.timer.as_mut().reset(next);
+        Poll::Ready(Step::OneMore)
+    }
 }
 
 impl Referee {
@@ -136,14 +170,11 @@ impl Referee {
     async fn decide(&mut self) -> Option<Outcome> {
         while !self.running.is_empty() || self.leases.to_come() > 0 {
             match poll_fn(|context| self.step(context)).await {
-                Step::Lease(Some(lease)) => {
-                    self.used.push(lease.server);
-                    let race = Arc::clone(&self.race);
-                    let stamp = race.stamp.map(|request| Stamp {
-                        request,
-                        replica: self.used.len() as u16 - 1,
-                    });
-                    self.running.push(Box::pin(replica(race, lease, stamp)));
+                Step::Lease(Some(lease)) => self.start(lease),
+                Step::OneMore => {
+                    if let Some(lease) = self.leases.one_more(&self.used) {
+                        self.start(lease);
+                    }
                 }
                 Step::End(End::Good(reply)) => return Some(Outcome::Reply(reply)),
                 Step::End(End::Large(large)) => return Some(Outcome::Large(large)),
@@ -152,6 +183,16 @@ impl Referee {
             }
         }
         None
+    }
+
+    fn start(&mut self, lease: Lease) {
+        self.used.push(lease.server);
+        let race = Arc::clone(&self.race);
+        let stamp = race.stamp.map(|request| Stamp {
+            request,
+            replica: self.used.len() as u16 - 1,
+        });
+        self.running.push(Box::pin(replica(race, lease, stamp)));
     }
 
     fn step(&mut self, context: &mut Context<'_>) -> Poll<Step> {
@@ -166,7 +207,10 @@ impl Referee {
                 return Poll::Ready(Step::End(end));
             }
         }
-        Poll::Pending
+        match &mut self.delayed {
+            Some(delayed) if delayed.left > 0 => delayed.poll(context),
+            _ => Poll::Pending,
+        }
     }
 
     fn lost(&mut self, failure: Failure, reply: Option<Reply>) {

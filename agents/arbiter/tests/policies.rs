@@ -1,0 +1,101 @@
+//! What every policy promises, over HTTP.
+
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use std::net::SocketAddr;
+
+use support::upstream::{failure, ok, Manner, Upstream};
+use support::web::get;
+use support::{start, Running};
+
+const POLICIES: [&str; 9] = [
+    "round-robin",
+    "random",
+    "least-outstanding",
+    "peak-ewma",
+    "c3",
+    "hot-cold",
+    "hedge",
+    "tad-paper",
+    "tad",
+];
+
+async fn front(policy: &str, replicas: usize, servers: &[&Upstream]) -> Running {
+    let addresses: Vec<SocketAddr> = servers.iter().map(|server| server.address).collect();
+    let settings = format!(
+        "protocol = \"http\"\npolicy = \"{policy}\"\nreplicas = {replicas}\ntokens = 4\n\
+         request_timeout_ms = 5000\nserver_cores = 1.0"
+    );
+    start(&settings, &addresses).await
+}
+
+#[tokio::test]
+async fn a_server_that_fails_fast_attracts_no_load_under_any_policy() {
+    const REQUESTS: usize = 90;
+    for policy in POLICIES {
+        let sick = Upstream::start(Manner::Reply(failure())).await;
+        let (one, two) = (
+            Upstream::start(Manner::Reply(ok("well"))).await,
+            Upstream::start(Manner::Reply(ok("well"))).await,
+        );
+        let arbiter = front(policy, 1, &[&sick, &one, &two]).await;
+        for _ in 0..REQUESTS {
+            get(arbiter.clients, "/").await;
+        }
+        let share = sick.requests().len() as f64 / REQUESTS as f64;
+        assert!(share < 0.3, "{policy}: {share} of the requests went there");
+        let stats = arbiter.stats().await;
+        assert!(stats.guarded.ejections > 0 || share < 0.05, "{policy}");
+    }
+}
+
+#[tokio::test]
+async fn a_hedge_is_sent_when_the_first_server_takes_longer_than_usual() {
+    let stalls = Upstream::start(Manner::Gated(ok("stalls"))).await;
+    let fast = Upstream::start(Manner::Reply(ok("fast"))).await;
+    stalls.gate.add_permits(1_000);
+    let arbiter = front("hedge", 2, &[&stalls, &fast]).await;
+    for _ in 0..60 {
+        get(arbiter.clients, "/").await;
+    }
+    let before = arbiter.stats().await;
+    assert!(
+        before.replicas_sent < 90,
+        "most requests need one server: {}",
+        before.replicas_sent
+    );
+    arbiter
+        .until("all grants", |stats| stats.tokens.in_use == 0)
+        .await;
+    let permits = stalls.gate.available_permits();
+    stalls
+        .gate
+        .try_acquire_many(permits as u32)
+        .unwrap()
+        .forget();
+    for _ in 0..4 {
+        assert_eq!(get(arbiter.clients, "/").await.text(), "fast");
+    }
+    let stats = arbiter.stats().await;
+    assert!(stats.guarded.hedges > before.guarded.hedges);
+    stalls.gate.add_permits(1_000);
+}
+
+#[tokio::test]
+async fn every_policy_sends_two_replicas_to_two_servers() {
+    for policy in POLICIES.into_iter().filter(|policy| *policy != "hedge") {
+        let (one, two) = (
+            Upstream::start(Manner::Reply(ok("well"))).await,
+            Upstream::start(Manner::Reply(ok("well"))).await,
+        );
+        let arbiter = front(policy, 2, &[&one, &two]).await;
+        assert_eq!(get(arbiter.clients, "/").await.text(), "well");
+        let sent = |stats: &wire::arbiter::Stats| {
+            stats.replicas_sent + stats.replicas_not_needed == 2 && stats.tokens.in_use == 0
+        };
+        arbiter.until("both replicas", sent).await;
+        assert!(one.requests().len() <= 1 && two.requests().len() <= 1);
+    }
+}
