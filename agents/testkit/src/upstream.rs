@@ -166,10 +166,7 @@ fn message_length(bytes: &[u8]) -> Option<usize> {
     let head = head_length(bytes)?;
     let text = String::from_utf8_lossy(&bytes[..head]).to_ascii_lowercase();
     let body = if text.contains("transfer-encoding: chunked") {
-        bytes[head..]
-            .windows(5)
-            .position(|five| five == b"0\r\n\r\n")?
-            + 5
+        chunks_length(&bytes[head..])?
     } else {
         let length = text
             .lines()
@@ -177,4 +174,16 @@ fn message_length(bytes: &[u8]) -> Option<usize> {
         length.map_or(0, |length| length.trim().parse().unwrap())
     };
     (bytes.len() >= head + body).then_some(head + body)
+}
+
+/// Up to the end of the trailers; good for bodies that hold no line of a single 0 themselves.
+fn chunks_length(body: &[u8]) -> Option<usize> {
+    let last = if body.starts_with(b"0\r\n") {
+        0
+    } else {
+        body.windows(5).position(|five| five == b"\r\n0\r\n")? + 2
+    };
+    // The line feed before the trailers' end is that of the last line, be it the size's.
+    let end = body[last..].windows(4).position(|four| four == b"\r\n\r\n");
+    end.map(|end| last + end + 4)
 }

@@ -97,6 +97,24 @@ impl Connection {
         Some(reply)
     }
 
+    /// All bytes up to and with `end`.
+    pub async fn raw(&mut self, end: &[u8]) -> String {
+        loop {
+            let place = self.buffer.windows(end.len()).position(|some| some == end);
+            if let Some(place) = place {
+                let bytes: Vec<u8> = self.buffer.drain(..place + end.len()).collect();
+                return String::from_utf8(bytes).unwrap();
+            }
+            let more = self.more().await;
+            assert!(
+                more,
+                "the connection ended before {:?}: {:?}",
+                String::from_utf8_lossy(end),
+                String::from_utf8_lossy(&self.buffer)
+            );
+        }
+    }
+
     /// True when the peer has closed and nothing is left to read.
     pub async fn is_closed(&mut self) -> bool {
         self.buffer.is_empty() && !self.more().await

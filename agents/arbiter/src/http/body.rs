@@ -41,13 +41,12 @@ pub struct Body {
 enum State {
     Length(u64),
     UntilClose,
-    /// In a chunk's size line: the size so far, its digits, the line's bytes, and whether in the
-    /// extension.
+    /// In a chunk's size line: the size so far, its digits, the line's bytes, and what part of it.
     Size {
         size: u64,
         digits: usize,
         line: usize,
-        extension: bool,
+        part: Part,
     },
     /// The line feed of the size line is due.
     SizeEnd(u64),
@@ -67,11 +66,20 @@ enum State {
     Done,
 }
 
+/// The parts of a chunk's size line, in their order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Part {
+    Digits,
+    /// Some servers fill the size up with spaces.
+    Padding,
+    Extension,
+}
+
 const SIZE: State = State::Size {
     size: 0,
     digits: 0,
     line: 0,
-    extension: false,
+    part: Part::Digits,
 };
 
 impl Body {
@@ -172,6 +180,7 @@ impl State {
             Self::Trailer { all, line } => match byte {
                 b'\r' => Ok(Self::TrailerLf { all: all + 1, line }),
                 b'\n' | 0 => Err(BodyError("a trailer line must end with CR LF")),
+                b' ' | b'\t' if line == 0 => Err(BodyError("a trailer line must not be folded")),
                 _ => Ok(Self::Trailer {
                     all: all + 1,
                     line: line + 1,
@@ -194,7 +203,7 @@ impl State {
             size,
             digits,
             line,
-            extension,
+            part,
         } = self
         else {
             return Ok(self);
@@ -202,28 +211,27 @@ impl State {
         if line >= LINE_MAX {
             return Err(BodyError("a chunk's size line is too long"));
         }
-        let line = line + 1;
+        let next = |size, digits, part| {
+            Ok(Self::Size {
+                size,
+                digits,
+                line: line + 1,
+                part,
+            })
+        };
         let digit = char::from(byte).to_digit(16).map(u64::from);
-        match (byte, digit) {
-            (b'\r', _) if digits > 0 => Ok(Self::SizeEnd(size)),
-            (b';' | b' ' | b'\t', _) if digits > 0 => Ok(Self::Size {
-                size,
-                digits,
-                line,
-                extension: true,
-            }),
-            (_, Some(digit)) if !extension && digits < 15 => Ok(Self::Size {
-                size: size * 16 + digit,
-                digits: digits + 1,
-                line,
-                extension,
-            }),
-            (0x20..=0x7e, _) if extension => Ok(Self::Size {
-                size,
-                digits,
-                line,
-                extension,
-            }),
+        match (part, byte, digit) {
+            (_, b'\r', _) if digits > 0 => Ok(Self::SizeEnd(size)),
+            (Part::Digits, _, Some(digit)) if digits < 15 => {
+                next(size * 16 + digit, digits + 1, part)
+            }
+            (Part::Digits | Part::Padding, b' ' | b'\t', _) if digits > 0 => {
+                next(size, digits, Part::Padding)
+            }
+            (Part::Digits | Part::Padding, b';', _) if digits > 0 => {
+                next(size, digits, Part::Extension)
+            }
+            (Part::Extension, b'\t' | 0x20..=0x7e, _) => next(size, digits, part),
             _ => Err(BodyError("a chunk must begin with its size in hexadecimal")),
         }
     }
@@ -269,6 +277,10 @@ mod tests {
             b"-1\r\n",
             b"3\r\nabcd\r\n",
             b"3 \nabc",
+            b"3 4\r\nabc\r\n",
+            b"3 x\r\nabc\r\n",
+            b"3;a=\x00\r\nabc\r\n",
+            b"0\r\nT: 1\r\n folded\r\n\r\n",
             b"3\r\nabc\n",
             b"ffffffffffffffff\r\n",
             b"0\r\n\n",
@@ -280,6 +292,18 @@ mod tests {
                 String::from_utf8_lossy(bytes)
             );
         }
+    }
+
+    #[test]
+    fn a_size_may_be_padded_and_extended() {
+        for bytes in [
+            &b"3  \r\nabc\r\n0\r\n\r\n"[..],
+            b"3 ;a=\"b c\"\r\nabc\r\n0\r\n\r\n",
+        ] {
+            assert_eq!(follow(Framing::Chunked, bytes), Ok((bytes.len(), true)));
+        }
+        let long = format!("3;{}\r\nabc\r\n", "x".repeat(LINE_MAX));
+        assert!(follow(Framing::Chunked, long.as_bytes()).is_err());
     }
 
     #[test]
