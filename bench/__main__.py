@@ -9,7 +9,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from bench import availability, collisions, http, mysql, planner, provision, simulator
+from bench import (
+    availability,
+    collisions,
+    http,
+    keyvalue,
+    mysql,
+    planner,
+    provision,
+    simulator,
+)
 from experiments.runner.manifest import host, versions
 
 FOLDER = Path(__file__).parent
@@ -28,6 +37,7 @@ def main() -> None:
             "http": http.measure(Path(work)),
             "mysql": mysql.measure(Path(work)),
             "collisions": collisions.measure(),
+            **keyvalue.measure_all(Path(work)),
             "availability": availability.measure(),
             "planner": planner.measure(),
             "sim": simulator.measure(),
@@ -50,6 +60,7 @@ def _lines(result: dict[str, Any]) -> list[str]:
     ]
     lines += [_mysql_line(count, row) for count, row in result["mysql"]["connections"].items()]
     lines += [_collision_line(row) for row in result["collisions"]]
+    lines += [_keyvalue_line(name, result[name]) for name in ("redis", "memcached")]
     lines += [_solver_line(name, row) for name, row in result["availability"]["models"].items()]
     plan, fleet = result["planner"], result["provision"]
     sim = result["sim"]
@@ -81,6 +92,16 @@ def _collision_line(row: dict[str, Any]) -> str:
     return (
         f"collisions {avoids}, ({row['r1']}, {row['r2']}) at M2 = {row['m2']}, {row['policy']}: "
         f"P_c {row['p_c']:.2f} ({low:.2f} to {high:.2f}), Eq. 1 {row['eq_1']:.2f}"
+    )
+
+
+def _keyvalue_line(name: str, found: dict[str, Any]) -> str:
+    rows = [(pipeline, found[pipeline]) for pipeline in found["ratio"]]
+    return f"{name}: requests/s over twemproxy's " + "; ".join(
+        f"pipelined {pipeline}: {row['ratio']:.2f} ({row['ratio_range'][0]:.2f} to "
+        f"{row['ratio_range'][1]:.2f}), r = 2: {row['ratio_r2']:.2f}, per processor second "
+        f"{row['ratio_cpu']:.2f}"
+        for pipeline, row in rows
     )
 
 

@@ -27,7 +27,7 @@ TURNS = 3
 TURN_S = 3
 KEYS = 1000
 VALUE_BYTES = 1024
-KVLOAD = ROOT / "agents" / "target" / "release" / "examples" / "kvload"
+KVLOAD = ROOT / "agents" / "target" / "release" / "kvload"
 
 _TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 _Client = Callable[[int, int], dict[str, float]]
