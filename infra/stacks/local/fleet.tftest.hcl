@@ -46,7 +46,7 @@ run "another_database_leaves_the_rest_alone" {
 
   variables {
     tiers = {
-      web = { role = "mediawiki", backend = "db", nodes = 1, standby = 1, cpus = 0.4, memory_mb = 256, nic_mbps = 200, disk_mbps = 80 }
+      web = { role = "mediawiki", backend = "db", nodes = 1, standby = 1, cpus = 0.5, memory_mb = 256, nic_mbps = 200, disk_mbps = 80 }
       db  = { role = "mariadb", nodes = 2, cpus = 0.5, memory_mb = 256, nic_mbps = 200, disk_mbps = 80 }
     }
   }

@@ -176,7 +176,7 @@ run "unknown_policy_is_refused" {
   expect_failures = [var.arbiters]
   variables {
     arbiters = {
-      web = { policy = "random", replicas = 1, tokens = 1 }
+      web = { policy = "fastest", replicas = 1, tokens = 1 }
       db  = { policy = "tad", replicas = 2, tokens = 12 }
     }
   }
