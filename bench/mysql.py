@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import statistics
 import subprocess
 import time
@@ -18,7 +17,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[1]
+from bench.http import ROOT, _program
+
 SERVERS = (22001, 22002)
 HAPROXY, ARBITER_1, ARBITER_2 = 22010, 22011, 22012
 CONNECTIONS = (1, 32)
@@ -222,10 +222,3 @@ database = "bench"
     with _process([binary, "--config", str(config)], log) as process:
         _wait(port, process, log)
         yield process.pid
-
-
-def _program(name: str) -> str:
-    found = shutil.which(name, path="/usr/sbin:/usr/bin:/sbin:/bin")
-    if found is None:
-        raise RuntimeError(f"{name} is missing: call ci/bench, which installs it")
-    return found

@@ -485,6 +485,11 @@ address = "127.0.0.1:82"
         for (old, new, key) in [
             ("tokens = 1", "tokens = 7\nrequest_timeout_ms = 9", None),
             ("replicas = 2", "replicas = 1", None),
+            (
+                "tokens = 1",
+                "tokens = 1\nguardrails.ejection = false",
+                None,
+            ),
             ("8080", "8081", Some("listen")),
             ("tokens = 1", "tokens = 1\nthreads = 2", Some("threads")),
             ("web-2", "web-3", Some("servers")),

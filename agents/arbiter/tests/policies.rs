@@ -6,21 +6,10 @@ mod support;
 
 use std::net::SocketAddr;
 
+use policy::Kind;
 use support::upstream::{failure, ok, Manner, Upstream};
 use support::web::get;
 use support::{start, Running};
-
-const POLICIES: [&str; 9] = [
-    "round-robin",
-    "random",
-    "least-outstanding",
-    "peak-ewma",
-    "c3",
-    "hot-cold",
-    "hedge",
-    "tad-paper",
-    "tad",
-];
 
 async fn front(policy: &str, replicas: usize, servers: &[&Upstream]) -> Running {
     let addresses: Vec<SocketAddr> = servers.iter().map(|server| server.address).collect();
@@ -34,7 +23,7 @@ async fn front(policy: &str, replicas: usize, servers: &[&Upstream]) -> Running 
 #[tokio::test]
 async fn a_server_that_fails_fast_attracts_no_load_under_any_policy() {
     const REQUESTS: usize = 90;
-    for policy in POLICIES {
+    for policy in Kind::ALL.map(Kind::name) {
         let sick = Upstream::start(Manner::Reply(failure())).await;
         let (one, two) = (
             Upstream::start(Manner::Reply(ok("well"))).await,
@@ -85,7 +74,11 @@ async fn a_hedge_is_sent_when_the_first_server_takes_longer_than_usual() {
 
 #[tokio::test]
 async fn every_policy_sends_two_replicas_to_two_servers() {
-    for policy in POLICIES.into_iter().filter(|policy| *policy != "hedge") {
+    for policy in Kind::ALL
+        .map(Kind::name)
+        .into_iter()
+        .filter(|name| *name != "hedge")
+    {
         let (one, two) = (
             Upstream::start(Manner::Reply(ok("well"))).await,
             Upstream::start(Manner::Reply(ok("well"))).await,
