@@ -5,7 +5,7 @@
 //!
 //! | module | what |
 //! |---|---|
-//! | `scenario` | the JSON that goes in, checked |
+//! | `scenario`, `checks` | the JSON that goes in, and what of it is refused |
 //! | `engine` | clock, arrivals, ends of work |
 //! | `flow` | connections, copies, answers: the arbiter's part |
 //! | `disturbance` | neighbours, limping, crashes |
@@ -18,6 +18,7 @@
 #![warn(missing_docs)]
 
 mod calendar;
+mod checks;
 mod distribution;
 mod disturbance;
 mod engine;

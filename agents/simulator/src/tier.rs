@@ -52,6 +52,8 @@ impl Tier {
                 tokens_per_server: spec.tokens,
                 observation_age_us_max: (spec.observation_age_s * 1e6) as u64,
                 waiting_max: spec.waiting_max,
+                hedge_percentile: spec.hedge_percentile / 100.0,
+                guardrails: wire::guardrails::rules(&spec.guardrails),
                 seed: scenario.seed.wrapping_add(purpose),
                 ..Settings::new(spec.kind(&format!("tiers[{index}]"))?, spec.servers)
             }),

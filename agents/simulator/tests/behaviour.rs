@@ -17,7 +17,8 @@ fn scenario(change: impl FnOnce(&mut Value)) -> Value {
              "calls": {"kind": "geometric", "mean": 5.0},
              "interference": {"gap_s": 40.0, "run_s": 10.0, "speed": 0.3}},
             {"name": "db", "servers": 4, "tokens": 24, "policy": "tad", "replicas": 2,
-             "hold": "connection", "work": {"kind": "exponential", "mean_s": 0.002}},
+             "hold": "connection", "work": {"kind": "exponential", "mean_s": 0.002},
+             "guardrails": {"extra_load_max": 64}, "hedge_percentile": 95},
         ],
     });
     change(&mut value);
@@ -42,7 +43,7 @@ fn the_same_seed_gives_the_same_report_on_any_number_of_threads() {
 
 #[test]
 fn what_is_wrong_is_refused_with_its_place_what_was_expected_and_what_came() {
-    let wrong: [(&str, Value, &str); 9] = [
+    let wrong: [(&str, Value, &str); 12] = [
         (
             "/tiers/0/servers",
             json!(0),
@@ -74,6 +75,21 @@ fn what_is_wrong_is_refused_with_its_place_what_was_expected_and_what_came() {
             "tiers[0].calls: expected calls to the next tier",
         ),
         ("/tiers/0/cores", json!("two"), "tiers[0].cores"),
+        (
+            "/tiers/1/hedge_percentile",
+            json!(0.95),
+            "tiers[1].hedge_percentile: expected 1 to 99.9, but got 0.95",
+        ),
+        (
+            "/tiers/1/guardrails/extra_load_max",
+            json!(-1),
+            "tiers[1].guardrails.extra_load_max: expected 0 to 1000 extra replicas",
+        ),
+        (
+            "/tiers/1/guardrails/extra_load_max",
+            json!("x"),
+            "tiers[1].guardrails",
+        ),
         (
             "/arrivals/rate_per_s",
             json!(0),
@@ -186,6 +202,27 @@ fn a_limping_server_holds_up_round_robin_and_not_tad() {
         p95(&turns),
         p95(&tad)
     );
+}
+
+#[test]
+fn a_budget_of_extra_load_cuts_the_copies_to_it() {
+    let copies_per_request = |guardrails: Value| {
+        let found = run(&scenario(|s| {
+            s["arrivals"]["rate_per_s"] = json!(50.0);
+            s["tiers"][0]["tokens"] = json!(64);
+            s["tiers"][0]["interference"] = Value::Null;
+            s["tiers"][0]["guardrails"] = guardrails;
+        }));
+        assert_eq!(found.latency.samples, 20_000);
+        found.tiers[0].copies as f64 / 20_000.0
+    };
+    let free = copies_per_request(json!({}));
+    assert!((free - 2.0).abs() < 0.01, "{free}");
+    // A fifth, and 10 a window of 500 requests.
+    let cut = copies_per_request(json!({"extra_load_max": 0.2, "extra_load_window_ms": 10_000}));
+    assert!((1.1..1.23).contains(&cut), "{cut}");
+    let none = copies_per_request(json!({"extra_load_max": 0.0}));
+    assert!((1.0..1.03).contains(&none), "{none}");
 }
 
 #[test]

@@ -173,6 +173,45 @@ fn the_first_of_r_idle_servers_is_r_times_as_fast() {
     }
 }
 
+/// Copies at r random ones of many servers, losers run to their end: each server is an M/M/1 with
+/// load r rho, in the limit of many servers they are independent, so the first of the r sojourns is
+/// exponential with rate r (mu - r lambda). For r = 2 that pays below a load of 1/3 (Vulimiri et
+/// al., Low latency via redundancy, CoNEXT 2013, theorem 1).
+#[test]
+fn the_first_of_r_random_queues_is_exponential_and_two_pay_below_a_third() {
+    let servers = 400;
+    let mut means = Vec::new();
+    for (r, load) in [(1, 0.2), (2, 0.2), (3, 0.2), (1, 0.4), (2, 0.4)] {
+        let found = queue(
+            load * f64::from(servers),
+            300_000,
+            json!({
+                "servers": servers, "replicas": r, "policy": "random",
+                "discipline": "first-come-first-served",
+                "work": {"kind": "exponential", "mean_s": 1.0},
+            }),
+        );
+        let mean = 1.0 / (f64::from(r) * (1.0 - f64::from(r) * load));
+        let near = |found: f64, exact: f64| (found / exact - 1.0).abs() < 0.03;
+        let all = &found.latency;
+        assert!(near(all.mean_s, mean), "{r} {load}: {} {mean}", all.mean_s);
+        let deviation_s = all.variance_s2.sqrt();
+        assert!(near(deviation_s, mean), "{r} {load}: {deviation_s} {mean}");
+        for q in [50.0, 99.0] {
+            let exact = -(1.0 - q / 100.0_f64).ln() * mean;
+            let value_s = percentile(&found, q).value_s;
+            assert!(near(value_s, exact), "{r} {load} {q}: {value_s} {exact}");
+        }
+        let utilisation = found.tiers[0].utilisation;
+        assert!(
+            near(utilisation, f64::from(r) * load),
+            "{r} {load}: {utilisation}"
+        );
+        means.push(all.mean_s);
+    }
+    assert!(means[1] < means[0] && means[4] > means[3]);
+}
+
 /// Two tiers of one server each, Poisson out of the first (Burke 1956): the sum of two queues, but
 /// here a request is at the first also while it waits below, without using its core.
 #[test]

@@ -4,6 +4,8 @@
 
 use serde::{Deserialize, Serialize};
 
+pub use crate::guardrails::Guardrails;
+
 /// What the arbiter speaks, to clients and to servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -41,52 +43,6 @@ pub enum Policy {
     /// Token-based arbitration with ageing, errors, load and silence.
     #[default]
     Tad,
-}
-
-/// What bounds every policy: table `[guardrails]` of the configuration, body of
-/// `PUT /v1/guardrails` (a key left out has its default).
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Guardrails {
-    /// Replicas beyond the first, per request over the window; beyond, requests get r = 1 for a
-    /// while. No limit where absent.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub extra_load_max: Option<f64>,
-    /// The window of `extra_load_max`.
-    pub extra_load_window_ms: u64,
-    /// Whether failing servers are taken out for a while.
-    pub ejection: bool,
-    /// Failures in a row that take a server out.
-    pub consecutive_failures: u32,
-    /// Failures per reply in the window that take it out, 0 to 1.
-    pub failure_share: f64,
-    /// With fewer replies in the window the share says nothing.
-    pub failure_requests_min: u32,
-    /// The window of `failure_share`.
-    pub failure_window_ms: u64,
-    /// The first time out; then twice as long each time.
-    pub ejected_ms_first: u64,
-    /// The longest.
-    pub ejected_ms_max: u64,
-    /// Servers out per server alive, 0 to 1.
-    pub ejected_share_max: f64,
-}
-
-impl Default for Guardrails {
-    fn default() -> Self {
-        Self {
-            extra_load_max: None,
-            extra_load_window_ms: 10_000,
-            ejection: true,
-            consecutive_failures: 5,
-            failure_share: 0.5,
-            failure_requests_min: 20,
-            failure_window_ms: 10_000,
-            ejected_ms_first: 1_000,
-            ejected_ms_max: 60_000,
-            ejected_share_max: 0.5,
-        }
-    }
 }
 
 /// What the guardrails did since the start.

@@ -3,3 +3,5 @@
 pub mod agent;
 
 pub mod arbiter;
+
+pub mod guardrails;

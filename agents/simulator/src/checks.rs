@@ -1,0 +1,148 @@
+//! Which scenarios are refused: the first value that cannot be simulated, with its place.
+
+use policy::Kind;
+
+use crate::distribution::{at_least_0, positive};
+use crate::refused::Refused;
+use crate::scenario::{Arrivals, Fault, Scenario, Tier};
+
+const TIERS_MAX: usize = 8;
+const SERVERS_MAX: usize = 1_000_000;
+const REQUESTS_MAX: u64 = 1_000_000_000;
+/// Longest simulated time: 100 years in nanoseconds fit an integer.
+const TIME_S_MAX: f64 = 100.0 * 365.0 * 86_400.0;
+
+impl Scenario {
+    /// Checks the values.
+    ///
+    /// # Errors
+    /// [`Refused`] for the first one that cannot be simulated.
+    pub fn check(&self) -> Result<(), Refused> {
+        within("tiers", self.tiers.len(), 1, TIERS_MAX)?;
+        within("batches", self.batches, 2, 1000)?;
+        within("in_flight_max", self.in_flight_max, 1, 10_000_000)?;
+        self.check_arrivals()?;
+        let (warm_up, measured) = (self.warm_up(), self.measured());
+        if measured < self.batches as u64 || warm_up + measured > REQUESTS_MAX {
+            let expected = format!("{} to {REQUESTS_MAX} with the warm-up", self.batches);
+            return Err(Refused::new("requests", expected, measured));
+        }
+        for (i, tier) in self.tiers.iter().enumerate() {
+            tier.check(&format!("tiers[{i}]"), i + 1 == self.tiers.len())?;
+        }
+        Ok(())
+    }
+
+    fn check_arrivals(&self) -> Result<(), Refused> {
+        match &self.arrivals {
+            Arrivals::Poisson { rate_per_s } => {
+                positive("arrivals.rate_per_s", *rate_per_s)?;
+                if self.requests.is_none() {
+                    return Err(Refused::new("requests", "a number of requests", "none"));
+                }
+            }
+            Arrivals::Recorded { times_s } => {
+                let mut before = 0.0;
+                for (i, &time_s) in times_s.iter().enumerate() {
+                    if !(time_s >= before && time_s < TIME_S_MAX) {
+                        let place = format!("arrivals.times_s[{i}]");
+                        return Err(Refused::new(place, format!("at least {before}"), time_s));
+                    }
+                    before = time_s;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Tier {
+    fn check(&self, place: &str, last: bool) -> Result<(), Refused> {
+        let at = |key: &str| format!("{place}.{key}");
+        self.kind(place)?;
+        within(&at("servers"), self.servers, 1, SERVERS_MAX)?;
+        within(&at("replicas"), self.replicas, 1, self.servers.min(64))?;
+        within(&at("tokens"), self.tokens, 1, 100_000)?;
+        within(&at("waiting_max"), self.waiting_max, 0, 10_000_000)?;
+        positive(at("cores"), self.cores)?;
+        positive(at("observation_age_s"), self.observation_age_s)?;
+        at_least_0(at("delay_s"), self.delay_s)?;
+        if !(1.0..=99.9).contains(&self.hedge_percentile) {
+            let came = self.hedge_percentile;
+            return Err(Refused::new(at("hedge_percentile"), "1 to 99.9", came));
+        }
+        wire::guardrails::validate(&self.guardrails)
+            .map_err(|(key, expected, came)| Refused::new(at(&key), expected, came))?;
+        self.work.sampler(&at("work"))?;
+        match (&self.calls, last) {
+            (None, true) => {}
+            (Some(calls), false) => calls.check(&at("calls"))?,
+            (None, false) => {
+                return Err(Refused::new(at("calls"), "calls to the next tier", "none"))
+            }
+            (Some(_), true) => {
+                return Err(Refused::new(at("calls"), "none at the last tier", "some"))
+            }
+        }
+        if let Some(neighbours) = &self.interference {
+            positive(at("interference.gap_s"), neighbours.gap_s)?;
+            positive(at("interference.run_s"), neighbours.run_s)?;
+            speed(&at("interference.speed"), neighbours.speed)?;
+        }
+        for (i, fault) in self.faults.iter().enumerate() {
+            self.check_fault(&at(&format!("faults[{i}]")), fault)?;
+        }
+        Ok(())
+    }
+
+    /// The policy.
+    pub(crate) fn kind(&self, place: &str) -> Result<Kind, Refused> {
+        Kind::from_name(&self.policy).ok_or_else(|| {
+            let names = Kind::ALL.map(Kind::name).join(", ");
+            Refused::new(
+                format!("{place}.policy"),
+                format!("one of {names}"),
+                &self.policy,
+            )
+        })
+    }
+
+    fn check_fault(&self, place: &str, fault: &Fault) -> Result<(), Refused> {
+        let (at_s, for_s) = fault.span_s();
+        at_least_0(format!("{place}.at_s"), at_s)?;
+        positive(format!("{place}.for_s"), for_s)?;
+        if at_s + for_s > TIME_S_MAX {
+            return Err(Refused::new(
+                place,
+                format!("an end before {TIME_S_MAX} s"),
+                at_s + for_s,
+            ));
+        }
+        if fault.server() >= self.servers {
+            let expected = format!("an index below {}", self.servers);
+            return Err(Refused::new(
+                format!("{place}.server"),
+                expected,
+                fault.server(),
+            ));
+        }
+        match fault {
+            Fault::Limp { speed: slow, .. } => speed(&format!("{place}.speed"), *slow),
+            Fault::Crash { .. } => Ok(()),
+        }
+    }
+}
+
+fn within(place: &str, value: usize, least: usize, most: usize) -> Result<(), Refused> {
+    if value < least || value > most {
+        return Err(Refused::new(place, format!("{least} to {most}"), value));
+    }
+    Ok(())
+}
+
+fn speed(place: &str, value: f64) -> Result<(), Refused> {
+    if value > 0.0 && value <= 1.0 {
+        return Ok(());
+    }
+    Err(Refused::new(place, "a speed above 0 and at most 1", value))
+}

@@ -1,0 +1,186 @@
+//! What bounds every policy, as configurations, the admin API and scenarios of the simulator write
+//! it, and in the units of `policy`.
+
+use policy::EjectionRules;
+use serde::{Deserialize, Serialize};
+
+const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
+
+/// What bounds every policy: table `[guardrails]` of the arbiter's configuration, body
+/// of `PUT /v1/guardrails`, `tiers[].guardrails` of a scenario (a key left out has its default).
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Guardrails {
+    /// Replicas beyond the first, per request over the window; beyond, requests get r = 1 for a
+    /// while. No limit where absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub extra_load_max: Option<f64>,
+    /// The window of `extra_load_max`.
+    pub extra_load_window_ms: u64,
+    /// Whether failing servers are taken out for a while.
+    pub ejection: bool,
+    /// Failures in a row that take a server out.
+    pub consecutive_failures: u32,
+    /// Failures per reply in the window that take it out, 0 to 1.
+    pub failure_share: f64,
+    /// With fewer replies in the window the share says nothing.
+    pub failure_requests_min: u32,
+    /// The window of `failure_share`.
+    pub failure_window_ms: u64,
+    /// The first time out; then twice as long each time.
+    pub ejected_ms_first: u64,
+    /// The longest.
+    pub ejected_ms_max: u64,
+    /// Servers out per server alive, 0 to 1.
+    pub ejected_share_max: f64,
+}
+
+impl Default for Guardrails {
+    fn default() -> Self {
+        Self {
+            extra_load_max: None,
+            extra_load_window_ms: 10_000,
+            ejection: true,
+            consecutive_failures: 5,
+            failure_share: 0.5,
+            failure_requests_min: 20,
+            failure_window_ms: 10_000,
+            ejected_ms_first: 1_000,
+            ejected_ms_max: 60_000,
+            ejected_share_max: 0.5,
+        }
+    }
+}
+
+/// The guardrails in the policies' units.
+pub fn rules(wanted: &Guardrails) -> policy::Guardrails {
+    policy::Guardrails {
+        extra_load_max: wanted.extra_load_max,
+        extra_load_window_us: wanted.extra_load_window_ms * 1_000,
+        ejection: wanted.ejection.then_some(EjectionRules {
+            consecutive_failures: wanted.consecutive_failures,
+            failure_share: wanted.failure_share,
+            requests_min: wanted.failure_requests_min,
+            window_us: wanted.failure_window_ms * 1_000,
+            out_us_first: wanted.ejected_ms_first * 1_000,
+            out_us_max: wanted.ejected_ms_max * 1_000,
+            out_share_max: wanted.ejected_share_max,
+        }),
+    }
+}
+
+/// Refuses what cannot work: the key, what was expected, what came.
+///
+/// # Errors
+/// The first such key.
+pub fn validate(wanted: &Guardrails) -> Result<(), (String, String, String)> {
+    let refuse = |key: &str, expected: &str, came: String| {
+        Err((format!("guardrails.{key}"), expected.to_owned(), came))
+    };
+    if let Some(max) = wanted
+        .extra_load_max
+        .filter(|max| !(0.0..=1_000.0).contains(max))
+    {
+        return refuse(
+            "extra_load_max",
+            "0 to 1000 extra replicas per request",
+            max.to_string(),
+        );
+    }
+    for (key, ms) in [
+        ("extra_load_window_ms", wanted.extra_load_window_ms),
+        ("failure_window_ms", wanted.failure_window_ms),
+        ("ejected_ms_first", wanted.ejected_ms_first),
+        ("ejected_ms_max", wanted.ejected_ms_max),
+    ] {
+        if !(1..=DAY_MS).contains(&ms) {
+            return refuse(key, "1 ms to a day", ms.to_string());
+        }
+    }
+    for (key, count) in [
+        ("consecutive_failures", wanted.consecutive_failures),
+        ("failure_requests_min", wanted.failure_requests_min),
+    ] {
+        if count == 0 {
+            return refuse(key, "at least 1", count.to_string());
+        }
+    }
+    if !(wanted.failure_share > 0.0 && wanted.failure_share <= 1.0) {
+        return refuse(
+            "failure_share",
+            "more than 0, at most 1",
+            wanted.failure_share.to_string(),
+        );
+    }
+    if !(0.0..=1.0).contains(&wanted.ejected_share_max) {
+        return refuse(
+            "ejected_share_max",
+            "0 to 1",
+            wanted.ejected_share_max.to_string(),
+        );
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_defaults_are_those_of_the_policies() {
+        assert_eq!(rules(&Guardrails::default()), policy::Guardrails::default());
+        assert_eq!(validate(&Guardrails::default()), Ok(()));
+    }
+
+    #[test]
+    fn what_cannot_work_is_refused_by_its_key() {
+        let good = Guardrails::default();
+        for (key, bad) in [
+            (
+                "extra_load_max",
+                Guardrails {
+                    extra_load_max: Some(-0.1),
+                    ..good
+                },
+            ),
+            (
+                "extra_load_max",
+                Guardrails {
+                    extra_load_max: Some(f64::NAN),
+                    ..good
+                },
+            ),
+            (
+                "failure_window_ms",
+                Guardrails {
+                    failure_window_ms: 0,
+                    ..good
+                },
+            ),
+            (
+                "consecutive_failures",
+                Guardrails {
+                    consecutive_failures: 0,
+                    ..good
+                },
+            ),
+            (
+                "failure_share",
+                Guardrails {
+                    failure_share: 0.0,
+                    ..good
+                },
+            ),
+            (
+                "ejected_share_max",
+                Guardrails {
+                    ejected_share_max: 1.5,
+                    ..good
+                },
+            ),
+        ] {
+            let refused = validate(&bad).unwrap_err();
+            assert_eq!(refused.0, format!("guardrails.{key}"));
+        }
+    }
+}
