@@ -10,6 +10,7 @@ use std::process::{Command, Output, Stdio};
 use support::eventually;
 use support::upstream::{ok, Manner, Upstream};
 use support::web::{get, Connection};
+use testkit::hold::rss_kib_of;
 
 fn arbiter(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_arbiter"))
@@ -179,4 +180,53 @@ async fn sighup_reads_the_file_again_and_a_bad_one_changes_nothing() {
     }
     child.kill().unwrap();
     child.wait().unwrap();
+}
+
+#[tokio::test]
+async fn a_large_reply_leaves_no_large_buffer_with_its_client() {
+    const CLIENTS: usize = 24;
+    const GROWTH_KIB_MAX: u64 = 12 * 1024;
+    let body = "x".repeat(1_500_000);
+    let one = Upstream::start(Manner::Reply(ok(&body))).await;
+    let two = Upstream::start(Manner::Reply(ok(&body))).await;
+    let file = config("127.0.0.1:0", &one.address.to_string());
+    let text = std::fs::read_to_string(file.path()).unwrap();
+    let text = text.replace("replicas = 1", "replicas = 2");
+    let second = format!(
+        "[[servers]]\nname = \"web-2\"\naddress = \"{}\"\n",
+        two.address
+    );
+    std::fs::write(file.path(), text + &second).unwrap();
+    let mut child = Command::new(env!("CARGO_BIN_EXE_arbiter"))
+        .args(["--config", file.path().to_str().unwrap()])
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    let line = lines.next().unwrap().unwrap();
+    let address = line
+        .split(" on ")
+        .nth(1)
+        .unwrap()
+        .split(',')
+        .next()
+        .unwrap();
+    let address = address.parse().unwrap();
+    let mut clients = vec![];
+    let mut after_first_kib = 0;
+    for number in 0..CLIENTS {
+        let mut client = Connection::open(address).await;
+        assert_eq!(client.get("/").await.body.len(), body.len());
+        clients.push(client);
+        if number == 0 {
+            after_first_kib = rss_kib_of(child.id()).unwrap();
+        }
+    }
+    let all_kib = rss_kib_of(child.id()).unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(
+        all_kib < after_first_kib + GROWTH_KIB_MAX,
+        "{after_first_kib} KiB after the first client, {all_kib} KiB after {CLIENTS}"
+    );
 }

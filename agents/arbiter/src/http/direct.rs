@@ -4,8 +4,9 @@
 //! not sent again (but for a read on a pooled connection that the server had closed).
 
 use std::io;
+use std::time::Duration;
 
-use bytes::Buf;
+use bytes::{Buf, BytesMut};
 use policy::{Refused, ServerId};
 use tokio::time::{timeout_at, Instant};
 
@@ -136,7 +137,7 @@ async fn exchange(
                 flight,
                 unread_body,
             };
-            pass_on(front, client, request, sent, (reply, body), &[]).await
+            pass_on(front, client, request, sent, (reply, body), BytesMut::new()).await
         }
         Err(failure) => {
             flight.bad();
@@ -214,7 +215,7 @@ pub async fn pass_on(
     request: &RequestHead,
     sent: Sent,
     reply: (ResponseHead, Body),
-    held: &[u8],
+    held: BytesMut,
 ) -> After {
     let Sent {
         lease,
@@ -227,7 +228,11 @@ pub async fn pass_on(
     let keeps = client.keeps(request) && !unread_body && head.framing != Framing::UntilClose;
     let name = &front.tier.server(lease.server).name;
     head.close_for(name, request, keeps, None);
-    head.forward.extend_from_slice(held);
+    if begin(client, &mut head, held, limit).await.is_err() {
+        flight.neutral();
+        front.tier.counters.failed.inc();
+        return After::Abort;
+    }
     let last = loop {
         match body.next(&mut link.conn, Instant::now() + limit).await {
             Ok(None) => break 0,
@@ -271,4 +276,19 @@ pub async fn pass_on(
     tail.clear();
     (client.spare, client.reply) = (tail, head);
     after
+}
+
+/// Writes the head with what was held back, if anything was. Not by way of the head's buffer: that
+/// one stays with the client's connection, and would stay as large as this.
+async fn begin(
+    client: &mut Client,
+    head: &mut ResponseHead,
+    held: BytesMut,
+    limit: Duration,
+) -> io::Result<()> {
+    if !held.is_empty() {
+        client.conn.write_both(&head.forward, &held, limit).await?;
+        head.forward.clear();
+    }
+    Ok(())
 }

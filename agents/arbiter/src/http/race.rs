@@ -107,7 +107,7 @@ pub async fn run(
         Outcome::Large(large) => {
             let Large { reply, body, sent } = *large;
             let head = (reply.head, body);
-            pass_on(front, client, request, sent, head, &reply.body).await
+            pass_on(front, client, request, sent, head, reply.body).await
         }
         Outcome::Refusal(refusal) => client.refuse(front, request, refusal, false).await,
     }
