@@ -314,7 +314,11 @@ impl Choice {
         };
         match self.settings.kind {
             Kind::RoundRobin | Kind::Random | Kind::PeakEwma | Kind::HotCold => ABSENT,
-            Kind::LeastOutstanding | Kind::Hedge => (least_outstanding::rank(known), known.turn),
+            Kind::LeastOutstanding => (least_outstanding::rank(known), known.turn),
+            Kind::Hedge => (
+                tad::rank(known, now, !self.settings.held_for_sessions),
+                known.turn,
+            ),
             // Positive numbers are ordered as their bits are.
             Kind::C3 => (c3::score(known).to_bits(), known.turn),
             Kind::TadPaper => with_token(tad_paper::rank(known)),

@@ -2,10 +2,6 @@
 //! the arbiter sees it: Winston, Optimality of the shortest line discipline, 1977). Of equals, the
 //! one that was chosen longest ago. A server whose last reply was an error comes after all others
 //! while that counts: it would be idle because it fails fast.
-//!
-//! The hedging policy (Dean and Barroso, The Tail at Scale, CACM 2013) chooses like this too: one
-//! server at first, and another each time that a percentile of the observed latencies has gone by
-//! without an answer.
 
 use crate::server::Server;
 

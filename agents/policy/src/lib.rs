@@ -81,7 +81,7 @@ pub enum Kind {
     C3,
     /// Prequal's rule: not the most loaded, and of the others the fastest.
     HotCold,
-    /// One of the least outstanding; more when a percentile of latencies has gone by.
+    /// One as `Tad` ranks them, without tokens; more when a percentile of latencies has gone by.
     Hedge,
     /// Token-based arbitration to the letter of sPARE section 4.1.
     TadPaper,

