@@ -17,6 +17,7 @@ from bench import (
     mysql,
     planner,
     provision,
+    select,
     simulator,
 )
 from experiments.runner.manifest import host, versions
@@ -35,6 +36,8 @@ def main() -> None:
             "host": host(),
             "versions": versions(),
             "http": http.measure(Path(work)),
+            "select": (choice := select.measure()),
+            "select_ns": choice["policies"]["tad"]["1"]["ns"],
             "mysql": mysql.measure(Path(work)),
             "collisions": collisions.measure(),
             **keyvalue.measure_all(Path(work)),
@@ -53,11 +56,18 @@ def main() -> None:
 
 
 def _lines(result: dict[str, Any]) -> list[str]:
-    lines = [
-        f"http, {count:>3} connections: arbiter {row['arbiter_rps']:.0f}/s, HAProxy "
-        f"{row['haproxy_rps']:.0f}/s, ratio {row['ratio']:.2f}; r = 2: {row['ratio_r2']:.2f}"
-        for count, row in result["http"].items()
-    ]
+    web, choice = result["http"], result["select"]
+    lines = [_http_line(count, web[str(count)]) for count in http.CONNECTIONS]
+    lines += [_added_line(key, web["added_us"]) for key in ("p50", "p99")]
+    many = web["many"]
+    lines.append(
+        f"http, {many['connections']} connections: {many['rss_kib_idle'] / 1024:.0f} MiB idle, "
+        f"{many['rss_kib_peak'] / 1024:.0f} MiB at the most, {many['answered']} answered"
+    )
+    lines.append(
+        f"one choice of {choice['servers']} servers: "
+        + ", ".join(f"{name} {row['1']['ns']:.0f} ns" for name, row in choice["policies"].items())
+    )
     lines += [_mysql_line(count, row) for count, row in result["mysql"]["connections"].items()]
     lines += [_collision_line(row) for row in result["collisions"]]
     lines += [_keyvalue_line(name, result[name]) for name in ("redis", "memcached")]
@@ -75,6 +85,25 @@ def _lines(result: dict[str, Any]) -> list[str]:
         f"{fleet['docker_run_s']:.1f} s, ratio {fleet['ratio']:.2f}"
     )
     return lines
+
+
+def _http_line(count: int, row: dict[str, Any]) -> str:
+    (low, high), (low_2, high_2) = row["ratio_range"], row["ratio_r2_range"]
+    return (
+        f"http, {count:>3} connections: arbiter {row['arbiter_rps']:.0f}/s, HAProxy "
+        f"{row['haproxy_rps']:.0f}/s, ratio {row['ratio']:.2f} ({low:.2f} to {high:.2f}), per "
+        f"second of the proxy's CPU {row['ratio_cpu']:.2f}; r = 2: {row['ratio_r2']:.2f} "
+        f"({low_2:.2f} to {high_2:.2f}), {row['ratio_cpu_r2']:.2f}"
+    )
+
+
+def _added_line(key: str, row: dict[str, Any]) -> str:
+    sides = [
+        f"{name} {row[key][side]:.0f} us ({row[key][f'{side}_range'][0]:.0f} to "
+        f"{row[key][f'{side}_range'][1]:.0f})"
+        for name, side in (("arbiter", "arbiter"), ("HAProxy", "haproxy"))
+    ]
+    return f"http at {row['rate_per_s']:.0f}/s, added to {key}: {', '.join(sides)}"
 
 
 def _mysql_line(count: str, row: dict[str, Any]) -> str:

@@ -9,15 +9,14 @@ from __future__ import annotations
 import json
 import math
 import subprocess
-from pathlib import Path
 from typing import Any
 
+from bench.process import ROOT
 from optimizer.replication.closed_forms import collision_probability
 
-ROOT = Path(__file__).resolve().parents[1]
 UPSTREAM = 2
 REQUESTS = 400
-POLICIES = ("round-robin", "tad")
+POLICIES = ("random", "round-robin", "tad")
 
 
 def measure() -> list[dict[str, Any]]:

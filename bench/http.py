@@ -2,55 +2,131 @@
 
 from __future__ import annotations
 
+import json
 import re
-import shutil
 import statistics
 import subprocess
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx
 
-ROOT = Path(__file__).resolve().parents[1]
+from bench.process import ROOT, arbiter, cpu_s, program, running
+
 SERVERS = (19001, 19002)
-HAPROXY, ARBITER_1, ARBITER_2 = 19010, 19011, 19012
+HAPROXY, ARBITER_1, ARBITER_2, ARBITER_MANY = 19010, 19011, 19012, 19013
 CONNECTIONS = (1, 32, 256)
-TURNS = 3
-TURN_S = 3
+HALF_LOAD_CONNECTIONS = 32
+MANY = 10_000
+TURNS = 9
+TURN_S = 2
+TESTKIT = ROOT / "agents" / "target" / "release" / "testkit"
 BODY_BYTES = 1024
 
 _UNIT_US = {"us": 1.0, "ms": 1e3, "s": 1e6}
 
 
 def measure(work: Path) -> dict[str, Any]:
-    """Requests per second and wrk's p50 and p99, medians over turns, per connection count."""
+    """Per connection count: requests per second, also per second of the proxy's CPU, wrk's p50 and
+    p99; beside them what a proxy adds to latency at half load, and the memory of many connections.
+    """
     with ExitStack() as stack:
         stack.enter_context(_nginx(work))
-        stack.enter_context(_haproxy(work))
-        for port, replicas in ((ARBITER_1, 1), (ARBITER_2, 2)):
-            stack.enter_context(_arbiter(work, port, replicas))
-        targets = {"haproxy": HAPROXY, "arbiter": ARBITER_1, "arbiter_r2": ARBITER_2}
-        return {str(count): _compare(targets, count) for count in CONNECTIONS}
+        proxies: dict[str, tuple[int, int]] = {
+            "haproxy": (HAPROXY, stack.enter_context(_haproxy(work))),
+            "arbiter": (ARBITER_1, stack.enter_context(_arbiter(work, ARBITER_1, 1))),
+            "arbiter_r2": (ARBITER_2, stack.enter_context(_arbiter(work, ARBITER_2, 2))),
+        }
+        rows: dict[str, Any] = {str(count): _compare(proxies, count) for count in CONNECTIONS}
+        capacity = rows[str(HALF_LOAD_CONNECTIONS)]["haproxy_rps"]
+        return {**rows, "added_us": _added(capacity / 2), "many": _many(work)}
 
 
-def _compare(targets: dict[str, int], connections: int) -> dict[str, Any]:
+def _compare(targets: dict[str, tuple[int, int]], connections: int) -> dict[str, Any]:
     turns: dict[str, list[dict[str, float]]] = {name: [] for name in targets}
     for _ in range(TURNS):
-        for name, port in targets.items():
-            turns[name].append(_wrk(port, connections))
-    found: dict[str, Any] = {}
+        for name, (port, pid) in targets.items():
+            before_s = cpu_s(pid)
+            run = _wrk(port, connections)
+            run["per_cpu_s"] = run.pop("requests") / (cpu_s(pid) - before_s)
+            turns[name].append(run)
+    found: dict[str, Any] = {"turns": TURNS}
     for name, runs in turns.items():
-        for key in ("rps", "p50_us", "p99_us"):
+        for key in ("rps", "per_cpu_s", "p50_us", "p99_us"):
             values = [run[key] for run in runs]
             found[f"{name}_{key}"] = statistics.median(values)
             found[f"{name}_{key}_range"] = [min(values), max(values)]
         found[f"{name}_errors"] = sum(run["errors"] for run in runs)
-    found["turns"] = TURNS
-    found["ratio"] = found["arbiter_rps"] / found["haproxy_rps"]
-    found["ratio_r2"] = found["arbiter_r2_rps"] / found["haproxy_rps"]
+    for name, ours, key in (
+        ("ratio", "arbiter", "rps"),
+        ("ratio_r2", "arbiter_r2", "rps"),
+        ("ratio_cpu", "arbiter", "per_cpu_s"),
+        ("ratio_cpu_r2", "arbiter_r2", "per_cpu_s"),
+    ):
+        # Turn by turn, since what else the machine does changes from one turn to the next.
+        pairs = zip(turns[ours], turns["haproxy"], strict=True)
+        each = [run[key] / peer[key] for run, peer in pairs]
+        found[name] = statistics.median(each)
+        found[f"{name}_range"] = [min(each), max(each)]
+    return found
+
+
+def _added(rate_per_s: float) -> dict[str, Any]:
+    """What a proxy adds to latency [us] at a fixed rate: its p50 and p99 less nginx's own."""
+    targets = {"nginx": SERVERS[0], "haproxy": HAPROXY, "arbiter": ARBITER_1}
+    turns: dict[str, list[dict[str, Any]]] = {name: [] for name in targets}
+    for turn in range(TURNS):
+        for name, port in targets.items():
+            turns[name].append(_at_rate(port, rate_per_s, turn))
+    found: dict[str, Any] = {
+        "rate_per_s": rate_per_s,
+        "connections": HALF_LOAD_CONNECTIONS,
+        "turns": TURNS,
+        "late_us_p99": max(run["late_us_p99"] for runs in turns.values() for run in runs),
+    }
+    for key in ("p50", "p99"):
+        found[key] = {}
+        for name in ("haproxy", "arbiter"):
+            pairs = zip(turns[name], turns["nginx"], strict=True)
+            each = [run[f"{key}_us"] - own[f"{key}_us"] for run, own in pairs]
+            found[key][name] = statistics.median(each)
+            found[key][f"{name}_range"] = [min(each), max(each)]
+    return found
+
+
+def _at_rate(port: int, rate_per_s: float, seed: int) -> dict[str, Any]:
+    options: dict[str, Any] = {
+        "address": f"127.0.0.1:{port}",
+        "path": "/body",
+        "connections": HALF_LOAD_CONNECTIONS,
+        "rate": rate_per_s,
+        "seconds": TURN_S,
+        "seed": seed,
+    }
+    found = _testkit("rate", options)
+    if found["errors"]:
+        raise ValueError(f"port {port}: expected no errors, got {found['errors']}")
+    return found
+
+
+def _many(work: Path) -> dict[str, Any]:
+    """Memory [KiB] of a fresh arbiter: 10,000 client connections, idle, then all asking at once."""
+    with _arbiter(work, ARBITER_MANY, 1) as pid:
+        address = f"127.0.0.1:{ARBITER_MANY}"
+        options = {"address": address, "path": "/body", "connections": MANY, "pid": pid}
+        return _testkit("hold", options)
+
+
+def _testkit(command: str, options: dict[str, Any]) -> dict[str, Any]:
+    words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
+    done = subprocess.run(
+        [str(TESTKIT), command, *words], capture_output=True, text=True, timeout=120, check=False
+    )
+    if done.returncode != 0:
+        raise RuntimeError(f"testkit {command}: expected success, got {done.stderr.strip()}")
+    found: dict[str, Any] = json.loads(done.stdout)
     return found
 
 
@@ -68,6 +144,7 @@ def _wrk(port: int, connections: int) -> dict[str, float]:
         "rps": float(_find(r"Requests/sec:\s+([\d.]+)", text)),
         "p50_us": _microseconds(_find(r"(?m)^ +50%\s+(\S+)", text)),
         "p99_us": _microseconds(_find(r"(?m)^ +99%\s+(\S+)", text)),
+        "requests": float(_find(r"(\d+) requests in", text)),
         "errors": float(_errors(text)),
     }
 
@@ -90,30 +167,15 @@ def _microseconds(text: str) -> float:
     return float(value) * _UNIT_US[text.removeprefix(value)]
 
 
-@contextmanager
-def _process(command: list[str], port: int, log: Path) -> Iterator[None]:
-    with log.open("w") as file:
-        process = subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT)
-    try:
-        _wait(port, process, log)
-        yield
-    finally:
-        process.terminate()
-        process.wait(timeout=10)
-
-
-def _wait(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
-    deadline = time.monotonic() + 10
-    while True:
+def _serves(port: int) -> Callable[[], bool]:
+    def asked() -> bool:
         try:
             answer = httpx.get(f"http://127.0.0.1:{port}/body", trust_env=False)
-            if answer.status_code == 200 and len(answer.content) == BODY_BYTES:
-                return
         except httpx.HTTPError:
-            pass
-        if process.poll() is not None or time.monotonic() > deadline:
-            raise RuntimeError(f"port {port}: expected 1 KB, got none; log: {log.read_text()}")
-        time.sleep(0.05)
+            return False
+        return answer.status_code == 200 and len(answer.content) == BODY_BYTES
+
+    return asked
 
 
 @contextmanager
@@ -130,7 +192,8 @@ daemon off;
 worker_processes 1;
 pid {work}/nginx.pid;
 error_log stderr;
-events {{ worker_connections 4096; }}
+worker_rlimit_nofile 65536;
+events {{ worker_connections 32768; }}
 http {{
   access_log off;
   keepalive_requests 100000000;
@@ -141,13 +204,13 @@ http {{
 }}
 """
     )
-    command = [_program("nginx"), "-c", str(config), "-e", "stderr"]
-    with _process(command, SERVERS[0], work / "nginx.log"):
+    command = [program("nginx"), "-c", str(config), "-e", "stderr"]
+    with running(command, work / "nginx.log", _serves(SERVERS[0])):
         yield
 
 
 @contextmanager
-def _haproxy(work: Path) -> Iterator[None]:
+def _haproxy(work: Path) -> Iterator[int]:
     servers = "\n".join(f"  server s{port} 127.0.0.1:{port}" for port in SERVERS)
     config = work / "haproxy.cfg"
     config.write_text(
@@ -168,15 +231,14 @@ backend tier
 {servers}
 """
     )
-    with _process([_program("haproxy"), "-f", str(config)], HAPROXY, work / "haproxy.log"):
-        yield
+    command = [program("haproxy"), "-db", "-f", str(config)]
+    with running(command, work / "haproxy.log", _serves(HAPROXY)) as pid:
+        yield pid
 
 
 @contextmanager
-def _arbiter(work: Path, port: int, replicas: int) -> Iterator[None]:
-    config = work / f"arbiter-{port}.toml"
-    config.write_text(
-        f"""protocol = "http"
+def _arbiter(work: Path, port: int, replicas: int) -> Iterator[int]:
+    settings = f"""protocol = "http"
 listen = "127.0.0.1:{port}"
 admin = "127.0.0.1:{port + 100}"
 tier = "bench"
@@ -186,18 +248,6 @@ tokens = 256
 connect_timeout_ms = 1000
 request_timeout_ms = 6000
 """
-        + "".join(
-            f'[[servers]]\nname = "s{server}"\naddress = "127.0.0.1:{server}"\n'
-            for server in SERVERS
-        )
-    )
-    command = [str(ROOT / "build" / "bin" / "arbiter"), "--config", str(config)]
-    with _process(command, port, work / f"arbiter-{port}.log"):
-        yield
-
-
-def _program(name: str) -> str:
-    found = shutil.which(name, path="/usr/sbin:/usr/bin:/sbin:/bin")
-    if found is None:
-        raise RuntimeError(f"{name} is missing: call ci/bench, which installs it")
-    return found
+    command = arbiter(work / f"arbiter-{port}.toml", settings, SERVERS)
+    with running(command, work / f"arbiter-{port}.log", _serves(port)) as pid:
+        yield pid

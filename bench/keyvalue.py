@@ -8,7 +8,6 @@ they seem to; the processor time that the proxy itself takes per request is meas
 from __future__ import annotations
 
 import json
-import os
 import re
 import socket
 import statistics
@@ -19,7 +18,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from bench.http import ROOT, _program
+from bench.process import ROOT, arbiter, cpu_s, program, running, takes_connections
 
 CONNECTIONS = 50
 PIPELINES = (1, 16)
@@ -29,7 +28,6 @@ KEYS = 1000
 VALUE_BYTES = 1024
 KVLOAD = ROOT / "agents" / "target" / "release" / "kvload"
 
-_TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 _Client = Callable[[int, int], dict[str, float]]
 
 
@@ -72,9 +70,9 @@ def _compare(targets: dict[str, tuple[int, int]], pipeline: int, client: _Client
     turns: dict[str, list[dict[str, float]]] = {name: [] for name in targets}
     for _ in range(TURNS):
         for name, (port, pid) in targets.items():
-            before_s = _processor_s(pid)
+            before_s = cpu_s(pid)
             run = client(port, pipeline)
-            run["cpu_us"] = (_processor_s(pid) - before_s) / run.pop("requests") * 1e6
+            run["cpu_us"] = (cpu_s(pid) - before_s) / run.pop("requests") * 1e6
             turns[name].append(run)
     found: dict[str, Any] = {}
     for name, runs in turns.items():
@@ -91,12 +89,6 @@ def _compare(targets: dict[str, tuple[int, int]], pipeline: int, client: _Client
     found["ratio_r2"] = found["arbiter_r2_rps"] / found["twemproxy_rps"]
     found["ratio_cpu"] = found["twemproxy_cpu_us"] / found["arbiter_cpu_us"]
     return found
-
-
-def _processor_s(pid: int) -> float:
-    """User and system time of a process."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) * _TICK_S
 
 
 def _redis_benchmark(port: int, pipeline: int) -> dict[str, float]:
@@ -153,32 +145,17 @@ def _ask(port: int, line: bytes) -> bytes:
 def _server(protocol: str, port: int, primary: int | None) -> list[str]:
     if protocol == "memcached":
         words = f"-u nobody -l 127.0.0.1 -p {port} -U 0 -m 64 -t 1 -c 1024"
-        return [_program("memcached"), *words.split()]
-    command = [_program("redis-server"), "--port", str(port), "--bind", "127.0.0.1"]
+        return [program("memcached"), *words.split()]
+    command = [program("redis-server"), "--port", str(port), "--bind", "127.0.0.1"]
     command += ["--save", "", "--repl-diskless-sync-delay", "0"]
     return command if primary is None else [*command, "--replicaof", f"127.0.0.1 {primary}"]
 
 
 @contextmanager
 def _process(command: list[str], port: int, work: Path) -> Iterator[int]:
-    """Runs until the block ends; the process number, once the port takes connections."""
     log = work / f"{Path(command[0]).name}-{port}.log"
-    with log.open("w") as file:
-        process = subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT, cwd=work)
-    try:
-        deadline = time.monotonic() + 10
-        while True:
-            try:
-                socket.create_connection(("127.0.0.1", port), timeout=1).close()
-                break
-            except OSError:
-                if process.poll() is not None or time.monotonic() > deadline:
-                    raise RuntimeError(f"port {port}: nobody there: {log.read_text()}") from None
-                time.sleep(0.05)
-        yield process.pid
-    finally:
-        process.terminate()
-        process.wait(timeout=10)
+    with running(command, log, takes_connections(port)) as pid:
+        yield pid
 
 
 @contextmanager
@@ -194,7 +171,7 @@ def _nutcracker(work: Path, protocol: str, port: int, servers: tuple[int, int]) 
 """
         + "".join(f"   - 127.0.0.1:{server}:1\n" for server in servers)
     )
-    command = [_program("nutcracker"), "-c", str(config), "-s", str(port + 1)]
+    command = [program("nutcracker"), "-c", str(config), "-s", str(port + 1)]
     with _process(command, port, work) as pid:
         yield pid
 
@@ -203,9 +180,7 @@ def _nutcracker(work: Path, protocol: str, port: int, servers: tuple[int, int]) 
 def _arbiter(
     work: Path, protocol: str, port: int, replicas: int, servers: tuple[int, int]
 ) -> Iterator[int]:
-    config = work / f"arbiter-{port}.toml"
-    config.write_text(
-        f"""protocol = "{protocol}"
+    settings = f"""protocol = "{protocol}"
 listen = "127.0.0.1:{port}"
 admin = "127.0.0.1:{port + 100}"
 tier = "bench"
@@ -213,11 +188,6 @@ policy = "round-robin"
 replicas = {replicas}
 tokens = 256
 """
-        + "".join(
-            f'[[servers]]\nname = "s{server}"\naddress = "127.0.0.1:{server}"\n'
-            for server in servers
-        )
-    )
-    command = [str(ROOT / "build" / "bin" / "arbiter"), "--config", str(config)]
+    command = arbiter(work / f"arbiter-{port}.toml", settings, servers)
     with _process(command, port, work) as pid:
         yield pid

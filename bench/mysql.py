@@ -7,17 +7,15 @@ ratio that counts is of statements per second of the proxy's own CPU time.
 
 from __future__ import annotations
 
-import os
 import re
 import statistics
 import subprocess
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from bench.http import ROOT, _program
+from bench.process import arbiter, cpu_s, program, running
 
 SERVERS = (22001, 22002)
 HAPROXY, ARBITER_1, ARBITER_2 = 22010, 22011, 22012
@@ -91,9 +89,9 @@ def _ratios(turns: dict[str, list[dict[str, float]]], ours: str, theirs: str) ->
 
 
 def _turn(port: int, pid: int, connections: int) -> dict[str, float]:
-    before = _cpu_s(pid)
+    before = cpu_s(pid)
     text = _sysbench(port, f"--threads={connections}", f"--time={TURN_S}", "run")
-    spent = _cpu_s(pid) - before
+    spent = cpu_s(pid) - before
     statements = float(_find(r"queries performed:(?s:.*?)total:\s+(\d+)", text))
     errors = int(_find(r"ignored errors:\s+(\d+)", text))
     if errors:
@@ -102,12 +100,6 @@ def _turn(port: int, pid: int, connections: int) -> dict[str, float]:
         "per_s": float(_find(r"queries:\s+\d+\s+\(([\d.]+) per sec", text)),
         "per_cpu_s": statements / spent,
     }
-
-
-def _cpu_s(pid: int) -> float:
-    """CPU time of a process, user and system, all threads [s]."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(") ", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _find(pattern: str, text: str) -> str:
@@ -127,44 +119,31 @@ def _sysbench(port: int, *arguments: str) -> str:
     return done.stdout
 
 
-@contextmanager
-def _process(command: list[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
-    with log.open("w") as file:
-        process = subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT)
-    try:
-        yield process
-    finally:
-        process.terminate()
-        process.wait(timeout=30)
-
-
-def _wait(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
-    """Until the account is let in."""
+def _lets_in(port: int) -> Callable[[], bool]:
     command = ["mariadb", "--no-defaults", "-h127.0.0.1", f"-P{port}", "-uwiki", "-pwiki-read"]
-    deadline = time.monotonic() + 30
-    while subprocess.run([*command, "-e", "SELECT 1"], capture_output=True, check=False).returncode:
-        if process.poll() is not None or time.monotonic() > deadline:
-            raise RuntimeError(f"port {port}: expected to be let in, was not; {log.read_text()}")
-        time.sleep(0.05)
+
+    def asked() -> bool:
+        done = subprocess.run([*command, "-e", "SELECT 1"], capture_output=True, check=False)
+        return done.returncode == 0
+
+    return asked
 
 
 @contextmanager
 def _mariadb(folder: Path, port: int) -> Iterator[None]:
     folder.mkdir()
     data = f"--datadir={folder / 'data'}"
-    install = [_program("mariadb-install-db"), "--no-defaults", "--user=root", data]
+    install = [program("mariadb-install-db"), "--no-defaults", "--user=root", data]
     subprocess.run(
         [*install, "--skip-test-db", "--auth-root-authentication-method=normal"],
         capture_output=True,
         check=True,
     )
     (folder / "init.sql").write_text(_INIT)
-    command = [_program("mariadbd"), "--no-defaults", "--user=root", data, f"--port={port}"]
+    command = [program("mariadbd"), "--no-defaults", "--user=root", data, f"--port={port}"]
     command += ["--bind-address=127.0.0.1", "--skip-name-resolve", "--performance-schema=OFF"]
     command += [f"--socket={folder / 'socket'}", f"--init-file={folder / 'init.sql'}"]
-    log = folder / "log"
-    with _process([*command, f"--tmpdir={folder}"], log) as process:
-        _wait(port, process, log)
+    with running([*command, f"--tmpdir={folder}"], folder / "log", _lets_in(port)):
         _sysbench(port, "prepare")
         yield
 
@@ -190,17 +169,14 @@ backend tier
 {servers}
 """
     )
-    log = work / "haproxy-mysql.log"
-    with _process([_program("haproxy"), "-db", "-f", str(config)], log) as process:
-        _wait(HAPROXY, process, log)
-        yield process.pid
+    command = [program("haproxy"), "-db", "-f", str(config)]
+    with running(command, work / "haproxy-mysql.log", _lets_in(HAPROXY)) as pid:
+        yield pid
 
 
 @contextmanager
 def _arbiter(work: Path, port: int, replicas: int) -> Iterator[int]:
-    config = work / f"arbiter-{port}.toml"
-    config.write_text(
-        f"""protocol = "mysql"
+    settings = f"""protocol = "mysql"
 listen = "127.0.0.1:{port}"
 admin = "127.0.0.1:{port + 100}"
 tier = "bench"
@@ -212,13 +188,6 @@ user = "wiki"
 password = "wiki-read"
 database = "bench"
 """
-        + "".join(
-            f'[[servers]]\nname = "s{server}"\naddress = "127.0.0.1:{server}"\n'
-            for server in SERVERS
-        )
-    )
-    binary = os.environ.get("SPARECRAFT_ARBITER", str(ROOT / "build" / "bin" / "arbiter"))
-    log = work / f"arbiter-{port}.log"
-    with _process([binary, "--config", str(config)], log) as process:
-        _wait(port, process, log)
-        yield process.pid
+    command = arbiter(work / f"arbiter-{port}.toml", settings, SERVERS)
+    with running(command, work / f"arbiter-{port}.log", _lets_in(port)) as pid:
+        yield pid

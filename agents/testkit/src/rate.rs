@@ -6,6 +6,7 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{ensure, Context, Result};
@@ -111,8 +112,7 @@ pub fn run(plan: &Plan) -> Result<Report> {
 }
 
 fn connection(plan: &Plan, number: u64, start: Instant) -> Result<Seen> {
-    // The kernel may otherwise wake a sleeper 50 microseconds late.
-    std::fs::write("/proc/thread-self/timerslack_ns", "1").context("cannot set the timer slack")?;
+    wake_on_time().context("cannot set the timer slack")?;
     let mut stream = TcpStream::connect(plan.address)?;
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(Duration::from_secs(10)))?;
@@ -140,6 +140,15 @@ fn connection(plan: &Plan, number: u64, start: Instant) -> Result<Seen> {
             seen.errors += u64::from(!is_good);
         }
     }
+}
+
+/// The kernel may otherwise wake a sleeping thread 50 microseconds late.
+fn wake_on_time() -> Result<()> {
+    // PID/task/TID; the file is there for a thread under its own number only.
+    let myself = std::fs::read_link("/proc/thread-self")?;
+    let thread = myself.file_name().context("no thread number")?;
+    std::fs::write(Path::new("/proc").join(thread).join("timerslack_ns"), "1")?;
+    Ok(())
 }
 
 fn read_reply(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Result<bool> {

@@ -1,0 +1,74 @@
+"""Programs that a comparison starts, and the CPU time that they take."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+READY_S = 30
+
+_TICK_S = 1 / os.sysconf("SC_CLK_TCK")
+
+
+def program(name: str) -> str:
+    """A peer's path.  Raises: RuntimeError where it is not installed."""
+    found = shutil.which(name, path="/usr/sbin:/usr/bin:/sbin:/bin")
+    if found is None:
+        raise RuntimeError(f"{name} is missing: call ci/bench, which installs it")
+    return found
+
+
+def arbiter(config: Path, settings: str, servers: tuple[int, ...]) -> list[str]:
+    """The command of an arbiter before servers on these ports of loopback; writes its file."""
+    tables = "".join(
+        f'[[servers]]\nname = "s{port}"\naddress = "127.0.0.1:{port}"\n' for port in servers
+    )
+    config.write_text(settings + tables)
+    binary = os.environ.get("SPARECRAFT_ARBITER", str(ROOT / "build" / "bin" / "arbiter"))
+    return [binary, "--config", str(config)]
+
+
+@contextmanager
+def running(command: list[str], log: Path, is_ready: Callable[[], bool]) -> Iterator[int]:
+    """The process number, once it is ready; ended with the block.
+
+    Raises: RuntimeError with its log if it ends, or is not ready within 30 s.
+    """
+    with log.open("w") as file:
+        process = subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT)
+    try:
+        deadline = time.monotonic() + READY_S
+        while not is_ready():
+            if process.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError(f"{command[0]}: expected it ready; its log: {log.read_text()}")
+            time.sleep(0.05)
+        yield process.pid
+    finally:
+        process.terminate()
+        process.wait(timeout=READY_S)
+
+
+def takes_connections(port: int) -> Callable[[], bool]:
+    """Whether somebody listens on this port of loopback."""
+
+    def asked() -> bool:
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+        except OSError:
+            return False
+        return True
+
+    return asked
+
+
+def cpu_s(pid: int) -> float:
+    """CPU time of a process, user and system, all threads [s]."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(") ", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) * _TICK_S

@@ -1,0 +1,40 @@
+"""The time of one choice among 64 servers, per policy; sPARE's took 20 microseconds.
+
+`agents/policy/examples/select_ns.rs`: acquire, observe and release of one request while as many
+others are under way as there are servers.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+from typing import Any
+
+from bench.process import ROOT
+
+SERVERS = 64
+TURNS = 5
+
+
+def measure() -> dict[str, Any]:
+    """Per policy and r: nanoseconds, median over turns, and their range."""
+    command = ["cargo", "run", "-q", "--release", "--locked", "-p", "policy"]
+    command += ["--example", "select_ns", "--", str(SERVERS), str(TURNS)]
+    done = subprocess.run(
+        command,
+        cwd=ROOT / "agents",
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+        timeout=900,
+    )
+    found: dict[str, Any] = {"servers": SERVERS, "turns": TURNS, "policies": {}}
+    for line in done.stdout.splitlines():
+        row = json.loads(line)
+        of_policy = found["policies"].setdefault(row["policy"], {})
+        of_policy[str(row["r"])] = {
+            "ns": statistics.median(row["ns"]),
+            "ns_range": [min(row["ns"]), max(row["ns"])],
+        }
+    return found
