@@ -12,12 +12,11 @@ use std::pin::{pin, Pin};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
-use policy::{Hedge, ServerId};
+use policy::ServerId;
 use smallvec::SmallVec;
-use tokio::time::{sleep, Instant, Sleep};
+use tokio::time::Instant;
 
 use super::body::{Body, Framing};
 use super::client::{After, Client};
@@ -26,6 +25,7 @@ use super::exchange::{ask, keep, open, Failure};
 use super::head::{RequestHead, ResponseHead};
 use super::refusal::Refusal;
 use super::Front;
+use crate::delayed::Delayed;
 use crate::siblings::Stamp;
 use crate::tier::{Flight, Lease, Leases};
 
@@ -137,34 +137,6 @@ enum Step {
     OneMore,
 }
 
-/// Replicas that are sent only while there is no answer (The Tail at Scale).
-struct Delayed {
-    after: Duration,
-    left: usize,
-    timer: Pin<Box<Sleep>>,
-}
-
-impl Delayed {
-    fn new(hedge: Hedge) -> Self {
-        let after = Duration::from_micros(hedge.after_us);
-        Self {
-            after,
-            left: hedge.extras,
-            timer: Box::pin(sleep(after)),
-        }
-    }
-
-    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Step> {
-        if self.timer.as_mut().poll(context).is_pending() {
-            return Poll::Pending;
-        }
-        self.left -= 1;
-        let next = Instant::now() + self.after;
-        self.timer.as_mut().reset(next);
-        Poll::Ready(Step::OneMore)
-    }
-}
-
 impl Referee {
     /// The winner; none where nobody can win any more. May be dropped at any time.
     async fn decide(&mut self) -> Option<Outcome> {
@@ -208,8 +180,8 @@ impl Referee {
             }
         }
         match &mut self.delayed {
-            Some(delayed) if delayed.left > 0 => delayed.poll(context),
-            _ => Poll::Pending,
+            Some(delayed) => delayed.poll_due(context).map(|()| Step::OneMore),
+            None => Poll::Pending,
         }
     }
 

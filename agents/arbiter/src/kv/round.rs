@@ -10,12 +10,13 @@ use tokio::time::sleep_until;
 use super::front::{Batch, Front};
 use super::slot::{Mode, Slot};
 use super::{Dialect, Failure};
+use crate::delayed::{due, Delayed};
 
 /// How often a read is sent again, when its server or its connection failed it.
 const READ_TRIES: usize = 3;
 
-/// Reads: to r servers of the policy's choice, the first good reply wins. One that failed at all
-/// of them is sent to others, or again.
+/// Reads: to r servers of the policy's choice (at once, or delayed where the policy hedges), the
+/// first good reply wins. One that failed at all of them is sent to others, or again.
 ///
 /// # Errors
 /// [`Failure`]: there is no reply.
@@ -60,19 +61,13 @@ async fn race_once<D: Dialect>(
     })?;
     let limit = front.tier.config().request_timeout();
     let ticket = slot.open(Mode::Race);
+    let mut delayed = leases.delayed().map(Delayed::new);
     let mut sent = 0;
     loop {
         let coming = leases.to_come() > 0;
-        tokio::select! {
+        let lease = tokio::select! {
             biased;
-            lease = leases.next(), if coming => {
-                if let Some(lease) = lease {
-                    sent += 1;
-                    let server = lease.server;
-                    front.send(server, batch, slot, ticket, Some(lease));
-                    tried.push(server);
-                }
-            }
+            lease = leases.next(), if coming => lease,
             decided = poll_fn(|cx| slot.poll_decided(cx)), if sent > 0 => {
                 if decided.is_err() && coming {
                     sent = 0;
@@ -82,11 +77,18 @@ async fn race_once<D: Dialect>(
                 front.tier.counters.replicas_not_needed.add(leases.to_come() as u64);
                 return decided;
             }
+            () = due(&mut delayed), if sent > 0 => leases.one_more(tried),
             // What was sent is bounded by its link.
             () = sleep_until((received + limit).into()), if coming => {
                 slot.close();
                 return Err(if sent == 0 { Failure::NoToken } else { Failure::TimedOut });
             }
+        };
+        if let Some(lease) = lease {
+            sent += 1;
+            let server = lease.server;
+            front.send(server, batch, slot, ticket, Some(lease));
+            tried.push(server);
         }
     }
 }
