@@ -1,11 +1,12 @@
-//! Clients that check every reply, and clients that behave badly.
+//! Clients that check every reply.
 //!
 //! A checked reply has the status, the key, the length and every byte that belong to its request. An
 //! error of the server or of the arbiter is an answer too, and counted; anything else is *wrong*.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use serde::Serialize;
@@ -17,9 +18,9 @@ use crate::keyed::{append_framed, body, find, is_chunked};
 use crate::random::Random;
 
 /// A reply that takes longer is wrong: the arbiter must have given up long before.
-const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 /// Between two acts of a rude client, and before a client connects again.
-const PAUSE: Duration = Duration::from_millis(5);
+pub(crate) const PAUSE: Duration = Duration::from_millis(5);
 /// Wrong replies that are described.
 const DESCRIBED_MAX: usize = 10;
 
@@ -28,8 +29,12 @@ const DESCRIBED_MAX: usize = 10;
 pub struct Tally {
     /// Replies that were right in every byte.
     pub checked: AtomicU64,
-    /// Errors of a server or of the arbiter, proper replies all of them.
-    pub errors: AtomicU64,
+    /// Errors of a server or of the arbiter, proper replies all of them: by what they say.
+    pub errors: Mutex<BTreeMap<String, u64>>,
+    /// Such errors while all servers were dead or not yet in use again.
+    pub errors_in_outages: Mutex<BTreeMap<String, u64>>,
+    /// Set while all servers are dead or not yet in use again.
+    pub outage: AtomicBool,
     /// Replies that broke off visibly.
     pub cut: AtomicU64,
     /// Requests whose connection ended without a reply.
@@ -51,7 +56,8 @@ pub struct Tally {
 #[allow(missing_docs)]
 pub struct Counts {
     pub checked: u64,
-    pub errors: u64,
+    pub errors_by_cause: BTreeMap<String, u64>,
+    pub errors_in_outages_by_cause: BTreeMap<String, u64>,
     pub cut: u64,
     pub unanswered: u64,
     pub connections: u64,
@@ -60,36 +66,57 @@ pub struct Counts {
     pub described: Vec<String>,
 }
 
+impl Counts {
+    /// Errors while a server was there, and replies that broke off.
+    pub fn spoilt(&self) -> u64 {
+        self.errors_by_cause.values().sum::<u64>() + self.cut
+    }
+
+    /// All requests that something came back for.
+    pub fn replies(&self) -> u64 {
+        let in_outages: u64 = self.errors_in_outages_by_cause.values().sum();
+        self.checked + self.spoilt() + in_outages
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 impl Tally {
     /// The numbers now.
     pub fn counts(&self) -> Counts {
         Counts {
             checked: self.checked.load(Relaxed),
-            errors: self.errors.load(Relaxed),
+            errors_by_cause: lock(&self.errors).clone(),
+            errors_in_outages_by_cause: lock(&self.errors_in_outages).clone(),
             cut: self.cut.load(Relaxed),
             unanswered: self.unanswered.load(Relaxed),
             connections: self.connections.load(Relaxed),
             rude: self.rude.load(Relaxed),
             wrong: self.wrong.load(Relaxed),
-            described: self.described().clone(),
+            described: lock(&self.described).clone(),
         }
     }
 
-    fn described(&self) -> std::sync::MutexGuard<'_, Vec<String>> {
-        self.described
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+    fn error(&self, cause: String) {
+        let errors = if self.outage.load(Relaxed) {
+            &self.errors_in_outages
+        } else {
+            &self.errors
+        };
+        *lock(errors).entry(cause).or_default() += 1;
     }
 
-    fn wrong(&self, what: String) {
+    pub(crate) fn wrong(&self, what: String) {
         self.wrong.fetch_add(1, Relaxed);
-        let mut described = self.described();
+        let mut described = lock(&self.described);
         if described.len() < DESCRIBED_MAX {
             described.push(what);
         }
     }
 
-    fn goes_on(&self) -> bool {
+    pub(crate) fn goes_on(&self) -> bool {
         !self.stop.load(Relaxed)
     }
 }
@@ -135,7 +162,8 @@ struct Asked {
 
 enum Seen {
     Right,
-    Error,
+    /// What it says.
+    Error(String),
     Cut,
     Ended,
     Wrong(String),
@@ -159,18 +187,22 @@ impl Session {
                 Ok(seen) => seen,
                 Err(_) => Seen::Wrong("no reply within 20 s".to_owned()),
             };
-            let counter = match &seen {
+            let is_right = matches!(seen, Seen::Right);
+            let counter = match seen {
                 Seen::Right => &tally.checked,
-                Seen::Error => &tally.errors,
                 Seen::Cut => &tally.cut,
                 Seen::Ended => &tally.unanswered,
+                Seen::Error(cause) => {
+                    tally.error(cause);
+                    continue;
+                }
                 Seen::Wrong(what) => {
                     tally.wrong(format!("key {:016x}: {what}", one.key));
                     return false;
                 }
             };
             counter.fetch_add(1, Relaxed);
-            if matches!(seen, Seen::Cut | Seen::Ended) {
+            if !is_right {
                 let rest = (asked.len() - place - 1) as u64;
                 tally.unanswered.fetch_add(rest, Relaxed);
                 return false;
@@ -303,81 +335,13 @@ fn judge(asked: &Asked, head: &str, got: &[u8]) -> Seen {
         (_, Some(false)) => Seen::Wrong(format!("the reply of another request: {head:?}")),
         ("200", Some(true)) if asked.is_head || got == body(asked.key) => Seen::Right,
         ("200", Some(true)) => Seen::Wrong(format!("{} bytes of another body", got.len())),
-        ("500", Some(true)) => Seen::Error,
-        ("502" | "503" | "504", None) => Seen::Error,
+        ("500", Some(true)) => Seen::Error("500 of a server".to_owned()),
+        ("502" | "503" | "504", None) if asked.is_head => Seen::Error(format!("{status} to HEAD")),
+        ("502" | "503" | "504", None) => {
+            let text = String::from_utf8_lossy(got);
+            let reason = text.trim_start_matches("arbiter: ").trim_end();
+            Seen::Error(format!("{status} {reason}"))
+        }
         _ => Seen::Wrong(format!("a reply that cannot be: {head:?}")),
     }
-}
-
-/// A rude client, until the tally says stop: hangs up, sends garbage, sends too much.
-pub async fn be_rude(address: SocketAddr, seed: u64, tally: &Tally) {
-    let mut random = Random::new(seed);
-    while tally.goes_on() {
-        sleep(PAUSE).await;
-        let key = random.bits();
-        let get = format!("GET /{key:016x} HTTP/1.1\r\nHost: soak\r\n\r\n");
-        let (bytes, expected): (Vec<u8>, &[&str]) = match random.below(7) {
-            // Hangs up: in the request, before the reply, in a body.
-            0 => (get[..get.len() / 2].into(), &[]),
-            1 => (get.into(), &[]),
-            2 => (
-                b"POST /0 HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nabc".into(),
-                &[],
-            ),
-            3 => (
-                (0..200).map(|_| random.bits() as u8 | 0x80).collect(),
-                &["400"],
-            ),
-            4 => (
-                format!("GET /{} HTTP/1.1\r\n", "x".repeat(70_000)).into(),
-                &["431"],
-            ),
-            5 => (
-                format!(
-                    "GET / HTTP/1.1\r\nHost: a\r\n{}\r\n",
-                    "A: b\r\n".repeat(300)
-                )
-                .into(),
-                &["431"],
-            ),
-            _ => (
-                b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\
-                  \r\n\r\n0\r\n\r\nGET /0 HTTP/1.1\r\nHost: a\r\n\r\n"
-                    .into(),
-                &["400"],
-            ),
-        };
-        match timeout(PATIENCE, act(address, &bytes, expected)).await {
-            Ok(Ok(())) => drop(tally.rude.fetch_add(1, Relaxed)),
-            Ok(Err(what)) => tally.wrong(what),
-            Err(_) => tally.wrong("a rude client was not answered within 20 s".to_owned()),
-        }
-    }
-}
-
-/// One act; where a status is expected it has to be the only reply, and the connection ends.
-async fn act(address: SocketAddr, bytes: &[u8], expected: &[&str]) -> Result<(), String> {
-    let Ok(mut stream) = TcpStream::connect(address).await else {
-        return Ok(());
-    };
-    // The arbiter may have refused, and closed, before all of it was sent.
-    let _ = stream.write_all(bytes).await;
-    let Some(status) = expected.first() else {
-        return Ok(());
-    };
-    let mut reply = Vec::new();
-    let read = stream.read_to_end(&mut reply).await;
-    let reply = String::from_utf8_lossy(&reply);
-    // The arbiter's own replies hold no other line of this kind.
-    let replies = reply
-        .lines()
-        .filter(|line| line.starts_with("HTTP/1.1 "))
-        .count();
-    if replies == 1 && reply.starts_with(&format!("HTTP/1.1 {status} ")) && read.is_ok() {
-        return Ok(());
-    }
-    let sent: String = String::from_utf8_lossy(bytes).chars().take(60).collect();
-    Err(format!(
-        "{sent:?}: expected one {status}, got {reply:?}, {read:?}"
-    ))
 }

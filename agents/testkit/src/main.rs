@@ -106,7 +106,7 @@ fn run_soak(options: &Options) -> Result<bool> {
         settled: options.seconds("settled")?,
         seed: options.get("seed")?,
     })?;
-    println!("{}", serde_json::to_string_pretty(&report)?);
+    println!("{}", serde_json::to_string(&report)?);
     let failed = report.failures(requests_least, options.get("growth")?);
     for failure in &failed {
         eprintln!("testkit: soak: {failure}");

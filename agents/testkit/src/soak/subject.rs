@@ -1,0 +1,163 @@
+//! The arbiter under test: its process, its configuration file and its admin API.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use anyhow::{ensure, Context, Result};
+use serde_json::Value;
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::{Child, Command};
+use tokio::time::{sleep, Instant};
+
+use super::Plan;
+use crate::web;
+
+/// Servers that answer again have to be in use within this time.
+const BACK_WITHIN: Duration = Duration::from_secs(15);
+
+/// An arbiter's process.
+pub struct Subject {
+    pub child: Child,
+    pub pid: u32,
+    pub clients: SocketAddr,
+    admin: SocketAddr,
+    config: PathBuf,
+}
+
+impl Subject {
+    pub async fn start(
+        plan: &Plan,
+        folder: &Path,
+        servers: &[SocketAddr],
+        settings: &str,
+    ) -> Result<Self> {
+        let config = folder.join("arbiter.toml");
+        write(&config, plan, servers, settings)?;
+        let mut child = Command::new(&plan.arbiter)
+            .arg("--config")
+            .arg(&config)
+            .stderr(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .with_context(|| format!("{}: cannot start", plan.arbiter.display()))?;
+        let pid = child.id().context("no process")?;
+        let stderr = child.stderr.take().context("no stderr")?;
+        let mut lines = BufReader::new(stderr).lines();
+        let line = lines
+            .next_line()
+            .await?
+            .context("the arbiter said nothing")?;
+        let mut addresses = line.split(" on ").skip(1).map(|text| {
+            let address = text.split(',').next().unwrap_or_default();
+            address.parse().with_context(|| line.clone())
+        });
+        let mut next = || addresses.next().context("no address")?;
+        let (clients, admin) = (next()?, next()?);
+        // What it says later is shown, and never fills the pipe.
+        tokio::spawn(async move {
+            while let Ok(Some(line)) = lines.next_line().await {
+                if !line.ends_with("is in force") {
+                    eprintln!("soak: the arbiter says: {line}");
+                }
+            }
+        });
+        Ok(Self {
+            child,
+            pid,
+            clients,
+            admin,
+            config,
+        })
+    }
+
+    pub async fn put(&self, path: &str, body: &str) -> Result<()> {
+        let request = format!(
+            "PUT {path} HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n\
+             Content-Length: {}\r\nConnection: close\r\n\r\n{body}",
+            body.len()
+        );
+        let reply = web::once(self.admin, request.as_bytes()).await;
+        ensure!(reply.status == 200, "{path} {body}: {}", reply.text());
+        Ok(())
+    }
+
+    /// `/v1/stats`.
+    pub async fn stats(&self) -> Result<Value> {
+        let request = b"GET /v1/stats HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+        let reply = web::once(self.admin, request).await;
+        ensure!(reply.status == 200, "/v1/stats: {}", reply.text());
+        Ok(serde_json::from_slice(&reply.body)?)
+    }
+
+    /// Waits until all servers are in use.
+    pub async fn all_back(&self) -> Result<()> {
+        let start = Instant::now();
+        loop {
+            let stats = self.stats().await?;
+            let servers = stats["servers"].as_array().context("no servers")?;
+            let is_in_use = |server: &Value| server["alive"] == true && server["ejected"] == false;
+            if servers.iter().all(is_in_use) {
+                return Ok(());
+            }
+            ensure!(
+                start.elapsed() < BACK_WITHIN,
+                "expected all servers in use within {BACK_WITHIN:?}, got {servers:?}"
+            );
+            sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    /// Another file, and SIGHUP.
+    pub async fn reload(&self, plan: &Plan, servers: &[SocketAddr], settings: &str) -> Result<()> {
+        write(&self.config, plan, servers, settings)?;
+        self.signal("HUP").await
+    }
+
+    async fn signal(&self, name: &str) -> Result<()> {
+        let pid = self.pid.to_string();
+        let sent = Command::new("kill")
+            .args(["-s", name, &pid])
+            .status()
+            .await?;
+        ensure!(sent.success(), "the arbiter takes no signal");
+        Ok(())
+    }
+
+    pub fn cpu_s(&self) -> Result<f64> {
+        const TICKS_PER_S: f64 = 100.0;
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid))?;
+        let after_name = stat.rsplit(") ").next().context("no stat")?;
+        let ticks: f64 = after_name
+            .split(' ')
+            .skip(11)
+            .take(2)
+            .filter_map(|text| text.parse::<f64>().ok())
+            .sum();
+        Ok(ticks / TICKS_PER_S)
+    }
+
+    /// SIGTERM, and the arbiter has to end well.
+    pub async fn end(mut self) -> Result<()> {
+        self.signal("TERM").await?;
+        let ended = self.child.wait().await?;
+        ensure!(ended.success(), "the arbiter ended with {ended}");
+        Ok(())
+    }
+}
+
+fn write(path: &Path, plan: &Plan, servers: &[SocketAddr], settings: &str) -> Result<()> {
+    let mut text = format!(
+        "protocol = \"http\"\nlisten = \"127.0.0.1:0\"\nadmin = \"127.0.0.1:0\"\ntier = \"soak\"\n\
+         threads = {}\nconnect_timeout_ms = 200\nobservation_age_ms = 1000\n{settings}\n",
+        plan.threads
+    );
+    for (number, address) in servers.iter().enumerate() {
+        text += &format!("[[servers]]\nname = \"s{number}\"\naddress = \"{address}\"\n");
+    }
+    // Renamed into place, so that nobody reads half of it.
+    let fresh = path.with_extension("new");
+    std::fs::write(&fresh, text)?;
+    Ok(std::fs::rename(&fresh, path)?)
+}

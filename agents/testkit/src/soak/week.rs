@@ -1,0 +1,196 @@
+//! What happens to servers and arbiter in a bad week.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use anyhow::Result;
+use tokio::time::sleep;
+
+use super::subject::Subject;
+use super::{manners, Plan, SERVERS};
+use crate::keyed::Server;
+use crate::load::Tally;
+use crate::random::Random;
+
+/// Of so many troubles one is the death of all servers; the tenth is the first of these.
+const ALL_DOWN_EVERY: u64 = 40;
+const ALL_DOWN_FIRST: u64 = 10;
+
+/// All that there are.
+pub const POLICIES: [&str; 9] = [
+    "round-robin",
+    "random",
+    "least-outstanding",
+    "peak-ewma",
+    "c3",
+    "hot-cold",
+    "hedge",
+    "tad-paper",
+    "tad",
+];
+
+/// The settings at quiet points: always the same, so that memory can be compared.
+pub const CALM: &str = "policy = \"tad\"\nreplicas = 2\ntokens = 32\nrequest_timeout_ms = 500\n\
+     [guardrails]\nejected_ms_first = 200\nejected_ms_max = 1000";
+
+/// Servers, their troubles, and how many there were.
+pub struct Week {
+    pub addresses: Vec<SocketAddr>,
+    /// None while it is dead.
+    servers: Vec<Option<Server>>,
+    random: Random,
+    troubles: u64,
+    pub kills: u64,
+    pub hangs: u64,
+    pub all_down: u64,
+    pub changes: u64,
+    pub reloads: u64,
+    /// How often each policy came into force.
+    pub policies: BTreeMap<&'static str, u64>,
+}
+
+impl Week {
+    /// Servers that are all well.
+    pub fn start(seed: u64) -> Result<Self> {
+        let servers = (0..SERVERS as u64)
+            .map(|number| Server::start("127.0.0.1:0".parse()?, manners(seed + number)))
+            .collect::<Result<Vec<_>>>()?;
+        Ok(Self {
+            addresses: servers.iter().map(|server| server.address).collect(),
+            servers: servers.into_iter().map(Some).collect(),
+            random: Random::new(seed),
+            troubles: 0,
+            kills: 0,
+            hangs: 0,
+            all_down: 0,
+            changes: 0,
+            reloads: 0,
+            policies: BTreeMap::new(),
+        })
+    }
+
+    /// One trouble, of less than a second unless all servers die; before it, the next policy.
+    pub async fn trouble(&mut self, plan: &Plan, subject: &Subject, tally: &Tally) -> Result<()> {
+        self.heal()?;
+        self.troubles += 1;
+        let (policy, tokens) = (self.policy(), 4 + self.random.below(60));
+        let body = format!("{{\"policy\":\"{policy}\",\"tokens\":{tokens}}}");
+        subject.put("/v1/policy", &body).await?;
+        self.changes += 1;
+        if self.troubles % ALL_DOWN_EVERY == ALL_DOWN_FIRST {
+            return self.all_die(subject, tally).await;
+        }
+        let victim = self.random.below(SERVERS as u64) as usize;
+        match self.random.below(5) {
+            0 => {
+                self.servers[victim] = None;
+                self.kills += 1;
+            }
+            1 => {
+                self.servers[victim] = None;
+                self.kills += 1;
+                sleep(Duration::from_millis(200)).await;
+                self.heal()?;
+            }
+            2 => {
+                self.hang(victim, true);
+                self.hangs += 1;
+                sleep(Duration::from_millis(300)).await;
+                self.hang(victim, false);
+            }
+            3 => self.change(subject).await?,
+            _ => {
+                let settings = self.settings();
+                subject.reload(plan, &self.addresses, &settings).await?;
+                self.changes += 1;
+                self.reloads += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// All servers at once, until the arbiter uses all of them again.
+    async fn all_die(&mut self, subject: &Subject, tally: &Tally) -> Result<()> {
+        tally.outage.store(true, Relaxed);
+        self.servers.fill_with(|| None);
+        self.all_down += 1;
+        sleep(Duration::from_millis(400)).await;
+        self.heal()?;
+        subject.all_back().await?;
+        tally.outage.store(false, Relaxed);
+        Ok(())
+    }
+
+    /// The settings of every quiet point, with all servers in use.
+    pub async fn calm(&mut self, plan: &Plan, subject: &Subject) -> Result<()> {
+        self.heal()?;
+        subject.reload(plan, &self.addresses, CALM).await?;
+        subject.all_back().await
+    }
+
+    fn hang(&self, victim: usize, hangs: bool) {
+        if let Some(server) = &self.servers[victim] {
+            server.hang(hangs);
+        }
+    }
+
+    /// Dead servers come back at their address.
+    fn heal(&mut self) -> Result<()> {
+        for (place, server) in self.servers.iter_mut().enumerate() {
+            if server.is_none() {
+                let manners = manners(self.random.bits());
+                *server = Some(Server::start(self.addresses[place], manners)?);
+            }
+        }
+        Ok(())
+    }
+
+    async fn change(&mut self, subject: &Subject) -> Result<()> {
+        let replicas = self.replicas();
+        let body = format!("{{\"replicas\":{replicas}}}");
+        subject.put("/v1/replicas", &body).await?;
+        let (extra_load_max, ejection) = self.guardrails();
+        let body = format!(
+            "{{\"extra_load_max\":{extra_load_max},\"ejection\":{ejection},\
+             \"ejected_ms_first\":200,\"ejected_ms_max\":1000}}"
+        );
+        subject.put("/v1/guardrails", &body).await?;
+        self.changes += 2;
+        Ok(())
+    }
+
+    /// Few more often than many.
+    fn replicas(&mut self) -> u64 {
+        let mut draw = || 1 + self.random.below(SERVERS as u64);
+        draw().min(draw())
+    }
+
+    /// Each in its turn.
+    fn policy(&mut self) -> &'static str {
+        let drawn: u64 = self.policies.values().sum();
+        let policy = POLICIES[(drawn % POLICIES.len() as u64) as usize];
+        *self.policies.entry(policy).or_default() += 1;
+        policy
+    }
+
+    /// `extra_load_max` and `ejection`.
+    fn guardrails(&mut self) -> (f64, bool) {
+        let extra_load_max = [0.2, 1.0, 10.0][self.random.below(3) as usize];
+        (extra_load_max, self.random.below(4) > 0)
+    }
+
+    fn settings(&mut self) -> String {
+        let (extra_load_max, ejection) = self.guardrails();
+        format!(
+            "policy = \"{}\"\nreplicas = {}\ntokens = {}\nrequest_timeout_ms = {}\n\
+             [guardrails]\nextra_load_max = {extra_load_max:.1}\nejection = {ejection}\n\
+             ejected_ms_first = 200\nejected_ms_max = 1000",
+            self.policy(),
+            self.replicas(),
+            4 + self.random.below(60),
+            400 + self.random.below(400),
+        )
+    }
+}
