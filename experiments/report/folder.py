@@ -32,6 +32,7 @@ class RunFolder:
     manifest: dict[str, Any] = field(default_factory=dict)
     summary: dict[str, Any] = field(default_factory=dict)
     plan: dict[str, Any] = field(default_factory=dict)
+    simulated: dict[str, Any] = field(default_factory=dict)  # of older runs there is none
     requests: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=REQUESTS))
     arbiters: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=ARBITERS))
     hosts: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=HOSTS))
@@ -62,6 +63,8 @@ def read_folder(path: Path) -> RunFolder:
     run.manifest = _read(run, "manifest.json", _json, {})
     run.summary = _read(run, "summary.json", _json, {})
     run.plan = _read(run, "plan.json", _json, {})
+    if (path / "simulated.json").is_file():
+        run.simulated = _read(run, "simulated.json", _json, {})
     run.events = _read(run, "events.jsonl", lambda file: list(read_events(file)), [])
     limit_ms = response_limit_ms(run.manifest)
     run.requests = _read(

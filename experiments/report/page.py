@@ -54,6 +54,8 @@ def page(run: RunFolder) -> str:
         improvement=tables.improvement_table(run),
         comparison_baseline=compared_arms(run.arms)[0] if run.arms else "",
         comparison=tables.comparison_table(run),
+        simulated=run.simulated,
+        simulated_table=tables.simulated_table(run),
         arms=_arm_table(run),
         phases=tables.phase_table(run),
         outcomes=tables.outcome_table(run),

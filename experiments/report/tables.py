@@ -99,6 +99,26 @@ def comparison_table(run: RunFolder) -> Table | None:
     return Table("comparison-table", "Every arm against the baseline", head, tuple(rows))
 
 
+def simulated_table(run: RunFolder) -> Table | None:
+    """Percentiles of every other arm as the simulator predicts them, beside the measured ones."""
+    predicted = run.simulated.get("predicted") or {}
+    if not predicted:
+        return None
+    names = [name for name in next(iter(predicted.values())) if name != "requests"]
+    rows = []
+    for arm, entry in predicted.items():
+        cells = [Cell(number(entry["requests"]))]
+        for name in names:
+            real_s, ours_s = entry[name]
+            cells += [Cell(milliseconds(1e3 * real_s)), Cell(milliseconds(1e3 * ours_s))]
+            cells.append(Cell(f"{100 * (ours_s / real_s - 1):+.0f} %"))
+        rows.append((named(arm), *cells))
+    heads = [f"{name}{what}" for name in names for what in (" measured", " simulated", ", off")]
+    return Table(
+        "simulated-table", "Simulated and measured", ("arm", "requests", *heads), tuple(rows)
+    )
+
+
 def _factor_cell(entry: Mapping[str, Any] | None) -> Cell:
     if not entry or entry.get("factor") is None:
         return Cell(MISSING)

@@ -1,4 +1,4 @@
-"""From a run to a plan: the bridge to `optimizer/`, which reads the run's files only."""
+"""From a run to a plan and a simulation: the bridge to `optimizer/`, which reads its files only."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 from experiments.records import write_bytes, write_json
 from optimizer import PlannerError, plan_from_results
 from optimizer.plan.overrides import slo_of_run
+from optimizer.simulation.fidelity import fidelity
 
 
 def write_plan_files(run_folder: Path) -> dict[str, Any]:
@@ -31,3 +32,27 @@ def write_plan_files(run_folder: Path) -> dict[str, Any]:
             write_bytes(run_folder / "plan.tfvars", plan.to_tfvars().encode())
     write_json(run_folder / "plan.json", body)
     return body
+
+
+def write_simulated(run_folder: Path, baseline: str) -> None:
+    """simulated.json: how well the simulator, fitted to `baseline`, predicts the other arms.
+
+    Nothing where there is no other arm; why, where it cannot be said.
+    """
+    try:
+        found = fidelity(run_folder, baseline)
+    except PlannerError as error:
+        body: dict[str, Any] = {"fitted_arm": baseline, "reason": str(error)}
+    else:
+        if not found:
+            return
+        body = {
+            "fitted_arm": baseline,
+            "work_s": found[0].work_s,
+            "speed": found[0].speed,
+            "fitted": found[0].fitted,
+            "predicted": {
+                one.predicted_arm: {"requests": one.requests, **one.predicted} for one in found
+            },
+        }
+    write_json(run_folder / "simulated.json", {"schema": 1, **body})

@@ -12,7 +12,7 @@ from experiments.records import histograms, write_json
 from experiments.report import write_report
 from experiments.runner.console import Narrator
 from experiments.runner.live import Kept, LiveRun, carry_out
-from experiments.runner.planning import write_plan_files
+from experiments.runner.planning import write_plan_files, write_simulated
 from experiments.schedule import blocks
 from experiments.spec import Design
 
@@ -67,5 +67,6 @@ class _Run(LiveRun[Outcome]):
             prediction=self.design.prediction,
         )
         write_json(self._folder / "summary.json", summary)
+        write_simulated(self._folder, summary["compared"]["baseline"])
         report = write_report(self._folder)
         return Outcome(self._folder, summary, report)

@@ -149,6 +149,33 @@ def test_an_infeasible_plan_gives_its_reasons(tmp_path: Path) -> None:
     assert "800 ms at best" in text
 
 
+def test_what_the_simulator_predicted_stands_beside_what_was_measured(tmp_path: Path) -> None:
+    folder = small_run().write(tmp_path)
+    found = {
+        "schema": 1, "fitted_arm": "baseline", "work_s": 0.04, "speed": 0.25,
+        "fitted": {"p50": [0.1, 0.1], "p95": [0.4, 0.41]},
+        "predicted": {"spare": {"requests": 80, "p50": [0.2, 0.17], "p95": [0.4, 0.5]}},
+    }  # fmt: skip
+    (folder / "simulated.json").write_text(json.dumps(found))
+    text = write_report(folder).read_text()
+    parser = _Strict()
+    parser.feed(text)
+    assert parser.open == []
+    for words in (
+        'id="simulated-table"',
+        "170 ms",
+        "-15 %",
+        "+25 %",
+        "40 core ms",
+        "baseline alone",
+    ):
+        assert words in text, words
+    (folder / "simulated.json").write_text('{"fitted_arm": "baseline", "reason": "too thin"}')
+    text = write_report(folder).read_text()
+    assert "Not simulated: too thin" in text
+    assert "simulated-table" not in text
+
+
 def test_a_run_of_a_plan_says_what_was_predicted_and_what_was_measured(tmp_path: Path) -> None:
     run = planned_run(measure_s=20.0, rate_per_s=4.0)
     run.arbiters = run.arbiters.head(0)  # its small panels are the browser's to draw

@@ -13,7 +13,7 @@ from rich.table import Table
 from optimizer.commands.output import JsonOption, out, print_json, say
 from optimizer.errors import InputError
 
-_NUMBERS = ("measured", "simulated", "off")
+_NUMBERS = ("requests", "measured", "simulated", "off")
 
 
 def add_to(app: typer.Typer) -> None:
@@ -30,10 +30,12 @@ def simulate(
     ] = False,
     from_run: Annotated[
         Path | None,
-        typer.Option("--from", help="A run: fit to its --arm, and --predict another one."),
+        typer.Option("--from", help="A run: fit to its --arm, and --predict others."),
     ] = None,
     arm: Annotated[str, typer.Option(help="With --from: the arm that is fitted.")] = "baseline",
-    predict: Annotated[str, typer.Option(help="With --from: the arm that is predicted.")] = "spare",
+    predict: Annotated[
+        str | None, typer.Option(help="With --from: the arm that is predicted; all others if none.")
+    ] = None,
     threads: Annotated[
         int | None, typer.Option(min=1, help="Scenarios at a time; one a core if not given.")
     ] = None,
@@ -70,25 +72,28 @@ def simulate(
     raise typer.Exit(0 if all(r["stopped"] == "done" for r in found["reports"]) else 1)
 
 
-def _predict(run_dir: Path, arm: str, predicted: str, as_json: bool) -> None:
+def _predict(run_dir: Path, arm: str, predicted: str | None, as_json: bool) -> None:
     from optimizer.simulation.fidelity import fidelity
 
-    found = fidelity(run_dir, arm, predicted)
+    found = fidelity(run_dir, arm, [predicted] if predicted else [])
     if as_json:
-        print_json(asdict(found) | {"off": found.off})
+        print_json([asdict(one) | {"off": one.off} for one in found])
         return
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for heading in ("arm", "", "measured", "simulated", "off"):
+    for heading in ("arm", "requests", "", "measured", "simulated", "off"):
         table.add_column(heading, justify="right" if heading in _NUMBERS else "left")
-    for name, pairs in ((f"{arm} (fitted)", found.fitted), (predicted, found.predicted)):
+    rows = [(f"{arm} (fitted)", "", found[0].fitted)] if found else []
+    rows += [(one.predicted_arm, str(one.requests), one.predicted) for one in found]
+    for name, requests, pairs in rows:
         for q, (real, ours) in pairs.items():
             off = f"{100 * (ours / real - 1):+.0f} %"
-            table.add_row(name, q, _ms(real, None), _ms(ours, None), off)
+            table.add_row(name, requests, q, _ms(real, None), _ms(ours, None), off)
     out.print(table)
-    say(
-        f"{found.requests} requests; fitted: {1e3 * found.work_s:.3g} core ms a page at the front, "
-        f"speed {found.speed:.2f} under a neighbour"
-    )
+    if found:
+        say(
+            f"fitted: {1e3 * found[0].work_s:.3g} core ms a page at the front, "
+            f"speed {found[0].speed:.2f} under a neighbour"
+        )
 
 
 def _print(report: dict[str, Any]) -> None:

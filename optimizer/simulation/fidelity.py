@@ -51,27 +51,41 @@ class Fidelity:
         return {name: ours / real - 1.0 for name, (real, ours) in self.predicted.items()}
 
 
-def fidelity(run_dir: Path, fitted_arm: str, predicted_arm: str) -> Fidelity:
-    """Fit to one arm of a run, predict the other.  Raises: InputError for an arm that is not in it,
-    or a run too thin to be fitted."""
+def fidelity(run_dir: Path, fitted_arm: str, predicted_arms: Sequence[str] = ()) -> list[Fidelity]:
+    """Fit to one arm of a run, predict others: all of them if none are named.
+
+    Raises: InputError for an arm that is not in it, or a run too thin to be fitted.
+    """
     results = read_results(run_dir)
     service = fit(results)
     if service.missing:
         raise InputError(
             str(run_dir), expected="a run that can be fitted", came="; ".join(service.missing)
         )
-    first, second = _Arm(results, service, fitted_arm), _Arm(results, service, predicted_arm)
+    first = _Arm(results, service, fitted_arm)
+    others = predicted_arms or [name for name in _arms(results) if name != fitted_arm]
     work_s, speed = _fitted(first)
-    return Fidelity(
-        fitted_arm=fitted_arm,
-        predicted_arm=predicted_arm,
-        requests=len(second.measured_s),
-        work_s=work_s,
-        work_cv2=first.cv2,
-        speed=speed,
-        fitted=_pairs(first, work_s, first.cv2, speed),
-        predicted=_pairs(second, work_s, first.cv2, speed),
-    )
+    fitted = _pairs(first, work_s, first.cv2, speed)
+    found = []
+    for name in others:
+        second = _Arm(results, service, name)
+        found.append(
+            Fidelity(
+                fitted_arm=fitted_arm,
+                predicted_arm=name,
+                requests=len(second.measured_s),
+                work_s=work_s,
+                work_cv2=first.cv2,
+                speed=speed,
+                fitted=fitted,
+                predicted=_pairs(second, work_s, first.cv2, speed),
+            )
+        )
+    return found
+
+
+def _arms(results: Results) -> dict[str, Any]:
+    return (results.manifest.get("spec") or {}).get("arms") or {}
 
 
 class _Arm:
@@ -80,12 +94,14 @@ class _Arm:
     def __init__(self, results: Results, service: ServiceFit, name: str) -> None:
         import polars as pl
 
-        arms = (results.manifest.get("spec") or {}).get("arms") or {}
+        arms = _arms(results)
         if name not in arms:
             raise InputError("--arm", expected=f"one of {', '.join(arms)}", came=name)
         self.results, self.service, self.spec = results, service, arms[name]
         rows = results.requests.filter(pl.col("arm") == name).sort("intended_s")
         rows = rows.filter(pl.col("intended_s").is_not_null())
+        if rows.is_empty():
+            raise InputError("--arm", expected=f"requests of {name} in the run", came="none")
         self.start_s = float(rows["intended_s"][0])
         self.arrivals_s = [float(t) - self.start_s for t in rows["intended_s"]]
         phases = rows["phase"].to_list()

@@ -94,7 +94,7 @@ def test_a_run_is_fitted_and_another_arm_predicted_with_how_far_off_it_is(run_di
     words = ["simulate", "--from", str(run_dir), "--arm", first, "--predict", second]
     found = CliRunner().invoke(app, [*words, "--json"])
     assert found.exit_code == 0, found.output
-    body = json.loads(found.stdout)
+    [body] = json.loads(found.stdout)
     real, ours = body["fitted"]["p50"]
     assert ours == pytest.approx(real, rel=0.15)
     for name, (real, ours) in body["predicted"].items():
