@@ -1,4 +1,4 @@
-//! Delayed replicas (policy `hedge`) over every protocol but HTTP, with real servers.
+//! Delayed replicas (policy `hedge`) over Redis and memcached, and none over MySQL; real servers.
 
 #![allow(clippy::unwrap_used)]
 
@@ -6,7 +6,10 @@ mod support;
 
 use std::net::SocketAddr;
 
+use mysql_async::prelude::Queryable;
+use mysql_async::Conn;
 use support::keyvalue::{encode, string, Client, Server};
+use support::mariadb::{options, MariaDb};
 use support::{start, Running};
 
 /// The policy says when a replica is late after 20 latencies.
@@ -166,4 +169,22 @@ async fn the_budget_of_extra_load_bounds_the_hedges() {
     for client in &mut clients {
         assert_eq!(client.reply().await, string("v0"));
     }
+}
+
+#[tokio::test]
+async fn a_mysql_session_that_hedges_has_one_server() {
+    let servers = [MariaDb::start().await, MariaDb::start().await];
+    let addresses = [servers[0].address, servers[1].address];
+    let arbiter = front("mysql", "", &addresses).await;
+    let mut conn = Conn::new(options(arbiter.clients)).await.unwrap();
+    let mut ports = vec![];
+    for _ in 0..30 {
+        let port: u16 = conn.query_first("SELECT @@port").await.unwrap().unwrap();
+        ports.push(port);
+    }
+    ports.dedup();
+    assert_eq!(ports.len(), 1);
+    let stats = arbiter.stats().await;
+    assert_eq!((stats.tokens.in_use, stats.replicas_sent), (1, 30));
+    assert_eq!((stats.requests.cloned, stats.guarded.hedges), (0, 0));
 }

@@ -7,6 +7,7 @@ use std::time::Instant;
 use policy::Refused;
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
+use wire::arbiter::Policy;
 
 use super::classify::{classify, Class, Effect};
 use super::contest::Piece;
@@ -79,9 +80,11 @@ enum Session {
 impl Session {
     async fn open(hub: &Arc<Hub>, start: Beginning) -> Result<Self, NotOpen> {
         let hub = Arc::clone(hub);
+        // Delayed replicas are not offered here; to ask all servers at once is another policy.
+        let hedges = hub.tier.policy().0 == Policy::Hedge;
         Ok(match hub.tier.replicas() {
-            1 => Self::One(Box::new(Solo::open(hub, start).await?)),
-            r => Self::Many(Box::new(Held::open(hub, start, r).await?)),
+            r if r > 1 && !hedges => Self::Many(Box::new(Held::open(hub, start, r).await?)),
+            _ => Self::One(Box::new(Solo::open(hub, start).await?)),
         })
     }
 
