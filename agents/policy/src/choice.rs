@@ -284,7 +284,9 @@ impl Choice {
     }
 
     fn level(&mut self, now: TimeUs, server: ServerId) {
-        self.pool.level(server, self.share(server));
+        if self.settings.kind.uses_tokens() {
+            self.pool.level(server, self.share(server));
+        }
         self.rekey(now, server);
     }
 
@@ -297,7 +299,11 @@ impl Choice {
         self.settings.tokens_per_server.saturating_sub(in_use)
     }
 
+    /// Of a policy that does not rank, the tree is not looked at, and so not kept up.
     fn rekey(&mut self, now: TimeUs, server: ServerId) {
+        if !self.settings.kind.ranks() {
+            return;
+        }
         let key = self.key(now, server);
         self.tree.set(server, key);
     }

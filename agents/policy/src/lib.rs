@@ -123,6 +123,14 @@ impl Kind {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
 
+    /// Whether it takes the servers of least rank; the others take them in turn or draw them.
+    pub(crate) fn ranks(self) -> bool {
+        !matches!(
+            self,
+            Self::RoundRobin | Self::Random | Self::PeakEwma | Self::HotCold
+        )
+    }
+
     /// Whether servers have tokens, and requests wait for one.
     pub fn uses_tokens(self) -> bool {
         matches!(self, Self::TadPaper | Self::Tad)

@@ -21,14 +21,13 @@ impl RoundRobin {
         chosen: &mut Vec<ServerId>,
     ) {
         let start = self.next;
-        for step in 0..servers {
+        for server in (start..servers).chain(0..start) {
             if chosen.len() >= r {
                 break;
             }
-            let server = (start + step) % servers;
             if usable(server) {
                 chosen.push(server);
-                self.next = (server + 1) % servers;
+                self.next = if server + 1 == servers { 0 } else { server + 1 };
             }
         }
     }

@@ -76,8 +76,8 @@ impl Server {
         self.failed = matches!(seen, Observation::Error { .. });
         if !self.failed {
             let us = us as f64;
-            let peak = self.peak_us(now, peak_decay_us);
             let kept = decay(now.saturating_sub(self.observed_at), peak_decay_us);
+            let peak = self.peak_us * kept;
             self.peak_us = if us > peak {
                 us
             } else {

@@ -122,7 +122,7 @@ impl Server {
             return None;
         }
         let left_ns = (self.first.end - self.virtual_ns).max(0.0) / self.rate(sharing);
-        Some(self.updated_ns + left_ns.ceil() as u64)
+        Some(self.updated_ns + rounded_up(left_ns))
     }
 
     /// When to put the next end of work into the calendar; None if it is there, or there is none.
@@ -160,6 +160,12 @@ impl Server {
         }
         self.updated_ns = now_ns;
     }
+}
+
+/// As `ceil`, without a call to the mathematical library.
+fn rounded_up(value: f64) -> u64 {
+    let whole = value as u64;
+    whole.saturating_add(u64::from((whole as f64) < value))
 }
 
 #[cfg(test)]
