@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
@@ -15,6 +15,8 @@ use crate::mysql::auth::Method;
 
 const THREADS_MAX: u64 = 64;
 const MINUTE_MS: u64 = 60_000;
+/// About 60 bytes each.
+const TRACE_LINES_MAX: u64 = 1_000_000_000;
 
 /// One arbiter.
 #[derive(Debug, Clone, Deserialize)]
@@ -65,6 +67,11 @@ pub struct Config {
     /// of sibling replicas on different servers; servers are then chosen at the first statement.
     #[serde(default)]
     pub avoid_collisions: bool,
+    /// The file that every decision is written to, to be replayed in the simulator.
+    pub trace: Option<PathBuf>,
+    /// Decisions after which the trace ends.
+    #[serde(default = "default_trace_lines_max")]
+    pub trace_lines_max: u64,
     /// The servers.
     pub servers: Vec<Server>,
     /// Only with `protocol = "mysql"`.
@@ -137,6 +144,10 @@ impl std::fmt::Debug for Mysql {
             .field("user", &self.user)
             .finish_non_exhaustive()
     }
+}
+
+fn default_trace_lines_max() -> u64 {
+    1_000_000
 }
 
 fn default_server_cores() -> f64 {
@@ -312,6 +323,21 @@ impl Config {
             within("threads", self.threads as u64, 1, 1, " with memcached")?;
         }
         within("waiting_max", self.waiting_max as u64, 0, 1_000_000, "")?;
+        within(
+            "trace_lines_max",
+            self.trace_lines_max,
+            1,
+            TRACE_LINES_MAX,
+            "",
+        )?;
+        if let Some(path) = self
+            .trace
+            .as_ref()
+            .filter(|path| path.file_name().is_none())
+        {
+            let expected = "the path of a file".to_owned();
+            return Err(("trace".to_owned(), expected, format!("{path:?}")));
+        }
         if !(1.0..=99.9).contains(&self.hedge_percentile) {
             let expected = "1 to 99.9".to_owned();
             let came = self.hedge_percentile.to_string();
@@ -456,6 +482,16 @@ address = "127.0.0.1:82"
                 "tokens = 1",
                 "tokens = 1\nserver_cores = 0",
                 "server_cores: expected above 0 to 4096, got 0",
+            ),
+            (
+                "tokens = 1",
+                "tokens = 1\ntrace = \"\"",
+                "trace: expected the path of a file, got \"\"",
+            ),
+            (
+                "tokens = 1",
+                "tokens = 1\ntrace_lines_max = 0",
+                "trace_lines_max: expected 1 to 1000000000, got 0",
             ),
             (
                 "\"web-2\"",

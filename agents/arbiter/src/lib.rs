@@ -2,9 +2,9 @@
 //!
 //! It clones each read to `r` servers that the [`policy`] chooses, passes the first good reply on,
 //! and drains the losers off the client's path. `config` is the file, `tier` the state that all
-//! share, `siblings` who must be kept apart, `delayed` when a hedge is due, `meter` what is measured,
-//! `http`, `mysql`, `resp` (Redis) and `memcached` the protocols (`kv` is what the last two share),
-//! `admin` the API to watch and change it.
+//! share, `traced` its selector, `siblings` who must be kept apart, `delayed` when a hedge is due,
+//! `meter` what is measured, `http`, `mysql`, `resp` (Redis) and `memcached` the protocols (`kv` is
+//! what the last two share), `admin` the API to watch and change it.
 
 pub mod admin;
 pub mod config;
@@ -24,3 +24,4 @@ pub mod server;
 pub mod siblings;
 pub mod stats;
 pub mod tier;
+pub mod traced;

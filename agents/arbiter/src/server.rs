@@ -17,6 +17,7 @@ use wire::arbiter::Protocol;
 
 use crate::config::Config;
 use crate::tier::Tier;
+use crate::traced::Trace;
 use crate::{admin, health, http, memcached, mysql, resp};
 
 /// Most client connections at a time; further ones wait in the kernel's queue.
@@ -40,11 +41,12 @@ impl Arbiter {
     /// Binds both ports.
     ///
     /// # Errors
-    /// When a port is taken or not ours.
+    /// When a port is taken or not ours, or the trace cannot be written.
     pub async fn bind(config: Config) -> Result<Self> {
         let clients = listen_for_clients(config.listen, config.threads)?;
         let admin = listen(config.admin, "admin", false)?;
-        let (tier, downs) = Tier::new(config);
+        let trace = begin_trace(&config)?;
+        let (tier, downs) = Tier::new(config, trace);
         Ok(Self {
             tier,
             downs,
@@ -98,6 +100,7 @@ impl Arbiter {
             .enumerate()
             .map(|(number, listener)| door.clone().open_thread(number + 2, listener))
             .collect::<Result<Vec<_>>>();
+        let tier_of_trace = Arc::clone(&door.tier);
         let front = Front::new(&door.tier);
         front.probe_dead(&door.tier, downs);
         let started = threads.is_ok();
@@ -108,12 +111,22 @@ impl Arbiter {
             stopping.send_replace(true);
         });
         let joined = tokio::task::spawn_blocking(|| join(threads?)).await?;
+        tier_of_trace.end_trace();
         admin.abort();
         match admin.await {
             Ok(served) => served.context("the admin API broke").and(joined),
             Err(_) => joined,
         }
     }
+}
+
+fn begin_trace(config: &Config) -> Result<Option<Trace>> {
+    let Some(path) = &config.trace else {
+        return Ok(None);
+    };
+    let trace = Trace::create(path, config.trace_lines_max)
+        .with_context(|| format!("trace = {path:?}: cannot be written"))?;
+    Ok(Some(trace))
 }
 
 /// One listener per thread, all on one port.

@@ -8,9 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use policy::{
-    Ask, Grant, Hedge, Observation, Refused, RequestId, Selector, ServerId, Settings, TimeUs,
-};
+use policy::{Ask, Grant, Hedge, Observation, Refused, RequestId, ServerId, Settings, TimeUs};
 use smallvec::SmallVec;
 use tokio::sync::mpsc;
 use wire::arbiter::{Guardrails, Policy, Protocol, Server};
@@ -20,6 +18,7 @@ use crate::counters::{Counters, ServerCounters};
 use crate::guard;
 use crate::meter::{micros, Meter};
 use crate::siblings::{Siblings, Stamp};
+use crate::traced::{Trace, Traced};
 
 /// See the module.
 pub struct Tier {
@@ -42,7 +41,7 @@ pub struct Tier {
 }
 
 struct Brain {
-    selector: Selector,
+    selector: Traced,
     guardrails: Guardrails,
     /// Scratch of `acquire`.
     grants: Vec<Grant>,
@@ -64,9 +63,12 @@ pub struct Standing {
 
 impl Tier {
     /// A tier, and the servers that die from now on (for `health`).
-    pub fn new(config: Config) -> (Arc<Self>, mpsc::UnboundedReceiver<ServerId>) {
+    pub fn new(
+        config: Config,
+        trace: Option<Trace>,
+    ) -> (Arc<Self>, mpsc::UnboundedReceiver<ServerId>) {
         let (downs, downs_to_probe) = mpsc::unbounded_channel();
-        let selector = Selector::new(Settings {
+        let settings = Settings {
             tokens_per_server: config.tokens,
             observation_age_us_max: config.observation_age_ms * 1_000,
             waiting_max: config.waiting_max,
@@ -76,7 +78,7 @@ impl Tier {
             seed: config.seed.or_else(|| getrandom::u64().ok()).unwrap_or(0),
             guardrails: guard::rules(&config.guardrails),
             ..Settings::new(guard::kind(config.policy), config.servers.len())
-        });
+        };
         let server_counters = config
             .servers
             .iter()
@@ -89,7 +91,7 @@ impl Tier {
             next_request: AtomicU64::new(0),
             brain: Mutex::new(Brain {
                 guardrails: config.guardrails,
-                selector,
+                selector: Traced::new(settings, trace),
                 grants: Vec::new(),
                 waiters: HashMap::new(),
             }),
@@ -107,6 +109,11 @@ impl Tier {
     /// The file's configuration (policy, tokens and replicas may have changed since).
     pub fn config(&self) -> &Config {
         &self.config
+    }
+
+    /// Nothing more is traced, and the file is complete.
+    pub fn end_trace(&self) {
+        self.brain().selector.end();
     }
 
     /// Name and address of a server.
@@ -348,7 +355,7 @@ impl Tier {
     }
 
     /// Runs a decision that may serve who waits, then hands the leases out.
-    fn decide(self: &Arc<Self>, step: impl FnOnce(&mut Selector, TimeUs, &mut Vec<Grant>)) {
+    fn decide(self: &Arc<Self>, step: impl FnOnce(&mut Traced, TimeUs, &mut Vec<Grant>)) {
         let now = self.now();
         let mut grants = Vec::new();
         let mut brain = self.brain();
@@ -463,8 +470,9 @@ impl Drop for Leases {
     fn drop(&mut self) {
         self.count_wait();
         if self.receiver.is_some() {
+            let now = self.tier.now();
             let mut brain = self.tier.brain();
-            brain.selector.cancel(self.request);
+            brain.selector.cancel(now, self.request);
             brain.waiters.remove(&self.request);
         }
     }

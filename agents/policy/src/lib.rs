@@ -16,6 +16,7 @@
 //! | `server` | what is known of a server |
 //! | `round_robin`, `least_outstanding`, `peak_ewma`, `c3`, `hot_cold`, `tad_paper`, `tad` | one policy each: a rank or cost of a server |
 //! | `budget`, `ejection` | the guardrails |
+//! | `trace` | calls and what came of them, as lines that can be replayed |
 //! | `pool`, `tournament`, `roster`, `recency`, `percentile`, `rng`, `pending` | data structures |
 //!
 //! To add a policy: a module with a pure rank over `server::Server`, a variant of [`Kind`] in
@@ -43,6 +44,7 @@ mod server;
 mod tad;
 mod tad_paper;
 mod tournament;
+pub mod trace;
 
 pub use ejection::EjectionRules;
 pub use selector::{Acquired, Ask, Guarded, Hedge, Refused, Selector};

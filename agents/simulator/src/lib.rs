@@ -14,6 +14,7 @@
 //! | `distribution` | random times and counts |
 //! | `measure`, `report` | batches, intervals, the JSON that comes out |
 //! | `many` | scenarios side by side on threads |
+//! | `replay` | an arbiter's trace, decision by decision |
 
 #![warn(missing_docs)]
 
@@ -26,6 +27,7 @@ mod flow;
 mod many;
 mod measure;
 mod refused;
+mod replay;
 mod report;
 mod scenario;
 mod server;
@@ -36,5 +38,6 @@ pub use distribution::{CountLaw, TimeLaw};
 pub use engine::simulate;
 pub use many::{read_input, simulate_all, Input};
 pub use refused::Refused;
+pub use replay::{arrivals_s, replay, Difference, Ended, Replay};
 pub use report::{LatencyReport, Percentile, Report, Stopped, TierReport};
 pub use scenario::{Arrivals, Copies, Discipline, Fault, Hold, Interference, Scenario, Tier};

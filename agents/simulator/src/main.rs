@@ -1,15 +1,18 @@
-//! `simulator FILE|-`: reads scenarios, simulates them, prints JSON. Exit code 2: bad input.
+//! `simulator FILE|-`: reads scenarios, simulates them, prints JSON. `--replay TRACE`: makes an
+//! arbiter's calls again; exit code 1 where a decision differs. Exit code 2: bad input.
 
-use std::io::{Read, Write};
+use std::io::{BufReader, Read, Write};
 use std::num::NonZeroUsize;
 use std::process::ExitCode;
 use std::time::Instant;
 
 use anyhow::{Context, Result};
 use serde::Serialize;
-use simulator::{read_input, simulate_all, Report};
+use simulator::{arrivals_s, read_input, replay, simulate_all, Arrivals, Report};
 
-const USAGE: &str = "usage: simulator [--threads N] FILE   (-: standard input)";
+const USAGE: &str = "usage: simulator [--threads N] FILE   (-: standard input)
+       simulator --replay TRACE           the decisions of an arbiter's trace, again
+       simulator --arrivals TRACE         its arrivals, for a scenario";
 const INPUT_BYTES_MAX: u64 = 1 << 30;
 
 #[derive(Serialize)]
@@ -24,7 +27,7 @@ struct Output {
 
 fn main() -> ExitCode {
     match run(std::env::args().skip(1).collect()) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) => {
             eprintln!("simulator: {error:#}");
             ExitCode::from(2)
@@ -32,8 +35,13 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(arguments: Vec<String>) -> Result<()> {
+fn run(arguments: Vec<String>) -> Result<ExitCode> {
     let (threads, file) = match arguments.as_slice() {
+        [flag, trace] if flag == "--replay" => return replay_trace(trace),
+        [flag, trace] if flag == "--arrivals" => {
+            let times_s = arrivals_s(trace, open(trace)?)?;
+            return print(&Arrivals::Recorded { times_s }).map(|()| ExitCode::SUCCESS);
+        }
         [file] => (std::thread::available_parallelism()?, file),
         [flag, threads, file] if flag == "--threads" => {
             let threads: NonZeroUsize = threads
@@ -53,8 +61,23 @@ fn run(arguments: Vec<String>) -> Result<()> {
         wall_s: began.elapsed().as_secs_f64(),
         threads: threads.get(),
     };
+    print(&output).map(|()| ExitCode::SUCCESS)
+}
+
+fn replay_trace(trace: &str) -> Result<ExitCode> {
+    let done = replay(trace, open(trace)?)?;
+    print(&done)?;
+    Ok(ExitCode::from(u8::from(done.first_difference.is_some())))
+}
+
+fn open(file: &str) -> Result<BufReader<std::fs::File>> {
+    let file = std::fs::File::open(file).with_context(|| file.to_owned())?;
+    Ok(BufReader::new(file))
+}
+
+fn print(output: &impl Serialize) -> Result<()> {
     let mut out = std::io::stdout().lock();
-    serde_json::to_writer_pretty(&mut out, &output)?;
+    serde_json::to_writer_pretty(&mut out, output)?;
     writeln!(out)?;
     Ok(())
 }

@@ -1,0 +1,213 @@
+//! The selector with, if wanted, a trace: each call that changes it and what came of it as a line
+//! (`policy::trace` has the form, `simulator --replay` makes the calls again).
+//!
+//! There is no other way to change the selector than the methods here: none is left out. Lines are
+//! gathered in memory and written 64 KiB at a time, whole lines only, under the tier's lock. A file that
+//! cannot be written ends the trace, never a request.
+
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::ops::Deref;
+use std::path::Path;
+
+use policy::trace::{Answer, Call, End, Header, Outcome, Step, ARROW};
+use policy::{
+    Acquired, Ask, Grant, Guardrails, Kind, Observation, Refused, RequestId, Selector, ServerId,
+    Settings, TimeUs,
+};
+
+const BUFFER_BYTES: usize = 64 << 10;
+
+/// See the module.
+pub struct Traced {
+    selector: Selector,
+    trace: Option<Trace>,
+}
+
+impl Traced {
+    /// A selector of these settings; with a trace, which so begins.
+    pub fn new(settings: Settings, trace: Option<Trace>) -> Self {
+        let mut traced = Self {
+            selector: Selector::new(settings),
+            trace,
+        };
+        if let Some(trace) = &mut traced.trace {
+            trace.put(&Header(settings));
+        }
+        traced
+    }
+
+    /// Writes what is not yet written, and the last line.
+    pub fn end(&mut self) {
+        if let Some(trace) = self.trace.take() {
+            trace.end(false);
+        }
+    }
+
+    /// As the selector's.
+    ///
+    /// # Errors
+    /// As the selector's.
+    pub fn acquire(&mut self, ask: &Ask<'_>, grants: &mut Vec<Grant>) -> Result<Acquired, Refused> {
+        let first = grants.len();
+        let acquired = self.selector.acquire(ask, grants);
+        if self.trace.is_some() {
+            let answer = Answer::Acquired(acquired);
+            self.write(&Call::acquire(ask), answer, &grants[first..]);
+        }
+        acquired
+    }
+
+    /// As the selector's.
+    pub fn hedge(&mut self, ask: &Ask<'_>, grants: &mut Vec<Grant>) -> bool {
+        let first = grants.len();
+        let found = self.selector.hedge(ask, grants);
+        if self.trace.is_some() {
+            let answer = Answer::Found(found);
+            self.write(&Call::hedge(ask), answer, &grants[first..]);
+        }
+        found
+    }
+
+    /// As the selector's, which does not ask for the time.
+    pub fn cancel(&mut self, now: TimeUs, request: RequestId) -> usize {
+        let waited = self.selector.cancel(request);
+        if self.trace.is_some() {
+            let step = Step::Cancel { request };
+            self.write(&Call { now, step }, Answer::Waited(waited), &[]);
+        }
+        waited
+    }
+
+    /// As the selector's.
+    pub fn observe(&mut self, now: TimeUs, server: ServerId, seen: Observation) {
+        self.step(now, Step::Observe { server, seen }, &mut Vec::new());
+    }
+
+    /// As the selector's.
+    pub fn release(&mut self, now: TimeUs, server: ServerId, grants: &mut Vec<Grant>) {
+        self.step(now, Step::Release { server }, grants);
+    }
+
+    /// As the selector's.
+    pub fn server_down(&mut self, now: TimeUs, server: ServerId, grants: &mut Vec<Grant>) {
+        self.step(now, Step::Down { server }, grants);
+    }
+
+    /// As the selector's.
+    pub fn server_up(&mut self, now: TimeUs, server: ServerId, grants: &mut Vec<Grant>) {
+        self.step(now, Step::Up { server }, grants);
+    }
+
+    /// As the selector's.
+    pub fn set_kind(&mut self, now: TimeUs, kind: Kind, grants: &mut Vec<Grant>) {
+        self.step(now, Step::Kind(kind), grants);
+    }
+
+    /// As the selector's.
+    pub fn set_tokens(&mut self, now: TimeUs, per_server: usize, grants: &mut Vec<Grant>) {
+        self.step(now, Step::Tokens(per_server), grants);
+    }
+
+    /// As the selector's.
+    pub fn set_guardrails(&mut self, now: TimeUs, rules: Guardrails, grants: &mut Vec<Grant>) {
+        self.step(now, Step::Guardrails(rules), grants);
+    }
+
+    fn step(&mut self, now: TimeUs, step: Step<'_>, grants: &mut Vec<Grant>) {
+        let call = Call { now, step };
+        let first = grants.len();
+        let answer = call.apply(&mut self.selector, grants);
+        self.write(&call, answer, &grants[first..]);
+    }
+
+    fn write(&mut self, call: &Call<'_>, answer: Answer, grants: &[Grant]) {
+        let Some(trace) = &mut self.trace else {
+            return;
+        };
+        let outcome = Outcome { answer, grants };
+        let goes_on = trace.call(format_args!("{call}{ARROW}{outcome}"));
+        if let Some(trace) = self.trace.take_if(|_| !goes_on) {
+            trace.end(true);
+        }
+    }
+}
+
+impl Deref for Traced {
+    type Target = Selector;
+
+    fn deref(&self) -> &Selector {
+        &self.selector
+    }
+}
+
+impl Drop for Traced {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// A file that a trace goes to.
+pub struct Trace {
+    file: File,
+    /// For messages.
+    path: String,
+    lines: String,
+    calls: u64,
+    calls_max: u64,
+    failed: bool,
+}
+
+impl Trace {
+    /// Begins a file, over what was there, for at most `calls_max` calls.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn create(path: &Path, calls_max: u64) -> io::Result<Self> {
+        Ok(Self {
+            file: File::create(path)?,
+            path: path.display().to_string(),
+            lines: String::with_capacity(BUFFER_BYTES + 1024),
+            calls: 0,
+            calls_max,
+            failed: false,
+        })
+    }
+
+    /// Whether there may be further calls.
+    fn call(&mut self, line: std::fmt::Arguments<'_>) -> bool {
+        self.calls += 1;
+        self.put(&line);
+        self.calls < self.calls_max && !self.failed
+    }
+
+    fn put(&mut self, line: &dyn std::fmt::Display) {
+        // Writing to memory does not fail.
+        let _ = writeln!(self.lines, "{line}");
+        if self.lines.len() >= BUFFER_BYTES {
+            self.flush();
+        }
+    }
+
+    fn flush(&mut self) {
+        if self.failed {
+            return;
+        }
+        if let Err(error) = self.file.write_all(self.lines.as_bytes()) {
+            eprintln!("arbiter: {}: the trace ends here: {error}", self.path);
+            self.failed = true;
+        }
+        self.lines.clear();
+    }
+
+    fn end(mut self, is_full: bool) {
+        let calls = self.calls;
+        self.put(&End { is_full, calls });
+        self.flush();
+        if is_full && !self.failed {
+            let path = &self.path;
+            eprintln!("arbiter: {path}: the trace ends here, at trace_lines_max = {calls}");
+        }
+    }
+}
