@@ -32,6 +32,10 @@ def simulate(
         Path | None,
         typer.Option("--from", help="A run: fit to its --arm, and --predict others."),
     ] = None,
+    replay: Annotated[
+        Path | None,
+        typer.Option(help="An arbiter's trace: is every decision made again as it was?"),
+    ] = None,
     arm: Annotated[str, typer.Option(help="With --from: the arm that is fitted.")] = "baseline",
     predict: Annotated[
         str | None, typer.Option(help="With --from: the arm that is predicted; all others if none.")
@@ -44,7 +48,8 @@ def simulate(
     """Simulate tiers of servers behind arbiters: any policy and r, neighbours, crashes.
 
     Example: sparecraft simulate --example > scenario.json; sparecraft simulate --input
-    scenario.json. Exit code 1 if a scenario is unstable or was cut off.
+    scenario.json. Exit code 1 if a scenario is unstable or was cut off, or a decision of a trace
+    differs.
     """
     from optimizer.simulation import program
 
@@ -52,6 +57,8 @@ def simulate(
         text = resources.files("optimizer.simulation").joinpath("example.json").read_text()
         typer.echo(text, nl=False)
         return
+    if replay is not None:
+        raise typer.Exit(_replay(replay, as_json))
     if from_run is not None:
         _predict(from_run, arm, predict, as_json)
         return
@@ -70,6 +77,31 @@ def simulate(
         speed = found["events"] / max(found["wall_s"], 1e-9)
         say(f"{found['events']:,} events in {found['wall_s']:.2f} s, {speed:,.0f} a second")
     raise typer.Exit(0 if all(r["stopped"] == "done" for r in found["reports"]) else 1)
+
+
+def _replay(trace: Path, as_json: bool) -> int:
+    from optimizer.simulation import program
+
+    found = program.replay(trace)
+    difference = found["first_difference"]
+    if as_json:
+        print_json(found)
+        return int(difference is not None)
+    ended = {
+        "exit": "",
+        "full": " (the trace ends at trace_lines_max)",
+        "cut": " (the arbiter was killed: the trace may lack its last decisions)",
+    }
+    say(
+        f"{found['equal']:,} of {found['compared']:,} decisions are the same, {found['grants']:,} "
+        f"servers given; {found['policy']} at first, {found['servers']} servers"
+        + ended[found["ended"]]
+    )
+    if difference is not None:
+        say(f"{trace}:{difference['line']}: {difference['call']}")
+        say(f"  recorded: {difference['recorded']}")
+        say(f"  replayed: {difference['replayed']}")
+    return int(difference is not None)
 
 
 def _predict(run_dir: Path, arm: str, predicted: str | None, as_json: bool) -> None:

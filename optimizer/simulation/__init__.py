@@ -4,7 +4,7 @@
 `station`   a plan's tier as a scenario, so that `optimizer.latency.Simulated` can ask for it
 """
 
-from optimizer.simulation.program import percentile_s, reports, simulate
+from optimizer.simulation.program import percentile_s, replay, reports, simulate
 from optimizer.simulation.station import answer
 
-__all__ = ["answer", "percentile_s", "reports", "simulate"]
+__all__ = ["answer", "percentile_s", "replay", "reports", "simulate"]

@@ -20,15 +20,9 @@ def simulate(text: str, *, threads: int | None = None, limit_s: float = _LIMIT_S
     Returns: {"schema", "reports": [...] in the scenarios' order, "events", "wall_s", "threads"}.
     Raises: InputError with the simulator's refusal; EnvironmentMissing without the program.
     """
-    if not PROGRAM.is_file():
-        raise EnvironmentMissing(
-            str(PROGRAM), expected="the simulator", came="no such file", do="Run `make setup`."
-        )
-    command = [str(PROGRAM), *(["--threads", str(threads)] if threads else []), "-"]
+    options = ["--threads", str(threads)] if threads else []
     try:
-        done = subprocess.run(
-            command, input=text, capture_output=True, text=True, timeout=limit_s, check=False
-        )
+        done = _run([*options, "-"], text, limit_s)
     except subprocess.TimeoutExpired as error:
         raise InputError(
             "scenario",
@@ -37,9 +31,46 @@ def simulate(text: str, *, threads: int | None = None, limit_s: float = _LIMIT_S
             do="Lower `requests` or `events_max`.",
         ) from error
     if done.returncode != 0:
-        raise _refusal(done.stderr)
+        raise _refusal(done.stderr, "scenario", "one that can be simulated")
     found: dict[str, Any] = json.loads(done.stdout)
     return found
+
+
+def replay(trace: Path, *, limit_s: float = _LIMIT_S) -> dict[str, Any]:
+    """What the simulator decides where the arbiter of a trace decided.
+
+    Returns: {"schema", "policy", "servers", "compared", "equal", "grants", "ended",
+    "first_difference": None or {"line", "call", "recorded", "replayed"}}.
+    Raises: InputError for what is not a trace, by its line; EnvironmentMissing without the program.
+    """
+    try:
+        done = _run(["--replay", str(trace)], "", limit_s)
+    except subprocess.TimeoutExpired as error:
+        raise InputError(
+            str(trace),
+            expected=f"a replay of at most {limit_s:g} s",
+            came="a longer one",
+            do="Lower `trace_lines_max` of the arbiter.",
+        ) from error
+    if done.returncode not in (0, 1):
+        raise _refusal(done.stderr, str(trace), "a trace")
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def _run(arguments: list[str], text: str, limit_s: float) -> subprocess.CompletedProcess[str]:
+    if not PROGRAM.is_file():
+        raise EnvironmentMissing(
+            str(PROGRAM), expected="the simulator", came="no such file", do="Run `make setup`."
+        )
+    return subprocess.run(
+        [str(PROGRAM), *arguments],
+        input=text,
+        capture_output=True,
+        text=True,
+        timeout=limit_s,
+        check=False,
+    )
 
 
 def reports(scenarios: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -53,11 +84,11 @@ def percentile_s(latency: dict[str, Any], q: float) -> float:
     return float(next(p["value_s"] for p in latency["percentiles"] if p["q"] == q))
 
 
-def _refusal(said: str) -> InputError:
+def _refusal(said: str, what: str, wanted: str) -> InputError:
     """The simulator's "place: expected ..., but got ..." as an error of ours."""
     line = said.strip().removeprefix("simulator: ")
     place, _, rest = line.partition(": expected ")
     expected, _, came = rest.rpartition(", but got ")
     if not expected:
-        return InputError("scenario", expected="one that can be simulated", came=line or "nothing")
+        return InputError(what, expected=wanted, came=line or "nothing")
     return InputError(place, expected=expected, came=came)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -85,6 +86,43 @@ def test_a_refusal_names_the_place_and_a_missing_program_is_said(
     monkeypatch.setattr(program, "PROGRAM", tmp_path / "none")
     with pytest.raises(EnvironmentMissing, match="make setup"):
         simulate(json.dumps(QUEUE))
+
+
+TRACE = """\
+trace version=1 kind=round-robin servers=2 tokens=1 observation_age_us=10000000 waiting_max=10 \
+hedge_percentile=0.95 sessions=false seed=7 extra_load_max=- extra_load_window_us=1000000 ejection=-
+acquire now_us=1000 request=0 r=1 exclude=- avoid=- -> grants=0@0 waiting=0 hedge=-
+acquire now_us=2000 request=1 r=1 exclude=- avoid=- -> grants=1@1 waiting=0 hedge=-
+release now_us=3000 server=0 -> grants=-
+end reason=exit calls=3
+"""
+
+
+def test_a_trace_is_replayed_and_a_decision_that_differs_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "web.trace"
+    file.write_text(TRACE)
+    found = CliRunner().invoke(app, ["simulate", "--replay", str(file)])
+    assert found.exit_code == 0, found.output
+    assert "3 of 3 decisions are the same" in found.stdout
+    file.write_text(TRACE.replace("grants=1@1", "grants=1@0"))
+    found = CliRunner().invoke(app, ["simulate", "--replay", str(file), "--json"])
+    body = json.loads(found.stdout)
+    assert (found.exit_code, body["compared"], body["equal"], body["ended"]) == (1, 3, 2, "exit")
+    assert body["first_difference"]["line"] == 3
+    assert body["first_difference"]["recorded"] == "grants=1@0 waiting=0 hedge=-"
+    found = CliRunner().invoke(app, ["simulate", "--replay", str(file)])
+    assert found.exit_code == 1
+    assert f"{file}:3: acquire" in found.stdout
+    for text, message in [
+        (TRACE[:-30], r"web.trace:4: expected a whole line, but got the beginning of one"),
+        (TRACE.replace("version=1", "version=2"), r"web.trace:1: expected a trace of version 1"),
+    ]:
+        file.write_text(text)
+        refused = CliRunner().invoke(app, ["simulate", "--replay", str(file)])
+        assert isinstance(refused.exception, InputError)
+        assert re.search(message, str(refused.exception)), refused.exception
+    missing = CliRunner().invoke(app, ["simulate", "--replay", str(tmp_path / "none")])
+    assert "expected a trace" in str(missing.exception)
 
 
 def test_a_run_is_fitted_and_another_arm_predicted_with_how_far_off_it_is(run_dir: Path) -> None:
