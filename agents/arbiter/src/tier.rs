@@ -1,5 +1,7 @@
 //! The tier behind the arbiter: the one selector, its clock, who waits for a server, the counters.
 //!
+//! `leases` are what a request gets from it, a `flight` is one replica under way.
+//!
 //! The lock is held for one decision and never over an await. Grants are turned into [`Lease`]s
 //! outside of it, because a lease that finds its request gone gives its server back at once.
 
@@ -8,8 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use policy::{Ask, Grant, Hedge, Observation, Refused, RequestId, ServerId, Settings, TimeUs};
-use smallvec::SmallVec;
+use policy::{Ask, Grant, Refused, RequestId, ServerId, Settings, TimeUs};
 use tokio::sync::mpsc;
 use wire::arbiter::{Guardrails, Policy, Protocol, Server};
 
@@ -19,6 +20,12 @@ use crate::guard;
 use crate::meter::{micros, Meter};
 use crate::siblings::{Siblings, Stamp};
 use crate::traced::{Trace, Traced};
+
+mod flight;
+mod leases;
+
+pub use flight::Flight;
+pub use leases::{Lease, Leases};
 
 /// See the module.
 pub struct Tier {
@@ -381,170 +388,4 @@ fn random() -> u64 {
     // Without randomness numbers may meet, and two requests would avoid each other's servers.
     let _ = getrandom::fill(&mut bytes);
     u64::from_le_bytes(bytes)
-}
-
-/// The right to use a server, given back when dropped.
-pub struct Lease {
-    tier: Arc<Tier>,
-    /// The server.
-    pub server: ServerId,
-    since: Instant,
-}
-
-impl Drop for Lease {
-    fn drop(&mut self) {
-        let server = self.server;
-        self.tier.meter.released(micros(self.since.elapsed()));
-        self.tier
-            .decide(|selector, now, grants| selector.release(now, server, grants));
-    }
-}
-
-/// The servers that one request gets, now and later. Dropping it cancels what it waits for.
-pub struct Leases {
-    tier: Arc<Tier>,
-    request: RequestId,
-    ready: SmallVec<[Lease; 4]>,
-    /// Where it waits: what comes later.
-    receiver: Option<mpsc::UnboundedReceiver<Lease>>,
-    waiting: usize,
-    /// Set while not even the first server is there.
-    waits_since: Option<Instant>,
-    delayed: Option<Hedge>,
-}
-
-impl Leases {
-    /// The replicas that may follow where the request is not answered in time.
-    pub fn delayed(&self) -> Option<Hedge> {
-        self.delayed
-    }
-
-    /// One more server than was asked for at first, none of `used`, if one is free now and the
-    /// guardrails have room for it.
-    pub fn one_more(&self, used: &[ServerId]) -> Option<Lease> {
-        let now = self.tier.now();
-        let mut guard = self.tier.brain();
-        let brain = &mut *guard;
-        brain.grants.clear();
-        let ask = Ask {
-            exclude: used,
-            ..Ask::new(now, self.request, 1)
-        };
-        let found = brain.selector.hedge(&ask, &mut brain.grants);
-        let server = brain.grants.first().filter(|_| found)?.server;
-        drop(guard);
-        Some(self.tier.lease(server))
-    }
-
-    /// How many are still to come.
-    pub fn to_come(&self) -> usize {
-        self.ready.len() + self.waiting
-    }
-
-    /// The next server; none when all have come. May be dropped and called again.
-    pub async fn next(&mut self) -> Option<Lease> {
-        if !self.ready.is_empty() {
-            return Some(self.ready.remove(0));
-        }
-        if self.waiting == 0 {
-            return None;
-        }
-        let lease = self.receiver.as_mut()?.recv().await;
-        self.waiting -= 1;
-        self.count_wait();
-        lease
-    }
-
-    fn count_wait(&mut self) {
-        if let Some(since) = self.waits_since.take() {
-            self.tier.counters.token_waits.inc();
-            self.tier
-                .counters
-                .token_wait_us_total
-                .add(micros(since.elapsed()));
-        }
-    }
-}
-
-impl Drop for Leases {
-    fn drop(&mut self) {
-        self.count_wait();
-        if self.receiver.is_some() {
-            let now = self.tier.now();
-            let mut brain = self.tier.brain();
-            brain.selector.cancel(now, self.request);
-            brain.waiters.remove(&self.request);
-        }
-    }
-}
-
-/// A replica under way; tells the policy and the counters how it ended.
-pub struct Flight {
-    tier: Arc<Tier>,
-    server: ServerId,
-    sent: Instant,
-    /// What the meter said at its arrival.
-    entered: f64,
-    failed: AtomicBool,
-}
-
-impl Flight {
-    /// A complete, good reply came. Returns the latency.
-    pub fn good(&self) -> Duration {
-        let latency = self.sent.elapsed();
-        let us = micros(latency);
-        let counters = &self.tier.server_counters[self.server];
-        counters.last_latency_us.set(us);
-        counters.latency_us_sum.add(us);
-        counters.latency_count.inc();
-        self.observe(Observation::LatencyUs(us));
-        latency
-    }
-
-    /// No reply, a broken one, or an error of the server's making.
-    pub fn bad(&self) -> Duration {
-        self.tier.server_counters[self.server].errors.inc();
-        self.failed.store(true, Relaxed);
-        let spent = self.sent.elapsed();
-        let after_us = micros(spent);
-        self.observe(Observation::Error { after_us });
-        spent
-    }
-
-    /// An error of the request's making: says nothing of the server.
-    pub fn neutral(&self) -> Duration {
-        self.sent.elapsed()
-    }
-
-    /// Since it was sent.
-    pub fn age(&self) -> Duration {
-        self.sent.elapsed()
-    }
-
-    /// The reply goes to the client.
-    pub fn won(&self) {
-        self.tier.server_counters[self.server].wins.inc();
-    }
-
-    /// The reply came too late, after `latency`.
-    pub fn wasted(&self, latency: Duration) {
-        self.tier.counters.replicas_wasted.inc();
-        self.tier.counters.wasted_us.add(micros(latency));
-    }
-
-    fn observe(&self, seen: Observation) {
-        let now = self.tier.now();
-        self.tier.brain().selector.observe(now, self.server, seen);
-    }
-}
-
-impl Drop for Flight {
-    fn drop(&mut self) {
-        let (tier, server) = (&self.tier, self.server);
-        tier.server_counters[server].in_flight.dec();
-        let (gone, failed) = (Instant::now(), self.failed.load(Relaxed));
-        let stay_us = micros(gone - self.sent);
-        tier.meter
-            .left(tier.us_at(gone), server, self.entered, stay_us, failed);
-    }
 }

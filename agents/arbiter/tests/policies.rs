@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use policy::Kind;
 use support::upstream::{failure, ok, Manner, Upstream};
 use support::web::get;
-use support::{start, Running};
+use support::{eventually, start, Running};
 
 async fn front(policy: &str, replicas: usize, servers: &[&Upstream]) -> Running {
     let addresses: Vec<SocketAddr> = servers.iter().map(|server| server.address).collect();
@@ -42,34 +42,43 @@ async fn a_server_that_fails_fast_attracts_no_load_under_any_policy() {
 
 #[tokio::test]
 async fn a_hedge_is_sent_when_the_first_server_takes_longer_than_usual() {
-    let stalls = Upstream::start(Manner::Gated(ok("stalls"))).await;
-    let fast = Upstream::start(Manner::Reply(ok("fast"))).await;
-    stalls.gate.add_permits(1_000);
-    let arbiter = front("hedge", 2, &[&stalls, &fast]).await;
+    let servers = [
+        Upstream::start(Manner::Gated(ok("0"))).await,
+        Upstream::start(Manner::Gated(ok("1"))).await,
+    ];
+    servers.iter().for_each(|one| one.gate.add_permits(1_000));
+    let arbiter = front("hedge", 2, &[&servers[0], &servers[1]]).await;
     for _ in 0..60 {
         get(arbiter.clients, "/").await;
     }
-    let before = arbiter.stats().await;
+    let before = arbiter
+        .until("all grants", |stats| stats.tokens.in_use == 0)
+        .await;
     assert!(
         before.replicas_sent < 90,
         "most requests need one server: {}",
         before.replicas_sent
     );
-    arbiter
-        .until("all grants", |stats| stats.tokens.in_use == 0)
-        .await;
-    let permits = stalls.gate.available_permits();
-    stalls
-        .gate
-        .try_acquire_many(permits as u32)
-        .unwrap()
-        .forget();
-    for _ in 0..4 {
-        assert_eq!(get(arbiter.clients, "/").await.text(), "fast");
+    for server in &servers {
+        let permits = server.gate.available_permits() as u32;
+        server.gate.try_acquire_many(permits).unwrap().forget();
     }
+    let asked = servers.each_ref().map(|server| server.requests().len());
+    let clients = arbiter.clients;
+    let answer = tokio::spawn(async move { get(clients, "/").await });
+    eventually("a replica on both servers", || async {
+        let reached = servers
+            .iter()
+            .zip(asked)
+            .all(|(server, n)| server.requests().len() > n);
+        reached.then_some(())
+    })
+    .await;
+    servers[1].gate.add_permits(1);
+    assert_eq!(answer.await.unwrap().text(), "1");
     let stats = arbiter.stats().await;
-    assert!(stats.guarded.hedges > before.guarded.hedges);
-    stalls.gate.add_permits(1_000);
+    assert_eq!(stats.guarded.hedges, before.guarded.hedges + 1);
+    servers[0].gate.add_permits(1);
 }
 
 #[tokio::test]

@@ -1,0 +1,81 @@
+//! A replica from its sending to its end.
+
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use policy::{Observation, ServerId};
+
+use super::Tier;
+use crate::meter::micros;
+
+/// A replica under way; tells the policy and the counters how it ended.
+pub struct Flight {
+    pub(super) tier: Arc<Tier>,
+    pub(super) server: ServerId,
+    pub(super) sent: Instant,
+    /// What the meter said at its arrival.
+    pub(super) entered: f64,
+    pub(super) failed: AtomicBool,
+}
+
+impl Flight {
+    /// A complete, good reply came. Returns the latency.
+    pub fn good(&self) -> Duration {
+        let latency = self.sent.elapsed();
+        let us = micros(latency);
+        let counters = &self.tier.server_counters[self.server];
+        counters.last_latency_us.set(us);
+        counters.latency_us_sum.add(us);
+        counters.latency_count.inc();
+        self.observe(Observation::LatencyUs(us));
+        latency
+    }
+
+    /// No reply, a broken one, or an error of the server's making.
+    pub fn bad(&self) -> Duration {
+        self.tier.server_counters[self.server].errors.inc();
+        self.failed.store(true, Relaxed);
+        let spent = self.sent.elapsed();
+        let after_us = micros(spent);
+        self.observe(Observation::Error { after_us });
+        spent
+    }
+
+    /// An error of the request's making: says nothing of the server.
+    pub fn neutral(&self) -> Duration {
+        self.sent.elapsed()
+    }
+
+    /// Since it was sent.
+    pub fn age(&self) -> Duration {
+        self.sent.elapsed()
+    }
+
+    /// The reply goes to the client.
+    pub fn won(&self) {
+        self.tier.server_counters[self.server].wins.inc();
+    }
+
+    /// The reply came too late, after `latency`.
+    pub fn wasted(&self, latency: Duration) {
+        self.tier.counters.replicas_wasted.inc();
+        self.tier.counters.wasted_us.add(micros(latency));
+    }
+
+    fn observe(&self, seen: Observation) {
+        let now = self.tier.now();
+        self.tier.brain().selector.observe(now, self.server, seen);
+    }
+}
+
+impl Drop for Flight {
+    fn drop(&mut self) {
+        let (tier, server) = (&self.tier, self.server);
+        tier.server_counters[server].in_flight.dec();
+        let (gone, failed) = (Instant::now(), self.failed.load(Relaxed));
+        let stay_us = micros(gone - self.sent);
+        tier.meter
+            .left(tier.us_at(gone), server, self.entered, stay_us, failed);
+    }
+}

@@ -1,0 +1,106 @@
+//! Servers that a request may use: given out by the tier, given back when dropped.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use policy::{Ask, Hedge, RequestId, ServerId};
+use smallvec::SmallVec;
+use tokio::sync::mpsc;
+
+use super::Tier;
+use crate::meter::micros;
+
+/// The right to use a server, given back when dropped.
+pub struct Lease {
+    pub(super) tier: Arc<Tier>,
+    /// The server.
+    pub server: ServerId,
+    pub(super) since: Instant,
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        let server = self.server;
+        self.tier.meter.released(micros(self.since.elapsed()));
+        self.tier
+            .decide(|selector, now, grants| selector.release(now, server, grants));
+    }
+}
+
+/// The servers that one request gets, now and later. Dropping it cancels what it waits for.
+pub struct Leases {
+    pub(super) tier: Arc<Tier>,
+    pub(super) request: RequestId,
+    pub(super) ready: SmallVec<[Lease; 4]>,
+    /// Where it waits: what comes later.
+    pub(super) receiver: Option<mpsc::UnboundedReceiver<Lease>>,
+    pub(super) waiting: usize,
+    /// Set while not even the first server is there.
+    pub(super) waits_since: Option<Instant>,
+    pub(super) delayed: Option<Hedge>,
+}
+
+impl Leases {
+    /// The replicas that may follow where the request is not answered in time.
+    pub fn delayed(&self) -> Option<Hedge> {
+        self.delayed
+    }
+
+    /// One more server than was asked for at first, none of `used`, if one is free now and the
+    /// guardrails have room for it.
+    pub fn one_more(&self, used: &[ServerId]) -> Option<Lease> {
+        let now = self.tier.now();
+        let mut guard = self.tier.brain();
+        let brain = &mut *guard;
+        brain.grants.clear();
+        let ask = Ask {
+            exclude: used,
+            ..Ask::new(now, self.request, 1)
+        };
+        let found = brain.selector.hedge(&ask, &mut brain.grants);
+        let server = brain.grants.first().filter(|_| found)?.server;
+        drop(guard);
+        Some(self.tier.lease(server))
+    }
+
+    /// How many are still to come.
+    pub fn to_come(&self) -> usize {
+        self.ready.len() + self.waiting
+    }
+
+    /// The next server; none when all have come. May be dropped and called again.
+    pub async fn next(&mut self) -> Option<Lease> {
+        if !self.ready.is_empty() {
+            return Some(self.ready.remove(0));
+        }
+        if self.waiting == 0 {
+            return None;
+        }
+        let lease = self.receiver.as_mut()?.recv().await;
+        self.waiting -= 1;
+        self.count_wait();
+        lease
+    }
+
+    fn count_wait(&mut self) {
+        if let Some(since) = self.waits_since.take() {
+            self.tier.counters.token_waits.inc();
+            self.tier
+                .counters
+                .token_wait_us_total
+                .add(micros(since.elapsed()));
+        }
+    }
+}
+
+impl Drop for Leases {
+    fn drop(&mut self) {
+        self.count_wait();
+        if self.receiver.is_some() {
+            let now = self.tier.now();
+            let mut brain = self.tier.brain();
+            brain.selector.cancel(now, self.request);
+            brain.waiters.remove(&self.request);
+        }
+    }
+}
