@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,13 +26,17 @@ _ROWS = (
     ("sent late, p99", "lag_ms_p99", milliseconds),
 )
 
+_MANY = ("requests", "errors", "mean_ms", "p50_ms", "p95_ms", "p99_ms")
+_COLUMNS_MOST = 4
+
 
 def print_summary(summary: Mapping[str, Any], console: Console, report: Path | None = None) -> None:
     """Print arms, improvement, verdicts and plan; the last line is the report's path, whole.
 
     A figure that rests on fewer than 10 samples beyond it carries a question mark.
     """
-    console.print(_arms(summary))
+    many = len(summary.get("arms") or {}) > _COLUMNS_MOST
+    console.print(_many_arms(summary) if many else _arms(summary))
     _print_predicted(summary, console)
     _print_verdicts(summary, console)
     _print_plan(summary, console)
@@ -43,8 +47,7 @@ def print_summary(summary: Mapping[str, Any], console: Console, report: Path | N
 def _arms(summary: Mapping[str, Any]) -> Table:
     arms: Mapping[str, Any] = summary.get("arms") or {}
     improvement: Mapping[str, Any] = summary.get("improvement") or {}
-    title = f"{summary.get('experiment')}, run {summary.get('run')}"
-    table = Table(title=escape(title), title_justify="left")
+    table = Table(title=_title(summary), title_justify="left")
     table.add_column("")
     for arm in arms:
         table.add_column(escape(arm), justify="right")
@@ -53,10 +56,7 @@ def _arms(summary: Mapping[str, Any]) -> Table:
         table.add_column(heading, justify="right")
     for label, key, show in _ROWS:
         name = key.removesuffix("_ms")
-        cells = [
-            show(arm.get(key)) + (" ?" if name in (arm.get("insufficient") or ()) else "")
-            for arm in arms.values()
-        ]
+        cells = [_figure(arm, key, show) for arm in arms.values()]
         entry = improvement.get(name) or {}
         if compared:
             known = entry.get("factor") is not None
@@ -64,6 +64,32 @@ def _arms(summary: Mapping[str, Any]) -> Table:
             cells.append(interval(entry["ci_low"], entry["ci_high"]) if known else "")
         table.add_row(label, *cells)
     return table
+
+
+def _many_arms(summary: Mapping[str, Any]) -> Table:
+    """One row for each arm, since so many columns would not fit."""
+    comparison: Mapping[str, Any] = summary.get("comparison") or {}
+    table = Table(title=_title(summary), title_justify="left")
+    table.add_column("", no_wrap=True, overflow="fold")
+    for heading in ("requests", "errors", "mean", "p50", "p95", "p99", "mean, factor"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    shown = [row for row in _ROWS if row[1] in _MANY]
+    for name, arm in (summary.get("arms") or {}).items():
+        entry = (comparison.get(name) or {}).get("mean") or {}
+        gain = ""
+        if entry.get("factor") is not None:
+            gain = f"{factor(entry['factor'])} ({interval(entry['ci_low'], entry['ci_high'])})"
+        table.add_row(escape(name), *(_figure(arm, key, show) for _, key, show in shown), gain)
+    return table
+
+
+def _title(summary: Mapping[str, Any]) -> str:
+    return escape(f"{summary.get('experiment')}, run {summary.get('run')}")
+
+
+def _figure(arm: Mapping[str, Any], key: str, show: Callable[[Any], str]) -> str:
+    doubtful = key.removesuffix("_ms") in (arm.get("insufficient") or ())
+    return show(arm.get(key)) + (" ?" if doubtful else "")
 
 
 def _print_predicted(summary: Mapping[str, Any], console: Console) -> None:

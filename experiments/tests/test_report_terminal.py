@@ -38,6 +38,19 @@ def test_it_shows_both_arms_and_ends_with_the_whole_path(run: FakeRun) -> None:
         assert word in text
 
 
+def test_many_arms_are_rows_that_fit(run: FakeRun) -> None:
+    summary = summarize(run.requests, run.events, run.manifest, fingerprint_clean=True)
+    spare = summary["arms"]["spare"]
+    arms = {"baseline": summary["arms"]["baseline"], **{f"tad-{n}": spare for n in range(7)}}
+    entry = {"mean": summary["improvement"]["mean"]}
+    many = {**summary, "arms": arms, "comparison": {f"tad-{n}": entry for n in range(7)}}
+    lines = printed(many, None).splitlines()
+    for name in arms:
+        assert sum(f" {name} " in line for line in lines) == 1, name
+    row = next(line for line in lines if " tad-3 " in line)
+    assert f"{entry['mean']['factor']:.2f}" in row
+
+
 def test_it_says_how_busy_and_how_even_the_host_was(run: FakeRun) -> None:
     summary = summarize(run.requests, run.events, run.manifest, fingerprint_clean=True)
     text = " ".join(printed(summary, None).split())
