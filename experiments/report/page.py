@@ -113,8 +113,7 @@ def headline(run: RunFolder) -> str:
     """The answer in one sentence; what cannot be said is not said."""
     if run.summary.get("predicted"):
         return verdict_sentence(run.summary)
-    entries = run.summary.get("improvement") or {}
-    baseline, spare = compared_arms(run.arms)
+    baseline, spare, entries = _told(run)
     if spare is None:
         return f"This run has one arm, {baseline}, and nothing to compare it with."
     usable = [n for n in ("p99", "p95", "mean") if (entries.get(n) or {}).get("factor") is not None]
@@ -127,6 +126,10 @@ def headline(run: RunFolder) -> str:
     change = f"{factor(share)} lower" if share >= 1 else f"{factor(1 / share)} higher"
     sure = "" if entry["ci_low"] > 1 or entry["ci_high"] < 1 else (
         " The interval includes 1: this run does not show a difference.")  # fmt: skip
+    if run.summary.get("comparison"):
+        sure += (
+            f" It has the best p95 of {len(run.arms)} arms, and the best of many looks too good."
+        )
     figures = (run.summary.get("arms") or {}).get(spare) or {}
     return (
         f"With {spare}, {what} is {change} than with {baseline} "
@@ -135,11 +138,25 @@ def headline(run: RunFolder) -> str:
     )
 
 
+def _told(run: RunFolder) -> tuple[str, str | None, dict[str, Any]]:
+    """The two arms of the headline, and their factors; of many arms that of the best p95."""
+    baseline, spare = compared_arms(run.arms)
+    comparison = run.summary.get("comparison") or {}
+    known = {
+        arm: entries["p95"]["factor"]
+        for arm, entries in comparison.items()
+        if (entries.get("p95") or {}).get("factor") is not None
+    }
+    if not known:
+        return baseline, spare, run.summary.get("improvement") or {}
+    best = max(known, key=lambda arm: float(known[arm]))
+    return baseline, best, comparison[best]
+
+
 def tiles(run: RunFolder) -> list[dict[str, Any]]:
     """The three figures at the head: mean, p95 and p99 of both arms."""
-    entries = run.summary.get("improvement") or {}
+    baseline, spare, entries = _told(run)
     arms = run.summary.get("arms") or {}
-    baseline, spare = compared_arms(run.arms)
     if baseline not in arms or spare not in arms:
         return []
     return [

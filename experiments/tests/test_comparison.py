@@ -52,3 +52,6 @@ def test_the_page_shows_every_arm_with_its_policy_and_what_it_sent_twice(folder:
     for text in ("baseline", "spare", "twice", "hedge", "2, "):
         assert text in table
     assert '<figure id="comparison"' in page
+    assert "With twice, " in page
+    assert "the best p95 of 3 arms" in page
+    assert "improvement-table" not in page
