@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use policy::{Ask, Grant, Refused, RequestId, ServerId, Settings, TimeUs};
+use policy::{Ask, Grant, Hedge, Refused, RequestId, ServerId, Settings, TimeUs};
 use tokio::sync::mpsc;
 use wire::arbiter::{Guardrails, Policy, Protocol, Server};
 
@@ -272,6 +272,32 @@ impl Tier {
             waits_since: (acquired.granted == 0).then(Instant::now),
             delayed: acquired.hedge,
         })
+    }
+
+    /// When further replicas are due of a request that keeps the server it has.
+    pub fn delay(&self, r: usize) -> Option<Hedge> {
+        self.brain().selector.delay(r)
+    }
+
+    /// One more server for a request that is late and has those in `used`, if one is free now and
+    /// the guardrails have room for it.
+    pub fn hedge(self: &Arc<Self>, used: &[ServerId]) -> Option<Lease> {
+        self.one_more(self.next_request.fetch_add(1, Relaxed), used)
+    }
+
+    fn one_more(self: &Arc<Self>, request: RequestId, used: &[ServerId]) -> Option<Lease> {
+        let now = self.now();
+        let mut guard = self.brain();
+        let brain = &mut *guard;
+        brain.grants.clear();
+        let ask = Ask {
+            exclude: used,
+            ..Ask::new(now, request, 1)
+        };
+        let found = brain.selector.hedge(&ask, &mut brain.grants);
+        let server = brain.grants.first().filter(|_| found)?.server;
+        drop(guard);
+        Some(self.lease(server))
     }
 
     /// Puts the servers that may be chosen into `alive`, in the file's order.

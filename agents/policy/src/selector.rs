@@ -156,11 +156,7 @@ impl Selector {
         if hedges {
             // Delayed replicas are booked when they are asked for.
             self.budget.refund(r - 1);
-            let after_us = self.latencies.value_us().filter(|_| r > 1);
-            let hedge = after_us.map(|after_us| Hedge {
-                after_us,
-                extras: r - 1,
-            });
+            let hedge = self.delay(r);
             return Ok(Acquired { hedge, ..acquired });
         }
         let waiting = r - granted;
@@ -177,6 +173,19 @@ impl Selector {
         Ok(Acquired {
             waiting,
             ..acquired
+        })
+    }
+
+    /// When the further replicas of a request of `r` are due; none where the policy delays none, or
+    /// has not seen enough to say. Who keeps a server for several requests asks this for each.
+    pub fn delay(&self, r: usize) -> Option<Hedge> {
+        if self.kind() != Kind::Hedge || r < 2 {
+            return None;
+        }
+        let after_us = self.latencies.value_us()?;
+        Some(Hedge {
+            after_us,
+            extras: r - 1,
         })
     }
 

@@ -4,10 +4,11 @@
 //! calls of the copy above. The connection asks the tier's selector for r servers, once. Each of its
 //! requests is copied to all of them; the first good reply is the answer, the others run to their
 //! end (sPARE cancels nothing). A server that lags skips what is answered meanwhile. A server that
-//! is granted when the answer is there is not used. A copy does its work, then makes its calls to
-//! the tier below, one after the other, and holds its grant all that time.
+//! is granted when the answer is there is not used. Where the policy delays copies (`hedge`) a
+//! connection holds one server: after each answer the one that gave it. A copy does its work, then
+//! makes its calls to the tier below, one after the other, and holds its grant all that time.
 
-use policy::{Ask, Observation};
+use policy::{Ask, Hedge, Kind, Observation};
 
 use crate::engine::{Simulation, COPY_ARRIVES, HEDGE};
 use crate::state::{Copy, Slot, NONE, ORPHAN};
@@ -42,11 +43,7 @@ impl Simulation<'_> {
         match here.selector.acquire(&ask, &mut here.grants) {
             Ok(acquired) => {
                 self.connections[id].to_come = (acquired.granted + acquired.waiting) as u32;
-                if let Some(hedge) = acquired.hedge {
-                    self.connections[id].hedges_left = hedge.extras as u32;
-                    self.connections[id].hedge_after_ns = hedge.after_us * 1000;
-                    self.plan_hedge(id);
-                }
+                self.plan_hedges(id, acquired.hedge);
                 self.take_grants(tier);
             }
             Err(_) => {
@@ -87,6 +84,7 @@ impl Simulation<'_> {
                 server,
                 copy: NONE,
                 sent_seq: 0,
+                given_up: false,
                 granted_ns: self.now_ns,
             });
             let place = connection.slots.len() - 1;
@@ -203,10 +201,9 @@ impl Simulation<'_> {
             return;
         };
         connection.slots[place].copy = NONE;
-        let (closed, may_resend) = (
-            connection.closed,
-            connection.slots[place].sent_seq < connection.seq,
-        );
+        let slot = connection.slots[place];
+        let (closed, given_up) = (connection.closed, slot.given_up);
+        let may_resend = slot.sent_seq < connection.seq && !given_up;
         let tier = &mut self.tiers[tier_index];
         let after_us = (self.now_ns - sent_ns) / 1000;
         let seen = if good {
@@ -224,17 +221,17 @@ impl Simulation<'_> {
                 tier.measure.work_lost_s += work_ns * 1e-9;
             }
         }
-        if closed || !alive {
+        if closed || given_up || !alive {
             self.give_back(id, place);
         }
         match (closed, current && good) {
             (true, _) => {}
-            (false, true) => self.answered(id),
+            (false, true) => self.answered(id, server),
             (false, false) if alive && may_resend => self.send(id, place),
             (false, false) => {
                 // A failed copy of a single request has no use for its server: to hold it and wait
                 // for another is how all tokens end with requests that wait.
-                if alive && !self.tiers[tier_index].by_connection {
+                if alive && !given_up && !self.tiers[tier_index].by_connection {
                     self.give_back(id, place);
                 }
                 self.fail_if_hopeless(id);
@@ -243,7 +240,7 @@ impl Simulation<'_> {
     }
 
     /// The request at hand is answered; the next begins, or the connection ends.
-    fn answered(&mut self, id: u32) {
+    fn answered(&mut self, id: u32, by: u32) {
         let connection = &self.connections[id];
         if self.measuring {
             let measure = &mut self.tiers[connection.tier as usize].measure;
@@ -257,6 +254,9 @@ impl Simulation<'_> {
             return;
         }
         self.next_request(id);
+        if self.hedges(id) {
+            self.keep_one(id, by);
+        }
         for place in 0..self.connections[id].slots.len() {
             if self.connections[id].slots[place].copy == NONE {
                 self.send(id, place);
@@ -270,7 +270,7 @@ impl Simulation<'_> {
         let lags = connection
             .slots
             .iter()
-            .any(|slot| slot.sent_seq < connection.seq);
+            .any(|slot| slot.sent_seq < connection.seq && !slot.given_up);
         if connection.outstanding == 0 && connection.to_come == 0 && !lags {
             self.close(id, false);
         }
@@ -340,19 +340,50 @@ impl Simulation<'_> {
         self.connections.remove(id);
     }
 
+    /// Whether the connection's copies are delayed.
+    fn hedges(&self, id: u32) -> bool {
+        let tier = &self.tiers[self.connections[id].tier as usize];
+        tier.selector.kind() == Kind::Hedge
+    }
+
+    /// The connection goes on with the server that has just answered; the others go back, at the
+    /// end of what they run. The next request may be late as well.
+    fn keep_one(&mut self, id: u32, by: u32) {
+        for place in (0..self.connections[id].slots.len()).rev() {
+            let slot = &mut self.connections[id].slots[place];
+            slot.given_up |= slot.server != by;
+            if slot.given_up && slot.copy == NONE {
+                self.give_back(id, place);
+            }
+        }
+        let tier = &self.tiers[self.connections[id].tier as usize];
+        let hedge = tier.selector.delay(tier.replicas);
+        self.plan_hedges(id, hedge);
+    }
+
+    /// Delayed copies of the request that begins.
+    fn plan_hedges(&mut self, id: u32, hedge: Option<Hedge>) {
+        let connection = &mut self.connections[id];
+        connection.hedges_left = hedge.map_or(0, |hedge| hedge.extras as u32);
+        connection.hedge_after_ns = hedge.map_or(0, |hedge| hedge.after_us * 1000);
+        self.plan_hedge(id);
+    }
+
     fn plan_hedge(&mut self, id: u32) {
-        let connection = &self.connections[id];
+        let connection = &mut self.connections[id];
         if connection.hedges_left > 0 {
-            let at_ns = self.now_ns + connection.hedge_after_ns;
+            connection.hedge_at_ns = self.now_ns + connection.hedge_after_ns;
+            let at_ns = connection.hedge_at_ns;
             self.calendar.push(at_ns, HEDGE | id, connection.generation);
         }
     }
 
-    /// The time for one more copy has come, if the first request still waits (later ones of the
-    /// connection have all its servers).
+    /// The time for one more copy has come, if the request that it was planned for still waits.
     pub(crate) fn hedge(&mut self, id: u32, generation: u32) {
+        let now_ns = self.now_ns;
         let connection = &mut self.connections[id];
-        if connection.generation != generation || connection.closed || connection.seq > 1 {
+        let is_due = connection.hedges_left > 0 && connection.hedge_at_ns == now_ns;
+        if connection.generation != generation || connection.closed || !is_due {
             return;
         }
         connection.hedges_left -= 1;
@@ -361,6 +392,7 @@ impl Simulation<'_> {
         let servers = connection
             .slots
             .iter()
+            .filter(|slot| !slot.given_up)
             .map(|slot| (slot.server - here.first) as usize);
         here.exclude.extend(servers);
         let ask = Ask {

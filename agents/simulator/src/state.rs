@@ -69,6 +69,8 @@ pub(crate) struct Slot {
     pub(crate) copy: u32,
     /// The last request of the connection that was sent there.
     pub(crate) sent_seq: u32,
+    /// Only until its copy has ended: the connection goes on with the server that answered.
+    pub(crate) given_up: bool,
     pub(crate) granted_ns: u64,
 }
 
@@ -101,9 +103,11 @@ pub(crate) struct Connection {
     pub(crate) work_ns: f64,
     /// Of requests from the outside: their number.
     pub(crate) number: u64,
-    /// Hedges that may still be sent.
+    /// Delayed copies of the request at hand that may still be sent.
     pub(crate) hedges_left: u32,
     pub(crate) hedge_after_ns: u64,
+    /// When the next of them is due; events of other times are of earlier requests.
+    pub(crate) hedge_at_ns: u64,
     pub(crate) slots: SmallVec<[Slot; 3]>,
 }
 

@@ -205,6 +205,35 @@ fn a_limping_server_holds_up_round_robin_and_not_tad() {
 }
 
 #[test]
+fn each_call_of_a_connection_may_be_hedged_and_the_connection_goes_on_with_who_answered() {
+    let limping = |replicas: usize| {
+        run(&scenario(|s| {
+            s["tiers"][0]["interference"] = Value::Null;
+            s["tiers"][0]["replicas"] = json!(1);
+            s["tiers"][1]["replicas"] = json!(replicas);
+            s["tiers"][1]["policy"] = json!("hedge");
+            // Now and then, so that connections are caught in their midst.
+            s["tiers"][1]["interference"] = json!({"gap_s": 1.0, "run_s": 0.2, "speed": 0.01});
+        }))
+    };
+    let (alone, hedged) = (limping(1), limping(2));
+    let p99 = |report: &Report| report.tiers[1].latency.percentile_s(99.0).unwrap();
+    assert!(
+        p99(&alone) > 2.0 * p99(&hedged),
+        "{} {}",
+        p99(&alone),
+        p99(&hedged)
+    );
+    let below = &hedged.tiers[1];
+    // More than the first call of each of the 20,000 connections could account for, and one copy
+    // for each call but those.
+    assert!(below.hedges > 2_000, "{}", below.hedges);
+    assert!(below.copies - below.hedges <= below.latency.samples + below.failed + 50);
+    assert_eq!((hedged.failed, below.failed), (0, 0));
+    assert_eq!(hedged.latency.samples, 20_000);
+}
+
+#[test]
 fn a_budget_of_extra_load_cuts_the_copies_to_it() {
     let copies_per_request = |guardrails: Value| {
         let found = run(&scenario(|s| {

@@ -7,16 +7,16 @@ use std::time::Instant;
 use policy::Refused;
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
-use wire::arbiter::Policy;
 
 use super::classify::{classify, Class, Effect};
 use super::contest::Piece;
-use super::held::{Beginning, Held, NotOpen, Route, Verdict};
+use super::held::Held;
 use super::hub::Hub;
 use super::login::{log_in, Login};
 use super::packet::{self, Message, Packet, PAYLOAD_MAX};
 use super::reply::Shape;
 use super::solo::{Outcome, Solo};
+use super::terms::{Beginning, NotOpen, Route, Verdict};
 use crate::conn::Conn;
 use crate::siblings::Stamp;
 
@@ -80,10 +80,8 @@ enum Session {
 impl Session {
     async fn open(hub: &Arc<Hub>, start: Beginning) -> Result<Self, NotOpen> {
         let hub = Arc::clone(hub);
-        // Delayed replicas are not offered here; to ask all servers at once is another policy.
-        let hedges = hub.tier.policy().0 == Policy::Hedge;
         Ok(match hub.tier.replicas() {
-            r if r > 1 && !hedges => Self::Many(Box::new(Held::open(hub, start, r).await?)),
+            r if r > 1 => Self::Many(Box::new(Held::open(hub, start, r).await?)),
             _ => Self::One(Box::new(Solo::open(hub, start).await?)),
         })
     }

@@ -3,6 +3,10 @@
 //! If fewer than r tokens are free at the start the session begins with those; a server that comes
 //! later is brought to the same state by replaying the session statements, and only then gets
 //! reads. A server that dies between commands is replaced in the same way.
+//!
+//! Where the policy delays replicas (`hedge`) a session holds one server. One that comes to help with
+//! a read that is late is brought to the session's state too, and whoever answers is the one that
+//! is held from then on.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -11,68 +15,19 @@ use bytes::Bytes;
 use policy::{Refused, ServerId};
 use tokio::sync::mpsc;
 use tokio::time::{sleep_until, timeout_at, Instant};
+use wire::arbiter::Policy;
 
-use super::classify::Effect;
-use super::contest::{Contest, Event, LinkId, Piece, Ticket};
+use super::contest::{Contest, Event, LinkId, Ticket};
 use super::hello::Key;
 use super::hub::Hub;
 use super::link::{Command, Link, Loss, News, Start, Task};
 use super::packet::Packet;
 use super::replay::{self, Replay};
 use super::reply::Shape;
+use super::terms::{Beginning, NotOpen, Route, Verdict};
+use crate::delayed::{due, Delayed};
 use crate::siblings::Stamp;
 use crate::tier::{Lease, Leases};
-
-/// Where a command goes.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Route {
-    /// To all; the first reply wins.
-    Race,
-    /// To the server that answered last.
-    One,
-    /// To one server, and all after it too.
-    Pin,
-    /// To all; all must do it.
-    Session(Effect),
-}
-
-/// What became of a command.
-pub enum Verdict {
-    /// Packets for the client; more in `rest` where it is set.
-    Reply {
-        /// Complete unless `rest` is set.
-        packets: Bytes,
-        /// What follows.
-        rest: Option<mpsc::Receiver<Piece>>,
-    },
-    /// There is no reply to this command.
-    Nothing,
-    /// No server replied.
-    Gone,
-    /// None in time.
-    TimedOut,
-}
-
-/// Why a session cannot begin.
-pub enum NotOpen {
-    /// A server's own refusal.
-    Refused(Packet),
-    /// The policy's.
-    Policy(Refused),
-    /// No token in time.
-    TimedOut,
-}
-
-/// What a session begins with.
-#[derive(Debug, Clone)]
-pub struct Beginning {
-    /// Kind of connection.
-    pub key: Key,
-    /// Current database.
-    pub database: Option<Vec<u8>>,
-    /// Of which replica of the tier above it is.
-    pub stamp: Option<Stamp>,
-}
 
 /// See the module.
 pub struct Held {
@@ -80,7 +35,10 @@ pub struct Held {
     key: Key,
     database: Option<Vec<u8>>,
     stamp: Option<Stamp>,
+    /// Servers to hold.
     wanted: usize,
+    /// Replicas of a read, with those that are delayed.
+    replicas: usize,
     leases: Option<Leases>,
     links: Vec<Link>,
     ready: Vec<LinkId>,
@@ -99,7 +57,8 @@ impl Held {
     ///
     /// # Errors
     /// [`NotOpen`].
-    pub async fn open(hub: Arc<Hub>, start: Beginning, wanted: usize) -> Result<Self, NotOpen> {
+    pub async fn open(hub: Arc<Hub>, start: Beginning, replicas: usize) -> Result<Self, NotOpen> {
+        let hedges = hub.tier.policy().0 == Policy::Hedge;
         let deadline = Instant::now() + hub.tier.config().request_timeout();
         let (tell_news, news) = mpsc::unbounded_channel();
         let mut held = Self {
@@ -107,7 +66,8 @@ impl Held {
             key: start.key,
             database: start.database,
             stamp: start.stamp,
-            wanted,
+            wanted: if hedges { 1 } else { replicas },
+            replicas,
             leases: None,
             links: Vec::new(),
             ready: Vec::new(),
@@ -172,6 +132,9 @@ impl Held {
             self.hub.tier.counters.cloned.inc();
         }
         let verdict = self.contest(packet, shape, &task, deadline).await;
+        if self.links.len() > self.wanted {
+            self.keep_favourite();
+        }
         if let (Route::Session(effect), Ok(true)) = (route, &verdict.1) {
             self.replay.record(effect, packet, shape);
         }
@@ -201,6 +164,7 @@ impl Held {
             return (Verdict::Nothing, Ok(true));
         }
         let mut failed: Vec<(LinkId, Bytes)> = Vec::new();
+        let mut delayed = self.delayed(task);
         while running > 0 {
             let joins = *task == Task::Race && self.leases.is_some();
             tokio::select! {
@@ -225,6 +189,11 @@ impl Held {
                         running += usize::from(self.links.iter().any(|other| {
                             other.id == link && other.send(command(link))
                         }));
+                    }
+                }
+                () = due(&mut delayed) => {
+                    if let Some(link) = self.one_more() {
+                        running += usize::from(link.send(command(link.id)));
                     }
                 }
                 () = sleep_until(deadline) => {
@@ -292,8 +261,27 @@ impl Held {
         self.pinned = true;
         self.leases = None;
         self.replay.forbid();
+        self.keep_favourite();
+    }
+
+    fn keep_favourite(&mut self) {
         let favourite = self.favourite();
         self.links.retain(|link| Some(link.id) == favourite);
+        self.ready.retain(|ready| Some(*ready) == favourite);
+    }
+
+    /// When other servers are asked too, where that is not done at once.
+    fn delayed(&self, task: &Task) -> Option<Delayed> {
+        let may = *task == Task::Race && self.wanted < self.replicas && self.replay.is_possible();
+        let hedge = self.hub.tier.delay(self.replicas).filter(|_| may);
+        hedge.map(Delayed::new)
+    }
+
+    /// A server for a read that is late, brought to the session's state.
+    fn one_more(&mut self) -> Option<&Link> {
+        let lease = self.hub.tier.hedge(&self.not_again())?;
+        let id = self.join(Some(lease))?;
+        self.links.iter().find(|link| link.id == id)
     }
 
     /// Makes up for servers that are gone. False when there is none and none may come.
@@ -309,13 +297,18 @@ impl Held {
     }
 
     fn ask(&mut self, missing: usize) -> Result<(), Refused> {
-        let held = self.links.iter().map(|link| link.server);
-        let exclude: Vec<ServerId> = held.chain(self.refusing.iter().copied()).collect();
+        let exclude = self.not_again();
         self.leases = Some(match self.stamp {
             None => self.hub.tier.acquire(missing, &exclude)?,
             Some(stamp) => self.hub.tier.acquire_apart(stamp, missing, &exclude)?,
         });
         Ok(())
+    }
+
+    /// Servers that it has, and those that it cannot have.
+    fn not_again(&self) -> Vec<ServerId> {
+        let held = self.links.iter().map(|link| link.server);
+        held.chain(self.refusing.iter().copied()).collect()
     }
 
     /// Waits until one server is connected; asks for others in place of those that fail.

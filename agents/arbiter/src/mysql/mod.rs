@@ -15,6 +15,7 @@
 //! | `replay` | what a server that joins later must be told |
 //! | `held` | the servers of one session, at r > 1 |
 //! | `solo` | the server of one session, at r = 1 |
+//! | `terms` | how a session begins, where a command goes, what became of it |
 //! | `client` | a client's connection |
 
 pub mod auth;
@@ -31,3 +32,4 @@ pub mod packet;
 mod replay;
 pub mod reply;
 mod solo;
+mod terms;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use policy::{Ask, Hedge, RequestId, ServerId};
+use policy::{Hedge, RequestId, ServerId};
 use smallvec::SmallVec;
 use tokio::sync::mpsc;
 
@@ -49,18 +49,7 @@ impl Leases {
     /// One more server than was asked for at first, none of `used`, if one is free now and the
     /// guardrails have room for it.
     pub fn one_more(&self, used: &[ServerId]) -> Option<Lease> {
-        let now = self.tier.now();
-        let mut guard = self.tier.brain();
-        let brain = &mut *guard;
-        brain.grants.clear();
-        let ask = Ask {
-            exclude: used,
-            ..Ask::new(now, self.request, 1)
-        };
-        let found = brain.selector.hedge(&ask, &mut brain.grants);
-        let server = brain.grants.first().filter(|_| found)?.server;
-        drop(guard);
-        Some(self.tier.lease(server))
+        self.tier.one_more(self.request, used)
     }
 
     /// How many are still to come.

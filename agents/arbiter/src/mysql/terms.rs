@@ -1,0 +1,63 @@
+//! The words between a client's connection and its session: how it begins, where a command goes and
+//! what became of it.
+
+use bytes::Bytes;
+use policy::Refused;
+use tokio::sync::mpsc;
+
+use super::classify::Effect;
+use super::contest::Piece;
+use super::hello::Key;
+use super::packet::Packet;
+use crate::siblings::Stamp;
+
+/// Where a command goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Route {
+    /// To all; the first reply wins.
+    Race,
+    /// To the server that answered last.
+    One,
+    /// To one server, and all after it too.
+    Pin,
+    /// To all; all must do it.
+    Session(Effect),
+}
+
+/// What became of a command.
+pub enum Verdict {
+    /// Packets for the client; more in `rest` where it is set.
+    Reply {
+        /// Complete unless `rest` is set.
+        packets: Bytes,
+        /// What follows.
+        rest: Option<mpsc::Receiver<Piece>>,
+    },
+    /// There is no reply to this command.
+    Nothing,
+    /// No server replied.
+    Gone,
+    /// None in time.
+    TimedOut,
+}
+
+/// Why a session cannot begin.
+pub enum NotOpen {
+    /// A server's own refusal.
+    Refused(Packet),
+    /// The policy's.
+    Policy(Refused),
+    /// No token in time.
+    TimedOut,
+}
+
+/// What a session begins with.
+#[derive(Debug, Clone)]
+pub struct Beginning {
+    /// Kind of connection.
+    pub key: Key,
+    /// Current database.
+    pub database: Option<Vec<u8>>,
+    /// Of which replica of the tier above it is.
+    pub stamp: Option<Stamp>,
+}
