@@ -13,7 +13,6 @@ from optimizer.commands.output import JsonOption, out, print_json, say
 from optimizer.errors import InputError
 
 if TYPE_CHECKING:
-    from optimizer.reproduce.simulated import Outcome
     from optimizer.reproduce.tables import Cell
 
 FiguresOption = Annotated[
@@ -79,14 +78,20 @@ def spare(
         bool,
         typer.Option(help="Also simulate section 6: MediaWiki and Solr, a minute or two."),
     ] = True,
+    policy: Annotated[
+        str, typer.Option(help="What is simulated as sPARE's: tad-paper, to the letter, or tad.")
+    ] = "tad-paper",
 ) -> None:
     """Eq. 1, 2 and 3, the capacities of section 4.2, and section 6 simulated, beside the paper."""
     from optimizer.reproduce import replicas, show
     from optimizer.reproduce.published import published
+    from optimizer.reproduce.simulated import POLICIES, outcomes
 
+    if policy not in POLICIES:
+        raise InputError("--policy", expected=" or ".join(POLICIES), came=policy)
     claims, grids = replicas.claims(), replicas.grids()
     drawn = _draw(figures, "spare")
-    simulated = _simulated() if simulation else []
+    simulated = outcomes(policy=policy) if simulation else []
     if as_json:
         at_odds = [asdict(claim) for claim in claims if not claim.matches]
         print_json(
@@ -95,6 +100,7 @@ def spare(
                 "matched": len(claims) - len(at_odds),
                 "mismatched": at_odds,
                 "tables": {name: asdict(grid) for name, grid in grids.items()},
+                "policy": policy,
                 "simulated": [asdict(o) | {"matches": o.matches} for o in simulated],
                 "drawn": drawn,
             }
@@ -111,14 +117,8 @@ def spare(
     if simulated:
         from optimizer.reproduce.show_simulated import show_simulated
 
-        show_simulated(out, simulated)
+        show_simulated(out, simulated, policy)
     _say_drawn(drawn)
-
-
-def _simulated() -> list[Outcome]:
-    from optimizer.reproduce.simulated import outcomes
-
-    return outcomes()
 
 
 _READINGS = """Two readings of "6/year":

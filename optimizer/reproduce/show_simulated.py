@@ -19,10 +19,10 @@ _NOTE = """  Baselines were fitted to the paper's, all else is predicted: work, 
   1 is faster; simple is the best of round-robin with r1 = 1, 2, 3. Ratio: to the best pair in F."""
 
 
-def show_simulated(out: Console, outcomes: Sequence[Outcome]) -> None:
+def show_simulated(out: Console, outcomes: Sequence[Outcome], policy: str) -> None:
     """One table for each application, and the paper's own factors."""
     said = published("spare_evaluation")
-    out.print("\nSection 6, simulated", style="bold")
+    out.print(f"\nSection 6, simulated with the policy {policy}", style="bold")
     for application in dict.fromkeys(outcome.application for outcome in outcomes):
         mine = [outcome for outcome in outcomes if outcome.application == application]
         out.print(_NAMES[application], highlight=False)
