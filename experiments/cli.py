@@ -91,6 +91,16 @@ def run(
         Pattern | None,
         typer.Option(help="Run with another interference pattern (`none`: a quiet run)."),
     ] = None,
+    quiet_wait_s: Annotated[
+        float,
+        typer.Option(
+            "--quiet-wait",
+            min=0.0,
+            max=600.0,
+            help="On a shared machine: how long each block may wait for seconds in which other "
+            "guests take at most 5 % of its cores.",
+        ),
+    ] = 0.0,
     results: ResultsOption = RESULTS,
     as_json: JsonOption = False,
 ) -> None:
@@ -105,6 +115,7 @@ def run(
         keep=keep,
         command=["sparecraft", *sys.argv[1:]],
         narrator=Narrator(_err if as_json else _out),
+        quiet_wait_s=quiet_wait_s,
     )
     if as_json:
         _print_json(outcome.summary)

@@ -16,7 +16,7 @@ from experiments.load.generator import LoadGenerator, LoadHandle
 from experiments.load.plan import Page, plan_block
 from experiments.platform import Inventory, LocalPlatform
 from experiments.runner.console import Narrator
-from experiments.runner.host import HostBlock, HostWatch
+from experiments.runner.host import HostBlock, HostWatch, wait_until_quiet
 from experiments.runner.monitor import Monitor
 from experiments.runner.recorder import Recorder
 from experiments.schedule import Block, block_length_s, phase_windows
@@ -78,7 +78,9 @@ class BlockRun:
         monitor: Monitor,
         generator: LoadGenerator,
         tally: Tally,
+        quiet_wait_s: float = 0.0,
     ) -> None:
+        self._quiet_wait_s = quiet_wait_s
         self._design = design
         self._fleet = fleet
         self._recorder = recorder
@@ -90,6 +92,9 @@ class BlockRun:
 
     def run(self, block: Block, pages: Sequence[Page], narrator: Narrator) -> None:
         """Configure, load, disturb; everything that was injected is reverted when this returns."""
+        waited_s = wait_until_quiet(self._quiet_wait_s)
+        if waited_s > 0.0:
+            narrator.detail(f"waited {waited_s:.0f} s for a quiet host")
         configure(self._design, block.arm, self._fleet.arbiters)
         plan = plan_block(
             self._fleet.inventory.endpoints.entry, self._design.experiment, block, pages
@@ -122,7 +127,7 @@ class BlockRun:
             finally:
                 stop.set()
                 worker.join()
-                self.host.append(watch.block(block))
+                self.host.append(watch.block(block, waited_s))
         finally:
             handle.stop()
             self._recorder.requests(plan, handle.poll().records)

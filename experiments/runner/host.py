@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import statistics
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +18,8 @@ from experiments.schedule import Block
 
 _LOOPS = 40_000  # 3 ms: of one core, 0.3 % at a sample a second
 _SAMPLE_EVERY_S = 1.0
+_QUIET_STOLEN_MAX = 0.05
+_QUIET_SAMPLE_S = 3.0
 _STAT = Path("/proc/stat")
 
 
@@ -30,6 +33,7 @@ class HostBlock:
     stolen_share: float
     core_speed: float
     speed_samples: int
+    waited_s: float = 0.0  # for a quiet host, before the block
 
 
 @dataclass(frozen=True)
@@ -67,12 +71,35 @@ class HostWatch:
             self._sampled_s = time.monotonic()
             self._speeds.append(core_speed())
 
-    def block(self, block: Block) -> HostBlock:
+    def block(self, block: Block, waited_s: float = 0.0) -> HostBlock:
         """What was seen until now."""
         busy_share, stolen_share = self._before.shares_until(CpuTimes.read())
         speed = statistics.median(self._speeds)
         count = len(self._speeds)
-        return HostBlock(block.repeat, block.arm, busy_share, stolen_share, speed, count)
+        return HostBlock(block.repeat, block.arm, busy_share, stolen_share, speed, count, waited_s)
+
+
+def wait_until_quiet(
+    limit_s: float,
+    *,
+    read: Callable[[], CpuTimes] = CpuTimes.read,
+    sleep: Callable[[float], None] = time.sleep,
+) -> float:
+    """Seconds until other guests took at most 5 % of the cores' time for 3 s; at most `limit_s`.
+
+    It is seen in the little that an idle fleet runs, and is no promise of the seconds that follow.
+    """
+    waited_s = 0.0
+    before = read()
+    while waited_s < limit_s:
+        sample_s = min(_QUIET_SAMPLE_S, limit_s - waited_s)
+        sleep(sample_s)
+        waited_s += sample_s
+        now = read()
+        if before.shares_until(now)[1] <= _QUIET_STOLEN_MAX:
+            break
+        before = now
+    return waited_s
 
 
 def core_speed() -> float:

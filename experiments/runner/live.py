@@ -155,14 +155,20 @@ class LiveRun(Generic[T]):
         """Everything that needs the fleet."""
         raise NotImplementedError
 
-    def _block_run(self) -> tuple[BlockRun, tuple[Page, ...]]:
+    def _block_run(self, quiet_wait_s: float = 0.0) -> tuple[BlockRun, tuple[Page, ...]]:
         """What runs blocks on the fleet, and the pages that they ask for."""
         assert self._fleet is not None  # prepare() has made these
         assert self._recorder is not None
         assert self._monitor is not None
         generator = LoadGenerator(self._folder / "load", t0_monotonic_s=self._clock.monotonic)
         self._blocks = BlockRun(
-            self.design, self._fleet, self._recorder, self._monitor, generator, self._tally
+            self.design,
+            self._fleet,
+            self._recorder,
+            self._monitor,
+            generator,
+            self._tally,
+            quiet_wait_s,
         )
         self._setup_s["warm_up"] = self.design.experiment.phases.warm_up
         return self._blocks, wiki_pages(_TITLES)

@@ -34,18 +34,31 @@ class Outcome(Kept):
 
 
 def run_design(
-    design: Design, *, results: Path, keep: bool, command: Sequence[str], narrator: Narrator
+    design: Design,
+    *,
+    results: Path,
+    keep: bool,
+    command: Sequence[str],
+    narrator: Narrator,
+    quiet_wait_s: float = 0.0,
 ) -> Outcome:
-    """Carry out a design. Raises what ended it early, after clean-up and with the data kept."""
+    """Carry out a design. Raises what ended it early, after clean-up and with the data kept.
+
+    Parameters: quiet_wait_s, how long each block may wait for a quiet host [s].
+    """
     folder = results.resolve() / design.fleet.experiment
-    return carry_out(_Run(design, folder, command, narrator), results, keep=keep)
+    run = _Run(design, folder, command, narrator)
+    run.quiet_wait_s = quiet_wait_s
+    return carry_out(run, results, keep=keep)
 
 
 class _Run(LiveRun[Outcome]):
     """The arms of a design, block by block."""
 
+    quiet_wait_s = 0.0
+
     def measure(self) -> None:
-        runner, pages = self._block_run()
+        runner, pages = self._block_run(self.quiet_wait_s)
         with self.narrator.step("Measuring"):
             for block in blocks(self.design.experiment):
                 runner.run(block, pages, self.narrator)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.runner.host import CpuTimes, HostWatch, core_speed
+from experiments.runner.host import CpuTimes, HostWatch, core_speed, wait_until_quiet
 from experiments.schedule import Block
 
 
@@ -31,6 +31,23 @@ def test_a_block_has_the_work_of_its_time_and_a_speed_each_second() -> None:
     assert (seen.repeat, seen.arm) == (3, "spare")
     assert 2 <= seen.speed_samples <= 3  # one at the start; a busy host may hold up the others
     assert seen.busy_share + seen.stolen_share > 0.5 / (os.cpu_count() or 1)
+
+
+def test_a_block_waits_until_other_guests_leave_the_cores_alone_but_not_for_ever() -> None:
+    stolen = [0, 60, 90, 91, 92, 93]  # of 600 ticks each: 10 %, 5 %, then none to speak of
+    times = [CpuTimes(600 * number, 500 * number, ticks) for number, ticks in enumerate(stolen)]
+    slept: list[float] = []
+
+    def waited_s(limit_s: float) -> float:
+        left = iter(times)
+        slept.clear()
+        return wait_until_quiet(limit_s, read=lambda: next(left), sleep=slept.append)
+
+    assert waited_s(0.0) == 0.0
+    assert not slept
+    assert waited_s(60.0) == 6.0
+    assert sum(slept) == 6.0
+    assert waited_s(2.0) == 2.0
 
 
 def test_core_speed_counts_cpu_time_and_not_waiting() -> None:
