@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use mysql_async::prelude::Queryable;
 use mysql_async::Conn;
 use support::keyvalue::{encode, string, Client, Server};
-use support::mariadb::{options, MariaDb};
+use support::mariadb::{number, options, MariaDb};
 use support::{start, Running};
 
 /// The policy says when a replica is late after 20 latencies.
@@ -220,8 +220,4 @@ async fn a_mysql_read_that_is_late_is_answered_by_another_server_and_the_session
         arbiter.until("one server", held_one).await;
     }
     assert_eq!(arbiter.stats().await.requests.failed, 0);
-}
-
-async fn number(conn: &mut Conn, sql: &str) -> u64 {
-    conn.query_first(sql).await.unwrap().unwrap()
 }

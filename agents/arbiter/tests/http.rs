@@ -1,27 +1,15 @@
-//! The HTTP arbiter in front of real servers on loopback.
+//! The HTTP arbiter in front of real servers on loopback: who is asked, who wins, who is skipped.
 
 #![allow(clippy::unwrap_used)]
 
 mod support;
 
-use std::net::SocketAddr;
 use std::time::Duration;
 
+use support::http::{front, settings};
 use support::upstream::{failure, nobody, ok, Manner, Upstream};
 use support::web::{get, once, Connection};
-use support::{eventually, start, Running};
-
-fn settings(policy: &str, replicas: usize, tokens: usize) -> String {
-    format!(
-        "protocol = \"http\"\npolicy = \"{policy}\"\nreplicas = {replicas}\ntokens = {tokens}\n\
-         request_timeout_ms = 5000"
-    )
-}
-
-async fn front(policy: &str, replicas: usize, tokens: usize, servers: &[&Upstream]) -> Running {
-    let addresses: Vec<SocketAddr> = servers.iter().map(|server| server.address).collect();
-    start(&settings(policy, replicas, tokens), &addresses).await
-}
+use support::{eventually, start};
 
 #[tokio::test]
 async fn the_first_good_reply_wins_and_the_loser_is_drained_before_its_token_returns() {
@@ -176,69 +164,6 @@ async fn a_server_that_closes_after_each_reply_costs_connections_and_no_request(
 }
 
 #[tokio::test]
-async fn smuggling_is_refused_and_nothing_reaches_a_server() {
-    let server = Upstream::start(Manner::Reply(ok("seen"))).await;
-    let arbiter = front("round-robin", 1, 1, &[&server]).await;
-    for fields in [
-        "Content-Length: 4\r\nTransfer-Encoding: chunked",
-        "Transfer-Encoding: chunked\r\nContent-Length: 4",
-        "Content-Length: 4\r\nContent-Length: 30",
-        "Transfer-Encoding: xchunked",
-        "Transfer-Encoding: identity, chunked",
-        "Transfer-Encoding : chunked",
-        "Content-Length: 4\nTransfer-Encoding: chunked",
-    ] {
-        let mut client = Connection::open(arbiter.clients).await;
-        let request = format!(
-            "POST / HTTP/1.1\r\nHost: a\r\n{fields}\r\n\r\n0\r\n\r\nGET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n"
-        );
-        client.send(request.as_bytes()).await;
-        assert_eq!(client.reply(false).await.unwrap().status, 400, "{fields:?}");
-        assert!(client.is_closed().await, "{fields:?}");
-    }
-    assert_eq!(server.requests(), Vec::<String>::new());
-}
-
-#[tokio::test]
-async fn broken_chunks_from_a_client_are_not_passed_on_as_a_request() {
-    let server = Upstream::start(Manner::Reply(ok("seen"))).await;
-    let arbiter = front("round-robin", 1, 1, &[&server]).await;
-    let mut client = Connection::open(arbiter.clients).await;
-    client
-        .send(b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\nhello\r\n0\r\n\r\n")
-        .await;
-    assert_eq!(client.reply(false).await, None);
-    assert_eq!(
-        server.requests(),
-        Vec::<String>::new(),
-        "no complete request"
-    );
-}
-
-#[tokio::test]
-async fn an_ambiguous_or_garbage_reply_becomes_a_502() {
-    let both =
-        b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n";
-    for reply in [
-        &both[..],
-        b"hello, I am not HTTP\r\n\r\n",
-        b"HTTP/1.1 200 OK\nA: b\n\n",
-        b"",
-    ] {
-        let server = Upstream::start(Manner::ReplyAndClose(reply.to_vec())).await;
-        let other = Upstream::start(Manner::ReplyAndClose(reply.to_vec())).await;
-        for replicas in [1, 2] {
-            let arbiter = front("round-robin", replicas, 1, &[&server, &other]).await;
-            assert_eq!(
-                get(arbiter.clients, "/").await.status,
-                502,
-                "{reply:?} at r = {replicas}"
-            );
-        }
-    }
-}
-
-#[tokio::test]
 async fn a_server_that_dies_in_mid_reply_does_not_win() {
     let cut = b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nonly this".to_vec();
     let dying = Upstream::start(Manner::ReplyAndClose(cut.clone())).await;
@@ -318,124 +243,6 @@ async fn tad_avoids_the_slow_server_and_round_robin_does_not() {
         }
         assert_eq!(slow.requests().len(), to_slow, "{policy}");
     }
-}
-
-#[tokio::test]
-async fn replies_of_every_framing_pass() {
-    let chunked = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n0\r\n\r\n";
-    let to_the_end = b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nbody";
-    let interim =
-        b"HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nbody";
-    let empty = b"HTTP/1.1 204 No Content\r\n\r\n";
-    for (reply, body) in [
-        (&chunked[..], "body"),
-        (to_the_end, "body"),
-        (interim, "body"),
-        (empty, ""),
-    ] {
-        for replicas in [1, 2] {
-            let one = Upstream::start(Manner::ReplyAndClose(reply.to_vec())).await;
-            let two = Upstream::start(Manner::ReplyAndClose(reply.to_vec())).await;
-            let arbiter = front("round-robin", replicas, 1, &[&one, &two]).await;
-            let reply = get(arbiter.clients, "/").await;
-            assert_eq!((reply.text().as_str(), reply.complete), (body, true));
-        }
-    }
-}
-
-#[tokio::test]
-async fn head_is_cloned_and_has_no_body() {
-    let one = Upstream::start(Manner::Reply(ok("twelve bytes"))).await;
-    let two = Upstream::start(Manner::Reply(ok("twelve bytes"))).await;
-    let arbiter = front("round-robin", 2, 1, &[&one, &two]).await;
-    let mut client = Connection::open(arbiter.clients).await;
-    for _ in 0..3 {
-        client.send(b"HEAD / HTTP/1.1\r\nHost: a\r\n\r\n").await;
-        let reply = client.reply(true).await.unwrap();
-        assert_eq!(reply.field("content-length").as_deref(), Some("12"));
-        assert_eq!(client.get("/").await.text(), "twelve bytes");
-    }
-    assert_eq!(arbiter.stats().await.requests.cloned, 6);
-}
-
-#[tokio::test]
-async fn a_reply_larger_than_the_buffer_is_streamed_whole() {
-    let body: String = (0..400_000).map(|number| format!("{number:08}")).collect();
-    let one = Upstream::start(Manner::Reply(ok(&body))).await;
-    let two = Upstream::start(Manner::Reply(ok(&body))).await;
-    for replicas in [1, 2] {
-        let arbiter = front("round-robin", replicas, 1, &[&one, &two]).await;
-        let mut client = Connection::open(arbiter.clients).await;
-        for _ in 0..3 {
-            assert!(client.get("/").await.text() == body, "r = {replicas}");
-        }
-        arbiter
-            .until("both to be done", |stats| stats.tokens.in_use == 0)
-            .await;
-    }
-}
-
-#[tokio::test]
-async fn pipelined_requests_are_answered_in_order() {
-    let server = Upstream::start(Manner::Reply(ok("x"))).await;
-    let arbiter = front("round-robin", 1, 1, &[&server]).await;
-    let mut client = Connection::open(arbiter.clients).await;
-    client
-        .send(
-            b"POST /1 HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabcGET /2 HTTP/1.1\r\nHost: a\r\n\r\n\
-              \r\nGET /3 HTTP/1.1\r\nHost: a\r\n\r\n",
-        )
-        .await;
-    for _ in 0..3 {
-        assert_eq!(client.reply(false).await.unwrap().text(), "x");
-    }
-    let paths: Vec<String> = server
-        .requests()
-        .iter()
-        .map(|request| request[..8].trim().to_owned())
-        .collect();
-    assert_eq!(paths, ["POST /1", "GET /2 H", "GET /3 H"]);
-}
-
-#[tokio::test]
-async fn a_client_that_expects_100_continue_gets_it() {
-    let server = Upstream::start(Manner::Reply(ok("stored"))).await;
-    let arbiter = front("round-robin", 1, 1, &[&server]).await;
-    let mut client = Connection::open(arbiter.clients).await;
-    client
-        .send(b"PUT / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n")
-        .await;
-    assert_eq!(client.reply(false).await.unwrap().status, 100);
-    client.send(b"body").await;
-    assert_eq!(client.reply(false).await.unwrap().text(), "stored");
-}
-
-#[tokio::test]
-async fn an_early_reply_to_a_large_body_reaches_the_client() {
-    let refusal = b"HTTP/1.1 413 Content Too Large\r\nContent-Length: 3\r\n\r\nbig".to_vec();
-    let server = Upstream::start(Manner::Early(refusal)).await;
-    let arbiter = front("round-robin", 1, 1, &[&server]).await;
-    let mut client = Connection::open(arbiter.clients).await;
-    client
-        .send(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n")
-        .await;
-    client.send(&[b'x'; 1000]).await;
-    let reply = client.reply(false).await.unwrap();
-    assert_eq!((reply.status, reply.text().as_str()), (413, "big"));
-    assert!(
-        client.is_closed().await,
-        "the rest of the body is not a request"
-    );
-}
-
-#[tokio::test]
-async fn an_old_client_gets_its_reply_and_the_end_of_the_connection() {
-    let server = Upstream::start(Manner::Reply(ok("old"))).await;
-    let arbiter = front("round-robin", 1, 1, &[&server]).await;
-    let mut client = Connection::open(arbiter.clients).await;
-    client.send(b"GET / HTTP/1.0\r\n\r\n").await;
-    assert_eq!(client.reply(false).await.unwrap().text(), "old");
-    assert!(client.is_closed().await);
 }
 
 #[tokio::test]

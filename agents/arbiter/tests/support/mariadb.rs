@@ -6,10 +6,10 @@ use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 
 use mysql_async::prelude::Queryable;
-use mysql_async::{Conn, Opts, OptsBuilder};
+use mysql_async::{Conn, Error, Opts, OptsBuilder};
 use tempfile::TempDir;
 
-use super::eventually;
+use super::{eventually, start, Running};
 
 /// An empty data directory, made once per test program and copied for each server.
 static TEMPLATE: OnceLock<TempDir> = OnceLock::new();
@@ -185,4 +185,65 @@ fn spawn(directory: &Path, address: SocketAddr, init: bool) -> Child {
         ));
     }
     command.stdout(Stdio::null()).stderr(log).spawn().unwrap()
+}
+
+/// As many servers, ready.
+pub async fn servers<const N: usize>() -> [MariaDb; N] {
+    let mut started = Vec::new();
+    for _ in 0..N {
+        started.push(MariaDb::start().await);
+    }
+    started.try_into().unwrap_or_else(|_| unreachable!())
+}
+
+/// An arbiter in front of them.
+pub async fn front(policy: &str, replicas: usize, tokens: usize, servers: &[MariaDb]) -> Running {
+    let addresses: Vec<SocketAddr> = servers.iter().map(|server| server.address).collect();
+    let settings = format!(
+        "protocol = \"mysql\"\npolicy = \"{policy}\"\nreplicas = {replicas}\ntokens = {tokens}"
+    );
+    start(&settings, &addresses).await
+}
+
+/// A client of it.
+pub async fn connect(arbiter: &Running) -> Conn {
+    Conn::new(options(arbiter.clients)).await.unwrap()
+}
+
+/// The one number of a reply.
+pub async fn number(conn: &mut Conn, sql: &str) -> u64 {
+    conn.query_first(sql).await.unwrap().unwrap()
+}
+
+/// A server's error code.
+pub fn code(error: &Error) -> u16 {
+    match error {
+        Error::Server(error) => error.code,
+        other => panic!("expected an error of the server, got {other:?}"),
+    }
+}
+
+/// Waits until the server has seen this text.
+pub async fn seen(server: &MariaDb, text: &str) -> Vec<String> {
+    eventually(text, || async {
+        let seen = server.seen(text).await;
+        (!seen.is_empty()).then_some(seen)
+    })
+    .await
+}
+
+/// Waits until the session is connected to every server: one that connects late skips the reads
+/// that were answered before, but never a session statement.
+pub async fn connected_to_all(conn: &mut Conn, servers: &[MariaDb]) {
+    conn.query_drop("SET max_sort_length = 2048").await.unwrap();
+    for server in servers {
+        seen(server, "SET max_sort_length").await;
+    }
+}
+
+/// Waits until no session holds a server.
+pub async fn all_free(arbiter: &Running) {
+    arbiter
+        .until("all tokens", |stats| stats.tokens.in_use == 0)
+        .await;
 }

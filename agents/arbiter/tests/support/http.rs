@@ -1,0 +1,20 @@
+//! An HTTP arbiter in front of servers that the tests make.
+
+use std::net::SocketAddr;
+
+use super::upstream::Upstream;
+use super::{start, Running};
+
+/// Of an HTTP arbiter, without its servers.
+pub fn settings(policy: &str, replicas: usize, tokens: usize) -> String {
+    format!(
+        "protocol = \"http\"\npolicy = \"{policy}\"\nreplicas = {replicas}\ntokens = {tokens}\n\
+         request_timeout_ms = 5000"
+    )
+}
+
+/// An arbiter in front of these servers.
+pub async fn front(policy: &str, replicas: usize, tokens: usize, servers: &[&Upstream]) -> Running {
+    let addresses: Vec<SocketAddr> = servers.iter().map(|server| server.address).collect();
+    start(&settings(policy, replicas, tokens), &addresses).await
+}
