@@ -69,18 +69,29 @@ def _arms(summary: Mapping[str, Any]) -> Table:
 def _many_arms(summary: Mapping[str, Any]) -> Table:
     """One row for each arm, since so many columns would not fit."""
     comparison: Mapping[str, Any] = summary.get("comparison") or {}
-    table = Table(title=_title(summary), title_justify="left")
-    table.add_column("", no_wrap=True, overflow="fold")
-    for heading in ("requests", "errors", "mean", "p50", "p95", "p99", "mean, factor"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    shown = [row for row in _ROWS if row[1] in _MANY]
-    for name, arm in (summary.get("arms") or {}).items():
+    arms: Mapping[str, Any] = summary.get("arms") or {}
+    table = Table(
+        title=f"{_title(summary)}: latencies in ms, factor of the mean",
+        title_justify="left",
+        box=None,
+        pad_edge=False,
+        padding=(0, 1, 0, 0),
+    )
+    table.add_column("", no_wrap=True, min_width=max(map(len, arms), default=0))
+    for heading in ("sent", "err", "mean", "p50", "p95", "p99", "factor"):
+        table.add_column(heading, justify="right", no_wrap=True, min_width=4)
+    table.add_column("95 % interval")
+    for name, arm in arms.items():
         entry = (comparison.get(name) or {}).get("mean") or {}
-        gain = ""
+        gain = ("", "")
         if entry.get("factor") is not None:
-            gain = f"{factor(entry['factor'])} ({interval(entry['ci_low'], entry['ci_high'])})"
-        table.add_row(escape(name), *(_figure(arm, key, show) for _, key, show in shown), gain)
+            gain = (number(entry["factor"]), interval(entry["ci_low"], entry["ci_high"]))
+        table.add_row(escape(name), *(_figure(arm, key, _whole) for key in _MANY), *gain)
     return table
+
+
+def _whole(value: Any) -> str:
+    return number(value if value is None else round(value))
 
 
 def _title(summary: Mapping[str, Any]) -> str:

@@ -44,10 +44,12 @@ def test_many_arms_are_rows_that_fit(run: FakeRun) -> None:
     arms = {"baseline": summary["arms"]["baseline"], **{f"tad-{n}": spare for n in range(7)}}
     entry = {"mean": summary["improvement"]["mean"]}
     many = {**summary, "arms": arms, "comparison": {f"tad-{n}": entry for n in range(7)}}
-    lines = printed(many, None).splitlines()
+    lines = printed(many, None, width=80).splitlines()
     for name in arms:
-        assert sum(f" {name} " in line for line in lines) == 1, name
-    row = next(line for line in lines if " tad-3 " in line)
+        assert sum(line.startswith(f"{name} ") for line in lines) == 1, name
+    row = next(line for line in lines if line.startswith("tad-3 "))
+    assert f" {spare['p95_ms']:.0f} " in row
+    assert "…" not in row
     assert f"{entry['mean']['factor']:.2f}" in row
 
 
