@@ -6,8 +6,8 @@ pages: the variation of the work (of pages that met no neighbour), and two numbe
 simulated p50 and p95 those that were measured: the web tier's work, and the speed of a server of
 either tier under a neighbour. Nothing of the predicted arm but its policy, r and tokens is used.
 
-Not in it: the host's own cores, for which all machines compete (more so with more replicas), CPU
-quotas in periods of 100 ms, neighbours of different kinds.
+Caps on cores are quotas in periods of 100 ms, as Docker enforces them. Not in it: the host's own
+cores, for which all machines compete (more so with more replicas), neighbours of different kinds.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ _STEPS = 8
 _SPEED_LEAST = 0.02
 _SEEDS = 5
 _CALM = 30
+_QUOTA_PERIOD_S = 0.1  # of control groups, unless told otherwise
 
 
 @dataclass(frozen=True)
@@ -141,10 +142,13 @@ class _Arm:
         tier = self.service.tiers[index]
         name, last = tier.spec.name, index + 1 == len(self.service.tiers)
         mean_s = tier.processing_s.value or 1e-3
+        cores = tier.spec.cpus or 1.0
+        at_once = max(cores, float((self.results.manifest.get("host") or {}).get("cores") or 1))
         found: dict[str, Any] = {
             "name": name,
             "servers": tier.spec.nodes,
-            "cores": tier.spec.cpus or 1.0,
+            "cores": cores,
+            "quota": {"period_s": _QUOTA_PERIOD_S, "burst_cores": at_once},
             "work": {"kind": "exponential", "mean_s": mean_s},
             "copies": "same",
             "policy": str(self.spec.get("policy") or "round-robin"),

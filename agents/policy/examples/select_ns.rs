@@ -1,5 +1,5 @@
 //! The time of one choice among M servers, per policy: acquire, observe and release of one request
-//! while others are under way. One line of JSON per policy and r; `bench/select.py` reads them.
+//! while others are under way. One line of JSON per policy and r; `bench/choice.py` reads them.
 //!
 //! `cargo run --release -p policy --example select_ns -- SERVERS TURNS`
 

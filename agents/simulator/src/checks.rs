@@ -4,7 +4,7 @@ use policy::Kind;
 
 use crate::distribution::{at_least_0, positive};
 use crate::refused::Refused;
-use crate::scenario::{Arrivals, Fault, Scenario, Tier};
+use crate::scenario::{Arrivals, Discipline, Fault, Scenario, Tier};
 
 const TIERS_MAX: usize = 8;
 const SERVERS_MAX: usize = 1_000_000;
@@ -65,6 +65,21 @@ impl Tier {
         within(&at("tokens"), self.tokens, 1, 100_000)?;
         within(&at("waiting_max"), self.waiting_max, 0, 10_000_000)?;
         positive(at("cores"), self.cores)?;
+        if let Some(quota) = &self.quota {
+            if !(1e-6..=10.0).contains(&quota.period_s) {
+                let came = quota.period_s;
+                return Err(Refused::new(at("quota.period_s"), "1e-6 to 10 s", came));
+            }
+            if !(quota.burst_cores >= self.cores && quota.burst_cores <= 1024.0) {
+                let expected = format!("cores ({}) to 1024", self.cores);
+                let came = quota.burst_cores;
+                return Err(Refused::new(at("quota.burst_cores"), expected, came));
+            }
+            if self.discipline != Discipline::ProcessorSharing {
+                let came = "first-come-first-served";
+                return Err(Refused::new(at("quota"), "none with that discipline", came));
+            }
+        }
         positive(at("observation_age_s"), self.observation_age_s)?;
         at_least_0(at("delay_s"), self.delay_s)?;
         if !(1.0..=99.9).contains(&self.hedge_percentile) {

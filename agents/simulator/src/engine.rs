@@ -73,12 +73,16 @@ impl<'a> Simulation<'a> {
             .iter()
             .any(|tier| tier.sharing.running_max < usize::MAX);
         let tier_of = scenario.tiers.iter().enumerate();
+        let servers = scenario.tiers.iter().zip(&tiers);
+        let servers = servers
+            .flat_map(|(spec, tier)| (0..spec.servers).map(|_| Server::new(tier.cap)))
+            .collect();
         let mut simulation = Self {
             scenario,
             now_ns: 0,
             calendar: Calendar::new(event_gap_ns(scenario)),
             tiers,
-            servers: (0..count).map(|_| Server::new()).collect(),
+            servers,
             lines: vec![Line::new(); if in_line { count } else { 0 }],
             tier_of: tier_of
                 .flat_map(|(i, tier)| vec![i as u8; tier.servers])

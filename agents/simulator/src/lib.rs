@@ -9,7 +9,7 @@
 //! | `engine` | clock, arrivals, ends of work |
 //! | `flow` | connections, copies, answers: the arbiter's part |
 //! | `disturbance` | neighbours, limping, crashes |
-//! | `server` | processor sharing and first come, first served, in virtual time |
+//! | `server`, `quota` | processor sharing and first come, first served, in virtual time; CPU quotas |
 //! | `calendar` | pending events |
 //! | `distribution` | random times and counts |
 //! | `measure`, `report` | batches, intervals, the JSON that comes out |
@@ -26,6 +26,7 @@ mod engine;
 mod flow;
 mod many;
 mod measure;
+mod quota;
 mod refused;
 mod replay;
 mod report;

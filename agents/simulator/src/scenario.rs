@@ -66,6 +66,8 @@ pub struct Tier {
     /// How a server's jobs share it.
     #[serde(default)]
     pub discipline: Discipline,
+    /// That `cores` is CPU time handed out by the period, as control groups do it.
+    pub quota: Option<Quota>,
     /// Core seconds of one copy on an undisturbed server, before its calls.
     pub work: TimeLaw,
     /// Whether the copies of a request have the same work.
@@ -119,6 +121,16 @@ pub enum Discipline {
     ProcessorSharing,
     /// V at a time, the others wait (at least one runs).
     FirstComeFirstServed,
+}
+
+/// CPU time of `cores` periods: used in bursts, then none until the period's end.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Quota {
+    /// Length of a period.
+    pub period_s: f64,
+    /// Cores at a time, while there is CPU time left.
+    pub burst_cores: f64,
 }
 
 /// Work of a request's copies.

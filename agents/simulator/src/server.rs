@@ -5,10 +5,15 @@
 //! time; a job ends when that reaches its value at the start plus its work. Whatever comes, goes or
 //! slows down, the order in which jobs end stays, and an event costs O(log n).
 //!
+//! With a quota (`quota.rs`) they share what is left of the period's CPU time. A server that is slowed
+//! has no bursts: whoever slows it uses them.
+//!
 //! First come, first served: at most V jobs share (each has a core), the others wait in line.
 
 use std::cmp::Ordering;
 use std::collections::{BinaryHeap, VecDeque};
+
+use crate::quota::{Cap, Quota};
 
 /// How a server's cores are shared.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -63,14 +68,17 @@ pub(crate) struct Server {
     /// Counts the changes, so that an event of before one can be told.
     pub(crate) version: u32,
     running: u32,
+    /// Boxed, since most servers have none and there are many.
+    quota: Option<Box<Quota>>,
 }
 
 /// Jobs in line, of first come, first served.
 pub(crate) type Line = VecDeque<(u32, f64)>;
 
 impl Server {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(cap: Option<Cap>) -> Self {
         Self {
+            quota: cap.map(|cap| Box::new(Quota::new(cap))),
             virtual_ns: 0.0,
             updated_ns: 0,
             speed: 1.0,
@@ -89,6 +97,9 @@ impl Server {
     /// A job starts to run.
     pub(crate) fn start(&mut self, now_ns: u64, copy: u32, work_ns: f64, sharing: Sharing) {
         self.advance(now_ns, sharing);
+        if self.running == 0 {
+            self.wake(now_ns);
+        }
         let job = Job {
             end: self.virtual_ns + work_ns,
             copy,
@@ -105,6 +116,10 @@ impl Server {
 
     /// The first job ends now, as `next_end_ns` said.
     pub(crate) fn end_first(&mut self, now_ns: u64) -> u32 {
+        let bursts = self.bursts();
+        if let Some(quota) = self.quota.as_mut().filter(|_| bursts) {
+            quota.used_ns(self.updated_ns, now_ns, self.running);
+        }
         let Job { end, copy } = self.first;
         self.virtual_ns = end;
         self.updated_ns = now_ns;
@@ -121,7 +136,13 @@ impl Server {
         if self.running == 0 {
             return None;
         }
-        let left_ns = (self.first.end - self.virtual_ns).max(0.0) / self.rate(sharing);
+        let left_ns = (self.first.end - self.virtual_ns).max(0.0);
+        if let Some(quota) = self.quota.as_ref().filter(|_| self.bursts()) {
+            let wanted_ns = left_ns * f64::from(self.running);
+            let reached_ns = quota.reached_ns(self.updated_ns, wanted_ns, self.running);
+            return Some(rounded_up(reached_ns));
+        }
+        let left_ns = left_ns / self.rate(sharing);
         Some(self.updated_ns + rounded_up(left_ns))
     }
 
@@ -141,6 +162,7 @@ impl Server {
     pub(crate) fn set_speed(&mut self, now_ns: u64, speed: f64, sharing: Sharing) {
         self.advance(now_ns, sharing);
         self.speed = speed;
+        self.wake(now_ns);
     }
 
     /// All jobs are lost.
@@ -150,13 +172,29 @@ impl Server {
         self.virtual_ns = 0.0;
     }
 
+    fn wake(&mut self, now_ns: u64) {
+        if let Some(quota) = &mut self.quota {
+            quota.wake(now_ns);
+        }
+    }
+
+    fn bursts(&self) -> bool {
+        self.speed >= 1.0
+    }
+
     fn rate(&self, sharing: Sharing) -> f64 {
         self.speed * (sharing.cores / f64::from(self.running)).min(1.0)
     }
 
     fn advance(&mut self, now_ns: u64, sharing: Sharing) {
         if self.running > 0 {
-            self.virtual_ns += (now_ns - self.updated_ns) as f64 * self.rate(sharing);
+            let bursts = self.bursts();
+            self.virtual_ns += match &mut self.quota {
+                Some(quota) if bursts => {
+                    quota.used_ns(self.updated_ns, now_ns, self.running) / f64::from(self.running)
+                }
+                _ => (now_ns - self.updated_ns) as f64 * self.rate(sharing),
+            };
         }
         self.updated_ns = now_ns;
     }
@@ -179,7 +217,7 @@ mod tests {
 
     #[test]
     fn two_jobs_share_one_core_and_a_slow_server_takes_longer() {
-        let mut server = Server::new();
+        let mut server = Server::new(None);
         server.start(0, 1, 100.0, ONE);
         assert_eq!(server.next_end_ns(ONE), Some(100));
         server.start(50, 2, 20.0, ONE); // 50 and 20 left, each at half a core
@@ -193,9 +231,35 @@ mod tests {
     }
 
     #[test]
+    fn with_a_quota_a_short_job_bursts_and_a_long_one_waits_for_the_next_period() {
+        let cap = Cap {
+            period_ns: 100,
+            each_ns: 40.0,
+            cores: 2.0,
+        };
+        let share = Sharing { cores: 0.4, ..ONE };
+        let mut server = Server::new(Some(cap));
+        server.start(1_000, 1, 10.0, share);
+        assert_eq!(server.next_end_ns(share), Some(1_010));
+        assert_eq!(server.end_first(1_010), 1);
+        // 30 are left, which two jobs get on a core each, and 30 of the next 40.
+        server.start(1_010, 2, 30.0, share);
+        server.start(1_010, 3, 35.0, share);
+        assert_eq!(server.next_end_ns(share), Some(1_115));
+        assert_eq!(server.end_first(1_115), 2);
+        assert_eq!(server.next_end_ns(share), Some(1_120));
+        // Slowed, it has its share and no more: 5 left at 0.4 times a half.
+        server.set_speed(1_115, 0.5, share);
+        assert_eq!(server.next_end_ns(share), Some(1_140));
+        server.set_speed(1_130, 1.0, share);
+        assert_eq!(server.next_end_ns(share), Some(1_132));
+        assert_eq!(server.end_first(1_132), 3);
+    }
+
+    #[test]
     fn two_cores_serve_two_jobs_at_full_speed_and_four_at_half() {
         let two = Sharing { cores: 2.0, ..ONE };
-        let mut server = Server::new();
+        let mut server = Server::new(None);
         for copy in 0..2 {
             server.start(0, copy, 100.0, two);
         }

@@ -5,6 +5,7 @@ use rand::rngs::SmallRng;
 
 use crate::distribution::{stream, CountLaw, TimeSampler};
 use crate::measure::TierMeasure;
+use crate::quota::Cap;
 use crate::refused::Refused;
 use crate::scenario::{Copies, Discipline, Hold, Scenario};
 use crate::server::Sharing;
@@ -17,6 +18,8 @@ pub(crate) struct Tier {
     pub(crate) selector: Selector,
     pub(crate) grants: Vec<Grant>,
     pub(crate) sharing: Sharing,
+    /// Of each server, where it bursts.
+    pub(crate) cap: Option<Cap>,
     /// Index of the first server over all tiers.
     pub(crate) first: u32,
     pub(crate) replicas: usize,
@@ -62,6 +65,11 @@ impl Tier {
                 cores: spec.cores,
                 running_max,
             },
+            cap: spec.quota.map(|quota| Cap {
+                period_ns: (quota.period_s * NS) as u64,
+                each_ns: spec.cores * quota.period_s * NS,
+                cores: quota.burst_cores,
+            }),
             first: before as u32,
             replicas: spec.replicas,
             same_work: spec.copies == Copies::Same,

@@ -12,7 +12,7 @@ fn scenario(change: impl FnOnce(&mut Value)) -> Value {
         "arrivals": {"kind": "poisson", "rate_per_s": 20.0},
         "requests": 20_000,
         "tiers": [
-            {"name": "web", "servers": 8, "cores": 2, "tokens": 4, "policy": "tad", "replicas": 2,
+            {"name": "web", "servers": 8, "cores": 2, "quota": null, "tokens": 4, "policy": "tad", "replicas": 2,
              "work": {"kind": "lognormal", "mean_s": 0.1, "cv2": 0.3}, "copies": "same",
              "calls": {"kind": "geometric", "mean": 5.0},
              "interference": {"gap_s": 40.0, "run_s": 10.0, "speed": 0.3}},
@@ -43,7 +43,17 @@ fn the_same_seed_gives_the_same_report_on_any_number_of_threads() {
 
 #[test]
 fn what_is_wrong_is_refused_with_its_place_what_was_expected_and_what_came() {
-    let wrong: [(&str, Value, &str); 12] = [
+    let wrong: [(&str, Value, &str); 14] = [
+        (
+            "/tiers/0/quota",
+            json!({"period_s": 0.0, "burst_cores": 2}),
+            "tiers[0].quota.period_s: expected 1e-6 to 10 s, but got 0",
+        ),
+        (
+            "/tiers/0/quota",
+            json!({"period_s": 0.1, "burst_cores": 1}),
+            "tiers[0].quota.burst_cores: expected cores (2) to 1024, but got 1",
+        ),
         (
             "/tiers/0/servers",
             json!(0),
@@ -231,6 +241,29 @@ fn each_call_of_a_connection_may_be_hedged_and_the_connection_goes_on_with_who_a
     assert!(below.copies - below.hedges <= below.latency.samples + below.failed + 50);
     assert_eq!((hedged.failed, below.failed), (0, 0));
     assert_eq!(hedged.latency.samples, 20_000);
+}
+
+#[test]
+fn a_quota_lets_short_work_burst_and_carries_no_more_than_its_share() {
+    let capped = |mean_s: f64, rate_per_s: f64, quota: Value| {
+        run(&scenario(|s| {
+            s["arrivals"]["rate_per_s"] = json!(rate_per_s);
+            s["in_flight_max"] = json!(1_000);
+            s["tiers"] = json!([{"name": "db", "cores": 0.25, "quota": quota, "servers": 1,
+                "work": {"kind": "deterministic", "value_s": mean_s}}]);
+        }))
+    };
+    let p50 = |report: &Report| report.latency.percentile_s(50.0).unwrap();
+    let quota = json!({"period_s": 0.1, "burst_cores": 2});
+    let (burst, shared) = (
+        p50(&capped(0.002, 5.0, quota.clone())),
+        p50(&capped(0.002, 5.0, Value::Null)),
+    );
+    assert!((burst - 0.002).abs() < 1e-4, "{burst}");
+    assert!((shared - 0.008).abs() < 1e-4, "{shared}");
+    // 0.24 of 0.25 cores are carried, twice that are not.
+    assert_eq!(capped(0.03, 8.0, quota.clone()).stopped, Stopped::Done);
+    assert_ne!(capped(0.03, 16.0, quota).stopped, Stopped::Done);
 }
 
 #[test]
