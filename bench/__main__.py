@@ -5,19 +5,20 @@ from __future__ import annotations
 import json
 import sys
 import tempfile
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from bench import (
     availability,
+    choice,
     collisions,
     http,
     keyvalue,
     mysql,
     planner,
     provision,
-    select,
     simulator,
 )
 from experiments.runner.manifest import host, versions
@@ -26,37 +27,48 @@ FOLDER = Path(__file__).parent
 
 
 def main() -> None:
-    """Measure, write, and print one line for each ratio."""
+    """Measure, write, and print one line for each ratio. What was measured is kept at each step."""
     date = datetime.now(UTC)
-    with tempfile.TemporaryDirectory(prefix="sparecraft-bench-") as work:
-        Path(work).chmod(0o755)
-        result: dict[str, Any] = {
-            "date": date.isoformat(timespec="seconds"),
-            "command": "make bench",
-            "host": host(),
-            "versions": versions(),
-            "http": http.measure(Path(work)),
-            "select": (choice := select.measure()),
-            "select_ns": choice["policies"]["tad"]["1"]["ns"],
-            "mysql": mysql.measure(Path(work)),
-            "collisions": collisions.measure(),
-            **keyvalue.measure_all(Path(work)),
-            "availability": availability.measure(),
-            "planner": planner.measure(),
-            "sim": simulator.measure(),
-            "provision": provision.measure(),
-        }
-    text = json.dumps(result, indent=1) + "\n"
     runs = FOLDER / "runs"
     runs.mkdir(exist_ok=True)
-    (runs / f"{date:%Y%m%dT%H%M%SZ}.json").write_text(text)
-    (FOLDER / "latest.json").write_text(text)
+    kept = runs / f"{date:%Y%m%dT%H%M%SZ}.json"
+    result: dict[str, Any] = {
+        "date": date.isoformat(timespec="seconds"),
+        "command": "make bench",
+        "host": host(),
+        "versions": versions(),
+    }
+    with tempfile.TemporaryDirectory(prefix="sparecraft-bench-") as work:
+        Path(work).chmod(0o755)
+        for title, measure in _parts(Path(work)):
+            sys.stderr.write(f"bench: {title}\n")
+            result |= measure()
+            kept.write_text(json.dumps(result, indent=1) + "\n")
+    (FOLDER / "latest.json").write_text(kept.read_text())
     for line in _lines(result):
         sys.stdout.write(line + "\n")
 
 
+def _parts(work: Path) -> list[tuple[str, Callable[[], dict[str, Any]]]]:
+    def chosen() -> dict[str, Any]:
+        found = choice.measure()
+        return {"select": found, "select_ns": found["policies"]["tad"]["1"]["ns"]}
+
+    return [
+        ("HTTP", lambda: {"http": http.measure(work)}),
+        ("one choice", chosen),
+        ("MySQL", lambda: {"mysql": mysql.measure(work)}),
+        ("collisions", lambda: {"collisions": collisions.measure()}),
+        ("Redis, memcached", lambda: keyvalue.measure_all(work)),
+        ("availability", lambda: {"availability": availability.measure()}),
+        ("planner", lambda: {"planner": planner.measure()}),
+        ("simulator", lambda: {"sim": simulator.measure()}),
+        ("provisioning", lambda: {"provision": provision.measure()}),
+    ]
+
+
 def _lines(result: dict[str, Any]) -> list[str]:
-    web, choice = result["http"], result["select"]
+    web, one = result["http"], result["select"]
     lines = [_http_line(count, web[str(count)]) for count in http.CONNECTIONS]
     lines += [_added_line(key, web["added_us"]) for key in ("p50", "p99")]
     many = web["many"]
@@ -65,8 +77,8 @@ def _lines(result: dict[str, Any]) -> list[str]:
         f"{many['rss_kib_peak'] / 1024:.0f} MiB at the most, {many['answered']} answered"
     )
     lines.append(
-        f"one choice of {choice['servers']} servers: "
-        + ", ".join(f"{name} {row['1']['ns']:.0f} ns" for name, row in choice["policies"].items())
+        f"one choice of {one['servers']} servers: "
+        + ", ".join(f"{name} {row['1']['ns']:.0f} ns" for name, row in one["policies"].items())
     )
     lines += [_mysql_line(count, row) for count, row in result["mysql"]["connections"].items()]
     lines += [_collision_line(row) for row in result["collisions"]]
