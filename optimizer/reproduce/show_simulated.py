@@ -40,18 +40,18 @@ def show_simulated(out: Console, outcomes: Sequence[Outcome], policy: str) -> No
 
 
 def _table(outcomes: Sequence[Outcome]) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for heading in ("pages/s", "pattern", ""):
-        table.add_column(heading)
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
+    for heading in ("/s", "pattern", ""):
+        table.add_column(heading, no_wrap=True, min_width=len(heading))
     for heading in ("base ms", "paper", "simple", "sPARE", "r", "paper", "steps", "ratio", "paper"):
-        table.add_column(heading, justify="right")
+        table.add_column(heading, justify="right", no_wrap=True, min_width=len(heading))
     for outcome in outcomes:
         table.add_row(
             f"{outcome.rate_per_s:g}",
             outcome.pattern,
             outcome.metric,
-            f"{1e3 * outcome.baseline_s:.3g}",
-            f"{1e3 * outcome.baseline_paper_s:.3g}",
+            f"{1e3 * outcome.baseline_s:.0f}",
+            f"{1e3 * outcome.baseline_paper_s:.0f}",
             f"{outcome.simple_factor:.2f}",
             f"{outcome.spare_factor:.2f}",
             _pair(outcome.chosen),
