@@ -182,13 +182,10 @@ impl Worker {
             let Some(mut command) = command else {
                 return Health::Well;
             };
-            if self.abandoned.load(SeqCst) {
-                return Health::Well;
-            }
             if command.task == Task::Race && command.ticket.is_answered() {
                 self.hub.tier.counters.replicas_not_needed.inc();
                 command.ticket.done();
-            } else {
+            } else if !self.abandoned.load(SeqCst) {
                 let health = self.execute(conn, command).await;
                 if health != Health::Well {
                     return health;
