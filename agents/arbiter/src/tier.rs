@@ -138,6 +138,12 @@ impl Tier {
         self.replicas.load(Relaxed)
     }
 
+    /// Replicas of the next read: those of all, or one more where one server alone would be a probe.
+    pub fn read_replicas(&self) -> usize {
+        let now = self.now();
+        self.brain().selector.replicas(now, self.replicas())
+    }
+
     /// Replicas of each read from now on.
     pub fn set_replicas(&self, replicas: usize) {
         self.replicas.store(replicas, Relaxed);

@@ -17,6 +17,9 @@ use crate::tournament::{Key, Tournament, ABSENT};
 use crate::{c3, hot_cold, least_outstanding, peak_ewma, tad, tad_paper};
 use crate::{Guardrails, Kind, ServerId, Settings, TimeUs};
 
+/// At most one choice in so many is of a server whose observation has aged out.
+const CHOICES_PER_PROBE: u64 = 10;
+
 /// Servers of one choice: which it may not take, and which it should not.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits<'a> {
@@ -37,6 +40,8 @@ pub(crate) struct Choice {
     recency: Recency,
     rng: Rng,
     choices: u64,
+    /// From which choice on the next observation may age out.
+    next_probe: u64,
     sample: Vec<ServerId>,
     aside: Vec<ServerId>,
     loads: Vec<usize>,
@@ -56,6 +61,7 @@ impl Choice {
             recency: Recency::new(count),
             rng: Rng::new(settings.seed),
             choices: 0,
+            next_probe: 0,
             sample: Vec::with_capacity(count),
             aside: Vec::with_capacity(count),
             loads: Vec::with_capacity(count),
@@ -261,16 +267,37 @@ impl Choice {
         }
     }
 
-    /// Observations that are too old from now on no longer count.
+    /// Whether the next choice would try a server of which nothing is known any more.
+    pub(crate) fn is_probe_next(&self, now: TimeUs) -> bool {
+        if self.settings.kind != Kind::Tad {
+            return false;
+        }
+        let expires = |server: ServerId| self.tree.key(server) != ABSENT;
+        let least = self.tree.least();
+        least.is_some_and(|(server, _)| self.servers[server].expired)
+            || self.aged_out(now).is_some_and(expires)
+    }
+
+    /// The oldest observation, where it is too old, counts no longer: one in so many choices, so that
+    /// few requests are probes however many servers are seldom used.
     fn expire(&mut self, now: TimeUs) {
-        while let Some(server) = self.recency.oldest() {
-            if self.servers[server].age_us(now) <= self.settings.observation_age_us_max {
-                break;
-            }
+        if let Some(server) = self.aged_out(now) {
+            self.next_probe = self.choices + CHOICES_PER_PROBE;
             self.recency.remove(server);
             self.servers[server].expired = true;
             self.rekey(now, server);
         }
+    }
+
+    /// The server whose observation is to be dropped now.
+    fn aged_out(&self, now: TimeUs) -> Option<ServerId> {
+        if self.choices < self.next_probe {
+            return None;
+        }
+        let is_old = |server: &ServerId| {
+            self.servers[*server].age_us(now) > self.settings.observation_age_us_max
+        };
+        self.recency.oldest().filter(is_old)
     }
 
     fn level_all(&mut self, now: TimeUs) {

@@ -176,6 +176,16 @@ impl Selector {
         })
     }
 
+    /// How many replicas a read should ask for where `r` are wanted. A second, where the one server
+    /// would be one that `tad` has not seen for long: nobody should wait for a probe alone.
+    pub fn replicas(&self, now: TimeUs, r: usize) -> usize {
+        if r == 1 && self.choice.is_probe_next(now) {
+            2
+        } else {
+            r
+        }
+    }
+
     /// When the further replicas of a request of `r` are due; none where the policy delays none, or
     /// has not seen enough to say. Who keeps a server for several requests asks this for each.
     pub fn delay(&self, r: usize) -> Option<Hedge> {

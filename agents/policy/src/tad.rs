@@ -1,11 +1,14 @@
 //! TAD with what sPARE leaves out. Tokens, look-ups and waiting are those of `tad_paper`; the rank is
 //! another:
 //!
-//! - an observation ages out, and the next request is its probe (else a server that was slow once is
-//!   never seen to be fast again);
+//! - an observation ages out, and a request is its probe (else a server that was slow once is never
+//!   seen to be fast again): one request in ten at most, and none of one replica waits for the probe
+//!   alone, it gets the best server too (`Selector::replicas`). In simulations of MediaWiki under
+//!   neighbours p95 without that second server is up to 1.8 times as high;
 //! - an error counts as infinite latency;
 //! - the latency is smoothed: the last one says more of the last request than of the server;
-//! - it is the one at the load that the server has now, and grows with what is under way;
+//! - it grows with the square of what is under way: n requests that share a server hold up the next
+//!   one and each other. In proportion to n, the mean, p99 and p99.9 were higher in simulation;
 //! - a server that owes answers and gives none is at least as slow as that silence is long.
 //!
 //! The hedging policy (Dean and Barroso, The Tail at Scale, CACM 2013) has no tokens and this rank:
@@ -23,7 +26,8 @@ pub(crate) fn rank(server: &Server, now: TimeUs, silence_counts: bool) -> u64 {
     if server.is_unknown() {
         return 0;
     }
-    let expected_us = server.smooth_us() * (server.in_use + 1) as f64;
+    let sharing = (server.in_use + 1) as f64;
+    let expected_us = server.smooth_us() * sharing * sharing;
     let expected_us = (expected_us as u64).clamp(1, u64::MAX - 2);
     if silence_counts {
         expected_us.max(server.silent_us(now))

@@ -50,6 +50,11 @@ impl Tournament {
         }
     }
 
+    /// The server's key.
+    pub(crate) fn key(&self, server: ServerId) -> Key {
+        self.keys[server]
+    }
+
     /// The least of all, if there is any.
     pub(crate) fn least(&self) -> Option<(ServerId, Key)> {
         let server = self.winners[1] as usize;

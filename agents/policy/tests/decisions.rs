@@ -219,13 +219,13 @@ fn hedging_gives_one_server_and_the_percentile_to_wait_for() {
 fn hedging_begins_with_the_fastest_at_its_present_load() {
     let mut hedge = selector(Kind::Hedge, 2, 1);
     hedge.observe(0, 0, Observation::LatencyUs(100));
-    hedge.observe(0, 1, Observation::LatencyUs(250));
+    hedge.observe(0, 1, Observation::LatencyUs(450));
     assert_eq!(
         (1..=3)
             .map(|request| acquire(&mut hedge, 1, request, 2))
             .collect::<Vec<_>>(),
         [[0], [0], [1]],
-        "100 and 200 are less than 250, 300 is not"
+        "100 and 400 are less than 450, 900 is not"
     );
 }
 
@@ -237,6 +237,37 @@ fn a_server_without_a_fresh_observation_is_tried_once() {
     assert_eq!(acquire(&mut tad, 1_000, 1, 1), [1]);
     assert_eq!(acquire(&mut tad, 1_001, 2, 1), [0], "aged out: tried");
     assert_eq!(acquire(&mut tad, 1_002, 3, 1), [1], "but not in a burst");
+}
+
+#[test]
+fn one_choice_in_ten_is_of_a_server_without_a_fresh_observation() {
+    let mut tad = selector(Kind::Tad, 30, 1);
+    (0..29).for_each(|server| tad.observe(0, server, Observation::LatencyUs(900)));
+    tad.observe(1_500, 29, Observation::LatencyUs(10));
+    let mut probes = 0;
+    for request in 0..100 {
+        let server = acquire(&mut tad, 1_501, request, 1)[0];
+        release(&mut tad, 1_501, server);
+        probes += usize::from(server != 29);
+    }
+    assert_eq!(probes, 10);
+}
+
+#[test]
+fn no_read_waits_for_a_probe_alone() {
+    let mut tad = selector(Kind::Tad, 2, 4);
+    tad.observe(0, 0, Observation::LatencyUs(500));
+    tad.observe(900, 1, Observation::LatencyUs(10));
+    assert_eq!(tad.replicas(1_000, 1), 1);
+    assert_eq!(tad.replicas(1_001, 1), 2, "server 0 has aged out");
+    assert_eq!(tad.replicas(1_001, 3), 3, "others wait for no probe alone");
+    assert_eq!(acquire(&mut tad, 1_001, 2, 2), [0, 1]);
+    assert_eq!(tad.replicas(1_002, 1), 1);
+    for kind in Kind::ALL.into_iter().filter(|kind| *kind != Kind::Tad) {
+        let mut other = selector(kind, 2, 4);
+        other.observe(0, 0, Observation::LatencyUs(500));
+        assert_eq!(other.replicas(9_000, 1), 1);
+    }
 }
 
 #[test]

@@ -36,9 +36,11 @@ impl Simulation<'_> {
             self.list_siblings(tier, parent);
         }
         let here = &mut self.tiers[tier];
+        let now = self.now_ns / 1000;
+        let replicas = here.selector.replicas(now, here.replicas);
         let ask = Ask {
             avoid: &here.avoid,
-            ..Ask::new(self.now_ns / 1000, u64::from(id), here.replicas)
+            ..Ask::new(now, u64::from(id), replicas)
         };
         match here.selector.acquire(&ask, &mut here.grants) {
             Ok(acquired) => {

@@ -157,9 +157,12 @@ impl Client {
 
     async fn answer(&mut self, front: &Arc<Front>, request: &RequestHead) -> After {
         front.tier.counters.received.inc();
-        let r = front.tier.replicas();
         let received = Instant::now();
-        let after = if request.is_read && r > 1 {
+        let r = match request.is_read {
+            true => front.tier.read_replicas(),
+            false => 1,
+        };
+        let after = if r > 1 {
             front.tier.counters.cloned.inc();
             race::run(front, self, request, r).await
         } else {

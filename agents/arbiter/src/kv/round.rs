@@ -26,7 +26,7 @@ pub async fn race<D: Dialect>(
     batch: &Batch<'_>,
     received: Instant,
 ) -> Result<(), Failure> {
-    let r = front.tier.replicas();
+    let r = front.tier.read_replicas();
     if r > 1 {
         front.tier.counters.cloned.add(batch.commands);
     }
