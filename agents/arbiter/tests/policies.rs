@@ -5,6 +5,7 @@
 mod support;
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use policy::Kind;
 use support::upstream::{failure, ok, Manner, Upstream};
@@ -79,6 +80,27 @@ async fn a_hedge_is_sent_when_the_first_server_takes_longer_than_usual() {
     let stats = arbiter.stats().await;
     assert_eq!(stats.guarded.hedges, before.guarded.hedges + 1);
     servers[0].gate.add_permits(1);
+}
+
+#[tokio::test]
+async fn a_read_that_would_be_a_probe_is_answered_by_the_best_server_too() {
+    let limps = Upstream::start(Manner::Gated(ok("limps"))).await;
+    let well = Upstream::start(Manner::Gated(ok("well"))).await;
+    limps.gate.add_permits(1);
+    well.gate.add_permits(1_000);
+    let settings = "protocol = \"http\"\npolicy = \"tad\"\nreplicas = 1\ntokens = 4\n\
+                    request_timeout_ms = 5000\nobservation_age_ms = 100";
+    let arbiter = start(settings, &[limps.address, well.address]).await;
+    for _ in 0..2 {
+        get(arbiter.clients, "/").await;
+    }
+    let before = arbiter.stats().await;
+    assert_eq!((before.replicas_sent, before.requests.cloned), (2, 0));
+    tokio::time::sleep(Duration::from_millis(150)).await;
+    assert_eq!(get(arbiter.clients, "/").await.text(), "well");
+    let now = arbiter.stats().await;
+    assert_eq!((now.replicas_sent, now.requests.cloned), (4, 1));
+    assert!(limps.requests().len() == 2 && well.requests().len() == 2);
 }
 
 #[tokio::test]

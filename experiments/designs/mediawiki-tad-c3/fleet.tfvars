@@ -1,0 +1,32 @@
+# The fleet of mediawiki-noisy: four web servers over three database replicas, each tier behind its arbiter.
+experiment = "mediawiki-tad-c3"
+scheme     = "on-prem"
+
+tiers = {
+  web = {
+    role          = "mediawiki"
+    backend       = "db"
+    nodes         = 4
+    standby       = 0
+    cpus          = 0.4
+    memory_mb     = 512
+    nic_mbps      = 200
+    disk_mbps     = 80
+    instance_type = "t3.small"
+  }
+  db = {
+    role          = "mariadb"
+    nodes         = 3
+    standby       = 0
+    cpus          = 0.25
+    memory_mb     = 512
+    nic_mbps      = 200
+    disk_mbps     = 80
+    instance_type = "t3.small"
+  }
+}
+
+arbiters = {
+  web = { policy = "round-robin", replicas = 1, tokens = 1 }
+  db  = { policy = "round-robin", replicas = 1, tokens = 12 }
+}
