@@ -2,12 +2,13 @@
 
 Replayed are the predicted arm's own arrivals, and each neighbour and fault at its machine and time,
 as a slower server. From `optimizer.fit`: queries per page and work per query. From the fitted arm's
-pages: the web tier's work and its variation (by those that met no neighbour, beside a simulation
-without neighbours), and the speed of a server of either tier under a neighbour, which makes its
-simulated p95 the one that was measured. Nothing of the predicted arm but its policy, r and tokens is used.
+pages: the variation of the work (of pages that met no neighbour), and two numbers that make its
+simulated p50 and p95 those that were measured: the web tier's work, and the speed of a server of
+either tier under a neighbour. Nothing of the predicted arm but its policy, r and tokens is used.
 
-Caps on cores are quotas in periods of 100 ms, as Docker enforces them. Not in it: the host's own
-cores, for which all machines compete (more so with more replicas), neighbours of different kinds.
+Caps on cores are quotas in periods of 10 ms, as the local platform sets them. Not in it: the host's
+own cores, for which all machines compete (more so with more replicas: such an arm's p50 is predicted
+too low), neighbours of different kinds.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -27,12 +27,12 @@ from optimizer.fit.results import Window
 from optimizer.simulation.program import percentile_s, reports
 
 PERCENTILES = (50.0, 95.0)
-_WORK_STEPS = 4
 _STEPS = 8
+_WORK_STEPS = 3
 _SPEED_LEAST = 0.02
 _SEEDS = 5
 _CALM = 30
-_QUOTA_PERIOD_S = 0.1  # of control groups, unless told otherwise
+_QUOTA_PERIOD_S = 0.01  # that of `fleet_machine`
 
 
 @dataclass(frozen=True)
@@ -116,21 +116,17 @@ class _Arm:
         self.spans = [(float(r["start"]), float(r["end"])) for r in spans.iter_rows(named=True)]
         self.disturbed = [*results.interference, *results.faults]
 
-    @cached_property
-    def calm_s(self) -> Any:
-        """Latencies of pages while no machine had a neighbour; of all where those are too few."""
+    @property
+    def cv2(self) -> float:
+        """Of a page's latency where no machine had a neighbour, as a lognormal law's: from the
+        half between its quartiles, which few queues reach."""
         times = self.start_s + np.array(self.arrivals_s[self.warm_up :])
         noisy = np.zeros(len(times), dtype=bool)
         for window in self.disturbed:
             noisy |= (times > window.start_s - 1.0) & (times < window.end_s + 1.0)
         calm = self.measured_s[~noisy]
-        return calm if len(calm) >= _CALM else self.measured_s
-
-    @property
-    def cv2(self) -> float:
-        """Of a calm page's latency, as a lognormal law's: from the half between its quartiles,
-        which few queues reach."""
-        low, high = np.percentile(self.calm_s, [25, 75])
+        chosen = calm if len(calm) >= _CALM else self.measured_s
+        low, high = np.percentile(chosen, [25, 75])
         return float(math.expm1((math.log(high / low) / 1.349) ** 2))
 
     def scenario(self, work_s: float, cv2: float, speed: float, seed: int) -> dict[str, Any]:
@@ -206,17 +202,17 @@ def _united(
 
 
 def _fitted(arm: _Arm) -> tuple[float, float]:
-    """The web tier's work that gives the calm pages' p50, by proportion, and then the speed that
-    gives the p95 of all, by halving an interval, since p95 falls with it."""
+    """The web tier's work and the speed that give the arm's own p50 and p95: the work by
+    proportion, the speed by halving an interval, since p95 falls with it."""
     work_s, cv2 = arm.service.tiers[0].processing_s.value or 0.05, arm.cv2
-    calm_p50 = float(np.percentile(arm.calm_s, 50.0))
-    for _ in range(_WORK_STEPS):
-        work_s *= calm_p50 / _simulated(arm, work_s, cv2, 1.0)[50.0]
-    p95 = float(np.percentile(arm.measured_s, 95.0))
+    real = {q: float(np.percentile(arm.measured_s, q)) for q in PERCENTILES}
     slow, fast = _SPEED_LEAST, 1.0
     for _ in range(_STEPS):
         speed = math.sqrt(slow * fast)
-        if _simulated(arm, work_s, cv2, speed)[95.0] > p95:
+        for _ in range(_WORK_STEPS):
+            ours = _simulated(arm, work_s, cv2, speed)
+            work_s *= real[50.0] / ours[50.0]
+        if _simulated(arm, work_s, cv2, speed)[95.0] > real[95.0]:
             slow = speed
         else:
             fast = speed
