@@ -6,9 +6,9 @@ pages: the variation of the work (of pages that met no neighbour), and two numbe
 simulated p50 and p95 those that were measured: the web tier's work, and the speed of a server of
 either tier under a neighbour. Nothing of the predicted arm but its policy, r and tokens is used.
 
-Caps on cores are quotas in periods of 10 ms, as the local platform sets them. Not in it: the host's
-own cores, for which all machines compete (more so with more replicas: such an arm's p50 is predicted
-too low), neighbours of different kinds.
+Caps on cores are quotas in periods of 10 ms, as the local platform sets them. Not in it: neighbours
+of different kinds, and the host's own cores, for which all machines compete: with more replicas the
+more, and such an arm's p50 is predicted too low.
 """
 
 from __future__ import annotations
