@@ -296,10 +296,13 @@ fn sibling_copies_meet_as_often_as_equation_1_says_and_never_when_kept_apart() {
             s["tiers"][0]["interference"] = Value::Null;
             s["tiers"][1]["servers"] = json!(12);
             s["tiers"][1]["tokens"] = json!(50);
+            s["tiers"][1]["policy"] = json!("random");
             s["tiers"][1]["apart"] = json!(apart);
         }))
     };
-    assert!(meeting(false).tiers[0].collided_share > 0.2);
+    let share = meeting(false).tiers[0].collided_share;
+    // 1 - C(10, 2) / C(12, 2)
+    assert!((share - 0.3182).abs() < 0.01, "{share}");
     assert!(meeting(true).tiers[0].collided_share < 0.01);
 }
 
