@@ -3,8 +3,7 @@
 //!
 //! - an observation ages out, and a request is its probe (else a server that was slow once is never
 //!   seen to be fast again): one request in ten at most, and none of one replica waits for the probe
-//!   alone, it gets the best server too (`Selector::replicas`). In simulations of MediaWiki under
-//!   neighbours p95 without that second server is up to 1.8 times as high;
+//!   alone, it gets the best server too (`Selector::replicas`);
 //! - an error counts as infinite latency;
 //! - the latency is smoothed: the last one says more of the last request than of the server;
 //! - it grows with the square of what is under way: n requests that share a server hold up the next

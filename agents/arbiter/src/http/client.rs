@@ -158,9 +158,10 @@ impl Client {
     async fn answer(&mut self, front: &Arc<Front>, request: &RequestHead) -> After {
         front.tier.counters.received.inc();
         let received = Instant::now();
-        let r = match request.is_read {
-            true => front.tier.read_replicas(),
-            false => 1,
+        let r = if request.is_read {
+            front.tier.read_replicas()
+        } else {
+            1
         };
         let after = if r > 1 {
             front.tier.counters.cloned.inc();
