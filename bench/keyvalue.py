@@ -44,7 +44,7 @@ def _measure(work: Path, protocol: str, port: int, client: _Client) -> dict[str,
     servers = (port, port + 1)
     with ExitStack() as stack:
         for number, server in enumerate(servers):
-            command = _server(protocol, server, primary=None if number == 0 else servers[0])
+            command = _server(work, protocol, server, None if number == 0 else servers[0])
             stack.enter_context(_process(command, server, work))
         nutcracker = stack.enter_context(_nutcracker(work, protocol, port + 2, servers))
         arbiter = stack.enter_context(_arbiter(work, protocol, port + 4, 1, servers))
@@ -142,12 +142,12 @@ def _ask(port: int, line: bytes) -> bytes:
         return stream.recv(65536)
 
 
-def _server(protocol: str, port: int, primary: int | None) -> list[str]:
+def _server(work: Path, protocol: str, port: int, primary: int | None) -> list[str]:
     if protocol == "memcached":
         words = f"-u nobody -l 127.0.0.1 -p {port} -U 0 -m 64 -t 1 -c 1024"
         return [program("memcached"), *words.split()]
     command = [program("redis-server"), "--port", str(port), "--bind", "127.0.0.1"]
-    command += ["--save", "", "--repl-diskless-sync-delay", "0"]
+    command += ["--dir", str(work), "--save", "", "--repl-diskless-sync-delay", "0"]
     return command if primary is None else [*command, "--replicaof", f"127.0.0.1 {primary}"]
 
 
