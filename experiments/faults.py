@@ -1,8 +1,9 @@
 """Carries out a block's injections: in time, with leases kept short, and all reverted at the end.
 
 A fault on a machine is held by a lease that this controller renews while it lives. When the
-controller is killed the agents undo within `LEASE_S`. `machine.crash` and `machine.freeze` go
-through the platform; a killed controller leaves those to `sparecraft down`.
+controller is killed the agents undo within `LEASE_S`. Machine faults go through
+the platform, unless it says that the agent has to stand in (`through_agent`); a killed controller
+leaves the platform's to `sparecraft down`.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from experiments.errors import SparecraftError
+from experiments.platform import MACHINE_KINDS
 
 LEASE_S = 12.0
 _RENEW_EVERY_S = 4.0
 _TICK_S = 0.05
-_PLATFORM_KINDS = ("machine.crash", "machine.freeze")
 
 
 class FaultAgent(Protocol):
@@ -34,6 +35,8 @@ class FaultAgent(Protocol):
 class FaultPlatform(Protocol):
     """What the controller needs of the platform."""
 
+    @property
+    def through_agent(self) -> Mapping[str, str]: ...
     def inject(self, kind: str, machine: str) -> None: ...
     def revert(self, kind: str, machine: str) -> None: ...
 
@@ -157,7 +160,9 @@ class FaultController:
         with self._lock:
             self._tally.injected += 1
         for step, fault in held:
-            self._report(injection, step, "inject", fault, injection.duration_s, "")
+            stand_in = self._platform.through_agent.get(step.kind)
+            text = f"approximated by {stand_in}" if stand_in else ""
+            self._report(injection, step, "inject", fault, injection.duration_s, text)
         return _Active(injection, started, held)
 
     def _end(self, active: _Active) -> None:
@@ -178,20 +183,24 @@ class FaultController:
         return clean
 
     def _inject(self, step: Step) -> str:
-        if step.kind in _PLATFORM_KINDS:
+        if self._by_platform(step):
             self._platform.inject(step.kind, step.machine)
             return f"{step.kind}-{step.machine}"
-        return self._agents[step.machine].inject(step.kind, step.parameters, LEASE_S)
+        kind = self._platform.through_agent.get(step.kind, step.kind)
+        return self._agents[step.machine].inject(kind, step.parameters, LEASE_S)
 
     def _revert(self, step: Step, fault: str) -> str:
-        if step.kind in _PLATFORM_KINDS:
+        if self._by_platform(step):
             self._platform.revert(step.kind, step.machine)
             return ""
         return str(self._agents[step.machine].revert(fault).get("revert_reason", ""))
 
+    def _by_platform(self, step: Step) -> bool:
+        return step.kind in MACHINE_KINDS and step.kind not in self._platform.through_agent
+
     def _renew(self, active: _Active) -> None:
         for step, fault in active.held:
-            if step.kind in _PLATFORM_KINDS:
+            if self._by_platform(step):
                 continue
             try:
                 self._agents[step.machine].renew(fault, LEASE_S)

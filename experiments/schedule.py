@@ -16,8 +16,6 @@ from numpy.typing import NDArray
 
 from experiments.spec.experiment import Experiment
 
-ZIPF_EXPONENT = 0.8  # popularity of web pages: between 0.64 and 0.83 in Breslau et al. 1999
-
 Phase = Literal["warm-up", "measure", "fault", "recovery"]
 
 
@@ -48,18 +46,23 @@ def arrivals(
     return starts[starts < duration_s]
 
 
-def page_choices(pages: int, count: int, seed: int) -> NDArray[np.int64]:
+def page_choices(pages: int, count: int, seed: int, zipf: float) -> NDArray[np.int64]:
     """Which of `pages` pages each of `count` arrivals asks for.
 
-    The page of rank k has probability proportional to k ** -ZIPF_EXPONENT; which page has which
+    The page of rank k has probability proportional to k ** -zipf; which page has which
     rank is drawn from the seed as well, because a list of titles is in alphabetical order.
     """
     rng = stream(seed, "pages")
     page_of_rank = rng.permutation(pages)
-    weights = np.arange(1, pages + 1, dtype=np.float64) ** -ZIPF_EXPONENT
+    weights = np.arange(1, pages + 1, dtype=np.float64) ** -zipf
     edges = np.cumsum(weights / weights.sum())
     ranks = np.searchsorted(edges, rng.random(count), side="right").clip(max=pages - 1)
     return np.asarray(page_of_rank[ranks], dtype=np.int64)
+
+
+def writes(share: float, count: int, seed: int) -> NDArray[np.int64]:
+    """1 for each of `count` arrivals that writes, 0 for one that reads."""
+    return np.asarray(stream(seed, "writes").random(count) < share, dtype=np.int64)
 
 
 def pair_seed(seed: int, pair: int) -> int:

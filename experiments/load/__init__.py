@@ -5,14 +5,17 @@ runner never imports `open_loop`, `http` or `locustfile`: Locust patches the sta
 """
 
 from experiments.load.generator import LoadGenerator, LoadHandle, LoadStatus, RequestRecord
-from experiments.load.plan import LoadPlan, Page, plan_block, read_plan, wiki_pages
+from experiments.load.plan import LoadPlan, plan_block, read_plan
+from experiments.load.users import USERS, Page, Population, wiki_pages
 
 __all__ = [
+    "USERS",
     "LoadGenerator",
     "LoadHandle",
     "LoadPlan",
     "LoadStatus",
     "Page",
+    "Population",
     "RequestRecord",
     "plan_block",
     "read_plan",

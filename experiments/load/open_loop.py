@@ -16,10 +16,17 @@ from typing import Any
 import gevent
 from gevent import monkey
 
+from experiments.load.client import Client
 from experiments.load.http import PageClient
+from experiments.load.keyvalue import MemcachedClient, RedisClient
 from experiments.load.plan import LoadPlan, entry_address
 
 FLUSH_S = 0.25
+_CLIENTS: dict[str, type[Client]] = {
+    "http": PageClient,
+    "memcached": MemcachedClient,
+    "redis": RedisClient,
+}
 
 
 class RecordFile:
@@ -88,15 +95,21 @@ class OpenLoop:
         self._start_s = start_s
         self._clock = clock
         self._record = record
-        self._client = PageClient(
-            entry_address(plan.entry),
+        protocol, host, port = entry_address(plan.entry)
+        self._client = _CLIENTS[protocol](
+            (host, port),
             connect_timeout_s=plan.load.connect_timeout_s,
             response_timeout_s=plan.load.response_timeout_s,
             clock=clock,
         )
-        self._requests = [
-            (self._client.request(page.path), page.must_contain.encode()) for page in plan.pages
-        ]
+        # Only what is asked for: a store has more records than a block has arrivals.
+        self._requests = {
+            place: (
+                self._client.request(plan.pages[place].path),
+                plan.pages[place].must_contain.encode(),
+            )
+            for place in set(plan.page_of)
+        }
         self._flying: set[gevent.Greenlet] = set()
         self.launched = 0
         self.recorded = 0

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import html
 import ipaddress
 import json
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from urllib.parse import quote, urlsplit
+from urllib.parse import urlsplit
 
 from experiments.errors import InputError
+from experiments.load.users import Page, Population
 from experiments.records import write_json
 from experiments.schedule import (
     Block,
@@ -19,20 +18,14 @@ from experiments.schedule import (
     block_length_s,
     page_choices,
     phase_windows,
+    writes,
 )
 from experiments.spec.experiment import Experiment, Load
 
 # Load goes to this machine's own fleet and nowhere else: loopback and the benchmarking range.
 ALLOWED_NETWORKS = (ipaddress.ip_network("127.0.0.0/8"), ipaddress.ip_network("198.18.0.0/15"))
 
-
-@dataclass(frozen=True)
-class Page:
-    """A page of the service: what it is called, where it is, what its answer must contain."""
-
-    name: str
-    path: str
-    must_contain: str
+PORTS = {"http": 80, "memcached": 11211, "redis": 6379}  # by protocol
 
 
 @dataclass(frozen=True)
@@ -65,50 +58,36 @@ class LoadPlan:
         return self.windows[-1].phase
 
 
-def entry_address(entry: str) -> tuple[str, int]:
-    """Host and port of an entry URL. Refuses anything but this machine's own fleet."""
+def entry_address(entry: str) -> tuple[str, str, int]:
+    """Protocol, host and port of an entry URL. Refuses anything but this machine's own fleet."""
     parts = urlsplit(entry)
     try:
         address = ipaddress.ip_address(parts.hostname or "")
         allowed = any(address in network for network in ALLOWED_NETWORKS)
     except ValueError:
         allowed = False
-    if parts.scheme != "http" or not allowed:
+    if parts.scheme not in PORTS or not allowed:
         raise InputError(
             "load: entry",
-            expected="http:// and an IP address in 127.0.0.0/8 or 198.18.0.0/15, the own fleet's",
+            expected=f"{', '.join(f'{name}://' for name in PORTS)} and an IP address in "
+            "127.0.0.0/8 or 198.18.0.0/15, the own fleet's",
             came=entry,
             do="Load is sent to this machine's own fleet and nowhere else.",
         )
-    return str(parts.hostname), parts.port or 80
+    return parts.scheme, str(parts.hostname), parts.port or PORTS[parts.scheme]
 
 
-def wiki_pages(titles: Path) -> tuple[Page, ...]:
-    """The pages of the wiki, from the list of titles (one in a line) its database was made from.
-
-    The answer must have the title in its <title> element, as MediaWiki escapes it.
-    """
-    names = [line.strip() for line in titles.read_text(encoding="utf-8").splitlines()]
-    pages = tuple(_wiki_page(name) for name in names if name)
-    if not pages:
-        raise InputError(
-            str(titles), expected="a page title in each line", came="none", do="Make it again."
-        )
-    return pages
-
-
-def _wiki_page(name: str) -> Page:
-    path = "/index.php?title=" + quote(name.replace(" ", "_"), safe="/:(),;@!*")
-    escaped = html.escape(name, quote=False)
-    return Page(name, path, f"<title>{escaped}")
-
-
-def plan_block(entry: str, experiment: Experiment, block: Block, pages: Sequence[Page]) -> LoadPlan:
+def plan_block(
+    entry: str, experiment: Experiment, block: Block, population: Population
+) -> LoadPlan:
     """The plan of one block: equal seeds give equal arrivals and pages, whatever the arm."""
     load = experiment.load
     length_s = block_length_s(experiment)
     offsets_s = arrivals(load.arrivals, load.rate_per_s, length_s, block.seed)
-    chosen = page_choices(len(pages), len(offsets_s), block.seed)
+    pages = len(population.pages)
+    chosen = page_choices(pages, len(offsets_s), block.seed, population.zipf)
+    if population.writes:
+        chosen = chosen + pages * writes(population.write_share, len(offsets_s), block.seed)
     return LoadPlan(
         entry=entry,
         load=load,
@@ -116,7 +95,7 @@ def plan_block(entry: str, experiment: Experiment, block: Block, pages: Sequence
         repeat=block.repeat,
         pair=block.pair,
         windows=phase_windows(experiment),
-        pages=tuple(pages),
+        pages=(*population.pages, *population.writes),
         offsets_s=tuple(offsets_s.tolist()),
         page_of=tuple(chosen.tolist()),
     )

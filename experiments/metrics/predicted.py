@@ -25,7 +25,14 @@ from experiments.spec import PLANNED_ARM, Fleet, Prediction
 
 PERCENTILES = {"p95_ms": 0.95, "p99_ms": 0.99}
 # Faults that take a machine's service away; the others make it slow or lossy.
-STOPPING = ("process.crash", "process.hang", "machine.crash", "machine.freeze", "net.link_down")
+STOPPING = (
+    "process.crash",
+    "process.hang",
+    "machine.crash",
+    "machine.reboot",
+    "machine.freeze",
+    "net.link_down",
+)
 _MARGIN_S = 1.0  # a host sample covers the second before it
 _HOURS_PER_YEAR = 8760.0
 _ROUNDING = 1e-9

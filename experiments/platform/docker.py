@@ -37,6 +37,11 @@ def start(container: str) -> None:
     _docker("start", container)
 
 
+def restart(container: str) -> None:
+    """Reset button: SIGKILL to all processes of the machine, then power on."""
+    _docker("restart", "--time=0", container)
+
+
 def pause(container: str) -> None:
     """Freeze all processes of the machine."""
     _docker("pause", container)

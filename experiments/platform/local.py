@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -18,6 +19,8 @@ class LocalPlatform:
     """One experiment's fleet on this host."""
 
     name = "local"
+    through_agent: Mapping[str, str] = {}
+    ready_timeout_s = 120.0
 
     def __init__(self, experiment: str) -> None:
         self.experiment = experiment
@@ -82,6 +85,10 @@ class LocalPlatform:
             self._stack.destroy(progress)
         return swept
 
+    def left(self) -> list[str]:
+        """Every container and network of this experiment that the engine holds."""
+        return [f"{f.kind} {f.name}" for f in docker.find(self.experiment)]
+
     def container(self, machine: str) -> str:
         """The Docker name of a machine."""
         return f"sc-{self.experiment}-{machine}"
@@ -91,15 +98,32 @@ class LocalPlatform:
         return docker.logs(self.container(machine))
 
     def inject(self, kind: str, machine: str) -> None:
-        """machine.crash or machine.freeze: the faults that no agent can inject into itself."""
-        {"machine.crash": docker.kill, "machine.freeze": docker.pause}[kind](
-            self.container(machine)
-        )
+        """A fault that no agent can inject into its own machine."""
+        how = {
+            "machine.crash": docker.kill,
+            "machine.reboot": docker.restart,
+            "machine.freeze": docker.pause,
+        }
+        how[kind](self.container(machine))
 
     def revert(self, kind: str, machine: str) -> None:
         """Undo `inject`; idempotent."""
         container = self.container(machine)
-        if kind == "machine.crash" and docker.state(container) != "running":
-            docker.start(container)
+        if kind in ("machine.crash", "machine.reboot"):
+            self.start(machine)
         elif kind == "machine.freeze" and docker.state(container) == "paused":
             docker.unpause(container)
+
+    def start(self, machine: str) -> None:
+        """`docker start`, where the machine does not run."""
+        if not self.running(machine):
+            docker.start(self.container(machine))
+
+    def stop(self, machine: str) -> None:
+        """Power loss, where the machine runs."""
+        if self.running(machine):
+            docker.kill(self.container(machine))
+
+    def running(self, machine: str) -> bool:
+        """Whether the container runs; a frozen one does."""
+        return docker.state(self.container(machine)) in ("running", "paused")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -13,8 +13,9 @@ from experiments.errors import MeasurementFailed, SparecraftError
 from experiments.faults import FaultController, FaultEvent, Injection, Step, Tally
 from experiments.interference import episodes
 from experiments.load.generator import LoadGenerator, LoadHandle
-from experiments.load.plan import Page, plan_block
-from experiments.platform import Inventory, LocalPlatform
+from experiments.load.plan import plan_block
+from experiments.load.users import Population
+from experiments.platform import Inventory, Platform
 from experiments.runner.console import Narrator
 from experiments.runner.host import HostBlock, HostWatch, wait_until_quiet
 from experiments.runner.monitor import Monitor
@@ -31,7 +32,7 @@ _TICK_S = 0.25
 class Fleet:
     """The live fleet and everything that is connected to it."""
 
-    platform: LocalPlatform
+    platform: Platform
     inventory: Inventory
     agents: Mapping[str, Agent]
     arbiters: Mapping[str, Arbiter]  # by tier
@@ -90,14 +91,14 @@ class BlockRun:
         self.handles: list[LoadHandle] = []
         self.host: list[HostBlock] = []
 
-    def run(self, block: Block, pages: Sequence[Page], narrator: Narrator) -> None:
+    def run(self, block: Block, population: Population, narrator: Narrator) -> None:
         """Configure, load, disturb; everything that was injected is reverted when this returns."""
         waited_s = wait_until_quiet(self._quiet_wait_s)
         if waited_s > 0.0:
             narrator.detail(f"waited {waited_s:.0f} s for a quiet host")
         configure(self._design, block.arm, self._fleet.arbiters)
         plan = plan_block(
-            self._fleet.inventory.endpoints.entry, self._design.experiment, block, pages
+            self._fleet.inventory.endpoints.entry, self._design.experiment, block, population
         )
         self._recorder.block = block
         handle = self._generator.start(plan)

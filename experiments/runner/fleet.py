@@ -7,17 +7,16 @@ from collections.abc import Callable
 
 from experiments.agents import Agent, connect_agent, connect_arbiter, tls_context
 from experiments.errors import EnvironmentMissing, InputError, SparecraftError
-from experiments.platform import Inventory, LocalPlatform
+from experiments.platform import MACHINE_KINDS, Inventory, LocalPlatform, Platform
 from experiments.runner.block import Fleet, injections
 from experiments.runner.console import Narrator
 from experiments.schedule import blocks
 from experiments.spec import Design
 
-READY_TIMEOUT_S = 120.0
 _POLL_S = 0.5
 
 
-def provision(design: Design, platform: LocalPlatform, narrator: Narrator) -> Inventory:
+def provision(design: Design, platform: Platform, narrator: Narrator) -> Inventory:
     """`terraform apply` with the design's fleet.tfvars."""
     inventory = platform.up(design.directory / "fleet.tfvars", narrator.detail)
     shown = inventory.endpoints.grafana or "none, its image could not be pulled at set-up"
@@ -25,7 +24,7 @@ def provision(design: Design, platform: LocalPlatform, narrator: Narrator) -> In
     return inventory
 
 
-def connect(platform: LocalPlatform, inventory: Inventory) -> Fleet:
+def connect(platform: Platform, inventory: Inventory) -> Fleet:
     """Clients for every agent and arbiter."""
     context = tls_context(platform.identity())
     agents = {m.name: connect_agent(m, context) for m in inventory.with_agent}
@@ -36,7 +35,8 @@ def connect(platform: LocalPlatform, inventory: Inventory) -> Fleet:
 def wait_ready(fleet: Fleet, narrator: Narrator) -> None:
     """Until every machine's service answers. Raises EnvironmentMissing with the machine's log."""
     waiting = dict(fleet.agents)
-    deadline = time.monotonic() + READY_TIMEOUT_S
+    timeout_s = fleet.platform.ready_timeout_s
+    deadline = time.monotonic() + timeout_s
     seen: dict[str, str] = {}
     while waiting:
         for name, agent in list(waiting.items()):
@@ -47,7 +47,7 @@ def wait_ready(fleet: Fleet, narrator: Narrator) -> None:
             name = next(iter(waiting))
             raise EnvironmentMissing(
                 f"machine {name}",
-                expected=f"its service to be ready within {READY_TIMEOUT_S:.0f} s",
+                expected=f"its service to be ready within {timeout_s:.0f} s",
                 came=f"{seen[name]}; it printed: {fleet.platform.machine_logs(name)}",
                 do="Call `sparecraft up` to look into it with the fleet left up.",
             )
@@ -58,12 +58,13 @@ def wait_ready(fleet: Fleet, narrator: Narrator) -> None:
 
 def check_capabilities(design: Design, fleet: Fleet) -> None:
     """Refuse before any load what a machine cannot inject. Raises InputError naming all of it."""
+    stands_in = fleet.platform.through_agent
     needed = {
-        (step.machine, step.kind)
+        (step.machine, stands_in.get(step.kind, step.kind))
         for block in blocks(design.experiment)
         for injection in injections(design, block, fleet.inventory)
         for step in injection.steps
-        if not step.kind.startswith("machine.")
+        if step.kind in stands_in or step.kind not in MACHINE_KINDS
     }
     cannot: dict[str, list[str]] = {}
     for machine in sorted({machine for machine, _ in needed}):

@@ -15,8 +15,8 @@ import polars as pl
 from experiments.errors import SparecraftError
 from experiments.faults import Tally
 from experiments.load.generator import LoadGenerator
-from experiments.load.plan import Page, wiki_pages
-from experiments.platform import Inventory, LocalPlatform, docker
+from experiments.load.users import USERS, Population
+from experiments.platform import Inventory, LocalPlatform, Platform
 from experiments.records import (
     ARBITERS,
     HOSTS,
@@ -43,7 +43,6 @@ from experiments.spec import Design
 from experiments.telemetry import InfluxQuery, InfluxWriter, TelemetryStats
 
 _INFLUX_CLOSE_S = 15.0
-_TITLES = Path(__file__).parents[1] / "load" / "titles.txt"  # what infra/roles/mariadb holds
 
 
 @dataclass(frozen=True)
@@ -101,7 +100,7 @@ class LiveRun(Generic[T]):
         self._clock = Clock(time.monotonic(), self._started)
         self._run = self._started.strftime("%Y%m%dT%H%M%SZ")
         self._folder = folder / self._run
-        self._platform = LocalPlatform(design.fleet.experiment)
+        self._platform: Platform = LocalPlatform(design.fleet.experiment)
         self._verdicts = manifests.Verdicts()
         self._tally = Tally()
         self._setup_s: dict[str, float] = {}
@@ -155,8 +154,8 @@ class LiveRun(Generic[T]):
         """Everything that needs the fleet."""
         raise NotImplementedError
 
-    def _block_run(self, quiet_wait_s: float = 0.0) -> tuple[BlockRun, tuple[Page, ...]]:
-        """What runs blocks on the fleet, and the pages that they ask for."""
+    def _block_run(self, quiet_wait_s: float = 0.0) -> tuple[BlockRun, Population]:
+        """What runs blocks on the fleet, and what they ask for."""
         assert self._fleet is not None  # prepare() has made these
         assert self._recorder is not None
         assert self._monitor is not None
@@ -171,7 +170,7 @@ class LiveRun(Generic[T]):
             quiet_wait_s,
         )
         self._setup_s["warm_up"] = self.design.experiment.phases.warm_up
-        return self._blocks, wiki_pages(_TITLES)
+        return self._blocks, USERS[self.design.experiment.load.user]()
 
     def failed(self, error: BaseException) -> None:
         """What ended the measurement early, as a verdict."""
@@ -273,7 +272,7 @@ class LiveRun(Generic[T]):
         try:
             with self.narrator.step("Removing the fleet (terraform destroy)"):
                 swept = self._platform.down(self.narrator.detail)
-            left = [f"{f.kind} {f.name}" for f in docker.find(self.design.fleet.experiment)]
+            left = self._platform.left()
         except SparecraftError as error:
             self._verdicts.cleanup.fail(str(error))
             self.errors.append(error)

@@ -58,10 +58,10 @@ class _Run(LiveRun[Outcome]):
     quiet_wait_s = 0.0
 
     def measure(self) -> None:
-        runner, pages = self._block_run(self.quiet_wait_s)
+        runner, population = self._block_run(self.quiet_wait_s)
         with self.narrator.step("Measuring"):
             for block in blocks(self.design.experiment):
-                runner.run(block, pages, self.narrator)
+                runner.run(block, population, self.narrator)
 
     def _write(self) -> Outcome:
         requests, body, arbiters = self._write_records()

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from experiments.errors import InputError
-from experiments.spec.experiment import Experiment, Selector
+from experiments.spec.experiment import ROLES_OF_USER, Experiment, Selector
 from experiments.spec.fleet import Fleet
 from experiments.spec.prediction import PLANNED_ARM, Prediction, read_prediction
 from experiments.spec.source import Source, check, read_tfvars, read_toml
@@ -51,6 +51,7 @@ def load_design(name_or_path: str | Path, root: Path = DESIGNS) -> Design:
     toml = read_toml(directory / "experiment.toml")
     fleet = check(tfvars, Fleet)
     experiment = check(toml, Experiment)
+    _check_user(toml, fleet, experiment)
     _check_arms(toml, fleet, experiment)
     _check_faults(toml, fleet, experiment)
     prediction = _prediction(toml, fleet, experiment)
@@ -67,6 +68,19 @@ def _find(name_or_path: str | Path, root: Path) -> Path:
         came="no such design",
         do="Name one of these, or give the path of your own.",
     )
+
+
+def _check_user(toml: Source, fleet: Fleet, experiment: Experiment) -> None:
+    user, tier = experiment.load.user, fleet.entry_tier
+    role = fleet.tiers[tier].role
+    if role not in ROLES_OF_USER[user]:
+        fitting = [name for name, roles in ROLES_OF_USER.items() if role in roles]
+        raise toml.error(
+            "load",
+            "user",
+            expected=f"a user of the entry tier {tier}, role {role}: {', '.join(fitting)}",
+            came=user,
+        )
 
 
 def _check_arms(toml: Source, fleet: Fleet, experiment: Experiment) -> None:

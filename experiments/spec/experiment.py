@@ -12,13 +12,32 @@ from experiments.spec.source import Strict, refusal
 RATE_PER_S_MAX = 2000.0  # load is bounded in time and count
 PHASE_S_MAX = 3600.0
 
+# The user classes (`load/users.py`), and the roles of the entry tier that each can ask.
+ROLES_OF_USER = {
+    "wiki-reader": ("mediawiki", "apache"),
+    "static-file": ("apache",),
+    "php-loop": ("apache",),
+    "word-search": ("solr-ui",),
+    "solr-select": ("solr",),
+    "cache-reader": ("memcached",),
+    "ycsb-a": ("redis",),
+}
+
 Seconds = Annotated[float, Field(gt=0, le=PHASE_S_MAX)]
 
 
 class Load(Strict):
     """The open-loop load: arrivals are drawn ahead and do not wait for answers."""
 
-    user: Literal["wiki-reader"]
+    user: Literal[
+        "wiki-reader",
+        "static-file",
+        "php-loop",
+        "word-search",
+        "solr-select",
+        "cache-reader",
+        "ycsb-a",
+    ]
     arrivals: Literal["poisson", "constant"]
     rate_per_s: Annotated[float, Field(gt=0, le=RATE_PER_S_MAX)]
     connect_timeout_s: Annotated[float, Field(gt=0, le=60)] = 2.0
@@ -92,6 +111,7 @@ _PARAMETERS: dict[str, type[Strict]] = {
     "cpu.limp": _Factor,
     "disk.limp": _Factor,
     "machine.crash": _NoParameters,
+    "machine.reboot": _NoParameters,
     "machine.freeze": _NoParameters,
 }
 FAULT_KINDS = tuple(_PARAMETERS)

@@ -9,7 +9,17 @@ from pydantic import AfterValidator, Field, model_validator
 
 from experiments.spec.source import Strict, refusal
 
-ROLES = ("mediawiki", "mariadb")  # the roles that infra/roles has an image for and may be a tier
+# The roles that may be a tier, and the role of the backend that each needs.
+ROLES: dict[str, str | None] = {
+    "apache": None,
+    "mediawiki": "mariadb",
+    "mariadb": None,
+    "memcached": None,
+    "redis": None,
+    "solr": None,
+    "solr-ui": "solr",
+}
+_CALLING = ("apache", "mediawiki", "solr-ui")
 INFLUXDB = "influxdb-1"  # the machine that keeps the telemetry
 
 _NAME = r"^[a-z][a-z0-9-]{0,30}$"
@@ -45,7 +55,7 @@ Network = Annotated[str, AfterValidator(_network)]
 class Tier(Strict):
     """Machines of one role that share an arbiter."""
 
-    role: Literal["mediawiki", "mariadb"]
+    role: Literal["apache", "mediawiki", "mariadb", "memcached", "redis", "solr", "solr-ui"]
     nodes: Annotated[int, Field(ge=1, le=200)]
     standby: Annotated[int, Field(ge=0, le=200)] = 0
     cpus: Annotated[float, Field(gt=0, le=256)]
@@ -141,6 +151,24 @@ class Fleet(Strict):
                 came=f"{missing}, in a cycle of backends",
                 key="tiers",
                 do="Make the tiers a chain: each names the next as its backend.",
+            )
+        for name, tier in self.tiers.items():
+            self._check_roles(name, tier)
+
+    def _check_roles(self, name: str, tier: Tier) -> None:
+        backend = None if tier.backend is None else self.tiers[tier.backend].role
+        needed = ROLES[tier.role]
+        if needed is not None and backend != needed:
+            raise refusal(
+                f"a backend of role {needed} for role {tier.role}",
+                came=backend or "none",
+                key=f"tiers.{name}.backend",
+            )
+        if backend is not None and tier.role not in _CALLING:
+            raise refusal(
+                f"no backend: role {tier.role} calls none ({', '.join(_CALLING)} do)",
+                came=str(tier.backend),
+                key=f"tiers.{name}.backend",
             )
 
     def _chain(self, entry: str) -> tuple[str, ...]:

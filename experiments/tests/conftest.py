@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from experiments.tests.aws import environment, moto_server, reset
 from experiments.tests.disks import mounted
 
 
@@ -15,3 +16,21 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of 256 KB."""
     with mounted(tmp_path / "small") as directory:
         yield directory
+
+
+@pytest.fixture(scope="session")
+def moto_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A moto server for all tests of one session; `aws_account` empties it."""
+    with moto_server(tmp_path_factory.mktemp("moto") / "moto.log") as url:
+        yield url
+
+
+@pytest.fixture
+def aws_account(moto_url: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """An empty account at moto, with environment variables that lead boto3 there; its URL."""
+    for name in ("AWS_PROFILE", "AWS_MAX_ATTEMPTS"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment(moto_url).items():
+        monkeypatch.setenv(name, value)
+    reset(moto_url)
+    return moto_url

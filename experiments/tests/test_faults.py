@@ -45,8 +45,9 @@ class Machine:
 class Power:
     """The platform's hand on its machines, in memory."""
 
-    def __init__(self, journal: list[str]) -> None:
+    def __init__(self, journal: list[str], through_agent: Mapping[str, str]) -> None:
         self.journal = journal
+        self.through_agent = through_agent
 
     def inject(self, kind: str, machine: str) -> None:
         self.journal.append(f"inject {kind}@{machine} {{}}")
@@ -61,6 +62,7 @@ def _run(
     end_s: float,
     refuses: tuple[str, ...] = (),
     stop_after_s: float | None = None,
+    through_agent: Mapping[str, str] | None = None,
 ) -> tuple[list[str], list[FaultEvent], Tally, dict[str, Machine]]:
     journal: list[str] = []
     events: list[FaultEvent] = []
@@ -69,7 +71,9 @@ def _run(
     stop = threading.Event()
     if stop_after_s is not None:
         threading.Timer(stop_after_s, stop.set).start()
-    controller = FaultController(machines, Power(journal), events.append, tally)
+    controller = FaultController(
+        machines, Power(journal, through_agent or {}), events.append, tally
+    )
     controller.run(injections, time.monotonic(), end_s, stop)
     return journal, events, tally, machines
 
@@ -132,6 +136,18 @@ def test_machine_faults_go_through_the_platform() -> None:
     journal, _, tally, machines = _run([_one("machine.freeze", 0.0, 0.1)], end_s=0.3)
     assert journal == ["inject machine.freeze@a {}", "revert machine.freeze@a"]
     assert machines["a"].renewals == 0
+    assert tally.reverted == 1
+
+
+def test_a_machine_fault_that_the_platform_cannot_inject_goes_through_the_agent() -> None:
+    frozen = _one("machine.freeze", 0.0, None)
+    journal, events, tally, machines = _run(
+        [frozen], end_s=0.3, through_agent={"machine.freeze": "process.hang"}
+    )
+    assert journal == ["inject process.hang@a {}", "revert process.hang@a"]
+    assert machines["a"].renewals >= 1, "held by a lease, as any fault of an agent"
+    assert [event.kind for event in events] == ["machine.freeze", "machine.freeze"]
+    assert events[0].text == "approximated by process.hang"
     assert tally.reverted == 1
 
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from experiments.interference import Episode, affected_tiers, episodes
-from experiments.load import plan_block, wiki_pages
+from experiments.load import USERS, Population, plan_block, wiki_pages
 from experiments.schedule import (
     arrivals,
     block_length_s,
@@ -71,14 +71,14 @@ def test_constant_arrivals_are_evenly_spaced() -> None:
 def test_pages_are_of_the_list_and_depend_on_the_seed_alone(
     seed: int, pages: int, count: int
 ) -> None:
-    chosen = page_choices(pages, count, seed)
+    chosen = page_choices(pages, count, seed, 0.8)
     assert len(chosen) == count
     assert ((chosen >= 0) & (chosen < pages)).all()
-    assert np.array_equal(chosen, page_choices(pages, count, seed))
+    assert np.array_equal(chosen, page_choices(pages, count, seed, 0.8))
 
 
 def test_some_pages_are_popular_and_not_the_first_of_the_alphabet() -> None:
-    chosen = page_choices(1000, 200_000, 5)
+    chosen = page_choices(1000, 200_000, 5, 0.8)
     counts = np.sort(np.bincount(chosen, minlength=1000))[::-1]
     assert counts[0] / counts[99] == pytest.approx(100**0.8, rel=0.25)  # rank 1 against rank 100
     assert int(np.argmax(np.bincount(chosen))) != 0
@@ -103,10 +103,10 @@ def test_both_arms_of_a_pair_meet_the_same_arrivals_pages_and_neighbours(
     experiment: Experiment, fleet: Fleet, tmp_path: Path
 ) -> None:
     (tmp_path / "titles.txt").write_text("Abash\nAb ove\nR&D\n")
-    pages = wiki_pages(tmp_path / "titles.txt")
+    population = Population(wiki_pages(tmp_path / "titles.txt"), 0.8)
     first, second, third, _ = blocks(experiment)[:4]
     plans = [
-        plan_block("http://198.18.0.10/", experiment, block, pages)
+        plan_block("http://198.18.0.10/", experiment, block, population)
         for block in (first, second, third)
     ]
     assert plans[0].offsets_s == plans[1].offsets_s != plans[2].offsets_s
@@ -123,6 +123,19 @@ def test_pages_know_their_address_and_their_title(tmp_path: Path) -> None:
     above, odd = wiki_pages(tmp_path / "titles.txt")
     assert (above.path, above.must_contain) == ("/index.php?title=Ab_ove", "<title>Ab ove")
     assert (odd.path, odd.must_contain) == ("/index.php?title=R%26D_%C3%A9", "<title>R&amp;D é")
+
+
+def test_writes_have_their_share_and_are_the_same_for_both_arms(experiment: Experiment) -> None:
+    load = experiment.load.model_copy(update={"rate_per_s": 500.0})
+    experiment = experiment.model_copy(update={"load": load})
+    population = USERS["ycsb-a"]()
+    first, second = blocks(experiment)[:2]
+    plan = plan_block("redis://198.18.0.10:6379/", experiment, first, population)
+    again = plan_block("redis://198.18.0.10:6379/", experiment, second, population)
+    assert plan.page_of == again.page_of
+    commands = [plan.pages[place].path.split(" ")[0] for place in plan.page_of]
+    assert set(commands) == {"HGETALL", "HSET"}
+    assert commands.count("HSET") / len(commands) == pytest.approx(0.5, abs=0.02)
 
 
 def test_phases_follow_each_other_without_gaps(tmp_path: Path) -> None:
@@ -235,6 +248,6 @@ def test_load_goes_to_the_own_fleet_only(
     from experiments.errors import InputError
 
     (tmp_path / "titles.txt").write_text("Abash\n")
-    pages = wiki_pages(tmp_path / "titles.txt")
+    population = Population(wiki_pages(tmp_path / "titles.txt"), 0.8)
     with pytest.raises(InputError, match="own fleet"):
-        plan_block(entry, experiment, blocks(experiment)[0], pages)
+        plan_block(entry, experiment, blocks(experiment)[0], population)

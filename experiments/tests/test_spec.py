@@ -174,7 +174,7 @@ def test_an_impossible_experiment_is_refused_with_its_line(
         ("nodes = 3", "nodes = 1 + 2", "fleet.tfvars:8: tiers.db.nodes: expected integer; came '${1 + 2}'"),
         ("nodes = 3", "notes = 3", "fleet.tfvars:8: tiers.db.notes: expected one of the keys role, nodes"),
         ("nodes = 3", "nodes = 3\n    nodes = 4", "fleet.tfvars:9: tiers.db.nodes: expected each key once; came it a second time"),
-        ('role = "mariadb"', 'role = "postgres"', "fleet.tfvars:7: tiers.db.role: expected 'mediawiki' or 'mariadb'; came 'postgres'"),
+        ('role = "mariadb"', 'role = "postgres"', "fleet.tfvars:7: tiers.db.role: expected 'apache', 'mediawiki', 'mariadb', 'memcached', 'redis', 'solr' or 'solr-ui'; came 'postgres'"),
         ('backend = "db"', 'backend = "sql"', "fleet.tfvars:5: tiers.web.backend: expected one of the tiers web, db; came the unknown tier sql"),
         ('backend = "db", ', "", "fleet.tfvars:4: tiers: expected exactly one tier that is nobody's backend (the entry), and no cycle; came web, db"),
         ('role = "mariadb"', 'role = "mariadb"\n    backend = "web"', "expected exactly one tier that is nobody's backend (the entry), and no cycle; came none"),

@@ -13,7 +13,7 @@ import numpy as np
 
 from experiments.errors import EnvironmentMissing, InputError
 from experiments.load.generator import LoadHandle
-from experiments.load.plan import Page
+from experiments.load.users import Population
 from experiments.metrics import prepared
 from experiments.records import write_json
 from experiments.runner.block import BlockRun
@@ -154,7 +154,7 @@ class _TuneRun(LiveRun[Tuned]):
         self._rounds: list[list[Measured]] = []
         self._ends_at = float("inf")
         self._runner: BlockRun | None = None
-        self._pages: tuple[Page, ...] = ()
+        self._population: Population | None = None
         self._walk = Walk(
             asked.rules(design),
             self._window,
@@ -163,7 +163,7 @@ class _TuneRun(LiveRun[Tuned]):
         )
 
     def measure(self) -> None:
-        self._runner, self._pages = self._block_run()
+        self._runner, self._population = self._block_run()
         self._ends_at = time.monotonic() + self._asked.time_max_s
         say = self.narrator
         ones = (1,) * len(self.design.fleet.tiers)
@@ -218,13 +218,15 @@ class _TuneRun(LiveRun[Tuned]):
     def _window(self, replicas: Replicas, pair: int) -> Measured:
         """One block of load at r."""
         assert self._runner is not None
+        assert self._population is not None
         left_s = self._ends_at - time.monotonic()
         if left_s < self._asked.window_s:
             raise OutOfTime(f"time is over ({self._asked.time_max_s:.0f} s for all windows)")
         number = len(self._walk.windows)
         seed = pair_seed(self.design.experiment.design.seed, pair)
         before = self._polls()
-        self._runner.run(Block(number, pair, arm_name(replicas), seed), self._pages, self.narrator)
+        block = Block(number, pair, arm_name(replicas), seed)
+        self._runner.run(block, self._population, self.narrator)
         after = self._polls()
         handle = self._runner.handles[-1]
         tiers = tuple(

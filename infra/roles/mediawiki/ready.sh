@@ -4,6 +4,10 @@
 # does not make the web tier look broken.
 set -euo pipefail
 flag=/run/sparecraft/served-a-page
+set -a
+# shellcheck source=/dev/null
+source /etc/sparecraft/role.env
+set +a
 
 get() { # path: prints the answer
   exec 3<>/dev/tcp/127.0.0.1/80
@@ -11,7 +15,10 @@ get() { # path: prints the answer
   cat <&3
 }
 
-if [ -e "$flag" ]; then
+if [ -z "${DB_HOST:-}" ]; then
+  path=/loop.php
+  expected='1000 turns'
+elif [ -e "$flag" ]; then
   path=/ping.txt
   expected=$'\nready'
 else

@@ -64,17 +64,33 @@ locals {
     })
   }
 
+  # Where a tier's backend answers: the arbiter in front of it.
+  backends = {
+    for tier, spec in var.tiers : tier => {
+      host = cidrhost(var.data_cidr, local.arbiter_hosts[spec.backend])
+      port = tostring(local.services[var.tiers[spec.backend].role].port)
+    } if spec.backend != null
+  }
+
   # Settings that a role's start.sh reads.
   role_env = {
-    for name, machine in local.machines : name => (
-      machine.role != "mediawiki" ? { ROLE = machine.role } : {
-        ROLE                               = machine.role
-        DB_HOST                            = cidrhost(var.data_cidr, local.arbiter_hosts[var.tiers[machine.tier].backend])
-        DB_PORT                            = tostring(local.services[var.tiers[var.tiers[machine.tier].backend].role].port)
-        DB_USER                            = local.database.user
-        DB_PASSWORD                        = local.database.password
-        DB_NAME                            = local.database.name
-      }
+    for name, machine in local.machines : name => merge(
+      { ROLE = machine.role },
+      !contains(["apache", "mediawiki"], machine.role) || !contains(keys(local.backends), coalesce(machine.tier, "-")) ? {} : {
+        DB_HOST     = local.backends[machine.tier].host
+        DB_PORT     = local.backends[machine.tier].port
+        DB_USER     = local.database.user
+        DB_PASSWORD = local.database.password
+        DB_NAME     = local.database.name
+      },
+      machine.role != "solr-ui" ? {} : {
+        SOLR_HOST = local.backends[machine.tier].host
+        SOLR_PORT = local.backends[machine.tier].port
+      },
+      # The tier's first machine takes the writes, the others follow it.
+      machine.role != "redis" || name == "${coalesce(machine.tier, "-")}-1" ? {} : {
+        REDIS_PRIMARY = cidrhost(var.data_cidr, local.node_hosts["${machine.tier}-1"])
+      },
     )
   }
 
@@ -99,8 +115,24 @@ locals {
   }
 }
 
+locals {
+  # The image of a role has the role's name, but for a role that is another one's under a second name.
+  images = { for role in toset([for machine in local.machines : machine.role]) : role => lookup({ apache = "mediawiki" }, role, role) }
+
+  # What a role's image takes from outside its own folder.
+  image_files = {
+    arbiter   = { "bin/arbiter" = "${local.root}/build/bin/arbiter" }
+    memcached = { "records.py" = "${local.root}/infra/roles/records.py" }
+    redis     = { "records.py" = "${local.root}/infra/roles/records.py" }
+    solr = merge(
+      { "gcide.py" = "${local.root}/infra/roles/mariadb/content/gcide.py" },
+      { for jar in fileset("${local.root}/build/solr", "*.jar") : "lib/${jar}" => "${local.root}/build/solr/${jar}" },
+    )
+  }
+}
+
 resource "fleet_image" "role" {
-  for_each = toset([for machine in local.machines : machine.role])
+  for_each = toset(values(local.images))
 
   tag        = "sparecraft/${each.key}:local"
   context    = "${local.root}/infra/roles/${each.key}"
@@ -108,7 +140,7 @@ resource "fleet_image" "role" {
   retain     = true
   files = merge(
     { "bin/nodeagent" = "${local.root}/build/bin/nodeagent" },
-    each.key == "arbiter" ? { "bin/arbiter" = "${local.root}/build/bin/arbiter" } : {},
+    lookup(local.image_files, each.key, {}),
   )
 }
 
@@ -125,7 +157,7 @@ resource "fleet_machine" "this" {
   role       = each.value.role
   tier       = each.value.tier
   standby    = each.value.standby
-  image      = fleet_image.role[each.value.role].id
+  image      = fleet_image.role[local.images[each.value.role]].id
 
   cpus      = each.value.cpus
   memory_mb = each.value.memory_mb

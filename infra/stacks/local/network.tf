@@ -31,8 +31,13 @@ locals {
 
   # What a role listens on, and what its arbiter therefore speaks.
   services = {
+    apache    = { protocol = "http", port = 80 }
     mediawiki = { protocol = "http", port = 80 }
     mariadb   = { protocol = "mysql", port = 3306 }
+    memcached = { protocol = "memcached", port = 11211 }
+    redis     = { protocol = "redis", port = 6379 }
+    solr      = { protocol = "http", port = 8983 }
+    solr-ui   = { protocol = "http", port = 80 }
   }
 
   agent_port         = 7443
@@ -44,4 +49,5 @@ locals {
 
   # The tier that is nobody's backend; the variables' validation makes sure that it is one.
   entry_tier = one(setsubtract(keys(var.tiers), [for tier in var.tiers : tier.backend if tier.backend != null]))
+  entry      = local.services[var.tiers[local.entry_tier].role]
 }

@@ -17,7 +17,7 @@ output "fleet" {
       }
     ]
     endpoints = {
-      entry    = "http://${local.machines["arbiter-${local.entry_tier}"].data_address}/"
+      entry    = "${local.entry.protocol}://${local.machines["arbiter-${local.entry_tier}"].data_address}${local.entry.protocol == "http" && local.entry.port == 80 ? "" : ":${local.entry.port}"}/"
       influxdb = local.influxdb_url
       grafana  = var.grafana_image == null ? null : "http://${cidrhost(var.control_cidr, local.grafana_host)}:${local.grafana_http_port}"
     }

@@ -50,8 +50,8 @@ variable "tiers" {
     error_message = "Expected tier names to start with a letter, to be at most 20 of a-z, 0-9 and inner hyphens, and not to be arbiter, influxdb or grafana; came ${join(", ", keys(var.tiers))}."
   }
   validation {
-    condition     = alltrue([for tier in var.tiers : contains(["mediawiki", "mariadb"], tier.role)])
-    error_message = "Expected role \"mediawiki\" or \"mariadb\", came ${join(", ", [for name, tier in var.tiers : "${name}: \"${tier.role}\""])}."
+    condition     = alltrue([for tier in var.tiers : contains(["apache", "mediawiki", "mariadb", "memcached", "redis", "solr", "solr-ui"], tier.role)])
+    error_message = "Expected role apache, mediawiki, mariadb, memcached, redis, solr or solr-ui, came ${join(", ", [for name, tier in var.tiers : "${name}: \"${tier.role}\""])}."
   }
   validation {
     condition     = alltrue([for tier in var.tiers : tier.nodes >= 1 && tier.standby >= 0 && tier.nodes + tier.standby <= 100])
@@ -70,8 +70,16 @@ variable "tiers" {
     error_message = "Expected backend to name a tier (${join(", ", keys(var.tiers))}), came ${join(", ", [for name, tier in var.tiers : "${name}: \"${tier.backend}\"" if tier.backend != null])}."
   }
   validation {
-    condition     = alltrue([for tier in var.tiers : tier.role != "mediawiki" || tier.backend != null])
-    error_message = "Expected a backend for every tier of role mediawiki: its database tier. None has ${join(", ", [for name, tier in var.tiers : name if tier.role == "mediawiki" && tier.backend == null])}."
+    condition = alltrue([
+      for tier in var.tiers : try(var.tiers[tier.backend].role, null) == lookup({ mediawiki = "mariadb", solr-ui = "solr" }, tier.role, try(var.tiers[tier.backend].role, null))
+    ])
+    error_message = "Expected a backend of role mariadb for every tier of role mediawiki, and of role solr for solr-ui; came ${join(", ", [for name, tier in var.tiers : "${name} (${tier.role}): ${try(var.tiers[tier.backend].role, "none")}" if contains(["mediawiki", "solr-ui"], tier.role)])}."
+  }
+  validation {
+    condition = alltrue([
+      for tier in var.tiers : tier.backend == null || contains(["apache", "mediawiki", "solr-ui"], tier.role)
+    ])
+    error_message = "Expected a backend only for roles that call one (apache, mediawiki, solr-ui), came ${join(", ", [for name, tier in var.tiers : "${name} (${tier.role})" if tier.backend != null])}."
   }
   validation {
     condition     = length(setsubtract(keys(var.tiers), [for tier in var.tiers : tier.backend if tier.backend != null])) == 1

@@ -1,0 +1,189 @@
+"""One request and its reply over TCP, with limits that hold and an outcome for everything that can
+happen; what a reply is, the protocols say (`http.py`, `keyvalue.py`).
+
+Locust's own clients limit each socket operation, so a server that sends one byte a second never
+times out. Here a limit is a deadline for the whole: `connect_timeout_s` for the connection,
+`response_timeout_s` from the send to the last byte. What is not complete by its deadline ends at
+the deadline: no request is ever recorded as longer, or as good and late.
+
+Connections are kept and pooled, as browsers, application servers and the arbiter do. One that was
+idle for more than IDLE_S, or that the server has closed, is not used again; a request is never sent
+twice.
+
+Outcomes:
+    ok                  complete in time, and it is the reply that the request wants
+    connection_error    no connection: refused, unreachable
+    aborted_connection  no connection within its limit (Fig. 7 of the response-time paper), or it
+                        was reset or closed before the answer was complete
+    time_out            the answer was not complete within its limit
+    bad_status          complete, and it says that the server failed
+    bad_content         complete, and not what was asked for; not of the protocol; too large
+
+The module is written for the standard sockets, which Locust has made cooperative.
+"""
+
+from __future__ import annotations
+
+import socket
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+IDLE_S = 2.0  # below the keep-alive limit of any server we drive (Apache: 5 s)
+REPLY_BYTES_MAX = 16 * 1024 * 1024
+_RECEIVE_BYTES = 65536
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """How a request ended, and when (on the clock of the client)."""
+
+    outcome: str
+    status: int
+    bytes: int
+    done_s: float
+
+
+@dataclass(slots=True)
+class Reply:
+    """What a protocol saw of a reply so far: an HTTP status (0: none), the bytes of the content."""
+
+    outcome: str = "ok"
+    status: int = 0
+    bytes: int = 0
+    keep: bool = False  # the connection can be used again
+
+
+class Cut(Exception):
+    """The server ended the connection before the answer was complete."""
+
+
+class Garbled(Exception):
+    """The reply is not of the protocol, or too large."""
+
+
+@dataclass(slots=True)
+class _Idle:
+    connection: socket.socket
+    since_s: float
+
+
+class Client(ABC):
+    """Requests to one address. Many greenlets use it at once."""
+
+    def __init__(
+        self,
+        address: tuple[str, int],
+        *,
+        connect_timeout_s: float,
+        response_timeout_s: float,
+        clock: Callable[[], float],
+    ) -> None:
+        self._address = address
+        self._connect_timeout_s = connect_timeout_s
+        self._response_timeout_s = response_timeout_s
+        self._clock = clock
+        self._idle: deque[_Idle] = deque()
+
+    @abstractmethod
+    def request(self, text: str) -> bytes:
+        """The bytes of a request that a plan names by `text`."""
+
+    @abstractmethod
+    def _read(self, pieces: Iterator[bytes], wanted: bytes, reply: Reply) -> None:
+        """Read one reply to its end and judge it; `wanted` has to be in its content.
+
+        Raises: Garbled. What `pieces` raises passes through.
+        """
+
+    def fetch(self, request: bytes, wanted: bytes, start_s: float) -> Answer:
+        """Send a request made by `request`; `start_s` is when the caller began with it."""
+        connection = self._reusable()
+        if connection is None:
+            connect_deadline_s = start_s + self._connect_timeout_s
+            try:
+                connection = self._connect(connect_deadline_s)
+            except TimeoutError:
+                return Answer("aborted_connection", 0, 0, connect_deadline_s)
+            except OSError:
+                return Answer("connection_error", 0, 0, self._clock())
+        deadline_s = self._clock() + self._response_timeout_s
+        reply, keep = Reply(), False
+        try:
+            connection.settimeout(self._left(deadline_s))
+            connection.sendall(request)
+            self._read(self._pieces(connection, deadline_s), wanted, reply)
+            outcome, done_s, keep = reply.outcome, self._clock(), reply.keep
+        except TimeoutError:
+            outcome, done_s = "time_out", deadline_s
+        except Garbled:
+            outcome, done_s = "bad_content", self._clock()
+        except (Cut, OSError):
+            outcome, done_s = "aborted_connection", self._clock()
+        finally:
+            self._release(connection, keep)
+        if done_s > deadline_s:
+            outcome, done_s = "time_out", deadline_s
+        return Answer(outcome, reply.status, reply.bytes, done_s)
+
+    def close(self) -> None:
+        """Close the idle connections."""
+        while self._idle:
+            self._idle.pop().connection.close()
+
+    def _pieces(self, connection: socket.socket, deadline_s: float) -> Iterator[bytes]:
+        """What comes, until the server's end of it (an empty piece, once)."""
+        while True:
+            connection.settimeout(self._left(deadline_s))
+            data = connection.recv(_RECEIVE_BYTES)
+            yield data
+            if not data:
+                raise Cut
+
+    def _reusable(self) -> socket.socket | None:
+        """The connection used last, if it is still good; older ones than IDLE_S are closed."""
+        now_s = self._clock()
+        while self._idle and now_s - self._idle[0].since_s > IDLE_S:
+            self._idle.popleft().connection.close()
+        while self._idle:
+            connection = self._idle.pop().connection
+            if _is_silent(connection):
+                return connection
+            connection.close()
+        return None
+
+    def _connect(self, deadline_s: float) -> socket.socket:
+        connection = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        try:
+            connection.settimeout(self._left(deadline_s))
+            connection.connect(self._address)
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _release(self, connection: socket.socket, keep: bool) -> None:
+        if keep:
+            self._idle.append(_Idle(connection, self._clock()))
+        else:
+            connection.close()
+
+    def _left(self, deadline_s: float) -> float:
+        left_s = deadline_s - self._clock()
+        if left_s <= 0:
+            raise TimeoutError
+        return float(left_s)
+
+
+def _is_silent(connection: socket.socket) -> bool:
+    """An idle connection has nothing to read but its end."""
+    connection.settimeout(0.0)
+    try:
+        connection.recv(1, socket.MSG_PEEK)
+    except BlockingIOError:
+        return True
+    except OSError:
+        pass
+    return False

@@ -1,0 +1,57 @@
+"""The local platform's hand on a machine: what it does to power, and that undoing is idempotent."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+
+from experiments.platform import LocalPlatform, Platform, docker
+
+pytestmark = pytest.mark.real
+EXPERIMENT = "tst-power"
+
+
+@pytest.fixture
+def machine() -> Iterator[str]:
+    """A container that sleeps, named as a machine of the fleet is."""
+    name = f"sc-{EXPERIMENT}-web-1"
+    label = f"{docker.LABEL}={EXPERIMENT}"
+    start = ["docker", "run", "--detach", "--network=none", "--name", name, "--label", label]
+    image = ["sparecraft/base:bookworm", "sleep", "600"]
+    subprocess.run([*start, *image], check=True, capture_output=True)
+    try:
+        yield "web-1"
+    finally:
+        subprocess.run(["docker", "rm", "--force", name], check=True, capture_output=True)
+
+
+def _process(platform: LocalPlatform, machine: str) -> int:
+    """The process id of the machine's process 1 on this host; 0 when it is off."""
+    container = platform.container(machine)
+    out = subprocess.run(["docker", "inspect", container], check=True, capture_output=True)
+    return int(json.loads(out.stdout)[0]["State"]["Pid"])
+
+
+def test_a_machine_that_is_rebooted_runs_again_as_another_process(machine: str) -> None:
+    platform = LocalPlatform(EXPERIMENT)
+    before = _process(platform, machine)
+    platform.inject("machine.reboot", machine)
+    assert platform.running(machine)
+    after = _process(platform, machine)
+    assert after not in (0, before)
+    platform.revert("machine.reboot", machine)
+    assert _process(platform, machine) == after, "a machine that came back by itself is left alone"
+
+
+def test_power_goes_off_and_on_and_what_is_so_already_is_left(machine: str) -> None:
+    platform: Platform = LocalPlatform(EXPERIMENT)
+    for _ in range(2):
+        platform.stop(machine)
+        assert not platform.running(machine)
+    for _ in range(2):
+        platform.start(machine)
+        assert platform.running(machine)
+    assert platform.left() == [f"container sc-{EXPERIMENT}-web-1"]

@@ -1,0 +1,8 @@
+#!/usr/bin/env bash
+# Makes the commands that fill the cache, from the text of the dict-gcide dictionary.
+set -euo pipefail
+export DEBIAN_FRONTEND=noninteractive
+apt-get update -qq
+apt-get install -y -qq --no-install-recommends dict-gcide python3 >/dev/null
+python3 /opt/sparecraft/role/records.py --dictionary /usr/share/dictd/gcide.dict.dz --count 20000 --format memcached \
+  >/opt/sparecraft/data/commands

@@ -1,0 +1,12 @@
+#!/usr/bin/env bash
+# Runs Redis in the foreground: the tier's primary, or a replica of it where role.env names one.
+set -euo pipefail
+set -a
+# shellcheck source=/dev/null
+source /etc/sparecraft/role.env
+set +a
+replica=()
+if [ -n "${REDIS_PRIMARY:-}" ]; then
+  replica=(--replicaof "$REDIS_PRIMARY" 6379)
+fi
+exec /usr/bin/redis-server /opt/sparecraft/role/redis.conf "${replica[@]}"

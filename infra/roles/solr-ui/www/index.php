@@ -1,0 +1,55 @@
+<?php
+// A page of search results: one query to Solr (sPARE, Fig. 9). GET /?q=WORDS
+declare(strict_types=1);
+
+const ROWS = 10;
+const LIMIT_MS = 5000;
+const EXCERPT_BYTES = 300;
+
+/** The escaped text. */
+function text(string $raw): string
+{
+    return htmlspecialchars($raw, ENT_QUOTES | ENT_SUBSTITUTE, 'UTF-8');
+}
+
+/** Answers with an error page and ends. */
+function refuse(int $status, string $why): never
+{
+    http_response_code($status);
+    echo '<!DOCTYPE html><title>Error</title><p>', text($why), "</p>\n";
+    exit;
+}
+
+/** Solr's answer to a search for these words in headwords and texts. */
+function search(string $words): array
+{
+    $query = http_build_query(['q' => $words, 'rows' => ROWS, 'fl' => 'headword,source,text']);
+    $url = sprintf('http://%s:%s/solr/dictionary/select?%s', getenv('SOLR_HOST'), getenv('SOLR_PORT'), $query);
+    $curl = curl_init($url);
+    curl_setopt_array($curl, [CURLOPT_RETURNTRANSFER => true, CURLOPT_TIMEOUT_MS => LIMIT_MS, CURLOPT_NOSIGNAL => true]);
+    $body = curl_exec($curl);
+    $status = curl_getinfo($curl, CURLINFO_RESPONSE_CODE);
+    if ($body === false || $status !== 200) {
+        refuse(502, "expected an answer of the search tier, got status $status: " . curl_error($curl));
+    }
+    return json_decode($body, true, 64, JSON_THROW_ON_ERROR)['response'];
+}
+
+header('Content-Type: text/html; charset=utf-8');
+$words = trim((string) ($_GET['q'] ?? ''));
+if ($words === '' || strlen($words) > 200) {
+    refuse(400, 'expected ?q=WORDS, 1 to 200 bytes');
+}
+$found = search($words);
+?>
+<!DOCTYPE html>
+<html lang="en">
+<title><?= text($words) ?>: <?= (int) $found['numFound'] ?> entries</title>
+<h1><?= text($words) ?></h1>
+<form><input name="q" value="<?= text($words) ?>"> <button>Search</button></form>
+<ol>
+<?php foreach ($found['docs'] as $entry): ?>
+<li><b><?= text($entry['headword']) ?></b> (<?= text($entry['source']) ?>): <?= text(substr($entry['text'], 0, EXCERPT_BYTES)) ?></li>
+<?php endforeach; ?>
+</ol>
+</html>
