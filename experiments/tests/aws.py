@@ -1,0 +1,64 @@
+"""A real moto server on 127.0.0.1: it answers as AWS's APIs do. No test reaches AWS itself."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+
+REGION = "eu-west-1"
+_START_S = 60.0
+
+
+def environment(url: str) -> dict[str, str]:
+    """What makes boto3 and Terraform talk to `url` with credentials that nobody gave out."""
+    return {
+        "AWS_ENDPOINT_URL": url,
+        "AWS_ACCESS_KEY_ID": "testing",
+        "AWS_SECRET_ACCESS_KEY": "testing",
+        "AWS_SESSION_TOKEN": "testing",
+        "AWS_REGION": REGION,
+        "AWS_DEFAULT_REGION": REGION,
+        "AWS_EC2_METADATA_DISABLED": "true",
+        "AWS_CONFIG_FILE": "/nonexistent",
+        "AWS_SHARED_CREDENTIALS_FILE": "/nonexistent",
+    }
+
+
+@contextmanager
+def moto_server(log: Path) -> Iterator[str]:
+    """The URL of a moto server of its own process, gone when this ends."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "moto.server", "--host", "127.0.0.1", "--port", str(port)]
+    with log.open("w") as out, subprocess.Popen(command, stdout=out, stderr=out) as process:
+        try:
+            _await(f"http://127.0.0.1:{port}", process, log)
+            yield f"http://127.0.0.1:{port}"
+        finally:
+            process.terminate()
+            process.wait(timeout=10)
+
+
+def reset(url: str) -> None:
+    """Forget everything that was made."""
+    httpx.post(f"{url}/moto-api/reset", trust_env=False).raise_for_status()
+
+
+def _await(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
+    deadline = time.monotonic() + _START_S
+    while True:
+        try:
+            httpx.get(f"{url}/moto-api/data.json", trust_env=False).raise_for_status()
+            return
+        except httpx.HTTPError:
+            assert process.poll() is None, log.read_text()
+            assert time.monotonic() < deadline, log.read_text()
+            time.sleep(0.1)
