@@ -18,9 +18,6 @@ from experiments.errors import InputError
 TITLES = Path(__file__).with_name("titles.txt")  # what infra/roles/mariadb holds
 PAGE_ZIPF = 0.8  # between 0.64 and 0.83 in Breslau et al.
 KEY_ZIPF = 0.99
-RECORDS = 20_000  # of infra/roles/memcached and redis
-VALUE_BYTES = 1000
-FIELD_BYTES = 100
 LOOP_PATH = "/loop.php"
 STATIC_PATH = "/static/style.css"
 
@@ -89,35 +86,49 @@ def _selects() -> Population:
     return Population(tuple(pages), PAGE_ZIPF)
 
 
-def _key(place: int) -> str:
-    """As infra/roles/records.py names a record."""
-    return f"entry:{place:06d}"
+@dataclass(frozen=True)
+class _Records:
+    """Records of a key-value store, as infra/roles/memcached and redis hold them [bytes]."""
+
+    name: str
+    count: int
+    size: int
+    fields: int = 10
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """As infra/roles/records.py names them."""
+        return tuple(f"{self.name}:{place:06d}" for place in range(self.count))
 
 
-def _cache_readers() -> Population:
-    """Gets of values of one size, one set in thirty (Facebook's ETC, Atikoglu et al. 2012)."""
-    keys = [_key(place) for place in range(RECORDS)]
-    return Population(
-        tuple(Page(key, f"get {key}", key) for key in keys),
+_ENTRIES = _Records("entry", 20_000, 1000)
+_CACHED_PAGES = _Records("page", 400, 64_000)
+_LARGE_HASHES = _Records("page", 400, 50_000)
+
+
+def _cache(records: _Records) -> Callable[[], Population]:
+    """Gets of values of one size, one set in thirty gets (Facebook's ETC, Atikoglu et al. 2012)."""
+    return lambda: Population(
+        tuple(Page(key, f"get {key}", key) for key in records.keys),
         KEY_ZIPF,
-        tuple(Page(key, f"set {key} {VALUE_BYTES}", "STORED") for key in keys),
+        tuple(Page(key, f"set {key} {records.size}", "STORED") for key in records.keys),
         1 / 31,
     )
 
 
-def _ycsb_a() -> Population:
-    """YCSB's workload A: half reads of a whole record, half updates of one of its fields."""
-    keys = [_key(place) for place in range(RECORDS)]
+def _ycsb(records: _Records, update_share: float) -> Callable[[], Population]:
+    """YCSB's core workload: reads of a whole record, updates of one of its fields."""
+    size = records.size // records.fields
     # The first field names the record, so that a mixed-up reply is noticed: it stays.
-    fields = [f"field{1 + place % 9}" for place in range(RECORDS)]
-    return Population(
-        tuple(Page(key, f"HGETALL {key}", key) for key in keys),
+    updates = [f"field{1 + place % (records.fields - 1)} {size}" for place in range(records.count)]
+    return lambda: Population(
+        tuple(Page(key, f"HGETALL {key}", key) for key in records.keys),
         KEY_ZIPF,
         tuple(
-            Page(key, f"HSET {key} {field} {FIELD_BYTES}", "0")
-            for key, field in zip(keys, fields, strict=True)
+            Page(key, f"HSET {key} {update}", "0")
+            for key, update in zip(records.keys, updates, strict=True)
         ),
-        0.5,
+        update_share,
     )
 
 
@@ -127,6 +138,8 @@ USERS: dict[str, Callable[[], Population]] = {
     "php-loop": _one(Page("loop", LOOP_PATH, "<title>1000")),
     "word-search": _searchers,
     "solr-select": _selects,
-    "cache-reader": _cache_readers,
-    "ycsb-a": _ycsb_a,
+    "cache-reader": _cache(_ENTRIES),
+    "cached-pages": _cache(_CACHED_PAGES),
+    "ycsb-a": _ycsb(_ENTRIES, 0.5),
+    "ycsb-b-large": _ycsb(_LARGE_HASHES, 0.05),
 }

@@ -20,7 +20,9 @@ ROLES_OF_USER = {
     "word-search": ("solr-ui",),
     "solr-select": ("solr",),
     "cache-reader": ("memcached",),
+    "cached-pages": ("memcached",),
     "ycsb-a": ("redis",),
+    "ycsb-b-large": ("redis",),
 }
 
 Seconds = Annotated[float, Field(gt=0, le=PHASE_S_MAX)]
@@ -36,7 +38,9 @@ class Load(Strict):
         "word-search",
         "solr-select",
         "cache-reader",
+        "cached-pages",
         "ycsb-a",
+        "ycsb-b-large",
     ]
     arrivals: Literal["poisson", "constant"]
     rate_per_s: Annotated[float, Field(gt=0, le=RATE_PER_S_MAX)]

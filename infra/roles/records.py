@@ -4,47 +4,58 @@ The text is GCIDE's, as Debian's `dict-gcide` has it, cut into pieces of one siz
 dictionary gives the same records everywhere. A record begins with its own key, so that a reader can
 tell a mixed-up reply.
 
-    records.py --dictionary gcide.dict.dz --count 20000 --format memcached|redis > commands
+    records.py --dictionary gcide.dict.dz --format memcached entry:20000:1000 page:400:64000
 """
 
 from __future__ import annotations
 
-import argparse
 import gzip
 import sys
+from argparse import ArgumentParser, ArgumentTypeError
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
-VALUE_BYTES = 1000  # of a memcached value, and of YCSB's record: ten fields of 100 bytes
-FIELDS = 10
+FIELDS = 10  # of a hash, as in YCSB
 
 
-def pieces(text: str, count: int, size: int) -> Iterator[str]:
-    """The first `count` pieces of `size` characters; ASCII, one space between words."""
-    words = " ".join(text.encode("ascii", "ignore").decode().split())
-    found = len(words) // size
-    if found < count:
-        raise SystemExit(f"records.py: expected text for {count} records, it is enough for {found}")
-    for place in range(count):
-        yield words[place * size : (place + 1) * size]
+@dataclass(frozen=True)
+class Records:
+    """Records of one size, named `NAME:000000` and so on."""
+
+    name: str
+    count: int
+    size: int
+
+    @classmethod
+    def parse(cls, text: str) -> Records:
+        """`NAME:COUNT:BYTES`."""
+        try:
+            name, count, size = text.split(":")
+            return cls(name, int(count), int(size))
+        except ValueError as error:
+            raise ArgumentTypeError(f"expected NAME:COUNT:BYTES, got {text!r}") from error
+
+    def values(self, words: str) -> Iterator[tuple[str, str]]:
+        """Keys and values, each value of `size` characters with its key at the beginning."""
+        found = len(words) // self.size
+        if found < self.count:
+            raise SystemExit(f"records.py: expected text for {self.count} records, got {found}")
+        for place in range(self.count):
+            key = f"{self.name}:{place:06d}"
+            text = words[place * self.size : (place + 1) * self.size]
+            yield key, f"{key} {text}"[: self.size]
 
 
-def key(place: int) -> str:
-    """The key of a record, as the load generator makes it too."""
-    return f"entry:{place:06d}"
+def memcached(key: str, value: str) -> bytes:
+    """A `set` without a reply."""
+    return f"set {key} 0 0 {len(value)} noreply\r\n{value}\r\n".encode()
 
 
-def memcached(place: int, text: str) -> bytes:
-    """A `set` without a reply, of exactly VALUE_BYTES."""
-    value = f"{key(place)} {text}"[:VALUE_BYTES]
-    return f"set {key(place)} 0 0 {VALUE_BYTES} noreply\r\n{value}\r\n".encode()
-
-
-def redis(place: int, text: str) -> bytes:
+def redis(key: str, value: str) -> bytes:
     """A hash of ten fields in RESP, as YCSB's binding for Redis keeps a record."""
-    value = f"{key(place)} {text}"[:VALUE_BYTES]
-    size = VALUE_BYTES // FIELDS
-    parts = ["HSET", key(place)]
+    size = len(value) // FIELDS
+    parts = ["HSET", key]
     for field in range(FIELDS):
         parts += [f"field{field}", value[field * size : (field + 1) * size]]
     return b"".join(
@@ -52,21 +63,24 @@ def redis(place: int, text: str) -> bytes:
     )
 
 
-FORMATS: dict[str, Callable[[int, str], bytes]] = {"memcached": memcached, "redis": redis}
+FORMATS: dict[str, Callable[[str, str], bytes]] = {"memcached": memcached, "redis": redis}
 
 
 def main() -> None:
     """See the module."""
-    parser = argparse.ArgumentParser(description="Records of real text, as commands that load them")
+    parser = ArgumentParser(description="Records of real text, as commands that load them")
     parser.add_argument("--dictionary", type=Path, required=True)
-    parser.add_argument("--count", type=int, required=True)
     parser.add_argument("--format", choices=sorted(FORMATS), required=True)
+    parser.add_argument("records", type=Records.parse, nargs="+", metavar="NAME:COUNT:BYTES")
     options = parser.parse_args()
     command = FORMATS[options.format]
     with gzip.open(options.dictionary, "rt", encoding="utf-8", errors="ignore") as file:
         text = file.read()
-    for place, piece in enumerate(pieces(text, options.count, VALUE_BYTES)):
-        sys.stdout.buffer.write(command(place, piece))
+    # ASCII, so that characters are bytes; one space between words.
+    words = " ".join(text.encode("ascii", "ignore").decode().split())
+    for records in options.records:
+        for key, value in records.values(words):
+            sys.stdout.buffer.write(command(key, value))
 
 
 if __name__ == "__main__":

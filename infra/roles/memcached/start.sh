@@ -3,4 +3,4 @@
 set -euo pipefail
 rm -rf /run/sparecraft/loaded
 /opt/sparecraft/role/load.sh &
-exec /usr/bin/memcached --user=memcache --listen=0.0.0.0 --port=11211 --udp-port=0 --memory-limit=64 --conn-limit=2048 --threads=1
+exec /usr/bin/memcached --user=memcache --listen=0.0.0.0 --port=11211 --udp-port=0 --memory-limit=96 --conn-limit=2048 --threads=1

@@ -72,6 +72,8 @@ fn an_iperf_pair_loads_the_data_network_and_is_gone_after() {
             .unwrap()
     };
     let far = server.inject("interference.iperf_server", json!({ "port": 5301 }));
+    let listening = server.run("ss --listening --tcp --numeric --no-header 'sport = :5301'");
+    assert!(listening.contains("5301"), "{listening:?}");
     let before = sent();
     let peer = server.container.data_address.clone();
     let wish = json!({ "peer": peer, "port": 5301, "mbps": 50 });
