@@ -143,3 +143,24 @@ func TestAccIdentity_VerifiesAndRotatesOnlyWhatHasTo(t *testing.T) {
 		},
 	})
 }
+
+func TestAccIdentity_IsMadeWithoutDocker(t *testing.T) {
+	t.Setenv("DOCKER_HOST", "unix:///nonexistent/docker.sock")
+	without := "provider \"fleet\" {\n  docker = false\n}\n"
+	resource.Test(t, resource.TestCase{
+		ProtoV6ProviderFactories: factories(time.Now),
+		Steps: []resource.TestStep{
+			{Config: without + identityConfig(`{ web-1 = ["198.19.0.11"] }`)},
+			{
+				Config: without + `
+resource "fleet_network" "this" {
+  name       = "sc-tst-prov-none"
+  experiment = "tst-prov"
+  cidr       = "198.18.240.0/24"
+}
+`,
+				ExpectError: says("This provider has no Docker engine"),
+			},
+		},
+	})
+}

@@ -106,7 +106,7 @@ func (r *identityResource) Schema(
 func (r *identityResource) Configure(
 	_ context.Context, request resource.ConfigureRequest, response *resource.ConfigureResponse,
 ) {
-	r.connection = configured(request.ProviderData, &response.Diagnostics)
+	r.connection = connected(request.ProviderData, &response.Diagnostics)
 }
 
 // ModifyPlan keeps every certificate that stays valid known in the plan; were the whole map

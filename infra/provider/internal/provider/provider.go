@@ -12,6 +12,7 @@ import (
 	tfprovider "github.com/hashicorp/terraform-plugin-framework/provider"
 	"github.com/hashicorp/terraform-plugin-framework/provider/schema"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
+	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"sparecraft/infra/provider/internal/engine"
 )
@@ -28,7 +29,12 @@ func New(version string, now func() time.Time) func() tfprovider.Provider {
 	return func() tfprovider.Provider { return &fleetProvider{version: version, now: now} }
 }
 
-// connection is what Configure hands to every resource.
+// providerModel is the provider's own block.
+type providerModel struct {
+	Docker types.Bool `tfsdk:"docker"`
+}
+
+// connection is what Configure hands to every resource; without Docker its engine is nil.
 type connection struct {
 	engine *engine.Engine
 	now    func() time.Time
@@ -47,12 +53,28 @@ func (p *fleetProvider) Schema(
 	response.Schema = schema.Schema{
 		Description: "A fleet of machines on one Docker engine. The engine is the one that DOCKER_HOST " +
 			"names, by default the local socket.",
+		Attributes: map[string]schema.Attribute{
+			"docker": schema.BoolAttribute{
+				Optional: true,
+				Description: "Whether an engine is needed, by default true. With false none is asked, " +
+					"and only `fleet_identity` can be made: for fleets on other platforms.",
+			},
+		},
 	}
 }
 
 func (p *fleetProvider) Configure(
-	ctx context.Context, _ tfprovider.ConfigureRequest, response *tfprovider.ConfigureResponse,
+	ctx context.Context, request tfprovider.ConfigureRequest, response *tfprovider.ConfigureResponse,
 ) {
+	var model providerModel
+	response.Diagnostics.Append(request.Config.Get(ctx, &model)...)
+	if response.Diagnostics.HasError() {
+		return
+	}
+	if !model.Docker.IsNull() && !model.Docker.ValueBool() {
+		response.ResourceData = &connection{now: p.now}
+		return
+	}
 	docker, err := engine.Connect(ctx)
 	if err != nil {
 		response.Diagnostics.Append(problem{
@@ -73,8 +95,22 @@ func (p *fleetProvider) Resources(context.Context) []func() resource.Resource {
 
 func (p *fleetProvider) DataSources(context.Context) []func() datasource.DataSource { return nil }
 
-// configured takes what Configure left. Terraform also calls it before that, with nothing.
+// configured is connected for a resource that lives on the engine.
 func configured(data any, diagnostics *diag.Diagnostics) *connection {
+	shared := connected(data, diagnostics)
+	if shared != nil && shared.engine == nil {
+		diagnostics.Append(problem{
+			summary:  "This provider has no Docker engine",
+			expected: "docker = true, or nothing, in the provider's block for images, networks and machines",
+			came:     "docker = false",
+			todo:     "remove docker = false, or use this provider for fleet_identity only",
+		}.diagnostic())
+	}
+	return shared
+}
+
+// connected takes what Configure left. Terraform also calls it before that, with nothing.
+func connected(data any, diagnostics *diag.Diagnostics) *connection {
 	if data == nil {
 		return nil
 	}
