@@ -4,13 +4,13 @@ use std::future::Future;
 use std::sync::Arc;
 
 use axum::extract::rejection::JsonRejection;
-use axum::extract::State;
+use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, put};
 use axum::{Json, Router};
 use tokio::net::TcpListener;
-use wire::arbiter::{Error, Guardrails, SetPolicy, SetReplicas};
+use wire::arbiter::{Error, Guardrails, SetPolicy, SetReplicas, SetServer};
 
 use crate::config::TOKENS_MAX;
 use crate::tier::Tier;
@@ -41,6 +41,7 @@ pub async fn serve(
         .route("/v1/replicas", put(set_replicas))
         .route("/v1/policy", put(set_policy))
         .route("/v1/guardrails", put(set_guardrails))
+        .route("/v1/servers/{name}", put(set_server))
         .with_state(tier);
     axum::serve(listener, router)
         .with_graceful_shutdown(stop)
@@ -95,6 +96,29 @@ async fn set_guardrails(
     }
     tier.set_guardrails(wanted);
     Json(stats::config(&tier)).into_response()
+}
+
+async fn set_server(
+    State(tier): Shared,
+    Path(name): Path<String>,
+    body: Result<Json<SetServer>, JsonRejection>,
+) -> Response {
+    let Json(wanted) = match body {
+        Ok(body) => body,
+        Err(rejection) => return refuse(rejection.body_text()),
+    };
+    let servers = &tier.config().servers;
+    let Some(server) = servers.iter().position(|server| server.name == name) else {
+        let names: Vec<_> = servers.iter().map(|server| server.name.as_str()).collect();
+        let error = format!("server: expected one of {}, got {name}", names.join(", "));
+        return (StatusCode::NOT_FOUND, Json(Error { error })).into_response();
+    };
+    if wanted.up {
+        tier.let_in(server);
+    } else {
+        tier.take_out(server);
+    }
+    Json(stats::server(&tier, server)).into_response()
 }
 
 fn refuse(error: String) -> Response {

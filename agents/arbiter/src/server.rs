@@ -16,7 +16,7 @@ use tokio::time::{sleep, timeout};
 use wire::arbiter::Protocol;
 
 use crate::config::Config;
-use crate::tier::Tier;
+use crate::tier::{Down, Tier};
 use crate::traced::Trace;
 use crate::{admin, health, http, memcached, mysql, resp};
 
@@ -31,7 +31,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 pub struct Arbiter {
     tier: Arc<Tier>,
     /// Servers that die from now on.
-    downs: mpsc::UnboundedReceiver<policy::ServerId>,
+    downs: mpsc::UnboundedReceiver<Down>,
     /// One per thread, all on the same port; the kernel spreads connections over them.
     clients: Vec<TcpListener>,
     admin: TcpListener,
@@ -271,7 +271,7 @@ impl Front {
     }
 
     /// Probes dead servers, of all threads, until they are back.
-    fn probe_dead(&self, tier: &Arc<Tier>, downs: mpsc::UnboundedReceiver<policy::ServerId>) {
+    fn probe_dead(&self, tier: &Arc<Tier>, downs: mpsc::UnboundedReceiver<Down>) {
         let prober = self.clone();
         let probe = move |server| {
             let prober = prober.clone();

@@ -84,6 +84,11 @@ pub fn snapshot(tier: &Tier) -> Stats {
     }
 }
 
+/// One server now.
+pub fn server(tier: &Tier, server: usize) -> ServerStats {
+    one_server(tier, server, &tier.standings()[server])
+}
+
 fn one_server(tier: &Tier, server: usize, standing: &Standing) -> ServerStats {
     let (counters, meter) = (&tier.server_counters[server], tier.meter.server(server));
     ServerStats {
@@ -91,6 +96,7 @@ fn one_server(tier: &Tier, server: usize, standing: &Standing) -> ServerStats {
         address: tier.server(server).address,
         alive: standing.alive,
         ejected: standing.ejected,
+        taken_out: standing.taken_out,
         tokens_free: standing.tokens_free as u64,
         in_flight: counters.in_flight.get(),
         requests: counters.requests.get(),

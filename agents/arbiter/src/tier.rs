@@ -23,9 +23,11 @@ use crate::traced::{Trace, Traced};
 
 mod flight;
 mod leases;
+mod reach;
 
 pub use flight::Flight;
 pub use leases::{Lease, Leases};
+pub use reach::Down;
 
 /// See the module.
 pub struct Tier {
@@ -34,7 +36,7 @@ pub struct Tier {
     replicas: AtomicUsize,
     next_request: AtomicU64,
     brain: Mutex<Brain>,
-    downs: mpsc::UnboundedSender<ServerId>,
+    downs: mpsc::UnboundedSender<Down>,
     /// What happened so far.
     pub counters: Counters,
     /// What happened so far, per server.
@@ -53,6 +55,8 @@ struct Brain {
     /// Scratch of `acquire`.
     grants: Vec<Grant>,
     waiters: HashMap<RequestId, mpsc::UnboundedSender<Lease>>,
+    /// Servers that somebody took out, and that only they bring back in.
+    taken_out: Vec<bool>,
 }
 
 /// What `/v1/stats` says of one server's place in the policy.
@@ -62,6 +66,8 @@ pub struct Standing {
     pub alive: bool,
     /// Whether it is out for its failures.
     pub ejected: bool,
+    /// Whether somebody took it out.
+    pub taken_out: bool,
     /// Its tokens in the pool.
     pub tokens_free: usize,
     /// Its grants not yet released.
@@ -70,10 +76,7 @@ pub struct Standing {
 
 impl Tier {
     /// A tier, and the servers that die from now on (for `health`).
-    pub fn new(
-        config: Config,
-        trace: Option<Trace>,
-    ) -> (Arc<Self>, mpsc::UnboundedReceiver<ServerId>) {
+    pub fn new(config: Config, trace: Option<Trace>) -> (Arc<Self>, mpsc::UnboundedReceiver<Down>) {
         let (downs, downs_to_probe) = mpsc::unbounded_channel();
         let settings = Settings {
             tokens_per_server: config.tokens,
@@ -101,6 +104,7 @@ impl Tier {
                 selector: Traced::new(settings, trace),
                 grants: Vec::new(),
                 waiters: HashMap::new(),
+                taken_out: vec![false; config.servers.len()],
             }),
             config,
             downs,
@@ -158,7 +162,7 @@ impl Tier {
 
     /// Policy and tokens per server from now on.
     pub fn set_policy(self: &Arc<Self>, policy: Policy, tokens: Option<usize>) {
-        self.decide(|selector, now, grants| {
+        self.decide(|Brain { selector, .. }, now, grants| {
             if let Some(tokens) = tokens {
                 selector.set_tokens(now, tokens, grants);
             }
@@ -196,7 +200,7 @@ impl Tier {
     pub fn set_guardrails(self: &Arc<Self>, wanted: Guardrails) {
         self.brain().guardrails = wanted;
         let rules = guard::rules(&wanted);
-        self.decide(|selector, now, grants| selector.set_guardrails(now, rules, grants));
+        self.decide(|brain, now, grants| brain.selector.set_guardrails(now, rules, grants));
     }
 
     /// Each server's place in the policy.
@@ -206,6 +210,7 @@ impl Tier {
             .map(|server| Standing {
                 alive: brain.selector.is_alive(server),
                 ejected: brain.selector.is_ejected(server),
+                taken_out: brain.taken_out[server],
                 tokens_free: brain.selector.tokens_free(server),
                 in_use: brain.selector.in_use(server),
             })
@@ -325,20 +330,6 @@ impl Tier {
         self.next_stamp.fetch_add(1, Relaxed)
     }
 
-    /// A connection to the server failed: it is skipped until a probe succeeds.
-    pub fn server_failed(self: &Arc<Self>, server: ServerId) {
-        self.server_counters[server].errors.inc();
-        let mut was_alive = false;
-        self.decide(|selector, now, grants| {
-            was_alive = selector.is_alive(server);
-            selector.server_down(now, server, grants);
-        });
-        if was_alive {
-            // The receiver lives as long as the arbiter; at its end nobody probes any more.
-            let _ = self.downs.send(server);
-        }
-    }
-
     /// A client's request ended: what it took since `received`, whatever came of it.
     pub fn request_ended(&self, received: Instant) {
         self.requests_ended(received, 1);
@@ -349,11 +340,6 @@ impl Tier {
         let ended = Instant::now();
         let latency_us = micros(ended - received);
         self.meter.requests(self.us_at(ended), latency_us, count);
-    }
-
-    /// A probe succeeded.
-    pub fn server_up(self: &Arc<Self>, server: ServerId) {
-        self.decide(|selector, now, grants| selector.server_up(now, server, grants));
     }
 
     /// A replica is on its way to the server.
@@ -394,11 +380,11 @@ impl Tier {
     }
 
     /// Runs a decision that may serve who waits, then hands the leases out.
-    fn decide(self: &Arc<Self>, step: impl FnOnce(&mut Traced, TimeUs, &mut Vec<Grant>)) {
+    fn decide(self: &Arc<Self>, step: impl FnOnce(&mut Brain, TimeUs, &mut Vec<Grant>)) {
         let now = self.now();
         let mut grants = Vec::new();
         let mut brain = self.brain();
-        step(&mut brain.selector, now, &mut grants);
+        step(&mut brain, now, &mut grants);
         let receivers: Vec<_> = grants
             .iter()
             .map(|grant| (brain.waiters.get(&grant.request).cloned(), grant.server))

@@ -1,6 +1,5 @@
 //! The arbiter's admin API (JSON): `GET /v1/config`, `PUT /v1/replicas`, `PUT /v1/policy`,
-//! `PUT /v1/guardrails`,
-//! `GET /v1/stats`, `GET /v1/latency`.
+//! `PUT /v1/guardrails`, `PUT /v1/servers/NAME`, `GET /v1/stats`, `GET /v1/latency`.
 
 use serde::{Deserialize, Serialize};
 
@@ -118,6 +117,15 @@ pub struct SetPolicy {
     pub tokens: Option<usize>,
 }
 
+/// Body of `PUT /v1/servers/NAME`; the answer is that server's `ServerStats`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SetServer {
+    /// False takes the server out at once, until true: then it is probed at once, and gets requests
+    /// as soon as it answers.
+    pub up: bool,
+}
+
 /// Body of every refusal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Error {
@@ -216,10 +224,12 @@ pub struct ServerStats {
     pub name: String,
     /// Address and port.
     pub address: std::net::SocketAddr,
-    /// False from a failed connection until a probe succeeds.
+    /// False from a failed connection, or from when it was taken out, until a probe succeeds.
     pub alive: bool,
     /// Taken out for its failures, until a probe succeeds.
     pub ejected: bool,
+    /// Taken out by `PUT /v1/servers/NAME`: no probe brings it back.
+    pub taken_out: bool,
     /// Tokens in the pool.
     pub tokens_free: u64,
     /// Replicas (MySQL: commands) sent and not completed.

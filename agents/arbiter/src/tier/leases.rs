@@ -23,7 +23,7 @@ impl Drop for Lease {
         let server = self.server;
         self.tier.meter.released(micros(self.since.elapsed()));
         self.tier
-            .decide(|selector, now, grants| selector.release(now, server, grants));
+            .decide(|brain, now, grants| brain.selector.release(now, server, grants));
     }
 }
 
