@@ -28,6 +28,7 @@ OUTCOMES = (
     "bad_status",
     "bad_content",
     "dropped",
+    "lost",  # with the load worker that was to report it
 )
 
 REQUESTS = pl.Schema(
@@ -40,10 +41,10 @@ REQUESTS = pl.Schema(
         "user": pl.String,
         "name": pl.String,
         "intended_s": pl.Float64,
-        "sent_s": pl.Float64,
-        "done_s": pl.Float64,  # null for a dropped request
-        "latency_ms": pl.Float64,  # null for a dropped request
-        "lag_ms": pl.Float64,
+        "sent_s": pl.Float64,  # null for a lost request
+        "done_s": pl.Float64,  # null for a dropped or lost request
+        "latency_ms": pl.Float64,  # null for a dropped or lost request
+        "lag_ms": pl.Float64,  # null for a lost request
         "outcome": pl.String,
         "status": pl.Int32,
         "bytes": pl.Int64,
@@ -208,7 +209,7 @@ def read_events(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def histograms(requests: pl.DataFrame) -> dict[str, Any]:
-    """histograms.json: per arm and block, the latency after the warm-up, without dropped requests.
+    """histograms.json: per arm and block, the latency after the warm-up of what was sent.
 
     HdrHistogram, 1 us to 2 minutes, 3 digits, in its own base64 encoding. Merge these, never
     percentiles.

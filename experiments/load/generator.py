@@ -3,12 +3,14 @@
 The generator is a process of its own (`locust --headless`), so that nothing the runner does delays
 a request. It does not see the terminal's Ctrl-C; it ends when its plan ends, on SIGTERM, or when
 the runner is gone (its socket closes), and in each case what was measured is in the file.
+
+With several workers (`workers` of the plan) that process is a master (`master.py`), and the workers
+are processes beside it, or wait on other machines (`RemoteWorkers`).
 """
 
 from __future__ import annotations
 
 import json
-import os
 import select
 import signal
 import socket
@@ -21,11 +23,13 @@ from typing import Any, Literal, TypedDict
 import polars as pl
 
 from experiments.errors import DiskFull, MeasurementFailed
+from experiments.load.local_workers import LocalWorkers, without_locust
 from experiments.load.plan import LoadPlan, write_plan
 from experiments.records import REQUESTS
 
 _LOCUSTFILE = Path(__file__).with_name("locustfile.py")
 READY_TIMEOUT_S = 30.0
+_CLOCKS_S = 10.0  # beyond the workers' time-outs
 
 State = Literal["starting", "ready", "running", "done", "stopped", "failed"]
 
@@ -37,10 +41,10 @@ class RequestRecord(TypedDict):
     index: int
     name: str
     intended_s: float
-    sent_s: float
+    sent_s: float | None
     done_s: float | None
     latency_ms: float | None
-    lag_ms: float
+    lag_ms: float | None
     outcome: str
     status: int
     bytes: int
@@ -57,12 +61,24 @@ class LoadStatus:
     unfinished: int
 
 
-class LoadGenerator:
-    """Starts one generator process per block; its files go into `directory`."""
+@dataclass(frozen=True)
+class RemoteWorkers:
+    """Workers on other machines; they connect to `bind`:`port` of this one (`worker.py`)."""
 
-    def __init__(self, directory: Path, *, t0_monotonic_s: float) -> None:
+    bind: str
+    port: int
+    connect_timeout_s: float
+
+
+class LoadGenerator:
+    """Starts one generator per block; its files go into `directory`."""
+
+    def __init__(
+        self, directory: Path, *, t0_monotonic_s: float, remote: RemoteWorkers | None = None
+    ) -> None:
         self._directory = directory
         self._t0_monotonic_s = t0_monotonic_s
+        self._remote = remote
 
     def start(self, plan: LoadPlan) -> LoadHandle:
         """Start the process; it loads its plan and waits for `go`."""
@@ -70,17 +86,26 @@ class LoadGenerator:
         stem = self._directory / f"block-{plan.repeat:02d}"
         plan_path = stem.with_suffix(".plan.json")
         write_plan(plan_path, plan)
-        return LoadHandle(plan, plan_path, stem, self._t0_monotonic_s)
+        return LoadHandle(plan, plan_path, stem, self._t0_monotonic_s, self._remote)
 
 
 class LoadHandle:
     """A running generator. Use it from one thread, and always `stop` it; stopping twice is fine."""
 
-    def __init__(self, plan: LoadPlan, plan_path: Path, stem: Path, t0_monotonic_s: float) -> None:
+    def __init__(
+        self,
+        plan: LoadPlan,
+        plan_path: Path,
+        stem: Path,
+        t0_monotonic_s: float,
+        remote: RemoteWorkers | None,
+    ) -> None:
         self.plan = plan
         self.records_path = stem.with_suffix(".jsonl")
         self.log_path = stem.with_suffix(".log")
         self.priority = ""
+        self._limit_s = READY_TIMEOUT_S
+        self._workers: LocalWorkers | None = None
         self._t0_monotonic_s = t0_monotonic_s
         self._state: State = "starting"
         self._summary: dict[str, Any] = {}
@@ -90,29 +115,46 @@ class LoadHandle:
         self.records_path.unlink(missing_ok=True)
         self._control, theirs = socket.socketpair()
         self._control.setblocking(False)
+        command = [*_locust(), *_files(plan_path, self.records_path, theirs.fileno())]
+        if remote or plan.workers > 1:
+            asked = remote or RemoteWorkers("127.0.0.1", 0, READY_TIMEOUT_S)
+            command = [*_master(asked), *_files(plan_path, self.records_path, theirs.fileno())]
+            self._limit_s = asked.connect_timeout_s + _CLOCKS_S
+            if remote is None:
+                self._workers = LocalWorkers(plan.workers, stem, asked.connect_timeout_s)
         with theirs, self.log_path.open("wb") as log:
             self._process = subprocess.Popen(
-                _command(plan_path, self.records_path, theirs.fileno()),
+                command,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 pass_fds=(theirs.fileno(),),
                 start_new_session=True,
-                env={k: v for k, v in os.environ.items() if not k.startswith("LOCUST_")},
+                env=without_locust(),
             )
 
     @property
     def pid(self) -> int:
-        """The generator's process id."""
+        """The generator's process id, with several workers the master's."""
         return self._process.pid
 
-    def wait_ready(self, timeout_s: float = READY_TIMEOUT_S) -> None:
+    @property
+    def worker_pids(self) -> list[int]:
+        """Those of workers that were started beside the master."""
+        return self._workers.pids if self._workers else []
+
+    @property
+    def workers(self) -> list[dict[str, Any]]:
+        """What each worker was to do, did and took, once the block is over (`saturation.py`)."""
+        return list(self._summary.get("workers", ()))
+
+    def wait_ready(self) -> None:
         """Wait until the generator only needs `go`. Raises MeasurementFailed with its log."""
         while self._state == "starting":
-            readable, _, _ = select.select([self._control], [], [], timeout_s)
+            readable, _, _ = select.select([self._control], [], [], self._limit_s)
             if not readable:
                 self.stop()
-                raise self._failure(f"it to be ready within {timeout_s:.0f} s", "no word from it")
+                raise self._failure(f"word from it within {self._limit_s:.0f} s", "none")
             self._hear()
         if self._state == "failed":
             raise self._failure("it to start", f"its end with code {self._process.wait()}")
@@ -144,6 +186,8 @@ class LoadHandle:
                 self._process.wait()
         self._hear()
         self._control.close()
+        if self._workers:
+            self._workers.stop(leaving=self._state in ("done", "stopped"))
 
     def records(self) -> pl.DataFrame:
         """All that was measured, in the schema of requests.parquet, by index.
@@ -199,7 +243,10 @@ class LoadHandle:
             self._state = "failed"
 
     def _take(self, message: dict[str, Any]) -> None:
-        if message["state"] == "ready":
+        if message["state"] == "listening":
+            if self._workers:
+                self._workers.start(message["port"])
+        elif message["state"] == "ready":
             self._state = "ready"
             self.priority = message["priority"]
         else:
@@ -212,8 +259,8 @@ class LoadHandle:
                 self._state = "stopped" if ended == message["launched"] else "failed"
 
     def _failure(self, expected: str, came: str) -> MeasurementFailed:
-        tail = self.log_path.read_text(encoding="utf-8", errors="replace").splitlines()[-5:]
-        said = " / ".join(tail) or "nothing"
+        logs = [self.log_path, *(self._workers.log_paths if self._workers else ())]
+        said = " / ".join(line for log in logs for line in _tail(log)) or "nothing"
         return MeasurementFailed(
             f"load generator, block {self.plan.repeat}",
             expected=expected,
@@ -222,12 +269,29 @@ class LoadHandle:
         )
 
 
-def _command(plan: Path, records: Path, control: int) -> list[str]:
+def _locust() -> list[str]:
     return [
         *(sys.executable, "-m", "locust", "-f", str(_LOCUSTFILE)),
         *("--headless", "--only-summary", "--users", "1", "--exit-code-on-error", "0"),
-        *("--plan", str(plan), "--records", str(records), "--control-fd", str(control)),
     ]
+
+
+def _master(workers: RemoteWorkers) -> list[str]:
+    return [
+        *(sys.executable, "-m", "experiments.load.master"),
+        *("--bind", workers.bind, "--port", str(workers.port)),
+        *("--connect-timeout", str(workers.connect_timeout_s)),
+    ]
+
+
+def _files(plan: Path, records: Path, control: int) -> list[str]:
+    return ["--plan", str(plan), "--records", str(records), "--control-fd", str(control)]
+
+
+def _tail(log: Path) -> list[str]:
+    if not log.exists():
+        return []
+    return log.read_text(encoding="utf-8", errors="replace").splitlines()[-5:]
 
 
 def _complete_lines(path: Path) -> list[bytes]:

@@ -10,10 +10,7 @@ Locust's own figures are rounded to two digits; the records are the measurement.
 
 from __future__ import annotations
 
-import gc
-import json
 import logging
-import os
 import socket
 import time
 from dataclasses import dataclass
@@ -27,6 +24,7 @@ from locust.exception import StopUser
 
 from experiments.load.open_loop import OpenLoop, RecordFile
 from experiments.load.plan import LoadPlan, read_plan
+from experiments.load.process import Control, CpuUse, settle
 
 START_AFTER_S = 0.5  # by hand, without a runner that says when
 
@@ -39,53 +37,6 @@ def _arguments(parser: Any) -> None:
 
 
 events.init_command_line_parser.add_listener(_arguments)
-
-
-def raise_priority() -> str:
-    """Ask for the processor before everyone else: a late generator measures itself.
-
-    Every thread is raised, or one of low priority could be kept from giving the interpreter back.
-    """
-    try:
-        for thread in os.listdir("/proc/self/task"):
-            os.sched_setscheduler(int(thread), os.SCHED_RR, os.sched_param(1))
-        return "SCHED_RR 1"
-    except OSError:
-        pass
-    try:
-        return f"nice {os.nice(-10)}"
-    except OSError:
-        return "nice 0"
-
-
-class Control:
-    """Lines of JSON between the runner and the generator; its end means that the runner is gone."""
-
-    def __init__(self, number: int) -> None:
-        self._socket = socket.socket(fileno=number) if number >= 0 else None
-        self._lines = self._socket.makefile("r") if self._socket else None
-
-    def say(self, **message: Any) -> None:
-        """Tell the runner; a runner that is gone is found out by `hear`."""
-        if self._socket:
-            try:
-                self._socket.sendall(json.dumps(message).encode() + b"\n")
-            except OSError:
-                self._socket = None
-
-    def hear(self) -> dict[str, Any] | None:
-        """The next message, or None when the runner is gone."""
-        assert self._lines is not None
-        try:
-            line = self._lines.readline()
-        except OSError:
-            return None
-        return dict(json.loads(line)) if line else None
-
-    @property
-    def attached(self) -> bool:
-        """True when a runner started this process."""
-        return self._lines is not None
 
 
 @dataclass(frozen=True)
@@ -108,6 +59,8 @@ class OpenLoopUser(User):
         inputs = self.inputs
         self._plan, self._records, self._control = inputs.plan, inputs.records, inputs.control
         self._loop: OpenLoop | None = None
+        self._cpu: CpuUse | None = None
+        self._priority = ""
         self._closed = False
         self.environment.events.quitting.add_listener(self._close)
 
@@ -123,12 +76,10 @@ class OpenLoopUser(User):
         raise StopUser
 
     def _walk(self) -> None:
-        gc.collect()
-        gc.freeze()
-        gc.disable()  # a collection is a pause; what a block leaves behind fits in memory
-        priority = raise_priority()
-        self._control.say(state="ready", priority=priority)
+        self._priority = settle()
+        self._control.say(state="ready", priority=self._priority)
         t0_s, start_s = self._when()
+        self._cpu = CpuUse()
         self._loop = OpenLoop(
             self._plan,
             t0_s=t0_s,
@@ -136,11 +87,14 @@ class OpenLoopUser(User):
             clock=time.monotonic,
             record=self._record,
         )
-        flusher = gevent.spawn(self._records.flush_forever)
+        helpers = [
+            gevent.spawn(self._records.flush_forever),
+            gevent.spawn(self._cpu.sample_forever),
+        ]
         try:
             self._loop.run()
         finally:
-            flusher.kill()
+            gevent.killall(helpers)
 
     def _when(self) -> tuple[float, float]:
         """The run's t0 on the monotonic clock, and the block's start after it."""
@@ -188,7 +142,20 @@ class OpenLoopUser(User):
             unfinished=unfinished,
             unwritten=self._records.waiting,
             error=self._records.error,
+            workers=[self._use()],
         )
+
+    def _use(self) -> dict[str, Any]:
+        """This process as the only worker of the block."""
+        loop = self._loop
+        return {
+            "worker": 0,
+            "host": socket.gethostname(),
+            "priority": self._priority,
+            "planned": len(self._plan.offsets_s),
+            "recorded": loop.recorded if loop else 0,
+            **(self._cpu.values() if self._cpu else {}),
+        }
 
     def _leave(self) -> None:
         runner = self.environment.runner

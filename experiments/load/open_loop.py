@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -29,22 +30,43 @@ _CLIENTS: dict[str, type[Client]] = {
 }
 
 
-class RecordFile:
-    """Appends records as lines of JSON, by a greenlet that never holds up a request.
+class Records(ABC):
+    """Records as lines of JSON, passed on by a greenlet that never holds up a request."""
+
+    def __init__(self) -> None:
+        self._lines: list[bytes] = []
+
+    def append(self, record: dict[str, Any]) -> None:
+        """Queue one record."""
+        self._lines.append(json.dumps(record, ensure_ascii=False).encode() + b"\n")
+
+    @abstractmethod
+    def flush(self) -> None:
+        """Pass on what is queued."""
+
+    def flush_forever(self) -> None:
+        """The greenlet."""
+        while True:
+            gevent.sleep(FLUSH_S)
+            self.flush()
+
+
+class RecordFile(Records):
+    """Appends records to a file.
 
     A killed generator loses what came in the last FLUSH_S. On a full disk the lines wait in memory
     (there are at most as many as arrivals) and are tried again.
     """
 
     def __init__(self, path: Path) -> None:
+        super().__init__()
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
-        self._lines: list[bytes] = []
         self._rest = b""
         self.error: str | None = None
 
-    def append(self, record: dict[str, Any]) -> None:
-        """Queue one record."""
-        self._lines.append(json.dumps(record, ensure_ascii=False).encode() + b"\n")
+    def append_line(self, line: bytes) -> None:
+        """Queue a record that is a line already, as another process made it."""
+        self._lines.append(line)
 
     @property
     def waiting(self) -> int:
@@ -111,6 +133,7 @@ class OpenLoop:
             for place in set(plan.page_of)
         }
         self._flying: set[gevent.Greenlet] = set()
+        self._stopped = False
         self.launched = 0
         self.recorded = 0
 
@@ -121,6 +144,8 @@ class OpenLoop:
             wait_s = begin_s + offset_s - self._clock()
             if wait_s > 0:
                 gevent.sleep(wait_s)
+            if self._stopped:
+                return
             self.launched += 1
             if len(self._flying) >= self._plan.load.max_in_flight:
                 self._drop(index)
@@ -135,7 +160,8 @@ class OpenLoop:
             gevent.sleep(rest_s)
 
     def stop(self) -> None:
-        """Give up what is in flight."""
+        """Launch no more, and give up what is in flight."""
+        self._stopped = True
         gevent.killall(list(self._flying))
         self._client.close()
 
@@ -165,7 +191,7 @@ class OpenLoop:
         self._record(
             {
                 "phase": self._plan.phase_at(offset_s),
-                "index": index,
+                "index": self._plan.index_of(index),
                 "name": self._plan.pages[self._plan.page_of[index]].name,
                 "intended_s": round(intended_s, 6),
                 "sent_s": round(sent_s, 6),

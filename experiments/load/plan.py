@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ipaddress
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 from experiments.errors import InputError
@@ -30,7 +32,11 @@ PORTS = {"http": 80, "memcached": 11211, "redis": 6379}  # by protocol
 
 @dataclass(frozen=True)
 class LoadPlan:
-    """Everything the generator needs; `pages_of` and `offsets_s` run over the arrivals."""
+    """Everything the generator needs; `page_of` and `offsets_s` run over the arrivals.
+
+    `workers` processes share it: such a share holds every `step`-th arrival of the block from
+    `first` on (`shares.py`).
+    """
 
     entry: str
     load: Load
@@ -41,6 +47,9 @@ class LoadPlan:
     pages: tuple[Page, ...]
     offsets_s: tuple[float, ...]
     page_of: tuple[int, ...]
+    workers: int = 1
+    first: int = 0
+    step: int = 1
 
     def __post_init__(self) -> None:
         entry_address(self.entry)
@@ -49,6 +58,10 @@ class LoadPlan:
     def length_s(self) -> float:
         """From the block's start to the end of its last phase."""
         return self.windows[-1].end_s
+
+    def index_of(self, place: int) -> int:
+        """The number in the block of this plan's arrival `place`."""
+        return self.first + self.step * place
 
     def phase_at(self, offset_s: float) -> str:
         """The phase that a request belongs to, by its intended start."""
@@ -103,12 +116,21 @@ def plan_block(
 
 def write_plan(path: Path, plan: LoadPlan) -> None:
     """Write a plan for the generator, or for repeating it by hand with Locust."""
-    write_json(path, {**asdict(plan), "load": plan.load.model_dump()})
+    write_json(path, plan_values(plan))
 
 
 def read_plan(path: Path) -> LoadPlan:
     """Read what `write_plan` wrote."""
-    values = json.loads(path.read_text(encoding="utf-8"))
+    return plan_of(json.loads(path.read_text(encoding="utf-8")))
+
+
+def plan_values(plan: LoadPlan) -> dict[str, Any]:
+    """A plan as plain values."""
+    return {**asdict(plan), "load": plan.load.model_dump()}
+
+
+def plan_of(values: Mapping[str, Any]) -> LoadPlan:
+    """The plan of `plan_values`. Raises: InputError for an entry that is not the own fleet's."""
     return LoadPlan(
         entry=values["entry"],
         load=Load.model_validate(values["load"]),
@@ -119,4 +141,7 @@ def read_plan(path: Path) -> LoadPlan:
         pages=tuple(Page(**page) for page in values["pages"]),
         offsets_s=tuple(values["offsets_s"]),
         page_of=tuple(values["page_of"]),
+        workers=values["workers"],
+        first=values["first"],
+        step=values["step"],
     )

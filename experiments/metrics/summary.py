@@ -16,6 +16,7 @@ from experiments.errors import InputError
 from experiments.metrics.arbiters import replication_load
 from experiments.metrics.comparison import comparison
 from experiments.metrics.frames import arm_names, measured, prepared, response_limit_ms
+from experiments.metrics.generator import generator_blocks, generator_reasons
 from experiments.metrics.improvement import improvement, no_improvement, pairs_of
 from experiments.metrics.performability import Ideal, ideal_latency, user_metrics
 from experiments.metrics.predicted import Records, compare
@@ -64,7 +65,8 @@ def summarize(
         for arm in arms
     }
     faults = fault_counts(events, fingerprint_clean)
-    verdicts = run_verdicts(manifest, arm_figures, disturbances, faults)
+    load = generator_blocks(requests, manifest)
+    verdicts = run_verdicts(manifest, arm_figures, disturbances, faults, generator_reasons(load))
     spec = manifest.get("spec") or {}
     summary: dict[str, Any] = {
         "schema": SCHEMA,
@@ -87,6 +89,7 @@ def summarize(
         "faults": faults,
         "influx_points": influx_points,
         "host": dict(manifest.get("host") or {}),
+        "load": {"blocks": load},
         "predicted": _predicted(prediction, main, found, manifest, hosts),
         "plan": dict(plan) if plan else {"feasible": None, "usd_per_month": None, "tiers": {}},
         "weights_source": performability_weights().source,

@@ -45,8 +45,10 @@ def run_verdicts(
     arms: Mapping[str, Mapping[str, Any]],
     disturbances: Sequence[Window],
     faults: Mapping[str, Any],
+    against: Sequence[str] = (),
 ) -> dict[str, dict[str, Any]]:
-    """The runner's verdicts and, added to them, what the data say against the run.
+    """The runner's verdicts and, added to them, what the data say against the run; `against` is
+    what they say against its measurement beyond the arms' figures.
 
     A verdict that the runner did not give is not passed, except `cleanup`, which comes last and
     never voids data: it is None until then.
@@ -63,7 +65,7 @@ def run_verdicts(
             reasons = [str(reason) for reason in verdict.get("reasons") or []]
             found[name] = {"ok": bool(verdict.get("ok")), "reasons": reasons}
     limit = ((manifest.get("spec") or {}).get("slo") or {}).get("max_error_share")
-    _object(found["measurement"], measurement_reasons(arms, limit))
+    _object(found["measurement"], [*measurement_reasons(arms, limit), *against])
     _object(found["injection"], _injection_reasons(manifest, faults))
     _object(found["revert"], _revert_reasons(disturbances, faults))
     return found

@@ -11,6 +11,7 @@ from experiments.records import write_bytes
 from experiments.report import tables
 from experiments.report.figures import all_figures
 from experiments.report.folder import RunFolder, read_folder
+from experiments.report.generator import load_table
 from experiments.report.predicted import availability_words, predicted_table, verdict_sentence
 from experiments.report.shell import render_page
 from experiments.report.text import factor, interval, milliseconds, number, percent, usd
@@ -62,6 +63,7 @@ def page(run: RunFolder) -> str:
         faults=tables.fault_table(run),
         replication=tables.replication_table(run),
         host=tables.host_table(run),
+        load=load_table(run),
         predicted=predicted_words(run),
         plan=plan_words(run),
         plan_table=tables.plan_table(_plan(run)),

@@ -15,6 +15,7 @@ import polars as pl
 from experiments.errors import SparecraftError
 from experiments.faults import Tally
 from experiments.load.generator import LoadGenerator
+from experiments.load.saturation import lost_text
 from experiments.load.users import USERS, Population
 from experiments.platform import Inventory, LocalPlatform, Platform
 from experiments.records import (
@@ -307,7 +308,8 @@ class LiveRun(Generic[T]):
     def _write_records(self) -> tuple[pl.DataFrame, dict[str, Any], pl.DataFrame]:
         """Manifest, requests, arbiters and hosts; returns requests, manifest and arbiters."""
         assert self._recorder is not None
-        requests, body, arbiters = self._requests(), self._manifest(), self._recorder.arbiters()
+        requests, arbiters = self._requests(), self._recorder.arbiters()
+        body = self._manifest(requests)
         write_json(self._folder / "manifest.json", body)
         write_table(self._folder / "requests.parquet", requests, REQUESTS)
         write_table(self._folder / "arbiters.parquet", arbiters, ARBITERS)
@@ -320,7 +322,8 @@ class LiveRun(Generic[T]):
         frames = [handle.records() for handle in self._blocks.handles]
         return pl.concat(frames) if frames else pl.DataFrame(schema=REQUESTS)
 
-    def _manifest(self) -> dict[str, Any]:
+    def _manifest(self, requests: pl.DataFrame) -> dict[str, Any]:
+        load = self._load_json(requests)
         return {
             "schema": manifests.SCHEMA,
             "experiment": self.design.fleet.experiment,
@@ -337,10 +340,21 @@ class LiveRun(Generic[T]):
                 **manifests.host(),
                 "blocks": [vars(block) for block in self._blocks.host] if self._blocks else [],
             },
+            "load": load,
             "verdicts": self._verdicts.to_json(),
             "setup_s": self._setup_s,
             "telemetry": {**vars(self._telemetry)},
         }
+
+    def _load_json(self, requests: pl.DataFrame) -> dict[str, Any]:
+        """The load's workers, block by block; a request lost with one fails the measurement."""
+        blocks = []
+        for handle in self._blocks.handles if self._blocks else ():
+            plan = handle.plan
+            blocks.append({"repeat": plan.repeat, "arm": plan.arm, "workers": handle.workers})
+            if lost := lost_text(requests.filter(repeat=plan.repeat), handle.workers):
+                self._verdicts.measurement.fail(f"block {plan.repeat + 1}, {plan.arm}: {lost}")
+        return {"blocks": blocks}
 
 
 def _point_latest(folder: Path) -> None:

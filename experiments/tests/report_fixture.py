@@ -324,6 +324,13 @@ def _manifest(
                       "core_speed": 20.0 - repeat}
                      for repeat, letter in enumerate(order)
                  ]},
+        "load": {"blocks": [
+            {"repeat": repeat, "arm": {"A": "baseline", "B": "spare"}[letter],
+             "workers": [{"worker": worker, "host": "example", "priority": "SCHED_RR 1",
+                          "planned": 1, "recorded": 1, "cpu_share": 0.05 + 0.01 * worker,
+                          "cpu_share_max": 0.1} for worker in range(2)]}
+            for repeat, letter in enumerate(order)
+        ]},
         "verdicts": verdicts,
         "setup_s": {"up": 21.4, "ready": 17.9, "warm_up": warm_up_s},
     }  # fmt: skip

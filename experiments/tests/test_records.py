@@ -112,7 +112,7 @@ def test_a_table_with_a_missing_or_misshapen_column_is_refused(tmp_path: Path) -
 
 def test_columns_are_those_of_the_contract() -> None:
     assert "pair" in REQUESTS
-    assert len(OUTCOMES) == 7
+    assert len(OUTCOMES) == 8
     assert HOSTS["cpu_percent"] == pl.Float64
     assert arbiter_table([]).schema == ARBITERS
 

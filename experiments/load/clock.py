@@ -1,0 +1,54 @@
+"""A worker's clock beside the master's: monotonic clocks of two machines begin anywhere.
+
+The master asks for the time a few times; the answer that was back soonest tells the most (Cristian,
+Probabilistic clock synchronization, 1989): the worker read its clock somewhere between question and
+answer, so offset = its time - the middle of these, and half the time between is the uncertainty.
+
+Latency and lag are differences on one worker's clock and do not depend on this. What does is the
+common start, and where a request stands on the run's time line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+EXCHANGES = 12
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """Question and answer on the master's clock, and the worker's clock in between [s]."""
+
+    asked_s: float
+    worker_s: float
+    answered_s: float
+
+
+@dataclass(frozen=True)
+class Offset:
+    """The worker's clock less the master's, to within `uncertainty_s`."""
+
+    offset_s: float
+    uncertainty_s: float
+
+
+def offset_of(exchanges: Sequence[Exchange], *, same_clock: bool) -> Offset:
+    """The offset by the quickest exchange.
+
+    Parameters: exchanges, at least one; same_clock whether both say that they run on one kernel.
+    It is believed if the exchanges allow it (a container can have a clock of its own): then the
+    offset is 0, exactly.
+    """
+    best = min(exchanges, key=lambda one: one.answered_s - one.asked_s)
+    offset_s = best.worker_s - (best.asked_s + best.answered_s) / 2
+    uncertainty_s = (best.answered_s - best.asked_s) / 2
+    if same_clock and abs(offset_s) <= uncertainty_s:
+        return Offset(0.0, 0.0)
+    return Offset(offset_s, uncertainty_s)
+
+
+def kernel() -> str:
+    """Names the running kernel: processes with the same one share a monotonic clock."""
+    return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
