@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from pydantic import ValidationError
-
 from experiments.errors import EnvironmentMissing
 from experiments.platform import docker
 from experiments.platform.inventory import Identity, Inventory
@@ -30,7 +28,7 @@ class LocalPlatform:
         """Raises EnvironmentMissing where Docker does not answer, or machines of this experiment's
         name are there that this workspace did not make: nothing may touch those unasked."""
         docker.check()
-        own = self._stack.names()
+        own = {str(o.get("container_name") or o.get("name")) for o in self._stack.held()}
         others = [found.name for found in docker.find(self.experiment) if found.name not in own]
         if others:
             raise EnvironmentMissing(
@@ -49,19 +47,11 @@ class LocalPlatform:
 
     def inventory(self) -> Inventory:
         """What the state says is there."""
-        try:
-            return Inventory.model_validate(self._stack.output("fleet"))
-        except ValidationError as error:
-            raise EnvironmentMissing(
-                "terraform output fleet",
-                expected="the inventory that infra/README.md describes",
-                came=str(error),
-                do="The stack and the runner are of different versions; run `make setup`.",
-            ) from error
+        return self._stack.inventory()
 
     def identity(self) -> Identity:
         """The client certificate for the agents' API."""
-        return Identity.model_validate(self._stack.output("identity"))
+        return self._stack.identity()
 
     def changes(self) -> list[str]:
         """What differs from the description (drift)."""
@@ -70,20 +60,11 @@ class LocalPlatform:
     def down(self, progress: Progress) -> list[str]:
         """`terraform destroy`, then a sweep by label; returns what only the sweep found."""
         docker.check()
-        failure: EnvironmentMissing | None = None
-        try:
-            self._stack.names()  # a state that is not whole: the sweep does it all
-        except EnvironmentMissing:
-            self._stack.forget()
-        try:
-            self._stack.destroy(progress)
-        except EnvironmentMissing as error:
-            failure = error
-        swept = [f"{f.kind} {f.name}" for f in docker.sweep(self.experiment)]
-        if failure is not None and self._stack.state_directory.exists():
-            # The sweep removed everything that the state could name: one more destroy empties it.
-            self._stack.destroy(progress)
-        return swept
+
+        def sweep() -> list[str]:
+            return [f"{f.kind} {f.name}" for f in docker.sweep(self.experiment)]
+
+        return self._stack.remove(progress, sweep)
 
     def left(self) -> list[str]:
         """Every container and network of this experiment that the engine holds."""

@@ -6,15 +6,20 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from experiments.errors import EnvironmentMissing
+from experiments.platform.inventory import Identity, Inventory
 
 Progress = Callable[[str], None]
 _LOCK_WAIT = "-lock-timeout=30s"
 _PROVIDER = "sparecraft/fleet"  # not in any registry: our own set-up installs it
+_FLEET, _PLATFORM = "fleet.tfvars", "platform.tfvars.json"
 
 
 class Stack:
@@ -29,34 +34,73 @@ class Stack:
         """Where Terraform keeps this workspace's state; the variables used lie beside it."""
         return self.directory / "terraform.tfstate.d" / self.experiment
 
-    def apply(self, tfvars: Path, progress: Progress) -> None:
-        """Bring the fleet to what `tfvars` says. Raises EnvironmentMissing with diagnostics."""
-        self.state_directory.mkdir(parents=True, exist_ok=True)
-        kept = self.state_directory / "fleet.tfvars"
-        if tfvars.resolve() != kept.resolve():
-            kept.write_text(tfvars.read_text())
+    @property
+    def variables(self) -> dict[str, Any]:
+        """The platform's own variables of the last apply."""
+        kept = self.state_directory / _PLATFORM
+        return dict(json.loads(kept.read_text())) if kept.exists() else {}
+
+    def apply(
+        self, tfvars: Path, progress: Progress, variables: Mapping[str, Any] | None = None
+    ) -> None:
+        """Bring the fleet to what `tfvars` and the platform's own `variables` say.
+
+        Raises EnvironmentMissing with Terraform's diagnostics.
+        """
+        _keep(self.state_directory, tfvars, variables)
         self._init()
-        self._stream(["apply", "-auto-approve", *self._common(kept)], progress)
+        self._stream(["apply", "-auto-approve", *self._common(self.state_directory)], progress)
+
+    def plan(self, tfvars: Path, variables: Mapping[str, Any]) -> dict[str, Any]:
+        """What an apply would make, as `terraform show -json` has it; nothing is kept."""
+        self._init()
+        with tempfile.TemporaryDirectory() as scratch:
+            kept, plan = Path(scratch), Path(scratch) / "plan"
+            _keep(kept, tfvars, variables)
+            try:
+                for _ in self._messages(["plan", f"-out={plan}", *self._common(kept)]):
+                    pass
+                return dict(json.loads(self._run(["show", "-json", str(plan)]).stdout))
+            finally:
+                if not any(self.state_directory.glob("*")):
+                    self.state_directory.rmdir()  # the workspace that Terraform made for the plan
 
     def destroy(self, progress: Progress) -> None:
         """Remove what the workspace's state holds; nothing to do if there is no state."""
-        kept = self.state_directory / "fleet.tfvars"
+        kept = self.state_directory / _FLEET
         if not (self.state_directory / "terraform.tfstate").exists() or not kept.exists():
             return
         self._init()
-        self._stream(["destroy", "-auto-approve", *self._common(kept)], progress)
+        self._stream(["destroy", "-auto-approve", *self._common(self.state_directory)], progress)
         self.forget()
+
+    def remove(self, progress: Progress, sweep: Callable[[], list[str]]) -> list[str]:
+        """`destroy`, then `sweep`, which removes by label or tag; returns what only it found."""
+        failed = False
+        try:
+            self.held()  # a state that is not whole: the sweep does it all
+        except EnvironmentMissing:
+            self.forget()
+        try:
+            self.destroy(progress)
+        except EnvironmentMissing:
+            failed = True
+        swept = sweep()
+        if failed and self.state_directory.exists():
+            # The sweep removed everything that the state could name: one more destroy empties it.
+            self.destroy(progress)
+        return swept
 
     def forget(self) -> None:
         """Drop the state, whatever it holds."""
         shutil.rmtree(self.state_directory)
 
-    def names(self) -> set[str]:
-        """Docker names of the containers and networks that the state holds. Raises
-        EnvironmentMissing where it is not whole: the disk was full, the machine went down."""
+    def held(self) -> list[dict[str, Any]]:
+        """Attributes of everything that the state holds. Raises EnvironmentMissing where it is not
+        whole: the disk was full, the machine went down."""
         state = self.state_directory / "terraform.tfstate"
         if not state.exists():
-            return set()
+            return []
         try:
             resources = json.loads(state.read_text()).get("resources", [])
         except ValueError as error:
@@ -66,13 +110,11 @@ class Stack:
                 came=str(error),
                 do=f"Call `sparecraft down {self.experiment}`: it removes the fleet and this file.",
             ) from error
-        held = [i["attributes"] for resource in resources for i in resource["instances"]]
-        return {str(one.get("container_name") or one.get("name")) for one in held}
+        return [i["attributes"] for resource in resources for i in resource["instances"]]
 
     def changes(self) -> list[str]:
         """Addresses that `terraform plan` would change; empty when the fleet is as described."""
-        kept = self.state_directory / "fleet.tfvars"
-        lines = self._messages(["plan", *self._common(kept)])
+        lines = self._messages(["plan", *self._common(self.state_directory)])
         planned = (m for m in lines if m.get("type") in ("planned_change", "resource_drift"))
         return [m["change"]["resource"]["addr"] for m in planned]
 
@@ -81,8 +123,26 @@ class Stack:
         done = self._run(["output", "-json", name])
         return json.loads(done.stdout)
 
-    def _common(self, tfvars: Path) -> list[str]:
-        return [f"-var-file={tfvars.resolve()}", "-input=false", _LOCK_WAIT, "-json"]
+    def inventory(self) -> Inventory:
+        """What the state says is there."""
+        try:
+            return Inventory.model_validate(self.output("fleet"))
+        except ValidationError as error:
+            raise EnvironmentMissing(
+                "terraform output fleet",
+                expected="the inventory that infra/README.md describes",
+                came=str(error),
+                do="The stack and the runner are of different versions; run `make setup`.",
+            ) from error
+
+    def identity(self) -> Identity:
+        """The client certificate for the agents' API."""
+        return Identity.model_validate(self.output("identity"))
+
+    def _common(self, kept: Path) -> list[str]:
+        files = [kept.resolve() / name for name in (_FLEET, _PLATFORM)]
+        chosen = [f"-var-file={file}" for file in files if file.exists()]
+        return [*chosen, "-input=false", _LOCK_WAIT, "-json"]
 
     def _init(self) -> None:
         self._run(["init", "-input=false", "-no-color"])
@@ -166,6 +226,16 @@ class Stack:
             came=said,
             do=do,
         )
+
+
+def _keep(folder: Path, tfvars: Path, variables: Mapping[str, Any] | None) -> None:
+    """Both files of variables, so that what was applied can be destroyed whatever became of
+    the design."""
+    folder.mkdir(parents=True, exist_ok=True)
+    if tfvars.resolve() != (folder / _FLEET).resolve():
+        (folder / _FLEET).write_text(tfvars.read_text())
+    if variables is not None:
+        (folder / _PLATFORM).write_text(json.dumps(variables, indent=2))
 
 
 def _parse(line: str) -> dict[str, Any]:

@@ -1,0 +1,179 @@
+"""The platform EC2: the stack `infra/stacks/ec2`, and boto3 for what happens to its machines.
+
+What Terraform no longer knows, or never knew, is found by its tags.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from experiments.errors import EnvironmentMissing
+from experiments.platform import sweep, tagged
+from experiments.platform.aws import Aws, advice
+from experiments.platform.ec2_machines import Ec2Machines
+from experiments.platform.inventory import Identity, Inventory
+from experiments.platform.local import ROOT
+from experiments.platform.tagged import Tagged
+from experiments.platform.terraform import Progress, Stack
+
+STACK = ROOT / "infra" / "stacks" / "ec2"
+_SHOWN = 12
+# Made by AWS along with an instance: no state holds them, their machine's tags say whose they are.
+_FOLLOW = ("network interface", "volume")
+
+
+@dataclass(frozen=True)
+class Rental:
+    """What a fleet on EC2 is asked for beyond its description; None: the stack's default.
+
+    `expires` is when every machine ends itself, `ttl_hours` from the call [h]; `usd_per_hour` by
+    instance type.
+    """
+
+    ttl_hours: float
+    expires: datetime
+    spot: bool = False
+    usd_per_hour: Mapping[str, float] | None = None
+
+    def variables(self, region: str) -> dict[str, Any]:
+        """As the stack's variables."""
+        expires = self.expires.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        return {
+            "region": region,
+            "ttl_hours": self.ttl_hours,
+            "expires": expires,
+            "spot": self.spot,
+            "usd_per_hour": dict(self.usd_per_hour or {}),
+        }
+
+
+class Ec2Platform:
+    """One experiment's fleet in an AWS account."""
+
+    name = "ec2"
+    # The agent stops the role's processes; its own and the kernel's go on.
+    through_agent: Mapping[str, str] = {"machine.freeze": "process.hang"}
+    ready_timeout_s = 900.0  # a machine installs its role's packages when it starts first
+
+    def __init__(self, experiment: str, region: str | None = None, *, stack: Path = STACK) -> None:
+        """`region` None: that of the last `up` here, else of the environment or profile."""
+        self.experiment = experiment
+        self.stack = Stack(stack, experiment)
+        self.aws = Aws(region or self.stack.variables.get("region"))
+        self.rental: Rental | None = None
+        self._machines = Ec2Machines(experiment, self.aws)
+
+    def check(self) -> None:
+        """Raises EnvironmentMissing where AWS does not answer, or there is something of this
+        experiment's name that this workspace did not make: nothing may touch that unasked."""
+        self.aws.account()
+        own = {str(one.get("id")) for one in self.stack.held()}
+        others = [one for one in tagged.find(self.aws, self.experiment) if _foreign(one, own)]
+        if others:
+            raise EnvironmentMissing(
+                f"fleet {self.experiment}, region {self.aws.region}",
+                expected="nothing of this experiment but what its own workspace made",
+                came=_listed(others),
+                do="Remove it where it was made, or call `sparecraft down "
+                f"{self.experiment} --platform ec2`, which removes every trace.",
+            )
+
+    def planned(self, tfvars: Path, rental: Rental) -> dict[str, Any]:
+        """`terraform plan` as JSON: what `up` would make. Changes nothing."""
+        return self.stack.plan(tfvars, rental.variables(self.aws.region))
+
+    def up(self, tfvars: Path, progress: Progress) -> Inventory:
+        """`terraform apply` for `rental`. Where it fails half-way the error lists what was made."""
+        if self.rental is None:
+            raise EnvironmentMissing(
+                f"fleet {self.experiment} on EC2",
+                expected="a time to live, and a yes to its price",
+                came="neither",
+                do="Call `sparecraft up DESIGN --platform ec2` first.",
+            )
+        try:
+            self.stack.apply(tfvars, progress, self.rental.variables(self.aws.region))
+        except EnvironmentMissing as error:
+            raise self._half_made(error) from error
+        return self.inventory()
+
+    def inventory(self) -> Inventory:
+        """What the state says is there."""
+        return self.stack.inventory()
+
+    def identity(self) -> Identity:
+        """The client certificate for the agents' API."""
+        return self.stack.identity()
+
+    def changes(self) -> list[str]:
+        """What differs from the description (drift)."""
+        return self.stack.changes()
+
+    def down(self, progress: Progress) -> list[str]:
+        """`terraform destroy`, then a sweep by tag; returns what only the sweep found."""
+        self.aws.account()
+
+        def swept() -> list[str]:
+            found = tagged.find(self.aws, self.experiment)
+            sweep.remove(self.aws, found, progress)
+            return [str(one) for one in found]
+
+        return self.stack.remove(progress, swept)
+
+    def left(self) -> list[str]:
+        """Everything with this experiment's tag in the region."""
+        return [str(one) for one in tagged.find(self.aws, self.experiment)]
+
+    def machine_logs(self, machine: str) -> str:
+        """The last lines of the machine's console."""
+        return self._machines.console(machine)
+
+    def inject(self, kind: str, machine: str) -> None:
+        """A fault that no agent can inject into its own machine."""
+        how = {"machine.crash": self._machines.crash, "machine.reboot": self._machines.reboot}
+        how[kind](machine)
+
+    def revert(self, kind: str, machine: str) -> None:
+        """Undo `inject`; idempotent."""
+        if kind in ("machine.crash", "machine.reboot"):
+            self.start(machine)
+
+    def start(self, machine: str) -> None:
+        """`start_instances`, where the machine is off; a group makes its machine anew itself."""
+        self._machines.start(machine)
+
+    def stop(self, machine: str) -> None:
+        """A stop with force, where the machine is on."""
+        self._machines.stop(machine)
+
+    def running(self, machine: str) -> bool:
+        """Whether the machine's instance is on."""
+        return self._machines.running(machine)
+
+    def _half_made(self, error: EnvironmentMissing) -> EnvironmentMissing:
+        try:
+            found = tagged.find(self.aws, self.experiment)
+            made = _listed(found) if found else "nothing"
+        except EnvironmentMissing as unseen:
+            made = f"unknown ({unseen.came})"
+        return EnvironmentMissing(
+            error.place,
+            expected=error.expected,
+            came=f"{error.came}\nMade until then: {made}",
+            do=f"{advice(error.came) or 'Mend what it names and call again.'} "
+            f"`sparecraft down {self.experiment} --platform ec2` removes what was made.",
+        )
+
+
+def _foreign(one: Tagged, own: set[str]) -> bool:
+    return one.id not in own and not one.group and one.kind not in _FOLLOW
+
+
+def _listed(things: list[Tagged]) -> str:
+    shown = ", ".join(str(one) for one in things[:_SHOWN])
+    more = len(things) - _SHOWN
+    return f"{len(things)}: {shown}" + (f" and {more} more" if more > 0 else "")

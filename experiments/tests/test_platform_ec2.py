@@ -1,0 +1,222 @@
+"""The hand on machines of EC2, at moto: power, console, and whose a fleet is.
+
+The stacks of these tests are small ones on Terraform's built-in resource, whose provisioners call
+moto through boto3: what is tested here is this platform, not the stack of `infra/stacks/ec2`.
+"""
+
+from __future__ import annotations
+
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from experiments.errors import EnvironmentMissing, InputError
+from experiments.platform import Platform, tagged
+from experiments.platform.aws import Aws
+from experiments.platform.ec2 import Ec2Platform, Rental
+from experiments.tests.aws import REGION
+from experiments.tests.ec2_fixture import (
+    FUTURE,
+    MadeFleet,
+    client,
+    group_of_one,
+    instance,
+    network,
+    whole_fleet,
+)
+
+pytestmark = pytest.mark.usefixtures("aws_account")
+EXPERIMENT = "tst-ec2"
+RENTAL = Rental(2.0, datetime(2026, 3, 1, 13, 0, tzinfo=UTC), usd_per_hour={"t3.small": 0.0228})
+
+
+@pytest.fixture
+def machine() -> str:
+    """The instance id of web-1, which runs."""
+    made = MadeFleet(EXPERIMENT, FUTURE)
+    return instance(made, network(made), "web-1")
+
+
+def _state(identifier: str) -> str:
+    found = client("ec2").describe_instances(InstanceIds=[identifier])
+    return str(found["Reservations"][0]["Instances"][0]["State"]["Name"])
+
+
+def test_power_goes_off_and_on_and_what_is_so_already_is_left(machine: str) -> None:
+    platform: Platform = Ec2Platform(EXPERIMENT, REGION)
+    for _ in range(2):
+        platform.stop("web-1")
+        assert not platform.running("web-1")
+        assert _state(machine) == "stopped"
+    for _ in range(2):
+        platform.start("web-1")
+        assert platform.running("web-1")
+        assert _state(machine) == "running"
+
+
+def test_a_crash_is_undone_by_power_and_a_reboot_leaves_the_machine_on(machine: str) -> None:
+    platform = Ec2Platform(EXPERIMENT, REGION)
+    platform.inject("machine.crash", "web-1")
+    assert _state(machine) == "stopped"
+    for _ in range(2):
+        platform.revert("machine.crash", "web-1")
+        assert _state(machine) == "running"
+    platform.inject("machine.reboot", "web-1")
+    platform.revert("machine.reboot", "web-1")
+    assert _state(machine) == "running"
+    assert platform.through_agent["machine.freeze"] == "process.hang"
+
+
+def test_the_newest_instance_of_a_name_is_the_machine() -> None:
+    """The group's first machine was replaced: its successor has another id and the same tags."""
+    made = MadeFleet(EXPERIMENT, FUTURE)
+    group = group_of_one(made, network(made), "web-1")
+    platform = Ec2Platform(EXPERIMENT, REGION)
+    first = tagged.instances(platform.aws, EXPERIMENT, "web-1")[0]
+    assert first.group == group
+    platform.stop("web-1")
+    assert _state(first.id) == "terminated", "a group replaces a machine that is fenced"
+    second = tagged.instances(platform.aws, EXPERIMENT, "web-1")[0]
+    assert second.id != first.id
+    assert platform.running("web-1")
+
+
+def test_a_machine_that_crashed_in_a_group_is_left_to_its_group() -> None:
+    made = MadeFleet(EXPERIMENT, FUTURE)
+    group_of_one(made, network(made), "web-1")
+    platform = Ec2Platform(EXPERIMENT, REGION)
+    one = tagged.instances(platform.aws, EXPERIMENT, "web-1")[0]
+    platform.inject("machine.crash", "web-1")
+    platform.revert("machine.crash", "web-1")
+    assert _state(one.id) == "stopped", "started again, it would race with its successor"
+
+
+def test_a_machine_that_is_not_there_is_said_with_its_name_and_region(machine: str) -> None:
+    client("ec2").terminate_instances(InstanceIds=[machine])
+    platform = Ec2Platform(EXPERIMENT, REGION)
+    assert not platform.running("web-1")
+    platform.stop("web-1")
+    with pytest.raises(EnvironmentMissing, match=f"web-1 of {EXPERIMENT}, region {REGION}"):
+        platform.start("web-1")
+    assert "none that is alive" in platform.machine_logs("web-1")
+
+
+def test_the_console_is_what_a_machine_that_does_not_start_is_judged_by(machine: str) -> None:
+    assert _state(machine) == "running"
+    said = Ec2Platform(EXPERIMENT, REGION).machine_logs("web-1")
+    assert "Linux version" in said
+    assert len(said.splitlines()) <= 20
+
+
+def test_a_fleet_that_another_workspace_made_is_refused_and_listed() -> None:
+    whole_fleet(EXPERIMENT, FUTURE)
+    with pytest.raises(EnvironmentMissing, match=r"VPC vpc-\w+") as refused:
+        Ec2Platform(EXPERIMENT, REGION).check()
+    assert f"sparecraft down {EXPERIMENT} --platform ec2" in refused.value.do
+    Ec2Platform("tst-other", REGION).check()
+
+
+def test_no_credentials_and_a_wrong_region_are_refused_before_terraform(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with pytest.raises(InputError, match="Did you mean eu-west-1"):
+        Ec2Platform(EXPERIMENT, "eu-wset-1")
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
+        monkeypatch.delenv(name)
+    with pytest.raises(EnvironmentMissing, match="AWS credentials"):
+        Ec2Platform(EXPERIMENT, REGION).check()
+
+
+def _stack(folder: Path, second: str) -> Path:
+    """A root module that makes a VPC with our tags, then does `second`."""
+    make = (
+        "import boto3; boto3.client('ec2').create_vpc(CidrBlock='10.80.0.0/16', "
+        "TagSpecifications=[{'ResourceType': 'vpc', 'Tags': [{'Key': 'sparecraft:experiment', "
+        f"'Value': '{EXPERIMENT}'}}]}}])"
+    )
+    folder.mkdir()
+    (folder / "main.tf").write_text(
+        f"""
+        variable "region" {{ type = string }}
+        variable "ttl_hours" {{ type = number }}
+        variable "expires" {{ type = string }}
+        variable "spot" {{ type = bool }}
+        variable "usd_per_hour" {{ type = map(number) }}
+        variable "experiment" {{ type = string }}
+        resource "terraform_data" "vpc" {{
+          input = var.expires
+          provisioner "local-exec" {{
+            interpreter = ["{sys.executable}", "-c"]
+            command     = "{make}"
+          }}
+        }}
+        resource "terraform_data" "machine" {{
+          depends_on = [terraform_data.vpc]
+          provisioner "local-exec" {{
+            interpreter = ["{sys.executable}", "-c"]
+            command     = "{second}"
+          }}
+        }}
+        output "fleet" {{
+          value = {{
+            experiment = var.experiment
+            platform   = "ec2"
+            scheme     = "on-prem"
+            machines   = []
+            endpoints  = {{ entry = "http://198.18.0.10/", influxdb = "", grafana = null }}
+          }}
+        }}
+        """
+    )
+    return folder
+
+
+def _tfvars(folder: Path) -> Path:
+    path = folder / "fleet.tfvars"
+    path.write_text(f'experiment = "{EXPERIMENT}"\n')
+    return path
+
+
+def test_a_plan_makes_nothing_and_up_and_down_keep_their_variables(tmp_path: Path) -> None:
+    stack = _stack(tmp_path / "stack", "pass")
+    platform = Ec2Platform(EXPERIMENT, REGION, stack=stack)
+    tfvars = _tfvars(tmp_path)
+    plan = platform.planned(tfvars, RENTAL)
+    assert plan["planned_values"]["root_module"]["resources"][0]["type"] == "terraform_data"
+    assert not platform.stack.state_directory.exists(), "a plan is not a fleet"
+    assert platform.left() == []
+    with pytest.raises(EnvironmentMissing, match="a yes to its price"):
+        platform.up(tfvars, lambda _: None)
+    platform.rental = RENTAL
+    assert platform.up(tfvars, lambda _: None).platform == "ec2"
+    assert [one.split()[0] for one in platform.left()] == ["VPC"]
+    again = Ec2Platform(EXPERIMENT, stack=stack)
+    assert again.aws.region == REGION
+    assert again.stack.variables["expires"] == "2026-03-01T13:00:00Z"
+    assert again.stack.variables["usd_per_hour"] == {"t3.small": 0.0228}
+    assert again.changes() == []
+    assert [one.split()[0] for one in again.down(lambda _: None)] == ["VPC"]
+    assert again.left() == []
+    assert not again.stack.state_directory.exists()
+
+
+def test_an_apply_that_fails_half_way_lists_what_was_made_and_down_removes_it(
+    tmp_path: Path,
+) -> None:
+    """moto has no quotas: the provisioner says what Terraform says where EC2 refuses."""
+    refused = "raise SystemExit('api error VcpuLimitExceeded: more than your limit of 5')"
+    stack = _stack(tmp_path / "stack", refused)
+    platform = Ec2Platform(EXPERIMENT, REGION, stack=stack)
+    platform.rental = RENTAL
+    with pytest.raises(EnvironmentMissing) as failed:
+        platform.up(_tfvars(tmp_path), lambda _: None)
+    assert "VcpuLimitExceeded" in failed.value.came
+    assert "Made until then: 1: VPC vpc-" in failed.value.came
+    assert "Service Quotas" in failed.value.do
+    assert f"sparecraft down {EXPERIMENT} --platform ec2" in failed.value.do
+    again = Ec2Platform(EXPERIMENT, stack=stack)
+    again.down(lambda _: None)
+    assert again.left() == []
+    assert tagged.find(Aws(REGION)) == []
