@@ -10,7 +10,7 @@ from dataclasses import replace
 from enum import StrEnum
 from importlib import metadata
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 from rich.console import Console
@@ -109,6 +109,8 @@ def run(
     from experiments.runner.run import run_design
 
     chosen = _with_pattern(load_design(design), interference)
+    if chosen.experiment.capacity is not None:
+        _run_capacity(chosen, results, keep, quiet_wait_s, as_json)
     outcome = run_design(
         chosen,
         results=results,
@@ -122,6 +124,27 @@ def run(
     else:
         print_summary(outcome.summary, _out, outcome.report)
     raise typer.Exit(0 if outcome.passed else 1)
+
+
+def _run_capacity(
+    design: Design, results: Path, keep: bool, quiet_wait_s: float, as_json: bool
+) -> NoReturn:
+    from experiments.capacity.live import measure_capacity
+    from experiments.capacity.report import print_capacity
+
+    measured = measure_capacity(
+        design,
+        results=results,
+        keep=keep,
+        command=["sparecraft", *sys.argv[1:]],
+        narrator=Narrator(_err if as_json else _out),
+        quiet_wait_s=quiet_wait_s,
+    )
+    if as_json:
+        _print_json(measured.capacity)
+    else:
+        print_capacity(measured.capacity, _out, measured.report)
+    raise typer.Exit(0 if measured.passed else 1)
 
 
 @app.command()
@@ -239,6 +262,9 @@ def report(
     """Write report.html anew from a run's files, and print its summary."""
     from experiments.report import print_summary, write_report
 
+    if (run_folder / "capacity.json").is_file():
+        _report_capacity(run_folder, as_json)
+        return
     summary_file = run_folder / "summary.json"
     if not summary_file.is_file():
         raise InputError(
@@ -253,6 +279,17 @@ def report(
         _print_json(summary)
     else:
         print_summary(summary, _out, path)
+
+
+def _report_capacity(run_folder: Path, as_json: bool) -> None:
+    from experiments.capacity.report import print_capacity, write_capacity_report
+
+    path = write_capacity_report(run_folder)
+    capacity = json.loads((run_folder / "capacity.json").read_text(encoding="utf-8"))
+    if as_json:
+        _print_json(capacity)
+    else:
+        print_capacity(capacity, _out, path)
 
 
 @app.command()
@@ -345,6 +382,18 @@ def _runs(results: Path) -> list[dict[str, Any]]:
                 "folder": str(path.parent),
             }
         )
+    for path in sorted(results.glob("*/*/capacity.json")):
+        if not path.parent.is_symlink():
+            capacity = json.loads(path.read_text())
+            rows.append(
+                {
+                    "experiment": capacity["experiment"],
+                    "run": path.parent.name,
+                    "valid": capacity["complete"],
+                    "slo_met": None,
+                    "folder": str(path.parent),
+                }
+            )
     return rows
 
 

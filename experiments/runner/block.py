@@ -20,8 +20,9 @@ from experiments.runner.console import Narrator
 from experiments.runner.host import HostBlock, HostWatch, wait_until_quiet
 from experiments.runner.monitor import Monitor
 from experiments.runner.recorder import Recorder
-from experiments.schedule import Block, block_length_s, phase_windows
+from experiments.schedule import Block, block_length_s
 from experiments.spec import Design
+from experiments.spec.experiment import Experiment
 
 _LEAD_S = 0.5  # between the order to begin and the block's second 0
 _DRAIN_S = 2.0  # beyond the time-outs, for the generator's own end
@@ -91,15 +92,23 @@ class BlockRun:
         self.handles: list[LoadHandle] = []
         self.host: list[HostBlock] = []
 
-    def run(self, block: Block, population: Population, narrator: Narrator) -> None:
-        """Configure, load, disturb; everything that was injected is reverted when this returns."""
+    def run(
+        self,
+        block: Block,
+        population: Population,
+        narrator: Narrator,
+        experiment: Experiment | None = None,
+    ) -> None:
+        """Configure, load, disturb; everything that was injected is reverted when this returns.
+
+        Parameters: experiment, whose load and phases go before those of the design's.
+        """
         waited_s = wait_until_quiet(self._quiet_wait_s)
         if waited_s > 0.0:
             narrator.detail(f"waited {waited_s:.0f} s for a quiet host")
         configure(self._design, block.arm, self._fleet.arbiters)
-        plan = plan_block(
-            self._fleet.inventory.endpoints.entry, self._design.experiment, block, population
-        )
+        asked = experiment or self._design.experiment
+        plan = plan_block(self._fleet.inventory.endpoints.entry, asked, block, population)
         self._recorder.block = block
         handle = self._generator.start(plan)
         self.handles.append(handle)
@@ -143,19 +152,16 @@ class BlockRun:
         watch: HostWatch,
     ) -> None:
         """Until the load is done: live samples to InfluxDB, phases to the event log."""
-        windows = [
-            (window.start_s, window.end_s, window.phase)
-            for window in phase_windows(self._design.experiment)
-        ]
+        windows = [(window.start_s, window.end_s, window.phase) for window in handle.plan.windows]
         marks = sorted(
             [(start, 1, "start", phase) for start, _, phase in windows]
             + [(end, 0, "end", phase) for _, end, phase in windows]
         )
-        length_s = handle.plan.length_s
-        load = self._design.experiment.load
+        length_s, load = handle.plan.length_s, handle.plan.load
         limit_s = length_s + load.connect_timeout_s + load.response_timeout_s + _DRAIN_S
         self._recorder.event(origin, what="arm", kind=block.arm, action="start")
-        title = f"  block {block.repeat + 1}: {block.arm}"
+        rate = f", {load.user} at {load.rate_per_s:g}/s" if self._design.experiment.capacity else ""
+        title = f"  block {block.repeat + 1}: {block.arm}{rate}"
         with narrator.bar(title, length_s) as bar:
             while True:
                 now_s = time.monotonic() - origin

@@ -71,15 +71,24 @@ def _find(name_or_path: str | Path, root: Path) -> Path:
 
 
 def _check_user(toml: Source, fleet: Fleet, experiment: Experiment) -> None:
-    user, tier = experiment.load.user, fleet.entry_tier
+    tier = fleet.entry_tier
     role = fleet.tiers[tier].role
-    if role not in ROLES_OF_USER[user]:
-        fitting = [name for name, roles in ROLES_OF_USER.items() if role in roles]
+    for place, workload in enumerate(experiment.workloads):
+        user = workload.user
+        if role not in ROLES_OF_USER[user]:
+            fitting = [name for name, roles in ROLES_OF_USER.items() if role in roles]
+            where = ("load", "user") if place == 0 else ("capacity", "also", place - 1, "user")
+            raise toml.error(
+                *where,
+                expected=f"a user of the entry tier {tier}, role {role}: {', '.join(fitting)}",
+                came=user,
+            )
+    nodes = fleet.tiers[tier].nodes
+    if experiment.capacity is not None and nodes != 1:
         raise toml.error(
-            "load",
-            "user",
-            expected=f"a user of the entry tier {tier}, role {role}: {', '.join(fitting)}",
-            came=user,
+            "capacity",
+            expected=f"one node in the entry tier {tier}: it is one node's capacity",
+            came=str(nodes),
         )
 
 

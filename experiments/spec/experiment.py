@@ -25,25 +25,27 @@ ROLES_OF_USER = {
     "ycsb-b-large": ("redis",),
 }
 
+User = Literal[
+    "wiki-reader",
+    "static-file",
+    "php-loop",
+    "word-search",
+    "solr-select",
+    "cache-reader",
+    "cached-pages",
+    "ycsb-a",
+    "ycsb-b-large",
+]
+Rate = Annotated[float, Field(gt=0, le=RATE_PER_S_MAX)]
 Seconds = Annotated[float, Field(gt=0, le=PHASE_S_MAX)]
 
 
 class Load(Strict):
     """The open-loop load: arrivals are drawn ahead and do not wait for answers."""
 
-    user: Literal[
-        "wiki-reader",
-        "static-file",
-        "php-loop",
-        "word-search",
-        "solr-select",
-        "cache-reader",
-        "cached-pages",
-        "ycsb-a",
-        "ycsb-b-large",
-    ]
+    user: User
     arrivals: Literal["poisson", "constant"]
-    rate_per_s: Annotated[float, Field(gt=0, le=RATE_PER_S_MAX)]
+    rate_per_s: Rate
     connect_timeout_s: Annotated[float, Field(gt=0, le=60)] = 2.0
     response_timeout_s: Annotated[float, Field(gt=0, le=60)] = 6.0
     max_in_flight: Annotated[int, Field(ge=1, le=10_000)] = 200
@@ -197,6 +199,28 @@ class Order(Strict):
     seed: Annotated[int, Field(ge=0, lt=2**63)]
 
 
+class Workload(Strict):
+    """What one node is asked to carry: from which rate on, and how slow an answer may be."""
+
+    user: User
+    rate_per_s: Rate
+    p95_ms: Annotated[float, Field(gt=0)]
+
+
+class Capacity(Strict):
+    """`[capacity]`: the load is raised step by step until p95 passes its limit (PCRAFT V.B).
+
+    The first workload is the load's own user, from the load's rate on, with the SLO's p95; `also`
+    are others on the same node. Each step has `factor` times the rate of the one before, and lasts
+    as long as `measure` says, or until `requests_min` requests can be expected.
+    """
+
+    factor: Annotated[float, Field(ge=1.05, le=4.0)] = 1.3
+    steps_max: Annotated[int, Field(ge=3, le=40)] = 16
+    requests_min: Annotated[int, Field(ge=1, le=100_000)] = 70
+    also: Annotated[tuple[Workload, ...], Field(strict=False, max_length=8)] = ()
+
+
 class Experiment(Strict):
     """The whole of `experiment.toml`."""
 
@@ -207,13 +231,41 @@ class Experiment(Strict):
     arms: Annotated[dict[str, Arm], Field(min_length=1)]
     slo: Slo
     rates: Rates = Rates()
+    capacity: Capacity | None = None
     design: Order
 
     @model_validator(mode="after")
     def _consistent(self) -> Experiment:
         self._check_fault_times()
         self._check_order()
+        self._check_capacity()
         return self
+
+    @property
+    def workloads(self) -> tuple[Workload, ...]:
+        """All that one node is asked to carry, one after the other."""
+        load = self.load
+        own = Workload(user=load.user, rate_per_s=load.rate_per_s, p95_ms=self.slo.p95_ms)
+        return (own, *(self.capacity.also if self.capacity else ()))
+
+    def _check_capacity(self) -> None:
+        if self.capacity is None:
+            return
+        for key, wrong, came in (
+            ("arms", len(self.arms) != 1, f"{len(self.arms)} arms"),
+            ("faults", bool(self.faults), f"{len(self.faults)} faults"),
+            ("interference", self.interference.pattern != "none", self.interference.pattern),
+        ):
+            if wrong:
+                raise refusal(
+                    "one arm, no faults and no neighbours, where there is a [capacity]",
+                    came=came,
+                    key=key,
+                    do="What one node can carry is measured undisturbed.",
+                )
+        users = [workload.user for workload in self.workloads]
+        if len(set(users)) != len(users):
+            raise refusal("each user once", came=", ".join(users), key="capacity.also")
 
     def _check_fault_times(self) -> None:
         for index, fault in enumerate(self.faults):

@@ -20,6 +20,7 @@ from optimizer.errors import InputError
 
 if TYPE_CHECKING:
     from optimizer.plan.outcome import Plan
+    from optimizer.plan.overrides import Overrides
     from optimizer.plan.planner import Asked
 
 EXAMPLE = Path(__file__).parents[1] / "plan" / "example.toml"
@@ -37,6 +38,16 @@ def plan(
     input_: Annotated[
         Path | None,
         typer.Option("--input", help="A plan.toml; with --from it overrules what was measured."),
+    ] = None,
+    capacity: Annotated[
+        Path | None,
+        typer.Option(help="A capacity run instead: nodes carry what it measured (PCRAFT)."),
+    ] = None,
+    workload: Annotated[
+        str | None, typer.Option(help="With --capacity: which, if the run has several.")
+    ] = None,
+    arrival_per_s: Annotated[
+        float | None, typer.Option("--arrival", help="With --capacity: requests per second.")
     ] = None,
     availability: Annotated[float | None, typer.Option(help="SLO, e.g. 0.999.")] = None,
     p95_ms: Annotated[float | None, typer.Option(help="SLO of the page.")] = None,
@@ -68,6 +79,8 @@ def plan(
     as_json: JsonOption = False,
 ) -> None:
     """The cheapest fleet that meets the SLOs, from what a run measured, a plan.toml, or both."""
+    from optimizer.plan.overrides import Overrides
+
     if example:
         typer.echo(EXAMPLE.read_text(encoding="utf-8"), nl=False)
         return
@@ -76,7 +89,11 @@ def plan(
     slo = {"availability": availability, "p95_ms": p95_ms, "p99_ms": p99_ms}
     slo["confidence"] = confidence
     given = {key: value for key, value in slo.items() if value is not None}
-    asked = _asked(from_run, input_, given, scheme.value if scheme else None, book, region)
+    over = Overrides(slo=given, scheme=scheme.value if scheme else None, book=book, region=region)
+    if capacity is not None:
+        asked = _asked_of_capacity(capacity, workload, arrival_per_s, from_run or input_, over)
+    else:
+        asked = _asked(from_run, input_, over)
     found, body = _answered(asked, pareto=pareto, sensitivity=sensitivity)
     _write(tfvars, body["tfvars"])
     _write(output, json.dumps(body, indent=2, allow_nan=False) + "\n")
@@ -90,18 +107,29 @@ def plan(
     raise typer.Exit(0 if body["feasible"] else 1)
 
 
-def _asked(
-    from_run: Path | None,
-    input_: Path | None,
-    slo: Mapping[str, float],
-    scheme: str | None,
-    book: str | None,
-    region: str | None,
+def _asked_of_capacity(
+    run: Path,
+    workload: str | None,
+    arrival_per_s: float | None,
+    other: Path | None,
+    over: Overrides,
 ) -> Asked:
-    """The question, from the folder, the file or both, with what the command line overrules."""
-    from optimizer.plan.overrides import Overrides, asked_of_file, asked_of_run
+    from optimizer.plan.overrides import asked_of_capacity
 
-    over = Overrides(slo=slo, scheme=scheme, book=book, region=region)
+    if other is not None or arrival_per_s is None:
+        raise InputError(
+            "--capacity",
+            expected="with --arrival, and without --from and --input",
+            came=f"with {other}" if other is not None else "no --arrival",
+            do="In a plan.toml, a tier takes a run by `capacity = FOLDER`.",
+        )
+    return asked_of_capacity(run, workload, arrival_per_s, over)
+
+
+def _asked(from_run: Path | None, input_: Path | None, over: Overrides) -> Asked:
+    """The question, from the folder, the file or both, with what the command line overrules."""
+    from optimizer.plan.overrides import asked_of_file, asked_of_run
+
     if input_ is not None:
         return asked_of_file(input_, from_run, over)
     if from_run is None:

@@ -8,11 +8,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from optimizer.errors import InputError
+from optimizer.errors import InputError, require_positive
 from optimizer.fit import fit, read_results
+from optimizer.plan.capacity import read_capacity
 from optimizer.plan.case import PERCENTILES, slo_from
 from optimizer.plan.planner import Asked, asked_as_stated, asked_of_service
-from optimizer.plan.source import Stated, read_plan
+from optimizer.plan.source import Stated, StatedTier, read_plan
 from optimizer.prices import BUILT_IN, price_book
 
 _SLO = ("availability", *PERCENTILES)
@@ -64,6 +65,25 @@ def asked_of_run(run_dir: Path, over: Overrides) -> Asked:
 def asked_of_file(path: Path, run_dir: Path | None, over: Overrides) -> Asked:
     """The question of a plan.toml, for the service it states or, where not, that was measured."""
     return asked_as_stated(_overruled(read_plan(path), over), run_dir)
+
+
+def asked_of_capacity(
+    run_dir: Path, workload: str | None, arrival_per_s: float, over: Overrides
+) -> Asked:
+    """PCRAFT's question: so many requests a second, of nodes that carry what was measured."""
+    found = read_capacity(run_dir, workload, "--capacity")
+    require_positive("--arrival", arrival_per_s)
+    values = {"capacity": str(run_dir.resolve()), "workload": found.workload}
+    tier = StatedTier(str(found.machine["tier"]), values, "--capacity")
+    plan = Stated(
+        path=Path("sparecraft plan"),
+        slo=slo_from(over.slo),
+        experiment=f"{found.experiment.removesuffix('-capacity')}-planned",
+        scheme="on-prem",
+        arrival_per_s=arrival_per_s,
+        tiers=(tier,),
+    )
+    return asked_as_stated(_overruled(plan, over))
 
 
 def _overruled(plan: Stated, over: Overrides) -> Stated:

@@ -14,6 +14,7 @@ from typing import Any
 
 from optimizer.availability import FailureRates
 from optimizer.fit import ServiceFit, fit, read_results
+from optimizer.plan.capacity import with_capacities
 from optimizer.plan.case import Case, Slo, slo_from
 from optimizer.plan.evidence import LEAST_REQUESTS, demands, percentile_of
 from optimizer.plan.explain import binding, infeasible
@@ -151,6 +152,7 @@ def asked_by_file(path: FilePath, results: FilePath | None = None) -> Asked:
 
 def asked_as_stated(plan: Stated, results: FilePath | None = None) -> Asked:
     """The checked question of a plan.toml that has been read."""
+    plan, carried = with_capacities(plan)
     measured = None if results is None else fit(read_results(FilePath(results)))
     service, said_instead = (
         (stated_service(plan), ()) if measured is None else merged(measured, plan)
@@ -160,7 +162,7 @@ def asked_as_stated(plan: Stated, results: FilePath | None = None) -> Asked:
     asked = _asked(
         service, measured, plan.slo, book, plan.region, plan.limits, known,
         mode="plan.toml" if measured is None else "results and plan.toml",
-        said=said, plan=plan,
+        said=(*carried, *said), plan=plan,
     )  # fmt: skip
     return replace(asked, stated=said_instead)
 

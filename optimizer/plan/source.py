@@ -113,6 +113,8 @@ _OTHERS: Mapping[str, Check] = {
     "run_s": _not_negative,
     "instance_types": _names(),
     "mechanisms": _names(*MECHANISMS),
+    "capacity": _text,
+    "workload": _text,
 }
 
 

@@ -1,0 +1,134 @@
+"""capacity.json: what one node carries, for people's report and for the planner."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from experiments.capacity.analysis import Interval, capacity_of, cost_of
+from experiments.capacity.steps import Step
+from experiments.spec import Design
+from experiments.spec.experiment import Workload
+
+SCHEMA = 1
+GENERATOR_CORES_MAX = 0.9
+
+
+def capacity_json(
+    design: Design, manifest: Mapping[str, Any], steps: Sequence[Step]
+) -> dict[str, Any]:
+    """The whole file.
+
+    Parameters: manifest as written; steps of all sweeps and workloads, those that were measured.
+    """
+    fleet = design.fleet
+    tier = fleet.entry_tier
+    workloads = {
+        workload.user: _workload(
+            design, workload, [s for s in steps if s.asked.user == workload.user]
+        )
+        for workload in design.experiment.workloads
+    }
+    verdicts = dict(manifest["verdicts"])
+    complete = bool(verdicts["measurement"]["ok"]) and all(
+        found["nodt_per_s"] is not None for found in workloads.values()
+    )
+    return {
+        "schema": SCHEMA,
+        "experiment": fleet.experiment,
+        "run": manifest["run"],
+        "complete": complete,
+        "machine": {"name": f"{tier}-1", "tier": tier, **fleet.tiers[tier].model_dump(mode="json")},
+        "workloads": workloads,
+        "verdicts": verdicts,
+    }
+
+
+def _workload(design: Design, workload: Workload, steps: Sequence[Step]) -> dict[str, Any]:
+    machine = f"{design.fleet.entry_tier}-1"
+    body: dict[str, Any] = {
+        "limit_ms": workload.p95_ms,
+        "percentile": 95,
+        "steps": [step.figures() for step in steps],
+        "nodt_per_s": None,
+        "bound_per_s": None,
+        "knee_per_s": None,
+        "processing_s": None,
+        "idle_cores": None,
+        "cv2": None,
+        "utilisation": None,
+        "reason": "",
+        "doubts": [],
+    }
+    sweeps = whole_sweeps(steps)
+    if not sweeps:
+        return {**body, "reason": "it was ended before its first sweep was whole"}
+    body["sweeps"] = len(sweeps)
+    rng = np.random.default_rng(design.experiment.design.seed)
+    found = capacity_of(sweeps, workload.p95_ms, rng)
+    late = _generator_decides(sweeps, workload.p95_ms)
+    body |= {
+        "nodt_per_s": _json(None if late else found.nodt_per_s),
+        "knee_per_s": _json(found.knee_per_s),
+        "reason": late or found.reason,
+        "bound_per_s": found.bound_per_s,
+    }
+    within = [s for sweep in sweeps for s in sweep if s.p95_ms <= workload.p95_ms]
+    cost = cost_of(within, machine)
+    if cost is not None:
+        body["processing_s"] = _json(cost.processing_s)
+        body["idle_cores"] = cost.idle_cores
+    body["cv2"] = _cv2([sweep[0] for sweep in sweeps])
+    body["doubts"] = _doubts(sweeps)
+    cpus = design.fleet.tiers[design.fleet.entry_tier].cpus
+    if cost is not None and body["nodt_per_s"] is not None:
+        used = cost.idle_cores + cost.processing_s.value * body["nodt_per_s"]["value"]
+        body["utilisation"] = used / cpus
+    return body
+
+
+def whole_sweeps(steps: Sequence[Step]) -> list[list[Step]]:
+    """The sweeps that have every rate of the first one, in the order of rates."""
+    sweeps: dict[int, list[Step]] = {}
+    for step in steps:
+        sweeps.setdefault(step.asked.sweep, []).append(step)
+    first = [step.rate_per_s for step in sweeps.get(0, [])]
+    return [sweep for sweep in sweeps.values() if [s.rate_per_s for s in sweep] == first and first]
+
+
+def _generator_decides(sweeps: Sequence[Sequence[Step]], limit_ms: float) -> str:
+    """Why a step up to the first one beyond the limit was the generator's; "" if none was."""
+    for sweep in sweeps:
+        for place, step in enumerate(sweep):
+            share = step.cores.get("generator", 0.0)
+            if step.is_late or share > GENERATOR_CORES_MAX:
+                kept = f"p95 keeps the limit at {sweep[place - 1].rate_per_s:g}/s" if place else ""
+                known = kept or "nothing can be said of the node"
+                busy = f", it took {share:.0%} of a core" if "generator" in step.cores else ""
+                return (
+                    f"generator saturated at {step.rate_per_s:g}/s in sweep {step.asked.sweep + 1}"
+                    f": lag p99 {step.lag_p99_ms:.2f} ms{busy}; {known}"
+                )
+            if step.p95_ms > limit_ms:
+                break
+    return ""
+
+
+def _doubts(sweeps: Sequence[Sequence[Step]]) -> list[str]:
+    """What a reader should know before the figures."""
+    if len(sweeps) == 1:
+        return ["one sweep: the intervals hold for it only"]
+    return []
+
+
+def _cv2(steps: Sequence[Step]) -> float | None:
+    """Squared coefficient of variation of the time in the node, at the lowest rate."""
+    values = np.concatenate([step.requests["latency_ms"].to_numpy() for step in steps])
+    return float(values.var() / values.mean() ** 2) if values.size and values.mean() > 0 else None
+
+
+def _json(found: Interval | None) -> dict[str, float] | None:
+    return None if found is None else asdict(found)

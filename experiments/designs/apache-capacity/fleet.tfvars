@@ -1,0 +1,32 @@
+# One Apache with PHP; its wiki page needs a database, which has more CPU than it can use.
+experiment = "apache-capacity"
+scheme     = "on-prem"
+
+tiers = {
+  web = {
+    role          = "apache"
+    backend       = "db"
+    nodes         = 1
+    standby       = 0
+    cpus          = 0.2
+    memory_mb     = 384
+    nic_mbps      = 200
+    disk_mbps     = 80
+    instance_type = "t3.small"
+  }
+  db = {
+    role          = "mariadb"
+    nodes         = 1
+    standby       = 0
+    cpus          = 0.5
+    memory_mb     = 512
+    nic_mbps      = 200
+    disk_mbps     = 80
+    instance_type = "t3.small"
+  }
+}
+
+arbiters = {
+  web = { policy = "round-robin", replicas = 1, tokens = 1000 }
+  db  = { policy = "round-robin", replicas = 1, tokens = 1000 }
+}

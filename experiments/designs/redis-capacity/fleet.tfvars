@@ -1,0 +1,20 @@
+# One Redis.
+experiment = "redis-capacity"
+scheme     = "on-prem"
+
+tiers = {
+  store = {
+    role          = "redis"
+    nodes         = 1
+    standby       = 0
+    cpus          = 0.05
+    memory_mb     = 384
+    nic_mbps      = 50
+    disk_mbps     = 80
+    instance_type = "t3.small"
+  }
+}
+
+arbiters = {
+  store = { policy = "round-robin", replicas = 1, tokens = 1000 }
+}

@@ -1,0 +1,20 @@
+# One Solr.
+experiment = "solr-capacity"
+scheme     = "on-prem"
+
+tiers = {
+  search = {
+    role          = "solr"
+    nodes         = 1
+    standby       = 0
+    cpus          = 0.3
+    memory_mb     = 512
+    nic_mbps      = 200
+    disk_mbps     = 80
+    instance_type = "t3.small"
+  }
+}
+
+arbiters = {
+  search = { policy = "round-robin", replicas = 1, tokens = 1000 }
+}

@@ -1,0 +1,168 @@
+"""NodT, knee and cost from steps whose truth is known; the file, the page, and the refusals."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from experiments.capacity.analysis import capacity_of, cost_of, knee, rate_at_limit
+from experiments.capacity.live import at_rate
+from experiments.capacity.report import capacity_page, headline
+from experiments.capacity.result import capacity_json, whole_sweeps
+from experiments.capacity.steps import Asked, Step, steps_of
+from experiments.records import REQUESTS
+from experiments.spec import Design, load_design
+from experiments.tests.mm1 import mm1_stays
+
+LIMIT_MS = 50.0
+SERVICE_S = 0.002  # of an M/M/1 server: its p95 is 50 ms at 1/0.002 - ln(20)/0.05 = 440/s
+NODT = 1 / SERVICE_S - np.log(20) / (LIMIT_MS / 1e3)
+RATES = (200.0, 260.0, 338.0, 400.0, 430.0, 455.0, 475.0)
+VERDICTS = {
+    name: {"ok": True, "reasons": []} for name in ("measurement", "injection", "revert", "cleanup")
+}
+
+
+def requests(block: int, rate_per_s: float, seed: int, lag_ms: float = 0.1) -> pl.DataFrame:
+    """A block of an M/M/1 server: 2 s of warm-up, 20 s of measurement."""
+    rng = np.random.default_rng(seed)
+    starts, stays = mm1_stays(rate_per_s, SERVICE_S, 60.0, rng)
+    kept = starts > 38.0  # near enough the steady state
+    starts, stays = starts[kept] - 38.0, stays[kept]
+    count = starts.size
+    return pl.DataFrame(
+        {
+            "arm": ["single"] * count,
+            "repeat": [block] * count,
+            "pair": [block] * count,
+            "phase": np.where(starts < 2.0, "warm-up", "measure").tolist(),
+            "index": range(count),
+            "user": ["cache-reader"] * count,
+            "name": ["entry:000001"] * count,
+            "intended_s": starts + 30.0 * block,
+            "sent_s": starts + 30.0 * block + lag_ms / 1e3,
+            "done_s": starts + 30.0 * block + stays,
+            "latency_ms": stays * 1e3,
+            "lag_ms": [lag_ms] * count,
+            "outcome": ["ok"] * count,
+            "status": [0] * count,
+            "bytes": [1000] * count,
+        },
+        schema=REQUESTS,
+    )
+
+
+def hosts(blocks: int, rates: tuple[float, ...]) -> pl.DataFrame:
+    """The node takes 0.02 cores, and 0.2 ms a request."""
+    rows = [
+        {"time_s": 30.0 * b + t, "machine": "cache-1", "cpu_cores": 0.02 + 2e-4 * rates[b]}
+        for b in range(blocks)
+        for t in range(22)
+    ]
+    return pl.DataFrame(rows)
+
+
+def measured_steps(
+    rates: tuple[float, ...] = RATES, sweeps: int = 3, lag_ms: float = 0.1
+) -> list[Step]:
+    asked = [
+        Asked(block, block // len(rates), "cache-reader", rates[block % len(rates)], LIMIT_MS)
+        for block in range(sweeps * len(rates))
+    ]
+    frame = pl.concat([requests(a.block, a.rate_per_s, 100 + a.block, lag_ms) for a in asked])
+    return steps_of(asked, frame, hosts(len(asked), rates * sweeps), {0: 0.4}, 3000.0)
+
+
+@pytest.fixture(scope="module")
+def steps() -> list[Step]:
+    return measured_steps()
+
+
+def test_nodt_of_an_mm1_server_is_found_within_its_interval(steps: list[Step]) -> None:
+    found = capacity_of(whole_sweeps(steps), LIMIT_MS, np.random.default_rng(1))
+    assert found.nodt_per_s is not None
+    assert found.nodt_per_s.low < NODT < found.nodt_per_s.high
+    assert abs(found.nodt_per_s.value / NODT - 1) < 0.08
+    assert found.knee_per_s is not None  # an M/M/1's power is greatest at half its capacity
+    assert 200.0 <= found.knee_per_s.value <= 338.0
+
+
+def test_no_nodt_is_made_up() -> None:
+    def found(limit_ms: float, rates: tuple[float, ...] = RATES[:3]) -> Any:
+        sweeps = whole_sweeps(measured_steps(rates, sweeps=1))
+        return capacity_of(sweeps, limit_ms, np.random.default_rng(1))
+
+    high, low = found(5000.0), found(0.5)
+    assert (high.nodt_per_s, high.bound_per_s) == (None, 338.0)
+    assert "at every rate" in high.reason
+    assert (low.nodt_per_s, low.bound_per_s) == (None, 200.0)
+    assert "begin lower" in low.reason
+
+
+def test_rate_at_limit_is_between_the_steps_and_p95_never_falls_back() -> None:
+    assert rate_at_limit([1.0, 2.0, 3.0], [10.0, 10.0, 1000.0], 100.0) == pytest.approx(2.5)
+    # the second step passed the limit: what comes after it does not take that back
+    assert rate_at_limit([1.0, 2.0, 3.0], [10.0, 1000.0, 20.0], 100.0) == pytest.approx(1.5)
+    assert rate_at_limit([1.0, 2.0], [10.0, 20.0], 100.0) is None
+    assert knee([1.0, 2.0, 3.0], [1.0, 1.5, 30.0]) == 2.0
+
+
+def test_the_cost_of_a_request_is_the_slope_and_not_the_idle_cpu(steps: list[Step]) -> None:
+    cost = cost_of(steps, "cache-1")
+    assert cost is not None
+    assert cost.processing_s.low <= 2e-4 <= cost.processing_s.high
+    assert cost.processing_s.value == pytest.approx(2e-4, rel=0.05)
+    assert cost.idle_cores == pytest.approx(0.02, abs=0.004)
+    assert cost_of(steps[:2], "cache-1") is None
+
+
+def manifest(design: Design) -> dict[str, Any]:
+    return {
+        "run": "20261122T000000Z",
+        "verdicts": VERDICTS,
+        "seed": 1,
+        "command": ["sparecraft", "run", "memcached-capacity"],
+        "spec": {"fleet": design.fleet.model_dump(mode="json")},
+    }
+
+
+def test_a_late_generator_is_said_and_gives_no_nodt() -> None:
+    design = load_design("memcached-capacity")
+    late = measured_steps(RATES, sweeps=1, lag_ms=4.0)
+    found = capacity_json(design, manifest(design), late)["workloads"]["cache-reader"]
+    assert found["nodt_per_s"] is None
+    assert found["reason"].startswith("generator saturated at 200/s")
+
+
+def test_the_file_and_the_page(steps: list[Step]) -> None:
+    design = load_design("memcached-capacity")
+    body = json.loads(json.dumps(capacity_json(design, manifest(design), steps)))
+    found = body["workloads"]["cache-reader"]
+    assert body["complete"]
+    assert len(found["steps"]) == 21
+    assert found["steps"][0]["cores"]["generator"] == 0.4
+    assert found["utilisation"] == pytest.approx((0.02 + 2e-4 * NODT) / 0.1, rel=0.1)
+    page = capacity_page(body, manifest(design))
+    assert headline(body).split(" (")[0] in page
+    assert page.count("<figure") == 2
+    assert "20.0 ms" not in headline(body)
+
+
+def test_a_slow_step_lasts_until_its_requests_can_be_expected() -> None:
+    experiment = load_design("apache-capacity").experiment
+    slow = at_rate(experiment, experiment.workloads[2], 1.0)
+    fast = at_rate(experiment, experiment.workloads[0], 500.0)
+    assert (slow.load.user, slow.phases.measure) == ("wiki-reader", 70.0)
+    assert fast.phases.measure == experiment.phases.measure
+
+
+@pytest.mark.parametrize("name", ["apache", "memcached", "redis", "solr"])
+def test_the_designs_are_read(name: str) -> None:
+    design = load_design(f"{name}-capacity")
+    assert design.experiment.capacity is not None
+    assert (Path(design.directory) / "README.md").is_file()

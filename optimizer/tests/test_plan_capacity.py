@@ -1,0 +1,83 @@
+"""NodT in a plan: as many nodes as PCRAFT's quotient says, and refusals of what cannot be used."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from optimizer.errors import InputError
+from optimizer.plan.overrides import Overrides, asked_of_capacity, asked_of_file
+from optimizer.plan.planner import answer
+
+LOW_PER_S = 90.0
+SLO = {"availability": 0.999}
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    found: dict[str, Any] = {
+        "limit_ms": 100.0,
+        "nodt_per_s": {"value": 100.0, "low": LOW_PER_S, "high": 110.0},
+        "cv2": 0.5,
+        "reason": "",
+    }
+    lost = {**found, "nodt_per_s": None, "reason": "generator saturated at 2000/s"}
+    machine = {
+        **{"tier": "web", "role": "apache", "cpus": 0.25, "memory_mb": 256},
+        **{"nic_mbps": 200.0, "disk_mbps": 80.0},
+    }
+    body = {
+        "experiment": "apache-capacity",
+        "run": "20261122T000000Z",
+        "machine": machine,
+        "workloads": {"php-loop": found, "static-file": lost},
+    }
+    (tmp_path / "capacity.json").write_text(json.dumps(body))
+    return tmp_path
+
+
+def planned(run: Path, arrival_per_s: float) -> dict[str, Any]:
+    asked = asked_of_capacity(run, "php-loop", arrival_per_s, Overrides(slo=SLO))
+    return answer(asked).plan.to_json_dict()
+
+
+@pytest.mark.parametrize("arrival_per_s", [80.0, 270.0, 500.0, 900.0])
+def test_a_plan_has_the_cores_that_carry_the_rate_at_the_low_end_of_nodt(
+    run: Path, arrival_per_s: float
+) -> None:
+    plan = planned(run, arrival_per_s)
+    assert plan["feasible"], plan["reasons"]
+    tier = plan["tiers"]["web"]
+    cores = float(tier["instance_type"].removeprefix("slice-"))
+    assert tier["needed"] == math.ceil(arrival_per_s / (LOW_PER_S * cores / 0.25))
+    assert tier["replicas"] == 1
+    assert plan["predicted"]["availability"] >= 0.999
+    assert any("carries 90 requests/s" in text for text in plan["assumptions"])
+
+
+def test_a_plan_toml_takes_a_run_for_a_tier(run: Path) -> None:
+    path = run / "plan.toml"
+    text = 'scheme = "on-prem"\narrival_per_s = 270.0\n[slo]\navailability = 0.999\n'
+    tier = '[[tiers]]\nname = "web"\ncapacity = "."\nworkload = "php-loop"\n'
+    path.write_text(text + tier)
+    by_file = answer(asked_of_file(path, None, Overrides())).plan.to_json_dict()
+    assert by_file["tiers"] == planned(run, 270.0)["tiers"]
+    path.write_text(text + tier + "processing_s = 0.01\n")
+    with pytest.raises(InputError, match="processing_s"):
+        asked_of_file(path, None, Overrides())
+
+
+def test_what_cannot_be_used_is_refused_with_its_reason(run: Path, tmp_path: Path) -> None:
+    def refusal(folder: Path, workload: str | None, slo: dict[str, float]) -> str:
+        with pytest.raises(InputError) as caught:
+            asked_of_capacity(folder, workload, 100.0, Overrides(slo=slo))
+        return str(caught.value)
+
+    assert "generator saturated at 2000/s" in refusal(run, "static-file", SLO)
+    assert "php-loop, static-file" in refusal(run, None, SLO)
+    assert "capacity.json" in refusal(tmp_path / "none", "php-loop", SLO)
+    assert "p95_ms" in refusal(run, "php-loop", {**SLO, "p95_ms": 100.0})
