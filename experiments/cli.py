@@ -10,19 +10,30 @@ from dataclasses import replace
 from enum import StrEnum
 from importlib import metadata
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, NoReturn
 
 import typer
-from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
-from experiments.errors import EnvironmentMissing, InputError, SparecraftError
-from experiments.platform import LocalPlatform, docker
+from experiments import commands
+from experiments.commands.options import (
+    RESULTS,
+    DesignArgument,
+    JsonOption,
+    PlatformName,
+    PlatformOption,
+    ResultsOption,
+    err,
+    out,
+)
+from experiments.errors import InputError, SparecraftError
+from experiments.platform import LocalPlatform, Platform
+from experiments.platform.ec2_handed import Ec2Handed
 from experiments.runner.console import Narrator
 from experiments.spec import Design, load_design
 from optimizer import PlannerError
 from optimizer import commands as planner
+from optimizer.commands.output import print_json
 
 app = typer.Typer(
     name="sparecraft",
@@ -32,8 +43,6 @@ app = typer.Typer(
     help="Finds, by measurement, the cheapest fleet that stays available and keeps its tail "
     "latency low when neighbours are noisy and hardware limps, hangs and dies.",
 )
-_out = Console()
-_err = Console(stderr=True)
 
 
 class Pattern(StrEnum):
@@ -60,17 +69,9 @@ class TuneStart(StrEnum):
     simulated = "simulated"
 
 
-DesignArgument = Annotated[
-    str, typer.Argument(help="A design's name (`sparecraft list`) or its folder.")
-]
-ResultsOption = Annotated[Path, typer.Option("--results", help="Where result folders are kept.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
-RESULTS = Path("results")
-
-
 def _version(asked: bool) -> None:
     if asked:
-        _out.print(f"sparecraft {metadata.version('sparecraft')}", highlight=False)
+        out.print(f"sparecraft {metadata.version('sparecraft')}", highlight=False)
         raise typer.Exit
 
 
@@ -101,49 +102,61 @@ def run(
             "guests take at most 5 % of its cores.",
         ),
     ] = 0.0,
+    platform: PlatformOption = PlatformName.local,
     results: ResultsOption = RESULTS,
     as_json: JsonOption = False,
 ) -> None:
-    """Provision the design's fleet, disturb it, measure it, plan from it, report, remove it."""
+    """Provision the design's fleet, disturb it, measure it, plan from it, report, remove it.
+
+    With `--platform ec2`: on the first load machine of a fleet that `sparecraft up` made, which
+    stays.
+    """
     from experiments.report import print_summary
     from experiments.runner.run import run_design
 
     chosen = _with_pattern(load_design(design), interference)
     if chosen.experiment.capacity is not None:
-        _run_capacity(chosen, results, keep, quiet_wait_s, as_json)
+        _run_capacity(chosen, platform, results, keep, quiet_wait_s, as_json)
     outcome = run_design(
         chosen,
+        platform=_platform(platform, chosen),
         results=results,
         keep=keep,
         command=["sparecraft", *sys.argv[1:]],
-        narrator=Narrator(_err if as_json else _out),
+        narrator=Narrator(err if as_json else out),
         quiet_wait_s=quiet_wait_s,
     )
     if as_json:
-        _print_json(outcome.summary)
+        print_json(outcome.summary)
     else:
-        print_summary(outcome.summary, _out, outcome.report)
+        print_summary(outcome.summary, out, outcome.report)
     raise typer.Exit(0 if outcome.passed else 1)
 
 
 def _run_capacity(
-    design: Design, results: Path, keep: bool, quiet_wait_s: float, as_json: bool
+    design: Design,
+    platform: PlatformName,
+    results: Path,
+    keep: bool,
+    quiet_wait_s: float,
+    as_json: bool,
 ) -> NoReturn:
     from experiments.capacity.live import measure_capacity
     from experiments.capacity.report import print_capacity
 
     measured = measure_capacity(
         design,
+        platform=_platform(platform, design),
         results=results,
         keep=keep,
         command=["sparecraft", *sys.argv[1:]],
-        narrator=Narrator(_err if as_json else _out),
+        narrator=Narrator(err if as_json else out),
         quiet_wait_s=quiet_wait_s,
     )
     if as_json:
-        _print_json(measured.capacity)
+        print_json(measured.capacity)
     else:
-        print_capacity(measured.capacity, _out, measured.report)
+        print_capacity(measured.capacity, out, measured.report)
     raise typer.Exit(0 if measured.passed else 1)
 
 
@@ -192,66 +205,15 @@ def tune(
         exhaustive,
     )
     command = ["sparecraft", *sys.argv[1:]]
-    narrator = Narrator(_err if as_json else _out)
+    narrator = Narrator(err if as_json else out)
     tuned = tune_design(
         chosen, asked, results=results, keep=keep, command=command, narrator=narrator
     )
     if as_json:
-        _print_json(tuned.tuning)
+        print_json(tuned.tuning)
     else:
-        print_tuning(tuned.tuning, _out, tuned.report)
+        print_tuning(tuned.tuning, out, tuned.report)
     raise typer.Exit(0 if tuned.passed else 1)
-
-
-@app.command()
-def up(design: DesignArgument, as_json: JsonOption = False) -> None:
-    """Provision a design's fleet and wait until every machine is ready."""
-    from experiments.runner.fleet import bring_up
-
-    chosen = load_design(design)
-    inventory = bring_up(chosen, Narrator(_err if as_json else _out))
-    if as_json:
-        _print_json(inventory.model_dump(mode="json"))
-    else:
-        _out.print(f"Entry: {inventory.endpoints.entry}   InfluxDB: {inventory.endpoints.influxdb}")
-        _out.print(f"`sparecraft down {design}` removes it.")
-
-
-@app.command()
-def down(
-    experiment: Annotated[
-        str | None, typer.Argument(help="An experiment's name; without one, all fleets.")
-    ] = None,
-    all_fleets: Annotated[bool, typer.Option("--all", help="Every fleet of this host.")] = False,
-) -> None:
-    """Remove a fleet and every trace of it, also one that a killed run left behind."""
-    if experiment is not None and all_fleets:
-        raise InputError(
-            "sparecraft down",
-            expected="an experiment's name or --all",
-            came="both",
-            do="Give one of them.",
-        )
-    docker.check()
-    names = [experiment] if experiment else _known_experiments()
-    if not names:
-        _out.print("No fleet of Sparecraft is on this host.")
-    for name in names:
-        swept = LocalPlatform(name).down(lambda line: _out.print(f"  {line}", highlight=False))
-        for thing in swept:
-            _out.print(f"  swept {thing}", highlight=False)
-        _out.print(f"{name}: removed", highlight=False)
-
-
-@app.command(name="list")
-def list_(results: ResultsOption = RESULTS, as_json: JsonOption = False) -> None:
-    """The designs, the fleets that are up, and the runs in the results folder."""
-    found = {"designs": _designs(), "fleets": _fleets(), "runs": _runs(results)}
-    if as_json:
-        _print_json(found)
-        return
-    for title, rows in found.items():
-        _print_rows(title, rows)
 
 
 @app.command()
@@ -276,9 +238,9 @@ def report(
     summary = json.loads(summary_file.read_text())
     path = write_report(run_folder)
     if as_json:
-        _print_json(summary)
+        print_json(summary)
     else:
-        print_summary(summary, _out, path)
+        print_summary(summary, out, path)
 
 
 def _report_capacity(run_folder: Path, as_json: bool) -> None:
@@ -287,9 +249,9 @@ def _report_capacity(run_folder: Path, as_json: bool) -> None:
     path = write_capacity_report(run_folder)
     capacity = json.loads((run_folder / "capacity.json").read_text(encoding="utf-8"))
     if as_json:
-        _print_json(capacity)
+        print_json(capacity)
     else:
-        print_capacity(capacity, _out, path)
+        print_capacity(capacity, out, path)
 
 
 @app.command()
@@ -311,12 +273,13 @@ def adopt(
     folder = design.directory
     shown = folder.relative_to(here) if folder.is_relative_to(here) else folder
     if as_json:
-        _print_json({"experiment": design.fleet.experiment, "folder": str(design.directory)})
+        print_json({"experiment": design.fleet.experiment, "folder": str(design.directory)})
         return
-    _out.print(f"{design.fleet.experiment}: {shown}", soft_wrap=True, highlight=False)
-    _out.print(f"`sparecraft run {shown}` measures it.", soft_wrap=True, highlight=False)
+    out.print(f"{design.fleet.experiment}: {shown}", soft_wrap=True, highlight=False)
+    out.print(f"`sparecraft run {shown}` measures it.", soft_wrap=True, highlight=False)
 
 
+commands.add_to(app)
 planner.add_to(app)
 
 
@@ -331,8 +294,13 @@ def main() -> None:
 
 
 def _refuse(error: Exception, code: int) -> None:
-    _err.print(f"[bold red]error[/bold red] {escape(str(error))}", highlight=False)
+    err.print(f"[bold red]error[/bold red] {escape(str(error))}", highlight=False)
     sys.exit(code)
+
+
+def _platform(name: PlatformName, design: Design) -> Platform:
+    experiment = design.fleet.experiment
+    return LocalPlatform(experiment) if name is PlatformName.local else Ec2Handed(experiment)
 
 
 def _with_pattern(design: Design, pattern: Pattern | None) -> Design:
@@ -341,75 +309,6 @@ def _with_pattern(design: Design, pattern: Pattern | None) -> Design:
     interference = design.experiment.interference.model_copy(update={"pattern": pattern.value})
     experiment = design.experiment.model_copy(update={"interference": interference})
     return replace(design, experiment=experiment)
-
-
-def _known_experiments() -> list[str]:
-    from experiments.platform.local import ROOT
-
-    states = (ROOT / "infra" / "stacks" / "local" / "terraform.tfstate.d").glob("*/")
-    labelled = {found.experiment for found in docker.find()}
-    return sorted({path.name for path in states} | labelled)
-
-
-def _designs() -> list[dict[str, Any]]:
-    from experiments.spec import designs_available
-
-    return [{"name": name} for name in designs_available()]
-
-
-def _fleets() -> list[dict[str, Any]]:
-    try:
-        found = docker.find()
-    except EnvironmentMissing:
-        return []
-    names = sorted({thing.experiment for thing in found})
-    machines = {n: [f for f in found if f.experiment == n and f.kind == "container"] for n in names}
-    return [{"experiment": name, "machines": len(machines[name])} for name in names]
-
-
-def _runs(results: Path) -> list[dict[str, Any]]:
-    rows = []
-    for path in sorted(results.glob("*/*/summary.json")):
-        if path.parent.is_symlink():
-            continue
-        summary = json.loads(path.read_text())
-        rows.append(
-            {
-                "experiment": summary["experiment"],
-                "run": path.parent.name,
-                "valid": summary["valid"],
-                "slo_met": summary["slo"]["met"],
-                "folder": str(path.parent),
-            }
-        )
-    for path in sorted(results.glob("*/*/capacity.json")):
-        if not path.parent.is_symlink():
-            capacity = json.loads(path.read_text())
-            rows.append(
-                {
-                    "experiment": capacity["experiment"],
-                    "run": path.parent.name,
-                    "valid": capacity["complete"],
-                    "slo_met": None,
-                    "folder": str(path.parent),
-                }
-            )
-    return rows
-
-
-def _print_rows(title: str, rows: list[dict[str, Any]]) -> None:
-    if not rows:
-        _out.print(f"[bold]{title}[/bold]: none")
-        return
-    table = Table(*rows[0], title=title, title_justify="left")
-    for row in rows:
-        table.add_row(*(str(value) for value in row.values()))
-    _out.print(table)
-
-
-def _print_json(value: Any) -> None:
-    json.dump(value, sys.stdout, indent=2)
-    sys.stdout.write("\n")
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from experiments.capacity.result import capacity_json
 from experiments.capacity.steps import Asked, Step, steps_of
 from experiments.load.users import USERS
 from experiments.metrics.frames import response_limit_ms
+from experiments.platform import Platform
 from experiments.records import write_json
 from experiments.runner.block import BlockRun
 from experiments.runner.console import Narrator
@@ -46,10 +47,14 @@ def measure_capacity(
     command: Sequence[str],
     narrator: Narrator,
     quiet_wait_s: float = 0.0,
+    platform: Platform | None = None,
 ) -> Measured:
-    """Bring the node up, raise the load, report, take it down. Raises what ended it early."""
+    """Bring the node up, raise the load, report, take it down. Raises what ended it early.
+
+    Parameters: platform None, this host.
+    """
     folder = results.resolve() / design.fleet.experiment
-    run = _CapacityRun(design, folder, command, narrator)
+    run = _CapacityRun(design, folder, command, narrator, platform)
     run.quiet_wait_s = quiet_wait_s
     return carry_out(run, results, keep=keep)
 
@@ -60,9 +65,14 @@ class _CapacityRun(LiveRun[Measured]):
     quiet_wait_s = 0.0
 
     def __init__(
-        self, design: Design, folder: Path, command: Sequence[str], narrator: Narrator
+        self,
+        design: Design,
+        folder: Path,
+        command: Sequence[str],
+        narrator: Narrator,
+        platform: Platform | None,
     ) -> None:
-        super().__init__(design, folder, command, narrator)
+        super().__init__(design, folder, command, narrator, platform)
         self._asked: list[Asked] = []
         self._runner: BlockRun | None = None
 

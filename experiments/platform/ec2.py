@@ -51,21 +51,14 @@ class Rental:
         }
 
 
-class Ec2Platform:
+class Ec2Platform(Ec2Machines):
     """One experiment's fleet in an AWS account."""
-
-    name = "ec2"
-    # The agent stops the role's processes; its own and the kernel's go on.
-    through_agent: Mapping[str, str] = {"machine.freeze": "process.hang"}
-    ready_timeout_s = 900.0  # a machine installs its role's packages when it starts first
 
     def __init__(self, experiment: str, region: str | None = None, *, stack: Path = STACK) -> None:
         """`region` None: that of the last `up` here, else of the environment or profile."""
-        self.experiment = experiment
         self.stack = Stack(stack, experiment)
-        self.aws = Aws(region or self.stack.variables.get("region"))
+        super().__init__(experiment, Aws(region or self.stack.variables.get("region")))
         self.rental: Rental | None = None
-        self._machines = Ec2Machines(experiment, self.aws)
 
     def check(self) -> None:
         """Raises EnvironmentMissing where AWS does not answer, or there is something of this
@@ -99,7 +92,9 @@ class Ec2Platform:
             self.stack.apply(tfvars, progress, self.rental.variables(self.aws.region))
         except EnvironmentMissing as error:
             raise self._half_made(error) from error
-        return self.inventory()
+        inventory = self.inventory()
+        self.await_up([one.name for one in inventory.started], self.ready_timeout_s)
+        return inventory
 
     def inventory(self) -> Inventory:
         """What the state says is there."""
@@ -127,32 +122,6 @@ class Ec2Platform:
     def left(self) -> list[str]:
         """Everything with this experiment's tag in the region."""
         return [str(one) for one in tagged.find(self.aws, self.experiment)]
-
-    def machine_logs(self, machine: str) -> str:
-        """The last lines of the machine's console."""
-        return self._machines.console(machine)
-
-    def inject(self, kind: str, machine: str) -> None:
-        """A fault that no agent can inject into its own machine."""
-        how = {"machine.crash": self._machines.crash, "machine.reboot": self._machines.reboot}
-        how[kind](machine)
-
-    def revert(self, kind: str, machine: str) -> None:
-        """Undo `inject`; idempotent."""
-        if kind in ("machine.crash", "machine.reboot"):
-            self.start(machine)
-
-    def start(self, machine: str) -> None:
-        """`start_instances`, where the machine is off; a group makes its machine anew itself."""
-        self._machines.start(machine)
-
-    def stop(self, machine: str) -> None:
-        """A stop with force, where the machine is on."""
-        self._machines.stop(machine)
-
-    def running(self, machine: str) -> bool:
-        """Whether the machine's instance is on."""
-        return self._machines.running(machine)
 
     def _half_made(self, error: EnvironmentMissing) -> EnvironmentMissing:
         try:

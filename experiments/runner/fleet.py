@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from experiments.agents import Agent, connect_agent, connect_arbiter, tls_context
 from experiments.errors import EnvironmentMissing, InputError, SparecraftError
-from experiments.platform import MACHINE_KINDS, Inventory, LocalPlatform, Platform
+from experiments.platform import MACHINE_KINDS, Inventory, Platform
 from experiments.runner.block import Fleet, injections
 from experiments.runner.console import Narrator
 from experiments.schedule import blocks
@@ -85,9 +85,8 @@ def check_capabilities(design: Design, fleet: Fleet) -> None:
         )
 
 
-def bring_up(design: Design, narrator: Narrator) -> Inventory:
+def bring_up(design: Design, platform: Platform, narrator: Narrator) -> Inventory:
     """Provision and wait, for `sparecraft up`. A fleet that is not ready stays, to look into."""
-    platform = LocalPlatform(design.fleet.experiment)
     with narrator.step("Provisioning (terraform apply)"):
         platform.check()
         inventory = provision(design, platform, narrator)

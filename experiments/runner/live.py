@@ -91,8 +91,14 @@ class LiveRun(Generic[T]):
     """A fleet that is made, watched and removed; what is measured on it is the subclass's."""
 
     def __init__(
-        self, design: Design, folder: Path, command: Sequence[str], narrator: Narrator
+        self,
+        design: Design,
+        folder: Path,
+        command: Sequence[str],
+        narrator: Narrator,
+        platform: Platform | None = None,
     ) -> None:
+        """`platform` None: this host."""
         self.design = design
         self.errors: list[SparecraftError] = []
         self._command = list(command)
@@ -101,7 +107,7 @@ class LiveRun(Generic[T]):
         self._clock = Clock(time.monotonic(), self._started)
         self._run = self._started.strftime("%Y%m%dT%H%M%SZ")
         self._folder = folder / self._run
-        self._platform: Platform = LocalPlatform(design.fleet.experiment)
+        self._platform: Platform = platform or LocalPlatform(design.fleet.experiment)
         self._verdicts = manifests.Verdicts()
         self._tally = Tally()
         self._setup_s: dict[str, float] = {}

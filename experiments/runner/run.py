@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.metrics import summarize
+from experiments.platform import Platform
 from experiments.records import histograms, write_json
 from experiments.report import write_report
 from experiments.runner.console import Narrator
@@ -41,13 +42,15 @@ def run_design(
     command: Sequence[str],
     narrator: Narrator,
     quiet_wait_s: float = 0.0,
+    platform: Platform | None = None,
 ) -> Outcome:
     """Carry out a design. Raises what ended it early, after clean-up and with the data kept.
 
-    Parameters: quiet_wait_s, how long each block may wait for a quiet host [s].
+    Parameters: quiet_wait_s, how long each block may wait for a quiet host [s]; platform None,
+    this host.
     """
     folder = results.resolve() / design.fleet.experiment
-    run = _Run(design, folder, command, narrator)
+    run = _Run(design, folder, command, narrator, platform)
     run.quiet_wait_s = quiet_wait_s
     return carry_out(run, results, keep=keep)
 

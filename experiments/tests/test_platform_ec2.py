@@ -6,6 +6,7 @@ moto through boto3: what is tested here is this platform, not the stack of `infr
 
 from __future__ import annotations
 
+import json
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,6 +17,8 @@ from experiments.errors import EnvironmentMissing, InputError
 from experiments.platform import Platform, tagged
 from experiments.platform.aws import Aws
 from experiments.platform.ec2 import Ec2Platform, Rental
+from experiments.platform.ec2_handed import Ec2Handed
+from experiments.spec import load_design
 from experiments.tests.aws import REGION
 from experiments.tests.ec2_fixture import (
     FUTURE,
@@ -28,6 +31,7 @@ from experiments.tests.ec2_fixture import (
 )
 
 pytestmark = pytest.mark.usefixtures("aws_account")
+SMALL = Path(__file__).parent / "designs" / "small"
 EXPERIMENT = "tst-ec2"
 RENTAL = Rental(2.0, datetime(2026, 3, 1, 13, 0, tzinfo=UTC), usd_per_hour={"t3.small": 0.0228})
 
@@ -108,6 +112,64 @@ def test_the_console_is_what_a_machine_that_does_not_start_is_judged_by(machine:
     said = Ec2Platform(EXPERIMENT, REGION).machine_logs("web-1")
     assert "Linux version" in said
     assert len(said.splitlines()) <= 20
+
+
+def test_a_machine_that_never_gets_ready_ends_in_its_console_s_lines(machine: str) -> None:
+    platform = Ec2Platform(EXPERIMENT, REGION)
+    platform.await_up(["web-1"], 0.1)
+    client("ec2").stop_instances(InstanceIds=[machine])
+    with pytest.raises(EnvironmentMissing) as late:
+        platform.await_up(["web-1", "web-2"], 0.1)
+    assert late.value.place == "machine web-1 (and 1 others)"
+    assert f"{machine} is stopped; it printed: " in late.value.came
+    assert "Linux version" in late.value.came
+    assert f"sparecraft down {EXPERIMENT} --platform ec2" in late.value.do
+    with pytest.raises(EnvironmentMissing, match="no instance"):
+        platform.await_up(["web-2"], 0.1)
+
+
+def _handed(folder: Path, experiment: str, machines: tuple[str, ...]) -> Path:
+    rows = [
+        {"name": name, "tier": None, "role": "mariadb", "standby": False, "instance_type": None}
+        | {"address": "198.18.1.11", "agent_url": "https://198.19.1.11:7443", "usd_per_hour": None}
+        for name in machines
+    ]
+    ends = {"entry": "http://198.18.0.10/", "influxdb": "http://198.19.0.5:8086", "grafana": None}
+    fleet = {"experiment": experiment, "platform": "ec2", "scheme": "on-prem", "machines": rows}
+    keys = ("ca_certificate_pem", "client_certificate_pem", "client_private_key_pem")
+    file = folder / "runner.json"
+    content = {"region": REGION, "fleet": {**fleet, "endpoints": ends}}
+    file.write_text(json.dumps({**content, "identity": dict.fromkeys(keys, "-")}))
+    return file
+
+
+def test_a_fleet_that_was_handed_over_is_used_and_stays(tmp_path: Path) -> None:
+    design = load_design(SMALL)
+    name = design.fleet.experiment
+    made = MadeFleet(name, FUTURE)
+    identifier = instance(made, network(made), "web-1")
+    platform: Platform = Ec2Handed(name, _handed(tmp_path, name, design.fleet.machine_names))
+    platform.check()
+    said: list[str] = []
+    inventory = platform.up(SMALL / "fleet.tfvars", said.append)
+    assert inventory == platform.inventory()
+    platform.inject("machine.crash", "web-1")
+    assert _state(identifier) == "stopped"
+    assert platform.down(said.append) == platform.left() == []
+    assert "removes it where it was made" in said[-1]
+    assert tagged.instances(Aws(REGION), name)
+
+
+def test_a_fleet_of_another_experiment_or_without_a_machine_is_refused(tmp_path: Path) -> None:
+    name = load_design(SMALL).fleet.experiment
+    with pytest.raises(EnvironmentMissing, match="that of tst-other"):
+        Ec2Handed(name, _handed(tmp_path, "tst-other", ()))
+    platform = Ec2Handed(name, _handed(tmp_path, name, ("web-1",)))
+    with pytest.raises(EnvironmentMissing, match="none called arbiter-db"):
+        platform.up(SMALL / "fleet.tfvars", lambda _: None)
+    (tmp_path / "runner.json").write_text("{}")
+    with pytest.raises(EnvironmentMissing, match="Field required"):
+        Ec2Handed(name, tmp_path / "runner.json")
 
 
 def test_a_fleet_that_another_workspace_made_is_refused_and_listed() -> None:

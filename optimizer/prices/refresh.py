@@ -60,6 +60,17 @@ def refresh(old: PriceBook, regions: Sequence[str], today: datetime.date) -> Ref
     return Refreshed(PriceBook(today.isoformat(), SOURCE, found), missing)
 
 
+def today_s_prices(region: str, names: Collection[str]) -> dict[str, float]:
+    """Today's on-demand prices of the types `names` in `region`, by name [USD/h].
+
+    A type that the API does not know in the region is left out. Raises as `refresh` does.
+    """
+    prices = dict[str, float]()
+    for wanted in sorted(names):
+        prices.update(_prices(region, [wanted], {"instanceType": wanted}))
+    return prices
+
+
 def write_book(book: PriceBook, path: Path) -> None:
     """Write `book` as TOML so that `path` is at every moment the old file, or the new one whole."""
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -76,14 +87,7 @@ def write_book(book: PriceBook, path: Path) -> None:
 
 
 def _region(region: str, kinds: Mapping[str, Instance]) -> tuple[Instance, ...]:
-    prices = dict[str, float]()
-    for product in _products(region):
-        name, usd_per_hour = _price(region, product, kinds)
-        if name is None:
-            continue
-        if prices.setdefault(name, usd_per_hour) != usd_per_hour:
-            came = f"{prices[name]} and {usd_per_hour}"
-            raise InputError(f"{_api(region)}: {name}", expected="one price", came=came)
+    prices = _prices(region, kinds)
     if not prices:
         raise InputError(
             _api(region),
@@ -95,14 +99,29 @@ def _region(region: str, kinds: Mapping[str, Instance]) -> tuple[Instance, ...]:
     return tuple(sorted(found, key=lambda i: (i.usd_per_hour, i.name)))
 
 
-def _products(region: str) -> Iterator[Mapping[str, Any]]:
+def _prices(
+    region: str, wanted: Collection[str], more: Mapping[str, str] | None = None
+) -> dict[str, float]:
+    prices = dict[str, float]()
+    for product in _products(region, more or {}):
+        name, usd_per_hour = _price(region, product, wanted)
+        if name is None:
+            continue
+        if prices.setdefault(name, usd_per_hour) != usd_per_hour:
+            came = f"{prices[name]} and {usd_per_hour}"
+            raise InputError(f"{_api(region)}: {name}", expected="one price", came=came)
+    return prices
+
+
+def _products(region: str, more: Mapping[str, str]) -> Iterator[Mapping[str, Any]]:
     """Every product of the region that the filters let through, over all pages of the answer."""
     import boto3  # type: ignore[import-untyped]
     from botocore.config import Config  # type: ignore[import-untyped]
     from botocore.exceptions import BotoCoreError, ClientError  # type: ignore[import-untyped]
+    from botocore.parsers import ResponseParserError  # type: ignore[import-untyped]
 
     config = Config(retries={"mode": "standard"}, connect_timeout=10, read_timeout=30)
-    fields = {"regionCode": region, **_FILTERS}
+    fields = {"regionCode": region, **_FILTERS, **more}
     asked = [{"Type": "TERM_MATCH", "Field": f, "Value": v} for f, v in fields.items()]
     try:
         with closing(boto3.client("pricing", region_name=API_REGION, config=config)) as client:
@@ -110,7 +129,7 @@ def _products(region: str) -> Iterator[Mapping[str, Any]]:
             for page in pages.paginate(ServiceCode="AmazonEC2", Filters=asked):
                 for text in page["PriceList"]:
                     yield _parsed(region, text)
-    except (BotoCoreError, ClientError) as error:
+    except (BotoCoreError, ClientError, ResponseParserError) as error:
         raise EnvironmentMissing(
             _api(region),
             expected="an answer to pricing:GetProducts",

@@ -1,0 +1,86 @@
+"""`sparecraft reap`: what outlived its time in an AWS account, listed, and removed if asked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from experiments.commands.options import JsonOption, RegionOption, YesOption, confirm, err, out
+from experiments.platform import sweep, tagged
+from experiments.platform.aws import Aws
+from experiments.platform.tagged import Tagged
+from optimizer.commands.output import print_json
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add `sparecraft reap`."""
+    app.command()(reap)
+
+
+def reap(
+    region: RegionOption = None,
+    remove: Annotated[
+        bool, typer.Option("--remove", help="Remove what is listed, after a question.")
+    ] = False,
+    yes: YesOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """What outlived its time to live on EC2, in one region; with --remove it goes.
+
+    Machines end themselves in time; their network, disks and keys are left to this. Exit code 1
+    where something has outlived and was not removed.
+    """
+    aws = Aws(region)
+    now = datetime.now(UTC)
+    found = tagged.find(aws)
+    over = tagged.outlived(found, now)
+    console = err if as_json else out
+    if not as_json:
+        _show(aws, found, over)
+    removed: list[str] = []
+    if over and remove:
+        confirm(f"Remove these {len(over)} from {aws.region}?", yes)
+
+        def said(line: str) -> None:
+            removed.append(line.removeprefix("removed "))
+            console.print(f"  {line}", highlight=False, soft_wrap=True)
+
+        sweep.remove(aws, over, said)
+    if as_json:
+        print_json(
+            {
+                "region": aws.region,
+                "account": aws.account(),
+                "outlived": [_row(one) for one in over],
+                "kept": len(found) - len(over),
+                "removed": removed,
+            }
+        )
+    raise typer.Exit(1 if over and not remove else 0)
+
+
+def _show(aws: Aws, found: Sequence[Tagged], over: Sequence[Tagged]) -> None:
+    if over:
+        table = Table("experiment", "kind", "id", "expires", title_justify="left")
+        for one in over:
+            table.add_row(*(str(value) for value in _row(one).values()))
+        out.print(table)
+    where = f"account {aws.account()}, region {aws.region}"
+    out.print(
+        f"{len(over)} outlived their time, {len(found) - len(over)} did not ({where}).",
+        highlight=False,
+        soft_wrap=True,
+    )
+
+
+def _row(one: Tagged) -> dict[str, Any]:
+    return {
+        "experiment": one.experiment,
+        "kind": one.kind,
+        "id": one.id,
+        "expires": one.expires.isoformat() if one.expires else "",
+    }
