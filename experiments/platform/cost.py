@@ -10,7 +10,7 @@ requests to S3, which are a few hundred.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from typing import Any
@@ -56,27 +56,24 @@ class Bill:
 
     @property
     def usd_per_hour(self) -> float:
-        """An hour with the standbys off: machines, addresses and all disks."""
+        """An hour with the standbys off, which keep their addresses and disks."""
         on = [one for one in self.machines if not one.standby]
-        return math.fsum([*map(self._on_usd_per_hour, on), self._disks_usd_per_hour])
+        return self._usd_per_hour(on)
 
     @property
     def usd_most(self) -> float:
         """Until the time to live is over, with every machine on."""
-        every = [*map(self._on_usd_per_hour, self.machines), self._disks_usd_per_hour]
-        return self.ttl_hours * math.fsum(every)
+        return self.ttl_hours * self._usd_per_hour(self.machines)
 
     @property
     def disk_gb(self) -> float:
         """All disks [GB]."""
         return math.fsum(one.disk_gb for one in self.machines)
 
-    def _on_usd_per_hour(self, one: Rented) -> float:
-        return self.quote.usd_per_hour[one.instance_type] + USD_PER_ADDRESS_HOUR
-
-    @property
-    def _disks_usd_per_hour(self) -> float:
-        return self.disk_gb * USD_PER_GB_MONTH / HOURS_PER_MONTH
+    def _usd_per_hour(self, on: Iterable[Rented]) -> float:
+        prices = [self.quote.usd_per_hour[one.instance_type] for one in on]
+        addresses = USD_PER_ADDRESS_HOUR * len(self.machines)
+        return math.fsum([*prices, addresses, self.disk_gb * USD_PER_GB_MONTH / HOURS_PER_MONTH])
 
 
 def planned_machines(plan: Mapping[str, Any]) -> tuple[Rented, ...]:

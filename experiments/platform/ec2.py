@@ -6,7 +6,7 @@ What Terraform no longer knows, or never knew, is found by its tags.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -28,26 +28,28 @@ _FOLLOW = ("network interface", "volume")
 
 @dataclass(frozen=True)
 class Rental:
-    """What a fleet on EC2 is asked for beyond its description; None: the stack's default.
+    """What a fleet on EC2 is asked for beyond its description.
 
-    `expires` is when every machine ends itself, `ttl_hours` from the call [h]; `usd_per_hour` by
-    instance type.
+    `expires` is when every machine ends itself, `ttl_hours` from its first boot [h]; `usd_per_hour`
+    by instance type; `more` are other variables of the stack, by name.
     """
 
     ttl_hours: float
     expires: datetime
     spot: bool = False
-    usd_per_hour: Mapping[str, float] | None = None
+    usd_per_hour: Mapping[str, float] = field(default_factory=dict)
+    more: Mapping[str, Any] = field(default_factory=dict)
 
     def variables(self, region: str) -> dict[str, Any]:
         """As the stack's variables."""
         expires = self.expires.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         return {
+            **self.more,
             "region": region,
             "ttl_hours": self.ttl_hours,
             "expires": expires,
             "spot": self.spot,
-            "usd_per_hour": dict(self.usd_per_hour or {}),
+            "usd_per_hour": dict(self.usd_per_hour),
         }
 
 

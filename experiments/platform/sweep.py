@@ -162,6 +162,13 @@ def _role(aws: Aws, name: str) -> None:
     aws.call("iam", "delete_role", RoleName=name)
 
 
+def _address(aws: Aws, identifier: str) -> None:
+    for one in aws.call("ec2", "describe_addresses", AllocationIds=[identifier])["Addresses"]:
+        if one.get("AssociationId"):
+            aws.call("ec2", "disassociate_address", AssociationId=one["AssociationId"])
+    aws.call("ec2", "release_address", AllocationId=identifier)
+
+
 def _plain(operation: str, argument: str, *, several: bool = False) -> _Remover:
     """A kind that one call removes."""
 
@@ -175,6 +182,7 @@ _REMOVERS: dict[str, _Remover] = {
     "auto-scaling group": _group,
     "instance": _instance,
     "launch template": _plain("delete_launch_template", "LaunchTemplateId"),
+    "elastic IP": _address,
     "network interface": _plain("delete_network_interface", "NetworkInterfaceId"),
     "volume": _plain("delete_volume", "VolumeId"),
     "placement group": _plain("delete_placement_group", "GroupName"),

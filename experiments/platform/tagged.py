@@ -54,6 +54,7 @@ class Tagged:
 # kind, listing, key of its entries, key of an entry's id
 _EC2 = (
     ("launch template", "describe_launch_templates", "LaunchTemplates", "LaunchTemplateId"),
+    ("elastic IP", "describe_addresses", "Addresses", "AllocationId"),
     ("network interface", "describe_network_interfaces", "NetworkInterfaces", "NetworkInterfaceId"),
     ("volume", "describe_volumes", "Volumes", "VolumeId"),
     ("VPC endpoint", "describe_vpc_endpoints", "VpcEndpoints", "VpcEndpointId"),

@@ -106,7 +106,13 @@ def network(made: MadeFleet) -> str:
         Groups=groups,
         TagSpecifications=made.specification("network-interface", machine="web-1"),
     )
-    made.keep("network interface", interface["NetworkInterface"]["NetworkInterfaceId"])
+    interface_id = interface["NetworkInterface"]["NetworkInterfaceId"]
+    made.keep("network interface", interface_id)
+    address = ec2.allocate_address(
+        Domain="vpc", TagSpecifications=made.specification("elastic-ip", machine="web-1")
+    )["AllocationId"]
+    ec2.associate_address(AllocationId=address, NetworkInterfaceId=interface_id)
+    made.keep("elastic IP", address)
     return subnet_id
 
 

@@ -81,9 +81,9 @@ def test_an_instance_without_a_type_is_refused_not_priced_at_nothing() -> None:
 def test_the_hour_leaves_standbys_off_and_the_most_has_them_on_until_the_end() -> None:
     machines = (Rented("db-1", "a", False, 10.0), Rented("db-2", "a", True, 10.0))
     bill = Bill(machines, Quote({"a": 0.02}, "2026-02-03", "a test"), 5.0)
-    disks = 20.0 * USD_PER_GB_MONTH / HOURS_PER_MONTH
-    assert bill.usd_per_hour == pytest.approx(0.02 + USD_PER_ADDRESS_HOUR + disks)
-    assert bill.usd_most == pytest.approx(5 * (2 * (0.02 + USD_PER_ADDRESS_HOUR) + disks))
+    kept = 20.0 * USD_PER_GB_MONTH / HOURS_PER_MONTH + 2 * USD_PER_ADDRESS_HOUR
+    assert bill.usd_per_hour == pytest.approx(0.02 + kept)
+    assert bill.usd_most == pytest.approx(5 * (2 * 0.02 + kept))
 
 
 @pytest.fixture
