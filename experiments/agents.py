@@ -72,9 +72,10 @@ class _Api:
 class Agent(_Api):
     """One machine's node agent."""
 
-    def health(self) -> dict[str, Any]:
+    def health(self, timeout_s: float | None = None) -> dict[str, Any]:
         """Service state and readiness."""
-        return dict(self._call("GET", "/v1/health"))
+        timeout = _TIMEOUT if timeout_s is None else httpx.Timeout(timeout_s)
+        return dict(self._call("GET", "/v1/health", timeout=timeout))
 
     def capabilities(self) -> dict[str, dict[str, Any]]:
         """What this machine's kernel can inject, with the reason where it cannot."""
@@ -127,6 +128,15 @@ class Arbiter(_Api):
         if tokens is not None:
             body["tokens"] = tokens
         self._call("PUT", "/v1/policy", body)
+
+    def set_server(self, server: str, up: bool) -> dict[str, Any]:
+        """Take a server out of the tier at once, or let it in as soon as it answers; its
+        statistics."""
+        return dict(self._call("PUT", f"/v1/servers/{server}", {"up": up}))
+
+    def is_in(self, server: str) -> bool:
+        """Whether the server gets requests."""
+        return any(one["name"] == server and one["alive"] for one in self.stats()["servers"])
 
 
 def connect_agent(machine: Machine, context: ssl.SSLContext) -> Agent:

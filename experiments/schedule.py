@@ -8,6 +8,7 @@ arms of a pair get the same streams, so they meet the same arrivals, pages and n
 from __future__ import annotations
 
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -63,6 +64,23 @@ def page_choices(pages: int, count: int, seed: int, zipf: float) -> NDArray[np.i
 def writes(share: float, count: int, seed: int) -> NDArray[np.int64]:
     """1 for each of `count` arrivals that writes, 0 for one that reads."""
     return np.asarray(stream(seed, "writes").random(count) < share, dtype=np.int64)
+
+
+def crashes(
+    machines: Sequence[str], mean_s: float, start_s: float, end_s: float, seed: int
+) -> tuple[tuple[float, str], ...]:
+    """Crashes (time, machine) in [start_s, end_s), ascending: a Poisson stream for each machine.
+
+    Parameters: mean_s float [s], mean gap of a machine's stream; a later end extends the streams.
+    """
+    found = []
+    for machine in machines:
+        rng = stream(seed, "crashes", machine)
+        at_s = start_s + rng.exponential(mean_s)
+        while at_s < end_s:
+            found.append((float(at_s), machine))
+            at_s += rng.exponential(mean_s)
+    return tuple(sorted(found))
 
 
 def pair_seed(seed: int, pair: int) -> int:

@@ -20,6 +20,7 @@ from experiments.metrics.generator import generator_blocks, generator_reasons
 from experiments.metrics.improvement import improvement, no_improvement, pairs_of
 from experiments.metrics.performability import Ideal, ideal_latency, user_metrics
 from experiments.metrics.predicted import Records, compare
+from experiments.metrics.strength import schemes
 from experiments.metrics.verdicts import fault_counts, run_verdicts, slo_verdict
 from experiments.metrics.weights import performability_weights
 from experiments.metrics.windows import Event, Window, of_kind, windows
@@ -91,6 +92,13 @@ def summarize(
         "host": dict(manifest.get("host") or {}),
         "load": {"blocks": load},
         "predicted": _predicted(prediction, main, found, manifest, hosts),
+        "schemes": schemes(
+            events,
+            found,
+            manifest,
+            _checked_fleet(spec) if spec.get("failover") else None,
+            _generator(manifest),
+        ),
         "plan": dict(plan) if plan else {"feasible": None, "usd_per_month": None, "tiers": {}},
         "weights_source": performability_weights().source,
     }
@@ -234,11 +242,15 @@ def _predicted(
         requests=main,
         windows=found,
         hosts=hosts,
-        fleet=check(Source(Path("manifest.json"), dict(spec.get("fleet") or {}), {}), Fleet),
+        fleet=_checked_fleet(spec),
         machines=list((manifest.get("fleet") or {}).get("machines") or []),
         rates=spec.get("rates") or {},
     )
     return compare(prediction, records, block_s=_correlated_s(manifest), rng=_generator(manifest))
+
+
+def _checked_fleet(spec: Mapping[str, Any]) -> Fleet:
+    return check(Source(Path("manifest.json"), dict(spec.get("fleet") or {}), {}), Fleet)
 
 
 def _correlated_s(manifest: Mapping[str, Any]) -> float:

@@ -65,5 +65,10 @@ class Platform(Protocol):
     def stop(self, machine: str) -> None:
         """Power off at once. Nothing to do where it is off."""
 
+    def replace(self, machine: str, progress: Progress) -> None:
+        """Throw a machine of a `cloud` fleet away, running or not, and have it made anew under
+        its name and addresses (EC2: its auto-scaling group does). Returns once the new one is
+        under way; it is not ready then. Raises EnvironmentMissing."""
+
     def running(self, machine: str) -> bool:
         """Whether the machine's power is on."""

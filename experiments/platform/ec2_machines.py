@@ -13,6 +13,7 @@ from experiments.errors import EnvironmentMissing
 from experiments.platform import tagged
 from experiments.platform.aws import Aws, AwsRefused, answering
 from experiments.platform.tagged import Tagged
+from experiments.platform.terraform import Progress
 
 _ON = ("pending", "running")
 _CONSOLE_LINES = 20
@@ -68,12 +69,31 @@ class Ec2Machines:
             return
         self.aws.call("ec2", "stop_instances", InstanceIds=[one.id], Force=True)
         if one.group:
-            self.aws.call(
-                "autoscaling",
-                "terminate_instance_in_auto_scaling_group",
-                InstanceId=one.id,
-                ShouldDecrementDesiredCapacity=False,
+            self._give_up(one)
+
+    def replace(self, machine: str, progress: Progress) -> None:
+        """Have a machine that is off made anew by its group. One that is on is the new one: a
+        fence has told the group already. Raises EnvironmentMissing for one without a group."""
+        one = self._newest(machine)
+        if one is None or one.state in _ON:
+            return
+        if not one.group:
+            raise EnvironmentMissing(
+                f"machine {machine} of {self.experiment}, region {self.aws.region}",
+                expected="an instance of an auto-scaling group, which makes it anew",
+                came=f"{one.id}, which belongs to none",
+                do="Only fleets of the scheme cloud replace machines; on-prem repairs them.",
             )
+        self._give_up(one)
+        progress(f"{machine}: its group makes a new instance")
+
+    def _give_up(self, one: Tagged) -> None:
+        self.aws.call(
+            "autoscaling",
+            "terminate_instance_in_auto_scaling_group",
+            InstanceId=one.id,
+            ShouldDecrementDesiredCapacity=False,
+        )
 
     def _reboot(self, machine: str) -> None:
         """Ask for a restart; EC2 forces it where the operating system does not obey in minutes."""

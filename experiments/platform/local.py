@@ -105,6 +105,10 @@ class LocalPlatform:
         if self.running(machine):
             docker.kill(self.container(machine))
 
+    def replace(self, machine: str, progress: Progress) -> None:
+        """A new container, by `terraform apply -replace`; other machines are left as they are."""
+        self._stack.replace(f'fleet_machine.this["{machine}"]', progress)
+
     def running(self, machine: str) -> bool:
         """Whether the container runs; a frozen one does."""
         return docker.state(self.container(machine)) in ("running", "paused")

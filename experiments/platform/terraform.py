@@ -65,6 +65,13 @@ class Stack:
                 if not any(self.state_directory.glob("*")):
                     self.state_directory.rmdir()  # the workspace that Terraform made for the plan
 
+    def replace(self, address: str, progress: Progress) -> None:
+        """Make one resource anew and touch no other. Raises EnvironmentMissing."""
+        only = [f"-replace={address}", f"-target={address}"]
+        self._stream(
+            ["apply", "-auto-approve", *only, *self._common(self.state_directory)], progress
+        )
+
     def destroy(self, progress: Progress) -> None:
         """Remove what the workspace's state holds; nothing to do if there is no state."""
         kept = self.state_directory / _FLEET

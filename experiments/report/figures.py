@@ -24,6 +24,13 @@ from experiments.report.figures_machines import (
     server_latencies,
     servers_over_time,
 )
+from experiments.report.figures_schemes import (
+    SHOWN_MAX,
+    STAGES,
+    failover_parts,
+    failovers_of,
+    members_over_time,
+)
 from experiments.report.figures_time import (
     blocks_of,
     disturbances_of,
@@ -68,6 +75,8 @@ def all_figures(run: RunFolder) -> dict[str, Figure]:
         _tail,
         _servers,
         _hosts,
+        _failovers,
+        _members,
     )
     return {figure.identity: figure for figure in (make(run) for make in makers)}
 
@@ -238,3 +247,34 @@ def _hosts(run: RunFolder) -> Figure:
     return _figure(
         run, "hosts", "Machines", caption, hosts_over_time, legend=_arm_keys(run), note=note
     )
+
+
+def _failovers(run: RunFolder) -> Figure:
+    count = len(failovers_of(run))
+    caption = (
+        f"{number(count)} fail-overs in the order in which they ended, each from the moment that "
+        "its machine was down until its tier was told of the machine that serves instead."
+    )
+    if count > SHOWN_MAX:
+        caption += f" The first {SHOWN_MAX} are shown."
+    legend = tuple(Key("box", colour.light, name) for name, _, colour in STAGES)
+    note = "" if count else "No fail-over came to its end."
+    return _figure(
+        run, "failovers", "Fail-overs", caption, failover_parts, legend=legend, note=note
+    )  # fmt: skip
+
+
+def _members(run: RunFolder) -> Figure:
+    tiers = (run.summary.get("schemes") or {}).get("tiers") or {}
+    caption = (
+        "Machines of each tier that serve: from when its arbiter knows of them until they crash or "
+        "are lost. Full strength is at or above the dashed line."
+    )
+    legend = (
+        Key("line", palette.ARMS[0].light, "machines that serve"),
+        Key("line", palette.FAULT.light, "needed"),
+    )
+    note = "" if tiers else "The design has no [failover]."
+    return _figure(
+        run, "members", "Strength over time", caption, members_over_time, legend=legend, note=note
+    )  # fmt: skip

@@ -13,6 +13,7 @@ from experiments.report.figures import all_figures
 from experiments.report.folder import RunFolder, read_folder
 from experiments.report.generator import load_table
 from experiments.report.predicted import availability_words, predicted_table, verdict_sentence
+from experiments.report.schemes import scheme_words
 from experiments.report.shell import render_page
 from experiments.report.text import factor, interval, milliseconds, number, percent, usd
 
@@ -65,6 +66,7 @@ def page(run: RunFolder) -> str:
         host=tables.host_table(run),
         load=load_table(run),
         predicted=predicted_words(run),
+        schemes=scheme_words(run),
         plan=plan_words(run),
         plan_table=tables.plan_table(_plan(run)),
         repeat=tables.repeat_rows(run),

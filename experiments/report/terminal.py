@@ -11,6 +11,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from experiments.report.predicted import availability_words, predicted_table, verdict_sentence
+from experiments.report.schemes import strength_table
+from experiments.report.tables import Table as Source
 from experiments.report.text import factor, interval, milliseconds, number, percent, usd
 
 _ROWS = (
@@ -38,6 +40,7 @@ def print_summary(summary: Mapping[str, Any], console: Console, report: Path | N
     many = len(summary.get("arms") or {}) > _COLUMNS_MOST
     console.print(_many_arms(summary) if many else _arms(summary))
     _print_predicted(summary, console)
+    _print_schemes(summary, console)
     _print_verdicts(summary, console)
     _print_plan(summary, console)
     if report is not None:
@@ -108,15 +111,25 @@ def _print_predicted(summary: Mapping[str, Any], console: Console) -> None:
     found = summary.get("predicted")
     if not found:
         return
-    source = predicted_table(found)
+    _print_table(predicted_table(found), console)
+    for line in (verdict_sentence(summary), *availability_words(found)):
+        console.print(f"  {line}", markup=False, highlight=False)
+
+
+def _print_schemes(summary: Mapping[str, Any], console: Console) -> None:
+    """Time at full strength, for a run with `[failover]`."""
+    source = strength_table(summary)
+    if source is not None:
+        _print_table(source, console)
+
+
+def _print_table(source: Source, console: Console) -> None:
     table = Table(title=source.caption, title_justify="left")
     for heading, cell in zip(source.head, source.rows[0], strict=True):
         table.add_column(heading, justify="right" if cell.numeric else "left")
     for row in source.rows:
         table.add_row(*(escape(cell.text) + (" ?" if cell.doubtful else "") for cell in row))
     console.print(table)
-    for line in (verdict_sentence(summary), *availability_words(found)):
-        console.print(f"  {line}", markup=False, highlight=False)
 
 
 def _print_verdicts(summary: Mapping[str, Any], console: Console) -> None:

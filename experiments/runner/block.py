@@ -6,20 +6,21 @@ import threading
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 
-from experiments.agents import Agent, Arbiter
+from experiments.agents import Arbiter
 from experiments.errors import MeasurementFailed, SparecraftError
 from experiments.faults import FaultController, FaultEvent, Injection, Step, Tally
 from experiments.interference import episodes
 from experiments.load.generator import LoadGenerator, LoadHandle
 from experiments.load.plan import plan_block
 from experiments.load.users import Population
-from experiments.platform import Inventory, Platform
+from experiments.platform import Inventory
 from experiments.runner.console import Narrator
 from experiments.runner.host import HostBlock, HostWatch, wait_until_quiet
+from experiments.runner.live_fleet import Fleet
 from experiments.runner.monitor import Monitor
 from experiments.runner.recorder import Recorder
+from experiments.runner.schemes import scheme_at_work
 from experiments.schedule import Block, block_length_s
 from experiments.spec import Design
 from experiments.spec.experiment import Experiment
@@ -27,16 +28,6 @@ from experiments.spec.experiment import Experiment
 _LEAD_S = 0.5  # between the order to begin and the block's second 0
 _DRAIN_S = 2.0  # beyond the time-outs, for the generator's own end
 _TICK_S = 0.25
-
-
-@dataclass(frozen=True)
-class Fleet:
-    """The live fleet and everything that is connected to it."""
-
-    platform: Platform
-    inventory: Inventory
-    agents: Mapping[str, Agent]
-    arbiters: Mapping[str, Arbiter]  # by tier
 
 
 def injections(design: Design, block: Block, inventory: Inventory) -> list[Injection]:
@@ -132,8 +123,11 @@ class BlockRun:
             )
             worker.start()
             try:
-                handle.go(self._recorder.clock.since_s(origin))
-                self._follow(handle, block, origin, narrator, watch)
+                with scheme_at_work(
+                    self._design, block, self._fleet, self._recorder, self._tally, origin
+                ):
+                    handle.go(self._recorder.clock.since_s(origin))
+                    self._follow(handle, block, origin, narrator, watch)
             finally:
                 stop.set()
                 worker.join()
@@ -205,6 +199,6 @@ def revert_everything(fleet: Fleet) -> list[str]:
 
 def close(fleet: Fleet) -> None:
     """Close all connections."""
-    for api in [*fleet.agents.values(), *fleet.arbiters.values()]:
+    for api in [*fleet.agents.values(), *fleet.standbys.values(), *fleet.arbiters.values()]:
         with suppress(SparecraftError):
             api.close()

@@ -8,8 +8,9 @@ from collections.abc import Callable
 from experiments.agents import Agent, connect_agent, connect_arbiter, tls_context
 from experiments.errors import EnvironmentMissing, InputError, SparecraftError
 from experiments.platform import MACHINE_KINDS, Inventory, Platform
-from experiments.runner.block import Fleet, injections
+from experiments.runner.block import injections
 from experiments.runner.console import Narrator
+from experiments.runner.live_fleet import Fleet
 from experiments.schedule import blocks
 from experiments.spec import Design
 
@@ -29,11 +30,13 @@ def connect(platform: Platform, inventory: Inventory) -> Fleet:
     context = tls_context(platform.identity())
     agents = {m.name: connect_agent(m, context) for m in inventory.with_agent}
     arbiters = {str(m.tier): connect_arbiter(m) for m in inventory.arbiters}
-    return Fleet(platform, inventory, agents, arbiters)
+    off = {m.name: connect_agent(m, context) for m in inventory.machines if m.standby}
+    return Fleet(platform, inventory, agents, arbiters, off)
 
 
 def wait_ready(fleet: Fleet, narrator: Narrator) -> None:
-    """Until every machine's service answers. Raises EnvironmentMissing with the machine's log."""
+    """Until every machine's service answers; standbys, which are off, are taken out of their
+    arbiters. Raises EnvironmentMissing with the machine's log."""
     waiting = dict(fleet.agents)
     timeout_s = fleet.platform.ready_timeout_s
     deadline = time.monotonic() + timeout_s
@@ -53,6 +56,9 @@ def wait_ready(fleet: Fleet, narrator: Narrator) -> None:
             )
         if waiting:
             time.sleep(_POLL_S)
+    for machine in fleet.inventory.machines:
+        if machine.standby:
+            fleet.arbiters[str(machine.tier)].set_server(machine.name, False)
     narrator.detail(f"{len(fleet.agents)} machines ready")
 
 

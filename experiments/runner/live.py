@@ -27,7 +27,7 @@ from experiments.records import (
     write_table,
 )
 from experiments.runner import manifest as manifests
-from experiments.runner.block import BlockRun, Fleet, close, revert_everything
+from experiments.runner.block import BlockRun, close, revert_everything
 from experiments.runner.console import Narrator
 from experiments.runner.fleet import (
     check_capabilities,
@@ -36,9 +36,11 @@ from experiments.runner.fleet import (
     provision,
     wait_ready,
 )
+from experiments.runner.live_fleet import Fleet
 from experiments.runner.lock import run_lock
 from experiments.runner.monitor import Monitor
 from experiments.runner.recorder import Clock, Recorder
+from experiments.runner.schemes import watched
 from experiments.runner.signals import ending_signals
 from experiments.spec import Design
 from experiments.telemetry import InfluxQuery, InfluxWriter, TelemetryStats
@@ -152,9 +154,9 @@ class LiveRun(Generic[T]):
         self._recorder = Recorder(
             self._folder, self._clock, self.design.fleet.experiment, self._run, self._writer
         )
-        self._monitor = Monitor(
-            fleet.arbiters, fleet.agents, self._recorder.arbiter, self._on_machine
-        )
+        others = watched(self.design, fleet.inventory)
+        agents = {name: agent for name, agent in fleet.agents.items() if name not in others}
+        self._monitor = Monitor(fleet.arbiters, agents, self._recorder.arbiter, self._on_machine)
         self._monitor.start()
 
     def measure(self) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from experiments.errors import InputError
 from experiments.spec.experiment import ROLES_OF_USER, Experiment, Selector
+from experiments.spec.failover import check_failover
 from experiments.spec.fleet import Fleet
 from experiments.spec.prediction import PLANNED_ARM, Prediction, read_prediction
 from experiments.spec.source import Source, check, read_tfvars, read_toml
@@ -54,6 +55,8 @@ def load_design(name_or_path: str | Path, root: Path = DESIGNS) -> Design:
     _check_user(toml, fleet, experiment)
     _check_arms(toml, fleet, experiment)
     _check_faults(toml, fleet, experiment)
+    if experiment.failover is not None:
+        check_failover(toml, fleet, experiment.failover)
     prediction = _prediction(toml, fleet, experiment)
     return Design(directory.name, fleet, experiment, directory, prediction)
 

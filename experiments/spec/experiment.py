@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError, model_validator
 
+from experiments.spec.failover import Failover
 from experiments.spec.fleet import Policy, TierName
 from experiments.spec.source import Strict, refusal
 
@@ -232,11 +233,13 @@ class Experiment(Strict):
     slo: Slo
     rates: Rates = Rates()
     capacity: Capacity | None = None
+    failover: Failover | None = None
     design: Order
 
     @model_validator(mode="after")
     def _consistent(self) -> Experiment:
         self._check_fault_times()
+        self._check_machine_faults()
         self._check_order()
         self._check_capacity()
         return self
@@ -276,6 +279,16 @@ class Experiment(Strict):
                     came=f"one from {fault.at_s} s to {end_s} s",
                     key=f"faults.{index}.at_s",
                     do="Let it begin or end earlier, or measure for longer.",
+                )
+
+    def _check_machine_faults(self) -> None:
+        for index, fault in enumerate(self.faults):
+            if self.failover is not None and fault.kind.startswith("machine."):
+                raise refusal(
+                    "no machine faults beside [failover], whose controller powers machines on",
+                    came=fault.kind,
+                    key=f"faults.{index}.kind",
+                    do="Let failover.crash_mean_s make the crashes, or take [failover] out.",
                 )
 
     def _check_order(self) -> None:

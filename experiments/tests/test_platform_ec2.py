@@ -97,6 +97,28 @@ def test_a_machine_that_crashed_in_a_group_is_left_to_its_group() -> None:
     assert _state(one.id) == "stopped", "started again, it would race with its successor"
 
 
+def test_a_machine_of_a_group_is_made_anew_once_however_it_went_off() -> None:
+    made = MadeFleet(EXPERIMENT, FUTURE)
+    group_of_one(made, network(made), "web-1")
+    platform = Ec2Platform(EXPERIMENT, REGION)
+    first = tagged.instances(platform.aws, EXPERIMENT, "web-1")[0].id
+    platform.inject("machine.crash", "web-1")
+    platform.stop("web-1")  # the fence: it is off already
+    platform.replace("web-1", print)
+    second = tagged.instances(platform.aws, EXPERIMENT, "web-1")[0].id
+    assert second != first
+    assert _state(first) == "terminated"
+    platform.replace("web-1", print)
+    assert tagged.instances(platform.aws, EXPERIMENT, "web-1")[0].id == second, "it is the new one"
+
+
+def test_a_machine_without_a_group_cannot_be_made_anew(machine: str) -> None:
+    platform = Ec2Platform(EXPERIMENT, REGION)
+    platform.stop("web-1")
+    with pytest.raises(EnvironmentMissing, match=f"{machine}, which belongs to none"):
+        platform.replace("web-1", print)
+
+
 def test_a_machine_that_is_not_there_is_said_with_its_name_and_region(machine: str) -> None:
     client("ec2").terminate_instances(InstanceIds=[machine])
     platform = Ec2Platform(EXPERIMENT, REGION)

@@ -11,8 +11,8 @@ import pytest
 from experiments.agents import Agent
 from experiments.errors import InputError
 from experiments.platform import Endpoints, Inventory, LocalPlatform
-from experiments.runner.block import Fleet
 from experiments.runner.fleet import check_capabilities
+from experiments.runner.live_fleet import Fleet
 from experiments.spec import Design, load_design
 
 SMALL = Path(__file__).parent / "designs" / "small"

@@ -65,9 +65,12 @@ def fit(results: Results) -> ServiceFit:
         pages_per_s=pages,
         tiers=tuple(tiers),
         arms=arms,
-        stated_rates=dict((manifest.get("spec") or {}).get("rates") or {}),
+        stated_rates={
+            **results.failovers.rates(),
+            **((manifest.get("spec") or {}).get("rates") or {}),
+        },
         missing=tuple(missing),
-        thin=tuple(thin),
+        thin=(*thin, *results.failovers.thin()),
     )
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from optimizer.errors import InputError
+from optimizer.fit.failovers import NONE, Failovers, failovers
 
 if TYPE_CHECKING:
     import polars as pl
@@ -55,6 +56,7 @@ class Results:
     interference: tuple[Window, ...]
     faults: tuple[Window, ...]
     tiers: tuple[TierSpec, ...]  # from the front to the back
+    failovers: Failovers = NONE
 
 
 def read_results(run_dir: Path) -> Results:
@@ -78,6 +80,7 @@ def read_results(run_dir: Path) -> Results:
         interference=tuple(w for what, w in windows if what == "interference"),
         faults=tuple(w for what, w in windows if what == "fault"),
         tiers=_tiers(manifest),
+        failovers=failovers(_events(run_dir / "events.jsonl")),
     )
 
 
@@ -126,12 +129,9 @@ def _end_s(requests: pl.DataFrame) -> float:
 
 def _windows(path: Path, end_s: float) -> list[tuple[str, Window]]:
     """Interference and fault spans: a start (start or inject) and its end (end or revert)."""
-    if not path.is_file():
-        return []
     open_spans: dict[tuple[Any, ...], dict[str, Any]] = {}
     found: list[tuple[str, Window]] = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
-        event = _event(path, number, line)
+    for event in _events(path):
         if event.get("what") not in ("interference", "fault") or not event.get("machine"):
             continue
         key = tuple(event.get(k) for k in ("what", "kind", "machine", "arm", "repeat", "id"))
@@ -145,6 +145,13 @@ def _windows(path: Path, end_s: float) -> list[tuple[str, Window]]:
         last = end_s if length_s is None else float(event["time_s"]) + float(length_s)
         found.append((event["what"], _window(event, last)))
     return found
+
+
+def _events(path: Path) -> list[dict[str, Any]]:
+    if not path.is_file():
+        return []
+    lines = path.read_text(encoding="utf-8").splitlines()
+    return [_event(path, number, line) for number, line in enumerate(lines, start=1)]
 
 
 def _event(path: Path, number: int, line: str) -> dict[str, Any]:

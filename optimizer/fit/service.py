@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from optimizer.fit.results import TierSpec
 
@@ -64,6 +65,6 @@ class ServiceFit:
     pages_per_s: Estimate
     tiers: tuple[TierFit, ...]
     arms: tuple[ArmMeasure, ...]
-    stated_rates: Mapping[str, float]
+    stated_rates: Mapping[str, Any]  # a [rates] table: stated, else measured by fail-overs
     missing: tuple[str, ...]  # without these no plan can be made
     thin: tuple[str, ...]  # these were replaced by a stated assumption

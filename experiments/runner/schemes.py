@@ -1,0 +1,77 @@
+"""The deployment scheme at work during a block: controller, crash process, and their ends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from experiments.faults import Tally
+from experiments.platform import Inventory, Machine
+from experiments.runner.live_fleet import Fleet
+from experiments.schedule import Block, block_length_s, crashes, stream
+from experiments.schemes import Controller, Hands, Journal, Log
+from experiments.schemes.crashes import Crashes
+from experiments.spec import Design
+from experiments.spec.failover import Failover, mechanism
+
+
+@contextmanager
+def scheme_at_work(
+    design: Design, block: Block, fleet: Fleet, log: Log, tally: Tally, origin: float
+) -> Iterator[None]:
+    """Nothing without `[failover]`; with it, failed machines are replaced until the block's end,
+    and the fleet is as it was before when this returns. `origin`: the block's second 0."""
+    settings = design.experiment.failover
+    if settings is None:
+        yield
+        return
+    controller, process = _made(settings, design, block, fleet, log, tally, origin)
+    controller.start(origin)
+    try:
+        process.start()
+        yield
+    finally:
+        process.stop()
+        controller.stop()
+
+
+def _made(
+    settings: Failover,
+    design: Design,
+    block: Block,
+    fleet: Fleet,
+    log: Log,
+    tally: Tally,
+    origin: float,
+) -> tuple[Controller, Crashes]:
+    machines = _serving(fleet.inventory)
+    tiers = {machine.name: str(machine.tier) for machine in machines}
+    nodes = {tier: _names(machines, tier, False) for tier in design.fleet.tiers}
+    standbys = {tier: _names(machines, tier, True) for tier in design.fleet.tiers}
+    agents = {**fleet.agents, **fleet.standbys}
+    hands = Hands(fleet.platform, agents, fleet.arbiters, tiers)
+    journal = Journal(log, tally, tiers)
+    kinds = {tier: mechanism(design.fleet, tier) for tier in design.fleet.tiers}
+    rng = stream(block.seed, "repairs")
+    controller = Controller(settings, hands, journal, kinds, nodes, standbys, rng)
+    schedule: tuple[tuple[float, str], ...] = ()
+    if settings.crash_mean_s is not None:
+        warm_up_s, end_s = design.experiment.phases.warm_up, block_length_s(design.experiment)
+        names = [machine.name for machine in machines]
+        schedule = crashes(names, settings.crash_mean_s, warm_up_s, end_s, block.seed)
+    return controller, Crashes(schedule, hands, journal, origin)
+
+
+def _names(machines: list[Machine], tier: str, standby: bool) -> list[str]:
+    return [m.name for m in machines if m.tier == tier and m.standby is standby]
+
+
+def _serving(inventory: Inventory) -> list[Machine]:
+    return [m for m in inventory.machines if m.tier and m.role != "arbiter"]
+
+
+def watched(design: Design, inventory: Inventory) -> frozenset[str]:
+    """The machines that the scheme's own heartbeats watch: who else does need not."""
+    if design.experiment.failover is None:
+        return frozenset()
+    return frozenset(machine.name for machine in _serving(inventory))

@@ -1,0 +1,63 @@
+"""What a run measured of fail-overs and repairs: PCRAFT's CrashRecovery and PoolRepair.
+
+Crashes of such a run are made, far more often than machines crash by themselves, so their rate is
+not taken; how long the fleet takes to recover from one is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+SAMPLES_LEAST = 3
+_REPLACING = ("cloud", "pf")
+
+
+@dataclass(frozen=True)
+class Failovers:
+    """Times [s]. CrashRecovery: from the crash until a replacement serves, without the time that
+    the fail-over waited for another one or for a standby. PoolRepair: until the machine is in the
+    pool or, where nothing replaces it, serves again."""
+
+    crash_recovery_s: tuple[float, ...] = ()
+    pool_repair_s: tuple[float, ...] = ()
+
+    def rates(self) -> dict[str, Any]:
+        """`failover_s` and `repair_s` of a [rates] table, as far as there are enough samples."""
+        found = {"failover_s": self.crash_recovery_s, "repair_s": self.pool_repair_s}
+        return {
+            name: {"samples": list(samples)}
+            for name, samples in found.items()
+            if len(samples) >= SAMPLES_LEAST
+        }
+
+    def thin(self) -> list[str]:
+        """What was seen too rarely to be used."""
+        found = {"fail-over": self.crash_recovery_s, "repair": self.pool_repair_s}
+        return [
+            f"{name} time: {len(samples)} seen, {SAMPLES_LEAST} needed; not used"
+            for name, samples in found.items()
+            if 0 < len(samples) < SAMPLES_LEAST
+        ]
+
+
+NONE = Failovers()
+
+
+def failovers(events: Iterable[Mapping[str, Any]]) -> Failovers:
+    """The times in the lines of events.jsonl."""
+    recovery: list[float] = []
+    repair: list[float] = []
+    for event in events:
+        if event.get("action") != "end":
+            continue
+        what, kind = event.get("what"), event.get("kind")
+        parts = event.get("parameters") or {}
+        if what == "failover" and kind in _REPLACING:
+            recovery.append(float(parts["recovery_s"]))
+        elif what == "failover" and kind == "ara":
+            repair.append(float(parts["recovery_s"]))
+        elif what == "repair" and parts.get("to_pool"):
+            repair.append(float(parts["repair_s"]))
+    return Failovers(tuple(recovery), tuple(repair))
