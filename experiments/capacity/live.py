@@ -20,7 +20,7 @@ from experiments.runner.live import Kept, LiveRun, carry_out
 from experiments.runner.manifest import spec_json
 from experiments.schedule import Block, pair_seed
 from experiments.spec import Design
-from experiments.spec.experiment import RATE_PER_S_MAX, Experiment, Workload
+from experiments.spec.experiment import Experiment, Workload
 
 _BEYOND_FOR_SURE = 2.0  # times the limit: one such step ends the first sweep
 _BEYOND_IN_A_ROW = 2
@@ -93,7 +93,8 @@ class _CapacityRun(LiveRun[Measured]):
         assert capacity is not None  # the command looked
         rates: list[float] = []
         rate, beyond = workload.rate_per_s, 0
-        while len(rates) < capacity.steps_max and rate <= RATE_PER_S_MAX:
+        rate_max = self.design.experiment.load.rate_per_s_max
+        while len(rates) < capacity.steps_max and rate <= rate_max:
             step = self._step(workload, 0, rate)
             rates.append(rate)
             self.narrator.detail(

@@ -4,7 +4,7 @@ The generator is a process of its own (`locust --headless`), so that nothing the
 a request. It does not see the terminal's Ctrl-C; it ends when its plan ends, on SIGTERM, or when
 the runner is gone (its socket closes), and in each case what was measured is in the file.
 
-With several workers (`workers` of the plan) that process is a master (`master.py`), and the workers
+With several workers (`workers` of the load) that process is a master (`master.py`), and the workers
 are processes beside it, or wait on other machines (`RemoteWorkers`).
 """
 
@@ -116,12 +116,12 @@ class LoadHandle:
         self._control, theirs = socket.socketpair()
         self._control.setblocking(False)
         command = [*_locust(), *_files(plan_path, self.records_path, theirs.fileno())]
-        if remote or plan.workers > 1:
+        if remote or plan.load.workers > 1:
             asked = remote or RemoteWorkers("127.0.0.1", 0, READY_TIMEOUT_S)
             command = [*_master(asked), *_files(plan_path, self.records_path, theirs.fileno())]
             self._limit_s = asked.connect_timeout_s + _CLOCKS_S
             if remote is None:
-                self._workers = LocalWorkers(plan.workers, stem, asked.connect_timeout_s)
+                self._workers = LocalWorkers(plan.load.workers, stem, asked.connect_timeout_s)
         with theirs, self.log_path.open("wb") as log:
             self._process = subprocess.Popen(
                 command,

@@ -88,7 +88,7 @@ class Member:
 
 
 class Master:
-    """One block over `plan.workers` workers."""
+    """One block over `plan.load.workers` workers."""
 
     def __init__(
         self, plan: LoadPlan, records: RecordFile, control: Control, runner: MasterRunner
@@ -125,7 +125,7 @@ class Master:
 
     def _gather(self, timeout_s: float) -> None:
         """Connect, share out, compare clocks, and bring every worker to the start."""
-        count = self._plan.workers
+        count = self._plan.load.workers
         self._expect("connected", lambda: len(self._by_id), timeout_s)
         for member in self._members:
             part = share(self._plan, member.number, count)
@@ -144,7 +144,7 @@ class Master:
         return list(self._by_id.values())
 
     def _expect(self, what: str, seen: Callable[[], int], timeout_s: float) -> None:
-        count = self._plan.workers
+        count = self._plan.load.workers
         if self._wait(lambda: seen() >= count, time.monotonic() + timeout_s):
             return
         raise MeasurementFailed(
@@ -202,7 +202,7 @@ class Master:
     def _lose(self, member: Member) -> None:
         """What a worker was to send and did not report, as records."""
         count = 0
-        for index in range(member.number, len(self._seen), self._plan.workers):
+        for index in range(member.number, len(self._seen), self._plan.load.workers):
             if not self._seen[index]:
                 self._seen[index] = 1
                 self._records.append(self._lost_record(index))
@@ -263,7 +263,7 @@ class Master:
     def _on_hello(self, msg: Any, **_: Any) -> None:
         """One that comes when there are enough has nothing to do, and ends with the others."""
         number = len(self._by_id)
-        if msg.node_id not in self._by_id and number < self._plan.workers:
+        if msg.node_id not in self._by_id and number < self._plan.load.workers:
             member = Member(number, msg.node_id, msg.data["host"], msg.data["kernel"])
             self._by_id[msg.node_id] = member
 
@@ -282,7 +282,7 @@ class Master:
             return
         for line in msg.data["lines"].splitlines(keepends=True):
             index = json.loads(line)["index"]
-            if self._seen[index] or index % self._plan.workers != member.number:
+            if self._seen[index] or index % self._plan.load.workers != member.number:
                 logging.error("worker %d: request %d is not its own", member.number, index)
                 continue
             self._seen[index] = 1

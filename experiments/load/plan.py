@@ -34,8 +34,7 @@ PORTS = {"http": 80, "memcached": 11211, "redis": 6379}  # by protocol
 class LoadPlan:
     """Everything the generator needs; `page_of` and `offsets_s` run over the arrivals.
 
-    `workers` processes share it: such a share holds every `step`-th arrival of the block from
-    `first` on (`shares.py`).
+    A worker's share holds every `step`-th arrival of the block from `first` on (`shares.py`).
     """
 
     entry: str
@@ -47,7 +46,6 @@ class LoadPlan:
     pages: tuple[Page, ...]
     offsets_s: tuple[float, ...]
     page_of: tuple[int, ...]
-    workers: int = 1
     first: int = 0
     step: int = 1
 
@@ -141,7 +139,6 @@ def plan_of(values: Mapping[str, Any]) -> LoadPlan:
         pages=tuple(Page(**page) for page in values["pages"]),
         offsets_s=tuple(values["offsets_s"]),
         page_of=tuple(values["page_of"]),
-        workers=values["workers"],
         first=values["first"],
         step=values["step"],
     )

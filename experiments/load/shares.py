@@ -25,6 +25,7 @@ def share(plan: LoadPlan, worker: int, workers: int) -> LoadPlan:
         update={
             "rate_per_s": plan.load.rate_per_s / workers,
             "max_in_flight": in_flight + (worker < more),
+            "workers": 1,
         }
     )
     return replace(
@@ -33,7 +34,6 @@ def share(plan: LoadPlan, worker: int, workers: int) -> LoadPlan:
         pages=tuple(plan.pages[page] for page in used),
         offsets_s=plan.offsets_s[worker::workers],
         page_of=tuple(place[page] for page in page_of),
-        workers=1,
         first=worker,
         step=workers,
     )

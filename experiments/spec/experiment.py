@@ -10,7 +10,9 @@ from experiments.spec.failover import Failover
 from experiments.spec.fleet import Policy, TierName
 from experiments.spec.source import Strict, refusal
 
-RATE_PER_S_MAX = 2000.0  # load is bounded in time and count
+RATE_PER_WORKER_MAX = 2000.0  # load is bounded in time and count
+WORKERS_MAX = 16
+RATE_PER_S_MAX = RATE_PER_WORKER_MAX * WORKERS_MAX
 PHASE_S_MAX = 3600.0
 
 # The user classes (`load/users.py`), and the roles of the entry tier that each can ask.
@@ -50,6 +52,30 @@ class Load(Strict):
     connect_timeout_s: Annotated[float, Field(gt=0, le=60)] = 2.0
     response_timeout_s: Annotated[float, Field(gt=0, le=60)] = 6.0
     max_in_flight: Annotated[int, Field(ge=1, le=10_000)] = 200
+    workers: Annotated[int, Field(ge=1, le=WORKERS_MAX)] = 1  # processes that share the schedule
+
+    @property
+    def rate_per_s_max(self) -> float:
+        """What the workers may be asked for together."""
+        return RATE_PER_WORKER_MAX * self.workers
+
+    @model_validator(mode="after")
+    def _bounded(self) -> Load:
+        if self.rate_per_s > self.rate_per_s_max:
+            raise refusal(
+                f"at most {RATE_PER_WORKER_MAX:g} per worker",
+                came=f"{self.rate_per_s:g} for workers = {self.workers}",
+                key="rate_per_s",
+                do="Ask for more workers, or for less.",
+            )
+        if self.workers > self.max_in_flight:
+            raise refusal(
+                f"at most max_in_flight ({self.max_in_flight})",
+                came=str(self.workers),
+                key="workers",
+                do="Each worker needs one request in flight.",
+            )
+        return self
 
 
 class Phases(Strict):

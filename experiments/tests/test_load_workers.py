@@ -32,7 +32,7 @@ LEAD_S = 0.3
 
 def shared(plan: LoadPlan, workers: int) -> LoadPlan:
     """The same plan for several workers."""
-    return replace(plan, workers=workers)
+    return replace(plan, load=plan.load.model_copy(update={"workers": workers}))
 
 
 def begun(directory: Path, plan: LoadPlan, **options: RemoteWorkers) -> LoadHandle:
