@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
 
 import typer
 from rich.box import SIMPLE_HEAD
+from rich.markup import escape
 from rich.table import Table
 
 from experiments.commands.options import (
@@ -21,6 +24,7 @@ from experiments.commands.options import (
     only_ec2,
     out,
 )
+from experiments.errors import InputError
 from experiments.platform import LocalPlatform
 from experiments.platform.cost import (
     USD_PER_ADDRESS_HOUR,
@@ -33,9 +37,11 @@ from experiments.platform.ec2 import Ec2Platform, Rental
 from experiments.runner.console import Narrator
 from experiments.runner.fleet import bring_up
 from experiments.spec import Design, load_design
+from experiments.spec.fleet import Fleet
 from optimizer.commands.output import print_json
 
 TTL_HOURS = 4.0
+_OWN = ("region", "ttl_hours", "expires", "spot", "usd_per_hour")  # what `up` itself says
 
 
 def add_to(app: typer.Typer) -> None:
@@ -60,6 +66,14 @@ def up(
         bool, typer.Option("--spot", help="EC2: spot machines, which AWS may take back.")
     ] = False,
     yes: YesOption = False,
+    variables: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--var",
+            metavar="NAME=VALUE",
+            help="EC2: a variable of the stack, such as load_machines=2; may be repeated.",
+        ),
+    ] = None,
     book: Annotated[
         str, typer.Option(help="EC2: prices where AWS's pricing API gives none (a file, or ec2).")
     ] = "ec2",
@@ -69,7 +83,7 @@ def up(
 
     On EC2 it first shows what the fleet costs an hour and at the most, and asks.
     """
-    only_ec2(platform, region=region, ttl_hours=ttl_hours, spot=spot)
+    only_ec2(platform, region=region, ttl_hours=ttl_hours, spot=spot, var=variables)
     chosen = load_design(design)
     narrator = Narrator(err if as_json else out)
     name = chosen.fleet.experiment
@@ -83,9 +97,9 @@ def up(
         out.print(f"`sparecraft down {design}` removes it.")
         return
     rented = Ec2Platform(name, region)
-    rental, bill = _rental(chosen, rented, narrator, ttl_hours or TTL_HOURS, spot, book)
-    question = f"Make it, for at most {bill.usd_most:.2f} USD?"
-    confirm(question, yes)
+    wanted = asked(rented, ttl_hours, spot, variables or [], datetime.now(UTC))
+    rental, bill = _priced(chosen, rented, narrator, wanted, book)
+    confirm(f"Make it, for at most {bill.usd_most:.2f} USD?", yes)
     rented.rental = rental
     with narrator.step("Provisioning (terraform apply), then EC2's own checks"):
         inventory = rented.up(chosen.directory / "fleet.tfvars", narrator.detail)
@@ -100,28 +114,56 @@ def up(
     out.print(f"`sparecraft down {name} --platform ec2` removes it.", soft_wrap=True)
 
 
-def _rental(
-    design: Design,
-    platform: Ec2Platform,
-    narrator: Narrator,
-    ttl_hours: float,
-    spot: bool,
-    book: str,
+def asked(
+    platform: Ec2Platform, ttl_hours: float | None, spot: bool, variables: list[str], now: datetime
+) -> Rental:
+    """What is asked for, not yet priced. Of a fleet that is up, what is not said anew stays, its
+    end above all: every machine has it from its first boot, and another makes all of them anew."""
+    kept = platform.stack.variables if platform.stack.held() else {}
+    more = {name: value for name, value in kept.items() if name not in _OWN}
+    more |= _variables(variables, platform.stack.declared())
+    spot = spot or bool(kept.get("spot"))
+    end = datetime.fromisoformat(kept["expires"]) if kept else now
+    if ttl_hours is None and end > now:
+        return Rental(float(kept["ttl_hours"]), end, spot, more=more)
+    hours = TTL_HOURS if ttl_hours is None else ttl_hours
+    return Rental(hours, now + timedelta(hours=hours), spot, more=more)
+
+
+def _variables(given: list[str], declared: set[str]) -> dict[str, Any]:
+    """NAME=VALUE, the value as JSON where it is. Raises InputError for an unknown name."""
+    more = dict[str, Any]()
+    free = sorted(declared - set(Fleet.model_fields) - set(_OWN))
+    for text in given:
+        name, sign, value = text.partition("=")
+        if not sign or name not in free:
+            raise InputError(
+                f"--var {text}",
+                expected=f"NAME=VALUE of {', '.join(free)}",
+                came=repr(name) if sign else "no =",
+                do="The fleet's own are in its fleet.tfvars; see --region, --ttl-hours, --spot.",
+            )
+        try:
+            more[name] = json.loads(value)
+        except ValueError:
+            more[name] = value
+    return more
+
+
+def _priced(
+    design: Design, platform: Ec2Platform, narrator: Narrator, wanted: Rental, book: str
 ) -> tuple[Rental, Bill]:
-    """What will be asked for, and what it costs, shown."""
-    now = datetime.now(UTC)
-    expires = now + timedelta(hours=ttl_hours)
+    """The same with prices, and what it costs, shown."""
     with narrator.step("Planning (terraform plan)"):
         platform.check()
-        plan = platform.planned(design.directory / "fleet.tfvars", Rental(ttl_hours, expires, spot))
-        machines = planned_machines(plan)
+        machines = planned_machines(platform.planned(design.directory / "fleet.tfvars", wanted))
     types = {one.instance_type for one in machines}
-    quote, remark = quote_of(platform.aws.region, types, book, now.date())
-    bill = Bill(machines, quote, ttl_hours)
-    _show(bill, narrator, platform.aws, spot)
+    quote, remark = quote_of(platform.aws.region, types, book, datetime.now(UTC).date())
+    bill = Bill(machines, quote, wanted.ttl_hours)
+    _show(bill, narrator, platform.aws, wanted.spot)
     if remark:
-        narrator.say(remark)
-    return Rental(ttl_hours, expires, spot, quote.usd_per_hour), bill
+        narrator.say(escape(remark))
+    return replace(wanted, usd_per_hour=quote.usd_per_hour), bill
 
 
 def _show(bill: Bill, narrator: Narrator, aws: Any, spot: bool) -> None:

@@ -24,8 +24,11 @@ from experiments.schedule import (
 )
 from experiments.spec.experiment import Experiment, Load
 
-# Load goes to this machine's own fleet and nowhere else: loopback and the benchmarking range.
+# Load goes to this machine's own fleet and nowhere else: loopback and the benchmarking range, and
+# on a load machine of a fleet on EC2, which this file says, the range of its own network.
 ALLOWED_NETWORKS = (ipaddress.ip_network("127.0.0.0/8"), ipaddress.ip_network("198.18.0.0/15"))
+EC2_NETWORK = ipaddress.ip_network("10.0.0.0/8")
+ROLE_FILE = Path("/etc/sparecraft/role.env")
 
 PORTS = {"http": 80, "memcached": 11211, "redis": 6379}  # by protocol
 
@@ -74,18 +77,23 @@ def entry_address(entry: str) -> tuple[str, str, int]:
     parts = urlsplit(entry)
     try:
         address = ipaddress.ip_address(parts.hostname or "")
-        allowed = any(address in network for network in ALLOWED_NETWORKS)
+        networks = [*ALLOWED_NETWORKS, *([EC2_NETWORK] if _on_load_machine() else [])]
+        allowed = any(address in network for network in networks)
     except ValueError:
         allowed = False
     if parts.scheme not in PORTS or not allowed:
         raise InputError(
             "load: entry",
             expected=f"{', '.join(f'{name}://' for name in PORTS)} and an IP address in "
-            "127.0.0.0/8 or 198.18.0.0/15, the own fleet's",
+            "127.0.0.0/8 or 198.18.0.0/15, the own fleet's (10.0.0.0/8 on its load machine on EC2)",
             came=entry,
             do="Load is sent to this machine's own fleet and nowhere else.",
         )
     return parts.scheme, str(parts.hostname), parts.port or PORTS[parts.scheme]
+
+
+def _on_load_machine() -> bool:
+    return ROLE_FILE.is_file() and "ROLE=load" in ROLE_FILE.read_text().splitlines()
 
 
 def plan_block(

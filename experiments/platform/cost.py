@@ -100,7 +100,7 @@ def quote_of(region: str, types: Collection[str], book: str, today: date) -> tup
     try:
         prices, remark = today_s_prices(region, types), ""
     except PlannerError as error:
-        prices, remark = {}, f"AWS's pricing API gave no prices ({error.came})."
+        prices, remark = {}, f"AWS's pricing API gave no prices ({_line(error.came)})."
     missing = sorted(set(types) - set(prices))
     if not missing:
         return Quote(prices, today.isoformat(), SOURCE), remark
@@ -108,6 +108,11 @@ def quote_of(region: str, types: Collection[str], book: str, today: date) -> tup
         remark = f"AWS's pricing API knows no price of {', '.join(missing)} in {region}."
     held = _of_book(price_book(book), region, types)
     return held, f"{remark} These are of {held.as_of}."
+
+
+def _line(said: str) -> str:
+    first = said.strip().splitlines()[0] if said.strip() else "no reason"
+    return first if len(first) <= 160 else f"{first[:160]}..."
 
 
 def _of_book(book: PriceBook, region: str, types: Collection[str]) -> Quote:

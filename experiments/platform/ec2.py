@@ -21,7 +21,6 @@ from experiments.platform.tagged import Tagged
 from experiments.platform.terraform import Progress, Stack
 
 STACK = ROOT / "infra" / "stacks" / "ec2"
-_SHOWN = 12
 # Made by AWS along with an instance: no state holds them, their machine's tags say whose they are.
 _FOLLOW = ("network interface", "volume")
 
@@ -145,6 +144,11 @@ def _foreign(one: Tagged, own: set[str]) -> bool:
 
 
 def _listed(things: list[Tagged]) -> str:
-    shown = ", ".join(str(one) for one in things[:_SHOWN])
-    more = len(things) - _SHOWN
-    return f"{len(things)}: {shown}" + (f" and {more} more" if more > 0 else "")
+    kinds = dict[str, list[Tagged]]()
+    for one in things:
+        kinds.setdefault(one.kind, []).append(one)
+    named = [
+        str(of_kind[0]) if len(of_kind) == 1 else f"{len(of_kind)} of kind {kind}"
+        for kind, of_kind in kinds.items()
+    ]
+    return f"{len(things)}: {', '.join(named)}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -33,6 +34,11 @@ class Stack:
     def state_directory(self) -> Path:
         """Where Terraform keeps this workspace's state; the variables used lie beside it."""
         return self.directory / "terraform.tfstate.d" / self.experiment
+
+    def declared(self) -> set[str]:
+        """Names of the stack's variables: a misspelt one in a file is no error to Terraform."""
+        texts = [path.read_text() for path in sorted(self.directory.glob("*.tf"))]
+        return set(re.findall(r'^\s*variable "(\w+)"', "\n".join(texts), re.MULTILINE))
 
     @property
     def variables(self) -> dict[str, Any]:
@@ -220,8 +226,10 @@ class Stack:
 
     def _stream(self, arguments: list[str], progress: Progress) -> None:
         for message in self._messages(arguments):
-            if message.get("type") in ("apply_complete", "apply_errored", "change_summary"):
-                progress(str(message["@message"]))
+            said = str(message.get("@message", ""))
+            done = message.get("type") in ("apply_complete", "apply_errored", "change_summary")
+            if done and not said.startswith("data."):
+                progress(said)
 
     def _failure(self, verb: str, said: str) -> EnvironmentMissing:
         do = "Mend what it names and call again; `sparecraft down` removes what was made."

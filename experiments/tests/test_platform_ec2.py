@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from experiments.commands.up import asked
 from experiments.errors import EnvironmentMissing, InputError
 from experiments.platform import Platform, tagged
 from experiments.platform.aws import Aws
@@ -284,6 +285,25 @@ def test_a_plan_makes_nothing_and_up_and_down_keep_their_variables(tmp_path: Pat
     assert [one.split()[0] for one in again.down(lambda _: None)] == ["VPC"]
     assert again.left() == []
     assert not again.stack.state_directory.exists()
+
+
+def test_what_is_not_said_anew_of_a_fleet_that_is_up_stays(tmp_path: Path) -> None:
+    stack = _stack(tmp_path / "stack", "pass")
+    (stack / "more.tf").write_text('variable "load_machines" {\n  default = 1\n}\n')
+    platform = Ec2Platform(EXPERIMENT, REGION, stack=stack)
+    early = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
+    first = asked(platform, 1.0, True, ["load_machines=2"], early)
+    assert (first.ttl_hours, first.expires) == (1.0, RENTAL.expires)
+    assert first.more == {"load_machines": 2}
+    platform.rental = first
+    platform.up(_tfvars(tmp_path), lambda _: None)
+    assert asked(platform, None, False, [], early) == first
+    assert asked(platform, 2.0, False, [], early).expires > first.expires
+    late = datetime(2026, 3, 1, 14, 0, tzinfo=UTC)
+    assert asked(platform, None, False, [], late).expires > late, "its end is past"
+    for wrong in ("load_machine=2", "spot=true", "experiment=x", "load_machines"):
+        with pytest.raises(InputError, match="load_machines"):
+            asked(platform, None, False, [wrong], early)
 
 
 def test_an_apply_that_fails_half_way_lists_what_was_made_and_down_removes_it(

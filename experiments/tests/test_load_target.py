@@ -1,0 +1,31 @@
+"""Load goes to the own fleet: loopback, the benchmarking range, on EC2 its network."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from experiments.errors import InputError
+from experiments.load import plan
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "198.18.0.11"])
+def test_the_own_fleet_s_addresses_are_allowed_anywhere(host: str) -> None:
+    assert plan.entry_address(f"http://{host}/") == ("http", host, 80)
+
+
+def test_a_private_address_is_allowed_on_a_load_machine_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    role = tmp_path / "role.env"
+    monkeypatch.setattr(plan, "ROLE_FILE", role)
+    for content in (None, "ROLE=mariadb\n"):
+        if content is not None:
+            role.write_text(content)
+        with pytest.raises(InputError, match=r"127\.0\.0\.0/8"):
+            plan.entry_address("http://10.80.0.11/")
+    role.write_text("ROLE=load\n")
+    assert plan.entry_address("http://10.80.0.11/") == ("http", "10.80.0.11", 80)
+    with pytest.raises(InputError, match="nowhere else"):
+        plan.entry_address("http://93.184.215.14/")

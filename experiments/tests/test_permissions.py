@@ -1,0 +1,108 @@
+"""`infra/ec2-user-policy.json` allows what the code calls, and no more than a policy may hold.
+
+moto checks actions; it does not know the resources and conditions of these statements, so they are
+taken out here: the test says that no action is missing, not that a condition lets it through.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import httpx
+import pytest
+
+from experiments.platform import sweep, tagged
+from experiments.platform.aws import Aws, AwsRefused
+from experiments.platform.ec2_machines import Ec2Machines
+from experiments.platform.local import ROOT
+from experiments.tests.aws import REGION
+from experiments.tests.ec2_fixture import FUTURE, client, whole_fleet
+
+POLICY = ROOT / "infra" / "ec2-user-policy.json"
+CHARACTERS_MAX = 6144  # AWS's limit of a managed policy, white space not counted
+NAME = "tst-user"
+EXPERIMENT = "tst-allowed"
+
+
+def _statements() -> list[dict[str, Any]]:
+    return list(json.loads(POLICY.read_text())["Statement"])
+
+
+def _actions() -> list[str]:
+    given = [one["Action"] for one in _statements()]
+    return [a for one in given for a in ([one] if isinstance(one, str) else one)]
+
+
+def test_the_policy_is_within_aws_s_limit_and_names_nothing_twice() -> None:
+    assert len("".join(POLICY.read_text().split())) <= CHARACTERS_MAX
+    once = [action for action in _actions() if action != "ssm:StartSession"]
+    assert len(once) == len(set(once))
+    assert "*" not in once
+
+
+def test_what_ends_something_is_limited_to_what_carries_our_tag_or_name() -> None:
+    for one in _statements():
+        actions = [one["Action"]] if isinstance(one["Action"], str) else one["Action"]
+        ends = [a for a in actions if a.split(":")[1].startswith(("Delete", "Terminate", "Stop"))]
+        assert not ends or "Condition" in one or one["Resource"] != "*", ends
+
+
+def _user(allowed: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Credentials of a user who may do `allowed`."""
+    iam = client("iam")
+    iam.create_user(UserName=NAME)
+    key = iam.create_access_key(UserName=NAME)["AccessKey"]
+    statement = {"Effect": "Allow", "Action": allowed, "Resource": "*"}
+    policy = json.dumps({"Version": "2012-10-17", "Statement": [statement]})
+    iam.put_user_policy(UserName=NAME, PolicyName="all", PolicyDocument=policy)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", key["AccessKeyId"])
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", key["SecretAccessKey"])
+    monkeypatch.delenv("AWS_SESSION_TOKEN")
+
+
+@contextmanager
+def _checked(url: str) -> Iterator[None]:
+    """moto asks for permissions, as AWS does."""
+
+    def reset_auth(count: str) -> str:
+        done = httpx.post(f"{url}/moto-api/reset-auth", content=count, trust_env=False)
+        return str(done.json()["PREVIOUS_INITIAL_NO_AUTH_ACTION_COUNT"])
+
+    before = reset_auth("0")
+    try:
+        yield
+    finally:
+        reset_auth(before)
+
+
+def test_the_policy_suffices_for_all_that_happens_to_a_fleet(
+    aws_account: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole_fleet(EXPERIMENT, FUTURE)
+    _user(_actions(), monkeypatch)
+    with _checked(aws_account):
+        aws = Aws(REGION)
+        machines = Ec2Machines(EXPERIMENT, aws)
+        assert aws.account()
+        machines.await_up(["db-1", "web-1"], 1.0)
+        machines.inject("machine.crash", "db-1")
+        machines.revert("machine.crash", "db-1")
+        machines.inject("machine.reboot", "db-1")
+        machines.stop("web-1")
+        assert "Linux" in machines.machine_logs("db-1")
+        sweep.remove(aws, tagged.find(aws, EXPERIMENT), lambda _: None, timeout_s=10.0)
+        assert tagged.find(aws, EXPERIMENT) == []
+
+
+def test_an_action_that_is_not_allowed_is_refused_with_what_to_do(
+    aws_account: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole_fleet(EXPERIMENT, FUTURE)
+    _user([one for one in _actions() if one != "ec2:StopInstances"], monkeypatch)
+    with _checked(aws_account), pytest.raises(AwsRefused) as refused:
+        Ec2Machines(EXPERIMENT, Aws(REGION)).inject("machine.crash", "db-1")
+    assert refused.value.code in ("UnauthorizedOperation", "AccessDenied")  # EC2's word; moto's
+    assert "permission" in refused.value.do
