@@ -22,6 +22,7 @@ from experiments.schedule import Block, pair_seed
 from experiments.spec import Design
 from experiments.spec.experiment import Experiment, Workload
 
+ATTEMPTS_MAX = 3
 _BEYOND_FOR_SURE = 2.0  # times the limit: one such step ends the first sweep
 _BEYOND_IN_A_ROW = 2
 
@@ -109,10 +110,19 @@ class _CapacityRun(LiveRun[Measured]):
         return rates
 
     def _step(self, workload: Workload, sweep: int, rate_per_s: float) -> Step:
+        """The step, tried again while the generator is late: that is the host's doing."""
+        for attempt in range(1, ATTEMPTS_MAX + 1):
+            step = self._attempt(workload, sweep, rate_per_s, attempt)
+            if not step.is_late:
+                break
+            self.narrator.detail(f"the generator was late: lag p99 {step.lag_p99_ms:.1f} ms")
+        return step
+
+    def _attempt(self, workload: Workload, sweep: int, rate_per_s: float, attempt: int) -> Step:
         assert self._runner is not None
         experiment = self.design.experiment
         number = len(self._asked)
-        asked = Asked(number, sweep, workload.user, rate_per_s, workload.p95_ms)
+        asked = Asked(number, sweep, workload.user, rate_per_s, workload.p95_ms, attempt)
         seed = pair_seed(experiment.design.seed, number)
         block = Block(number, number, next(iter(experiment.arms)), seed)
         population = USERS[workload.user]()

@@ -113,7 +113,8 @@ def _summary_table(capacity: Mapping[str, Any]) -> Table:
 def _step_table(user: str, found: Mapping[str, Any]) -> Table | None:
     rows = tuple(
         (
-            named(f"{step['rate_per_s']:g}/s, sweep {step['sweep'] + 1}"),
+            named(f"{step['rate_per_s']:g}/s, sweep {step['sweep'] + 1}"
+                  + (f", try {step['attempt']}" if step["attempt"] > 1 else "")),
             Cell(number(step["requests"])), Cell(number(step["answered_per_s"])),
             *(Cell(milliseconds(step[name]), name in step["insufficient"])
               for name in ("p50_ms", "p95_ms", "p99_ms")),

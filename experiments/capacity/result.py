@@ -82,7 +82,7 @@ def _workload(design: Design, workload: Workload, steps: Sequence[Step]) -> dict
         body["processing_s"] = _json(cost.processing_s)
         body["idle_cores"] = cost.idle_cores
     body["cv2"] = _cv2([sweep[0] for sweep in sweeps])
-    body["doubts"] = _doubts(sweeps)
+    body["doubts"] = _doubts(steps, sweeps)
     cpus = design.fleet.tiers[design.fleet.entry_tier].cpus
     if cost is not None and body["nodt_per_s"] is not None:
         used = cost.idle_cores + cost.processing_s.value * body["nodt_per_s"]["value"]
@@ -91,12 +91,13 @@ def _workload(design: Design, workload: Workload, steps: Sequence[Step]) -> dict
 
 
 def whole_sweeps(steps: Sequence[Step]) -> list[list[Step]]:
-    """The sweeps that have every rate of the first one, in the order of rates."""
-    sweeps: dict[int, list[Step]] = {}
+    """The sweeps that have every rate of the first one, in the order of rates; of each step the
+    last attempt."""
+    sweeps: dict[int, dict[float, Step]] = {}
     for step in steps:
-        sweeps.setdefault(step.asked.sweep, []).append(step)
-    first = [step.rate_per_s for step in sweeps.get(0, [])]
-    return [sweep for sweep in sweeps.values() if [s.rate_per_s for s in sweep] == first and first]
+        sweeps.setdefault(step.asked.sweep, {})[step.rate_per_s] = step
+    first = list(sweeps.get(0, {}))
+    return [list(sweep.values()) for sweep in sweeps.values() if first and list(sweep) == first]
 
 
 def _generator_decides(sweeps: Sequence[Sequence[Step]], limit_ms: float) -> str:
@@ -117,11 +118,15 @@ def _generator_decides(sweeps: Sequence[Sequence[Step]], limit_ms: float) -> str
     return ""
 
 
-def _doubts(sweeps: Sequence[Sequence[Step]]) -> list[str]:
+def _doubts(steps: Sequence[Step], sweeps: Sequence[Sequence[Step]]) -> list[str]:
     """What a reader should know before the figures."""
+    found = []
     if len(sweeps) == 1:
-        return ["one sweep: the intervals hold for it only"]
-    return []
+        found.append("one sweep: the intervals hold for it only")
+    again = len(steps) - len({(step.asked.sweep, step.rate_per_s) for step in steps})
+    if again:
+        found.append(f"{again} of {len(steps)} steps are not used: the generator was late")
+    return found
 
 
 def _cv2(steps: Sequence[Step]) -> float | None:

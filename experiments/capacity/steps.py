@@ -17,13 +17,14 @@ from experiments.metrics.verdicts import LAG_SHARE_MAX
 
 @dataclass(frozen=True)
 class Asked:
-    """What block number `block` asked for."""
+    """What block number `block` asked for; a step is tried again when its generator was late."""
 
     block: int
     sweep: int
     user: str
     rate_per_s: float
     limit_ms: float
+    attempt: int = 1
 
 
 @dataclass(frozen=True)
@@ -79,6 +80,7 @@ class Step:
         return {
             "block": self.asked.block,
             "sweep": self.asked.sweep,
+            "attempt": self.asked.attempt,
             "rate_per_s": self.rate_per_s,
             "requests": int(ordered.size),
             "answered_per_s": round(self.answered_per_s, 3),

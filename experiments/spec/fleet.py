@@ -58,10 +58,10 @@ class Tier(Strict):
     role: Literal["apache", "mediawiki", "mariadb", "memcached", "redis", "solr", "solr-ui"]
     nodes: Annotated[int, Field(ge=1, le=200)]
     standby: Annotated[int, Field(ge=0, le=200)] = 0
-    cpus: Annotated[float, Field(gt=0, le=256)]
+    cpus: Annotated[float, Field(ge=0.1, le=256)]  # a quota is at least 1 ms in each 10
     memory_mb: Annotated[int, Field(ge=64)]
-    nic_mbps: Annotated[float, Field(gt=0)]
-    disk_mbps: Annotated[float, Field(gt=0)]
+    nic_mbps: Annotated[float, Field(ge=1)]
+    disk_mbps: Annotated[float, Field(ge=1)]
     instance_type: Annotated[str, Field(min_length=1)]
     backend: TierName | None = None
 
@@ -71,8 +71,8 @@ class Arbiter(Strict):
 
     policy: Policy
     replicas: Annotated[int, Field(ge=1)]
-    tokens: Annotated[int, Field(ge=1)]
-    cpus: Annotated[float, Field(gt=0, le=256)] = 1.0
+    tokens: Annotated[int, Field(ge=1, le=1000)]
+    cpus: Annotated[float, Field(ge=0.1, le=256)] = 1.0
     memory_mb: Annotated[int, Field(ge=64)] = 256
 
 

@@ -139,6 +139,17 @@ def test_a_late_generator_is_said_and_gives_no_nodt() -> None:
     assert found["reason"].startswith("generator saturated at 200/s")
 
 
+def test_a_late_step_is_replaced_by_its_next_attempt(steps: list[Step]) -> None:
+    late = Step(
+        Asked(99, 0, "cache-reader", RATES[0], LIMIT_MS), steps[-1].requests, 1.0, steps[0].cores
+    )
+    assert whole_sweeps([late, *steps]) == whole_sweeps(steps)
+    assert len(whole_sweeps(steps[:-1])) == 2  # the last sweep is not whole
+    design = load_design("memcached-capacity")
+    found = capacity_json(design, manifest(design), [late, *steps])["workloads"]["cache-reader"]
+    assert found["doubts"] == ["1 of 22 steps are not used: the generator was late"]
+
+
 def test_the_file_and_the_page(steps: list[Step]) -> None:
     design = load_design("memcached-capacity")
     body = json.loads(json.dumps(capacity_json(design, manifest(design), steps)))

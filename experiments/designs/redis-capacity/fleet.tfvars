@@ -7,9 +7,9 @@ tiers = {
     role          = "redis"
     nodes         = 1
     standby       = 0
-    cpus          = 0.05
+    cpus          = 0.1
     memory_mb     = 384
-    nic_mbps      = 50
+    nic_mbps      = 6
     disk_mbps     = 80
     instance_type = "t3.small"
   }

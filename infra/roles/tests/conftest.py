@@ -1,8 +1,47 @@
-"""Makes the scripts that run inside the mariadb image's build importable here."""
+"""Makes the scripts that run inside the mariadb image's build importable here; starts machines."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
+import pytest
+
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "mariadb" / "content"))
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from machines import NETWORK, PREFIX, SUBNET, Machine, build, docker
+
+
+@pytest.fixture(scope="module")
+def network() -> Iterator[str]:
+    docker("network", "create", "--subnet", SUBNET, NETWORK)
+    yield NETWORK
+    docker("network", "rm", NETWORK)
+
+
+@pytest.fixture(scope="module")
+def machine(
+    network: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[..., Machine]]:
+    """Builds a role's image, once, and starts a machine of it."""
+    started: list[Machine] = []
+    built: set[str] = set()
+
+    def start(
+        role: str, address: str, files: Mapping[str, Path] | None = None, name: str = ""
+    ) -> Machine:
+        assert network
+        if role not in built:
+            build(role, tmp_path_factory.mktemp("context") / role)
+            built.add(role)
+        started.append(Machine(role, address, files or {}, name))
+        started[-1].wait_until_ready()
+        return started[-1]
+
+    yield start
+    for one in started:
+        docker("rm", "-f", "-v", one.name)
+    for role in built:
+        docker("rmi", "--no-prune", f"{PREFIX}{role}:test")

@@ -7,21 +7,15 @@ from __future__ import annotations
 
 import http.client
 import re
-import shutil
-import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from machines import PREFIX, ROOT, Machine, docker, eventually
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(1800)]
 
-ROOT = Path(__file__).resolve().parents[3]
 TITLES = (ROOT / "experiments/load/titles.txt").read_text().split()
-PREFIX = "tst-roles-"
-NETWORK = f"{PREFIX}net"
-SUBNET = "198.18.241.0/24"
 DB, WEB, INFLUX, ARBITER = (f"198.18.241.{n}" for n in (30, 20, 5, 10))
 ROLE_ENV = f"DB_HOST={DB}\nDB_PORT=3306\nDB_USER=wiki\nDB_PASSWORD=wiki-read\nDB_NAME=wiki\n"
 ARBITER_CONFIG = f"""protocol = "http"
@@ -37,94 +31,6 @@ request_timeout_ms = 6000
 name = "web-1"
 address = "{WEB}:80"
 """
-
-
-def docker(*arguments: str, check: bool = True) -> str:
-    done = subprocess.run(["docker", *arguments], capture_output=True, text=True, check=False)
-    if check and done.returncode != 0:
-        raise AssertionError(
-            f"docker {' '.join(arguments)}: {done.stdout[-2000:]}{done.stderr[-2000:]}"
-        )
-    return done.stdout + done.stderr
-
-
-def eventually(what: str, condition: Callable[[], bool], limit_s: float = 120) -> None:
-    end = time.monotonic() + limit_s
-    while not condition():
-        assert time.monotonic() < end, f"expected within {limit_s} s: {what}"
-        time.sleep(0.1)
-
-
-class Machine:
-    """A container of a role, run by its start.sh."""
-
-    def __init__(self, role: str, network: str, address: str, files: dict[str, Path]) -> None:
-        self.name = f"{PREFIX}{role}"
-        mounts = [x for to, path in files.items() for x in ("-v", f"{path}:{to}:ro")]
-        docker("rm", "-f", self.name, check=False)
-        docker(
-            *("run", "-d", "--name", self.name, "--network", network, "--ip", address, *mounts),
-            *(
-                "--memory",
-                "512m",
-                "--entrypoint",
-                "/opt/sparecraft/role/start.sh",
-                f"{PREFIX}{role}:test",
-            ),
-        )
-
-    def run(self, *command: str, check: bool = True) -> str:
-        return docker("exec", self.name, *command, check=check)
-
-    def is_ready(self) -> bool:
-        command = ["docker", "exec", self.name, "/opt/sparecraft/role/ready.sh"]
-        return subprocess.run(command, capture_output=True, check=False).returncode == 0
-
-    def wait_until_ready(self) -> None:
-        eventually(
-            f"{self.name} is ready; its log: {docker('logs', self.name)[-800:]}", self.is_ready
-        )
-
-    def die_and_return(self) -> None:
-        docker("kill", "--signal", "KILL", self.name)
-        docker("wait", self.name)
-        docker("start", self.name)
-        self.wait_until_ready()
-
-
-@pytest.fixture(scope="module")
-def network() -> Iterator[str]:
-    docker("network", "create", "--subnet", SUBNET, NETWORK)
-    yield NETWORK
-    docker("network", "rm", NETWORK)
-
-
-@pytest.fixture(scope="module")
-def machine(
-    network: str, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Callable[..., Machine]]:
-    """Builds a role's image as the provider does (its folder plus bin/) and starts a machine."""
-    started: list[Machine] = []
-
-    def start(role: str, address: str, files: dict[str, Path] | None = None) -> Machine:
-        binaries = ["nodeagent", "arbiter"] if role == "arbiter" else ["nodeagent"]
-        context = tmp_path_factory.mktemp("context") / role
-        shutil.copytree(ROOT / "infra/roles" / role, context)
-        (context / "bin").mkdir()
-        for binary in binaries:
-            path = ROOT / "build/bin" / binary
-            assert path.exists(), f"expected {path}: run `make build` first"
-            shutil.copy(path, context / "bin")
-        docker("build", "-q", "--network", "host", "-t", f"{PREFIX}{role}:test", str(context))
-        started.append(Machine(role, network, address, files or {}))
-        started[-1].wait_until_ready()
-        return started[-1]
-
-    yield start
-    for one in started:
-        docker("rm", "-f", "-v", one.name)
-    for one in started:
-        docker("rmi", "--no-prune", f"{one.name}:test")
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,81 @@
+"""The other services on real machines, as a user calls them: searches, and one node's capacity."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from experiments.platform import LocalPlatform, docker
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(900)]
+
+DESIGNS = Path(__file__).parent / "designs"
+
+
+NAMES = ("tst-search", "tst-node")
+
+
+@pytest.fixture(autouse=True)
+def _nothing_stays() -> Iterator[None]:
+    for name in NAMES:
+        LocalPlatform(name).down(print)
+    yield
+    for name in NAMES:
+        LocalPlatform(name).down(print)
+        assert docker.find(name) == []
+
+
+def run(design: str, results: Path) -> tuple[int, str]:
+    """`sparecraft run`, to its end."""
+    command = [sys.executable, "-m", "experiments.cli"]
+    command += ["run", str(DESIGNS / design), "--results", str(results)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=800)
+    output = done.stdout + done.stderr
+    assert "Traceback" not in output, output
+    assert done.returncode in (0, 1), output
+    return done.returncode, output
+
+
+def read(folder: Path, name: str) -> dict[str, Any]:
+    body = json.loads((folder / name).read_text())
+    assert isinstance(body, dict)
+    return body
+
+
+def test_searches_are_answered_by_both_arms_while_solr_has_neighbours(tmp_path: Path) -> None:
+    _, output = run("search", tmp_path)
+    folder = tmp_path / "tst-search" / "latest"
+    summary = read(folder, "summary.json")
+    for arm in ("baseline", "spare"):
+        assert summary["arms"][arm]["requests"] > 30
+        assert summary["arms"][arm]["error_share"] < 0.05, output
+    assert summary["faults"]["injected"] == summary["faults"]["reverted"] > 0
+    arbiters = pl.read_parquet(folder / "arbiters.parquet")
+    sent = arbiters.filter(pl.col("tier") == "search")
+    assert set(sent["replicas"]) >= {1, 2}
+    assert sent["replicas_sent"].max() > 0  # type: ignore[operator]
+    assert "feasible" in summary["plan"]
+
+
+def test_the_load_of_one_node_is_raised_until_it_is_full(tmp_path: Path) -> None:
+    code, output = run("node", tmp_path)
+    folder = tmp_path / "tst-node" / "latest"
+    capacity = read(folder, "capacity.json")
+    found = capacity["workloads"]["ycsb-a"]
+    rates = [step["rate_per_s"] for step in found["steps"]]
+    assert rates[:2] == [50.0, 200.0]
+    assert found["steps"][0]["error_share"] == 0.0
+    assert found["steps"][-1]["p95_ms"] > found["steps"][0]["p95_ms"]
+    assert {"store-1", "arbiter-store"} <= set(found["steps"][0]["cores"])
+    # A machine that is busy otherwise may make the generator late: then it says so, and no NodT.
+    assert (found["nodt_per_s"] is not None) or found["reason"], output
+    assert (code == 0) == capacity["complete"]
+    assert (folder / "report.html").stat().st_size > 20_000
+    assert capacity["verdicts"]["cleanup"]["ok"]

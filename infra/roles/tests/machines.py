@@ -1,0 +1,93 @@
+"""Role images, built as the local stack builds them, and containers that run their start.sh.
+
+Without the agent, on a network of their own.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[3]
+PREFIX = "tst-roles-"
+NETWORK = f"{PREFIX}net"
+SUBNET = "198.18.241.0/24"
+
+_GCIDE = "infra/roles/mariadb/content/gcide.py"
+# What a role's image takes from outside its own folder, as in infra/stacks/local/machines.tf.
+_FILES: Mapping[str, Mapping[str, str]] = {
+    "arbiter": {"bin/arbiter": "build/bin/arbiter"},
+    "memcached": {"records.py": "infra/roles/records.py"},
+    "redis": {"records.py": "infra/roles/records.py"},
+    "solr": {"gcide.py": _GCIDE, "lib": "build/solr"},
+}
+
+
+def docker(*arguments: str, check: bool = True) -> str:
+    done = subprocess.run(["docker", *arguments], capture_output=True, text=True, check=False)
+    if check and done.returncode != 0:
+        raise AssertionError(
+            f"docker {' '.join(arguments)}: {done.stdout[-2000:]}{done.stderr[-2000:]}"
+        )
+    return done.stdout + done.stderr
+
+
+def eventually(what: str, condition: Callable[[], bool], limit_s: float = 120) -> None:
+    end = time.monotonic() + limit_s
+    while not condition():
+        assert time.monotonic() < end, f"expected within {limit_s} s: {what}"
+        time.sleep(0.1)
+
+
+class Machine:
+    """A container of a role, run by its start.sh."""
+
+    def __init__(self, role: str, address: str, files: Mapping[str, Path], name: str = "") -> None:
+        self.name = f"{PREFIX}{name or role}"
+        mounts = [x for to, path in files.items() for x in ("-v", f"{path}:{to}:ro")]
+        docker("rm", "-f", self.name, check=False)
+        docker(
+            *("run", "-d", "--name", self.name, "--network", NETWORK, "--ip", address, *mounts),
+            *(
+                "--memory",
+                "512m",
+                "--entrypoint",
+                "/opt/sparecraft/role/start.sh",
+                f"{PREFIX}{role}:test",
+            ),
+        )
+
+    def run(self, *command: str, check: bool = True) -> str:
+        return docker("exec", self.name, *command, check=check)
+
+    def is_ready(self) -> bool:
+        command = ["docker", "exec", self.name, "/opt/sparecraft/role/ready.sh"]
+        return subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+    def wait_until_ready(self) -> None:
+        eventually(
+            f"{self.name} is ready; its log: {docker('logs', self.name)[-800:]}", self.is_ready
+        )
+
+    def die_and_return(self) -> None:
+        docker("kill", "--signal", "KILL", self.name)
+        docker("wait", self.name)
+        docker("start", self.name)
+        self.wait_until_ready()
+
+
+def build(role: str, context: Path) -> None:
+    """The role's image, from its folder and what the stack adds to it."""
+    shutil.copytree(ROOT / "infra/roles" / role, context)
+    (context / "bin").mkdir()
+    for to, source in {**_FILES.get(role, {}), "bin/nodeagent": "build/bin/nodeagent"}.items():
+        path = ROOT / source
+        assert path.exists(), f"expected {path}: run `make build` first"
+        if path.is_dir():
+            shutil.copytree(path, context / to, ignore=shutil.ignore_patterns(".*"))
+        else:
+            shutil.copy(path, context / to)
+    docker("build", "-q", "--network", "host", "-t", f"{PREFIX}{role}:test", str(context))

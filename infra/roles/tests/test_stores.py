@@ -1,0 +1,129 @@
+"""The stores and the search tier: their content, their writes, death and return."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+from machines import ROOT, Machine, docker, eventually
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(1800)]
+
+CACHE, STORE, COPY, SEARCH, UI, APACHE = (f"198.18.241.{n}" for n in (40, 50, 51, 60, 70, 80))
+WORDS = (ROOT / "experiments/load/titles.txt").read_text().split()
+Start = Callable[..., Machine]
+
+
+def say(address: str, port: int, text: str, until: bytes) -> bytes:
+    """What a server answers, up to and with `until`."""
+    with socket.create_connection((address, port), timeout=10) as connection:
+        connection.sendall(text.encode())
+        found = b""
+        while not found.endswith(until):
+            data = connection.recv(65536)
+            assert data, found[-200:]
+            found += data
+        return found
+
+
+def get(address: str, port: int, path: str) -> tuple[int, str]:
+    connection = http.client.HTTPConnection(address, port, timeout=30)
+    try:
+        connection.request("GET", path)
+        answer = connection.getresponse()
+        return answer.status, answer.read().decode()
+    finally:
+        connection.close()
+
+
+def settings(folder: Path, **values: str) -> dict[str, Path]:
+    path = folder / "role.env"
+    path.write_text("".join(f"{key}={value}\n" for key, value in values.items()))
+    return {"/etc/sparecraft/role.env": path}
+
+
+def value_of(key: str) -> bytes:
+    answer = say(CACHE, 11211, f"get {key}\r\n", b"END\r\n")
+    head, _, rest = answer.partition(b"\r\n")
+    return rest[: int(head.split()[3])]
+
+
+@pytest.mark.parametrize(("key", "size"), [("entry:019999", 1000), ("page:000399", 64_000)])
+def test_a_cache_holds_its_records_also_after_a_sigkill(
+    machine: Start, key: str, size: int
+) -> None:
+    cache = machine("memcached", CACHE)
+    before = value_of(key)
+    assert len(before) == size
+    assert before.startswith(key.encode() + b" ")
+    cache.die_and_return()
+    assert value_of(key) == before
+
+
+def test_a_redis_replica_begins_where_the_file_ends_and_follows(
+    machine: Start, tmp_path: Path
+) -> None:
+    primary = machine("redis", STORE, settings(tmp_path, ROLE="redis"))
+    (tmp_path / "replica").mkdir()
+    replica = machine(
+        "redis", COPY, settings(tmp_path / "replica", REDIS_PRIMARY=STORE), name="redis-replica"
+    )
+    field = primary.run("redis-cli", "hget", "page:000399", "field0").strip()
+    assert len(field) == 5000
+    assert field.startswith("page:000399 ")
+    eventually(
+        "the replica's link is up",
+        lambda: "master_link_status:up" in replica.run("redis-cli", "info", "replication"),
+    )
+    stats = primary.run("redis-cli", "info", "stats")
+    assert "sync_full:0" in stats, "the replica took a copy of everything"
+    primary.run("redis-cli", "hset", "entry:000001", "field3", "new")
+    eventually(
+        "the write arrives",
+        lambda: replica.run("redis-cli", "hget", "entry:000001", "field3").strip() == "new",
+    )
+    assert "READONLY" in replica.run("redis-cli", "set", "a", "b")
+    primary.die_and_return()
+    assert primary.run("redis-cli", "dbsize").strip().endswith("20400")
+
+
+def test_a_search_finds_the_entries_of_both_dictionaries_and_comes_back(
+    machine: Start, tmp_path: Path
+) -> None:
+    solr = machine("solr", SEARCH)
+    status, body = get(SEARCH, 8983, "/solr/dictionary/select?q=*:*&rows=0")
+    assert status == 200
+    assert json.loads(body)["response"]["numFound"] >= 50_000
+    sources = set()
+    for word in WORDS[::400]:
+        _, body = get(SEARCH, 8983, f"/solr/dictionary/select?q={quote(word)}&rows=20")
+        entries = json.loads(body)["response"]["docs"]
+        assert any(word.lower() in entry["headword"].lower() for entry in entries), word
+        sources |= {entry["source"] for entry in entries}
+    assert sources == {"gcide", "wordnet"}
+    solr.die_and_return()
+
+    ui = machine("solr-ui", UI, settings(tmp_path, SOLR_HOST=SEARCH, SOLR_PORT="8983"))
+    word = WORDS[7]
+    assert f"<title>{word}:" in get(UI, 80, f"/?q={quote(word)}")[1]
+    assert get(UI, 80, "/")[0] == 400
+    assert "&lt;script&gt;" in get(UI, 80, "/?q=%3Cscript%3E")[1]
+    docker("stop", solr.name)
+    assert get(UI, 80, f"/?q={quote(word)}")[0] == 502
+    assert ui.is_ready(), "a search tier that is down does not make the front end look dead"
+    docker("start", solr.name)
+    solr.wait_until_ready()
+    ui.die_and_return()
+    assert f"<title>{word}:" in get(UI, 80, f"/?q={quote(word)}")[1]
+
+
+def test_an_apache_without_a_database_serves_a_file_and_php(machine: Start, tmp_path: Path) -> None:
+    apache = machine("mediawiki", APACHE, settings(tmp_path, ROLE="apache"), name="apache")
+    assert "sparecraft" in get(APACHE, 80, "/static/style.css")[1]
+    assert "<title>1000" in get(APACHE, 80, "/loop.php")[1]
+    apache.die_and_return()
