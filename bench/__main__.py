@@ -16,6 +16,7 @@ from bench import (
     collisions,
     http,
     keyvalue,
+    load,
     mysql,
     planner,
     provision,
@@ -56,6 +57,7 @@ def _parts(work: Path) -> list[tuple[str, Callable[[], dict[str, Any]]]]:
 
     return [
         ("HTTP", lambda: {"http": http.measure(work)}),
+        ("load worker", lambda: {"load": load.measure(work)}),
         ("one choice", chosen),
         ("MySQL", lambda: {"mysql": mysql.measure(work)}),
         ("collisions", lambda: {"collisions": collisions.measure()}),
@@ -76,6 +78,7 @@ def _lines(result: dict[str, Any]) -> list[str]:
         f"http, {many['connections']} connections: {many['rss_kib_idle'] / 1024:.0f} MiB idle, "
         f"{many['rss_kib_peak'] / 1024:.0f} MiB at the most, {many['answered']} answered"
     )
+    lines.append(_load_line(result["load"]))
     lines.append(
         f"one choice of {one['servers']} servers: "
         + ", ".join(f"{name} {row['1']['ns']:.0f} ns" for name, row in one["policies"].items())
@@ -116,6 +119,15 @@ def _added_line(key: str, row: dict[str, Any]) -> str:
         for name, side in (("arbiter", "arbiter"), ("HAProxy", "haproxy"))
     ]
     return f"http at {row['rate_per_s']:.0f}/s, added to {key}: {', '.join(sides)}"
+
+
+def _load_line(row: dict[str, Any]) -> str:
+    (low, high), (low_wrk, high_wrk) = row["ratio_locust_range"], row["ratio_wrk_range"]
+    return (
+        f"load worker, in time: {row['ours_per_s']:.0f}/s; Locust's closed loop "
+        f"{row['locust_per_s']:.0f}/s, ratio {row['ratio_locust']:.2f} ({low:.2f} to {high:.2f}); "
+        f"wrk {row['wrk_per_s']:.0f}/s, {row['ratio_wrk']:.3f} ({low_wrk:.3f} to {high_wrk:.3f})"
+    )
 
 
 def _mysql_line(count: str, row: dict[str, Any]) -> str:

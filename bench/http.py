@@ -33,7 +33,7 @@ def measure(work: Path) -> dict[str, Any]:
     p99; beside them what a proxy adds to latency at half load, and the memory of many connections.
     """
     with ExitStack() as stack:
-        stack.enter_context(_nginx(work))
+        stack.enter_context(nginx(work))
         proxies: dict[str, tuple[int, int]] = {
             "haproxy": (HAPROXY, stack.enter_context(_haproxy(work))),
             "arbiter": (ARBITER_1, stack.enter_context(_arbiter(work, ARBITER_1, 1))),
@@ -49,7 +49,7 @@ def _compare(targets: dict[str, tuple[int, int]], connections: int) -> dict[str,
     for _ in range(TURNS):
         for name, (port, pid) in targets.items():
             before_s = cpu_s(pid)
-            run = _wrk(port, connections)
+            run = wrk(port, connections)
             run["per_cpu_s"] = run.pop("requests") / (cpu_s(pid) - before_s)
             turns[name].append(run)
     found: dict[str, Any] = {"turns": TURNS}
@@ -130,7 +130,8 @@ def _testkit(command: str, options: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _wrk(port: int, connections: int) -> dict[str, float]:
+def wrk(port: int, connections: int) -> dict[str, float]:
+    """One turn of wrk with one thread: rps, p50_us, p99_us, requests and errors."""
     command = ["wrk", "-t1", f"-c{connections}", f"-d{TURN_S}s", "--latency"]
     done = subprocess.run(
         [*command, f"http://127.0.0.1:{port}/body"],
@@ -179,9 +180,10 @@ def _serves(port: int) -> Callable[[], bool]:
 
 
 @contextmanager
-def _nginx(work: Path) -> Iterator[None]:
+def nginx(work: Path) -> Iterator[None]:
+    """nginx with one thread on all of `SERVERS`, with a body of `BODY_BYTES` at /body."""
     site = work / "www"
-    site.mkdir()
+    site.mkdir(exist_ok=True)
     site.chmod(0o755)
     (site / "body").write_bytes(b"x" * BODY_BYTES)
     listens = "\n".join(f"    listen 127.0.0.1:{port};" for port in SERVERS)

@@ -17,6 +17,7 @@ from typing import Any
 import gevent
 from gevent import monkey
 
+from experiments.load.alarm import Alarm
 from experiments.load.client import Client
 from experiments.load.http import PageClient
 from experiments.load.keyvalue import MemcachedClient, RedisClient
@@ -108,7 +109,7 @@ class OpenLoop:
         *,
         t0_s: float,
         start_s: float,
-        clock: Callable[[], float],
+        clock: Callable[[], float],  # time.monotonic, which the waits go by
         record: Callable[[dict[str, Any]], None],
     ) -> None:
         assert monkey.is_module_patched("socket"), "run under Locust, which patches sockets"
@@ -139,11 +140,21 @@ class OpenLoop:
 
     def run(self) -> None:
         """Launch every arrival at its time, then wait for those in flight, which limits bound."""
+        alarm = Alarm()
+        try:
+            self._launch_all(alarm)
+        finally:
+            alarm.close()
+        gevent.joinall(list(self._flying))
+        rest_s = self._t0_s + self._start_s + self._plan.length_s - self._clock()
+        if rest_s > 0 and not self._stopped:
+            gevent.sleep(rest_s)
+
+    def _launch_all(self, alarm: Alarm) -> None:
         begin_s = self._t0_s + self._start_s
         for index, offset_s in enumerate(self._plan.offsets_s):
-            wait_s = begin_s + offset_s - self._clock()
-            if wait_s > 0:
-                gevent.sleep(wait_s)
+            if begin_s + offset_s > self._clock():
+                alarm.wait_until(begin_s + offset_s)
             if self._stopped:
                 return
             self.launched += 1
@@ -154,10 +165,6 @@ class OpenLoop:
                 self._flying.add(greenlet)
                 greenlet.link(self._flying.discard)
                 greenlet.start()
-        gevent.joinall(list(self._flying))
-        rest_s = begin_s + self._plan.length_s - self._clock()
-        if rest_s > 0:
-            gevent.sleep(rest_s)
 
     def stop(self) -> None:
         """Launch no more, and give up what is in flight."""

@@ -44,6 +44,7 @@ CHANGES = (
     ("warm_up = 5", "warm_up = 1"),
     ("measure = 40", "measure = 20"),
     ('pattern = "front"', 'pattern = "none"'),
+    ("max_in_flight = 500", "max_in_flight = 500\nworkers = 2"),
     ('order = "ABBA"\nrepeats = 2', 'order = "AB"\nrepeats = 1'),
     ("[arms.baseline]", f"{ALL_CRASH}\n[arms.baseline]"),
 )
@@ -97,6 +98,10 @@ def test_errors_while_all_caches_are_down_are_counted_at_their_time_and_the_run_
     assert (summary["valid"], summary["slo"]["met"]) == (False, False)
     assert any("requests failed" in reason for reason in verdicts["measurement"]["reasons"])
     assert all(verdicts[name]["ok"] for name in ("injection", "revert", "cleanup")), verdicts
+    for block in summary["load"]["blocks"]:
+        assert [worker["worker"] for worker in block["workers"]] == [0, 1]
+        assert "lost" not in block["limits"]
+    assert "The load generator" in (folder / "report.html").read_text()
     assert summary["faults"]["injected"] == summary["faults"]["reverted"] == 2 * CACHES
     assert docker.find(EXPERIMENT) == []
 
