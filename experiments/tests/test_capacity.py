@@ -7,75 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import polars as pl
 import pytest
 
 from experiments.capacity.analysis import capacity_of, cost_of, knee, rate_at_limit
 from experiments.capacity.live import at_rate
 from experiments.capacity.report import capacity_page, headline
 from experiments.capacity.result import capacity_json, whole_sweeps
-from experiments.capacity.steps import Asked, Step, steps_of
-from experiments.records import REQUESTS
-from experiments.spec import Design, load_design
-from experiments.tests.mm1 import mm1_stays
-
-LIMIT_MS = 50.0
-SERVICE_S = 0.002  # of an M/M/1 server: its p95 is 50 ms at 1/0.002 - ln(20)/0.05 = 440/s
-NODT = 1 / SERVICE_S - np.log(20) / (LIMIT_MS / 1e3)
-RATES = (200.0, 260.0, 338.0, 400.0, 430.0, 455.0, 475.0)
-VERDICTS = {
-    name: {"ok": True, "reasons": []} for name in ("measurement", "injection", "revert", "cleanup")
-}
-
-
-def requests(block: int, rate_per_s: float, seed: int, lag_ms: float = 0.1) -> pl.DataFrame:
-    """A block of an M/M/1 server: 2 s of warm-up, 20 s of measurement."""
-    rng = np.random.default_rng(seed)
-    starts, stays = mm1_stays(rate_per_s, SERVICE_S, 60.0, rng)
-    kept = starts > 38.0  # near enough the steady state
-    starts, stays = starts[kept] - 38.0, stays[kept]
-    count = starts.size
-    return pl.DataFrame(
-        {
-            "arm": ["single"] * count,
-            "repeat": [block] * count,
-            "pair": [block] * count,
-            "phase": np.where(starts < 2.0, "warm-up", "measure").tolist(),
-            "index": range(count),
-            "user": ["cache-reader"] * count,
-            "name": ["entry:000001"] * count,
-            "intended_s": starts + 30.0 * block,
-            "sent_s": starts + 30.0 * block + lag_ms / 1e3,
-            "done_s": starts + 30.0 * block + stays,
-            "latency_ms": stays * 1e3,
-            "lag_ms": [lag_ms] * count,
-            "outcome": ["ok"] * count,
-            "status": [0] * count,
-            "bytes": [1000] * count,
-        },
-        schema=REQUESTS,
-    )
-
-
-def hosts(blocks: int, rates: tuple[float, ...]) -> pl.DataFrame:
-    """The node takes 0.02 cores, and 0.2 ms a request."""
-    rows = [
-        {"time_s": 30.0 * b + t, "machine": "cache-1", "cpu_cores": 0.02 + 2e-4 * rates[b]}
-        for b in range(blocks)
-        for t in range(22)
-    ]
-    return pl.DataFrame(rows)
-
-
-def measured_steps(
-    rates: tuple[float, ...] = RATES, sweeps: int = 3, lag_ms: float = 0.1
-) -> list[Step]:
-    asked = [
-        Asked(block, block // len(rates), "cache-reader", rates[block % len(rates)], LIMIT_MS)
-        for block in range(sweeps * len(rates))
-    ]
-    frame = pl.concat([requests(a.block, a.rate_per_s, 100 + a.block, lag_ms) for a in asked])
-    return steps_of(asked, frame, hosts(len(asked), rates * sweeps), {0: 0.4}, 3000.0)
+from experiments.capacity.steps import Asked, Step
+from experiments.spec import load_design
+from experiments.tests.capacity_fixture import LIMIT_MS, NODT, RATES, manifest, measured_steps
 
 
 @pytest.fixture(scope="module")
@@ -119,16 +59,6 @@ def test_the_cost_of_a_request_is_the_slope_and_not_the_idle_cpu(steps: list[Ste
     assert cost.processing_s.value == pytest.approx(2e-4, rel=0.05)
     assert cost.idle_cores == pytest.approx(0.02, abs=0.004)
     assert cost_of(steps[:2], "cache-1") is None
-
-
-def manifest(design: Design) -> dict[str, Any]:
-    return {
-        "run": "20261122T000000Z",
-        "verdicts": VERDICTS,
-        "seed": 1,
-        "command": ["sparecraft", "run", "memcached-capacity"],
-        "spec": {"fleet": design.fleet.model_dump(mode="json")},
-    }
 
 
 def test_a_late_generator_is_said_and_gives_no_nodt() -> None:

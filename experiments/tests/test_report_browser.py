@@ -11,6 +11,7 @@ import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from experiments.report import write_report
+from experiments.tests.capacity_fixture import capacity_page_of, measured_steps
 from experiments.tests.planned_fixture import planned_run
 from experiments.tests.report_fixture import fake_run
 
@@ -67,6 +68,11 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def planned_report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     run = planned_run(measure_s=20.0)
     return write_report(run.write(tmp_path_factory.mktemp("planned")))
+
+
+@pytest.fixture(scope="module")
+def capacity_report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return capacity_page_of(measured_steps(sweeps=2), tmp_path_factory.mktemp("capacity"))
 
 
 def opened(
@@ -134,6 +140,26 @@ def test_predicted_and_measured_stand_side_by_side_within_the_page(
         FIGURES - {"improvement"}
     )
     assert page.evaluate(_CONTRAST)["text"] >= 4.5
+    assert trouble == []
+    page.close()
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(320, "dark"), (1280, "light")])
+def test_what_a_node_carries_is_drawn_within_the_page(
+    browser: Browser, capacity_report: Path, width: int, scheme: Any
+) -> None:
+    page, trouble = opened(browser, capacity_report, width, color_scheme=scheme)
+    figures = {node.get_attribute("id") for node in page.query_selector_all("figure")}
+    assert figures == {"cache-reader-latency", "cache-reader-cpu"}
+    for identity in figures:
+        box = page.locator(f"#{identity} .drawing > svg").bounding_box()
+        assert box is not None
+        assert box["width"] > 250
+    assert page.locator("#cache-reader-steps tbody tr").count() == 14
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    contrast = page.evaluate(_CONTRAST)
+    assert contrast["text"] >= 4.5
+    assert contrast["graphic"] >= 3.0
     assert trouble == []
     page.close()
 
