@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from datetime import UTC
 from pathlib import Path
 from typing import Any
 
@@ -58,14 +59,14 @@ def ec2_fleets(aws: Aws) -> list[dict[str, Any]]:
     for name in sorted({one.experiment for one in found}):
         things = [one for one in found if one.experiment == name]
         states = Counter(one.state for one in things if one.kind == "instance")
-        ends = [one.expires for one in things if one.expires]
+        ends = [one.expires.astimezone(UTC) for one in things if one.expires]
         rows.append(
             {
                 "experiment": name,
                 "machines": sum(states.values()),
                 "running": states["running"],
                 "things": len(things),
-                "expires": max(ends).isoformat() if ends else "",
+                "expires": f"{max(ends):%Y-%m-%dT%H:%M:%SZ}" if ends else "",
                 "region": aws.region,
             }
         )

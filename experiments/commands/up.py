@@ -108,7 +108,7 @@ def up(
         print_json({**head, **inventory.model_dump(mode="json")})
         return
     runner = rented.runner()
-    out.print(f"Until {rental.expires:%Y-%m-%d %H:%M} UTC: {len(inventory.machines)} machines.")
+    out.print(f"Until {rental.expires:%Y-%m-%d %H:%M} UTC: {len(bill.machines)} machines.")
     out.print(f"aws ssm start-session --region {rented.aws.region} --target {runner}")
     out.print(f"and there: `sparecraft run {design} --platform ec2`", soft_wrap=True)
     out.print(f"`sparecraft down {name} --platform ec2` removes it.", soft_wrap=True)
@@ -186,6 +186,10 @@ def _show(bill: Bill, narrator: Narrator, aws: Any, spot: bool) -> None:
         f"public address and {bill.disk_gb:g} GB of disk at {USD_PER_GB_MONTH} a month; "
         f"[bold]at most {bill.usd_most:.2f} USD[/bold] in {bill.ttl_hours:g} h, standbys on all "
         "the time. Traffic between zones (0.01 USD/GB) and out (0.09) is not in it."
+    )
+    say(
+        "Machines end themselves then, but not standbys that are off, addresses and the bucket: "
+        "`sparecraft down` or `reap` removes those."
     )
 
 

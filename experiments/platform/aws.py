@@ -15,14 +15,17 @@ from difflib import get_close_matches
 from typing import Any
 
 import boto3  # type: ignore[import-untyped]
+import botocore.session
 from botocore import exceptions  # type: ignore[import-untyped]
 from botocore.config import Config  # type: ignore[import-untyped]
+from botocore.loaders import create_loader  # type: ignore[import-untyped]
 from botocore.parsers import ResponseParserError  # type: ignore[import-untyped]
 
 from experiments.errors import EnvironmentMissing, InputError
 
 # Standard mode: three attempts with growing pauses, unless AWS_MAX_ATTEMPTS says otherwise.
 _CONFIG = Config(retries={"mode": "standard"}, connect_timeout=5, read_timeout=30)
+_LOADER = create_loader()  # keeps what it read: EC2's description alone takes a second
 
 _CREDENTIALS = (
     "Give credentials of an account in which you may make machines (AWS_ACCESS_KEY_ID and "
@@ -87,7 +90,10 @@ class Aws:
     def __init__(self, region: str | None) -> None:
         """`region` None: that of the environment or profile. Raises InputError for no region."""
         with answering("AWS configuration", region or ""):
-            self._session = boto3.session.Session(region_name=region)
+            core = botocore.session.get_session()
+            core.register_component("data_loader", _LOADER)
+            core.get_scoped_config()  # refuses a profile that is not there
+            self._session = boto3.session.Session(botocore_session=core, region_name=region)
         self.region = _known(self._session, self._session.region_name)
         self._clients: dict[str, Any] = {}
 

@@ -22,7 +22,7 @@ from experiments.tests.ec2_fixture import PAST, MadeFleet, instance, network, wh
 
 pytestmark = pytest.mark.usefixtures("aws_account")
 SMALL = str(Path(__file__).parent / "designs" / "small")
-LATER = (datetime.now(UTC) + timedelta(days=1)).isoformat()
+LATER = f"{datetime.now(UTC) + timedelta(days=1):%Y-%m-%dT%H:%M:%SZ}"
 
 
 def _call(*arguments: str) -> Result:

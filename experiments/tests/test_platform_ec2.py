@@ -120,6 +120,26 @@ def test_a_machine_without_a_group_cannot_be_made_anew(machine: str) -> None:
         platform.replace("web-1", print)
 
 
+def test_a_machine_that_is_off_is_made_anew_by_its_group_and_only_by_one() -> None:
+    made = MadeFleet(EXPERIMENT, FUTURE)
+    subnet = network(made)
+    group_of_one(made, subnet, "web-1")
+    fixed = instance(made, subnet, "db-1")
+    platform = Ec2Platform(EXPERIMENT, REGION)
+    first = tagged.instances(platform.aws, EXPERIMENT, "web-1")[0]
+    platform.replace("web-1", lambda _: None)
+    assert _state(first.id) == "running", "one that is on is the new one"
+    platform.inject("machine.crash", "web-1")
+    said: list[str] = []
+    platform.replace("web-1", said.append)
+    assert said == ["web-1: its group makes a new instance"]
+    assert _state(first.id) == "terminated"
+    assert platform.running("web-1")
+    platform.stop("db-1")
+    with pytest.raises(EnvironmentMissing, match=f"{fixed}, which belongs to none"):
+        platform.replace("db-1", lambda _: None)
+
+
 def test_a_machine_that_is_not_there_is_said_with_its_name_and_region(machine: str) -> None:
     client("ec2").terminate_instances(InstanceIds=[machine])
     platform = Ec2Platform(EXPERIMENT, REGION)
