@@ -15,8 +15,8 @@ from difflib import get_close_matches
 from typing import Any
 
 import boto3  # type: ignore[import-untyped]
-import botocore.session
 from botocore import exceptions  # type: ignore[import-untyped]
+from botocore import session as sessions
 from botocore.config import Config  # type: ignore[import-untyped]
 from botocore.loaders import create_loader  # type: ignore[import-untyped]
 from botocore.parsers import ResponseParserError  # type: ignore[import-untyped]
@@ -90,7 +90,7 @@ class Aws:
     def __init__(self, region: str | None) -> None:
         """`region` None: that of the environment or profile. Raises InputError for no region."""
         with answering("AWS configuration", region or ""):
-            core = botocore.session.get_session()
+            core = sessions.get_session()
             core.register_component("data_loader", _LOADER)
             core.get_scoped_config()  # refuses a profile that is not there
             self._session = boto3.session.Session(botocore_session=core, region_name=region)
