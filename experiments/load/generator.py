@@ -22,13 +22,15 @@ from typing import Any, Literal, TypedDict
 
 import polars as pl
 
-from experiments.errors import DiskFull, MeasurementFailed
+from experiments.errors import DiskFull, InputError, MeasurementFailed
 from experiments.load.local_workers import LocalWorkers, without_locust
 from experiments.load.plan import LoadPlan, write_plan
 from experiments.records import REQUESTS
 
 _LOCUSTFILE = Path(__file__).with_name("locustfile.py")
 READY_TIMEOUT_S = 30.0
+MASTER_PORT = 5557  # Locust's own, for workers on other machines
+REMOTE_CONNECT_S = 60.0  # a worker's service starts it anew after each block
 _CLOCKS_S = 10.0  # beyond the workers' time-outs
 
 State = Literal["starting", "ready", "running", "done", "stopped", "failed"]
@@ -68,6 +70,22 @@ class RemoteWorkers:
     bind: str
     port: int
     connect_timeout_s: float
+
+
+def remote_workers(asked: int, waiting: int) -> RemoteWorkers | None:
+    """Where `asked` workers are: None, on this machine, which alone makes one worker's load, and
+    all of it where no worker is `waiting` elsewhere. Raises: InputError where too few are.
+    """
+    if asked == 1 or waiting == 0:
+        return None
+    if asked > waiting:
+        raise InputError(
+            "load.workers",
+            expected=f"at most {waiting}: a worker waits on each load machine but the first",
+            came=str(asked),
+            do=f"Ask for fewer, or make the fleet with load_machines = {asked + 1}.",
+        )
+    return RemoteWorkers("*", MASTER_PORT, REMOTE_CONNECT_S)
 
 
 class LoadGenerator:

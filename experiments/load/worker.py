@@ -37,11 +37,11 @@ from locust.runners import WorkerRunner
 
 from experiments.errors import EnvironmentMissing
 from experiments.load.clock import kernel
+from experiments.load.generator import MASTER_PORT
 from experiments.load.open_loop import OpenLoop, Records
 from experiments.load.plan import LoadPlan, plan_of
 from experiments.load.process import CpuUse, settle
 
-PORT = 5557  # Locust's own
 CONNECT_S = 60.0
 MASTER_SILENT_S = 10.0  # a heartbeat comes each second
 _LINGER_MS = 2000
@@ -216,7 +216,9 @@ def main(arguments: list[str] | None = None) -> NoReturn:
         "Exit code 0: sent; 1: ended early; 3: no master found.",
     )
     parser.add_argument("--master", required=True, metavar="HOST", help="the master's address")
-    parser.add_argument("--port", type=int, default=PORT, help="its port (default: %(default)s)")
+    parser.add_argument(
+        "--port", type=int, default=MASTER_PORT, help="its port (default: %(default)s)"
+    )
     parser.add_argument(
         "--connect-timeout",
         type=float,

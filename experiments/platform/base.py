@@ -70,5 +70,8 @@ class Platform(Protocol):
         its name and addresses (EC2: its auto-scaling group does). Returns once the new one is
         under way; it is not ready then. Raises EnvironmentMissing."""
 
+    def load_helpers(self) -> int:
+        """Load machines beside this one, a load worker waiting on each (`load/worker.py`)."""
+
     def running(self, machine: str) -> bool:
         """Whether the machine's power is on."""

@@ -101,12 +101,20 @@ class Ec2Machines:
 
     def runner(self) -> str:
         """The id of the first load machine, or in brackets that there is none."""
-        found = {
+        found = self._load_machines()
+        return found[min(found)] if found else "(no load machine)"
+
+    def load_helpers(self) -> int:
+        """The load machines but the first, which is the runner."""
+        return max(0, len(self._load_machines()) - 1)
+
+    def _load_machines(self) -> dict[str, str]:
+        """Their ids by name."""
+        return {
             one.tags.get(tagged.MACHINE, ""): one.id
             for one in reversed(tagged.instances(self.aws, self.experiment))
             if one.tags.get("sparecraft:role") == "load"
         }
-        return found[min(found)] if found else "(no load machine)"
 
     def await_up(self, machines: Collection[str], timeout_s: float) -> None:
         """Until EC2's own checks of each machine have passed.

@@ -109,6 +109,10 @@ class LocalPlatform:
         """A new container, by `terraform apply -replace`; other machines are left as they are."""
         self._stack.replace(f'fleet_machine.this["{machine}"]', progress)
 
+    def load_helpers(self) -> int:
+        """None: this host makes the load."""
+        return 0
+
     def running(self, machine: str) -> bool:
         """Whether the container runs; a frozen one does."""
         return docker.state(self.container(machine)) in ("running", "paused")

@@ -14,7 +14,7 @@ import polars as pl
 
 from experiments.errors import SparecraftError
 from experiments.faults import Tally
-from experiments.load.generator import LoadGenerator
+from experiments.load.generator import LoadGenerator, remote_workers
 from experiments.load.saturation import lost_text
 from experiments.load.users import USERS, Population
 from experiments.platform import Inventory, LocalPlatform, Platform
@@ -168,7 +168,13 @@ class LiveRun(Generic[T]):
         assert self._fleet is not None  # prepare() has made these
         assert self._recorder is not None
         assert self._monitor is not None
-        generator = LoadGenerator(self._folder / "load", t0_monotonic_s=self._clock.monotonic)
+        workers = self.design.experiment.load.workers
+        waiting = self._platform.load_helpers() if workers > 1 else 0
+        generator = LoadGenerator(
+            self._folder / "load",
+            t0_monotonic_s=self._clock.monotonic,
+            remote=remote_workers(workers, waiting),
+        )
         self._blocks = BlockRun(
             self.design,
             self._fleet,

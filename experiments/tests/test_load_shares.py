@@ -11,7 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from experiments.errors import InputError
 from experiments.load.clock import Exchange, Offset, offset_of
+from experiments.load.generator import remote_workers
 from experiments.load.plan import LoadPlan, plan_of, plan_values
 from experiments.load.saturation import saturation
 from experiments.load.shares import share
@@ -40,6 +42,16 @@ def test_shares_hold_every_arrival_once_with_its_page_and_its_phase(
 def _arrival(plan: LoadPlan, place: int) -> tuple[Any, ...]:
     offset_s = plan.offsets_s[place]
     return offset_s, plan.pages[plan.page_of[place]], plan.phase_at(offset_s)
+
+
+def test_workers_are_elsewhere_where_enough_wait_and_here_where_none_does() -> None:
+    assert remote_workers(1, 3) is None
+    assert remote_workers(4, 0) is None
+    found = remote_workers(3, 3)
+    assert found is not None
+    assert (found.bind, found.port) == ("*", 5557)
+    with pytest.raises(InputError, match=r"at most 2: .*; came 4\. .* load_machines = 5"):
+        remote_workers(4, 2)
 
 
 def test_the_quickest_exchange_gives_the_offset_and_its_uncertainty() -> None:

@@ -203,6 +203,20 @@ def test_a_fleet_that_was_handed_over_is_used_and_stays(tmp_path: Path) -> None:
     assert tagged.instances(Aws(REGION), name)
 
 
+def test_load_workers_wait_on_every_load_machine_but_the_first(tmp_path: Path) -> None:
+    name = load_design(SMALL).fleet.experiment
+    platform = Ec2Handed(name, _handed(tmp_path, name, ()))
+    assert platform.load_helpers() == 0
+    made = MadeFleet(name, FUTURE)
+    subnet = network(made)
+    instance(made, subnet, "web-1")
+    loads = [instance(made, subnet, f"load-{number}") for number in (1, 2, 3)]
+    tag = {"Key": "sparecraft:role", "Value": "load"}
+    client("ec2").create_tags(Resources=loads, Tags=[tag])
+    assert platform.load_helpers() == 2
+    assert platform.runner() == loads[0]
+
+
 def test_a_fleet_of_another_experiment_or_without_a_machine_is_refused(tmp_path: Path) -> None:
     name = load_design(SMALL).fleet.experiment
     with pytest.raises(EnvironmentMissing, match="that of tst-other"):
