@@ -207,7 +207,8 @@ def _planned_experiment(plan: Path, planned: Fleet, source: Experiment) -> Exper
     )
     blocks = min(_BLOCKS_MAX, len(source.design.order) * source.design.repeats)
     order = Order(order="A", repeats=blocks, seed=source.design.seed)
-    return source.model_copy(update={"arms": {PLANNED_ARM: arm}, "design": order})
+    changes = {"arms": {PLANNED_ARM: arm}, "design": order, "failover": None}
+    return source.model_copy(update=changes)
 
 
 def _check_folder(folder: Path) -> None:

@@ -53,17 +53,15 @@ def schemes(
     settings = (manifest.get("spec") or {}).get("failover")
     if not settings or fleet is None:
         return None
+    tiers = settings.get("tiers") or fleet.tiers
+    failed = [e for e in events if e.get("what") == "failover" and e.get("action") == "error"]
     return {
         "settings": dict(settings),
-        "tiers": {
-            tier: _tier(tier, events, found, fleet, settings, rng) for tier in fleet.tiers
-        },
+        "tiers": {tier: _tier(tier, events, found, fleet, settings, rng) for tier in tiers},
         "failovers": _listed(events),
         "pool_empty": _pool_empty(found),
-        "errors": sum(
-            1 for e in events if e.get("what") == "failover" and e.get("action") == "error"
-        ),
-    }  # fmt: skip
+        "errors": len(failed),
+    }
 
 
 def _listed(events: Iterable[Event]) -> list[dict[str, Any]]:

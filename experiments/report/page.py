@@ -13,7 +13,7 @@ from experiments.report.figures import all_figures
 from experiments.report.folder import RunFolder, read_folder
 from experiments.report.generator import load_table
 from experiments.report.predicted import availability_words, predicted_table, verdict_sentence
-from experiments.report.schemes import scheme_words
+from experiments.report.schemes import scheme_words, strength_sentence
 from experiments.report.shell import render_page
 from experiments.report.text import factor, interval, milliseconds, number, percent, usd
 
@@ -118,6 +118,8 @@ def headline(run: RunFolder) -> str:
     if run.summary.get("predicted"):
         return verdict_sentence(run.summary)
     baseline, spare, entries = _told(run)
+    if spare is None and run.summary.get("schemes"):
+        return strength_sentence(run.summary["schemes"])
     if spare is None:
         return f"This run has one arm, {baseline}, and nothing to compare it with."
     usable = [n for n in ("p99", "p95", "mean") if (entries.get(n) or {}).get("factor") is not None]

@@ -22,7 +22,7 @@ def seconds(value: Any) -> str:
 
 
 def _share(value: Any) -> str:
-    return percent(value, 4)
+    return percent(value)
 
 
 def strength_table(summary: Mapping[str, Any]) -> Table | None:
@@ -34,8 +34,8 @@ def strength_table(summary: Mapping[str, Any]) -> Table | None:
     for tier, one in tiers.items():
         measured, predicted = one["measured"], one["predicted"]
         rows.append((
-            named(tier), named(_WORDS[one["mechanism"]]), named(_nodes(one)),
-            Cell(number(one["crashes"])), Cell(seconds(one["crash_mean_s"])),
+            named(f"{tier}: {_WORDS[one['mechanism']]}"), named(_nodes(one)),
+            Cell(_with_count({"mean_s": one["crash_mean_s"], "samples": one["crashes"]})),
             Cell(_with_count(one["recovery"])), Cell(_with_count(one["repair"])),
             Cell(_share(measured["share"]), bool(measured["insufficient"])),
             Cell(interval(measured["ci_low"], measured["ci_high"], _share)),
@@ -43,8 +43,8 @@ def strength_table(summary: Mapping[str, Any]) -> Table | None:
             Cell(interval(predicted.get("ci_low"), predicted.get("ci_high"), _share)),
         ))  # fmt: skip
     head = (
-        "tier", "mechanism", "nodes", "crashes", "mean time to a crash", "CrashRecovery",
-        "PoolRepair", "measured", "95 % interval", "model", "95 % interval",
+        "tier", "nodes", "crash, mean", "CrashRecovery", "PoolRepair",
+        "measured", "95 % interval", "model", "95 % interval",
     )  # fmt: skip
     return Table("strength-table", "Time at full strength", head, tuple(rows))
 
@@ -102,3 +102,18 @@ def scheme_words(run: RunFolder) -> dict[str, Any] | None:
         "recovery": recovery_table(run.summary),
         "settings": found["settings"],
     }
+
+
+def strength_sentence(found: Mapping[str, Any]) -> str:
+    """How long the tiers were at full strength, and what the models say, in a sentence."""
+    parts = []
+    for tier, one in found["tiers"].items():
+        measured, predicted = one["measured"], one["predicted"]
+        text = f"Tier {tier} was at full strength {_share(measured['share'])} of the time"
+        if measured["ci_low"] is not None:
+            bounds = interval(measured["ci_low"], measured["ci_high"], _share)
+            text += f" (95 % interval {bounds})"
+        if predicted["share"] is not None:
+            text += f"; PCRAFT's model says {_share(predicted['share'])}"
+        parts.append(f"{text}, in {number(one['crashes'])} crashes.")
+    return " ".join(parts)

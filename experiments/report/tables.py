@@ -326,6 +326,8 @@ def asked_rows(run: RunFolder) -> list[tuple[str, str]]:
     rows.append(("interference", _interference_words(spec.get("interference") or {})))
     faults = [_fault_words(fault) for fault in spec.get("faults") or []]
     rows.append(("faults", "; ".join(faults) or "none"))
+    if spec.get("failover"):
+        rows.append(("fail-over", _failover_words(spec["failover"])))
     slo = spec.get("slo") or {}
     if slo:
         rows.append(("SLO", _slo_words(slo)))
@@ -337,6 +339,19 @@ def asked_rows(run: RunFolder) -> list[tuple[str, str]]:
         )
         rows.append(("design", order + paired))
     return rows
+
+
+def _failover_words(asked: Mapping[str, Any]) -> str:
+    crash, repair = asked.get("crash_mean_s"), asked.get("repair_mean_s")
+    words = [
+        f"a heartbeat every {plain(asked.get('heartbeat_s'))} s, lost after {asked.get('misses')}",
+        f"boot time {plain(asked.get('boot_time_s'))} s",
+        f"crashes every {plain(crash)} s and machine" if crash else "no crashes of our making",
+        f"repairs of {plain(repair)} s on average" if repair else "no repairs",
+    ]
+    if asked.get("tiers"):
+        words.append(f"tiers {', '.join(asked['tiers'])}")
+    return ", ".join(words)
 
 
 def _interference_words(asked: Mapping[str, Any]) -> str:

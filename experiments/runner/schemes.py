@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from experiments.faults import Tally
@@ -12,7 +12,7 @@ from experiments.schedule import Block, block_length_s, crashes, stream
 from experiments.schemes import Controller, Hands, Journal, Log
 from experiments.schemes.crashes import Crashes
 from experiments.spec import Design
-from experiments.spec.failover import Failover, mechanism
+from experiments.spec.failover import Failover, mechanism, watched_tiers
 
 
 @contextmanager
@@ -44,14 +44,15 @@ def _made(
     tally: Tally,
     origin: float,
 ) -> tuple[Controller, Crashes]:
-    machines = _serving(fleet.inventory)
+    looked_after = watched_tiers(design.fleet, settings)
+    machines = _serving(fleet.inventory, looked_after)
     tiers = {machine.name: str(machine.tier) for machine in machines}
-    nodes = {tier: _names(machines, tier, False) for tier in design.fleet.tiers}
-    standbys = {tier: _names(machines, tier, True) for tier in design.fleet.tiers}
+    nodes = {tier: _names(machines, tier, False) for tier in looked_after}
+    standbys = {tier: _names(machines, tier, True) for tier in looked_after}
     agents = {**fleet.agents, **fleet.standbys}
     hands = Hands(fleet.platform, agents, fleet.arbiters, tiers)
     journal = Journal(log, tally, tiers)
-    kinds = {tier: mechanism(design.fleet, tier) for tier in design.fleet.tiers}
+    kinds = {tier: mechanism(design.fleet, tier) for tier in looked_after}
     rng = stream(block.seed, "repairs")
     controller = Controller(settings, hands, journal, kinds, nodes, standbys, rng)
     schedule: tuple[tuple[float, str], ...] = ()
@@ -66,12 +67,14 @@ def _names(machines: list[Machine], tier: str, standby: bool) -> list[str]:
     return [m.name for m in machines if m.tier == tier and m.standby is standby]
 
 
-def _serving(inventory: Inventory) -> list[Machine]:
-    return [m for m in inventory.machines if m.tier and m.role != "arbiter"]
+def _serving(inventory: Inventory, tiers: Sequence[str]) -> list[Machine]:
+    return [m for m in inventory.machines if m.tier in tiers and m.role != "arbiter"]
 
 
 def watched(design: Design, inventory: Inventory) -> frozenset[str]:
     """The machines that the scheme's own heartbeats watch: who else does need not."""
-    if design.experiment.failover is None:
+    settings = design.experiment.failover
+    if settings is None:
         return frozenset()
-    return frozenset(machine.name for machine in _serving(inventory))
+    found = _serving(inventory, watched_tiers(design.fleet, settings))
+    return frozenset(machine.name for machine in found)

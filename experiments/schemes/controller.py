@@ -18,6 +18,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -29,6 +30,7 @@ from experiments.schemes.journal import Journal
 from experiments.spec.failover import Failover, Mechanism
 
 _ATTEMPTS = 3
+_POLL_S = 0.05
 _JOIN_S = 300.0  # a worker ends what it does to a machine: a terraform apply is not cut short
 
 
@@ -165,19 +167,18 @@ class Controller:
 
     def _standby(self, case: Case) -> str:
         """The next machine of the tier's pool; that there is none is an event of its own."""
-        pool, waits = self._pools[case.tier], False
-        while True:
-            try:
-                taken = pool.get(timeout=0.05)
-                break
-            except queue.Empty:
-                if not waits:
-                    self._journal.note("failover", "standby_pool_empty", "start", case.machine)
-                waits = True
+        pool = self._pools[case.tier]
+        try:
+            return pool.get(timeout=_POLL_S)
+        except queue.Empty:
+            self._journal.note("failover", "standby_pool_empty", "start", case.machine)
+        try:
+            while True:
+                with suppress(queue.Empty):
+                    return pool.get(timeout=_POLL_S)
                 self._hands.pause(0.0, case.machine, self._ended)
-        if waits:
+        finally:
             self._journal.note("failover", "standby_pool_empty", "end", case.machine)
-        return taken
 
     def _repair(self, case: Case) -> None:
         assert self._settings.repair_mean_s is not None

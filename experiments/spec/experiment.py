@@ -284,10 +284,11 @@ class Experiment(Strict):
             ("arms", len(self.arms) != 1, f"{len(self.arms)} arms"),
             ("faults", bool(self.faults), f"{len(self.faults)} faults"),
             ("interference", self.interference.pattern != "none", self.interference.pattern),
+            ("failover", self.failover is not None, "a [failover]"),
         ):
             if wrong:
                 raise refusal(
-                    "one arm, no faults and no neighbours, where there is a [capacity]",
+                    "one arm, no faults, neighbours or [failover], where there is a [capacity]",
                     came=came,
                     key=key,
                     do="What one node can carry is measured undisturbed.",

@@ -23,6 +23,7 @@ class Failover(Strict):
     ready_timeout_s  how long a replacement may take to be ready
     repair_mean_s    mean of the exponential repair time on-premises; none: nothing is repaired
     crash_mean_s     mean time to a crash of each machine in service; none: nothing is crashed
+    tiers            whose machines are watched and crashed; else all tiers
     needed           nodes that carry a tier's load, of its active ones; else all of them
     """
 
@@ -32,7 +33,17 @@ class Failover(Strict):
     ready_timeout_s: Annotated[float, Field(gt=0, le=3600)] = 120.0
     repair_mean_s: Annotated[float, Field(gt=0)] | None = None
     crash_mean_s: Annotated[float, Field(gt=0)] | None = None
+    tiers: Annotated[tuple[TierName, ...], Field(strict=False, min_length=1)] | None = None
     needed: dict[TierName, Annotated[int, Field(ge=1)]] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _needed_is_watched(self) -> Failover:
+        for tier in self.needed:
+            if self.tiers is not None and tier not in self.tiers:
+                raise refusal(
+                    f"one of failover.tiers ({', '.join(self.tiers)})", came=tier, key="needed"
+                )
+        return self
 
     @model_validator(mode="after")
     def _slower_than_detection(self) -> Failover:
@@ -47,6 +58,11 @@ class Failover(Strict):
         return self
 
 
+def watched_tiers(fleet: Fleet, failover: Failover) -> tuple[str, ...]:
+    """The tiers that the controller looks after."""
+    return tuple(fleet.tiers) if failover.tiers is None else failover.tiers
+
+
 def mechanism(fleet: Fleet, tier: str) -> Mechanism:
     """How a tier over-provisions: cloud replacement, active route anywhere, passive fail-over."""
     if fleet.scheme == "cloud":
@@ -56,6 +72,14 @@ def mechanism(fleet: Fleet, tier: str) -> Mechanism:
 
 def check_failover(toml: Source, fleet: Fleet, failover: Failover) -> None:
     """Raises InputError for what this fleet cannot do."""
+    for tier in failover.tiers or ():
+        if tier not in fleet.tiers:
+            known = ", ".join(fleet.tiers)
+            raise toml.error(
+                *("failover", "tiers"),
+                expected=f"some of the tiers {known}",
+                came=f"the unknown tier {tier}",
+            )
     for tier, needed in failover.needed.items():
         place = ("failover", "needed", tier)
         if tier not in fleet.tiers:

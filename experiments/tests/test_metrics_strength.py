@@ -11,7 +11,6 @@ from experiments.metrics.strength import cycles_of, schemes
 from experiments.metrics.windows import Window, windows
 from experiments.spec import Fleet
 from optimizer.availability import YEAR_S, FailureRates, availability
-from optimizer.fit.failovers import Failovers, failovers
 
 BLOCK_S = 1000.0
 
@@ -122,22 +121,3 @@ def test_without_enough_fail_overs_there_is_no_prediction_and_it_says_why() -> N
 def test_a_run_without_failover_has_no_schemes() -> None:
     rng = np.random.default_rng(1)
     assert schemes([], [], {"spec": {}}, _fleet("cloud", 1, 0), rng) is None
-
-
-def test_the_planner_takes_recoveries_and_repairs_apart() -> None:
-    def line(what: str, kind: str, action: str, **parameters: Any) -> dict[str, Any]:
-        return {"what": what, "kind": kind, "action": action, "parameters": parameters}
-
-    found = failovers([
-        line("failover", "pf", "end", recovery_s=2.0, total_s=9.0),
-        line("failover", "cloud", "end", recovery_s=3.0, total_s=3.0),
-        line("failover", "ara", "end", recovery_s=30.0, total_s=31.0),
-        line("repair", "web", "end", repair_s=20.0, to_pool=True),
-        line("repair", "web", "end", repair_s=29.0, to_pool=False),
-        line("failover", "standby_pool_empty", "end"),
-        line("failover", "pf", "error"),
-    ])  # fmt: skip
-    assert found == Failovers((2.0, 3.0), (30.0, 20.0))
-    assert found.rates() == {}, "three samples are the least"
-    assert Failovers((2.0, 3.0, 4.0), ()).rates() == {"failover_s": {"samples": [2.0, 3.0, 4.0]}}
-    assert "2 seen, 3 needed" in found.thin()[0]

@@ -38,6 +38,8 @@ def test_the_mechanism_follows_from_scheme_and_standbys(tmp_path: Path) -> None:
     ("line", "key", "expected"),
     [
         ("retries = 3", "failover", "one of the keys heartbeat_s, misses"),
+        ('tiers = ["db"]', "failover.tiers", "some of the tiers web"),
+        ('tiers = ["db"]\nneeded = { web = 1 }', "failover.needed", "one of failover.tiers (db)"),
         ("needed = { db = 1 }", "failover.needed.db", "one of the tiers web"),
         ("needed = { web = 3 }", "failover.needed.web", "at most its 2 nodes"),
         ("needed = { web = 1 }", "failover.needed.web", "no active node is an extra one"),

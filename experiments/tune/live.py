@@ -111,6 +111,7 @@ def tuning_design(design: Design, asked: Asked) -> Design:
         update={
             "arms": arms,
             "faults": (),
+            "failover": None,
             "phases": Phases(warm_up=0.0, measure=asked.window_s),
             "design": Order(order="A", repeats=1, seed=experiment.design.seed),
         }

@@ -6,6 +6,7 @@ a plan with everything that has to be said about it.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
@@ -274,7 +275,20 @@ def _stated_rates(
         for key, text in _DEFAULT_RATES.items()
         if key not in given
     )
-    return rates_from(given, place), said
+    return rates_from(given, place), (*said, *_from_failovers(given))
+
+
+def _from_failovers(given: Mapping[str, Any]) -> list[str]:
+    """Which times are samples, and what a run's own repairs are worth."""
+    found = []
+    for key in ("failover_s", "repair_s"):
+        value = given.get(key)
+        if isinstance(value, Mapping) and (samples := value.get("samples")):
+            mean_s = math.fsum(samples) / len(samples)
+            found.append(f"{key}: {len(samples)} samples, mean {mean_s:.3g} s")
+            if key == "repair_s":
+                found[-1] += "; a run's repairs take what its design says, so state your own"
+    return found
 
 
 def _certain(rates: FailureRates) -> UncertainRates:

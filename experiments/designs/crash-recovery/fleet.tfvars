@@ -1,20 +1,31 @@
-# How long a fail-over takes: three web servers with two cold standbys, each crashing every 25 s.
+# How long a fail-over takes: three web servers with two cold standbys, each crashing every 40 s.
 experiment = "crash-recovery"
 scheme     = "on-prem"
 
 tiers = {
   web = {
-    role          = "apache"
+    role          = "mediawiki"
+    backend       = "db"
     nodes         = 3
     standby       = 2
-    cpus          = 0.2
-    memory_mb     = 128
-    nic_mbps      = 100
+    cpus          = 0.4
+    memory_mb     = 384
+    nic_mbps      = 200
+    disk_mbps     = 80
+    instance_type = "t3.small"
+  }
+  db = {
+    role          = "mariadb"
+    nodes         = 1
+    cpus          = 0.6
+    memory_mb     = 512
+    nic_mbps      = 200
     disk_mbps     = 80
     instance_type = "t3.small"
   }
 }
 
 arbiters = {
-  web = { policy = "tad", replicas = 1, tokens = 16 }
+  web = { policy = "tad", replicas = 1, tokens = 4 }
+  db  = { policy = "tad", replicas = 1, tokens = 24 }
 }
