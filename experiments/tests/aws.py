@@ -1,7 +1,8 @@
-"""A real moto server on 127.0.0.1: it answers as AWS's APIs do. No test reaches AWS itself."""
+"""A real moto server of this host: it answers as AWS's APIs do. No test reaches AWS itself."""
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 import sys
@@ -32,16 +33,19 @@ def environment(url: str) -> dict[str, str]:
 
 
 @contextmanager
-def moto_server(log: Path) -> Iterator[str]:
-    """The URL of a moto server of its own process, gone when this ends."""
+def moto_server(log: Path, host: str = "127.0.0.1", **settings: str) -> Iterator[str]:
+    """The URL of a moto server of its own process, gone when this ends; `settings` are moto's."""
     with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
+        free.bind((host, 0))
         port = free.getsockname()[1]
-    command = [sys.executable, "-m", "moto.server", "--host", "127.0.0.1", "--port", str(port)]
-    with log.open("w") as out, subprocess.Popen(command, stdout=out, stderr=out) as process:
+    command = [sys.executable, "-m", "moto.server", "--host", host, "--port", str(port)]
+    with (
+        log.open("w") as out,
+        subprocess.Popen(command, stdout=out, stderr=out, env=os.environ | settings) as process,
+    ):
         try:
-            _await(f"http://127.0.0.1:{port}", process, log)
-            yield f"http://127.0.0.1:{port}"
+            _await(f"http://{host}:{port}", process, log)
+            yield f"http://{host}:{port}"
         finally:
             process.terminate()
             process.wait(timeout=10)

@@ -1,0 +1,150 @@
+"""A container as an instance that boots: the same Debian, an instance's metadata, its interfaces.
+
+What a hypervisor does is stood in for: links appear when moto says that they are attached, and the
+metadata service, which moto's server lacks, answers with the instance's id. There is no systemd.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from experiments.tests.ec2_stack import AppliedStack
+
+BASE = "sparecraft/base:bookworm"
+_NAME = "tst-boot-ec2"
+_TOKEN = "a-token"
+_ATTACHED_S = 120.0
+
+
+def host_address() -> str:
+    """This host as containers on the default network see it."""
+    said = _docker("run", "--rm", BASE, "ip", "-4", "route", "show", "default")
+    return said.split()[2]
+
+
+class Instance:
+    """The container; `run` is a command in it."""
+
+    def __init__(self, stack: AppliedStack, machine: str, metadata: str) -> None:
+        self._stack = stack
+        self.settings = stack.settings(machine)
+        self.identifier: str = stack.instances()[machine]["InstanceId"]
+        given = {
+            name: value
+            for name, value in stack.environment.items()
+            if name in ("AWS_ENDPOINT_URL", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
+        } | {"AWS_EC2_METADATA_SERVICE_ENDPOINT": metadata}
+        _docker("rm", "--force", "--volumes", _NAME)
+        variables = [f"--env={name}={value}" for name, value in given.items()]
+        rights = [
+            "--cap-add=NET_ADMIN",
+            "--cap-add=SYS_ADMIN",
+            "--security-opt=apparmor=unconfined",
+        ]
+        _docker(
+            "run",
+            "--detach",
+            "--init",
+            f"--name={_NAME}",
+            *rights,
+            *variables,
+            BASE,
+            "sleep",
+            "900",
+        )
+
+    def run(self, *command: str, text: str = "", detached: bool = False) -> str:
+        """What the command says; an assertion where it fails."""
+        how = ["--detach"] if detached else ["--interactive"]
+        return _docker("exec", *how, _NAME, *command, text=text)
+
+    def fails(self, *command: str) -> str:
+        """What a command says that has to fail."""
+        done = subprocess.run(["docker", "exec", _NAME, *command], capture_output=True, text=True)
+        assert done.returncode != 0, done.stdout
+        return done.stdout + done.stderr
+
+    def plug_in(self) -> None:
+        """Each interface as a link, once it is attached to the instance."""
+        ec2 = self._stack.client("ec2")
+        deadline = time.monotonic() + _ATTACHED_S
+        waiting = {one["id"]: one for one in self.settings["interfaces"]}
+        while waiting and time.monotonic() < deadline:
+            for held in ec2.describe_network_interfaces(NetworkInterfaceIds=list(waiting))[
+                "NetworkInterfaces"
+            ]:
+                if held.get("Attachment", {}).get("InstanceId") == self.identifier:
+                    one = waiting.pop(held["NetworkInterfaceId"])
+                    link = ["sc-" + one["name"], "address", one["mac"]]
+                    peer = f"p-{one['name']}"
+                    self.run("ip", "link", "add", *link, "type", "veth", "peer", "name", peer)
+                    self.run("ip", "link", "set", peer, "up")
+            time.sleep(0.2)
+
+    def let_go(self) -> None:
+        """As the end of an instance does in AWS; moto keeps its interfaces attached."""
+        ec2 = self._stack.client("ec2")
+        wanted = [one["id"] for one in self.settings["interfaces"]]
+        held = ec2.describe_network_interfaces(NetworkInterfaceIds=wanted)["NetworkInterfaces"]
+        for one in held:
+            if attachment := one.get("Attachment", {}).get("AttachmentId"):
+                ec2.detach_network_interface(AttachmentId=attachment, Force=True)
+
+
+@contextmanager
+def instance(stack: AppliedStack, machine: str, address: str) -> Iterator[Instance]:
+    """An instance of one machine, gone when this ends."""
+    with _metadata(address, stack.instances()[machine]["InstanceId"]) as url:
+        made = Instance(stack, machine, url)
+        plugging = threading.Thread(target=made.plug_in, daemon=True)
+        plugging.start()
+        try:
+            yield made
+        finally:
+            _docker("rm", "--force", "--volumes", _NAME)
+            plugging.join(timeout=5)
+            made.let_go()
+
+
+@contextmanager
+def _metadata(address: str, identifier: str) -> Iterator[str]:
+    """The metadata service's second version, as far as it is used: no answer without a token."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_PUT(self) -> None:
+            self._answer(_TOKEN if self.path == "/latest/api/token" else None)
+
+        def do_GET(self) -> None:
+            known = self.headers.get("X-aws-ec2-metadata-token") == _TOKEN
+            asked = self.path == "/latest/meta-data/instance-id"
+            self._answer(identifier if known and asked else None)
+
+        def _answer(self, text: str | None) -> None:
+            self.send_response(401 if text is None else 200)
+            self.end_headers()
+            self.wfile.write((text or "").encode())
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    server = ThreadingHTTPServer((address, 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"http://{address}:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def _docker(*arguments: str, text: str = "") -> str:
+    done = subprocess.run(["docker", *arguments], input=text, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    return done.stdout

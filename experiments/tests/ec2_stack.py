@@ -1,0 +1,177 @@
+"""infra/stacks/ec2, applied for real: Terraform, the real provider hashicorp/aws, a moto server.
+
+The provider is the one of `ci/aws-provider`. The stack is copied, so that no state of a user and
+no lock file of a provider from the registry is touched.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import boto3  # type: ignore[import-untyped]
+
+from experiments.platform.aws import Aws
+from experiments.platform.local import ROOT
+from experiments.tests.aws import REGION, environment
+
+EXPIRES = "2030-01-01T00:00:00Z"
+DEBIAN = "ami-0debian12"
+PROVIDERS = ROOT / "build" / "terraform" / "terraformrc"
+
+# Debian's image as AWS describes it: moto knows none of that account.
+_IMAGES = [
+    {
+        "ami_id": DEBIAN,
+        "name": "debian-12-amd64-20260101-1000",
+        "description": "Debian 12",
+        "owner_id": "136693071363",
+        "public": True,
+        "virtualization_type": "hvm",
+        "architecture": "x86_64",
+        "state": "available",
+        "platform": None,
+        "image_type": "machine",
+        "hypervisor": "xen",
+        "root_device_name": "/dev/xvda",
+        "root_device_type": "ebs",
+        "sriov": "simple",
+        "creation_date": "2026-01-01T00:00:00.000Z",
+    }
+]
+
+
+def moto_settings(directory: Path) -> dict[str, str]:
+    """What moto needs to know beyond its defaults: Debian's image, AWS's own policies."""
+    images = directory / "images.json"
+    images.write_text(json.dumps(_IMAGES))
+    return {"MOTO_AMIS_PATH": str(images), "MOTO_IAM_LOAD_MANAGED_POLICIES": "true"}
+
+
+class AppliedStack:
+    """The stack with one fleet's variables, in a folder of its own."""
+
+    def __init__(self, directory: Path, url: str, variables: Mapping[str, Any]) -> None:
+        assert PROVIDERS.exists(), f"expected {PROVIDERS}: run ci/aws-provider"
+        # S3's control API has the account's number before the host: a name that only moto, asked as
+        # a proxy, answers to. Terraform's other calls go to a loopback or a plain address.
+        self.environment = {
+            name: value for name, value in os.environ.items() if not name.startswith("AWS_")
+        }
+        self.environment |= environment(url) | {"HTTP_PROXY": url, "CHECKPOINT_DISABLE": "1"}
+        self.environment["NO_PROXY"] = url.removeprefix("http://").split(":")[0]
+        self.environment["TF_CLI_CONFIG_FILE"] = str(PROVIDERS)
+        self.experiment = str(variables["experiment"])
+        self._directory = _copy(directory)
+        given = {"region": REGION, "expires": EXPIRES} | dict(variables)
+        (self._directory / "test.auto.tfvars.json").write_text(json.dumps(given))
+        self.terraform("init", "-input=false")
+
+    def terraform(self, *arguments: str, fails: bool = False) -> str:
+        """What `terraform` says; an assertion where it fails, or with `fails` where it does not."""
+        command = ["terraform", f"-chdir={self._directory}", *arguments]
+        if arguments[0] in ("plan", "apply", "destroy", "init", "validate"):
+            command.append("-no-color")
+        done = subprocess.run(command, capture_output=True, text=True, env=self.environment)
+        assert (done.returncode != 0) == fails, done.stdout[-2000:] + done.stderr
+        return done.stdout + done.stderr if fails else done.stdout
+
+    def apply(self) -> None:
+        """Make everything."""
+        self.terraform("apply", "-auto-approve", "-input=false")
+
+    def destroy(self) -> None:
+        """Remove everything; without harm when it is gone."""
+        self.terraform("destroy", "-auto-approve", "-input=false")
+
+    def output(self, name: str) -> Any:
+        """One output."""
+        return json.loads(self.terraform("output", "-json", name))
+
+    def changed(self) -> dict[str, set[str]]:
+        """What a plan would change now: resource type to the attributes that differ."""
+        plan = str(self._directory / "plan")
+        self.terraform("plan", "-input=false", f"-out={plan}")
+        found = dict[str, set[str]]()
+        for one in json.loads(self.terraform("show", "-json", plan)).get("resource_changes", []):
+            change = one["change"]
+            if one["mode"] == "managed" and change["actions"] != ["no-op"]:
+                assert change["actions"] == ["update"], f"{one['address']}: {change['actions']}"
+                known, unknown = change["after"], change.get("after_unknown", {})
+                found.setdefault(one["type"], set()).update(
+                    key
+                    for key, value in change["before"].items()
+                    if _any(unknown.get(key)) or known.get(key) != value
+                )
+        return found
+
+    def client(self, service: str) -> Any:
+        """boto3 at the same moto."""
+        given = environment(self.environment["AWS_ENDPOINT_URL"])
+        return boto3.client(
+            service,
+            region_name=REGION,
+            endpoint_url=given["AWS_ENDPOINT_URL"],
+            aws_access_key_id=given["AWS_ACCESS_KEY_ID"],
+            aws_secret_access_key=given["AWS_SECRET_ACCESS_KEY"],
+        )
+
+    def instances(self) -> dict[str, Any]:
+        """Instances that are not gone, by the machine of their tags."""
+        held = self.client("ec2").describe_instances(
+            Filters=[{"Name": "tag:sparecraft:experiment", "Values": [self.experiment]}]
+        )["Reservations"]
+        alive = [one for group in held for one in group["Instances"]]
+        return {
+            tags(one)["sparecraft:machine"]: one
+            for one in alive
+            if one["State"]["Name"] not in ("terminated", "shutting-down")
+        }
+
+    def bucket(self) -> str:
+        """The bundle's bucket."""
+        buckets = self.client("s3").list_buckets()["Buckets"]
+        (name,) = (
+            one["Name"] for one in buckets if one["Name"].startswith(f"sc-{self.experiment}-")
+        )
+        return str(name)
+
+    def settings(self, machine: str) -> Any:
+        """What a machine finds in the bucket."""
+        held = self.client("s3").get_object(Bucket=self.bucket(), Key=f"machines/{machine}.json")
+        return json.load(held["Body"])
+
+
+def _any(unknown: Any) -> bool:
+    """Whether a plan marks any part of a value as unknown."""
+    parts = unknown.values() if isinstance(unknown, dict) else unknown
+    return unknown is True or (bool(unknown) and any(map(_any, parts)))
+
+
+def tags(entry: Mapping[str, Any]) -> dict[str, str]:
+    """Tags of anything that EC2 describes."""
+    pairs = entry.get("Tags") or entry.get("TagSet") or []
+    return {one["Key"]: one["Value"] for one in pairs}
+
+
+def aws_of(stack: AppliedStack, monkeypatch: Any) -> Aws:
+    """Our own clients, led to the same moto."""
+    for name, value in environment(stack.environment["AWS_ENDPOINT_URL"]).items():
+        monkeypatch.setenv(name, value)
+    return Aws(REGION)
+
+
+def _copy(directory: Path) -> Path:
+    """The stacks, beside links to what they read of the rest."""
+    infra = directory / "infra"
+    ignored = shutil.ignore_patterns(".terraform*", "*.tfstate*", "*.auto.tfvars*")
+    shutil.copytree(ROOT / "infra" / "stacks", infra / "stacks", symlinks=True, ignore=ignored)
+    for name in ("boot", "roles"):
+        (infra / name).symlink_to(ROOT / "infra" / name)
+    (directory / "build").symlink_to((ROOT / "build").resolve())
+    return infra / "stacks" / "ec2"

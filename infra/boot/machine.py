@@ -1,0 +1,194 @@
+"""Makes this instance the machine that its settings describe; run as root at each boot, by boot.sh.
+
+    python3 machine.py --region eu-west-1 --bucket sc-demo-1 --machine web-1
+
+The settings are the object machines/NAME.json of infra/stacks/ec2. Each step may have been done
+before. Needs Debian 12 with python3-boto3 and iproute2, and nothing else of this project.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ipaddress
+import json
+import os
+import shutil
+import subprocess
+import time
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import boto3  # type: ignore[import-untyped]
+from botocore.exceptions import ClientError  # type: ignore[import-untyped]
+
+METADATA = "http://169.254.169.254"
+HOME = Path("/opt/sparecraft")
+DONE = Path("/var/lib/sparecraft/role-installed")
+UNITS = Path("/etc/systemd/system")
+NETWORKD = Path("/etc/systemd/network")
+
+ATTACH_TIMEOUT_S = 600.0  # the machine before this one may still be ending, and hold its interfaces
+LINK_TIMEOUT_S = 60.0
+_POLL_S = 2.0
+DEVICES = {"control": 1, "data": 2}  # device index on the instance
+TABLES = {"control": "101", "data": "102"}  # routing tables: an answer leaves where it was asked
+
+
+def main() -> None:
+    """All steps, in an order in which each finds what it needs."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    for name in ("region", "bucket", "machine"):
+        parser.add_argument(f"--{name}", required=True)
+    asked = parser.parse_args()
+    s3 = client("s3", asked.region)
+    settings = json.load(
+        s3.get_object(Bucket=asked.bucket, Key=f"machines/{asked.machine}.json")["Body"]
+    )
+    leave_to_us(settings["interfaces"])
+    attach(client("ec2", asked.region), settings["interfaces"])
+    for interface in settings["interfaces"]:
+        bring_up(interface)
+    write_files(settings["files"])
+    install_role(settings, s3, asked.bucket)
+    if settings["program"]:
+        start(settings["program"])
+
+
+def client(service: str, region: str) -> Any:
+    """boto3's; Debian 12's does not read AWS_ENDPOINT_URL by itself."""
+    return boto3.client(service, region, endpoint_url=os.environ.get("AWS_ENDPOINT_URL"))
+
+
+def own_instance() -> str:
+    """This instance's id, by the metadata service's second version."""
+    base = os.environ.get("AWS_EC2_METADATA_SERVICE_ENDPOINT", METADATA)
+    lifetime = {"X-aws-ec2-metadata-token-ttl-seconds": "60"}
+    ask = urllib.request.Request(f"{base}/latest/api/token", method="PUT", headers=lifetime)
+    with urllib.request.urlopen(ask, timeout=5) as answer:
+        token = {"X-aws-ec2-metadata-token": answer.read().decode()}
+    ask = urllib.request.Request(f"{base}/latest/meta-data/instance-id", headers=token)
+    with urllib.request.urlopen(ask, timeout=5) as answer:
+        return str(answer.read().decode())
+
+
+def attach(ec2: Any, interfaces: list[dict[str, Any]]) -> None:
+    """Take the machine's interfaces, as soon as the instance before this one lets them go."""
+    deadline = time.monotonic() + ATTACH_TIMEOUT_S
+    for interface in interfaces:
+        while link_of(interface["mac"]) is None:
+            wish = {"NetworkInterfaceId": interface["id"], "InstanceId": own_instance()}
+            try:
+                ec2.attach_network_interface(DeviceIndex=DEVICES[interface["name"]], **wish)
+                break
+            except ClientError as error:
+                if time.monotonic() > deadline:
+                    raise TimeoutError(
+                        f"{interface['id']}: expected it to be free within {ATTACH_TIMEOUT_S:.0f}"
+                        f" s, came {error}; see which instance holds it"
+                    ) from error
+                print(f"sparecraft: {interface['name']} waits: {error}", flush=True)
+                time.sleep(_POLL_S)
+
+
+def leave_to_us(interfaces: list[dict[str, Any]]) -> None:
+    """The image's network daemon would ask for a lease, and bring a second way out with it."""
+    NETWORKD.mkdir(parents=True, exist_ok=True)
+    for interface in interfaces:
+        text = f"[Match]\nMACAddress={interface['mac']}\n[Link]\nUnmanaged=yes\n"
+        (NETWORKD / f"05-sparecraft-{interface['name']}.network").write_text(text)
+    if systemd_runs():
+        subprocess.run(["networkctl", "reload"], check=False)  # a daemon that is off reads it later
+
+
+def link_of(mac: str) -> str | None:
+    """The name of the link with this address."""
+    for link in Path("/sys/class/net").iterdir():
+        if (link / "address").read_text().strip() == mac.lower():
+            return link.name
+    return None
+
+
+def bring_up(interface: dict[str, Any]) -> None:
+    """Address and routes: the other zone by the gateway, answers out where they came in."""
+    deadline = time.monotonic() + LINK_TIMEOUT_S
+    while (link := link_of(interface["mac"])) is None:
+        if time.monotonic() > deadline:
+            raise TimeoutError(
+                f"interface {interface['id']}: expected a link with address {interface['mac']} "
+                f"within {LINK_TIMEOUT_S:.0f} s, came none; see whether it is attached"
+            )
+        time.sleep(0.2)
+    subnet = ipaddress.ip_network(interface["subnet"])
+    address, table = interface["address"], TABLES[interface["name"]]
+    gateway = str(subnet.network_address + 1)
+    ip("address", "flush", "dev", link)
+    ip("link", "set", link, "up")
+    ip("address", "replace", f"{address}/{subnet.prefixlen}", "dev", link)
+    ip("route", "replace", interface["peer"], "via", gateway, "dev", link, "src", address)
+    ip("route", "replace", "default", "via", gateway, "dev", link, "table", table)
+    while (
+        subprocess.run(["ip", "rule", "del", "lookup", table], stderr=subprocess.DEVNULL).returncode
+        == 0
+    ):
+        pass
+    ip("rule", "add", "from", address, "lookup", table)
+
+
+def ip(*arguments: str) -> None:
+    """iproute2; raises CalledProcessError, its own words are on stderr."""
+    subprocess.run(["ip", *arguments], check=True)
+
+
+def write_files(files: dict[str, dict[str, str]]) -> None:
+    """The machine's settings and keys."""
+    for name, file in files.items():
+        path = Path(name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "w") as out:
+            out.write(file["content"])
+        path.chmod(int(file["mode"], 8))
+
+
+def install_role(settings: dict[str, Any], s3: Any, bucket: str) -> None:
+    """What the role's image build does: install.sh, then its content, made before or now."""
+    if DONE.exists():
+        return
+    role, bundle = HOME / "role", HOME / "bundle"
+    shutil.rmtree(role, ignore_errors=True)
+    shutil.copytree(bundle / "roles" / settings["role"], role)
+    shutil.copytree(bundle / "bin", HOME / "bin", dirs_exist_ok=True)
+    subprocess.run([role / "install.sh"], check=True)
+    if settings["content"]:
+        archive = Path("/var/tmp/content.tar.gz")
+        s3.download_file(bucket, settings["content"], str(archive))
+        subprocess.run(["tar", "-xzf", archive, "-C", "/"], check=True)
+        archive.unlink()
+    elif (role / "make-content.sh").exists():
+        subprocess.run([role / "make-content.sh"], check=True)
+    DONE.parent.mkdir(parents=True, exist_ok=True)
+    DONE.touch()
+
+
+def start(program: str) -> None:
+    """The machine's program as a service: the agent, which runs the role, or a load worker."""
+    (UNITS / "sparecraft-machine.service").write_text(
+        "[Unit]\nDescription=Sparecraft: what this machine runs\nStartLimitIntervalSec=0\n"
+        f"[Service]\nExecStart={program}\nRestart=always\nRestartSec=1\nKillMode=mixed\n"
+        "Delegate=yes\nLimitNOFILE=1048576\n"
+        "StandardOutput=append:/var/log/sparecraft.log\n"
+        "StandardError=append:/var/log/sparecraft.log\n"  # Apache's must not be a socket
+    )
+    if systemd_runs():
+        subprocess.run(["systemctl", "daemon-reload"], check=True)
+        subprocess.run(["systemctl", "restart", "sparecraft-machine.service"], check=True)
+
+
+def systemd_runs() -> bool:
+    """As sd_booted(3) finds out."""
+    return Path("/run/systemd/system").is_dir()
+
+
+if __name__ == "__main__":
+    main()

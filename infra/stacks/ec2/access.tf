@@ -1,0 +1,92 @@
+# What a machine may ask of AWS: its own files, its own interfaces, and Session Manager. The runner
+# also stops, starts and reboots machines of this experiment, for faults and for standbys.
+
+data "aws_caller_identity" "this" {}
+data "aws_partition" "this" {}
+
+locals {
+  arn_ec2 = "arn:${data.aws_partition.this.partition}:ec2:${var.region}:${data.aws_caller_identity.this.account_id}"
+  arn_asg = "arn:${data.aws_partition.this.partition}:autoscaling:${var.region}:${data.aws_caller_identity.this.account_id}"
+}
+
+locals {
+  own_experiment = { "aws:ResourceTag/sparecraft:experiment" = var.experiment }
+
+  may = {
+    for name, box in local.boxes : name => concat(
+      [{
+        Sid    = "OwnFiles"
+        Effect = "Allow"
+        Action = ["s3:GetObject"]
+        Resource = [
+          for key in ["sparecraft.tar.gz", "content/${box.role}.tar.gz", "machines/${name}.json"] :
+          "${aws_s3_bucket.bundle.arn}/${key}"
+        ]
+        Condition = {}
+      }],
+      [{
+        Sid       = "OwnInterfaces"
+        Effect    = "Allow"
+        Action    = ["ec2:AttachNetworkInterface"]
+        Resource  = [for network in ["control", "data"] : aws_network_interface.this["${name}/${network}"].arn]
+        Condition = {}
+        }, {
+        Sid       = "ToItself"
+        Effect    = "Allow"
+        Action    = ["ec2:AttachNetworkInterface"]
+        Resource  = ["${local.arn_ec2}:instance/*"]
+        Condition = { StringEquals = merge(local.own_experiment, { "aws:ResourceTag/sparecraft:machine" = name }) }
+      }],
+      name != local.runner ? [] : [{
+        Sid       = "Look" # EC2 knows no narrower resource for these
+        Effect    = "Allow"
+        Action    = ["ec2:DescribeInstances", "ec2:DescribeInstanceStatus"]
+        Resource  = ["*"]
+        Condition = {}
+        }, {
+        Sid    = "FaultsAndStandbys"
+        Effect = "Allow"
+        Action = [
+          "ec2:StartInstances", "ec2:StopInstances", "ec2:RebootInstances", "ec2:GetConsoleOutput",
+          "autoscaling:TerminateInstanceInAutoScalingGroup",
+        ]
+        Resource  = ["${local.arn_ec2}:instance/*", "${local.arn_asg}:autoScalingGroup:*:autoScalingGroupName/sc-${var.experiment}-*"]
+        Condition = { StringEquals = local.own_experiment }
+      }],
+    )
+  }
+}
+
+resource "aws_iam_role" "machine" {
+  for_each = toset(keys(local.boxes))
+
+  name = "sc-${var.experiment}-${each.key}"
+  assume_role_policy = jsonencode({
+    Version   = "2012-10-17"
+    Statement = [{ Effect = "Allow", Action = "sts:AssumeRole", Principal = { Service = "ec2.amazonaws.com" } }]
+  })
+  tags = local.tags[each.key]
+}
+
+resource "aws_iam_role_policy" "machine" {
+  for_each = toset(keys(local.boxes))
+
+  name   = "own"
+  role   = aws_iam_role.machine[each.key].id
+  policy = jsonencode({ Version = "2012-10-17", Statement = local.may[each.key] })
+}
+
+resource "aws_iam_role_policy_attachment" "session_manager" {
+  for_each = toset(keys(local.boxes))
+
+  role       = aws_iam_role.machine[each.key].name
+  policy_arn = "arn:${data.aws_partition.this.partition}:iam::aws:policy/AmazonSSMManagedInstanceCore"
+}
+
+resource "aws_iam_instance_profile" "machine" {
+  for_each = toset(keys(local.boxes))
+
+  name = "sc-${var.experiment}-${each.key}"
+  role = aws_iam_role.machine[each.key].name
+  tags = local.tags[each.key]
+}

@@ -1,0 +1,92 @@
+# What a machine fetches at its first boot: roles and static programs, content that an image build
+# made, and the machine's own settings and keys. ci/bundle makes the archives.
+
+locals {
+  bundle  = "${local.root}/build/bundle/sparecraft.tar.gz"
+  content = "${local.root}/build/bundle/content"
+
+  # The folder of a role has the role's name, but for a role that is another one's under a second name.
+  role_folders = { apache = "mediawiki" }
+
+  settings = {
+    for name, box in local.boxes : name => jsonencode({
+      role    = lookup(local.role_folders, box.role, box.role)
+      program = box.program
+      content = contains(keys(aws_s3_object.content), box.role) ? aws_s3_object.content[box.role].key : null
+      files   = box.files
+      interfaces = [
+        for network in ["control", "data"] : {
+          name    = network
+          id      = aws_network_interface.this["${name}/${network}"].id
+          mac     = aws_network_interface.this["${name}/${network}"].mac_address
+          address = network == "data" ? local.data_addresses[name] : local.control_addresses[name]
+          subnet  = local.subnets["${network}-${local.zone_of[name]}"].cidr
+          peer    = local.subnets["${network}-${1 - local.zone_of[name]}"].cidr
+        }
+      ]
+    })
+  }
+}
+
+resource "aws_s3_bucket" "bundle" {
+  bucket_prefix = "sc-${var.experiment}-"
+  force_destroy = true
+}
+
+resource "aws_s3_bucket_public_access_block" "bundle" {
+  bucket = aws_s3_bucket.bundle.id
+
+  block_public_acls       = true
+  block_public_policy     = true
+  ignore_public_acls      = true
+  restrict_public_buckets = true
+}
+
+resource "aws_s3_bucket_server_side_encryption_configuration" "bundle" {
+  bucket = aws_s3_bucket.bundle.id
+
+  rule {
+    apply_server_side_encryption_by_default {
+      sse_algorithm = "AES256"
+    }
+  }
+}
+
+resource "aws_s3_object" "bundle" {
+  bucket      = aws_s3_bucket.bundle.id
+  key         = "sparecraft.tar.gz"
+  source      = local.bundle
+  source_hash = fileexists(local.bundle) ? filesha256(local.bundle) : null
+
+  depends_on = [aws_s3_bucket_server_side_encryption_configuration.bundle]
+
+  lifecycle {
+    precondition {
+      condition     = fileexists(local.bundle)
+      error_message = "Expected ${abspath(local.bundle)}, which machines are made of, came none. Run ci/bundle."
+    }
+  }
+}
+
+resource "aws_s3_object" "content" {
+  for_each = toset([
+    for tier in var.tiers : tier.role if fileexists("${local.content}/${tier.role}.tar.gz")
+  ])
+
+  bucket      = aws_s3_bucket.bundle.id
+  key         = "content/${each.key}.tar.gz"
+  source      = "${local.content}/${each.key}.tar.gz"
+  source_hash = filesha256("${local.content}/${each.key}.tar.gz")
+
+  depends_on = [aws_s3_bucket_server_side_encryption_configuration.bundle]
+}
+
+resource "aws_s3_object" "machine" {
+  for_each = toset(keys(local.boxes))
+
+  bucket  = aws_s3_bucket.bundle.id
+  key     = "machines/${each.key}.json"
+  content = local.settings[each.key]
+
+  depends_on = [aws_s3_bucket_server_side_encryption_configuration.bundle]
+}

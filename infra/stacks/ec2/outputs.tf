@@ -1,0 +1,57 @@
+locals {
+  fleet = {
+    experiment = var.experiment
+    platform   = "ec2"
+    scheme     = var.scheme
+    machines = [
+      for name, machine in local.machines : {
+        name          = name
+        tier          = machine.tier
+        role          = machine.role
+        standby       = machine.standby
+        address       = machine.data_address
+        agent_url     = "https://${machine.control_address}:${local.agent_port}"
+        instance_type = contains(keys(local.nodes), name) ? machine.instance_type : var.helper_instance_type
+        usd_per_hour  = lookup(var.usd_per_hour, coalesce(contains(keys(local.nodes), name) ? machine.instance_type : var.helper_instance_type, "-"), null)
+      }
+    ]
+    endpoints = {
+      entry    = "${local.entry.protocol}://${local.data_addresses["arbiter-${local.entry_tier}"]}${local.entry.protocol == "http" && local.entry.port == 80 ? "" : ":${local.entry.port}"}/"
+      influxdb = local.influxdb_url
+      grafana  = null
+    }
+  }
+
+  identity = {
+    ca_certificate_pem     = fleet_identity.this.ca_certificate_pem
+    client_certificate_pem = fleet_identity.this.client_certificate_pem
+    client_private_key_pem = fleet_identity.this.client_private_key_pem
+  }
+}
+
+output "fleet" {
+  description = "The inventory: every machine with a node agent, and where the service answers. Nothing else may know how a platform made a machine."
+  value       = local.fleet
+}
+
+output "identity" {
+  description = "What a client needs to talk to the node agents."
+  sensitive   = true
+  value       = local.identity
+}
+
+output "load" {
+  description = "The machines that make load: instance, control address and price of each, and the runner, which `aws ssm start-session --target` reaches."
+  value = {
+    runner = aws_instance.this[local.runner].id
+    machines = [
+      for name, host in local.load_hosts : {
+        name          = name
+        instance      = aws_instance.this[name].id
+        address       = local.control_addresses[name]
+        instance_type = var.load_instance_type
+        usd_per_hour  = lookup(var.usd_per_hour, var.load_instance_type, null)
+      }
+    ]
+  }
+}

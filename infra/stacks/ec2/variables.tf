@@ -1,0 +1,122 @@
+# This platform's own variables; the fleet spec is in spec.tf.
+
+variable "region" {
+  type        = string
+  description = "AWS region, such as eu-west-1."
+
+  validation {
+    condition     = can(regex("^[a-z]{2,}(-[a-z]+)+-[0-9]$", var.region))
+    error_message = "Expected region to be the code of an AWS region, such as eu-west-1, came \"${var.region}\"."
+  }
+}
+
+variable "expires" {
+  type        = string
+  description = "When every machine ends itself, RFC 3339, such as 2026-11-22T21:00:00Z. Groups are set to no machine then."
+
+  validation {
+    condition     = can(timeadd(var.expires, "0s"))
+    error_message = "Expected expires as a time of RFC 3339, such as 2026-11-22T21:00:00Z, came \"${var.expires}\"."
+  }
+}
+
+variable "ttl_hours" {
+  type        = number
+  default     = 4
+  description = "Longest life of a machine from its first boot [h]: it ends itself then, also where its clock is wrong."
+
+  validation {
+    condition     = var.ttl_hours > 0 && var.ttl_hours <= 168
+    error_message = "Expected ttl_hours above 0 and at most 168 (a week), came ${var.ttl_hours}."
+  }
+}
+
+variable "spot" {
+  type        = bool
+  default     = false
+  description = "Spot machines: cheaper, and AWS may take one away. For the scheme cloud, which replaces it."
+
+  validation {
+    condition     = !var.spot || var.scheme == "cloud"
+    error_message = "Expected spot only with scheme cloud: on-prem stops machines and starts them again, a spot machine cannot. Came scheme ${var.scheme}."
+  }
+}
+
+variable "placement" {
+  type        = string
+  default     = null
+  description = "Placement group of the tiers' machines and arbiters: cluster (near each other, one zone), spread (no two on one rack, at most seven a zone) or none."
+
+  validation {
+    condition     = var.placement == null ? true : contains(["cluster", "spread"], var.placement)
+    error_message = "Expected placement \"cluster\", \"spread\" or none, came \"${coalesce(var.placement, "none")}\"."
+  }
+}
+
+variable "load_machines" {
+  type        = number
+  default     = 1
+  description = "Machines that make load. The first is the runner: Locust's master, and the only one that reaches the agents; the others are workers."
+
+  validation {
+    condition     = var.load_machines >= 1 && var.load_machines <= 20 && floor(var.load_machines) == var.load_machines
+    error_message = "Expected load_machines to be a whole number from 1 to 20, came ${var.load_machines}."
+  }
+}
+
+variable "load_instance_type" {
+  type        = string
+  default     = "c6i.large"
+  description = "Instance type of the machines that make load."
+}
+
+variable "helper_instance_type" {
+  type        = string
+  default     = "c6i.large"
+  description = "Instance type of arbiters and of InfluxDB."
+}
+
+variable "ami" {
+  type        = string
+  default     = null
+  description = "Image of every machine: Debian 12, amd64. By default Debian's newest."
+}
+
+variable "disk_gb" {
+  type        = number
+  default     = 16
+  description = "Disk of every machine [GB], encrypted gp3."
+
+  validation {
+    condition     = var.disk_gb >= 8 && var.disk_gb <= 1000
+    error_message = "Expected disk_gb from 8 to 1000, came ${var.disk_gb}."
+  }
+}
+
+variable "usd_per_hour" {
+  type        = map(number)
+  default     = {}
+  description = "Instance type to its price [USD/h], for the inventory."
+}
+
+variable "vpc_cidr" {
+  type        = string
+  default     = "10.80.0.0/16"
+  description = "Range of the fleet's own VPC, a /16."
+
+  validation {
+    condition     = can(regex("/16$", var.vpc_cidr)) && try(cidrhost(var.vpc_cidr, 0) == split("/", var.vpc_cidr)[0], false)
+    error_message = "Expected an IPv4 network with a prefix of 16, came \"${var.vpc_cidr}\"."
+  }
+}
+
+variable "runner_cidr" {
+  type        = string
+  default     = null
+  description = "A network besides the runner that reaches agents, arbiters' admin and InfluxDB: one that is joined to the VPC. None by default."
+
+  validation {
+    condition     = var.runner_cidr == null ? true : can(cidrhost(var.runner_cidr, 0)) && !endswith(var.runner_cidr, "/0")
+    error_message = "Expected a network such as 10.1.0.0/24, and not all addresses, came \"${coalesce(var.runner_cidr, "none")}\"."
+  }
+}
