@@ -153,7 +153,7 @@ def test_a_plan_that_is_given_takes_the_place_of_the_runs_own(run: Path, tmp_pat
     [
         ({"feasible": False, "reasons": ["p99 800 ms at best"]}, "came an infeasible one: p99 800"),
         ({"inputs": {"run": "20250101T000000Z"}}, f"expected a plan made from run {RUN}"),
-        ({"tfvars": TFVARS.replace('"mariadb"', '"oracle"')}, "tiers.db.role: expected a role that"),
+        ({"tfvars": TFVARS.replace('"mariadb"', '"mongo"')}, "tiers.db.role: expected a role that"),
         ({"tfvars": TFVARS.replace('"db"', '"sql"').replace("  db =", "  sql =")},
          "expected the tiers web, db"),
         ({"tfvars": TFVARS.replace("cpus = 0.6", "cpus = 0")}, "tiers.web.cpus"),
