@@ -198,6 +198,8 @@ def _predicted(
         return {"share": None, "reason": f"the run saw {seen}"}
     table["crash_per_year"] = {"count": crashes, "node_years": exposure_s / YEAR_S}
     rates = rates_from(table)
+    means = {name: float(np.mean(table[name]["samples"])) for name in wanted[kind]}
+    means["crash_per_year"] = crashes * YEAR_S / exposure_s
     scheme, model = ("cloud", "ara") if kind == "cloud" else ("on-prem", kind)
 
     def share(values: Any) -> float:
@@ -208,7 +210,7 @@ def _predicted(
 
     try:
         drawn = [share(values) for values in rates.sample(rng, _MODEL_DRAWS)]
-        middle = share(rates.mean())
+        middle = share(rates.with_values(means))
     except PlannerError as error:
         return {"share": None, "reason": str(error)}
     low, high = (float(v) for v in np.percentile(drawn, (_TAIL, 100.0 - _TAIL)))

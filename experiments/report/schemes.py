@@ -9,12 +9,6 @@ from experiments.report.folder import RunFolder
 from experiments.report.tables import Cell, Table, named
 from experiments.report.text import MISSING, interval, number, percent
 
-_WORDS = {
-    "cloud": "cloud, made anew",
-    "pf": "passive fail-over",
-    "ara": "active route anywhere",
-}
-
 
 def seconds(value: Any) -> str:
     """A time: "2.31 s"."""
@@ -34,7 +28,7 @@ def strength_table(summary: Mapping[str, Any]) -> Table | None:
     for tier, one in tiers.items():
         measured, predicted = one["measured"], one["predicted"]
         rows.append((
-            named(f"{tier}: {_WORDS[one['mechanism']]}"), named(_nodes(one)),
+            named(f"{tier}: {one['mechanism']}"), named(_nodes(one)),
             Cell(_with_count({"mean_s": one["crash_mean_s"], "samples": one["crashes"]})),
             Cell(_with_count(one["recovery"])), Cell(_with_count(one["repair"])),
             Cell(_share(measured["share"]), bool(measured["insufficient"])),

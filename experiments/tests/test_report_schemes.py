@@ -78,7 +78,7 @@ def test_measured_and_predicted_are_said_with_their_intervals() -> None:
     words = scheme_words(run)
     assert words is not None
     cells = [cell.text for cell in words["strength"].rows[0]]
-    assert cells[0] == "web: cloud, made anew"
+    assert cells[0] == "web: cloud"
     assert cells[1] == "2 needed"
     assert cells[2].endswith(f"({found['tiers']['web']['crashes']})")
     text = StringIO()
