@@ -204,3 +204,45 @@ def test_a_worker_without_a_master_ends_in_time_and_says_where_it_looked() -> No
     )  # fmt: skip
     assert done.returncode == 3, done.stderr
     assert f"expected a Locust master at 127.0.0.1:{port} within 1 s; came no answer" in done.stderr
+
+
+AHEAD_S = 1000
+
+
+def _other_clock() -> list[str]:
+    """A command's prefix: a clock of its own, as another machine's."""
+    return ["unshare", "--time", "--monotonic", str(AHEAD_S)]
+
+
+def test_workers_with_another_clock_begin_at_the_same_instant(tmp_path: Path) -> None:
+    if subprocess.run([*_other_clock(), "true"], capture_output=True, check=False).returncode:
+        pytest.skip("this kernel has no time namespaces, or root is needed")
+    port = free_port()
+    command = [sys.executable, "-m", "experiments.load.worker", "--master", "127.0.0.1"]
+    workers = [
+        subprocess.Popen([*prefix, *command, "--port", str(port)])
+        for prefix in ([], _other_clock())
+    ]
+    try:
+        with serving() as server:
+            plan = shared(make_plan(server.url, ["good"] * 100), 2)
+            remote = RemoteWorkers("127.0.0.1", port, 60.0)
+            handle = begun(tmp_path, plan, remote=remote)
+            records, status = ended(handle)
+        codes = [worker.wait(20) for worker in workers]
+    finally:
+        for worker in workers:
+            worker.kill()
+    assert (status.state, codes) == ("done", [0, 0])
+    assert records["outcome"].unique().to_list() == ["ok"]
+    offsets = sorted((w["clock_offset_s"], w["clock_uncertainty_s"]) for w in handle.workers)
+    assert offsets[0] == (0.0, 0.0)
+    ahead_s, uncertainty_s = offsets[1]
+    assert 0 < uncertainty_s < 1
+    assert abs(ahead_s - AHEAD_S) <= uncertainty_s + 1e-3  # the namespace's offset is exact
+    assert (records["lag_ms"] >= 0).all()
+    assert (records["sent_s"] >= records["intended_s"]).all()
+    first_s = records["intended_s"][0]
+    assert (records["intended_s"] - first_s).to_list() == pytest.approx(plan.offsets_s, abs=1e-5)
+    apart_s = (records["sent_s"] - records["intended_s"]).to_list()
+    assert max(apart_s) < AHEAD_S / 10
