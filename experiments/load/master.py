@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import logging
+import math
 import signal
 import sys
 import time
@@ -158,15 +159,20 @@ class Master:
         """`EXCHANGES` questions to each, one after the other."""
         end_s = time.monotonic() + timeout_s
         for member in members:
-            for number in range(EXCHANGES):
-                question = {"asked_s": time.monotonic()}
-                self._runner.send_message("time", question, member.client_id)
-                self._wait(lambda m=member, n=number: len(m.exchanges) > n, end_s)  # type: ignore[misc]
+            for _ in range(EXCHANGES):
+                self._ask_time(member, end_s)
+
+    def _ask_time(self, member: Member, end_s: float) -> None:
+        before = len(member.exchanges)
+        self._runner.send_message("time", {"asked_s": time.monotonic()}, member.client_id)
+        self._wait(lambda: len(member.exchanges) > before, end_s)
 
     def _go(self) -> None:
         priorities = sorted({str(member.priority) for member in self._members})
         self._control.say(state="ready", priority=", ".join(priorities))
-        message = self._control.hear()
+        hearing = gevent.spawn(self._control.hear)
+        self._wait(hearing.ready, math.inf)
+        message = hearing.value
         if message is None:
             raise Halted
         gevent.spawn(self._watch_runner)

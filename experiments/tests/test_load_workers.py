@@ -169,6 +169,18 @@ def test_a_stop_leaves_no_worker_and_keeps_what_was_measured(
     assert alive(pids) == []
 
 
+def test_a_stop_before_the_start_ends_it_at_once_with_nothing_sent(tmp_path: Path) -> None:
+    with serving() as server:
+        plan = shared(make_plan(server.url, ["good"] * 50), 2)
+        handle = LoadGenerator(tmp_path, t0_monotonic_s=time.monotonic()).start(plan)
+        handle.wait_ready()
+        pids = [handle.pid, *handle.worker_pids]
+        handle.stop()
+        assert server.requests == []
+    assert handle.poll().state == "stopped", "the master said its last word"
+    assert alive(pids) == []
+
+
 def test_workers_end_when_the_runner_is_killed(tmp_path: Path) -> None:
     script = (
         "import sys, time, pathlib\n"
