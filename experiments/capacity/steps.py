@@ -29,7 +29,8 @@ class Asked:
 
 @dataclass(frozen=True)
 class Step:
-    """The measured part of one block; `requests` has a latency in every row.
+    """The measured part of one block; `requests` has a latency in every row, and what failed has
+    the longest one: a quick refusal is no quick answer.
 
     answered_per_s: good answers that came within the measured part, whenever they were asked for.
     cores: mean CPU by machine [cores], and `generator` for the process that sent the load.
@@ -53,7 +54,7 @@ class Step:
 
     @property
     def p95_ms(self) -> float:
-        """Time-outs at their limit, what was never sent at the longest one."""
+        """Failed requests, and what was never sent, at the longest time-out."""
         return float(percentile(self._sorted, QUANTILES["p95"]) or 0.0)
 
     @property
@@ -108,9 +109,13 @@ def steps_of(
     """The measured steps, in order; a block without measured requests is none.
 
     Parameters: requests of all blocks; hosts as in hosts.parquet; generator, CPU of the load
-    generator by block [cores]; limit_ms, what a request that was never sent enters at [ms].
+    generator by block [cores]; limit_ms, what a request enters at that failed or was never sent.
     """
-    rows = prepared(requests, limit_ms)
+    failed = pl.col("outcome") != OK
+    longest_ms = pl.max_horizontal("latency_ms", pl.lit(limit_ms))
+    rows = prepared(requests, limit_ms).with_columns(
+        pl.when(failed).then(longest_ms).otherwise(pl.col("latency_ms")).alias("latency_ms")
+    )
     by_block = {key[0]: frame for key, frame in rows.group_by("repeat")}
     found = []
     for one in asked:

@@ -7,15 +7,23 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 
 from experiments.capacity.analysis import capacity_of, cost_of, knee, rate_at_limit
 from experiments.capacity.live import at_rate
 from experiments.capacity.report import capacity_page, headline
 from experiments.capacity.result import capacity_json, whole_sweeps
-from experiments.capacity.steps import Asked, Step
+from experiments.capacity.steps import Asked, Step, steps_of
 from experiments.spec import load_design
-from experiments.tests.capacity_fixture import LIMIT_MS, NODT, RATES, manifest, measured_steps
+from experiments.tests.capacity_fixture import (
+    LIMIT_MS,
+    NODT,
+    RATES,
+    manifest,
+    measured_steps,
+    requests,
+)
 
 
 @pytest.fixture(scope="module")
@@ -69,6 +77,15 @@ def test_a_late_generator_is_said_and_gives_no_nodt() -> None:
     assert found["reason"].startswith("generator saturated at 200/s")
 
 
+def test_a_node_that_refuses_quickly_carries_nothing() -> None:
+    asked = Asked(0, 0, "cache-reader", 200.0, LIMIT_MS)
+    frame = requests(0, 200.0, seed=1).with_columns(
+        pl.lit("bad_status").alias("outcome"), pl.lit(0.5).alias("latency_ms")
+    )
+    (step,) = steps_of([asked], frame, None, {}, 3000.0)
+    assert (step.p95_ms, step.answered_per_s, step.error_share) == (3000.0, 0.0, 1.0)
+
+
 def test_a_late_step_is_replaced_by_its_next_attempt(steps: list[Step]) -> None:
     late = Step(
         Asked(99, 0, "cache-reader", RATES[0], LIMIT_MS), steps[-1].requests, 1.0, steps[0].cores
@@ -98,7 +115,7 @@ def test_a_slow_step_lasts_until_its_requests_can_be_expected() -> None:
     experiment = load_design("apache-capacity").experiment
     slow = at_rate(experiment, experiment.workloads[2], 1.0)
     fast = at_rate(experiment, experiment.workloads[0], 500.0)
-    assert (slow.load.user, slow.phases.measure) == ("wiki-reader", 70.0)
+    assert (slow.load.user, slow.phases.measure) == ("wiki-reader", 80.0)
     assert fast.phases.measure == experiment.phases.measure
 
 

@@ -27,6 +27,7 @@ tiers = {
 }
 
 arbiters = {
-  web = { policy = "round-robin", replicas = 1, tokens = 1000 }
+  # One fewer than Apache has processes: a connection that is kept open holds one of them.
+  web = { policy = "round-robin", replicas = 1, tokens = 7 }
   db  = { policy = "round-robin", replicas = 1, tokens = 1000 }
 }
