@@ -23,8 +23,7 @@ from experiments.spec import Design
 from experiments.spec.experiment import Experiment, Workload
 
 ATTEMPTS_MAX = 3
-_BEYOND_FOR_SURE = 2.0  # times the limit: one such step ends the first sweep
-_BEYOND_IN_A_ROW = 2
+_BEYOND_IN_A_ROW = 2  # steps that end the first sweep: one may be the host's doing
 
 
 @dataclass(frozen=True)
@@ -89,7 +88,7 @@ class _CapacityRun(LiveRun[Measured]):
                         self._step(workload, sweep, rate)
 
     def _search(self, workload: Workload) -> list[float]:
-        """The first sweep: up to the limit for sure, or to the end of what may be asked."""
+        """The first sweep: beyond the limit twice in a row, or to the end of what may be asked."""
         capacity = self.design.experiment.capacity
         assert capacity is not None  # the command looked
         rates: list[float] = []
@@ -104,7 +103,7 @@ class _CapacityRun(LiveRun[Measured]):
             )
             failing = step.error_share > self.design.experiment.slo.max_error_share
             beyond = beyond + 1 if failing or step.p95_ms > workload.p95_ms else 0
-            if beyond == _BEYOND_IN_A_ROW or step.p95_ms > _BEYOND_FOR_SURE * workload.p95_ms:
+            if beyond == _BEYOND_IN_A_ROW:
                 break
             rate = float(f"{rate * capacity.factor:.3g}")
         return rates
