@@ -53,6 +53,32 @@ def moto_settings(directory: Path) -> dict[str, str]:
     return {"MOTO_AMIS_PATH": str(images), "MOTO_IAM_LOAD_MANAGED_POLICIES": "true"}
 
 
+_CAPS = {"cpus": 0.5, "memory_mb": 256, "nic_mbps": 200, "disk_mbps": 80}
+ON_PREM: dict[str, Any] = {
+    "experiment": "tst-stack-fixed",
+    "scheme": "on-prem",
+    "load_machines": 2,
+    "usd_per_hour": {"t3.small": 0.0228, "c6i.large": 0.091},
+    "tiers": {
+        "web": _CAPS
+        | {"role": "mediawiki", "backend": "db", "nodes": 1, "standby": 1}
+        | {"instance_type": "t3.small"},
+        "db": _CAPS | {"role": "mariadb", "nodes": 1, "instance_type": "t3.small"},
+    },
+    "arbiters": {
+        "web": {"policy": "round-robin", "replicas": 1, "tokens": 1},
+        "db": {"policy": "tad", "replicas": 1, "tokens": 12},
+    },
+}
+CLOUD: dict[str, Any] = {
+    "experiment": "tst-stack-cloud",
+    "scheme": "cloud",
+    "spot": True,
+    "tiers": {"cache": _CAPS | {"role": "redis", "nodes": 2, "instance_type": "t3.small"}},
+    "arbiters": {"cache": {"policy": "tad", "replicas": 2, "tokens": 4}},
+}
+
+
 class AppliedStack:
     """The stack with one fleet's variables, in a folder of its own."""
 

@@ -20,34 +20,18 @@ from experiments.platform.inventory import Inventory
 from experiments.platform.local import ROOT
 from experiments.tests.aws import moto_server
 from experiments.tests.ec2_instance import host_address, instance
-from experiments.tests.ec2_stack import EXPIRES, AppliedStack, aws_of, moto_settings, tags
+from experiments.tests.ec2_stack import (
+    CLOUD,
+    EXPIRES,
+    ON_PREM,
+    AppliedStack,
+    aws_of,
+    moto_settings,
+    tags,
+)
 
 pytestmark = pytest.mark.real
 
-_CAPS = {"cpus": 0.5, "memory_mb": 256, "nic_mbps": 200, "disk_mbps": 80}
-ON_PREM: dict[str, Any] = {
-    "experiment": "tst-stack-fixed",
-    "scheme": "on-prem",
-    "load_machines": 2,
-    "usd_per_hour": {"t3.small": 0.0228, "c6i.large": 0.091},
-    "tiers": {
-        "web": _CAPS
-        | {"role": "mediawiki", "backend": "db", "nodes": 1, "standby": 1}
-        | {"instance_type": "t3.small"},
-        "db": _CAPS | {"role": "mariadb", "nodes": 1, "instance_type": "t3.small"},
-    },
-    "arbiters": {
-        "web": {"policy": "round-robin", "replicas": 1, "tokens": 1},
-        "db": {"policy": "tad", "replicas": 1, "tokens": 12},
-    },
-}
-CLOUD: dict[str, Any] = {
-    "experiment": "tst-stack-cloud",
-    "scheme": "cloud",
-    "spot": True,
-    "tiers": {"cache": _CAPS | {"role": "redis", "nodes": 2, "instance_type": "t3.small"}},
-    "arbiters": {"cache": {"policy": "tad", "replicas": 2, "tokens": 4}},
-}
 # What moto forgets or adds: bucket tags, an instance's groups beside its interfaces' ones, what a
 # rule between groups is for, a template's own tags among those of its machines.
 _MOTO_DRIFT = {
@@ -348,6 +332,13 @@ def test_user_data_makes_a_machine_whose_agent_says_ready(cloud: AppliedStack) -
         assert one.run("stat", "-c", "%Y", "/opt/sparecraft/role/install.sh") == before
         one.run("sed", "-i", f"s/{EXPIRES}/2026-01-01T00:00:00Z/", boot[0])
         assert "the time to live of cache-1 was over" in one.fails(*boot)
+        one.run("sh", "-c", f"apt-get update -qq && apt-get install -qq {_SYSTEMD}")
+        units = one.run("sh", "-c", "echo /etc/systemd/system/sparecraft-*").split()
+        assert len(units) == 4
+        one.run("systemd-analyze", "verify", *units)
+
+
+_SYSTEMD = "--no-install-recommends systemd systemd-sysv"  # on Debian's image for EC2 it runs
 
 
 def _user_data(stack: AppliedStack, machine: str) -> str:

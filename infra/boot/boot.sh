@@ -39,6 +39,8 @@ After=network-online.target
 [Service]
 Type=oneshot
 ExecStart=$own every-boot
+Restart=on-failure
+RestartSec=10
 StandardOutput=journal+console
 StandardError=journal+console
 [Install]
@@ -95,6 +97,7 @@ if [ "${1:-}" != every-boot ]; then
   write_units
   if systemd_runs; then
     systemctl daemon-reload
+    systemctl mask --quiet --now apt-daily.timer apt-daily-upgrade.timer # they hold apt's lock, and are noise
     systemctl enable --quiet --now sparecraft-end.timer
     systemctl enable --quiet sparecraft-boot.service
     systemctl start --no-block sparecraft-boot.service

@@ -102,11 +102,11 @@ variable "usd_per_hour" {
 variable "vpc_cidr" {
   type        = string
   default     = "10.80.0.0/16"
-  description = "Range of the fleet's own VPC, a /16."
+  description = "Range of the fleet's own VPC, a /16 of 10.0.0.0/8: load machines send to no other."
 
   validation {
-    condition     = can(regex("/16$", var.vpc_cidr)) && try(cidrhost(var.vpc_cidr, 0) == split("/", var.vpc_cidr)[0], false)
-    error_message = "Expected an IPv4 network with a prefix of 16, came \"${var.vpc_cidr}\"."
+    condition     = can(regex("^10\\..*/16$", var.vpc_cidr)) && try(cidrhost(var.vpc_cidr, 0) == split("/", var.vpc_cidr)[0], false)
+    error_message = "Expected an IPv4 network of 10.0.0.0/8 with a prefix of 16, came \"${var.vpc_cidr}\"."
   }
 }
 
