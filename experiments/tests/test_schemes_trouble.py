@@ -1,10 +1,11 @@
 """Fail-over on real machines, in trouble: a dry pool, a heartbeat that only seems lost, an end.
 
-One fleet of two web servers and a standby serves all tests but the last, which runs `sparecraft`.
+One fleet of two web servers and a standby serves all tests but the last two, which run a design.
 """
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
@@ -178,12 +179,7 @@ def test_a_machine_that_is_repaired_in_its_place_comes_back(fleet: Fleet) -> Non
 
 def test_a_run_ended_during_a_fail_over_leaves_nothing(tmp_path: Path, fleet: Fleet) -> None:
     fleet.platform.down(print)
-    command = [sys.executable, "-m", "experiments.cli", "run", str(DESIGN)]
-    with (tmp_path / "output.txt").open("w") as log:
-        process = subprocess.Popen(
-            [*command, "--results", str(tmp_path)],
-            stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, text=True,
-        )  # fmt: skip
+    process = _run(tmp_path)
     try:
         _until_failing_over(tmp_path, process)
         process.send_signal(signal.SIGTERM)
@@ -199,6 +195,35 @@ def test_a_run_ended_during_a_fail_over_leaves_nothing(tmp_path: Path, fleet: Fl
     crashes = [e for e in events if e["kind"] == "machine.crash"]
     actions = [e["action"] for e in crashes]
     assert actions.count("inject") == actions.count("revert") > 0, "each was mended first"
+
+
+def test_a_whole_run_ends_as_it_began_and_tells_its_time_at_full_strength(
+    tmp_path: Path, fleet: Fleet
+) -> None:
+    fleet.platform.down(print)
+    process = _run(tmp_path)
+    assert process.wait(timeout=2 * _WAIT_S) in (0, 1), (tmp_path / "output.txt").read_text()
+    folder = tmp_path / EXPERIMENT / "latest"
+    summary = json.loads((folder / "summary.json").read_text())
+    web = summary["schemes"]["tiers"]["web"]
+    assert web["mechanism"] == "pf"
+    assert web["crashes"] == summary["faults"]["by_kind"]["machine.crash"]["injected"] > 0
+    assert web["recovery"]["samples"] == len(summary["schemes"]["failovers"]) > 0
+    assert 0.0 < web["measured"]["share"] < 1.0
+    assert summary["faults"]["reverted"] == summary["faults"]["injected"]
+    for name in ("injection", "revert", "cleanup"):
+        assert summary["verdicts"][name]["ok"], summary["verdicts"]
+    assert "Time at full strength" in (folder / "report.html").read_text()
+    assert docker.find(EXPERIMENT) == []
+
+
+def _run(results: Path) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "experiments.cli", "run", str(DESIGN)]
+    with (results / "output.txt").open("w") as log:
+        return subprocess.Popen(
+            [*command, "--results", str(results)],
+            stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, text=True,
+        )  # fmt: skip
 
 
 def _until_failing_over(results: Path, process: subprocess.Popen[str]) -> None:
