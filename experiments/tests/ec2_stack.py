@@ -93,7 +93,7 @@ class AppliedStack:
         self.environment["NO_PROXY"] = url.removeprefix("http://").split(":")[0]
         self.environment["TF_CLI_CONFIG_FILE"] = str(PROVIDERS)
         self.experiment = str(variables["experiment"])
-        self._directory = _copy(directory)
+        self._directory = copy_of_stack(directory)
         given = {"region": REGION, "expires": EXPIRES} | dict(variables)
         (self._directory / "test.auto.tfvars.json").write_text(json.dumps(given))
         self.terraform("init", "-input=false")
@@ -192,7 +192,7 @@ def aws_of(stack: AppliedStack, monkeypatch: Any) -> Aws:
     return Aws(REGION)
 
 
-def _copy(directory: Path) -> Path:
+def copy_of_stack(directory: Path) -> Path:
     """The stacks, beside links to what they read of the rest."""
     infra = directory / "infra"
     ignored = shutil.ignore_patterns(".terraform*", "*.tfstate*", "*.auto.tfvars*")
