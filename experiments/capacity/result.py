@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.capacity.analysis import Interval, capacity_of, cost_of
+from experiments.capacity.analysis import Interval, NodeCapacity, capacity_of, cost_of
 from experiments.capacity.steps import Step
 from experiments.spec import Design
 from experiments.spec.experiment import Workload
@@ -69,7 +69,7 @@ def _workload(design: Design, workload: Workload, steps: Sequence[Step]) -> dict
     body["sweeps"] = len(sweeps)
     rng = np.random.default_rng(design.experiment.design.seed)
     found = capacity_of(sweeps, workload.p95_ms, rng)
-    late = _generator_decides(sweeps, workload.p95_ms)
+    late = _generator_decides(sweeps, found)
     body |= {
         "nodt_per_s": _json(None if late else found.nodt_per_s),
         "knee_per_s": _json(found.knee_per_s),
@@ -100,21 +100,28 @@ def whole_sweeps(steps: Sequence[Step]) -> list[list[Step]]:
     return [list(sweep.values()) for sweep in sweeps.values() if first and list(sweep) == first]
 
 
-def _generator_decides(sweeps: Sequence[Sequence[Step]], limit_ms: float) -> str:
-    """Why a step up to the first one beyond the limit was the generator's; "" if none was."""
+def _generator_decides(sweeps: Sequence[Sequence[Step]], found: NodeCapacity) -> str:
+    """Why a step next to NodT was the generator's; "" if none was.
+
+    Latency counts from the intended start, so a step that keeps the limit in spite of a late
+    generator keeps it: only the steps on both sides of NodT decide.
+    """
+    if found.nodt_per_s is None:
+        return ""
+    nodt = found.nodt_per_s.value
+    rates = [step.rate_per_s for step in sweeps[0]]
+    after = next(place for place, rate in enumerate(rates) if rate >= nodt)
     for sweep in sweeps:
-        for place, step in enumerate(sweep):
+        for step in sweep[max(0, after - 1) : after + 1]:
             share = step.cores.get("generator", 0.0)
             if step.is_late or share > GENERATOR_CORES_MAX:
-                kept = f"p95 keeps the limit at {sweep[place - 1].rate_per_s:g}/s" if place else ""
-                known = kept or "nothing can be said of the node"
                 busy = f", it took {share:.0%} of a core" if "generator" in step.cores else ""
+                below = [r for r in rates if r < min(rates[after - 1], step.rate_per_s)]
+                known = f"; p95 keeps the limit at {below[-1]:g}/s" if below else ""
                 return (
                     f"generator saturated at {step.rate_per_s:g}/s in sweep {step.asked.sweep + 1}"
-                    f": lag p99 {step.lag_p99_ms:.2f} ms{busy}; {known}"
+                    f": lag p99 {step.lag_p99_ms:.2f} ms{busy}{known}"
                 )
-            if step.p95_ms > limit_ms:
-                break
     return ""
 
 
