@@ -9,7 +9,7 @@ tiers = {
     standby       = 0
     cpus          = 0.15
     memory_mb     = 256
-    nic_mbps      = 20
+    nic_mbps      = 12
     disk_mbps     = 80
     instance_type = "t3.small"
   }
