@@ -81,7 +81,8 @@ def _searchers() -> Population:
 
 def _selects() -> Population:
     """The same searches, put to Solr itself."""
-    select = "/solr/dictionary/select?echoParams=explicit&q="
+    excerpts = "rows=20&fl=id,headword,source&hl=true&hl.fl=text&hl.snippets=3"
+    select = f"/solr/dictionary/select?echoParams=explicit&{excerpts}&q="
     pages = (Page(word, select + quote(word), f'"q":"{word}"') for word in _words(TITLES))
     return Population(tuple(pages), PAGE_ZIPF)
 

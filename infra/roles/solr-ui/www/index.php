@@ -2,9 +2,9 @@
 // A page of search results: one query to Solr (sPARE, Fig. 9). GET /?q=WORDS
 declare(strict_types=1);
 
-const ROWS = 10;
+const ROWS = 20;
+const SNIPPETS = 3;
 const LIMIT_MS = 5000;
-const EXCERPT_BYTES = 300;
 
 /** The escaped text. */
 function text(string $raw): string
@@ -20,10 +20,19 @@ function refuse(int $status, string $why): never
     exit;
 }
 
-/** Solr's answer to a search for these words in headwords and texts. */
+/** Solr's excerpt, escaped, its marked words in bold. */
+function excerpt(string $raw): string
+{
+    return strtr(text($raw), ['&lt;em&gt;' => '<b>', '&lt;/em&gt;' => '</b>']);
+}
+
+/** Solr's answer to a search for these words in headwords and texts, with excerpts. */
 function search(string $words): array
 {
-    $query = http_build_query(['q' => $words, 'rows' => ROWS, 'fl' => 'headword,source,text']);
+    $query = http_build_query([
+        'q' => $words, 'rows' => ROWS, 'fl' => 'id,headword,source',
+        'hl' => 'true', 'hl.fl' => 'text', 'hl.snippets' => SNIPPETS,
+    ]);
     $url = sprintf('http://%s:%s/solr/dictionary/select?%s', getenv('SOLR_HOST'), getenv('SOLR_PORT'), $query);
     $curl = curl_init($url);
     curl_setopt_array($curl, [CURLOPT_RETURNTRANSFER => true, CURLOPT_TIMEOUT_MS => LIMIT_MS, CURLOPT_NOSIGNAL => true]);
@@ -32,7 +41,7 @@ function search(string $words): array
     if ($body === false || $status !== 200) {
         refuse(502, "expected an answer of the search tier, got status $status: " . curl_error($curl));
     }
-    return json_decode($body, true, 64, JSON_THROW_ON_ERROR)['response'];
+    return json_decode($body, true, 64, JSON_THROW_ON_ERROR);
 }
 
 header('Content-Type: text/html; charset=utf-8');
@@ -40,7 +49,8 @@ $words = trim((string) ($_GET['q'] ?? ''));
 if ($words === '' || strlen($words) > 200) {
     refuse(400, 'expected ?q=WORDS, 1 to 200 bytes');
 }
-$found = search($words);
+$answer = search($words);
+$found = $answer['response'];
 ?>
 <!DOCTYPE html>
 <html lang="en">
@@ -49,7 +59,7 @@ $found = search($words);
 <form><input name="q" value="<?= text($words) ?>"> <button>Search</button></form>
 <ol>
 <?php foreach ($found['docs'] as $entry): ?>
-<li><b><?= text($entry['headword']) ?></b> (<?= text($entry['source']) ?>): <?= text(substr($entry['text'], 0, EXCERPT_BYTES)) ?></li>
+<li><b><?= text($entry['headword']) ?></b> (<?= text($entry['source']) ?>): <?= excerpt(implode(' … ', $answer['highlighting'][$entry['id']]['text'] ?? [])) ?></li>
 <?php endforeach; ?>
 </ol>
 </html>
