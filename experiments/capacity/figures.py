@@ -13,6 +13,7 @@ from experiments.report.figures import Figure, Key
 from experiments.report.figures_time import data, log_ticks
 from experiments.report.layout import SIZES, Size
 from experiments.report.svg import render
+from experiments.report.text import number
 
 _LATENCIES = (
     ("p50_ms", "p50", palette.ARMS[0].light, "circle"),
@@ -37,12 +38,12 @@ def latency_figure(user: str, found: Mapping[str, Any]) -> Figure:
     requests = sum(step["requests"] for step in steps)
     nodt = found["nodt_per_s"]
     caption = (
-        f"Each point is one step of one sweep ({len(steps)} steps, {requests:,} requests): its "
-        f"percentile against the answers per second that it got. Dashed: the limit of p95, "
+        f"Each point is one step of one sweep ({len(steps)} steps, {number(requests)} requests): "
+        f"its percentile against the answers per second that it got. Dashed: the limit of p95, "
         f"{found['limit_ms']:g} ms."
     )
     if nodt is not None:
-        caption += f" Vertical: NodT, {nodt['value']:.3g}/s, and its 95 % interval."
+        caption += f" Vertical: NodT, {number(nodt['value'])}/s, and its 95 % interval."
     legend = tuple(Key(shape, colour, name) for _, name, colour, shape in _LATENCIES)
     return _drawn(identity, title, caption, legend, lambda size: _latencies(found, steps, size))
 

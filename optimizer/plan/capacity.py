@@ -19,6 +19,7 @@ from optimizer.errors import InputError
 from optimizer.plan.source import Stated, StatedTier
 
 FILE = "capacity.json"
+_CPU_BOUND = 0.7  # of the cap: below, it was not the CPU that set NodT
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,7 @@ class NodeThroughput:
     limit_ms: float
     machine: Mapping[str, Any]
     cv2: float | None
+    utilisation: float | None
 
 
 def read_capacity(folder: Path, workload: str | None, place: str) -> NodeThroughput:
@@ -76,6 +78,7 @@ def read_capacity(folder: Path, workload: str | None, place: str) -> NodeThrough
         limit_ms=float(found["limit_ms"]),
         machine=machine,
         cv2=found["cv2"],
+        utilisation=found["utilisation"],
     )
 
 
@@ -126,4 +129,9 @@ def _filled(tier: StatedTier, plan: Stated) -> tuple[StatedTier, str]:
         f"({found.workload}, p95 within {found.limit_ms:g} ms; low end of NodT's interval in run "
         f"{found.run} of {found.experiment}), other sizes in proportion to their cores"
     )
+    if found.utilisation is not None and found.utilisation < _CPU_BOUND:
+        text += (
+            f"; its CPU was at {found.utilisation:.0%} of its cap then: something else filled up, "
+            "which need not grow with the cores"
+        )
     return StatedTier(tier.name, {**measured, **values}, tier.place), text

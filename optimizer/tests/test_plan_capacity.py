@@ -23,6 +23,7 @@ def run(tmp_path: Path) -> Path:
         "limit_ms": 100.0,
         "nodt_per_s": {"value": 100.0, "low": LOW_PER_S, "high": 110.0},
         "cv2": 0.5,
+        "utilisation": 0.4,
         "reason": "",
     }
     lost = {**found, "nodt_per_s": None, "reason": "generator saturated at 2000/s"}
@@ -56,7 +57,8 @@ def test_a_plan_has_the_cores_that_carry_the_rate_at_the_low_end_of_nodt(
     assert tier["needed"] == math.ceil(arrival_per_s / (LOW_PER_S * cores / 0.25))
     assert tier["replicas"] == 1
     assert plan["predicted"]["availability"] >= 0.999
-    assert any("carries 90 requests/s" in text for text in plan["assumptions"])
+    (said,) = [text for text in plan["assumptions"] if "carries 90 requests/s" in text]
+    assert "something else filled up" in said  # the CPU was at 40 %
 
 
 def test_a_plan_toml_takes_a_run_for_a_tier(run: Path) -> None:
