@@ -20,7 +20,7 @@ import pytest
 from experiments.platform import LocalPlatform, docker
 from experiments.records import read_events
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.real, pytest.mark.fleet, pytest.mark.timeout(400)]
 
 SOURCE = Path(__file__).parents[1] / "designs" / "memcached-noisy"
 EXPERIMENT = "tst-caches"

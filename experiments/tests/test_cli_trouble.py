@@ -15,6 +15,8 @@ from experiments.platform import docker
 from experiments.platform.local import ROOT
 from experiments.tests.test_adopt import source_run
 
+pytestmark = pytest.mark.fleet
+
 SMALL = Path(__file__).parent / "designs" / "small"
 EXPERIMENT = "tst-small"
 

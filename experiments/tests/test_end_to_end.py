@@ -25,7 +25,7 @@ from experiments.runner.manifest import spec_json
 from experiments.spec import load_design
 from experiments.tests.planned_fixture import small_prediction
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.real, pytest.mark.fleet, pytest.mark.timeout(600)]
 
 DESIGN = Path(__file__).parent / "designs" / "small"
 EXPERIMENT = "tst-small"

@@ -10,7 +10,7 @@ import pytest
 
 from experiments.platform import LocalPlatform, Platform, docker
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.fleet]
 EXPERIMENT = "tst-power"
 
 

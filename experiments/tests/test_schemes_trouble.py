@@ -29,7 +29,7 @@ from experiments.runner.live_fleet import Fleet
 from experiments.schemes import Controller, Hands, Journal
 from experiments.spec.failover import Failover, Mechanism
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.real, pytest.mark.fleet, pytest.mark.timeout(600)]
 
 DESIGN = Path(__file__).parent / "designs" / "failover"
 EXPERIMENT = "tst-failover"

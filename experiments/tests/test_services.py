@@ -14,7 +14,7 @@ import pytest
 
 from experiments.platform import LocalPlatform, docker
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.real, pytest.mark.fleet, pytest.mark.timeout(900)]
 
 DESIGNS = Path(__file__).parent / "designs"
 

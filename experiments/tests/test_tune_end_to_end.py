@@ -16,7 +16,7 @@ import pytest
 
 from experiments.platform import LocalPlatform, docker
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.real, pytest.mark.fleet, pytest.mark.timeout(600)]
 
 DESIGN = Path(__file__).parent / "designs" / "small"
 EXPERIMENT = "tst-small"

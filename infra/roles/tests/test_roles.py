@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from machines import PREFIX, ROOT, Machine, docker, eventually
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.real, pytest.mark.fleet, pytest.mark.timeout(1800)]
 
 TITLES = (ROOT / "experiments/load/titles.txt").read_text().split()
 DB, WEB, INFLUX, ARBITER = (f"198.18.241.{n}" for n in (30, 20, 5, 10))
