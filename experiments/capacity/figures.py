@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import altair as alt
-from altair.utils.schemapi import debug_mode
 
 from experiments.report import palette
-from experiments.report.figures import Figure, Key
+from experiments.report.figures import Figure, Key, drawn
 from experiments.report.figures_time import data, log_ticks
-from experiments.report.layout import SIZES, Size
-from experiments.report.svg import render
+from experiments.report.layout import Size
 from experiments.report.text import number
 
 _LATENCIES = (
@@ -45,7 +43,7 @@ def latency_figure(user: str, found: Mapping[str, Any]) -> Figure:
     if nodt is not None:
         caption += f" Vertical: NodT, {number(nodt['value'])}/s, and its 95 % interval."
     legend = tuple(Key(shape, colour, name) for _, name, colour, shape in _LATENCIES)
-    return _drawn(identity, title, caption, legend, lambda size: _latencies(found, steps, size))
+    return drawn(identity, title, caption, legend, lambda size: _latencies(found, steps, size))
 
 
 def cpu_figure(user: str, found: Mapping[str, Any], caps: Mapping[str, float]) -> Figure:
@@ -72,21 +70,11 @@ def cpu_figure(user: str, found: Mapping[str, Any], caps: Mapping[str, float]) -
         for name in names
         if name in step["cores"]
     ]
-    return _drawn(identity, title, caption, legend, lambda size: _cpu(rows, size))
+    return drawn(identity, title, caption, legend, lambda size: _cpu(rows, size))
 
 
 def _is_aside(machine: str) -> bool:
     return machine.startswith(("influxdb", "grafana"))
-
-
-def _drawn(
-    identity: str, title: str, caption: str, legend: tuple[Key, ...], draw: Callable[[Size], Any]
-) -> Figure:
-    drawings = {}
-    for size in SIZES:
-        with debug_mode(False):
-            drawings[size.name] = render(draw(size), f"{identity}-{size.name}", title, caption)
-    return Figure(identity, title, caption, legend, drawings, "")
 
 
 def _latencies(found: Mapping[str, Any], steps: Sequence[Mapping[str, Any]], size: Size) -> Any:

@@ -91,13 +91,20 @@ def _figure(
     legend: tuple[Key, ...] = (),
     note: str = "",
 ) -> Figure:
+    if note:
+        return Figure(identity, title, caption, legend, {}, note)
+    return drawn(identity, title, caption, legend, lambda size: draw(run, size))
+
+
+def drawn(
+    identity: str, title: str, caption: str, legend: tuple[Key, ...], draw: Callable[[Size], Any]
+) -> Figure:
+    """A figure of what `draw` makes, in both sizes."""
     drawings = {}
-    if not note:
-        for size in SIZES:
-            with debug_mode(False):  # checking each object against the schema takes seconds
-                chart = draw(run, size)
-            drawings[size.name] = render(chart, f"{identity}-{size.name}", title, caption)
-    return Figure(identity, title, caption, legend, drawings, note)
+    for size in SIZES:
+        with debug_mode(False):  # checking each object against the schema takes seconds
+            drawings[size.name] = render(draw(size), f"{identity}-{size.name}", title, caption)
+    return Figure(identity, title, caption, legend, drawings, "")
 
 
 def _sample_text(run: RunFolder) -> str:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import altair as alt
-from altair.utils.schemapi import debug_mode
 
 from experiments.report import palette
-from experiments.report.figures import Figure, Key
+from experiments.report.figures import Figure, Key, drawn
 from experiments.report.figures_time import data
-from experiments.report.layout import SIZES, Size
-from experiments.report.svg import render
+from experiments.report.layout import Size
 
 # What a step came to: colour and shape, so that neither alone has to tell.
 _LOOKS = {
@@ -37,7 +35,7 @@ def trajectory_figure(tuning: Mapping[str, Any]) -> Figure:
     seen = {row["what"] for row in rows}
     legend = tuple(Key(shape, colour, what) for what, (colour, shape) in _LOOKS.items()
                    if what in seen)  # fmt: skip
-    return _drawn(
+    return drawn(
         "trajectory-figure", title, caption, legend, lambda size: _points(rows, size, target)
     )
 
@@ -62,19 +60,9 @@ def exhaustive_figure(tuning: Mapping[str, Any]) -> Figure:
         Key("circle", _LOOKS["insufficient"][0], "other feasible r"),
     )
     title = f"{target} latency of every feasible r"
-    return _drawn(
+    return drawn(
         "exhaustive-figure", title, caption, legend, lambda size: _dots(rows, size, target)
     )
-
-
-def _drawn(
-    identity: str, title: str, caption: str, legend: tuple[Key, ...], draw: Callable[[Size], Any]
-) -> Figure:
-    drawings = {}
-    for size in SIZES:
-        with debug_mode(False):
-            drawings[size.name] = render(draw(size), f"{identity}-{size.name}", title, caption)
-    return Figure(identity, title, caption, legend, drawings, "")
 
 
 def _mark(point: Mapping[str, Any], tuning: Mapping[str, Any]) -> str:
