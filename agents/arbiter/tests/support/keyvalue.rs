@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -89,8 +90,17 @@ impl Server {
     }
 
     /// Its connections stay open, and nothing is answered.
+    ///
+    /// A signal takes effect later than it is sent; this returns once every thread has stopped.
     pub fn freeze(&self) {
         self.signal("-STOP");
+        for _ in 0..1000 {
+            if is_stopped(self.child.id()) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        panic!("process {} was not stopped within 5 s", self.child.id());
     }
 
     pub fn thaw(&self) {
@@ -142,6 +152,17 @@ fn spawn(command: &[String], directory: &TempDir) -> Child {
         .stderr(Stdio::null())
         .spawn();
     spawned.unwrap_or_else(|error| panic!("{}: {error}; is the package there?", command[0]))
+}
+
+/// Every thread of the process has taken the stop signal.
+fn is_stopped(pid: u32) -> bool {
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    !threads.flatten().any(|thread| {
+        // A thread that has just ended has no stat; it does not run either.
+        let stat = std::fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
+        stat.rsplit_once(") ")
+            .is_some_and(|(_, rest)| !rest.starts_with('T'))
+    })
 }
 
 /// What a rude server does after it was asked something.
