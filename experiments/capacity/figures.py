@@ -47,12 +47,11 @@ def latency_figure(user: str, found: Mapping[str, Any]) -> Figure:
 
 
 def cpu_figure(user: str, found: Mapping[str, Any], caps: Mapping[str, float]) -> Figure:
-    """CPU in cores of every machine with a part in it, and of the generator."""
+    """CPU in cores of the four busiest: machines with a part in it, and the generator."""
     steps = [step for step in found["steps"] if step["cores"]]
     title = f"{user}: CPU against throughput"
     identity = f"{user}-cpu"
-    names = sorted({name for step in steps for name in step["cores"] if not _is_aside(name)})
-    names = names[: len(_CPU_LOOKS)]
+    names = _busiest(steps)
     if not names:
         return Figure(identity, title, "", (), {}, "No machine's CPU was recorded.")
     looks = dict(zip(names, _CPU_LOOKS, strict=False))
@@ -73,8 +72,14 @@ def cpu_figure(user: str, found: Mapping[str, Any], caps: Mapping[str, float]) -
     return drawn(identity, title, caption, legend, lambda size: _cpu(rows, size))
 
 
-def _is_aside(machine: str) -> bool:
-    return machine.startswith(("influxdb", "grafana"))
+def _busiest(steps: Sequence[Mapping[str, Any]]) -> list[str]:
+    """As many as have a look of their own, by their greatest step, in the order of their names."""
+    most: dict[str, float] = {}
+    for step in steps:
+        for name, cores in step["cores"].items():
+            most[name] = max(most.get(name, 0.0), cores)
+    taking_part = [name for name in most if not name.startswith(("influxdb", "grafana"))]
+    return sorted(sorted(taking_part, key=lambda name: -most[name])[: len(_CPU_LOOKS)])
 
 
 def _latencies(found: Mapping[str, Any], steps: Sequence[Mapping[str, Any]], size: Size) -> Any:

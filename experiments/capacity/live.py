@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +24,9 @@ from experiments.spec import Design
 from experiments.spec.experiment import Experiment, Workload
 
 ATTEMPTS_MAX = 3
-_BEYOND_IN_A_ROW = 2  # steps that end the first sweep: one may be the host's doing
+RESOLUTION = 1.15  # of the steps on both sides of the limit: their rates, one over the other
+FIRST_WARM_UP_S = 20.0  # of a workload's first step: caches fill and code is compiled
+_BEYOND_IN_A_ROW = 2  # steps that end the ascent: one may be the host's doing
 
 
 @dataclass(frozen=True)
@@ -60,7 +63,7 @@ def measure_capacity(
 
 
 class _CapacityRun(LiveRun[Measured]):
-    """The first sweep looks for the limit; the others repeat its steps."""
+    """The first sweep looks for the limit; the others repeat its rates, ascending."""
 
     quiet_wait_s = 0.0
 
@@ -88,46 +91,61 @@ class _CapacityRun(LiveRun[Measured]):
                         self._step(workload, sweep, rate)
 
     def _search(self, workload: Workload) -> list[float]:
-        """The first sweep: beyond the limit twice in a row, or to the end of what may be asked."""
+        """The first sweep's rates, ascending: up until the limit is passed twice in a row, or to
+        the end of what may be asked; then closer to the limit from both sides."""
         capacity = self.design.experiment.capacity
         assert capacity is not None  # the command looked
         rates: list[float] = []
         rate, beyond = workload.rate_per_s, 0
         rate_max = self.design.experiment.load.rate_per_s_max
         while len(rates) < capacity.steps_max and rate <= rate_max:
-            step = self._step(workload, 0, rate)
+            warm_up_s = 0.0 if rates else FIRST_WARM_UP_S
+            beyond = beyond + 1 if self._is_beyond(workload, rate, warm_up_s) else 0
             rates.append(rate)
-            self.narrator.detail(
-                f"p95 {step.p95_ms:.1f} ms, {step.answered_per_s:.1f} answers/s, "
-                f"lag p99 {step.lag_p99_ms:.2f} ms"
-            )
-            failing = step.error_share > self.design.experiment.slo.max_error_share
-            beyond = beyond + 1 if failing or step.p95_ms > workload.p95_ms else 0
             if beyond == _BEYOND_IN_A_ROW:
                 break
             rate = float(f"{rate * capacity.factor:.3g}")
-        return rates
+        if beyond < _BEYOND_IN_A_ROW or len(rates) == beyond:
+            return rates
+        low, high = rates[-beyond - 1], rates[-beyond]
+        while len(rates) < capacity.steps_max and (between := rate_between(low, high)):
+            if self._is_beyond(workload, between):
+                high = between
+            else:
+                low = between
+            rates.append(between)
+        return sorted(rates)
 
-    def _step(self, workload: Workload, sweep: int, rate_per_s: float) -> Step:
+    def _is_beyond(self, workload: Workload, rate_per_s: float, warm_up_s: float = 0.0) -> bool:
+        step = self._step(workload, 0, rate_per_s, warm_up_s)
+        self.narrator.detail(
+            f"p95 {step.p95_ms:.1f} ms, {step.answered_per_s:.1f} answers/s, "
+            f"lag p99 {step.lag_p99_ms:.2f} ms"
+        )
+        failing = step.error_share > self.design.experiment.slo.max_error_share
+        return failing or step.p95_ms > workload.p95_ms
+
+    def _step(
+        self, workload: Workload, sweep: int, rate_per_s: float, warm_up_s: float = 0.0
+    ) -> Step:
         """The step, tried again while the generator is late: that is the host's doing."""
         for attempt in range(1, ATTEMPTS_MAX + 1):
-            step = self._attempt(workload, sweep, rate_per_s, attempt)
+            asked = Asked(
+                len(self._asked), sweep, workload.user, rate_per_s, workload.p95_ms, attempt
+            )
+            step = self._attempt(
+                asked, at_rate(self.design.experiment, workload, rate_per_s, warm_up_s)
+            )
             if not step.is_late:
                 break
             self.narrator.detail(f"the generator was late: lag p99 {step.lag_p99_ms:.1f} ms")
         return step
 
-    def _attempt(self, workload: Workload, sweep: int, rate_per_s: float, attempt: int) -> Step:
+    def _attempt(self, asked: Asked, experiment: Experiment) -> Step:
         assert self._runner is not None
-        experiment = self.design.experiment
-        number = len(self._asked)
-        asked = Asked(number, sweep, workload.user, rate_per_s, workload.p95_ms, attempt)
-        seed = pair_seed(experiment.design.seed, number)
-        block = Block(number, number, next(iter(experiment.arms)), seed)
-        population = USERS[workload.user]()
-        self._runner.run(
-            block, population, self.narrator, at_rate(experiment, workload, rate_per_s)
-        )
+        seed = pair_seed(experiment.design.seed, asked.block)
+        block = Block(asked.block, asked.block, next(iter(experiment.arms)), seed)
+        self._runner.run(block, USERS[asked.user](), self.narrator, experiment)
         self._asked.append(asked)
         records = self._runner.handles[-1].records()
         return steps_of([asked], records, None, {}, self._limit_ms())[0]
@@ -145,13 +163,24 @@ class _CapacityRun(LiveRun[Measured]):
         return Measured(self._folder, capacity, write_capacity_report(self._folder))
 
 
-def at_rate(experiment: Experiment, workload: Workload, rate_per_s: float) -> Experiment:
-    """The experiment of one step; slow ones last until `requests_min` can be expected."""
+def at_rate(
+    experiment: Experiment, workload: Workload, rate_per_s: float, warm_up_s: float = 0.0
+) -> Experiment:
+    """The experiment of one step; slow ones last until `requests_min` can be expected.
+
+    Parameters: warm_up_s, the least; the design's own may be longer.
+    """
     assert experiment.capacity is not None
     load = experiment.load.model_copy(update={"user": workload.user, "rate_per_s": rate_per_s})
     measure_s = max(experiment.phases.measure, experiment.capacity.requests_min / rate_per_s)
-    phases = experiment.phases.model_copy(update={"measure": measure_s})
+    warm_up_s = max(experiment.phases.warm_up, warm_up_s)
+    phases = experiment.phases.model_copy(update={"warm_up": warm_up_s, "measure": measure_s})
     return experiment.model_copy(update={"load": load, "phases": phases})
+
+
+def rate_between(low: float, high: float) -> float | None:
+    """A rate between one within the limit and one beyond it; None where they are close enough."""
+    return float(f"{math.sqrt(low * high):.3g}") if high > RESOLUTION * low else None
 
 
 def _generator_cores(manifest: dict[str, Any]) -> dict[int, float]:

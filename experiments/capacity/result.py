@@ -91,13 +91,17 @@ def _workload(design: Design, workload: Workload, steps: Sequence[Step]) -> dict
 
 
 def whole_sweeps(steps: Sequence[Step]) -> list[list[Step]]:
-    """The sweeps that have every rate of the first one, in the order of rates; of each step the
-    last attempt."""
+    """The sweeps that have every rate of the first one, ascending; of each step the last
+    attempt."""
     sweeps: dict[int, dict[float, Step]] = {}
     for step in steps:
         sweeps.setdefault(step.asked.sweep, {})[step.rate_per_s] = step
-    first = list(sweeps.get(0, {}))
-    return [list(sweep.values()) for sweep in sweeps.values() if first and list(sweep) == first]
+    first = sweeps.get(0, {}).keys()
+    return [
+        [sweep[rate] for rate in sorted(sweep)]
+        for sweep in sweeps.values()
+        if first and sweep.keys() == first
+    ]
 
 
 def _generator_decides(sweeps: Sequence[Sequence[Step]], found: NodeCapacity) -> str:

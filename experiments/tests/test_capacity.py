@@ -12,7 +12,8 @@ import polars as pl
 import pytest
 
 from experiments.capacity.analysis import capacity_of, cost_of, knee, rate_at_limit
-from experiments.capacity.live import at_rate
+from experiments.capacity.figures import cpu_figure
+from experiments.capacity.live import FIRST_WARM_UP_S, RESOLUTION, at_rate, rate_between
 from experiments.capacity.report import capacity_page, headline
 from experiments.capacity.result import capacity_json, whole_sweeps
 from experiments.capacity.steps import Asked, Step, steps_of
@@ -107,6 +108,7 @@ def test_a_late_step_is_replaced_by_its_next_attempt(steps: list[Step]) -> None:
     )
     assert whole_sweeps([late, *steps]) == whole_sweeps(steps)
     assert len(whole_sweeps(steps[:-1])) == 2  # the last sweep is not whole
+    assert whole_sweeps(list(reversed(steps)))[-1] == whole_sweeps(steps)[0]  # ascending
     design = load_design("memcached-capacity")
     found = capacity_json(design, manifest(design), [late, *steps])["workloads"]["cache-reader"]
     assert found["doubts"] == ["1 of 22 steps are not used: the generator was late"]
@@ -132,6 +134,30 @@ def test_a_slow_step_lasts_until_its_requests_can_be_expected() -> None:
     fast = at_rate(experiment, experiment.workloads[0], 500.0)
     assert (slow.load.user, slow.phases.measure) == ("wiki-reader", 80.0)
     assert fast.phases.measure == experiment.phases.measure
+
+
+def test_the_first_step_warms_the_node_up() -> None:
+    experiment = load_design("redis-capacity").experiment
+    first = at_rate(experiment, experiment.workloads[0], 500.0, FIRST_WARM_UP_S)
+    other = at_rate(experiment, experiment.workloads[0], 500.0)
+    assert (first.phases.warm_up, other.phases.warm_up) == (20.0, experiment.phases.warm_up)
+
+
+def test_steps_close_in_on_the_limit_until_its_sides_are_near() -> None:
+    low, high, truth = 100.0, 400.0, 301.0
+    rates = []
+    while (rate := rate_between(low, high)) is not None:
+        rates.append(rate)
+        low, high = (low, rate) if rate > truth else (rate, high)
+    assert rates == [200.0, 283.0, 336.0, 308.0]
+    assert low < truth < high <= RESOLUTION * low
+
+
+def test_the_figure_of_cpu_shows_the_busiest_not_the_first() -> None:
+    cores = {"arbiter-db": 0.02, "arbiter-web": 0.05, "db-1": 0.3, "generator": 0.1, "web-1": 0.12}
+    steps = [{"cores": {**cores, "influxdb": 0.5}, "answered_per_s": 50.0 * n} for n in (1, 2)]
+    figure = cpu_figure("php-loop", {"steps": steps}, {"web-1": 0.12})
+    assert [key.text for key in figure.legend] == ["arbiter-web", "db-1", "generator", "web-1"]
 
 
 @pytest.mark.parametrize("name", ["apache", "memcached", "redis", "solr"])
