@@ -99,7 +99,8 @@ def run(
             min=0.0,
             max=600.0,
             help="On a shared machine: how long each block may wait for seconds in which other "
-            "guests take at most 5 % of its cores.",
+            "guests take at most 5 % of its cores. A block that they, or a late load generator, "
+            "spoil all the same is set aside and measured again.",
         ),
     ] = 0.0,
     platform: PlatformOption = PlatformName.local,

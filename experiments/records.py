@@ -13,7 +13,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import polars as pl
 from hdrh.histogram import HdrHistogram
@@ -106,6 +106,10 @@ HOSTS = pl.Schema(
         "faults_active": pl.Int64,
     }
 )
+
+E = TypeVar("E", bound=Mapping[str, Any])
+
+SPOILED = "spoiled"  # the action of an event that sets its block aside
 
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
@@ -206,6 +210,13 @@ def read_events(path: Path) -> Iterator[dict[str, Any]]:
     """The events of a run; a line that a crash cut short is left out."""
     for line in path.read_bytes().split(b"\n")[:-1]:
         yield json.loads(line)
+
+
+def sound(events: Iterable[E]) -> list[E]:
+    """The events but those of blocks that were set aside (`runner/again.py`)."""
+    listed = list(events)
+    aside = {event.get("repeat") for event in listed if event.get("action") == SPOILED}
+    return [event for event in listed if event.get("repeat") not in aside]
 
 
 def histograms(requests: pl.DataFrame) -> dict[str, Any]:

@@ -9,13 +9,15 @@ from typing import Any
 import polars as pl
 
 from experiments.load.saturation import saturation
+from experiments.metrics.frames import measured
 
 # `lag` is judged for each arm, stricter; `in-flight` is the server's, and its drops are errors.
 _VOIDS = ("cpu", "pace", "lost")
 
 
 def generator_blocks(requests: pl.DataFrame, manifest: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Each block's verdict of `load/saturation.py`, with the workers that the runner kept."""
+    """Each block's verdict of `load/saturation.py` on its measured part, with the workers that the
+    runner kept."""
     kept = (manifest.get("load") or {}).get("blocks") or []
     workers = {block["repeat"]: block["workers"] for block in kept}
     found = []
@@ -23,7 +25,7 @@ def generator_blocks(requests: pl.DataFrame, manifest: Mapping[str, Any]) -> lis
         "repeat", "arm", maintain_order=True
     ):
         use = workers.get(repeat) or []
-        verdict = saturation(block, use)
+        verdict = saturation(measured(block), use)
         found.append(
             {"repeat": repeat, "arm": arm, "ok": verdict.ok, **asdict(verdict), "workers": use}
         )

@@ -24,7 +24,7 @@ from experiments.metrics.strength import schemes
 from experiments.metrics.verdicts import fault_counts, run_verdicts, slo_verdict
 from experiments.metrics.weights import performability_weights
 from experiments.metrics.windows import Event, Window, of_kind, windows
-from experiments.records import HOSTS, read_events, read_table
+from experiments.records import HOSTS, read_events, read_table, sound
 from experiments.spec import Fleet, Prediction, read_prediction
 from experiments.spec.source import Source, check
 
@@ -51,6 +51,7 @@ def summarize(
     machines were not checked; ideal_ms the mean latency of a quiet run, where there is one; hosts
     the machines' samples; prediction of the plan that the design was made from, if it was.
     """
+    events = sound(events)
     frame = prepared(requests, response_limit_ms(manifest))
     main = measured(frame)
     arms = arm_names(frame, manifest)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -19,7 +19,8 @@ from experiments.metrics import (
     run_end_s,
     windows,
 )
-from experiments.records import ARBITERS, HOSTS, REQUESTS, read_events
+from experiments.metrics.windows import Event
+from experiments.records import ARBITERS, HOSTS, REQUESTS, read_events, sound
 
 T = TypeVar("T")
 
@@ -36,7 +37,7 @@ class RunFolder:
     requests: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=REQUESTS))
     arbiters: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=ARBITERS))
     hosts: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=HOSTS))
-    events: list[dict[str, Any]] = field(default_factory=list)
+    events: list[dict[str, Any]] = field(default_factory=list)  # of blocks that count
     windows: list[Window] = field(default_factory=list)
     arms: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -65,7 +66,10 @@ def read_folder(path: Path) -> RunFolder:
     run.plan = _read(run, "plan.json", _json, {})
     if (path / "simulated.json").is_file():
         run.simulated = _read(run, "simulated.json", _json, {})
-    run.events = _read(run, "events.jsonl", lambda file: list(read_events(file)), [])
+    events: list[dict[str, Any]] = _read(
+        run, "events.jsonl", lambda file: list(read_events(file)), []
+    )
+    run.events = sound(events)
     limit_ms = response_limit_ms(run.manifest)
     run.requests = _read(
         run,
@@ -75,9 +79,22 @@ def read_folder(path: Path) -> RunFolder:
     )
     run.arbiters = _read(run, "arbiters.parquet", _table(ARBITERS), run.arbiters)
     run.hosts = _read(run, "hosts.parquet", _table(HOSTS), run.hosts)
+    for span in _set_aside(events, run.events):
+        run.arbiters = run.arbiters.filter(~pl.col("time_s").is_between(*span))
+        run.hosts = run.hosts.filter(~pl.col("time_s").is_between(*span))
     run.windows = windows(run.events, run_end_s(run.requests, run.events, run.manifest))
     run.arms = [str(arm) for arm in arm_names(run.requests, run.manifest)]
     return run
+
+
+def _set_aside(events: Sequence[Event], kept: Sequence[Event]) -> list[tuple[float, float]]:
+    """From when to when each block lasted that does not count [s]."""
+    gone = {event.get("repeat") for event in events} - {event.get("repeat") for event in kept}
+    times: dict[Any, list[float]] = {}
+    for event in events:
+        if event.get("repeat") in gone:
+            times.setdefault(event["repeat"], []).append(float(event["time_s"]))
+    return [(min(found), max(found)) for found in times.values()]
 
 
 def _read(run: RunFolder, name: str, read: Callable[[Path], T], otherwise: T) -> T:

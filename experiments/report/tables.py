@@ -255,10 +255,12 @@ def host_table(run: RunFolder) -> Table | None:
         (
             named(block["repeat"] + 1), named(block["arm"]), Cell(percent(block["busy_share"])),
             Cell(percent(block["stolen_share"])), Cell(percent(block["core_speed"] / fastest)),
+            named(f"set aside: {why}" if (why := block.get("spoiled")) else "counts"),
         )
         for block in blocks
     ]  # fmt: skip
-    head = ("block", "arm", "cores busy", "stolen by others", "core speed")
+    head = ("block", "arm", "cores busy", "stolen by others", "core speed",
+            "what became of it")  # fmt: skip
     return Table("host-table", "The host under all machines", head, tuple(rows))
 
 

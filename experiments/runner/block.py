@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 
 from experiments.agents import Arbiter
 from experiments.errors import MeasurementFailed, SparecraftError
@@ -15,6 +16,7 @@ from experiments.load.generator import LoadGenerator, LoadHandle
 from experiments.load.plan import plan_block
 from experiments.load.users import Population
 from experiments.platform import Inventory
+from experiments.records import SPOILED
 from experiments.runner.console import Narrator
 from experiments.runner.host import HostBlock, HostWatch, wait_until_quiet
 from experiments.runner.live_fleet import Fleet
@@ -61,7 +63,8 @@ def configure(design: Design, arm: str, arbiters: Mapping[str, Arbiter]) -> None
 
 
 class BlockRun:
-    """Carries out blocks; `handles` keeps each one's records, however it ended, `host` its host."""
+    """Carries out blocks; `handles` keeps each one's records, however it ended, `host` its host;
+    `spoiled` the records of what was set aside."""
 
     def __init__(
         self,
@@ -81,6 +84,7 @@ class BlockRun:
         self._generator = generator
         self._tally = tally
         self.handles: list[LoadHandle] = []
+        self.spoiled: list[LoadHandle] = []
         self.host: list[HostBlock] = []
 
     def run(
@@ -136,6 +140,16 @@ class BlockRun:
             handle.stop()
             self._recorder.requests(plan, handle.poll().records)
             self._recorder.block = None
+
+    def set_aside(self, block: Block, why: str) -> None:
+        """The last block's records are kept apart and count for nothing."""
+        self._recorder.block = block
+        self._recorder.event(
+            time.monotonic(), what="block", kind=block.arm, action=SPOILED, text=why
+        )
+        self._recorder.block = None
+        self.spoiled.append(self.handles.pop())
+        self.host[-1] = replace(self.host[-1], spoiled=why)
 
     def _follow(
         self,

@@ -18,7 +18,7 @@ from experiments.schedule import Block
 
 _LOOPS = 40_000  # 3 ms: of one core, 0.3 % at a sample a second
 _SAMPLE_EVERY_S = 1.0
-_QUIET_STOLEN_MAX = 0.05
+QUIET_STOLEN_MAX = 0.05
 _QUIET_SAMPLE_S = 3.0
 _STAT = Path("/proc/stat")
 
@@ -34,6 +34,7 @@ class HostBlock:
     core_speed: float
     speed_samples: int
     waited_s: float = 0.0  # for a quiet host, before the block
+    spoiled: str = ""  # why the block was set aside
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,7 @@ def wait_until_quiet(
         sleep(sample_s)
         waited_s += sample_s
         now = read()
-        if before.shares_until(now)[1] <= _QUIET_STOLEN_MAX:
+        if before.shares_until(now)[1] <= QUIET_STOLEN_MAX:
             break
         before = now
     return waited_s

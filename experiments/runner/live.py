@@ -329,6 +329,9 @@ class LiveRun(Generic[T]):
         write_table(self._folder / "arbiters.parquet", arbiters, ARBITERS)
         if self._hosts is not None:
             write_table(self._folder / "hosts.parquet", self._hosts, HOSTS)
+        if self._blocks is not None and self._blocks.spoiled:
+            spoiled = pl.concat([handle.records() for handle in self._blocks.spoiled])
+            write_table(self._folder / "spoiled.parquet", spoiled, REQUESTS)
         return requests, body, arbiters
 
     def _requests(self) -> pl.DataFrame:

@@ -11,6 +11,7 @@ from experiments.metrics import summarize
 from experiments.platform import Platform
 from experiments.records import histograms, write_json
 from experiments.report import write_report
+from experiments.runner.again import measure_again
 from experiments.runner.console import Narrator
 from experiments.runner.live import Kept, LiveRun, carry_out
 from experiments.runner.planning import write_plan_files, write_simulated
@@ -63,7 +64,11 @@ class _Run(LiveRun[Outcome]):
     def measure(self) -> None:
         runner, population = self._block_run(self.quiet_wait_s)
         with self.narrator.step("Measuring"):
-            for block in blocks(self.design.experiment):
+            asked = blocks(self.design.experiment)
+            if self.quiet_wait_s > 0.0:
+                measure_again(runner, asked, population, self.narrator)
+                return
+            for block in asked:
                 runner.run(block, population, self.narrator)
 
     def _write(self) -> Outcome:

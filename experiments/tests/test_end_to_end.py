@@ -163,6 +163,50 @@ def _check_prediction(predicted: dict[str, Any]) -> None:
     assert predicted["availability"]["all_nodes_up_share"] == 1.0
 
 
+def test_a_block_that_the_host_spoils_is_set_aside_and_measured_again(tmp_path: Path) -> None:
+    process = _start(tmp_path, "--quiet-wait", "3")
+    _until("the measurement", _measuring(tmp_path), process)
+    generator = _generator_of(process.pid)
+    os.kill(generator, signal.SIGSTOP)
+    time.sleep(1.5)
+    os.kill(generator, signal.SIGCONT)
+    code, output = _finish(process, tmp_path)
+    assert code in (0, 1), output
+    folder = tmp_path / EXPERIMENT / "latest"
+    manifest = json.loads((folder / "manifest.json").read_text())
+    blocks = {block["repeat"]: block for block in manifest["host"]["blocks"]}
+    assert "late" in blocks[0]["spoiled"]
+    assert "measured again" in output
+    kept, aside = (pl.read_parquet(folder / f"{n}.parquet") for n in ("requests", "spoiled"))
+    assert 0 in set(aside["repeat"])
+    assert set(kept["repeat"]) == {n for n, block in blocks.items() if not block["spoiled"]}
+    counts = {arm: frame.height for (arm,), frame in kept.group_by("arm")}
+    assert counts["baseline"] == counts["spare"], "each arm counts once, with the same arrivals"
+    summary = _summary(tmp_path)
+    assert summary["arms"]["baseline"]["lag_ms_p99"] < 1000
+    assert summary["verdicts"]["revert"]["ok"], summary["verdicts"]
+    assert "set aside" in (folder / "report.html").read_text()
+
+
+def _measuring(results: Path) -> Callable[[], bool]:
+    return lambda: any(
+        (event["kind"], event["action"]) == ("measure", "start") for event in _events(results)
+    )
+
+
+def _generator_of(pid: int) -> int:
+    """The load generator among the children of a run."""
+    children = Path(f"/proc/{pid}/task").glob("*/children")
+    found = [
+        int(child)
+        for of_thread in children
+        for child in of_thread.read_text().split()
+        if b"locust" in Path(f"/proc/{child}/cmdline").read_bytes()
+    ]
+    assert len(found) == 1, found
+    return found[0]
+
+
 def test_ctrl_c_reverts_keeps_what_was_measured_and_leaves_nothing(tmp_path: Path) -> None:
     process = _start(tmp_path)
     _until("an injection", _injected(tmp_path), process)

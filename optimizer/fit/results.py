@@ -80,7 +80,7 @@ def read_results(run_dir: Path) -> Results:
         interference=tuple(w for what, w in windows if what == "interference"),
         faults=tuple(w for what, w in windows if what == "fault"),
         tiers=_tiers(manifest),
-        failovers=failovers(_events(run_dir / "events.jsonl")),
+        failovers=failovers(_sound(_events(run_dir / "events.jsonl"))),
     )
 
 
@@ -152,6 +152,12 @@ def _events(path: Path) -> list[dict[str, Any]]:
         return []
     lines = path.read_text(encoding="utf-8").splitlines()
     return [_event(path, number, line) for number, line in enumerate(lines, start=1)]
+
+
+def _sound(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Without those of blocks that were set aside and measured again."""
+    aside = {event.get("repeat") for event in events if event.get("action") == "spoiled"}
+    return [event for event in events if event.get("repeat") not in aside]
 
 
 def _event(path: Path, number: int, line: str) -> dict[str, Any]:
