@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table as TerminalTable
 
 from experiments.capacity.figures import cpu_figure, latency_figure
 from experiments.records import write_bytes
 from experiments.report.page import Verdict
 from experiments.report.shell import render_page
 from experiments.report.tables import Cell, Table, named
+from experiments.report.terminal import print_table
 from experiments.report.text import command_line, interval, milliseconds, number, percent
 
 
@@ -72,10 +73,9 @@ def _said(user: str, found: Mapping[str, Any]) -> str:
 
 def print_capacity(capacity: Mapping[str, Any], console: Console, report: Path) -> None:
     """One line for each workload, the verdicts that failed, and the report's path."""
-    table = TerminalTable(*_HEAD, title=f"{capacity['experiment']}, run {capacity['run']}")
-    for row in _rows(capacity):
-        table.add_row(*row)
-    console.print(table)
+    table = _summary_table(capacity)
+    title = f"{capacity['experiment']}, run {capacity['run']}"
+    print_table(dataclasses.replace(table, caption=title), console)
     for user, found in capacity["workloads"].items():
         for text in (found["reason"], *found["doubts"]):
             if text:

@@ -14,6 +14,7 @@ from experiments.report.predicted import availability_words, predicted_table, ve
 from experiments.report.schemes import strength_table
 from experiments.report.tables import Table as Source
 from experiments.report.text import factor, interval, milliseconds, number, percent, usd
+from optimizer.commands.output import fitting
 
 _ROWS = (
     ("requests", "requests", number),
@@ -38,7 +39,7 @@ def print_summary(summary: Mapping[str, Any], console: Console, report: Path | N
     A figure that rests on fewer than 10 samples beyond it carries a question mark.
     """
     many = len(summary.get("arms") or {}) > _COLUMNS_MOST
-    console.print(_many_arms(summary) if many else _arms(summary))
+    console.print(fitting(_many_arms(summary) if many else _arms(summary), console))
     _print_predicted(summary, console)
     _print_schemes(summary, console)
     _print_verdicts(summary, console)
@@ -111,7 +112,7 @@ def _print_predicted(summary: Mapping[str, Any], console: Console) -> None:
     found = summary.get("predicted")
     if not found:
         return
-    _print_table(predicted_table(found), console)
+    print_table(predicted_table(found), console)
     for line in (verdict_sentence(summary), *availability_words(found)):
         console.print(f"  {line}", markup=False, highlight=False)
 
@@ -120,16 +121,17 @@ def _print_schemes(summary: Mapping[str, Any], console: Console) -> None:
     """Time at full strength, for a run with `[failover]`."""
     source = strength_table(summary)
     if source is not None:
-        _print_table(source, console)
+        print_table(source, console)
 
 
-def _print_table(source: Source, console: Console) -> None:
-    table = Table(title=source.caption, title_justify="left")
+def print_table(source: Source, console: Console) -> None:
+    """Print a table of the report; one that is too wide stands on its side."""
+    table = Table(title=escape(source.caption), title_justify="left")
     for heading, cell in zip(source.head, source.rows[0], strict=True):
         table.add_column(heading, justify="right" if cell.numeric else "left")
     for row in source.rows:
         table.add_row(*(escape(cell.text) + (" ?" if cell.doubtful else "") for cell in row))
-    console.print(table)
+    console.print(fitting(table, console))
 
 
 def _print_verdicts(summary: Mapping[str, Any], console: Console) -> None:

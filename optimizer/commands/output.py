@@ -8,9 +8,37 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.measure import Measurement
+from rich.table import Table
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
 out = Console()
+
+
+def fitting(table: Table, console: Console = out) -> Table:
+    """The table, or where it is too wide for the console, the same on its side: a column for each
+    of its rows, if that is narrower."""
+    columns = [[column.header, *column.cells] for column in table.columns]
+    aside = Table(
+        title=table.title,
+        title_justify=table.title_justify,
+        box=table.box,
+        padding=table.padding,
+        pad_edge=table.pad_edge,
+        show_edge=table.show_edge,
+    )
+    for place, cell in enumerate(columns[0] if columns else ()):
+        aside.add_column(cell, justify="right" if place else "left", no_wrap=True)
+    for column in columns[1:]:
+        aside.add_row(*column)
+    widths = [_width(one, console) for one in (table, aside)]
+    return aside if widths[0] > console.width and widths[1] < widths[0] else table
+
+
+def _width(table: Table, console: Console) -> int:
+    """Columns that the table takes where it may take as many as it likes."""
+    unlimited = console.options.update(max_width=10_000)
+    return Measurement.get(console, unlimited, table).maximum
 
 
 def print_json(value: Any) -> None:

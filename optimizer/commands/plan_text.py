@@ -11,12 +11,10 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from optimizer.commands.output import out, say
+from optimizer.commands.output import fitting, out, say
 from optimizer.plan.curve import Axis
 from optimizer.plan.marginal import CUT
 from optimizer.plan.outcome import Plan
-
-_ASSUMPTION_WIDTH = 94
 
 
 def print_plan(plan: Plan, body: Mapping[str, Any], written: Sequence[Path]) -> None:
@@ -35,7 +33,7 @@ def print_plan(plan: Plan, body: Mapping[str, Any], written: Sequence[Path]) -> 
     else:
         _print_lines("No fleet meets the SLOs", body["reasons"])
     _print_lines("Not enough evidence for", body["insufficient"])
-    _print_lines("Assumed (in full: --json)", [_short(text) for text in body["assumptions"]])
+    _print_lines("Assumed", body["assumptions"])
     for path in written:
         if path.exists():
             say(f"Wrote {path}")
@@ -176,7 +174,7 @@ def _table(first: str, *columns: str, left: int = 1) -> Table:
 
 def _print_table(table: Table) -> None:
     say("")
-    out.print(table)
+    out.print(fitting(table))
 
 
 def _print_lines(title: str, lines: Sequence[str]) -> None:
@@ -185,12 +183,6 @@ def _print_lines(title: str, lines: Sequence[str]) -> None:
         out.print(title, style="bold", highlight=False)
         for line in lines:
             out.print(Padding(Text(line), (0, 0, 0, 2)))
-
-
-def _short(text: str) -> str:
-    return (
-        text if len(text) <= _ASSUMPTION_WIDTH else text[: _ASSUMPTION_WIDTH - 3].rstrip() + "..."
-    )
 
 
 def _name(key: str) -> str:

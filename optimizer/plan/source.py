@@ -7,6 +7,7 @@ states replaces the measured one, and all others stay the run's.
 
 from __future__ import annotations
 
+import itertools
 import re
 import tomllib
 from collections.abc import Callable, Mapping
@@ -245,7 +246,7 @@ def _tiers(place: str, raw: Any) -> tuple[StatedTier, ...]:
         if name in _TAKEN or name in [one.name for one in found]:
             raise InputError(f"{where}.name", expected="a name of its own", came=repr(name))
         found.append(StatedTier(name, values, where))
-    for tier, after in zip(found, [*found[1:], None], strict=True):
+    for tier, after in itertools.zip_longest(found, found[1:]):
         backend, right = tier.values.get("backend"), after.name if after else None
         if backend is not None and backend != right:
             raise InputError(

@@ -129,6 +129,29 @@ def test_a_run_is_held_to_its_own_slo(run_dir: Path) -> None:
     assert body["scheme"] == "cloud"
 
 
+def test_a_file_without_tiers_leaves_them_to_the_run(run_dir: Path, tmp_path: Path) -> None:
+    file = tmp_path / "own.toml"
+    file.write_text("[slo]\navailability = 0.9999\np95_ms = 1500\n[rates]\nrepair_s = 86400\n")
+    done = _run("--from", str(run_dir), "--input", str(file), "--json")
+    assert done.exit_code == 0, done.output
+    body = json.loads(done.stdout)
+    assert set(body["tiers"]) == {"web", "db"}
+    assert body["inputs"]["slo"]["availability"] == 0.9999
+    alone = _run("--input", str(file))
+    assert isinstance(alone.exception, InputError)
+
+
+def test_on_a_narrow_terminal_no_table_is_cut_and_no_assumption(stated: Path) -> None:
+    done = _run("--input", str(stated), columns=80)
+    assert done.exit_code == 0, done.output
+    assert max(map(len, done.output.splitlines())) <= 80
+    assert "…" not in done.output
+    assert "..." not in done.output.split("Assumed")[1]
+    assert {"cores", "spares", "availability"} <= {
+        line.split()[0] for line in done.output.splitlines() if line.strip()
+    }, "one row for each figure"
+
+
 def test_the_example_is_a_plan_toml_that_can_be_planned(tmp_path: Path) -> None:
     shown = _run("--example")
     assert shown.exit_code == 0
