@@ -108,7 +108,7 @@ async fn what_is_not_a_read_is_sent_once() {
 #[tokio::test]
 async fn a_dead_server_is_skipped_and_probed_back_in() {
     let good = Upstream::start(Manner::Reply(ok("good"))).await;
-    let dead = nobody().await;
+    let dead = nobody();
     for policy in ["round-robin", "tad"] {
         let arbiter = start(&settings(policy, 1, 2), &[good.address, dead]).await;
         for _ in 0..6 {
@@ -247,7 +247,7 @@ async fn tad_avoids_the_slow_server_and_round_robin_does_not() {
 
 #[tokio::test]
 async fn without_a_server_the_client_is_told_at_once() {
-    let arbiter = start(&settings("tad", 1, 1), &[nobody().await, nobody().await]).await;
+    let arbiter = start(&settings("tad", 1, 1), &[nobody(), nobody()]).await;
     assert_eq!(
         get(arbiter.clients, "/").await.status,
         502,

@@ -324,7 +324,7 @@ async fn bad_servers_make_errors_and_never_a_wrong_reply() {
             "{manner:?}"
         );
     }
-    let arbiter = front(1, &[nobody().await]).await;
+    let arbiter = front(1, &[nobody()]).await;
     let mut client = Client::open(arbiter.clients).await;
     client
         .send(b"set k 0 0 1\r\nx\r\nset k 0 0 1\r\nx\r\n")

@@ -361,7 +361,7 @@ async fn a_bad_server_alone_makes_an_error_and_nothing_else() {
             assert_eq!(client.redis("GET k").await, error, "{manner:?}");
         }
     }
-    let arbiter = front(1, &[nobody().await]).await;
+    let arbiter = front(1, &[nobody()]).await;
     let mut client = Client::open(arbiter.clients).await;
     let error = "-ERR arbiter: no server could be reached\r\n";
     assert_eq!(client.redis("GET k").await, error);

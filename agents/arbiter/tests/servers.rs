@@ -52,7 +52,7 @@ async fn a_server_taken_out_gets_nothing_until_it_is_let_in() {
 
 #[tokio::test]
 async fn a_probe_does_not_bring_back_what_was_taken_out_and_lets_in_only_what_answers() {
-    let address = nobody().await;
+    let address = nobody();
     let two = Upstream::start(Manner::Reply(ok("two"))).await;
     let settings = support::http::settings("round-robin", 1, 4);
     let arbiter = start(&settings, &[address, two.address]).await;

@@ -236,7 +236,7 @@ async fn clients_that_hang_up_leave_nothing_behind() {
 async fn r_above_the_servers_alive_is_served_by_those_there_are() {
     let one = Upstream::start(Manner::Reply(ok("one"))).await;
     let settings = "protocol = \"http\"\npolicy = \"tad\"\nreplicas = 3\ntokens = 2";
-    let dead = [nobody().await, nobody().await];
+    let dead = [nobody(), nobody()];
     let arbiter = start(settings, &[dead[0], one.address, dead[1]]).await;
     for _ in 0..5 {
         assert_eq!(get(arbiter.clients, "/").await.text(), "one");

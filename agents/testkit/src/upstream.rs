@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -80,13 +81,21 @@ impl Drop for Upstream {
     }
 }
 
-/// An address where nobody listens.
-pub async fn nobody() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0")
-        .await
-        .unwrap()
-        .local_addr()
-        .unwrap()
+/// An address where nobody listens, and nobody will that lets the system choose a port: a port
+/// that the system had given could be given again at once. Each call gives another.
+pub fn nobody() -> SocketAddr {
+    // Below those that Linux gives, 32768 and up.
+    const FIRST: u32 = 20_000;
+    const COUNT: u32 = 12_000;
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    for _ in 0..COUNT {
+        let place = (std::process::id() * 37 + NEXT.fetch_add(1, Relaxed)) % COUNT;
+        let address = SocketAddr::from(([127, 0, 0, 1], (FIRST + place) as u16));
+        if std::net::TcpListener::bind(address).is_ok() {
+            return address;
+        }
+    }
+    panic!("no port of 127.0.0.1 is free from {FIRST} on");
 }
 
 async fn serve(

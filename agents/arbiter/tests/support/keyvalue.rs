@@ -9,6 +9,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
 use super::eventually;
+use super::upstream::nobody;
 
 /// A server in a process of its own.
 pub struct Server {
@@ -52,9 +53,7 @@ impl Server {
     }
 
     async fn start(command: impl Fn(u16) -> Vec<String>) -> Self {
-        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = free.local_addr().unwrap();
-        drop(free);
+        let address = nobody();
         let directory = tempfile::tempdir().unwrap();
         let command = command(address.port());
         let server = Self {

@@ -9,6 +9,7 @@ use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Error, Opts, OptsBuilder};
 use tempfile::TempDir;
 
+use super::upstream::nobody;
 use super::{eventually, start, Running};
 
 /// An empty data directory, made once per test program and copied for each server.
@@ -43,9 +44,7 @@ impl MariaDb {
             .status();
         assert!(copied.unwrap().success());
         std::fs::write(directory.path().join("init.sql"), INIT).unwrap();
-        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = free.local_addr().unwrap();
-        drop(free);
+        let address = nobody();
         let child = spawn(directory.path(), address, true);
         let server = Self {
             address,
