@@ -225,6 +225,22 @@ impl Tier {
         self.acquire_but(r, exclude, &[])
     }
 
+    /// As `acquire`; where the request serves a replica of the tier above, as `acquire_apart`.
+    ///
+    /// # Errors
+    /// As `acquire`.
+    pub fn acquire_for(
+        self: &Arc<Self>,
+        stamp: Option<Stamp>,
+        r: usize,
+        exclude: &[ServerId],
+    ) -> Result<Leases, Refused> {
+        match stamp {
+            None => self.acquire(r, exclude),
+            Some(stamp) => self.acquire_apart(stamp, r, exclude),
+        }
+    }
+
     /// As `acquire`, for a replica of the tier above: where it can be had, none that a sibling of
     /// the replica holds. A lease that comes later is to be told to `siblings`.
     ///

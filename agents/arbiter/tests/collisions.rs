@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 
 use support::mariadb::MariaDb;
+use support::upstream::{self, Manner};
 use support::{app, start, web, Running};
 
 const REQUESTS: u64 = 12;
@@ -100,6 +101,61 @@ async fn collisions_that_cannot_be_avoided_or_must_not_are_counted() {
         .until("both replicas", |stats| stats.siblings.requests == REQUESTS)
         .await;
     assert_eq!(stats.siblings.collided, REQUESTS, "four on three servers");
+}
+
+#[tokio::test]
+async fn http_requests_of_siblings_go_to_different_servers_and_their_stamp_no_further() {
+    for replicas in [1, 2] {
+        let mut servers = vec![];
+        for _ in 0..4 {
+            servers.push(upstream::Upstream::start(Manner::Reply(upstream::ok("found"))).await);
+        }
+        let addresses: Vec<_> = servers.iter().map(|server| server.address).collect();
+        // To the letter TAD sends both siblings to the servers last seen fastest.
+        let settings = format!(
+            "protocol = \"http\"\npolicy = \"tad-paper\"\nreplicas = {replicas}\ntokens = 50\n\
+             avoid_collisions = true"
+        );
+        let arbiter = start(&settings, &addresses).await;
+        for request in 0..REQUESTS {
+            for replica in 0..2 {
+                let text = format!(
+                    "GET /{request}/{replica}/ HTTP/1.1\r\nHost: a\r\n\
+                     X-Sparecraft-Replica: {request:016x}.{replica}\r\nConnection: close\r\n\r\n"
+                );
+                let reply = web::once(arbiter.clients, text.as_bytes()).await;
+                assert_eq!(reply.body, b"found");
+            }
+        }
+        let stats = arbiter
+            .until("all replicas", |stats| {
+                stats.siblings.requests == REQUESTS
+                    && stats.servers.iter().all(|server| server.in_flight == 0)
+            })
+            .await;
+        let counted = (stats.siblings.collided, stats.siblings.avoided);
+        assert_eq!(counted, (0, REQUESTS));
+        for request in 0..REQUESTS {
+            let on = |replica: u64| {
+                let target = format!("/{request}/{replica}/");
+                servers.iter().enumerate().filter_map(move |(at, server)| {
+                    let seen = server.requests();
+                    seen.iter().any(|text| text.contains(&target)).then_some(at)
+                })
+            };
+            let (first, second): (Vec<_>, Vec<_>) = (on(0).collect(), on(1).collect());
+            assert!(!first.is_empty() && !second.is_empty());
+            assert!(
+                first.iter().all(|at| !second.contains(at)),
+                "{first:?} {second:?}"
+            );
+        }
+        let is_passed_on = |text: &String| text.contains(&format!("{:016x}", 1));
+        assert!(!servers
+            .iter()
+            .flat_map(|server| server.requests())
+            .any(|text| is_passed_on(&text)));
+    }
 }
 
 #[tokio::test]

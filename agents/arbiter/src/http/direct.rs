@@ -44,13 +44,16 @@ async fn reach(
 ) -> Result<(Lease, Link), Refusal> {
     let mut tried: Vec<ServerId> = Vec::new();
     loop {
-        let mut leases = match front.tier.acquire(1, &tried) {
+        let mut leases = match front.tier.acquire_for(request.stamp, 1, &tried) {
             Ok(leases) => leases,
             Err(refused) => return Err(refusal_of(refused, !tried.is_empty())),
         };
         let Ok(Some(lease)) = timeout_at(deadline, leases.next()).await else {
             return Err(Refusal::new(503, "no server came free in time"));
         };
+        if let Some(stamp) = request.stamp {
+            front.tier.holds(stamp, lease.server);
+        }
         // A non-read on a connection that the server is just closing could not be sent again.
         match open(front, lease.server, request.is_read).await {
             Ok(link) => return Ok((lease, link)),

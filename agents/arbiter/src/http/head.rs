@@ -10,7 +10,7 @@ use std::mem::MaybeUninit;
 
 use super::body::Framing;
 use super::refusal::Refusal;
-use crate::siblings;
+use crate::siblings::{self, Stamp};
 
 /// Largest head, of a request or a response.
 pub const HEAD_MAX: usize = 64 * 1024;
@@ -31,6 +31,8 @@ pub struct RequestHead {
     pub expects_continue: bool,
     /// How the body ends.
     pub framing: Framing,
+    /// Which replica of the tier above it serves; not passed on.
+    pub stamp: Option<Stamp>,
     /// What the server gets.
     pub forward: Vec<u8>,
 }
@@ -144,6 +146,7 @@ impl RequestHead {
         self.keep_alive = facts.keep_alive(minor);
         self.expects_continue = minor == 1 && facts.expects_continue;
         self.framing = framing;
+        self.stamp = facts.stamp;
         let version = if minor == 0 {
             " HTTP/1.0\r\n"
         } else {
@@ -229,6 +232,7 @@ struct Facts {
     keep: bool,
     hosts: usize,
     expects_continue: bool,
+    stamp: Option<Stamp>,
     /// Field names that `Connection` lists.
     listed: Vec<String>,
 }
@@ -251,6 +255,8 @@ impl Facts {
                 facts.hosts += 1;
             } else if is("expect") {
                 facts.expects_continue = field.value.eq_ignore_ascii_case(b"100-continue");
+            } else if is(siblings::HEADER) {
+                facts.stamp = Stamp::parse(field.value);
             }
         }
         Ok(facts)

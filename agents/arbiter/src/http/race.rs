@@ -77,7 +77,7 @@ pub async fn run(
     request: &RequestHead,
     r: usize,
 ) -> After {
-    let leases = match front.tier.acquire(r, &[]) {
+    let leases = match front.tier.acquire_for(request.stamp, r, &[]) {
         Ok(leases) => leases,
         Err(refused) => {
             let refusal = refusal_of(refused, false);
@@ -160,6 +160,9 @@ impl Referee {
     fn start(&mut self, lease: Lease) {
         self.used.push(lease.server);
         let race = Arc::clone(&self.race);
+        if let Some(above) = race.request.stamp {
+            race.front.tier.holds(above, lease.server);
+        }
         let stamp = race.stamp.map(|request| Stamp {
             request,
             replica: self.used.len() as u16 - 1,
@@ -190,7 +193,8 @@ impl Referee {
         self.failure = Some(failure);
         // Nothing was sent: another server may take its place, each at most once.
         if failure == Failure::Connect && self.leases.to_come() == 0 {
-            if let Ok(leases) = self.race.front.tier.acquire(1, &self.used) {
+            let Race { front, request, .. } = &*self.race;
+            if let Ok(leases) = front.tier.acquire_for(request.stamp, 1, &self.used) {
                 self.leases = leases;
             }
         }

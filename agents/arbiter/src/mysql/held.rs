@@ -298,10 +298,7 @@ impl Held {
 
     fn ask(&mut self, missing: usize) -> Result<(), Refused> {
         let exclude = self.not_again();
-        self.leases = Some(match self.stamp {
-            None => self.hub.tier.acquire(missing, &exclude)?,
-            Some(stamp) => self.hub.tier.acquire_apart(stamp, missing, &exclude)?,
-        });
+        self.leases = Some(self.hub.tier.acquire_for(self.stamp, missing, &exclude)?);
         Ok(())
     }
 

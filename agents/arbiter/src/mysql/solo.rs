@@ -154,10 +154,7 @@ impl Solo {
     async fn reach(&mut self, deadline: Instant) -> Result<(), NotOpen> {
         let mut refusal = None;
         loop {
-            let leases = match self.stamp {
-                None => self.hub.tier.acquire(1, &self.refusing),
-                Some(stamp) => self.hub.tier.acquire_apart(stamp, 1, &self.refusing),
-            };
+            let leases = self.hub.tier.acquire_for(self.stamp, 1, &self.refusing);
             let mut leases = leases.map_err(|refused| {
                 refusal
                     .take()

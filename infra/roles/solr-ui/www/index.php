@@ -2,7 +2,7 @@
 // A page of search results: one query to Solr (sPARE, Fig. 9). GET /?q=WORDS
 declare(strict_types=1);
 
-const ROWS = 20;
+const ROWS = 40;
 const SNIPPETS = 3;
 const LIMIT_MS = 5000;
 
@@ -26,6 +26,13 @@ function excerpt(string $raw): string
     return strtr(text($raw), ['&lt;em&gt;' => '<b>', '&lt;/em&gt;' => '</b>']);
 }
 
+/** The arbiter's stamp, for the search tier's: it keeps the replicas of one page on different servers. */
+function stamp(): array
+{
+    $stamp = $_SERVER['HTTP_X_SPARECRAFT_REPLICA'] ?? '';
+    return preg_match('/^[0-9a-f]{16}\.[0-9]{1,5}$/', $stamp) ? ["X-Sparecraft-Replica: $stamp"] : [];
+}
+
 /** Solr's answer to a search for these words in headwords and texts, with excerpts. */
 function search(string $words): array
 {
@@ -36,6 +43,7 @@ function search(string $words): array
     $url = sprintf('http://%s:%s/solr/dictionary/select?%s', getenv('SOLR_HOST'), getenv('SOLR_PORT'), $query);
     $curl = curl_init($url);
     curl_setopt_array($curl, [CURLOPT_RETURNTRANSFER => true, CURLOPT_TIMEOUT_MS => LIMIT_MS, CURLOPT_NOSIGNAL => true]);
+    curl_setopt($curl, CURLOPT_HTTPHEADER, stamp());
     $body = curl_exec($curl);
     $status = curl_getinfo($curl, CURLINFO_RESPONSE_CODE);
     if ($body === false || $status !== 200) {
