@@ -23,10 +23,11 @@ from experiments.runner.live_fleet import Fleet
 from experiments.runner.monitor import Monitor
 from experiments.runner.recorder import Recorder
 from experiments.runner.schemes import scheme_at_work
-from experiments.schedule import Block, block_length_s
+from experiments.schedule import Block, block_length_s, pair_seed
 from experiments.spec import Design
-from experiments.spec.experiment import Experiment
+from experiments.spec.experiment import Experiment, Interference
 
+SETTLING = -1  # the number of the block before the first
 _LEAD_S = 0.5  # between the order to begin and the block's second 0
 _DRAIN_S = 2.0  # beyond the time-outs, for the generator's own end
 _TICK_S = 0.25
@@ -96,13 +97,14 @@ class BlockRun:
     ) -> None:
         """Configure, load, disturb; everything that was injected is reverted when this returns.
 
-        Parameters: experiment, whose load and phases go before those of the design's.
+        Parameters: experiment, which goes before the design's; its arms are the design's.
         """
         waited_s = wait_until_quiet(self._quiet_wait_s)
         if waited_s > 0.0:
             narrator.detail(f"waited {waited_s:.0f} s for a quiet host")
         configure(self._design, block.arm, self._fleet.arbiters)
         asked = experiment or self._design.experiment
+        design = replace(self._design, experiment=asked)
         plan = plan_block(self._fleet.inventory.endpoints.entry, asked, block, population)
         self._recorder.block = block
         handle = self._generator.start(plan)
@@ -118,7 +120,7 @@ class BlockRun:
             worker = threading.Thread(
                 target=controller.run,
                 args=(
-                    injections(self._design, block, self._fleet.inventory),
+                    injections(design, block, self._fleet.inventory),
                     origin,
                     plan.length_s,
                     stop,
@@ -128,7 +130,7 @@ class BlockRun:
             worker.start()
             try:
                 with scheme_at_work(
-                    self._design, block, self._fleet, self._recorder, self._tally, origin
+                    design, block, self._fleet, self._recorder, self._tally, origin
                 ):
                     handle.go(self._recorder.clock.since_s(origin))
                     self._follow(handle, block, origin, narrator, watch)
@@ -140,6 +142,27 @@ class BlockRun:
             handle.stop()
             self._recorder.requests(plan, handle.poll().records)
             self._recorder.block = None
+
+    def settle(self, population: Population, narrator: Narrator) -> None:
+        """The design's load without neighbours and faults, if it asks for that; nothing of it is
+        kept but its events."""
+        asked = self._design.experiment
+        if asked.phases.settle == 0.0:
+            return
+        calm = {
+            "phases": asked.phases.model_copy(
+                update={"warm_up": asked.phases.settle, "measure": 0.0}
+            ),
+            "interference": Interference(pattern="none"),
+            "faults": (),
+            "failover": None,
+        }
+        seed = pair_seed(asked.design.seed, SETTLING)
+        block = Block(SETTLING, SETTLING, next(iter(asked.arms)), seed)
+        self.run(block, population, narrator, asked.model_copy(update=calm))
+        self.set_aside(block, "the fleet settled")
+        self.spoiled.pop()
+        self.host.pop()
 
     def set_aside(self, block: Block, why: str) -> None:
         """The last block's records are kept apart and count for nothing."""
@@ -170,6 +193,8 @@ class BlockRun:
         self._recorder.event(origin, what="arm", kind=block.arm, action="start")
         rate = f", {load.user} at {load.rate_per_s:g}/s" if self._design.experiment.capacity else ""
         title = f"  block {block.repeat + 1}: {block.arm}{rate}"
+        if block.repeat == SETTLING:
+            title = f"  settling, {length_s:g} s without neighbours"
         with narrator.bar(title, length_s) as bar:
             while True:
                 now_s = time.monotonic() - origin

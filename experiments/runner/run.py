@@ -64,6 +64,7 @@ class _Run(LiveRun[Outcome]):
     def measure(self) -> None:
         runner, population = self._block_run(self.quiet_wait_s)
         with self.narrator.step("Measuring"):
+            runner.settle(population, self.narrator)
             asked = blocks(self.design.experiment)
             if self.quiet_wait_s > 0.0:
                 measure_again(runner, asked, population, self.narrator)

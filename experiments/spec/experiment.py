@@ -79,10 +79,15 @@ class Load(Strict):
 
 
 class Phases(Strict):
-    """Seconds of warm-up, which is not counted, and of measurement, in every arm block."""
+    """Seconds of warm-up, which is not counted, and of measurement, in every arm block.
+
+    settle: once, before the first block, the same load without neighbours and faults; of it nothing
+    is kept. For servers that are slower at first (a JVM compiles), which would be the first arm's.
+    """
 
     warm_up: Annotated[float, Field(ge=0, le=PHASE_S_MAX)]
     measure: Seconds
+    settle: Annotated[float, Field(ge=0, le=PHASE_S_MAX)] = 0.0
 
 
 class Interference(Strict):

@@ -56,6 +56,9 @@ def test_searches_are_answered_by_both_arms_while_solr_has_neighbours(tmp_path: 
     for arm in ("baseline", "spare"):
         assert summary["arms"][arm]["requests"] > 30
         assert summary["arms"][arm]["error_share"] < 0.05, output
+    assert "settling, 5 s" in output
+    assert set(pl.read_parquet(folder / "requests.parquet")["repeat"]) == {0, 1}
+    assert [block["repeat"] for block in read(folder, "manifest.json")["host"]["blocks"]] == [0, 1]
     assert summary["faults"]["injected"] == summary["faults"]["reverted"] > 0
     arbiters = pl.read_parquet(folder / "arbiters.parquet")
     sent = arbiters.filter(pl.col("tier") == "search")

@@ -8,7 +8,7 @@ tiers = {
     backend       = "search"
     nodes         = 4
     standby       = 0
-    cpus          = 0.15
+    cpus          = 0.12
     memory_mb     = 256
     nic_mbps      = 200
     disk_mbps     = 80
@@ -18,7 +18,7 @@ tiers = {
     role          = "solr"
     nodes         = 4
     standby       = 0
-    cpus          = 0.15
+    cpus          = 0.12
     memory_mb     = 512
     nic_mbps      = 200
     disk_mbps     = 80
@@ -27,6 +27,6 @@ tiers = {
 }
 
 arbiters = {
-  ui     = { policy = "round-robin", replicas = 1, tokens = 4 }
-  search = { policy = "round-robin", replicas = 1, tokens = 4 }
+  ui     = { policy = "round-robin", replicas = 1, tokens = 2 }
+  search = { policy = "round-robin", replicas = 1, tokens = 3 }
 }
