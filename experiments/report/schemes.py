@@ -84,8 +84,9 @@ def scheme_words(run: RunFolder) -> dict[str, Any] | None:
         if one["predicted"].get("reason")
     ]
     if empty["count"]:
+        times = "once" if empty["count"] == 1 else f"{number(empty['count'])} times"
         notes.append(
-            f"The standby pool was empty {number(empty['count'])} times: fail-overs waited "
+            f"The standby pool was empty {times}: fail-overs waited "
             f"{seconds(empty['total_s'])} in all for a standby."
         )
     if found["errors"]:
