@@ -4,12 +4,15 @@
 
 mod support;
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use support::http::{front, settings};
 use support::upstream::{failure, nobody, ok, Manner, Upstream};
 use support::web::{get, once, Connection};
 use support::{eventually, start};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpSocket, TcpStream};
 
 #[tokio::test]
 async fn the_first_good_reply_wins_and_the_loser_is_drained_before_its_token_returns() {
@@ -243,6 +246,48 @@ async fn tad_avoids_the_slow_server_and_round_robin_does_not() {
         }
         assert_eq!(slow.requests().len(), to_slow, "{policy}");
     }
+}
+
+/// A server of one worker, which stays with a connection until that is closed, and has a short queue.
+fn one_worker() -> SocketAddr {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let listener = socket.listen(1).unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        let mut bytes = [0; 1024];
+        while let Ok((mut stream, _)) = listener.accept().await {
+            while stream.read(&mut bytes).await.is_ok_and(|length| length > 0) {
+                stream.write_all(&ok("page")).await.unwrap();
+            }
+        }
+    });
+    address
+}
+
+#[tokio::test]
+async fn connections_that_are_kept_do_not_keep_a_full_server_from_coming_back() {
+    let server = one_worker();
+    let settings = settings("round-robin", 1, 4) + "\nconnect_timeout_ms = 300";
+    let arbiter = start(&settings, &[server]).await;
+    assert_eq!(get(arbiter.clients, "/").await.text(), "page");
+    // The worker is with the arbiter's idle connection; others fill the queue.
+    let mut others = vec![];
+    while let Ok(Ok(other)) =
+        tokio::time::timeout(Duration::from_millis(300), TcpStream::connect(server)).await
+    {
+        others.push(other);
+        assert!(others.len() < 10, "the queue is short");
+    }
+    let write = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+    let refused = once(arbiter.clients, write.as_bytes()).await;
+    assert_eq!(refused.status, 502, "it needs a connection of its own");
+    assert!(!arbiter.server(0).await.alive);
+    drop(others);
+    arbiter
+        .until("the server to be back", |stats| stats.servers[0].alive)
+        .await;
+    assert_eq!(get(arbiter.clients, "/").await.text(), "page");
 }
 
 #[tokio::test]

@@ -56,10 +56,18 @@ impl Front {
         )
     }
 
-    /// Closes dead idle connections, for ever.
+    /// Closes dead idle connections, and those to servers that are out of use, for ever.
+    ///
+    /// A server may have as many workers as connections that are kept to it: with its queue full it
+    /// takes no other, not even a probe's, until these are closed.
     pub async fn sweep(self: Arc<Self>) {
         loop {
             tokio::time::sleep(SWEEP_EVERY).await;
+            for (server, standing) in self.tier.standings().iter().enumerate() {
+                if !standing.alive {
+                    self.pool.clear(server);
+                }
+            }
             self.pool.sweep();
         }
     }

@@ -59,6 +59,14 @@ impl Pool {
         }
     }
 
+    /// Closes all of a server's.
+    pub fn clear(&self, server: ServerId) {
+        let mut idle = self.idle[server]
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        idle.clear();
+    }
+
     /// Closes those that the servers have closed, and the old ones; the others give back the
     /// buffers that they have not needed for a while.
     pub fn sweep(&self) {
