@@ -126,11 +126,13 @@ def _print_schemes(summary: Mapping[str, Any], console: Console) -> None:
 
 def print_table(source: Source, console: Console) -> None:
     """Print a table of the report; one that is too wide stands on its side."""
-    table = Table(title=escape(source.caption), title_justify="left")
+    table = Table()
     for heading, cell in zip(source.head, source.rows[0], strict=True):
         table.add_column(heading, justify="right" if cell.numeric else "left")
     for row in source.rows:
         table.add_row(*(escape(cell.text) + (" ?" if cell.doubtful else "") for cell in row))
+    # Not as the table's title, which would be folded to its width.
+    console.print(f"[italic]{escape(source.caption)}[/]", highlight=False)
     console.print(fitting(table, console))
 
 
