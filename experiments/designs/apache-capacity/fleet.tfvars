@@ -28,6 +28,6 @@ tiers = {
 
 arbiters = {
   # One fewer than Apache has processes: a connection that is kept open holds one of them.
-  web = { policy = "round-robin", replicas = 1, tokens = 7 }
+  web = { policy = "tad", replicas = 1, tokens = 7 }
   db  = { policy = "round-robin", replicas = 1, tokens = 1000 }
 }
