@@ -105,7 +105,7 @@ class _CapacityRun(LiveRun[Measured]):
             if beyond == _BEYOND_IN_A_ROW:
                 break
             rate = float(f"{rate * capacity.factor:.3g}")
-        if beyond < _BEYOND_IN_A_ROW or len(rates) == beyond:
+        if beyond in (0, len(rates)):  # all within, or none
             return rates
         low, high = rates[-beyond - 1], rates[-beyond]
         while len(rates) < capacity.steps_max and (between := rate_between(low, high)):
