@@ -10,7 +10,7 @@ tiers = {
     standby       = 0
     cpus          = 0.25
     memory_mb     = 384
-    nic_mbps      = 200
+    nic_mbps      = 60
     disk_mbps     = 80
     instance_type = "t3.small"
   }
