@@ -39,6 +39,9 @@ def print_summary(summary: Mapping[str, Any], console: Console, report: Path | N
     A figure that rests on fewer than 10 samples beyond it carries a question mark.
     """
     many = len(summary.get("arms") or {}) > _COLUMNS_MOST
+    # Not as the table's title, which would be folded to its width.
+    about = ": latencies in ms, factor of the mean" if many else ""
+    console.print(f"[italic]{_title(summary)}{about}[/]", highlight=False, soft_wrap=True)
     console.print(fitting(_many_arms(summary) if many else _arms(summary), console))
     _print_predicted(summary, console)
     _print_schemes(summary, console)
@@ -51,7 +54,7 @@ def print_summary(summary: Mapping[str, Any], console: Console, report: Path | N
 def _arms(summary: Mapping[str, Any]) -> Table:
     arms: Mapping[str, Any] = summary.get("arms") or {}
     improvement: Mapping[str, Any] = summary.get("improvement") or {}
-    table = Table(title=_title(summary), title_justify="left")
+    table = Table()
     table.add_column("")
     for arm in arms:
         table.add_column(escape(arm), justify="right")
@@ -74,13 +77,7 @@ def _many_arms(summary: Mapping[str, Any]) -> Table:
     """One row for each arm, since so many columns would not fit."""
     comparison: Mapping[str, Any] = summary.get("comparison") or {}
     arms: Mapping[str, Any] = summary.get("arms") or {}
-    table = Table(
-        title=f"{_title(summary)}: latencies in ms, factor of the mean",
-        title_justify="left",
-        box=None,
-        pad_edge=False,
-        padding=(0, 1, 0, 0),
-    )
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("", no_wrap=True, min_width=max(map(len, arms), default=0))
     for heading in ("sent", "err", "mean", "p50", "p95", "p99", "factor"):
         table.add_column(heading, justify="right", no_wrap=True, min_width=4)
@@ -131,7 +128,6 @@ def print_table(source: Source, console: Console) -> None:
         table.add_column(heading, justify="right" if cell.numeric else "left")
     for row in source.rows:
         table.add_row(*(escape(cell.text) + (" ?" if cell.doubtful else "") for cell in row))
-    # Not as the table's title, which would be folded to its width.
     console.print(f"[italic]{escape(source.caption)}[/]", highlight=False)
     console.print(fitting(table, console))
 

@@ -38,6 +38,13 @@ def test_it_shows_both_arms_and_ends_with_the_whole_path(run: FakeRun) -> None:
         assert word in text
 
 
+def test_the_name_of_the_run_is_not_folded_to_the_width_of_a_narrow_table(run: FakeRun) -> None:
+    summary = summarize(run.requests, run.events, run.manifest, fingerprint_clean=True)
+    alone = {**summary, "arms": {"tad": summary["arms"]["spare"]}, "improvement": {}}
+    name = f"{summary['experiment']}, run {summary['run']}"
+    assert name in printed(alone, None, width=80).splitlines()
+
+
 def test_many_arms_are_rows_that_fit(run: FakeRun) -> None:
     summary = summarize(run.requests, run.events, run.manifest, fingerprint_clean=True)
     spare = summary["arms"]["spare"]
