@@ -1,0 +1,72 @@
+"""The role `load` as a load machine has it: installed from the bundle, its workers send load."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tarfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from experiments.load.generator import MASTER_PORT, RemoteWorkers
+from experiments.tests.servers import serving
+from experiments.tests.test_load_generator import make_plan
+from experiments.tests.test_load_workers import begun, ended, shared
+
+pytestmark = pytest.mark.real
+
+ROOT = Path(__file__).resolve().parents[2]
+NAME = "tst-role-load"
+ROLE = "/opt/sparecraft/bundle/roles/load"
+CERTIFICATES = "/etc/ssl/certs"
+
+
+def docker(*arguments: str) -> str:
+    done = subprocess.run(["docker", *arguments], capture_output=True, text=True, check=False)
+    said = f"docker {' '.join(arguments)}: {done.stdout[-2000:]}{done.stderr[-2000:]}"
+    assert done.returncode == 0, said
+    return done.stdout
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Iterator[str]:
+    """A container with the bundle and the settings of a load machine, on this host's network."""
+    subprocess.run([ROOT / "ci" / "bundle"], check=True, capture_output=True)
+    with tarfile.open(ROOT / "build/bundle/sparecraft.tar.gz") as archive:
+        archive.extractall(tmp_path / "bundle", filter="data")
+    settings = tmp_path / "role.env"
+    settings.write_text("LOAD_MASTER=127.0.0.1\n", encoding="utf-8")
+    mounts: Mapping[str, Path | str] = {
+        "/opt/sparecraft/bundle": tmp_path / "bundle",
+        "/etc/sparecraft/role.env": settings,
+        f"{CERTIFICATES}:ro": CERTIFICATES,  # the way to the package index is this host's
+    }
+    pip = [x for name in os.environ if name.startswith("PIP_") for x in ("--env", name)]
+    docker(
+        *("run", "--detach", "--name", NAME, "--network", "host", "--memory", "1g", *pip),
+        *(x for to, path in mounts.items() for x in ("--volume", f"{path}:{to}")),
+        *("sparecraft/base:bookworm", "sleep", "900"),
+    )
+    yield NAME
+    docker("rm", "--force", NAME)
+
+
+def test_workers_installed_from_the_bundle_send_their_shares(machine: str, tmp_path: Path) -> None:
+    docker("exec", machine, f"{ROLE}/install.sh")
+    docker("exec", machine, f"{ROLE}/ready.sh")
+    said = docker("exec", machine, "sparecraft", "--version")
+    assert said.startswith("sparecraft ")
+    for _ in range(2):
+        docker("exec", "--detach", machine, f"{ROLE}/start.sh")
+    with serving() as server:
+        plan = shared(make_plan(server.url, ["good"] * 200), 2)
+        remote = RemoteWorkers("127.0.0.1", MASTER_PORT, 60.0)
+        handle = begun(tmp_path / "run", plan, remote=remote)
+        records, status = ended(handle)
+    assert status.state == "done"
+    assert records.height == 200
+    assert records["outcome"].unique().to_list() == ["ok"]
+    assert [worker["recorded"] for worker in handle.workers] == [100, 100]
+    docker("exec", machine, f"{ROLE}/ready.sh")
