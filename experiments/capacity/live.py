@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -77,6 +78,7 @@ class _CapacityRun(LiveRun[Measured]):
     ) -> None:
         super().__init__(design, folder, command, narrator, platform)
         self._asked: list[Asked] = []
+        self._overloaded: Asked | None = None  # the last step, if it was beyond its limit
         self._runner: BlockRun | None = None
 
     def measure(self) -> None:
@@ -122,8 +124,7 @@ class _CapacityRun(LiveRun[Measured]):
             f"p95 {step.p95_ms:.1f} ms, {step.answered_per_s:.1f} answers/s, "
             f"lag p99 {step.lag_p99_ms:.2f} ms"
         )
-        failing = step.error_share > self.design.experiment.slo.max_error_share
-        return failing or step.p95_ms > workload.p95_ms
+        return self._overloaded is not None
 
     def _step(
         self, workload: Workload, sweep: int, rate_per_s: float, warm_up_s: float = 0.0
@@ -133,13 +134,24 @@ class _CapacityRun(LiveRun[Measured]):
             asked = Asked(
                 len(self._asked), sweep, workload.user, rate_per_s, workload.p95_ms, attempt
             )
+            self._rest(asked)
             step = self._attempt(
                 asked, at_rate(self.design.experiment, workload, rate_per_s, warm_up_s)
             )
+            beyond = is_beyond(step, self.design.experiment.slo.max_error_share)
+            self._overloaded = asked if beyond else None
             if not step.is_late:
                 break
             self.narrator.detail(f"the generator was late: lag p99 {step.lag_p99_ms:.1f} ms")
         return step
+
+    def _rest(self, asked: Asked) -> None:
+        assert self._runner is not None
+        if self._overloaded is None or not needs_rest(self._overloaded, asked):
+            return
+        length_s = self._runner.handles[-1].plan.length_s
+        self.narrator.detail(f"resting {length_s:.0f} s: the last step may still be under way")
+        time.sleep(length_s)
 
     def _attempt(self, asked: Asked, experiment: Experiment) -> Step:
         assert self._runner is not None
@@ -176,6 +188,18 @@ def at_rate(
     warm_up_s = max(experiment.phases.warm_up, warm_up_s)
     phases = experiment.phases.model_copy(update={"warm_up": warm_up_s, "measure": measure_s})
     return experiment.model_copy(update={"load": load, "phases": phases})
+
+
+def is_beyond(step: Step, max_error_share: float) -> bool:
+    """Whether the node did not carry what the step asked for."""
+    return step.error_share > max_error_share or step.p95_ms > step.asked.limit_ms
+
+
+def needs_rest(overloaded: Asked, asked: Asked) -> bool:
+    """Whether a step after `overloaded` could be charged with that one's work: a server goes on
+    with requests on which their clients gave up. A higher rate of the same workload is beyond the
+    limit in any case."""
+    return asked.user != overloaded.user or asked.rate_per_s <= overloaded.rate_per_s
 
 
 def rate_between(low: float, high: float) -> float | None:

@@ -13,7 +13,14 @@ import pytest
 
 from experiments.capacity.analysis import capacity_of, cost_of, knee, rate_at_limit
 from experiments.capacity.figures import cpu_figure
-from experiments.capacity.live import FIRST_WARM_UP_S, RESOLUTION, at_rate, rate_between
+from experiments.capacity.live import (
+    FIRST_WARM_UP_S,
+    RESOLUTION,
+    at_rate,
+    is_beyond,
+    needs_rest,
+    rate_between,
+)
 from experiments.capacity.report import capacity_page, headline
 from experiments.capacity.result import capacity_json, whole_sweeps
 from experiments.capacity.steps import Asked, Step, steps_of
@@ -26,6 +33,8 @@ from experiments.tests.capacity_fixture import (
     measured_steps,
     requests,
 )
+
+_FEW = pl.when(pl.int_range(pl.len()) % 50 == 0).then(pl.lit("timeout")).otherwise("outcome")
 
 
 @pytest.fixture(scope="module")
@@ -141,6 +150,19 @@ def test_the_first_step_warms_the_node_up() -> None:
     first = at_rate(experiment, experiment.workloads[0], 500.0, FIRST_WARM_UP_S)
     other = at_rate(experiment, experiment.workloads[0], 500.0)
     assert (first.phases.warm_up, other.phases.warm_up) == (20.0, experiment.phases.warm_up)
+
+
+def test_what_an_overloaded_step_left_behind_is_not_charged_to_the_next(steps: list[Step]) -> None:
+    assert [is_beyond(step, 0.01) for step in steps if step.asked.sweep == 0] == [
+        rate > NODT for rate in RATES
+    ]
+    failing = dataclasses.replace(steps[0], requests=steps[0].requests.with_columns(outcome=_FEW))
+    assert is_beyond(failing, 0.01)
+    page = Asked(7, 0, "wiki-reader", 10.0, 2000.0)
+    assert not needs_rest(page, dataclasses.replace(page, rate_per_s=15.0))
+    assert needs_rest(page, page)
+    assert needs_rest(page, dataclasses.replace(page, rate_per_s=8.0))
+    assert needs_rest(page, Asked(8, 1, "static-file", 450.0, 50.0))
 
 
 def test_steps_close_in_on_the_limit_until_its_sides_are_near() -> None:
