@@ -44,8 +44,10 @@ def machine(tmp_path: Path) -> Iterator[str]:
         f"{CERTIFICATES}:ro": CERTIFICATES,  # the way to the package index is this host's
     }
     pip = [x for name in os.environ if name.startswith("PIP_") for x in ("--env", name)]
+    # A test that was killed leaves its container.
+    subprocess.run(["docker", "rm", "--force", NAME], capture_output=True, check=False)
     docker(
-        *("run", "--detach", "--name", NAME, "--network", "host", "--memory", "1g", *pip),
+        *("run", "--rm", "--detach", "--name", NAME, "--network", "host", "--memory", "1g", *pip),
         *(x for to, path in mounts.items() for x in ("--volume", f"{path}:{to}")),
         *("sparecraft/base:bookworm", "sleep", "900"),
     )
