@@ -22,7 +22,7 @@ from bench import (
     provision,
     simulator,
 )
-from experiments.runner.manifest import host, versions
+from experiments.record.manifest import host, versions
 
 FOLDER = Path(__file__).parent
 

@@ -16,11 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from bench.http import SERVERS, nginx, wrk
+from experiments.design.experiment import RATE_PER_WORKER_MAX, Load
+from experiments.design.schedule import PhaseWindow
+from experiments.design.workloads import Operation
 from experiments.errors import MeasurementFailed
-from experiments.load import LoadGenerator, LoadPlan, Page
-from experiments.load.saturation import LAG_MS_MIN, saturation
-from experiments.schedule import PhaseWindow
-from experiments.spec.experiment import RATE_PER_WORKER_MAX, Load
+from experiments.load.generator import LoadGenerator
+from experiments.load.plan import LoadPlan
+from experiments.record.metrics.saturation import LAG_MS_MIN, saturation
 
 TURNS = 3
 USERS = 32
@@ -98,7 +100,7 @@ def _plan(rate_per_s: float) -> LoadPlan:
         max_in_flight=1000,
     )
     return LoadPlan(
-        entry=f"http://127.0.0.1:{SERVERS[0]}/",
+        entries={"web": (f"http://127.0.0.1:{SERVERS[0]}/",)},
         load=load,
         arm="ours",
         repeat=0,
@@ -107,9 +109,9 @@ def _plan(rate_per_s: float) -> LoadPlan:
             PhaseWindow("warm-up", 0.0, WARM_UP_S),
             PhaseWindow("measure", WARM_UP_S, WARM_UP_S + TURN_S),
         ),
-        pages=(Page("body", "/body", "x" * 64),),
+        operations=(Operation("body", "/body", "x" * 64, "web"),),
         offsets_s=tuple(place / rate_per_s for place in range(count)),
-        page_of=(0,) * count,
+        operation_of=(0,) * count,
     )
 
 

@@ -7,8 +7,9 @@ import subprocess
 import time
 from typing import Any
 
-from experiments.platform import LocalPlatform, docker
-from experiments.spec import load_design
+from experiments.design import load_design
+from experiments.stage.platforms.local import docker
+from experiments.stage.platforms.local.platform import LocalPlatform
 
 TURNS = 3
 

@@ -1,41 +1,74 @@
-"""What the planner refuses.
+"""The errors of Sparecraft, one tree. The command line turns each into a message and an exit code.
 
-PlannerError            2   any refusal: the message says what was expected, what came, what to do
-├── InputError          2   a value or file that the user gave cannot be used
-├── UnstableError       2   a queue was asked for where the load is at least the capacity
-└── EnvironmentMissing  3   credentials or a service that the task needs are not there
+    SparecraftError                 exit code 1; `experiments.errors` adds what ends a run
+    ├── InputError          2       wrong usage or input: the user's file, key or argument
+    │   └── UnstableError   2       a queue was asked for where the load is at least the capacity
+    ├── PlannerError        2       a model or a search that came to no answer
+    └── EnvironmentMissing  3       Docker, credentials, a program, a kernel facility is not there
 
-The number is the exit code of the command line.
+Every message has four parts: the place, what was expected, what came, and what to do.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 
-class PlannerError(Exception):
-    """A refusal that a user can act on. `place` names the field, file or column."""
+class SparecraftError(Exception):
+    """Something the user must know; never shown as a traceback."""
+
+    exit_code = 1
+
+    def __init__(
+        self,
+        place: str,
+        *,
+        expected: str,
+        came: str,
+        do: str = "",
+        also: Sequence[SparecraftError] = (),
+    ) -> None:
+        super().__init__(place, expected, came, do)
+        self.place = place
+        self.expected = expected
+        self.came = came
+        self.do = do
+        self.also = tuple(also)
+
+    def __str__(self) -> str:
+        came = self.came.rstrip(".")
+        first = f"{self.place}: expected {self.expected}; came {came}. {self.do}".rstrip()
+        return "\n".join([first, *(str(other) for other in self.also)])
+
+
+class InputError(SparecraftError):
+    """Wrong usage or input."""
 
     exit_code = 2
 
-    def __init__(self, place: str, *, expected: str, came: str, do: str = "") -> None:
-        self.place, self.expected, self.came, self.do = place, expected, came, do
-        advice = f" {do}" if do else ""
-        super().__init__(f"{place}: expected {expected}, but got {came}.{advice}")
 
-
-class InputError(PlannerError):
-    """A value or file that was given cannot be used."""
-
-
-class UnstableError(PlannerError):
+class UnstableError(InputError):
     """A queue's load is at least its capacity: it has no steady state."""
 
 
-class EnvironmentMissing(PlannerError):
-    """Credentials, a network or a service that the task needs are not there."""
+class PlannerError(SparecraftError):
+    """A model or a search came to no answer."""
+
+    exit_code = 2
+
+
+class EnvironmentMissing(SparecraftError):
+    """Something that Sparecraft needs on this machine is not there."""
 
     exit_code = 3
+
+
+def require_number(place: str, value: object) -> float:
+    """Return `value` if it is a finite number, else raise InputError."""
+    if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
+        raise InputError(place, expected="a finite number", came=repr(value))
+    return float(value)
 
 
 def require_positive(place: str, value: float) -> float:

@@ -13,10 +13,11 @@ TEXT, TITLE, GRID, AXIS = "#3b4046", "#22262a", "#e4e6e9", "#8b9097"
 BLUE, ORANGE, GREEN, PURPLE = "#0b6bb0", "#c4500b", "#0a7d5e", "#84479a"
 SERIES = (BLUE, ORANGE, GREEN, PURPLE, AXIS)
 LIMIT = "#b0176a"
-"""After Okabe & Ito 2008; the same meanings and values as in the reports of runs."""
+PAPER = "#fefefe"
+"""After Okabe & Ito 2008; the reports of runs add what dark mode makes of them."""
 
-_CONFIG: dict[str, Any] = {
-    "background": "#fefefe",
+CONFIG: dict[str, Any] = {
+    "background": PAPER,
     "font": "system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif",
     "padding": 12,
     "view": {"stroke": None},
@@ -104,7 +105,7 @@ def svg(chart: Any) -> str:
     import vl_convert
 
     version = ".".join(alt.SCHEMA_VERSION.removeprefix("v").split(".")[:2])
-    spec = {**chart.to_dict(validate=False), "config": _CONFIG}
+    spec = {**chart.to_dict(validate=False), "config": CONFIG}
     return str(vl_convert.vegalite_to_svg(spec, vl_version=version))
 
 

@@ -2,47 +2,31 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from experiments.commands.options import (
-    PlatformName,
-    PlatformOption,
-    RegionOption,
-    only_ec2,
-    out,
-)
+from experiments.commands.on_platform import Chosen, on_platform
+from experiments.commands.options import YesOption, confirm, out
 from experiments.errors import InputError
-from experiments.platform import LocalPlatform, Platform, docker
-from experiments.platform.ec2 import STACK, Ec2Platform
-from experiments.platform.local import ROOT
-
-_NONE = {
-    PlatformName.local: "No fleet of Sparecraft is on this host.",
-    PlatformName.ec2: "No fleet on EC2 was made here; `sparecraft list --platform ec2` asks AWS.",
-}
 
 
 def add_to(app: typer.Typer) -> None:
     """Add `sparecraft down`."""
-    app.command()(down)
+    app.command()(on_platform("down", down))
 
 
 def down(
+    chosen: Chosen,
     experiment: Annotated[
-        str | None, typer.Argument(help="An experiment's name; without one, all fleets.")
+        str | None, typer.Argument(help="An experiment's name; without one, asks for all fleets.")
     ] = None,
     all_fleets: Annotated[
-        bool,
-        typer.Option("--all", help="Every fleet of this host; on EC2, all that were made here."),
+        bool, typer.Option("--all", help="Every fleet of the platform that was made here, unasked.")
     ] = False,
-    platform: PlatformOption = PlatformName.local,
-    region: RegionOption = None,
+    yes: YesOption = False,
 ) -> None:
     """Remove a fleet and every trace of it, also one that a killed run left behind."""
-    only_ec2(platform, region=region)
     if experiment is not None and all_fleets:
         raise InputError(
             "sparecraft down",
@@ -50,27 +34,15 @@ def down(
             came="both",
             do="Give one of them.",
         )
-    if platform is PlatformName.local:
-        docker.check()
-        names = [experiment] if experiment else _local_experiments()
-    else:
-        names = [experiment] if experiment else _stated(STACK)
+    names = [experiment] if experiment else chosen.entry.made()
     if not names:
-        out.print(_NONE[platform])
+        out.print(f"No fleet on {chosen.entry.name} was made here.", highlight=False)
+    elif experiment is None:
+        several = f"all {len(names)} fleets" if len(names) > 1 else "the fleet"
+        question = f"Remove {several} on {chosen.entry.name}: {', '.join(names)}?"
+        confirm(question, yes or all_fleets, "a name, or --all")
     for name in names:
-        fleet: Platform = (
-            LocalPlatform(name) if platform is PlatformName.local else Ec2Platform(name, region)
-        )
+        fleet = chosen.entry.for_down(name, chosen.given)
         for thing in fleet.down(lambda line: out.print(f"  {line}", highlight=False)):
             out.print(f"  swept {thing}", highlight=False)
         out.print(f"{name}: removed", highlight=False)
-
-
-def _local_experiments() -> list[str]:
-    labelled = {found.experiment for found in docker.find()}
-    return sorted({*_stated(ROOT / "infra" / "stacks" / "local"), *labelled})
-
-
-def _stated(stack: Path) -> list[str]:
-    """The experiments that a stack has states of."""
-    return sorted(path.name for path in (stack / "terraform.tfstate.d").glob("*/"))

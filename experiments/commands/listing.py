@@ -2,128 +2,105 @@
 
 from __future__ import annotations
 
-import json
-from collections import Counter
-from datetime import UTC
 from pathlib import Path
 from typing import Any
 
 import typer
+from rich.markup import escape
 from rich.table import Table
 
+from experiments import kinds
+from experiments.commands.on_platform import Chosen, on_platform
 from experiments.commands.options import (
     RESULTS,
     JsonOption,
-    PlatformName,
-    PlatformOption,
-    RegionOption,
     ResultsOption,
-    only_ec2,
     out,
 )
-from experiments.errors import EnvironmentMissing
-from experiments.platform import docker, tagged
-from experiments.platform.aws import Aws
+from experiments.errors import EnvironmentMissing, InputError
 from optimizer.commands.output import print_json
+
+_ONLY_JSON = ("started", "folder")  # a run's name is its time, and its folder's
 
 
 def add_to(app: typer.Typer) -> None:
     """Add `sparecraft list`."""
-    app.command(name="list")(list_)
+    app.command(name="list")(on_platform("list", list_))
 
 
 def list_(
-    platform: PlatformOption = PlatformName.local,
-    region: RegionOption = None,
+    chosen: Chosen,
     results: ResultsOption = RESULTS,
     as_json: JsonOption = False,
 ) -> None:
     """The designs, the fleets that are up, and the runs in the results folder.
 
-    With `--platform ec2` the fleets are those of the AWS account in one region.
+    The fleets are unknown where the platform does not answer: null in JSON, with the reason.
     """
-    only_ec2(platform, region=region)
-    fleets = _local_fleets() if platform is PlatformName.local else ec2_fleets(Aws(region))
-    found = {"designs": _designs(), "fleets": fleets, "runs": _runs(results)}
+    fleets, unknown = _fleets(chosen)
+    designs, runs = _designs(), _runs(results)
     if as_json:
-        print_json(found)
+        print_json({"designs": designs, "fleets": fleets, "unknown": unknown, "runs": runs})
         return
-    for title, rows in found.items():
-        _print_rows(title, rows)
+    _print_rows("designs", designs)
+    if fleets is None:
+        out.print(f"[bold]fleets[/bold]: unknown ({escape(unknown)})", soft_wrap=True)
+    else:
+        _print_rows("fleets", fleets)
+    _print_rows("runs", runs)
 
 
-def ec2_fleets(aws: Aws) -> list[dict[str, Any]]:
-    """What carries our tags, by experiment."""
-    found = tagged.find(aws)
-    rows = []
-    for name in sorted({one.experiment for one in found}):
-        things = [one for one in found if one.experiment == name]
-        states = Counter(one.state for one in things if one.kind == "instance")
-        ends = [one.expires.astimezone(UTC) for one in things if one.expires]
-        rows.append(
-            {
-                "experiment": name,
-                "machines": sum(states.values()),
-                "running": states["running"],
-                "things": len(things),
-                "expires": f"{max(ends):%Y-%m-%dT%H:%M:%SZ}" if ends else "",
-                "region": aws.region,
-            }
-        )
-    return rows
+def _fleets(chosen: Chosen) -> tuple[list[dict[str, Any]] | None, str]:
+    """The platform's fleets; None, and why, where it does not answer."""
+    try:
+        return chosen.entry.fleets(chosen.given), ""
+    except EnvironmentMissing as error:
+        return None, f"{error.place} does not answer: {error.came}"
 
 
 def _designs() -> list[dict[str, Any]]:
-    from experiments.spec import designs_available
+    from experiments.design import designs_available
 
     return [{"name": name} for name in designs_available()]
 
 
-def _local_fleets() -> list[dict[str, Any]]:
-    try:
-        found = docker.find()
-    except EnvironmentMissing:
-        return []
-    names = sorted({thing.experiment for thing in found})
-    machines = {n: [f for f in found if f.experiment == n and f.kind == "container"] for n in names}
-    return [{"experiment": name, "machines": len(machines[name])} for name in names]
-
-
 def _runs(results: Path) -> list[dict[str, Any]]:
-    rows = []
-    for path in sorted(results.glob("*/*/summary.json")):
-        if path.parent.is_symlink():
-            continue
-        summary = json.loads(path.read_text())
-        rows.append(
-            {
-                "experiment": summary["experiment"],
-                "run": path.parent.name,
-                "valid": summary["valid"],
-                "slo_met": summary["slo"]["met"],
-                "folder": str(path.parent),
-            }
-        )
-    for path in sorted(results.glob("*/*/capacity.json")):
-        if not path.parent.is_symlink():
-            capacity = json.loads(path.read_text())
-            rows.append(
-                {
-                    "experiment": capacity["experiment"],
-                    "run": path.parent.name,
-                    "valid": capacity["complete"],
-                    "slo_met": None,
-                    "folder": str(path.parent),
-                }
-            )
-    return rows
+    from experiments.record.result import results_in
+
+    return [_row(folder, result) for folder, result in results_in(results)]
+
+
+def _row(folder: Path, result: dict[str, Any]) -> dict[str, Any]:
+    """A run by its head, and `found` by its kind."""
+    head = {key: result[key] for key in ("kind", "experiment", "run", "valid")}
+    slo_met = result["slo"]["met"] if result["slo"] else None
+    try:
+        found = kinds.find(result["kind"]).row(result)
+    except InputError:  # a kind of somebody's own, which is not here
+        found = {}
+    usd, started = result["cost"]["usd"], result["started"]
+    more = {"slo_met": slo_met, "usd": usd, "started": started, "found": dict(found)}
+    return {**head, **more, "folder": str(folder)}
 
 
 def _print_rows(title: str, rows: list[dict[str, Any]]) -> None:
     if not rows:
         out.print(f"[bold]{title}[/bold]: none")
         return
-    table = Table(*rows[0], title=title, title_justify="left")
+    shown = [key for key in rows[0] if key not in _ONLY_JSON]
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
+    for key in shown:
+        table.add_column(key, no_wrap=key != "found")
     for row in rows:
-        table.add_row(*(str(value) for value in row.values()))
+        table.add_row(*(escape(_words(row[key])) for key in shown))
     out.print(table)
+
+
+def _words(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {_words(one)}" for key, one in value.items())
+    if value is None:
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -17,21 +16,15 @@ err = Console(stderr=True)
 RESULTS = Path("results")
 
 
-class PlatformName(StrEnum):
-    """Where a fleet lives."""
-
-    local = "local"
-    ec2 = "ec2"
-
-
 DesignArgument = Annotated[
     str, typer.Argument(help="A design's name (`sparecraft list`) or its folder.")
 ]
-ResultsOption = Annotated[Path, typer.Option("--results", help="Where result folders are kept.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
-PlatformOption = Annotated[
-    PlatformName, typer.Option("--platform", help="Docker on this host, or an AWS account.")
+RunArgument = Annotated[
+    Path,
+    typer.Argument(metavar="RUN", help="A run: results/EXPERIMENT/RUN, or .../latest"),
 ]
+ResultsOption = Annotated[Path, typer.Option("--results", help="Where runs are kept.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
 RegionOption = Annotated[
     str | None,
     typer.Option("--region", help="AWS region; else that of the environment or profile."),
@@ -39,8 +32,9 @@ RegionOption = Annotated[
 YesOption = Annotated[bool, typer.Option("--yes", help="Answer the question with yes.")]
 
 
-def confirm(question: str, yes: bool) -> None:
-    """Ends the command unless the answer is yes. Raises InputError where nobody can answer."""
+def confirm(question: str, yes: bool, instead: str = "--yes") -> None:
+    """Ends the command unless the answer is yes. Raises InputError where nobody can answer:
+    `instead` is what to give there."""
     if yes:
         return
     if not sys.stdin.isatty():
@@ -48,20 +42,8 @@ def confirm(question: str, yes: bool) -> None:
             question,
             expected="a yes",
             came="no terminal to ask on",
-            do="Give --yes if that is what you want.",
+            do=f"Give {instead} if that is what you want.",
         )
     if not typer.confirm(question, err=True):
         err.print("Nothing was changed.")
         raise typer.Exit(2)
-
-
-def only_ec2(platform: PlatformName, **given: object) -> None:
-    """Refuse options of EC2 on another platform. Raises InputError that names the first."""
-    for name, value in given.items():
-        if platform is not PlatformName.ec2 and value not in (None, False):
-            raise InputError(
-                f"--{name.replace('_', '-')}",
-                expected="--platform ec2 with it",
-                came=f"--platform {platform.value}",
-                do="Take one of them out.",
-            )

@@ -10,9 +10,9 @@ import typer
 from rich.table import Table
 
 from experiments.commands.options import JsonOption, RegionOption, YesOption, confirm, err, out
-from experiments.platform import sweep, tagged
-from experiments.platform.aws import Aws
-from experiments.platform.tagged import Tagged
+from experiments.stage.platforms.ec2 import sweep, tagged
+from experiments.stage.platforms.ec2.aws import Aws
+from experiments.stage.platforms.ec2.tagged import Tagged
 from optimizer.commands.output import print_json
 
 

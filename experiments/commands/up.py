@@ -1,213 +1,41 @@
-"""`sparecraft up`: a design's fleet, on this host or, for money, on EC2."""
+"""`sparecraft up`: a design's fleet, on the platform that was asked for."""
 
 from __future__ import annotations
 
-import json
-from dataclasses import replace
-from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any
-
 import typer
-from rich.box import SIMPLE_HEAD
-from rich.markup import escape
-from rich.table import Table
 
-from experiments.commands.options import (
-    DesignArgument,
-    JsonOption,
-    PlatformName,
-    PlatformOption,
-    RegionOption,
-    YesOption,
-    confirm,
-    err,
-    only_ec2,
-    out,
-)
-from experiments.errors import InputError
-from experiments.platform import LocalPlatform
-from experiments.platform.cost import (
-    USD_PER_ADDRESS_HOUR,
-    USD_PER_GB_MONTH,
-    Bill,
-    planned_machines,
-    quote_of,
-)
-from experiments.platform.ec2 import Ec2Platform, Rental
-from experiments.runner.console import Narrator
-from experiments.runner.fleet import bring_up
-from experiments.spec import Design, load_design
-from experiments.spec.fleet import Fleet
+from experiments.commands.on_platform import Chosen, on_platform
+from experiments.commands.options import DesignArgument, JsonOption, YesOption, confirm, err, out
+from experiments.console import Narrator
+from experiments.design import load_design
+from experiments.stage.fleet import bring_up
 from optimizer.commands.output import print_json
-
-TTL_HOURS = 4.0
-_OWN = ("region", "ttl_hours", "expires", "spot", "usd_per_hour")  # what `up` itself says
 
 
 def add_to(app: typer.Typer) -> None:
     """Add `sparecraft up`."""
-    app.command()(up)
+    app.command()(on_platform("up", up))
 
 
 def up(
-    design: DesignArgument,
-    platform: PlatformOption = PlatformName.local,
-    region: RegionOption = None,
-    ttl_hours: Annotated[
-        float | None,
-        typer.Option(
-            "--ttl-hours",
-            min=0.5,
-            max=168.0,
-            help=f"EC2: hours until the machines end themselves. [default: {TTL_HOURS:g}]",
-        ),
-    ] = None,
-    spot: Annotated[
-        bool, typer.Option("--spot", help="EC2: spot machines, which AWS may take back.")
-    ] = False,
-    yes: YesOption = False,
-    variables: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--var",
-            metavar="NAME=VALUE",
-            help="EC2: a variable of the stack, such as load_machines=2; may be repeated.",
-        ),
-    ] = None,
-    book: Annotated[
-        str, typer.Option(help="EC2: prices where AWS's pricing API gives none (a file, or ec2).")
-    ] = "ec2",
-    as_json: JsonOption = False,
+    design: DesignArgument, chosen: Chosen, yes: YesOption = False, as_json: JsonOption = False
 ) -> None:
     """Provision a design's fleet and wait until every machine is ready.
 
-    On EC2 it first shows what the fleet costs an hour and at the most, and asks.
+    Where that costs money it first shows how much an hour and at the most, and asks.
     """
-    only_ec2(platform, region=region, ttl_hours=ttl_hours, spot=spot, var=variables)
-    chosen = load_design(design)
+    wanted = load_design(design)
     narrator = Narrator(err if as_json else out)
-    name = chosen.fleet.experiment
-    if platform is PlatformName.local:
-        inventory = bring_up(chosen, LocalPlatform(name), narrator)
-        if as_json:
-            print_json(inventory.model_dump(mode="json"))
-            return
-        ends = inventory.endpoints
-        out.print(f"Entry: {ends.entry}   InfluxDB: {ends.influxdb}")
-        out.print(f"`sparecraft down {design}` removes it.")
-        return
-    rented = Ec2Platform(name, region)
-    wanted = asked(rented, ttl_hours, spot, variables or [], datetime.now(UTC))
-    rental, bill = _priced(chosen, rented, narrator, wanted, book)
-    confirm(f"Make it, for at most {bill.usd_most:.2f} USD?", yes)
-    rented.rental = rental
-    with narrator.step("Provisioning (terraform apply), then EC2's own checks"):
-        inventory = rented.up(chosen.directory / "fleet.tfvars", narrator.detail)
+    offer = chosen.entry.for_up(wanted, chosen.given, narrator)
+    if offer.question:
+        confirm(offer.question, yes)
+    inventory = bring_up(wanted, offer.platform, narrator)
     if as_json:
-        head = {"cost": _cost_json(bill), "expires": rental.expires.isoformat()}
-        print_json({**head, **inventory.model_dump(mode="json")})
+        print_json({**offer.about, **inventory.model_dump(mode="json")})
         return
-    runner = rented.runner()
-    out.print(f"Until {rental.expires:%Y-%m-%d %H:%M} UTC: {len(bill.machines)} machines.")
-    out.print(f"aws ssm start-session --region {rented.aws.region} --target {runner}")
-    out.print(f"and there: `sparecraft run {design} --platform ec2`", soft_wrap=True)
-    out.print(f"`sparecraft down {name} --platform ec2` removes it.", soft_wrap=True)
-
-
-def asked(
-    platform: Ec2Platform, ttl_hours: float | None, spot: bool, variables: list[str], now: datetime
-) -> Rental:
-    """What is asked for, not yet priced. Of a fleet that is up, what is not said anew stays, its
-    end above all: every machine has it from its first boot, and another makes all of them anew."""
-    kept = platform.stack.variables if platform.stack.held() else {}
-    more = {name: value for name, value in kept.items() if name not in _OWN}
-    more |= _variables(variables, platform.stack.declared())
-    spot = spot or bool(kept.get("spot"))
-    end = datetime.fromisoformat(kept["expires"]) if kept else now
-    if ttl_hours is None and end > now:
-        return Rental(float(kept["ttl_hours"]), end, spot, more=more)
-    hours = TTL_HOURS if ttl_hours is None else ttl_hours
-    return Rental(hours, now + timedelta(hours=hours), spot, more=more)
-
-
-def _variables(given: list[str], declared: set[str]) -> dict[str, Any]:
-    """NAME=VALUE, the value as JSON where it is. Raises InputError for an unknown name."""
-    more = dict[str, Any]()
-    free = sorted(declared - set(Fleet.model_fields) - set(_OWN))
-    for text in given:
-        name, sign, value = text.partition("=")
-        if not sign or name not in free:
-            raise InputError(
-                f"--var {text}",
-                expected=f"NAME=VALUE of {', '.join(free)}",
-                came=repr(name) if sign else "no =",
-                do="The fleet's own are in its fleet.tfvars; see --region, --ttl-hours, --spot.",
-            )
-        try:
-            more[name] = json.loads(value)
-        except ValueError:
-            more[name] = value
-    return more
-
-
-def _priced(
-    design: Design, platform: Ec2Platform, narrator: Narrator, wanted: Rental, book: str
-) -> tuple[Rental, Bill]:
-    """The same with prices, and what it costs, shown."""
-    with narrator.step("Planning (terraform plan)"):
-        platform.check()
-        machines = planned_machines(platform.planned(design.directory / "fleet.tfvars", wanted))
-    types = {one.instance_type for one in machines}
-    quote, remark = quote_of(platform.aws.region, types, book, datetime.now(UTC).date())
-    bill = Bill(machines, quote, wanted.ttl_hours)
-    _show(bill, narrator, platform.aws, wanted.spot)
-    if remark:
-        narrator.say(escape(remark))
-    return replace(wanted, usd_per_hour=quote.usd_per_hour), bill
-
-
-def _show(bill: Bill, narrator: Narrator, aws: Any, spot: bool) -> None:
-    table = Table(box=SIMPLE_HEAD, padding=0, show_edge=False)
-    table.add_column("machine", no_wrap=True)
-    table.add_column("type", no_wrap=True)
-    for column in ("USD/h", "disk GB"):
-        table.add_column(column, justify="right", no_wrap=True)
-    for one in bill.machines:
-        price = "off" if one.standby else f"{bill.quote.usd_per_hour[one.instance_type]:.4f}"
-        table.add_row(one.name, one.instance_type, price, f"{one.disk_gb:g}")
-    narrator.console.print(table)
-    say = narrator.say
-    say(f"Account {aws.account()}, region {aws.region}. Prices of {bill.quote.as_of}.")
-    say(f"Source: {bill.quote.source}.")
-    if spot:
-        say("Spot machines cost less than this, never more.")
-    say(
-        f"[bold]{bill.usd_per_hour:.4f} USD an hour[/bold], with {USD_PER_ADDRESS_HOUR} for each "
-        f"public address and {bill.disk_gb:g} GB of disk at {USD_PER_GB_MONTH} a month; "
-        f"[bold]at most {bill.usd_most:.2f} USD[/bold] in {bill.ttl_hours:g} h, standbys on all "
-        "the time. Traffic between zones (0.01 USD/GB) and out (0.09) is not in it."
-    )
-    say(
-        "Machines end themselves then, but not standbys that are off, addresses and the bucket: "
-        "`sparecraft down` or `reap` removes those."
-    )
-
-
-def _cost_json(bill: Bill) -> dict[str, Any]:
-    return {
-        "usd_per_hour": round(bill.usd_per_hour, 6),
-        "usd_most": round(bill.usd_most, 4),
-        "ttl_hours": bill.ttl_hours,
-        "prices_as_of": bill.quote.as_of,
-        "source": bill.quote.source,
-        "machines": [
-            {
-                "name": one.name,
-                "instance_type": one.instance_type,
-                "standby": one.standby,
-                "disk_gb": one.disk_gb,
-                "usd_per_hour": bill.quote.usd_per_hour[one.instance_type],
-            }
-            for one in bill.machines
-        ],
-    }
+    name = wanted.fleet.experiment
+    for line in (
+        *offer.next_steps(inventory),
+        f"`sparecraft down {name}{chosen.flag}` removes it.",
+    ):
+        out.print(line, highlight=False, soft_wrap=True)

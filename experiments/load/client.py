@@ -1,5 +1,7 @@
-"""One request and its reply over TCP, with limits that hold and an outcome for everything that can
-happen; what a reply is, the protocols say (`http.py`, `keyvalue.py`).
+"""One request and its reply, with limits that hold and an outcome for everything that can happen.
+
+`Client` is the contract. `ByteClient` carries it out for a protocol that says what a request's
+bytes are and where a reply ends (`protocols/`); `sessions.py` for one that a library speaks.
 
 Locust's own clients limit each socket operation, so a server that sends one byte a second never
 times out. Here a limit is a deadline for the whole: `connect_timeout_s` for the connection,
@@ -29,6 +31,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 IDLE_S = 2.0  # below the keep-alive limit of any server we drive (Apache: 5 s)
 REPLY_BYTES_MAX = 16 * 1024 * 1024
@@ -80,10 +83,33 @@ class Client(ABC):
         response_timeout_s: float,
         clock: Callable[[], float],
     ) -> None:
-        self._address = address
-        self._connect_timeout_s = connect_timeout_s
-        self._response_timeout_s = response_timeout_s
-        self._clock = clock
+        self.address = address
+        self.connect_timeout_s = connect_timeout_s
+        self.response_timeout_s = response_timeout_s
+        self.clock = clock
+
+    def request(self, text: str) -> Any:
+        """What `fetch` takes, made before the block from an operation's request."""
+        return text
+
+    @abstractmethod
+    def fetch(self, request: Any, wanted: bytes, start_s: float) -> Answer:
+        """Send one request, once, and judge the answer, which has to contain `wanted`.
+
+        Parameters: start_s, when the caller began with it, on `clock`. An outcome is returned, and
+        at its limit at the latest; an exception is a defect of the client and fails the block.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close what is idle."""
+
+
+class ByteClient(Client):
+    """One request's bytes, one reply, over TCP."""
+
+    def __init__(self, address: tuple[str, int], **limits: Any) -> None:
+        super().__init__(address, **limits)
         self._idle: deque[_Idle] = deque()
 
     @abstractmethod
@@ -91,7 +117,7 @@ class Client(ABC):
         """The bytes of a request that a plan names by `text`."""
 
     @abstractmethod
-    def _read(self, pieces: Iterator[bytes], wanted: bytes, reply: Reply) -> None:
+    def read_reply(self, pieces: Iterator[bytes], wanted: bytes, reply: Reply) -> None:
         """Read one reply to its end and judge it; `wanted` has to be in its content.
 
         Raises: Garbled. What `pieces` raises passes through.
@@ -101,26 +127,26 @@ class Client(ABC):
         """Send a request made by `request`; `start_s` is when the caller began with it."""
         connection = self._reusable()
         if connection is None:
-            connect_deadline_s = start_s + self._connect_timeout_s
+            connect_deadline_s = start_s + self.connect_timeout_s
             try:
                 connection = self._connect(connect_deadline_s)
             except TimeoutError:
                 return Answer("aborted_connection", 0, 0, connect_deadline_s)
             except OSError:
-                return Answer("connection_error", 0, 0, self._clock())
-        deadline_s = self._clock() + self._response_timeout_s
+                return Answer("connection_error", 0, 0, self.clock())
+        deadline_s = self.clock() + self.response_timeout_s
         reply, keep = Reply(), False
         try:
             connection.settimeout(self._left(deadline_s))
             connection.sendall(request)
-            self._read(self._pieces(connection, deadline_s), wanted, reply)
-            outcome, done_s, keep = reply.outcome, self._clock(), reply.keep
+            self.read_reply(self._pieces(connection, deadline_s), wanted, reply)
+            outcome, done_s, keep = reply.outcome, self.clock(), reply.keep
         except TimeoutError:
             outcome, done_s = "time_out", deadline_s
         except Garbled:
-            outcome, done_s = "bad_content", self._clock()
+            outcome, done_s = "bad_content", self.clock()
         except (Cut, OSError):
-            outcome, done_s = "aborted_connection", self._clock()
+            outcome, done_s = "aborted_connection", self.clock()
         finally:
             self._release(connection, keep)
         if done_s > deadline_s:
@@ -143,7 +169,7 @@ class Client(ABC):
 
     def _reusable(self) -> socket.socket | None:
         """The connection used last, if it is still good; older ones than IDLE_S are closed."""
-        now_s = self._clock()
+        now_s = self.clock()
         while self._idle and now_s - self._idle[0].since_s > IDLE_S:
             self._idle.popleft().connection.close()
         while self._idle:
@@ -157,7 +183,7 @@ class Client(ABC):
         connection = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         try:
             connection.settimeout(self._left(deadline_s))
-            connection.connect(self._address)
+            connection.connect(self.address)
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         except BaseException:
             connection.close()
@@ -166,12 +192,12 @@ class Client(ABC):
 
     def _release(self, connection: socket.socket, keep: bool) -> None:
         if keep:
-            self._idle.append(_Idle(connection, self._clock()))
+            self._idle.append(_Idle(connection, self.clock()))
         else:
             connection.close()
 
     def _left(self, deadline_s: float) -> float:
-        left_s = deadline_s - self._clock()
+        left_s = deadline_s - self.clock()
         if left_s <= 0:
             raise TimeoutError
         return float(left_s)

@@ -1,75 +1,57 @@
-"""The runner's end of the load generator: start it, say when, watch it, stop it, read its records.
+"""The runner's end of the load generator: start a worker, say when, watch it, stop it, read its
+records.
 
-The generator is a process of its own (`locust --headless`), so that nothing the runner does delays
-a request. It does not see the terminal's Ctrl-C; it ends when its plan ends, on SIGTERM, or when
-the runner is gone (its socket closes), and in each case what was measured is in the file.
-
-With several workers (`workers` of the load) that process is a master (`master.py`), and the workers
-are processes beside it, or wait on other machines (`RemoteWorkers`).
+A worker is a process of its own, any program (README.md), so that nothing the runner does delays a
+request. It does not see the terminal's Ctrl-C; it ends when its plan ends, on SIGTERM, or when the
+runner is gone (its socket closes), and in each case what was measured is in the file. One that
+keeps to none of that is ended with its whole process group.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import select
 import signal
 import socket
 import subprocess
-import sys
-from dataclasses import dataclass
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal
 
 import polars as pl
 
+from experiments.design.workers import DEFAULT, worker_command
 from experiments.errors import DiskFull, InputError, MeasurementFailed
-from experiments.load.local_workers import LocalWorkers, without_locust
-from experiments.load.plan import LoadPlan, write_plan
-from experiments.records import REQUESTS
+from experiments.load.plan import LoadPlan, RemoteWorkers, write_plan
+from experiments.load.received import Done, NotKept, RecordReader, message_of
+from experiments.record.records import REQUESTS, RequestRecord
 
-_LOCUSTFILE = Path(__file__).with_name("locustfile.py")
-READY_TIMEOUT_S = 30.0
+READY_TIMEOUT_S = 60.0
 MASTER_PORT = 5557  # Locust's own, for workers on other machines
 REMOTE_CONNECT_S = 60.0  # a worker's service starts it anew after each block
-_CLOCKS_S = 10.0  # beyond the workers' time-outs
+LOG_BYTES_MAX = 16 * 1024 * 1024
+HEARD_BYTES_MAX = 1024 * 1024
+_LOOK_EVERY_S = 0.25
+_TAIL_BYTES = 2000
 
 State = Literal["starting", "ready", "running", "done", "stopped", "failed"]
 
 
-class RequestRecord(TypedDict):
-    """One line of the records file; times in seconds since the run's t0."""
-
-    phase: str
-    index: int
-    name: str
-    intended_s: float
-    sent_s: float | None
-    done_s: float | None
-    latency_ms: float | None
-    lag_ms: float | None
-    outcome: str
-    status: int
-    bytes: int
-
-
 @dataclass(frozen=True)
 class LoadStatus:
-    """What `poll` saw; `records` are those that came since the last poll."""
+    """What `poll` saw; `records` are those that came since the last poll, `problem` says why it
+    failed."""
 
     state: State
     records: tuple[RequestRecord, ...]
     recorded: int
     planned: int
     unfinished: int
-
-
-@dataclass(frozen=True)
-class RemoteWorkers:
-    """Workers on other machines; they connect to `bind`:`port` of this one (`worker.py`)."""
-
-    bind: str
-    port: int
-    connect_timeout_s: float
+    problem: str = ""
 
 
 def remote_workers(asked: int, waiting: int) -> RemoteWorkers | None:
@@ -89,138 +71,151 @@ def remote_workers(asked: int, waiting: int) -> RemoteWorkers | None:
 
 
 class LoadGenerator:
-    """Starts one generator per block; its files go into `directory`."""
+    """Starts one worker per block, `command` and its arguments; its files go into `directory`."""
 
     def __init__(
-        self, directory: Path, *, t0_monotonic_s: float, remote: RemoteWorkers | None = None
+        self,
+        directory: Path,
+        *,
+        t0_monotonic_s: float,
+        command: Sequence[str] = worker_command(DEFAULT, Path()),
+        remote: RemoteWorkers | None = None,
     ) -> None:
         self._directory = directory
         self._t0_monotonic_s = t0_monotonic_s
+        self._command = command
         self._remote = remote
 
     def start(self, plan: LoadPlan) -> LoadHandle:
         """Start the process; it loads its plan and waits for `go`."""
         self._directory.mkdir(parents=True, exist_ok=True)
         stem = self._directory / f"block-{plan.repeat:02d}"
-        plan_path = stem.with_suffix(".plan.json")
-        write_plan(plan_path, plan)
-        return LoadHandle(plan, plan_path, stem, self._t0_monotonic_s, self._remote)
+        plan = replace(plan, remote=self._remote)
+        write_plan(stem.with_suffix(".plan.json"), plan)
+        return LoadHandle(plan, self._command, stem, self._t0_monotonic_s)
 
 
 class LoadHandle:
-    """A running generator. Use it from one thread, and always `stop` it; stopping twice is fine."""
+    """A running worker. Use it from one thread, and always `stop` it; stopping twice is fine."""
 
     def __init__(
-        self,
-        plan: LoadPlan,
-        plan_path: Path,
-        stem: Path,
-        t0_monotonic_s: float,
-        remote: RemoteWorkers | None,
+        self, plan: LoadPlan, command: Sequence[str], stem: Path, t0_monotonic_s: float
     ) -> None:
         self.plan = plan
         self.records_path = stem.with_suffix(".jsonl")
         self.log_path = stem.with_suffix(".log")
-        self.priority = ""
-        self._limit_s = READY_TIMEOUT_S
-        self._workers: LocalWorkers | None = None
         self._t0_monotonic_s = t0_monotonic_s
         self._state: State = "starting"
-        self._summary: dict[str, Any] = {}
+        self._problem = ""
+        self._done: Done | None = None
         self._heard = b""
-        self._read_to = 0
-        self._recorded = 0
         self.records_path.unlink(missing_ok=True)
+        self._reader = RecordReader(self.records_path, plan)
         self._control, theirs = socket.socketpair()
         self._control.setblocking(False)
-        command = [*_locust(), *_files(plan_path, self.records_path, theirs.fileno())]
-        if remote or plan.load.workers > 1:
-            asked = remote or RemoteWorkers("127.0.0.1", 0, READY_TIMEOUT_S)
-            command = [*_master(asked), *_files(plan_path, self.records_path, theirs.fileno())]
-            self._limit_s = asked.connect_timeout_s + _CLOCKS_S
-            if remote is None:
-                self._workers = LocalWorkers(plan.load.workers, stem, asked.connect_timeout_s)
-        with theirs, self.log_path.open("wb") as log:
-            self._process = subprocess.Popen(
-                command,
+        with ExitStack() as unless_started, theirs, self.log_path.open("wb") as log:
+            unless_started.callback(self._control.close)
+            self._process = _started(
+                [
+                    *command,
+                    *("--plan", str(stem.with_suffix(".plan.json"))),
+                    *("--records", str(self.records_path)),
+                    *("--control-fd", str(theirs.fileno())),
+                ],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 pass_fds=(theirs.fileno(),),
                 start_new_session=True,
-                env=without_locust(),
             )
+            unless_started.pop_all()
+        self._end = os.pidfd_open(self._process.pid)
 
     @property
     def pid(self) -> int:
-        """The generator's process id, with several workers the master's."""
+        """The worker's process id, and its group's."""
         return self._process.pid
 
     @property
-    def worker_pids(self) -> list[int]:
-        """Those of workers that were started beside the master."""
-        return self._workers.pids if self._workers else []
-
-    @property
     def workers(self) -> list[dict[str, Any]]:
-        """What each worker was to do, did and took, once the block is over (`saturation.py`)."""
-        return list(self._summary.get("workers", ()))
+        """What each process of the load was to do, did and took, once the block is over."""
+        return [use.model_dump() for use in self._done.workers] if self._done else []
 
     def wait_ready(self) -> None:
-        """Wait until the generator only needs `go`. Raises MeasurementFailed with its log."""
+        """Wait until the worker only needs `go`. Raises MeasurementFailed with its log."""
+        remote = self.plan.remote
+        limit_s = READY_TIMEOUT_S + (remote.connect_timeout_s if remote else 0.0)
+        end_s = time.monotonic() + limit_s
+        self._hear()
         while self._state == "starting":
-            readable, _, _ = select.select([self._control], [], [], self._limit_s)
-            if not readable:
-                self.stop()
-                raise self._failure(f"word from it within {self._limit_s:.0f} s", "none")
-            self._hear()
-        if self._state == "failed":
-            raise self._failure("it to start", f"its end with code {self._process.wait()}")
+            if time.monotonic() > end_s:
+                self._fail(f"no word within {limit_s:g} s that it is ready")
+            else:
+                select.select([self._control.fileno(), self._end], [], [], _LOOK_EVERY_S)
+                self._hear()
+        if self._state != "ready":
+            self.stop()
+            raise self.failure(self._problem or f"state {self._state}")
 
     def go(self, start_s: float) -> None:
         """Let the block begin `start_s` seconds after the run's t0; choose a time to come."""
         message = {"t0_s": self._t0_monotonic_s, "start_s": start_s}
-        self._control.sendall(json.dumps(message).encode() + b"\n")
+        self._reader.start_s = start_s
         self._state = "running"
+        with suppress(OSError):  # that it is gone is heard
+            self._control.sendall(json.dumps(message).encode() + b"\n")
 
     def poll(self) -> LoadStatus:
         """The state and the new records; returns at once."""
         self._hear()
-        records = self._new_records()
-        self._recorded += len(records)
-        planned = len(self.plan.offsets_s)
-        unfinished = int(self._summary.get("unfinished", 0))
-        return LoadStatus(self._state, records, self._recorded, planned, unfinished)
+        records = self._reader.take()
+        if self._reader.problem:
+            self._fail(self._reader.problem)
+        done = self._done
+        if done and self._state in ("done", "stopped"):
+            written = done.recorded - done.unwritten
+            if self._reader.count != written:
+                self._fail(f"{self._reader.count} records, where it told of {written}")
+        return LoadStatus(
+            self._state,
+            records,
+            self._reader.count,
+            len(self.plan.offsets_s),
+            done.unfinished if done else 0,
+            self._problem,
+        )
 
     def stop(self, timeout_s: float = 5.0) -> None:
-        """End the generator and wait for it: SIGTERM, after `timeout_s` SIGKILL."""
-        if self._process.poll() is None:
-            if self._state in ("starting", "ready", "running"):
-                self._process.send_signal(signal.SIGTERM)
-            try:
-                self._process.wait(timeout_s)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
-        self._hear()
-        self._control.close()
-        if self._workers:
-            self._workers.stop(leaving=self._state in ("done", "stopped"))
+        """End the worker and wait for it: SIGTERM, after `timeout_s` SIGKILL to its group."""
+        if self._process.returncode is None:
+            if self._state not in ("done", "stopped"):
+                os.kill(self.pid, signal.SIGTERM)
+            select.select([self._end], [], [], timeout_s)
+            # It is waited for last: until then its number is nobody else's.
+            with suppress(ProcessLookupError):
+                os.killpg(self.pid, signal.SIGKILL)
+            select.select([self._end], [], [])
+            self._hear()
+            self._process.wait()
+            self._control.close()
+            os.close(self._end)
 
     def records(self) -> pl.DataFrame:
         """All that was measured, in the schema of requests.parquet, by index.
 
-        Raises DiskFull when the generator could not write all of it.
+        Raises DiskFull when the worker could not write all of it.
         """
-        if self._summary.get("unwritten"):
+        done = self._done
+        reader = RecordReader(self.records_path, self.plan)
+        reader.start_s = self._reader.start_s
+        rows = reader.take()
+        if done and done.unwritten:
             raise DiskFull(
                 str(self.records_path),
                 expected="room for the records",
-                came=f"{self._summary['error']}, {self._summary['unwritten']} records not written",
-                do=f"Make room and run again; {self._recorded_in_file()} records are kept there.",
+                came=f"{done.error}, {done.unwritten} records not written",
+                do=f"Make room and run again; {len(rows)} records are kept there.",
             )
-        lines = _complete_lines(self.records_path)
-        rows = [json.loads(line) for line in lines]
         same = {
             "arm": self.plan.arm,
             "repeat": self.plan.repeat,
@@ -229,89 +224,94 @@ class LoadHandle:
         }
         return pl.DataFrame([{**same, **row} for row in rows], schema=REQUESTS).sort("index")
 
-    def _recorded_in_file(self) -> int:
-        return len(_complete_lines(self.records_path))
-
-    def _new_records(self) -> tuple[RequestRecord, ...]:
-        if not self.records_path.exists():
-            return ()
-        with self.records_path.open("rb") as file:
-            file.seek(self._read_to)
-            data = file.read()
-        complete = data[: data.rfind(b"\n") + 1]
-        self._read_to += len(complete)
-        return tuple(json.loads(line) for line in complete.splitlines())
+    def failure(self, came: str) -> MeasurementFailed:
+        """Why the block cannot be counted on, with what the worker said last."""
+        return MeasurementFailed(
+            f"load worker, block {self.plan.repeat}",
+            expected="it to be ready, to send its plan and to record each request",
+            came=f"{came}; it said: {_tail(self.log_path) or 'nothing'}",
+            do="experiments/load/README.md says what a load worker does.",
+        )
 
     def _hear(self) -> None:
-        """Take in what the generator said, and notice its end."""
-        ended = False
-        while not ended and self._control.fileno() >= 0:
+        """Take in what the worker said, and notice its end."""
+        if self._control.fileno() < 0:
+            return
+        has_ended = bool(select.select([self._end], [], [], 0)[0])  # before the last is heard
+        closed = self._receive()
+        *lines, self._heard = self._heard.split(b"\n")
+        try:
+            for line in lines:
+                self._take(line)
+            if len(self._heard) > HEARD_BYTES_MAX:
+                raise NotKept("a line without end on its control socket")
+        except NotKept as error:
+            self._fail(str(error))
+        if self.log_path.stat().st_size > LOG_BYTES_MAX:
+            self._fail(f"a log of more than {LOG_BYTES_MAX} bytes")
+        if self._done is None and (closed or has_ended):
+            has_ended = has_ended or bool(select.select([self._end], [], [], _LOOK_EVERY_S)[0])
+            self._fail(self._ended() if has_ended else "the end of its control socket")
+
+    def _receive(self) -> bool:
+        """Read what there is, up to a bound; whether the other end is closed."""
+        while len(self._heard) <= HEARD_BYTES_MAX:
             try:
                 data = self._control.recv(65536)
             except BlockingIOError:
-                break
+                return False
             except OSError:
-                data = b""
-            ended = not data
+                return True
+            if not data:
+                return True
             self._heard += data
-        *lines, self._heard = self._heard.split(b"\n")
-        for line in lines:
-            self._take(json.loads(line))
-        if ended and self._state in ("starting", "ready", "running"):
-            self._state = "failed"
+        return False
 
-    def _take(self, message: dict[str, Any]) -> None:
-        if message["state"] == "listening":
-            if self._workers:
-                self._workers.start(message["port"])
-        elif message["state"] == "ready":
-            self._state = "ready"
-            self.priority = message["priority"]
+    def _take(self, line: bytes) -> None:
+        message = message_of(line)
+        if not isinstance(message, Done):
+            if self._state == "starting":
+                self._state = "ready"
+            return
+        self._done = message
+        if self._state == "failed":
+            return
+        if message.error and not message.unwritten:
+            self._fail(message.error)
+        elif message.recorded == len(self.plan.offsets_s):
+            self._state = "done"
+        elif message.recorded + message.unfinished == message.launched:
+            self._state = "stopped"
         else:
-            self._summary = message
-            ended = message["recorded"] + message["unfinished"]
-            if message["recorded"] == message["planned"]:
-                self._state = "done"
-            else:
-                # What was launched and is neither recorded nor in flight was lost to a defect.
-                self._state = "stopped" if ended == message["launched"] else "failed"
+            self._fail(
+                f"{message.launched} requests launched, {message.recorded} recorded and "
+                f"{message.unfinished} in flight"
+            )
 
-    def _failure(self, expected: str, came: str) -> MeasurementFailed:
-        logs = [self.log_path, *(self._workers.log_paths if self._workers else ())]
-        said = " / ".join(line for log in logs for line in _tail(log)) or "nothing"
-        return MeasurementFailed(
-            f"load generator, block {self.plan.repeat}",
-            expected=expected,
-            came=f"{came}; it said: {said}",
-            do=f"Its log is {self.log_path}.",
-        )
+    def _ended(self) -> str:
+        found = os.waitid(os.P_PIDFD, self._end, os.WEXITED | os.WNOWAIT)
+        return f"its end, code or signal {found.si_status if found else 'unknown'}"
+
+    def _fail(self, problem: str) -> None:
+        self._state = "failed"
+        self._problem = self._problem or problem
 
 
-def _locust() -> list[str]:
-    return [
-        *(sys.executable, "-m", "locust", "-f", str(_LOCUSTFILE)),
-        *("--headless", "--only-summary", "--users", "1", "--exit-code-on-error", "0"),
-    ]
+def _started(command: Sequence[str], **options: Any) -> subprocess.Popen[bytes]:
+    try:
+        return subprocess.Popen(command, **options)
+    except OSError as error:
+        raise InputError(
+            "load.worker",
+            expected="a program that can be started",
+            came=f"{command[0]}: {error.strerror}",
+            do="Correct its first line, or what it was built for.",
+        ) from error
 
 
-def _master(workers: RemoteWorkers) -> list[str]:
-    return [
-        *(sys.executable, "-m", "experiments.load.master"),
-        *("--bind", workers.bind, "--port", str(workers.port)),
-        *("--connect-timeout", str(workers.connect_timeout_s)),
-    ]
-
-
-def _files(plan: Path, records: Path, control: int) -> list[str]:
-    return ["--plan", str(plan), "--records", str(records), "--control-fd", str(control)]
-
-
-def _tail(log: Path) -> list[str]:
-    if not log.exists():
-        return []
-    return log.read_text(encoding="utf-8", errors="replace").splitlines()[-5:]
-
-
-def _complete_lines(path: Path) -> list[bytes]:
-    data = path.read_bytes() if path.exists() else b""
-    return data[: data.rfind(b"\n") + 1].splitlines()
+def _tail(log: Path) -> str:
+    """The last lines of a log."""
+    with log.open("rb") as file:
+        file.seek(max(0, log.stat().st_size - _TAIL_BYTES))
+        text = file.read().decode(errors="replace")
+    return " / ".join(text.splitlines()[-5:])

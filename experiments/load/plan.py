@@ -1,28 +1,34 @@
-"""A block of load, complete before it starts: when each request leaves, and for which page."""
+"""A block of load, complete before it starts: when each request leaves, and what it asks.
+
+As JSON it is all that a load worker needs (README.md, contracts/load-plan.schema.json).
+"""
 
 from __future__ import annotations
 
 import ipaddress
-import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
-from urllib.parse import urlsplit
+from typing import Any, Literal
+from urllib.parse import SplitResult, urlsplit
 
-from experiments.errors import InputError
-from experiments.load.users import Page, Population
-from experiments.records import write_json
-from experiments.schedule import (
+from pydantic import TypeAdapter
+
+from experiments.design.experiment import Experiment, Load
+from experiments.design.schedule import (
     Block,
     PhaseWindow,
     arrivals,
     block_length_s,
-    page_choices,
+    operation_choices,
     phase_windows,
     writes,
 )
-from experiments.spec.experiment import Experiment, Load
+from experiments.design.workloads import Operation, Workload, file_of, population_of
+from experiments.errors import InputError
+from experiments.load.protocols import check_protocol
+from experiments.paths import ROOT
+from experiments.record.records import write_bytes
 
 # Load goes to this machine's own fleet and nowhere else: loopback and the benchmarking range, and
 # on a load machine of a fleet on EC2, which this file says, the range of its own network.
@@ -30,30 +36,52 @@ ALLOWED_NETWORKS = (ipaddress.ip_network("127.0.0.0/8"), ipaddress.ip_network("1
 EC2_NETWORK = ipaddress.ip_network("10.0.0.0/8")
 ROLE_FILE = Path("/etc/sparecraft/role.env")
 
-PORTS = {"http": 80, "memcached": 11211, "redis": 6379}  # by protocol
+
+@dataclass(frozen=True)
+class ClientClass:
+    """A class that asks the entries in place of their protocol's client, in a workload's file: its
+    path is relative to the root of the project where it lies within."""
+
+    file: str
+    name: str
+
+
+@dataclass(frozen=True)
+class RemoteWorkers:
+    """Workers on other machines connect to `bind`:`port` of this one."""
+
+    bind: str
+    port: int
+    connect_timeout_s: float
 
 
 @dataclass(frozen=True)
 class LoadPlan:
-    """Everything the generator needs; `page_of` and `offsets_s` run over the arrivals.
+    """Everything a load worker needs; `operation_of` and `offsets_s` run over the arrivals.
 
-    A worker's share holds every `step`-th arrival of the block from `first` on (`shares.py`).
+    entries: URLs by tier, at least one of each; the arrival of number i in the block goes to URL
+    i modulo their count of its operation's tier. A worker's share holds every `step`-th arrival of
+    the block from `first` on.
     """
 
-    entry: str
+    entries: dict[str, tuple[str, ...]]
     load: Load
     arm: str
     repeat: int
     pair: int
     windows: tuple[PhaseWindow, ...]
-    pages: tuple[Page, ...]
+    operations: tuple[Operation, ...]
     offsets_s: tuple[float, ...]
-    page_of: tuple[int, ...]
+    operation_of: tuple[int, ...]
+    client: ClientClass | None = None
+    remote: RemoteWorkers | None = None
     first: int = 0
     step: int = 1
+    schema: Literal[1] = 1
 
     def __post_init__(self) -> None:
-        entry_address(self.entry)
+        for url in (url for urls in self.entries.values() for url in urls):
+            entry_url(url)
 
     @property
     def length_s(self) -> float:
@@ -64,6 +92,11 @@ class LoadPlan:
         """The number in the block of this plan's arrival `place`."""
         return self.first + self.step * place
 
+    def url_of(self, place: int) -> str:
+        """The entry that this plan's arrival `place` asks."""
+        urls = self.entries[self.operations[self.operation_of[place]].entry]
+        return urls[self.index_of(place) % len(urls)]
+
     def phase_at(self, offset_s: float) -> str:
         """The phase that a request belongs to, by its intended start."""
         for window in self.windows:
@@ -71,25 +104,38 @@ class LoadPlan:
                 return window.phase
         return self.windows[-1].phase
 
+    def only_used(self) -> LoadPlan:
+        """The same with no operation that no arrival asks: a store has more records than that."""
+        used = sorted(set(self.operation_of))
+        place = {operation: number for number, operation in enumerate(used)}
+        return replace(
+            self,
+            operations=tuple(self.operations[operation] for operation in used),
+            operation_of=tuple(place[operation] for operation in self.operation_of),
+        )
 
-def entry_address(entry: str) -> tuple[str, str, int]:
-    """Protocol, host and port of an entry URL. Refuses anything but this machine's own fleet."""
-    parts = urlsplit(entry)
+
+_PLAN: TypeAdapter[LoadPlan] = TypeAdapter(LoadPlan)
+
+
+def entry_url(url: str) -> SplitResult:
+    """An entry's URL in its parts. Refuses anything but this machine's own fleet."""
+    parts = urlsplit(url)
     try:
         address = ipaddress.ip_address(parts.hostname or "")
         networks = [*ALLOWED_NETWORKS, *([EC2_NETWORK] if _on_load_machine() else [])]
-        allowed = any(address in network for network in networks)
+        allowed = bool(parts.scheme) and any(address in network for network in networks)
     except ValueError:
         allowed = False
-    if parts.scheme not in PORTS or not allowed:
+    if not allowed:
         raise InputError(
             "load: entry",
-            expected=f"{', '.join(f'{name}://' for name in PORTS)} and an IP address in "
-            "127.0.0.0/8 or 198.18.0.0/15, the own fleet's (10.0.0.0/8 on its load machine on EC2)",
-            came=entry,
+            expected="PROTOCOL://ADDRESS[:PORT]/ with an IP address in 127.0.0.0/8 or "
+            "198.18.0.0/15, the own fleet's (10.0.0.0/8 on its load machine on EC2)",
+            came=url,
             do="Load is sent to this machine's own fleet and nowhere else.",
         )
-    return parts.scheme, str(parts.hostname), parts.port or PORTS[parts.scheme]
+    return parts
 
 
 def _on_load_machine() -> bool:
@@ -97,56 +143,81 @@ def _on_load_machine() -> bool:
 
 
 def plan_block(
-    entry: str, experiment: Experiment, block: Block, population: Population
+    entries: Mapping[str, Sequence[str]], experiment: Experiment, block: Block, workload: Workload
 ) -> LoadPlan:
-    """The plan of one block: equal seeds give equal arrivals and pages, whatever the arm."""
+    """The plan of one block: equal seeds give equal arrivals and operations, whatever the arm.
+
+    Parameters: entries, URLs by entry tier; an operation that names no tier goes to the first.
+    """
     load = experiment.load
+    population = population_of(workload)
     length_s = block_length_s(experiment)
     offsets_s = arrivals(load.arrivals, load.rate_per_s, length_s, block.seed)
-    pages = len(population.pages)
-    chosen = page_choices(pages, len(offsets_s), block.seed, population.zipf)
+    count = len(population.operations)
+    chosen = operation_choices(count, len(offsets_s), block.seed, population.zipf)
     if population.writes:
-        chosen = chosen + pages * writes(population.write_share, len(offsets_s), block.seed)
-    return LoadPlan(
-        entry=entry,
+        chosen = chosen + count * writes(population.write_share, len(offsets_s), block.seed)
+    plan = LoadPlan(
+        entries={tier: tuple(urls) for tier, urls in entries.items()},
         load=load,
         arm=block.arm,
         repeat=block.repeat,
         pair=block.pair,
         windows=phase_windows(experiment),
-        pages=(*population.pages, *population.writes),
+        operations=(*population.operations, *population.writes),
         offsets_s=tuple(offsets_s.tolist()),
-        page_of=tuple(chosen.tolist()),
-    )
+        operation_of=tuple(chosen.tolist()),
+        client=_client_class(workload),
+    ).only_used()
+    first = next(iter(entries))
+    operations = tuple(_addressed(one, first, entries) for one in plan.operations)
+    asked = {tier: plan.entries[tier] for tier in entries if tier in {o.entry for o in operations}}
+    if workload.client is None:
+        for url in (url for urls in asked.values() for url in urls):
+            check_protocol(entry_url(url).scheme)
+    return replace(plan, operations=operations, entries=asked)
+
+
+def _addressed(operation: Operation, first: str, entries: Mapping[str, Sequence[str]]) -> Operation:
+    tier = operation.entry or first
+    if tier not in entries:
+        raise InputError(
+            f"workload, operation {operation.name}",
+            expected=f"one of the entry tiers {', '.join(entries)}",
+            came=tier,
+            do="Name one of these as its entry, or none.",
+        )
+    return replace(operation, entry=tier)
+
+
+def _client_class(workload: Workload) -> ClientClass | None:
+    if workload.client is None:
+        return None
+    file = file_of(workload)
+    inside = file.relative_to(ROOT) if file.is_relative_to(ROOT) else file
+    return ClientClass(str(inside), workload.client.__name__)
 
 
 def write_plan(path: Path, plan: LoadPlan) -> None:
-    """Write a plan for the generator, or for repeating it by hand with Locust."""
-    write_json(path, plan_values(plan))
+    """Write a plan for a load worker, or for repeating it by hand."""
+    write_bytes(path, plan_json(plan) + b"\n")
 
 
 def read_plan(path: Path) -> LoadPlan:
     """Read what `write_plan` wrote."""
-    return plan_of(json.loads(path.read_text(encoding="utf-8")))
+    return plan_of(path.read_bytes())
 
 
-def plan_values(plan: LoadPlan) -> dict[str, Any]:
-    """A plan as plain values."""
-    return {**asdict(plan), "load": plan.load.model_dump()}
+def plan_json(plan: LoadPlan) -> bytes:
+    """A plan as JSON."""
+    return _PLAN.dump_json(plan)
 
 
-def plan_of(values: Mapping[str, Any]) -> LoadPlan:
-    """The plan of `plan_values`. Raises: InputError for an entry that is not the own fleet's."""
-    return LoadPlan(
-        entry=values["entry"],
-        load=Load.model_validate(values["load"]),
-        arm=values["arm"],
-        repeat=values["repeat"],
-        pair=values["pair"],
-        windows=tuple(PhaseWindow(**window) for window in values["windows"]),
-        pages=tuple(Page(**page) for page in values["pages"]),
-        offsets_s=tuple(values["offsets_s"]),
-        page_of=tuple(values["page_of"]),
-        first=values["first"],
-        step=values["step"],
-    )
+def plan_of(text: bytes) -> LoadPlan:
+    """The plan of `plan_json`. Raises: InputError for an entry that is not the own fleet's."""
+    return _PLAN.validate_json(text)
+
+
+def plan_schema() -> dict[str, Any]:
+    """The JSON Schema of a plan."""
+    return _PLAN.json_schema()

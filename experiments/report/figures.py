@@ -1,47 +1,16 @@
-"""The figures of the report, in order: which there are, what they say, and why one is missing."""
+"""A figure of a page: drawn in both sizes, with a legend, a caption, or a note in its place."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import polars as pl
 from altair.utils.schemapi import debug_mode
 
-from experiments.metrics import SAMPLES_BEYOND_MIN, compared_arms, measured
-from experiments.report import palette
-from experiments.report.figures_latency import (
-    box_rows,
-    comparison_factors,
-    improvement_intervals,
-    latency_boxes,
-    latency_tail,
-)
-from experiments.report.figures_machines import (
-    PANELS_MAX,
-    hosts_over_time,
-    server_latencies,
-    servers_over_time,
-)
-from experiments.report.figures_schemes import (
-    SHOWN_MAX,
-    STAGES,
-    failover_parts,
-    failovers_of,
-    members_over_time,
-)
-from experiments.report.figures_time import (
-    blocks_of,
-    disturbances_of,
-    latency_over_time,
-    median_bin_s,
-    shown_points,
-)
-from experiments.report.folder import RunFolder
-from experiments.report.layout import SIZES, WIDE, Size
+from experiments.report.layout import SIZES, Size
 from experiments.report.svg import render
-from experiments.report.text import number
 
 
 @dataclass(frozen=True)
@@ -65,223 +34,28 @@ class Figure:
     note: str
 
 
-def all_figures(run: RunFolder) -> dict[str, Figure]:
-    """Every figure by its identity; those without data have a note and no drawing."""
-    makers: tuple[Callable[[RunFolder], Figure], ...] = (
-        _improvement,
-        _comparison,
-        _over_time,
-        _boxes,
-        _tail,
-        _servers,
-        _hosts,
-        _failovers,
-        _members,
-    )
-    return {figure.identity: figure for figure in (make(run) for make in makers)}
-
-
-def _figure(
-    run: RunFolder,
+def drawn(
     identity: str,
     title: str,
     caption: str,
-    draw: Callable[[RunFolder, Size], Any],
-    *,
-    legend: tuple[Key, ...] = (),
+    legend: tuple[Key, ...],
+    draw: Callable[[Size], Any],
     note: str = "",
 ) -> Figure:
-    if note:
-        return Figure(identity, title, caption, legend, {}, note)
-    return drawn(identity, title, caption, legend, lambda size: draw(run, size))
-
-
-def drawn(
-    identity: str, title: str, caption: str, legend: tuple[Key, ...], draw: Callable[[Size], Any]
-) -> Figure:
-    """A figure of what `draw` makes, in both sizes."""
+    """A figure of what `draw` makes, in both sizes; nothing is drawn where there is a note."""
     drawings = {}
-    for size in SIZES:
+    for size in () if note else SIZES:
         with debug_mode(False):  # checking each object against the schema takes seconds
             drawings[size.name] = render(draw(size), f"{identity}-{size.name}", title, caption)
-    return Figure(identity, title, caption, legend, drawings, "")
+    return Figure(identity, title, caption, legend, drawings, note)
 
 
-def _sample_text(run: RunFolder) -> str:
-    main = measured(run.requests)
-    counts = [f"{arm} {number(main.filter(pl.col('arm') == arm).height)}" for arm in run.arms]
-    return ", ".join(counts) + " requests, warm-up left out"
-
-
-def _arm_keys(run: RunFolder, kind: str = "box") -> tuple[Key, ...]:
-    """The arms' colours; `shape` shows their point shapes too."""
-    keys = []
-    for arm in run.arms:
-        swatch = palette.arm_shape(run.arms, arm) if kind == "shape" else kind
-        keys.append(Key(swatch, palette.arm_colour(run.arms, arm).light, arm))
-    return tuple(keys)
-
-
-def _no_requests(run: RunFolder) -> str:
-    return "" if run.requests.height else "No request was recorded, so there is nothing to draw."
-
-
-def _over_time(run: RunFolder) -> Figure:
-    shown = shown_points(run.requests.filter(pl.col("outcome") == "ok"), WIDE.points_max).height
-    good = run.requests.filter(pl.col("outcome") == "ok").height
-    failed = run.requests.height - good
-    caption = (
-        f"Each dot is a request at its intended start: {number(run.requests.height)} requests "
-        f"in {len(blocks_of(run))} blocks, paler in the warm-up, {number(failed)} failed. "
-    )
-    if shown < good:
-        caption += (
-            f"Of the {number(good)} answered ok, {number(shown)} are drawn: "
-            "the slowest tenth, and a random choice of the rest. "
-        )
-    caption += f"The line is the median in bins of {median_bin_s(run):g} s. "
-    count = len(disturbances_of(run))
-    caption += (
-        f"{number(count)} windows of faults and interference are shaded; "
-        "below, a lane for each machine they hit."
-        if count
-        else "No fault or interference was recorded."
-    )
-    legend = (
-        *_arm_keys(run),
-        Key("line", palette.MARKER.light, "median"),
-        Key("cross", palette.FAULT.light, "failed request"),
-        Key("shade", palette.FAULT.light, "fault"),
-        Key("shade", palette.INTERFERENCE.light, "interference"),
-    )
-    return _figure(
-        run, "over-time", "Latency over time", caption, latency_over_time,
-        legend=legend, note=_no_requests(run),
-    )  # fmt: skip
-
-
-def _boxes(run: RunFolder) -> Figure:
-    caption = (
-        "Box from 25 to 75 % with the median as a gap, whiskers from 5 to 95 %, diamond the mean, "
-        f"circle p99, dotted to the maximum. {_sample_text(run)}; failed ones included."
-    )
-    note = _no_requests(run) or ("" if box_rows(run) else "Only the warm-up was recorded.")
-    return _figure(
-        run, "boxes", "Latency of each arm", caption, latency_boxes,
-        legend=_arm_keys(run), note=note,
-    )  # fmt: skip
-
-
-def _tail(run: RunFolder) -> Figure:
-    caption = (
-        "Share of requests slower than each latency (complementary distribution); lower and "
-        "further left is better. Points mark p50, p90, p95, p99 and p99.9. Dotted: fewer than "
-        f"{SAMPLES_BEYOND_MIN} samples lie beyond, so nothing may be concluded there. A curve "
-        f"meets an SLO if it passes below its triangle. {_sample_text(run)}."
-    )
-    note = _no_requests(run)
-    if not note and measured(run.requests)["latency_ms"].n_unique() < 2:
-        note = "Fewer than two different latencies were measured: no distribution to draw."
-    return _figure(
-        run, "tail", "The tail", caption, latency_tail,
-        legend=_arm_keys(run, "shape"), note=note,
-    )  # fmt: skip
-
-
-def _improvement(run: RunFolder) -> Figure:
-    entries = run.summary.get("improvement") or {}
-    known = [entry for entry in entries.values() if entry.get("factor") is not None]
-    caption = ""
-    if known:
-        caption = (
-            f"Factor and {known[0]['confidence']:.0%} interval, from "
-            f"{number(known[0]['samples'])} requests per arm in {number(known[0]['pairs'])} "
-            "pairs of blocks. Left of 1 the spare arm is slower. A hollow point rests on fewer "
-            f"than {SAMPLES_BEYOND_MIN} samples beyond it."
-        )
-    reasons = {str(entry.get("note")) for entry in entries.values() if entry.get("note")}
-    note = "" if known else f"No improvement factor: {'; '.join(reasons) or 'no summary.json'}."
-    return _figure(
-        run, "improvement", "Improvement", caption, improvement_intervals, note=note
-    )  # fmt: skip
-
-
-def _comparison(run: RunFolder) -> Figure:
-    found = run.summary.get("comparison") or {}
-    baseline, _ = compared_arms(run.arms) if run.arms else ("", None)
-    caption = (
-        f"Factor over {baseline} and 95 % interval of every other arm, mean and p95, the best p95 "
-        f"on top. A hollow point rests on fewer than {SAMPLES_BEYOND_MIN} samples beyond it."
-    )
-    known = any(row["p95"].get("factor") is not None for row in found.values())
-    note = "" if known else "The run has fewer than three arms that met the same arrivals."
-    legend = (
-        Key("circle", palette.ARMS[0].light, "mean"),
-        Key("square", palette.ARMS[1].light, "p95"),
-    )
-    return _figure(
-        run, "comparison", "Every arm", caption, comparison_factors, legend=legend, note=note
-    )  # fmt: skip
-
-
-def _servers(run: RunFolder) -> Figure:
-    series = server_latencies(run)
-    servers = series.select("tier", "server").unique().height
-    caption = (
-        f"Mean latency of each server between two polls of its arbiter, log scale, the same for "
-        f"all of a tier; {number(series.height)} polls with answers, {number(servers)} servers. "
-        "The strip on top shows the arm; shaded where that machine was disturbed."
-    )
-    if servers > PANELS_MAX:
-        caption += f" The first {PANELS_MAX} are shown."
-    note = "" if servers else "The arbiters' statistics are not in the folder, or hold no answer."
-    return _figure(
-        run, "servers", "Servers, as the arbiters saw them", caption, servers_over_time,
-        legend=_arm_keys(run), note=note,
-    )  # fmt: skip
-
-
-def _hosts(run: RunFolder) -> Figure:
-    hosts = run.hosts.filter(pl.col("cpu_percent").is_not_null())
-    machines = hosts["machine"].n_unique()
-    caption = (
-        f"CPU of each machine in per cent of its cap; {number(hosts.height)} samples of "
-        f"{number(machines)} machines. Shaded where that machine was disturbed."
-    )
-    if machines > PANELS_MAX:
-        caption += f" The first {PANELS_MAX} are shown."
-    note = "" if hosts.height else "No host samples are in the folder (InfluxDB was away?)."
-    return _figure(
-        run, "hosts", "Machines", caption, hosts_over_time, legend=_arm_keys(run), note=note
-    )
-
-
-def _failovers(run: RunFolder) -> Figure:
-    count = len(failovers_of(run))
-    caption = (
-        f"{number(count)} fail-overs in the order in which they ended, each from the moment that "
-        "its machine was down until its tier was told of the machine that serves instead."
-    )
-    if count > SHOWN_MAX:
-        caption += f" The first {SHOWN_MAX} are shown."
-    legend = tuple(Key("box", colour.light, name) for name, _, colour in STAGES)
-    note = "" if count else "No fail-over came to its end."
-    return _figure(
-        run, "failovers", "Fail-overs", caption, failover_parts, legend=legend, note=note
-    )  # fmt: skip
-
-
-def _members(run: RunFolder) -> Figure:
-    tiers = (run.summary.get("schemes") or {}).get("tiers") or {}
-    caption = (
-        "Machines of each tier that serve: from when its arbiter knows of them until they crash or "
-        "are lost. Full strength is at or above the dashed line."
-    )
-    legend = (
-        Key("line", palette.ARMS[0].light, "machines that serve"),
-        Key("line", palette.FAULT.light, "needed"),
-    )
-    note = "" if tiers else "The design has no [failover]."
-    return _figure(
-        run, "members", "Strength over time", caption, members_over_time, legend=legend, note=note
-    )  # fmt: skip
+def log_ticks(domain: Sequence[float]) -> list[float]:
+    """1, 2 and 5 of each decade in the domain; 1 only, if there are many."""
+    decades = range(math.floor(math.log10(domain[0])), math.ceil(math.log10(domain[1])) + 1)
+    for steps in ((1, 2, 5), (1, 3), (1,)):
+        ticks = [step * 10.0**decade for decade in decades for step in steps]
+        ticks = [tick for tick in ticks if domain[0] <= tick <= domain[1]]
+        if len(ticks) <= 10:
+            return ticks
+    return ticks

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from optimizer import style
+
 
 @dataclass(frozen=True)
 class Colour:
@@ -19,21 +21,32 @@ class Colour:
     dark: str
 
 
-TEXT = Colour("#3b4046", "#c6cbd1")
-TITLE = Colour("#22262a", "#eceff2")
-GRID = Colour("#e4e6e9", "#34383e")
-AXIS = Colour("#8b9097", "#6d737b")
+TEXT = Colour(style.TEXT, "#c6cbd1")
+TITLE = Colour(style.TITLE, "#eceff2")
+GRID = Colour(style.GRID, "#34383e")
+AXIS = Colour(style.AXIS, "#6d737b")
 MARKER = Colour("#15181b", "#f4f6f8")
-FAULT = Colour("#b0176a", "#ff7cc0")
+FAULT = Colour(style.LIMIT, "#ff7cc0")
 INTERFERENCE = Colour("#7d858f", "#8f98a3")
-PAPER = Colour("#fefefe", "#17191c")
+PAPER = Colour(style.PAPER, "#17191c")
 
 ARMS = (
-    Colour("#0b6bb0", "#62b4f5"),
-    Colour("#c4500b", "#ff9a56"),
-    Colour("#0a7d5e", "#48cda7"),
-    Colour("#84479a", "#d7a3e8"),
+    Colour(style.BLUE, "#62b4f5"),
+    Colour(style.ORANGE, "#ff9a56"),
+    Colour(style.GREEN, "#48cda7"),
+    Colour(style.PURPLE, "#d7a3e8"),
 )
+PAGE = {  # the style sheet's variables
+    "paper": PAPER,
+    "card": Colour("#f5f6f8", "#1f2226"),
+    "ink": TITLE,
+    "soft": Colour("#565d65", "#a9b0b8"),
+    "line": Colour("#dcdfe3", "#363b41"),
+    "link": Colour("#0b5c99", "#7cc0f7"),
+    "good": Colour("#0b6b3a", "#5fd39a"),
+    "bad": Colour("#a3122f", "#ff8fa3"),
+    "unknown": Colour("#7a5600", "#f0c264"),
+}
 SHAPES = ("circle", "triangle-up", "square", "diamond")
 
 ALL = (TEXT, TITLE, GRID, AXIS, MARKER, FAULT, INTERFERENCE, PAPER, *ARMS)
@@ -47,3 +60,9 @@ def arm_colour(arms: Sequence[str], arm: str) -> Colour:
 def arm_shape(arms: Sequence[str], arm: str) -> str:
     """The point shape of an arm."""
     return SHAPES[arms.index(arm) % len(SHAPES)] if arm in arms else SHAPES[0]
+
+
+def page_rules(*, dark: bool) -> str:
+    """The style sheet's colours."""
+    colours = {name: colour.dark if dark else colour.light for name, colour in PAGE.items()}
+    return f":root{{{''.join(f'--{name}:{value};' for name, value in colours.items())}}}"

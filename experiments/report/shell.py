@@ -1,23 +1,72 @@
-"""What every page has: the templates, the style sheet, the script that swaps drawings."""
+"""What every page has: the frame, the style sheet, the script that swaps drawings, and chips."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import jinja2
 
+from experiments.record.records import write_bytes
+from experiments.report import palette
 from experiments.report.svg import dark_rules
+from experiments.report.text import command_line
 
 _HERE = Path(__file__).parent
 
 
-def render_page(template: str, **values: Any) -> str:
-    """A page as HTML: one file that needs no network."""
+@dataclass(frozen=True)
+class Verdict:
+    """A chip at the head of a page: what was asked, the answer, and its reasons."""
+
+    question: str
+    answer: str
+    mood: str
+    reasons: tuple[str, ...]
+
+
+def chip(
+    question: str, answer: bool | None, reasons: Sequence[object] = (), unknown: str = "not known"
+) -> Verdict:
+    """The chip of an answer; None is shown as `unknown`."""
+    said = tuple(str(reason) for reason in reasons)
+    if answer is None:
+        return Verdict(question, unknown, "unknown", said)
+    return Verdict(question, "yes" if answer else "no", "good" if answer else "bad", said)
+
+
+def chips(verdicts: Mapping[str, Any], questions: Mapping[str, str]) -> list[Verdict]:
+    """The runner's verdicts, each with its question."""
+    found = {name: verdicts.get(name) or {} for name in questions}
+    return [
+        chip(question, found[name].get("ok"), found[name].get("reasons") or ())
+        for name, question in questions.items()
+    ]
+
+
+def repeat_rows(manifest: Mapping[str, Any], **more: str) -> list[tuple[str, str]]:
+    """What one needs to repeat a run."""
+    facts = {
+        "command": command_line(manifest.get("command")),
+        "run": manifest.get("run"),
+        "seed": manifest.get("seed"),
+        **more,
+        "commit": (manifest.get("versions") or {}).get("commit"),
+    }
+    return [(label, str(value)) for label, value in facts.items() if value not in (None, "")]
+
+
+def render_page(template: str, folders: Sequence[Path], **values: Any) -> str:
+    """A page: one HTML file that needs no network. `template` extends base.html.j2.
+
+    Parameters: folders to look for templates in, before this one.
+    """
     environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(_HERE),
+        loader=jinja2.FileSystemLoader([*folders, _HERE]),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
@@ -25,9 +74,17 @@ def render_page(template: str, **values: Any) -> str:
     )
     script = (_HERE / "report.js").read_text(encoding="utf-8")
     return environment.get_template(template).render(
-        **values,
+        **{"about": "", **values},
         style=(_HERE / "report.css").read_text(encoding="utf-8"),
-        dark_rules=dark_rules(),
+        light_rules=palette.page_rules(dark=False),
+        dark_rules=f"{palette.page_rules(dark=True)}\n{dark_rules()}",
         script=script,
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
     )
+
+
+def save_page(folder: Path, html: str) -> Path:
+    """Write report.html into a run's folder, whole or not at all, and return its path."""
+    path = folder / "report.html"
+    write_bytes(path, html.encode())
+    return path

@@ -10,36 +10,15 @@ import altair as alt
 import vl_convert
 
 from experiments.report import palette
-
-_FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif"
+from optimizer import style
 
 _CONFIG: dict[str, Any] = {
+    **style.CONFIG,
     "background": None,
     "aria": False,
-    "font": _FONT,
     "padding": {"left": 2, "right": 8, "top": 4, "bottom": 2},
-    "view": {"stroke": None},
-    "axis": {
-        "labelColor": palette.TEXT.light,
-        "titleColor": palette.TITLE.light,
-        "gridColor": palette.GRID.light,
-        "domainColor": palette.AXIS.light,
-        "tickColor": palette.AXIS.light,
-        "labelFontSize": 12,
-        "titleFontSize": 12,
-        "titleFontWeight": 600,
-        "titlePadding": 8,
-        "labelOverlap": True,
-    },
-    "title": {
-        "color": palette.TITLE.light,
-        "subtitleColor": palette.TEXT.light,
-        "fontSize": 12,
-        "fontWeight": 600,
-        "anchor": "start",
-        "offset": 4,
-    },
-    "header": {"labelColor": palette.TEXT.light, "titleColor": palette.TITLE.light},
+    "title": {**style.CONFIG["title"], "fontSize": 12, "offset": 4},
+    "header": {"labelColor": style.TEXT, "titleColor": style.TITLE},
     "concat": {"spacing": 12},
 }
 

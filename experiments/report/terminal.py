@@ -1,210 +1,37 @@
-"""The summary of a run on a terminal, and where its report lies."""
+"""What every kind prints on a terminal."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
+from rich.table import Table as Lines
 
-from experiments.report.predicted import availability_words, predicted_table, verdict_sentence
-from experiments.report.schemes import strength_table
-from experiments.report.tables import Table as Source
-from experiments.report.text import factor, interval, milliseconds, number, percent, usd
+from experiments.report.tables import Table
 from optimizer.commands.output import fitting
 
-_ROWS = (
-    ("requests", "requests", number),
-    ("errors", "errors", number),
-    ("goodput, ok per s", "goodput_per_s", number),
-    ("mean", "mean_ms", milliseconds),
-    ("p50", "p50_ms", milliseconds),
-    ("p95", "p95_ms", milliseconds),
-    ("p99", "p99_ms", milliseconds),
-    ("punctuality", "punctuality", percent),
-    ("demerits per request", "demerits_per_request", number),
-    ("sent late, p99", "lag_ms_p99", milliseconds),
-)
 
-_MANY = ("requests", "errors", "mean_ms", "p50_ms", "p95_ms", "p99_ms")
-_COLUMNS_MOST = 4
-
-
-def print_summary(summary: Mapping[str, Any], console: Console, report: Path | None = None) -> None:
-    """Print arms, improvement, verdicts and plan; the last line is the report's path, whole.
-
-    A figure that rests on fewer than 10 samples beyond it carries a question mark.
-    """
-    many = len(summary.get("arms") or {}) > _COLUMNS_MOST
-    # Not as the table's title, which would be folded to its width.
-    about = ": latencies in ms, factor of the mean" if many else ""
-    console.print(f"[italic]{_title(summary)}{about}[/]", highlight=False, soft_wrap=True)
-    console.print(fitting(_many_arms(summary) if many else _arms(summary), console))
-    _print_predicted(summary, console)
-    _print_schemes(summary, console)
-    _print_verdicts(summary, console)
-    _print_plan(summary, console)
-    if report is not None:
-        console.print(f"Report: {report}", soft_wrap=True, markup=False, highlight=False)
-
-
-def _arms(summary: Mapping[str, Any]) -> Table:
-    arms: Mapping[str, Any] = summary.get("arms") or {}
-    improvement: Mapping[str, Any] = summary.get("improvement") or {}
-    table = Table()
-    table.add_column("")
-    for arm in arms:
-        table.add_column(escape(arm), justify="right")
-    compared = any(entry.get("factor") is not None for entry in improvement.values())
-    for heading in ("improvement", "95 % interval") if compared else ():
-        table.add_column(heading, justify="right")
-    for label, key, show in _ROWS:
-        name = key.removesuffix("_ms")
-        cells = [_figure(arm, key, show) for arm in arms.values()]
-        entry = improvement.get(name) or {}
-        if compared:
-            known = entry.get("factor") is not None
-            cells.append(factor(entry["factor"]) if known else "")
-            cells.append(interval(entry["ci_low"], entry["ci_high"]) if known else "")
-        table.add_row(label, *cells)
-    return table
-
-
-def _many_arms(summary: Mapping[str, Any]) -> Table:
-    """One row for each arm, since so many columns would not fit."""
-    comparison: Mapping[str, Any] = summary.get("comparison") or {}
-    arms: Mapping[str, Any] = summary.get("arms") or {}
-    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
-    table.add_column("", no_wrap=True, min_width=max(map(len, arms), default=0))
-    for heading in ("sent", "err", "mean", "p50", "p95", "p99", "factor"):
-        table.add_column(heading, justify="right", no_wrap=True, min_width=4)
-    table.add_column("95 % interval")
-    for name, arm in arms.items():
-        entry = (comparison.get(name) or {}).get("mean") or {}
-        gain = ("", "")
-        if entry.get("factor") is not None:
-            gain = (number(entry["factor"]), interval(entry["ci_low"], entry["ci_high"]))
-        table.add_row(escape(name), *(_figure(arm, key, _whole) for key in _MANY), *gain)
-    return table
-
-
-def _whole(value: Any) -> str:
-    return number(value if value is None else round(value))
-
-
-def _title(summary: Mapping[str, Any]) -> str:
-    return escape(f"{summary.get('experiment')}, run {summary.get('run')}")
-
-
-def _figure(arm: Mapping[str, Any], key: str, show: Callable[[Any], str]) -> str:
-    doubtful = key.removesuffix("_ms") in (arm.get("insufficient") or ())
-    return show(arm.get(key)) + (" ?" if doubtful else "")
-
-
-def _print_predicted(summary: Mapping[str, Any], console: Console) -> None:
-    """Predicted beside measured, for a run of a plan's fleet."""
-    found = summary.get("predicted")
-    if not found:
-        return
-    print_table(predicted_table(found), console)
-    for line in (verdict_sentence(summary), *availability_words(found)):
-        console.print(f"  {line}", markup=False, highlight=False)
-
-
-def _print_schemes(summary: Mapping[str, Any], console: Console) -> None:
-    """Time at full strength, for a run with `[failover]`."""
-    source = strength_table(summary)
-    if source is not None:
-        print_table(source, console)
-
-
-def print_table(source: Source, console: Console) -> None:
+def print_table(table: Table, console: Console) -> None:
     """Print a table of the report; one that is too wide stands on its side."""
-    table = Table()
-    for heading, cell in zip(source.head, source.rows[0], strict=True):
-        table.add_column(heading, justify="right" if cell.numeric else "left")
-    for row in source.rows:
-        table.add_row(*(escape(cell.text) + (" ?" if cell.doubtful else "") for cell in row))
-    console.print(f"[italic]{escape(source.caption)}[/]", highlight=False)
-    console.print(fitting(table, console))
+    lines = Lines()
+    for heading, cell in zip(table.head, table.rows[0], strict=True):
+        lines.add_column(heading, justify="right" if cell.numeric else "left")
+    for row in table.rows:
+        lines.add_row(*(escape(cell.text) + (" ?" if cell.doubtful else "") for cell in row))
+    console.print(f"[italic]{escape(table.caption)}[/]", highlight=False)
+    console.print(fitting(lines, console))
 
 
-def _print_verdicts(summary: Mapping[str, Any], console: Console) -> None:
-    found = summary.get("verdicts") or {}
-    slo = summary.get("slo") or {}
-    faults = summary.get("faults") or {}
-    answers = [("valid", summary.get("valid")), ("SLO met", slo.get("met"))]
-    answers += [(name, (found.get(name) or {}).get("ok")) for name in ("revert", "cleanup")]
-    console.print("   ".join(f"{name}: {_answer(answer)}" for name, answer in answers))
-    console.print(
-        f"faults: {number(faults.get('injected'))} injected, {number(faults.get('reverted'))} "
-        f"reverted   InfluxDB points: {number(summary.get('influx_points'))}",
-        highlight=False,
-    )
-    _print_host((summary.get("host") or {}).get("blocks") or (), console)
-    _print_load((summary.get("load") or {}).get("blocks") or (), console)
-    reasons = [reason for verdict in found.values() for reason in verdict.get("reasons") or ()]
-    for reason in [*reasons, *(slo.get("reasons") or ())]:
-        console.print(f"  - {reason}", markup=False, highlight=False)
+def print_reasons(verdicts: Mapping[str, Any], console: Console) -> None:
+    """Why verdicts failed, a line each."""
+    for name, verdict in verdicts.items():
+        for reason in verdict["reasons"]:
+            console.print(f"  - {name}: {reason}", markup=False, highlight=False)
 
 
-def _print_host(blocks: Sequence[Mapping[str, Any]], console: Console) -> None:
-    if not blocks:
-        return
-    busy, stolen, speed = (
-        [block[name] for block in blocks] for name in ("busy_share", "stolen_share", "core_speed")
-    )
-    console.print(
-        f"host: cores {percent(min(busy))} to {percent(max(busy))} busy in a block, at most "
-        f"{percent(max(stolen))} stolen, the slowest at {percent(min(speed) / max(speed))} of the "
-        "fastest one's core speed",
-        highlight=False,
-    )
-
-
-def _print_load(blocks: Sequence[Mapping[str, Any]], console: Console) -> None:
-    """A line where the generator was at a limit, or had several workers."""
-    limited = [block for block in blocks if not block["ok"]]
-    workers = max((len(block["workers"]) for block in blocks), default=0)
-    if not limited and workers < 2:
-        return
-    busiest = max((block["cpu_share"] or 0.0 for block in blocks), default=0.0)
-    names = ", ".join(sorted({limit for block in limited for limit in block["limits"]}))
-    said = (
-        f"at its limit in {len(limited)} of {len(blocks)} blocks ({names})" if names else "as asked"
-    )
-    console.print(
-        f"load: {workers} worker{'s' if workers > 1 else ''}, the busiest took {percent(busiest)} "
-        f"of a core, {said}",
-        highlight=False,
-    )
-
-
-def _answer(answer: Any) -> str:
-    if answer is None:
-        return "[yellow]not known[/]"
-    return "[green]yes[/]" if answer else "[red]no[/]"
-
-
-def _print_plan(summary: Mapping[str, Any], console: Console) -> None:
-    plan = summary.get("plan") or {}
-    if plan.get("feasible") is None:
-        console.print("plan: none was made")
-        return
-    if not plan["feasible"]:
-        console.print("plan: [red]no fleet meets the SLO[/]")
-        return
-    tiers = [f"{name}: {_machines(tier)}" for name, tier in (plan.get("tiers") or {}).items()]
-    console.print(
-        f"plan: {usd(plan.get('usd_per_month'))} a month ({'; '.join(tiers)})",
-        markup=False,
-        highlight=False,
-    )
-
-
-def _machines(tier: Mapping[str, Any]) -> str:
-    spares = f" + {tier['spares']} spare" if tier.get("spares") else ""
-    return f"{tier['nodes']}{spares} x {tier['instance_type']}, r = {tier['replicas']}"
+def print_path(page: Path, console: Console) -> None:
+    """The last line: where the page lies, whole."""
+    console.print(f"Report: {page}", soft_wrap=True, markup=False, highlight=False)

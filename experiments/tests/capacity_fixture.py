@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from experiments.capacity.report import write_capacity_report
-from experiments.capacity.result import capacity_json
-from experiments.capacity.steps import Asked, Step, steps_of
-from experiments.records import REQUESTS, write_json
-from experiments.spec import Design, load_design
+from experiments.design import load_design
+from experiments.kinds.capacity.page import write_page
+from experiments.kinds.capacity.result import node_findings
+from experiments.kinds.capacity.steps import AskedStep, Step, steps_of
+from experiments.record.records import REQUESTS, write_json
+from experiments.record.result import Result, result_of
 from experiments.tests.mm1 import mm1_stays
 
 LIMIT_MS = 50.0
@@ -67,15 +68,23 @@ def measured_steps(
     rates: tuple[float, ...] = RATES, sweeps: int = 3, lag_ms: float = 0.1
 ) -> list[Step]:
     asked = [
-        Asked(block, block // len(rates), "cache-reader", rates[block % len(rates)], LIMIT_MS)
+        AskedStep(block, block // len(rates), "cache-reader", rates[block % len(rates)], LIMIT_MS)
         for block in range(sweeps * len(rates))
     ]
     frame = pl.concat([requests(a.block, a.rate_per_s, 100 + a.block, lag_ms) for a in asked])
     return steps_of(asked, frame, hosts(len(asked), rates * sweeps), {0: 0.4}, 3000.0)
 
 
-def manifest(design: Design) -> dict[str, Any]:
+def capacity_result(steps: list[Step]) -> Result:
+    """result.json of these steps."""
+    found = node_findings(manifest(), "cache", {"cache-reader": LIMIT_MS}, steps)
+    return result_of("capacity", manifest(), found)
+
+
+def manifest() -> dict[str, Any]:
+    design = load_design("memcached-capacity")
     return {
+        "experiment": design.fleet.experiment,
         "run": "20261122T000000Z",
         "verdicts": VERDICTS,
         "seed": 1,
@@ -85,9 +94,8 @@ def manifest(design: Design) -> dict[str, Any]:
 
 
 def capacity_page_of(steps: list[Step], folder: Path) -> Path:
-    """capacity.json, manifest.json and their page."""
-    design = load_design("memcached-capacity")
-    body = manifest(design)
+    """result.json, manifest.json and their page."""
+    body = manifest()
     write_json(folder / "manifest.json", body)
-    write_json(folder / "capacity.json", capacity_json(design, body, steps))
-    return write_capacity_report(folder)
+    write_json(folder / "result.json", capacity_result(steps))
+    return write_page(folder)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from experiments.record.metrics import bootstrap
 from experiments.tests.aws import environment, moto_server, reset
 from experiments.tests.disks import mounted
 
@@ -16,6 +17,13 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of 256 KB."""
     with mounted(tmp_path / "small") as directory:
         yield directory
+
+
+@pytest.fixture
+def few_draws(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bootstraps that are quick rather than exact."""
+    monkeypatch.setattr(bootstrap, "DRAWS_MAX", 120)
+    monkeypatch.setattr(bootstrap, "DRAWS_MIN", 120)
 
 
 @pytest.fixture(scope="session")

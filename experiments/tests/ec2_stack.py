@@ -16,8 +16,8 @@ from typing import Any
 
 import boto3  # type: ignore[import-untyped]
 
-from experiments.platform.aws import Aws
-from experiments.platform.local import ROOT
+from experiments.paths import ROOT
+from experiments.stage.platforms.ec2.aws import Aws
 from experiments.tests.aws import REGION, environment
 
 EXPIRES = "2030-01-01T00:00:00Z"
@@ -61,13 +61,13 @@ ON_PREM: dict[str, Any] = {
     "usd_per_hour": {"t3.small": 0.0228, "c6i.large": 0.091},
     "tiers": {
         "web": _CAPS
-        | {"role": "mediawiki", "backend": "db", "nodes": 1, "standby": 1}
+        | {"role": "mediawiki", "calls": ["db"], "nodes": 1, "standby": 1}
         | {"instance_type": "t3.small"},
         "db": _CAPS | {"role": "mariadb", "nodes": 1, "instance_type": "t3.small"},
     },
     "arbiters": {
-        "web": {"policy": "round-robin", "replicas": 1, "tokens": 1},
-        "db": {"policy": "tad", "replicas": 1, "tokens": 12},
+        "web": {"tokens": 1},
+        "db": {"tokens": 12},
     },
 }
 CLOUD: dict[str, Any] = {
@@ -75,7 +75,7 @@ CLOUD: dict[str, Any] = {
     "scheme": "cloud",
     "spot": True,
     "tiers": {"cache": _CAPS | {"role": "redis", "nodes": 2, "instance_type": "t3.small"}},
-    "arbiters": {"cache": {"policy": "tad", "replicas": 2, "tokens": 4}},
+    "arbiters": {"cache": {"tokens": 4}},
 }
 
 
@@ -199,5 +199,6 @@ def copy_of_stack(directory: Path) -> Path:
     shutil.copytree(ROOT / "infra" / "stacks", infra / "stacks", symlinks=True, ignore=ignored)
     for name in ("boot", "roles"):
         (infra / name).symlink_to(ROOT / "infra" / name)
+    (directory / "contracts").symlink_to(ROOT / "contracts")
     (directory / "build").symlink_to((ROOT / "build").resolve())
     return infra / "stacks" / "ec2"

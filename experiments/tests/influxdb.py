@@ -9,6 +9,8 @@ import subprocess
 import time
 from pathlib import Path
 
+import httpx
+
 _CONFIG = """
 reporting-disabled = true
 bind-address = "127.0.0.1:0"
@@ -54,6 +56,11 @@ class Influx:
                 raise RuntimeError(f"expected influxd to listen, came:\n{log.read_text()}")
             time.sleep(0.02)
         self._address = found.group(1)
+
+    def create_database(self, name: str = "sparecraft") -> None:
+        """As the role's start script does."""
+        answer = httpx.post(f"{self.url}/query", params={"q": f'CREATE DATABASE "{name}"'})
+        answer.raise_for_status()
 
     def kill(self) -> None:
         """SIGKILL, as a crash."""

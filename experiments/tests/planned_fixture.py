@@ -6,21 +6,21 @@ from typing import Any
 
 import polars as pl
 
-from experiments.tests.report_fixture import DB, WEB, FakeRun, example_plan, fake_run
+from experiments.tests.report_fixture import FakeRun, example_plan, fake_run
+from optimizer.tests import synthetic
 
-SIZES = {"memory_mb": 512, "nic_mbps": 200, "disk_mbps": 80}
 CPU_SHARE = 0.38  # of the cap, on machines that nothing disturbs, in report_fixture
 TFVARS = """\
 # Planned by Sparecraft.
 experiment = "mediawiki-noisy"
 scheme     = "on-prem"
 tiers = {
-  web = { role = "mediawiki", backend = "db", nodes = 4, standby = 0, cpus = 0.6, memory_mb = 512, nic_mbps = 200, disk_mbps = 80, instance_type = "slice-0.6" }
+  web = { role = "mediawiki", calls = ["db"], nodes = 4, standby = 0, cpus = 0.6, memory_mb = 512, nic_mbps = 200, disk_mbps = 80, instance_type = "slice-0.6" }
   db = { role = "mariadb", nodes = 3, standby = 0, cpus = 0.6, memory_mb = 512, nic_mbps = 200, disk_mbps = 80, instance_type = "slice-0.6" }
 }
 arbiters = {
-  web = { policy = "tad", replicas = 2, tokens = 2 }
-  db = { policy = "tad", replicas = 1, tokens = 12 }
+  web = { tokens = 2 }
+  db = { tokens = 12 }
 }
 """  # noqa: E501
 
@@ -40,6 +40,7 @@ def prediction(**changes: Any) -> dict[str, Any]:
                       "evidence": "model"},
         "inputs": {
             "run": "20261119T090000Z",
+            "policy": "tad",
             "pages_per_s": {"value": rate_per_s, "samples": 1500, "sufficient": True},
             "tiers": {
                 "web": {"requests_per_copy": {"value": 1.0}, "processing_s": {"value": web_s},
@@ -71,18 +72,13 @@ def planned_run(*, seed: int = 4, measure_s: float = 30.0, rate_per_s: float = 8
     run.requests = run.requests.with_columns(arm=pl.lit("planned"), pair=pl.col("repeat"))
     run.events = [_renamed(event) for event in run.events]
     spec = run.manifest["spec"]
-    spec["arms"] = {"planned": spec["arms"]["spare"]}
+    spec["arms"] = {"planned": spec["arms"]["replicated"]}
     spec["design"] = {"order": "A", "repeats": 4, "seed": seed}
     spec["rates"] = {"crash_per_year": 1.0, "failover_s": 15.0, "repair_s": 86400.0}
     spec["fleet"] = {
         "experiment": "mediawiki-noisy-planned", "scheme": "on-prem",
-        "tiers": {
-            "web": {"role": "mediawiki", "backend": "db", "nodes": 4, "cpus": 0.6, **SIZES,
-                    "instance_type": "slice-0.6"},
-            "db": {"role": "mariadb", "nodes": 3, "cpus": 0.6, **SIZES,
-                   "instance_type": "slice-0.6"},
-        },
-        "arbiters": {tier: {"policy": "tad", "replicas": 1, "tokens": 2} for tier in ("web", "db")},
+        "tiers": synthetic.tiers(0.6, "slice-0.6"),
+        "arbiters": {tier: {"tokens": 2} for tier in ("web", "db")},
     }  # fmt: skip
     run.manifest["experiment"] = "mediawiki-noisy-planned"
     run.manifest["fleet"] = {"machines": machines()}
@@ -94,17 +90,10 @@ def planned_run(*, seed: int = 4, measure_s: float = 30.0, rate_per_s: float = 8
 
 def machines(web_type: str = "slice-0.6") -> list[dict[str, Any]]:
     """The inventory's machines, arbiters and telemetry included."""
-    found: list[dict[str, Any]] = [
-        {"name": name, "tier": name.split("-")[0], "standby": False,
-         "role": "mediawiki" if name in WEB else "mariadb",
-         "instance_type": web_type if name in WEB else "slice-0.6"}
-        for name in WEB + DB
-    ]  # fmt: skip
-    for tier in ("web", "db"):
-        found.append({"name": f"arbiter-{tier}", "tier": tier, "role": "arbiter",
-                      "standby": False, "instance_type": None})  # fmt: skip
-    return [*found, {"name": "influxdb-1", "tier": None, "role": "influxdb", "standby": False,
-                     "instance_type": None}]  # fmt: skip
+    return [
+        {**one, "instance_type": web_type} if one["name"] in synthetic.WEB else one
+        for one in synthetic.machines("slice-0.6")
+    ]
 
 
 def _renamed(event: dict[str, Any]) -> dict[str, Any]:

@@ -1,8 +1,8 @@
 """A result folder that looks like a real one, from a small queue simulation. For tests only.
 
 Four web servers, one queue each (first come, first served), slowed by bursts of interference and by
-a limping network card; `baseline` sends each page to the next server in turn, `spare` to two of
-them, and the first reply wins. Both arms see the same arrivals. Nothing here measures anything:
+a limping network card; `baseline` sends each page to the next server in turn, `replicated` to two
+of them, and the first reply wins. Both arms see the same arrivals. Nothing here measures anything:
 it exists so that metrics and report have every file, with plausible shapes and known truth.
 """
 
@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from experiments.metrics import summarize_run
-from experiments.records import ARBITERS, HOSTS, REQUESTS, EventLog, write_json, write_table
+from experiments.record.metrics import summarize, summarize_run
+from experiments.record.records import ARBITERS, HOSTS, REQUESTS, EventLog, write_json, write_table
+from experiments.record.result import flat, result_of
+from optimizer.tests.synthetic import DB, WEB, arms, machines
 
-WEB = ("web-1", "web-2", "web-3", "web-4")
-DB = ("db-1", "db-2", "db-3")
 T0 = datetime(2026, 11, 20, 9, 30, 0, tzinfo=UTC)
 TIME_OUT_MS = 6000.0
 _GAP_S = 4.0
@@ -39,8 +39,16 @@ class FakeRun:
     plan: dict[str, Any] = field(default_factory=dict)
     prediction: dict[str, Any] = field(default_factory=dict)
 
-    def write(self, folder: Path, *, fingerprint_clean: bool | None = True) -> Path:
-        """Write all files of the folder, summary.json included, but no report."""
+    def summary(self, **changes: Any) -> dict[str, Any]:
+        """The result, head and body in one; `changes` take the place of the run's own parts."""
+        given = {
+            "requests": self.requests, "events": self.events, "manifest": self.manifest,
+            "plan": self.plan, "arbiters": self.arbiters, **changes,
+        }  # fmt: skip
+        return flat(result_of("compare", given["manifest"], summarize(**given)))
+
+    def write(self, folder: Path) -> Path:
+        """Write all files of the folder, result.json included, but no report."""
         folder.mkdir(parents=True, exist_ok=True)
         write_json(folder / "manifest.json", self.manifest)
         write_table(folder / "requests.parquet", self.requests, REQUESTS)
@@ -55,8 +63,8 @@ class FakeRun:
             write_json(folder / "plan.json", self.plan)
         if self.prediction:
             write_json(folder / "predicted.json", self.prediction)
-        summary = summarize_run(folder, fingerprint_clean=fingerprint_clean, influx_points=48210)
-        write_json(folder / "summary.json", summary)
+        found = summarize_run(folder)
+        write_json(folder / "result.json", result_of("compare", self.manifest, found))
         return folder
 
 
@@ -77,7 +85,7 @@ def fake_run(
     events: list[dict[str, Any]] = []
     slow: list[tuple[str, float, float, float]] = []
     for repeat, letter in enumerate(order):
-        arm = "baseline" if letter == "A" else "spare"
+        arm = "baseline" if letter == "A" else "replicated"
         start_s = 5.0 + repeat * (block_s + _GAP_S)
         pair = repeat // 2
         events += _block_events(arm, repeat, start_s, warm_up_s, block_s)
@@ -114,7 +122,7 @@ def example_plan() -> dict[str, Any]:
         "predicted": {"availability": 0.9999931, "p95_ms": 231.0, "p99_ms": 874.0},
         "binding": ["latency: without it 25.00 USD a month less"],
         "assumptions": ["crash rate 1 per node and year: a default, not measured"],
-        "insufficient": ["arm spare: p99 from 960 requests, 1000 needed for 10 beyond it"],
+        "insufficient": ["arm replicated: p99 from 960 requests, 1000 needed for 10 beyond it"],
         "reasons": [],
     }  # fmt: skip
 
@@ -250,14 +258,14 @@ def _arbiters(
 ) -> pl.DataFrame:
     """Polls of both arbiters, once a second, counters cumulative as `/v1/stats` gives them."""
     at_s = np.sort(requests["intended_s"].to_numpy())
-    spare_s = np.sort(requests.filter(pl.col("arm") == "spare")["intended_s"].to_numpy())
+    replicated_s = np.sort(requests.filter(pl.col("arm") == "replicated")["intended_s"].to_numpy())
     rows: list[dict[str, Any]] = []
     for tier, servers, calls in (("web", WEB, 1), ("db", DB, 20)):
         sums = dict.fromkeys(servers, 0)
         counts = dict.fromkeys(servers, 0)
         for second in range(int(end_s)):
             received = int(np.searchsorted(at_s, second)) * calls
-            extra = int(np.searchsorted(spare_s, second)) * calls
+            extra = int(np.searchsorted(replicated_s, second)) * calls
             busy = np.searchsorted(at_s, second) - np.searchsorted(at_s, second - 1)
             for server in servers:
                 answered = int(rng.poisson(busy * calls / len(servers)))
@@ -316,16 +324,16 @@ def _manifest(
         "versions": {"sparecraft": "0.1.0", "python": "3.11.2", "terraform": "1.9.8",
                      "docker": "20.10.24", "commit": "3f2a91c"},
         "spec": _spec(seed, rate_per_s, warm_up_s, measure_s, order),
-        "fleet": {"machines": [{"name": name, "tier": name.split("-")[0]} for name in WEB + DB]},
+        "fleet": {"machines": machines()},
         "host": {"cpu": "Example CPU", "cores": 2, "memory_gb": 7.8, "kernel": "6.1.0",
                  "blocks": [
-                     {"repeat": repeat, "arm": {"A": "baseline", "B": "spare"}[letter],
+                     {"repeat": repeat, "arm": {"A": "baseline", "B": "replicated"}[letter],
                       "busy_share": 0.6 + 0.1 * repeat, "stolen_share": 0.002,
                       "core_speed": 20.0 - repeat}
                      for repeat, letter in enumerate(order)
                  ]},
         "load": {"blocks": [
-            {"repeat": repeat, "arm": {"A": "baseline", "B": "spare"}[letter],
+            {"repeat": repeat, "arm": {"A": "baseline", "B": "replicated"}[letter],
              "workers": [{"worker": worker, "host": "example", "priority": "SCHED_RR 1",
                           "planned": 1, "recorded": 1, "cpu_share": 0.05 + 0.01 * worker,
                           "cpu_share_max": 0.1} for worker in range(2)]}
@@ -333,6 +341,8 @@ def _manifest(
         ]},
         "verdicts": verdicts,
         "setup_s": {"up": 21.4, "ready": 17.9, "warm_up": warm_up_s},
+        "telemetry": {"in_influxdb": 48210},
+        "fingerprint_clean": True,
     }  # fmt: skip
 
 
@@ -347,9 +357,7 @@ def _spec(
                          "mean_run_s": 10.0, "cpu_workers": 4, "iperf_mbps": 100.0},
         "faults": [{"kind": "net.limp", "select": {"tier": "web", "count": 1}, "at_s": 30.0,
                     "for_s": 10.0, "parameters": {"factor": 100}}],
-        "arms": {"baseline": {"policy": "round-robin", "replicas": {"web": 1, "db": 1}},
-                 "spare": {"policy": "tad", "replicas": {"web": 2, "db": 2},
-                           "tokens": {"web": 1, "db": 12}}},
+        "arms": arms(),
         "slo": {"availability": 0.999, "p95_ms": 500.0, "p99_ms": 1000.0,
                 "max_error_share": 0.05},
         "design": {"order": order, "repeats": 1, "seed": seed},

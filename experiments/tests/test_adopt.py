@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,28 +13,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from experiments.adopt import NAME_LENGTH_MAX, adopt
+from experiments.design import (
+    Arm,
+    Experiment,
+    Interference,
+    TierSettings,
+    designs_available,
+    load_design,
+)
+from experiments.design.own import FOLDER, copy_own
+from experiments.design.schedule import blocks
+from experiments.design.text import experiment_text, fleet_text
 from experiments.errors import InputError
-from experiments.runner.manifest import spec_json
-from experiments.schedule import blocks
-from experiments.spec import Arm, Experiment, Fleet, Interference, designs_available, load_design
-from experiments.spec.source import check, parse_tfvars, read_toml
-from experiments.spec.text import experiment_text, fleet_text
+from experiments.kinds.compare.adopt import NAME_LENGTH_MAX, adopt
+from experiments.tests.adopt_fixture import RUN, source_run
 from experiments.tests.planned_fixture import TFVARS, prediction
-from experiments.tests.test_spec import TFVARS as SOURCE_TFVARS
-from experiments.tests.test_spec import TOML, write
-
-RUN = "20261119T090000Z"
-
-
-def source_run(folder: Path, fleet: str = SOURCE_TFVARS, **plan: Any) -> Path:
-    """A run's folder as far as adopt reads it."""
-    folder.mkdir()
-    design = load_design(write(folder, fleet))
-    manifest = {"schema": 1, "run": RUN, "spec": spec_json(design)}
-    (folder / "manifest.json").write_text(json.dumps(manifest))
-    (folder / "plan.json").write_text(json.dumps(prediction(**plan)))
-    return folder
+from experiments.tests.spec_fixture import TFVARS as SOURCE_TFVARS
+from experiments.tests.spec_fixture import TOML, write
+from optimizer.source import check, read_toml
 
 
 @pytest.fixture
@@ -57,7 +55,12 @@ def test_the_design_has_the_plans_fleet_and_the_runs_conditions(run: Path) -> No
         (3, 0, 0.6),
     ]
     assert made.experiment.arms == {
-        "planned": Arm(policy="tad", replicas={"web": 2, "db": 1}, tokens={"web": 2, "db": 12})
+        "planned": Arm(
+            settings={
+                "web": TierSettings(policy="tad", replicas=2, tokens=2),
+                "db": TierSettings(policy="tad", replicas=1, tokens=12),
+            }
+        )
     }
     assert made.fleet.experiment == "mediawiki-noisy-planned"
     assert made.directory == run.resolve() / "mediawiki-noisy-planned"
@@ -88,34 +91,30 @@ def test_arbiters_stay_as_large_as_those_that_were_measured(tmp_path: Path) -> N
     wide = SOURCE_TFVARS.replace("tokens = 12 }", "tokens = 12, cpus = 2, memory_mb = 300 }")
     made = adopt(source_run(tmp_path / "run", wide))
     assert (made.fleet.arbiters["db"].cpus, made.fleet.arbiters["db"].memory_mb) == (2.0, 300)
-    assert (made.fleet.arbiters["db"].policy, made.fleet.arbiters["db"].tokens) == ("tad", 12)
+    assert made.fleet.arbiters["db"].tokens == 12
 
 
-def test_a_fleet_without_stated_addresses_gets_none(run: Path) -> None:
-    text = (adopt(run).directory / "fleet.tfvars").read_text()
+def test_a_tier_without_an_arbiter_gets_none_and_its_image_stays(tmp_path: Path) -> None:
+    bare = SOURCE_TFVARS.replace("  web = { tokens = 1 }\n", "")
+    bare = bare.replace("nodes = 3", 'nodes = 3, image = "mariadb:11"')
+    toml = TOML.replace('web = { policy = "tad", replicas = 2, tokens = 1 }\n', "")
+    made = adopt(source_run(tmp_path / "run", bare, toml=toml))
+    assert list(made.fleet.arbiters) == ["db"]
+    assert list(made.experiment.arms["planned"].settings) == ["db"]
+    assert made.fleet.tiers["db"].image == "mariadb:11"
+
+
+def test_addresses_are_left_to_be_chosen(tmp_path: Path) -> None:
+    stated = SOURCE_TFVARS + 'data_cidr = "198.18.208.0/20"\nentry_port = 18081\n'
+    text = (adopt(source_run(tmp_path / "run", stated)).directory / "fleet.tfvars").read_text()
     assert "cidr" not in text
     assert "port" not in text
-
-
-def test_stated_addresses_are_followed_by_addresses_of_its_own(tmp_path: Path) -> None:
-    stated = SOURCE_TFVARS + (
-        'data_cidr = "198.18.208.0/20"\ncontrol_cidr = "198.19.208.0/20"\n'
-        "entry_port = 18081\ninfluxdb_port = 18087\n"
-    )
-    source = check(parse_tfvars(stated, tmp_path), Fleet)
-    made = adopt(source_run(tmp_path / "run", stated)).fleet
-    addresses = ("data_cidr", "control_cidr", "entry_port", "influxdb_port")
-    for key in addresses:
-        assert getattr(made, key) not in (getattr(source, key), Fleet.model_fields[key].default)
-    assert made.data_cidr.startswith("198.18.")
-    assert made.control_cidr.startswith("198.19.")
-    assert made.entry_port != made.influxdb_port
 
 
 @given(st.from_regex(r"[a-z]([a-z0-9-]{0,28}[a-z0-9])?", fullmatch=True))
 @settings(max_examples=60, deadline=None)
 def test_every_name_is_valid_for_terraform_and_another(source: str) -> None:
-    from experiments.adopt import _planned_name
+    from experiments.kinds.compare.adopt import _planned_name
 
     names = [source]
     for _ in range(12):  # a plan of a planned fleet's run, and so on
@@ -153,14 +152,12 @@ def test_a_plan_that_is_given_takes_the_place_of_the_runs_own(run: Path, tmp_pat
     [
         ({"feasible": False, "reasons": ["p99 800 ms at best"]}, "came an infeasible one: p99 800"),
         ({"inputs": {"run": "20250101T000000Z"}}, f"expected a plan made from run {RUN}"),
-        ({"tfvars": TFVARS.replace('"mariadb"', '"mongo"')}, "tiers.db.role: expected a role that"),
+        ({"tfvars": TFVARS.replace('"mariadb"', '"mongo"')}, "tfvars.tiers.db.role"),
         ({"tfvars": TFVARS.replace('"db"', '"sql"').replace("  db =", "  sql =")},
          "expected the tiers web, db"),
         ({"tfvars": TFVARS.replace("cpus = 0.6", "cpus = 0")}, "tiers.web.cpus"),
         ({"tfvars": "tiers = {"}, "expected valid HCL"),
         ({"tfvars": ""}, "tfvars"),
-        ({"tfvars": TFVARS.replace('db = { policy = "tad"', 'db = { policy = "round-robin"')},
-         "expected one policy for all tiers"),
         ({"tfvars": TFVARS.replace("nodes = 3", "nodes = 1")},
          "fault 2 (net.limp) on the planned fleet: expected one of the machines web-1,"),
         ({"tiers": {}}, "tiers"),
@@ -238,6 +235,7 @@ def test_a_design_that_comes_with_sparecraft_survives_being_written(
     name: str, tmp_path: Path
 ) -> None:
     design = load_design(name)
+    shutil.copytree(design.directory, tmp_path, dirs_exist_ok=True)  # roles of its own, workload
     (tmp_path / "fleet.tfvars").write_text(fleet_text(design.fleet, "again"))
     (tmp_path / "experiment.toml").write_text(experiment_text(design.experiment, "again\ntwice"))
     again = load_design(tmp_path)
@@ -259,8 +257,45 @@ def test_an_experiment_is_read_back_as_it_was_written(
 ) -> None:
     folder = tmp_path_factory.mktemp("design")
     source = load_design(write(folder)).experiment
-    arms = {name: source.arms["baseline"], name + "x": source.arms["spare"]}
+    arms = {name: source.arms["baseline"], name + "x": source.arms["replicated"]}
     experiment = source.model_copy(update={"arms": arms, "interference": interference})
     file = folder / "experiment.toml"
     file.write_text(experiment_text(experiment, ""), encoding="utf-8")
     assert check(read_toml(file), Experiment) == experiment
+
+
+def test_a_plan_from_a_run_with_fail_over_is_put_to_the_test_without_it(tmp_path: Path) -> None:
+    run = source_run(tmp_path / "run")
+    manifest = json.loads((run / "manifest.json").read_text())
+    manifest["spec"] |= {"kind": "schemes", "failover": {"heartbeat_s": 1.0}, "schemes": {"a": 1}}
+    (run / "manifest.json").write_text(json.dumps(manifest))
+    made = adopt(run).experiment
+    assert (made.kind, made.failover) == ("compare", None)
+
+
+def test_what_the_measured_design_brought_goes_along(tmp_path: Path) -> None:
+    run = source_run(tmp_path / "run")
+    source = tmp_path / "source"
+    (source / "bin").mkdir(parents=True)
+    (source / "bin" / "worker").write_text("#!/bin/sh\n")
+    (source / "bin" / "worker").chmod(0o755)
+    (source / "workload.py").write_text(
+        "from experiments.design.workloads import Operation, Population, Workload\n"
+        "def asked():\n    return Population((Operation('a', '/a', 'a'),), 0.0)\n"
+        "WORKLOADS = {'mine': Workload(asked, ('mediawiki',))}\n"
+    )
+    copy_own(source, "./bin/worker", run / FOLDER)
+    manifest = json.loads((run / "manifest.json").read_text())
+    manifest["spec"]["load"] |= {"user": "mine", "worker": "./bin/worker"}
+    (run / "manifest.json").write_text(json.dumps(manifest))
+    for _ in range(2):  # a second time over the first
+        made = adopt(run)
+        assert made.experiment.load.user in made.workloads
+        assert os.access(made.directory / "bin" / "worker", os.X_OK)
+
+
+def test_what_lies_outside_a_design_is_not_copied(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("no")
+    (tmp_path / "design").mkdir()
+    copy_own(tmp_path / "design", "../secret", tmp_path / "run" / "design")
+    assert not (tmp_path / "run").exists()

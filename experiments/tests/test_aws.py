@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from experiments.errors import EnvironmentMissing, InputError
-from experiments.platform.aws import ADVICE, Aws, AwsRefused, advice
+from experiments.stage.platforms.ec2.aws import ADVICE, Aws, AwsRefused, advice
 from experiments.tests.aws import REGION
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from experiments.platform.local import ROOT
+from experiments.paths import ROOT
 
 
 def _packages(script: Path) -> set[str]:

@@ -6,7 +6,6 @@ from then on its keys are misses until they are set again, and a miss is `bad_co
 
 from __future__ import annotations
 
-import json
 import shutil
 import subprocess
 import sys
@@ -17,8 +16,10 @@ from typing import Any
 import polars as pl
 import pytest
 
-from experiments.platform import LocalPlatform, docker
-from experiments.records import read_events
+from experiments.record.records import read_events
+from experiments.record.result import flat, read_result
+from experiments.stage.platforms.local import docker
+from experiments.stage.platforms.local.platform import LocalPlatform
 
 pytestmark = [pytest.mark.real, pytest.mark.fleet, pytest.mark.timeout(400)]
 
@@ -46,7 +47,7 @@ CHANGES = (
     ('pattern = "front"', 'pattern = "none"'),
     ("max_in_flight = 500", "max_in_flight = 500\nworkers = 2"),
     ('order = "ABBA"\nrepeats = 2', 'order = "AB"\nrepeats = 1'),
-    ("[arms.baseline]", f"{ALL_CRASH}\n[arms.baseline]"),
+    ("[arms.baseline.settings]", f"{ALL_CRASH}\n[arms.baseline.settings]"),
 )
 
 
@@ -85,10 +86,10 @@ def test_errors_while_all_caches_are_down_are_counted_at_their_time_and_the_run_
     assert "Traceback" not in done.stdout + done.stderr, done.stderr
     assert done.returncode == 1, done.stdout + done.stderr
     folder = tmp_path / EXPERIMENT / "latest"
-    summary = json.loads((folder / "summary.json").read_text())
+    summary = flat(read_result(folder))
     requests = pl.read_parquet(folder / "requests.parquet")
     events = [event for event in read_events(folder / "events.jsonl") if event["what"] == "fault"]
-    for arm in ("baseline", "spare"):
+    for arm in ("baseline", "replicated"):
         _check_arm(
             requests.filter(arm=arm).sort("index"),
             [event for event in events if event["arm"] == arm],

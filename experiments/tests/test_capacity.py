@@ -11,9 +11,11 @@ import numpy as np
 import polars as pl
 import pytest
 
-from experiments.capacity.analysis import capacity_of, cost_of, knee, rate_at_limit
-from experiments.capacity.figures import cpu_figure
-from experiments.capacity.live import (
+from experiments import kinds
+from experiments.design.experiment import Experiment
+from experiments.kinds.capacity.analysis import capacity_of, cost_of, knee, rate_at_limit
+from experiments.kinds.capacity.figures import cpu_figure
+from experiments.kinds.capacity.measure import (
     FIRST_WARM_UP_S,
     RESOLUTION,
     at_rate,
@@ -21,14 +23,16 @@ from experiments.capacity.live import (
     needs_rest,
     rate_between,
 )
-from experiments.capacity.report import capacity_page, headline
-from experiments.capacity.result import capacity_json, whole_sweeps
-from experiments.capacity.steps import Asked, Step, steps_of
-from experiments.spec import load_design
+from experiments.kinds.capacity.page import capacity_page, headline
+from experiments.kinds.capacity.result import whole_sweeps
+from experiments.kinds.capacity.section import CapacitySection
+from experiments.kinds.capacity.steps import AskedStep, Step, steps_of
+from experiments.record.result import flat
 from experiments.tests.capacity_fixture import (
     LIMIT_MS,
     NODT,
     RATES,
+    capacity_result,
     manifest,
     measured_steps,
     requests,
@@ -81,9 +85,6 @@ def test_the_cost_of_a_request_is_the_slope_and_not_the_idle_cpu(steps: list[Ste
 
 
 def test_a_late_generator_gives_no_nodt_where_it_decides_and_is_no_harm_below() -> None:
-    design = load_design("memcached-capacity")
-    body = manifest(design)
-
     def found(late: tuple[float, ...]) -> dict[str, Any]:
         steps = [
             dataclasses.replace(step, requests=step.requests.with_columns(lag_ms=pl.lit(4.0)))
@@ -91,7 +92,7 @@ def test_a_late_generator_gives_no_nodt_where_it_decides_and_is_no_harm_below() 
             else step
             for step in measured_steps(sweeps=1)
         ]
-        workload = capacity_json(design, body, steps)["workloads"]["cache-reader"]
+        workload = capacity_result(steps)["capacity"]["workloads"]["cache-reader"]
         assert isinstance(workload, dict)
         return workload
 
@@ -103,7 +104,7 @@ def test_a_late_generator_gives_no_nodt_where_it_decides_and_is_no_harm_below() 
 
 
 def test_a_node_that_refuses_quickly_carries_nothing() -> None:
-    asked = Asked(0, 0, "cache-reader", 200.0, LIMIT_MS)
+    asked = AskedStep(0, 0, "cache-reader", 200.0, LIMIT_MS)
     frame = requests(0, 200.0, seed=1).with_columns(
         pl.lit("bad_status").alias("outcome"), pl.lit(0.5).alias("latency_ms")
     )
@@ -113,42 +114,53 @@ def test_a_node_that_refuses_quickly_carries_nothing() -> None:
 
 def test_a_late_step_is_replaced_by_its_next_attempt(steps: list[Step]) -> None:
     late = Step(
-        Asked(99, 0, "cache-reader", RATES[0], LIMIT_MS), steps[-1].requests, 1.0, steps[0].cores
+        AskedStep(99, 0, "cache-reader", RATES[0], LIMIT_MS),
+        steps[-1].requests,
+        1.0,
+        steps[0].cores,
     )
     assert whole_sweeps([late, *steps]) == whole_sweeps(steps)
     assert len(whole_sweeps(steps[:-1])) == 2  # the last sweep is not whole
     assert whole_sweeps(list(reversed(steps)))[-1] == whole_sweeps(steps)[0]  # ascending
-    design = load_design("memcached-capacity")
-    found = capacity_json(design, manifest(design), [late, *steps])["workloads"]["cache-reader"]
+    found = capacity_result([late, *steps])["capacity"]["workloads"]["cache-reader"]
     assert found["doubts"] == ["1 of 22 steps are not used: the generator was late"]
 
 
 def test_the_file_and_the_page(steps: list[Step]) -> None:
-    design = load_design("memcached-capacity")
-    body = json.loads(json.dumps(capacity_json(design, manifest(design), steps)))
+    body = flat(json.loads(json.dumps(capacity_result(steps))))
     found = body["workloads"]["cache-reader"]
     assert body["complete"]
     assert len(found["steps"]) == 21
     assert found["steps"][0]["cores"]["generator"] == 0.4
     assert found["utilisation"] == pytest.approx((0.02 + 2e-4 * NODT) / 0.1, rel=0.1)
-    page = capacity_page(body, manifest(design))
+    page = capacity_page(body, manifest())
     assert headline(body).split(" (")[0] in page
     assert page.count("<figure") == 2
     assert "20.0 ms" not in headline(body)
 
 
+def read(name: str) -> tuple[Experiment, CapacitySection]:
+    """A design's experiment, and what its kind's section asks for."""
+    design = kinds.load(name)
+    section = kinds.section_of(kinds.kind_of(design), design)
+    assert isinstance(section, CapacitySection)
+    return design.experiment, section
+
+
 def test_a_slow_step_lasts_until_its_requests_can_be_expected() -> None:
-    experiment = load_design("apache-capacity").experiment
-    slow = at_rate(experiment, experiment.workloads[2], 1.0)
-    fast = at_rate(experiment, experiment.workloads[0], 500.0)
+    experiment, section = read("apache-capacity")
+    first, _, third = section.workloads(experiment)
+    slow = at_rate(experiment, section, third, 1.0)
+    fast = at_rate(experiment, section, first, 500.0)
     assert (slow.load.user, slow.phases.measure) == ("wiki-reader", 80.0)
     assert fast.phases.measure == experiment.phases.measure
 
 
 def test_the_first_step_warms_the_node_up() -> None:
-    experiment = load_design("redis-capacity").experiment
-    first = at_rate(experiment, experiment.workloads[0], 500.0, FIRST_WARM_UP_S)
-    other = at_rate(experiment, experiment.workloads[0], 500.0)
+    experiment, section = read("redis-capacity")
+    workload = section.workloads(experiment)[0]
+    first = at_rate(experiment, section, workload, 500.0, FIRST_WARM_UP_S)
+    other = at_rate(experiment, section, workload, 500.0)
     assert (first.phases.warm_up, other.phases.warm_up) == (20.0, experiment.phases.warm_up)
 
 
@@ -158,11 +170,11 @@ def test_what_an_overloaded_step_left_behind_is_not_charged_to_the_next(steps: l
     ]
     failing = dataclasses.replace(steps[0], requests=steps[0].requests.with_columns(outcome=_FEW))
     assert is_beyond(failing, 0.01)
-    page = Asked(7, 0, "wiki-reader", 10.0, 2000.0)
+    page = AskedStep(7, 0, "wiki-reader", 10.0, 2000.0)
     assert not needs_rest(page, dataclasses.replace(page, rate_per_s=15.0))
     assert needs_rest(page, page)
     assert needs_rest(page, dataclasses.replace(page, rate_per_s=8.0))
-    assert needs_rest(page, Asked(8, 1, "static-file", 450.0, 50.0))
+    assert needs_rest(page, AskedStep(8, 1, "static-file", 450.0, 50.0))
 
 
 def test_steps_close_in_on_the_limit_until_its_sides_are_near() -> None:
@@ -184,6 +196,6 @@ def test_the_figure_of_cpu_shows_the_busiest_not_the_first() -> None:
 
 @pytest.mark.parametrize("name", ["apache", "memcached", "redis", "solr"])
 def test_the_designs_are_read(name: str) -> None:
-    design = load_design(f"{name}-capacity")
-    assert design.experiment.capacity is not None
+    design = kinds.load(f"{name}-capacity")
+    assert kinds.kind_of(design).name == "capacity"
     assert (Path(design.directory) / "README.md").is_file()

@@ -15,8 +15,8 @@ from typer.testing import CliRunner, Result
 
 from experiments.cli import app
 from experiments.errors import InputError, SparecraftError
-from experiments.platform import tagged
-from experiments.platform.aws import Aws
+from experiments.stage.platforms.ec2 import tagged
+from experiments.stage.platforms.ec2.aws import Aws
 from experiments.tests.aws import REGION
 from experiments.tests.ec2_fixture import PAST, MadeFleet, instance, network, whole_fleet
 
@@ -99,9 +99,7 @@ def test_options_of_ec2_are_refused_for_the_local_platform(arguments: tuple[str,
     assert "--platform ec2" in refused.expected
 
 
-@pytest.mark.parametrize(
-    "arguments", [("reap",), ("list", "--platform", "ec2"), ("up", SMALL, "--platform", "ec2")]
-)
+@pytest.mark.parametrize("arguments", [("reap",), ("up", SMALL, "--platform", "ec2")])
 def test_no_credentials_and_a_wrong_region_end_in_one_message(
     monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
 ) -> None:

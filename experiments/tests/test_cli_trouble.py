@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from experiments.platform import docker
-from experiments.platform.local import ROOT
-from experiments.tests.test_adopt import source_run
+from experiments.paths import ROOT
+from experiments.stage.platforms.local import docker
+from experiments.tests.adopt_fixture import source_run
 
 pytestmark = pytest.mark.fleet
 
@@ -52,8 +52,13 @@ def _copy(tmp_path: Path, file: str, old: str, new: str) -> Path:
         ("experiment.toml", '{ tier = "db", count = 1 }', "{ }", "select"),
         ("experiment.toml", "net.limp", "net.melt", "net.melt"),
         ("experiment.toml", "at_s = 8.0", "at_s = 80.0", "at_s"),
-        ("experiment.toml", "web = 2, db = 1", "web = 3, db = 1", "arms.spare.replicas.web"),
-        ("fleet.tfvars", "db  = { policy", "cache = { policy", "arbiters.db"),
+        (
+            "experiment.toml",
+            "replicas = 2",
+            "replicas = 3",
+            "replicated.settings.web.replicas",
+        ),
+        ("fleet.tfvars", "db  = { tokens", "cache = { tokens", "arbiters.cache"),
     ],
 )
 def test_a_mistake_in_a_design_is_named_with_its_file_and_key(

@@ -7,20 +7,23 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from experiments.metrics import summarize_run
-from experiments.report import write_report
+from experiments.kinds.compare.page import write_report
+from experiments.record.metrics import summarize_run
 from experiments.tests.report_fixture import FakeRun, fake_run
 
 
 def with_a_third_arm(run: FakeRun) -> FakeRun:
-    """`spare` once more, twice as fast: its factors are known from those of `spare`."""
-    spare = run.requests.filter(pl.col("arm") == "spare")
+    """`replicated` once more, twice as fast: its factors are known from those of `replicated`."""
+    replicated = run.requests.filter(pl.col("arm") == "replicated")
     latency_ms = pl.col("latency_ms") / 2.0
     done_s = pl.col("intended_s") + latency_ms / 1000.0
-    twice = spare.with_columns(pl.lit("twice").alias("arm"), done_s=done_s, latency_ms=latency_ms)
+    twice = replicated.with_columns(
+        pl.lit("twice").alias("arm"), done_s=done_s, latency_ms=latency_ms
+    )
     run.requests = pl.concat([run.requests, twice])
     arms = run.manifest["spec"]["arms"]
-    arms["twice"] = {**arms["spare"], "policy": "hedge"}
+    web = arms["replicated"]["settings"]["web"]
+    arms["twice"] = {"settings": {"web": {**web, "policy": "hedge"}}}
     return run
 
 
@@ -32,16 +35,16 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_every_arm_is_compared_with_the_baseline(folder: Path) -> None:
-    summary = summarize_run(folder, fingerprint_clean=True)
-    assert list(summary["comparison"]) == ["spare", "twice"]
-    for name, entry in summary["comparison"]["spare"].items():
+    summary = summarize_run(folder).body
+    assert list(summary["comparison"]) == ["replicated", "twice"]
+    for name, entry in summary["comparison"]["replicated"].items():
         assert entry["factor"] == summary["improvement"][name]["factor"]
         assert summary["comparison"]["twice"][name]["factor"] == pytest.approx(2 * entry["factor"])
 
 
 def test_two_arms_have_no_comparison_beside_their_improvement(tmp_path: Path) -> None:
     folder = fake_run(seed=4, measure_s=20.0, rate_per_s=4.0).write(tmp_path)
-    assert summarize_run(folder, fingerprint_clean=True)["comparison"] == {}
+    assert summarize_run(folder).body["comparison"] == {}
     assert "comparison-table" not in write_report(folder).read_text()
 
 
@@ -49,7 +52,7 @@ def test_the_page_shows_every_arm_with_its_policy_and_what_it_sent_twice(folder:
     page = write_report(folder).read_text()
     table = page[page.index('id="comparison-table"') :]
     table = table[: table.index("</table>")]
-    for text in ("baseline", "spare", "twice", "hedge", "2, "):
+    for text in ("baseline", "replicated", "twice", "hedge", "2, "):
         assert text in table
     assert '<figure id="comparison"' in page
     assert "With twice, " in page

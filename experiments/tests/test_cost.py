@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from experiments.errors import InputError
-from experiments.platform.cost import (
+from experiments.stage.platforms.ec2.cost import (
     USD_PER_ADDRESS_HOUR,
     USD_PER_GB_MONTH,
     Bill,
@@ -18,7 +18,7 @@ from experiments.platform.cost import (
     quote_of,
 )
 from optimizer.prices import HOURS_PER_MONTH
-from optimizer.tests.test_prices_refresh import PricingApi, product, serving
+from optimizer.tests.pricing_api import PricingApi, product, serving
 
 TODAY = date(2026, 2, 3)
 

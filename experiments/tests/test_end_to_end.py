@@ -18,11 +18,13 @@ from typing import Any
 import polars as pl
 import pytest
 
-from experiments.adopt import adopt
-from experiments.agents import connect_agent, tls_context
-from experiments.platform import LocalPlatform, docker
-from experiments.runner.manifest import spec_json
-from experiments.spec import load_design
+from experiments.design import load_design
+from experiments.kinds.compare.adopt import adopt
+from experiments.record.manifest import spec_json
+from experiments.record.result import flat, read_result
+from experiments.stage.agents import connect_agent, tls_context
+from experiments.stage.platforms.local import docker
+from experiments.stage.platforms.local.platform import LocalPlatform
 from experiments.tests.planned_fixture import small_prediction
 
 pytestmark = [pytest.mark.real, pytest.mark.fleet, pytest.mark.timeout(600)]
@@ -91,33 +93,30 @@ def _injected(results: Path) -> Callable[[], bool]:
 
 
 def _summary(results: Path) -> dict[str, Any]:
-    text = (results / EXPERIMENT / "latest" / "summary.json").read_text()
-    summary = json.loads(text)
-    assert isinstance(summary, dict)
-    return summary
+    return flat(read_result(results / EXPERIMENT / "latest"))
 
 
 def test_a_run_measures_both_arms_reverts_plans_and_leaves_nothing(tmp_path: Path) -> None:
     code, output = _finish(_start(tmp_path), tmp_path)
     summary = _summary(tmp_path)
     assert code in (0, 1), output
-    for arm in ("baseline", "spare"):
+    for arm in ("baseline", "replicated"):
         assert summary["arms"][arm]["requests"] > 30
         assert summary["arms"][arm]["p50_ms"] > 1
-    baseline, spare = (summary["arms"][arm]["requests"] for arm in ("baseline", "spare"))
-    assert baseline == spare, "both arms meet the same arrivals"
+    baseline, replicated = (summary["arms"][arm]["requests"] for arm in ("baseline", "replicated"))
+    assert baseline == replicated, "both arms meet the same arrivals"
     assert summary["faults"]["injected"] >= 2
     assert summary["faults"]["reverted"] == summary["faults"]["injected"]
     assert summary["faults"]["fingerprint_clean"] is True
     assert summary["verdicts"]["revert"]["ok"], summary["verdicts"]
     assert summary["verdicts"]["cleanup"]["ok"], summary["verdicts"]
-    assert summary["influx_points"] > baseline + spare
+    assert summary["influx_points"] > baseline + replicated
     assert "feasible" in summary["plan"]
     folder = tmp_path / EXPERIMENT / "latest"
     hosts = pl.read_parquet(folder / "hosts.parquet")
     assert {"web-1", "web-2", "db-1", "db-2"} <= set(hosts["machine"])
     manifest = json.loads((folder / "manifest.json").read_text())
-    assert [block["arm"] for block in manifest["host"]["blocks"]] == ["baseline", "spare"]
+    assert [block["arm"] for block in manifest["host"]["blocks"]] == ["baseline", "replicated"]
     assert all(0 < block["busy_share"] < 1 for block in manifest["host"]["blocks"])
     arbiters = pl.read_parquet(folder / "arbiters.parquet")
     sent = arbiters.filter(pl.col("tier") == "web").group_by("replicas").len()
@@ -143,7 +142,7 @@ def test_a_plans_fleet_is_made_as_described_shown_and_held_to_its_prediction(
     platform = LocalPlatform(PLANNED)
     assert platform.changes() == []
     folder = (tmp_path / PLANNED / "latest").resolve()
-    _check_prediction(json.loads((folder / "summary.json").read_text())["predicted"])
+    _check_prediction(flat(read_result(folder))["predicted"])
     assert "cost a month" in output
     url = platform.inventory().endpoints.influxdb
     assert empty_panels(verify(url, "sparecraft", PLANNED, folder.name)) == []
@@ -181,7 +180,7 @@ def test_a_block_that_the_host_spoils_is_set_aside_and_measured_again(tmp_path: 
     assert 0 in set(aside["repeat"])
     assert set(kept["repeat"]) == {n for n, block in blocks.items() if not block["spoiled"]}
     counts = {arm: frame.height for (arm,), frame in kept.group_by("arm")}
-    assert counts["baseline"] == counts["spare"], "each arm counts once, with the same arrivals"
+    assert counts["baseline"] == counts["replicated"], "each arm counts once, arrivals are the same"
     summary = _summary(tmp_path)
     assert summary["arms"]["baseline"]["lag_ms_p99"] < 1000
     assert summary["verdicts"]["revert"]["ok"], summary["verdicts"]

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from experiments.errors import EnvironmentMissing
-from experiments.faults import FaultController, FaultEvent, Injection, Step, Tally
+from experiments.stage.faults import FaultController, FaultEvent, Injection, Step, Tally
 
 
 class Machine:

@@ -6,7 +6,7 @@ import time
 
 import gevent
 
-from experiments.load.alarm import Alarm
+from experiments.load.workers.locust.alarm import Alarm
 
 
 def test_a_wait_never_ends_early_and_one_for_the_past_ends() -> None:

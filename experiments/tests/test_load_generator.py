@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import select
@@ -9,98 +10,47 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import polars as pl
 import pytest
 
 from experiments.errors import DiskFull, MeasurementFailed
-from experiments.load import LoadGenerator, LoadHandle, LoadPlan, LoadStatus, Page, read_plan
-from experiments.records import REQUESTS
-from experiments.schedule import PhaseWindow
-from experiments.spec.experiment import Load
+from experiments.load.generator import LoadGenerator
+from experiments.load.plan import read_plan, write_plan
+from experiments.paths import ROOT
+from experiments.record.records import REQUESTS
 from experiments.tests.disks import fill
+from experiments.tests.load_fixture import (
+    CONNECT_S,
+    EXPECTED,
+    LEAD_S,
+    RESPONSE_S,
+    follow,
+    make_plan,
+    run,
+)
 from experiments.tests.servers import deaf, refusing, serving
 
 pytestmark = pytest.mark.real
 
-CONNECT_S = 1.0
-RESPONSE_S = 2.0
-LEAD_S = 0.1
+LOCUSTFILE = ROOT / "experiments/load/workers/locust/locustfile.py"
 
-
-def make_plan(
-    entry: str, paths: Sequence[str], *, gap_s: float = 0.02, max_in_flight: int = 200
-) -> LoadPlan:
-    """One arrival for each path, `gap_s` apart; the first fifth is warm-up."""
-    names = tuple(dict.fromkeys(paths))
-    length_s = len(paths) * gap_s
-    load = Load(
-        user="wiki-reader",
-        arrivals="constant",
-        rate_per_s=1 / gap_s,
-        connect_timeout_s=CONNECT_S,
-        response_timeout_s=RESPONSE_S,
-        max_in_flight=max_in_flight,
-    )
-    return LoadPlan(
-        entry=entry,
-        load=load,
-        arm="baseline",
-        repeat=3,
-        pair=1,
-        windows=(
-            PhaseWindow("warm-up", 0.0, length_s / 5),
-            PhaseWindow("measure", length_s / 5, length_s),
-        ),
-        pages=tuple(Page(name, f"/{name}", "<title>Abash") for name in names),
-        offsets_s=tuple(index * gap_s for index in range(len(paths))),
-        page_of=tuple(names.index(path) for path in paths),
-    )
-
-
-def follow(
-    handle: LoadHandle, until: Callable[[LoadStatus, int], bool], limit_s: float = 60
-) -> LoadStatus:
-    """Poll until a condition on (status, records so far) holds."""
-    end_s = time.monotonic() + limit_s
-    while time.monotonic() < end_s:
-        status = handle.poll()
-        if until(status, status.recorded):
-            return status
-        select.select([], [], [], 0.02)
-    raise AssertionError(f"{handle.poll()}: {handle.log_path.read_text()}")
-
-
-def run(directory: Path, plan: LoadPlan) -> tuple[pl.DataFrame, LoadStatus]:
-    """The whole plan."""
-    t0_s = time.monotonic()
-    handle = LoadGenerator(directory, t0_monotonic_s=t0_s).start(plan)
-    try:
-        handle.wait_ready()
-        handle.go(time.monotonic() - t0_s + LEAD_S)
-        status = follow(handle, lambda status, _: status.state not in ("ready", "running"))
-    finally:
-        handle.stop()
-    return handle.records(), status
-
-
-EXPECTED = {
-    "good": ("ok", 200),
-    "chunked": ("ok", 200),
-    "until_close": ("ok", 200),
-    "leave": ("ok", 200),
-    "wrong_title": ("bad_content", 200),
-    "garbage": ("bad_content", 0),
-    "fails": ("bad_status", 500),
-    "redirects": ("bad_status", 302),
-    "reset": ("aborted_connection", 0),
-    "cut": ("aborted_connection", 200),
-    "cut_chunked": ("aborted_connection", 200),
-    "never": ("time_out", 0),
-    "trickle": ("time_out", 200),
-}
+# A walk that is ended while the request whose record has just been made is not gone yet.
+ENDED_AT_A_RECORD = """
+from gevent import monkey; monkey.patch_all()
+import json, pathlib, sys, time
+import gevent
+from experiments.load.plan import read_plan, write_plan
+from experiments.load.workers.locust.open_loop import RecordFile
+from experiments.load.workers.locust.walk import Walk
+ends = []
+def record(_):
+    if not ends:
+        ends.append(gevent.spawn(walk.end))
+walk = Walk(read_plan(pathlib.Path(sys.argv[1])), RecordFile(pathlib.Path("/dev/null")), record)
+walk.run(time.monotonic(), 0.1)
+print(json.dumps(ends[0].get()))
+"""
 
 
 def test_every_misbehaviour_of_a_server_has_its_outcome(tmp_path: Path) -> None:
@@ -195,6 +145,14 @@ def test_sigterm_keeps_what_was_measured_and_counts_what_was_in_flight(tmp_path:
     handle.stop()  # a second time does nothing
 
 
+def test_a_request_that_ends_at_the_stop_is_counted_once(tmp_path: Path) -> None:
+    with serving() as server:
+        write_plan(tmp_path / "plan.json", make_plan(server.url, ["never", *["good"] * 20]))
+        command = [sys.executable, "-c", ENDED_AT_A_RECORD, str(tmp_path / "plan.json")]
+        done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
+    assert json.loads(done.stdout) == {"launched": 2, "recorded": 1, "unfinished": 1}
+
+
 def test_a_killed_generator_leaves_whole_records(tmp_path: Path) -> None:
     with serving() as server:
         plan = make_plan(server.url, ["good"] * 2000, gap_s=0.005)
@@ -212,8 +170,8 @@ def test_a_killed_generator_leaves_whole_records(tmp_path: Path) -> None:
 def test_the_generator_ends_when_the_runner_is_killed(tmp_path: Path) -> None:
     script = (
         "import sys, time, pathlib\n"
-        "from experiments.tests.test_load_generator import make_plan\n"
-        "from experiments.load import LoadGenerator\n"
+        "from experiments.tests.load_fixture import make_plan\n"
+        "from experiments.load.generator import LoadGenerator\n"
         "plan = make_plan(sys.argv[1], ['good'] * 20000, gap_s=0.005)\n"
         "t0 = time.monotonic()\n"
         "handle = LoadGenerator(pathlib.Path(sys.argv[2]), t0_monotonic_s=t0).start(plan)\n"
@@ -240,13 +198,12 @@ def test_a_plan_can_be_repeated_with_plain_locust_which_counts_the_same(tmp_path
     with serving() as server:
         run(tmp_path, make_plan(server.url, [*["good"] * 6, *["fails"] * 3]))
         command = [
-            *(sys.executable, "-m", "locust", "-f", "experiments/load/locustfile.py"),
+            *(sys.executable, "-m", "locust", "-f", str(LOCUSTFILE)),
             *("--headless", "--users", "1", "--only-summary"),
             *("--plan", str(tmp_path / "block-03.plan.json")),
             *("--records", str(tmp_path / "again.jsonl")),
         ]
-        root = Path(__file__).resolve().parents[2]
-        ended = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=root)
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=ROOT)
     assert ended.returncode == 1  # Locust's own answer to failed requests
     assert re.search(r"Aggregated +9 +3\(33\.33%\)", ended.stderr), ended.stderr
     assert len((tmp_path / "again.jsonl").read_text().splitlines()) == 9

@@ -11,25 +11,19 @@ from pathlib import Path
 
 import pytest
 
-from experiments.load.client import Client, Cut, Garbled, Reply
-from experiments.load.keyvalue import MemcachedClient, RedisClient
+from experiments.load.client import ByteClient, Cut, Garbled, Reply
+from experiments.load.protocols.memcached import MemcachedClient
+from experiments.load.protocols.redis import RedisClient
+from experiments.tests.load_fixture import free_port
 
-ADDRESS = ("127.0.0.1", 0)
 
-
-def client(kind: type[Client], port: int = 0) -> Client:
+def client(kind: type[ByteClient], port: int = 0) -> ByteClient:
     return kind(
         ("127.0.0.1", port),
         connect_timeout_s=2.0,
         response_timeout_s=2.0,
         clock=time.monotonic,
     )
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(ADDRESS)
-        return int(probe.getsockname()[1])
 
 
 def started(command: list[str], port: int) -> subprocess.Popen[bytes]:
@@ -123,14 +117,14 @@ def test_redis_reads_a_record_and_updates_a_field(redis: int) -> None:
 )
 @pytest.mark.parametrize("size", [1, 4, 100_000])
 def test_a_reply_in_any_pieces(
-    kind: type[Client], data: bytes, expected: str | type[Exception], size: int
+    kind: type[ByteClient], data: bytes, expected: str | type[Exception], size: int
 ) -> None:
     pieces = iter([*(data[at : at + size] for at in range(0, len(data), size)), b""])
     reply = Reply()
     if isinstance(expected, str):
-        client(kind)._read(pieces, b"abc", reply)
+        client(kind).read_reply(pieces, b"abc", reply)
         assert reply.outcome == expected
         assert reply.keep
     else:
         with pytest.raises(expected):
-            client(kind)._read(pieces, b"abc", reply)
+            client(kind).read_reply(pieces, b"abc", reply)

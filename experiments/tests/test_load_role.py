@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from experiments.load.generator import MASTER_PORT, RemoteWorkers
+from experiments.design.workloads import find_workloads
+from experiments.load.generator import MASTER_PORT
+from experiments.load.plan import RemoteWorkers
+from experiments.tests.load_fixture import begun, ended, make_plan, shared
 from experiments.tests.servers import serving
-from experiments.tests.test_load_generator import make_plan
-from experiments.tests.test_load_workers import begun, ended, shared
 
 pytestmark = pytest.mark.real
 
@@ -60,6 +61,9 @@ def test_workers_installed_from_the_bundle_send_their_shares(machine: str, tmp_p
     docker("exec", machine, f"{ROLE}/ready.sh")
     said = docker("exec", machine, "sparecraft", "--version")
     assert said.startswith("sparecraft ")
+    workloads = "from experiments.design.workloads import find_workloads as w; print(*w(None))"
+    said = docker("exec", machine, "/opt/sparecraft/venv/bin/python", "-c", workloads)
+    assert set(said.split()) == set(find_workloads(None)), "the roles are in the bundle"
     for _ in range(2):
         docker("exec", "--detach", machine, f"{ROLE}/start.sh")
     with serving() as server:

@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from experiments.errors import InputError
-from experiments.load.clock import Exchange, Offset, offset_of
 from experiments.load.generator import remote_workers
-from experiments.load.plan import LoadPlan, plan_of, plan_values
-from experiments.load.saturation import saturation
-from experiments.load.shares import share
-from experiments.tests.test_load_generator import make_plan
+from experiments.load.plan import LoadPlan, plan_json, plan_of
+from experiments.load.workers.locust.clock import Exchange, Offset, offset_of
+from experiments.load.workers.locust.shares import share
+from experiments.record.metrics.saturation import saturation
+from experiments.tests.load_fixture import make_plan
 
 PATHS = ["good", "fails", "chunked", "good", "leave", "good", "cut"]
 
@@ -36,12 +36,12 @@ def test_shares_hold_every_arrival_once_with_its_page_and_its_phase(
     assert found == {place: _arrival(plan, place) for place in range(arrivals)}
     assert sum(part.load.max_in_flight for part in shares) == in_flight
     assert math.isclose(sum(part.load.rate_per_s for part in shares), plan.load.rate_per_s)
-    assert all(plan_of(plan_values(part)) == part for part in shares), "it survives the message"
+    assert all(plan_of(plan_json(part)) == part for part in shares), "it survives the message"
 
 
 def _arrival(plan: LoadPlan, place: int) -> tuple[Any, ...]:
     offset_s = plan.offsets_s[place]
-    return offset_s, plan.pages[plan.page_of[place]], plan.phase_at(offset_s)
+    return offset_s, plan.operations[plan.operation_of[place]], plan.phase_at(offset_s)
 
 
 def test_workers_are_elsewhere_where_enough_wait_and_here_where_none_does() -> None:

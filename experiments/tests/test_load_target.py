@@ -12,7 +12,7 @@ from experiments.load import plan
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "198.18.0.11"])
 def test_the_own_fleet_s_addresses_are_allowed_anywhere(host: str) -> None:
-    assert plan.entry_address(f"http://{host}/") == ("http", host, 80)
+    assert plan.entry_url(f"http://{host}/").hostname == host
 
 
 def test_a_private_address_is_allowed_on_a_load_machine_only(
@@ -24,8 +24,8 @@ def test_a_private_address_is_allowed_on_a_load_machine_only(
         if content is not None:
             role.write_text(content)
         with pytest.raises(InputError, match=r"127\.0\.0\.0/8"):
-            plan.entry_address("http://10.80.0.11/")
+            plan.entry_url("http://10.80.0.11/")
     role.write_text("ROLE=load\n")
-    assert plan.entry_address("http://10.80.0.11/") == ("http", "10.80.0.11", 80)
+    assert plan.entry_url("http://10.80.0.11/").hostname == "10.80.0.11"
     with pytest.raises(InputError, match="nowhere else"):
-        plan.entry_address("http://93.184.215.14/")
+        plan.entry_url("http://93.184.215.14/")

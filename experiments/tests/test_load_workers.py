@@ -8,58 +8,34 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable
-from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
 import pytest
 
 from experiments.errors import MeasurementFailed
-from experiments.load import LoadGenerator, LoadHandle, LoadPlan, LoadStatus
-from experiments.load.generator import RemoteWorkers
-from experiments.load.saturation import saturation
-from experiments.metrics.generator import generator_blocks, generator_reasons
-from experiments.records import histograms
+from experiments.load.generator import LoadGenerator
+from experiments.load.plan import RemoteWorkers
+from experiments.record.metrics.generator import generator_blocks, generator_reasons
+from experiments.record.metrics.saturation import saturation
+from experiments.record.records import histograms
+from experiments.tests.load_fixture import (
+    EXPECTED,
+    alive,
+    begun,
+    children,
+    ended,
+    follow,
+    free_port,
+    make_plan,
+    run,
+    shared,
+)
 from experiments.tests.servers import serving
-from experiments.tests.test_load_generator import EXPECTED, follow, make_plan, run
-from experiments.tests.test_load_keyvalue import free_port
 
 pytestmark = pytest.mark.real
 
-LEAD_S = 0.3
-
-
-def shared(plan: LoadPlan, workers: int) -> LoadPlan:
-    """The same plan for several workers."""
-    return replace(plan, load=plan.load.model_copy(update={"workers": workers}))
-
-
-def begun(directory: Path, plan: LoadPlan, **options: RemoteWorkers) -> LoadHandle:
-    """A generator that has the word to go."""
-    t0_s = time.monotonic()
-    handle = LoadGenerator(directory, t0_monotonic_s=t0_s, **options).start(plan)
-    try:
-        handle.wait_ready()
-        handle.go(time.monotonic() - t0_s + LEAD_S)
-    except BaseException:
-        handle.stop()
-        raise
-    return handle
-
-
-def ended(handle: LoadHandle) -> tuple[pl.DataFrame, LoadStatus]:
-    """The records once it has come to its end by itself."""
-    try:
-        status = follow(handle, lambda status, _: status.state not in ("ready", "running"))
-    finally:
-        handle.stop()
-    return handle.records(), status
-
-
-def alive(pids: Iterable[int]) -> list[int]:
-    """Those of the processes that have not ended."""
-    return [pid for pid in pids if Path(f"/proc/{pid}").exists()]
+WORKER = [sys.executable, "-m", "experiments.load.workers.locust.worker"]
 
 
 def test_workers_send_exactly_the_schedule_with_the_outcomes_of_one_process(
@@ -71,7 +47,7 @@ def test_workers_send_exactly_the_schedule_with_the_outcomes_of_one_process(
         alone, _ = run(tmp_path / "one", plan)
         server.requests.clear()
         handle = begun(tmp_path / "three", shared(plan, 3))
-        pids = [handle.pid, *handle.worker_pids]
+        pids = [handle.pid, *children(handle.pid)]
         together, status = ended(handle)
         asked = sorted(server.requests)
     assert (status.state, status.recorded, status.unfinished) == ("done", len(paths), 0)
@@ -109,7 +85,10 @@ def test_replayed_requests_merge_to_the_records_and_histograms_of_one_process(
             worker.kill()
     assert status.state == "done"
     assert codes == [0, 0, 0]
-    assert together.equals(alone)
+    times = ["intended_s", "sent_s", "done_s"]
+    assert together.drop(times).equals(alone.drop(times))
+    apart_s = [together[time] - alone[time] for time in times]
+    assert all((apart - apart_s[0][0]).abs().max() < 1e-5 for apart in apart_s)
     assert histograms(together) == histograms(alone)
     assert len(histograms(alone)["arms"]["baseline"]["3"]) > 100
 
@@ -121,7 +100,7 @@ def test_what_a_killed_worker_had_to_send_is_lost_and_the_measurement_fails(
         plan = shared(make_plan(server.url, ["good"] * 900, gap_s=0.01), 3)
         handle = begun(tmp_path, plan)
         follow(handle, lambda _, recorded: recorded >= 60)
-        os.kill(handle.worker_pids[0], signal.SIGKILL)
+        os.kill(children(handle.pid)[0], signal.SIGKILL)
         records, status = ended(handle)
     assert status.state == "done"
     assert records["index"].to_list() == list(range(900)), "what was lost is in the records"
@@ -157,7 +136,7 @@ def test_a_stop_leaves_no_worker_and_keeps_what_was_measured(
     with serving() as server:
         plan = shared(make_plan(server.url, ["never", *["good"] * 4000], gap_s=0.005), 2)
         handle = begun(tmp_path, plan)
-        pids = [handle.pid, *handle.worker_pids]
+        pids = [handle.pid, *children(handle.pid)]
         follow(handle, lambda _, recorded: recorded >= 100)
         if master_first:
             os.kill(handle.pid, signal.SIGKILL)
@@ -175,7 +154,7 @@ def test_a_stop_before_the_start_ends_it_at_once_with_nothing_sent(tmp_path: Pat
         plan = shared(make_plan(server.url, ["good"] * 50), 2)
         handle = LoadGenerator(tmp_path, t0_monotonic_s=time.monotonic()).start(plan)
         handle.wait_ready()
-        pids = [handle.pid, *handle.worker_pids]
+        pids = [handle.pid, *children(handle.pid)]
         handle.stop()
         assert server.requests == []
     assert handle.poll().state == "stopped", "the master said its last word"
@@ -185,10 +164,10 @@ def test_a_stop_before_the_start_ends_it_at_once_with_nothing_sent(tmp_path: Pat
 def test_workers_end_when_the_runner_is_killed(tmp_path: Path) -> None:
     script = (
         "import sys, time, pathlib\n"
-        "from experiments.tests.test_load_workers import begun, make_plan, shared\n"
+        "from experiments.tests.load_fixture import begun, children, make_plan, shared\n"
         "plan = shared(make_plan(sys.argv[1], ['good'] * 20000, gap_s=0.005), 2)\n"
         "handle = begun(pathlib.Path(sys.argv[2]), plan)\n"
-        "print(handle.pid, *handle.worker_pids, flush=True)\n"
+        "print(handle.pid, *children(handle.pid), flush=True)\n"
         "time.sleep(600)\n"
     )
     with serving() as server:
@@ -211,7 +190,7 @@ def test_workers_end_when_the_runner_is_killed(tmp_path: Path) -> None:
 def test_a_worker_without_a_master_ends_in_time_and_says_where_it_looked() -> None:
     port = free_port()
     done = subprocess.run(
-        [sys.executable, "-m", "experiments.load.worker", "--master", "127.0.0.1",
+        [*WORKER, "--master", "127.0.0.1",
          "--port", str(port), "--connect-timeout", "1"],
         capture_output=True, text=True, timeout=60,
     )  # fmt: skip
@@ -231,7 +210,7 @@ def test_workers_with_another_clock_begin_at_the_same_instant(tmp_path: Path) ->
     if subprocess.run([*_other_clock(), "true"], capture_output=True, check=False).returncode:
         pytest.skip("this kernel has no time namespaces, or root is needed")
     port = free_port()
-    command = [sys.executable, "-m", "experiments.load.worker", "--master", "127.0.0.1"]
+    command = [*WORKER, "--master", "127.0.0.1"]
     workers = [
         subprocess.Popen([*prefix, *command, "--port", str(port)])
         for prefix in ([], _other_clock())

@@ -6,18 +6,18 @@ import numpy as np
 import polars as pl
 import pytest
 
-from experiments.metrics import bootstrap
-from experiments.metrics.bootstrap import Sample, Stratum
-from experiments.metrics.improvement import improvement, pairs_of
-from experiments.records import REQUESTS
+from experiments.record.metrics import bootstrap
+from experiments.record.metrics.bootstrap import Sample, Stratum
+from experiments.record.metrics.improvement import improvement, pairs_of
+from experiments.record.records import REQUESTS
 
 LENGTH_S = 60.0
 RATE_PER_S = 10.0
-SLOWER = {"baseline": 3.0, "spare": 1.5}
+SLOWER = {"baseline": 3.0, "replicated": 1.5}
 
 
 def simulated_pair(rng: np.random.Generator, drift_sd: float) -> list[Stratum]:
-    """One pair: shared arrivals and shared bursts that slow the baseline more than the spare."""
+    """One pair: shared arrivals and shared bursts that slow the baseline more than the other."""
     at_s = np.sort(rng.uniform(0.0, LENGTH_S, rng.poisson(LENGTH_S * RATE_PER_S)))
     slow = np.zeros(at_s.size)
     for _ in range(3):
@@ -89,12 +89,12 @@ def frame(latency_ms: dict[str, list[float]], pair: int = 0) -> pl.DataFrame:
 
 def test_a_constant_ratio_gives_an_interval_without_width() -> None:
     rng = np.random.default_rng(5)
-    spare = list(rng.lognormal(4.0, 0.5, 200))
+    replicated = list(rng.lognormal(4.0, 0.5, 200))
     both = pl.concat(
-        frame({"baseline": [2.0 * value for value in spare], "spare": spare}, pair)
+        frame({"baseline": [2.0 * value for value in replicated], "replicated": replicated}, pair)
         for pair in range(2)
     )
-    found = improvement(pairs_of(both, "baseline", "spare"), block_s=10.0, rng=rng)
+    found = improvement(pairs_of(both, "baseline", "replicated"), block_s=10.0, rng=rng)
     for entry in found.values():
         assert entry["factor"] == pytest.approx(2.0)
         assert entry["ci_low"] == pytest.approx(2.0)
@@ -103,12 +103,19 @@ def test_a_constant_ratio_gives_an_interval_without_width() -> None:
 
 def test_swapping_the_arms_inverts_factor_and_interval() -> None:
     rng = np.random.default_rng(6)
-    values = {"baseline": list(rng.lognormal(5, 1, 300)), "spare": list(rng.lognormal(4, 1, 300))}
+    values = {
+        "baseline": list(rng.lognormal(5, 1, 300)),
+        "replicated": list(rng.lognormal(4, 1, 300)),
+    }
     there = improvement(
-        pairs_of(frame(values), "baseline", "spare"), block_s=10.0, rng=np.random.default_rng(1)
+        pairs_of(frame(values), "baseline", "replicated"),
+        block_s=10.0,
+        rng=np.random.default_rng(1),
     )
     back = improvement(
-        pairs_of(frame(values), "spare", "baseline"), block_s=10.0, rng=np.random.default_rng(1)
+        pairs_of(frame(values), "replicated", "baseline"),
+        block_s=10.0,
+        rng=np.random.default_rng(1),
     )
     for name in there:
         assert back[name]["factor"] == pytest.approx(1 / there[name]["factor"])
@@ -127,14 +134,14 @@ def test_the_same_seed_gives_the_same_interval() -> None:
 def test_pairs_that_disagree_open_the_interval() -> None:
     rng = np.random.default_rng(8)
     base = rng.lognormal(4.0, 0.3, 400)
-    agree = [frame({"baseline": list(base * 2), "spare": list(base)}, p) for p in range(2)]
+    agree = [frame({"baseline": list(base * 2), "replicated": list(base)}, p) for p in range(2)]
     differ = [
-        frame({"baseline": list(base * times), "spare": list(base)}, p)
+        frame({"baseline": list(base * times), "replicated": list(base)}, p)
         for p, times in enumerate((1.0, 3.0))
     ]
     widths = []
     for frames in (agree, differ):
-        pairs = pairs_of(pl.concat(frames), "baseline", "spare")
+        pairs = pairs_of(pl.concat(frames), "baseline", "replicated")
         found = improvement(pairs, block_s=10.0, rng=np.random.default_rng(2))["mean"]
         widths.append(found["ci_high"] / found["ci_low"])
     assert widths[0] < 1.01
@@ -150,22 +157,25 @@ def test_one_pair_says_that_it_cannot_see_between_pairs() -> None:
 
 def test_p99_of_few_requests_is_marked_insufficient() -> None:
     rng = np.random.default_rng(3)
-    values = {"baseline": list(rng.lognormal(4, 1, 300)), "spare": list(rng.lognormal(4, 1, 300))}
-    found = improvement(pairs_of(frame(values), "baseline", "spare"), block_s=10.0, rng=rng)
+    values = {
+        "baseline": list(rng.lognormal(4, 1, 300)),
+        "replicated": list(rng.lognormal(4, 1, 300)),
+    }
+    found = improvement(pairs_of(frame(values), "baseline", "replicated"), block_s=10.0, rng=rng)
     assert found["p99"]["insufficient"]
     assert not found["p95"]["insufficient"]
 
 
 def test_an_interrupted_pair_compares_only_what_both_arms_measured() -> None:
-    values = {"baseline": [100.0] * 50 + [9000.0] * 50, "spare": [50.0] * 50}
-    pairs = pairs_of(frame(values), "baseline", "spare")
+    values = {"baseline": [100.0] * 50 + [9000.0] * 50, "replicated": [50.0] * 50}
+    pairs = pairs_of(frame(values), "baseline", "replicated")
     found = improvement(pairs, block_s=10.0, rng=np.random.default_rng(1))
     assert found["mean"]["factor"] == pytest.approx(2.0)
     assert found["mean"]["samples"] == 50
 
 
 def test_without_a_second_arm_there_is_no_factor_and_a_reason() -> None:
-    pairs = pairs_of(frame({"baseline": [1.0, 2.0]}), "baseline", "spare")
+    pairs = pairs_of(frame({"baseline": [1.0, 2.0]}), "baseline", "replicated")
     found = improvement(pairs, block_s=10.0, rng=np.random.default_rng(1))
     assert found["p99"]["factor"] is None
     assert found["p99"]["note"]

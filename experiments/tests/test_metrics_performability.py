@@ -9,10 +9,10 @@ import polars as pl
 import pytest
 
 from experiments.errors import InputError
-from experiments.metrics import Window, prepared
-from experiments.metrics.performability import Ideal, demerits, ideal_latency, user_metrics
-from experiments.metrics.weights import performability_weights
-from experiments.records import REQUESTS
+from experiments.record.metrics import Window, prepared
+from experiments.record.metrics.performability import Ideal, demerits, ideal_latency, user_metrics
+from experiments.record.metrics.weights import performability_weights
+from experiments.record.records import REQUESTS
 
 IDEAL = Ideal(100.0, "by hand")
 

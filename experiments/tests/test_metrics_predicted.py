@@ -11,19 +11,15 @@ import numpy as np
 import polars as pl
 import pytest
 
-from experiments.metrics import bootstrap, summarize, summarize_run
-from experiments.metrics.bootstrap import Sample, Stratum, intervals, quantile_value
-from experiments.spec.prediction import Prediction
+from experiments.design.prediction import Prediction
+from experiments.record.metrics import summarize_run
+from experiments.record.metrics.bootstrap import Sample, Stratum, intervals, quantile_value
 from experiments.tests.planned_fixture import CPU_SHARE, machines, planned_run, prediction
 from experiments.tests.report_fixture import FakeRun, event
 
+pytestmark = pytest.mark.usefixtures("few_draws")
+
 LENGTH_S = 60.0
-
-
-@pytest.fixture(autouse=True)
-def _few_draws(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bootstrap, "DRAWS_MAX", 120)
-    monkeypatch.setattr(bootstrap, "DRAWS_MIN", 120)
 
 
 @pytest.fixture(scope="module")
@@ -33,12 +29,8 @@ def run() -> FakeRun:
 
 def predicted_of(run: FakeRun, plan: dict[str, Any] | None = None, **changes: Any) -> Any:
     """The comparison of a run, some of its parts replaced."""
-    given: dict[str, Any] = {"requests": run.requests, "events": run.events,
-                             "manifest": run.manifest, "hosts": run.hosts, **changes}  # fmt: skip
-    return summarize(
-        given["requests"], given["events"], given["manifest"], fingerprint_clean=True,
-        hosts=given["hosts"], prediction=Prediction.model_validate(plan or run.prediction),
-    )["predicted"]  # fmt: skip
+    asked = Prediction.model_validate(plan or run.prediction)
+    return run.summary(**{"hosts": run.hosts, "prediction": asked, **changes})["predicted"]
 
 
 def bursty_block(rng: np.random.Generator, drift_sd: float) -> list[Stratum]:
@@ -73,7 +65,7 @@ def test_intervals_of_p95_cover_the_truth_about_as_often_as_they_claim() -> None
 
 
 def test_a_run_without_a_prediction_compares_nothing(run: FakeRun) -> None:
-    summary = summarize(run.requests, run.events, run.manifest, fingerprint_clean=True)
+    summary = run.summary()
     assert summary["predicted"] is None
 
 
@@ -243,23 +235,21 @@ def test_rates_that_nobody_stated_are_not_expected(run: FakeRun) -> None:
 
 def test_a_comparison_from_files_is_that_from_frames(run: FakeRun, tmp_path: Path) -> None:
     run.write(tmp_path)
-    written = summarize_run(tmp_path, fingerprint_clean=True)["predicted"]
+    written = summarize_run(tmp_path).body["predicted"]
     assert json.loads(json.dumps(written)) == json.loads(json.dumps(predicted_of(run)))
 
 
 def test_a_missed_prediction_does_not_fail_a_run(run: FakeRun) -> None:
     plan = Prediction.model_validate(prediction(predicted={"p95_ms": 1.0, "p99_ms": 1.0}))
-    summary = summarize(
-        run.requests, run.events, run.manifest, fingerprint_clean=True, prediction=plan
-    )
+    summary = run.summary(prediction=plan)
     assert summary["predicted"]["latency"]["p95_ms"]["within"] is False
     assert summary["valid"]
     assert summary["slo"]["met"]
 
 
 def test_a_run_of_one_arm_has_nothing_to_compare_it_with(run: FakeRun) -> None:
-    summary = summarize(run.requests, run.events, run.manifest, fingerprint_clean=True)
-    assert summary["compared"] == {"baseline": "planned", "spare": None}
+    summary = run.summary()
+    assert summary["compared"] == {"baseline": "planned", "other": None}
     for entry in summary["improvement"].values():
         assert entry["factor"] is None
         assert "one arm, planned" in entry["note"]

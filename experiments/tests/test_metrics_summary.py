@@ -1,4 +1,4 @@
-"""summary.json of a whole run: its keys, its verdicts, and trouble of every kind."""
+"""The figures of a whole run: its keys, its verdicts, and trouble of every kind."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from typing import Any
 import polars as pl
 import pytest
 
-from experiments.metrics import summarize, windows
-from experiments.records import REQUESTS
+from experiments.record.metrics import windows
+from experiments.record.records import REQUESTS
+from experiments.record.result import flat, read_result
 from experiments.tests.report_fixture import FakeRun, event, fake_run
 
 
@@ -20,20 +21,11 @@ def run() -> FakeRun:
     return fake_run(seed=4, rate_per_s=12.0, measure_s=40.0)
 
 
-def summary_of(run: FakeRun, **changes: Any) -> dict[str, Any]:
-    """The summary of a run, some of its parts replaced."""
-    given: dict[str, Any] = {
-        "requests": run.requests, "events": run.events, "manifest": run.manifest,
-        "fingerprint_clean": True, "plan": run.plan, "arbiters": run.arbiters, **changes,
-    }  # fmt: skip
-    return summarize(given.pop("requests"), given.pop("events"), given.pop("manifest"), **given)
-
-
 def test_it_has_every_key_that_is_promised(run: FakeRun) -> None:
-    summary = summary_of(run, influx_points=7)
-    for key in ("experiment", "platform", "valid", "schema", "run", "seed", "slo", "verdicts"):
+    summary = run.summary()
+    for key in ("experiment", "platform", "valid", "schema", "run", "kind", "slo", "verdicts"):
         assert key in summary
-    for arm in ("baseline", "spare"):
+    for arm in ("baseline", "replicated"):
         figures = summary["arms"][arm]
         for key in ("requests", "errors", "mean_ms", "p50_ms", "p95_ms", "p99_ms", "lag_ms_p99",
                     "goodput_per_s", "offered_per_s", "punctuality", "trimmed_mean_ms",
@@ -44,47 +36,47 @@ def test_it_has_every_key_that_is_promised(run: FakeRun) -> None:
         entry = summary["improvement"][name]
         assert entry["ci_low"] <= entry["factor"] <= entry["ci_high"]
     assert set(summary["faults"]) >= {"injected", "reverted", "fingerprint_clean"}
-    assert summary["influx_points"] == 7
+    assert summary["influx_points"] == 48210
     assert summary["plan"]["feasible"] is True
     assert set(summary["phases"]) == {"warm-up", "measure"}
     json.dumps(summary, allow_nan=False)
 
 
 def test_arms_leave_the_warm_up_out_and_phases_keep_it(run: FakeRun) -> None:
-    summary = summary_of(run)
-    measured = run.requests.filter((pl.col("phase") == "measure") & (pl.col("arm") == "spare"))
-    assert summary["arms"]["spare"]["requests"] == measured.height
-    assert summary["arms"]["spare"]["duration_s"] == pytest.approx(80.0)
-    assert summary["phases"]["warm-up"]["spare"]["requests"] > 0
+    summary = run.summary()
+    measured = run.requests.filter((pl.col("phase") == "measure") & (pl.col("arm") == "replicated"))
+    assert summary["arms"]["replicated"]["requests"] == measured.height
+    assert summary["arms"]["replicated"]["duration_s"] == pytest.approx(80.0)
+    assert summary["phases"]["warm-up"]["replicated"]["requests"] > 0
 
 
 def test_the_factor_of_a_whole_run_is_the_ratio_of_the_arms(run: FakeRun) -> None:
-    summary = summary_of(run)
+    summary = run.summary()
     arms = summary["arms"]
     for name in ("mean", "p95", "p99"):
-        ratio = arms["baseline"][f"{name}_ms"] / arms["spare"][f"{name}_ms"]
+        ratio = arms["baseline"][f"{name}_ms"] / arms["replicated"][f"{name}_ms"]
         assert summary["improvement"][name]["factor"] == pytest.approx(ratio)
 
 
 def test_shuffled_rows_and_events_give_the_same_summary(run: FakeRun) -> None:
     shuffled = run.requests.sample(fraction=1.0, shuffle=True, seed=1)
-    again = summary_of(run, requests=shuffled)
-    first = summary_of(run)
+    again = run.summary(requests=shuffled)
+    first = run.summary()
     for part in ("arms", "phases", "slo", "faults", "improvement"):
         assert again[part].keys() == first[part].keys()
-    assert again["arms"]["spare"]["p99_ms"] == first["arms"]["spare"]["p99_ms"]
+    assert again["arms"]["replicated"]["p99_ms"] == first["arms"]["replicated"]["p99_ms"]
     assert again["improvement"]["p95"]["ci_low"] == first["improvement"]["p95"]["ci_low"]
 
 
 def test_an_undisturbed_generator_and_reverted_faults_make_a_valid_run(run: FakeRun) -> None:
-    summary = summary_of(run)
+    summary = run.summary()
     assert summary["valid"], summary["verdicts"]
     assert summary["faults"]["injected"] == summary["faults"]["reverted"] > 0
 
 
 def test_a_late_generator_makes_the_run_invalid_and_names_the_lag(run: FakeRun) -> None:
     late = run.requests.with_columns(lag_ms=pl.lit(40.0))
-    summary = summary_of(run, requests=late)
+    summary = run.summary(requests=late)
     assert not summary["valid"]
     assert any("lag p99 40.00 ms" in reason
                for reason in summary["verdicts"]["measurement"]["reasons"])  # fmt: skip
@@ -93,7 +85,7 @@ def test_a_late_generator_makes_the_run_invalid_and_names_the_lag(run: FakeRun) 
 def test_a_fault_without_a_revert_makes_the_run_invalid(run: FakeRun) -> None:
     events = [line for line in run.events
               if not (line["kind"] == "net.limp" and line["action"] == "revert")]  # fmt: skip
-    summary = summary_of(run, events=events)
+    summary = run.summary(events=events)
     assert not summary["valid"]
     assert not summary["verdicts"]["revert"]["ok"]
     assert any("web-2" in reason for reason in summary["verdicts"]["revert"]["reasons"])
@@ -101,14 +93,14 @@ def test_a_fault_without_a_revert_makes_the_run_invalid(run: FakeRun) -> None:
 
 def test_a_fault_that_was_asked_for_and_never_came_makes_the_run_invalid(run: FakeRun) -> None:
     events = [line for line in run.events if line["what"] != "fault"]
-    assert not summary_of(run, events=events)["verdicts"]["injection"]["ok"]
+    assert not run.summary(events=events)["verdicts"]["injection"]["ok"]
 
 
 @pytest.mark.parametrize("fingerprint_clean", [False, None])
 def test_a_fingerprint_not_known_to_be_clean_makes_the_run_invalid(
     run: FakeRun, fingerprint_clean: bool | None
 ) -> None:
-    summary = summary_of(run, fingerprint_clean=fingerprint_clean)
+    summary = run.summary(manifest={**run.manifest, "fingerprint_clean": fingerprint_clean})
     assert not summary["valid"]
     assert "fingerprint" in " ".join(summary["verdicts"]["revert"]["reasons"])
 
@@ -119,7 +111,7 @@ def test_more_errors_than_the_design_allows_make_the_run_invalid(run: FakeRun) -
     failing = run.requests.with_columns(
         outcome=pl.when(pl.col("index") % 50 == 49).then(pl.lit("bad_content")).otherwise("outcome")
     )
-    summary = summary_of(run, requests=failing, manifest=strict)
+    summary = run.summary(requests=failing, manifest=strict)
     assert not summary["verdicts"]["measurement"]["ok"]
     assert summary["slo"]["met"] is False
 
@@ -127,14 +119,14 @@ def test_more_errors_than_the_design_allows_make_the_run_invalid(run: FakeRun) -
 def test_a_failed_clean_up_does_not_void_the_data(run: FakeRun) -> None:
     manifest = deepcopy(run.manifest)
     manifest["verdicts"]["cleanup"] = {"ok": False, "reasons": ["a network is left"]}
-    summary = summary_of(run, manifest=manifest)
+    summary = run.summary(manifest=manifest)
     assert summary["valid"]
     assert summary["verdicts"]["cleanup"]["ok"] is False
 
 
 def test_a_runner_without_verdicts_is_not_taken_for_a_valid_run(run: FakeRun) -> None:
     manifest = {key: value for key, value in run.manifest.items() if key != "verdicts"}
-    assert not summary_of(run, manifest=manifest)["valid"]
+    assert not run.summary(manifest=manifest)["valid"]
 
 
 @pytest.mark.parametrize(
@@ -147,12 +139,12 @@ def test_an_slo_counts_slow_and_failed_requests(
     requests = run.requests.filter(pl.col("phase") == "measure").with_columns(
         outcome=pl.lit("ok"), latency_ms=pl.lit(latency_ms)
     )
-    spare = requests.filter(pl.col("arm") == "spare").with_row_index("row")
-    spare = spare.with_columns(
+    replicated = requests.filter(pl.col("arm") == "replicated").with_row_index("row")
+    replicated = replicated.with_columns(
         latency_ms=pl.when(pl.col("row") < slow).then(5000.0).otherwise("latency_ms")
     ).drop("row")
-    both = pl.concat([requests.filter(pl.col("arm") == "baseline"), spare])
-    slo = summary_of(run, requests=both)["slo"]
+    both = pl.concat([requests.filter(pl.col("arm") == "baseline"), replicated])
+    slo = run.summary(requests=both)["slo"]
     assert slo["met"] is met, slo
     assert slo["arms"]["baseline"]["met"] is True
 
@@ -160,26 +152,26 @@ def test_an_slo_counts_slow_and_failed_requests(
 def test_an_slo_that_few_samples_cannot_decide_stays_open(run: FakeRun) -> None:
     few = run.requests.filter((pl.col("phase") == "measure") & (pl.col("index") % 10 == 0))
     few = few.with_columns(outcome=pl.lit("ok"), latency_ms=pl.lit(100.0))
-    slo = summary_of(run, requests=few)["slo"]
+    slo = run.summary(requests=few)["slo"]
     assert slo["met"] is None
     assert "too few samples" in slo["reasons"][0]
 
 
 def test_an_arm_without_one_good_request_is_reported_and_invalid(run: FakeRun) -> None:
     dead = run.requests.with_columns(
-        outcome=pl.when(pl.col("arm") == "spare").then(pl.lit("dropped")).otherwise("outcome"),
-        latency_ms=pl.when(pl.col("arm") == "spare").then(None).otherwise("latency_ms"),
+        outcome=pl.when(pl.col("arm") == "replicated").then(pl.lit("dropped")).otherwise("outcome"),
+        latency_ms=pl.when(pl.col("arm") == "replicated").then(None).otherwise("latency_ms"),
     )
-    summary = summary_of(run, requests=dead)
-    assert summary["arms"]["spare"]["mean_ms"] == 6000.0
-    assert summary["arms"]["spare"]["goodput"] == 0.0
+    summary = run.summary(requests=dead)
+    assert summary["arms"]["replicated"]["mean_ms"] == 6000.0
+    assert summary["arms"]["replicated"]["goodput"] == 0.0
     assert not summary["valid"]
     assert summary["improvement"]["mean"]["factor"] < 1.0
 
 
 def test_an_empty_run_still_has_a_summary_that_says_so(run: FakeRun) -> None:
-    summary = summary_of(
-        run, requests=pl.DataFrame(schema=REQUESTS), events=[], plan=None, arbiters=None
+    summary = run.summary(
+        requests=pl.DataFrame(schema=REQUESTS), events=[], plan=None, arbiters=None
     )
     assert not summary["valid"]
     assert summary["arms"]["baseline"]["requests"] == 0
@@ -188,9 +180,9 @@ def test_an_empty_run_still_has_a_summary_that_says_so(run: FakeRun) -> None:
 
 
 def test_replication_is_counted_between_the_ends_of_each_block(run: FakeRun) -> None:
-    replication = summary_of(run)["replication"]
+    replication = run.summary()["replication"]
     assert replication["baseline"]["web"]["replicas_per_request"] == pytest.approx(1.0, abs=0.05)
-    assert replication["spare"]["web"]["replicas_per_request"] == pytest.approx(2.0, abs=0.05)
+    assert replication["replicated"]["web"]["replicas_per_request"] == pytest.approx(2.0, abs=0.05)
 
 
 def test_an_arbiter_that_restarted_in_a_block_leaves_the_block_out(run: FakeRun) -> None:
@@ -200,9 +192,9 @@ def test_an_arbiter_that_restarted_in_a_block_leaves_the_block_out(run: FakeRun)
         .then(pl.col("received") - 10**6)
         .otherwise("received")
     )
-    replication = summary_of(run, arbiters=reset)["replication"]
-    whole = summary_of(run)["replication"]
-    assert replication["spare"]["web"] == whole["spare"]["web"]
+    replication = run.summary(arbiters=reset)["replication"]
+    whole = run.summary()["replication"]
+    assert replication["replicated"]["web"] == whole["replicated"]["web"]
     assert replication["baseline"]["web"]["received"] < whole["baseline"]["web"]["received"]
 
 
@@ -222,6 +214,6 @@ def test_a_window_nobody_closed_lasts_as_announced_or_to_the_end() -> None:
 
 def test_a_summary_from_files_is_that_from_frames(run: FakeRun, tmp_path: Path) -> None:
     run.write(tmp_path)
-    written = json.loads((tmp_path / "summary.json").read_text())
-    direct = json.loads(json.dumps(summary_of(run, influx_points=48210)))
+    written = flat(read_result(tmp_path))
+    direct = json.loads(json.dumps(run.summary()))
     assert written == direct

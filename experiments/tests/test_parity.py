@@ -6,10 +6,11 @@ import re
 
 import pytest
 
-from experiments.platform import MACHINE_KINDS, LocalPlatform
-from experiments.platform.ec2_machines import Ec2Machines
-from experiments.platform.local import ROOT
-from experiments.spec.experiment import FAULT_KINDS, INTERFERENCE_KINDS
+from experiments.design.contracts import FAULT_KINDS, INTERFERENCE_KINDS
+from experiments.paths import ROOT
+from experiments.stage.platforms import MACHINE_KINDS
+from experiments.stage.platforms.ec2.machines import Ec2Machines
+from experiments.stage.platforms.local.platform import LocalPlatform
 
 VERDICTS = ("same", "approximated:", "not possible:")
 

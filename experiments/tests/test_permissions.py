@@ -14,10 +14,10 @@ from typing import Any
 import httpx
 import pytest
 
-from experiments.platform import sweep, tagged
-from experiments.platform.aws import Aws, AwsRefused
-from experiments.platform.ec2_machines import Ec2Machines
-from experiments.platform.local import ROOT
+from experiments.paths import ROOT
+from experiments.stage.platforms.ec2 import sweep, tagged
+from experiments.stage.platforms.ec2.aws import Aws, AwsRefused
+from experiments.stage.platforms.ec2.machines import Ec2Machines
 from experiments.tests.aws import REGION
 from experiments.tests.ec2_fixture import FUTURE, client, whole_fleet
 

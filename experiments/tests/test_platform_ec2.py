@@ -13,13 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from experiments.commands.up import asked
+from experiments.design import load_design
 from experiments.errors import EnvironmentMissing, InputError
-from experiments.platform import Platform, tagged
-from experiments.platform.aws import Aws
-from experiments.platform.ec2 import Ec2Platform, Rental
-from experiments.platform.ec2_handed import Ec2Handed
-from experiments.spec import load_design
+from experiments.stage.platforms import Platform
+from experiments.stage.platforms.ec2 import tagged
+from experiments.stage.platforms.ec2.aws import Aws
+from experiments.stage.platforms.ec2.handed import Ec2Handed
+from experiments.stage.platforms.ec2.offer import asked
+from experiments.stage.platforms.ec2.platform import Ec2Platform, Rental
 from experiments.tests.aws import REGION
 from experiments.tests.ec2_fixture import (
     FUTURE,
@@ -172,12 +173,12 @@ def test_a_machine_that_never_gets_ready_ends_in_its_console_s_lines(machine: st
 
 
 def _handed(folder: Path, experiment: str, machines: tuple[str, ...]) -> Path:
-    rows = [
-        {"name": name, "tier": None, "role": "mariadb", "standby": False, "instance_type": None}
-        | {"address": "198.18.1.11", "agent_url": "https://198.19.1.11:7443", "usd_per_hour": None}
-        for name in machines
-    ]
-    ends = {"entry": "http://198.18.0.10/", "influxdb": "http://198.19.0.5:8086", "grafana": None}
+    row = {
+        "tier": None, "role": "mariadb", "place": None, "standby": False, "instance_type": None,
+        "address": "198.18.1.11", "agent_url": "https://198.19.1.11:7443", "usd_per_hour": None,
+    }  # fmt: skip
+    rows = [{"name": name, **row} for name in machines]
+    ends: dict[str, object] = {"entries": [], "influxdb": "http://198.19.0.5:8086", "grafana": None}
     fleet = {"experiment": experiment, "platform": "ec2", "scheme": "on-prem", "machines": rows}
     keys = ("ca_certificate_pem", "client_certificate_pem", "client_private_key_pem")
     file = folder / "runner.json"
@@ -284,7 +285,7 @@ def _stack(folder: Path, second: str) -> Path:
             platform   = "ec2"
             scheme     = "on-prem"
             machines   = []
-            endpoints  = {{ entry = "http://198.18.0.10/", influxdb = "", grafana = null }}
+            endpoints  = {{ entries = [], influxdb = "", grafana = null }}
           }}
         }}
         """

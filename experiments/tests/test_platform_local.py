@@ -8,7 +8,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from experiments.platform import LocalPlatform, Platform, docker
+from experiments.stage.platforms import Platform
+from experiments.stage.platforms.local import docker
+from experiments.stage.platforms.local.platform import LocalPlatform
 
 pytestmark = [pytest.mark.real, pytest.mark.fleet]
 EXPERIMENT = "tst-power"

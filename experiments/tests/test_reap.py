@@ -6,9 +6,9 @@ import pytest
 from botocore.stub import Stubber  # type: ignore[import-untyped]
 
 from experiments.errors import EnvironmentMissing
-from experiments.platform import sweep, tagged
-from experiments.platform.aws import Aws
-from experiments.platform.tagged import Tagged
+from experiments.stage.platforms.ec2 import sweep, tagged
+from experiments.stage.platforms.ec2.aws import Aws
+from experiments.stage.platforms.ec2.tagged import Tagged
 from experiments.tests.aws import REGION
 from experiments.tests.ec2_fixture import (
     FUTURE,

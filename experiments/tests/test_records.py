@@ -11,7 +11,7 @@ import pytest
 from hdrh.histogram import HdrHistogram
 
 from experiments.errors import DiskFull
-from experiments.records import (
+from experiments.record.records import (
     ARBITERS,
     HOSTS,
     OUTCOMES,
@@ -27,6 +27,7 @@ from experiments.records import (
     write_json,
     write_table,
 )
+from experiments.tests.arbiter_stats import STATS
 from experiments.tests.disks import fill
 
 
@@ -51,47 +52,6 @@ def requests(**columns: list[object]) -> pl.DataFrame:
     count = max((len(values) for values in columns.values()), default=1)
     rows = {**{name: [value] * count for name, value in row.items()}, **columns}
     return pl.DataFrame(rows, schema=REQUESTS)
-
-
-STATS = {
-    "tier": "web",
-    "protocol": "http",
-    "policy": "tad",
-    "replicas": 2,
-    "tokens_per_server": 1,
-    "uptime_s": 12.3,
-    "requests": {"received": 10, "answered": 9, "failed": 1, "cloned": 8},
-    "replicas_sent": 18,
-    "replicas_not_needed": 2,
-    "replicas_wasted": 7,
-    "wasted_us": 12345,
-    "busy_us": 61725,
-    "wasted_percent": 20.0,
-    "connections": {"client_accepted": 4, "client_open": 3},
-    "token_wait_us_total": 99,
-    "token_waits": 3,
-    "token_holds": 18,
-    "token_hold_us_total": 90_000,
-    "server_cores": 0.4,
-    "recent": {
-        "seconds": 12,
-        "requests_per_s": 0.8,
-        "connections_per_s": 0.3,
-        "latency": {
-            "count": 10, "mean_us": 5100, "p50_us": None, "p95_us": None, "p99_us": None,
-            "p99_9_us": None, "max_us": 9000,
-        },
-    },
-    "tokens": {"total": 2, "in_use": 1},
-    "servers": [
-        {"name": f"web-{n}", "address": f"198.18.1.1{n}:80", "alive": n == 1, "tokens_free": 1,
-         "in_flight": 0, "requests": 9, "wins": 5, "errors": 0,
-         "last_latency_us": None if n == 2 else 41234, "latency_us_sum": 90000, "latency_count": 2,
-         "processing_us_sum": 4000 * n, "processing_count": 2, "busy_us": 45_000 * n,
-         "connections_opened": 1, "connections_reused": 8}
-        for n in (1, 2)
-    ],
-}  # fmt: skip
 
 
 def test_a_table_reads_back_as_it_was_written(tmp_path: Path) -> None:
@@ -176,13 +136,14 @@ def test_an_event_that_does_not_fit_leaves_the_lines_before_it_whole(small_disk:
 
 def test_histograms_hold_each_block_without_warm_up_and_dropped() -> None:
     table = requests(
-        arm=["baseline", "baseline", "baseline", "baseline", "spare"],
+        arm=["baseline", "baseline", "baseline", "baseline", "replicated"],
         repeat=[0, 0, 0, 3, 1],
         phase=["warm-up", "measure", "measure", "fault", "measure"],
         latency_ms=[9.0, 100.0, None, 6000.0, 0.0],
     )
     arms = histograms(table)["arms"]
-    assert {arm: list(of) for arm, of in arms.items()} == {"baseline": ["0", "3"], "spare": ["1"]}
+    found = {arm: list(of) for arm, of in arms.items()}
+    assert found == {"baseline": ["0", "3"], "replicated": ["1"]}
     first = HdrHistogram.decode(arms["baseline"]["0"].encode())
     assert first.get_total_count() == 1
     assert first.get_value_at_percentile(50) == pytest.approx(100_000, rel=1e-3)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from experiments.report import write_report
+from experiments.kinds.compare.page import write_report
 from experiments.tests.capacity_fixture import capacity_page_of, measured_steps
 from experiments.tests.planned_fixture import planned_run
 from experiments.tests.report_fixture import fake_run

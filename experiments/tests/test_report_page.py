@@ -11,8 +11,8 @@ import polars as pl
 import pytest
 
 from experiments.errors import InputError
-from experiments.records import REQUESTS, write_table
-from experiments.report import write_report
+from experiments.kinds.compare.page import write_report
+from experiments.record.records import REQUESTS, write_table
 from experiments.tests.planned_fixture import planned_run
 from experiments.tests.report_fixture import FakeRun, fake_run
 
@@ -85,7 +85,7 @@ def test_text_of_users_is_escaped_everywhere(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "missing",
-    ["plan.json", "hosts.parquet", "arbiters.parquet", "summary.json", "events.jsonl",
+    ["plan.json", "hosts.parquet", "arbiters.parquet", "result.json", "events.jsonl",
      "requests.parquet", "manifest.json"],
 )  # fmt: skip
 def test_a_missing_file_becomes_a_note(small: FakeRun, tmp_path: Path, missing: str) -> None:
@@ -95,7 +95,7 @@ def test_a_missing_file_becomes_a_note(small: FakeRun, tmp_path: Path, missing: 
     assert f"{missing} is not in the folder." in text
 
 
-@pytest.mark.parametrize("torn", ["plan.json", "requests.parquet", "summary.json"])
+@pytest.mark.parametrize("torn", ["plan.json", "requests.parquet", "result.json"])
 def test_a_torn_file_becomes_a_note(small: FakeRun, tmp_path: Path, torn: str) -> None:
     small.write(tmp_path)
     (tmp_path / torn).write_bytes((tmp_path / torn).read_bytes()[:40])
@@ -154,7 +154,7 @@ def test_what_the_simulator_predicted_stands_beside_what_was_measured(tmp_path: 
     found = {
         "schema": 1, "fitted_arm": "baseline", "work_s": 0.04, "speed": 0.25,
         "fitted": {"p50": [0.1, 0.1], "p95": [0.4, 0.41]},
-        "predicted": {"spare": {"requests": 80, "p50": [0.2, 0.17], "p95": [0.4, 0.5]}},
+        "predicted": {"replicated": {"requests": 80, "p50": [0.2, 0.17], "p95": [0.4, 0.5]}},
     }  # fmt: skip
     (folder / "simulated.json").write_text(json.dumps(found))
     text = write_report(folder).read_text()
@@ -199,4 +199,4 @@ def test_a_second_report_replaces_the_first(small: FakeRun, tmp_path: Path) -> N
     assert write_report(tmp_path).read_text() == first
     write_table(tmp_path / "requests.parquet", pl.DataFrame(schema=REQUESTS), REQUESTS)
     assert write_report(tmp_path).read_text() != first
-    assert json.loads((tmp_path / "summary.json").read_text())["schema"] == 1
+    assert json.loads((tmp_path / "result.json").read_text())["schema"] == 1

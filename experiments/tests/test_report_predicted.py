@@ -6,17 +6,16 @@ from typing import Any
 
 import pytest
 
-from experiments.metrics import bootstrap, summarize
-from experiments.report.predicted import availability_words, predicted_table, verdict_sentence
-from experiments.spec.prediction import Prediction
+from experiments.design.prediction import Prediction
+from experiments.kinds.compare.predicted import (
+    availability_words,
+    predicted_table,
+    verdict_sentence,
+)
 from experiments.tests.planned_fixture import machines, planned_run, prediction
 from experiments.tests.report_fixture import FakeRun
 
-
-@pytest.fixture(autouse=True)
-def _few_draws(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bootstrap, "DRAWS_MAX", 120)
-    monkeypatch.setattr(bootstrap, "DRAWS_MIN", 120)
+pytestmark = pytest.mark.usefixtures("few_draws")
 
 
 @pytest.fixture(scope="module")
@@ -26,10 +25,8 @@ def run() -> FakeRun:
 
 def summary_of(run: FakeRun, plan: dict[str, Any] | None = None, **changes: Any) -> dict[str, Any]:
     """The summary of a run of a plan's fleet; `changes` are the manifest's."""
-    return summarize(
-        run.requests, run.events, {**run.manifest, **changes}, fingerprint_clean=True,
-        hosts=run.hosts, prediction=Prediction.model_validate(plan or run.prediction),
-    )  # fmt: skip
+    asked = Prediction.model_validate(plan or run.prediction)
+    return run.summary(manifest={**run.manifest, **changes}, hosts=run.hosts, prediction=asked)
 
 
 def rows_of(summary: dict[str, Any]) -> dict[str, list[str]]:

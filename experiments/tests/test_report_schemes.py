@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 from io import StringIO
 from itertools import pairwise
@@ -11,20 +12,23 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
-from experiments.metrics.strength import schemes
-from experiments.metrics.windows import windows
-from experiments.report.figures_schemes import STAGES, failover_parts, members_over_time
-from experiments.report.folder import RunFolder
+from experiments.kinds.compare.folder import RunFolder
+from experiments.kinds.schemes import KIND
+from experiments.kinds.schemes.figures import STAGES, failover_parts, members_over_time
+from experiments.kinds.schemes.strength import strength
+from experiments.kinds.schemes.tables import scheme_words, strength_sentence
+from experiments.record.metrics.windows import windows
+from experiments.record.records import write_json
+from experiments.record.result import result_of
 from experiments.report.layout import NARROW, WIDE
-from experiments.report.schemes import scheme_words, strength_sentence
-from experiments.report.terminal import print_summary
-from experiments.tests.test_metrics_strength import _cloud, _fleet
+from experiments.tests.report_fixture import fake_run
+from experiments.tests.strength_fixture import cloud_events, fleet_of
 
 LENGTH_S = 600.0
 
 
 def _run() -> RunFolder:
-    events = _cloud(3, 60.0, 10.0, LENGTH_S).lines
+    events = cloud_events(3, 60.0, 10.0, LENGTH_S).lines
     events += [
         {**events[0], "what": "arm", "kind": "tad", "action": "start", "time_s": 0.0},
         {**events[0], "what": "arm", "kind": "tad", "action": "end", "time_s": LENGTH_S},
@@ -32,7 +36,9 @@ def _run() -> RunFolder:
     found = windows(events, LENGTH_S)
     manifest: dict[str, Any] = {"spec": {"failover": {"heartbeat_s": 1.0}}}
     summary = {
-        "schemes": schemes(events, found, manifest, _fleet("cloud", 2, 0), np.random.default_rng(1))
+        "strength": strength(
+            events, found, manifest, fleet_of("cloud", 2, 0), np.random.default_rng(1)
+        )
     }
     return RunFolder(
         Path("results"), manifest=manifest, summary=summary, events=events, windows=found
@@ -47,7 +53,7 @@ def _rows(drawn: dict[str, Any], layer: dict[str, Any]) -> list[dict[str, Any]]:
 
 def test_bars_are_the_parts_of_each_fail_over_in_their_order() -> None:
     run = _run()
-    whole = run.summary["schemes"]["failovers"]
+    whole = run.summary["strength"]["failovers"]
     for one in whole:
         one.update(detection_s=1.0, boot_s=2.0, start_s=one["total_s"] - 3.0)
     for size in (WIDE, NARROW):
@@ -64,33 +70,51 @@ def test_steps_count_the_machines_that_serve() -> None:
     rows = _rows(drawn, line)
     assert (rows[0]["t"], rows[0]["v"]) == (0.0, 2)
     assert {row["v"] for row in rows} <= {0, 1, 2}
-    crashes = run.summary["schemes"]["tiers"]["web"]["crashes"]
+    crashes = run.summary["strength"]["tiers"]["web"]["crashes"]
     falls = sum(a["v"] > b["v"] for a, b in pairwise(rows))
     assert falls == crashes
 
 
 def test_measured_and_predicted_are_said_with_their_intervals() -> None:
     run = _run()
-    found = run.summary["schemes"]
+    found = run.summary["strength"]
     sentence = strength_sentence(found)
     assert "Tier web was at full strength" in sentence
     assert "PCRAFT's model says" in sentence
     words = scheme_words(run)
-    assert words is not None
     cells = [cell.text for cell in words["strength"].rows[0]]
     assert cells[0] == "web: cloud"
     assert cells[1] == "2 needed"
     assert cells[2].endswith(f"({found['tiers']['web']['crashes']})")
     text = StringIO()
-    print_summary(run.summary, Console(file=text, width=140))
+    result = {"kind": "schemes", "schemes": run.summary}
+    KIND.print_result(result, Console(file=text, width=140), Path("report.html"))
     assert "Time at full strength" in text.getvalue()
 
 
 def test_an_empty_pool_is_said_and_not_hidden() -> None:
     run = _run()
-    run.summary["schemes"]["pool_empty"] = {"count": 2, "total_s": 12.5}
-    run.summary["schemes"]["errors"] = 1
+    run.summary["strength"]["pool_empty"] = {"count": 2, "total_s": 12.5}
+    run.summary["strength"]["errors"] = 1
     words = scheme_words(run)
-    assert words is not None
     assert any("empty 2 times" in note and "12.5 s" in note for note in words["notes"])
     assert any("1 steps of fail-overs failed" in note for note in words["notes"])
+
+
+def test_a_run_with_fail_over_has_its_section_beside_the_arms(tmp_path: Path) -> None:
+    run = fake_run(order="A", measure_s=30.0, rate_per_s=4.0)
+    run.events = cloud_events(3, 20.0, 2.0, 45.0).lines
+    run.manifest["spec"] |= {
+        "kind": "schemes",
+        "arms": {"baseline": {}},
+        "failover": {"heartbeat_s": 1.0},
+        "fleet": fleet_of("cloud", 2, 0).model_dump(mode="json"),
+    }
+    run.write(tmp_path)
+    result = result_of("schemes", run.manifest, KIND.analyse(tmp_path))
+    write_json(tmp_path / "result.json", result)
+    assert result["schemes"]["strength"]["tiers"]["web"]["crashes"] > 0
+    page = KIND.write_page(tmp_path).read_text()
+    for identity in ("strength-table", "members", "failovers", "arm-table"):
+        assert f'id="{identity}"' in page
+    assert strength_sentence(result["schemes"]["strength"]) in html.unescape(page)

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from experiments.metrics import summarize
-from experiments.report import print_summary
-from experiments.spec.prediction import Prediction
+from experiments.design.prediction import Prediction
+from experiments.kinds.compare.terminal import print_summary
 from experiments.tests.planned_fixture import planned_run
 from experiments.tests.report_fixture import FakeRun, fake_run
 
@@ -28,40 +27,38 @@ def printed(summary: object, report: Path | None, width: int = 100) -> str:
 
 
 def test_it_shows_both_arms_and_ends_with_the_whole_path(run: FakeRun) -> None:
-    summary = summarize(
-        run.requests, run.events, run.manifest, fingerprint_clean=True, plan=run.plan
-    )
+    summary = run.summary()
     path = Path("/somewhere/[red]/" + "long-" * 30 + "/report.html")
     text = printed(summary, path)
     assert text.endswith(f"Report: {path}\n")
-    for word in ("baseline", "spare", "p99", "95 % interval", "$106.29", "valid: yes"):
+    for word in ("baseline", "replicated", "p99", "95 % interval", "$106.29", "valid: yes"):
         assert word in text
 
 
 def test_the_name_of_the_run_is_not_folded_to_the_width_of_a_narrow_table(run: FakeRun) -> None:
-    summary = summarize(run.requests, run.events, run.manifest, fingerprint_clean=True)
-    alone = {**summary, "arms": {"tad": summary["arms"]["spare"]}, "improvement": {}}
+    summary = run.summary()
+    alone = {**summary, "arms": {"tad": summary["arms"]["replicated"]}, "improvement": {}}
     name = f"{summary['experiment']}, run {summary['run']}"
     assert name in printed(alone, None, width=80).splitlines()
 
 
 def test_many_arms_are_rows_that_fit(run: FakeRun) -> None:
-    summary = summarize(run.requests, run.events, run.manifest, fingerprint_clean=True)
-    spare = summary["arms"]["spare"]
-    arms = {"baseline": summary["arms"]["baseline"], **{f"tad-{n}": spare for n in range(7)}}
+    summary = run.summary()
+    replicated = summary["arms"]["replicated"]
+    arms = {"baseline": summary["arms"]["baseline"], **{f"tad-{n}": replicated for n in range(7)}}
     entry = {"mean": summary["improvement"]["mean"]}
     many = {**summary, "arms": arms, "comparison": {f"tad-{n}": entry for n in range(7)}}
     lines = printed(many, None, width=80).splitlines()
     for name in arms:
         assert sum(line.startswith(f"{name} ") for line in lines) == 1, name
     row = next(line for line in lines if line.startswith("tad-3 "))
-    assert f" {spare['p95_ms']:.0f} " in row
+    assert f" {replicated['p95_ms']:.0f} " in row
     assert "…" not in row
     assert f"{entry['mean']['factor']:.2f}" in row
 
 
 def test_it_says_how_busy_and_how_even_the_host_was(run: FakeRun) -> None:
-    summary = summarize(run.requests, run.events, run.manifest, fingerprint_clean=True)
+    summary = run.summary()
     text = " ".join(printed(summary, None).split())
     assert "cores 60.0 % to 90.0 % busy" in text
     assert "the slowest at 85.0 % of the fastest one's core speed" in text
@@ -70,22 +67,20 @@ def test_it_says_how_busy_and_how_even_the_host_was(run: FakeRun) -> None:
 def test_a_plan_names_its_spares(run: FakeRun) -> None:
     tier = {"nodes": 3, "spares": 1, "instance_type": "t3.small", "replicas": 2}
     plan = {"feasible": True, "usd_per_month": 60.0, "tiers": {"web": tier}}
-    summary = summarize(run.requests, run.events, run.manifest, fingerprint_clean=True, plan=plan)
+    summary = run.summary(plan=plan)
     assert "(web: 3 + 1 spare x t3.small, r = 2)" in printed(summary, None)
 
 
 def test_doubtful_percentiles_carry_a_question_mark(run: FakeRun) -> None:
-    summary = summarize(run.requests, run.events, run.manifest, fingerprint_clean=True)
+    summary = run.summary()
     p99 = next(line for line in printed(summary, None).splitlines() if " p99 " in line)
     assert "?" in p99
 
 
 def test_a_run_of_a_plan_shows_predicted_beside_measured_and_no_improvement() -> None:
     run = planned_run(measure_s=20.0)
-    summary = summarize(
-        run.requests, run.events, run.manifest, fingerprint_clean=True, hosts=run.hosts,
-        prediction=Prediction.model_validate(run.prediction),
-    )  # fmt: skip
+    asked = Prediction.model_validate(run.prediction)
+    summary = run.summary(hosts=run.hosts, prediction=asked)
     text = printed(summary, None)
     for words in ("predicted", "231 ms", "CPU over caps, db", "the planned machines"):
         assert words in text
@@ -96,7 +91,7 @@ def test_a_run_of_a_plan_shows_predicted_beside_measured_and_no_improvement() ->
 
 
 def test_reasons_against_the_run_are_printed(run: FakeRun) -> None:
-    summary = summarize(run.requests, [], run.manifest, fingerprint_clean=None)
+    summary = run.summary(events=[], manifest={**run.manifest, "fingerprint_clean": None})
     text = printed(summary, None)
     assert "valid: no" in text
     assert "fingerprints were not checked" in text

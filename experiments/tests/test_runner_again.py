@@ -11,14 +11,13 @@ import polars as pl
 import pytest
 from rich.console import Console
 
-from experiments.load.users import USERS
-from experiments.records import read_events, sound
-from experiments.report.folder import read_folder
-from experiments.report.tables import host_table
-from experiments.runner.again import measure_again, spoiled_by
-from experiments.runner.console import Narrator
-from experiments.runner.host import HostBlock
-from experiments.schedule import Block
+from experiments.console import Narrator
+from experiments.design.schedule import Block
+from experiments.kinds.compare.again import measure_again, spoiled_by
+from experiments.kinds.compare.folder import read_folder
+from experiments.kinds.compare.tables import host_table
+from experiments.record.records import read_events, sound
+from experiments.stage.host import HostBlock
 from experiments.tests.report_fixture import event, fake_run
 
 QUIET = HostBlock(0, "baseline", 0.5, 0.01, 20.0, 60)
@@ -59,7 +58,7 @@ def _measured(host: _Host, count: int) -> str:
     asked = [Block(n, n // 2, "ab"[n % 2], n // 2) for n in range(count)]
     text = io.StringIO()
     runner: Any = host
-    measure_again(runner, asked, USERS["wiki-reader"](), Narrator(Console(file=text, width=200)))
+    measure_again(runner, asked, Narrator(Console(file=text, width=200)))
     return text.getvalue()
 
 

@@ -8,12 +8,13 @@ from typing import Any, cast
 
 import pytest
 
-from experiments.agents import Agent
+from experiments.design import Design, load_design
+from experiments.design.inventory import Endpoints, Inventory
 from experiments.errors import InputError
-from experiments.platform import Endpoints, Inventory, LocalPlatform
-from experiments.runner.fleet import check_capabilities
-from experiments.runner.live_fleet import Fleet
-from experiments.spec import Design, load_design
+from experiments.stage.agents import Agent
+from experiments.stage.fleet import check_capabilities
+from experiments.stage.live_fleet import Fleet
+from experiments.stage.platforms.local.platform import LocalPlatform
 
 SMALL = Path(__file__).parent / "designs" / "small"
 REASON = "this kernel has no tbf"
@@ -37,7 +38,7 @@ def _design() -> Design:
 
 
 def _fleet(available: bool) -> Fleet:
-    endpoints = Endpoints(entry="http://198.18.0.11/", influxdb="http://198.19.0.5", grafana=None)
+    endpoints = Endpoints(entries=(), influxdb="http://198.19.0.5", grafana=None)
     inventory = Inventory(
         experiment="tst", platform="local", scheme="on-prem", machines=(), endpoints=endpoints
     )

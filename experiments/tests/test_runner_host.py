@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from experiments.runner.host import CpuTimes, HostWatch, core_speed, wait_until_quiet
-from experiments.schedule import Block
+from experiments.design.schedule import Block
+from experiments.stage.host import CpuTimes, HostWatch, core_speed, wait_until_quiet
 
 
 def test_shares_are_of_all_cores_time_without_idle_wait_and_stolen(tmp_path: Path) -> None:
@@ -27,8 +27,8 @@ def test_a_block_has_the_work_of_its_time_and_a_speed_each_second() -> None:
     end = time.monotonic() + 2.5
     while time.monotonic() < end:
         watch.tick()
-    seen = watch.block(Block(3, 1, "spare", 7))
-    assert (seen.repeat, seen.arm) == (3, "spare")
+    seen = watch.block(Block(3, 1, "replicated", 7))
+    assert (seen.repeat, seen.arm) == (3, "replicated")
     assert 2 <= seen.speed_samples <= 3  # one at the start; a busy host may hold up the others
     assert seen.busy_share + seen.stolen_share > 0.5 / (os.cpu_count() or 1)
 

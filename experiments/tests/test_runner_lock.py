@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from experiments.errors import EnvironmentMissing
-from experiments.runner.lock import run_lock
+from experiments.stage.lock import run_lock
 
 _HOLD = """
 import sys
 from pathlib import Path
-from experiments.runner.lock import run_lock
+from experiments.stage.lock import run_lock
 with run_lock(Path(sys.argv[1]), "first"):
     print("held", flush=True)
     sys.stdin.read()

@@ -10,18 +10,28 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from experiments.interference import Episode, affected_tiers, episodes
-from experiments.load import USERS, Population, plan_block, wiki_pages
-from experiments.schedule import (
+from experiments.design import Experiment, Fleet, Interference, load_design
+from experiments.design.interference import Episode, affected_tiers, episodes
+from experiments.design.schedule import (
     arrivals,
     block_length_s,
     blocks,
-    page_choices,
+    operation_choices,
     phase_windows,
     stream,
 )
-from experiments.spec import Experiment, Fleet, Interference, load_design
-from experiments.tests.test_spec import TOML, write
+from experiments.design.workloads import (
+    Operation,
+    Population,
+    Workload,
+    find_workloads,
+    lines_of,
+    module_at,
+)
+from experiments.errors import InputError
+from experiments.load.plan import plan_block
+from experiments.paths import ROOT
+from experiments.tests.spec_fixture import TOML, write
 
 SEEDS = st.integers(0, 2**63 - 1)
 RATES = st.floats(0.01, 500)
@@ -71,14 +81,14 @@ def test_constant_arrivals_are_evenly_spaced() -> None:
 def test_pages_are_of_the_list_and_depend_on_the_seed_alone(
     seed: int, pages: int, count: int
 ) -> None:
-    chosen = page_choices(pages, count, seed, 0.8)
+    chosen = operation_choices(pages, count, seed, 0.8)
     assert len(chosen) == count
     assert ((chosen >= 0) & (chosen < pages)).all()
-    assert np.array_equal(chosen, page_choices(pages, count, seed, 0.8))
+    assert np.array_equal(chosen, operation_choices(pages, count, seed, 0.8))
 
 
 def test_some_pages_are_popular_and_not_the_first_of_the_alphabet() -> None:
-    chosen = page_choices(1000, 200_000, 5, 0.8)
+    chosen = operation_choices(1000, 200_000, 5, 0.8)
     counts = np.sort(np.bincount(chosen, minlength=1000))[::-1]
     assert counts[0] / counts[99] == pytest.approx(100**0.8, rel=0.25)  # rank 1 against rank 100
     assert int(np.argmax(np.bincount(chosen))) != 0
@@ -91,7 +101,7 @@ def test_streams_differ_by_purpose() -> None:
 
 def test_abba_makes_pairs_that_share_their_seed(experiment: Experiment) -> None:
     run = blocks(experiment)
-    assert [block.arm for block in run] == ["baseline", "spare", "spare", "baseline"] * 2
+    assert [block.arm for block in run] == ["baseline", "replicated", "replicated", "baseline"] * 2
     assert [block.pair for block in run] == [0, 0, 1, 1, 2, 2, 3, 3]
     assert [block.repeat for block in run] == list(range(8))
     seeds = {block.pair: block.seed for block in run}
@@ -99,18 +109,19 @@ def test_abba_makes_pairs_that_share_their_seed(experiment: Experiment) -> None:
     assert len(set(seeds.values())) == 4
 
 
-def test_both_arms_of_a_pair_meet_the_same_arrivals_pages_and_neighbours(
-    experiment: Experiment, fleet: Fleet, tmp_path: Path
+ENTRIES = {"web": ("http://198.18.0.10/",)}
+THREE = Workload(
+    lambda: Population(tuple(Operation(name, f"/{name}", name) for name in "abc"), 0.8), ("any",)
+)
+
+
+def test_both_arms_of_a_pair_meet_the_same_arrivals_operations_and_neighbours(
+    experiment: Experiment, fleet: Fleet
 ) -> None:
-    (tmp_path / "titles.txt").write_text("Abash\nAb ove\nR&D\n")
-    population = Population(wiki_pages(tmp_path / "titles.txt"), 0.8)
     first, second, third, _ = blocks(experiment)[:4]
-    plans = [
-        plan_block("http://198.18.0.10/", experiment, block, population)
-        for block in (first, second, third)
-    ]
+    plans = [plan_block(ENTRIES, experiment, block, THREE) for block in (first, second, third)]
     assert plans[0].offsets_s == plans[1].offsets_s != plans[2].offsets_s
-    assert plans[0].page_of == plans[1].page_of != plans[2].page_of
+    assert plans[0].operation_of == plans[1].operation_of != plans[2].operation_of
     noise = [
         episodes(experiment.interference, fleet, 600.0, block.seed)
         for block in (first, second, third)
@@ -120,20 +131,22 @@ def test_both_arms_of_a_pair_meet_the_same_arrivals_pages_and_neighbours(
 
 def test_pages_know_their_address_and_their_title(tmp_path: Path) -> None:
     (tmp_path / "titles.txt").write_text("Ab ove\n\nR&D é\n")
-    above, odd = wiki_pages(tmp_path / "titles.txt")
-    assert (above.path, above.must_contain) == ("/index.php?title=Ab_ove", "<title>Ab ove")
-    assert (odd.path, odd.must_contain) == ("/index.php?title=R%26D_%C3%A9", "<title>R&amp;D é")
+    wiki = module_at(ROOT / "infra/roles/mediawiki/workload.py")
+    above, odd = map(wiki.page, lines_of(tmp_path / "titles.txt"))
+    assert (above.request, above.check) == ("/index.php?title=Ab_ove", "<title>Ab ove")
+    assert (odd.request, odd.check) == ("/index.php?title=R%26D_%C3%A9", "<title>R&amp;D é")
 
 
 def test_writes_have_their_share_and_are_the_same_for_both_arms(experiment: Experiment) -> None:
     load = experiment.load.model_copy(update={"rate_per_s": 500.0})
     experiment = experiment.model_copy(update={"load": load})
-    population = USERS["ycsb-a"]()
+    workload = find_workloads(None)["ycsb-a"]
+    entries = {"db": ("redis://198.18.0.10:6379/",)}
     first, second = blocks(experiment)[:2]
-    plan = plan_block("redis://198.18.0.10:6379/", experiment, first, population)
-    again = plan_block("redis://198.18.0.10:6379/", experiment, second, population)
-    assert plan.page_of == again.page_of
-    commands = [plan.pages[place].path.split(" ")[0] for place in plan.page_of]
+    plan = plan_block(entries, experiment, first, workload)
+    again = plan_block(entries, experiment, second, workload)
+    assert plan.operation_of == again.operation_of
+    commands = [plan.operations[place].request.split(" ")[0] for place in plan.operation_of]
     assert set(commands) == {"HGETALL", "HSET"}
     assert commands.count("HSET") / len(commands) == pytest.approx(0.5, abs=0.02)
 
@@ -239,15 +252,38 @@ def test_patterns_name_the_front_and_the_back(fleet: Fleet) -> None:
 
 
 @pytest.mark.parametrize(
-    "entry",
-    ["http://192.0.2.1/", "http://example.org/", "https://127.0.0.1/", "http://198.20.0.1/"],
+    ("entry", "place"),
+    [
+        ("http://192.0.2.1/", "load: entry"),
+        ("http://example.org/", "load: entry"),
+        ("http://198.20.0.1/", "load: entry"),
+        ("https://127.0.0.1/", "load: protocol of the entry"),
+    ],
 )
-def test_load_goes_to_the_own_fleet_only(
-    experiment: Experiment, tmp_path: Path, entry: str
+def test_load_goes_to_the_own_fleet_only_and_in_a_protocol_that_is_spoken(
+    experiment: Experiment, entry: str, place: str
 ) -> None:
-    from experiments.errors import InputError
+    with pytest.raises(InputError) as refused:
+        plan_block({"web": (entry,)}, experiment, blocks(experiment)[0], THREE)
+    assert refused.value.place == place
 
-    (tmp_path / "titles.txt").write_text("Abash\n")
-    population = Population(wiki_pages(tmp_path / "titles.txt"), 0.8)
-    with pytest.raises(InputError, match="own fleet"):
-        plan_block(entry, experiment, blocks(experiment)[0], population)
+
+def test_an_operation_without_an_entry_goes_to_the_first_and_an_unknown_one_is_refused(
+    experiment: Experiment,
+) -> None:
+    entries = {
+        "web": ("http://198.18.0.10/",),
+        "search": ("http://198.18.0.11/",),
+        "db": ("mysql://198.18.0.12:3306/",),  # which nothing asks, so it needs no client
+    }
+    two = Workload(
+        lambda: Population((Operation("a", "/a", "a"), Operation("b", "/b", "b", "search")), 0.0),
+        ("any",),
+    )
+    block = blocks(experiment)[0]
+    plan = plan_block(entries, experiment, block, two)
+    assert {one.name: one.entry for one in plan.operations} == {"a": "web", "b": "search"}
+    assert set(plan.entries) == {"web", "search"}
+    with pytest.raises(InputError) as refused:
+        plan_block(ENTRIES, experiment, block, two)
+    assert refused.value.place == "workload, operation b"

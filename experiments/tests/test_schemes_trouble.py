@@ -5,7 +5,6 @@ One fleet of two web servers and a standby serves all tests but the last two, wh
 
 from __future__ import annotations
 
-import json
 import signal
 import subprocess
 import sys
@@ -17,17 +16,18 @@ from typing import Any
 
 import numpy as np
 import pytest
-from rich.console import Console
 
-from experiments.faults import Tally
-from experiments.platform import LocalPlatform, docker
-from experiments.records import read_events
-from experiments.runner.block import close
-from experiments.runner.console import Narrator
-from experiments.runner.fleet import connect, wait_ready
-from experiments.runner.live_fleet import Fleet
-from experiments.schemes import Controller, Hands, Journal
-from experiments.spec.failover import Failover, Mechanism
+from experiments.design.failover import Failover, Mechanism
+from experiments.design.roles import find_roles
+from experiments.record.records import read_events
+from experiments.record.result import flat, read_result
+from experiments.stage.faults import Tally
+from experiments.stage.fleet import connect, disconnect, wait_ready
+from experiments.stage.live_fleet import Fleet
+from experiments.stage.platforms.local import docker
+from experiments.stage.platforms.local.platform import LocalPlatform
+from experiments.stage.schemes import Controller, Journal, MachineOperations
+from experiments.tests.quiet import NOBODY
 
 pytestmark = [pytest.mark.real, pytest.mark.fleet, pytest.mark.timeout(600)]
 
@@ -64,9 +64,9 @@ def fleet() -> Iterator[Fleet]:
     try:
         inventory = platform.up(DESIGN / "fleet.tfvars", print)
         live = connect(platform, inventory)
-        wait_ready(live, Narrator(Console()))
+        wait_ready(live, find_roles(), NOBODY)
         yield live
-        close(live)
+        disconnect(live)
     finally:
         platform.down(print)
     assert docker.find(EXPERIMENT) == []
@@ -78,13 +78,13 @@ class Scheme:
     def __init__(self, fleet: Fleet, kind: Mechanism, repair_mean_s: float | None) -> None:
         settings = Failover(heartbeat_s=0.5, misses=3, repair_mean_s=repair_mean_s)
         tiers = dict.fromkeys((*NODES, STANDBY), "web")
-        self.hands = Hands(
-            fleet.platform, {**fleet.agents, **fleet.standbys}, fleet.arbiters, tiers
+        self.operations = MachineOperations(
+            fleet.platform, {**fleet.agents, **fleet.standbys}, fleet.arbiters, tiers, {}
         )
         self.events, self.tally = Events(), Tally()
         self.journal = Journal(self.events, self.tally, tiers)
         self.controller = Controller(
-            settings, self.hands, self.journal, {"web": kind}, {"web": NODES},
+            settings, self.operations, self.journal, {"web": kind}, {"web": NODES},
             {"web": (STANDBY,)}, np.random.default_rng(5),
         )  # fmt: skip
 
@@ -96,7 +96,7 @@ class Scheme:
         self.controller.stop()
 
     def crash(self, machine: str) -> None:
-        self.hands.platform.inject("machine.crash", machine)
+        self.operations.platform.inject("machine.crash", machine)
         self.journal.crashed(machine, time.monotonic())
 
     def until(self, what: str, condition: Callable[[], bool]) -> None:
@@ -204,11 +204,11 @@ def test_a_whole_run_ends_as_it_began_and_tells_its_time_at_full_strength(
     process = _run(tmp_path)
     assert process.wait(timeout=2 * _WAIT_S) in (0, 1), (tmp_path / "output.txt").read_text()
     folder = tmp_path / EXPERIMENT / "latest"
-    summary = json.loads((folder / "summary.json").read_text())
-    web = summary["schemes"]["tiers"]["web"]
+    summary = flat(read_result(folder))
+    web = summary["strength"]["tiers"]["web"]
     assert web["mechanism"] == "pf"
     assert web["crashes"] == summary["faults"]["by_kind"]["machine.crash"]["injected"] > 0
-    assert web["recovery"]["samples"] == len(summary["schemes"]["failovers"]) > 0
+    assert web["recovery"]["samples"] == len(summary["strength"]["failovers"]) > 0
     assert 0.0 < web["measured"]["share"] < 1.0
     assert summary["faults"]["reverted"] == summary["faults"]["injected"]
     for name in ("injection", "revert", "cleanup"):

@@ -12,7 +12,8 @@ from typing import Any
 import polars as pl
 import pytest
 
-from experiments.platform import LocalPlatform, docker
+from experiments.stage.platforms.local import docker
+from experiments.stage.platforms.local.platform import LocalPlatform
 
 pytestmark = [pytest.mark.real, pytest.mark.fleet, pytest.mark.timeout(900)]
 
@@ -52,8 +53,8 @@ def read(folder: Path, name: str) -> dict[str, Any]:
 def test_searches_are_answered_by_both_arms_while_solr_has_neighbours(tmp_path: Path) -> None:
     _, output = run("search", tmp_path)
     folder = tmp_path / "tst-search" / "latest"
-    summary = read(folder, "summary.json")
-    for arm in ("baseline", "spare"):
+    summary = read(folder, "result.json")["compare"]
+    for arm in ("baseline", "replicated"):
         assert summary["arms"][arm]["requests"] > 30
         assert summary["arms"][arm]["error_share"] < 0.05, output
     assert "settling, 5 s" in output
@@ -70,7 +71,8 @@ def test_searches_are_answered_by_both_arms_while_solr_has_neighbours(tmp_path: 
 def test_the_load_of_one_node_is_raised_until_it_is_full(tmp_path: Path) -> None:
     code, output = run("node", tmp_path)
     folder = tmp_path / "tst-node" / "latest"
-    capacity = read(folder, "capacity.json")
+    result = read(folder, "result.json")
+    capacity = result["capacity"]
     found = capacity["workloads"]["ycsb-a"]
     rates = [step["rate_per_s"] for step in found["steps"]]
     assert rates[:2] == [50.0, 200.0]
@@ -82,4 +84,4 @@ def test_the_load_of_one_node_is_raised_until_it_is_full(tmp_path: Path) -> None
     assert (found["nodt_per_s"] is not None) or found["reason"], output
     assert (code == 0) == capacity["complete"]
     assert (folder / "report.html").stat().st_size > 20_000
-    assert capacity["verdicts"]["cleanup"]["ok"]
+    assert result["verdicts"]["cleanup"]["ok"]

@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from experiments.platform import tagged
-from experiments.platform.ec2_handed import Ec2Handed
-from experiments.platform.inventory import Inventory
-from experiments.platform.local import ROOT
+from experiments.design.inventory import Inventory
+from experiments.paths import ROOT
+from experiments.stage.platforms.ec2 import tagged
+from experiments.stage.platforms.ec2.handed import Ec2Handed
 from experiments.tests.aws import moto_server
 from experiments.tests.ec2_instance import host_address, instance
 from experiments.tests.ec2_stack import (
@@ -183,7 +183,8 @@ def test_interfaces_keep_the_spec_s_addresses_in_two_zones(fixed: AppliedStack) 
     assert len(set(zones)) == 2, "a tier's machines take turns"
     assert fleet.machine("web-1").usd_per_hour == 0.0228
     assert fleet.machine("arbiter-web").usd_per_hour == 0.091
-    assert fleet.endpoints.entry == f"http://{fleet.machine('arbiter-web').address}/"
+    (entry,) = fleet.endpoints.entries
+    assert entry.urls == (f"http://{fleet.machine('arbiter-web').address}/",)
 
 
 def test_the_bundle_is_private_and_each_machine_reads_its_own_only(fixed: AppliedStack) -> None:
@@ -237,11 +238,17 @@ def test_the_runner_gets_the_fleet_and_its_keys_and_workers_their_master(
     assert "/etc/sparecraft/runner.json" not in worker["files"]
 
 
+_WITH_A_STOCK_IMAGE = json.dumps(
+    ON_PREM["tiers"] | {"db": ON_PREM["tiers"]["db"] | {"image": "mariadb:11"}}
+)
+
+
 @pytest.mark.parametrize(
     ("variable", "value", "says"),
     [
         ("spot", "true", "spot only with scheme cloud"),
         ("helper_instance_type", "t3.micro", "three network interfaces"),
+        ("tiers", _WITH_A_STOCK_IMAGE, "Expected no image for a tier of instances (db-1)"),
     ],
 )
 def test_what_ec2_cannot_do_is_refused_in_the_plan(

@@ -9,8 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from experiments.records import HOSTS
-from experiments.telemetry import InfluxQuery, InfluxWriter, Point, QueryFailed, TelemetryStats
+from experiments.record.records import HOSTS
+from experiments.record.telemetry import (
+    InfluxQuery,
+    InfluxWriter,
+    Point,
+    QueryFailed,
+    TelemetryStats,
+)
 from experiments.tests.disks import fill
 from experiments.tests.influxdb import Influx
 
@@ -25,9 +31,7 @@ def influx(tmp_path: Path) -> Iterator[Influx]:
     directory.mkdir()
     server = Influx(directory)
     server.start()
-    query = InfluxQuery(server.url)
-    query.ensure_database()
-    query.close()
+    server.create_database()
     try:
         yield server
     finally:

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from experiments.load.generator import RequestRecord
-from experiments.telemetry import Point, arbiter_points, request_point
-from experiments.telemetry.spool import Spool
-from experiments.tests.test_load_generator import make_plan
-from experiments.tests.test_records import STATS
+from experiments.design.schedule import Block
+from experiments.record.records import RequestRecord
+from experiments.record.telemetry import Point, arbiter_points, request_point
+from experiments.record.telemetry.spool import Spool
+from experiments.tests.arbiter_stats import STATS
 
 
 def line(**fields: float | int | bool | str | None) -> str:
@@ -29,12 +29,11 @@ def test_none_and_nan_are_left_out_and_a_point_of_nothing_is_refused() -> None:
 
 
 def test_a_request_becomes_a_point_at_its_intended_start() -> None:
-    plan = make_plan("http://127.0.0.1/", ["good"])
     record = RequestRecord(
         phase="measure", index=0, name="good", intended_s=1.5, sent_s=1.6, done_s=None,
         latency_ms=None, lag_ms=100.0, outcome="dropped", status=0, bytes=0,
     )  # fmt: skip
-    point = request_point(record, plan, experiment="e", run="r", t0_ns=10**18)
+    point = request_point(record, Block(3, 1, "baseline", 0), experiment="e", run="r", t0_ns=10**18)
     assert point.line().decode() == (
         "request,arm=baseline,experiment=e,outcome=dropped,phase=measure,run=r"
         " lag_ms=100.0,status=0i,repeat=3i 1000000001500000000"

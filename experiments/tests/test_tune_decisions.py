@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import html
+import io
 import itertools
 from collections.abc import Mapping
+from pathlib import Path
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 from experiments.errors import MeasurementFailed
-from experiments.tune.evidence import Pair, Target, Window, ratio, significance, stretch_s
-from experiments.tune.loads import TierWindow, tier_load, tier_window
-from experiments.tune.steady import steady_state
-from experiments.tune.walk import Measured, OutOfTime, Rules, Walk
+from experiments.kinds.tune import KIND
+from experiments.kinds.tune.evidence import Pair, Window, ratio, significance, stretch_s
+from experiments.kinds.tune.loads import TierWindow, tier_load, tier_window
+from experiments.kinds.tune.page import headline
+from experiments.kinds.tune.result import WALK, walk_json
+from experiments.kinds.tune.section import Target, TuneSection
+from experiments.kinds.tune.steady import steady_state
+from experiments.kinds.tune.walk import Measured, OutOfTime, Rules, Walk
+from experiments.record.records import write_json
+from experiments.record.result import VERDICTS, flat, result_of
 from optimizer.replication import Replicas
 
 LENGTH_S = 40.0
@@ -218,3 +228,33 @@ def test_a_restarted_arbiter_and_an_idle_tier_are_refused() -> None:
         tier_window(poll(100, {}), poll(3, {}, uptime_s=1.0), 50.0)
     with pytest.raises(MeasurementFailed, match="tier db"):
         tier_load("db", 4, 0.4, 2, TierWindow(seconds=5.0))
+
+
+# what is written down
+
+
+def test_a_walk_is_written_read_back_and_shown_with_its_answer(tmp_path: Path) -> None:
+    found = walk({**dict.fromkeys(SQUARE, 1.0), (1, 2): 0.4}, pairs_max=4)
+    feasible = [(1, 1), (1, 2)]
+    search = found.search(feasible, None)
+    loads = [tier_load(tier, 3, 0.4, 2, tier_window(poll(0, {}), poll(200, {20: 200}), 50.0))
+             for tier in ("web", "db")]  # fmt: skip
+    rounds = found.exhaust(feasible, 2)
+    section = TuneSection(target="p95", window_s=LENGTH_S)
+    walked = walk_json(section, found, loads, feasible, rounds, complete=search is not None)
+    write_json(tmp_path / WALK, walked)
+    verdicts = {name: {"ok": True, "reasons": []} for name in VERDICTS}
+    manifest = {"experiment": "shop", "run": "20261123T100000Z", "seed": 1, "verdicts": verdicts}
+    write_json(tmp_path / "manifest.json", manifest)
+    result = result_of("tune", manifest, KIND.analyse(tmp_path))
+    write_json(tmp_path / "result.json", result)
+    assert result["valid"]
+    assert KIND.row(result) == {"r": [1, 2]}
+    assert result["tune"]["exhaustive"]["rounds"] == 2
+    page = KIND.write_page(tmp_path)
+    text = page.read_text()
+    assert text.count("<figure id=") == 2
+    assert headline(flat(result)) in html.unescape(text)
+    printed = io.StringIO()
+    KIND.print_result(result, Console(file=printed, width=300), page)
+    assert printed.getvalue().endswith(f"Report: {page}\n")

@@ -14,7 +14,9 @@ from typing import Any
 import polars as pl
 import pytest
 
-from experiments.platform import LocalPlatform, docker
+from experiments.record.result import flat, read_result
+from experiments.stage.platforms.local import docker
+from experiments.stage.platforms.local.platform import LocalPlatform
 
 pytestmark = [pytest.mark.real, pytest.mark.fleet, pytest.mark.timeout(600)]
 
@@ -45,9 +47,7 @@ def _start(results: Path) -> subprocess.Popen[str]:
 
 
 def _tuning(results: Path) -> dict[str, Any]:
-    found = json.loads((results / EXPERIMENT / "tune" / "latest" / "tune.json").read_text())
-    assert isinstance(found, dict)
-    return found
+    return flat(read_result(results / EXPERIMENT / "tune" / "latest"))
 
 
 def test_a_tune_walks_reports_and_leaves_nothing(tmp_path: Path) -> None:
@@ -55,7 +55,7 @@ def test_a_tune_walks_reports_and_leaves_nothing(tmp_path: Path) -> None:
     said = (tmp_path / "err.txt").read_text()
     assert code == 0, said
     tuning = _tuning(tmp_path)
-    assert json.loads((tmp_path / "out.json").read_text()) == tuning
+    assert flat(json.loads((tmp_path / "out.json").read_text())) == tuning
     assert tuning["complete"]
     assert [found["replicas"] for found in tuning["feasible"]] == [[1, 1], [1, 2]]
     assert tuning["start"]["replicas"] == [1, 1]

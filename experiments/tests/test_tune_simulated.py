@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from experiments.spec.experiment import Interference
-from experiments.tune.loads import TierWindow
-from experiments.tune.simulated import simulated_optimum
+from experiments.design.experiment import Interference
+from experiments.kinds.tune.loads import TierWindow
+from experiments.kinds.tune.simulated import simulated_optimum
 from optimizer.replication import TierLoad
 
 WEB = TierLoad(servers=4, cores=0.4, request_per_s=3.0, processing_s=0.06, connection_per_s=3.0,

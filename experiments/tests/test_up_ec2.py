@@ -15,12 +15,11 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from experiments.cli import app
-from experiments.commands import down, up
 from experiments.errors import EnvironmentMissing, InputError
-from experiments.platform import tagged
-from experiments.platform.aws import Aws
-from experiments.platform.ec2 import Ec2Platform
-from experiments.platform.local import ROOT
+from experiments.paths import ROOT
+from experiments.stage.platforms.ec2 import tagged
+from experiments.stage.platforms.ec2.aws import Aws
+from experiments.stage.platforms.ec2.platform import Ec2Platform
 from experiments.tests.aws import REGION, environment, moto_server
 from experiments.tests.ec2_stack import PROVIDERS, copy_of_stack, moto_settings
 
@@ -100,8 +99,7 @@ def quota(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[threading
         def platform(experiment: str, region: str | None = None) -> Ec2Platform:
             return Ec2Platform(experiment, region, stack=stack)
 
-        for command in (up, down):
-            monkeypatch.setattr(command, "Ec2Platform", platform)
+        monkeypatch.setattr("experiments.stage.platforms.ec2.platform.Ec2Platform", platform)
         yield spent
 
 

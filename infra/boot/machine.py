@@ -158,7 +158,9 @@ def install_role(settings: dict[str, Any], s3: Any, bucket: str) -> None:
     role, bundle = HOME / "role", HOME / "bundle"
     shutil.rmtree(role, ignore_errors=True)
     shutil.copytree(bundle / "roles" / settings["role"], role)
-    shutil.copytree(bundle / "bin", HOME / "bin", dirs_exist_ok=True)
+    for programs in (bundle / "bin", role / "bin"):
+        if programs.exists():
+            shutil.copytree(programs, HOME / "bin", dirs_exist_ok=True)
     subprocess.run([role / "install.sh"], check=True)
     if settings["content"]:
         archive = Path("/var/tmp/content.tar.gz")

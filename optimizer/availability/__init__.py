@@ -13,7 +13,7 @@ from optimizer.availability.models import (
     passive_failover_by_pool,
 )
 from optimizer.availability.rates import HORIZON_S, YEAR_S, Availability, FailureRates
-from optimizer.availability.sizing import Sizing, least_extra_nodes, least_pool
+from optimizer.availability.sizing import Sizing, least_extra_nodes, least_pool, sizes
 from optimizer.availability.steady import steady_state
 
 __all__ = [
@@ -29,6 +29,7 @@ __all__ = [
     "least_pool",
     "passive_failover",
     "passive_failover_by_pool",
+    "sizes",
     "steady_state",
     "time_course",
 ]

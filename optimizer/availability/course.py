@@ -47,10 +47,10 @@ def time_course(
     if require_count("points", points, least=1) > 10_000:
         raise InputError("points", expected="at most 10000", came=str(points))
     shape = shape_of(needed, extra, mechanism, scheme)
-    spare = extra if mechanism == "ara" else 0
-    for cut in depths(shape, rates, least=spare):
+    to_lose = extra if mechanism == "ara" else 0
+    for cut in depths(shape, rates, least=to_lose):
         (low, error), (high, other) = (
-            _course(build(cut, rates, horizon_s, reflect=reflect), rates, spare, points)
+            _course(build(cut, rates, horizon_s, reflect=reflect), rates, to_lose, points)
             for reflect in (False, True)
         )
         bracket = float(np.abs(high - low).max())
@@ -61,9 +61,9 @@ def time_course(
 
 
 def _course(
-    chain: Chain, rates: FailureRates, spare: int, points: int
+    chain: Chain, rates: FailureRates, to_lose: int, points: int
 ) -> tuple[NDArray[np.float64], float]:
     """P(enough) (points + 1,) and its numerical error; what leaves the chain is not enough."""
     laws, error = law_over_time(chain.flow(None), points)
-    enough = chain.shortfall(rates.limp_capacity) <= spare
+    enough = chain.shortfall(rates.limp_capacity) <= to_lose
     return np.clip(laws[:, enough].sum(axis=1), 0.0, 1.0), error

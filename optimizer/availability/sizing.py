@@ -1,15 +1,20 @@
-"""The least extra nodes, or the least pool, that reach a target availability.
+"""Availability by number of extra nodes or pool, and the least number that reaches a target.
 
 More nodes do not lower availability, so the least number is bracketed by doubling and found by
 bisection; the number one below is evaluated too, and its failure is part of the answer. Where
-shocks hit places at random, more places also mean more shocks: nothing is assumed there, and the
-numbers are tried one after the other.
+shocks hit some places at random, more places also mean more shocks, and availability stands still
+until a shock no longer takes all extra nodes: nothing is assumed there, and the numbers are tried
+one after the other (`sizes`, which the planner's options are made from too).
+
+What no size beats is solved for by itself, and a target above it is infeasible at any size: a pool
+without end, whose fail-overs alone cost time; and where shocks take down all nodes, nodes that do
+not crash or limp between the shocks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 
 from optimizer.availability.models import (
     active_route_anywhere,
@@ -21,7 +26,8 @@ from optimizer.errors import InputError, require_share
 
 _HOUR_S = 3600.0
 _FAILING_POOL_MAX = 256  # larger pools whose nodes fail while they wait take minutes to solve
-_NO_GAIN = 1e-9  # below it, twice the nodes are no better: the error of the models
+_SHOCKED_MAX = 1_000  # extra nodes that are tried one after the other
+_NEARLY_ONE = 1.0 - 2.0**-40  # common_cause is below 1
 
 
 @dataclass(frozen=True)
@@ -52,6 +58,46 @@ class _Search:
         return f"{lost} against {_hours((1.0 - self.target) * self.horizon_s)} h allowed"
 
 
+def sizes(
+    needed: int,
+    most: int,
+    rates: FailureRates,
+    *,
+    mechanism: str,
+    scheme: str,
+    horizon_s: float = HORIZON_S,
+) -> Iterator[Availability]:
+    """Availability with 0, 1, ..., `most` extra active nodes (ara) or nodes in the pool (pf).
+
+    Extra nodes go on to `most`, whatever a step brings: the next one may bring more. A pool ends
+    before only within the models' error bound of a pool without end, which no pool beats. In the
+    cloud the pool has no end, and there is one value.
+    """
+    if mechanism == "ara":
+        for extra in range(most + 1):
+            yield active_route_anywhere(needed, extra, rates, scheme=scheme, horizon_s=horizon_s)
+        return
+    unlimited = passive_failover(needed, None, rates, scheme="cloud", horizon_s=horizon_s)
+    if scheme == "cloud":
+        yield unlimited
+        return
+    at = _pool_at(needed, most, rates, horizon_s)
+    for pool in range(most + 1):
+        yield (found := at(pool))
+        ahead = found.unavailability - unlimited.unavailability
+        if ahead <= found.error_bound + unlimited.error_bound:
+            return
+
+
+def _pool_at(
+    needed: int, most: int, rates: FailureRates, horizon_s: float
+) -> Callable[[int], Availability]:
+    """Availability by pool, up to `most`; one solve for all of them where that can be."""
+    if rates.repair_s is None and not rates.standby_fraction:
+        return passive_failover_by_pool(needed, most, rates, horizon_s=horizon_s).__getitem__
+    return lambda pool: passive_failover(needed, pool, rates, horizon_s=horizon_s)
+
+
 def least_extra_nodes(
     needed: int,
     target: float,
@@ -63,8 +109,9 @@ def least_extra_nodes(
 ) -> Sizing:
     """Least extra active nodes (active route anywhere) for `target`, an availability in [0, 1).
 
-    `extra_max` bounds the search. Independent crashes are outnumbered by some size, common shocks
-    are not: where twice the nodes no longer help, the target is infeasible at any size.
+    `extra_max` bounds the search (1,000 where shocks hit some places at random). Independent
+    crashes are outnumbered by some size, shocks that take down all nodes are not: a target that
+    they alone miss is infeasible at any size.
     Source: PCRAFT section V-C, Table II.
     """
     require_share("target", target, one=False)
@@ -72,10 +119,34 @@ def least_extra_nodes(
     def at(extra: int) -> Availability:
         return active_route_anywhere(needed, extra, rates, scheme=scheme, horizon_s=horizon_s)
 
-    search = _Search(at, target, extra_max, horizon_s, "extra active nodes")
-    if rates.common_cause and rates.common_cause_nodes is not None:
-        return _in_turn(search)
-    return _least(search, saturates=bool(rates.common_cause))
+    what = "extra active nodes"
+    if not rates.common_cause:
+        return _least(_Search(at, target, extra_max, horizon_s, what))
+    if rates.common_cause_nodes is not None:
+        known = sizes(
+            needed, min(extra_max, _SHOCKED_MAX), rates,
+            mechanism="ara", scheme=scheme, horizon_s=horizon_s,
+        )  # fmt: skip
+        return _in_turn(known, target, horizon_s, what)
+    bound = _shocks_alone(needed, rates, scheme, horizon_s)
+    if bound.availability < target:
+        return _infeasible(bound, target, horizon_s, "shocks that take down all nodes alone cost")
+    return _least(_Search(at, target, extra_max, horizon_s, what))
+
+
+def _shocks_alone(needed: int, rates: FailureRates, scheme: str, horizon_s: float) -> Availability:
+    """What no number of extra nodes beats where shocks take down all: nothing crashes or limps in
+    between, and the whole crew has work until enough are back, as it has with extra nodes."""
+    repair_s = None if rates.repair_s is None else rates.repair_s / rates.repair_crew
+    shocks = replace(
+        rates,
+        crash_per_year=rates.crash_per_year * rates.common_cause,
+        common_cause=_NEARLY_ONE,
+        limp_per_year=0.0,
+        repair_s=repair_s,
+        repair_crew=1,
+    )
+    return active_route_anywhere(needed, 0, shocks, scheme=scheme, horizon_s=horizon_s)
 
 
 def least_pool(
@@ -95,24 +166,14 @@ def least_pool(
     require_share("target", target, one=False)
     unlimited = passive_failover(needed, None, rates, scheme="cloud", horizon_s=horizon_s)
     if unlimited.availability < target:
-        lost_h = _hours(unlimited.unavailability * horizon_s)
-        allowed_h = _hours((1.0 - target) * horizon_s)
         cause = "fail-over alone costs" if rates.plain else "with an unlimited pool there are still"
-        reason = (
-            f"infeasible at any size: {cause} {lost_h} h against {allowed_h} h allowed "
-            f"over the horizon"
-        )
-        return Sizing(None, None, unlimited, reason)
+        return _infeasible(unlimited, target, horizon_s, cause)
     if rates.repair_s is None and not rates.standby_fraction:
         return _least_by_table(needed, target, rates, pool_max, horizon_s)
-
-    def at(pool: int) -> Availability:
-        return passive_failover(needed, pool, rates, horizon_s=horizon_s)
-
     if rates.standby_fraction:
         pool_max = min(pool_max, _FAILING_POOL_MAX)
-    search = _Search(at, target, pool_max, horizon_s, "nodes in the pool")
-    return _least(search, saturates=bool(rates.standby_fraction))
+    at = _pool_at(needed, pool_max, rates, horizon_s)
+    return _least(_Search(at, target, pool_max, horizon_s, "nodes in the pool"))
 
 
 def _least_by_table(
@@ -124,20 +185,16 @@ def _least_by_table(
         table = passive_failover_by_pool(needed, size, rates, horizon_s=horizon_s)
         if table[size].availability >= target or size == pool_max:
             search = _Search(table.__getitem__, target, size, horizon_s, "nodes in the pool")
-            return _least(search, saturates=False)
+            return _least(search)
         size = min(2 * size, pool_max)
 
 
-def _least(search: _Search, saturates: bool) -> Sizing:
+def _least(search: _Search) -> Sizing:
     _check(search)
     if search.meets(0):
         return _none_needed(search)
     low, high = 0, 1
     while high < search.limit and not search.meets(high):
-        gain = search.at(high).availability - search.at(low).availability
-        if saturates and high >= 64 and gain < _NO_GAIN:
-            reason = f"infeasible at any size: {low} and {high} {search.what} both cost "
-            return Sizing(None, None, search.at(high), reason + search.short(high))
         low, high = high, 2 * high
     high = min(high, search.limit)
     if not search.meets(high):
@@ -148,28 +205,21 @@ def _least(search: _Search, saturates: bool) -> Sizing:
     return _found(search, high)
 
 
-def _in_turn(search: _Search, patience: int = 64) -> Sizing:
-    """The first size that meets the target, each tried; given up when none gets better any more."""
-    _check(search)
-    if search.meets(0):
-        return _none_needed(search)
-    best, best_at = search.at(0).availability, 0
-    for size in range(1, search.limit + 1):
-        value = search.at(size).availability
-        if value >= search.target:
-            return _found(search, size)
-        if value > best + _NO_GAIN:
-            best, best_at = value, size
-        if size - best_at >= patience:
-            reason = (
-                f"infeasible as far as was tried: the best of 0 to {size} {search.what} is "
-                f"{best_at}, at {search.short(best_at)}"
-            )
-            return Sizing(None, None, search.at(best_at), reason)
-    reason = (
-        f"{search.limit} {search.what}, the most tried, still cost {search.short(search.limit)}"
-    )
-    return Sizing(None, None, search.at(search.limit), reason)
+def _in_turn(values: Iterator[Availability], target: float, horizon_s: float, what: str) -> Sizing:
+    """The first size that meets the target, each tried."""
+    known: list[Availability] = []
+    search = _Search(known.__getitem__, target, 0, horizon_s, what)
+    for size, value in enumerate(values):
+        known.append(value)
+        if search.meets(size):
+            return _found(search, size) if size else _none_needed(search)
+    return _out_of_reach(replace(search, limit=len(known) - 1))
+
+
+def _infeasible(bound: Availability, target: float, horizon_s: float, cause: str) -> Sizing:
+    lost_h, allowed_h = (_hours(u * horizon_s) for u in (bound.unavailability, 1.0 - target))
+    reason = f"infeasible at any size: {cause} {lost_h} h against {allowed_h} h allowed "
+    return Sizing(None, None, bound, reason + "over the horizon")
 
 
 def _check(search: _Search) -> None:

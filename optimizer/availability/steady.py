@@ -32,8 +32,8 @@ def steady_state(
     if mechanism == "pf" and scheme == "on-prem" and extra == 0:
         return 0.0  # nothing to fail over to, ever
     shape = shape_of(needed, extra, mechanism, scheme)
-    spare = extra if mechanism == "ara" else 0
-    for cut in depths(shape, rates, least=spare):
+    to_lose = extra if mechanism == "ara" else 0
+    for cut in depths(shape, rates, least=to_lose):
         chain = build(cut, rates, HORIZON_S, reflect=True)
         law = stationary(chain)
         edge = (chain.down == cut.down_max) & (cut.down_max < shape.places)
@@ -41,7 +41,7 @@ def steady_state(
             edge |= (chain.limping == cut.limping_max) & (cut.limping_max < shape.places)
         if float(law[edge].sum()) < _BOUNDARY:
             break
-    enough = chain.shortfall(rates.limp_capacity) <= spare
+    enough = chain.shortfall(rates.limp_capacity) <= to_lose
     return share(float(law[enough].sum()))
 
 

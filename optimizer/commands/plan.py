@@ -19,9 +19,9 @@ from optimizer.commands.output import JsonOption, print_json
 from optimizer.errors import InputError
 
 if TYPE_CHECKING:
+    from optimizer.plan.ask.overrides import Overrides
+    from optimizer.plan.ask.question import Question
     from optimizer.plan.outcome import Plan
-    from optimizer.plan.overrides import Overrides
-    from optimizer.plan.planner import Asked
 
 EXAMPLE = Path(__file__).parents[1] / "plan" / "example.toml"
 
@@ -33,7 +33,10 @@ def add_to(app: typer.Typer) -> None:
 
 def plan(
     from_run: Annotated[
-        Path | None, typer.Option("--from", help="A run to plan from: results/EXPERIMENT/latest")
+        Path | None,
+        typer.Option(
+            "--from", metavar="RUN", help="The run to plan from: results/EXPERIMENT/latest."
+        ),
     ] = None,
     input_: Annotated[
         Path | None,
@@ -41,7 +44,7 @@ def plan(
     ] = None,
     capacity: Annotated[
         Path | None,
-        typer.Option(help="A capacity run instead: nodes carry what it measured (PCRAFT)."),
+        typer.Option(metavar="RUN", help="A capacity run instead: what nodes carry (PCRAFT)."),
     ] = None,
     workload: Annotated[
         str | None, typer.Option(help="With --capacity: which, if the run has several.")
@@ -79,7 +82,7 @@ def plan(
     as_json: JsonOption = False,
 ) -> None:
     """The cheapest fleet that meets the SLOs, from what a run measured, a plan.toml, or both."""
-    from optimizer.plan.overrides import Overrides
+    from optimizer.plan.ask.overrides import Overrides
 
     if example:
         typer.echo(EXAMPLE.read_text(encoding="utf-8"), nl=False)
@@ -113,22 +116,22 @@ def _asked_of_capacity(
     arrival_per_s: float | None,
     other: Path | None,
     over: Overrides,
-) -> Asked:
-    from optimizer.plan.overrides import asked_of_capacity
+) -> Question:
+    from optimizer.plan.ask.overrides import asked_of_capacity
 
     if other is not None or arrival_per_s is None:
         raise InputError(
             "--capacity",
             expected="with --arrival, and without --from and --input",
             came=f"with {other}" if other is not None else "no --arrival",
-            do="In a plan.toml, a tier takes a run by `capacity = FOLDER`.",
+            do="In a plan.toml, a tier takes a run by `capacity = RUN`.",
         )
     return asked_of_capacity(run, workload, arrival_per_s, over)
 
 
-def _asked(from_run: Path | None, input_: Path | None, over: Overrides) -> Asked:
+def _asked(from_run: Path | None, input_: Path | None, over: Overrides) -> Question:
     """The question, from the folder, the file or both, with what the command line overrules."""
-    from optimizer.plan.overrides import asked_of_file, asked_of_run
+    from optimizer.plan.ask.overrides import asked_of_file, asked_of_run
 
     if input_ is not None:
         return asked_of_file(input_, from_run, over)
@@ -142,9 +145,9 @@ def _asked(from_run: Path | None, input_: Path | None, over: Overrides) -> Asked
     return asked_of_run(from_run, over)
 
 
-def _answered(asked: Asked, *, pareto: bool, sensitivity: bool) -> tuple[Plan, dict[str, Any]]:
+def _answered(asked: Question, *, pareto: bool, sensitivity: bool) -> tuple[Plan, dict[str, Any]]:
     """The plan, and plan.json with the explanations that were asked for."""
-    from optimizer.plan.explain import Wanted, explained
+    from optimizer.plan.explain.reasons import Wanted, explained
     from optimizer.plan.planner import answer
 
     with _progress() as say:
@@ -172,7 +175,7 @@ def _draw(folder: Path | None, body: Mapping[str, Any]) -> list[Path]:
     """The fronts as figures in `folder`."""
     drawn: list[Path] = []
     for one in body.get("pareto", []) if folder is not None else []:
-        from optimizer.plan.figures import front_svg
+        from optimizer.plan.explain.figures import front_svg
 
         assert folder is not None
         path = folder / f"front-{one['limit'].removesuffix('_ms')}.svg"

@@ -12,8 +12,8 @@ from rich.table import Table
 from rich.text import Text
 
 from optimizer.commands.output import fitting, out, say
-from optimizer.plan.curve import Axis
-from optimizer.plan.marginal import CUT
+from optimizer.plan.explain.curve import Axis
+from optimizer.plan.explain.marginal import CUT
 from optimizer.plan.outcome import Plan
 
 
@@ -43,7 +43,7 @@ def _print_fleet(body: Mapping[str, Any], cores: Mapping[str, float]) -> None:
     places = dict.fromkeys((body["scheme"], body["region"]))
     where = f"{', '.join(places)}, prices of {body['prices_as_of']}"
     say(f"{body['usd_per_month']:.2f} USD a month ({where})")
-    columns = ("cores", "active", "spares", "by", "r", "tokens", "load", "availability", "USD")
+    columns = ("cores", "active", "standby", "by", "r", "tokens", "load", "availability", "USD")
     table = _table("tier", "type", *columns, left=2)
     for name, tier in body["tiers"].items():
         table.add_row(
@@ -75,7 +75,7 @@ def _predicted(body: Mapping[str, Any]) -> Table:
         if asked is None and value is None:
             continue
         axis = Axis(key)
-        shown = "-" if value is None else axis.text(1.0 - value if key == "availability" else value)
+        shown = "-" if value is None else axis.text(axis.from_stated(value))
         unit = " ms" if key != "availability" else ""
         margin = "" if asked is None or value is None else _margin(key, asked, value)
         table.add_row(_name(key), "-" if asked is None else f"{asked:.12g}{unit}", shown, margin)
@@ -101,7 +101,7 @@ def _marginal(prices: Mapping[str, Mapping[str, Any]]) -> Table:
 
 def _steps(axis: Axis, price: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     def text(value: float) -> str:
-        return axis.text(1.0 - value if axis.is_availability else value)
+        return axis.text(axis.from_stated(value))
 
     def change(name: str, text: str, step: Mapping[str, Any] | None, without: str) -> None:
         if step is not None:
@@ -142,7 +142,7 @@ def _front(front: Mapping[str, Any]) -> Table:
     table.columns[-1].justify, table.columns[-1].no_wrap = "left", False
     for point in front["points"]:
         value = point[axis.key]
-        cells = [axis.text(1.0 - value if axis.is_availability else value)]
+        cells = [axis.text(axis.from_stated(value))]
         cells += [f"{point['nines']:.4f}"] if axis.is_availability else []
         mark = "plan: " if point["chosen"] else ""
         dots = "" if point["next_is_adjacent"] else " ..."

@@ -82,7 +82,7 @@ def spare(
         str, typer.Option(help="What is simulated as sPARE's: tad-paper, to the letter, or tad.")
     ] = "tad-paper",
 ) -> None:
-    """Eq. 1, 2 and 3, the capacities of section 4.2, and section 6 simulated, beside the paper."""
+    """Equations 1 to 3, the capacities of section 4.2, section 6 simulated: beside the paper."""
     from optimizer.reproduce import replicas, show
     from optimizer.reproduce.published import published
     from optimizer.reproduce.simulated import POLICIES, outcomes

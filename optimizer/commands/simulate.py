@@ -30,7 +30,9 @@ def simulate(
     ] = False,
     from_run: Annotated[
         Path | None,
-        typer.Option("--from", help="A run: fit to its --arm, and --predict others."),
+        typer.Option(
+            "--from", metavar="RUN", help="A run: fit to its --arm, and --predict others."
+        ),
     ] = None,
     replay: Annotated[
         Path | None,

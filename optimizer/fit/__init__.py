@@ -5,8 +5,9 @@ Read `service.py` first (what is estimated), then `results.py` (the files and th
 """
 
 from optimizer.fit.estimate import fit
-from optimizer.fit.results import Results, TierSpec, read_results
+from optimizer.fit.results import Results, read_results
 from optimizer.fit.service import ArmMeasure, Estimate, ServiceFit, TierFit
+from optimizer.fit.spec import TierSpec
 
 __all__ = [
     "ArmMeasure",

@@ -9,12 +9,13 @@ machine's own cap and would be taken for work.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from optimizer.fit.results import Results, TierSpec, Window
+from optimizer.fit.events import Window
+from optimizer.fit.results import Results
 from optimizer.fit.series import (
     Block,
     TierSeries,
@@ -25,6 +26,7 @@ from optimizer.fit.series import (
     touched,
 )
 from optimizer.fit.service import ArmMeasure, Estimate, ServiceFit, TierFit
+from optimizer.fit.spec import TierSpec
 
 if TYPE_CHECKING:
     import polars as pl
@@ -35,7 +37,6 @@ if TYPE_CHECKING:
 _MARGIN_S = 1.0
 _LEAST = 100  # requests behind a capacity, a rate or a slowdown
 _LEAST_BEYOND = 10  # samples beyond a percentile
-_PER_CONNECTION = ("mariadb",)  # roles whose token is held for a connection, not for a request
 
 
 def fit(results: Results) -> ServiceFit:
@@ -70,7 +71,7 @@ def fit(results: Results) -> ServiceFit:
             **((manifest.get("spec") or {}).get("rates") or {}),
         },
         missing=tuple(missing),
-        thin=(*thin, *results.failovers.thin()),
+        thin=(*thin, *_mixed_policies(results), *results.failovers.thin()),
     )
 
 
@@ -119,14 +120,18 @@ def _calm_arms(results: Results, blocks: Sequence[Block]) -> set[str]:
 
 
 def _replicas(results: Results, arm: str) -> tuple[int, ...]:
-    stated = _arm_spec(results, arm).get("replicas") or {}
-    return tuple(int(stated.get(tier.name, 1)) for tier in results.tiers)
+    return tuple(results.settings(arm, tier.name).replicas for tier in results.tiers)
 
 
-def _arm_spec(results: Results, arm: str) -> Mapping[str, Any]:
-    spec = results.manifest.get("spec") or {}
-    arms = spec.get("arms") or (spec.get("experiment") or {}).get("arms") or {}
-    return arms.get(arm) or {}
+def _mixed_policies(results: Results) -> list[str]:
+    """The latency law has one policy for all tiers."""
+    front = results.tiers[0].name
+    return [
+        f"arm {arm}: its tiers' policies differ; its latency is taken for one of "
+        f"{results.settings(arm, front).policy} in all"
+        for arm in results.arms
+        if len({results.settings(arm, tier.name).policy for tier in results.tiers}) > 1
+    ]
 
 
 def _arm(results: Results, name: str) -> ArmMeasure:
@@ -140,7 +145,7 @@ def _arm(results: Results, name: str) -> ArmMeasure:
     blocks = [part["latency_ms"].to_numpy() for part in rows.partition_by("repeat")]
     return ArmMeasure(
         name=name,
-        policy=str(_arm_spec(results, name).get("policy") or "round-robin"),
+        policy=results.settings(name, results.tiers[0].name).policy,
         replicas=_replicas(results, name),
         requests=rows.height,
         failed=failed,
@@ -226,7 +231,7 @@ class _TierRecords:
 
     @property
     def _by_connection(self) -> bool:
-        return self.tier.role in _PER_CONNECTION
+        return self.tier.token_hold == "connection"
 
     def time_in(self, backend: TierSeries) -> float:
         """Seconds that a copy here spends waiting for the backend: its requests times their

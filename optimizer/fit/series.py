@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from optimizer.fit.results import Window
+from optimizer.fit.events import Window
 
 if TYPE_CHECKING:
     import polars as pl

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from optimizer.fit.results import TierSpec
+from optimizer.fit.spec import TierSpec
 
 
 @dataclass(frozen=True)

@@ -59,7 +59,9 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-POLICIES = ("round-robin", "tad")
+# whether a faster server gets more of the copies, by the policies that the law knows
+_BY_SPEED = {"round-robin": False, "tad": True}
+POLICIES = tuple(_BY_SPEED)
 _RHO_MAX = 0.97
 _CELLS = 400  # of the quadrature of the first of r
 _NEGLIGIBLE = 1e-12
@@ -101,6 +103,11 @@ class Station:
         return self.servers - self.down
 
     @property
+    def sends_by_speed(self) -> bool:
+        """Whether a faster server gets more of the copies."""
+        return _BY_SPEED[self.policy]
+
+    @property
     def load(self) -> float:
         """rho of an undisturbed server, if all that are up get the same."""
         demand = self.request_per_s * self.replicas * self.tier.processing_s
@@ -130,11 +137,11 @@ def stays(station: Station) -> Stays:
     up, or a field is out of its bounds.
     """
     _check(station)
-    tier, tad = station.tier, station.policy == "tad"
+    tier, by_speed = station.tier, station.sends_by_speed
     gamma, sigma = tier.gamma, station.limp_speed if station.limping else 1.0
     speeds = (1.0, gamma, sigma, sigma * gamma)
-    rho = _shared_load(station) if tad else station.load
-    loads = [rho if tad else rho / speed for speed in speeds]
+    rho = _shared_load(station) if by_speed else station.load
+    loads = [rho if by_speed else rho / speed for speed in speeds]
     means = tuple(
         mean_stay_s(tier, station.cores, load, speed)
         for load, speed in zip(loads, speeds, strict=True)
@@ -144,7 +151,7 @@ def stays(station: Station) -> Stays:
         station.limping,
         station.replicas,
         tier.interference_share,
-        speeds if tad else (1.0, 1.0, 1.0, 1.0),
+        speeds if by_speed else (1.0, 1.0, 1.0, 1.0),
     )
     slowed = [0.0] * (station.replicas + 1)
     for weight, counts in mixes:
@@ -236,7 +243,7 @@ def _check(station: Station) -> None:
 
 
 def _check_stable(station: Station, where: str) -> None:
-    if station.policy == "tad":
+    if station.sends_by_speed:
         busiest = _shared_load(station)
     else:
         limp = station.limp_speed if station.limping else 1.0

@@ -17,7 +17,7 @@ class TierPlan:
 
     instance_type: str
     nodes: int
-    spares: int
+    spares: int  # the name in plan.json, which older results have
     mechanism: str
     replicas: int
     tokens: int
@@ -36,7 +36,7 @@ class Fleet:
 
     experiment: str
     policy: str
-    tiers: Mapping[str, Mapping[str, Any]]  # role, backend, cpus, memory_mb, nic_mbps, disk_mbps
+    tiers: Mapping[str, Mapping[str, Any]]  # role, calls, cpus, memory_mb, nic_mbps, disk_mbps
 
 
 @dataclass(frozen=True)
@@ -101,20 +101,18 @@ class Plan:
                 f"  {name} = {{ {_attributes(_tier_values(tier, self.fleet.tiers[name]))} }}"
             )
         lines += ["}", "arbiters = {"]
+        lines += [f"  {name} = {{ tokens = {tier.tokens} }}" for name, tier in self.tiers.items()]
+        lines += ["}", "# and in experiment.toml, as the settings of an arm:"]
         for name, tier in self.tiers.items():
-            values = {
-                "policy": self.fleet.policy,
-                "replicas": tier.replicas,
-                "tokens": tier.tokens,
-            }
-            lines.append(f"  {name} = {{ {_attributes(values)} }}")
-        return "\n".join([*lines, "}", ""])
+            values = {"policy": self.fleet.policy, "replicas": tier.replicas, "tokens": tier.tokens}
+            lines.append(f"# {name} = {{ {_attributes(values)} }}")
+        return "\n".join([*lines, ""])
 
 
 def _tier_values(tier: TierPlan, spec: Mapping[str, Any]) -> dict[str, Any]:
     values = {
         "role": spec["role"],
-        "backend": spec["backend"],
+        "calls": spec["calls"],
         "nodes": tier.nodes,
         "standby": tier.spares,
         "cpus": spec["cpus"],

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ import numpy as np
 
 from optimizer.errors import InputError
 from optimizer.fit import Results, ServiceFit, fit, read_results
-from optimizer.fit.results import Window
+from optimizer.fit.events import Window
 from optimizer.simulation.program import percentile_s, reports
 
 PERCENTILES = (50.0, 95.0)
@@ -66,7 +66,7 @@ def fidelity(run_dir: Path, fitted_arm: str, predicted_arms: Sequence[str] = ())
             str(run_dir), expected="a run that can be fitted", came="; ".join(service.missing)
         )
     first = _Arm(results, service, fitted_arm)
-    others = predicted_arms or [name for name in _arms(results) if name != fitted_arm]
+    others = predicted_arms or [name for name in results.arms if name != fitted_arm]
     work_s, speed = _fitted(first)
     fitted = _pairs(first, work_s, first.cv2, speed)
     found = []
@@ -87,20 +87,15 @@ def fidelity(run_dir: Path, fitted_arm: str, predicted_arms: Sequence[str] = ())
     return found
 
 
-def _arms(results: Results) -> dict[str, Any]:
-    return (results.manifest.get("spec") or {}).get("arms") or {}
-
-
 class _Arm:
     """One arm of a run: its arrivals, its neighbours, what it measured, its configuration."""
 
     def __init__(self, results: Results, service: ServiceFit, name: str) -> None:
         import polars as pl
 
-        arms = _arms(results)
-        if name not in arms:
-            raise InputError("--arm", expected=f"one of {', '.join(arms)}", came=name)
-        self.results, self.service, self.spec = results, service, arms[name]
+        if name not in results.arms:
+            raise InputError("--arm", expected=f"one of {', '.join(results.arms)}", came=name)
+        self.results, self.service, self.name = results, service, name
         rows = results.requests.filter(pl.col("arm") == name).sort("intended_s")
         rows = rows.filter(pl.col("intended_s").is_not_null())
         if rows.is_empty():
@@ -153,10 +148,8 @@ class _Arm:
             "quota": {"period_s": _QUOTA_PERIOD_S, "burst_cores": at_once},
             "work": {"kind": "exponential", "mean_s": mean_s},
             "copies": "same",
-            "policy": str(self.spec.get("policy") or "round-robin"),
-            "replicas": int((self.spec.get("replicas") or {}).get(name, 1)),
-            "tokens": int((self.spec.get("tokens") or {}).get(name, 1)),
-            "hold": "connection" if index else "request",
+            **asdict(self.results.settings(self.name, name)),
+            "hold": tier.spec.token_hold,
             "faults": self._faults(name, speed),
         }
         if not last:

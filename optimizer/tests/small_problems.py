@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import itertools
 import math
+from typing import Any
 
 from hypothesis import strategies as st
 
-from optimizer.plan.curve import Axis
-from optimizer.plan.options import Option
-from optimizer.plan.problem import Path, Problem, violations
+from optimizer.plan.explain.curve import Axis
+from optimizer.plan.solve.options import Option
+from optimizer.plan.solve.problem import Path, Problem, violations
 from optimizer.prices import Instance
 
 
-def option(
-    tier: int, upstream: int, replicas: int, needed: int, vcpus: int, **rest: float
-) -> Option:
+def option(tier: int, upstream: int, replicas: int, needed: int, vcpus: int, **rest: Any) -> Option:
     """An option of tier `tier` whose cost, unavailability, utilisation and collision are given."""
     usd = rest.get("usd", 10.0 * needed * vcpus)
     return Option(
@@ -24,8 +23,8 @@ def option(
         replicas=replicas,
         instance=Instance(f"i{vcpus}", vcpus, 8.0, usd / 730 / needed),
         needed=needed,
-        mechanism="ara",
-        extra=0,
+        mechanism=rest.get("mechanism", "ara"),
+        extra=rest.get("extra", 0),
         usd_per_month=usd,
         unavailability=rest.get("u", 1e-4),
         utilisation=rest.get("used", 0.5),
@@ -60,6 +59,8 @@ def small_problems(draw: st.DrawFn) -> Problem:
                             needed=draw(st.integers(replicas, 5)),
                             vcpus=draw(st.sampled_from([1, 2, 4])),
                             usd=float(draw(st.integers(1, 40))),
+                            mechanism=draw(st.sampled_from(["ara", "pf"])),
+                            extra=draw(st.integers(0, 2)),
                             u=draw(st.sampled_from([1e-7, 3e-7, 5e-7, 1e-6, 2e-5, 1e-4, 1e-3])),
                             used=draw(st.sampled_from([0.3, 0.6, 0.8])),
                             met=0.0 if level == 1 else draw(st.sampled_from([0.2, 0.6])),
@@ -70,7 +71,7 @@ def small_problems(draw: st.DrawFn) -> Problem:
     return Problem(
         options=tuple(tiers),
         latency=latency,
-        availability_min=draw(st.sampled_from([0.99, 0.999, 0.9998, 0.999999])),
+        unavailability_max=draw(st.sampled_from([0.01, 1e-3, 2e-4, 1e-6])),
         latency_ms_max={95: draw(st.floats(60.0, 500.0)), 99: draw(st.floats(100.0, 600.0))},
         utilisation_max=draw(st.sampled_from([0.7, 1.0])),
         collision_max=draw(st.sampled_from([0.5, 1.0])),
@@ -93,11 +94,15 @@ def all_plans(problem: Problem) -> list[tuple[float, Path]]:
 
 
 def true_front(problem: Problem, axis: Axis) -> list[tuple[float, float]]:
-    """(x, cost) of all points that no plan matches or beats in both, the cheapest first."""
+    """(x, cost) of all points that no plan matches or beats in both, the cheapest first.
+
+    Availabilities that a `Curve` does not tell apart (1e-11) are one point.
+    """
+    same = 1e-11 if axis.is_availability else 0.0
     free = axis.imposed(problem, math.inf)
     points = sorted((usd, axis.reached(free, path)) for usd, path in all_plans(free))
     kept: list[tuple[float, float]] = []
     for usd, x in points:
-        if not kept or x < kept[-1][0] * (1 - 1e-8):
+        if not kept or x < kept[-1][0] * (1 - 1e-8) - same:
             kept.append((x, usd))
     return kept

@@ -4,6 +4,9 @@ A page takes exponential work on a web server (mean `web_s`), then `queries` dat
 row (mean `db_s` each). A disturbed server is 1 / gamma slower for as long as a copy's start falls
 in a neighbour's run; CPU used is the work, whatever the speed, plus a hog's during the run. The
 counters, polls and columns are those of a real run.
+
+Machines, tiers and arms are those of the run that pages are made of, too
+(`experiments/tests/report_fixture.py`).
 """
 
 from __future__ import annotations
@@ -18,15 +21,20 @@ import polars as pl
 
 from optimizer.availability import FailureRates
 from optimizer.latency import TierLatency, zero_load_s
-from optimizer.plan.case import Case, Slo
-from optimizer.plan.model import solve
-from optimizer.plan.options import Limits, TierDemand
+from optimizer.plan.ask.case import Case, Slo
+from optimizer.plan.solve.model import solve
+from optimizer.plan.solve.options import Limits, TierDemand
 from optimizer.prices import Instance, PriceBook
 
 WEB, DB = ("web-1", "web-2", "web-3", "web-4"), ("db-1", "db-2", "db-3")
-ARMS: dict[str, dict[str, Any]] = {
-    "baseline": {"policy": "round-robin", "replicas": {"web": 1, "db": 1}},
-    "spare": {"policy": "tad", "replicas": {"web": 2, "db": 2}, "tokens": {"web": 1, "db": 12}},
+TIERS: dict[str, dict[str, Any]] = {
+    "web": {"role": "mediawiki", "calls": ["db"], "nodes": len(WEB)},
+    "db": {"role": "mariadb", "calls": [], "nodes": len(DB)},
+}
+_TAD = {"policy": "tad", "replicas": 2}
+ARMS: dict[str, dict[str, dict[str, Any]]] = {
+    "baseline": {tier: {"policy": "round-robin", "replicas": 1} for tier in ("web", "db")},
+    "replicated": {"web": {**_TAD, "tokens": 1}, "db": {**_TAD, "tokens": 12}},
 }
 
 
@@ -66,7 +74,7 @@ def write_run(folder: Path, truth: Truth) -> Path:
     """Write the whole folder; returns it."""
     folder.mkdir(parents=True, exist_ok=True)
     rng = np.random.default_rng(truth.seed)
-    sequence = ("baseline", "spare", "spare", "baseline")
+    sequence = ("baseline", "replicated", "replicated", "baseline")
     end_s = len(sequence) * (truth.block_s + 10.0) + 10.0
     runs = {m: _runs(rng, truth, end_s) for m in (*WEB, *DB)}
     servers = {m: _Server() for m in (*WEB, *DB)}
@@ -80,7 +88,7 @@ def write_run(folder: Path, truth: Truth) -> Path:
         spans.append((start_s - 2.0, arm))
         count = rng.poisson(truth.pages_per_s * truth.block_s)
         arrivals = np.sort(rng.uniform(start_s, start_s + truth.block_s, count))
-        r = ARMS[arm]["replicas"]
+        r = {tier: own["replicas"] for tier, own in ARMS[arm].items()}
         for index, at in enumerate(arrivals):
             latency_s = _page(rng, truth, float(at), r, runs, servers, held, received, accepted)
             rows.append(
@@ -113,41 +121,67 @@ def write_run(folder: Path, truth: Truth) -> Path:
     return folder
 
 
+def machines(instance_type: str | None = None) -> list[dict[str, Any]]:
+    """The inventory's machines, arbiters and telemetry included."""
+    found: list[dict[str, Any]] = [
+        {"name": name, "tier": tier, "role": TIERS[tier]["role"], "standby": False,
+         "instance_type": instance_type, "address": "198.18.9.9"}
+        for tier, names in (("web", WEB), ("db", DB))
+        for name in names
+    ]  # fmt: skip
+    for k, (name, tier, role) in enumerate(
+        (("arbiter-db", "db", "arbiter"), ("arbiter-web", "web", "arbiter"),
+         ("influxdb-1", None, "influxdb"))
+    ):  # fmt: skip
+        found.append({"name": name, "tier": tier, "role": role, "standby": False,
+                      "instance_type": None, "address": f"198.18.0.1{k}"})  # fmt: skip
+    return found
+
+
+def tiers(cpus: float, instance_type: str = "t3.small") -> dict[str, dict[str, Any]]:
+    """The fleet's tiers, as a spec has them."""
+    return {
+        name: {**tier, "cpus": cpus, "memory_mb": 512, "nic_mbps": 200, "disk_mbps": 80,
+               "instance_type": instance_type}
+        for name, tier in TIERS.items()
+    }  # fmt: skip
+
+
+def arms() -> dict[str, dict[str, Any]]:
+    """The arms, as a spec has them."""
+    return {name: {"settings": own} for name, own in ARMS.items()}
+
+
 def manifest(truth: Truth) -> dict[str, Any]:
     """As the runner writes it, as far as the planner reads it."""
-    machines = [
-        {
-            "name": m,
-            "tier": m.split("-")[0],
-            "role": role,
-            "standby": False,
-            "address": "198.18.9.9",
-        }
-        for names, role in ((WEB, "mediawiki"), (DB, "mariadb"))
-        for m in names
-    ]
-    for k, tier in enumerate(("db", "web")):
-        machines.append(
-            {
-                "name": f"arbiter-{tier}",
-                "tier": tier,
-                "role": "arbiter",
-                "standby": False,
-                "address": f"198.18.0.1{k}",
-            }
-        )
-    sizes = {"memory_mb": 512, "nic_mbps": 200, "disk_mbps": 80, "instance_type": "t3.small"}
-    tiers = {
-        "web": {"role": "mediawiki", "backend": "db", "nodes": 4, "cpus": 4.0, **sizes},
-        "db": {"role": "mariadb", "backend": None, "nodes": 3, "cpus": 4.0, **sizes},
-    }
+    roles = {"mediawiki": {}, "mariadb": {"fit": {"token_hold": "connection"}}}
     return {
         "schema": 1, "experiment": "mediawiki-noisy", "run": "20260101T000000Z",
         "platform": "local",
-        "spec": {"arms": ARMS, "slo": truth.slo, "fleet": {"scheme": "on-prem", "tiers": tiers}},
-        "fleet": {"scheme": "on-prem", "machines": machines,
-                  "endpoints": {"entry": "http://198.18.0.11/"}},
+        "spec": {"arms": arms(), "slo": truth.slo,
+                 "fleet": {"scheme": "on-prem", "tiers": tiers(4.0)}, "roles": roles},
+        "fleet": {"scheme": "on-prem", "machines": machines(),
+                  "endpoints": {"entries": [{"tier": "web", "urls": ["http://198.18.0.11/"]}]}},
     }  # fmt: skip
+
+
+def manifest_of_old(truth: Truth) -> dict[str, Any]:
+    """The same as runs until November 2026 wrote it."""
+    found = manifest(truth)
+    spec, endpoints = found["spec"], found["fleet"]["endpoints"]
+    del spec["roles"]
+    for tier in spec["fleet"]["tiers"].values():
+        tier["backend"] = next(iter(tier.pop("calls")), None)
+    endpoints["entry"] = endpoints.pop("entries")[0]["urls"][0]
+    spec["arms"] = {
+        name: {
+            "policy": own["web"]["policy"],
+            "replicas": {tier: one["replicas"] for tier, one in own.items()},
+            "tokens": {tier: one["tokens"] for tier, one in own.items() if "tokens" in one},
+        }
+        for name, own in ARMS.items()
+    }
+    return found
 
 
 def _runs(rng: np.random.Generator, truth: Truth, end_s: float) -> list[tuple[float, float]]:
@@ -230,8 +264,8 @@ def _arbiters(
                     {
                         "time_s": polls,
                         "tier": [tier] * len(polls),
-                        "policy": [ARMS[a]["policy"] for a in arms],
-                        "replicas": [ARMS[a]["replicas"][tier] for a in arms],
+                        "policy": [ARMS[a][tier]["policy"] for a in arms],
+                        "replicas": [ARMS[a][tier]["replicas"] for a in arms],
                         "server": [name] * len(polls),
                         "requests": np.searchsorted(np.sort(servers[name].began), polls, "right"),
                         "last_latency_us": (last * 1e6).astype(np.int64),
@@ -318,11 +352,11 @@ def plan_instance(
         demands.append(TierDemand(f"t{number + 1}", law, rate, memory_mb, rate, 0.1))
     case = Case(
         tiers=tuple(demands),
-        slo=Slo(availability, {}),
+        slo=Slo(availability=availability),
         scheme="cloud",
         region="here",
         book=PriceBook("2026-01-01", "drawn from a seed", {"here": _machines(rng, types)}),
-        limits=Limits(max_nodes, max_replicas),
+        limits=Limits(max_nodes=max_nodes, max_replicas=max_replicas),
         rates=FailureRates(crash_per_year=12.0, failover_s=120.0),
     )
     cheapest = solve(case.problem()).path
@@ -331,12 +365,12 @@ def plan_instance(
     laws = [demand.latency for demand in demands]
     least_s = zero_load_s(laws, cores, [max_replicas] * tiers, "tad", [95, 99])
     # the page without limits is evaluated on a grid that surely holds it
-    wide = replace(case, slo=Slo(availability, {95: 60_000.0, 99: 60_000.0}))
+    wide = replace(case, slo=Slo(availability=availability, p95_ms=60_000.0, p99_ms=60_000.0))
     loose_ms = wide.latency(cheapest)
-    limits = {
-        q: 1000.0 * least_s[q] + tightness * (loose_ms[q] - 1000.0 * least_s[q]) for q in (95, 99)
-    }
-    return replace(case, slo=Slo(availability, limits))
+    p95_ms, p99_ms = (
+        1000.0 * least_s[q] + tightness * (loose_ms[q] - 1000.0 * least_s[q]) for q in (95, 99)
+    )
+    return replace(case, slo=Slo(availability=availability, p95_ms=p95_ms, p99_ms=p99_ms))
 
 
 def _machines(rng: np.random.Generator, types: int) -> tuple[Instance, ...]:

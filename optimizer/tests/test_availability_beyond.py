@@ -275,6 +275,18 @@ def test_a_common_cause_defeats_extra_nodes_that_independent_crashes_do_not() ->
     assert "infeasible at any size" in beaten.reason
 
 
+@pytest.mark.parametrize("crew", [1, 3])
+def test_nodes_that_outlast_shocks_are_found_up_to_the_bound_that_no_size_beats(crew: int) -> None:
+    """With many extra nodes the whole crew works until enough are back: 3 / 3 days for 3 nodes."""
+    rates = FailureRates(0.1, 15.0, 86_400.0, repair_crew=crew, common_cause=0.999)
+    many = active_route_anywhere(3, 12, rates, scheme="on-prem").availability
+    sizing = least_extra_nodes(3, many - 1e-7, rates, scheme="on-prem")
+    assert sizing.extra is not None
+    assert sizing.extra <= 12
+    beyond = least_extra_nodes(3, many + 1e-4, rates, scheme="on-prem")
+    assert "infeasible at any size" in beyond.reason
+
+
 def test_slow_time_is_not_counted_as_up_time() -> None:
     """With PF every limping node is missed; an extra active node makes up for one."""
     limping = FailureRates(1.0, 15.0, limp_per_year=12.0, limp_recovery_s=7_200.0)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 from pathlib import Path
 
 import polars as pl
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from optimizer.errors import InputError
 from optimizer.fit import ServiceFit, fit, read_results
-from optimizer.tests.synthetic import Truth, write_run
+from optimizer.fit.events import read_events
+from optimizer.tests.synthetic import Truth, manifest_of_old, write_run
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +66,7 @@ def test_variation_and_token_hold_are_found(service: ServiceFit, truth: Truth) -
 def test_measured_tables_hold_each_arm_with_its_samples(service: ServiceFit, run_dir: Path) -> None:
     requests = pl.read_parquet(run_dir / "requests.parquet")
     by_name = {arm.name: arm for arm in service.arms}
-    assert by_name["spare"].replicas == (2, 2)
+    assert by_name["replicated"].replicas == (2, 2)
     for name, arm in by_name.items():
         rows = requests.filter((pl.col("arm") == name) & (pl.col("phase") == "measure"))
         assert arm.requests == rows.height
@@ -74,10 +78,19 @@ def test_measured_tables_hold_each_arm_with_its_samples(service: ServiceFit, run
 
 def test_a_run_without_neighbours_has_no_share_and_no_slowdown(tmp_path: Path) -> None:
     quiet = write_run(tmp_path / "quiet", Truth(run_s=0.0, block_s=30.0))
-    (quiet / "events.jsonl").unlink()
     for tier in fit(read_results(quiet)).tiers:
         assert tier.interference_share.value == 0.0
         assert not tier.gamma.sufficient
+
+
+def test_an_old_run_is_fitted_to_the_same(
+    run_dir: Path, tmp_path: Path, service: ServiceFit, truth: Truth
+) -> None:
+    copy = _copy(run_dir, tmp_path)
+    old = manifest_of_old(truth)
+    (copy / "manifest.json").write_text(json.dumps(old))
+    assert fit(read_results(copy)) == service
+    assert read_results(copy).settings("replicated", "db").tokens == 12
 
 
 def test_a_short_run_says_what_it_lacks(tmp_path: Path) -> None:
@@ -121,13 +134,47 @@ def test_counters_that_restart_are_joined(run_dir: Path, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    "name", ["manifest.json", "requests.parquet", "arbiters.parquet", "hosts.parquet"]
+    "name",
+    ["manifest.json", "requests.parquet", "arbiters.parquet", "hosts.parquet", "events.jsonl"],
 )
 def test_a_missing_file_is_named(run_dir: Path, tmp_path: Path, name: str) -> None:
     copy = _copy(run_dir, tmp_path)
     (copy / name).unlink()
     with pytest.raises(InputError, match=name):
         read_results(copy)
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        b"\x80\x81\xff\x00",
+        b"[1, 2]\n",
+        b'{"time_s": true}\n',
+        b'{"time_s": 1.0, "what": "fault", "machine": "web-1", "kind": [1], "action": "start",'
+        b' "duration_s": "long"}\n',
+        b'{"time_s": 1.0, "parameters": 3}\n',
+        b'{"time_s": 1.0, "parameters": {"recovery_s": "soon"}}\n',
+    ],
+)
+def test_damaged_events_are_refused_by_their_file(
+    run_dir: Path, tmp_path: Path, damaged: bytes
+) -> None:
+    copy = _copy(run_dir, tmp_path)
+    (copy / "events.jsonl").write_bytes(damaged)
+    with pytest.raises(InputError) as refused:
+        read_results(copy)
+    assert refused.value.place.startswith(str(copy / "events.jsonl"))
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.binary(min_size=1, max_size=200))
+def test_random_bytes_for_events_end_in_a_refusal_or_in_nothing(
+    tmp_path_factory: pytest.TempPathFactory, found: bytes
+) -> None:
+    path = tmp_path_factory.mktemp("run") / "events.jsonl"
+    path.write_bytes(found)
+    with contextlib.suppress(InputError):
+        assert all(isinstance(event, dict) for event in read_events(path))
 
 
 @pytest.mark.parametrize(

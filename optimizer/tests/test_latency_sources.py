@@ -83,8 +83,8 @@ def test_a_standard_deviation_is_a_variance_too() -> None:
 @pytest.mark.parametrize(
     ("station", "why"),
     [
-        (_web(9.9), "10 to 40 per s, but got 9.9"),
-        (_web(41.0), "10 to 40 per s, but got 41"),
+        (_web(9.9), "10 to 40 per s; came 9.9"),
+        (_web(41.0), "10 to 40 per s; came 41"),
         (_web(servers=5), "5 servers of 1 cores"),
         (_web(cores=2.0), "4 servers of 2 cores"),
         (_web(replicas=2), "r = 2"),

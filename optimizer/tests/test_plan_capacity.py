@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from optimizer.errors import InputError
-from optimizer.plan.overrides import Overrides, asked_of_capacity, asked_of_file
+from optimizer.plan.ask.overrides import Overrides, asked_of_capacity, asked_of_file
 from optimizer.plan.planner import answer
 
 LOW_PER_S = 90.0
@@ -31,14 +31,18 @@ def run(tmp_path: Path) -> Path:
         **{"tier": "web", "role": "apache", "cpus": 0.25, "memory_mb": 256},
         **{"nic_mbps": 200.0, "disk_mbps": 80.0},
     }
-    body = {
-        "experiment": "apache-capacity",
-        "run": "20261122T000000Z",
-        "machine": machine,
-        "workloads": {"php-loop": found, "static-file": lost},
-    }
-    (tmp_path / "capacity.json").write_text(json.dumps(body))
+    head = {"kind": "capacity", "experiment": "apache-capacity", "run": "20261122T000000Z"}
+    body = {"machine": machine, "workloads": {"php-loop": found, "static-file": lost}}
+    (tmp_path / "result.json").write_text(json.dumps({**head, "capacity": body}))
     return tmp_path
+
+
+def test_a_run_from_before_result_json_is_read_as_well(run: Path) -> None:
+    planned_now = planned(run, 270.0)
+    head = json.loads((run / "result.json").read_text())
+    (run / "capacity.json").write_text(json.dumps({**head, **head.pop("capacity")}))
+    (run / "result.json").unlink()
+    assert planned(run, 270.0)["tiers"] == planned_now["tiers"]
 
 
 def planned(run: Path, arrival_per_s: float) -> dict[str, Any]:
@@ -81,5 +85,5 @@ def test_what_cannot_be_used_is_refused_with_its_reason(run: Path, tmp_path: Pat
 
     assert "generator saturated at 2000/s" in refusal(run, "static-file", SLO)
     assert "php-loop, static-file" in refusal(run, None, SLO)
-    assert "capacity.json" in refusal(tmp_path / "none", "php-loop", SLO)
+    assert "result.json" in refusal(tmp_path / "none", "php-loop", SLO)
     assert "p95_ms" in refusal(run, "php-loop", {**SLO, "p95_ms": 100.0})

@@ -12,7 +12,7 @@ from typer.testing import CliRunner, Result
 
 from optimizer.commands import plan as command
 from optimizer.errors import InputError
-from optimizer.plan.overrides import Overrides, asked_of_file, slo_of_run
+from optimizer.plan.ask.overrides import Overrides, asked_of_file, slo_of_run
 
 STATED = """
 scheme = "cloud"
@@ -147,7 +147,7 @@ def test_on_a_narrow_terminal_no_table_is_cut_and_no_assumption(stated: Path) ->
     assert max(map(len, done.output.splitlines())) <= 80
     assert "…" not in done.output
     assert "..." not in done.output.split("Assumed")[1]
-    assert {"cores", "spares", "availability"} <= {
+    assert {"cores", "standby", "availability"} <= {
         line.split()[0] for line in done.output.splitlines() if line.strip()
     }, "one row for each figure"
 
@@ -176,7 +176,7 @@ def test_a_price_book_named_on_the_command_line_is_found_from_where_one_stands(
     [
         ((), "--from RESULTS, --input plan.toml, or both"),
         (("--from", "/nowhere"), "manifest.json"),
-        (("--input", "/nowhere/plan.toml"), "a plan.toml"),
+        (("--input", "/nowhere/plan.toml"), "/nowhere/plan.toml"),
         (("--example", "--figures"), "requires an argument"),
     ],
 )

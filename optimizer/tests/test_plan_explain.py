@@ -10,15 +10,15 @@ import pytest
 from hypothesis import assume, given, settings
 
 from optimizer.commands.plan import EXAMPLE
-from optimizer.plan.curve import Axis, Budget
-from optimizer.plan.explain import Wanted, binding, explained, infeasible
-from optimizer.plan.marginal import CUT, marginal_prices
-from optimizer.plan.model import solve
-from optimizer.plan.options import Degraded
-from optimizer.plan.overrides import Overrides, asked_of_file
-from optimizer.plan.problem import Problem
-from optimizer.plan.relaxation import relaxations, together
-from optimizer.plan.sensitivity import sensitivity
+from optimizer.plan.ask.overrides import Overrides, asked_of_file
+from optimizer.plan.explain.curve import Axis, Budget
+from optimizer.plan.explain.marginal import CUT, marginal_prices
+from optimizer.plan.explain.reasons import Wanted, binding, explained, infeasible
+from optimizer.plan.explain.relaxation import relaxations, together
+from optimizer.plan.explain.sensitivity import sensitivity
+from optimizer.plan.solve.model import solve
+from optimizer.plan.solve.options import Degraded
+from optimizer.plan.solve.problem import Problem
 from optimizer.tests.small_problems import all_plans, latency, option, small_problems, true_front
 
 LIMITS = ("availability", "p95_ms", "p99_ms", "utilisation", "collision")
@@ -27,13 +27,13 @@ HAIR = 1e-6
 
 def _tight(problem: Problem) -> Problem:
     """The same problem with SLOs that the best plans just do not reach."""
-    free = replace(problem, availability_min=None, latency_ms_max={})
+    free = replace(problem, unavailability_max=None, latency_ms_max={})
     plans = [path for _, path in all_plans(free)]
     assume(plans)
     least = {a: min(Axis(a).reached(free, p) for p in plans) for a in ("availability", "p95_ms")}
     return replace(
         problem,
-        availability_min=1.0 - least["availability"] * 0.9,
+        unavailability_max=least["availability"] * 0.9,
         latency_ms_max={95: least["p95_ms"] * 1.1},
     )
 
@@ -55,7 +55,7 @@ def test_a_relaxation_is_sufficient_and_a_hair_tighter_is_not(problem: Problem) 
         one = found[axis.key]
         assert one.least
         assert one.value is not None
-        x = 1.0 - one.value if axis.is_availability else one.value
+        x = axis.from_stated(one.value)
         assert x == pytest.approx(min(axis.reached(asked, p) for _, p in plans), rel=1e-7)
         enough = all_plans(axis.imposed(asked, x))
         assert math.fsum(o.usd_per_month for o in one.path) == pytest.approx(enough[0][0])
@@ -74,7 +74,7 @@ def test_what_is_loosened_together_suffices_together(problem: Problem) -> None:
     for one in found:
         assert one.value is not None
         axis = Axis(one.limit)
-        loosened = axis.imposed(loosened, 1.0 - one.value if axis.is_availability else one.value)
+        loosened = axis.imposed(loosened, axis.from_stated(one.value))
     assert bool(found) == bool(all_plans(loosened))
     if not found:
         free = asked
@@ -122,9 +122,9 @@ def test_marginal_prices_are_the_steps_of_enumeration(problem: Problem) -> None:
             assert price["looser"]["limit"] == pytest.approx(axis.stated(cheaper[-1][0]), rel=1e-7)
             less = cheaper[-1][1] - found.usd_per_month
             assert price["looser"]["usd_more"] == pytest.approx(less, abs=0.006)
-    assert problem.availability_min is not None
+    assert problem.unavailability_max is not None
     nine = [usd for x, usd in true_front(problem, Axis("availability"))
-            if x <= (1.0 - problem.availability_min) / 10 + 1e-15]  # fmt: skip
+            if x <= problem.unavailability_max / 10 + 1e-15]  # fmt: skip
     more = prices["availability"]["next_nine"]["usd_more"]
     assert more == (pytest.approx(nine[0] - found.usd_per_month, abs=0.006) if nine else None)
 
@@ -134,7 +134,7 @@ def test_prices_whose_search_is_cut_say_so() -> None:
         tuple(option(t, 1, 1, n, 2, usd=10.0 * n, u=10.0**-n) for n in range(1, 6))
         for t in range(2)
     )
-    problem = Problem(tiers, latency, availability_min=0.995)
+    problem = Problem(tiers, latency, unavailability_max=1 - 0.995)
     price = marginal_prices(problem, solve(problem), lambda _: Budget(1))["availability"]
     assert price["tighter"] is None
     assert price["why"]["tighter"] == f"{CUT} after 1 solves"  # not known is not: not there
@@ -161,7 +161,7 @@ def test_a_binding_limit_is_named_with_what_it_costs() -> None:
 
 def test_an_infeasible_slo_says_how_short_the_best_fleet_is() -> None:
     only = (option(0, 1, 1, 4, 4, u=1e-4),)
-    asked = Problem((only,), latency, availability_min=0.99999, latency_ms_max={95: 100.0})
+    asked = Problem((only,), latency, unavailability_max=1 - 0.99999, latency_ms_max={95: 100.0})
     texts, _ = infeasible(asked)
     said = "0.999900 is the most with the other limits kept, for 160.00 USD a month"
     assert texts == [f"availability: 0.99999 asked, {said}; short by 9e-05"]
@@ -174,7 +174,7 @@ def test_an_infeasible_slo_says_how_short_the_best_fleet_is() -> None:
 
 def test_a_condition_without_a_number_can_only_be_dropped() -> None:
     alone = (option(0, 1, 1, 1, 8, u=1e-4),)
-    asked = Problem((alone,), latency, availability_min=0.999, degraded=Degraded(nodes_down=1))
+    asked = Problem((alone,), latency, unavailability_max=1e-3, degraded=Degraded(nodes_down=1))
     texts, body = infeasible(asked)
     assert texts == ["degraded: dropping it makes a plan feasible, for 80.00 USD a month"]
     assert body["alone"][0]["value"] is None
@@ -194,7 +194,7 @@ class _Ladder:
             for n in range(1, (max_nodes or self.max_nodes) + 1)
         ]
         return Problem(
-            (tuple(o for o in tier if o.utilisation < 1),), latency, 0.9, utilisation_max=0.7
+            (tuple(o for o in tier if o.utilisation < 1),), latency, 0.1, utilisation_max=0.7
         )
 
     def changed(self, name: str, factor: float) -> Problem | None:
@@ -220,7 +220,7 @@ def test_max_nodes_binds_where_many_small_machines_would_be_cheaper() -> None:
         max_nodes: int = 2
 
         def problem(self, *, max_nodes: int | None = None) -> Problem:
-            return Problem(((large, *small[: max_nodes or 2]),), latency, 0.999)
+            return Problem(((large, *small[: max_nodes or 2]),), latency, 1e-3)
 
         def changed(self, name: str, factor: float) -> Problem | None:
             raise AssertionError((name, factor))
@@ -270,7 +270,7 @@ def test_a_slower_fail_over_never_makes_a_plan_cheaper_in_the_degraded_condition
 
 def test_limits_that_fail_together_are_loosened_together_and_said_to_be() -> None:
     only = (option(0, 1, 1, 1, 1, u=1e-2),)
-    both = Problem((only,), latency, availability_min=0.999, latency_ms_max={95: 1.0})
+    both = Problem((only,), latency, unavailability_max=1 - 0.999, latency_ms_max={95: 1.0})
     texts, body = infeasible(both)
     assert "no single limit" in texts[0]
     assert [one["limit"] for one in body["together"]] == ["availability", "p95_ms"]
@@ -279,6 +279,6 @@ def test_limits_that_fail_together_are_loosened_together_and_said_to_be() -> Non
 
 
 def test_a_load_that_nothing_carries_is_said_to_be_that() -> None:
-    texts, body = infeasible(Problem(((),), latency, availability_min=0.9))
+    texts, body = infeasible(Problem(((),), latency, unavailability_max=1 - 0.9))
     assert texts[0] == "tier 1: no instance type and node count carries the load"
     assert body == {"alone": [], "together": [], "cut": None}

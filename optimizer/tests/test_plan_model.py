@@ -14,145 +14,102 @@ from hypothesis import strategies as st
 
 from optimizer.availability import FailureRates, availability
 from optimizer.latency import PageLatency, Station, TierLatency
-from optimizer.plan.model import solve
-from optimizer.plan.moments import last_parts, moments, tail_above
-from optimizer.plan.options import Covers, Degraded, Limits, Option, TierDemand
-from optimizer.plan.problem import Path, Problem, availability_of, violations
-from optimizer.plan.table import tier_table, undominated
+from optimizer.plan.solve.model import solve
+from optimizer.plan.solve.moments import last_parts, moments, tail_above
+from optimizer.plan.solve.options import Covers, Degraded, Limits, TierDemand
+from optimizer.plan.solve.problem import Path, Problem, unavailability_of, violations
+from optimizer.plan.solve.table import tier_table, undominated
 from optimizer.prices import Instance
+from optimizer.tests.small_problems import all_plans, latency, option, small_problems
 from optimizer.tests.synthetic import plan_instance
 
-
-def _option(
-    tier: int, upstream: int, replicas: int, needed: int, vcpus: int, **rest: Any
-) -> Option:
-    usd = rest.get("usd", 10.0 * needed * vcpus)
-    return Option(
-        tier=f"t{tier}",
-        upstream=upstream,
-        replicas=replicas,
-        instance=Instance(f"i{vcpus}", vcpus, 8.0, usd / 730 / needed),
-        needed=needed,
-        mechanism=str(rest.get("mechanism", "ara")),
-        extra=int(rest.get("extra", 0)),
-        usd_per_month=usd,
-        unavailability=rest.get("u", 1e-4),
-        utilisation=rest.get("used", 0.5),
-        collision=rest.get("met", 0.0),
-    )
-
-
-def _latency(path: Path) -> dict[int, float]:
-    """Any law will do that falls with nodes and vCPUs and depends on the replicas."""
-    value = 0.0
-    for option in path:
-        load = option.upstream * option.replicas / (option.needed * option.instance.vcpus)
-        value += 100.0 * (1 + load) / (option.instance.vcpus * option.replicas**0.5)
-        value += 40.0 / option.needed
-    return {95: value, 99: 1.4 * value}
+DEGRADED = (
+    None,
+    Degraded(nodes_down=1),
+    Degraded(nodes_down=2),
+    Degraded(limping=1, limp_speed=0.5),
+)
 
 
 def _while_degraded(condition: Degraded) -> Any:
     """The same law with what is left of a tier; a limping server makes the whole tier slower."""
 
-    def latency(path: Path, tier: int) -> dict[int, float]:
+    def found(path: Path, tier: int) -> dict[int, float]:
         left = replace(path[tier], needed=condition.servers(path[tier]))
-        found = _latency((*path[:tier], left, *path[tier + 1 :]))
+        slow = latency((*path[:tier], left, *path[tier + 1 :]))
         slower = 1.0 + condition.limping * (1.0 - condition.limp_speed) / left.needed
-        return {q: slower * value for q, value in found.items()}
+        return {q: slower * value for q, value in slow.items()}
 
-    return latency
+    return found
 
 
 @st.composite
 def problems(draw: st.DrawFn) -> Problem:
-    """Two or three tiers, every level that the tiers above can make, costs and losses at random."""
-    levels, tiers = {1}, []
-    for tier in range(draw(st.integers(2, 3))):
-        options = []
-        for level in sorted(levels):
-            for replicas in draw(st.sampled_from([(1,), (1, 2)])):
-                for _ in range(draw(st.integers(1, 3))):
-                    options.append(
-                        _option(
-                            tier,
-                            level,
-                            replicas,
-                            needed=draw(st.integers(replicas, 5)),
-                            vcpus=draw(st.sampled_from([1, 2, 4])),
-                            usd=float(draw(st.integers(1, 60))),
-                            mechanism=draw(st.sampled_from(["ara", "pf"])),
-                            extra=draw(st.integers(0, 2)),
-                            u=draw(st.sampled_from([1e-7, 3e-7, 5e-7, 1e-6, 1e-4, 1e-3])),
-                            used=draw(st.sampled_from([0.3, 0.6, 0.8])),
-                            met=0.0 if level == 1 else draw(st.sampled_from([0.2, 0.6])),
-                        )
-                    )
-        levels = {o.upstream * o.replicas for o in options}
-        tiers.append(tuple(options))
-    degraded = draw(st.sampled_from([None, Degraded(1), Degraded(2), Degraded(0, 1, 0.5)]))
-    limits = {95: draw(st.floats(60.0, 500.0)), 99: draw(st.floats(100.0, 600.0))}
-    return Problem(
-        options=tuple(tiers),
-        latency=_latency,
-        availability_min=draw(st.sampled_from([None, 0.999, 0.9998, 0.999999])),
-        latency_ms_max=draw(st.sampled_from([{}, limits])),
-        utilisation_max=draw(st.sampled_from([0.7, 1.0])),
-        collision_max=draw(st.sampled_from([0.5, 1.0])),
+    """Small problems, some without a limit of availability or latency, some degraded."""
+    problem, degraded = draw(small_problems()), draw(st.sampled_from(DEGRADED))
+    return replace(
+        problem,
+        unavailability_max=draw(st.sampled_from([None, problem.unavailability_max])),
+        latency_ms_max=draw(st.sampled_from([{}, problem.latency_ms_max])),
         degraded=degraded,
         latency_degraded=_while_degraded(degraded) if degraded else None,
     )
 
 
-def _cheapest_by_enumeration(problem: Problem) -> float | None:
-    costs = []
-    for path in itertools.product(*problem.options):
-        level = 1
-        for option in path:
-            if option.upstream != level:
-                break
-            level *= option.replicas
-        else:
-            if not violations(problem, path):
-                costs.append(math.fsum(o.usd_per_month for o in path))
-    return min(costs, default=None)
-
-
 @settings(max_examples=200, deadline=None)
 @given(problems())
 def test_the_plan_costs_what_exhaustive_enumeration_finds(problem: Problem) -> None:
-    expected = _cheapest_by_enumeration(problem)
-    found = solve(problem)
-    if expected is None:
+    plans, found = all_plans(problem), solve(problem)
+    if not plans:
         assert found.path is None
     else:
         assert found.path is not None
         assert violations(problem, found.path) == []
-        assert found.usd_per_month == pytest.approx(expected, abs=1e-9)
+        assert found.usd_per_month == pytest.approx(plans[0][0], abs=1e-9)
 
 
 def test_the_solvers_tolerance_does_not_swallow_nines() -> None:
     """Nine nines: two tiers at 6e-10 are 20 % over the budget of 1e-9, far inside 1e-6."""
-    cheap = [_option(t, 1, 1, 2, 2, usd=10.0, u=6e-10) for t in range(2)]
-    dear = [_option(t, 1, 1, 2, 2, usd=20.0, u=1e-10) for t in range(2)]
+    cheap = [option(t, 1, 1, 2, 2, usd=10.0, u=6e-10) for t in range(2)]
+    dear = [option(t, 1, 1, 2, 2, usd=20.0, u=1e-10) for t in range(2)]
     tiers = tuple((c, d) for c, d in zip(cheap, dear, strict=True))
-    problem = Problem(tiers, _latency, availability_min=1 - 1e-9)
+    problem = Problem(tiers, latency, unavailability_max=1e-9)
     found = solve(problem)
     assert found.path is not None
-    assert availability_of(found.path) >= 1 - 1e-9
+    assert unavailability_of(found.path) <= 1e-9
     assert found.usd_per_month == 30.0  # one dear tier is enough: 7e-10
+
+
+def test_what_a_fleet_reaches_is_a_limit_that_it_keeps() -> None:
+    """HiGHS's presolve calls this infeasible."""
+    rows = (  # level, replicas, needed, vCPUs, USD, unavailability
+        ((1, 1, 2, 4, 36, 3e-7), (1, 1, 4, 1, 32, 1e-7), (1, 2, 2, 2, 5, 1e-7),
+         (1, 2, 3, 4, 8, 1e-4)),
+        ((1, 1, 4, 4, 1, 1e-6), (1, 2, 2, 2, 17, 1e-6), (2, 1, 2, 2, 35, 5e-7),
+         (2, 1, 5, 4, 36, 5e-7)),
+        ((1, 1, 5, 4, 4, 1e-4), (1, 1, 4, 1, 25, 5e-7), (1, 1, 1, 2, 29, 1e-6),
+         (2, 1, 2, 2, 37, 1e-6), (2, 1, 4, 4, 36, 1e-4), (2, 1, 1, 2, 22, 2e-5),
+         (2, 2, 5, 2, 1, 5e-7)),
+    )  # fmt: skip
+    tiers = tuple(
+        tuple(option(t, *row[:4], usd=float(row[4]), u=row[5]) for row in tier)
+        for t, tier in enumerate(rows)
+    )
+    only = (tiers[0][3], tiers[1][3], tiers[2][4])  # the cheapest that is fast enough
+    problem = Problem(tiers, latency, unavailability_of(only), {95: 111.0275625908})
+    assert solve(problem).path == only
 
 
 def test_upstream_replicas_choose_the_level_of_the_tier_below() -> None:
     """r = 2 above costs nothing here, but then only the dear option of level 2 is left below."""
-    front = (_option(0, 1, 1, 2, 2, usd=11.0), _option(0, 1, 2, 2, 2, usd=10.0))
-    back = (_option(1, 1, 1, 2, 2, usd=10.0), _option(1, 2, 1, 2, 2, usd=50.0))
-    found = solve(Problem((front, back), _latency))
+    front = (option(0, 1, 1, 2, 2, usd=11.0), option(0, 1, 2, 2, 2, usd=10.0))
+    back = (option(1, 1, 1, 2, 2, usd=10.0), option(1, 2, 1, 2, 2, usd=50.0))
+    found = solve(Problem((front, back), latency))
     assert found.path == (front[0], back[0])
 
 
 def test_extra_nodes_stand_in_for_a_lost_one_and_spares_of_a_pool_do_not() -> None:
-    ara = _option(0, 1, 2, 3, 2, used=0.5, mechanism="ara", extra=1)
+    ara = option(0, 1, 2, 3, 2, used=0.5, mechanism="ara", extra=1)
     pf = replace(ara, mechanism="pf")
     one_down, limping = Degraded(nodes_down=1), Degraded(limping=1, limp_speed=0.5)
     assert (one_down.servers(ara), one_down.servers(pf)) == (3, 2)
@@ -162,8 +119,8 @@ def test_extra_nodes_stand_in_for_a_lost_one_and_spares_of_a_pool_do_not() -> No
 
 
 def test_a_tier_that_cannot_hold_its_replicas_when_degraded_is_out() -> None:
-    two = _option(0, 1, 2, 2, 2, used=0.1)
-    problem = Problem(((two,),), _latency, degraded=Degraded(nodes_down=1))
+    two = option(0, 1, 2, 2, 2, used=0.1)
+    problem = Problem(((two,),), latency, degraded=Degraded(nodes_down=1))
     assert math.isinf(Degraded(nodes_down=1).utilisation(two))
     assert solve(problem).path is None
     assert solve(problem.without("degraded")).path == (two,)
@@ -227,7 +184,10 @@ def test_the_table_holds_a_match_for_every_fleet_that_could_be_built() -> None:
         Instance("large", 2.0, 4.0, 0.035, usd_per_month_off=20.0),
         Instance("burst", 2.0, 4.0, 0.02, 0.3),
     ]
-    rates, limits = FailureRates(6.0, 60.0, 86_400.0), Limits(5, 2, max_collision=1.0)
+    rates, limits = (
+        FailureRates(6.0, 60.0, 86_400.0),
+        Limits(max_nodes=5, max_replicas=2, max_collision=1.0),
+    )
     law = TierLatency(0.02, 1.0, 1.0, 0.2, 0.5, 10.0)
     demand = TierDemand("web", law, 20.0, 512.0)
     table = tier_table(demand, [1, 2], machines, Covers(rates, "on-prem", limits), limits)
@@ -256,7 +216,7 @@ def test_a_cold_spare_costs_what_a_machine_that_is_off_costs() -> None:
     covers = Covers(FailureRates(), "on-prem", limits)
     demand = TierDemand("web", TierLatency(0.01, 1.0, 1.0), 10.0, 512.0)
     table = tier_table(demand, [1], [machine], covers, limits)
-    cheapest = {(o.nodes, o.spares): o.usd_per_month for o in table}
+    cheapest = {(o.nodes, o.standby): o.usd_per_month for o in table}
     assert cheapest[1, 1] == pytest.approx(14.0)
     assert (2, 0) not in cheapest or cheapest[2, 0] == pytest.approx(20.0)
 

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from optimizer.plan.curve import AVAILABILITY, Axis, Budget, Curve
-from optimizer.plan.model import solve
-from optimizer.plan.pareto import NINES_BEYOND, front
-from optimizer.plan.problem import Problem
+from optimizer.plan.explain.curve import AVAILABILITY, Axis, Budget, Curve
+from optimizer.plan.explain.pareto import NINES_BEYOND, front
+from optimizer.plan.solve.model import solve
+from optimizer.plan.solve.problem import Problem
 from optimizer.tests.small_problems import small_problems, true_front
 
 AXES = st.sampled_from([AVAILABILITY, Axis("p95_ms"), Axis("p99_ms")])

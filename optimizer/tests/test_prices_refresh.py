@@ -1,19 +1,13 @@
-"""EC2 prices through real boto3, against a server that speaks the pricing API's protocol.
-
-The server answers as AWS's pricing API does: JSON 1.1, GetProducts, pages. It is on 127.0.0.1.
-"""
+"""EC2 prices through real boto3, against a server that speaks the pricing API's protocol."""
 
 from __future__ import annotations
 
 import datetime
 import json
-import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 import typer
@@ -23,75 +17,9 @@ from optimizer.commands import prices as command
 from optimizer.errors import EnvironmentMissing, InputError
 from optimizer.prices import load_prices, price_book
 from optimizer.prices.refresh import refresh, write_book
+from optimizer.tests.pricing_api import PricingApi, product, serving
 
 TODAY = datetime.date(2026, 2, 3)
-
-
-def product(name: str, usd: str, *, unit: str = "Hrs", sku: str = "SKU") -> str:
-    """One entry of a PriceList: JSON in a string, as the API has it."""
-    dimension = {"unit": unit, "pricePerUnit": {"USD": usd}, "description": f"{usd} per hour"}
-    return json.dumps(
-        {
-            "product": {"productFamily": "Compute Instance", "attributes": {"instanceType": name},
-                        "sku": sku},
-            "serviceCode": "AmazonEC2",
-            "terms": {
-                "OnDemand": {f"{sku}.TERM": {"priceDimensions": {f"{sku}.TERM.1": dimension}}},
-                "Reserved": {f"{sku}.R": {"priceDimensions": {"x": {"unit": "Quantity"}}}},
-            },
-        }
-    )  # fmt: skip
-
-
-@dataclass
-class PricingApi:
-    """Products by region, `page` of them at a time; `refusals` are answered first, one each."""
-
-    products: Mapping[str, list[str]]
-    page: int = 2
-    refusals: list[str] = field(default_factory=list)
-    requests: list[Mapping[str, Any]] = field(default_factory=list)
-
-    def answer(self, target: str, body: Mapping[str, Any]) -> tuple[int, Mapping[str, Any]]:
-        self.requests.append(body)
-        if target != "AWSPriceListService.GetProducts":
-            return 400, {"__type": "UnknownOperationException"}
-        if self.refusals:
-            return 400, {"__type": self.refusals.pop(0), "message": "as the test wants it"}
-        filters = {f["Field"]: f["Value"] for f in body["Filters"]}
-        found = self.products.get(filters["regionCode"], [])
-        start = int(body.get("NextToken", "0"))
-        end = start + self.page
-        more = {"NextToken": str(end)} if end < len(found) else {}
-        return 200, {"FormatVersion": "aws_v1", "PriceList": found[start:end], **more}
-
-
-@contextmanager
-def serving(api: PricingApi) -> Iterator[str]:
-    """The URL at which `api` answers."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            status, answer = api.answer(self.headers["X-Amz-Target"], body)
-            text = json.dumps(answer).encode()
-            self.send_response(status)
-            self.send_header("Content-Type", "application/x-amz-json-1.1")
-            self.send_header("Content-Length", str(len(text)))
-            self.end_headers()
-            self.wfile.write(text)
-
-        def log_message(self, format: str, *args: Any) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_address[1]}"
-        finally:
-            server.shutdown()
-            thread.join()
 
 
 EAST = [product("m5.large", "0.0970000000"), product("c5.large", "0.0860000000"),

@@ -10,13 +10,14 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from optimizer import commands
+from optimizer.commands import simulate as command
 from optimizer.errors import EnvironmentMissing, InputError
 from optimizer.latency import Layered, Simulated, Station, TierLatency
 from optimizer.simulation import answer, program, reports, simulate
 
 app = typer.Typer()
-commands.add_to(app)
+app.callback()(lambda: None)
+command.add_to(app)
 
 QUEUE = {
     "seed": 1,
@@ -79,7 +80,7 @@ def test_a_refusal_names_the_place_and_a_missing_program_is_said(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     wrong = QUEUE | {"tiers": [QUEUE["tiers"][0] | {"servers": 0}]}  # type: ignore[index]
-    with pytest.raises(InputError, match=r"^tiers\[0\].servers: expected 1 to 1000000, but got 0"):
+    with pytest.raises(InputError, match=r"^tiers\[0\].servers: expected 1 to 1000000; came 0"):
         simulate(json.dumps(wrong))
     with pytest.raises(InputError, match="JSON"):
         simulate("no JSON")
@@ -114,7 +115,7 @@ def test_a_trace_is_replayed_and_a_decision_that_differs_is_named(tmp_path: Path
     assert found.exit_code == 1
     assert f"{file}:3: acquire" in found.stdout
     for text, message in [
-        (TRACE[:-30], r"web.trace:4: expected a whole line, but got the beginning of one"),
+        (TRACE[:-30], r"web.trace:4: expected a whole line; came the beginning of one"),
         (TRACE.replace("version=1", "version=2"), r"web.trace:1: expected a trace of version 1"),
     ]:
         file.write_text(text)

@@ -13,8 +13,8 @@ use tokio::net::TcpListener;
 use wire::arbiter::{Error, Guardrails, SetPolicy, SetReplicas, SetServer};
 
 use crate::config::TOKENS_MAX;
+use crate::stats;
 use crate::tier::Tier;
-use crate::{guard, stats};
 
 /// Serves until `stop`.
 ///
@@ -58,10 +58,11 @@ async fn set_replicas(
         Ok(body) => body,
         Err(rejection) => return refuse(rejection.body_text()),
     };
-    let servers = tier.config().servers.len();
-    if !(1..=servers).contains(&wanted.replicas) {
+    let config = tier.config();
+    let (most, of) = config.protocol.replicas_max(config.servers.len());
+    if !(1..=most).contains(&wanted.replicas) {
         return refuse(format!(
-            "replicas: expected 1 to {servers} (the number of servers), got {}",
+            "replicas: expected 1 to {most}{of}, got {}",
             wanted.replicas
         ));
     }
@@ -91,7 +92,7 @@ async fn set_guardrails(
         Ok(body) => body,
         Err(rejection) => return refuse(rejection.body_text()),
     };
-    if let Err((key, expected, came)) = guard::validate(&wanted) {
+    if let Err((key, expected, came)) = wire::guardrails::validate(&wanted) {
         return refuse(format!("{key}: expected {expected}, got {came}"));
     }
     tier.set_guardrails(wanted);

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
+use policy::{HEDGE_PERCENTILE, OBSERVATION_AGE_MS};
 use serde::Deserialize;
 use thiserror::Error;
 use wire::arbiter::{Guardrails, Policy, Protocol, Server};
@@ -13,6 +14,8 @@ use wire::arbiter::{Guardrails, Policy, Protocol, Server};
 use crate::mysql::auth::Method;
 
 mod checks;
+
+pub use checks::SERVERS_MAX;
 
 /// One arbiter.
 #[derive(Debug, Clone, Deserialize)]
@@ -164,7 +167,7 @@ fn default_request_timeout_ms() -> Millis {
 }
 
 fn default_observation_age_ms() -> u64 {
-    10_000
+    OBSERVATION_AGE_MS.default as u64
 }
 
 fn default_waiting_max() -> usize {
@@ -172,7 +175,7 @@ fn default_waiting_max() -> usize {
 }
 
 fn default_hedge_percentile() -> f64 {
-    95.0
+    HEDGE_PERCENTILE.default
 }
 
 fn default_threads() -> usize {
@@ -266,7 +269,7 @@ impl Config {
 }
 
 /// More tokens than this per server are a mistake.
-pub const TOKENS_MAX: usize = 10_000;
+pub const TOKENS_MAX: usize = policy::TOKENS.maximum as usize;
 
 #[cfg(test)]
 mod tests {
@@ -295,7 +298,7 @@ address = "127.0.0.1:82"
     #[test]
     fn a_good_file_is_read_with_defaults() {
         let config = Config::parse(GOOD, "a.toml").unwrap();
-        assert_eq!(config.policy, Policy::Tad);
+        assert_eq!(config.policy.name(), "tad");
         assert_eq!(config.request_timeout_ms.get(), 6_000);
         assert_eq!(config.servers[1].address.port(), 82);
     }
@@ -325,7 +328,7 @@ address = "127.0.0.1:82"
             (
                 "tokens = 1",
                 "tokens = 0",
-                "tokens: expected 1 to 10000, got 0",
+                "tokens: expected 1 to 1000, got 0",
             ),
             (
                 "tokens = 1",

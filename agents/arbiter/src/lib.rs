@@ -3,15 +3,16 @@
 //! It clones each read to `r` servers that the [`policy`] chooses, passes the first good reply on,
 //! and drains the losers off the client's path. `config` is the file, `tier` the state that all
 //! share, `traced` its selector, `siblings` who must be kept apart, `delayed` when a hedge is due,
-//! `meter` what is measured, `http`, `mysql`, `resp` (Redis) and `memcached` the protocols (`kv` is
-//! what the last two share), `admin` the API to watch and change it.
+//! `meter` what is measured, `contract` what there is to choose from, `http`, `mysql`, `resp`
+//! (Redis), `memcached` and `tcp` the protocols (`kv` is what Redis and memcached share), `admin` the
+//! API to watch and change it.
 
 pub mod admin;
 pub mod config;
 pub mod conn;
+pub mod contract;
 pub mod counters;
 mod delayed;
-pub mod guard;
 pub mod health;
 pub mod http;
 pub mod kv;
@@ -23,5 +24,6 @@ pub mod resp;
 pub mod server;
 pub mod siblings;
 pub mod stats;
+pub mod tcp;
 pub mod tier;
 pub mod traced;

@@ -13,6 +13,7 @@ use tokio::signal::unix::{signal, SignalKind};
 const USAGE: &str = "usage: arbiter --config FILE [--check]
   --config FILE  the configuration (TOML); agents/README.md has an example
   --check        only say whether the configuration is good
+  --policies     print the protocols and policies that there are (JSON)
   --version      print the version";
 
 enum Command {
@@ -58,6 +59,12 @@ fn command(arguments: impl Iterator<Item = String>) -> Result<Command, String> {
                 return Ok(Command::Print(format!(
                     "arbiter {}",
                     env!("CARGO_PKG_VERSION")
+                )))
+            }
+            "--policies" => {
+                return Ok(Command::Print(format!(
+                    "{:#}",
+                    arbiter::contract::policies()
                 )))
             }
             "--help" | "-h" => return Ok(Command::Print(USAGE.to_owned())),

@@ -18,7 +18,7 @@ use wire::arbiter::Protocol;
 use crate::config::Config;
 use crate::tier::{Down, Tier};
 use crate::traced::Trace;
-use crate::{admin, health, http, memcached, mysql, resp};
+use crate::{admin, health, http, memcached, mysql, resp, tcp};
 
 /// Most client connections at a time; further ones wait in the kernel's queue.
 const CLIENTS_MAX: usize = 20_000;
@@ -249,6 +249,7 @@ enum Front {
     Mysql(Arc<mysql::hub::Hub>),
     Redis(Arc<resp::Front>),
     Memcached(Arc<memcached::Front>),
+    Tcp(Arc<Tier>),
 }
 
 impl Front {
@@ -257,6 +258,7 @@ impl Front {
         match (tier.config().protocol, tier.config().mysql.clone()) {
             (Protocol::Redis, _) => Self::Redis(resp::Front::new(Arc::clone(tier))),
             (Protocol::Memcached, _) => Self::Memcached(memcached::Front::new(Arc::clone(tier))),
+            (Protocol::Tcp, _) => Self::Tcp(Arc::clone(tier)),
             (_, None) => {
                 let front = http::Front::new(Arc::clone(tier));
                 tokio::spawn(Arc::clone(&front).sweep());
@@ -277,7 +279,8 @@ impl Front {
             let prober = prober.clone();
             async move {
                 match prober {
-                    Self::Http(front) => front.probe(server).await,
+                    Self::Http(front) => front.tier.is_reachable(server).await,
+                    Self::Tcp(tier) => tier.is_reachable(server).await,
                     Self::Mysql(hub) => hub.probe(server).await,
                     Self::Redis(front) => resp::probe(&front, server).await,
                     Self::Memcached(front) => memcached::probe(&front, server).await,
@@ -295,6 +298,7 @@ impl Front {
             Self::Mysql(hub) => mysql::client::serve(hub, stream).await,
             Self::Redis(front) => resp::client::serve(front, stream, stop).await,
             Self::Memcached(front) => memcached::client::serve(front, stream, stop).await,
+            Self::Tcp(tier) => tcp::serve(tier, stream).await,
         }
     }
 }

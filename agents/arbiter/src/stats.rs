@@ -2,7 +2,6 @@
 
 use wire::arbiter::{Config, Connections, Requests, ServerStats, Siblings, Stats, Tokens};
 
-use crate::guard;
 use crate::tier::{Standing, Tier};
 
 /// The configuration now, live changes included, without secrets.
@@ -30,7 +29,7 @@ pub fn snapshot(tier: &Tier) -> Stats {
     let (policy, tokens_per_server) = tier.policy();
     let standings = tier.standings();
     let busy_us = tier.meter.busy_us();
-    let total = match guard::kind(policy).uses_tokens() {
+    let total = match policy.uses_tokens() {
         true => standings.len() * tokens_per_server,
         false => 0,
     };
@@ -75,7 +74,7 @@ pub fn snapshot(tier: &Tier) -> Stats {
             collided: tier.siblings.counters.collided.get(),
             avoided: tier.siblings.counters.avoided.get(),
         },
-        guarded: guard::guarded(tier.guardrails().1),
+        guarded: tier.guardrails().1,
         servers: standings
             .iter()
             .enumerate()

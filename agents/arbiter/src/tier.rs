@@ -13,10 +13,10 @@ use std::time::{Duration, Instant};
 use policy::{Ask, Grant, Hedge, Refused, RequestId, ServerId, Settings, TimeUs};
 use tokio::sync::mpsc;
 use wire::arbiter::{Guardrails, Policy, Protocol, Server};
+use wire::guardrails;
 
 use crate::config::Config;
 use crate::counters::{Counters, ServerCounters};
-use crate::guard;
 use crate::meter::{micros, Meter};
 use crate::siblings::{Siblings, Stamp};
 use crate::traced::{Trace, Traced};
@@ -35,7 +35,7 @@ pub struct Tier {
     started: Instant,
     replicas: AtomicUsize,
     next_request: AtomicU64,
-    brain: Mutex<Brain>,
+    choices: Mutex<Choices>,
     downs: mpsc::UnboundedSender<Down>,
     /// What happened so far.
     pub counters: Counters,
@@ -49,7 +49,7 @@ pub struct Tier {
     next_stamp: AtomicU64,
 }
 
-struct Brain {
+struct Choices {
     selector: Traced,
     guardrails: Guardrails,
     /// Scratch of `acquire`.
@@ -83,11 +83,11 @@ impl Tier {
             observation_age_us_max: config.observation_age_ms * 1_000,
             waiting_max: config.waiting_max,
             hedge_percentile: config.hedge_percentile / 100.0,
-            held_for_sessions: config.protocol == Protocol::Mysql,
+            held_for_sessions: matches!(config.protocol, Protocol::Mysql | Protocol::Tcp),
             // Without randomness from the system any seed does.
             seed: config.seed.or_else(|| getrandom::u64().ok()).unwrap_or(0),
-            guardrails: guard::rules(&config.guardrails),
-            ..Settings::new(guard::kind(config.policy), config.servers.len())
+            guardrails: guardrails::rules(&config.guardrails),
+            ..Settings::new(config.policy, config.servers.len())
         };
         let server_counters = config
             .servers
@@ -99,7 +99,7 @@ impl Tier {
             replicas: AtomicUsize::new(config.replicas),
             started: Instant::now(),
             next_request: AtomicU64::new(0),
-            brain: Mutex::new(Brain {
+            choices: Mutex::new(Choices {
                 guardrails: config.guardrails,
                 selector: Traced::new(settings, trace),
                 grants: Vec::new(),
@@ -124,7 +124,7 @@ impl Tier {
 
     /// Nothing more is traced, and the file is complete.
     pub fn end_trace(&self) {
-        self.brain().selector.end();
+        self.choices().selector.end();
     }
 
     /// Name and address of a server.
@@ -145,7 +145,7 @@ impl Tier {
     /// Replicas of the next read: those of all, or one more where one server alone would be a probe.
     pub fn read_replicas(&self) -> usize {
         let now = self.now();
-        self.brain().selector.replicas(now, self.replicas())
+        self.choices().selector.replicas(now, self.replicas())
     }
 
     /// Replicas of each read from now on.
@@ -155,18 +155,18 @@ impl Tier {
 
     /// Policy and tokens per server, now.
     pub fn policy(&self) -> (Policy, usize) {
-        let brain = self.brain();
-        let policy = guard::policy(brain.selector.kind());
-        (policy, brain.selector.tokens_per_server())
+        let choices = self.choices();
+        let policy = choices.selector.policy();
+        (policy, choices.selector.tokens_per_server())
     }
 
     /// Policy and tokens per server from now on.
     pub fn set_policy(self: &Arc<Self>, policy: Policy, tokens: Option<usize>) {
-        self.decide(|Brain { selector, .. }, now, grants| {
+        self.decide(|Choices { selector, .. }, now, grants| {
             if let Some(tokens) = tokens {
                 selector.set_tokens(now, tokens, grants);
             }
-            selector.set_kind(now, guard::kind(policy), grants);
+            selector.set_policy(now, policy, grants);
         });
     }
 
@@ -192,27 +192,27 @@ impl Tier {
 
     /// The guardrails now, and what they did so far.
     pub fn guardrails(&self) -> (Guardrails, policy::Guarded) {
-        let brain = self.brain();
-        (brain.guardrails, brain.selector.guarded())
+        let choices = self.choices();
+        (choices.guardrails, choices.selector.guarded())
     }
 
     /// The guardrails from now on.
     pub fn set_guardrails(self: &Arc<Self>, wanted: Guardrails) {
-        self.brain().guardrails = wanted;
-        let rules = guard::rules(&wanted);
-        self.decide(|brain, now, grants| brain.selector.set_guardrails(now, rules, grants));
+        self.choices().guardrails = wanted;
+        let rules = guardrails::rules(&wanted);
+        self.decide(|choices, now, grants| choices.selector.set_guardrails(now, rules, grants));
     }
 
     /// Each server's place in the policy.
     pub fn standings(&self) -> Vec<Standing> {
-        let brain = self.brain();
+        let choices = self.choices();
         (0..self.config.servers.len())
             .map(|server| Standing {
-                alive: brain.selector.is_alive(server),
-                ejected: brain.selector.is_ejected(server),
-                taken_out: brain.taken_out[server],
-                tokens_free: brain.selector.tokens_free(server),
-                in_use: brain.selector.in_use(server),
+                alive: choices.selector.is_alive(server),
+                ejected: choices.selector.is_ejected(server),
+                taken_out: choices.taken_out[server],
+                tokens_free: choices.selector.tokens_free(server),
+                in_use: choices.selector.in_use(server),
             })
             .collect()
     }
@@ -269,16 +269,16 @@ impl Tier {
     ) -> Result<Leases, Refused> {
         let request = self.next_request.fetch_add(1, Relaxed);
         let now = self.now();
-        let mut guard = self.brain();
-        let brain = &mut *guard;
-        brain.grants.clear();
+        let mut guard = self.choices();
+        let choices = &mut *guard;
+        choices.grants.clear();
         let ask = Ask {
             exclude,
             avoid,
             ..Ask::new(now, request, r)
         };
-        let acquired = brain.selector.acquire(&ask, &mut brain.grants)?;
-        let ready = brain
+        let acquired = choices.selector.acquire(&ask, &mut choices.grants)?;
+        let ready = choices
             .grants
             .iter()
             .map(|grant| self.lease(grant.server))
@@ -286,7 +286,7 @@ impl Tier {
         // Most requests wait for nothing and need no channel.
         let receiver = (acquired.waiting > 0).then(|| {
             let (sender, receiver) = mpsc::unbounded_channel();
-            brain.waiters.insert(request, sender);
+            choices.waiters.insert(request, sender);
             receiver
         });
         drop(guard);
@@ -303,7 +303,7 @@ impl Tier {
 
     /// When further replicas are due of a request that keeps the server it has.
     pub fn delay(&self, r: usize) -> Option<Hedge> {
-        self.brain().selector.delay(r)
+        self.choices().selector.delay(r)
     }
 
     /// One more server for a request that is late and has those in `used`, if one is free now and
@@ -314,25 +314,25 @@ impl Tier {
 
     fn one_more(self: &Arc<Self>, request: RequestId, used: &[ServerId]) -> Option<Lease> {
         let now = self.now();
-        let mut guard = self.brain();
-        let brain = &mut *guard;
-        brain.grants.clear();
+        let mut guard = self.choices();
+        let choices = &mut *guard;
+        choices.grants.clear();
         let ask = Ask {
             exclude: used,
             ..Ask::new(now, request, 1)
         };
-        let found = brain.selector.hedge(&ask, &mut brain.grants);
-        let server = brain.grants.first().filter(|_| found)?.server;
+        let found = choices.selector.hedge(&ask, &mut choices.grants);
+        let server = choices.grants.first().filter(|_| found)?.server;
         drop(guard);
         Some(self.lease(server))
     }
 
     /// Puts the servers that may be chosen into `alive`, in the file's order.
     pub fn alive(&self, alive: &mut Vec<ServerId>) {
-        let brain = self.brain();
+        let choices = self.choices();
         alive.clear();
         alive.extend(
-            (0..self.config.servers.len()).filter(|&server| brain.selector.is_alive(server)),
+            (0..self.config.servers.len()).filter(|&server| choices.selector.is_alive(server)),
         );
     }
 
@@ -382,9 +382,9 @@ impl Tier {
         micros(moment.saturating_duration_since(self.started))
     }
 
-    fn brain(&self) -> MutexGuard<'_, Brain> {
+    fn choices(&self) -> MutexGuard<'_, Choices> {
         // A panic while deciding cannot leave the accounts half written: every step is total.
-        self.brain.lock().unwrap_or_else(PoisonError::into_inner)
+        self.choices.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn lease(self: &Arc<Self>, server: ServerId) -> Lease {
@@ -396,16 +396,16 @@ impl Tier {
     }
 
     /// Runs a decision that may serve who waits, then hands the leases out.
-    fn decide(self: &Arc<Self>, step: impl FnOnce(&mut Brain, TimeUs, &mut Vec<Grant>)) {
+    fn decide(self: &Arc<Self>, step: impl FnOnce(&mut Choices, TimeUs, &mut Vec<Grant>)) {
         let now = self.now();
         let mut grants = Vec::new();
-        let mut brain = self.brain();
-        step(&mut brain, now, &mut grants);
+        let mut choices = self.choices();
+        step(&mut choices, now, &mut grants);
         let receivers: Vec<_> = grants
             .iter()
-            .map(|grant| (brain.waiters.get(&grant.request).cloned(), grant.server))
+            .map(|grant| (choices.waiters.get(&grant.request).cloned(), grant.server))
             .collect();
-        drop(brain);
+        drop(choices);
         for (receiver, server) in receivers {
             let lease = self.lease(server);
             if let Some(receiver) = receiver {

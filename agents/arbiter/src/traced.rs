@@ -13,7 +13,7 @@ use std::path::Path;
 
 use policy::trace::{Answer, Call, End, Header, Outcome, Step, ARROW};
 use policy::{
-    Acquired, Ask, Grant, Guardrails, Kind, Observation, Refused, RequestId, Selector, ServerId,
+    Acquired, Ask, Grant, Guardrails, Observation, Policy, Refused, RequestId, Selector, ServerId,
     Settings, TimeUs,
 };
 
@@ -101,8 +101,8 @@ impl Traced {
     }
 
     /// As the selector's.
-    pub fn set_kind(&mut self, now: TimeUs, kind: Kind, grants: &mut Vec<Grant>) {
-        self.step(now, Step::Kind(kind), grants);
+    pub fn set_policy(&mut self, now: TimeUs, policy: Policy, grants: &mut Vec<Grant>) {
+        self.step(now, Step::Policy(policy), grants);
     }
 
     /// As the selector's.

@@ -7,7 +7,7 @@ mod support;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use policy::Kind;
+use policy::Policy;
 use support::upstream::{failure, ok, Manner, Upstream};
 use support::web::get;
 use support::{eventually, start, Running};
@@ -24,7 +24,7 @@ async fn front(policy: &str, replicas: usize, servers: &[&Upstream]) -> Running 
 #[tokio::test]
 async fn a_server_that_fails_fast_attracts_no_load_under_any_policy() {
     const REQUESTS: usize = 90;
-    for policy in Kind::ALL.map(Kind::name) {
+    for policy in Policy::all().map(Policy::name) {
         let sick = Upstream::start(Manner::Reply(failure())).await;
         let (one, two) = (
             Upstream::start(Manner::Reply(ok("well"))).await,
@@ -105,9 +105,8 @@ async fn a_read_that_would_be_a_probe_is_answered_by_the_best_server_too() {
 
 #[tokio::test]
 async fn every_policy_sends_two_replicas_to_two_servers() {
-    for policy in Kind::ALL
-        .map(Kind::name)
-        .into_iter()
+    for policy in Policy::all()
+        .map(Policy::name)
         .filter(|name| *name != "hedge")
     {
         let (one, two) = (

@@ -88,11 +88,7 @@ fn prepare(config: Config, clock: Clock) -> Result<Agent> {
     let journal = Journal::open(config.state_dir.join("journal"))?;
     let cgroups = Arc::new(Cgroups::open(&config.cgroup_dir, CHILD_CGROUP));
     let data = find_data_interface(&config).map_err(|error| format!("{error:#}"));
-    let role = Role::new(
-        config.role_dir.join("start.sh"),
-        &config.state_dir,
-        cgroups.clone(),
-    );
+    let role = Role::new(&config, cgroups.clone());
     let readiness = Readiness::new(config.role_dir.join("ready.sh"));
     let machine = Arc::new(Machine {
         config,
@@ -161,7 +157,7 @@ fn complain(about: &str, result: Result<(), String>) {
 }
 
 fn start_role(agent: &Agent) {
-    if agent.machine.role.exists() {
+    if agent.machine.role.is_there().is_ok() {
         complain(
             "the role",
             agent

@@ -1,5 +1,6 @@
 //! The HTTP API and its OpenAPI description, made from the same code.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::body::Bytes;
@@ -14,14 +15,15 @@ use tokio::task::spawn_blocking;
 use utoipa::OpenApi;
 use wire::agent::{
     Capabilities, Capability, ErrorBody, Fault, FaultRequest, FaultState, Fingerprint, Health,
-    LeaseRequest, MetricsDelivery, RevertReason, ServiceState, ServiceStatus, Snapshot,
+    LeaseRequest, MetricsDelivery, RevertReason, ServiceState, ServiceStatus, Setting,
+    SettingsAnswer, Snapshot,
 };
 
 use crate::clock::Clock;
 use crate::engine::Engine;
 use crate::faults::Refusal;
 use crate::influx::Buffer;
-use crate::machine::{fingerprint, Machine};
+use crate::machine::{environment, fingerprint, Machine};
 use crate::readiness::Readiness;
 
 const BODY_BYTES_MAX: usize = 64 * 1024;
@@ -57,6 +59,7 @@ type Answer<T> = Result<T, Refusal>;
         renew,
         fingerprint_now,
         service,
+        set_settings,
         openapi
     ),
     components(schemas(
@@ -71,6 +74,8 @@ type Answer<T> = Result<T, Refusal>;
         Fingerprint,
         ServiceState,
         ServiceStatus,
+        Setting,
+        SettingsAnswer,
         MetricsDelivery,
         ErrorBody
     ))
@@ -95,6 +100,7 @@ pub fn router(agent: Arc<Agent>) -> Router {
         .route("/v1/faults/{id}/lease", put(renew))
         .route("/v1/fingerprint", get(fingerprint_now))
         .route("/v1/service/{action}", post(service))
+        .route("/v1/settings", put(set_settings))
         .route("/v1/openapi.json", get(openapi))
         .fallback(|| async { Refusal::Unknown("no such path; see /v1/openapi.json".into()) })
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
@@ -184,8 +190,8 @@ async fn list_faults(State(agent): Shared) -> Answer<Json<Vec<Fault>>> {
     )
 )]
 async fn inject(State(agent): Shared, body: Bytes) -> Answer<(StatusCode, Json<Fault>)> {
-    let wish: FaultRequest = parse(&body)?;
-    let fault = blocking(move || agent.engine.inject(&wish, || agent.clock.now())).await?;
+    let request: FaultRequest = parse(&body)?;
+    let fault = blocking(move || agent.engine.inject(&request, || agent.clock.now())).await?;
     Ok((StatusCode::CREATED, Json(fault)))
 }
 
@@ -226,8 +232,8 @@ async fn revert_all(State(agent): Shared) -> Answer<Json<Vec<Fault>>> {
     )
 )]
 async fn renew(State(agent): Shared, Path(id): Path<String>, body: Bytes) -> Answer<Json<Fault>> {
-    let wish: LeaseRequest = parse(&body)?;
-    blocking(move || agent.engine.renew(&id, wish.lease_s, agent.clock.now()))
+    let request: LeaseRequest = parse(&body)?;
+    blocking(move || agent.engine.renew(&id, request.lease_s, agent.clock.now()))
         .await
         .map(Json)
 }
@@ -279,6 +285,44 @@ async fn service(State(agent): Shared, Path(action): Path<String>) -> Answer<Jso
     blocking(act).await.map(Json)
 }
 
+/// Replaces the role's settings, variables of its scripts' environment; where that changes something
+/// and the service was started, it is restarted.
+#[utoipa::path(
+    put, path = "/v1/settings", request_body = BTreeMap<String, Setting>,
+    responses(
+        (status = 200, body = SettingsAnswer),
+        (status = 409, body = ErrorBody, description = "A fault holds the role"),
+        (status = 422, body = ErrorBody, description = "A name or value that cannot be"),
+        (status = 500, body = ErrorBody)
+    )
+)]
+async fn set_settings(State(agent): Shared, body: Bytes) -> Answer<Json<SettingsAnswer>> {
+    let wanted: BTreeMap<String, Setting> = parse(&body)?;
+    let wanted = wanted
+        .into_iter()
+        .map(|(name, value)| (name, value.to_string()))
+        .collect();
+    environment::check(&wanted).map_err(Refusal::Invalid)?;
+    let act = move || {
+        let role = &agent.machine.role;
+        let change = || {
+            let changed = role.environment().set(&wanted)?;
+            let restarted = changed && role.service() != ServiceState::Stopped;
+            if restarted {
+                role.stop().and_then(|()| role.start())?;
+            }
+            Ok(restarted)
+        };
+        let restarted = agent.engine.without_fault_on("role", change)?;
+        Ok(SettingsAnswer {
+            settings: wanted,
+            restarted,
+            service: role.service(),
+        })
+    };
+    blocking(act).await.map(Json)
+}
+
 /// This description.
 #[utoipa::path(get, path = "/v1/openapi.json", responses((status = 200, description = "OpenAPI")))]
 async fn openapi() -> Json<utoipa::openapi::OpenApi> {
@@ -315,6 +359,7 @@ mod tests {
             "/v1/faults/{id}/lease",
             "/v1/fingerprint",
             "/v1/service/{action}",
+            "/v1/settings",
             "/v1/openapi.json",
         ] {
             assert!(

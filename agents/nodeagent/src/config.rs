@@ -37,6 +37,9 @@ pub struct Config {
     /// Where the agent mounts its view of the cgroups.
     #[serde(default = "cgroup_dir")]
     pub cgroup_dir: PathBuf,
+    /// Holds `role.env` and `settings.env`.
+    #[serde(default = "etc_dir")]
+    pub etc_dir: PathBuf,
     /// Holds `start.sh` and `ready.sh`.
     #[serde(default = "role_dir")]
     pub role_dir: PathBuf,
@@ -60,6 +63,10 @@ fn state_dir() -> PathBuf {
 
 fn cgroup_dir() -> PathBuf {
     "/run/sparecraft/cgroup".into()
+}
+
+fn etc_dir() -> PathBuf {
+    "/etc/sparecraft".into()
 }
 
 fn role_dir() -> PathBuf {
@@ -127,6 +134,7 @@ pub mod tests {
         let mut config = Config::parse(EXAMPLE).unwrap();
         config.state_dir = directory.join("state");
         config.role_dir = directory.join("role");
+        config.etc_dir = directory.to_owned();
         config
     }
 

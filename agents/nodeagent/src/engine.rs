@@ -108,20 +108,24 @@ impl Engine {
     }
 
     /// Injects a fault; its undo record is on disk before. `now` gives the time when it is asked.
-    pub fn inject(&self, wish: &FaultRequest, now: impl Fn() -> Moment) -> Result<Fault, Refusal> {
-        let lease = lease(wish.lease_s)?;
-        let kind = self.kind(&wish.kind)?;
+    pub fn inject(
+        &self,
+        request: &FaultRequest,
+        now: impl Fn() -> Moment,
+    ) -> Result<Fault, Refusal> {
+        let lease = lease(request.lease_s)?;
+        let kind = self.kind(&request.kind)?;
         let mut state = self.lock();
-        let resource = kind.resource(&wish.parameters)?;
+        let resource = kind.resource(&request.parameters)?;
         state.refuse_if_held(&resource)?;
         let id = state.next_id(now().wall_ms);
-        let record = kind.plan(&self.machine, &id, &wish.parameters)?;
+        let record = kind.plan(&self.machine, &id, &request.parameters)?;
         let entry = Entry {
             id,
-            kind: wish.kind.clone(),
+            kind: request.kind.clone(),
             resource,
-            parameters: kind.complete(&wish.parameters)?,
-            lease_s: wish.lease_s,
+            parameters: kind.complete(&request.parameters)?,
+            lease_s: request.lease_s,
             written_at_ms: now().wall_ms,
             record,
         };

@@ -10,6 +10,7 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::config::tests::example_in;
+use crate::faults::parameter::Parameter;
 use crate::faults::Fault as FaultKind;
 use crate::machine::cgroup::Cgroups;
 use crate::machine::role::Role;
@@ -29,9 +30,7 @@ struct Scripted {
 }
 
 #[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 struct Parameters {
-    #[serde(default)]
     place: String,
 }
 
@@ -42,6 +41,8 @@ struct Record {
 
 impl FaultKind for Scripted {
     const KIND: &'static str = "test.scripted";
+    const SUMMARY: &'static str = "what the script says";
+    const PARAMETERS: &'static [Parameter] = &[Parameter::string("place", "what it holds")];
     type Parameters = Parameters;
     type Record = Record;
 
@@ -49,11 +50,16 @@ impl FaultKind for Scripted {
         Ok(())
     }
 
-    fn resource(&self, wish: &Parameters) -> String {
-        wish.place.clone()
+    fn resource(&self, parameters: &Parameters) -> String {
+        parameters.place.clone()
     }
 
-    fn plan(&self, _machine: &Machine, id: &str, _wish: &Parameters) -> Result<Record, Refusal> {
+    fn plan(
+        &self,
+        _machine: &Machine,
+        id: &str,
+        _parameters: &Parameters,
+    ) -> Result<Record, Refusal> {
         Ok(Record { id: id.into() })
     }
 
@@ -93,11 +99,7 @@ fn bench() -> Bench {
 fn engine_in(directory: &Path) -> (Engine, Arc<Mutex<Script>>) {
     let config = example_in(directory);
     let cgroups = Arc::new(Cgroups::absent("a unit test"));
-    let role = Role::new(
-        config.role_dir.join("start.sh"),
-        &config.state_dir,
-        cgroups.clone(),
-    );
+    let role = Role::new(&config, cgroups.clone());
     let journal = config.state_dir.join("journal");
     let machine = Arc::new(Machine {
         config,
@@ -127,7 +129,7 @@ fn at(uptime_s: u64) -> Moment {
     }
 }
 
-fn wish(place: &str, lease_s: f64) -> FaultRequest {
+fn request(place: &str, lease_s: f64) -> FaultRequest {
     FaultRequest {
         kind: "test.scripted".into(),
         parameters: json!({ "place": place }),
@@ -144,7 +146,7 @@ fn journalled(bench: &Bench) -> usize {
 #[test]
 fn the_undo_record_is_on_disk_before_the_injection_and_gone_after_the_undo() {
     let bench = bench();
-    let fault = bench.engine.inject(&wish("a", 5.0), || at(0)).unwrap();
+    let fault = bench.engine.inject(&request("a", 5.0), || at(0)).unwrap();
     assert_eq!(
         bench.script.lock().unwrap().journal_at_injection,
         Some(true)
@@ -161,7 +163,10 @@ fn without_a_journal_nothing_is_injected() {
     let bench = bench();
     let journal = bench.directory.path().join("state/journal");
     std::fs::remove_dir(&journal).unwrap();
-    let error = bench.engine.inject(&wish("a", 5.0), || at(0)).unwrap_err();
+    let error = bench
+        .engine
+        .inject(&request("a", 5.0), || at(0))
+        .unwrap_err();
     assert!(matches!(error, Refusal::Failed(_)), "{error}");
     assert!(bench.script.lock().unwrap().calls.is_empty());
 }
@@ -169,7 +174,7 @@ fn without_a_journal_nothing_is_injected() {
 #[test]
 fn reverting_twice_undoes_once() {
     let bench = bench();
-    let fault = bench.engine.inject(&wish("a", 5.0), || at(0)).unwrap();
+    let fault = bench.engine.inject(&request("a", 5.0), || at(0)).unwrap();
     let first = bench.engine.revert(&fault.id, || at(1)).unwrap();
     let second = bench.engine.revert(&fault.id, || at(9)).unwrap();
     assert_eq!(first, second);
@@ -179,7 +184,7 @@ fn reverting_twice_undoes_once() {
 #[test]
 fn a_lease_ends_when_it_is_due_and_not_before() {
     let bench = bench();
-    bench.engine.inject(&wish("a", 5.0), || at(10)).unwrap();
+    bench.engine.inject(&request("a", 5.0), || at(10)).unwrap();
     assert!(bench.engine.expire(at(14)).is_empty());
     let ended = bench.engine.expire(at(15));
     assert_eq!(ended[0].revert_reason, Some(RevertReason::Lease));
@@ -189,7 +194,7 @@ fn a_lease_ends_when_it_is_due_and_not_before() {
 #[test]
 fn a_renewed_lease_counts_from_the_renewal() {
     let bench = bench();
-    let fault = bench.engine.inject(&wish("a", 5.0), || at(0)).unwrap();
+    let fault = bench.engine.inject(&request("a", 5.0), || at(0)).unwrap();
     let renewed = bench.engine.renew(&fault.id, 5.0, at(4)).unwrap();
     assert_eq!(renewed.expires_at_ms, at(9).wall_ms);
     assert!(bench.engine.expire(at(8)).is_empty());
@@ -204,26 +209,29 @@ fn a_lease_out_of_range_is_refused() {
     for lease_s in [0.0, -1.0, 600.1, f64::NAN, f64::INFINITY] {
         let error = bench
             .engine
-            .inject(&wish("a", lease_s), || at(0))
+            .inject(&request("a", lease_s), || at(0))
             .unwrap_err();
         assert!(matches!(error, Refusal::Invalid(_)), "{lease_s}: {error}");
     }
     assert!(bench.script.lock().unwrap().calls.is_empty());
-    assert!(bench.engine.inject(&wish("a", 600.0), || at(0)).is_ok());
+    assert!(bench.engine.inject(&request("a", 600.0), || at(0)).is_ok());
 }
 
 #[test]
 fn two_faults_never_hold_one_resource() {
     let bench = bench();
-    let first = bench.engine.inject(&wish("a", 5.0), || at(0)).unwrap();
-    let error = bench.engine.inject(&wish("a", 5.0), || at(0)).unwrap_err();
+    let first = bench.engine.inject(&request("a", 5.0), || at(0)).unwrap();
+    let error = bench
+        .engine
+        .inject(&request("a", 5.0), || at(0))
+        .unwrap_err();
     assert!(
         matches!(&error, Refusal::Conflict(why) if why.contains(&first.id)),
         "{error}"
     );
-    bench.engine.inject(&wish("b", 5.0), || at(0)).unwrap();
+    bench.engine.inject(&request("b", 5.0), || at(0)).unwrap();
     bench.engine.revert(&first.id, || at(1)).unwrap();
-    bench.engine.inject(&wish("a", 5.0), || at(1)).unwrap();
+    bench.engine.inject(&request("a", 5.0), || at(1)).unwrap();
     assert!(bench.engine.without_fault_on("a", || Ok(())).is_err());
     assert!(bench.engine.without_fault_on("c", || Ok(())).is_ok());
 }
@@ -232,7 +240,10 @@ fn two_faults_never_hold_one_resource() {
 fn an_injection_that_fails_half_way_undoes_itself() {
     let bench = bench();
     bench.script.lock().unwrap().inject_fails = true;
-    let error = bench.engine.inject(&wish("a", 5.0), || at(0)).unwrap_err();
+    let error = bench
+        .engine
+        .inject(&request("a", 5.0), || at(0))
+        .unwrap_err();
     assert!(
         matches!(&error, Refusal::Failed(why) if why.contains("is undone")),
         "{error}"
@@ -244,7 +255,7 @@ fn an_injection_that_fails_half_way_undoes_itself() {
 #[test]
 fn an_undo_that_fails_is_told_kept_and_tried_again() {
     let bench = bench();
-    let fault = bench.engine.inject(&wish("a", 5.0), || at(0)).unwrap();
+    let fault = bench.engine.inject(&request("a", 5.0), || at(0)).unwrap();
     bench.script.lock().unwrap().undo_fails = true;
     let error = bench.engine.revert(&fault.id, || at(1)).unwrap_err();
     assert!(
@@ -263,7 +274,7 @@ fn an_undo_that_fails_is_told_kept_and_tried_again() {
 #[test]
 fn a_restarted_agent_undoes_what_its_predecessor_left() {
     let bench = bench();
-    let fault = bench.engine.inject(&wish("a", 5.0), || at(0)).unwrap();
+    let fault = bench.engine.inject(&request("a", 5.0), || at(0)).unwrap();
     let (successor, script) = engine_in(bench.directory.path());
     assert!(successor.replay(at(0)).unwrap().is_empty());
     assert_eq!(script.lock().unwrap().calls, ["undo"]);
@@ -279,7 +290,13 @@ fn a_restarted_agent_undoes_what_its_predecessor_left() {
 fn all_faults_are_undone_the_newest_first() {
     let bench = bench();
     let ids: Vec<String> = ["a", "b", "c"]
-        .map(|place| bench.engine.inject(&wish(place, 5.0), || at(0)).unwrap().id)
+        .map(|place| {
+            bench
+                .engine
+                .inject(&request(place, 5.0), || at(0))
+                .unwrap()
+                .id
+        })
         .to_vec();
     let undone = bench.engine.revert_all(RevertReason::Sigterm, || at(1));
     let order: Vec<&String> = undone.iter().map(|fault| &fault.id).collect();
@@ -295,7 +312,7 @@ fn an_unknown_kind_is_refused_with_those_that_are_known() {
     let bench = bench();
     let wish = FaultRequest {
         kind: "net.limb".into(),
-        ..wish("a", 5.0)
+        ..request("a", 5.0)
     };
     let error = bench.engine.inject(&wish, || at(0)).unwrap_err();
     assert!(

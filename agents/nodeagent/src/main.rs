@@ -34,6 +34,7 @@ nodeagent: runs a machine's role, injects faults and undoes them
                               /etc/sparecraft/agent.toml; as process 1
                               also restart a dead agent and reap orphans
   nodeagent --openapi         print the API's description
+  nodeagent --kinds           print the kinds of faults and their parameters
   nodeagent --version
 ";
 
@@ -54,6 +55,7 @@ fn dispatch(arguments: &[String]) -> Result<i32> {
         ["--help" | "-h"] => println!("{HELP}"),
         ["--version"] => println!("nodeagent {}", env!("CARGO_PKG_VERSION")),
         ["--openapi"] => println!("{}", api::openapi_json()?),
+        ["--kinds"] => println!("{}", faults::kinds_json()?),
         ["exec-role", rest @ ..] => return exec_role(rest),
         ["neighbour", rest @ ..] => {
             let (joins, program) = joins_and_program(rest)?;

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use crate::config::Config;
 use crate::influx::{line, Field};
-use crate::machine::cgroup::{self, Cgroups};
+use crate::machine::cgroup::Cgroups;
+use crate::machine::cgroup_place::read;
 
 /// Counters since boot; each is absent where this kernel does not tell.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -41,7 +42,7 @@ pub fn read_counters(cgroups: &Cgroups, interface: Option<&str>, uptime: Duratio
         .ok()
         .and_then(|disk| disk_bytes(cgroups.unified, &disk.machine));
     let cpu = cgroups.cpu.as_ref().ok();
-    let periods = |directory: &Path| throttling(&cgroup::read(&directory.join("cpu.stat")).ok()?);
+    let periods = |directory: &Path| throttling(&read(&directory.join("cpu.stat")).ok()?);
     Counters {
         uptime,
         cpu_s: cgroups
@@ -67,12 +68,8 @@ pub fn memory_mb(cgroups: &Cgroups) -> Option<f64> {
     } else {
         ("memory.usage_in_bytes", "total_inactive_file")
     };
-    let used: f64 = cgroup::read(&directory.join(used))
-        .ok()?
-        .trim()
-        .parse()
-        .ok()?;
-    let statistics = cgroup::read(&directory.join("memory.stat")).ok()?;
+    let used: f64 = read(&directory.join(used)).ok()?.trim().parse().ok()?;
+    let statistics = read(&directory.join("memory.stat")).ok()?;
     Some((used - value_of(&statistics, inactive).unwrap_or(0) as f64).max(0.0) / 1e6)
 }
 
@@ -145,10 +142,10 @@ fn share(before: (u64, u64), after: (u64, u64)) -> Option<f64> {
 
 fn cpu_s(unified: bool, directory: &Path) -> Option<f64> {
     if unified {
-        let text = cgroup::read(&directory.join("cpu.stat")).ok()?;
+        let text = read(&directory.join("cpu.stat")).ok()?;
         return Some(value_of(&text, "usage_usec")? as f64 / 1e6);
     }
-    let nanoseconds: f64 = cgroup::read(&directory.join("cpuacct.usage"))
+    let nanoseconds: f64 = read(&directory.join("cpuacct.usage"))
         .ok()?
         .trim()
         .parse()
@@ -184,7 +181,7 @@ fn net_bytes(text: &str, interface: &str) -> Option<(u64, u64)> {
 /// Bytes read and written, over all devices, children included.
 fn disk_bytes(unified: bool, directory: &Path) -> Option<(u64, u64)> {
     if unified {
-        let text = cgroup::read(&directory.join("io.stat")).ok()?;
+        let text = read(&directory.join("io.stat")).ok()?;
         let sum = |key: &str| {
             text.split_whitespace()
                 .filter_map(|item| item.strip_prefix(key)?.parse::<u64>().ok())
@@ -192,7 +189,7 @@ fn disk_bytes(unified: bool, directory: &Path) -> Option<(u64, u64)> {
         };
         return Some((sum("rbytes="), sum("wbytes=")));
     }
-    let text = cgroup::read(&directory.join("blkio.throttle.io_service_bytes_recursive")).ok()?;
+    let text = read(&directory.join("blkio.throttle.io_service_bytes_recursive")).ok()?;
     let sum = |kind: &str| {
         let of_kind = |line: &str| {
             let mut words = line.split(' ').skip(1);

@@ -45,14 +45,18 @@ impl Readiness {
         // The role may be in the midst of a stop, which takes seconds.
         let service = spawn_blocking(move || asked.role.service()).await;
         let runs = matches!(service, Ok(ServiceState::Running));
-        let ready = runs && (!self.program.is_file() || self.probe().await);
+        let ready = runs && (!self.program.is_file() || self.probe(machine).await);
         self.ready.store(ready, Ordering::Relaxed);
         ready
     }
 
-    async fn probe(&self) -> bool {
+    async fn probe(&self, machine: &Machine) -> bool {
+        let Ok(variables) = machine.role.environment().variables() else {
+            return false;
+        };
         let mut command = Command::new(&self.program);
         command
+            .envs(variables)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null());

@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 use std::time::Instant;
 
-use policy::{Ask, Grant, Kind, Observation, Selector, Settings};
+use policy::{Ask, Grant, Observation, Policy, Selector, Settings};
 
 /// Requests of one turn.
 const REQUESTS: u64 = 200_000;
@@ -23,14 +23,14 @@ fn main() {
         value.unwrap_or_else(|| panic!("expected {what}: a whole number"))
     };
     let (servers, turns) = (number("SERVERS"), number("TURNS"));
-    for kind in Kind::ALL {
+    for policy in Policy::all() {
         for r in [1, 2] {
             let ns: Vec<String> = (0..turns)
-                .map(|turn| format!("{:.1}", turn_ns(kind, servers, r, turn as u64)))
+                .map(|turn| format!("{:.1}", turn_ns(policy, servers, r, turn as u64)))
                 .collect();
             println!(
                 "{{\"policy\": \"{}\", \"servers\": {servers}, \"r\": {r}, \"ns\": [{}]}}",
-                kind.name(),
+                policy.name(),
                 ns.join(", ")
             );
         }
@@ -39,11 +39,11 @@ fn main() {
 
 /// Nanoseconds per request; each is under way until M others have come after it, and latencies
 /// differ between servers and requests.
-fn turn_ns(kind: Kind, servers: usize, r: usize, seed: u64) -> f64 {
+fn turn_ns(policy: Policy, servers: usize, r: usize, seed: u64) -> f64 {
     let mut selector = Selector::new(Settings {
         tokens_per_server: 4,
         seed,
-        ..Settings::new(kind, servers)
+        ..Settings::new(policy, servers)
     });
     let mut under_way: VecDeque<Grant> = VecDeque::with_capacity(4 * servers);
     let mut grants = Vec::with_capacity(servers);

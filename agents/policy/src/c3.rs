@@ -8,10 +8,18 @@
 //! estimated by latency over replicas under way. C3's rate control is not done: tokens and the
 //! bounded queue stand there. An error counts as infinite.
 
+use crate::policy::{Finds, Rule};
 use crate::server::Server;
 
+pub(crate) const RULE: Rule = Rule::new(
+    "c3",
+    "smoothed response time and the cube of the queue",
+    // Positive numbers are ordered as their bits are.
+    Finds::Ranked(|server, _| score(server).to_bits()),
+);
+
 /// Lower is better.
-pub(crate) fn score(server: &Server) -> f64 {
+fn score(server: &Server) -> f64 {
     if server.is_suspect() {
         return f64::MAX;
     }

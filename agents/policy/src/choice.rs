@@ -7,6 +7,7 @@
 //! | drawn (random, peak-ewma, hot-cold) | a dense list of servers | O(sample) |
 //! | ranked (the others) | a tournament tree over the servers' ranks | O(r log M) |
 
+use crate::policy::{Finds, Moment, Sample};
 use crate::pool::Pool;
 use crate::recency::Recency;
 use crate::rng::Rng;
@@ -14,8 +15,7 @@ use crate::roster::Roster;
 use crate::round_robin::RoundRobin;
 use crate::server::{Observation, Server};
 use crate::tournament::{Key, Tournament, ABSENT};
-use crate::{c3, hot_cold, least_outstanding, peak_ewma, tad, tad_paper};
-use crate::{Guardrails, Kind, ServerId, Settings, TimeUs};
+use crate::{Guardrails, Policy, ServerId, Settings, TimeUs};
 
 /// At most one choice in so many is of a server whose observation has aged out.
 const CHOICES_PER_PROBE: u64 = 10;
@@ -85,7 +85,7 @@ impl Choice {
 
     /// Whether nobody could be given anything now.
     pub(crate) fn nothing_free(&self) -> bool {
-        if self.settings.kind.uses_tokens() {
+        if self.settings.policy.uses_tokens() {
             self.pool.is_empty()
         } else {
             self.usable.len() == 0
@@ -102,13 +102,20 @@ impl Choice {
     ) {
         self.expire(now);
         let first = chosen.len();
-        match self.settings.kind {
-            Kind::RoundRobin => self.in_turn(r, limits, chosen),
-            Kind::Random | Kind::PeakEwma | Kind::HotCold => self.drawn(now, r, limits, chosen),
-            _ => self.ranked(now, r, limits, chosen),
+        match self.settings.policy.0.finds {
+            Finds::InTurn => self.in_turn(r, limits, chosen),
+            Finds::Drawn {
+                sample_size,
+                best_first,
+            } => {
+                let wanted = r.saturating_sub(chosen.len());
+                self.draw(sample_size(wanted), limits);
+                self.take_drawn(now, wanted, best_first, chosen);
+            }
+            Finds::Ranked(_) => self.ranked(now, r, limits, chosen),
         }
         for &server in &chosen[first..] {
-            if self.settings.kind.uses_tokens() {
+            if self.settings.policy.uses_tokens() {
                 self.pool.take(server);
             }
             self.book(now, server);
@@ -155,8 +162,8 @@ impl Choice {
         self.recency.remove(server);
     }
 
-    pub(crate) fn set_kind(&mut self, now: TimeUs, kind: Kind) {
-        self.settings.kind = kind;
+    pub(crate) fn set_policy(&mut self, now: TimeUs, policy: Policy) {
+        self.settings.policy = policy;
         self.level_all(now);
     }
 
@@ -190,28 +197,23 @@ impl Choice {
         }
     }
 
-    fn drawn(&mut self, now: TimeUs, r: usize, limits: Limits<'_>, chosen: &mut Vec<ServerId>) {
-        let wanted = r.saturating_sub(chosen.len());
-        match self.settings.kind {
-            Kind::PeakEwma => {
-                self.draw(peak_ewma::sample_size(wanted), limits);
-                let decay_us = self.settings.observation_age_us_max;
-                let cost = |server: &Server| peak_ewma::cost(server, now, decay_us);
-                take_least(&mut self.sample, &self.servers, wanted, cost, chosen);
-            }
-            Kind::HotCold => {
-                self.draw(hot_cold::sample_size(wanted), limits);
-                let hot = hot_cold::hot_beyond(&self.servers, &self.sample, &mut self.loads);
-                let cost = |server: &Server| hot_cold::cost(server, hot);
-                take_least(&mut self.sample, &self.servers, wanted, cost, chosen);
-            }
-            _ => {
-                self.draw(wanted, limits);
-                chosen.append(&mut self.sample);
-            }
-        }
-        let missing = r.saturating_sub(chosen.len());
-        chosen.extend(self.aside.iter().take(missing));
+    /// The best `wanted` of those drawn; those to avoid only where there are not enough.
+    fn take_drawn(
+        &mut self,
+        now: TimeUs,
+        wanted: usize,
+        best_first: fn(&mut Sample<'_>),
+        chosen: &mut Vec<ServerId>,
+    ) {
+        best_first(&mut Sample {
+            servers: &self.servers,
+            drawn: &mut self.sample,
+            wanted,
+            now,
+            decay_us: self.settings.observation_age_us_max,
+            scratch: &mut self.loads,
+        });
+        chosen.extend(self.sample.iter().chain(&self.aside).take(wanted));
     }
 
     /// Draws `n` different servers into `sample`, and those to avoid that come up into `aside`: all
@@ -269,7 +271,7 @@ impl Choice {
 
     /// Whether the next choice would try a server of which nothing is known any more.
     pub(crate) fn is_probe_next(&self, now: TimeUs) -> bool {
-        if self.settings.kind != Kind::Tad {
+        if !self.settings.policy.0.probes {
             return false;
         }
         let expires = |server: ServerId| self.tree.key(server) != ABSENT;
@@ -311,7 +313,7 @@ impl Choice {
     }
 
     fn level(&mut self, now: TimeUs, server: ServerId) {
-        if self.settings.kind.uses_tokens() {
+        if self.settings.policy.uses_tokens() {
             self.pool.level(server, self.share(server));
         }
         self.rekey(now, server);
@@ -319,7 +321,7 @@ impl Choice {
 
     /// The tokens that the server should have in the pool.
     fn share(&self, server: ServerId) -> usize {
-        if !self.settings.kind.uses_tokens() || !self.usable.has(server) {
+        if !self.settings.policy.uses_tokens() || !self.usable.has(server) {
             return 0;
         }
         let in_use = self.servers[server].in_use;
@@ -328,55 +330,31 @@ impl Choice {
 
     /// Of a policy that does not rank, the tree is not looked at, and so not kept up.
     fn rekey(&mut self, now: TimeUs, server: ServerId) {
-        if !self.settings.kind.ranks() {
-            return;
+        if let Finds::Ranked(_) = self.settings.policy.0.finds {
+            let key = self.key(now, server);
+            self.tree.set(server, key);
         }
-        let key = self.key(now, server);
-        self.tree.set(server, key);
     }
 
     /// The server's place in the order of a policy that ranks.
     fn key(&self, now: TimeUs, server: ServerId) -> Key {
+        let Finds::Ranked(rank) = self.settings.policy.0.finds else {
+            return ABSENT;
+        };
         if !self.usable.has(server) {
             return ABSENT;
         }
         let known = &self.servers[server];
-        let with_token = |rank: u64| match self.pool.earliest(server) {
-            Some(stamp) => (rank, stamp),
-            None => ABSENT,
+        let at = Moment {
+            now,
+            silence_counts: !self.settings.held_for_sessions,
         };
-        match self.settings.kind {
-            Kind::RoundRobin | Kind::Random | Kind::PeakEwma | Kind::HotCold => ABSENT,
-            Kind::LeastOutstanding => (least_outstanding::rank(known), known.turn),
-            Kind::Hedge => (
-                tad::rank(known, now, !self.settings.held_for_sessions),
-                known.turn,
-            ),
-            // Positive numbers are ordered as their bits are.
-            Kind::C3 => (c3::score(known).to_bits(), known.turn),
-            Kind::TadPaper => with_token(tad_paper::rank(known)),
-            Kind::Tad => with_token(tad::rank(known, now, !self.settings.held_for_sessions)),
+        if !self.settings.policy.uses_tokens() {
+            return (rank(known, at), known.turn);
         }
-    }
-}
-
-/// Moves the `wanted` servers of least cost, in order, from `sample` to `chosen`.
-fn take_least<C: PartialOrd>(
-    sample: &mut [ServerId],
-    servers: &[Server],
-    wanted: usize,
-    cost: impl Fn(&Server) -> C,
-    chosen: &mut Vec<ServerId>,
-) {
-    for first in 0..wanted.min(sample.len()) {
-        let mut best = (first, cost(&servers[sample[first]]));
-        for (place, &server) in sample.iter().enumerate().skip(first + 1) {
-            let other = cost(&servers[server]);
-            if other < best.1 {
-                best = (place, other);
-            }
+        match self.pool.earliest(server) {
+            Some(stamp) => (rank(known, at), stamp),
+            None => ABSENT,
         }
-        sample.swap(first, best.0);
-        chosen.push(sample[first]);
     }
 }

@@ -7,36 +7,40 @@
 //! smoothed one at about the load that the server has now (Prequal's servers report just that).
 //! A server whose last reply was an error comes after the hot ones.
 
+use crate::policy::{Finds, Rule, Sample};
 use crate::server::Server;
-use crate::ServerId;
 
 /// Servers looked at, at least.
 const SAMPLE: usize = 16;
 /// The quantile beyond which a server is hot: 2^-0.25, as in the paper.
 const HOT_BEYOND: f64 = 0.84;
 
-/// How many servers are drawn for `r` replicas.
-pub(crate) fn sample_size(r: usize) -> usize {
-    SAMPLE.max(2 * r)
-}
+pub(crate) const RULE: Rule = Rule::new(
+    "hot-cold",
+    "16 servers: not those hot by requests in flight, then the fastest",
+    Finds::Drawn {
+        sample_size: |r| SAMPLE.max(2 * r),
+        best_first: |of| {
+            let hot = hot_beyond(of);
+            of.least_first(|server| cost(server, hot));
+        },
+    },
+);
 
 /// What counts as hot among these servers: more in flight than this.
-pub(crate) fn hot_beyond(
-    servers: &[Server],
-    sample: &[ServerId],
-    scratch: &mut Vec<usize>,
-) -> usize {
-    scratch.clear();
-    scratch.extend(sample.iter().map(|&server| servers[server].in_use));
-    if scratch.is_empty() {
+fn hot_beyond(of: &mut Sample<'_>) -> usize {
+    of.scratch.clear();
+    let in_use = of.drawn.iter().map(|&server| of.servers[server].in_use);
+    of.scratch.extend(in_use);
+    if of.scratch.is_empty() {
         return 0;
     }
-    let place = (HOT_BEYOND * (scratch.len() - 1) as f64) as usize;
-    *scratch.select_nth_unstable(place).1
+    let place = (HOT_BEYOND * (of.scratch.len() - 1) as f64) as usize;
+    *of.scratch.select_nth_unstable(place).1
 }
 
 /// Lower is better: the class, then latency (cold) or requests in flight (hot, failing).
-pub(crate) fn cost(server: &Server, hot_beyond: usize) -> (u8, f64) {
+fn cost(server: &Server, hot_beyond: usize) -> (u8, f64) {
     let in_flight = server.in_use as f64;
     if server.is_suspect() {
         (2, in_flight)

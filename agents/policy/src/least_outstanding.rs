@@ -3,11 +3,18 @@
 //! one that was chosen longest ago. A server whose last reply was an error comes after all others
 //! while that counts: it would be idle because it fails fast.
 
+use crate::policy::{Finds, Moment, Rule};
 use crate::server::Server;
+
+pub(crate) const RULE: Rule = Rule::new(
+    "least-outstanding",
+    "replicas under way",
+    Finds::Ranked(rank),
+);
 
 const SUSPECT: u64 = 1 << 32;
 
 /// Lower is better.
-pub(crate) fn rank(server: &Server) -> u64 {
+fn rank(server: &Server, _: Moment) -> u64 {
     server.in_use as u64 + if server.is_suspect() { SUSPECT } else { 0 }
 }

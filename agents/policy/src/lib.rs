@@ -14,14 +14,14 @@
 //! | `selector` | the interface; the guardrails before and after each choice; who waits |
 //! | `choice` | the structures that find the next servers without looking at all of them |
 //! | `server` | what is known of a server |
-//! | `round_robin`, `least_outstanding`, `peak_ewma`, `c3`, `hot_cold`, `tad_paper`, `tad` | one policy each: a rank or cost of a server |
+//! | `policy` | what a policy is |
+//! | `round_robin`, `random`, `least_outstanding`, `peak_ewma`, `c3`, `hot_cold`, `hedge`, `tad_paper`, `tad` | one policy each |
 //! | `budget`, `ejection` | the guardrails |
 //! | `trace` | calls and what came of them, as lines that can be replayed |
 //! | `pool`, `tournament`, `roster`, `recency`, `percentile`, `rng`, `pending` | data structures |
 //!
-//! To add a policy: a module with a pure rank over `server::Server`, a variant of [`Kind`] in
-//! [`Kind::ALL`], and its line in `choice::Choice::key` (ranked) or `drawn` (drawn at random). The
-//! tests of `tests/` run over all kinds; `wire::arbiter::Policy` gives it a name outside.
+//! To add a policy: a module with its `RULE`, its `mod` line and its line in [`ALL`]. The tests of
+//! `tests/` run over all of them.
 
 #![warn(missing_docs)]
 
@@ -29,12 +29,15 @@ mod budget;
 mod c3;
 mod choice;
 mod ejection;
+mod hedge;
 mod hot_cold;
 mod least_outstanding;
 mod peak_ewma;
 mod pending;
 mod percentile;
+mod policy;
 mod pool;
+mod random;
 mod recency;
 mod rng;
 mod roster;
@@ -47,6 +50,7 @@ mod tournament;
 pub mod trace;
 
 pub use ejection::EjectionRules;
+pub use policy::{Parameter, Policy, HEDGE_PERCENTILE, OBSERVATION_AGE_MS, TOKENS};
 pub use selector::{Acquired, Ask, Guarded, Hedge, Refused, Selector};
 pub use server::Observation;
 
@@ -68,76 +72,18 @@ pub struct Grant {
     pub server: ServerId,
 }
 
-/// The policies that there are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Kind {
-    /// Servers in turn, whatever their load.
-    RoundRobin,
-    /// Any servers, whatever their load.
-    Random,
-    /// Those with the fewest replicas under way.
-    LeastOutstanding,
-    /// Power of two choices by latency peaks times load.
-    PeakEwma,
-    /// C3's ranking by response time and the cube of the queue.
-    C3,
-    /// Prequal's rule: not the most loaded, and of the others the fastest.
-    HotCold,
-    /// One as `Tad` ranks them, without tokens; more when a percentile of latencies has gone by.
-    Hedge,
-    /// Token-based arbitration to the letter of sPARE section 4.1.
-    TadPaper,
-    /// Token-based arbitration with ageing, errors, load and silence.
-    Tad,
-}
-
-impl Kind {
-    /// All of them.
-    pub const ALL: [Self; 9] = [
-        Self::RoundRobin,
-        Self::Random,
-        Self::LeastOutstanding,
-        Self::PeakEwma,
-        Self::C3,
-        Self::HotCold,
-        Self::Hedge,
-        Self::TadPaper,
-        Self::Tad,
-    ];
-
-    /// Its name in configurations and results.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::RoundRobin => "round-robin",
-            Self::Random => "random",
-            Self::LeastOutstanding => "least-outstanding",
-            Self::PeakEwma => "peak-ewma",
-            Self::C3 => "c3",
-            Self::HotCold => "hot-cold",
-            Self::Hedge => "hedge",
-            Self::TadPaper => "tad-paper",
-            Self::Tad => "tad",
-        }
-    }
-
-    /// The policy of that name.
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.name() == name)
-    }
-
-    /// Whether it takes the servers of least rank; the others take them in turn or draw them.
-    pub(crate) fn ranks(self) -> bool {
-        !matches!(
-            self,
-            Self::RoundRobin | Self::Random | Self::PeakEwma | Self::HotCold
-        )
-    }
-
-    /// Whether servers have tokens, and requests wait for one.
-    pub fn uses_tokens(self) -> bool {
-        matches!(self, Self::TadPaper | Self::Tad)
-    }
-}
+/// All policies.
+const ALL: &[&policy::Rule] = &[
+    &round_robin::RULE,
+    &random::RULE,
+    &least_outstanding::RULE,
+    &peak_ewma::RULE,
+    &c3::RULE,
+    &hot_cold::RULE,
+    &hedge::RULE,
+    &tad_paper::RULE,
+    &tad::RULE,
+];
 
 /// What bounds every policy.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -165,7 +111,7 @@ impl Default for Guardrails {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Settings {
     /// The policy to begin with.
-    pub kind: Kind,
+    pub policy: Policy,
     /// Servers in the tier, M.
     pub servers: usize,
     /// Tokens per server, C (only with a policy that has tokens).
@@ -189,9 +135,9 @@ pub struct Settings {
 impl Settings {
     /// One token per server, observations count for 10 s, 10,000 requests may wait, hedging after
     /// the 95th percentile.
-    pub fn new(kind: Kind, servers: usize) -> Self {
+    pub fn new(policy: Policy, servers: usize) -> Self {
         Self {
-            kind,
+            policy,
             servers,
             tokens_per_server: 1,
             observation_age_us_max: 10_000_000,

@@ -3,16 +3,27 @@
 //! one with the lower cost, latency times (replicas under way + 1). The latency jumps to a peak at
 //! once and fades from it exponentially. For `r` replicas the best `r` of `r + 1` drawn.
 
+use crate::policy::{Finds, Rule, OBSERVATION_AGE_MS};
 use crate::server::Server;
 use crate::TimeUs;
 
-/// How many servers are drawn for `r` replicas.
-pub(crate) fn sample_size(r: usize) -> usize {
-    r + 1
-}
+pub(crate) const RULE: Rule = Rule {
+    parameters: &[OBSERVATION_AGE_MS],
+    ..Rule::new(
+        "peak-ewma",
+        "two servers drawn, latency peaks times load",
+        Finds::Drawn {
+            sample_size: |r| r + 1,
+            best_first: |of| {
+                let (now, decay_us) = (of.now, of.decay_us);
+                of.least_first(|server| cost(server, now, decay_us));
+            },
+        },
+    )
+};
 
 /// Lower is better. A server never seen costs little, but not nothing for each replica under way.
-pub(crate) fn cost(server: &Server, now: TimeUs, decay_us: u64) -> f64 {
+fn cost(server: &Server, now: TimeUs, decay_us: u64) -> f64 {
     if server.is_suspect() {
         return f64::MAX;
     }

@@ -8,6 +8,7 @@
 //! - no waiting request could use a token that is free: as tokens come, the first in line that may
 //!   take one gets it.
 
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::budget::Budget;
@@ -16,7 +17,7 @@ use crate::ejection::{Change, Ejection};
 use crate::pending::{Offer, Pending, Waiting};
 use crate::percentile::Percentile;
 use crate::server::Observation;
-use crate::{Grant, Guardrails, Kind, RequestId, ServerId, Settings, TimeUs};
+use crate::{Grant, Guardrails, Policy, RequestId, ServerId, Settings, TimeUs};
 
 /// What a request asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,7 +79,7 @@ pub enum Refused {
 }
 
 /// What the guardrails did so far.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Guarded {
     /// Times that the budget of extra load was used up.
     pub fall_backs: u64,
@@ -139,7 +140,7 @@ impl Selector {
             return self.last_resort(ask, grants);
         }
         let r = 1 + self.budget.request(ask.now, wanted - 1);
-        let hedges = self.kind() == Kind::Hedge;
+        let hedges = self.policy().hedges();
         let at_once = if hedges { 1 } else { r };
         self.choose(ask.now, at_once, ask.exclude, ask.avoid);
         let granted = self.chosen.len();
@@ -189,7 +190,7 @@ impl Selector {
     /// When the further replicas of a request of `r` are due; none where the policy delays none, or
     /// has not seen enough to say. Who keeps a server for several requests asks this for each.
     pub fn delay(&self, r: usize) -> Option<Hedge> {
-        if self.kind() != Kind::Hedge || r < 2 {
+        if !self.policy().hedges() || r < 2 {
             return None;
         }
         let after_us = self.latencies.value_us()?;
@@ -278,8 +279,8 @@ impl Selector {
     }
 
     /// Changes the policy; what is granted stays granted.
-    pub fn set_kind(&mut self, now: TimeUs, kind: Kind, grants: &mut Vec<Grant>) {
-        self.choice.set_kind(now, kind);
+    pub fn set_policy(&mut self, now: TimeUs, policy: Policy, grants: &mut Vec<Grant>) {
+        self.choice.set_policy(now, policy);
         self.serve_pending(now, grants);
     }
 
@@ -300,8 +301,8 @@ impl Selector {
     }
 
     /// The policy now.
-    pub fn kind(&self) -> Kind {
-        self.choice.settings().kind
+    pub fn policy(&self) -> Policy {
+        self.choice.settings().policy
     }
 
     /// The guardrails now.

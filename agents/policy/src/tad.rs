@@ -9,16 +9,23 @@
 //! - it grows with the square of what is under way: n requests that share a server hold up the next
 //!   one and each other. In proportion to n, the mean, p99 and p99.9 were higher in simulation;
 //! - a server that owes answers and gives none is at least as slow as that silence is long.
-//!
-//! The hedging policy (Dean and Barroso, The Tail at Scale, CACM 2013) has no tokens and this rank:
-//! one server at first, and another each time that a percentile of the observed latencies has gone by
-//! without an answer. With the fewest under way as its rank p95 was twice as high in simulation.
 
+use crate::policy::{Finds, Moment, Rule, OBSERVATION_AGE_MS, TOKENS};
 use crate::server::Server;
-use crate::TimeUs;
+
+pub(crate) const RULE: Rule = Rule {
+    parameters: &[TOKENS, OBSERVATION_AGE_MS],
+    uses_tokens: true,
+    probes: true,
+    ..Rule::new(
+        "tad",
+        "tokens; smoothed latency times the square of what is under way, errors, silence, age",
+        Finds::Ranked(rank),
+    )
+};
 
 /// Lower is better. Only silence makes it grow as time passes.
-pub(crate) fn rank(server: &Server, now: TimeUs, silence_counts: bool) -> u64 {
+pub(crate) fn rank(server: &Server, at: Moment) -> u64 {
     if server.is_suspect() {
         return u64::MAX - 1;
     }
@@ -28,8 +35,8 @@ pub(crate) fn rank(server: &Server, now: TimeUs, silence_counts: bool) -> u64 {
     let sharing = (server.in_use + 1) as f64;
     let expected_us = server.smooth_us() * sharing * sharing;
     let expected_us = (expected_us as u64).clamp(1, u64::MAX - 2);
-    if silence_counts {
-        expected_us.max(server.silent_us(now))
+    if at.silence_counts {
+        expected_us.max(server.silent_us(at.now))
     } else {
         expected_us
     }

@@ -9,9 +9,15 @@
 //! To the letter: the last observed latency counts for ever, and an error is a reply like any other,
 //! so that only the guardrails keep a server that fails fast from looking fast.
 
-use crate::server::Server;
+use crate::policy::{Finds, Rule, TOKENS};
 
-/// Lower is better; 0 for a server never seen.
-pub(crate) fn rank(server: &Server) -> u64 {
-    server.last_us
-}
+pub(crate) const RULE: Rule = Rule {
+    parameters: &[TOKENS],
+    uses_tokens: true,
+    ..Rule::new(
+        "tad-paper",
+        "tokens; the last latency seen counts for ever",
+        // 0 for a server never seen.
+        Finds::Ranked(|server, _| server.last_us),
+    )
+};

@@ -31,7 +31,7 @@ use std::fmt::{Display, Formatter, Result as Written};
 use thiserror::Error;
 
 use crate::{
-    Acquired, Ask, Grant, Guardrails, Kind, Observation, Refused, RequestId, Selector, ServerId,
+    Acquired, Ask, Grant, Guardrails, Observation, Policy, Refused, RequestId, Selector, ServerId,
     TimeUs,
 };
 use fields::{Fields, List, Maybe};
@@ -90,7 +90,7 @@ pub enum Step<'a> {
     Up {
         server: ServerId,
     },
-    Kind(Kind),
+    Policy(Policy),
     Tokens(usize),
     Guardrails(Guardrails),
 }
@@ -173,7 +173,7 @@ impl<'a> Call<'a> {
             Step::Release { server } => selector.release(now, *server, grants),
             Step::Down { server } => selector.server_down(now, *server, grants),
             Step::Up { server } => selector.server_up(now, *server, grants),
-            Step::Kind(kind) => selector.set_kind(now, *kind, grants),
+            Step::Policy(policy) => selector.set_policy(now, *policy, grants),
             Step::Tokens(tokens) => selector.set_tokens(now, *tokens, grants),
             Step::Guardrails(rules) => selector.set_guardrails(now, *rules, grants),
         }
@@ -216,7 +216,7 @@ impl<'a> Call<'a> {
             "up" => Step::Up {
                 server: fields.server()?,
             },
-            "kind" => Step::Kind(fields.kind()?),
+            "kind" => Step::Policy(fields.policy()?),
             "tokens" => Step::Tokens(fields.tokens()?),
             "guardrails" => Step::Guardrails(fields.guardrails()?),
             other => return Err(Malformed::new("the name of a call", other)),
@@ -278,7 +278,7 @@ impl Display for Call<'_> {
             Step::Release { server } => write!(f, "release now_us={now} server={server}"),
             Step::Down { server } => write!(f, "down now_us={now} server={server}"),
             Step::Up { server } => write!(f, "up now_us={now} server={server}"),
-            Step::Kind(kind) => write!(f, "kind now_us={now} kind={}", kind.name()),
+            Step::Policy(policy) => write!(f, "kind now_us={now} kind={}", policy.name()),
             Step::Tokens(tokens) => write!(f, "tokens now_us={now} tokens={tokens}"),
             Step::Guardrails(rules) => {
                 write!(f, "guardrails now_us={now}")?;

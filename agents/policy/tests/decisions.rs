@@ -3,13 +3,17 @@
 #![allow(clippy::unwrap_used)]
 
 use policy::{
-    Acquired, Ask, Grant, Guardrails, Hedge, Kind, Observation, Refused, Selector, ServerId,
+    Acquired, Ask, Grant, Guardrails, Hedge, Observation, Policy, Refused, Selector, ServerId,
     Settings,
 };
 
 const FAILED: Observation = Observation::Error { after_us: 10 };
 
-fn selector(kind: Kind, servers: usize, tokens_per_server: usize) -> Selector {
+fn named(policy: &str) -> Policy {
+    Policy::from_name(policy).unwrap()
+}
+
+fn selector(policy: &str, servers: usize, tokens_per_server: usize) -> Selector {
     Selector::new(Settings {
         tokens_per_server,
         observation_age_us_max: 1_000,
@@ -18,7 +22,7 @@ fn selector(kind: Kind, servers: usize, tokens_per_server: usize) -> Selector {
             ejection: None,
             ..Guardrails::default()
         },
-        ..Settings::new(kind, servers)
+        ..Settings::new(named(policy), servers)
     })
 }
 
@@ -42,7 +46,7 @@ fn release(selector: &mut Selector, now: u64, server: ServerId) -> Vec<Grant> {
 
 #[test]
 fn tad_takes_the_fastest_when_last_observed() {
-    let mut tad = selector(Kind::TadPaper, 4, 2);
+    let mut tad = selector("tad-paper", 4, 2);
     for (server, us) in [(0, 900), (1, 30), (2, 500), (3, 20)] {
         tad.observe(0, server, Observation::LatencyUs(us));
     }
@@ -61,7 +65,7 @@ fn tad_takes_the_fastest_when_last_observed() {
 
 #[test]
 fn tad_uses_what_is_there_and_adds_the_rest_as_tokens_return() {
-    let mut tad = selector(Kind::Tad, 2, 1);
+    let mut tad = selector("tad", 2, 1);
     assert_eq!(acquire(&mut tad, 0, 1, 1), [0]);
     let mut grants = vec![];
     let got = tad.acquire(&Ask::new(0, 2, 2), &mut grants);
@@ -86,7 +90,7 @@ fn tad_uses_what_is_there_and_adds_the_rest_as_tokens_return() {
 
 #[test]
 fn tad_skips_tokens_of_a_server_already_looked_at() {
-    let mut tad = selector(Kind::Tad, 2, 3);
+    let mut tad = selector("tad", 2, 3);
     assert_eq!(acquire(&mut tad, 0, 1, 2), [0, 1]);
     assert_eq!(
         acquire(&mut tad, 0, 2, 5),
@@ -97,7 +101,7 @@ fn tad_skips_tokens_of_a_server_already_looked_at() {
 
 #[test]
 fn tokens_return_at_the_tail() {
-    let mut tad = selector(Kind::Tad, 3, 1);
+    let mut tad = selector("tad", 3, 1);
     assert_eq!(acquire(&mut tad, 0, 1, 1), [0]);
     assert_eq!(release(&mut tad, 0, 0), []);
     assert_eq!(
@@ -109,7 +113,7 @@ fn tokens_return_at_the_tail() {
 
 #[test]
 fn a_server_that_fails_fast_does_not_look_fast() {
-    let mut tad = selector(Kind::Tad, 2, 4);
+    let mut tad = selector("tad", 2, 4);
     tad.observe(0, 0, FAILED);
     tad.observe(0, 1, Observation::LatencyUs(999_999));
     for request in 0..4 {
@@ -119,7 +123,7 @@ fn a_server_that_fails_fast_does_not_look_fast() {
 
 #[test]
 fn to_the_letter_the_last_latency_counts_for_ever_and_an_error_like_any_other() {
-    let mut paper = selector(Kind::TadPaper, 2, 4);
+    let mut paper = selector("tad-paper", 2, 4);
     paper.observe(0, 0, FAILED);
     paper.observe(0, 1, Observation::LatencyUs(11));
     assert_eq!(acquire(&mut paper, 1, 1, 1), [0], "it failed in 10 us");
@@ -129,7 +133,7 @@ fn to_the_letter_the_last_latency_counts_for_ever_and_an_error_like_any_other() 
 
 #[test]
 fn tad_turns_away_from_a_server_that_owes_an_answer_for_too_long() {
-    let mut tad = selector(Kind::Tad, 2, 4);
+    let mut tad = selector("tad", 2, 4);
     tad.observe(0, 0, Observation::LatencyUs(10));
     tad.observe(0, 1, Observation::LatencyUs(100));
     assert_eq!(acquire(&mut tad, 0, 1, 1), [0]);
@@ -139,7 +143,7 @@ fn tad_turns_away_from_a_server_that_owes_an_answer_for_too_long() {
 
 #[test]
 fn the_least_outstanding_is_chosen_and_among_equals_the_one_that_waited_longest() {
-    let mut least = selector(Kind::LeastOutstanding, 3, 1);
+    let mut least = selector("least-outstanding", 3, 1);
     assert_eq!(acquire(&mut least, 0, 1, 2), [0, 1]);
     assert_eq!(acquire(&mut least, 0, 2, 2), [2, 0]);
     release(&mut least, 0, 1);
@@ -151,7 +155,7 @@ fn the_least_outstanding_is_chosen_and_among_equals_the_one_that_waited_longest(
 
 #[test]
 fn of_two_drawn_the_one_with_the_lower_peak_times_load_is_chosen() {
-    let mut peak = selector(Kind::PeakEwma, 2, 1);
+    let mut peak = selector("peak-ewma", 2, 1);
     peak.observe(0, 0, Observation::LatencyUs(100));
     peak.observe(0, 1, Observation::LatencyUs(250));
     let got: Vec<_> = (0..3).map(|n| acquire(&mut peak, 0, n, 1)[0]).collect();
@@ -172,7 +176,7 @@ fn of_two_drawn_the_one_with_the_lower_peak_times_load_is_chosen() {
 
 #[test]
 fn c3_trades_a_faster_server_for_a_shorter_queue() {
-    let mut c3 = selector(Kind::C3, 2, 1);
+    let mut c3 = selector("c3", 2, 1);
     c3.observe(0, 0, Observation::LatencyUs(100));
     c3.observe(0, 1, Observation::LatencyUs(500));
     // 100 q^3 against 500 q^3.
@@ -182,7 +186,7 @@ fn c3_trades_a_faster_server_for_a_shorter_queue() {
 
 #[test]
 fn the_fastest_that_is_not_hot_is_chosen() {
-    let mut prequal = selector(Kind::HotCold, 3, 1);
+    let mut prequal = selector("hot-cold", 3, 1);
     for (server, us) in [(0, 10), (1, 20), (2, 30)] {
         prequal.observe(0, server, Observation::LatencyUs(us));
     }
@@ -196,7 +200,7 @@ fn the_fastest_that_is_not_hot_is_chosen() {
 
 #[test]
 fn hedging_gives_one_server_and_the_percentile_to_wait_for() {
-    let mut hedge = selector(Kind::Hedge, 3, 1);
+    let mut hedge = selector("hedge", 3, 1);
     let mut grants = vec![];
     let got = hedge.acquire(&Ask::new(0, 1, 3), &mut grants).unwrap();
     assert_eq!((got.granted, got.hedge), (1, None), "nothing is known yet");
@@ -217,7 +221,7 @@ fn hedging_gives_one_server_and_the_percentile_to_wait_for() {
 
 #[test]
 fn hedging_begins_with_the_fastest_at_its_present_load() {
-    let mut hedge = selector(Kind::Hedge, 2, 1);
+    let mut hedge = selector("hedge", 2, 1);
     hedge.observe(0, 0, Observation::LatencyUs(100));
     hedge.observe(0, 1, Observation::LatencyUs(450));
     assert_eq!(
@@ -231,7 +235,7 @@ fn hedging_begins_with_the_fastest_at_its_present_load() {
 
 #[test]
 fn a_server_without_a_fresh_observation_is_tried_once() {
-    let mut tad = selector(Kind::Tad, 2, 4);
+    let mut tad = selector("tad", 2, 4);
     tad.observe(0, 0, Observation::LatencyUs(500));
     tad.observe(900, 1, Observation::LatencyUs(10));
     assert_eq!(acquire(&mut tad, 1_000, 1, 1), [1]);
@@ -241,7 +245,7 @@ fn a_server_without_a_fresh_observation_is_tried_once() {
 
 #[test]
 fn one_choice_in_ten_is_of_a_server_without_a_fresh_observation() {
-    let mut tad = selector(Kind::Tad, 30, 1);
+    let mut tad = selector("tad", 30, 1);
     (0..29).for_each(|server| tad.observe(0, server, Observation::LatencyUs(900)));
     tad.observe(1_500, 29, Observation::LatencyUs(10));
     let mut probes = 0;
@@ -255,7 +259,7 @@ fn one_choice_in_ten_is_of_a_server_without_a_fresh_observation() {
 
 #[test]
 fn no_read_waits_for_a_probe_alone() {
-    let mut tad = selector(Kind::Tad, 2, 4);
+    let mut tad = selector("tad", 2, 4);
     tad.observe(0, 0, Observation::LatencyUs(500));
     tad.observe(900, 1, Observation::LatencyUs(10));
     assert_eq!(tad.replicas(1_000, 1), 1);
@@ -263,8 +267,8 @@ fn no_read_waits_for_a_probe_alone() {
     assert_eq!(tad.replicas(1_001, 3), 3, "others wait for no probe alone");
     assert_eq!(acquire(&mut tad, 1_001, 2, 2), [0, 1]);
     assert_eq!(tad.replicas(1_002, 1), 1);
-    for kind in Kind::ALL.into_iter().filter(|kind| *kind != Kind::Tad) {
-        let mut other = selector(kind, 2, 4);
+    for policy in Policy::all().filter(|policy| policy.name() != "tad") {
+        let mut other = selector(policy.name(), 2, 4);
         other.observe(0, 0, Observation::LatencyUs(500));
         assert_eq!(other.replicas(9_000, 1), 1);
     }
@@ -272,7 +276,7 @@ fn no_read_waits_for_a_probe_alone() {
 
 #[test]
 fn round_robin_has_no_tokens_and_never_waits() {
-    let mut turns = selector(Kind::RoundRobin, 3, 1);
+    let mut turns = selector("round-robin", 3, 1);
     let got: Vec<_> = (0..5)
         .map(|request| acquire(&mut turns, 0, request, 2))
         .collect();
@@ -282,8 +286,8 @@ fn round_robin_has_no_tokens_and_never_waits() {
 
 #[test]
 fn a_dead_server_gets_nothing_and_its_tokens_come_back_with_it() {
-    for kind in Kind::ALL {
-        let mut selector = selector(kind, 2, 2);
+    for policy in Policy::all() {
+        let mut selector = selector(policy.name(), 2, 2);
         while acquire(&mut selector, 0, 1, 1) != [0] {}
         selector.server_down(0, 0, &mut vec![]);
         assert_eq!(acquire(&mut selector, 0, 2, 2), [1]);
@@ -305,7 +309,7 @@ fn a_dead_server_gets_nothing_and_its_tokens_come_back_with_it() {
 fn a_full_queue_refuses_and_leaves_who_has_one_with_it() {
     let mut tad = Selector::new(Settings {
         waiting_max: 0,
-        ..Settings::new(Kind::Tad, 2)
+        ..Settings::new(named("tad"), 2)
     });
     assert_eq!(acquire(&mut tad, 0, 1, 1), [0]);
     let got = tad.acquire(&Ask::new(0, 2, 2), &mut vec![]);
@@ -325,11 +329,11 @@ fn a_full_queue_refuses_and_leaves_who_has_one_with_it() {
 
 #[test]
 fn a_change_to_round_robin_frees_who_waits_and_back_never_exceeds_c() {
-    let mut tad = selector(Kind::Tad, 1, 1);
+    let mut tad = selector("tad", 1, 1);
     assert_eq!(acquire(&mut tad, 0, 1, 1), [0]);
     assert_eq!(acquire(&mut tad, 0, 2, 1), []);
     let mut grants = vec![];
-    tad.set_kind(0, Kind::RoundRobin, &mut grants);
+    tad.set_policy(0, named("round-robin"), &mut grants);
     assert_eq!(
         grants,
         [Grant {
@@ -337,7 +341,7 @@ fn a_change_to_round_robin_frees_who_waits_and_back_never_exceeds_c() {
             server: 0
         }]
     );
-    tad.set_kind(0, Kind::Tad, &mut grants);
+    tad.set_policy(0, named("tad"), &mut grants);
     assert_eq!(release(&mut tad, 0, 0), []);
     assert_eq!(tad.tokens_free(0), 0, "one is still in use");
     assert_eq!(release(&mut tad, 0, 0), []);
@@ -346,41 +350,44 @@ fn a_change_to_round_robin_frees_who_waits_and_back_never_exceeds_c() {
 
 #[test]
 fn an_avoided_server_is_taken_only_where_nothing_else_is() {
-    for kind in Kind::ALL {
-        let mut selector = selector(kind, 3, 2);
+    for policy in Policy::all() {
+        let mut selector = selector(policy.name(), 3, 2);
         let mut ask = Ask::new(0, 1, 2);
         ask.avoid = &[0];
         let mut grants = vec![];
         selector.acquire(&ask, &mut grants).unwrap();
         let mut got = servers(&grants);
         got.sort_unstable();
-        assert!(kind == Kind::Hedge || got == [1, 2], "{kind:?}: {got:?}");
-        assert!(!got.contains(&0), "{kind:?}: {got:?}");
+        assert!(
+            policy.name() == "hedge" || got == [1, 2],
+            "{policy:?}: {got:?}"
+        );
+        assert!(!got.contains(&0), "{policy:?}: {got:?}");
         ask.exclude = &[1, 2];
         grants.clear();
         selector.acquire(&ask, &mut grants).unwrap();
-        assert_eq!(servers(&grants), [0], "{kind:?}");
+        assert_eq!(servers(&grants), [0], "{policy:?}");
     }
 }
 
 #[test]
 fn a_hedge_takes_another_server_at_once_or_none() {
-    for kind in Kind::ALL {
-        let mut selector = selector(kind, 2, 1);
+    for policy in Policy::all() {
+        let mut selector = selector(policy.name(), 2, 1);
         let first = acquire(&mut selector, 0, 1, 1);
         let mut grants = vec![];
         let ask = Ask {
             exclude: &first,
             ..Ask::new(1, 1, 1)
         };
-        assert!(selector.hedge(&ask, &mut grants), "{kind:?}");
-        assert_eq!(servers(&grants), [1 - first[0]], "{kind:?}");
+        assert!(selector.hedge(&ask, &mut grants), "{policy:?}");
+        assert_eq!(servers(&grants), [1 - first[0]], "{policy:?}");
         let ask = Ask {
             exclude: &[0, 1],
             ..ask
         };
-        assert!(!selector.hedge(&ask, &mut grants), "{kind:?}");
-        assert_eq!(selector.waiting(), 0, "{kind:?}");
+        assert!(!selector.hedge(&ask, &mut grants), "{policy:?}");
+        assert_eq!(selector.waiting(), 0, "{policy:?}");
     }
 }
 
@@ -418,7 +425,7 @@ fn decide(selector: &mut Selector, line: &str) -> String {
 
 #[test]
 fn a_recorded_trace_gives_the_same_decisions() {
-    let mut tad = selector(Kind::Tad, 3, 2);
+    let mut tad = selector("tad", 3, 2);
     for line in include_str!("tad.trace")
         .lines()
         .filter(|line| !line.starts_with('#'))

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use policy::{
-    Ask, EjectionRules, Grant, Guardrails, Kind, Observation, RequestId, Selector, ServerId,
+    Ask, EjectionRules, Grant, Guardrails, Observation, Policy, RequestId, Selector, ServerId,
     Settings,
 };
 use proptest::prelude::*;
@@ -32,12 +32,12 @@ enum Step {
     Down(ServerId),
     Up(ServerId),
     Tokens(usize),
-    Kind(Kind),
+    Policy(Policy),
     Guardrails(bool),
 }
 
-fn kind() -> impl Strategy<Value = Kind> {
-    (0..Kind::ALL.len()).prop_map(|place| Kind::ALL[place])
+fn policy() -> impl Strategy<Value = Policy> {
+    proptest::sample::select(Policy::all().collect::<Vec<_>>())
 }
 
 /// Strict ones, so that small histories meet them.
@@ -72,7 +72,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => server.clone().prop_map(Step::Down),
         2 => server.prop_map(Step::Up),
         1 => (1..4usize).prop_map(Step::Tokens),
-        1 => kind().prop_map(Step::Kind),
+        1 => policy().prop_map(Step::Policy),
         1 => any::<bool>().prop_map(Step::Guardrails),
     ]
 }
@@ -89,13 +89,13 @@ struct Driver {
 }
 
 impl Driver {
-    fn new(kind: Kind, tokens_per_server: usize, waiting_max: usize, strict: bool) -> Self {
+    fn new(policy: Policy, tokens_per_server: usize, waiting_max: usize, strict: bool) -> Self {
         let selector = Selector::new(Settings {
             tokens_per_server,
             observation_age_us_max: 50,
             waiting_max,
             guardrails: guardrails(strict),
-            ..Settings::new(kind, SERVERS)
+            ..Settings::new(policy, SERVERS)
         });
         Self {
             selector,
@@ -208,7 +208,7 @@ impl Driver {
             Step::Down(server) => self.selector.server_down(self.now, server, &mut grants),
             Step::Up(server) => self.selector.server_up(self.now, server, &mut grants),
             Step::Tokens(tokens) => self.selector.set_tokens(self.now, tokens, &mut grants),
-            Step::Kind(kind) => self.selector.set_kind(self.now, kind, &mut grants),
+            Step::Policy(policy) => self.selector.set_policy(self.now, policy, &mut grants),
             Step::Guardrails(strict) => {
                 let rules = guardrails(strict);
                 self.selector.set_guardrails(self.now, rules, &mut grants);
@@ -234,7 +234,7 @@ impl Driver {
             let free = selector.tokens_free(server);
             let c = selector.tokens_per_server();
             let out = !selector.is_alive(server) || selector.is_ejected(server);
-            if selector.kind().uses_tokens() && !out {
+            if selector.policy().uses_tokens() && !out {
                 assert_eq!(
                     free,
                     c.saturating_sub(held),
@@ -264,10 +264,10 @@ proptest! {
         steps in prop::collection::vec(step(), 0..300),
         tokens in 1..4usize,
         waiting_max in 0..6usize,
-        kind in kind(),
+        policy in policy(),
         strict in any::<bool>(),
     ) {
-        let mut driver = Driver::new(kind, tokens, waiting_max, strict);
+        let mut driver = Driver::new(policy, tokens, waiting_max, strict);
         for step in steps {
             driver.run(step);
         }
@@ -276,10 +276,10 @@ proptest! {
     #[test]
     fn who_waits_is_served_once_servers_live_and_tokens_return(
         steps in prop::collection::vec(step(), 0..200),
-        kind in kind(),
+        policy in policy(),
         strict in any::<bool>(),
     ) {
-        let mut driver = Driver::new(kind, 1, 1000, strict);
+        let mut driver = Driver::new(policy, 1, 1000, strict);
         for step in steps {
             driver.run(step);
         }

@@ -4,7 +4,7 @@
 
 use std::collections::VecDeque;
 
-use policy::{Ask, Guardrails, Kind, Observation, Selector, ServerId, Settings};
+use policy::{Ask, Guardrails, Observation, Policy, Selector, ServerId, Settings};
 use proptest::prelude::*;
 
 const SERVERS: usize = 5;
@@ -40,7 +40,7 @@ proptest! {
             tokens_per_server: tokens,
             waiting_max: 0,
             guardrails: Guardrails { ejection: None, ..Guardrails::default() },
-            ..Settings::new(Kind::TadPaper, SERVERS)
+            ..Settings::new(Policy::from_name("tad-paper").unwrap(), SERVERS)
         });
         let mut literal = Literal((0..tokens * SERVERS).map(|token| token % SERVERS).collect());
         let (mut last_us, mut held) = ([0; SERVERS], vec![]);

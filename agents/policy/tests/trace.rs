@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use policy::trace::{Call, End, Header, Step};
-use policy::{EjectionRules, Guardrails, Kind, Observation, Settings};
+use policy::{EjectionRules, Guardrails, Observation, Policy, Settings};
 use proptest::prelude::*;
 
 const SERVERS: usize = 7;
@@ -12,8 +12,8 @@ fn few() -> impl Strategy<Value = Vec<usize>> {
     prop::collection::vec(0..SERVERS, 0..4)
 }
 
-fn kind() -> impl Strategy<Value = Kind> {
-    (0..Kind::ALL.len()).prop_map(|place| Kind::ALL[place])
+fn policy() -> impl Strategy<Value = Policy> {
+    proptest::sample::select(Policy::all().collect::<Vec<_>>())
 }
 
 fn guardrails() -> impl Strategy<Value = Guardrails> {
@@ -83,7 +83,7 @@ fn step() -> impl Strategy<Value = Step<'static>> {
         server.clone().prop_map(|server| Step::Release { server }),
         server.clone().prop_map(|server| Step::Down { server }),
         server.prop_map(|server| Step::Up { server }),
-        kind().prop_map(Step::Kind),
+        policy().prop_map(Step::Policy),
         (1..=10_000usize).prop_map(Step::Tokens),
         guardrails().prop_map(Step::Guardrails),
     ]
@@ -98,7 +98,7 @@ proptest! {
 
     #[test]
     fn the_settings_are_read_as_they_were_written(
-        kind in kind(),
+        policy in policy(),
         counts in (1..=1_000usize, 1..=10_000usize, any::<usize>()),
         hedge_percentile in 0.0..1.0f64,
         held_for_sessions in any::<bool>(),
@@ -112,7 +112,7 @@ proptest! {
             held_for_sessions,
             seed,
             guardrails,
-            ..Settings::new(kind, counts.0)
+            ..Settings::new(policy, counts.0)
         });
         prop_assert_eq!(Header::parse(&header.to_string()).unwrap(), header);
     }

@@ -1,6 +1,6 @@
 //! Which scenarios are refused: the first value that cannot be simulated, with its place.
 
-use policy::Kind;
+use policy::Policy;
 
 use crate::distribution::{at_least_0, positive};
 use crate::refused::Refused;
@@ -59,7 +59,7 @@ impl Scenario {
 impl Tier {
     fn check(&self, place: &str, last: bool) -> Result<(), Refused> {
         let at = |key: &str| format!("{place}.{key}");
-        self.kind(place)?;
+        self.policy(place)?;
         within(&at("servers"), self.servers, 1, SERVERS_MAX)?;
         within(&at("replicas"), self.replicas, 1, self.servers.min(64))?;
         within(&at("tokens"), self.tokens, 1, 100_000)?;
@@ -111,9 +111,10 @@ impl Tier {
     }
 
     /// The policy.
-    pub(crate) fn kind(&self, place: &str) -> Result<Kind, Refused> {
-        Kind::from_name(&self.policy).ok_or_else(|| {
-            let names = Kind::ALL.map(Kind::name).join(", ");
+    pub(crate) fn policy(&self, place: &str) -> Result<Policy, Refused> {
+        Policy::from_name(&self.policy).ok_or_else(|| {
+            let names: Vec<_> = Policy::all().map(Policy::name).collect();
+            let names = names.join(", ");
             Refused::new(
                 format!("{place}.policy"),
                 format!("one of {names}"),

@@ -1,41 +1,12 @@
 //! What slows servers down or kills them: neighbours, limping, crashes.
 
-use rand::rngs::SmallRng;
 use rand_distr::{Distribution, Poisson};
 
-use crate::distribution::{exponential, stream};
+use crate::distribution::exponential;
 use crate::engine::{Simulation, FAULT, NEIGHBOUR_COMES, NEIGHBOUR_GOES};
-use crate::scenario::{Fault, Scenario};
+use crate::scenario::Fault;
 use crate::state::{NONE, ORPHAN};
 use crate::tier::NS;
-
-/// Per server and per fault, over all tiers.
-#[derive(Debug)]
-pub(crate) struct Disturbances {
-    rng: SmallRng,
-    /// Until when a neighbour is at the server.
-    noisy_until_ns: Vec<u64>,
-    limps: Vec<f64>,
-    /// With the first server of its tier.
-    faults: Vec<(Fault, u32)>,
-}
-
-impl Disturbances {
-    pub(crate) fn new(scenario: &Scenario, servers: usize) -> Self {
-        let mut first = 0;
-        let mut faults = Vec::new();
-        for tier in &scenario.tiers {
-            faults.extend(tier.faults.iter().map(|fault| (*fault, first)));
-            first += tier.servers as u32;
-        }
-        Self {
-            rng: stream(scenario.seed, 2),
-            noisy_until_ns: vec![0; servers],
-            limps: vec![1.0; servers],
-            faults,
-        }
-    }
-}
 
 impl Simulation<'_> {
     /// Neighbours as they are in the long run, and what the scenario says will happen.

@@ -2,13 +2,12 @@
 
 use crate::calendar::Calendar;
 use crate::distribution::{exponential, stream};
-use crate::disturbance::Disturbances;
 use crate::measure::Batches;
 use crate::refused::Refused;
 use crate::report::{Report, Stopped, TierReport};
 use crate::scenario::{Arrivals, Scenario};
 use crate::server::{Line, Server};
-use crate::state::{Connection, Copy, Slab, NONE};
+use crate::state::{Connection, Copy, Disturbances, Slab, NONE};
 use crate::tier::{Tier, NS};
 use rand::rngs::SmallRng;
 

@@ -8,7 +8,7 @@
 //! connection holds one server: after each answer the one that gave it. A copy does its work, then
 //! makes its calls to the tier below, one after the other, and holds its grant all that time.
 
-use policy::{Ask, Hedge, Kind, Observation};
+use policy::{Ask, Hedge, Observation};
 
 use crate::engine::{Simulation, COPY_ARRIVES, HEDGE};
 use crate::state::{Copy, Slot, NONE, ORPHAN};
@@ -345,7 +345,7 @@ impl Simulation<'_> {
     /// Whether the connection's copies are delayed.
     fn hedges(&self, id: u32) -> bool {
         let tier = &self.tiers[self.connections[id].tier as usize];
-        tier.selector.kind() == Kind::Hedge
+        tier.selector.policy().hedges()
     }
 
     /// The connection goes on with the server that has just answered; the others go back, at the

@@ -69,7 +69,7 @@ pub fn replay(place: &str, trace: impl BufRead) -> Result<Replay, Refused> {
     let mut selector = Selector::new(settings);
     let mut done = Replay {
         schema: 1,
-        policy: settings.kind.name(),
+        policy: settings.policy.name(),
         servers: settings.servers,
         compared: 0,
         equal: 0,

@@ -1,6 +1,6 @@
 //! What is simulated: the JSON of a scenario (`checks` says what is refused).
 
-use policy::Kind;
+use policy::Policy;
 use serde::{Deserialize, Serialize};
 use wire::guardrails::Guardrails;
 
@@ -267,7 +267,7 @@ fn ten_billion() -> u64 {
 }
 
 fn round_robin() -> String {
-    Kind::RoundRobin.name().to_owned()
+    Policy::default().name().to_owned()
 }
 
 fn one_core() -> f64 {

@@ -1,11 +1,43 @@
-//! What is under way: connections to a tier, and the copies that they sent.
+//! What is under way: connections to a tier, the copies that they sent, neighbours and faults.
 
+use rand::rngs::SmallRng;
 use smallvec::SmallVec;
+
+use crate::distribution::stream;
+use crate::scenario::{Fault, Scenario};
 
 /// No connection, no copy.
 pub(crate) const NONE: u32 = u32::MAX;
 /// The copy above died; nobody waits for the answer.
 pub(crate) const ORPHAN: u32 = u32::MAX - 1;
+
+/// Per server and per fault, over all tiers.
+#[derive(Debug)]
+pub(crate) struct Disturbances {
+    pub(crate) rng: SmallRng,
+    /// Until when a neighbour is at the server.
+    pub(crate) noisy_until_ns: Vec<u64>,
+    pub(crate) limps: Vec<f64>,
+    /// With the first server of its tier.
+    pub(crate) faults: Vec<(Fault, u32)>,
+}
+
+impl Disturbances {
+    pub(crate) fn new(scenario: &Scenario, servers: usize) -> Self {
+        let mut first = 0;
+        let mut faults = Vec::new();
+        for tier in &scenario.tiers {
+            faults.extend(tier.faults.iter().map(|fault| (*fault, first)));
+            first += tier.servers as u32;
+        }
+        Self {
+            rng: stream(scenario.seed, 2),
+            noisy_until_ns: vec![0; servers],
+            limps: vec![1.0; servers],
+            faults,
+        }
+    }
+}
 
 /// A place that is used again; `generation` tells its users apart.
 pub(crate) trait Reused: Default {

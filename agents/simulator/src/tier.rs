@@ -58,7 +58,7 @@ impl Tier {
                 hedge_percentile: spec.hedge_percentile / 100.0,
                 guardrails: wire::guardrails::rules(&spec.guardrails),
                 seed: scenario.seed.wrapping_add(purpose),
-                ..Settings::new(spec.kind(&format!("tiers[{index}]"))?, spec.servers)
+                ..Settings::new(spec.policy(&format!("tiers[{index}]"))?, spec.servers)
             }),
             grants: Vec::new(),
             sharing: Sharing {

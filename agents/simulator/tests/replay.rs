@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use policy::trace::Header;
-use policy::{Kind, Settings};
+use policy::{Policy, Settings};
 use simulator::{arrivals_s, replay, Ended};
 
 const CALLS: &str = "\
@@ -15,7 +15,7 @@ acquire now_us=501000 request=2 r=3 exclude=- avoid=1 -> grants=2@2,2@0,2@1 wait
 ";
 
 fn trace(calls: &str) -> String {
-    let header = Header(Settings::new(Kind::RoundRobin, 3));
+    let header = Header(Settings::new(Policy::default(), 3));
     format!("{header}\n{calls}")
 }
 

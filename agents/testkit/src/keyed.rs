@@ -312,7 +312,7 @@ fn reply(request: &Request, trouble: Option<Trouble>) -> Vec<u8> {
     let (status, content) = match trouble {
         // The checking client takes this status for what it is: a request that came through wrong.
         _ if !is_as_sent => ("409 Conflict", Vec::new()),
-        Some(Trouble::FailFast) => ("500 Internal Server Error", b"sick".to_vec()),
+        Some(Trouble::FailFast) => ("500 Internal Server Error", b"overloaded".to_vec()),
         _ => ("200 OK", body(key)),
     };
     let mut out = format!("HTTP/1.1 {status}\r\nX-Key: {key:016x}\r\n").into_bytes();

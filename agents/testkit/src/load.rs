@@ -155,7 +155,7 @@ struct Session {
     used: usize,
 }
 
-struct Asked {
+struct Expected {
     key: u64,
     is_head: bool,
 }
@@ -173,7 +173,7 @@ impl Session {
     /// Sends some requests and checks their replies; false when the connection has ended.
     async fn batch(&mut self, style: Style, random: &mut Random, tally: &Tally) -> bool {
         let mut out = Vec::new();
-        let asked: Vec<Asked> = (0..style.pipelined)
+        let expected: Vec<Expected> = (0..style.pipelined)
             .map(|_| ask(random, &mut out))
             .collect();
         // A connection that broke while we wrote may still hold replies.
@@ -182,7 +182,7 @@ impl Session {
         } else {
             self.stream.write_all(&out).await.is_ok()
         };
-        for (place, one) in asked.iter().enumerate() {
+        for (place, one) in expected.iter().enumerate() {
             let seen = match timeout(PATIENCE, self.reply(one)).await {
                 Ok(seen) => seen,
                 Err(_) => Seen::Wrong("no reply within 20 s".to_owned()),
@@ -203,7 +203,7 @@ impl Session {
             };
             counter.fetch_add(1, Relaxed);
             if !is_right {
-                let rest = (asked.len() - place - 1) as u64;
+                let rest = (expected.len() - place - 1) as u64;
                 tally.unanswered.fetch_add(rest, Relaxed);
                 return false;
             }
@@ -221,7 +221,7 @@ impl Session {
         true
     }
 
-    async fn reply(&mut self, asked: &Asked) -> Seen {
+    async fn reply(&mut self, expected: &Expected) -> Seen {
         let end = loop {
             if let Some(end) = find(&self.input[self.used..], b"\r\n\r\n") {
                 break self.used + end + 4;
@@ -237,10 +237,10 @@ impl Session {
         };
         let head = String::from_utf8_lossy(&self.input[self.used..end]).into_owned();
         self.used = end;
-        let Some(body) = self.body(&head, asked.is_head).await else {
+        let Some(body) = self.body(&head, expected.is_head).await else {
             return Seen::Cut;
         };
-        judge(asked, &head, &body)
+        judge(expected, &head, &body)
     }
 
     /// None where it broke off.
@@ -300,7 +300,7 @@ impl Session {
 }
 
 /// Appends a request: mostly GET, some HEAD, some POST.
-fn ask(random: &mut Random, out: &mut Vec<u8>) -> Asked {
+fn ask(random: &mut Random, out: &mut Vec<u8>) -> Expected {
     let key = random.bits();
     let lot = random.below(100);
     let method = match lot {
@@ -314,7 +314,7 @@ fn ask(random: &mut Random, out: &mut Vec<u8>) -> Asked {
     } else {
         out.extend_from_slice(b"\r\n");
     }
-    Asked {
+    Expected {
         key,
         is_head: method == "HEAD",
     }
@@ -327,16 +327,18 @@ fn field<'a>(head: &'a str, name: &str) -> Option<&'a str> {
     })
 }
 
-fn judge(asked: &Asked, head: &str, got: &[u8]) -> Seen {
+fn judge(expected: &Expected, head: &str, got: &[u8]) -> Seen {
     let status = head.get(9..12).unwrap_or_default();
-    let key = format!("{:016x}", asked.key);
+    let key = format!("{:016x}", expected.key);
     let is_mine = field(head, "x-key").map(|given| given == key);
     match (status, is_mine) {
         (_, Some(false)) => Seen::Wrong(format!("the reply of another request: {head:?}")),
-        ("200", Some(true)) if asked.is_head || got == body(asked.key) => Seen::Right,
+        ("200", Some(true)) if expected.is_head || got == body(expected.key) => Seen::Right,
         ("200", Some(true)) => Seen::Wrong(format!("{} bytes of another body", got.len())),
         ("500", Some(true)) => Seen::Error("500 of a server".to_owned()),
-        ("502" | "503" | "504", None) if asked.is_head => Seen::Error(format!("{status} to HEAD")),
+        ("502" | "503" | "504", None) if expected.is_head => {
+            Seen::Error(format!("{status} to HEAD"))
+        }
         ("502" | "503" | "504", None) => {
             let text = String::from_utf8_lossy(got);
             let reason = text.trim_start_matches("arbiter: ").trim_end();

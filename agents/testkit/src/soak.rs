@@ -163,8 +163,8 @@ impl Report {
     /// and each death of all what the clients have under way, one request each.
     fn spoilt_most(&self) -> u64 {
         let clients: u64 = STYLES.iter().map(|(count, _)| *count as u64).sum();
-        let blows = self.kills + self.hangs + self.all_down;
-        self.counts.replies() * TROUBLE_PER_MILLE / 1000 + blows * (clients + RUDE as u64)
+        let faults = self.kills + self.hangs + self.all_down;
+        self.counts.replies() * TROUBLE_PER_MILLE / 1000 + faults * (clients + RUDE as u64)
     }
 }
 

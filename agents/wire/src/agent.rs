@@ -182,6 +182,42 @@ pub struct ServiceStatus {
     pub service: ServiceState,
 }
 
+/// One value of `PUT /v1/settings`, whose body is an object of them by name.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(untagged)]
+pub enum Setting {
+    /// One line.
+    Text(String),
+    /// A whole number.
+    Integer(i64),
+    /// Any other number.
+    Number(f64),
+    /// `true` or `false`.
+    Boolean(bool),
+}
+
+impl std::fmt::Display for Setting {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Text(text) => f.write_str(text),
+            Self::Integer(number) => number.fmt(f),
+            Self::Number(number) => number.fmt(f),
+            Self::Boolean(value) => value.fmt(f),
+        }
+    }
+}
+
+/// Answer of `PUT /v1/settings`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct SettingsAnswer {
+    /// All settings now, as the role's scripts get them.
+    pub settings: BTreeMap<String, String>,
+    /// Whether the service was restarted for it.
+    pub restarted: bool,
+    /// State of the service after the request.
+    pub service: ServiceState,
+}
+
 /// The body of every refusal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ErrorBody {

@@ -4,6 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 pub use crate::guardrails::Guardrails;
+pub use policy::{Guarded, Policy};
 
 /// What the arbiter speaks, to clients and to servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -17,48 +18,44 @@ pub enum Protocol {
     Redis,
     /// The memcached text protocol, meta commands included.
     Memcached,
+    /// Any other: bytes are passed through, a connection is a request.
+    Tcp,
 }
 
-/// How servers are chosen.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Policy {
-    /// Servers in turn.
-    RoundRobin,
-    /// Any servers.
-    Random,
-    /// Those with the fewest replicas under way.
-    LeastOutstanding,
-    /// Power of two choices by latency peaks times load.
-    PeakEwma,
-    /// C3's ranking by response time and the cube of the queue.
-    C3,
-    /// Prequal's hot-cold rule.
-    HotCold,
-    /// One server, and another when a percentile of latencies has gone by.
-    Hedge,
-    /// Token-based arbitration to the letter of sPARE section 4.1.
-    TadPaper,
-    /// Token-based arbitration with ageing, errors, load and silence.
-    #[default]
-    Tad,
-}
+impl Protocol {
+    /// All of them.
+    pub const ALL: [Self; 5] = [
+        Self::Http,
+        Self::Mysql,
+        Self::Redis,
+        Self::Memcached,
+        Self::Tcp,
+    ];
 
-/// What the guardrails did since the start.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Guarded {
-    /// Times that the budget of extra load was used up.
-    pub fall_backs: u64,
-    /// Requests that got r = 1 for it.
-    pub requests_cut: u64,
-    /// Whether requests get r = 1 now.
-    pub is_fallen_back: bool,
-    /// Servers taken out.
-    pub ejections: u64,
-    /// Requests sent to a server that was out, to see whether it is well again.
-    pub probes: u64,
-    /// Delayed replicas given out.
-    pub hedges: u64,
+    /// Where servers listen unless they are told otherwise, if the protocol says.
+    pub fn default_port(self) -> Option<u16> {
+        match self {
+            Self::Http => Some(80),
+            Self::Mysql => Some(3306),
+            Self::Redis => Some(6379),
+            Self::Memcached => Some(11211),
+            Self::Tcp => None,
+        }
+    }
+
+    /// Whether reads are told from writes, and so can be sent to several servers.
+    pub fn tells_reads(self) -> bool {
+        self != Self::Tcp
+    }
+
+    /// How many replicas a tier of `servers` may have, and why not more.
+    pub fn replicas_max(self, servers: usize) -> (usize, &'static str) {
+        if self.tells_reads() {
+            (servers, " (the number of servers)")
+        } else {
+            (1, " (this protocol does not tell reads from writes)")
+        }
+    }
 }
 
 /// A server of the tier.

@@ -134,51 +134,18 @@ mod tests {
 
     #[test]
     fn what_cannot_work_is_refused_by_its_key() {
-        let good = Guardrails::default();
-        for (key, bad) in [
-            (
-                "extra_load_max",
-                Guardrails {
-                    extra_load_max: Some(-0.1),
-                    ..good
-                },
-            ),
-            (
-                "extra_load_max",
-                Guardrails {
-                    extra_load_max: Some(f64::NAN),
-                    ..good
-                },
-            ),
-            (
-                "failure_window_ms",
-                Guardrails {
-                    failure_window_ms: 0,
-                    ..good
-                },
-            ),
-            (
-                "consecutive_failures",
-                Guardrails {
-                    consecutive_failures: 0,
-                    ..good
-                },
-            ),
-            (
-                "failure_share",
-                Guardrails {
-                    failure_share: 0.0,
-                    ..good
-                },
-            ),
-            (
-                "ejected_share_max",
-                Guardrails {
-                    ejected_share_max: 1.5,
-                    ..good
-                },
-            ),
-        ] {
+        type Spoil = fn(&mut Guardrails);
+        let cases: [(&str, Spoil); 6] = [
+            ("extra_load_max", |of| of.extra_load_max = Some(-0.1)),
+            ("extra_load_max", |of| of.extra_load_max = Some(f64::NAN)),
+            ("failure_window_ms", |of| of.failure_window_ms = 0),
+            ("consecutive_failures", |of| of.consecutive_failures = 0),
+            ("failure_share", |of| of.failure_share = 0.0),
+            ("ejected_share_max", |of| of.ejected_share_max = 1.5),
+        ];
+        for (key, spoil) in cases {
+            let mut bad = Guardrails::default();
+            spoil(&mut bad);
             let refused = validate(&bad).unwrap_err();
             assert_eq!(refused.0, format!("guardrails.{key}"));
         }

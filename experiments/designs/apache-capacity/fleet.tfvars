@@ -5,7 +5,7 @@ scheme     = "on-prem"
 tiers = {
   web = {
     role          = "apache"
-    backend       = "db"
+    calls         = ["db"]
     nodes         = 1
     standby       = 0
     cpus          = 0.15
@@ -28,6 +28,6 @@ tiers = {
 
 arbiters = {
   # One fewer than Apache has processes: a connection that is kept open holds one of them.
-  web = { policy = "tad", replicas = 1, tokens = 7 }
-  db  = { policy = "round-robin", replicas = 1, tokens = 1000 }
+  web = { tokens = 7 }
+  db  = { tokens = 1000 }
 }

@@ -5,7 +5,7 @@ scheme     = "on-prem"
 tiers = {
   web = {
     role          = "mediawiki"
-    backend       = "db"
+    calls         = ["db"]
     nodes         = 4
     standby       = 0
     cpus          = 0.4
@@ -27,6 +27,6 @@ tiers = {
 }
 
 arbiters = {
-  web = { policy = "round-robin", replicas = 1, tokens = 1 }
-  db  = { policy = "round-robin", replicas = 1, tokens = 12 }
+  web = { tokens = 1 }
+  db  = { tokens = 12 }
 }

@@ -16,5 +16,5 @@ tiers = {
 }
 
 arbiters = {
-  cache = { policy = "round-robin", replicas = 1, tokens = 1000 }
+  cache = { tokens = 1000 }
 }

@@ -16,5 +16,5 @@ tiers = {
 }
 
 arbiters = {
-  cache = { policy = "round-robin", replicas = 1, tokens = 16 }
+  cache = { tokens = 16 }
 }

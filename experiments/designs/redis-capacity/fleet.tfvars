@@ -16,5 +16,5 @@ tiers = {
 }
 
 arbiters = {
-  store = { policy = "round-robin", replicas = 1, tokens = 1000 }
+  store = { tokens = 1000 }
 }

@@ -16,5 +16,5 @@ tiers = {
 }
 
 arbiters = {
-  store = { policy = "round-robin", replicas = 1, tokens = 16 }
+  store = { tokens = 16 }
 }

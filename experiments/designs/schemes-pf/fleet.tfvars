@@ -5,7 +5,7 @@ scheme     = "on-prem"
 tiers = {
   web = {
     role          = "mediawiki"
-    backend       = "db"
+    calls         = ["db"]
     nodes         = 3
     standby       = 1
     cpus          = 0.4
@@ -26,6 +26,6 @@ tiers = {
 }
 
 arbiters = {
-  web = { policy = "tad", replicas = 1, tokens = 4 }
-  db  = { policy = "tad", replicas = 1, tokens = 24 }
+  web = { tokens = 4 }
+  db  = { tokens = 24 }
 }

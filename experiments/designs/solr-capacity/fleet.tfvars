@@ -16,5 +16,5 @@ tiers = {
 }
 
 arbiters = {
-  search = { policy = "round-robin", replicas = 1, tokens = 1000 }
+  search = { tokens = 1000 }
 }

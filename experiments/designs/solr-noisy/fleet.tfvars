@@ -5,7 +5,7 @@ scheme     = "on-prem"
 tiers = {
   ui = {
     role          = "solr-ui"
-    backend       = "search"
+    calls         = ["search"]
     nodes         = 4
     standby       = 0
     cpus          = 0.12
@@ -27,6 +27,6 @@ tiers = {
 }
 
 arbiters = {
-  ui     = { policy = "round-robin", replicas = 1, tokens = 2 }
-  search = { policy = "round-robin", replicas = 1, tokens = 3 }
+  ui     = { tokens = 2 }
+  search = { tokens = 3 }
 }

@@ -6,5 +6,5 @@ set -a
 source /etc/sparecraft/role.env
 set +a
 cd /opt/sparecraft/bundle/source
-exec /opt/sparecraft/venv/bin/python -m experiments.load.worker \
+exec /opt/sparecraft/venv/bin/python -m experiments.load.workers.locust.worker \
   --master "${LOAD_MASTER:?expected LOAD_MASTER=address in /etc/sparecraft/role.env: the runner}"

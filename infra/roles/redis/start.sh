@@ -4,9 +4,12 @@ set -euo pipefail
 set -a
 # shellcheck source=/dev/null
 source /etc/sparecraft/role.env
+# What an arm sets counts before the fleet's defaults.
+# shellcheck source=/dev/null
+[ ! -e /etc/sparecraft/settings.env ] || source /etc/sparecraft/settings.env
 set +a
 replica=()
 if [ -n "${REDIS_PRIMARY:-}" ]; then
   replica=(--replicaof "$REDIS_PRIMARY" 6379)
 fi
-exec /usr/bin/redis-server /opt/sparecraft/role/redis.conf "${replica[@]}"
+exec /usr/bin/redis-server /opt/sparecraft/role/redis.conf "${replica[@]}" ${MAXMEMORY_POLICY:+--maxmemory-policy "$MAXMEMORY_POLICY"}

@@ -5,6 +5,7 @@ Without the agent, on a network of their own.
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import time
@@ -15,15 +16,6 @@ ROOT = Path(__file__).resolve().parents[3]
 PREFIX = "tst-roles-"
 NETWORK = f"{PREFIX}net"
 SUBNET = "198.18.241.0/24"
-
-_GCIDE = "infra/roles/mariadb/content/gcide.py"
-# What a role's image takes from outside its own folder, as in infra/stacks/local/machines.tf.
-_FILES: Mapping[str, Mapping[str, str]] = {
-    "arbiter": {"bin/arbiter": "build/bin/arbiter"},
-    "memcached": {"records.py": "infra/roles/records.py"},
-    "redis": {"records.py": "infra/roles/records.py"},
-    "solr": {"gcide.py": _GCIDE, "lib": "build/solr"},
-}
 
 
 def docker(*arguments: str, check: bool = True) -> str:
@@ -80,14 +72,14 @@ class Machine:
 
 
 def build(role: str, context: Path) -> None:
-    """The role's image, from its folder and what the stack adds to it."""
+    """The role's image, from its folder and what its role.json adds."""
     shutil.copytree(ROOT / "infra/roles" / role, context)
-    (context / "bin").mkdir()
-    for to, source in {**_FILES.get(role, {}), "bin/nodeagent": "build/bin/nodeagent"}.items():
-        path = ROOT / source
-        assert path.exists(), f"expected {path}: run `make build` first"
-        if path.is_dir():
-            shutil.copytree(path, context / to, ignore=shutil.ignore_patterns(".*"))
-        else:
-            shutil.copy(path, context / to)
+    told = json.loads((context / "role.json").read_text())
+    for to, source in {**told.get("build", {}), "bin/nodeagent": "build/bin/nodeagent"}.items():
+        found = sorted(ROOT.glob(source))
+        assert found, f"expected {source}: run `make build` first"
+        target = context / to
+        (target if to.endswith("/") else target.parent).mkdir(exist_ok=True)
+        for path in found:
+            shutil.copy(path, target)
     docker("build", "-q", "--network", "host", "-t", f"{PREFIX}{role}:test", str(context))

@@ -14,7 +14,7 @@ from wikitext import PARTS_OF_SPEECH, page_text, unicode_letters
 
 ROOT = Path(__file__).resolve().parents[3]
 CONTENT = ROOT / "infra" / "roles" / "mariadb" / "content"
-TITLES = ROOT / "experiments" / "load" / "titles.txt"
+TITLES = ROOT / "infra" / "roles" / "mariadb" / "titles.txt"
 INDEX = Path("/usr/share/dictd/gcide.index")
 DICTIONARY = Path("/usr/share/dictd/gcide.dict.dz")
 LINK = re.compile(r"\[\[:?([^\]|]+)")

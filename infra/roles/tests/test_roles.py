@@ -15,7 +15,7 @@ from machines import PREFIX, ROOT, Machine, docker, eventually
 
 pytestmark = [pytest.mark.real, pytest.mark.fleet, pytest.mark.timeout(1800)]
 
-TITLES = (ROOT / "experiments/load/titles.txt").read_text().split()
+TITLES = (ROOT / "infra/roles/mariadb/titles.txt").read_text().split()
 DB, WEB, INFLUX, ARBITER = (f"198.18.241.{n}" for n in (30, 20, 5, 10))
 ROLE_ENV = f"DB_HOST={DB}\nDB_PORT=3306\nDB_USER=wiki\nDB_PASSWORD=wiki-read\nDB_NAME=wiki\n"
 ARBITER_CONFIG = f"""protocol = "http"

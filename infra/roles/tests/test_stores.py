@@ -15,7 +15,7 @@ from machines import ROOT, Machine, docker, eventually
 pytestmark = [pytest.mark.real, pytest.mark.fleet, pytest.mark.timeout(1800)]
 
 CACHE, STORE, COPY, SEARCH, UI, APACHE = (f"198.18.241.{n}" for n in (40, 50, 51, 60, 70, 80))
-WORDS = (ROOT / "experiments/load/titles.txt").read_text().split()
+WORDS = (ROOT / "infra/roles/mariadb/titles.txt").read_text().split()
 Start = Callable[..., Machine]
 
 

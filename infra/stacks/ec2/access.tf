@@ -19,7 +19,7 @@ locals {
         Effect = "Allow"
         Action = ["s3:GetObject"]
         Resource = [
-          for key in ["sparecraft.tar.gz", "content/${box.role}.tar.gz", "machines/${name}.json"] :
+          for key in ["sparecraft.tar.gz", "content/${box.folder}.tar.gz", "machines/${name}.json"] :
           "${aws_s3_bucket.bundle.arn}/${key}"
         ]
         Condition = {}

@@ -5,14 +5,11 @@ locals {
   bundle  = "${local.root}/build/bundle/sparecraft.tar.gz"
   content = "${local.root}/build/bundle/content"
 
-  # The folder of a role has the role's name, but for a role that is another one's under a second name.
-  role_folders = { apache = "mediawiki" }
-
   settings = {
     for name, box in local.boxes : name => jsonencode({
-      role    = lookup(local.role_folders, box.role, box.role)
+      role    = box.folder
       program = box.program
-      content = contains(keys(aws_s3_object.content), box.role) ? aws_s3_object.content[box.role].key : null
+      content = contains(keys(aws_s3_object.content), box.folder) ? aws_s3_object.content[box.folder].key : null
       files   = box.files
       interfaces = [
         for network in ["control", "data"] : {
@@ -69,9 +66,7 @@ resource "aws_s3_object" "bundle" {
 }
 
 resource "aws_s3_object" "content" {
-  for_each = toset([
-    for tier in var.tiers : tier.role if fileexists("${local.content}/${tier.role}.tar.gz")
-  ])
+  for_each = toset([for box in local.boxes : box.folder if fileexists("${local.content}/${box.folder}.tar.gz")])
 
   bucket      = aws_s3_bucket.bundle.id
   key         = "content/${each.key}.tar.gz"
@@ -89,4 +84,19 @@ resource "aws_s3_object" "machine" {
   content = local.settings[each.key]
 
   depends_on = [aws_s3_bucket_server_side_encryption_configuration.bundle]
+
+  lifecycle {
+    precondition {
+      condition     = contains(try(split("\n", file("${dirname(local.bundle)}/roles")), []), local.boxes[each.key].folder)
+      error_message = "Expected role ${local.boxes[each.key].folder} in the bundle, came none. Run ci/bundle with the folder of the design's own roles."
+    }
+    precondition {
+      condition     = fileexists("${local.roles[local.boxes[each.key].role].folder}/install.sh")
+      error_message = "Expected install.sh in the folder of role ${local.boxes[each.key].role}, which an instance runs, came none: a role that has a stock image only is for the platform local."
+    }
+    precondition {
+      condition     = try(var.tiers[local.boxes[each.key].tier].image, null) == null
+      error_message = "Expected no image for a tier of instances (${each.key}), which install.sh makes what they are. Remove it, or use the platform local."
+    }
+  }
 }

@@ -27,6 +27,7 @@ locals {
       for name, machine in local.machines : name => {
         tier          = machine.tier == null ? "" : machine.tier
         role          = machine.role
+        folder        = local.roles[machine.role].image_role
         standby       = machine.standby
         instance_type = contains(keys(local.nodes), name) ? machine.instance_type : var.helper_instance_type
         program       = "/opt/sparecraft/bin/nodeagent"
@@ -42,6 +43,7 @@ locals {
       for name, host in local.load_hosts : name => {
         tier          = ""
         role          = "load"
+        folder        = "load"
         standby       = false
         instance_type = var.load_instance_type
         program       = name == local.runner ? null : "/opt/sparecraft/role/start.sh"

@@ -42,7 +42,7 @@ locals {
   data_addresses    = { for name, host in local.hosts : name => cidrhost(local.subnets["data-${local.zone_of[name]}"].cidr, host) }
   control_addresses = { for name, host in local.hosts : name => cidrhost(local.subnets["control-${local.zone_of[name]}"].cidr, host) }
 
-  influxdb_url = "http://${local.control_addresses["influxdb-1"]}:${local.influxdb_http_port}"
+  influxdb_url = "http://${local.control_addresses["influxdb-1"]}:${local.roles["influxdb"].port}"
 }
 
 resource "aws_vpc" "this" {

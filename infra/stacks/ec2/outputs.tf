@@ -8,6 +8,7 @@ locals {
         name          = name
         tier          = machine.tier
         role          = machine.role
+        place         = machine.place
         standby       = machine.standby
         address       = machine.data_address
         agent_url     = "https://${machine.control_address}:${local.agent_port}"
@@ -16,7 +17,7 @@ locals {
       }
     ]
     endpoints = {
-      entry    = "${local.entry.protocol}://${local.data_addresses["arbiter-${local.entry_tier}"]}${local.entry.protocol == "http" && local.entry.port == 80 ? "" : ":${local.entry.port}"}/"
+      entries  = local.entry_endpoints
       influxdb = local.influxdb_url
       grafana  = null
     }

@@ -15,33 +15,35 @@ locals {
       data-influxdb    = "Data side of InfluxDB: nothing is there"
     },
     { for tier in local.tier_names : "tier-${tier}" => "Data side of the machines of tier ${tier}" },
-    { for tier in local.tier_names : "arbiter-${tier}" => "Data side of the arbiter of tier ${tier}" },
+    { for tier in keys(var.arbiters) : "arbiter-${tier}" => "Data side of the arbiter of tier ${tier}" },
   )
 
-  tier_ports = { for tier, spec in var.tiers : tier => local.services[spec.role].port }
+  # The group that takes a tier's requests.
+  front_of = { for tier in local.tier_names : tier => contains(keys(var.arbiters), tier) ? "arbiter-${tier}" : "tier-${tier}" }
 
-  # name => from, to, first and last port (TCP)
+  # name => from, to, ports (TCP): one, or the first and the last
   conversations = merge(
     {
-      agents           = { from = "runner", to = "agents", ports = [local.agent_port, local.agent_port] }
-      admin            = { from = "runner", to = "control-arbiters", ports = [local.arbiter_admin_port, local.arbiter_admin_port] }
-      telemetry        = { from = "agents", to = "control-influxdb", ports = [local.influxdb_http_port, local.influxdb_http_port] }
-      runner-telemetry = { from = "runner", to = "control-influxdb", ports = [local.influxdb_http_port, local.influxdb_http_port] }
-      locust           = { from = "control-load", to = "runner", ports = [local.locust_port, local.locust_port] }
-      entry            = { from = "load", to = "arbiter-${local.entry_tier}", ports = [local.entry.port, local.entry.port] }
+      agents           = { from = "runner", to = "agents", ports = [local.agent_port] }
+      admin            = { from = "runner", to = "control-arbiters", ports = [local.roles["arbiter"].port] }
+      telemetry        = { from = "agents", to = "control-influxdb", ports = [local.roles["influxdb"].port] }
+      runner-telemetry = { from = "runner", to = "control-influxdb", ports = [local.roles["influxdb"].port] }
+      workers          = { from = "control-load", to = "runner", ports = [local.roles["load"].port] }
     },
-    { for tier, port in local.tier_ports : "service-${tier}" => { from = "arbiter-${tier}", to = "tier-${tier}", ports = [port, port] } },
-    { for tier, spec in var.tiers : "backend-${tier}" => {
-      from = "tier-${tier}", to = "arbiter-${spec.backend}", ports = [local.tier_ports[spec.backend], local.tier_ports[spec.backend]]
-    } if spec.backend != null },
-    # Neighbours of interference.iperf are machines of one tier; a replica follows its primary.
+    { for tier in local.entries : "entry-${tier}" => { from = "load", to = local.front_of[tier], ports = [local.tier_ports[tier]] } },
+    { for tier in keys(var.arbiters) : "service-${tier}" => { from = "arbiter-${tier}", to = "tier-${tier}", ports = [local.tier_ports[tier]] } },
+    merge([
+      for tier, spec in var.tiers : { for called in spec.calls : "call-${tier}/${called}" => {
+        from = "tier-${tier}", to = local.front_of[called], ports = [local.tier_ports[called]]
+      } }
+    ]...),
+    # Neighbours of interference.iperf are machines of one tier; so are those that know each other's addresses.
     { for tier in local.tier_names : "iperf-${tier}" => { from = "tier-${tier}", to = "tier-${tier}", ports = local.iperf_ports } },
-    { for tier, spec in var.tiers : "replica-${tier}" => {
-      from = "tier-${tier}", to = "tier-${tier}", ports = [local.tier_ports[tier], local.tier_ports[tier]]
-    } if spec.role == "redis" },
+    { for tier, spec in var.tiers : "peers-${tier}" => {
+      from = "tier-${tier}", to = "tier-${tier}", ports = [local.tier_ports[tier]]
+    } if local.roles[spec.role].peers },
   )
 
-  locust_port = 5557
   iperf_ports = [5201, 5400]
 
   # What a network that is joined to the VPC may do, if one is named: what the runner may.
@@ -66,7 +68,7 @@ resource "aws_vpc_security_group_ingress_rule" "this" {
   referenced_security_group_id = aws_security_group.this[each.value.from].id
   ip_protocol                  = "tcp"
   from_port                    = each.value.ports[0]
-  to_port                      = each.value.ports[1]
+  to_port                      = reverse(each.value.ports)[0]
   description                  = each.key
 }
 
@@ -77,7 +79,7 @@ resource "aws_vpc_security_group_egress_rule" "this" {
   referenced_security_group_id = aws_security_group.this[each.value.to].id
   ip_protocol                  = "tcp"
   from_port                    = each.value.ports[0]
-  to_port                      = each.value.ports[1]
+  to_port                      = reverse(each.value.ports)[0]
   description                  = each.key
 }
 
@@ -88,7 +90,7 @@ resource "aws_vpc_security_group_ingress_rule" "outside" {
   cidr_ipv4         = var.runner_cidr
   ip_protocol       = "tcp"
   from_port         = each.value.ports[0]
-  to_port           = each.value.ports[1]
+  to_port           = reverse(each.value.ports)[0]
   description       = "${each.key} from runner_cidr"
 }
 

@@ -5,13 +5,15 @@ variables {
   experiment    = "tst-stack"
   grafana_image = null # whatever set-up found
   scheme        = "on-prem"
+  roles_dirs    = ["infra/roles", "infra/stacks/shared/fixtures/roles"]
   tiers = {
-    web = { role = "mediawiki", backend = "db", nodes = 1, standby = 1, cpus = 0.5, memory_mb = 256, nic_mbps = 200, disk_mbps = 80 }
+    web = { role = "mediawiki", calls = ["db"], nodes = 1, standby = 1, cpus = 0.5, memory_mb = 256, nic_mbps = 200, disk_mbps = 80 }
     db  = { role = "mariadb", nodes = 1, cpus = 0.5, memory_mb = 256, nic_mbps = 200, disk_mbps = 80 }
+    own = { role = "ring", image = "sparecraft/base:bookworm", nodes = 1, cpus = 0.5, memory_mb = 64, nic_mbps = 200, disk_mbps = 80 }
   }
   arbiters = {
-    web = { policy = "round-robin", replicas = 1, tokens = 1 }
-    db  = { policy = "round-robin", replicas = 1, tokens = 12 }
+    web = { tokens = 1 }
+    db  = { tokens = 12 }
   }
   data_cidr     = "198.18.224.0/20"
   control_cidr  = "198.19.224.0/20"
@@ -21,7 +23,7 @@ variables {
 
 run "fleet_comes_up" {
   assert {
-    condition     = { for name, machine in fleet_machine.this : name => machine.running } == { arbiter-db = true, arbiter-web = true, db-1 = true, influxdb-1 = true, web-1 = true, web-2 = false }
+    condition     = { for name, machine in fleet_machine.this : name => machine.running } == { arbiter-db = true, arbiter-web = true, db-1 = true, influxdb-1 = true, own-1 = true, web-1 = true, web-2 = false }
     error_message = "Expected every machine but the standby web-2 to run."
   }
   assert {
@@ -46,14 +48,15 @@ run "another_database_leaves_the_rest_alone" {
 
   variables {
     tiers = {
-      web = { role = "mediawiki", backend = "db", nodes = 1, standby = 1, cpus = 0.5, memory_mb = 256, nic_mbps = 200, disk_mbps = 80 }
+      web = { role = "mediawiki", calls = ["db"], nodes = 1, standby = 1, cpus = 0.5, memory_mb = 256, nic_mbps = 200, disk_mbps = 80 }
       db  = { role = "mariadb", nodes = 2, cpus = 0.5, memory_mb = 256, nic_mbps = 200, disk_mbps = 80 }
+      own = { role = "ring", image = "sparecraft/base:bookworm", nodes = 1, cpus = 0.5, memory_mb = 64, nic_mbps = 200, disk_mbps = 80 }
     }
   }
 
   assert {
     condition = alltrue([
-      for name in ["arbiter-web", "db-1", "influxdb-1", "web-1", "web-2"] : fleet_machine.this[name].id != null
+      for name in ["arbiter-web", "db-1", "influxdb-1", "own-1", "web-1", "web-2"] : fleet_machine.this[name].id != null
     ])
     error_message = "Expected machines that do not know the database's machines to stay."
   }

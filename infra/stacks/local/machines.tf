@@ -3,37 +3,33 @@
 locals {
   platform_machines = {}
 
-  # Ports on 127.0.0.1, for people.
-  published = {
-    "arbiter-${local.entry_tier}" = tomap({ (local.entry.port) = var.entry_port })
-    influxdb-1                    = tomap({ (local.influxdb_http_port) = var.influxdb_port })
-  }
+  # Ports on 127.0.0.1, for people: those of the main entry, of others that are named, and InfluxDB's.
+  entry_ports = merge({ (local.entries[0]) = var.entry_port }, var.entry_ports)
+  published = merge(
+    { for tier, port in local.entry_ports : local.answering[tier][0] => tomap({ (local.tier_ports[tier]) = port }) },
+    { influxdb-1 = tomap({ (local.roles["influxdb"].port) = var.influxdb_port }) },
+  )
 
-  # The image of a role has the role's name, but for a role that is another one's under a second name.
-  images = { for role in toset([for machine in local.machines : machine.role]) : role => lookup({ apache = "mediawiki" }, role, role) }
-
-  # What a role's image takes from outside its own folder.
-  image_files = {
-    arbiter   = { "bin/arbiter" = "${local.root}/build/bin/arbiter" }
-    memcached = { "records.py" = "${local.root}/infra/roles/records.py" }
-    redis     = { "records.py" = "${local.root}/infra/roles/records.py" }
-    solr = merge(
-      { "gcide.py" = "${local.root}/infra/roles/mariadb/content/gcide.py" },
-      { for jar in fileset("${local.root}/build/solr", "*.jar") : "lib/${jar}" => "${local.root}/build/solr/${jar}" },
-    )
-  }
+  # Image to a machine that has it.
+  image_machines = { for name, machine in local.machines : machine.image => machine... }
+  images         = { for image, machines in local.image_machines : image => machines[0] }
 }
 
+# A stock image gets the agent and its tools added; Docker pulls it where it is not here.
 resource "fleet_image" "role" {
-  for_each = toset(values(local.images))
+  for_each = local.images
 
-  tag        = "sparecraft/${each.key}:local"
-  context    = "${local.root}/infra/roles/${each.key}"
+  tag        = "sparecraft/${local.roles[each.value.role].own || each.key != local.roles[each.value.role].image_role ? "${var.experiment}-" : ""}${each.key}:local"
+  context    = local.roles[each.value.role].folder
+  dockerfile = each.value.stock == null ? "Dockerfile" : "stock.Dockerfile"
+  build_args = each.value.stock == null ? null : { IMAGE = each.value.stock }
   base_image = "sparecraft/base:bookworm"
   retain     = true
+  ignore     = ["role.json", "workload.py", "README.md", "**/__pycache__"] # no part of what a machine runs
   files = merge(
     { "bin/nodeagent" = "${local.root}/build/bin/nodeagent" },
-    lookup(local.image_files, each.key, {}),
+    each.value.stock == null ? {} : { "stock.Dockerfile" = "${local.root}/infra/roles/stock/Dockerfile" },
+    local.roles[each.value.role].build,
   )
 }
 
@@ -45,7 +41,7 @@ resource "fleet_machine" "this" {
   role       = each.value.role
   tier       = each.value.tier
   standby    = each.value.standby
-  image      = fleet_image.role[local.images[each.value.role]].id
+  image      = fleet_image.role[each.value.image].id
 
   cpus      = each.value.cpus
   memory_mb = each.value.memory_mb
@@ -75,7 +71,7 @@ resource "fleet_machine" "grafana" {
 
   data            = { network = fleet_network.data.id, address = cidrhost(var.data_cidr, local.grafana_host) }
   control         = { network = fleet_network.control.id, address = cidrhost(var.control_cidr, local.grafana_host) }
-  published_ports = { (local.grafana_http_port) = var.grafana_port }
+  published_ports = { (local.roles["grafana"].port) = var.grafana_port }
 
   environment = { INFLUXDB_URL = local.influxdb_url }
   files = merge(

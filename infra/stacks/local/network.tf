@@ -23,5 +23,5 @@ locals {
   data_addresses    = { for name, host in local.hosts : name => cidrhost(var.data_cidr, host) }
   control_addresses = { for name, host in local.hosts : name => cidrhost(var.control_cidr, host) }
 
-  influxdb_url = "http://${local.control_addresses["influxdb-1"]}:${local.influxdb_http_port}"
+  influxdb_url = "http://${local.control_addresses["influxdb-1"]}:${local.roles["influxdb"].port}"
 }

@@ -9,6 +9,7 @@ output "fleet" {
         name          = name
         tier          = machine.tier
         role          = machine.role
+        place         = machine.place
         standby       = machine.standby
         address       = machine.data_address
         agent_url     = "https://${machine.control_address}:${local.agent_port}"
@@ -17,9 +18,9 @@ output "fleet" {
       }
     ]
     endpoints = {
-      entry    = "${local.entry.protocol}://${local.machines["arbiter-${local.entry_tier}"].data_address}${local.entry.protocol == "http" && local.entry.port == 80 ? "" : ":${local.entry.port}"}/"
+      entries  = local.entry_endpoints
       influxdb = local.influxdb_url
-      grafana  = var.grafana_image == null ? null : "http://${cidrhost(var.control_cidr, local.grafana_host)}:${local.grafana_http_port}"
+      grafana  = var.grafana_image == null ? null : "http://${cidrhost(var.control_cidr, local.grafana_host)}:${local.roles["grafana"].port}"
     }
   }
 }
@@ -37,7 +38,10 @@ output "identity" {
 output "published" {
   description = "Where a person on this host looks, in a browser."
   value = {
-    entry    = "http://127.0.0.1:${var.entry_port}/"
+    entries = [
+      for tier in local.entries : { tier = tier, url = "${local.roles[var.tiers[tier].role].protocol}://127.0.0.1:${local.entry_ports[tier]}/" }
+      if contains(keys(local.entry_ports), tier)
+    ]
     influxdb = "http://127.0.0.1:${var.influxdb_port}"
     grafana  = var.grafana_image == null ? null : "http://127.0.0.1:${var.grafana_port}"
   }

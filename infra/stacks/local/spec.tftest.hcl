@@ -5,12 +5,12 @@ variables {
   grafana_image = null # whatever set-up found
   scheme        = "on-prem"
   tiers = {
-    web = { role = "mediawiki", backend = "db", nodes = 4, standby = 1, cpus = 0.6, memory_mb = 512, nic_mbps = 200, disk_mbps = 80, instance_type = "t3.small" }
+    web = { role = "mediawiki", calls = ["db"], nodes = 4, standby = 1, cpus = 0.6, memory_mb = 512, nic_mbps = 200, disk_mbps = 80, instance_type = "t3.small" }
     db  = { role = "mariadb", nodes = 3, cpus = 0.4, memory_mb = 512, nic_mbps = 200, disk_mbps = 80, instance_type = "t3.small" }
   }
   arbiters = {
-    web = { policy = "round-robin", replicas = 1, tokens = 1 }
-    db  = { policy = "tad", replicas = 2, tokens = 12 }
+    web = { tokens = 1 }
+    db  = { tokens = 12 }
   }
 }
 
@@ -46,11 +46,11 @@ run "addresses_follow_tier_and_index" {
     error_message = "Expected the last machine of web, and no other, to be a standby that does not run."
   }
   assert {
-    condition     = output.fleet.endpoints.entry == "http://198.18.0.11/" && output.fleet.endpoints.influxdb == "http://198.19.0.5:8086" && output.fleet.endpoints.grafana == null
+    condition     = output.fleet.endpoints.entries == [{ tier = "web", protocol = "http", urls = ["http://198.18.0.11/"] }] && output.fleet.endpoints.influxdb == "http://198.19.0.5:8086" && output.fleet.endpoints.grafana == null
     error_message = "Expected the entry at the arbiter of web and InfluxDB on the control network, without Grafana."
   }
   assert {
-    condition     = output.published.entry == "http://127.0.0.1:18080/" && fleet_machine.this["arbiter-web"].published_ports["80"] == 18080
+    condition     = output.published.entries == [{ tier = "web", url = "http://127.0.0.1:18080/" }] && fleet_machine.this["arbiter-web"].published_ports["80"] == 18080
     error_message = "Expected the entry to be published on 127.0.0.1:18080."
   }
   assert {
@@ -80,8 +80,7 @@ run "files_say_who_is_where" {
       listen = "198.18.0.10:3306"
       admin = "198.19.0.10:9300"
       tier = "db"
-      policy = "tad"
-      replicas = 2
+      replicas = 1
       tokens = 12
       connect_timeout_ms = 1000
       request_timeout_ms = 6000
@@ -151,44 +150,14 @@ run "grafana_comes_with_its_image" {
   }
 }
 
-run "tier_without_an_arbiter_is_refused" {
-  command         = plan
-  expect_failures = [var.arbiters]
-  variables {
-    arbiters = { web = { policy = "tad", replicas = 2, tokens = 1 } }
-  }
-}
-
 run "arbiter_of_no_tier_is_refused" {
   command         = plan
   expect_failures = [var.arbiters]
   variables {
     arbiters = {
-      web   = { policy = "tad", replicas = 2, tokens = 1 }
-      db    = { policy = "tad", replicas = 2, tokens = 12 }
-      cache = { policy = "tad", replicas = 1, tokens = 1 }
-    }
-  }
-}
-
-run "unknown_policy_is_refused" {
-  command         = plan
-  expect_failures = [var.arbiters]
-  variables {
-    arbiters = {
-      web = { policy = "fastest", replicas = 1, tokens = 1 }
-      db  = { policy = "tad", replicas = 2, tokens = 12 }
-    }
-  }
-}
-
-run "more_replicas_than_nodes_are_refused" {
-  command         = plan
-  expect_failures = [var.arbiters]
-  variables {
-    arbiters = {
-      web = { policy = "tad", replicas = 5, tokens = 1 }
-      db  = { policy = "tad", replicas = 2, tokens = 12 }
+      web   = { tokens = 1 }
+      db    = { tokens = 12 }
+      cache = { tokens = 1 }
     }
   }
 }
@@ -198,8 +167,8 @@ run "tokens_below_one_are_refused" {
   expect_failures = [var.arbiters]
   variables {
     arbiters = {
-      web = { policy = "tad", replicas = 1, tokens = 0 }
-      db  = { policy = "tad", replicas = 2, tokens = 12 }
+      web = { tokens = 0 }
+      db  = { tokens = 12 }
     }
   }
 }
@@ -220,24 +189,13 @@ run "experiment_that_is_no_host_name_is_refused" {
   }
 }
 
-run "backend_that_is_no_tier_is_refused" {
+run "call_of_no_tier_is_refused" {
   command         = plan
   expect_failures = [var.tiers]
   variables {
     tiers = {
-      web = { role = "mediawiki", backend = "database", nodes = 4, cpus = 0.6, memory_mb = 512, nic_mbps = 200, disk_mbps = 80 }
+      web = { role = "mediawiki", calls = ["database"], nodes = 4, cpus = 0.6, memory_mb = 512, nic_mbps = 200, disk_mbps = 80 }
       db  = { role = "mariadb", nodes = 3, cpus = 0.4, memory_mb = 512, nic_mbps = 200, disk_mbps = 80 }
-    }
-  }
-}
-
-run "tiers_that_call_each_other_are_refused" {
-  command         = plan
-  expect_failures = [var.tiers]
-  variables {
-    tiers = {
-      web = { role = "mediawiki", backend = "db", nodes = 4, cpus = 0.6, memory_mb = 512, nic_mbps = 200, disk_mbps = 80 }
-      db  = { role = "mariadb", backend = "web", nodes = 3, cpus = 0.4, memory_mb = 512, nic_mbps = 200, disk_mbps = 80 }
     }
   }
 }
@@ -247,7 +205,7 @@ run "mediawiki_without_a_database_is_refused" {
   expect_failures = [var.tiers]
   variables {
     tiers    = { web = { role = "mediawiki", nodes = 4, cpus = 0.6, memory_mb = 512, nic_mbps = 200, disk_mbps = 80 } }
-    arbiters = { web = { policy = "tad", replicas = 2, tokens = 1 } }
+    arbiters = {}
   }
 }
 
@@ -256,7 +214,7 @@ run "unknown_role_is_refused" {
   expect_failures = [var.tiers]
   variables {
     tiers = {
-      web = { role = "wordpress", backend = "db", nodes = 4, cpus = 0.6, memory_mb = 512, nic_mbps = 200, disk_mbps = 80 }
+      web = { role = "wordpress", calls = ["db"], nodes = 4, cpus = 0.6, memory_mb = 512, nic_mbps = 200, disk_mbps = 80 }
       db  = { role = "mariadb", nodes = 3, cpus = 0.4, memory_mb = 512, nic_mbps = 200, disk_mbps = 80 }
     }
   }
@@ -267,12 +225,12 @@ run "tier_without_nodes_is_refused" {
   expect_failures = [var.tiers]
   variables {
     tiers = {
-      web = { role = "mediawiki", backend = "db", nodes = 4, cpus = 0.6, memory_mb = 512, nic_mbps = 200, disk_mbps = 80 }
+      web = { role = "mediawiki", calls = ["db"], nodes = 4, cpus = 0.6, memory_mb = 512, nic_mbps = 200, disk_mbps = 80 }
       db  = { role = "mariadb", nodes = 0, cpus = 0.4, memory_mb = 512, nic_mbps = 200, disk_mbps = 80 }
     }
     arbiters = {
-      web = { policy = "tad", replicas = 1, tokens = 1 }
-      db  = { policy = "tad", replicas = 1, tokens = 12 }
+      web = { tokens = 1 }
+      db  = { tokens = 12 }
     }
   }
 }

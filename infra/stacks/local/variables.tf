@@ -25,11 +25,26 @@ variable "control_cidr" {
 variable "entry_port" {
   type        = number
   default     = 18080
-  description = "Port on 127.0.0.1 that shows the service, for people; load goes to the direct address."
+  description = "Port on 127.0.0.1 that shows the first entry, for people; load goes to the direct address."
 
   validation {
     condition     = var.entry_port >= 1 && var.entry_port <= 65535
     error_message = "Expected a port from 1 to 65535, came ${var.entry_port}."
+  }
+}
+
+variable "entry_ports" {
+  type        = map(number)
+  default     = {}
+  description = "Further entries to a port on 127.0.0.1 each."
+
+  validation {
+    condition     = length(setsubtract(keys(var.entry_ports), slice(local.entries, 1, length(local.entries)))) == 0
+    error_message = "Expected entry_ports of entries after the first (${join(", ", slice(local.entries, 1, length(local.entries)))}), came ${join(", ", keys(var.entry_ports))}."
+  }
+  validation {
+    condition     = alltrue([for port in values(var.entry_ports) : port >= 1 && port <= 65535]) && length(distinct(concat(values(var.entry_ports), [var.entry_port]))) == length(var.entry_ports) + 1
+    error_message = "Expected a port from 1 to 65535 for each, and each another than entry_port, came ${join(", ", values(var.entry_ports))}."
   }
 }
 
@@ -39,8 +54,8 @@ variable "influxdb_port" {
   description = "Port on 127.0.0.1 that shows InfluxDB, for people."
 
   validation {
-    condition     = var.influxdb_port >= 1 && var.influxdb_port <= 65535 && var.influxdb_port != var.entry_port
-    error_message = "Expected a port from 1 to 65535 other than entry_port, came ${var.influxdb_port}."
+    condition     = var.influxdb_port >= 1 && var.influxdb_port <= 65535 && !contains(concat([var.entry_port], values(var.entry_ports)), var.influxdb_port)
+    error_message = "Expected a port from 1 to 65535 other than entry_port and entry_ports, came ${var.influxdb_port}."
   }
 }
 
@@ -56,7 +71,7 @@ variable "grafana_port" {
   description = "Port on 127.0.0.1 that shows Grafana, when there is one."
 
   validation {
-    condition     = var.grafana_port >= 1 && var.grafana_port <= 65535 && !contains([var.entry_port, var.influxdb_port], var.grafana_port)
+    condition     = var.grafana_port >= 1 && var.grafana_port <= 65535 && !contains(concat([var.entry_port, var.influxdb_port], values(var.entry_ports)), var.grafana_port)
     error_message = "Expected a port from 1 to 65535 other than entry_port and influxdb_port, came ${var.grafana_port}."
   }
 }

@@ -3,94 +3,97 @@
 # (machine name to address), `influxdb_url` and `platform_machines` (machines that only it has).
 
 locals {
-  root      = "${path.module}/../../.."
   templates = "${path.module}/../shared/templates"
 
   # Machines that measure and balance must not be the bottleneck.
   helper_nic_mbps  = 1000
   helper_disk_mbps = 200
 
-  # A public account that may read the wiki and nothing else; the database is on the fleet's own network.
-  database = { user = "wiki", password = "wiki-read", name = "wiki" }
-
   tier_names = sort(keys(var.tiers))
 
   influxdb_host = 5
   grafana_host  = 6
-  arbiter_hosts = { for k, tier in local.tier_names : tier => 10 + k }
+  arbiter_hosts = { for k, tier in local.tier_names : tier => 10 + k if contains(keys(var.arbiters), tier) }
 
   # Tier k has the block (k + 1).0, its machine i (from 1, standbys last) is (k + 1).(10 + i).
+  machines_of = { for tier, spec in var.tiers : tier => [for i in range(1, spec.nodes + spec.standby + 1) : "${tier}-${i}"] }
   node_hosts = merge([
-    for k, tier in local.tier_names : {
-      for i in range(1, var.tiers[tier].nodes + var.tiers[tier].standby + 1) :
-      "${tier}-${i}" => 256 * (k + 1) + 10 + i
-    }
+    for k, tier in local.tier_names : { for i, name in local.machines_of[tier] : name => 256 * (k + 1) + 11 + i }
   ]...)
 
-  # What a role listens on, and what its arbiter therefore speaks.
-  services = {
-    apache    = { protocol = "http", port = 80 }
-    mediawiki = { protocol = "http", port = 80 }
-    mariadb   = { protocol = "mysql", port = 3306 }
-    memcached = { protocol = "memcached", port = 11211 }
-    redis     = { protocol = "redis", port = 6379 }
-    solr      = { protocol = "http", port = 8983 }
-    solr-ui   = { protocol = "http", port = 80 }
+  agent_port = 7443
+
+  # What takes a tier's requests: its arbiter, or its active machines where it has none.
+  answering = {
+    for tier, spec in var.tiers : tier =>
+    contains(keys(var.arbiters), tier) ? ["arbiter-${tier}"] : slice(local.machines_of[tier], 0, spec.nodes)
   }
+  tier_ports = { for tier, spec in var.tiers : tier => local.roles[spec.role].port }
 
-  agent_port         = 7443
-  arbiter_admin_port = 9300
-  influxdb_http_port = 8086
-  grafana_http_port  = 3000
-
-  # The tier that is nobody's backend; the variables' validation makes sure that it is one.
-  entry_tier = one(setsubtract(keys(var.tiers), [for tier in var.tiers : tier.backend if tier.backend != null]))
-  entry      = local.services[var.tiers[local.entry_tier].role]
+  # For the inventory. A browser's address of a web page has no port.
+  entry_endpoints = [
+    for tier in local.entries : {
+      tier     = tier
+      protocol = local.roles[var.tiers[tier].role].protocol
+      urls = [
+        for name in local.answering[tier] : join("", [
+          "${local.roles[var.tiers[tier].role].protocol}://${local.data_addresses[name]}",
+          local.roles[var.tiers[tier].role].protocol == "http" && local.tier_ports[tier] == 80 ? "/" : ":${local.tier_ports[tier]}/",
+        ])
+      ]
+    }
+  ]
 }
 
 locals {
   nodes = merge([
     for tier, spec in var.tiers : {
-      for i in range(1, spec.nodes + spec.standby + 1) : "${tier}-${i}" => {
+      for i, name in local.machines_of[tier] : name => {
         tier          = tier
         role          = spec.role
-        standby       = i > spec.nodes
+        place         = i == 0 ? "first" : "others"
+        standby       = i >= spec.nodes
         cpus          = spec.cpus
         memory_mb     = spec.memory_mb
         nic_mbps      = spec.nic_mbps
         disk_mbps     = spec.disk_mbps
         instance_type = spec.instance_type
-        host          = local.node_hosts["${tier}-${i}"]
+        host          = local.node_hosts[name]
+        image         = spec.image == null ? local.roles[spec.role].image_role : "${spec.role}-${tier}"
+        stock         = spec.image == null ? local.roles[spec.role].stock : spec.image
       }
     }
   ]...)
 
+  helper = {
+    tier          = null
+    place         = null
+    standby       = false
+    nic_mbps      = local.helper_nic_mbps
+    disk_mbps     = local.helper_disk_mbps
+    instance_type = null
+    stock         = null
+  }
+
   arbiters = {
-    for tier, spec in var.arbiters : "arbiter-${tier}" => {
-      tier          = tier
-      role          = "arbiter"
-      standby       = false
-      cpus          = spec.cpus
-      memory_mb     = spec.memory_mb
-      nic_mbps      = local.helper_nic_mbps
-      disk_mbps     = local.helper_disk_mbps
-      instance_type = null
-      host          = local.arbiter_hosts[tier]
-    }
+    for tier, spec in var.arbiters : "arbiter-${tier}" => merge(local.helper, {
+      tier      = tier
+      role      = "arbiter"
+      image     = "arbiter"
+      cpus      = spec.cpus
+      memory_mb = spec.memory_mb
+      host      = local.arbiter_hosts[tier]
+    })
   }
 
   influxdb = {
-    influxdb-1 = {
-      tier          = null
-      role          = "influxdb"
-      standby       = false
-      cpus          = 1.0
-      memory_mb     = 512
-      nic_mbps      = local.helper_nic_mbps
-      disk_mbps     = local.helper_disk_mbps
-      instance_type = null
-      host          = local.influxdb_host
-    }
+    influxdb-1 = merge(local.helper, {
+      role      = "influxdb"
+      image     = "influxdb"
+      cpus      = 1.0
+      memory_mb = 512
+      host      = local.influxdb_host
+    })
   }
 
   machines = {
@@ -99,53 +102,89 @@ locals {
       control_address = local.control_addresses[name]
     })
   }
+}
 
-  # Where a tier's backend answers: the arbiter in front of it.
-  backends = {
-    for tier, spec in var.tiers : tier => {
-      host = local.data_addresses["arbiter-${spec.backend}"]
-      port = tostring(local.services[var.tiers[spec.backend].role].port)
-    } if spec.backend != null
+# What role.json may name in braces.
+locals {
+  of_machine = {
+    for name, node in local.nodes : name => {
+      "{name}"    = name
+      "{tier}"    = node.tier
+      "{address}" = local.data_addresses[name]
+      "{index}"   = tostring(index(local.machines_of[node.tier], name) + 1)
+      "{nodes}"   = tostring(var.tiers[node.tier].nodes)
+      "{first}"   = local.data_addresses[local.machines_of[node.tier][0]]
+      "{peers}"   = join(",", [for peer in local.machines_of[node.tier] : "${peer}=${local.data_addresses[peer]}"])
+    }
   }
 
-  # Settings that a role's start.sh reads.
-  role_env = {
-    for name, machine in local.machines : name => merge(
-      { ROLE = machine.role },
-      !contains(["apache", "mediawiki"], machine.role) || !contains(keys(local.backends), coalesce(machine.tier, "-")) ? {} : {
-        DB_HOST     = local.backends[machine.tier].host
-        DB_PORT     = local.backends[machine.tier].port
-        DB_USER     = local.database.user
-        DB_PASSWORD = local.database.password
-        DB_NAME     = local.database.name
-      },
-      machine.role != "solr-ui" ? {} : {
-        SOLR_HOST = local.backends[machine.tier].host
-        SOLR_PORT = local.backends[machine.tier].port
-      },
-      # The tier's first machine takes the writes, the others follow it.
-      machine.role != "redis" || name == "${coalesce(machine.tier, "-")}-1" ? {} : {
-        REDIS_PRIMARY = local.data_addresses["${machine.tier}-1"]
-      },
+  of_called = {
+    for tier, spec in var.tiers : tier => {
+      "{host}"     = local.data_addresses[local.answering[tier][0]]
+      "{port}"     = tostring(local.tier_ports[tier])
+      "{hosts}"    = join(",", [for name in local.answering[tier] : "${local.data_addresses[name]}:${local.tier_ports[tier]}"])
+      "{user}"     = local.roles[spec.role].session.user
+      "{password}" = local.roles[spec.role].session.password
+      "{database}" = local.roles[spec.role].session.database
+    }
+  }
+
+  # Each machine's settings before the braces are filled, and what fills them.
+  told_environment = {
+    for name, node in local.nodes : name => concat(
+      [for key, text in merge(local.roles[node.role].settings, local.roles[node.role].environment, local.roles[node.role].places[node.place]) : {
+        key = key, text = text, values = local.of_machine[name]
+      }],
+      flatten([
+        for called in var.tiers[node.tier].calls : [
+          for key, text in local.roles[node.role].calls[local.call_of[node.role][var.tiers[called].role]].environment : {
+            key = key, text = text, values = merge(local.of_machine[name], local.of_called[called])
+          }
+        ]
+      ]),
     )
   }
 
+  # One part of a text: a name in braces, a brace that opens none, or what has no brace.
+  part = "\\{[A-Za-z0-9_]+\\}|\\{|[^{]+"
+
+  role_env = {
+    for name, machine in local.machines : name => merge({ ROLE = machine.role }, {
+      for one in lookup(local.told_environment, name, []) :
+      one.key => join("", [for part in regexall(local.part, one.text) : lookup(one.values, part, part)])
+    })
+  }
+
+  # A role's own files know the machine, its settings by their names, and the called tier where it is one.
+  role_files_of = {
+    for name, node in local.nodes : name => {
+      for path, source in local.roles[node.role].files : path => {
+        content = join("", [
+          for part in regexall(local.part, file("${local.roles[node.role].folder}/${source}")) : lookup(merge(
+            local.of_machine[name],
+            length(var.tiers[node.tier].calls) == 1 ? local.of_called[var.tiers[node.tier].calls[0]] : {},
+            { for key, value in local.role_env[name] : "{${key}}" => value },
+          ), part, part)
+        ])
+        mode = "0644"
+      }
+    }
+  }
+}
+
+locals {
   arbiter_toml = {
     for name, machine in local.arbiters : name => templatefile("${local.templates}/arbiter.toml.tftpl", {
       tier     = machine.tier
-      protocol = local.services[var.tiers[machine.tier].role].protocol
-      listen   = "${local.data_addresses[name]}:${local.services[var.tiers[machine.tier].role].port}"
-      admin    = "${local.control_addresses[name]}:${local.arbiter_admin_port}"
-      policy   = var.arbiters[machine.tier].policy
-      replicas = var.arbiters[machine.tier].replicas
+      protocol = local.roles[var.tiers[machine.tier].role].protocol
+      listen   = "${local.data_addresses[name]}:${local.tier_ports[machine.tier]}"
+      admin    = "${local.control_addresses[name]}:${local.roles["arbiter"].port}"
       tokens   = var.arbiters[machine.tier].tokens
       cores    = var.tiers[machine.tier].cpus
-      database = local.database
+      session  = local.roles[var.tiers[machine.tier].role].session
       servers = [
-        for i in range(1, var.tiers[machine.tier].nodes + var.tiers[machine.tier].standby + 1) : {
-          name    = "${machine.tier}-${i}"
-          address = "${local.data_addresses["${machine.tier}-${i}"]}:${local.services[var.tiers[machine.tier].role].port}"
-        }
+        for server in local.machines_of[machine.tier] :
+        { name = server, address = "${local.data_addresses[server]}:${local.tier_ports[machine.tier]}" }
       ]
     })
   }
@@ -168,8 +207,11 @@ locals {
           mode = "0644"
         }
         "/etc/sparecraft/role.env" = {
-          content = join("", [for key, value in local.role_env[name] : "${key}=${value}\n"])
-          mode    = "0644"
+          content = join("", [
+            for key, value in local.role_env[name] : # quoted for a shell where it has to be
+            "${key}=${can(regex("^[A-Za-z0-9_.,:/=@%+-]*$", value)) ? value : "'${replace(value, "'", "'\\''")}'"}\n"
+          ])
+          mode = "0644"
         }
         "/etc/sparecraft/tls/ca.pem" = {
           content = fleet_identity.this.ca_certificate_pem
@@ -184,9 +226,10 @@ locals {
           mode    = "0600"
         }
       },
-      machine.role != "arbiter" ? {} : {
+      !contains(keys(local.arbiters), name) ? {} : {
         "/etc/sparecraft/arbiter.toml" = { content = local.arbiter_toml[name], mode = "0644" }
       },
+      lookup(local.role_files_of, name, {}),
     )
   }
 }

@@ -2,11 +2,16 @@
 
 use std::collections::HashSet;
 
+use policy::{HEDGE_PERCENTILE, OBSERVATION_AGE_MS};
 use wire::arbiter::Protocol;
 
 use super::{Config, TOKENS_MAX};
 
+/// More servers than this in a tier are a mistake.
+pub const SERVERS_MAX: u64 = 1_000;
 const THREADS_MAX: u64 = 64;
+/// Requests that wait for tokens.
+const WAITING_MAX: u64 = 1_000_000;
 const MINUTE_MS: u64 = 60_000;
 /// About 60 bytes each.
 const TRACE_LINES_MAX: u64 = 1_000_000_000;
@@ -18,48 +23,61 @@ const PACKET_BYTES_MAX: std::ops::RangeInclusive<usize> = 1 << 20..=1 << 30;
 impl Config {
     /// Whether an arbiter can work with it; else the key, what was expected, what came.
     pub(super) fn validate(&self) -> Result<(), (String, String, String)> {
-        let within = |key: &str, value: u64, least: u64, most: u64, of: &str| {
-            if (least..=most).contains(&value) {
-                return Ok(());
-            }
-            Err((
-                key.to_owned(),
-                format!("{least} to {most}{of}"),
-                value.to_string(),
-            ))
+        let (replicas_max, of_replicas) = self.protocol.replicas_max(self.servers.len());
+        let age_ms = OBSERVATION_AGE_MS;
+        let (age_min, age_max) = (age_ms.minimum as u64, age_ms.maximum as u64);
+        // Every server has to see memcached's writes in the same order.
+        let (threads_max, of_threads) = match self.protocol {
+            Protocol::Memcached => (1, " with memcached"),
+            _ => (THREADS_MAX, ""),
         };
-        let servers = self.servers.len() as u64;
-        within("servers", servers, 1, 1_000, " [[servers]] tables")?;
-        within(
-            "replicas",
-            self.replicas as u64,
-            1,
-            servers,
-            " (the number of servers)",
-        )?;
-        within("tokens", self.tokens as u64, 1, TOKENS_MAX as u64, "")?;
-        within("threads", self.threads as u64, 1, THREADS_MAX, "")?;
-        within(
-            "connect_timeout_ms",
-            self.connect_timeout_ms.get(),
-            1,
-            MINUTE_MS,
-            " ms",
-        )?;
-        within(
-            "request_timeout_ms",
-            self.request_timeout_ms.get(),
-            1,
-            60 * MINUTE_MS,
-            " ms",
-        )?;
-        within(
-            "observation_age_ms",
-            self.observation_age_ms,
-            1,
-            60 * MINUTE_MS,
-            " ms",
-        )?;
+        let (connect_ms, request_ms) = (&self.connect_timeout_ms, &self.request_timeout_ms);
+        for (key, value, least, most, of) in [
+            (
+                "servers",
+                self.servers.len() as u64,
+                1,
+                SERVERS_MAX,
+                " [[servers]] tables",
+            ),
+            (
+                "replicas",
+                self.replicas as u64,
+                1,
+                replicas_max as u64,
+                of_replicas,
+            ),
+            ("tokens", self.tokens as u64, 1, TOKENS_MAX as u64, ""),
+            ("threads", self.threads as u64, 1, threads_max, of_threads),
+            ("connect_timeout_ms", connect_ms.get(), 1, MINUTE_MS, " ms"),
+            (
+                "request_timeout_ms",
+                request_ms.get(),
+                1,
+                60 * MINUTE_MS,
+                " ms",
+            ),
+            (
+                "observation_age_ms",
+                self.observation_age_ms,
+                age_min,
+                age_max,
+                " ms",
+            ),
+            ("waiting_max", self.waiting_max as u64, 0, WAITING_MAX, ""),
+            (
+                "trace_lines_max",
+                self.trace_lines_max,
+                1,
+                TRACE_LINES_MAX,
+                "",
+            ),
+        ] {
+            if !(least..=most).contains(&value) {
+                let expected = format!("{least} to {most}{of}");
+                return Err((key.to_owned(), expected, value.to_string()));
+            }
+        }
         if !(self.server_cores > 0.0 && self.server_cores <= CORES_MAX) {
             return Err((
                 "server_cores".to_owned(),
@@ -67,18 +85,6 @@ impl Config {
                 self.server_cores.to_string(),
             ));
         }
-        if self.protocol == Protocol::Memcached {
-            // Every server has to see the writes in the same order.
-            within("threads", self.threads as u64, 1, 1, " with memcached")?;
-        }
-        within("waiting_max", self.waiting_max as u64, 0, 1_000_000, "")?;
-        within(
-            "trace_lines_max",
-            self.trace_lines_max,
-            1,
-            TRACE_LINES_MAX,
-            "",
-        )?;
         if let Some(path) = self
             .trace
             .as_ref()
@@ -87,12 +93,13 @@ impl Config {
             let expected = "the path of a file".to_owned();
             return Err(("trace".to_owned(), expected, format!("{path:?}")));
         }
-        if !(1.0..=99.9).contains(&self.hedge_percentile) {
-            let expected = "1 to 99.9".to_owned();
+        let (least, most) = (HEDGE_PERCENTILE.minimum, HEDGE_PERCENTILE.maximum);
+        if !(least..=most).contains(&self.hedge_percentile) {
+            let expected = format!("{least} to {most}");
             let came = self.hedge_percentile.to_string();
             return Err(("hedge_percentile".to_owned(), expected, came));
         }
-        crate::guard::validate(&self.guardrails)?;
+        wire::guardrails::validate(&self.guardrails)?;
         self.validate_servers()?;
         self.validate_mysql()
     }

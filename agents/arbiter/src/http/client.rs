@@ -12,10 +12,10 @@ use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::head::{RequestHead, ResponseHead, HEAD_MAX};
+use super::answer::{After, Client};
+use super::head::{RequestHead, HEAD_MAX};
 use super::refusal::Refusal;
 use super::{direct, race, Front};
-use crate::conn::Conn;
 
 /// How long a client may keep an idle connection.
 const IDLE_MAX: Duration = Duration::from_secs(60);
@@ -24,30 +24,6 @@ const BUFFERS_KEPT: Duration = Duration::from_secs(1);
 /// How long a client may take for one head.
 const HEAD_TIME_MAX: Duration = Duration::from_secs(10);
 
-/// See the module.
-pub struct Client {
-    /// The socket.
-    pub conn: Conn,
-    /// The reply's head; its memory is used again.
-    pub reply: ResponseHead,
-    /// An empty buffer, to be exchanged for one that holds a reply.
-    pub spare: BytesMut,
-    stop: watch::Receiver<bool>,
-}
-
-/// What becomes of the connection after a request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum After {
-    /// The next request may come.
-    Next,
-    /// The reply was complete; close.
-    Close,
-    /// The reply was complete, but the request was not read to its end: close without a reset.
-    Linger,
-    /// The reply was cut: close at once.
-    Abort,
-}
-
 /// Serves a client until it goes, breaks the protocol, or the arbiter stops.
 pub async fn serve(front: Arc<Front>, stream: TcpStream, stop: watch::Receiver<bool>) {
     let mut waiting = stop.clone();
@@ -55,12 +31,7 @@ pub async fn serve(front: Arc<Front>, stream: TcpStream, stop: watch::Receiver<b
         // An error means that the sender is gone, which is a stop as well.
         let _ = waiting.changed().await;
     });
-    let mut client = Client {
-        conn: Conn::new(stream),
-        reply: ResponseHead::default(),
-        spare: BytesMut::new(),
-        stop,
-    };
+    let mut client = Client::new(stream, stop);
     let mut request = RequestHead::default();
     loop {
         let after = match client.next_request(&mut request, stopping.as_mut()).await {
@@ -128,7 +99,7 @@ impl Client {
 
     /// Waits between requests; false when no more come.
     async fn first_bytes(&mut self, mut stopping: Pin<&mut impl Future<Output = ()>>) -> bool {
-        if *self.stop.borrow() {
+        if self.is_stopped() {
             return false;
         }
         self.conn.shrink_buffer();
@@ -171,58 +142,5 @@ impl Client {
         };
         front.tier.request_ended(received.into());
         after
-    }
-
-    /// Whether the connection goes on after this request.
-    pub fn keeps(&self, request: &RequestHead) -> bool {
-        request.keep_alive && !*self.stop.borrow()
-    }
-
-    /// Answers with the arbiter's own error.
-    pub async fn refuse(
-        &mut self,
-        front: &Front,
-        request: &RequestHead,
-        refusal: Refusal,
-        unread_body: bool,
-    ) -> After {
-        front.tier.counters.failed.inc();
-        let keep = self.keeps(request) && request.minor == 1 && !unread_body;
-        let reply = refusal.reply(request.is_head, !keep);
-        self.write_last(front, (&reply, &[]), keep, unread_body)
-            .await
-    }
-
-    /// Writes the (last bytes of the) reply, head and body or two empty pieces.
-    pub async fn finish(
-        &mut self,
-        front: &Front,
-        bytes: (&[u8], &[u8]),
-        keep: bool,
-        unread_body: bool,
-    ) -> After {
-        let after = self.write_last(front, bytes, keep, unread_body).await;
-        if after == After::Abort {
-            front.tier.counters.failed.inc();
-        } else {
-            front.tier.counters.answered.inc();
-        }
-        after
-    }
-
-    async fn write_last(
-        &mut self,
-        front: &Front,
-        bytes: (&[u8], &[u8]),
-        keep: bool,
-        unread_body: bool,
-    ) -> After {
-        let limit = front.tier.config().request_timeout();
-        match self.conn.write_both(bytes.0, bytes.1, limit).await {
-            Err(_) => After::Abort,
-            Ok(()) if unread_body => After::Linger,
-            Ok(()) if keep => After::Next,
-            Ok(()) => After::Close,
-        }
     }
 }

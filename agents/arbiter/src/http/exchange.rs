@@ -4,10 +4,10 @@ use std::io;
 
 use bytes::Buf;
 use policy::ServerId;
-use tokio::net::TcpStream;
-use tokio::time::{timeout, Instant};
+use tokio::time::Instant;
 
 use super::head::{RequestHead, ResponseHead};
+use super::refusal::Refusal;
 use super::Front;
 use crate::conn::Conn;
 use crate::siblings::{self, Stamp};
@@ -26,6 +26,18 @@ pub enum Failure {
     TimedOut,
     /// The reply broke off, or is not HTTP/1.1.
     Broken,
+}
+
+impl Failure {
+    /// What the client gets for it.
+    pub fn refusal(self) -> Refusal {
+        match self {
+            Self::Connect => Refusal::new(502, "no server could be reached"),
+            Self::Silent => Refusal::new(502, "the server closed the connection without a reply"),
+            Self::TimedOut => Refusal::new(504, "the server did not reply in time"),
+            Self::Broken => Refusal::new(502, "the server's reply was broken"),
+        }
+    }
 }
 
 /// A connection to a server.
@@ -48,16 +60,11 @@ pub async fn open(front: &Front, server: ServerId, may_reuse: bool) -> Result<Li
             return Ok(Link { conn, reused: true });
         }
     }
-    let connecting = TcpStream::connect(front.tier.server(server).address);
-    if let Ok(Ok(stream)) = timeout(front.tier.config().connect_timeout(), connecting).await {
-        counters.connections_opened.inc();
-        return Ok(Link {
-            conn: Conn::new(stream),
-            reused: false,
-        });
-    }
-    front.tier.server_failed(server);
-    Err(Failure::Connect)
+    let stream = front.tier.connect(server).await.ok_or(Failure::Connect)?;
+    Ok(Link {
+        conn: Conn::new(stream),
+        reused: false,
+    })
 }
 
 /// Sends a read and waits for its reply's head. Where a pooled connection turns out to be closed

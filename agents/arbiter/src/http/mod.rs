@@ -8,9 +8,12 @@
 //! | `exchange` | one request sent to one server, up to the reply's head |
 //! | `direct` | one server: the reply is streamed |
 //! | `race` | r servers: the first complete good reply wins, the losers are drained |
+//! | `relay` | a reply's way to the client |
+//! | `answer` | what ends an exchange |
 //! | `client` | a client's connection: request after request |
 //! | `refusal` | the arbiter's own error replies |
 
+mod answer;
 pub mod body;
 pub mod client;
 mod direct;
@@ -19,13 +22,10 @@ pub mod head;
 pub mod pool;
 mod race;
 mod refusal;
+mod relay;
 
 use std::sync::Arc;
 use std::time::Duration;
-
-use policy::ServerId;
-use tokio::net::TcpStream;
-use tokio::time::timeout;
 
 use crate::tier::Tier;
 
@@ -45,15 +45,6 @@ impl Front {
     pub fn new(tier: Arc<Tier>) -> Arc<Self> {
         let pool = pool::Pool::new(tier.config().servers.len());
         Arc::new(Self { tier, pool })
-    }
-
-    /// Whether the server takes connections.
-    pub async fn probe(&self, server: ServerId) -> bool {
-        let connecting = TcpStream::connect(self.tier.server(server).address);
-        matches!(
-            timeout(self.tier.config().connect_timeout(), connecting).await,
-            Ok(Ok(_))
-        )
     }
 
     /// Closes dead idle connections, and those to servers that are out of use, for ever.

@@ -18,12 +18,12 @@ use policy::ServerId;
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
+use super::answer::{After, Client};
 use super::body::{Body, Framing};
-use super::client::{After, Client};
-use super::direct::{pass_on, refusal_for, refusal_of, Sent};
 use super::exchange::{ask, keep, open, Failure};
 use super::head::{RequestHead, ResponseHead};
-use super::refusal::Refusal;
+use super::refusal::{refusal_of, Refusal};
+use super::relay::{pass_on, pass_whole, Reply, Sent};
 use super::Front;
 use crate::delayed::Delayed;
 use crate::siblings::Stamp;
@@ -56,12 +56,6 @@ enum End {
     },
     /// Another had won before.
     TooLate,
-}
-
-struct Reply {
-    server: ServerId,
-    head: ResponseHead,
-    body: BytesMut,
 }
 
 struct Large {
@@ -103,7 +97,7 @@ pub async fn run(
     };
     let decided = client.conn.limit(deadline, referee.decide()).await;
     match referee.end(decided) {
-        Outcome::Reply(reply) => relay(front, client, request, reply).await,
+        Outcome::Reply(reply) => pass_whole(front, client, request, reply).await,
         Outcome::Large(large) => {
             let Large { reply, body, sent } = *large;
             let head = (reply.head, body);
@@ -223,7 +217,7 @@ impl Referee {
             None if self.used.is_empty() => {
                 Outcome::Refusal(Refusal::new(503, "no server came free in time"))
             }
-            None => Outcome::Refusal(refusal_for(failure)),
+            None => Outcome::Refusal(failure.refusal()),
         }
     }
 }
@@ -365,20 +359,4 @@ fn complete(race: &Race, sent: Sent, reply: Reply) -> End {
             reply: Some(reply),
         }
     }
-}
-
-async fn relay(front: &Front, client: &mut Client, request: &RequestHead, reply: Reply) -> After {
-    let Reply {
-        server,
-        mut head,
-        body,
-    } = reply;
-    if head.status >= 500 {
-        front.tier.server_counters[server].wins.inc();
-    }
-    let keep = client.keeps(request);
-    let name = &front.tier.server(server).name;
-    head.close_for(name, request, keep, Some(body.len()));
-    let bytes = (&head.forward[..], &body[..]);
-    client.finish(front, bytes, keep, false).await
 }

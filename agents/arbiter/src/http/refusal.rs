@@ -1,5 +1,7 @@
 //! The arbiter's own error replies.
 
+use policy::Refused;
+
 /// An error that the arbiter answers itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Refusal {
@@ -41,5 +43,14 @@ fn phrase(status: u16) -> &'static str {
         504 => "Gateway Timeout",
         505 => "HTTP Version Not Supported",
         _ => "Error",
+    }
+}
+
+/// What the client gets when no server may be asked.
+pub fn refusal_of(refused: Refused, tried_some: bool) -> Refusal {
+    match refused {
+        Refused::NoServer if tried_some => Refusal::new(502, "no server could be reached"),
+        Refused::NoServer => Refusal::new(503, "no server is alive"),
+        Refused::QueueFull => Refusal::new(503, "too many requests wait for a server"),
     }
 }

@@ -17,7 +17,7 @@ use bytes::{Buf, BytesMut};
 use policy::ServerId;
 use tokio::io::{AsyncReadExt, AsyncWrite};
 use tokio::net::TcpStream;
-use tokio::time::{sleep, timeout, Sleep};
+use tokio::time::{sleep, Sleep};
 
 use super::slot::{Slot, Verdict};
 use super::{Dialect, Failure, Kind, HELD_MAX};
@@ -154,13 +154,13 @@ impl Pending {
         }
     }
 
-    fn complete(self, server: ServerId, reply: &[u8], sick: bool) {
-        let latency = if sick {
+    fn complete(self, server: ServerId, reply: &[u8], is_server_error: bool) {
+        let latency = if is_server_error {
             self.flight.bad()
         } else {
             self.flight.good()
         };
-        match self.slot.fill(self.ticket, server, reply, sick) {
+        match self.slot.fill(self.ticket, server, reply, is_server_error) {
             Verdict::Won => self.flight.won(),
             Verdict::Kept => {}
             Verdict::Late => self.flight.wasted(latency),
@@ -169,14 +169,9 @@ impl Pending {
 }
 
 async fn run<D: Dialect>(link: Arc<Link>, tier: Arc<Tier>, server: ServerId, greetings: usize) {
-    let connecting = TcpStream::connect(tier.server(server).address);
-    let Ok(Ok(stream)) = timeout(tier.config().connect_timeout(), connecting).await else {
-        tier.server_failed(server);
+    let Some(stream) = tier.connect(server).await else {
         return link.close(server, None, Failure::Connect);
     };
-    // A socket that refuses the option still works.
-    let _ = stream.set_nodelay(true);
-    tier.server_counters[server].connections_opened.inc();
     let limit = tier.config().request_timeout();
     let mut driver = Driver::<D> {
         link: Arc::clone(&link),
@@ -188,7 +183,7 @@ async fn run<D: Dialect>(link: Arc<Link>, tier: Arc<Tier>, server: ServerId, gre
         reply_start: 0,
         greetings,
         head: None,
-        sick: false,
+        is_server_error: false,
         dialect: D::default(),
         limit,
         tick: Box::pin(sleep(tick_of(limit))),
@@ -219,7 +214,7 @@ struct Driver<D> {
     greetings: usize,
     head: Option<Pending>,
     /// A reply of the head's batch was an error of the server's making.
-    sick: bool,
+    is_server_error: bool,
     dialect: D,
     limit: Duration,
     tick: Pin<Box<Sleep>>,
@@ -328,7 +323,7 @@ impl<D: Dialect> Driver<D> {
         let Some(head) = &mut self.head else {
             return Err(Failure::Broken);
         };
-        self.sick |= kind == Kind::Sick;
+        self.is_server_error |= kind == Kind::ServerError;
         let end = match &mut head.until {
             Until::Replies(left) => {
                 *left -= 1;
@@ -341,9 +336,9 @@ impl<D: Dialect> Driver<D> {
         };
         self.reply_start = self.scanned;
         if let (Some(end), Some(head)) = (end, self.head.take_if(|_| end.is_some())) {
-            head.complete(self.server, &self.buffer[..end], self.sick);
+            head.complete(self.server, &self.buffer[..end], self.is_server_error);
             self.buffer.advance(self.scanned);
-            (self.scanned, self.reply_start, self.sick) = (0, 0, false);
+            (self.scanned, self.reply_start, self.is_server_error) = (0, 0, false);
         }
         Ok(())
     }

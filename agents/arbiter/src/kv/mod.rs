@@ -71,7 +71,7 @@ pub enum Kind {
     /// A reply, also an error of the command's making.
     Reply,
     /// An error of the server's making: does not win while another replica may.
-    Sick,
+    ServerError,
     /// Not a reply to anything (RESP3 push): dropped.
     Push,
     /// The reply to the no-op that ends a batch whose replies cannot be counted.

@@ -29,8 +29,8 @@ struct State {
     outstanding: usize,
     answered: bool,
     failure: Option<Failure>,
-    /// The reply of a server that is sick, for want of a better one.
-    sick: Option<BytesMut>,
+    /// A server's error, for want of a better reply.
+    server_error: Option<BytesMut>,
     /// Every server's reply, in `replies`.
     gathered: Vec<(ServerId, Result<Range<usize>, Failure>)>,
     replies: BytesMut,
@@ -73,7 +73,7 @@ impl Slot {
         state.outstanding = 0;
         state.answered = false;
         state.failure = None;
-        state.sick = None;
+        state.server_error = None;
         state.gathered.clear();
         state.replies.clear();
         state.ticket
@@ -90,7 +90,13 @@ impl Slot {
     }
 
     /// A complete reply of a server.
-    pub fn fill(&self, ticket: u64, server: ServerId, reply: &[u8], sick: bool) -> Verdict {
+    pub fn fill(
+        &self,
+        ticket: u64,
+        server: ServerId,
+        reply: &[u8],
+        is_server_error: bool,
+    ) -> Verdict {
         let mut state = self.lock();
         let state = &mut *state;
         if state.ticket != ticket || state.answered {
@@ -98,8 +104,8 @@ impl Slot {
         }
         state.outstanding -= 1;
         let verdict = match state.mode {
-            Mode::Race if sick => {
-                state.sick = Some(BytesMut::from(reply));
+            Mode::Race if is_server_error => {
+                state.server_error = Some(BytesMut::from(reply));
                 Verdict::Kept
             }
             Mode::Race => {
@@ -141,7 +147,7 @@ impl Slot {
             return Poll::Ready(Ok(()));
         }
         if state.outstanding == 0 {
-            return Poll::Ready(match (state.mode, state.sick.take()) {
+            return Poll::Ready(match (state.mode, state.server_error.take()) {
                 (Mode::Gather, _) => Ok(()),
                 (Mode::Race, Some(reply)) => {
                     state.answered = true;

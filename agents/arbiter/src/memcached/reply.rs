@@ -98,7 +98,7 @@ impl Replies {
                 return Ok(None);
             }
             b"END" => return Ok(Some(Kind::Reply)),
-            b"SERVER_ERROR" => return Ok(Some(Kind::Sick)),
+            b"SERVER_ERROR" => return Ok(Some(Kind::ServerError)),
             b"ERROR" | b"CLIENT_ERROR" => return Ok(Some(Kind::Reply)),
             b"MN" if !self.in_list => return Ok(Some(Kind::Fence)),
             b"STORED" | b"NOT_STORED" | b"EXISTS" | b"NOT_FOUND" | b"DELETED" | b"TOUCHED"
@@ -169,7 +169,7 @@ mod tests {
             assert_eq!(kinds(&twice).unwrap(), ends);
             assert_eq!(kinds(&reply[..reply.len() - 1]).unwrap(), []);
         }
-        let ends = [(4, Kind::Fence), (20, Kind::Sick)];
+        let ends = [(4, Kind::Fence), (20, Kind::ServerError)];
         assert_eq!(kinds(b"MN\r\nSERVER_ERROR x\r\n").unwrap(), ends);
     }
 

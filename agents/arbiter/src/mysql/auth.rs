@@ -13,6 +13,11 @@ use serde::Deserialize;
 use sha1::{Digest, Sha1};
 use sha2::Sha256;
 
+/// caching_sha2_password: the proof is good, an OK follows.
+pub const FAST_PATH_TAKEN: [u8; 2] = [1, 3];
+/// caching_sha2_password: the password itself is wanted, over TLS or encrypted.
+pub const FULL_PATH_WANTED: [u8; 2] = [1, 4];
+
 /// Bytes of a nonce.
 pub const NONCE: usize = 20;
 /// Largest RSA key that is used [bytes of its PEM text]: one of 16384 bits needs 2.8 kB.

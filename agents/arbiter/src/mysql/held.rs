@@ -15,16 +15,15 @@ use bytes::Bytes;
 use policy::{Refused, ServerId};
 use tokio::sync::mpsc;
 use tokio::time::{sleep_until, timeout_at, Instant};
-use wire::arbiter::Policy;
 
 use super::contest::{Contest, Event, LinkId, Ticket};
 use super::hello::Key;
 use super::hub::Hub;
-use super::link::{Command, Link, Loss, News, Start, Task};
+use super::link::{Command, Link, Loss, News, Start};
 use super::packet::Packet;
 use super::replay::{self, Replay};
 use super::reply::Shape;
-use super::terms::{Beginning, NotOpen, Route, Verdict};
+use super::terms::{Beginning, NotOpen, Route, Task, Verdict};
 use crate::delayed::{due, Delayed};
 use crate::siblings::Stamp;
 use crate::tier::{Lease, Leases};
@@ -58,7 +57,7 @@ impl Held {
     /// # Errors
     /// [`NotOpen`].
     pub async fn open(hub: Arc<Hub>, start: Beginning, replicas: usize) -> Result<Self, NotOpen> {
-        let hedges = hub.tier.policy().0 == Policy::Hedge;
+        let hedges = hub.tier.policy().0.hedges();
         let deadline = Instant::now() + hub.tier.config().request_timeout();
         let (tell_news, news) = mpsc::unbounded_channel();
         let mut held = Self {

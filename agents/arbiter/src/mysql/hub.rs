@@ -9,12 +9,11 @@ use policy::ServerId;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use super::auth;
+use super::auth::{self, FAST_PATH_TAKEN, FULL_PATH_WANTED};
 use super::hello::{self, Key, LogIn, ServerGreeting};
-use super::link::Task;
-use super::login::{FAST_PATH_TAKEN, FULL_PATH_WANTED};
 use super::packet::{self, Packet};
 use super::reply;
+use super::terms::Task;
 use crate::config::Mysql;
 use crate::conn::Conn;
 use crate::tier::Tier;

@@ -19,6 +19,7 @@ use super::hello::Key;
 use super::hub::{Hub, OpenError, ServerConn};
 use super::packet::{self, Packet};
 use super::reply::{is_of_the_statement, End, Follow, Shape};
+use super::terms::Task;
 use crate::tier::{Flight, Lease};
 
 /// Commands that a server may lag behind; beyond, the session gives it up.
@@ -38,20 +39,6 @@ pub struct Command {
     pub task: Task,
     /// Where the reply goes.
     pub ticket: Ticket,
-}
-
-/// What a server has to do with a command.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Task {
-    /// A read that others may answer: skipped when they did.
-    Race,
-    /// For this server alone.
-    Alone,
-    /// Changes the session. Where another server did it and this one cannot, this one is given up.
-    /// The database that is current from then on, where it is that what changes.
-    Session(Option<Vec<u8>>),
-    /// As `Session`, and cannot be reset.
-    Sticky,
 }
 
 /// What a link tells its session apart from replies.
@@ -137,7 +124,7 @@ struct Worker {
 /// Whether the connection can be used further.
 #[derive(PartialEq, Eq)]
 enum Health {
-    Well,
+    Usable,
     Broken,
     Disagrees,
 }
@@ -161,7 +148,7 @@ impl Worker {
         };
         tell(News::Ready(self.id));
         match self.work(&mut conn).await {
-            Health::Well => self.hub.give_back(self.server, conn).await,
+            Health::Usable => self.hub.give_back(self.server, conn).await,
             Health::Disagrees => {
                 tell(News::Down(self.id, Loss::Disagrees));
                 self.hub.give_back(self.server, conn).await;
@@ -180,14 +167,14 @@ impl Worker {
                 () = conn.conn.spoken() => return Health::Broken,
             };
             let Some(mut command) = command else {
-                return Health::Well;
+                return Health::Usable;
             };
             if command.task == Task::Race && command.ticket.is_answered() {
                 self.hub.tier.counters.replicas_not_needed.inc();
                 command.ticket.done();
             } else if !self.abandoned.load(SeqCst) {
                 let health = self.execute(conn, command).await;
-                if health != Health::Well {
+                if health != Health::Usable {
                     return health;
                 }
             }
@@ -207,7 +194,7 @@ impl Worker {
         }
         let Some(follow) = Follow::new(command.shape) else {
             command.ticket.done();
-            return Health::Well;
+            return Health::Usable;
         };
         Reading {
             limit,
@@ -291,7 +278,7 @@ impl Reading {
             }
             self.command.ticket.done();
         }
-        Health::Well
+        Health::Usable
     }
 
     fn error(&mut self, reply: bytes::Bytes, state: [u8; 5]) -> Health {
@@ -303,15 +290,15 @@ impl Reading {
         };
         if !self.command.ticket.is_answered() {
             self.command.ticket.fail(reply);
-            return Health::Well;
+            return Health::Usable;
         }
         self.command.ticket.done();
         match self.command.task {
             Task::Race => {
                 self.flight.wasted(spent);
-                Health::Well
+                Health::Usable
             }
-            Task::Alone => Health::Well,
+            Task::Alone => Health::Usable,
             // The session is not here what it is elsewhere.
             Task::Session(_) | Task::Sticky => Health::Disagrees,
         }
@@ -344,11 +331,11 @@ impl Reading {
                 None => {}
                 Some(End::Good) => {
                     self.flight.good();
-                    return Health::Well;
+                    return Health::Usable;
                 }
                 Some(End::Error { .. }) => {
                     self.flight.bad();
-                    return Health::Well;
+                    return Health::Usable;
                 }
                 Some(End::Broken) => {
                     self.flight.bad();

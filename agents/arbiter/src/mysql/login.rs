@@ -4,16 +4,11 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
-use super::auth::{is_equal, nonce, Method};
+use super::auth::{is_equal, nonce, Method, FAST_PATH_TAKEN};
 use super::hello::{client_hello, greeting, switch_to, ClientHello, ServerGreeting};
 use super::hub::Hub;
 use super::packet::{self, Message, Packet};
 use crate::conn::Conn;
-
-/// caching_sha2_password: the proof is good, an OK follows.
-pub const FAST_PATH_TAKEN: [u8; 2] = [1, 3];
-/// caching_sha2_password: the password itself is wanted, over TLS or encrypted.
-pub const FULL_PATH_WANTED: [u8; 2] = [1, 4];
 
 /// How long a client may take to log in.
 const LOGIN_TIME_MAX: Duration = Duration::from_secs(10);

@@ -1,9 +1,9 @@
 //! What a server that joins a session later must be told, to be where the others are.
 
 use super::classify::Effect;
-use super::link::Task;
 use super::packet::Packet;
 use super::reply::Shape;
+use super::terms::Task;
 
 /// Bounds of the record; a session with more state gets no further servers.
 const ENTRIES_MAX: usize = 128;

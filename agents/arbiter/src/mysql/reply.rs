@@ -23,7 +23,7 @@ pub enum Shape {
 /// How a reply ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum End {
-    /// Well.
+    /// With what was asked for.
     Good,
     /// With an ERR packet, the last one.
     Error {

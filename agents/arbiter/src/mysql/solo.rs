@@ -14,11 +14,10 @@ use tokio::time::{timeout_at, Instant};
 
 use super::hello::Key;
 use super::hub::{Hub, OpenError, ServerConn};
-use super::link::Task;
 use super::packet::{self, Packet};
 use super::replay::{self, Entry, Replay};
 use super::reply::{is_of_the_statement, End, Follow, Shape};
-use super::terms::{Beginning, NotOpen, Route};
+use super::terms::{Beginning, NotOpen, Route, Task};
 use crate::conn::Conn;
 use crate::siblings::Stamp;
 use crate::tier::{Flight, Lease};

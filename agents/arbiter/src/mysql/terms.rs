@@ -61,3 +61,17 @@ pub struct Beginning {
     /// Of which replica of the tier above it is.
     pub stamp: Option<Stamp>,
 }
+
+/// What a server has to do with a command.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Task {
+    /// A read that others may answer: skipped when they did.
+    Race,
+    /// For this server alone.
+    Alone,
+    /// Changes the session. Where another server did it and this one cannot, this one is given up.
+    /// The database that is current from then on, where it is that what changes.
+    Session(Option<Vec<u8>>),
+    /// As `Session`, and cannot be reset.
+    Sticky,
+}

@@ -5,7 +5,6 @@ use std::io;
 
 use bytes::BytesMut;
 use tokio::io::copy_bidirectional_with_sizes;
-use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::reply::Replies;
@@ -51,13 +50,8 @@ pub async fn serve(front: &Front, mut client: Socket, manners: Manners) {
 
 async fn reach(front: &Front, manners: &Manners) -> io::Result<Conn> {
     let config = front.tier.config();
-    let connecting = TcpStream::connect(front.tier.server(PRIMARY).address);
-    let Ok(Ok(stream)) = timeout(config.connect_timeout(), connecting).await else {
-        front.tier.server_failed(PRIMARY);
-        return Err(io::ErrorKind::ConnectionRefused.into());
-    };
-    front.tier.server_counters[PRIMARY].connections_opened.inc();
-    let mut conn = Conn::new(stream);
+    let stream = front.tier.connect(PRIMARY).await;
+    let mut conn = Conn::new(stream.ok_or(io::ErrorKind::ConnectionRefused)?);
     let greet = async {
         if manners.resp3 {
             tell(&mut conn, Replies::greeting(1), config.request_timeout()).await?;

@@ -75,7 +75,7 @@ impl Replies {
     fn end(&mut self) -> Kind {
         let kind = match (self.is_push, self.is_sick) {
             (true, _) => Kind::Push,
-            (false, true) => Kind::Sick,
+            (false, true) => Kind::ServerError,
             (false, false) => Kind::Reply,
         };
         *self = Self::default();
@@ -228,7 +228,7 @@ mod tests {
             .into_iter()
             .map(|(_, kind)| kind)
             .collect();
-        assert_eq!(kinds, [Kind::Push, Kind::Sick, Kind::Reply]);
+        assert_eq!(kinds, [Kind::Push, Kind::ServerError, Kind::Reply]);
     }
 
     #[test]

@@ -65,7 +65,7 @@ impl Flight {
 
     fn observe(&self, seen: Observation) {
         let now = self.tier.now();
-        self.tier.brain().selector.observe(now, self.server, seen);
+        self.tier.choices().selector.observe(now, self.server, seen);
     }
 }
 

@@ -23,7 +23,7 @@ impl Drop for Lease {
         let server = self.server;
         self.tier.meter.released(micros(self.since.elapsed()));
         self.tier
-            .decide(|brain, now, grants| brain.selector.release(now, server, grants));
+            .decide(|choices, now, grants| choices.selector.release(now, server, grants));
     }
 }
 
@@ -87,9 +87,9 @@ impl Drop for Leases {
         self.count_wait();
         if self.receiver.is_some() {
             let now = self.tier.now();
-            let mut brain = self.tier.brain();
-            brain.selector.cancel(now, self.request);
-            brain.waiters.remove(&self.request);
+            let mut choices = self.tier.choices();
+            choices.selector.cancel(now, self.request);
+            choices.waiters.remove(&self.request);
         }
     }
 }

@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use policy::ServerId;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
 
-use super::{Brain, Tier};
+use super::{Choices, Tier};
 
 /// A server that is to be probed until it answers.
 #[derive(Debug, Clone, Copy)]
@@ -20,7 +22,7 @@ impl Tier {
     pub fn server_failed(self: &Arc<Self>, server: ServerId) {
         self.server_counters[server].errors.inc();
         let mut was_alive = false;
-        self.decide(|Brain { selector, .. }, now, grants| {
+        self.decide(|Choices { selector, .. }, now, grants| {
             was_alive = selector.is_alive(server);
             selector.server_down(now, server, grants);
         });
@@ -29,20 +31,43 @@ impl Tier {
         }
     }
 
+    /// A new connection to the server; one that cannot be had in time makes it dead.
+    pub async fn connect(self: &Arc<Self>, server: ServerId) -> Option<TcpStream> {
+        let Some(stream) = self.try_connect(server).await else {
+            self.server_failed(server);
+            return None;
+        };
+        // A socket that refuses the option still works.
+        let _ = stream.set_nodelay(true);
+        self.server_counters[server].connections_opened.inc();
+        Some(stream)
+    }
+
+    /// Whether the server takes connections.
+    pub async fn is_reachable(&self, server: ServerId) -> bool {
+        self.try_connect(server).await.is_some()
+    }
+
+    async fn try_connect(&self, server: ServerId) -> Option<TcpStream> {
+        let connecting = TcpStream::connect(self.server(server).address);
+        let connected = timeout(self.config().connect_timeout(), connecting).await;
+        connected.ok()?.ok()
+    }
+
     /// Takes a server out at once: it gets nothing new, whatever probes say. What it has goes on.
     pub fn take_out(self: &Arc<Self>, server: ServerId) {
-        self.decide(|brain, now, grants| {
-            brain.taken_out[server] = true;
-            brain.selector.server_down(now, server, grants);
+        self.decide(|choices, now, grants| {
+            choices.taken_out[server] = true;
+            choices.selector.server_down(now, server, grants);
         });
     }
 
     /// Lets a server that was taken out in again, once a probe, which goes now, has reached it.
     pub fn let_in(self: &Arc<Self>, server: ServerId) {
-        let mut brain = self.brain();
-        brain.taken_out[server] = false;
-        let is_alive = brain.selector.is_alive(server);
-        drop(brain);
+        let mut choices = self.choices();
+        choices.taken_out[server] = false;
+        let is_alive = choices.selector.is_alive(server);
+        drop(choices);
         if !is_alive {
             self.probe(server, true);
         }
@@ -50,8 +75,8 @@ impl Tier {
 
     /// Whether a probe of the server is of use.
     pub fn needs_probe(&self, server: ServerId) -> bool {
-        let brain = self.brain();
-        !brain.taken_out[server] && !brain.selector.is_alive(server)
+        let choices = self.choices();
+        !choices.taken_out[server] && !choices.selector.is_alive(server)
     }
 
     fn probe(&self, server: ServerId, at_once: bool) {
@@ -61,9 +86,9 @@ impl Tier {
 
     /// A probe succeeded.
     pub fn server_up(self: &Arc<Self>, server: ServerId) {
-        self.decide(|brain, now, grants| {
-            if !brain.taken_out[server] {
-                brain.selector.server_up(now, server, grants);
+        self.decide(|choices, now, grants| {
+            if !choices.taken_out[server] {
+                choices.selector.server_up(now, server, grants);
             }
         });
     }

@@ -6,14 +6,14 @@ use std::path::PathBuf;
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
-use super::{check_factor, Fault, Refusal};
+use super::parameter::{Parameter, FACTOR};
+use super::{Fault, Refusal};
 use crate::machine::cgroup::Quota;
 use crate::machine::Machine;
 
 pub struct CpuLimp;
 
 #[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Parameters {
     factor: f64,
 }
@@ -26,6 +26,8 @@ pub struct Record {
 
 impl Fault for CpuLimp {
     const KIND: &'static str = "cpu.limp";
+    const SUMMARY: &'static str = "the role's CPU cap divided by a factor";
+    const PARAMETERS: &'static [Parameter] = &[FACTOR];
     type Parameters = Parameters;
     type Record = Record;
 
@@ -41,8 +43,12 @@ impl Fault for CpuLimp {
             .map_err(|error| format!("{error:#}"))
     }
 
-    fn plan(&self, machine: &Machine, _id: &str, wish: &Parameters) -> Result<Record, Refusal> {
-        check_factor(wish.factor)?;
+    fn plan(
+        &self,
+        machine: &Machine,
+        _id: &str,
+        parameters: &Parameters,
+    ) -> Result<Record, Refusal> {
         let cpu = machine
             .cgroups
             .cpu
@@ -55,8 +61,8 @@ impl Fault for CpuLimp {
                 foreign.cores()
             )));
         }
-        let limping = Quota::for_cores(machine.cgroups.cap_cores() / wish.factor)
-            .map_err(|error| Refusal::Invalid(format!("factor {}: {error}", wish.factor)))?;
+        let limping = Quota::for_cores(machine.cgroups.cap_cores() / parameters.factor)
+            .map_err(|error| Refusal::Invalid(format!("factor {}: {error}", parameters.factor)))?;
         Ok(Record {
             cgroup: cpu.own.clone(),
             limping,

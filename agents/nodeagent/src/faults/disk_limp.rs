@@ -9,7 +9,8 @@ use std::path::PathBuf;
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
-use super::{check_factor, within, Fault, Refusal};
+use super::parameter::{Parameter, FACTOR};
+use super::{Fault, Refusal};
 use crate::machine::cgroup::Throttle;
 use crate::machine::disk::root_device;
 use crate::machine::Machine;
@@ -17,12 +18,8 @@ use crate::machine::Machine;
 pub struct DiskLimp;
 
 #[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Parameters {
     factor: f64,
-    /// The rate to divide, MB/s; default: the machine's own throttle, else the configuration's
-    /// disk_mbps.
-    #[serde(default)]
     nominal_mbps: Option<f64>,
 }
 
@@ -36,6 +33,18 @@ pub struct Record {
 
 impl Fault for DiskLimp {
     const KIND: &'static str = "disk.limp";
+    const SUMMARY: &'static str = "the disk's nominal rate divided by a factor";
+    const PARAMETERS: &'static [Parameter] = &[
+        FACTOR,
+        Parameter::number(
+            "nominal_mbps",
+            "the rate to divide; else the machine's own throttle, else the configuration's disk_mbps",
+        )
+        .in_unit("MB/s")
+        .at_least(0.01)
+        .at_most(1e6)
+        .optional(),
+    ];
     type Parameters = Parameters;
     type Record = Record;
 
@@ -52,11 +61,12 @@ impl Fault for DiskLimp {
             .map_err(|error| format!("{error:#}"))
     }
 
-    fn plan(&self, machine: &Machine, _id: &str, wish: &Parameters) -> Result<Record, Refusal> {
-        check_factor(wish.factor)?;
-        if let Some(rate) = wish.nominal_mbps {
-            within("nominal_mbps", rate, 0.01, 1e6)?;
-        }
+    fn plan(
+        &self,
+        machine: &Machine,
+        _id: &str,
+        parameters: &Parameters,
+    ) -> Result<Record, Refusal> {
         let disk = machine
             .cgroups
             .disk
@@ -72,11 +82,11 @@ impl Fault for DiskLimp {
             )));
         }
         let divide = |cap: Option<u64>| {
-            let rate = wish.nominal_mbps.map(|mbps| mbps * 1e6);
+            let rate = parameters.nominal_mbps.map(|mbps| mbps * 1e6);
             let rate = rate
                 .or(cap.map(|cap| cap as f64))
                 .or(machine.config.disk_mbps.map(|mbps| mbps * 1e6));
-            rate.map(|rate| (rate / wish.factor).round().max(1.0) as u64)
+            rate.map(|rate| (rate / parameters.factor).round().max(1.0) as u64)
                 .ok_or_else(|| {
                     Refusal::Invalid(
                         "the disk has no nominal rate here; give the parameter nominal_mbps".into(),

@@ -3,13 +3,13 @@
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
-use super::{neighbour, within, Fault, Refusal};
+use super::parameter::Parameter;
+use super::{neighbour, Fault, Refusal};
 use crate::machine::Machine;
 
 pub struct InterferenceCpu;
 
 #[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Parameters {
     workers: u32,
 }
@@ -22,6 +22,10 @@ pub struct Record {
 
 impl Fault for InterferenceCpu {
     const KIND: &'static str = "interference.cpu";
+    const SUMMARY: &'static str = "processes that spin next to the role";
+    const PARAMETERS: &'static [Parameter] = &[Parameter::integer("workers", "spinning processes")
+        .at_least(1.0)
+        .at_most(64.0)];
     type Parameters = Parameters;
     type Record = Record;
 
@@ -29,11 +33,15 @@ impl Fault for InterferenceCpu {
         Ok(())
     }
 
-    fn plan(&self, _machine: &Machine, id: &str, wish: &Parameters) -> Result<Record, Refusal> {
-        within("workers", f64::from(wish.workers), 1.0, 64.0)?;
+    fn plan(
+        &self,
+        _machine: &Machine,
+        id: &str,
+        parameters: &Parameters,
+    ) -> Result<Record, Refusal> {
         Ok(Record {
             id: id.into(),
-            workers: wish.workers,
+            workers: parameters.workers,
         })
     }
 

@@ -6,21 +6,17 @@ use anyhow::Result;
 use serde::{Deserialize, Serialize};
 use wire::agent::LEASE_S_MAX;
 
-use super::interference_iperf_server::default_port;
-use super::{neighbour, within, Fault, Refusal};
+use super::interference_iperf_server::PORT;
+use super::parameter::Parameter;
+use super::{neighbour, Fault, Refusal};
 use crate::machine::Machine;
 
 pub struct InterferenceIperf;
 
 #[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Parameters {
-    /// Data address of the machine that runs the server.
     peer: IpAddr,
-    #[serde(default = "default_port")]
     port: u16,
-    /// Null: as fast as the NIC lets it.
-    #[serde(default)]
     mbps: Option<f64>,
 }
 
@@ -32,6 +28,20 @@ pub struct Record {
 
 impl Fault for InterferenceIperf {
     const KIND: &'static str = "interference.iperf";
+    const SUMMARY: &'static str =
+        "an iperf3 client that sends to a peer's server over the data network";
+    const PARAMETERS: &'static [Parameter] = &[
+        Parameter::string("peer", "data address of the machine that runs the server"),
+        PORT,
+        Parameter::number(
+            "mbps",
+            "sending rate; as fast as the NIC lets it where absent",
+        )
+        .in_unit("Mbit/s")
+        .at_least(0.01)
+        .at_most(100_000.0)
+        .optional(),
+    ];
     type Parameters = Parameters;
     type Record = Record;
 
@@ -40,13 +50,17 @@ impl Fault for InterferenceIperf {
         neighbour::can_run("iperf3")
     }
 
-    fn resource(&self, wish: &Parameters) -> String {
-        format!("{}:{}:{}", Self::KIND, wish.peer, wish.port)
+    fn resource(&self, parameters: &Parameters) -> String {
+        format!("{}:{}:{}", Self::KIND, parameters.peer, parameters.port)
     }
 
-    fn plan(&self, machine: &Machine, id: &str, wish: &Parameters) -> Result<Record, Refusal> {
-        within("port", f64::from(wish.port), 1024.0, 65535.0)?;
-        let (peer, port) = (wish.peer.to_string(), wish.port.to_string());
+    fn plan(
+        &self,
+        machine: &Machine,
+        id: &str,
+        parameters: &Parameters,
+    ) -> Result<Record, Refusal> {
+        let (peer, port) = (parameters.peer.to_string(), parameters.port.to_string());
         let (own, limit_s) = (
             machine.config.data_address.to_string(),
             LEASE_S_MAX.to_string(),
@@ -54,8 +68,7 @@ impl Fault for InterferenceIperf {
         let mut command = vec!["iperf3", "--client", &peer, "--port", &port, "--bind", &own];
         command.extend(["--time", &limit_s, "--connect-timeout", "300"]);
         let rate;
-        if let Some(mbps) = wish.mbps {
-            within("mbps", mbps, 0.01, 100_000.0)?;
+        if let Some(mbps) = parameters.mbps {
             rate = format!("{:.0}", mbps * 1e6);
             command.extend(["--bitrate", &rate]);
         }

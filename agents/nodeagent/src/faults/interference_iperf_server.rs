@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 use anyhow::{bail, Result};
 use serde::{Deserialize, Serialize};
 
-use super::{neighbour, within, Fault, Refusal};
+use super::parameter::{Default, Parameter};
+use super::{neighbour, Fault, Refusal};
 use crate::machine::command::run;
 use crate::machine::Machine;
 
@@ -17,9 +18,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 pub struct InterferenceIperfServer;
 
 #[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Parameters {
-    #[serde(default = "default_port")]
     port: u16,
 }
 
@@ -27,17 +26,20 @@ pub struct Parameters {
 pub struct Record {
     id: String,
     command: Vec<String>,
-    #[serde(default = "default_port")]
     port: u16,
 }
 
-/// iperf3's own.
-pub fn default_port() -> u16 {
-    5201
-}
+/// Where the server listens; by default iperf3's own.
+pub const PORT: Parameter = Parameter::integer("port", "the server's port")
+    .at_least(1024.0)
+    .at_most(65535.0)
+    .or(Default::Number(5201.0));
 
 impl Fault for InterferenceIperfServer {
     const KIND: &'static str = "interference.iperf_server";
+    const SUMMARY: &'static str =
+        "an iperf3 server on the data address, the far end of a noisy pair";
+    const PARAMETERS: &'static [Parameter] = &[PORT];
     type Parameters = Parameters;
     type Record = Record;
 
@@ -46,20 +48,24 @@ impl Fault for InterferenceIperfServer {
         neighbour::can_run("iperf3")
     }
 
-    fn resource(&self, wish: &Parameters) -> String {
-        format!("{}:{}", Self::KIND, wish.port)
+    fn resource(&self, parameters: &Parameters) -> String {
+        format!("{}:{}", Self::KIND, parameters.port)
     }
 
-    fn plan(&self, machine: &Machine, id: &str, wish: &Parameters) -> Result<Record, Refusal> {
-        within("port", f64::from(wish.port), 1024.0, 65535.0)?;
+    fn plan(
+        &self,
+        machine: &Machine,
+        id: &str,
+        parameters: &Parameters,
+    ) -> Result<Record, Refusal> {
         let address = machine.config.data_address.to_string();
-        let port = wish.port.to_string();
+        let port = parameters.port.to_string();
         let command =
             ["iperf3", "--server", "--bind", &address, "--port", &port].map(str::to_owned);
         Ok(Record {
             id: id.into(),
             command: command.to_vec(),
-            port: wish.port,
+            port: parameters.port,
         })
     }
 

@@ -1,25 +1,43 @@
 //! The faults, one per file, behind one small trait. `agents/README.md` tells how to add one.
 
-mod cpu_limp;
-mod disk_limp;
-mod interference_cpu;
-mod interference_iperf;
-mod interference_iperf_server;
 mod neighbour;
-mod net_limp;
-mod net_link_down;
-mod net_loss;
-mod process_crash;
-mod process_hang;
+pub mod parameter;
 
 use anyhow::{Context, Result};
 use serde::de::DeserializeOwned;
 use serde::Serialize;
 use serde_json::Value;
+use wire::agent::LEASE_S_MAX;
 
 use crate::machine::Machine;
+use parameter::Parameter;
 
 pub use neighbour::run as run_neighbour;
+
+/// The files of the faults, each with its struct, and `all()` of them.
+macro_rules! faults {
+    ($($file:ident::$name:ident,)+) => {
+        $(mod $file;)+
+
+        /// Every kind of fault and interference that there is.
+        pub fn all() -> Vec<Box<dyn Kind>> {
+            vec![$(Box::new($file::$name)),+]
+        }
+    };
+}
+
+faults! {
+    process_crash::ProcessCrash,
+    process_hang::ProcessHang,
+    net_loss::NetLoss,
+    net_limp::NetLimp,
+    net_link_down::NetLinkDown,
+    cpu_limp::CpuLimp,
+    disk_limp::DiskLimp,
+    interference_cpu::InterferenceCpu,
+    interference_iperf_server::InterferenceIperfServer,
+    interference_iperf::InterferenceIperf,
+}
 
 /// Why a request is not carried out.
 #[derive(Debug, thiserror::Error)]
@@ -51,7 +69,13 @@ impl From<anyhow::Error> for Refusal {
 pub trait Fault: Send + Sync + 'static {
     /// Its name in the API.
     const KIND: &'static str;
-    /// Its parameters; unknown ones are refused, absent ones filled in.
+    /// What it does, in one line.
+    const SUMMARY: &'static str;
+    /// Whether the machine serves nothing while it lasts; others make it slow or lossy.
+    const STOPS_SERVICE: bool = false;
+    /// What its parameters may be: requests are held against it and completed by it.
+    const PARAMETERS: &'static [Parameter] = &[];
+    /// The complete parameters.
     type Parameters: Serialize + DeserializeOwned;
     /// What `inject` does and `undo` needs, kept on disk from before the one until after the other.
     type Record: Serialize + DeserializeOwned;
@@ -60,7 +84,7 @@ pub trait Fault: Send + Sync + 'static {
     /// it.
     fn capability(&self, machine: &Machine) -> Result<(), String>;
     /// What no two faults may hold at once; each kind holds its own unless it says otherwise.
-    fn resource(&self, _wish: &Self::Parameters) -> String {
+    fn resource(&self, _parameters: &Self::Parameters) -> String {
         Self::KIND.into()
     }
     /// Checks the parameters and that nothing foreign is in the way. Changes nothing.
@@ -68,7 +92,7 @@ pub trait Fault: Send + Sync + 'static {
         &self,
         machine: &Machine,
         id: &str,
-        wish: &Self::Parameters,
+        parameters: &Self::Parameters,
     ) -> Result<Self::Record, Refusal>;
     /// Does it. If it fails half-way, `undo` is called.
     fn inject(&self, machine: &Machine, record: &Self::Record) -> Result<()>;
@@ -77,9 +101,20 @@ pub trait Fault: Send + Sync + 'static {
     fn undo(&self, machine: &Machine, record: &Self::Record) -> Result<()>;
 }
 
+/// What a design's author may know of a kind.
+#[derive(Serialize)]
+pub struct Description {
+    kind: &'static str,
+    summary: &'static str,
+    group: &'static str,
+    stops_service: bool,
+    parameters: &'static [Parameter],
+}
+
 /// A fault with its types erased, as the engine holds it.
 pub trait Kind: Send + Sync {
     fn name(&self) -> &'static str;
+    fn description(&self) -> Description;
     fn capability(&self, machine: &Machine) -> Result<(), String>;
     /// The parameters with their defaults filled in.
     fn complete(&self, parameters: &Value) -> Result<Value, Refusal>;
@@ -94,20 +129,35 @@ impl<F: Fault> Kind for F {
         F::KIND
     }
 
+    fn description(&self) -> Description {
+        let is_interference = F::KIND.starts_with("interference.");
+        Description {
+            kind: F::KIND,
+            summary: F::SUMMARY,
+            group: if is_interference {
+                "interference"
+            } else {
+                "fault"
+            },
+            stops_service: F::STOPS_SERVICE,
+            parameters: F::PARAMETERS,
+        }
+    }
+
     fn capability(&self, machine: &Machine) -> Result<(), String> {
         Fault::capability(self, machine)
     }
 
     fn complete(&self, parameters: &Value) -> Result<Value, Refusal> {
-        erase(&wish::<F>(parameters)?)
+        erase(&parsed::<F>(parameters)?)
     }
 
     fn resource(&self, parameters: &Value) -> Result<String, Refusal> {
-        Ok(Fault::resource(self, &wish::<F>(parameters)?))
+        Ok(Fault::resource(self, &parsed::<F>(parameters)?))
     }
 
     fn plan(&self, machine: &Machine, id: &str, parameters: &Value) -> Result<Value, Refusal> {
-        erase(&Fault::plan(self, machine, id, &wish::<F>(parameters)?)?)
+        erase(&Fault::plan(self, machine, id, &parsed::<F>(parameters)?)?)
     }
 
     fn inject(&self, machine: &Machine, record: &Value) -> Result<()> {
@@ -119,9 +169,10 @@ impl<F: Fault> Kind for F {
     }
 }
 
-fn wish<F: Fault>(parameters: &Value) -> Result<F::Parameters, Refusal> {
-    serde_json::from_value(parameters.clone())
-        .map_err(|error| Refusal::Invalid(format!("parameters of {}: {error}", F::KIND)))
+fn parsed<F: Fault>(parameters: &Value) -> Result<F::Parameters, Refusal> {
+    let refuse = |error| Refusal::Invalid(format!("parameters of {}: {error}", F::KIND));
+    let complete = parameter::complete(F::PARAMETERS, parameters).map_err(refuse)?;
+    serde_json::from_value(complete).map_err(|error| refuse(error.to_string()))
 }
 
 fn erase(what: &impl Serialize) -> Result<Value, Refusal> {
@@ -133,40 +184,11 @@ fn typed<F: Fault>(record: &Value) -> Result<F::Record> {
         .with_context(|| format!("the undo record of {}", F::KIND))
 }
 
-/// Every kind of fault and interference that there is.
-pub fn all() -> Vec<Box<dyn Kind>> {
-    vec![
-        Box::new(process_crash::ProcessCrash),
-        Box::new(process_hang::ProcessHang),
-        Box::new(net_loss::NetLoss),
-        Box::new(net_limp::NetLimp),
-        Box::new(net_link_down::NetLinkDown),
-        Box::new(cpu_limp::CpuLimp),
-        Box::new(disk_limp::DiskLimp),
-        Box::new(interference_cpu::InterferenceCpu),
-        Box::new(interference_iperf_server::InterferenceIperfServer),
-        Box::new(interference_iperf::InterferenceIperf),
-    ]
-}
-
-/// Refuses a number outside `low..=high`, naming it.
-fn within(name: &str, value: f64, low: f64, high: f64) -> Result<(), Refusal> {
-    if value.is_finite() && (low..=high).contains(&value) {
-        return Ok(());
-    }
-    Err(Refusal::Invalid(format!(
-        "{name} must be from {low} to {high}, not {value}"
-    )))
-}
-
-/// A slow-down factor: over 1, up to a million.
-fn check_factor(factor: f64) -> Result<(), Refusal> {
-    if factor > 1.0 && factor <= 1e6 {
-        return Ok(());
-    }
-    Err(Refusal::Invalid(format!(
-        "factor must be over 1 and at most 1000000, not {factor}"
-    )))
+/// Every kind with its parameters, as `nodeagent --kinds` prints them.
+pub fn kinds_json() -> Result<String> {
+    let faults: Vec<Description> = all().iter().map(|kind| kind.description()).collect();
+    let kinds = serde_json::json!({"schema": 1, "lease_s_max": LEASE_S_MAX, "faults": faults});
+    Ok(serde_json::to_string_pretty(&kinds)?)
 }
 
 #[cfg(test)]
@@ -179,14 +201,6 @@ mod tests {
         names.sort_unstable();
         let count = names.len();
         names.dedup();
-        assert_eq!((names.len(), count), (10, 10));
-    }
-
-    #[test]
-    fn a_factor_that_slows_nothing_is_refused() {
-        for factor in [1.0, 0.0, -3.0, f64::NAN, f64::INFINITY, 2e6] {
-            assert!(check_factor(factor).is_err(), "{factor}");
-        }
-        assert!(check_factor(10.0).is_ok() && check_factor(1.5).is_ok());
+        assert_eq!(names.len(), count);
     }
 }

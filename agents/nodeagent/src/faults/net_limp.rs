@@ -9,7 +9,8 @@ use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
 use super::net_loss::{delete_table, refuse_foreign_tables};
-use super::{check_factor, Fault, Refusal};
+use super::parameter::{Parameter, FACTOR};
+use super::{Fault, Refusal};
 use crate::machine::command::{run, run_with_input};
 use crate::machine::network::{RootQdisc, TokenBucket, HANDLE};
 use crate::machine::Machine;
@@ -21,9 +22,7 @@ const RATE_BIT_PER_S_MIN: f64 = 1_000.0;
 const INGRESS_HANDLE: &str = "5ca1:";
 
 #[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Parameters {
-    /// limpbench uses 10, 100 and 1000.
     factor: f64,
 }
 
@@ -39,6 +38,8 @@ pub struct Record {
 
 impl Fault for NetLimp {
     const KIND: &'static str = "net.limp";
+    const SUMMARY: &'static str = "the NIC's nominal rate divided by a factor, in both directions";
+    const PARAMETERS: &'static [Parameter] = &[FACTOR];
     type Parameters = Parameters;
     type Record = Record;
 
@@ -57,17 +58,21 @@ impl Fault for NetLimp {
         tried.and(cleaned).map_err(|error| format!("{error:#}"))
     }
 
-    fn plan(&self, machine: &Machine, id: &str, wish: &Parameters) -> Result<Record, Refusal> {
-        check_factor(wish.factor)?;
+    fn plan(
+        &self,
+        machine: &Machine,
+        id: &str,
+        parameters: &Parameters,
+    ) -> Result<Record, Refusal> {
         let data = machine.data().map_err(Refusal::Unavailable)?;
         let nominal = machine
             .nominal_bucket()
             .ok_or_else(|| Refusal::Unavailable("the configuration gives no nic_mbps".into()))?;
-        let rate = nominal.rate_bit_per_s as f64 / wish.factor;
+        let rate = nominal.rate_bit_per_s as f64 / parameters.factor;
         if rate < RATE_BIT_PER_S_MIN {
             return Err(Refusal::Invalid(format!(
                 "factor {} leaves {rate:.0} bit/s; at least {RATE_BIT_PER_S_MIN:.0} is needed",
-                wish.factor
+                parameters.factor
             )));
         }
         match data.root_qdisc()? {

@@ -26,6 +26,8 @@ pub struct Record {
 
 impl Fault for NetLinkDown {
     const KIND: &'static str = "net.link_down";
+    const SUMMARY: &'static str = "the data interface down";
+    const STOPS_SERVICE: bool = true;
     type Parameters = Nothing;
     type Record = Record;
 
@@ -40,7 +42,7 @@ impl Fault for NetLinkDown {
             .map_err(|error| format!("{error:#}"))
     }
 
-    fn plan(&self, machine: &Machine, _id: &str, _wish: &Nothing) -> Result<Record, Refusal> {
+    fn plan(&self, machine: &Machine, _id: &str, _parameters: &Nothing) -> Result<Record, Refusal> {
         let data = machine.data().map_err(Refusal::Unavailable)?;
         if !is_up(&data.name)? {
             return Err(Refusal::Conflict(format!(

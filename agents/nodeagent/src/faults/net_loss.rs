@@ -6,27 +6,24 @@
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
-use super::{within, Fault, Refusal};
+use super::parameter::{Default, Parameter};
+use super::{Fault, Refusal};
 use crate::machine::command::{run, run_with_input};
 use crate::machine::Machine;
 
 pub struct NetLoss;
 
-#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Direction {
     Ingress,
     Egress,
-    #[default]
     Both,
 }
 
 #[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Parameters {
-    /// Share of packets lost in each direction, in steps of 0.01.
     percent: f64,
-    #[serde(default)]
     direction: Direction,
 }
 
@@ -40,6 +37,16 @@ pub struct Record {
 
 impl Fault for NetLoss {
     const KIND: &'static str = "net.loss";
+    const SUMMARY: &'static str = "a share of the data interface's packets dropped at random";
+    const PARAMETERS: &'static [Parameter] = &[
+        Parameter::number("percent", "share of packets lost in each direction")
+            .in_unit("%")
+            .at_least(0.01)
+            .at_most(100.0),
+        Parameter::string("direction", "which packets")
+            .one_of(&["both", "ingress", "egress"])
+            .or(Default::Text("both")),
+    ];
     type Parameters = Parameters;
     type Record = Record;
 
@@ -62,11 +69,15 @@ impl Fault for NetLoss {
             .map_err(|error| format!("{error:#}"))
     }
 
-    fn plan(&self, machine: &Machine, id: &str, wish: &Parameters) -> Result<Record, Refusal> {
-        within("percent", wish.percent, 0.01, 100.0)?;
+    fn plan(
+        &self,
+        machine: &Machine,
+        id: &str,
+        parameters: &Parameters,
+    ) -> Result<Record, Refusal> {
         let data = machine.data().map_err(Refusal::Unavailable)?;
         refuse_foreign_tables("sparecraft_loss_")?;
-        let hooks = match wish.direction {
+        let hooks = match parameters.direction {
             Direction::Ingress => vec!["ingress".into()],
             Direction::Egress => vec!["egress".into()],
             Direction::Both => vec!["ingress".into(), "egress".into()],
@@ -74,7 +85,7 @@ impl Fault for NetLoss {
         Ok(Record {
             table: format!("sparecraft_loss_{id}"),
             interface: data.name.clone(),
-            lost_in_10000: (wish.percent * 100.0).round() as u32,
+            lost_in_10000: (parameters.percent * 100.0).round() as u32,
             hooks,
         })
     }

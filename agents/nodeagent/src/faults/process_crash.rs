@@ -4,44 +4,48 @@ use std::time::Duration;
 
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
-use wire::agent::ServiceState;
+use wire::agent::{ServiceState, LEASE_S_MAX};
 
-use super::{within, Fault, Refusal};
+use super::parameter::Parameter;
+use super::{Fault, Refusal};
 use crate::machine::Machine;
 
 pub struct ProcessCrash;
 
 #[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Parameters {
-    /// The role starts again by itself after this time; null: only the undo starts it.
-    #[serde(default)]
     restart_after_s: Option<f64>,
 }
 
 impl Fault for ProcessCrash {
     const KIND: &'static str = "process.crash";
+    const SUMMARY: &'static str = "SIGKILL to the role's whole process tree";
+    const STOPS_SERVICE: bool = true;
+    const PARAMETERS: &'static [Parameter] = &[Parameter::number(
+        "restart_after_s",
+        "the role starts again by itself after this time",
+    )
+    .in_unit("s")
+    .at_least(0.0)
+    .at_most(LEASE_S_MAX)
+    .optional()];
     type Parameters = Parameters;
     type Record = Parameters;
 
     fn capability(&self, machine: &Machine) -> Result<(), String> {
-        if machine.role.exists() {
-            return Ok(());
-        }
-        Err(format!(
-            "this machine has no role: {} is not there",
-            machine.role.program().display()
-        ))
+        machine.role.is_there()
     }
 
-    fn resource(&self, _wish: &Parameters) -> String {
+    fn resource(&self, _parameters: &Parameters) -> String {
         "role".into()
     }
 
-    fn plan(&self, machine: &Machine, _id: &str, wish: &Parameters) -> Result<Parameters, Refusal> {
-        if let Some(delay_s) = wish.restart_after_s {
-            within("restart_after_s", delay_s, 0.0, 600.0)?;
-        }
+    fn plan(
+        &self,
+        machine: &Machine,
+        _id: &str,
+        parameters: &Parameters,
+    ) -> Result<Parameters, Refusal> {
         match machine.role.service() {
             ServiceState::Running => {}
             state => {
@@ -51,7 +55,7 @@ impl Fault for ProcessCrash {
             }
         }
         Ok(Parameters {
-            restart_after_s: wish.restart_after_s,
+            restart_after_s: parameters.restart_after_s,
         })
     }
 

@@ -11,29 +11,29 @@ use crate::machine::Machine;
 pub struct ProcessHang;
 
 #[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Nothing {}
 
 impl Fault for ProcessHang {
     const KIND: &'static str = "process.hang";
+    const SUMMARY: &'static str = "SIGSTOP to the role's whole process tree";
+    const STOPS_SERVICE: bool = true;
     type Parameters = Nothing;
     type Record = Nothing;
 
     fn capability(&self, machine: &Machine) -> Result<(), String> {
-        if machine.role.exists() {
-            return Ok(());
-        }
-        Err(format!(
-            "this machine has no role: {} is not there",
-            machine.role.program().display()
-        ))
+        machine.role.is_there()
     }
 
-    fn resource(&self, _wish: &Nothing) -> String {
+    fn resource(&self, _parameters: &Nothing) -> String {
         "role".into()
     }
 
-    fn plan(&self, machine: &Machine, _id: &str, _wish: &Nothing) -> Result<Nothing, Refusal> {
+    fn plan(
+        &self,
+        machine: &Machine,
+        _id: &str,
+        _parameters: &Nothing,
+    ) -> Result<Nothing, Refusal> {
         if let Some(process) = machine.role.stopped_processes().first() {
             return Err(Refusal::Conflict(format!(
                 "process {} ({}) of the role is stopped already, and not by the agent; \

@@ -16,20 +16,15 @@ use std::path::{Path, PathBuf};
 use anyhow::{bail, Context, Result};
 use serde::{Deserialize, Serialize};
 
-use super::cgroup_place::{has_controller, make_child, v1_directory, v2_controller};
+use super::cgroup_place::{
+    has_controller, make_child, read, v1_directory, v2_controller, write, Controller,
+};
 
 /// The kernel's least CPU quota and its greatest period.
 const QUOTA_US_MIN: f64 = 1_000.0;
 const PERIOD_US_MAX: f64 = 1_000_000.0;
 /// The machines' period: short, so that a capped machine is slow and not frozen in bursts.
 const PERIOD_US: f64 = 10_000.0;
-
-/// One controller: the machine's own directory and our child in it.
-#[derive(Debug, Clone)]
-pub struct Controller {
-    pub machine: PathBuf,
-    pub own: PathBuf,
-}
 
 /// A CPU limit as the kernel takes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -268,16 +263,6 @@ fn parse_io_max(text: &str, device: &str) -> Throttle {
 /// Moves this process into the cgroups of these `cgroup.procs` files.
 pub fn join(files: &[PathBuf]) -> Result<()> {
     files.iter().try_for_each(|file| write(file, "0"))
-}
-
-/// Reads a control file, naming it when that fails.
-pub fn read(file: &Path) -> Result<String> {
-    fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))
-}
-
-/// Writes a control file, naming it when that fails.
-pub fn write(file: &Path, text: &str) -> Result<()> {
-    fs::write(file, text).with_context(|| format!("cannot write `{text}` to {}", file.display()))
 }
 
 #[cfg(test)]

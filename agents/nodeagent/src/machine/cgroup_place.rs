@@ -8,7 +8,12 @@ use anyhow::{bail, Context, Result};
 use nix::mount::{mount, MsFlags};
 use nix::unistd::Pid;
 
-use super::cgroup::{read, write, Controller};
+/// One controller: the machine's own directory and our child in it.
+#[derive(Debug, Clone)]
+pub struct Controller {
+    pub machine: PathBuf,
+    pub own: PathBuf,
+}
 
 /// True if a line of `/proc/PID/cgroup` is of the v1 hierarchy with this controller.
 pub fn has_controller(line: &str, controller: &str) -> bool {
@@ -111,6 +116,16 @@ fn mount_once(place: &Path, kind: &str, options: Option<&str>) -> Result<()> {
             Pid::this()
         )
     })
+}
+
+/// Reads a control file, naming it when that fails.
+pub fn read(file: &Path) -> Result<String> {
+    fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))
+}
+
+/// Writes a control file, naming it when that fails.
+pub fn write(file: &Path, text: &str) -> Result<()> {
+    fs::write(file, text).with_context(|| format!("cannot write `{text}` to {}", file.display()))
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ pub mod cgroup;
 pub mod cgroup_place;
 pub mod command;
 pub mod disk;
+pub mod environment;
 pub mod fingerprint;
 pub mod network;
 pub mod processes;

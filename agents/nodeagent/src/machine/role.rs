@@ -7,7 +7,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -19,8 +19,10 @@ use serde::{Deserialize, Serialize};
 use wire::agent::ServiceState;
 
 use super::cgroup::Cgroups;
+use super::environment::Environment;
 use super::processes::{self, Process};
 use super::FAULT_MARK;
+use crate::config::Config;
 
 /// A role that has not ended this long after SIGTERM is killed.
 const STOP_LIMIT: Duration = Duration::from_secs(5);
@@ -32,6 +34,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 #[derive(Debug)]
 pub struct Role {
     program: PathBuf,
+    environment: Environment,
     record: PathBuf,
     cgroups: Arc<Cgroups>,
     state: Mutex<State>,
@@ -62,8 +65,8 @@ impl Leader {
 
 impl Role {
     /// Knows the role, takes over a running one, but starts nothing.
-    pub fn new(program: PathBuf, state_dir: &Path, cgroups: Arc<Cgroups>) -> Role {
-        let record = state_dir.join("role.json");
+    pub fn new(config: &Config, cgroups: Arc<Cgroups>) -> Role {
+        let record = config.state_dir.join("role.json");
         let left = fs::read_to_string(&record)
             .ok()
             .and_then(|text| serde_json::from_str(&text).ok());
@@ -74,21 +77,26 @@ impl Role {
             ..State::default()
         };
         Role {
-            program,
+            program: config.role_dir.join("start.sh"),
+            environment: Environment::in_directory(&config.etc_dir),
             record,
             cgroups,
             state: Mutex::new(state),
         }
     }
 
-    /// True if there is something to run.
-    pub fn exists(&self) -> bool {
-        self.program.is_file()
+    /// Whether there is something to run; else the reason text.
+    pub fn is_there(&self) -> Result<(), String> {
+        if self.program.is_file() {
+            return Ok(());
+        }
+        let program = self.program.display();
+        Err(format!("this machine has no role: {program} is not there"))
     }
 
-    /// What it runs.
-    pub fn program(&self) -> &Path {
-        &self.program
+    /// What its scripts are told.
+    pub fn environment(&self) -> &Environment {
+        &self.environment
     }
 
     /// Starts the role unless it runs.
@@ -204,12 +212,7 @@ impl Role {
             return Ok(());
         }
         self.kill_tree(state)?;
-        if !self.exists() {
-            bail!(
-                "this machine has no role to start: {} is not there",
-                self.program.display()
-            );
-        }
+        self.is_there().map_err(anyhow::Error::msg)?;
         let mut command = Command::new(own_program()?);
         command.arg("exec-role");
         for file in self.cgroups.join_files() {
@@ -218,6 +221,7 @@ impl Role {
         let child = command
             .arg("--")
             .arg(&self.program)
+            .envs(self.environment.variables()?)
             .stdin(Stdio::null())
             .spawn();
         let child = child.with_context(|| format!("cannot start {}", self.program.display()))?;

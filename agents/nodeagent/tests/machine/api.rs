@@ -148,6 +148,57 @@ fn the_service_is_started_stopped_and_restarted_on_request() {
 }
 
 #[test]
+fn settings_reach_the_role_which_is_restarted_only_where_they_change() {
+    let Some(machine) = Machine::start("exec sleep \"10000${LAST:-3}\"\n") else {
+        return;
+    };
+    let set = |settings| machine.call("PUT", "/v1/settings", Some(settings));
+    let running = |last: u8| {
+        let wanted = format!("sleep 10000{last}");
+        wait_for("the role with its settings", || {
+            let processes = machine.role_processes();
+            processes
+                .iter()
+                .any(|line| line.contains(&wanted))
+                .then_some(())
+        });
+    };
+    running(3);
+    let (status, answer) = set(json!({ "LAST": 1, "MODE": "all keys" }));
+    assert_eq!(status, 200, "{answer}");
+    assert_eq!(
+        answer,
+        json!({ "settings": { "LAST": "1", "MODE": "all keys" }, "restarted": true,
+                "service": "running" })
+    );
+    running(1);
+    let before = machine.role_processes();
+    assert_eq!(
+        set(json!({ "LAST": 1, "MODE": "all keys" })).1["restarted"],
+        false
+    );
+    assert_eq!(machine.role_processes(), before);
+    for bad in [
+        json!({ "last": 1 }),
+        json!({ "LAST": "1\n2" }),
+        json!({ "LAST": [1] }),
+    ] {
+        assert_eq!(set(bad).0, 422);
+    }
+    let fault = machine.inject("process.hang", json!({}));
+    assert_eq!(set(json!({})).0, 409);
+    machine.revert(&fault);
+    assert_eq!(set(json!({})).1["restarted"], true);
+    running(3);
+    assert_eq!(machine.call("POST", "/v1/service/stop", None).0, 200);
+    let stopped = set(json!({ "LAST": 2 })).1;
+    assert_eq!(
+        (&stopped["restarted"], &stopped["service"]),
+        (&json!(false), &json!("stopped"))
+    );
+}
+
+#[test]
 fn orphans_are_reaped() {
     let Some(machine) = Machine::start(IDLE_ROLE) else {
         return;

@@ -4,7 +4,7 @@ use std::fmt::{Display, Formatter, Result as Written};
 use std::str::{FromStr, Split};
 
 use super::Malformed;
-use crate::{EjectionRules, Guardrails, Kind, Observation, ServerId, TimeUs};
+use crate::{EjectionRules, Guardrails, Observation, Policy, ServerId, TimeUs};
 
 /// As many as an arbiter may have.
 pub(super) const SERVERS_MAX: usize = 1_000;
@@ -96,9 +96,9 @@ impl<'a> Fields<'a> {
         text.split(',').map(one).collect()
     }
 
-    pub(super) fn kind(&mut self) -> Result<Kind, Malformed> {
+    pub(super) fn policy(&mut self) -> Result<Policy, Malformed> {
         let name = self.text("kind", "the name of a policy")?;
-        Kind::from_name(name)
+        Policy::from_name(name)
             .ok_or_else(|| Malformed::new("kind= and the name of a policy", format!("kind={name}")))
     }
 

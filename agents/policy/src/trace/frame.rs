@@ -37,7 +37,7 @@ impl Header {
             return Err(Malformed::new(expected, format!("version {version}")));
         }
         let settings = Settings {
-            kind: fields.kind()?,
+            policy: fields.policy()?,
             servers: fields.within("servers", 1, fields::SERVERS_MAX)?,
             tokens_per_server: fields.tokens()?,
             observation_age_us_max: fields.time("observation_age_us")?,
@@ -77,7 +77,7 @@ impl End {
 impl Display for Header {
     fn fmt(&self, f: &mut Formatter<'_>) -> Written {
         let Self(of) = self;
-        write!(f, "trace version={VERSION} kind={}", of.kind.name())?;
+        write!(f, "trace version={VERSION} kind={}", of.policy.name())?;
         write!(f, " servers={} tokens={}", of.servers, of.tokens_per_server)?;
         write!(f, " observation_age_us={}", of.observation_age_us_max)?;
         write!(f, " waiting_max={}", of.waiting_max)?;

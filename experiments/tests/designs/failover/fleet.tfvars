@@ -16,7 +16,7 @@ tiers = {
 }
 
 arbiters = {
-  web = { policy = "tad", replicas = 1, tokens = 16 }
+  web = { tokens = 16 }
 }
 
 # Ranges and ports of its own: a fleet that is up on this host is not in the way, and not touched.

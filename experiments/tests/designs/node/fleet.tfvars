@@ -7,7 +7,7 @@ tiers = {
 }
 
 arbiters = {
-  store = { policy = "round-robin", replicas = 1, tokens = 1000 }
+  store = { tokens = 1000 }
 }
 
 data_cidr     = "198.18.192.0/20"

@@ -3,13 +3,13 @@ experiment = "tst-search"
 scheme     = "on-prem"
 
 tiers = {
-  ui     = { role = "solr-ui", backend = "search", nodes = 1, cpus = 0.3, memory_mb = 256, nic_mbps = 200, disk_mbps = 80, instance_type = "t3.small" }
+  ui     = { role = "solr-ui", calls = ["search"], nodes = 1, cpus = 0.3, memory_mb = 256, nic_mbps = 200, disk_mbps = 80, instance_type = "t3.small" }
   search = { role = "solr", nodes = 2, cpus = 0.5, memory_mb = 512, nic_mbps = 200, disk_mbps = 80, instance_type = "t3.small" }
 }
 
 arbiters = {
-  ui     = { policy = "round-robin", replicas = 1, tokens = 8 }
-  search = { policy = "round-robin", replicas = 1, tokens = 8 }
+  ui     = { tokens = 8 }
+  search = { tokens = 8 }
 }
 
 data_cidr     = "198.18.192.0/20"

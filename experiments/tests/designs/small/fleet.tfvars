@@ -3,13 +3,13 @@ experiment = "tst-small"
 scheme     = "on-prem"
 
 tiers = {
-  web = { role = "mediawiki", backend = "db", nodes = 2, cpus = 0.6, memory_mb = 512, nic_mbps = 200, disk_mbps = 80, instance_type = "t3.small" }
+  web = { role = "mediawiki", calls = ["db"], nodes = 2, cpus = 0.6, memory_mb = 512, nic_mbps = 200, disk_mbps = 80, instance_type = "t3.small" }
   db  = { role = "mariadb", nodes = 2, cpus = 0.5, memory_mb = 512, nic_mbps = 200, disk_mbps = 80, instance_type = "t3.small" }
 }
 
 arbiters = {
-  web = { policy = "round-robin", replicas = 1, tokens = 2 }
-  db  = { policy = "round-robin", replicas = 1, tokens = 12 }
+  web = { tokens = 2 }
+  db  = { tokens = 12 }
 }
 
 # Ranges and ports of its own: a fleet that is up on this host is not in the way, and not touched.

@@ -29,6 +29,7 @@ import (
 type Spec struct {
 	Dir        string            // the context directory on this host
 	Dockerfile string            // path of the Dockerfile in the context
+	Ignore     []string          // patterns that the directory's .dockerignore is taken to begin with
 	Files      map[string]string // path in the context -> path on this host, over the directory's own
 	BuildArgs  map[string]string
 	BaseID     string // id of the base image, empty when not watched
@@ -49,7 +50,7 @@ type entry struct {
 
 // Load lists and hashes the files of a spec.
 func Load(spec Spec) (*Context, error) {
-	ignored, err := ignoreRules(spec.Dir)
+	ignored, err := ignoreRules(spec)
 	if err != nil {
 		return nil, err
 	}
@@ -77,10 +78,10 @@ func Load(spec Spec) (*Context, error) {
 	return context, err
 }
 
-func ignoreRules(dir string) (*patternmatcher.PatternMatcher, error) {
-	file, err := os.Open(filepath.Join(dir, ".dockerignore"))
+func ignoreRules(spec Spec) (*patternmatcher.PatternMatcher, error) {
+	file, err := os.Open(filepath.Join(spec.Dir, ".dockerignore"))
 	if errors.Is(err, fs.ErrNotExist) {
-		return patternmatcher.New(nil)
+		return patternmatcher.New(spec.Ignore)
 	}
 	if err != nil {
 		return nil, err
@@ -90,7 +91,7 @@ func ignoreRules(dir string) (*patternmatcher.PatternMatcher, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", file.Name(), err)
 	}
-	return patternmatcher.New(patterns)
+	return patternmatcher.New(slices.Concat(spec.Ignore, patterns))
 }
 
 func list(dir string, ignored *patternmatcher.PatternMatcher) (map[string]entry, error) {

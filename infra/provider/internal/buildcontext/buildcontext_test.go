@@ -96,6 +96,22 @@ func TestHashIgnoresPlaceTimesUmaskAndIgnoredFiles(t *testing.T) {
 	}
 }
 
+func TestIgnoredPatternsComeBeforeTheDirectorysOwn(t *testing.T) {
+	spec := example(t)
+	write(t, filepath.Join(spec.Dir, ".dockerignore"), "!kept.py\n", 0o644)
+	spec.Ignore = []string{"**/*.py", "**/*.pyc"}
+	before := hashOf(t, spec)
+	write(t, filepath.Join(spec.Dir, "workload.py"), "1", 0o644)
+	write(t, filepath.Join(spec.Dir, "__pycache__", "workload.pyc"), "1", 0o644)
+	if hashOf(t, spec) != before {
+		t.Error("expected ignored files not to count")
+	}
+	write(t, filepath.Join(spec.Dir, "kept.py"), "1", 0o644)
+	if hashOf(t, spec) == before {
+		t.Error("expected the directory's own .dockerignore to take a file back")
+	}
+}
+
 func TestTarHoldsEveryFileOnceWithItsMode(t *testing.T) {
 	context, err := Load(example(t))
 	if err != nil {

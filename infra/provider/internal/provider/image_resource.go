@@ -36,6 +36,7 @@ type imageModel struct {
 	Tag         types.String `tfsdk:"tag"`
 	Context     types.String `tfsdk:"context"`
 	Dockerfile  types.String `tfsdk:"dockerfile"`
+	Ignore      types.List   `tfsdk:"ignore"`
 	Files       types.Map    `tfsdk:"files"`
 	BuildArgs   types.Map    `tfsdk:"build_args"`
 	BaseImage   types.String `tfsdk:"base_image"`
@@ -68,6 +69,10 @@ func (r *imageResource) Schema(
 				Optional: true, Computed: true, Default: stringdefault.StaticString("Dockerfile"),
 				Description: "Path of the Dockerfile in the context.",
 				Validators:  []validator.String{isContextPath},
+			},
+			"ignore": schema.ListAttribute{
+				Optional: true, ElementType: types.StringType,
+				Description: "Patterns as in a .dockerignore, before those of the directory's own.",
 			},
 			"files": schema.MapAttribute{
 				Optional: true, ElementType: types.StringType,
@@ -155,6 +160,7 @@ func (r *imageResource) load(
 		Dir:        model.Context.ValueString(),
 		Dockerfile: model.Dockerfile.ValueString(),
 	}
+	diagnostics.Append(model.Ignore.ElementsAs(ctx, &spec.Ignore, false)...)
 	diagnostics.Append(model.Files.ElementsAs(ctx, &spec.Files, false)...)
 	diagnostics.Append(model.BuildArgs.ElementsAs(ctx, &spec.BuildArgs, false)...)
 	if base := model.BaseImage.ValueString(); base != "" {

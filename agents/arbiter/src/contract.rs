@@ -1,0 +1,28 @@
+//! What designs and fleets can choose from, printed by `arbiter --policies`.
+
+use policy::{Policy, TOKENS};
+use serde_json::{json, Value};
+use wire::arbiter::Protocol;
+
+use crate::config::SERVERS_MAX;
+
+/// Every protocol and policy, and the bounds of what an arm may set.
+pub fn policies() -> Value {
+    let protocol = |protocol: Protocol| {
+        json!({"name": protocol, "default_port": protocol.default_port(),
+               "reads": protocol.tells_reads()})
+    };
+    let policy = |policy: Policy| {
+        json!({"name": policy, "summary": policy.summary(), "parameters": policy.parameters(),
+               "replicates": true})
+    };
+    json!({
+        "schema": 1,
+        "protocols": Protocol::ALL.map(protocol),
+        "policies": Policy::all().map(policy).collect::<Vec<_>>(),
+        "bounds": {
+            "tokens": {"minimum": TOKENS.minimum as u64, "maximum": TOKENS.maximum as u64},
+            "replicas": {"minimum": 1, "maximum": SERVERS_MAX},
+        },
+    })
+}

@@ -1,0 +1,105 @@
+//! What ends an exchange: the last bytes to the client, its place in the counters, and what becomes
+//! of the connection.
+
+use bytes::BytesMut;
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+
+use super::head::{RequestHead, ResponseHead};
+use super::refusal::Refusal;
+use super::Front;
+use crate::conn::Conn;
+
+/// A client's connection.
+pub struct Client {
+    /// The socket.
+    pub conn: Conn,
+    /// The reply's head; its memory is used again.
+    pub reply: ResponseHead,
+    /// An empty buffer, to be exchanged for one that holds a reply.
+    pub spare: BytesMut,
+    stop: watch::Receiver<bool>,
+}
+
+/// What becomes of the connection after a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum After {
+    /// The next request may come.
+    Next,
+    /// The reply was complete; close.
+    Close,
+    /// The reply was complete, but the request was not read to its end: close without a reset.
+    Linger,
+    /// The reply was cut: close at once.
+    Abort,
+}
+
+impl Client {
+    /// Takes over a connected socket; `stop` becomes true when the arbiter stops.
+    pub fn new(stream: TcpStream, stop: watch::Receiver<bool>) -> Self {
+        Self {
+            conn: Conn::new(stream),
+            reply: ResponseHead::default(),
+            spare: BytesMut::new(),
+            stop,
+        }
+    }
+
+    /// Whether the arbiter stops.
+    pub fn is_stopped(&self) -> bool {
+        *self.stop.borrow()
+    }
+
+    /// Whether the connection goes on after this request.
+    pub fn keeps(&self, request: &RequestHead) -> bool {
+        request.keep_alive && !self.is_stopped()
+    }
+
+    /// Answers with the arbiter's own error.
+    pub async fn refuse(
+        &mut self,
+        front: &Front,
+        request: &RequestHead,
+        refusal: Refusal,
+        unread_body: bool,
+    ) -> After {
+        front.tier.counters.failed.inc();
+        let keep = self.keeps(request) && request.minor == 1 && !unread_body;
+        let reply = refusal.reply(request.is_head, !keep);
+        self.write_last(front, (&reply, &[]), keep, unread_body)
+            .await
+    }
+
+    /// Writes the (last bytes of the) reply, head and body or two empty pieces.
+    pub async fn finish(
+        &mut self,
+        front: &Front,
+        bytes: (&[u8], &[u8]),
+        keep: bool,
+        unread_body: bool,
+    ) -> After {
+        let after = self.write_last(front, bytes, keep, unread_body).await;
+        if after == After::Abort {
+            front.tier.counters.failed.inc();
+        } else {
+            front.tier.counters.answered.inc();
+        }
+        after
+    }
+
+    async fn write_last(
+        &mut self,
+        front: &Front,
+        bytes: (&[u8], &[u8]),
+        keep: bool,
+        unread_body: bool,
+    ) -> After {
+        let limit = front.tier.config().request_timeout();
+        match self.conn.write_both(bytes.0, bytes.1, limit).await {
+            Err(_) => After::Abort,
+            Ok(()) if unread_body => After::Linger,
+            Ok(()) if keep => After::Next,
+            Ok(()) => After::Close,
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! What a policy is: a [`Rule`] in a module of its own, known outside by its name.
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::server::Server;
+use crate::{ServerId, TimeUs, ALL};
+
+/// One policy of those in [`Policy::all`].
+#[derive(Debug, Clone, Copy)]
+pub struct Policy(pub(crate) &'static Rule);
+
+/// What tells one policy from another.
+#[derive(Debug)]
+pub(crate) struct Rule {
+    /// In configurations and results.
+    pub(crate) name: &'static str,
+    /// What it looks at, in one line.
+    pub(crate) summary: &'static str,
+    /// Those of the arbiter's configuration that it looks at.
+    pub(crate) parameters: &'static [Parameter],
+    pub(crate) finds: Finds,
+    /// Servers have tokens, and requests wait for one.
+    pub(crate) uses_tokens: bool,
+    /// One server at first, the others when a percentile of latencies has gone by.
+    pub(crate) hedges: bool,
+    /// A server whose observation has aged out is tried again.
+    pub(crate) probes: bool,
+}
+
+/// How the servers of a choice are found.
+#[derive(Debug)]
+pub(crate) enum Finds {
+    /// In turn.
+    InTurn,
+    /// The best of some that are drawn at random.
+    Drawn {
+        /// How many are drawn for `r` replicas.
+        sample_size: fn(r: usize) -> usize,
+        /// Brings the best ones to the front of the sample, in order.
+        best_first: fn(&mut Sample<'_>),
+    },
+    /// Those of least rank; it may only grow as time passes, unless something is seen of the server.
+    Ranked(fn(&Server, Moment) -> u64),
+}
+
+/// When a rank is worked out.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Moment {
+    pub(crate) now: TimeUs,
+    /// Whether a server that owes answers and gives none is slow.
+    pub(crate) silence_counts: bool,
+}
+
+/// Servers drawn for a choice.
+#[derive(Debug)]
+pub(crate) struct Sample<'a> {
+    pub(crate) servers: &'a [Server],
+    pub(crate) drawn: &'a mut [ServerId],
+    pub(crate) wanted: usize,
+    pub(crate) now: TimeUs,
+    /// In which the memory of a peak fades to 1/e.
+    pub(crate) decay_us: u64,
+    /// Room to sort in.
+    pub(crate) scratch: &'a mut Vec<usize>,
+}
+
+impl Rule {
+    /// A policy without parameters, tokens, delays or probes.
+    pub(crate) const fn new(name: &'static str, summary: &'static str, finds: Finds) -> Self {
+        Self {
+            name,
+            summary,
+            parameters: &[],
+            finds,
+            uses_tokens: false,
+            hedges: false,
+            probes: false,
+        }
+    }
+}
+
+impl Sample<'_> {
+    /// Brings the wanted servers of least cost to the front.
+    pub(crate) fn least_first<C: PartialOrd>(&mut self, cost: impl Fn(&Server) -> C) {
+        for first in 0..self.wanted.min(self.drawn.len()) {
+            let mut best = (first, cost(&self.servers[self.drawn[first]]));
+            for (place, &server) in self.drawn.iter().enumerate().skip(first + 1) {
+                let other = cost(&self.servers[server]);
+                if other < best.1 {
+                    best = (place, other);
+                }
+            }
+            self.drawn.swap(first, best.0);
+        }
+    }
+}
+
+/// A number of the arbiter's configuration.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Parameter {
+    /// Its key.
+    pub name: &'static str,
+    /// What it is.
+    pub summary: &'static str,
+    /// Its unit.
+    pub unit: &'static str,
+    /// Where the configuration does not say.
+    pub default: f64,
+    /// The least value.
+    pub minimum: f64,
+    /// The greatest value.
+    pub maximum: f64,
+}
+
+/// Age from which an observation no longer counts.
+pub const OBSERVATION_AGE_MS: Parameter = Parameter {
+    name: "observation_age_ms",
+    summary: "age from which an observed latency no longer counts",
+    unit: "ms",
+    default: 10_000.0,
+    minimum: 1.0,
+    maximum: 3_600_000.0,
+};
+
+/// When `hedge` sends another replica.
+pub const HEDGE_PERCENTILE: Parameter = Parameter {
+    name: "hedge_percentile",
+    summary: "the percentile of latencies after which another replica is sent",
+    unit: "%",
+    default: 95.0,
+    minimum: 1.0,
+    maximum: 99.9,
+};
+
+/// Tokens per server, C.
+pub const TOKENS: Parameter = Parameter {
+    name: "tokens",
+    summary: "requests (MySQL, TCP: connections) that a server has at the same time",
+    unit: "1",
+    default: 1.0,
+    minimum: 1.0,
+    maximum: 1_000.0,
+};
+
+impl Policy {
+    /// All policies.
+    pub fn all() -> impl Iterator<Item = Self> + Clone {
+        ALL.iter().map(|rule| Self(rule))
+    }
+
+    /// Its name in configurations and results.
+    pub fn name(self) -> &'static str {
+        self.0.name
+    }
+
+    /// What it looks at, in one line.
+    pub fn summary(self) -> &'static str {
+        self.0.summary
+    }
+
+    /// Those of the arbiter's configuration that it looks at.
+    pub fn parameters(self) -> &'static [Parameter] {
+        self.0.parameters
+    }
+
+    /// The policy of that name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::all().find(|policy| policy.name() == name)
+    }
+
+    /// Whether servers have tokens, and requests wait for one.
+    pub fn uses_tokens(self) -> bool {
+        self.0.uses_tokens
+    }
+
+    /// Whether it sends to one server at first, and to others when that is late.
+    pub fn hedges(self) -> bool {
+        self.0.hedges
+    }
+}
+
+impl Default for Policy {
+    /// The first.
+    fn default() -> Self {
+        Self(ALL[0])
+    }
+}
+
+impl PartialEq for Policy {
+    fn eq(&self, other: &Self) -> bool {
+        self.name() == other.name()
+    }
+}
+
+impl Eq for Policy {}
+
+impl Serialize for Policy {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(self.name())
+    }
+}
+
+impl<'de> Deserialize<'de> for Policy {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let name = String::deserialize(from)?;
+        Self::from_name(&name).ok_or_else(|| {
+            let names: Vec<&str> = Self::all().map(Self::name).collect();
+            let expected = names.join(", ");
+            serde::de::Error::custom(format!("expected one of {expected}, got {name:?}"))
+        })
+    }
+}

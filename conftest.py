@@ -1,0 +1,61 @@
+"""What random tests start from, so that a failure can be repeated.
+
+SPARECRAFT_TEST_SEED is a number, `commit` (drawn from the commit's tree: the same content fails or
+passes every time) or `chance`, which is the default outside of CI.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+VARIABLE = "SPARECRAFT_TEST_SEED"
+_NO_COMMIT = 20261123  # where the files are no git checkout
+_SEED = pytest.StashKey[int]()
+
+
+def seed_from(chosen: str, root: Path) -> int:
+    """The seed that a value of SPARECRAFT_TEST_SEED stands for. Raises UsageError."""
+    if chosen == "chance":
+        return secrets.randbits(64)
+    if chosen == "commit":
+        return _of_commit(root)
+    try:
+        return int(chosen)
+    except ValueError as error:
+        expected = "a number, commit or chance"
+        raise pytest.UsageError(f"{VARIABLE}: expected {expected}; came {chosen!r}.") from error
+
+
+def _of_commit(root: Path) -> int:
+    command = ["git", "-C", str(root), "rev-parse", "HEAD^{tree}"]
+    found = subprocess.run(command, capture_output=True, text=True, check=False)
+    return int(found.stdout[:16], 16) if found.returncode == 0 else _NO_COMMIT
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """One seed for all random tests, unless --hypothesis-seed states one.
+
+    The profile stands in for the one that Hypothesis takes where CI is set: it draws the same for
+    ever. Nothing is kept from one session to the next, and no test has to end in time.
+    """
+    settings.register_profile("sparecraft", deadline=None, database=None, derandomize=False)
+    settings.load_profile("sparecraft")
+    if config.getoption("--hypothesis-seed") is None:
+        by_default = "commit" if os.environ.get("CI") else "chance"
+        chosen = os.environ.get(VARIABLE) or by_default
+        config.option.hypothesis_seed = str(seed_from(chosen, config.rootpath))
+    config.stash[_SEED] = int(config.option.hypothesis_seed)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, exitstatus: int) -> None:
+    """How to draw the same once more, after a failure."""
+    if exitstatus == pytest.ExitCode.TESTS_FAILED:
+        seed = terminalreporter.config.stash[_SEED]
+        terminalreporter.write_line(f"Random tests repeat with {VARIABLE}={seed} pytest ...")

@@ -1,0 +1,1 @@
+"""Documentation; `python -m docs.generate` writes docs/reference from the models and contracts."""

@@ -1,0 +1,40 @@
+"""`sparecraft adopt`: from a run's plan to the design that puts it to the test."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from experiments.commands.options import JsonOption, RunArgument, out
+from optimizer.commands.output import print_json
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add `sparecraft adopt`."""
+    app.command()(adopt)
+
+
+def adopt(
+    run: RunArgument,
+    to: Annotated[
+        Path | None, typer.Option(help="The new design's folder; else in the run's folder.")
+    ] = None,
+    plan_file: Annotated[
+        Path | None, typer.Option("--plan", help="A plan.json instead of the run's own.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Make a design of a run's plan, to measure whether the plan keeps what it predicts."""
+    from experiments.kinds.compare.adopt import adopt as make_design
+
+    design = make_design(run, to=to, plan_file=plan_file)
+    here = Path.cwd()
+    folder = design.directory
+    shown = folder.relative_to(here) if folder.is_relative_to(here) else folder
+    if as_json:
+        print_json({"experiment": design.fleet.experiment, "folder": str(design.directory)})
+        return
+    out.print(f"{design.fleet.experiment}: {shown}", soft_wrap=True, highlight=False)
+    out.print(f"`sparecraft run {shown}` measures it.", soft_wrap=True, highlight=False)

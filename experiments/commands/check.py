@@ -1,0 +1,150 @@
+"""`sparecraft check`: everything of a design that can be wrong without a fleet."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from experiments import kinds
+from experiments.commands.options import DesignArgument, JsonOption, out
+from experiments.design import Arm, Design, load_design
+from experiments.design.scripts import script_errors
+from experiments.design.workloads import population_of
+from experiments.errors import InputError, SparecraftError
+from optimizer.commands.output import print_json
+from optimizer.prices import price_book
+from optimizer.source import raise_all
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add `sparecraft check`."""
+    app.command()(check)
+
+
+def check(design: DesignArgument, as_json: JsonOption = False) -> None:
+    """Check a design without Docker: its files, roles, scripts and workload, and say what it is.
+
+    Exit code 2 names everything that is wrong, each with file, line and key.
+    """
+    try:
+        found = summary_of(checked(load_design(design)))
+    except InputError as error:
+        if not as_json:
+            raise
+        errors = [_problem(one) for one in (error, *error.also)]
+        print_json({"valid": False, "problems": errors})
+        raise typer.Exit(error.exit_code) from error
+    if as_json:
+        print_json({"valid": True, **found})
+        return
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    for what, words in rows_of(found):
+        table.add_row(escape(what), escape(words))
+    out.print(table)
+    out.print("Nothing is wrong with it.")
+
+
+def checked(design: Design) -> Design:
+    """The same design. Raises one InputError for all that is wrong with it."""
+    errors = list(script_errors(design.fleet, design.roles))
+    errors += _operation_errors(design)
+    try:
+        kinds.section_of(kinds.kind_of(design), design)
+    except InputError as error:
+        errors.append(error)
+    raise_all(errors)
+    return design
+
+
+def _operation_errors(design: Design) -> list[InputError]:
+    user = design.experiment.load.user
+    population = population_of(design.workloads[user])
+    unchecked = [one.name for one in (*population.operations, *population.writes) if not one.check]
+    if not unchecked:
+        return []
+    return [
+        InputError(
+            f"workload {user}",
+            expected="a check of every operation: text that a right answer has in it",
+            came=f"none of {len(unchecked)}, {unchecked[0]} the first",
+            do="Give Operation its check; a wrong answer would count as a right one.",
+        )
+    ]
+
+
+def summary_of(design: Design) -> dict[str, Any]:
+    """What the design is, for a program."""
+    fleet, experiment = design.fleet, design.experiment
+    kind = kinds.kind_of(design)
+    return {
+        "experiment": fleet.experiment,
+        "kind": experiment.kind,
+        "tiers": {
+            name: {**fleet.tiers[name].model_dump(mode="json"), "arbiter": name in fleet.arbiters}
+            for name in fleet.tier_order
+        },
+        "entries": list(fleet.entry_tiers),
+        "roles": {
+            name: str(design.roles[name].directory)
+            for name in dict.fromkeys(tier.role for tier in fleet.tiers.values())
+        },
+        "load": experiment.load.model_dump(mode="json"),
+        "arms": {
+            name: {tier: _settings(design, arm, tier) for tier in fleet.tier_order}
+            for name, arm in experiment.arms.items()
+        },
+        "load_s": kind.load_s(design, kinds.section_of(kind, design)),
+        "cost": _cost(design),
+    }
+
+
+def _settings(design: Design, arm: Arm, tier: str) -> dict[str, Any]:
+    settings = arm.of(tier)
+    given = settings.model_dump(exclude_none=True)
+    return given if tier in design.fleet.arbiters else settings.role
+
+
+def _cost(design: Design) -> dict[str, Any] | None:
+    """What the tiers' machines in service cost on EC2; None where a type has no price."""
+    region, instances = next(iter(price_book("ec2").regions.items()))
+    prices = {one.name: one.usd_per_hour for one in instances}
+    tiers = design.fleet.tiers.values()
+    if any(tier.instance_type not in prices for tier in tiers):
+        return None
+    usd = sum(tier.nodes * prices[str(tier.instance_type)] for tier in tiers)
+    return {"usd_per_hour": round(usd, 4), "region": region}
+
+
+def rows_of(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """The same for a person: what, and in words."""
+    yield "experiment", f"{found['experiment']}, kind {found['kind']}"
+    for name, tier in found["tiers"].items():
+        words = [f"{tier['nodes']} x {tier['role']}"]
+        words += [f"{tier['standby']} standby"] if tier["standby"] else []
+        words += [f"calls {', '.join(tier['calls'])}"] if tier["calls"] else []
+        yield f"tier {name}", ", ".join([*words, "arbiter" if tier["arbiter"] else "no arbiter"])
+    yield "entries", ", ".join(found["entries"])
+    for name, folder in found["roles"].items():
+        yield f"role {name}", os.path.relpath(folder)
+    load = found["load"]
+    yield "load", f"{load['user']}, {load['arrivals']}, {load['rate_per_s']:g}/s"
+    for name, arm in found["arms"].items():
+        yield f"arm {name}", "; ".join(f"{tier}: {_words(one)}" for tier, one in arm.items())
+    load_s = found["load_s"]
+    yield "load for", "as long as it takes" if load_s is None else f"{load_s:g} s, without set-up"
+    cost = found["cost"]
+    usd = f"{cost['usd_per_hour']:g} USD an hour on EC2 in {cost['region']}" if cost else "unknown"
+    yield "cost", usd
+
+
+def _words(settings: Mapping[str, Any]) -> str:
+    return ", ".join(f"{key} {value}" for key, value in settings.items()) or "as it is"
+
+
+def _problem(error: SparecraftError) -> dict[str, str]:
+    return {name: getattr(error, name) for name in ("place", "expected", "came", "do")}

@@ -1,0 +1,68 @@
+"""`sparecraft init`: a design folder of one's own, commented, that can be run as it is."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from experiments.commands.options import out
+from experiments.errors import InputError
+
+TEMPLATE = Path(__file__).with_name("template")
+TEMPLATE_NAME = "my-shop"  # what the template's experiment is called
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add `sparecraft init`."""
+    app.command()(init)
+
+
+def init(
+    folder: Annotated[
+        Path, typer.Argument(help="The folder to make; its last part names the experiment.")
+    ],
+) -> None:
+    """Make a design folder of a small service, commented, to put your own service into."""
+    make_design(folder)
+    for line in (
+        f"{folder}: README.md says what each file is.",
+        f"`sparecraft check {folder}` reads it, `sparecraft run {folder}` measures it.",
+    ):
+        out.print(line, soft_wrap=True, highlight=False)
+
+
+def make_design(folder: Path) -> None:
+    """A copy of the template under its own name. Raises InputError where something is already."""
+    name = _experiment_name(folder)
+    try:
+        shutil.copytree(TEMPLATE, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    except FileExistsError:
+        raise InputError(
+            str(folder),
+            expected="a folder that does not exist yet",
+            came="one that does",
+            do="Give another name, or remove it.",
+        ) from None
+    for path in sorted(folder.iterdir()):
+        if path.is_file():
+            text = path.read_text(encoding="utf-8")
+            path.write_text(text.replace(TEMPLATE_NAME, name), encoding="utf-8")
+
+
+def _experiment_name(folder: Path) -> str:
+    from pydantic import TypeAdapter, ValidationError
+
+    from experiments.design.fleet import Name
+
+    try:
+        return TypeAdapter[str](Name).validate_python(folder.name)
+    except ValidationError:
+        raise InputError(
+            str(folder),
+            expected="a name of at most 30 characters: a-z, 0-9 and inner hyphens, a letter first",
+            came=repr(folder.name),
+            do="Give another one.",
+        ) from None

@@ -1,0 +1,100 @@
+"""`--platform`, and the options that platforms declare for a command."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import typer
+
+from experiments.errors import InputError
+from experiments.stage.platforms import DEFAULT, Option, PlatformEntry, entries, entry
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The platform that was asked for, and what was given of its own options."""
+
+    entry: PlatformEntry
+    given: Mapping[str, Any]
+
+    @property
+    def flag(self) -> str:
+        """What to add to a command line for the same platform."""
+        return "" if self.entry.name == DEFAULT else f" --platform {self.entry.name}"
+
+
+def on_platform(name: str, command: Callable[..., None]) -> Callable[..., None]:
+    """`command`, whose parameter `chosen` comes from --platform and from the options that the
+    platforms declare for the command `name`."""
+    holders: dict[str, list[str]] = {}
+    declared: dict[str, Option] = {}
+    for platform in entries():
+        for option in platform.options:
+            if name in option.commands:
+                declared.setdefault(option.name, option)
+                holders.setdefault(option.name, []).append(platform.name)
+
+    @functools.wraps(command)
+    def called(platform: str, **arguments: Any) -> None:
+        given = {option: arguments.pop(option) for option in declared}
+        chosen = entry(platform)
+        for option, value in given.items():
+            if value not in (None, False, []) and chosen.name not in holders[option]:
+                raise _foreign(option, holders[option], chosen.name)
+        command(chosen=Chosen(chosen, given), **arguments)
+
+    signature = inspect.signature(command, eval_str=True)
+    own = [one for one in signature.parameters.values() if one.name != "chosen"]
+    more = [_parameter(option, holders[option.name]) for option in declared.values()]
+    parameters = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in own]
+    called.__signature__ = signature.replace(  # type: ignore[attr-defined]
+        parameters=[*parameters, _platform(), *more]
+    )
+    called.__annotations__ = {}
+    return called
+
+
+def _platform() -> inspect.Parameter:
+    known = entries()
+    choices = f"[{'|'.join(one.name for one in known)}]"
+    said = "; ".join(f"{one.name}: {one.summary}" for one in known)
+    info = typer.Option("--platform", metavar=choices, help=f"{said}.", show_default=True)
+    return inspect.Parameter(
+        "platform", inspect.Parameter.KEYWORD_ONLY, default=DEFAULT, annotation=Annotated[str, info]
+    )
+
+
+def _parameter(option: Option, platforms: list[str]) -> inspect.Parameter:
+    info = typer.Option(
+        _flag(option.name),
+        help=f"{' and '.join(platforms)}: {option.help}",
+        metavar=option.metavar,
+        min=option.minimum,
+        max=option.maximum,
+        show_default=False,
+    )
+    yes_or_no = option.type is bool
+    annotation = option.type if yes_or_no else option.type | None
+    return inspect.Parameter(
+        option.name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=False if yes_or_no else None,
+        annotation=Annotated[annotation, info],
+    )
+
+
+def _foreign(option: str, platforms: list[str], chosen: str) -> InputError:
+    return InputError(
+        _flag(option),
+        expected=f"--platform {' or '.join(platforms)} with it",
+        came=f"--platform {chosen}",
+        do="Take one of them out.",
+    )
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"

@@ -1,0 +1,29 @@
+"""`sparecraft report`: a run's page anew from its files."""
+
+from __future__ import annotations
+
+import typer
+
+from experiments import kinds
+from experiments.commands.options import JsonOption, RunArgument, out
+from experiments.record.result import read_result
+from optimizer.commands.output import print_json
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add `sparecraft report`."""
+    app.command()(report)
+
+
+def report(
+    run: RunArgument,
+    as_json: JsonOption = False,
+) -> None:
+    """Write report.html anew from a run's files, and print its summary."""
+    result = read_result(run)
+    kind = kinds.find(result["kind"])
+    page = kind.write_page(run)
+    if as_json:
+        print_json(result)
+    else:
+        kind.print_result(result, out, page)

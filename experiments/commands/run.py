@@ -1,0 +1,122 @@
+"""`sparecraft run`: a design from its fleet to its report."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import typer
+
+from experiments import kinds
+from experiments.commands.on_platform import Chosen, on_platform
+from experiments.commands.options import (
+    RESULTS,
+    DesignArgument,
+    JsonOption,
+    ResultsOption,
+    err,
+    out,
+)
+from experiments.console import Narrator
+from experiments.design import Design, load_design
+from experiments.kinds.kind import Kind
+from experiments.stage.platforms import Platform
+from optimizer.commands.output import print_json
+
+
+class Pattern(StrEnum):
+    """Where neighbours are noisy."""
+
+    none = "none"
+    front = "front"
+    back = "back"
+    both = "both"
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add `sparecraft run`."""
+    app.command()(on_platform("run", run))
+
+
+def run(
+    design: DesignArgument,
+    chosen: Chosen,
+    keep: Annotated[bool, typer.Option("--keep", help="Leave the fleet up afterwards.")] = False,
+    interference: Annotated[
+        Pattern | None,
+        typer.Option(help="Run with another interference pattern (`none`: a quiet run)."),
+    ] = None,
+    quiet_wait_s: Annotated[
+        float,
+        typer.Option(
+            "--quiet-wait",
+            min=0.0,
+            max=600.0,
+            help="On a shared machine: how long each block may wait for seconds in which other "
+            "guests take at most 5 % of its cores. A block that they, or a late load generator, "
+            "spoil all the same is set aside and measured again.",
+        ),
+    ] = 0.0,
+    results: ResultsOption = RESULTS,
+    as_json: JsonOption = False,
+) -> None:
+    """Provision the design's fleet, disturb it, measure it, plan from it, report, remove it.
+
+    With `--platform ec2`: on the first load machine of a fleet that `sparecraft up` made, which
+    stays.
+    """
+    wanted = _with_pattern(load_design(design), interference)
+    kind = kinds.kind_of(wanted)
+    carried_out(
+        kind,
+        wanted,
+        kinds.section_of(kind, wanted),
+        platform=chosen.entry.for_run(wanted.fleet.experiment),
+        results=results,
+        keep=keep,
+        as_json=as_json,
+        quiet_wait_s=quiet_wait_s,
+    )
+
+
+def carried_out(
+    kind: Kind,
+    design: Design,
+    section: Any,
+    *,
+    platform: Platform,
+    results: Path,
+    keep: bool,
+    as_json: bool,
+    quiet_wait_s: float = 0.0,
+) -> NoReturn:
+    """Carry the design out as `kind`, show what it came to, and exit with its code."""
+    from experiments.kinds.life import carry_out
+
+    outcome = carry_out(
+        kind,
+        design,
+        section,
+        platform=platform,
+        results=results,
+        keep=keep,
+        command=["sparecraft", *sys.argv[1:]],
+        narrator=Narrator(err if as_json else out),
+        quiet_wait_s=quiet_wait_s,
+    )
+    if as_json:
+        print_json(outcome.result)
+    else:
+        kind.print_result(outcome.result, out, outcome.page)
+    raise typer.Exit(0 if outcome.passed else 1)
+
+
+def _with_pattern(design: Design, pattern: Pattern | None) -> Design:
+    if pattern is None:
+        return design
+    interference = design.experiment.interference.model_copy(update={"pattern": pattern.value})
+    experiment = design.experiment.model_copy(update={"interference": interference})
+    return replace(design, experiment=experiment)

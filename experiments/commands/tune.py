@@ -1,0 +1,101 @@
+"""`sparecraft tune`: a design carried out as the kind `tune`, options put over its `[tune]`."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, Any
+
+import typer
+
+from experiments import kinds
+from experiments.commands.on_platform import Chosen, on_platform
+from experiments.commands.options import RESULTS, DesignArgument, JsonOption, ResultsOption
+from experiments.commands.run import carried_out
+from experiments.design import load_design
+from experiments.kinds.tune.section import TuneSection
+
+
+class TuneTarget(StrEnum):
+    """What `tune` makes lower."""
+
+    mean = "mean"
+    p95 = "p95"
+    p99 = "p99"
+
+
+class TuneStart(StrEnum):
+    """Where `tune` begins."""
+
+    ones = "ones"
+    simulated = "simulated"
+
+
+def _option(key: str, text: str, *flags: str) -> Any:
+    """An option that goes before a key of `[tune]`, whose default it names."""
+    default = TuneSection.model_fields[key].default
+    return typer.Option(*flags, help=f"{text} [default: {default}]")
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add `sparecraft tune`."""
+    app.command()(on_platform("tune", tune))
+
+
+def tune(
+    design: DesignArgument,
+    chosen: Chosen,
+    target: Annotated[
+        TuneTarget | None, typer.Option(help="The latency that is to be lower.")
+    ] = None,
+    exhaustive: Annotated[
+        bool | None, typer.Option("--exhaustive", help="Then measure every feasible r, to compare.")
+    ] = None,
+    start: Annotated[
+        TuneStart | None,
+        _option("start", "Begin at r = 1 everywhere, or at the simulator's optimum."),
+    ] = None,
+    arm: Annotated[
+        str | None, typer.Option(help="Whose policy and tokens; else the design's last arm.")
+    ] = None,
+    collision_max: Annotated[
+        float | None, _option("collision_max", "Limit of the collision probability (Eq. 1).")
+    ] = None,
+    window_s: Annotated[
+        float | None, _option("window_s", "Seconds of one window.", "--window")
+    ] = None,
+    requests: Annotated[
+        int | None,
+        _option("requests_max", "Budget of one comparison, both r together.", "--requests"),
+    ] = None,
+    time_max_s: Annotated[
+        float | None, _option("time_max_s", "Seconds for all windows.", "--time")
+    ] = None,
+    keep: Annotated[bool, typer.Option("--keep", help="Leave the fleet up afterwards.")] = False,
+    results: ResultsOption = RESULTS,
+    as_json: JsonOption = False,
+) -> None:
+    """Find the replication factors on the live fleet (sPARE Alg. 1), with a test at each step.
+
+    What is not given is what the design's [tune] says, else that table's default.
+    """
+    options = {
+        "target": target and target.value,
+        "exhaustive": exhaustive,
+        "start": start and start.value,
+        "arm": arm,
+        "collision_max": collision_max,
+        "window_s": window_s,
+        "requests_max": requests,
+        "time_max_s": time_max_s,
+    }
+    given = {key: value for key, value in options.items() if value is not None}
+    wanted, kind = load_design(design), kinds.find("tune")
+    carried_out(
+        kind,
+        wanted,
+        kinds.section_of(kind, wanted, given),
+        platform=chosen.entry.for_run(wanted.fleet.experiment),
+        results=results,
+        keep=keep,
+        as_json=as_json,
+    )

@@ -1,0 +1,146 @@
+"""The experiment held against its fleet, the fleet's roles and itself: all that is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from experiments.design.contracts import MACHINE_KINDS
+from experiments.design.experiment import Arm, Experiment, Selector, TierSettings
+from experiments.design.failover import failover_problems
+from experiments.design.fleet import Fleet, replicas_max
+from experiments.design.roles import Roles
+from experiments.design.workloads import MODULE, SPOKEN, Workload, population_of
+from optimizer.source import Problem
+
+
+def experiment_problems(
+    experiment: Experiment, fleet: Fleet, roles: Roles, workloads: Mapping[str, Workload]
+) -> Iterator[Problem]:
+    """What an experiment that is well-formed by itself has against this fleet."""
+    yield from _user_problems(experiment, fleet, roles, workloads)
+    for name, arm in experiment.arms.items():
+        yield from _arm_problems(name, arm, fleet, roles)
+    yield from _fault_problems(experiment, fleet)
+    yield from _order_problems(experiment)
+    if experiment.failover is not None:
+        yield from failover_problems(fleet, experiment.failover)
+
+
+def _user_problems(
+    experiment: Experiment, fleet: Fleet, roles: Roles, workloads: Mapping[str, Workload]
+) -> Iterator[Problem]:
+    asked = {fleet.tiers[tier].role for tier in fleet.entry_tiers}
+    fitting = [user for user, one in workloads.items() if asked & set(one.roles)]
+    user = experiment.load.user
+    if user not in fitting:
+        yield Problem(
+            ("load", "user"),
+            f"a user of an entry tier's role ({', '.join(sorted(asked))}): "
+            f"{', '.join(fitting) or '(none)'}",
+            user,
+            "Name one of these, or let the design bring it in workload.py.",
+        )
+        return
+    protocols = {roles[role].protocol for role in asked & set(workloads[user].roles)}
+    if workloads[user].client is None and not protocols <= set(SPOKEN):
+        expected = f"a protocol that the load speaks ({', '.join(SPOKEN)}), or a client in {MODULE}"
+        yield Problem(("load", "user"), expected, f"{user}, by {', '.join(sorted(protocols))}")
+    population = population_of(workloads[user])
+    named = {one.entry for one in (*population.operations, *population.writes)}
+    for entry in sorted(named - {"", *fleet.entry_tiers}):
+        expected = f"operations on the entry tiers {', '.join(fleet.entry_tiers)}"
+        yield Problem(("load", "user"), expected, f"{user}, which asks {entry}")
+
+
+def _arm_problems(name: str, arm: Arm, fleet: Fleet, roles: Roles) -> Iterator[Problem]:
+    for tier, settings in arm.settings.items():
+        key = ("arms", name, "settings", tier)
+        if tier not in fleet.tiers:
+            expected = f"one of the tiers {', '.join(fleet.tiers)}"
+            yield Problem(key, expected, f"the unknown tier {tier}")
+            continue
+        for problem in (
+            *_arbiter_problems(tier, settings, fleet, roles),
+            *_setting_problems(tier, settings, fleet, roles),
+        ):
+            yield Problem((*key, *problem.key), problem.expected, problem.came, problem.do)
+
+
+def _arbiter_problems(
+    tier: str, settings: TierSettings, fleet: Fleet, roles: Roles
+) -> Iterator[Problem]:
+    spec = fleet.tiers[tier]
+    if tier not in fleet.arbiters:
+        for key in sorted(settings.model_fields_set & set(TierSettings.model_fields)):
+            expected = f"no {key}: the tier has no arbiter"
+            yield Problem((key,), expected, "it", f"Add arbiters.{tier} to fleet.tfvars.")
+        return
+    most = replicas_max(fleet, tier, roles)
+    if settings.replicas > most:
+        protocol = roles[spec.role].protocol
+        expected = f"at most {most}, for {spec.nodes} nodes behind {protocol}"
+        yield Problem(("replicas",), expected, str(settings.replicas))
+
+
+def _setting_problems(
+    tier: str, settings: TierSettings, fleet: Fleet, roles: Roles
+) -> Iterator[Problem]:
+    role = fleet.tiers[tier].role
+    known = roles[role].settings
+    for name, value in settings.role.items():
+        if name not in known:
+            keys = ", ".join([*TierSettings.model_fields, *known])
+            yield Problem((name,), f"one of the keys {keys}", f"the unknown key {name}")
+        elif not known[name].takes(value):
+            yield Problem((name,), known[name].expected, repr(value))
+
+
+def missing_of(select: Selector, fleet: Fleet) -> tuple[str, str] | None:
+    """What a selector expects of a fleet, and what it names that is not there; None if all is."""
+    if select.machine is not None and select.machine not in fleet.machine_names:
+        return f"one of the machines {', '.join(fleet.machine_names)}", select.machine
+    if select.tier is None:
+        return None
+    if select.tier not in fleet.tiers:
+        return f"one of the tiers {', '.join(fleet.tiers)}", f"the unknown tier {select.tier}"
+    nodes = fleet.tiers[select.tier].nodes
+    if (select.count or 1) > nodes:
+        return f"at most the tier's {nodes} nodes", f"count = {select.count}"
+    if select.place == "others" and nodes == 1:
+        return "a tier of two nodes or more, whose first has others beside it", "one node"
+    return None
+
+
+def _fault_problems(experiment: Experiment, fleet: Fleet) -> Iterator[Problem]:
+    measure_s = experiment.phases.measure
+    for index, fault in enumerate(experiment.faults):
+        missing = missing_of(fault.select, fleet)
+        if missing is not None:
+            yield Problem(("faults", index, "select"), *missing)
+        end_s = fault.at_s + (fault.for_s or 0.0)
+        if fault.at_s >= measure_s or end_s > measure_s:
+            yield Problem(
+                ("faults", index, "at_s"),
+                f"a fault within the measurement ({measure_s} s)",
+                f"one from {fault.at_s} s to {end_s} s",
+                "Let it begin or end earlier, or measure for longer.",
+            )
+        if experiment.failover is not None and fault.kind in MACHINE_KINDS:
+            yield Problem(
+                ("faults", index, "kind"),
+                "no machine faults beside [failover], whose controller powers machines on",
+                fault.kind,
+                "Let failover.crash_mean_s make the crashes, or take [failover] out.",
+            )
+
+
+def _order_problems(experiment: Experiment) -> Iterator[Problem]:
+    letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"[: len(experiment.arms)]
+    order = experiment.design.order
+    counts = {order.count(letter) for letter in letters}
+    if set(order) != set(letters) or len(counts) != 1:
+        yield Problem(
+            ("design", "order"),
+            f"each of {', '.join(letters)} (the arms {', '.join(experiment.arms)}) equally often",
+            repr(order),
+        )

@@ -1,0 +1,176 @@
+"""What the agents can do, in their own words: `contracts/policies.json`, `contracts/faults.json`.
+
+Both files are printed by the programs (`arbiter --policies`, `nodeagent --kinds`) and compared in
+lint. No policy, protocol or fault of an agent is named in Python but where a program calls it.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, create_model
+from pydantic_core import CoreSchema, core_schema
+
+from experiments.paths import ROOT
+from optimizer.source import Strict, refusal
+
+CONTRACTS = ROOT / "contracts"
+
+
+@dataclass(frozen=True)
+class OneOf:
+    """Of an annotated str: one of these names."""
+
+    names: tuple[str, ...]
+
+    def _check(self, name: str) -> str:
+        if name not in self.names:
+            raise refusal(f"one of {', '.join(self.names)}", came=repr(name))
+        return name
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> CoreSchema:
+        return core_schema.no_info_after_validator_function(self._check, handler(source))
+
+    def __get_pydantic_json_schema__(self, schema: Any, handler: Any) -> dict[str, Any]:
+        return {**handler(schema), "enum": list(self.names)}
+
+
+class _Told(BaseModel):
+    """A part of a contract; an agent may come to tell more than is read here."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class Protocol(_Told):
+    """A protocol that arbiters speak; `reads` are told from writes where it can be replicated."""
+
+    name: str
+    default_port: int | None
+    reads: bool
+
+
+class PolicyParameter(_Told):
+    """What a policy can be told."""
+
+    name: str
+
+
+class Policy(_Told):
+    """A policy of the arbiter; one that does not replicate sends each request once."""
+
+    name: str
+    summary: str
+    replicates: bool
+    parameters: tuple[PolicyParameter, ...] = ()
+
+    @property
+    def takes_tokens(self) -> bool:
+        """Whether it hands out tokens."""
+        return any(one.name == "tokens" for one in self.parameters)
+
+
+class Bounds(_Told):
+    """From the least to the greatest value, both allowed."""
+
+    minimum: int
+    maximum: int | None = None
+
+
+class Parameter(_Told):
+    """One parameter of a fault."""
+
+    name: str
+    type: Literal["number", "integer", "string", "boolean"]
+    required: bool
+    default: Any = None
+    minimum: float | None = None
+    exclusive_minimum: float | None = None
+    maximum: float | None = None
+    values: tuple[str, ...] = ()
+    summary: str = ""
+
+    def limits(self, default: Any = ...) -> Any:
+        """What pydantic checks of a value."""
+        return Field(
+            default,
+            description=self.summary,
+            ge=self.minimum,
+            gt=self.exclusive_minimum,
+            le=self.maximum,
+        )
+
+    def field(self) -> tuple[Any, Any]:
+        """Type and default, as `pydantic.create_model` takes them."""
+        types = {"number": float, "integer": int, "string": str, "boolean": bool}
+        kind: Any = types[self.type]
+        if self.values:
+            kind = Annotated[str, OneOf(self.values)]
+        if self.required:
+            return kind, self.limits()
+        return kind | None, self.limits(self.default)
+
+
+class FaultKind(_Told):
+    """One kind of fault or of neighbours' load."""
+
+    kind: str
+    summary: str
+    group: Literal["fault", "interference"]
+    stops_service: bool
+    parameters: tuple[Parameter, ...] = ()
+
+    def limits(self, parameter: str) -> Any:
+        """What is checked of one of its parameters, for a key of another name."""
+        return next(one for one in self.parameters if one.name == parameter).limits()
+
+    @functools.cached_property
+    def model(self) -> type[Strict]:
+        """What `parameters` of this kind may be."""
+        fields: dict[str, Any] = {one.name: one.field() for one in self.parameters}
+        return create_model(self.kind, __base__=Strict, **fields)
+
+
+# What only a platform can do to a machine: its agent is on the machine and goes with it.
+MACHINE_CRASH, MACHINE_REBOOT, MACHINE_FREEZE = "machine.crash", "machine.reboot", "machine.freeze"
+_BY_PLATFORM = {
+    MACHINE_CRASH: "The machine loses its power, and gets it back when the fault ends",
+    MACHINE_REBOOT: "The machine loses its power and gets it back at once",
+    MACHINE_FREEZE: "Everything on the machine stops, agent and all, and goes on when it ends",
+}
+MACHINE_KINDS = frozenset(_BY_PLATFORM)
+
+# The neighbours that `[interference]` draws.
+CPU, IPERF, IPERF_SERVER = "interference.cpu", "interference.iperf", "interference.iperf_server"
+
+
+def _read(name: str) -> Mapping[str, Any]:
+    values: Mapping[str, Any] = json.loads((CONTRACTS / name).read_text(encoding="utf-8"))
+    if values["schema"] != 1:
+        raise ValueError(f"contracts/{name}: expected schema 1, came {values['schema']}")
+    return values
+
+
+def _kinds(told: Mapping[str, Any]) -> dict[str, FaultKind]:
+    by_agent = [FaultKind.model_validate(one) for one in told["faults"]]
+    by_platform = [
+        FaultKind(kind=kind, summary=summary, group="fault", stops_service=True)
+        for kind, summary in _BY_PLATFORM.items()
+    ]
+    return {one.kind: one for one in (*by_agent, *by_platform)}
+
+
+_ARBITER, _AGENT = _read("policies.json"), _read("faults.json")
+
+PROTOCOLS = {p["name"]: Protocol.model_validate(p) for p in _ARBITER["protocols"]}
+POLICIES = {p["name"]: Policy.model_validate(p) for p in _ARBITER["policies"]}
+TOKENS = Bounds.model_validate(_ARBITER["bounds"]["tokens"])
+DEFAULT_POLICY = next(iter(POLICIES))  # the plain one, of which an arbiter knows first
+REPLICAS = Bounds.model_validate(_ARBITER["bounds"]["replicas"])
+
+KINDS = _kinds(_AGENT)
+FAULT_KINDS = tuple(name for name, one in KINDS.items() if one.group == "fault")
+INTERFERENCE_KINDS = tuple(name for name, one in KINDS.items() if one.group == "interference")

@@ -1,0 +1,154 @@
+"""A design: a folder with `fleet.tfvars` and `experiment.toml` that agree with each other.
+
+A design that `sparecraft adopt` made from a plan has that `plan.json` too: the prediction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from experiments.design.checks import experiment_problems
+from experiments.design.experiment import Experiment, Selector
+from experiments.design.fleet import Fleet, fleet_problems
+from experiments.design.prediction import PLANNED_ARM, Prediction, read_prediction
+from experiments.design.roles import Roles, find_roles
+from experiments.design.workers import worker_command
+from experiments.design.workloads import Workload, find_workloads
+from experiments.errors import InputError
+from optimizer.source import Source, Strict, check, raise_all, read_tfvars, read_toml
+
+Section = TypeVar("Section", bound=Strict)
+
+DESIGNS = Path(__file__).resolve().parents[1] / "designs"
+
+
+@dataclass(frozen=True)
+class Design:
+    """What a user asks for: a fleet, an experiment on it, and where both are written.
+
+    workloads: by name, those of the roles and the design's own.
+    """
+
+    name: str
+    fleet: Fleet
+    experiment: Experiment
+    directory: Path
+    roles: Roles = field(compare=False, repr=False)
+    prediction: Prediction | None = None
+    workloads: Mapping[str, Workload] = field(default_factory=dict, compare=False, repr=False)
+    source: Source | None = field(default=None, compare=False, repr=False)
+
+    def section(
+        self, model: type[Section], kind: str = "", options: Mapping[str, Any] | None = None
+    ) -> Section:
+        """The table of experiment.toml that is named like `kind`, else like the experiment's own,
+        with `options` put over it, checked.
+
+        Raises InputError with file, line and key; a table that is not there is an empty one.
+        """
+        source = self.source or Source(self.directory / "experiment.toml", {}, {})
+        own = source.section(kind or self.experiment.kind)
+        return check(own.having({**own.values, **(options or {})}), model)
+
+    def select(self, selector: Selector) -> tuple[str, ...]:
+        """Names of the selected machines, the same in every arm."""
+        if selector.machine is not None:
+            return (selector.machine,)
+        assert selector.tier is not None  # a Selector has one or the other
+        nodes = self.fleet.nodes_of(selector.tier)
+        if selector.place is not None:
+            return nodes[:1] if selector.place == "first" else nodes[1:]
+        return nodes[: selector.count]
+
+
+def designs_available(root: Path = DESIGNS) -> tuple[str, ...]:
+    """Names of the designs that come with Sparecraft."""
+    return tuple(sorted(path.parent.name for path in root.glob("*/experiment.toml")))
+
+
+def load_design(name_or_path: str | Path, root: Path = DESIGNS) -> Design:
+    """Read and check a design, given its name or its folder.
+
+    Raises InputError with file, line and key, what was expected and what came.
+    """
+    directory = _find(name_or_path, root)
+    tfvars = read_tfvars(directory / "fleet.tfvars")
+    toml = read_toml(directory / "experiment.toml")
+    roles, workloads, fleet, experiment = _all_of(
+        lambda: find_roles(directory),
+        lambda: find_workloads(directory),
+        lambda: check(tfvars, Fleet),
+        lambda: check(_without_section(toml), Experiment),
+    )
+    tfvars.refuse_all(fleet_problems(fleet, roles))
+    toml.refuse_all(experiment_problems(experiment, fleet, roles, workloads))
+    _check_worker(toml, experiment, directory)
+    prediction = _prediction(toml, fleet, experiment)
+    name = directory.name
+    return Design(name, fleet, experiment, directory, roles, prediction, workloads, toml)
+
+
+def _all_of(*parts: Callable[[], Any]) -> tuple[Any, ...]:
+    """What all parts give. Raises one InputError for all that went wrong in any of them."""
+    given: list[Any] = []
+    errors: list[InputError] = []
+    for part in parts:
+        try:
+            given.append(part())
+        except InputError as error:
+            errors.append(error)
+    raise_all(errors)
+    return tuple(given)
+
+
+def _without_section(toml: Source) -> Source:
+    """All but the table that is its kind's own, whose model the kind has."""
+    kind = toml.values.get("kind", Experiment.model_fields["kind"].default)
+    own = kind if kind not in list(Experiment.model_fields) else None
+    return toml.having({key: value for key, value in toml.values.items() if key != own})
+
+
+def _find(name_or_path: str | Path, root: Path) -> Path:
+    for candidate in (root / name_or_path, Path(name_or_path)):
+        if candidate.is_dir():
+            return candidate.resolve()
+    raise InputError(
+        f"design {name_or_path}",
+        expected=f"a folder, or one of {', '.join(designs_available(root)) or '(none there yet)'}",
+        came="no such design",
+        do="Name one of these, or give the path of your own.",
+    )
+
+
+def _check_worker(toml: Source, experiment: Experiment, directory: Path) -> None:
+    try:
+        worker_command(experiment.load.worker, directory)
+    except InputError as error:
+        raise toml.error(
+            "load", "worker", expected=error.expected, came=error.came, do=error.do
+        ) from error
+
+
+def _prediction(toml: Source, fleet: Fleet, experiment: Experiment) -> Prediction | None:
+    path = toml.path.parent / "plan.json"
+    if not path.is_file():
+        return None
+    prediction = read_prediction(path)
+    if set(prediction.tiers) != set(fleet.tiers):
+        raise InputError(
+            str(path),
+            expected=f"a plan of the fleet's tiers {', '.join(fleet.tiers)}",
+            came=f"one of {', '.join(prediction.tiers)}",
+            do="Take plan.json out, or adopt the plan anew.",
+        )
+    if PLANNED_ARM not in experiment.arms:
+        raise toml.error(
+            "arms",
+            expected=f"an arm {PLANNED_ARM}, which the prediction of plan.json is of",
+            came=", ".join(experiment.arms),
+            do=f"Name that arm {PLANNED_ARM}, or take plan.json out.",
+        )
+    return prediction

@@ -1,0 +1,270 @@
+"""The experiment, `experiment.toml`: what is asked, for how long, and what goes wrong."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import ConfigDict, Field, ValidationError, model_validator
+
+from experiments.design.contracts import (
+    CPU,
+    DEFAULT_POLICY,
+    FAULT_KINDS,
+    IPERF,
+    KINDS,
+    POLICIES,
+    OneOf,
+)
+from experiments.design.failover import Failover
+from experiments.design.fleet import Fleet, TierName, Tokens
+from experiments.design.workers import DEFAULT
+from optimizer.source import Strict, refusal
+
+RATE_PER_WORKER_MAX = 2000.0  # load is bounded in time and count
+WORKERS_MAX = 16
+RATE_PER_S_MAX = RATE_PER_WORKER_MAX * WORKERS_MAX
+PHASE_S_MAX = 3600.0
+
+User = Annotated[str, Field(min_length=1, max_length=64)]  # the name of a workload
+Rate = Annotated[float, Field(gt=0, le=RATE_PER_S_MAX)]
+Seconds = Annotated[float, Field(gt=0, le=PHASE_S_MAX)]
+
+
+class Load(Strict):
+    """The open-loop load: arrivals are drawn ahead and do not wait for answers."""
+
+    user: User
+    """Which workload."""
+    arrivals: Literal["poisson", "constant"]
+    """How they are spaced."""
+    rate_per_s: Rate
+    """Arrivals a second, on average."""
+    connect_timeout_s: Annotated[float, Field(gt=0, le=60)] = 2.0
+    """Limit of a connection."""
+    response_timeout_s: Annotated[float, Field(gt=0, le=60)] = 6.0
+    """Limit of a whole answer, from the send."""
+    max_in_flight: Annotated[int, Field(ge=1, le=10_000)] = 200
+    """Requests under way at most; what is beyond is counted as dropped."""
+    worker: str = DEFAULT
+    """What sends it: a built-in worker, or a program of the design."""
+    workers: Annotated[int, Field(ge=1, le=WORKERS_MAX)] = 1  # processes that share the schedule
+    """Processes that share the load."""
+
+    @property
+    def rate_per_s_max(self) -> float:
+        """What the workers may be asked for together."""
+        return RATE_PER_WORKER_MAX * self.workers
+
+    @model_validator(mode="after")
+    def _bounded(self) -> Load:
+        if self.rate_per_s > self.rate_per_s_max:
+            raise refusal(
+                f"at most {RATE_PER_WORKER_MAX:g} per worker",
+                came=f"{self.rate_per_s:g} for workers = {self.workers}",
+                key="rate_per_s",
+                do="Ask for more workers, or for less.",
+            )
+        if self.workers > self.max_in_flight:
+            raise refusal(
+                f"at most max_in_flight ({self.max_in_flight})",
+                came=str(self.workers),
+                key="workers",
+                do="Each worker needs one request in flight.",
+            )
+        return self
+
+
+class Phases(Strict):
+    """Seconds of warm-up, which is not counted, and of measurement, in every arm block.
+
+    settle: once, before the first block, the same load without neighbours and faults; of it nothing
+    is kept. For servers that are slower at first (a JVM compiles), which would be the first arm's.
+    """
+
+    warm_up: Annotated[float, Field(ge=0, le=PHASE_S_MAX)]
+    """Load that is not counted, in every block [s]."""
+    measure: Seconds
+    """Load that is counted, in every block [s]."""
+    settle: Annotated[float, Field(ge=0, le=PHASE_S_MAX)] = 0.0
+    """The same load once, before the first block, undisturbed and not counted [s]."""
+
+
+class Interference(Strict):
+    """Neighbours' load: Poisson gaps and exponential runs on each machine (sPARE section 6.1)."""
+
+    pattern: Literal["none", "front", "back", "both"]
+    """Which tiers have neighbours: the first, the last, both."""
+    kinds: Annotated[tuple[Literal["cpu", "iperf"], ...], Field(strict=False, min_length=1)] = (
+        "iperf",
+    )
+    """Neighbours that take processors, or the network."""
+    mean_gap_s: Seconds = 40.0
+    """Mean time between two neighbours."""
+    mean_run_s: Seconds = 10.0
+    """Mean time that one stays."""
+    cpu_workers: Annotated[int, KINDS[CPU].limits("workers")] = 4
+    iperf_mbps: Annotated[float, KINDS[IPERF].limits("mbps")] = 100.0
+
+
+class Selector(Strict):
+    """Which machines: the first `count` of a tier, its first or all others, or one by name."""
+
+    tier: TierName | None = None
+    """Of which tier."""
+    count: Annotated[int, Field(ge=1)] | None = None
+    """How many of it."""
+    place: Literal["first", "others"] | None = None
+    """Its first machine, or all others."""
+    machine: str | None = None
+    """One by its name, as web-1."""
+
+    @model_validator(mode="after")
+    def _selects(self) -> Selector:
+        given = self.model_dump(exclude_none=True)
+        if set(given) not in ({"machine"}, {"tier"}, {"tier", "count"}, {"tier", "place"}):
+            raise refusal(
+                "{ tier = NAME, count = N }, { tier = NAME, place = PLACE } or { machine = NAME }",
+                came=repr(given) if given else "an empty selector",
+                do="Say which machines are meant.",
+            )
+        return self
+
+
+class Fault(Strict):
+    """One fault: where, when, for how long. `at_s` counts from the start of the measurement."""
+
+    kind: Annotated[str, OneOf(FAULT_KINDS)]
+    """What goes wrong."""
+    select: Selector
+    """On which machines."""
+    at_s: Annotated[float, Field(ge=0, le=PHASE_S_MAX)]
+    """When, from the start of the measurement [s]."""
+    for_s: Seconds | None = None
+    """For how long [s]."""
+    sticky: bool = False
+    """Until the block ends."""
+    parameters: dict[str, Any] = Field(default_factory=dict)
+    """Of the kind."""
+
+    @model_validator(mode="after")
+    def _possible(self) -> Fault:
+        if (self.for_s is None) == (not self.sticky):
+            raise refusal(
+                "either for_s = SECONDS or sticky = true",
+                came="neither" if self.for_s is None else "both",
+                key="for_s" if self.for_s is not None else "",
+            )
+        try:
+            KINDS[self.kind].model.model_validate(self.parameters)
+        except ValidationError as error:
+            raise _parameter_refusal(self.kind, error) from error
+        return self
+
+
+def _parameter_refusal(kind: str, error: ValidationError) -> Exception:
+    detail = error.errors()[0]
+    context = detail.get("ctx", {})
+    key = ".".join(["parameters", *map(str, detail["loc"])])
+    if context.get("key"):
+        key = f"parameters.{context['key']}"
+    if detail["type"] == "refused":
+        known = ", ".join(KINDS[kind].model.model_fields) or "none"
+        return refusal(f"the parameters of {kind} ({known})", came=context["came"], key=key)
+    if detail["type"] == "missing":
+        return refusal(f"this parameter, {kind} needs it", came="nothing", key=key, do="Add it.")
+    expected = detail["msg"].removeprefix("Input should be ")
+    return refusal(expected, came=repr(detail["input"]), key=key)
+
+
+class TierSettings(Strict):
+    """What an arm makes of one tier: its arbiter's settings, and any that its role names."""
+
+    model_config = ConfigDict(extra="allow")
+
+    policy: Annotated[str, OneOf(tuple(POLICIES))] = DEFAULT_POLICY
+    """How its arbiter chooses servers."""
+    replicas: Annotated[int, Field(ge=1)] = 1
+    """Servers that are asked for each read."""
+    tokens: Tokens | None = None
+    """Requests that a server is given at a time; else the fleet's."""
+
+    @property
+    def role(self) -> dict[str, Any]:
+        """The role's own settings."""
+        return dict(self.model_extra or {})
+
+
+class Arm(Strict):
+    """One configuration under comparison; a tier that is not named has the defaults."""
+
+    settings: dict[TierName, TierSettings] = Field(default_factory=dict)
+    """By tier: what is not named has the defaults."""
+
+    def of(self, tier: str) -> TierSettings:
+        """The settings of a tier."""
+        return self.settings.get(tier, TierSettings())
+
+    def tokens_of(self, tier: str, fleet: Fleet) -> int:
+        """Tokens per server of a tier's arbiter: the arm's, else the fleet's."""
+        stated = self.of(tier).tokens
+        return fleet.arbiters[tier].tokens if stated is None else stated
+
+
+class Slo(Strict):
+    """What the service owes its users."""
+
+    availability: Annotated[float, Field(gt=0, lt=1)]
+    """Share of a year with enough nodes up."""
+    p95_ms: Annotated[float, Field(gt=0)]
+    """Limit of the 95th percentile."""
+    p99_ms: Annotated[float, Field(gt=0)]
+    """Limit of the 99th percentile."""
+    max_error_share: Annotated[float, Field(ge=0, le=1)]
+    """Share of requests that may fail."""
+
+
+class Rates(Strict):
+    """`[rates]`: how machines fail, for the plan; what is not said is the planner's default."""
+
+    crash_per_year: Annotated[float, Field(gt=0)] | None = None
+    """Crashes of a machine in a year."""
+    failover_s: Annotated[float, Field(gt=0)] | None = None
+    """Time until another one serves [s]."""
+    repair_s: Annotated[float, Field(gt=0)] | None = None
+    """Time until a machine is repaired [s]."""
+
+
+class Order(Strict):
+    """`[design]`: the order of arms (A is the first arm in the file), repeats of it, the seed."""
+
+    order: Annotated[str, Field(pattern=r"^[A-Z]{1,64}$")]
+    """Blocks by arm: A is the first arm of the file."""
+    repeats: Annotated[int, Field(ge=1, le=100)]
+    """How often that order is gone through."""
+    seed: Annotated[int, Field(ge=0, lt=2**63)]
+    """What all chance is drawn from."""
+
+
+class Experiment(Strict):
+    """The whole of `experiment.toml`, but for the section that a kind of experiment has."""
+
+    kind: Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]*$")] = "compare"
+    """What is done: see kinds."""
+    load: Load
+    """Who asks what."""
+    phases: Phases
+    """How long."""
+    interference: Interference = Interference(pattern="none")
+    """Neighbours."""
+    faults: Annotated[tuple[Fault, ...], Field(strict=False)] = ()
+    """What goes wrong on purpose."""
+    arms: Annotated[dict[str, Arm], Field(min_length=1)]
+    """What is compared; the first is the baseline."""
+    slo: Slo
+    """What is promised."""
+    rates: Rates = Rates()
+    """How machines fail."""
+    failover: Failover | None = None
+    """What becomes of lost machines."""
+    design: Order
+    """In which order."""

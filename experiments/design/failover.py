@@ -1,0 +1,118 @@
+"""`[failover]`: how failed machines are found and replaced, and how fast they are made to fail.
+
+Whether a failed machine is made anew (cloud), replaced by a standby or repaired in its place
+(on-premises) follows from the fleet: its scheme, and whether its tier has standbys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from experiments.design.fleet import Fleet, TierName
+from optimizer.source import Problem, Strict, refusal
+
+Mechanism = Literal["cloud", "ara", "pf"]
+
+
+class Failover(Strict):
+    """Times in seconds. A machine is lost after `misses` heartbeats in a row without an answer."""
+
+    heartbeat_s: Annotated[float, Field(ge=0.1, le=60)] = 1.0
+    """Time between two questions to a machine's agent."""
+    misses: Annotated[int, Field(ge=1, le=100)] = 3
+    """Questions in a row without an answer: the machine is lost."""
+    boot_time_s: Annotated[float, Field(ge=0, le=600)] = 0.0
+    """Pause between fencing a machine and powering its replacement on."""
+    ready_timeout_s: Annotated[float, Field(gt=0, le=3600)] = 120.0
+    """How long a replacement may take to be ready."""
+    repair_mean_s: Annotated[float, Field(gt=0)] | None = None
+    """Mean of the exponential repair time on-premises; none: nothing is repaired."""
+    crash_mean_s: Annotated[float, Field(gt=0)] | None = None
+    """Mean time to a crash of each machine in service; none: nothing is crashed."""
+    tiers: Annotated[tuple[TierName, ...], Field(strict=False, min_length=1)] | None = None
+    """Whose machines are watched and crashed; else all tiers."""
+    needed: dict[TierName, Annotated[int, Field(ge=1)]] = Field(default_factory=dict)
+    """Nodes that carry a tier's load, of its active ones; else all of them."""
+
+    @model_validator(mode="after")
+    def _needed_is_watched(self) -> Failover:
+        for tier in self.needed:
+            if self.tiers is not None and tier not in self.tiers:
+                raise refusal(
+                    f"one of failover.tiers ({', '.join(self.tiers)})", came=tier, key="needed"
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _slower_than_detection(self) -> Failover:
+        detection_s = self.heartbeat_s * self.misses
+        if self.crash_mean_s is not None and self.crash_mean_s <= detection_s:
+            raise refusal(
+                f"more than heartbeat_s times misses ({detection_s:g} s)",
+                came=f"{self.crash_mean_s:g} s",
+                key="crash_mean_s",
+                do="Machines would crash faster than crashes are noticed: raise it.",
+            )
+        return self
+
+
+def watched_tiers(fleet: Fleet, failover: Failover) -> tuple[str, ...]:
+    """The tiers that the controller looks after."""
+    return tuple(fleet.tiers) if failover.tiers is None else failover.tiers
+
+
+def mechanism(fleet: Fleet, tier: str) -> Mechanism:
+    """How a tier over-provisions: cloud replacement, active route anywhere, passive fail-over."""
+    if fleet.scheme == "cloud":
+        return "cloud"
+    return "pf" if fleet.tiers[tier].standby else "ara"
+
+
+def failover_problems(fleet: Fleet, failover: Failover) -> Iterator[Problem]:
+    """What this fleet cannot do."""
+    unknown = f"some of the tiers {', '.join(fleet.tiers)}"
+    for tier in failover.tiers or ():
+        if tier not in fleet.tiers:
+            yield Problem(("failover", "tiers"), unknown, f"the unknown tier {tier}")
+    for tier, needed in failover.needed.items():
+        key = ("failover", "needed", tier)
+        if tier not in fleet.tiers:
+            yield Problem(key, unknown, f"the unknown tier {tier}")
+            continue
+        nodes = fleet.tiers[tier].nodes
+        if needed > nodes:
+            yield Problem(key, f"at most its {nodes} nodes", str(needed))
+        elif needed < nodes and mechanism(fleet, tier) == "pf":
+            yield Problem(
+                key,
+                f"all {nodes} nodes: with standbys no active node is an extra one",
+                str(needed),
+                "Take the key out, or the standbys.",
+            )
+    for tier in watched_tiers(fleet, failover):
+        if tier in fleet.tiers and tier not in fleet.arbiters:
+            expected = "tiers with an arbiter, which is told of a machine that is lost"
+            yield Problem(("failover", "tiers"), expected, f"{tier}, which has none")
+    if fleet.scheme == "cloud":
+        yield from _cloud_problems(fleet, failover)
+
+
+def _cloud_problems(fleet: Fleet, failover: Failover) -> Iterator[Problem]:
+    for tier, spec in fleet.tiers.items():
+        if spec.standby:
+            yield Problem(
+                ("failover",),
+                f"no standbys in tier {tier}: in the cloud a lost machine is made anew",
+                f"standby = {spec.standby}",
+                "Set standby = 0 in fleet.tfvars, or scheme to on-prem.",
+            )
+    if failover.repair_mean_s is not None:
+        yield Problem(
+            ("failover", "repair_mean_s"),
+            "nothing: in the cloud a lost machine is made anew, not repaired",
+            f"{failover.repair_mean_s:g}",
+            "Take the key out, or set scheme to on-prem.",
+        )

@@ -1,0 +1,263 @@
+"""The fleet, `fleet.tfvars`: the variables of `infra/stacks/*`, checked as Terraform does."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field
+
+from experiments.design.contracts import PROTOCOLS, TOKENS
+from experiments.design.roles import Port, Roles
+from optimizer.source import Problem, Strict, refusal
+
+INFLUXDB = "influxdb-1"  # the machine that keeps the telemetry
+MACHINES_MAX = 100  # of a tier
+
+Name = Annotated[str, Field(pattern=r"^[a-z]([a-z0-9-]{0,28}[a-z0-9])?$")]
+TierName = Annotated[str, Field(pattern=r"^[a-z]([a-z0-9-]{0,18}[a-z0-9])?$")]
+Cpus = Annotated[float, Field(ge=0.1, le=256)]  # a quota is at least 1 ms in each 10
+MemoryMb = Annotated[int, Field(ge=64)]
+Tokens = Annotated[int, Field(ge=TOKENS.minimum, le=TOKENS.maximum)]
+
+
+def _network(text: str) -> str:
+    try:
+        ipaddress.IPv4Network(text)
+    except ValueError as error:
+        raise refusal("an IPv4 network such as 198.18.0.0/16", came=repr(text)) from error
+    return text
+
+
+Network = Annotated[str, AfterValidator(_network)]
+
+
+class Tier(Strict):
+    """Machines of one role, which share an arbiter where they have one."""
+
+    role: str
+    """What its machines run: a folder of the design's roles/ or of infra/roles."""
+    calls: Annotated[tuple[TierName, ...], Field(strict=False)] = ()
+    """The tiers that it asks."""
+    nodes: Annotated[int, Field(ge=1, le=MACHINES_MAX)]
+    """Active machines."""
+    standby: Annotated[int, Field(ge=0, le=MACHINES_MAX)] = 0
+    """Cold machines, powered on when another fails."""
+    cpus: Cpus
+    """Cores of each machine."""
+    memory_mb: MemoryMb
+    """Memory of each machine [MB]."""
+    nic_mbps: Annotated[float, Field(ge=1)]
+    """Its network card [Mbit/s]."""
+    disk_mbps: Annotated[float, Field(ge=1)]
+    """Its disk [MB/s]."""
+    instance_type: Annotated[str, Field(min_length=1)] | None = None
+    """The machine on EC2."""
+    image: Annotated[str, Field(min_length=1)] | None = None
+    """A stock image in place of the role's own."""
+
+
+class Arbiter(Strict):
+    """The proxy in front of a tier; its policy and replicas are the arms'."""
+
+    tokens: Tokens = 1
+    """Requests that a server is given at a time."""
+    cpus: Cpus = 1.0
+    """Cores of its machine."""
+    memory_mb: MemoryMb = 256
+    """Memory of its machine [MB]."""
+
+
+class Fleet(Strict):
+    """All machines of one experiment."""
+
+    experiment: Name
+    """What machines and results are called."""
+    scheme: Literal["cloud", "on-prem"]
+    """A failed machine is made anew (cloud), or repaired and replaced from standbys."""
+    tiers: Annotated[dict[TierName, Tier], Field(min_length=1, max_length=10)]
+    """Machines of one role each, by name."""
+    arbiters: dict[TierName, Arbiter] = Field(default_factory=dict)
+    """The tiers that have a proxy in front of them."""
+    entries: Annotated[tuple[TierName, ...], Field(strict=False, min_length=1)] | None = None
+    """The tiers that take load; else all that no tier calls."""
+    data_cidr: Network | None = None
+    """Where requests and faults are; a free range unless stated."""
+    control_cidr: Network | None = None
+    """Where agents are spoken to."""
+    entry_port: Port | None = None
+    """The first entry's port on this host; a free one unless stated."""
+    entry_ports: dict[TierName, Port] = Field(default_factory=dict)
+    """The same for each entry, by tier."""
+    influxdb_port: Port | None = None
+    """Likewise InfluxDB's."""
+    grafana_port: Port | None = None
+    """Likewise Grafana's."""
+    grafana_image: str | None = None
+    """Grafana's image, where one could be had."""
+
+    @property
+    def entry_tiers(self) -> tuple[str, ...]:
+        """The tiers that take load: those stated, else all that no tier calls, by name."""
+        if self.entries is not None:
+            return self.entries
+        called = {name for tier in self.tiers.values() for name in tier.calls}
+        return tuple(sorted(set(self.tiers) - called))
+
+    @property
+    def entry_tier(self) -> str:
+        """The first tier that takes load."""
+        return self.entry_tiers[0]
+
+    @property
+    def tier_order(self) -> tuple[str, ...]:
+        """Tier names from the front to the back: each after all that call it, else as written."""
+        order: list[str] = []
+        while len(order) < len(self.tiers):
+            left = [name for name in self.tiers if name not in order]
+            called = {name for caller in left for name in self.tiers[caller].calls}
+            order.append(next(name for name in left if name not in called))
+        return tuple(order)
+
+    @property
+    def arbiter_order(self) -> tuple[str, ...]:
+        """The tiers that have an arbiter, from the front to the back."""
+        return tuple(name for name in self.tier_order if name in self.arbiters)
+
+    def nodes_of(self, tier: str) -> tuple[str, ...]:
+        """Names of the active machines of a tier, `web-1` and on; standbys are not among them."""
+        return tuple(f"{tier}-{index}" for index in range(1, self.tiers[tier].nodes + 1))
+
+    @property
+    def machine_names(self) -> tuple[str, ...]:
+        """Every machine that is up after apply, in the order front to back, then the helpers."""
+        nodes = [name for tier in self.tier_order for name in self.nodes_of(tier)]
+        arbiters = [f"arbiter-{tier}" for tier in self.arbiter_order]
+        return (*nodes, *arbiters, INFLUXDB)
+
+
+def replicas_max(fleet: Fleet, tier: str, roles: Roles) -> int:
+    """The most replicas that a read of the tier can have: none more where reads are not told."""
+    spec = fleet.tiers[tier]
+    return spec.nodes if PROTOCOLS[roles[spec.role].protocol].reads else 1
+
+
+def fleet_problems(fleet: Fleet, roles: Roles) -> Iterator[Problem]:
+    """What tiers that are well-formed each by itself have against each other and their roles."""
+    unknown = [*_unknown_tiers(fleet), *_unknown_roles(fleet, roles)]
+    yield from unknown
+    yield from _size_problems(fleet)
+    if unknown:
+        return
+    yield from _call_problems(fleet, roles)
+    yield from _arbiter_problems(fleet, roles)
+    yield from _shape_problems(fleet)
+
+
+def _unknown_tiers(fleet: Fleet) -> Iterator[Problem]:
+    named: list[tuple[tuple[str, ...], Sequence[str]]] = [
+        *((("tiers", name, "calls"), tier.calls) for name, tier in fleet.tiers.items()),
+        *((("arbiters", name), (name,)) for name in fleet.arbiters),
+        (("entries",), fleet.entries or ()),
+        (("entry_ports",), tuple(fleet.entry_ports)),
+    ]
+    for key, names in named:
+        for name in names:
+            if name not in fleet.tiers:
+                expected = f"one of the tiers {', '.join(fleet.tiers)}"
+                yield Problem(key, expected, f"the unknown tier {name}")
+        if len(set(names)) != len(names):
+            yield Problem(key, "each tier once", ", ".join(names))
+
+
+def _unknown_roles(fleet: Fleet, roles: Roles) -> Iterator[Problem]:
+    helpers = [name for name, role in roles.items() if not role.tier]
+    for name, tier in fleet.tiers.items():
+        if name in helpers:
+            yield Problem(
+                ("tiers", name),
+                f"a tier name other than those of the fleet's own machines, {', '.join(helpers)}",
+                name,
+                "Rename the tier.",
+            )
+        if tier.role not in roles or tier.role in helpers:
+            known = ", ".join(role for role in roles if role not in helpers)
+            yield Problem(
+                ("tiers", name, "role"),
+                f"one of {known}",
+                tier.role,
+                "Correct it, or add the folder roles/NAME with a role.json to the design.",
+            )
+
+
+def _size_problems(fleet: Fleet) -> Iterator[Problem]:
+    for name, tier in fleet.tiers.items():
+        if tier.nodes + tier.standby > MACHINES_MAX:
+            expected = f"at most {MACHINES_MAX} machines with the standbys"
+            yield Problem(("tiers", name, "nodes"), expected, f"{tier.nodes} + {tier.standby}")
+    ports = (fleet.entry_port, fleet.influxdb_port, fleet.grafana_port)
+    stated = [*fleet.entry_ports.values(), *(port for port in ports if port is not None)]
+    if len(set(stated)) != len(stated):
+        came = ", ".join(map(str, stated))
+        yield Problem(
+            ("influxdb_port",), "a port of its own for each entry, InfluxDB and Grafana", came
+        )
+
+
+def _call_problems(fleet: Fleet, roles: Roles) -> Iterator[Problem]:
+    for name, tier in fleet.tiers.items():
+        role, called = roles[tier.role], [fleet.tiers[one].role for one in tier.calls]
+        key, came = ("tiers", name, "calls"), ", ".join(called) or "none"
+        found = [role.call_of(one) for one in called]
+        if None in found:
+            known = [one for call in role.calls for one in call.roles or ("any",)]
+            yield Problem(
+                key, f"tiers of what a {tier.role} calls: {', '.join(known) or 'nothing'}", came
+            )
+        for place, call in enumerate(role.calls):
+            wanted = f"a tier of {' or '.join(call.roles) or 'any role'} for its role {tier.role}"
+            if call.required and place not in found:
+                yield Problem(key, wanted, came)
+            if found.count(place) > 1:
+                yield Problem(key, f"only {wanted}", came)
+
+
+def _arbiter_problems(fleet: Fleet, roles: Roles) -> Iterator[Problem]:
+    for name in fleet.arbiters:
+        role = fleet.tiers[name].role
+        if not roles[role].arbiter:
+            yield Problem(
+                ("arbiters", name),
+                f"no arbiter: its role {role} can have none",
+                "one",
+                "Take it out.",
+            )
+
+
+def _shape_problems(fleet: Fleet) -> Iterator[Problem]:
+    """No cycle of calls, and every tier within reach of an entry."""
+    entries = fleet.entry_tiers
+    reached = _reached_from(fleet, entries)
+    for name in fleet.tiers:
+        if name in _reached_from(fleet, fleet.tiers[name].calls):
+            expected = "calls that come to an end"
+            yield Problem(("tiers", name, "calls"), expected, f"a cycle back to {name}")
+        elif name not in reached:
+            yield Problem(
+                ("entries",),
+                f"every tier to be called, directly or not, from an entry ({', '.join(entries)})",
+                f"{name}, which none of them reaches",
+                "Add it to entries, or to the calls of a tier.",
+            )
+
+
+def _reached_from(fleet: Fleet, start: Sequence[str]) -> set[str]:
+    reached: set[str] = set()
+    todo = list(start)
+    while todo:
+        name = todo.pop()
+        if name not in reached:
+            reached.add(name)
+            todo += fleet.tiers[name].calls
+    return reached

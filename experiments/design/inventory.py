@@ -1,0 +1,89 @@
+"""The inventory: what `terraform output -json fleet` says was made, and the keys to talk to it."""
+
+from __future__ import annotations
+
+from typing import Literal
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel, ConfigDict
+
+ARBITER_ADMIN_PORT = 9300
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Machine(_Frozen):
+    """One machine of the fleet; for an arbiter, `tier` is the tier that it serves."""
+
+    name: str
+    tier: str | None
+    role: str
+    place: Literal["first", "others"] | None
+    standby: bool
+    address: str
+    agent_url: str
+    instance_type: str | None
+    usd_per_hour: float | None
+
+    @property
+    def admin_url(self) -> str:
+        """The arbiter's admin API: the same host as the agent's, on the control network."""
+        return f"http://{urlsplit(self.agent_url).hostname}:{ARBITER_ADMIN_PORT}"
+
+
+class Entry(_Frozen):
+    """A tier that takes load: at its arbiter, or at each of its machines where it has none."""
+
+    tier: str
+    protocol: str
+    urls: tuple[str, ...]
+
+
+class Endpoints(_Frozen):
+    """Addresses that a load generator, a runner and a person use."""
+
+    entries: tuple[Entry, ...]
+    influxdb: str
+    grafana: str | None
+
+
+class Inventory(_Frozen):
+    """All machines of one experiment."""
+
+    experiment: str
+    platform: str
+    scheme: str
+    machines: tuple[Machine, ...]
+    endpoints: Endpoints
+
+    def machine(self, name: str) -> Machine:
+        """The machine called `name`; KeyError if there is none."""
+        for machine in self.machines:
+            if machine.name == name:
+                return machine
+        raise KeyError(name)
+
+    @property
+    def arbiters(self) -> tuple[Machine, ...]:
+        """The arbiters, at most one a tier."""
+        return tuple(m for m in self.machines if m.role == "arbiter")
+
+    @property
+    def started(self) -> tuple[Machine, ...]:
+        """Every machine that should be running."""
+        return tuple(m for m in self.machines if not m.standby)
+
+    @property
+    def with_agent(self) -> tuple[Machine, ...]:
+        """The started machines that run a node agent (Grafana's own image has none)."""
+        return tuple(m for m in self.started if m.role != "grafana")
+
+
+class Identity(_Frozen):
+    """The experiment's client certificate: who holds it may inject faults."""
+
+    ca_certificate_pem: str
+    client_certificate_pem: str
+    client_private_key_pem: str

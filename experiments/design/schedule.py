@@ -1,0 +1,147 @@
+"""What happens when, drawn ahead from a seed: blocks, arrivals, operations.
+
+Everything here is a pure function of its arguments. Each use of randomness has a stream of its own,
+named by what it is for, so that one more machine or a longer window does not shift the others; both
+arms of a pair get the same streams, so they meet the same arrivals, pages and neighbours.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from experiments.design.experiment import Experiment
+
+Phase = Literal["warm-up", "measure", "fault", "recovery"]
+
+
+def stream(seed: int, *names: str | int) -> np.random.Generator:
+    """The random stream for one purpose: equal seed and names, equal numbers."""
+    keys = [zlib.crc32(str(name).encode()) for name in names]
+    return np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, *keys])))
+
+
+def arrivals(
+    kind: Literal["poisson", "constant"], rate_per_s: float, duration_s: float, seed: int
+) -> NDArray[np.float64]:
+    """Intended starts of requests, ascending, in [0, duration_s).
+
+    poisson: exponential gaps of mean 1 / rate_per_s. constant: every 1 / rate_per_s, from 0 on.
+    A longer duration extends the same sequence.
+    """
+    if kind == "constant":
+        starts = np.arange(np.ceil(duration_s * rate_per_s)) / rate_per_s
+        return starts[starts < duration_s]
+    rng = stream(seed, "arrivals")
+    starts = np.empty(0)
+    end_s = 0.0
+    while end_s < duration_s:
+        more = end_s + np.cumsum(rng.exponential(1.0 / rate_per_s, size=1024))
+        starts = np.concatenate([starts, more])
+        end_s = float(starts[-1])
+    return starts[starts < duration_s]
+
+
+def operation_choices(operations: int, count: int, seed: int, zipf: float) -> NDArray[np.int64]:
+    """Which of `operations` each of `count` arrivals asks for.
+
+    The operation of rank k has probability proportional to k ** -zipf; which one has which
+    rank is drawn from the seed as well, because a list of titles is in alphabetical order.
+    """
+    rng = stream(seed, "pages")
+    of_rank = rng.permutation(operations)
+    weights = np.arange(1, operations + 1, dtype=np.float64) ** -zipf
+    edges = np.cumsum(weights / weights.sum())
+    ranks = np.searchsorted(edges, rng.random(count), side="right").clip(max=operations - 1)
+    return np.asarray(of_rank[ranks], dtype=np.int64)
+
+
+def writes(share: float, count: int, seed: int) -> NDArray[np.int64]:
+    """1 for each of `count` arrivals that writes, 0 for one that reads."""
+    return np.asarray(stream(seed, "writes").random(count) < share, dtype=np.int64)
+
+
+def crashes(
+    machines: Sequence[str], mean_s: float, start_s: float, end_s: float, seed: int
+) -> tuple[tuple[float, str], ...]:
+    """Crashes (time, machine) in [start_s, end_s), ascending: a Poisson stream for each machine.
+
+    Parameters: mean_s float [s], mean gap of a machine's stream; a later end extends the streams.
+    """
+    found = []
+    for machine in machines:
+        rng = stream(seed, "crashes", machine)
+        at_s = start_s + rng.exponential(mean_s)
+        while at_s < end_s:
+            found.append((float(at_s), machine))
+            at_s += rng.exponential(mean_s)
+    return tuple(sorted(found))
+
+
+def pair_seed(seed: int, pair: int) -> int:
+    """The seed of everything that both arms of a pair share."""
+    return int(stream(seed, "pair", pair).integers(2**63))
+
+
+@dataclass(frozen=True)
+class Block:
+    """One arm for one warm-up and one measurement; `repeat` numbers the blocks of a run from 0."""
+
+    repeat: int
+    pair: int
+    arm: str
+    seed: int
+
+
+def blocks(experiment: Experiment) -> tuple[Block, ...]:
+    """The run in order. In ABBA the k-th A and the k-th B are a pair and share their seed."""
+    arms = tuple(experiment.arms)
+    order = experiment.design.order * experiment.design.repeats
+    result: list[Block] = []
+    for repeat, letter in enumerate(order):
+        pair = order[:repeat].count(letter)
+        arm = arms[ord(letter) - ord("A")]
+        result.append(Block(repeat, pair, arm, pair_seed(experiment.design.seed, pair)))
+    return tuple(result)
+
+
+@dataclass(frozen=True)
+class PhaseWindow:
+    """A phase of a block; seconds from the block's start."""
+
+    phase: Phase
+    start_s: float
+    end_s: float
+
+
+def phase_windows(experiment: Experiment) -> tuple[PhaseWindow, ...]:
+    """The phases of every block, without gaps, in order.
+
+    Without faults: warm-up, measure. With faults the measurement is `measure` until the first
+    fault begins, `fault` until the last one ends, then `recovery`.
+    """
+    warm_up_s = experiment.phases.warm_up
+    end_s = warm_up_s + experiment.phases.measure
+    windows = [PhaseWindow("warm-up", 0.0, warm_up_s)]
+    if not experiment.faults:
+        windows.append(PhaseWindow("measure", warm_up_s, end_s))
+    else:
+        first_s = warm_up_s + min(fault.at_s for fault in experiment.faults)
+        last_s = warm_up_s + max(
+            experiment.phases.measure if fault.for_s is None else fault.at_s + fault.for_s
+            for fault in experiment.faults
+        )
+        windows.append(PhaseWindow("measure", warm_up_s, first_s))
+        windows.append(PhaseWindow("fault", first_s, last_s))
+        windows.append(PhaseWindow("recovery", last_s, end_s))
+    return tuple(window for window in windows if window.end_s > window.start_s)
+
+
+def block_length_s(experiment: Experiment) -> float:
+    """Warm-up and measurement."""
+    return experiment.phases.warm_up + experiment.phases.measure

@@ -1,0 +1,54 @@
+"""The files of a role beside its role.json: there, executable, and readable for a shell."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+from experiments.design.fleet import Fleet
+from experiments.design.roles import Role, Roles
+from experiments.errors import InputError
+
+
+def script_errors(fleet: Fleet, roles: Roles) -> Iterator[InputError]:
+    """What is wrong with the files of the roles in use."""
+    for name in dict.fromkeys(tier.role for tier in fleet.tiers.values()):
+        role = roles[name]
+        made_of = role if role.image_of is None else roles[role.image_of]
+        stock = made_of.image or all(t.image for t in fleet.tiers.values() if t.role == name)
+        if not stock and not (made_of.directory / "Dockerfile").is_file():
+            yield InputError(
+                str(made_of.directory),
+                expected="a Dockerfile, or an `image` in role.json to stand on",
+                came="neither",
+                do="Add one of both.",
+            )
+        yield from _in_folder(made_of)
+
+
+def _in_folder(role: Role) -> Iterator[InputError]:
+    for script in sorted(role.directory.glob("*.sh")):
+        if not os.access(script, os.X_OK):
+            yield InputError(
+                str(script), expected="an executable file", came="another", do=f"chmod +x {script}"
+            )
+        yield from _syntax(script)
+
+
+def _syntax(script: Path) -> Iterator[InputError]:
+    first = script.read_text(encoding="utf-8").partition("\n")[0]
+    shell = "bash" if "bash" in first else "sh"
+    if not first.startswith("#!"):
+        yield InputError(
+            f"{script}:1", expected="#! and an interpreter", came=repr(first), do="Add it."
+        )
+    done = subprocess.run([shell, "-n", str(script)], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        yield InputError(
+            str(script),
+            expected=f"a script that {shell} can read",
+            came=done.stderr.strip().removeprefix(f"{script}: "),
+            do="Correct it.",
+        )

@@ -1,0 +1,66 @@
+"""A fleet and an experiment as the text of their files; what `load_design` reads back is equal.
+
+TOML and HCL write strings, numbers, lists and the tables within a line in the same way.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from experiments.design.experiment import Experiment
+from experiments.design.fleet import Fleet
+
+
+def fleet_text(fleet: Fleet, comment: str) -> str:
+    """fleet.tfvars; values that are the defaults of the fleet are left out."""
+    values = fleet.model_dump(mode="json", exclude_defaults=True)
+    lines = _comment(comment)
+    for key, value in values.items():
+        if key in ("tiers", "arbiters"):
+            rows = [f"  {name} = {_value(one)}" for name, one in value.items()]
+            lines += [f"{key} = {{", *rows, "}"]
+        else:
+            lines.append(f"{key} = {_value(value)}")
+    return "\n".join([*lines, ""])
+
+
+def experiment_text(experiment: Experiment, comment: str) -> str:
+    """experiment.toml."""
+    values = experiment.model_dump(mode="json", exclude_none=True)
+    lines = _comment(comment)
+    for key, value in values.items():
+        if key == "faults":
+            for fault in value:
+                lines += ["", "[[faults]]", *_pairs(fault)]
+        elif key == "arms":
+            for name, arm in value.items():
+                lines += ["", f"[arms.{_key(name)}.settings]", *_pairs(arm["settings"])]
+        elif isinstance(value, dict):
+            lines += ["", f"[{key}]", *_pairs(value)] if value else []
+        else:
+            lines.append(f"{key} = {_value(value)}")
+    return "\n".join([*lines, ""])
+
+
+def _comment(text: str) -> list[str]:
+    return [f"# {line}" for line in text.splitlines()]
+
+
+def _pairs(table: Mapping[str, Any]) -> list[str]:
+    return [f"{_key(key)} = {_value(value)}" for key, value in table.items()]
+
+
+def _key(name: str) -> str:
+    """Bare where both languages allow it."""
+    bare = name.replace("-", "").replace("_", "")
+    return name if bare.isascii() and bare.isalnum() else json.dumps(name, ensure_ascii=False)
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return f"{{ {', '.join(_pairs(value))} }}" if value else "{}"
+    if isinstance(value, list):
+        return f"[{', '.join(_value(one) for one in value)}]"
+    return json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,178 @@
+"""What users ask a service for: `workload.py` in a role's folder, or in a design's.
+
+Such a module has `WORKLOADS`, a dictionary of names to `Workload`; `[load] user` names one of them.
+It is one file: it may import Python's own library, installed packages and this project, but no file
+beside it. Popularity follows Zipf's law: for pages and searches with the exponent of Breslau et al.
+(Web caching and Zipf-like distributions, INFOCOM 1999), for key-value stores with YCSB's 0.99
+(Cooper et al., SoCC 2010).
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from experiments.errors import InputError
+from experiments.paths import ROOT
+
+ROLES = ROOT / "infra" / "roles"
+MODULE = "workload.py"
+# Protocols that the load has a client for: its files.
+SPOKEN = tuple(sorted(path.stem for path in ROOT.glob("experiments/load/protocols/[a-z]*.py")))
+PAGE_ZIPF = 0.8  # between 0.64 and 0.83 in Breslau et al.
+KEY_ZIPF = 0.99
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One thing to ask for: its name in the records, the request as its protocol's client takes it,
+    what the answer must contain, and the entry tier to ask (none: the first that fits)."""
+
+    name: str
+    request: str
+    check: str
+    entry: str = ""
+
+
+@dataclass(frozen=True)
+class Population:
+    """All that users ask for; `writes[k]` changes what `operations[k]` reads."""
+
+    operations: tuple[Operation, ...]
+    zipf: float
+    writes: tuple[Operation, ...] = ()
+    write_share: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not self.operations:
+            raise ValueError("expected at least one operation; came none")
+        if len(self.writes) not in (0, len(self.operations)):
+            raise ValueError(
+                f"expected a write for each of {len(self.operations)} operations, or none; "
+                f"came {len(self.writes)}"
+            )
+        if not (0.0 <= self.write_share <= 1.0 and self.zipf >= 0.0):
+            raise ValueError(
+                "expected a write_share from 0 to 1 and a zipf of at least 0; "
+                f"came {self.write_share} and {self.zipf}"
+            )
+
+
+@dataclass(frozen=True)
+class Workload:
+    """What one kind of user asks, and the roles of an entry tier that it can be asked of.
+
+    client: a class of experiments/load/client.py that asks every entry in place of the built-in
+    client of its protocol.
+    """
+
+    population: Callable[[], Population]
+    roles: tuple[str, ...]
+    client: type[Any] | None = None
+
+
+def numbered(name: str, count: int) -> tuple[str, ...]:
+    """Keys of `count` records, as infra/roles/records.py names them."""
+    return tuple(f"{name}:{place:06d}" for place in range(count))
+
+
+def lines_of(path: Path) -> tuple[str, ...]:
+    """The lines of a list, stripped; empty ones are left out. Raises InputError where none is."""
+    found = tuple(line.strip() for line in path.read_text(encoding="utf-8").splitlines())
+    if not any(found):
+        raise InputError(str(path), expected="a word in each line", came="none", do="Fill it.")
+    return tuple(line for line in found if line)
+
+
+def find_workloads(directory: Path | None) -> Mapping[str, Workload]:
+    """The workloads of the built-in roles and of a design's folder, whose own win.
+
+    Raises: InputError with file and line for a module that cannot be used.
+    """
+    own = [directory / MODULE] if directory else []
+    folders = [ROLES, *([directory / "roles"] if directory else [])]
+    paths = [path for folder in folders for path in sorted(folder.glob(f"*/{MODULE}"))]
+    found: dict[str, Workload] = {}
+    for path in [*paths, *(path for path in own if path.is_file())]:
+        found.update(_workloads_in(path))
+    return found
+
+
+def population_of(workload: Workload) -> Population:
+    """What it asks for. Raises: InputError with file and line where its module fails at that."""
+    try:
+        population = workload.population()
+    except InputError:
+        raise
+    except Exception as error:
+        raise _broken(file_of(workload), error) from error
+    if not isinstance(population, Population):
+        raise InputError(
+            str(file_of(workload)),
+            expected="a population function that returns a Population",
+            came=f"{type(population).__name__}",
+            do="Return Population(operations, zipf).",
+        )
+    return population
+
+
+def file_of(workload: Workload) -> Path:
+    """The module that it stands in."""
+    return Path(str(sys.modules[workload.population.__module__].__file__))
+
+
+@cache
+def module_at(path: Path) -> ModuleType:
+    """A Python file as a module of a private name; once for each path.
+
+    Raises: InputError with file and line.
+    """
+    name = f"sparecraft_{path.stem}_{abs(hash(path)):x}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None  # for any path that ends in .py
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        del sys.modules[name]
+        raise _broken(path, error) from error
+    return module
+
+
+def _workloads_in(path: Path) -> dict[str, Workload]:
+    found: Any = getattr(module_at(path.resolve()), "WORKLOADS", None)
+    fits = isinstance(found, dict) and all(isinstance(one, Workload) for one in found.values())
+    if not fits:
+        lines = path.read_text(encoding="utf-8").splitlines()
+        line = next((n for n, text in enumerate(lines, 1) if text.startswith("WORKLOADS")), 1)
+        raise InputError(
+            f"{path}:{line}",
+            expected="WORKLOADS, a dictionary of names to Workload",
+            came="none" if found is None else repr(found)[:200],
+            do="Define it, as experiments/load/README.md shows.",
+        )
+    return dict(found)
+
+
+def _broken(path: Path, error: Exception) -> InputError:
+    """Where in the file it failed, and with what."""
+    if isinstance(error, SyntaxError) and error.filename == str(path):
+        line = error.lineno
+    else:
+        frames = traceback.extract_tb(error.__traceback__)
+        line = next((frame.lineno for frame in reversed(frames) if frame.filename == str(path)), 1)
+    return InputError(
+        f"{path}:{line}",
+        expected="a Python module that says what users ask for",
+        came=f"{type(error).__name__}: {error}",
+        do="Correct it.",
+    )

@@ -1,0 +1,74 @@
+"""Kinds of experiment: every folder here is one (see README.md), also a folder of a user's own.
+
+Nothing of a kind is imported before somebody asks for it by name.
+"""
+
+from __future__ import annotations
+
+import os
+import pkgutil
+from collections.abc import Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from experiments.errors import InputError
+
+if TYPE_CHECKING:
+    from experiments.design import Design
+    from experiments.kinds.kind import Kind
+
+
+def search(paths: str) -> None:
+    """Look for kinds in these folders too; `paths` as in PATH, the value of SPARECRAFT_KINDS."""
+    __path__.extend(str(Path(path).resolve()) for path in paths.split(os.pathsep) if path)
+
+
+def names() -> tuple[str, ...]:
+    """Every kind there is."""
+    return tuple(sorted({found.name for found in pkgutil.iter_modules(__path__) if found.ispkg}))
+
+
+def find(name: str) -> Kind:
+    """The kind called `name`. Raises InputError naming those there are."""
+    if name not in names():
+        raise InputError(
+            f"kind {name}",
+            expected=f"one of {', '.join(names())}",
+            came="no such kind",
+            do="Name one of these; SPARECRAFT_KINDS says where your own kinds are.",
+        )
+    kind: Kind = import_module(f"experiments.kinds.{name}").KIND
+    return kind
+
+
+def kind_of(design: Design) -> Kind:
+    """The kind that a design asks for."""
+    return find(design.experiment.kind)
+
+
+def section_of(kind: Kind, design: Design, options: Mapping[str, Any] | None = None) -> Any:
+    """The kind's table of experiment.toml, `options` put over it, checked; None if it has none.
+
+    Raises: InputError with file and key where it, or the design, is not what the kind needs.
+    """
+    section = kind.Section and design.section(kind.Section, kind.name, options)
+    own = design.experiment.kind == kind.name
+    if own and (design.experiment.failover is not None) != kind.replaces_machines:
+        raise InputError(
+            f"{design.directory / 'experiment.toml'}: failover",
+            expected=f"{'a' if kind.replaces_machines else 'no'} [failover] in kind {kind.name}",
+            came="none" if kind.replaces_machines else "one",
+            do='`kind = "schemes"` measures machines that fail and are replaced.',
+        )
+    kind.check(design, section)
+    return section
+
+
+def load(name_or_path: str | Path) -> Design:
+    """Read a design and check all of it, its kind's part too. Raises InputError."""
+    from experiments.design import load_design
+
+    design = load_design(name_or_path)
+    section_of(kind_of(design), design)
+    return design

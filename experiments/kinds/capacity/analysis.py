@@ -1,0 +1,152 @@
+"""From the steps of a workload to NodT, the knee, and what a request costs.
+
+NodT is PCRAFT's throughput of one node: the highest rate at which p95 keeps the limit. p95 may
+only rise with the rate, so each step's is raised to the highest one before it; between the last
+step within the limit and the first beyond it, log p95 is taken as straight. The knee is the step
+of the greatest power, throughput over mean latency (Kleinrock 1979): beyond it each request more
+costs more waiting than it is worth. Both have a two-stage bootstrap interval over sweeps and
+stretches of time (`metrics/bootstrap.py`, a sweep being a block and its steps the arms).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from experiments.kinds.capacity.steps import Step
+from experiments.record.metrics.bootstrap import intervals, pooled, quantile_value, stratum
+from experiments.record.metrics.latency import SAMPLES_BEYOND_MIN, Floats, samples_beyond
+
+QUANTILE = 0.95
+_STRETCH_S = 1.0
+_p95 = quantile_value(QUANTILE)
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A figure with its 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class NodeCapacity:
+    """`nodt_per_s` None: not found, `reason` says why; it is then at least or at most `bound`."""
+
+    nodt_per_s: Interval | None
+    knee_per_s: Interval | None
+    reason: str
+    bound_per_s: float | None
+
+
+def capacity_of(
+    sweeps: Sequence[Sequence[Step]], limit_ms: float, rng: np.random.Generator
+) -> NodeCapacity:
+    """NodT and knee of one workload.
+
+    Parameters: sweeps, each the same rates in ascending order, with requests in every step;
+    limit_ms [ms].
+    """
+    rates = [step.rate_per_s for step in sweeps[0]]
+    blocks = [[stratum([step.requests for step in sweep])] for sweep in sweeps]
+    found = intervals(
+        blocks,
+        {
+            "nodt": lambda steps: rate_at_limit(rates, [_p95(step) for step in steps], limit_ms),
+            "knee": lambda steps: knee(rates, [float(step.mean()) for step in steps]),
+        },
+        block_s=_STRETCH_S,
+        rng=rng,
+    )
+    steps = pooled(blocks)
+    reason, bound = _why_not(rates, steps, limit_ms)
+    nodt = _interval(found["nodt"]) if not reason else None
+    return NodeCapacity(nodt, _interval(found["knee"]), reason, bound)
+
+
+def rate_at_limit(rates: Sequence[float], p95_ms: Sequence[float], limit_ms: float) -> float | None:
+    """The rate at which p95 passes the limit; None where all steps, or none, are within it."""
+    highest = np.maximum.accumulate(np.asarray(p95_ms))
+    beyond = int(np.searchsorted(highest, limit_ms, side="right"))
+    if beyond == 0 or beyond == len(rates):
+        return None
+    low, high = math.log(highest[beyond - 1]), math.log(highest[beyond])
+    share = (math.log(limit_ms) - low) / (high - low)
+    return float(rates[beyond - 1] + share * (rates[beyond] - rates[beyond - 1]))
+
+
+def knee(rates: Sequence[float], mean_ms: Sequence[float]) -> float:
+    """The rate of the greatest power; the rate stands for the throughput, as far as it is kept."""
+    power = np.asarray(rates) / np.asarray(mean_ms)
+    return float(rates[int(np.argmax(power))])
+
+
+def _why_not(
+    rates: Sequence[float], steps: Sequence[Floats], limit_ms: float
+) -> tuple[str, float | None]:
+    """Why there is no NodT, and what bounds it; "" where there is one."""
+    p95_ms = [_p95(step) for step in steps]
+    if rate_at_limit(rates, p95_ms, limit_ms) is None:
+        if p95_ms[0] > limit_ms:
+            text = f"p95 is beyond {limit_ms:g} ms at the first rate already; begin lower"
+            return text, rates[0]
+        return f"p95 stays within {limit_ms:g} ms at every rate that was tried", rates[-1]
+    beyond = int(np.searchsorted(np.maximum.accumulate(p95_ms), limit_ms, side="right"))
+    for place in (beyond - 1, beyond):
+        if not _is_enough(steps[place]):
+            text = f"fewer than {SAMPLES_BEYOND_MIN} samples lie beyond p95 at {rates[place]:g}/s"
+            return f"insufficient: {text}", None
+    return "", None
+
+
+def _is_enough(step: Floats) -> bool:
+    return samples_beyond(QUANTILE, step.size) >= SAMPLES_BEYOND_MIN
+
+
+def _interval(found: tuple[float, float, float] | None) -> Interval | None:
+    return None if found is None else Interval(*found)
+
+
+@dataclass(frozen=True)
+class Cost:
+    """CPU of one request [core s], and of the idle node [cores], by a line through the steps."""
+
+    processing_s: Interval
+    idle_cores: float
+
+
+def cost_of(steps: Sequence[Step], machine: str) -> Cost | None:
+    """The straight line through CPU against answers per second of the steps within the limit.
+
+    None where fewer than three steps have both, or the line does not rise.
+    """
+    points = [
+        (step.answered_per_s, step.cores[machine])
+        for step in steps
+        if machine in step.cores and step.answered_per_s > 0
+    ]
+    if len(points) < 3:
+        return None
+    rate, cores = (np.asarray(column) for column in zip(*points, strict=True))
+    spread = float(((rate - rate.mean()) ** 2).sum())
+    if spread <= 0:
+        return None
+    slope = float(((rate - rate.mean()) * (cores - cores.mean())).sum() / spread)
+    idle = float(cores.mean() - slope * rate.mean())
+    if slope <= 0:
+        return None
+    residual = cores - idle - slope * rate
+    error = math.sqrt(float((residual**2).sum()) / (len(points) - 2) / spread)
+    half = float(_student(len(points) - 2)) * error
+    return Cost(Interval(slope, slope - half, slope + half), idle)
+
+
+def _student(freedom: int) -> float:
+    from scipy import stats
+
+    return float(stats.t.ppf(0.975, freedom))

@@ -1,0 +1,154 @@
+"""Throughput against latency and against CPU, as in PCRAFT Fig. 3 and 4."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import altair as alt
+
+from experiments.report import palette
+from experiments.report.figures import Figure, Key, drawn, log_ticks
+from experiments.report.layout import Size
+from experiments.report.text import number
+from optimizer.style import data
+
+_LATENCIES = (
+    ("p50_ms", "p50", palette.ARMS[0].light, "circle"),
+    ("p95_ms", "p95", palette.ARMS[1].light, "triangle-up"),
+    ("p99_ms", "p99", palette.ARMS[3].light, "diamond"),
+)
+_CPU_LOOKS = (
+    (palette.ARMS[0].light, "circle"),
+    (palette.ARMS[2].light, "square"),
+    (palette.ARMS[1].light, "triangle-up"),
+    (palette.ARMS[3].light, "diamond"),
+)
+
+
+def latency_figure(user: str, found: Mapping[str, Any]) -> Figure:
+    """Each step's percentiles against its answers per second, the limit, NodT and its interval."""
+    steps = [step for step in found["steps"] if step["requests"]]
+    title = f"{user}: latency against throughput"
+    identity = f"{user}-latency"
+    if not steps:
+        return Figure(identity, title, "", (), {}, "No step was measured.")
+    requests = sum(step["requests"] for step in steps)
+    nodt = found["nodt_per_s"]
+    caption = (
+        f"Each point is one step of one sweep ({len(steps)} steps, {number(requests)} requests): "
+        f"its percentile against the answers per second that it got. Dashed: the limit of p95, "
+        f"{found['limit_ms']:g} ms."
+    )
+    if nodt is not None:
+        caption += f" Vertical: NodT, {number(nodt['value'])}/s, and its 95 % interval."
+    legend = tuple(Key(shape, colour, name) for _, name, colour, shape in _LATENCIES)
+    return drawn(identity, title, caption, legend, lambda size: _latencies(found, steps, size))
+
+
+def cpu_figure(user: str, found: Mapping[str, Any], caps: Mapping[str, float]) -> Figure:
+    """CPU in cores of the four busiest: machines with a part in it, and the generator."""
+    steps = [step for step in found["steps"] if step["cores"]]
+    title = f"{user}: CPU against throughput"
+    identity = f"{user}-cpu"
+    names = _busiest(steps)
+    if not names:
+        return Figure(identity, title, "", (), {}, "No machine's CPU was recorded.")
+    looks = dict(zip(names, _CPU_LOOKS, strict=False))
+    capped = [f"{name} may use {caps[name]:g}" for name in names if name in caps]
+    caption = "Mean cores in use during each step" + (f"; {', '.join(capped)}." if capped else ".")
+    legend = tuple(Key(shape, colour, name) for name, (colour, shape) in looks.items())
+    rows = [
+        {
+            "rate": step["answered_per_s"],
+            "cores": step["cores"][name],
+            "colour": looks[name][0],
+            "shape": looks[name][1],
+        }
+        for step in steps
+        for name in names
+        if name in step["cores"]
+    ]
+    return drawn(identity, title, caption, legend, lambda size: _cpu(rows, size))
+
+
+def _busiest(steps: Sequence[Mapping[str, Any]]) -> list[str]:
+    """As many as have a look of their own, by their greatest step, in the order of their names."""
+    most: dict[str, float] = {}
+    for step in steps:
+        for name, cores in step["cores"].items():
+            most[name] = max(most.get(name, 0.0), cores)
+    taking_part = [name for name in most if not name.startswith(("influxdb", "grafana"))]
+    return sorted(sorted(taking_part, key=lambda name: -most[name])[: len(_CPU_LOOKS)])
+
+
+def _latencies(found: Mapping[str, Any], steps: Sequence[Mapping[str, Any]], size: Size) -> Any:
+    rows = [
+        {
+            "rate": step["answered_per_s"],
+            "ms": max(float(step[field]), 0.01),
+            "colour": colour,
+            "shape": shape,
+        }
+        for step in steps
+        for field, _, colour, shape in _LATENCIES
+        if step[field] is not None
+    ]
+    limit_ms = found["limit_ms"]
+    low = min(row["ms"] for row in rows) * 0.7
+    high = max(max(row["ms"] for row in rows), limit_ms) * 1.4
+    scale = alt.Scale(type="log", domain=[low, high], nice=False)
+    axis = alt.Axis(title="latency, ms (log scale)", values=log_ticks([low, high]), format=",~g")
+    y = alt.Y("ms:Q", scale=scale, axis=axis)
+    x = _rate_axis(rows)
+    layers = []
+    nodt = found["nodt_per_s"]
+    if nodt is not None:
+        span = [{"rate": nodt["low"], "end": nodt["high"]}]
+        layers.append(
+            alt.Chart(data(span))
+            .mark_rect(fill=palette.INTERFERENCE.light, opacity=0.18, clip=True)
+            .encode(x=x, x2="end:Q")
+        )
+        layers.append(_upright(nodt["value"], x))
+    limit = (
+        alt.Chart(data([{"ms": limit_ms}]))
+        .mark_rule(stroke=palette.MARKER.light, strokeDash=[5, 4], strokeWidth=1.4)
+        .encode(y=y)
+    )
+    return alt.layer(*layers, limit, _points(rows, x, y)).properties(
+        width=size.plot_width, height=260 if size.small else 320
+    )
+
+
+def _upright(rate: float, x: Any) -> Any:
+    mark = alt.Chart(data([{"rate": rate}]))
+    return mark.mark_rule(stroke=palette.MARKER.light, strokeWidth=1.6).encode(x=x)
+
+
+def _cpu(rows: list[dict[str, Any]], size: Size) -> Any:
+    top = max(row["cores"] for row in rows) * 1.1 or 1.0
+    axis = alt.Axis(title="CPU, cores", tickCount=6)
+    y = alt.Y("cores:Q", scale=alt.Scale(domain=[0, top], nice=False), axis=axis)
+    return _points(rows, _rate_axis(rows), y).properties(
+        width=size.plot_width, height=220 if size.small else 260
+    )
+
+
+def _rate_axis(rows: list[dict[str, Any]]) -> Any:
+    top = max(row["rate"] for row in rows) * 1.08 or 1.0
+    axis = alt.Axis(title="answers per second", tickCount=8)
+    return alt.X("rate:Q", scale=alt.Scale(domain=[0, top], nice=False, clamp=True), axis=axis)
+
+
+def _points(rows: list[dict[str, Any]], x: Any, y: Any) -> Any:
+    return (
+        alt.Chart(data(rows))
+        .mark_point(filled=True, size=64, opacity=0.9, stroke=palette.PAPER.light, strokeWidth=0.8)
+        .encode(
+            x=x,
+            y=y,
+            fill=alt.Fill("colour:N", scale=None),
+            shape=alt.Shape("shape:N", scale=None),
+        )
+    )

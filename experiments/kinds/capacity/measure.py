@@ -1,0 +1,160 @@
+"""The steps on a fleet of one node: sweep by sweep, workload by workload."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import asdict
+from pathlib import Path
+
+from experiments.design.experiment import Experiment
+from experiments.design.schedule import Block, pair_seed
+from experiments.kinds.blocks import blocks_on
+from experiments.kinds.capacity.section import CapacitySection, Workload
+from experiments.kinds.capacity.steps import STEPS, AskedStep, Step, steps_of
+from experiments.record.manifest import spec_json
+from experiments.record.metrics.frames import response_limit_ms
+from experiments.record.records import write_json
+from experiments.stage.stage import Stage
+
+ATTEMPTS_MAX = 3
+RESOLUTION = 1.15  # of the steps on both sides of the limit: their rates, one over the other
+FIRST_WARM_UP_S = 20.0  # of a workload's first step: caches fill and code is compiled
+_BEYOND_IN_A_ROW = 2  # steps that end the ascent: one may be the host's doing
+
+
+class Sweeps:
+    """The first sweep looks for the limit; the others repeat its rates, ascending."""
+
+    def __init__(self, stage: Stage, section: CapacitySection) -> None:
+        self._stage = stage
+        self._section = section
+        self._experiment = stage.design.experiment
+        self._asked: list[AskedStep] = []
+        self._overloaded: AskedStep | None = None  # the last step, if it was beyond its limit
+        self._runner = blocks_on(stage)
+        stage.keep(self._write)
+
+    def measure(self) -> None:
+        """Every sweep of every workload."""
+        workloads = self._section.workloads(self._experiment)
+        with self._stage.narrator.step("Raising the load"):
+            rates = {workload.user: self._search(workload) for workload in workloads}
+            for sweep in range(1, self._experiment.design.repeats):
+                for workload in workloads:
+                    for rate in rates[workload.user]:
+                        self._step(workload, sweep, rate)
+
+    def _search(self, workload: Workload) -> list[float]:
+        """The first sweep's rates, ascending: up until the limit is passed twice in a row, or to
+        the end of what may be asked; then closer to the limit from both sides."""
+        capacity = self._section
+        rates: list[float] = []
+        rate, beyond = workload.rate_per_s, 0
+        rate_max = self._experiment.load.rate_per_s_max
+        while len(rates) < capacity.steps_max and rate <= rate_max:
+            warm_up_s = 0.0 if rates else FIRST_WARM_UP_S
+            beyond = beyond + 1 if self._is_beyond(workload, rate, warm_up_s) else 0
+            rates.append(rate)
+            if beyond == _BEYOND_IN_A_ROW:
+                break
+            rate = float(f"{rate * capacity.factor:.3g}")
+        if beyond in (0, len(rates)):  # all within, or none
+            return rates
+        low, high = rates[-beyond - 1], rates[-beyond]
+        while len(rates) < capacity.steps_max and (between := rate_between(low, high)):
+            if self._is_beyond(workload, between):
+                high = between
+            else:
+                low = between
+            rates.append(between)
+        return sorted(rates)
+
+    def _is_beyond(self, workload: Workload, rate_per_s: float, warm_up_s: float = 0.0) -> bool:
+        step = self._step(workload, 0, rate_per_s, warm_up_s)
+        self._stage.narrator.detail(
+            f"p95 {step.p95_ms:.1f} ms, {step.answered_per_s:.1f} answers/s, "
+            f"lag p99 {step.lag_p99_ms:.2f} ms"
+        )
+        return self._overloaded is not None
+
+    def _step(
+        self, workload: Workload, sweep: int, rate_per_s: float, warm_up_s: float = 0.0
+    ) -> Step:
+        """The step, tried again while the generator is late: that is the host's doing."""
+        for attempt in range(1, ATTEMPTS_MAX + 1):
+            asked = AskedStep(
+                len(self._asked), sweep, workload.user, rate_per_s, workload.p95_ms, attempt
+            )
+            self._rest(asked)
+            step = self._attempt(
+                asked, at_rate(self._experiment, self._section, workload, rate_per_s, warm_up_s)
+            )
+            beyond = is_beyond(step, self._experiment.slo.max_error_share)
+            self._overloaded = asked if beyond else None
+            if not step.is_late:
+                break
+            self._stage.narrator.detail(f"the generator was late: lag p99 {step.lag_p99_ms:.1f} ms")
+        return step
+
+    def _rest(self, asked: AskedStep) -> None:
+        if self._overloaded is None or not needs_rest(self._overloaded, asked):
+            return
+        length_s = self._runner.handles[-1].plan.length_s
+        self._stage.narrator.detail(
+            f"resting {length_s:.0f} s: the last step may still be under way"
+        )
+        time.sleep(length_s)
+
+    def _attempt(self, asked: AskedStep, experiment: Experiment) -> Step:
+        seed = pair_seed(experiment.design.seed, asked.block)
+        block = Block(asked.block, asked.block, next(iter(experiment.arms)), seed)
+        self._runner.run(block, self._stage.narrator, experiment)
+        self._asked.append(asked)
+        records = self._runner.handles[-1].records()
+        limit_ms = response_limit_ms({"spec": spec_json(self._stage.design)})
+        return steps_of([asked], records, None, {}, limit_ms)[0]
+
+    def _write(self, folder: Path) -> None:
+        workloads = self._section.workloads(self._experiment)
+        asked = {
+            "tier": self._stage.design.fleet.entry_tier,
+            "limits_ms": {workload.user: workload.p95_ms for workload in workloads},
+            "steps": [asdict(step) for step in self._asked],
+        }
+        write_json(folder / STEPS, asked)
+
+
+def at_rate(
+    experiment: Experiment,
+    capacity: CapacitySection,
+    workload: Workload,
+    rate_per_s: float,
+    warm_up_s: float = 0.0,
+) -> Experiment:
+    """The experiment of one step; slow ones last until `requests_min` can be expected.
+
+    Parameters: warm_up_s, the least; the design's own may be longer.
+    """
+    load = experiment.load.model_copy(update={"user": workload.user, "rate_per_s": rate_per_s})
+    measure_s = max(experiment.phases.measure, capacity.requests_min / rate_per_s)
+    warm_up_s = max(experiment.phases.warm_up, warm_up_s)
+    phases = experiment.phases.model_copy(update={"warm_up": warm_up_s, "measure": measure_s})
+    return experiment.model_copy(update={"load": load, "phases": phases})
+
+
+def is_beyond(step: Step, max_error_share: float) -> bool:
+    """Whether the node did not carry what the step asked for."""
+    return step.error_share > max_error_share or step.p95_ms > step.asked.limit_ms
+
+
+def needs_rest(overloaded: AskedStep, asked: AskedStep) -> bool:
+    """Whether a step after `overloaded` could be charged with that one's work: a server goes on
+    with requests on which their clients gave up. A higher rate of the same workload is beyond the
+    limit in any case."""
+    return asked.user != overloaded.user or asked.rate_per_s <= overloaded.rate_per_s
+
+
+def rate_between(low: float, high: float) -> float | None:
+    """A rate between one within the limit and one beyond it; None where they are close enough."""
+    return float(f"{math.sqrt(low * high):.3g}") if high > RESOLUTION * low else None

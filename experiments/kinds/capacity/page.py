@@ -1,0 +1,131 @@
+"""The page of a capacity run, and its summary on a terminal."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from experiments.kinds.capacity.figures import cpu_figure, latency_figure
+from experiments.record.result import flat, read_manifest, read_result
+from experiments.report.shell import chip, chips, render_page, repeat_rows, save_page
+from experiments.report.tables import Cell, Table, named
+from experiments.report.terminal import print_path, print_reasons, print_table
+from experiments.report.text import interval, milliseconds, number, percent
+
+
+def write_page(folder: Path) -> Path:
+    """Write report.html from a run's result and manifest, whole or not at all."""
+    return save_page(folder, capacity_page(flat(read_result(folder)), read_manifest(folder)))
+
+
+def capacity_page(capacity: Mapping[str, Any], manifest: Mapping[str, Any]) -> str:
+    """The page as HTML; `capacity` is the result, head and body in one."""
+    caps = _caps(manifest)
+    machine = capacity["machine"]
+    questions = {"measurement": "Measured to the end?", "cleanup": "Cleaned up?"}
+    return render_page(
+        "capacity.html.j2",
+        [Path(__file__).parent],
+        name=capacity["experiment"],
+        when=str(manifest.get("started_at") or ""),
+        about=f"{machine['role']}, {machine['cpus']:g} CPU, {machine['memory_mb']} MB, "
+        f"{machine['nic_mbps']:g} Mbit/s",
+        headline=headline(capacity),
+        verdicts=[
+            chip("NodT of every workload?", capacity["complete"]),
+            *chips(capacity["verdicts"], questions),
+        ],
+        summary=_summary_table(capacity),
+        workloads=[
+            {
+                "user": user,
+                "latency": latency_figure(user, found),
+                "cpu": cpu_figure(user, found, caps),
+                "steps": _step_table(user, found),
+                "notes": [text for text in (found["reason"], *found["doubts"]) if text],
+            }
+            for user, found in capacity["workloads"].items()
+        ],
+        repeat=repeat_rows(manifest),
+    )
+
+
+def headline(capacity: Mapping[str, Any]) -> str:
+    """What the node carries, in a sentence for each workload."""
+    return " ".join(_said(user, found) for user, found in capacity["workloads"].items())
+
+
+def _said(user: str, found: Mapping[str, Any]) -> str:
+    nodt = found["nodt_per_s"]
+    if nodt is None:
+        return f"{user}: no NodT, {found['reason']}."
+    bounds = interval(nodt["low"], nodt["high"], number)
+    return (
+        f"{user}: one node carries {number(nodt['value'])} requests/s with p95 within "
+        f"{found['limit_ms']:g} ms (95 % interval {bounds}, {found['sweeps']} sweeps)."
+    )
+
+
+def print_capacity(capacity: Mapping[str, Any], console: Console, report: Path) -> None:
+    """One line for each workload, the verdicts that failed, and the report's path."""
+    table = _summary_table(capacity)
+    title = f"{capacity['experiment']}, run {capacity['run']}"
+    print_table(dataclasses.replace(table, caption=title), console)
+    for user, found in capacity["workloads"].items():
+        for text in (found["reason"], *found["doubts"]):
+            if text:
+                console.print(f"  - {user}: {text}", highlight=False)
+    print_reasons(capacity["verdicts"], console)
+    print_path(report, console)
+
+
+_HEAD = ("workload", "limit of p95", "NodT", "95 %", "knee", "CPU of a request", "CPU at NodT")
+
+
+def _rows(capacity: Mapping[str, Any]) -> list[tuple[str, ...]]:
+    rows: list[tuple[str, ...]] = []
+    for user, found in capacity["workloads"].items():
+        nodt, knee, cost = found["nodt_per_s"], found["knee_per_s"], found["processing_s"]
+        rows.append((
+            user,
+            f"{found['limit_ms']:g} ms",
+            f"{number(nodt['value'])}/s" if nodt else "none",
+            interval(nodt["low"], nodt["high"], number) if nodt else "",
+            f"{number(knee['value'])}/s" if knee else "",
+            milliseconds(cost["value"] * 1e3) if cost else "",
+            percent(found["utilisation"]) if found["utilisation"] is not None else "",
+        ))  # fmt: skip
+    return rows
+
+
+def _summary_table(capacity: Mapping[str, Any]) -> Table:
+    rows = tuple((named(row[0]), *(Cell(text) for text in row[1:])) for row in _rows(capacity))
+    return Table("capacity-table", "What one node carries", _HEAD, rows)
+
+
+def _step_table(user: str, found: Mapping[str, Any]) -> Table | None:
+    rows = tuple(
+        (
+            named(f"{step['rate_per_s']:g}/s, sweep {step['sweep'] + 1}"
+                  + (f", try {step['attempt']}" if step["attempt"] > 1 else "")),
+            Cell(number(step["requests"])), Cell(number(step["answered_per_s"])),
+            *(Cell(milliseconds(step[name]), name in step["insufficient"])
+              for name in ("p50_ms", "p95_ms", "p99_ms")),
+            Cell(percent(step["error_share"])),
+            Cell(milliseconds(step["lag_p99_ms"])),
+        )
+        for step in found["steps"]
+    )  # fmt: skip
+    head = ("asked for", "requests", "answers/s", "p50", "p95", "p99", "without a good answer",
+            "sent late, p99")  # fmt: skip
+    return Table(f"{user}-steps", f"{user}: every step", head, rows) if rows else None
+
+
+def _caps(manifest: Mapping[str, Any]) -> dict[str, float]:
+    tiers = ((manifest.get("spec") or {}).get("fleet") or {}).get("tiers") or {}
+    return {f"{name}-{n}": float(tier["cpus"])
+            for name, tier in tiers.items() for n in range(1, tier["nodes"] + 1)}  # fmt: skip

@@ -1,0 +1,167 @@
+"""What one node carries, for people's report and for the planner."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from experiments.kinds.capacity.analysis import Interval, NodeCapacity, capacity_of, cost_of
+from experiments.kinds.capacity.steps import STEPS, AskedStep, Step, steps_of
+from experiments.record.metrics import response_limit_ms
+from experiments.record.records import HOSTS, REQUESTS, read_table
+from experiments.record.result import Findings, read_manifest
+
+GENERATOR_CORES_MAX = 0.9
+
+
+def analyse(folder: Path) -> Findings:
+    """What the files of a run say of its node."""
+    manifest = read_manifest(folder)
+    asked = json.loads((folder / STEPS).read_text(encoding="utf-8"))
+    hosts = folder / "hosts.parquet"
+    steps = steps_of(
+        [AskedStep(**step) for step in asked["steps"]],
+        read_table(folder / "requests.parquet", REQUESTS),
+        read_table(hosts, HOSTS) if hosts.is_file() else None,
+        _generator_cores(manifest),
+        response_limit_ms(manifest),
+    )
+    return node_findings(manifest, asked["tier"], asked["limits_ms"], steps)
+
+
+def node_findings(
+    manifest: Mapping[str, Any], tier: str, limits_ms: Mapping[str, float], steps: Sequence[Step]
+) -> Findings:
+    """NodT and all that belongs to it.
+
+    Parameters: limits_ms of p95 by workload; steps of all sweeps, those that were measured.
+    """
+    machine = {"name": f"{tier}-1", "tier": tier, **manifest["spec"]["fleet"]["tiers"][tier]}
+    workloads = {
+        user: _workload(
+            machine, limit_ms, [s for s in steps if s.asked.user == user], manifest["seed"]
+        )
+        for user, limit_ms in limits_ms.items()
+    }
+    verdicts = manifest["verdicts"]
+    complete = all(found["nodt_per_s"] is not None for found in workloads.values())
+    body = {"complete": complete, "machine": machine, "workloads": workloads}
+    return Findings(body, verdicts, complete)
+
+
+def _workload(
+    machine: Mapping[str, Any], limit_ms: float, steps: Sequence[Step], seed: int
+) -> dict[str, Any]:
+    body: dict[str, Any] = {
+        "limit_ms": limit_ms,
+        "percentile": 95,
+        "steps": [step.figures() for step in steps],
+        "nodt_per_s": None,
+        "bound_per_s": None,
+        "knee_per_s": None,
+        "processing_s": None,
+        "idle_cores": None,
+        "cv2": None,
+        "utilisation": None,
+        "reason": "",
+        "doubts": [],
+    }
+    sweeps = whole_sweeps(steps)
+    if not sweeps:
+        return {**body, "reason": "it was ended before its first sweep was whole"}
+    body["sweeps"] = len(sweeps)
+    rng = np.random.default_rng(seed)
+    found = capacity_of(sweeps, limit_ms, rng)
+    late = _generator_decides(sweeps, found)
+    body |= {
+        "nodt_per_s": _json(None if late else found.nodt_per_s),
+        "knee_per_s": _json(found.knee_per_s),
+        "reason": late or found.reason,
+        "bound_per_s": found.bound_per_s,
+    }
+    within = [s for sweep in sweeps for s in sweep if s.p95_ms <= limit_ms]
+    cost = cost_of(within, machine["name"])
+    if cost is not None:
+        body["processing_s"] = _json(cost.processing_s)
+        body["idle_cores"] = cost.idle_cores
+    body["cv2"] = _cv2([sweep[0] for sweep in sweeps])
+    body["doubts"] = _doubts(steps, sweeps)
+    if cost is not None and body["nodt_per_s"] is not None:
+        used = cost.idle_cores + cost.processing_s.value * body["nodt_per_s"]["value"]
+        body["utilisation"] = used / machine["cpus"]
+    return body
+
+
+def whole_sweeps(steps: Sequence[Step]) -> list[list[Step]]:
+    """The sweeps that have every rate of the first one, ascending; of each step the last
+    attempt."""
+    sweeps: dict[int, dict[float, Step]] = {}
+    for step in steps:
+        sweeps.setdefault(step.asked.sweep, {})[step.rate_per_s] = step
+    first = sweeps.get(0, {}).keys()
+    return [
+        [sweep[rate] for rate in sorted(sweep)]
+        for sweep in sweeps.values()
+        if first and sweep.keys() == first
+    ]
+
+
+def _generator_decides(sweeps: Sequence[Sequence[Step]], found: NodeCapacity) -> str:
+    """Why a step next to NodT was the generator's; "" if none was.
+
+    Latency counts from the intended start, so a step that keeps the limit in spite of a late
+    generator keeps it: only the steps on both sides of NodT decide.
+    """
+    if found.nodt_per_s is None:
+        return ""
+    nodt = found.nodt_per_s.value
+    rates = [step.rate_per_s for step in sweeps[0]]
+    after = next(place for place, rate in enumerate(rates) if rate >= nodt)
+    for sweep in sweeps:
+        for step in sweep[max(0, after - 1) : after + 1]:
+            share = step.cores.get("generator", 0.0)
+            if step.is_late or share > GENERATOR_CORES_MAX:
+                busy = f", it took {share:.0%} of a core" if "generator" in step.cores else ""
+                below = [r for r in rates if r < min(rates[after - 1], step.rate_per_s)]
+                known = f"; p95 keeps the limit at {below[-1]:g}/s" if below else ""
+                return (
+                    f"generator saturated at {step.rate_per_s:g}/s in sweep {step.asked.sweep + 1}"
+                    f": lag p99 {step.lag_p99_ms:.2f} ms{busy}{known}"
+                )
+    return ""
+
+
+def _doubts(steps: Sequence[Step], sweeps: Sequence[Sequence[Step]]) -> list[str]:
+    """What a reader should know before the figures."""
+    found = []
+    if len(sweeps) == 1:
+        found.append("one sweep: the intervals hold for it only")
+    again = len(steps) - len({(step.asked.sweep, step.rate_per_s) for step in steps})
+    if again:
+        found.append(f"{again} of {len(steps)} steps are not used: the generator was late")
+    return found
+
+
+def _cv2(steps: Sequence[Step]) -> float | None:
+    """Squared coefficient of variation of the time in the node, at the lowest rate."""
+    values = np.concatenate([step.requests["latency_ms"].to_numpy() for step in steps])
+    return float(values.var() / values.mean() ** 2) if values.size and values.mean() > 0 else None
+
+
+def _json(found: Interval | None) -> dict[str, float] | None:
+    return None if found is None else asdict(found)
+
+
+def _generator_cores(manifest: dict[str, Any]) -> dict[int, float]:
+    """CPU of each block's busiest load worker [cores]; blocks of which it is not known are out."""
+    found = {}
+    for block in (manifest.get("load") or {}).get("blocks") or ():
+        shares = [w["cpu_share"] for w in block["workers"] if w.get("cpu_share") is not None]
+        if shares:
+            found[int(block["repeat"])] = float(max(shares))
+    return found

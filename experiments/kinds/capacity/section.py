@@ -1,0 +1,72 @@
+"""`[capacity]`: which workloads one node is asked to carry, and how the steps grow."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from experiments.design import Design
+from experiments.design.experiment import Experiment, Rate, User
+from experiments.errors import InputError
+from optimizer.source import Strict
+
+
+class Workload(Strict):
+    """What one node is asked to carry: from which rate on, and how slow an answer may be."""
+
+    user: User
+    """Which workload."""
+    rate_per_s: Rate
+    """The first step's rate."""
+    p95_ms: Annotated[float, Field(gt=0)]
+    """How slow an answer may be."""
+
+
+class CapacitySection(Strict):
+    """The load is raised step by step until p95 passes its limit (PCRAFT V.B).
+
+    The first workload is the load's own user, from the load's rate on, with the SLO's p95; `also`
+    are others on the same node. Each step has `factor` times the rate of the one before, and lasts
+    as long as `measure` says, or until `requests_min` requests can be expected.
+    """
+
+    factor: Annotated[float, Field(ge=1.05, le=4.0)] = 1.3
+    """Rate of a step over that of the one before."""
+    steps_max: Annotated[int, Field(ge=3, le=40)] = 16
+    """Steps of a sweep at most."""
+    requests_min: Annotated[int, Field(ge=1, le=100_000)] = 70
+    """Requests that a step is long enough for."""
+    also: Annotated[tuple[Workload, ...], Field(strict=False, max_length=8)] = ()
+    """Other workloads on the same node."""
+
+    def workloads(self, experiment: Experiment) -> tuple[Workload, ...]:
+        """All that one node is asked to carry, one after the other."""
+        load = experiment.load
+        own = Workload(user=load.user, rate_per_s=load.rate_per_s, p95_ms=experiment.slo.p95_ms)
+        return (own, *self.also)
+
+    def check(self, design: Design) -> None:
+        """Raises InputError where the design disturbs the node, or has several."""
+        experiment, tier = design.experiment, design.fleet.entry_tier
+        nodes = design.fleet.tiers[tier].nodes
+        role = design.fleet.tiers[tier].role
+        able = {name for name, one in design.workloads.items() if role in one.roles}
+        users = [workload.user for workload in self.workloads(experiment)]
+        for key, wrong, expected, came in (
+            ("arms", len(experiment.arms) != 1, "one arm", f"{len(experiment.arms)} arms"),
+            ("faults", bool(experiment.faults), "no faults", f"{len(experiment.faults)} faults"),
+            ("interference", experiment.interference.pattern != "none", "no neighbours",
+             experiment.interference.pattern),
+            ("capacity", nodes != 1, f"one node in the entry tier {tier}", f"{nodes} nodes"),
+            ("capacity.also", len(set(users)) != len(users), "each user once", ", ".join(users)),
+            ("capacity.also", not set(users) <= able, f"users that can ask {role}",
+             ", ".join(users)),
+        ):  # fmt: skip
+            if wrong:
+                raise InputError(
+                    f"{design.directory / 'experiment.toml'}: {key}",
+                    expected=expected,
+                    came=came,
+                    do="What one node can carry is measured undisturbed.",
+                )

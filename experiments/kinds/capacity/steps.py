@@ -1,0 +1,145 @@
+"""One step: a rate that one node was asked to carry for a while, and what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from experiments.record.metrics import measured, prepared
+from experiments.record.metrics.frames import OK
+from experiments.record.metrics.latency import QUANTILES, percentile, samples_beyond
+from experiments.record.metrics.verdicts import LAG_SHARE_MAX
+
+STEPS = "steps.json"  # of a run's folder: what was asked for
+
+
+@dataclass(frozen=True)
+class AskedStep:
+    """What block number `block` asked for; a step is tried again when its generator was late."""
+
+    block: int
+    sweep: int
+    user: str
+    rate_per_s: float
+    limit_ms: float
+    attempt: int = 1
+
+
+@dataclass(frozen=True)
+class Step:
+    """The measured part of one block; `requests` has a latency in every row, and what failed has
+    the longest one: a quick refusal is no quick answer.
+
+    answered_per_s: good answers that came within the measured part, whenever they were asked for.
+    cores: mean CPU by machine [cores], and `generator` for the process that sent the load.
+    """
+
+    asked: AskedStep
+    requests: pl.DataFrame
+    answered_per_s: float
+    cores: Mapping[str, float]
+
+    @property
+    def rate_per_s(self) -> float:
+        """What was asked for."""
+        return self.asked.rate_per_s
+
+    @property
+    def error_share(self) -> float:
+        """Requests without a good answer."""
+        total = self.requests.height
+        return 1.0 - self.requests.filter(pl.col("outcome") == OK).height / total if total else 1.0
+
+    @property
+    def p95_ms(self) -> float:
+        """Failed requests, and what was never sent, at the longest time-out."""
+        return float(percentile(self._sorted, QUANTILES["p95"]) or 0.0)
+
+    @property
+    def lag_p99_ms(self) -> float:
+        """How late the generator sent."""
+        lag = np.sort(self.requests["lag_ms"].drop_nulls().to_numpy())
+        return float(percentile(lag, QUANTILES["p99"]) or 0.0)
+
+    @property
+    def is_late(self) -> bool:
+        """The generator sent so late that its own delay could decide the step."""
+        return self.lag_p99_ms > LAG_SHARE_MAX * self.asked.limit_ms
+
+    @property
+    def _sorted(self) -> Any:
+        return np.sort(self.requests["latency_ms"].to_numpy())
+
+    def figures(self) -> dict[str, Any]:
+        """The step in the result."""
+        ordered = self._sorted
+        quantiles = {
+            f"{name}_ms": percentile(ordered, QUANTILES[name]) for name in ("p50", "p95", "p99")
+        }
+        return {
+            "block": self.asked.block,
+            "sweep": self.asked.sweep,
+            "attempt": self.asked.attempt,
+            "rate_per_s": self.rate_per_s,
+            "requests": int(ordered.size),
+            "answered_per_s": round(self.answered_per_s, 3),
+            "mean_ms": float(ordered.mean()) if ordered.size else None,
+            **quantiles,
+            "insufficient": [
+                f"{name}_ms"
+                for name in ("p50", "p95", "p99")
+                if samples_beyond(QUANTILES[name], ordered.size) < 10
+            ],
+            "error_share": self.error_share,
+            "lag_p99_ms": self.lag_p99_ms,
+            "generator_late": self.is_late,
+            "cores": {name: round(value, 4) for name, value in sorted(self.cores.items())},
+        }
+
+
+def steps_of(
+    asked: Sequence[AskedStep],
+    requests: pl.DataFrame,
+    hosts: pl.DataFrame | None,
+    generator: Mapping[int, float],
+    limit_ms: float,
+) -> list[Step]:
+    """The measured steps, in order; a block without measured requests is none.
+
+    Parameters: requests of all blocks; hosts as in hosts.parquet; generator, CPU of the load
+    generator by block [cores]; limit_ms, what a request enters at that failed or was never sent.
+    """
+    failed = pl.col("outcome") != OK
+    longest_ms = pl.max_horizontal("latency_ms", pl.lit(limit_ms))
+    rows = prepared(requests, limit_ms).with_columns(
+        pl.when(failed).then(longest_ms).otherwise(pl.col("latency_ms")).alias("latency_ms")
+    )
+    by_block = {key[0]: frame for key, frame in rows.group_by("repeat")}
+    found = []
+    for one in asked:
+        whole = by_block.get(one.block)
+        mine = None if whole is None else measured(whole)
+        if whole is None or mine is None or mine.height == 0:
+            continue
+        intended_s = mine["intended_s"].to_numpy()
+        begin_s, end_s = float(intended_s.min()), float(intended_s.max())
+        in_time = (pl.col("outcome") == OK) & pl.col("done_s").is_between(begin_s, end_s)
+        cores = dict(_cores(hosts, begin_s, end_s))
+        if one.block in generator:
+            cores["generator"] = generator[one.block]
+        answered_per_s = whole.filter(in_time).height / max(end_s - begin_s, 1e-3)
+        found.append(Step(one, mine, answered_per_s, cores))
+    return found
+
+
+def _cores(hosts: pl.DataFrame | None, begin_s: float, end_s: float) -> dict[str, float]:
+    """Mean cores in use by machine; samples tell of the second before them."""
+    if hosts is None:
+        return {}
+    rows = hosts.filter(pl.col("time_s").is_between(begin_s + 1.0, end_s + 0.5))
+    means = rows.group_by("machine").agg(pl.col("cpu_cores").mean())
+    return {name: float(value) for name, value in means.iter_rows() if value is not None}

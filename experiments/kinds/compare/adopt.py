@@ -1,0 +1,215 @@
+"""From a run's plan to the design that puts it to the test: `sparecraft adopt`.
+
+The new design has the plan's fleet, and of the source run everything that the plan was made for:
+load, phases, interference, faults, SLO, rates and seed. Its one arm is the plan's, its plan.json
+the prediction. It has as many blocks as the source run had: block k meets the arrivals, pages and
+neighbours of the source's pair k, and the one arm gets as many requests as all arms of the source.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import tempfile
+from pathlib import Path
+
+from experiments.design import (
+    PLANNED_ARM,
+    Arm,
+    Design,
+    Experiment,
+    Fleet,
+    Order,
+    Prediction,
+    TierSettings,
+    load_design,
+    read_prediction,
+)
+from experiments.design.checks import missing_of
+from experiments.design.fleet import fleet_problems
+from experiments.design.own import FOLDER, copy_own
+from experiments.design.roles import Roles, find_roles
+from experiments.design.text import experiment_text, fleet_text
+from experiments.errors import InputError
+from optimizer.manifest import fleet_of, spec_of
+from optimizer.source import Source, check, parse_tfvars
+
+NAME_LENGTH_MAX = 30  # of infra/stacks/*/variables.tf
+_SUFFIX = "-planned"
+_MADE = "Made by `sparecraft adopt`"
+_BLOCKS_MAX = 100  # repeats of a design
+
+
+def adopt(run_folder: Path, *, to: Path | None = None, plan_file: Path | None = None) -> Design:
+    """Write the design that a run's plan asks for, and return it as it is read back.
+
+    Parameters: run_folder with manifest.json; to the new folder, by default EXPERIMENT-planned in
+    the run's folder; plan_file instead of the run's own plan.json.
+    Raises: InputError for a run or plan that cannot be used, a fault that the planned fleet has no
+    machine for, a folder that is somebody else's. Nothing is written then.
+    """
+    fleet, experiment, run = _source(run_folder)
+    plan = plan_file or run_folder / "plan.json"
+    prediction = read_prediction(plan)
+    _check_run(plan, prediction, run, run_folder)
+    own = run_folder / FOLDER
+    planned = _planned_fleet(plan, prediction, fleet, find_roles(own))
+    _check_faults(plan, planned, experiment)
+    asked = _planned_experiment(prediction, planned, experiment)
+    folder = to or run_folder.resolve() / planned.experiment
+    _check_folder(folder)
+    head = f"{_MADE} from the plan of run {run} of {fleet.experiment}"
+    text = {
+        "fleet.tfvars": fleet_text(planned, f"{head}: {prediction.usd_per_month:.2f} USD a month."),
+        "experiment.toml": experiment_text(asked, f"{head}; plan.json is what it predicts."),
+        "plan.json": plan.read_text(encoding="utf-8"),
+    }
+    return _write(folder, text, own, asked.load.worker)
+
+
+def _source(run_folder: Path) -> tuple[Fleet, Experiment, str]:
+    """What the run was asked for, from its manifest, and its name."""
+    path = run_folder / "manifest.json"
+    if not path.is_file():
+        raise InputError(
+            str(run_folder),
+            expected="a run's folder with manifest.json in it",
+            came="none",
+            do="`sparecraft list` shows the runs.",
+        )
+    try:
+        manifest = json.loads(path.read_text(encoding="utf-8"))
+        stated = spec_of(manifest)
+        fleet = stated["fleet"]
+        spec = {key: value for key, value in stated.items() if key in Experiment.model_fields}
+        run = str(manifest["run"])
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise InputError(
+            str(path),
+            expected="a run's manifest with its spec and fleet",
+            came=f"{type(error).__name__}: {error}",
+            do="Run the design again with this version.",
+        ) from error
+    return check(Source(path, fleet, {}), Fleet), check(Source(path, spec, {}), Experiment), run
+
+
+def _check_run(plan: Path, prediction: Prediction, run: str, run_folder: Path) -> None:
+    if prediction.source_run not in (None, run):
+        raise InputError(
+            str(plan),
+            expected=f"a plan made from run {run}, whose load the new design takes over",
+            came=f"one made from run {prediction.source_run}",
+            do=f"Plan anew: `sparecraft plan --from {run_folder} --json`.",
+        )
+
+
+def _planned_fleet(plan: Path, prediction: Prediction, source: Fleet, roles: Roles) -> Fleet:
+    """The plan's fleet under a name and addresses of its own; arbiters as large as the source's."""
+    parsed = parse_tfvars(prediction.tfvars, plan)
+    tfvars = Source(plan, {"tfvars": fleet_of(parsed.values)}, {}).section("tfvars")
+    fleet = check(tfvars, Fleet)
+    if set(fleet.tiers) != set(source.tiers) or set(fleet.tiers) != set(prediction.tiers):
+        raise InputError(
+            f"{plan}: tfvars",
+            expected=f"the tiers {', '.join(source.tiers)}, as the source run's fleet has",
+            came=", ".join(fleet.tiers),
+            do="Adopt the plan from the run that it was made from.",
+        )
+    own = {"experiment": _planned_name(source.experiment), "grafana_image": source.grafana_image}
+    planned = fleet.model_copy(
+        update={
+            **own,
+            "entries": source.entries,
+            "tiers": {
+                name: tier.model_copy(update={"image": source.tiers[name].image})
+                for name, tier in fleet.tiers.items()
+            },
+            "arbiters": {
+                tier: arbiter.model_copy(update={"tokens": fleet.arbiters[tier].tokens})
+                for tier, arbiter in source.arbiters.items()
+                if tier in fleet.arbiters
+            },
+        }
+    )
+    tfvars.refuse_all(fleet_problems(planned, roles))
+    return planned
+
+
+def _planned_name(source: str) -> str:
+    """Valid for Terraform, and another than the source's, also where that is a planned one."""
+    numbered = re.fullmatch(rf"(.*){_SUFFIX}(?:-(\d+))?", source)
+    if numbered is None:
+        base, suffix = source, _SUFFIX
+    else:
+        base, suffix = numbered[1], f"{_SUFFIX}-{int(numbered[2] or 1) + 1}"
+    return base[: NAME_LENGTH_MAX - len(suffix)].rstrip("-") + suffix
+
+
+def _check_faults(plan: Path, planned: Fleet, experiment: Experiment) -> None:
+    for number, fault in enumerate(experiment.faults, start=1):
+        missing = missing_of(fault.select, planned)
+        if missing is not None:
+            expected, came = missing
+            raise InputError(
+                f"{plan}: fault {number} ({fault.kind}) on the planned fleet",
+                expected=expected,
+                came=came,
+                do="Run the source design with a selector that a smaller fleet satisfies too, such "
+                "as { tier = NAME, count = 1 }, and adopt the plan of that run.",
+            )
+
+
+def _planned_experiment(prediction: Prediction, planned: Fleet, source: Experiment) -> Experiment:
+    arm = Arm(
+        settings={
+            tier: TierSettings(
+                policy=prediction.policy,
+                replicas=prediction.tiers[tier].replicas,
+                tokens=arbiter.tokens,
+            )
+            for tier, arbiter in planned.arbiters.items()
+        }
+    )
+    blocks = min(_BLOCKS_MAX, len(source.design.order) * source.design.repeats)
+    order = Order(order="A", repeats=blocks, seed=source.design.seed)
+    changes = {"kind": "compare", "arms": {PLANNED_ARM: arm}, "design": order, "failover": None}
+    return source.model_copy(update=changes)
+
+
+def _check_folder(folder: Path) -> None:
+    if not folder.exists():
+        return
+    made = folder / "experiment.toml"
+    if made.is_file() and made.read_text(encoding="utf-8").startswith(f"# {_MADE}"):
+        return
+    raise InputError(
+        str(folder),
+        expected="a folder that is not there yet, or one that `sparecraft adopt` made",
+        came="another one",
+        do="Give another folder with --to.",
+    )
+
+
+def _write(folder: Path, text: dict[str, str], own: Path, worker: str) -> Design:
+    """Check all files together beside their place, then move them there."""
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".adopt-") as beside:
+            copy_own(own, worker, Path(beside))
+            for name, content in text.items():
+                (Path(beside) / name).write_text(content, encoding="utf-8")
+            load_design(Path(beside))
+            folder.mkdir(exist_ok=True)
+            for path in Path(beside).iterdir():
+                if (folder / path.name).is_dir():
+                    shutil.rmtree(folder / path.name)
+                shutil.move(path, folder / path.name)
+    except OSError as error:
+        raise InputError(
+            str(folder),
+            expected="a folder that can be written",
+            came=str(error.strerror),
+            do="Give another one with --to.",
+        ) from error
+    return load_design(folder)

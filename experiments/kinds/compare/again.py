@@ -1,0 +1,63 @@
+"""On a shared host: a block that the host spoiled is set aside and measured again.
+
+Only with `--quiet-wait`, and only for reasons that have nothing to do with the arms: other guests
+took the cores, or the load left late. What is set aside is kept (`spoiled.parquet`), counted and
+named in the report; nobody looked at its latencies first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import polars as pl
+
+from experiments.console import Narrator
+from experiments.design.schedule import Block
+from experiments.load.block import BlockRun
+from experiments.record.metrics import measured
+from experiments.record.metrics.saturation import saturation
+from experiments.stage.host import QUIET_STOLEN_MAX, HostBlock
+
+TRIES_MAX = 3  # of one block
+_HOSTS_DOING = ("lag", "pace")  # a generator's other limits are the plan's or the fleet's
+
+
+def measure_again(runner: BlockRun, asked: Sequence[Block], narrator: Narrator) -> None:
+    """Every block, each at most three times; in all at most half as many again, and at least two.
+
+    `repeat` counts on, so what was set aside keeps a number of its own.
+    """
+    left = max(2, len(asked) // 2)
+    number = 0
+    for block in asked:
+        for attempt in range(1, TRIES_MAX + 1):
+            current = replace(block, repeat=number)
+            runner.run(current, narrator)
+            number += 1
+            why = spoiled_by(runner.host[-1], runner.handles[-1].records())
+            if not why:
+                break
+            if attempt == TRIES_MAX or left == 0:
+                narrator.detail(f"{why}; it counts all the same: that was the last try")
+                break
+            left -= 1
+            narrator.detail(f"{why}; the block is set aside and measured again")
+            runner.set_aside(current, why)
+
+
+def spoiled_by(host: HostBlock, records: pl.DataFrame) -> str:
+    """What the host did to the block; "" for nothing that is known.
+
+    Parameters: records (n,) as in requests.parquet; their warm-up does not count.
+    """
+    reasons = []
+    if host.stolen_share > QUIET_STOLEN_MAX:
+        reasons.append(f"other guests took {host.stolen_share:.0%} of the cores")
+    verdict = saturation(measured(records), [])
+    reasons += [
+        reason
+        for limit, reason in zip(verdict.limits, verdict.reasons, strict=True)
+        if limit in _HOSTS_DOING
+    ]
+    return " and ".join(reasons)

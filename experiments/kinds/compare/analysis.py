@@ -1,0 +1,73 @@
+"""What a comparison came to: its figures, its plan, and how well the simulator knows it.
+
+`optimizer/` reads the run's files only.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from experiments.record.metrics import summarize_run
+from experiments.record.records import REQUESTS, histograms, read_table, write_bytes, write_json
+from experiments.record.result import Findings
+from optimizer.errors import SparecraftError
+from optimizer.plan import plan_from_results
+from optimizer.plan.ask.overrides import slo_of_run
+from optimizer.simulation.fidelity import fidelity
+
+
+def analyse(folder: Path) -> Findings:
+    """Every figure of the arms; plan, simulation and histograms are files of their own."""
+    requests = read_table(folder / "requests.parquet", REQUESTS)
+    write_json(folder / "histograms.json", histograms(requests))
+    write_plan_files(folder)
+    found = summarize_run(folder)
+    write_simulated(folder, found.body["compared"]["baseline"])
+    return found
+
+
+def write_plan_files(run_folder: Path) -> None:
+    """plan.json, and plan.tfvars when a fleet was found. A plan that cannot be made says why."""
+    try:
+        plan = plan_from_results(run_folder, slo_of_run(run_folder))
+    except SparecraftError as error:
+        body: dict[str, Any] = {
+            "schema": 1,
+            "feasible": False,
+            "usd_per_month": None,
+            "tiers": {},
+            "binding": [],
+            "assumptions": [],
+            "insufficient": [],
+            "reasons": [str(error)],
+        }
+    else:
+        body = plan.to_json_dict()
+        if plan.feasible:
+            write_bytes(run_folder / "plan.tfvars", plan.to_tfvars().encode())
+    write_json(run_folder / "plan.json", body)
+
+
+def write_simulated(run_folder: Path, baseline: str) -> None:
+    """simulated.json: how well the simulator, fitted to `baseline`, predicts the other arms.
+
+    Nothing where there is no other arm; why, where it cannot be said.
+    """
+    try:
+        found = fidelity(run_folder, baseline)
+    except SparecraftError as error:
+        body: dict[str, Any] = {"fitted_arm": baseline, "reason": str(error)}
+    else:
+        if not found:
+            return
+        body = {
+            "fitted_arm": baseline,
+            "work_s": found[0].work_s,
+            "speed": found[0].speed,
+            "fitted": found[0].fitted,
+            "predicted": {
+                one.predicted_arm: {"requests": one.requests, **one.predicted} for one in found
+            },
+        }
+    write_json(run_folder / "simulated.json", {"schema": 1, **body})

@@ -1,0 +1,283 @@
+"""Figures of the distribution of latency, and of the improvement."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import altair as alt
+import polars as pl
+
+from experiments.kinds.compare.folder import RunFolder
+from experiments.record.metrics import box_plot, ccdf, measured
+from experiments.report import palette
+from experiments.report.figures import log_ticks
+from experiments.report.layout import Size
+from optimizer.style import data
+
+_LATENCY_TITLE = "latency, ms (log scale)"
+_COMPARED = (
+    ("mean", -0.5, palette.ARMS[0].light, "circle"),
+    ("p95", 0.5, palette.ARMS[1].light, "square"),
+)
+_SHOWN_QUANTILES = (("p50", 0.5), ("p90", 0.1), ("p95", 0.05), ("p99", 0.01), ("p99_9", 0.001))
+
+
+def box_rows(run: RunFolder) -> list[dict[str, Any]]:
+    """The box of each arm, in each phase where there are several; empty ones are left out."""
+    main = measured(run.requests)
+    phases = main.sort("intended_s")["phase"].unique(maintain_order=True).to_list()
+    rows = []
+    for phase in phases:
+        for arm in run.arms:
+            chosen = main.filter((pl.col("arm") == arm) & (pl.col("phase") == phase))
+            box = box_plot(chosen["latency_ms"].to_numpy())
+            if box is None:
+                continue
+            label = arm if len(phases) == 1 else f"{phase}: {arm}"
+            colour = palette.arm_colour(run.arms, arm).light
+            rows.append({**box, "label": label, "arm": arm, "phase": phase, "colour": colour})
+    return rows
+
+
+def latency_boxes(run: RunFolder, size: Size) -> Any:
+    """Horizontal boxes on a log axis: 5-25-50-75-95 %, mean, p99 and maximum."""
+    rows = box_rows(run)
+    low = max(0.05, min(row["p5_ms"] for row in rows) * 0.7)
+    high = max(max(row["max_ms"] for row in rows) * 1.2, low * 3)
+    x_axis = alt.Axis(title=_LATENCY_TITLE, values=_ticks([low, high], size), format=",~g")
+    scale = alt.Scale(type="log", domain=[low, high], nice=False, clamp=True)
+    y = alt.Y(
+        "label:N",
+        sort=[row["label"] for row in rows],
+        axis=alt.Axis(title=None, labelLimit=180, ticks=False, domain=False, labelFontSize=12),
+    )
+    colour = alt.Fill("colour:N", scale=None)
+    stroke = alt.Stroke("colour:N", scale=None)
+    base = alt.Chart(data(rows)).encode(y=y)
+
+    def x(field: str) -> Any:
+        return alt.X(f"{field}:Q", scale=scale, axis=x_axis)
+
+    marks = [
+        base.mark_rule(strokeDash=[1, 3], strokeWidth=1.4).encode(
+            x=x("p95_ms"), x2="max_ms:Q", stroke=stroke
+        ),
+        base.mark_rule(strokeWidth=1.8).encode(x=x("p5_ms"), x2="p95_ms:Q", stroke=stroke),
+        base.mark_tick(size=14, thickness=1.8).encode(x=x("p5_ms"), fill=colour),
+        base.mark_tick(size=14, thickness=1.8).encode(x=x("p95_ms"), fill=colour),
+        base.mark_bar(size=24, cornerRadius=2).encode(x=x("p25_ms"), x2="p75_ms:Q", fill=colour),
+        base.mark_tick(size=24, thickness=2.5, fill=palette.PAPER.light).encode(x=x("p50_ms")),
+        _point(base, "diamond", 70, x("mean_ms"), colour),
+        _point(base, "circle", 50, x("p99_ms"), colour),
+        _point(base, "stroke", 120, x("max_ms"), colour, angle=90),
+    ]
+    labels = max(len(row["label"]) for row in rows) * 6.4 + 14
+    width = size.width - min(180, labels) - 24
+    return alt.layer(*marks).properties(width=width, height=alt.Step(46))
+
+
+def _point(base: Any, shape: str, area: int, x: Any, colour: Any, angle: int = 0) -> Any:
+    return base.mark_point(
+        shape=shape, size=area, filled=True, angle=angle, opacity=1,
+        stroke=palette.PAPER.light if shape != "stroke" else palette.AXIS.light, strokeWidth=1.2,
+    ).encode(x=x, fill=colour)  # fmt: skip
+
+
+def _ticks(domain: list[float], size: Size) -> list[float]:
+    ticks = log_ticks(domain)
+    return ticks if not size.small or len(ticks) <= 6 else ticks[:: (len(ticks) + 5) // 6]
+
+
+def latency_tail(run: RunFolder, size: Size) -> Any:
+    """CCDF: the share of requests slower than x, both axes logarithmic, with the SLO's corners."""
+    main = measured(run.requests)
+    curve, marks = [], []
+    for arm in run.arms:
+        latencies_ms = main.filter(pl.col("arm") == arm)["latency_ms"].to_numpy()
+        latencies_ms = latencies_ms[latencies_ms > 0]
+        steps = ccdf(latencies_ms)
+        colour = palette.arm_colour(run.arms, arm).light
+        curve += _curve_rows(steps, arm, colour)
+        marks += _quantile_rows(run, arm, colour, int(latencies_ms.size))
+    if not curve:
+        return None
+    low = _low_end(curve)
+    limits = [float(row["ms"]) for row in _slo_rows(run)]
+    high = max([*(row["ms"] for row in curve), *limits]) * 1.15
+    share_low = min(row["share"] for row in curve) * 0.8
+    x = alt.X(
+        "ms:Q",
+        scale=alt.Scale(type="log", domain=[low, high], nice=False, clamp=True),
+        axis=alt.Axis(title=_LATENCY_TITLE, values=_ticks([low, high], size), format=",~g"),
+    )
+    y = alt.Y(
+        "share:Q",
+        scale=alt.Scale(type="log", domain=[share_low, 1.0], nice=False, clamp=True),
+        axis=alt.Axis(
+            title="share of requests that took longer",
+            values=[v for v in (1, 0.5, 0.1, 0.05, 0.01, 0.001, 1e-4, 1e-5) if v >= share_low],
+            format="~%",
+        ),
+    )
+    line = alt.Chart(data(curve)).encode(
+        x=x,
+        y=y,
+        detail=["arm:N", "part:N"],
+        stroke=alt.Stroke("colour:N", scale=None),
+        strokeDash=alt.StrokeDash("dash:N", scale=alt.Scale(domain=["full", "few"],
+                                                            range=[[1, 0], [2, 3]]), legend=None),
+    ).mark_line(interpolate="step-after", strokeWidth=2.2)  # fmt: skip
+    points = (
+        alt.Chart(data(marks))
+        .mark_point(filled=True, size=84, opacity=1, strokeWidth=1, stroke=palette.PAPER.light)
+        .encode(
+            x=x, y=y, fill=alt.Fill("colour:N", scale=None), shape=alt.Shape("shape:N", scale=None)
+        )
+    )
+    return alt.layer(_slo_corners(run, x, y), line, points).properties(
+        width=size.plot_width, height=280 if size.small else 340
+    )
+
+
+def _low_end(curve: list[dict[str, Any]]) -> float:
+    """Where the axis begins: a few answers that failed at once must not squeeze the rest."""
+    low_ms = min(float(row["ms"]) for row in curve if row["share"] <= 0.995)
+    return max(low_ms * 0.8, 0.01)
+
+
+def _curve_rows(steps: list[dict[str, Any]], arm: str, colour: str) -> list[dict[str, Any]]:
+    """The curve in two parts, that with enough samples beyond and the rest, joined at one point."""
+    rows = []
+    for part, keep in (("full", True), ("few", False)):
+        chosen = [step for step in steps if step["sufficient"] is keep]
+        if part == "few" and chosen:
+            before = [step for step in steps if step["sufficient"]]
+            chosen = before[-1:] + chosen
+        rows += [
+            {"ms": round(step["latency_ms"], 4), "share": step["share"], "arm": arm, "part": part,
+             "dash": part, "colour": colour}
+            for step in chosen
+        ]  # fmt: skip
+    return rows
+
+
+def _quantile_rows(run: RunFolder, arm: str, colour: str, count: int) -> list[dict[str, Any]]:
+    figures = (run.summary.get("arms") or {}).get(arm) or {}
+    return [
+        {"ms": figures[f"{name}_ms"], "share": share, "colour": colour,
+         "shape": palette.arm_shape(run.arms, arm)}
+        for name, share in _SHOWN_QUANTILES
+        if figures.get(f"{name}_ms") and count * share >= 1
+    ]  # fmt: skip
+
+
+def _slo_rows(run: RunFolder) -> list[dict[str, Any]]:
+    slo = run.spec.get("slo") or {}
+    return [
+        {"ms": float(slo[key]), "share": share, "label": f"SLO {key.removesuffix('_ms')}"}
+        for key, share in (("p95_ms", 0.05), ("p99_ms", 0.01))
+        if slo.get(key)
+    ]
+
+
+def _slo_corners(run: RunFolder, x: Any, y: Any) -> Any:
+    """Where the SLO allows no curve: to the right of the limit, above its share."""
+    base = alt.Chart(data([{**row, "top": 1.0} for row in _slo_rows(run)]))
+    rule = base.mark_rule(stroke=palette.MARKER.light, strokeDash=[4, 3], opacity=0.7)
+    label = base.mark_text(
+        align="center", baseline="top", dy=7, fontSize=11, fill=palette.MARKER.light
+    )
+    mark = base.mark_point(
+        shape="triangle-down", size=60, filled=True, opacity=1, fill=palette.MARKER.light
+    )
+    return alt.layer(
+        rule.encode(x=x, y=y, y2="top:Q"),
+        mark.encode(x=x, y=y),
+        label.encode(x=x, y=y, text="label:N"),
+    )
+
+
+def improvement_intervals(run: RunFolder, size: Size) -> Any:
+    """Improvement factors with their intervals on a log axis; None where there is no factor."""
+    rows = []
+    for name, entry in (run.summary.get("improvement") or {}).items():
+        if entry.get("factor") is None:
+            continue
+        rows.append({
+            "name": name, "factor": entry["factor"], "low": max(entry["ci_low"], 0.02),
+            "high": min(entry["ci_high"], 200.0), "filled": not entry.get("insufficient"),
+        })  # fmt: skip
+    if not rows:
+        return None
+    domain = [min(0.8, *(row["low"] for row in rows)) * 0.95,
+              max(1.25, *(row["high"] for row in rows)) * 1.05]  # fmt: skip
+    axis = alt.Axis(
+        title="improvement factor, × (log scale)" if size.small
+        else "improvement factor, baseline / other, × (log scale; right of 1: faster)",
+        values=_ticks(domain, size), format="~g",
+    )  # fmt: skip
+    x = alt.X("factor:Q", scale=alt.Scale(type="log", domain=domain, nice=False), axis=axis)
+    y = alt.Y("name:N", sort=[row["name"] for row in rows],
+              axis=alt.Axis(title=None, ticks=False, domain=False, grid=False))  # fmt: skip
+    ink = palette.MARKER.light
+    base = alt.Chart(data(rows)).encode(y=y)
+    one = alt.Chart(data([{"factor": 1.0}])).mark_rule(stroke=palette.AXIS.light, strokeWidth=2)
+    bars = base.mark_rule(stroke=ink, strokeWidth=2).encode(
+        x=alt.X("low:Q", scale=alt.Scale(type="log", domain=domain, nice=False), axis=axis),
+        x2="high:Q",
+    )
+    solid = base.transform_filter("datum.filled").mark_point(
+        size=110, filled=True, fill=ink, opacity=1, shape="circle"
+    )
+    hollow = base.transform_filter("!datum.filled").mark_point(
+        size=110, fill=palette.PAPER.light, stroke=ink, strokeWidth=2, opacity=1, shape="circle"
+    )
+    return alt.layer(one.encode(x=x), bars, solid.encode(x=x), hollow.encode(x=x)).properties(
+        width=size.plot_width, height=alt.Step(36)
+    )
+
+
+def comparison_factors(run: RunFolder, size: Size) -> Any:
+    """Every arm's factors over the baseline, mean and p95, on a log axis, best p95 on top."""
+    rows = []
+    order = sorted(
+        (run.summary.get("comparison") or {}).items(),
+        key=lambda item: -(item[1]["p95"].get("factor") or 0.0),
+    )
+    for arm, entries in order:
+        for name, shift, colour, mark in _COMPARED:
+            entry = entries[name]
+            if entry.get("factor") is not None:
+                rows.append({
+                    "arm": arm, "factor": entry["factor"], "low": max(entry["ci_low"], 0.02),
+                    "high": min(entry["ci_high"], 200.0), "shift": shift, "colour": colour,
+                    "shape": mark, "filled": not entry.get("insufficient"),
+                })  # fmt: skip
+    domain = [min(0.8, *(row["low"] for row in rows)) * 0.95,
+              max(1.25, *(row["high"] for row in rows)) * 1.05]  # fmt: skip
+    scale = alt.Scale(type="log", domain=domain, nice=False)
+    axis = alt.Axis(title="improvement factor, × (log scale; right of 1: faster)",
+                    values=_ticks(domain, size), format="~g")  # fmt: skip
+    y = alt.Y("arm:N", sort=[arm for arm, _ in order],
+              axis=alt.Axis(title=None, labelLimit=180, ticks=False, domain=False))  # fmt: skip
+    offset = alt.YOffset("shift:Q", scale=alt.Scale(domain=[-1, 1], range=[0, 24]))
+    stroke = alt.Stroke("colour:N", scale=None)
+    base = alt.Chart(data(rows)).encode(y=y, yOffset=offset)
+    one = alt.Chart(data([{"factor": 1.0}])).mark_rule(stroke=palette.AXIS.light, strokeWidth=2)
+    x = alt.X("factor:Q", scale=scale, axis=axis)
+    shape = alt.Shape("shape:N", scale=None)
+    bars = base.mark_rule(strokeWidth=2).encode(
+        x=alt.X("low:Q", scale=scale, axis=axis), x2="high:Q", stroke=stroke
+    )
+    solid = base.transform_filter("datum.filled").mark_point(size=70, filled=True, opacity=1)
+    hollow = base.transform_filter("!datum.filled").mark_point(
+        size=70, fill=palette.PAPER.light, strokeWidth=2, opacity=1
+    )
+    points = [
+        solid.encode(x=x, fill=alt.Fill("colour:N", scale=None), shape=shape),
+        hollow.encode(x=x, stroke=stroke, shape=shape),
+    ]
+    labels = max(len(str(arm)) for arm, _ in order) * 6.4 + 14
+    return alt.layer(one.encode(x=x), bars, *points).properties(
+        width=size.width - min(180, labels) - 24, height=alt.Step(26, **{"for": "position"})
+    )

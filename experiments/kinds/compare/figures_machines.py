@@ -1,0 +1,118 @@
+"""Small panels: each server's latency as its arbiter saw it, each machine's CPU."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import altair as alt
+import numpy as np
+import polars as pl
+
+from experiments.kinds.compare.figures_time import (
+    blocks_of,
+    disturbances_of,
+    shading,
+    time_domain,
+)
+from experiments.kinds.compare.folder import RunFolder
+from experiments.report import palette
+from experiments.report.figures import log_ticks
+from experiments.report.layout import Size
+from optimizer.style import data
+
+PANELS_MAX = 24
+
+
+def server_latencies(run: RunFolder) -> pl.DataFrame:
+    """Mean latency of each server between two polls: tier, server, time_s, ms."""
+    return (
+        run.arbiters.sort("time_s")
+        .with_columns(
+            pl.col("latency_us_sum").diff().over("tier", "server").alias("us"),
+            pl.col("latency_count").diff().over("tier", "server").alias("count"),
+        )
+        .filter((pl.col("count") > 0) & (pl.col("us") >= 0))
+        .select("tier", "server", "time_s", (pl.col("us") / pl.col("count") / 1e3).alias("ms"))
+    )
+
+
+def servers_over_time(run: RunFolder, size: Size) -> Any:
+    """A small panel for each server: its latency as the arbiter saw it."""
+    series = server_latencies(run)
+    names = sorted(series.select("tier", "server").unique().rows())[:PANELS_MAX]
+    scales = {tier: _latency_scale(series.filter(pl.col("tier") == tier)) for tier, _ in names}
+    panels = []
+    for tier, server in names:
+        rows = series.filter((pl.col("tier") == tier) & (pl.col("server") == server))
+        points = [{"t": t, "v": round(ms, 3)} for t, ms in rows.select("time_s", "ms").iter_rows()]
+        scale, ticks = scales[tier]
+        axis = alt.Axis(title=None, values=ticks, format=",~g")
+        panels.append(_panel(run, server, points, alt.Y("v:Q", scale=scale, axis=axis), size))
+    return _grid(panels, size, "mean latency, ms")
+
+
+def _latency_scale(series: pl.DataFrame) -> tuple[Any, list[float]]:
+    """A log scale for one tier's servers, without the rarest extremes, and its ticks."""
+    positive = series.filter(pl.col("ms") > 0)["ms"].to_numpy()
+    domain = [0.1, 2.0]
+    if positive.size:
+        low, high = np.quantile(positive, (0.001, 0.999))
+        domain = [max(float(low) * 0.8, 0.01), max(float(high) * 1.2, float(low) * 4)]
+    ticks = log_ticks(domain)
+    if len(ticks) > 4:
+        ticks = [tick for tick in ticks if math.log10(tick) % 1 < 1e-9] or ticks[::3]
+    return alt.Scale(type="log", domain=domain, clamp=True, nice=False), ticks
+
+
+def hosts_over_time(run: RunFolder, size: Size) -> Any:
+    """A small panel for each machine: CPU in per cent of its cap."""
+    hosts = run.hosts.filter(pl.col("cpu_percent").is_not_null()).sort("machine", "time_s")
+    names = hosts["machine"].unique(maintain_order=True).to_list()[:PANELS_MAX]
+    scale = alt.Scale(domain=[0, max(100.0, float(str(hosts["cpu_percent"].max())))], nice=False)
+    panels = []
+    for machine in names:
+        rows = hosts.filter(pl.col("machine") == machine).select("time_s", "cpu_percent")
+        points = [{"t": round(t, 1), "v": round(v, 1)} for t, v in rows.iter_rows()]
+        axis = alt.Axis(title=None, values=[0, 50, 100])
+        panels.append(_panel(run, machine, points, alt.Y("v:Q", scale=scale, axis=axis), size))
+    return _grid(panels, size, "CPU, % of the machine's cap")
+
+
+def _panel(run: RunFolder, machine: str, points: list[dict[str, Any]], y: Any, size: Size) -> Any:
+    blocks = blocks_of(run)
+    domain = time_domain(run, blocks)
+    scale = alt.Scale(domain=domain, nice=False)
+    x = alt.X("t:Q", scale=scale, axis=alt.Axis(title=None, grid=False, tickCount=3))
+    mine = [w for w in disturbances_of(run) if w.machine == machine]
+    strip = [
+        {"t": max(b.start_s, domain[0]), "end": min(b.end_s, domain[1]),
+         "colour": palette.arm_colour(run.arms, b.arm).light}
+        for b in blocks
+    ]  # fmt: skip
+    arms = (
+        alt.Chart(data(strip))
+        .mark_rect(y=-5, y2=-1)
+        .encode(x=x, x2="end:Q", fill=alt.Fill("colour:N", scale=None))
+    )
+    inside = [p for p in points if domain[0] <= p["t"] <= domain[1]]
+    line = (
+        alt.Chart(data(inside))
+        .mark_line(stroke=palette.MARKER.light, strokeWidth=1.2, clip=True)
+        .encode(x=x, y=y)
+    )
+    title = alt.TitleParams(machine, fontSize=11, offset=9, limit=150)
+    gaps = 58 if size.small else 46
+    return alt.layer(shading(mine, domain, x), arms, line).properties(
+        width=(size.width - 24) // size.columns - gaps, height=78, title=title
+    )
+
+
+def _grid(panels: list[Any], size: Size, y_title: str) -> Any:
+    title = alt.TitleParams(
+        y_title + (" against time, s" if size.small else " against time since the run began, s"),
+        fontSize=12,
+        fontWeight="normal",
+        color=palette.TEXT.light,
+    )
+    return alt.concat(*panels, columns=size.columns, spacing=14).properties(title=title)

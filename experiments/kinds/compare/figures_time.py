@@ -1,0 +1,322 @@
+"""The run over time: every request, the disturbances, and a lane for each disturbed machine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import altair as alt
+import numpy as np
+import polars as pl
+
+from experiments.kinds.compare.folder import RunFolder
+from experiments.record.metrics import Window, of_kind
+from experiments.report import palette
+from experiments.report.figures import log_ticks
+from experiments.report.layout import Size
+from optimizer.style import data
+
+_LANES_MAX = 24
+_BINS = 90
+_SEED = 1
+_AXIS_EXTENT = 66
+_TIME_TITLE = "time since the run began, s"
+
+
+def blocks_of(run: RunFolder) -> list[Window]:
+    """The arms' blocks in time: as recorded, else as the requests show them."""
+    recorded = of_kind(run.windows, "arm")
+    if recorded:
+        return [
+            Window("arm", w.kind, "", w.arm or w.kind, w.repeat, w.start_s, w.end_s, w.closed, "")
+            for w in recorded
+        ]
+    spans = run.requests.group_by("arm", "repeat").agg(
+        pl.col("intended_s").min().alias("start"), pl.col("intended_s").max().alias("end")
+    )
+    return [
+        Window("arm", arm, "", arm, repeat, start, end, closed=True, text="")
+        for arm, repeat, start, end in spans.sort("start").iter_rows()
+    ]
+
+
+def disturbances_of(run: RunFolder) -> list[Window]:
+    """Faults, interference, and machines that were lost."""
+    return of_kind(run.windows, "fault", "interference", "machine")
+
+
+def shown_points(requests: pl.DataFrame, points_max: int) -> pl.DataFrame:
+    """At most about `points_max` requests: every failed one and the slowest tenth first."""
+    if requests.height <= points_max:
+        return requests
+    ranked = requests.with_columns(
+        ((pl.col("outcome") != "ok") * 2 + (pl.col("latency_ms").rank("min") / pl.len() > 0.9) * 1)
+        .cast(pl.Int32)
+        .alias("weight")
+    )
+    order = np.random.default_rng(_SEED).permutation(requests.height)
+    return (
+        ranked.with_columns(pl.Series("order", order))
+        .sort("weight", "order", descending=[True, False])
+        .head(points_max)
+        .drop("weight", "order")
+        .sort("intended_s")
+    )
+
+
+def latency_over_time(run: RunFolder, size: Size) -> Any:
+    """Arms' blocks, every request's latency with shaded disturbances, and a lane per machine."""
+    blocks, disturbances = blocks_of(run), disturbances_of(run)
+    domain = time_domain(run, blocks)
+    x = alt.X("t:Q", scale=alt.Scale(domain=domain, nice=False), axis=None)
+    lanes = _lanes(disturbances, domain, size)
+    points_axis = alt.Axis(title=_TIME_TITLE, grid=False, tickCount=5 if size.small else 10)
+    parts = [_block_strip(run, blocks, domain, size)]
+    parts.append(
+        _latency_panel(
+            run, disturbances, domain, size, x if lanes is not None else None, points_axis
+        )
+    )
+    if lanes is not None:
+        parts.append(lanes)
+    return alt.vconcat(*parts, spacing=6)
+
+
+def time_domain(run: RunFolder, blocks: Sequence[Window]) -> list[float]:
+    starts = [block.start_s for block in blocks]
+    ends = [block.end_s for block in blocks]
+    if run.requests.height:
+        ends.append(float(str(run.requests["intended_s"].max())))
+        starts.append(float(str(run.requests["intended_s"].min())))
+    return [max(0.0, min(starts, default=0.0)), max(ends, default=1.0)]
+
+
+def _block_strip(run: RunFolder, blocks: Sequence[Window], domain: list[float], size: Size) -> Any:
+    room_px = size.plot_width / max(1, len(blocks))
+    rows = [
+        {
+            "t": max(block.start_s, domain[0]),
+            "end": min(block.end_s, domain[1]),
+            "middle": (block.start_s + block.end_s) / 2,
+            "colour": palette.arm_colour(run.arms, block.arm).light,
+            "label": _fitting(block.arm, room_px - 6),
+        }
+        for block in blocks
+    ]
+    scale = alt.Scale(domain=domain, nice=False)
+    base = alt.Chart(data(rows), height=20, width=size.plot_width)
+    bars = base.mark_rect().encode(
+        x=alt.X("t:Q", scale=scale, axis=None),
+        x2="end:Q",
+        fill=alt.Fill("colour:N", scale=None),
+    )
+    names = base.mark_text(fontSize=12, fontWeight=600, fill=palette.PAPER.light).encode(
+        x=alt.X("middle:Q", scale=scale, axis=None), text="label:N"
+    )
+    return alt.layer(bars, names)
+
+
+def _fitting(name: str, room_px: float) -> str:
+    """The name, or as much of it as fits."""
+    letters = int(room_px / 7)
+    if len(name) <= letters:
+        return name
+    return name[: letters - 1] + "…" if letters > 2 else ""
+
+
+def _latency_panel(
+    run: RunFolder,
+    disturbances: Sequence[Window],
+    domain: list[float],
+    size: Size,
+    x: Any,
+    axis: Any,
+) -> Any:
+    scale = alt.Scale(domain=domain, nice=False)
+    x = alt.X("t:Q", scale=scale, axis=axis) if x is None else x
+    y_domain = _latency_domain(run.requests)
+    y = alt.Y(
+        "ms:Q",
+        scale=alt.Scale(type="log", domain=y_domain, nice=False, clamp=True),
+        axis=alt.Axis(
+            title="latency, ms",
+            values=log_ticks(y_domain),
+            format="~s" if y_domain[1] > 1e5 else ",~g",
+            minExtent=_AXIS_EXTENT,
+            maxExtent=_AXIS_EXTENT,
+        ),
+    )
+    layers = [shading(disturbances, domain, x), _slo_rules(run, domain, x, y)]
+    layers.append(_points(run, size, x, y))
+    layers.append(_median_line(run, x, y))
+    layers.append(_failures(run, size, x, y, y_domain[0]))
+    return alt.layer(*layers).properties(height=260 if size.small else 300, width=size.plot_width)
+
+
+def _latency_domain(requests: pl.DataFrame) -> list[float]:
+    latencies = requests["latency_ms"].to_numpy()
+    latencies = latencies[latencies > 0]
+    if latencies.size == 0:
+        return [1.0, 1000.0]
+    low, high = float(np.quantile(latencies, 0.001)), float(latencies.max())
+    return [max(0.1, low * 0.8), max(high * 1.15, low * 2)]
+
+
+def shading(disturbances: Sequence[Window], domain: list[float], x: Any) -> Any:
+    rows = [
+        {
+            "t": max(window.start_s, domain[0]),
+            "end": min(window.end_s, domain[1]),
+            "colour": _window_colour(window),
+            "opacity": 0.10 if window.what == "interference" else 0.16,
+        }
+        for window in disturbances
+        if window.end_s > domain[0] and window.start_s < domain[1]
+    ]
+    return (
+        alt.Chart(data(rows))
+        .mark_rect()
+        .encode(
+            x=x,
+            x2="end:Q",
+            fill=alt.Fill("colour:N", scale=None),
+            fillOpacity=alt.FillOpacity("opacity:Q", scale=None),
+        )
+    )
+
+
+def _window_colour(window: Window) -> str:
+    return (palette.INTERFERENCE if window.what == "interference" else palette.FAULT).light
+
+
+def _slo_rules(run: RunFolder, domain: list[float], x: Any, y: Any) -> Any:
+    slo = run.spec.get("slo") or {}
+    rows = [
+        {"ms": float(slo[key]), "t": domain[1], "label": f"SLO {key.removesuffix('_ms')}"}
+        for key in ("p95_ms", "p99_ms")
+        if slo.get(key)
+    ]
+    base = alt.Chart(data(rows))
+    rule = base.mark_rule(strokeDash=[4, 3], stroke=palette.MARKER.light, opacity=0.7)
+    label = base.mark_text(
+        align="right", baseline="bottom", dx=-3, dy=-2, fontSize=11, fill=palette.MARKER.light
+    )
+    return alt.layer(
+        rule.encode(y=y),
+        label.encode(x=x, y=y, text="label:N"),
+    )
+
+
+def _points(run: RunFolder, size: Size, x: Any, y: Any) -> Any:
+    good = shown_points(run.requests.filter(pl.col("outcome") == "ok"), size.points_max)
+    rows = [
+        {
+            "t": round(at_s, 2),
+            "ms": round(max(latency_ms, 0.1), 2),
+            "colour": palette.arm_colour(run.arms, arm).light,
+            "opacity": 0.22 if phase == "warm-up" else 0.5,
+        }
+        for at_s, latency_ms, arm, phase in good.select(
+            "intended_s", "latency_ms", "arm", "phase"
+        ).iter_rows()
+    ]
+    return (
+        alt.Chart(data(rows))
+        .mark_circle(size=9 if size.small else 12)
+        .encode(
+            x=x,
+            y=y,
+            fill=alt.Fill("colour:N", scale=None),
+            fillOpacity=alt.FillOpacity("opacity:Q", scale=None),
+        )
+    )
+
+
+def median_bin_s(run: RunFolder) -> float:
+    """Width of the bins of the median line."""
+    domain = time_domain(run, blocks_of(run))
+    return float(max(1, round((domain[1] - domain[0]) / _BINS)))
+
+
+def _median_line(run: RunFolder, x: Any, y: Any) -> Any:
+    bin_s = median_bin_s(run)
+    binned = (
+        run.requests.with_columns(((pl.col("intended_s") / bin_s).floor() * bin_s).alias("bin"))
+        .group_by("arm", "repeat", "bin")
+        .agg(pl.col("latency_ms").median(), pl.len().alias("n"))
+        .filter(pl.col("n") >= 3)
+        .sort("bin")
+    )
+    rows = [
+        {
+            "t": at_s + bin_s / 2,
+            "ms": round(max(median, 0.1), 2),
+            "block": f"{arm} {repeat}",
+        }
+        for arm, repeat, at_s, median, _ in binned.iter_rows()
+    ]
+    base = alt.Chart(data(rows)).encode(x=x, y=y, detail="block:N")
+    halo = base.mark_line(stroke=palette.PAPER.light, strokeWidth=4.5, interpolate="monotone")
+    line = base.mark_line(stroke=palette.MARKER.light, strokeWidth=1.8, interpolate="monotone")
+    return alt.layer(halo, line)
+
+
+def _failures(run: RunFolder, size: Size, x: Any, y: Any, low_ms: float) -> Any:
+    failed = shown_points(run.requests.filter(pl.col("outcome") != "ok"), size.points_max)
+    rows = [
+        {"t": round(at_s, 2), "ms": round(max(latency_ms, low_ms * 1.1), 2)}
+        for at_s, latency_ms in failed.select("intended_s", "latency_ms").iter_rows()
+    ]
+    return (
+        alt.Chart(data(rows))
+        .mark_point(
+            shape="cross", angle=45, size=42, fill=palette.FAULT.light, stroke=palette.PAPER.light,
+            strokeWidth=0.6, filled=True,
+        )
+        .encode(x=x, y=y)
+    )  # fmt: skip
+
+
+def _lanes(disturbances: Sequence[Window], domain: list[float], size: Size) -> Any:
+    """One lane for each disturbed machine, or None where there is none."""
+    inside = [w for w in disturbances if w.end_s > domain[0] and w.start_s < domain[1]]
+    machines = sorted({window.machine or "all" for window in inside})[:_LANES_MAX]
+    if not machines:
+        return None
+    rows = [
+        {
+            "t": max(window.start_s, domain[0]),
+            "end": min(max(window.end_s, window.start_s + 0.3), domain[1]),
+            "machine": window.machine or "all",
+            "colour": _window_colour(window),
+        }
+        for window in inside
+        if (window.machine or "all") in machines
+    ]
+    return (
+        alt.Chart(data(rows), width=size.plot_width, height=15 * len(machines))
+        .mark_bar(height=9, cornerRadius=2)
+        .encode(
+            x=alt.X(
+                "t:Q",
+                scale=alt.Scale(domain=domain, nice=False),
+                axis=alt.Axis(title=_TIME_TITLE, grid=False, tickCount=5 if size.small else 10),
+            ),
+            x2="end:Q",
+            y=alt.Y(
+                "machine:N",
+                sort=machines,
+                axis=alt.Axis(
+                    title=None,
+                    grid=True,
+                    ticks=False,
+                    domain=False,
+                    labelLimit=_AXIS_EXTENT,
+                    labelFontSize=11,
+                    minExtent=_AXIS_EXTENT,
+                    maxExtent=_AXIS_EXTENT,
+                ),
+            ),
+            fill=alt.Fill("colour:N", scale=None),
+        )
+    )

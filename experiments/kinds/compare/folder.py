@@ -1,0 +1,134 @@
+"""Reads a run's folder for the report. What is missing or torn becomes a note, no error."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import polars as pl
+
+from experiments.errors import InputError, SparecraftError
+from experiments.record.metrics import (
+    Window,
+    arm_names,
+    prepared,
+    response_limit_ms,
+    run_end_s,
+    windows,
+)
+from experiments.record.metrics.windows import Event
+from experiments.record.records import ARBITERS, HOSTS, REQUESTS, read_events, sound
+from experiments.record.result import flat, read_result, result_file
+from optimizer.manifest import spec_of
+
+T = TypeVar("T")
+
+
+@dataclass
+class RunFolder:
+    """What was found in a run's folder; `notes` says what was not."""
+
+    path: Path
+    manifest: dict[str, Any] = field(default_factory=dict)
+    summary: dict[str, Any] = field(default_factory=dict)  # result.json, head and body in one
+    plan: dict[str, Any] = field(default_factory=dict)
+    simulated: dict[str, Any] = field(default_factory=dict)  # of older runs there is none
+    requests: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=REQUESTS))
+    arbiters: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=ARBITERS))
+    hosts: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=HOSTS))
+    events: list[dict[str, Any]] = field(default_factory=list)  # of blocks that count
+    windows: list[Window] = field(default_factory=list)
+    arms: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def spec(self) -> dict[str, Any]:
+        """The experiment as it was asked for; empty if the manifest has none."""
+        return spec_of(self.manifest)
+
+
+def read_folder(path: Path) -> RunFolder:
+    """Everything of a run that can be read.
+
+    Raises: InputError where `path` is no folder.
+    """
+    if not path.is_dir():
+        raise InputError(
+            str(path),
+            expected="the folder of a run",
+            came="no folder",
+            do="Give results/EXPERIMENT/RUN or results/EXPERIMENT/latest.",
+        )
+    run = RunFolder(path)
+    run.manifest = _read(run, "manifest.json", _json, {})
+    run.summary = _read(run, result_file(path).name, lambda _: flat(read_result(path)), {})
+    run.plan = _read(run, "plan.json", _json, {})
+    if (path / "simulated.json").is_file():
+        run.simulated = _read(run, "simulated.json", _json, {})
+    events: list[dict[str, Any]] = _read(
+        run, "events.jsonl", lambda file: list(read_events(file)), []
+    )
+    run.events = sound(events)
+    limit_ms = response_limit_ms(run.manifest)
+    run.requests = _read(
+        run,
+        "requests.parquet",
+        lambda file: prepared(pl.read_parquet(file), limit_ms),
+        run.requests,
+    )
+    run.arbiters = _read(run, "arbiters.parquet", _table(ARBITERS), run.arbiters)
+    run.hosts = _read(run, "hosts.parquet", _table(HOSTS), run.hosts)
+    for span in _set_aside(events, run.events):
+        run.arbiters = run.arbiters.filter(~pl.col("time_s").is_between(*span))
+        run.hosts = run.hosts.filter(~pl.col("time_s").is_between(*span))
+    run.windows = windows(run.events, run_end_s(run.requests, run.events, run.manifest))
+    run.arms = [str(arm) for arm in arm_names(run.requests, run.manifest)]
+    return run
+
+
+def _set_aside(events: Sequence[Event], kept: Sequence[Event]) -> list[tuple[float, float]]:
+    """From when to when each block lasted that does not count [s]."""
+    gone = {event.get("repeat") for event in events} - {event.get("repeat") for event in kept}
+    times: dict[Any, list[float]] = {}
+    for event in events:
+        if event.get("repeat") in gone:
+            times.setdefault(event["repeat"], []).append(float(event["time_s"]))
+    return [(min(found), max(found)) for found in times.values()]
+
+
+def _read(run: RunFolder, name: str, read: Callable[[Path], T], otherwise: T) -> T:
+    file = run.path / name
+    if not file.is_file():
+        run.notes.append(f"{name} is not in the folder.")
+        return otherwise
+    try:
+        return read(file)
+    except (ValueError, OSError, pl.exceptions.PolarsError, SparecraftError) as error:
+        first_line = str(error).strip().split("\n")[0]
+        run.notes.append(f"{name} could not be read: {first_line}")
+        return otherwise
+
+
+def _json(file: Path) -> dict[str, Any]:
+    value = json.loads(file.read_text(encoding="utf-8"))
+    if not isinstance(value, dict):
+        raise ValueError(f"expected a JSON object, got {type(value).__name__}")
+    return value
+
+
+def _table(schema: pl.Schema) -> Callable[[Path], pl.DataFrame]:
+    """Reads what is there of a schema's columns; a column that is missing is empty."""
+
+    def read(file: Path) -> pl.DataFrame:
+        table = pl.read_parquet(file)
+        missing = [
+            pl.lit(None, dtype=kind).alias(name)
+            for name, kind in schema.items()
+            if name not in table.columns
+        ]
+        return table.with_columns(missing).select(schema.names()).cast(schema)
+
+    return read

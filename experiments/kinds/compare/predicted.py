@@ -1,0 +1,140 @@
+"""Predicted and measured: the table, the sentence, and what a run cannot say of a year."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from experiments.kinds.compare.tables import planned_value
+from experiments.report.tables import Cell, Table, named
+from experiments.report.text import MISSING, interval, milliseconds, number, percent, plain, usd
+
+Show = Callable[[Any], str]
+
+
+def predicted_table(found: Mapping[str, Any]) -> Table:
+    """One row for each figure: what the plan took for granted, what it predicted, what it costs."""
+    rows = [_row("arrival rate, 1/s", found["arrival_rate_per_s"], number)]
+    for tier, entry in found["disturbed_share"].items():
+        rows.append(_row(f"neighbours, {tier}", entry, percent))
+    for name, entry in found["latency"].items():
+        rows.append(_row(name.removesuffix("_ms"), entry, milliseconds))
+    for name, entry in found["latency"].items():
+        if entry["samples_with_faults"] > entry["samples"]:
+            cells = (Cell(MISSING), Cell(milliseconds(entry["with_faults"])), Cell(MISSING))
+            label = f"{name.removesuffix('_ms')} with faults"
+            rows.append((named(label), *cells, named("no prediction")))
+    for tier, entry in found["utilisation"].items():
+        rows.append(_row(f"CPU over caps, {tier}", entry, percent))
+    rows.append(_cost_row(found["cost_usd_per_month"]))
+    rows.append(_availability_row(found["availability"]))
+    head = ("", "predicted", "measured", f"{100 * found['confidence']:g} % interval", "verdict")
+    return Table("predicted-table", "The plan's figures and this run's", head, tuple(rows))
+
+
+def _row(label: str, entry: Mapping[str, Any], show: Show) -> tuple[Cell, ...]:
+    bounds = interval(entry["ci_low"], entry["ci_high"], show)
+    doubtful = bool(entry.get("insufficient"))
+    texts = (show(entry["predicted"]), show(entry["measured"]), bounds)
+    first, second, third = (Cell(text) for text in texts)
+    if doubtful:
+        second = Cell(second.text, doubtful=True)
+    return (named(label), first, second, third, named(_answer(entry)))
+
+
+def _answer(entry: Mapping[str, Any]) -> str:
+    if entry["predicted"] is None:
+        return "no prediction"
+    if entry["measured"] is None:
+        return "not measured"
+    if entry.get("insufficient"):
+        return f"insufficient: {number(entry['samples_beyond'])} beyond"
+    if entry["within"]:
+        return "within the interval"
+    off = _off(entry["off_share"], "it")
+    return off if entry["within"] is False else f"{off}, no interval"
+
+
+def _off(share: float | None, prediction: str) -> str:
+    """How far the measured figure is from the predicted one."""
+    if share is None:
+        return "predicted as zero"
+    if share >= 1.0:
+        return f"measured {number(1.0 + share)} times {prediction}"
+    return f"measured {percent(abs(share), 2)} {'above' if share > 0 else 'below'} {prediction}"
+
+
+def _cost_row(cost: Mapping[str, Any]) -> tuple[Cell, ...]:
+    answer = "an error: not the plan" if cost["errors"] else "the planned machines"
+    cells = (Cell(usd(cost["predicted"])), Cell(usd(cost["measured"])), Cell(MISSING))
+    return (named("cost a month"), *cells, named(answer))
+
+
+def _availability_row(found: Mapping[str, Any]) -> tuple[Cell, ...]:
+    predicted = planned_value("availability", found["predicted"])
+    cells = (Cell(predicted), Cell("not measured"), Cell(MISSING))
+    return (named("availability over a year"), *cells, named("see below"))
+
+
+def verdict_sentence(summary: Mapping[str, Any]) -> str:
+    """The answer of a run to the plan of its fleet, in one sentence."""
+    found = summary["predicted"]
+    if not summary["valid"]:
+        return "This run is not valid, so nothing can be said of the plan's prediction."
+    if found["cost_usd_per_month"]["errors"]:
+        errors = "; ".join(found["cost_usd_per_month"]["errors"])
+        return f"The fleet that ran is not the planned one, so nothing is shown: {errors}."
+    parts = [_percentile_words(name, entry) for name, entry in found["latency"].items()]
+    cost = usd(found["cost_usd_per_month"]["measured"])
+    return f"The planned fleet, at {cost} a month, against its prediction: {'; '.join(parts)}."
+
+
+def _percentile_words(name: str, entry: Mapping[str, Any]) -> str:
+    label = name.removesuffix("_ms")
+    if entry["predicted"] is None:
+        return f"{label} was not predicted"
+    words = f"{label} {milliseconds(entry['predicted'])} predicted"
+    if entry["measured"] is None:
+        return f"{words}, not measured"
+    words += f", {milliseconds(entry['measured'])} measured"
+    requests = f"{number(entry['samples'])} requests"
+    if entry["insufficient"]:
+        return f"{words} from {requests} with {number(entry['samples_beyond'])} beyond it, too few"
+    words += f" (95 % interval {interval(entry['ci_low'], entry['ci_high'], milliseconds)}, "
+    if entry["within"]:
+        return f"{words}{requests}), which the prediction is within"
+    return f"{words}{requests}), {_off(entry['off_share'], 'the prediction')}"
+
+
+def availability_words(found: Mapping[str, Any]) -> list[str]:
+    """What a run of minutes can say of a year's availability, and what it cannot."""
+    entry = found["availability"]
+    hours = number(entry["node_hours"])
+    lines = [
+        "An availability over a year is not measured by a run of "
+        f"{number(entry['watched_s'] / 60)} minutes; the plan's figure follows from rates that "
+        "the design states.",
+        f"{number(entry['failed'])} of {number(entry['requests'])} requests failed "
+        f"({percent(entry['error_share'])}); all nodes were up for "
+        f"{percent(entry['all_nodes_up_share'])} of the measured time, with "
+        f"{number(entry['stopping_faults_injected'])} faults injected that stop a node.",
+    ]
+    seen = f"{number(entry['crashes_seen'])} crashes of their own in {hours} node-hours"
+    limit = entry["crash_per_year_max"]
+    below = "" if limit is None else (
+        f"; at 95 % that only says: fewer than {number(limit)} a node and year")  # fmt: skip
+    if entry["crash_per_year_stated"] is None:
+        lines.append(f"{seen}{below}. The design states no crash rate; the plan took its default.")
+    else:
+        lines.append(
+            f"{seen}, {number(entry['crashes_expected'])} expected from the stated "
+            f"{plain(entry['crash_per_year_stated'])} a node and year{below}."
+        )
+    stated = [
+        f"{name} of {plain(entry[key])} s"
+        for name, key in (("fail-over", "failover_s_stated"), ("repair", "repair_s_stated"))
+        if entry[key] is not None
+    ]
+    if stated:
+        lines.append(f"The stated {' and '.join(stated)} were not put to the test.")
+    return lines

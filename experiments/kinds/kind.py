@@ -1,0 +1,69 @@
+"""What a kind of experiment is: what it asks for, what it does on a stage, and what it says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from experiments.design import Design
+    from experiments.record.result import Findings, Result
+    from experiments.stage.stage import Stage
+    from optimizer.source import Strict
+
+
+class Kind:
+    """One folder beside this file. Its `__init__.py` is read to list the kinds, so what a method
+    needs is imported in the method.
+
+    name: the folder's; Section: the model of the table `[NAME]` in experiment.toml, if it has one.
+    """
+
+    name: ClassVar[str]
+    summary: ClassVar[str]
+    Section: ClassVar[type[Strict] | None] = None
+    needs_fleet: ClassVar[bool] = True
+    replaces_machines: ClassVar[bool] = False  # whether a design of it has a [failover]
+
+    def check(self, design: Design, section: Any) -> None:
+        """Raises InputError where design and section do not fit."""
+
+    def adapted(self, design: Design, section: Any) -> Design:
+        """The design as it is carried out."""
+        del section
+        return design
+
+    def load_s(self, design: Design, section: Any) -> float | None:
+        """Seconds of load in all; None where that is found out while it measures."""
+        from experiments.design.schedule import block_length_s, blocks
+
+        del section
+        if not self.needs_fleet:
+            return 0.0
+        experiment = design.experiment
+        return experiment.phases.settle + len(blocks(experiment)) * block_length_s(experiment)
+
+    def measure(self, stage: Stage, section: Any) -> None:
+        """Everything that is measured; `stage.keep` sees to it that it is written, also when the
+        run is cut short."""
+        raise NotImplementedError
+
+    def analyse(self, folder: Path) -> Findings:
+        """What the files of a run say; the runner's manifest.json is one of them."""
+        raise NotImplementedError
+
+    def write_page(self, folder: Path) -> Path:
+        """Write report.html from the folder's files, result.json too, and return its path."""
+        raise NotImplementedError
+
+    def print_result(self, result: Result, console: Console, page: Path) -> None:
+        """The result on a terminal; the last line is the page's path."""
+        raise NotImplementedError
+
+    def row(self, result: Result) -> Mapping[str, Any]:
+        """What `sparecraft list` says of a run beside its head: little."""
+        del result
+        return {}

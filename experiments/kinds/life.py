@@ -1,0 +1,129 @@
+"""The life of a run, whatever its kind: nothing is left behind, and nothing lost."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from experiments.console import Narrator
+from experiments.design import Design
+from experiments.errors import SparecraftError
+from experiments.kinds.kind import Kind
+from experiments.record.records import write_json
+from experiments.record.result import FILE, Result, passed, read_manifest, result_of
+from experiments.stage.lock import run_lock
+from experiments.stage.platforms import Platform
+from experiments.stage.signals import ending_signals
+from experiments.stage.stage import Stage
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run came to."""
+
+    folder: Path
+    result: Result
+    page: Path
+
+    @property
+    def passed(self) -> bool:
+        """Valid, its SLO met, the fleet gone."""
+        return passed(self.result)
+
+
+class Interrupted(SparecraftError):
+    """Ctrl-C or SIGTERM; the exit code is the shell's for SIGINT."""
+
+    exit_code = 130
+
+
+def carry_out(
+    kind: Kind,
+    design: Design,
+    section: Any,
+    *,
+    results: Path,
+    platform: Platform,
+    keep: bool,
+    command: Sequence[str],
+    narrator: Narrator,
+    quiet_wait_s: float = 0.0,
+) -> Outcome:
+    """A run, from a checked design to a folder of results. Raises what ended it early, after
+    clean-up and with the data kept.
+
+    Parameters: section, the kind's own, as `section_of` returns it; keep the fleet afterwards;
+    quiet_wait_s, how long each block may wait for a quiet host [s].
+    """
+    folder = results.resolve() / design.fleet.experiment
+    if kind.name != design.experiment.kind:
+        folder /= kind.name
+    stage = Stage(
+        kind.adapted(design, section),
+        folder,
+        platform,
+        narrator,
+        command,
+        section=section and {kind.name: section.model_dump(mode="json")},
+        quiet_wait_s=quiet_wait_s,
+    )
+    with run_lock(results, design.fleet.experiment), ending_signals(narrator.say) as signals:
+        failure: BaseException | None = None
+        try:
+            stage.make_folder()
+            if kind.needs_fleet:
+                stage.prepare()
+            kind.measure(stage, section)
+        except BaseException as error:  # raised again below, once nothing is left behind
+            failure = error
+            stage.failed(error)
+        signals.shield()
+        stage.collect()
+        unremoved = stage.remove(keep=keep and failure is None)
+        try:
+            outcome = _conclude(kind, stage, cut_short=failure is not None)
+        except SparecraftError as error:
+            narrator.say(f"[bold red]error[/bold red] {error}")
+            failure, outcome = failure or unremoved or error, None
+        if isinstance(failure, KeyboardInterrupt):
+            raise _interrupted(stage, outcome) from None
+        if failure is not None:
+            raise failure
+        assert outcome is not None  # only a run that was cut short has nothing to keep
+        return outcome
+
+
+def _conclude(kind: Kind, stage: Stage, *, cut_short: bool) -> Outcome | None:
+    """Write everything that was measured; None when there was nothing."""
+    folder = stage.folder
+    if not folder.is_dir() or not stage.write(cut_short=cut_short):
+        shutil.rmtree(folder, ignore_errors=True)
+        return None
+    with stage.narrator.step("Writing results and report"):
+        result = result_of(kind.name, read_manifest(folder), kind.analyse(folder))
+        write_json(folder / FILE, result)
+        page = kind.write_page(folder)
+        _point_latest(folder)
+        return Outcome(folder, result, page)
+
+
+def _interrupted(stage: Stage, outcome: Outcome | None) -> Interrupted:
+    kept = f"What was measured is in {outcome.folder}." if outcome else "Nothing was measured."
+    return Interrupted(
+        f"run {stage.run} of {stage.design.fleet.experiment}",
+        expected="to reach its end",
+        came="an interrupt",
+        do=f"Faults were reverted and the fleet was removed. {kept}",
+    )
+
+
+def _point_latest(folder: Path) -> None:
+    """results/EXPERIMENT/latest -> RUN, replaced in one step."""
+    link = folder.parent / "latest"
+    new = folder.parent / ".latest.new"
+    new.unlink(missing_ok=True)
+    new.symlink_to(folder.name, target_is_directory=True)
+    new.replace(link)

@@ -1,0 +1,48 @@
+"""Machines that fail, and are replaced or repaired: time at full strength beside PCRAFT's model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from experiments.kinds.compare import CompareKind
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from experiments.record.result import Findings, Result
+
+
+class SchemesKind(CompareKind):
+    """A comparison (of one arm, as a rule) with `[failover]` at work in its blocks."""
+
+    name = "schemes"
+    summary = "fail-over and repair of crashed machines, and time at full strength"
+    replaces_machines = True
+
+    def analyse(self, folder: Path) -> Findings:
+        """The arms' figures, and `strength`."""
+        from experiments.kinds.schemes.strength import strength_of
+
+        found = super().analyse(folder)
+        found.body["strength"] = strength_of(folder)
+        return found
+
+    def write_page(self, folder: Path) -> Path:
+        """The page of a comparison with a section on fail-over."""
+        from experiments.kinds.schemes.page import write_page
+
+        return write_page(folder)
+
+    def print_result(self, result: Result, console: Console, page: Path) -> None:
+        """Time at full strength, then what a comparison says."""
+        from experiments.kinds.schemes.tables import strength_table
+        from experiments.report.terminal import print_table
+
+        table = strength_table(result[self.name])
+        if table is not None:
+            print_table(table, console)
+        super().print_result(result, console, page)
+
+
+KIND = SchemesKind()

@@ -1,0 +1,156 @@
+"""Fail-overs in their parts, and how many machines of each tier served over time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import altair as alt
+
+from experiments.kinds.compare.figures_time import blocks_of, time_domain
+from experiments.kinds.compare.folder import RunFolder
+from experiments.record.metrics import Window, of_kind
+from experiments.report import palette
+from experiments.report.figures import Figure, Key, drawn
+from experiments.report.layout import Size
+from experiments.report.text import number
+from optimizer.style import data
+
+SHOWN_MAX = 40
+_WAITS = ("wait_s", "pool_wait_s", "repair_s")
+# what is drawn of a fail-over, in its order: name, the parts of the record, colour
+STAGES = (
+    ("detection", ("detection_s",), palette.FAULT),
+    ("told out, fenced", ("told_out_s", "fence_s"), palette.INTERFERENCE),
+    ("waiting or under repair", _WAITS, palette.GRID),
+    ("boot time", ("boot_s",), palette.ARMS[1]),
+    ("start", ("start_s",), palette.ARMS[0]),
+    ("readiness", ("readiness_s",), palette.ARMS[2]),
+    ("arbiter told", ("told_s",), palette.ARMS[3]),
+)
+
+
+def failovers_of(run: RunFolder) -> list[dict[str, Any]]:
+    """The run's fail-overs that came to their end, in time."""
+    return list((run.summary.get("strength") or {}).get("failovers") or [])
+
+
+def failover_parts(run: RunFolder, size: Size) -> Any:
+    """A bar for each fail-over, from the crash on."""
+    rows, names = [], []
+    for place, one in enumerate(failovers_of(run)[:SHOWN_MAX]):
+        arrow = "" if one["replacement"] == one["machine"] else f" → {one['replacement']}"
+        name = f"{place + 1}. {one['machine']}{arrow}"
+        names.append(name)
+        at_s = 0.0
+        for _, keys, colour in STAGES:
+            length_s = sum(float(one.get(key) or 0.0) for key in keys)
+            end_s = at_s + length_s
+            rows.append({"n": name, "t": at_s, "end": end_s, "colour": colour.light})
+            at_s = end_s
+    y = alt.Y("n:N", sort=names, axis=alt.Axis(title=None, labelLimit=170, ticks=False))
+    axis = alt.Axis(title="seconds since the machine was down", tickCount=5 if size.small else 10)
+    return (
+        alt.Chart(data(rows))
+        .mark_bar(height={"band": 0.72})
+        .encode(
+            y=y,
+            x=alt.X("t:Q", axis=axis),
+            x2="end:Q",
+            color=alt.Color("colour:N", scale=None),
+        )
+        .properties(width=size.plot_width - 90, height={"step": 17})
+    )
+
+
+def members_over_time(run: RunFolder, size: Size) -> Any:
+    """For each tier the machines that serve, as steps, and the number that is needed."""
+    blocks = blocks_of(run)
+    domain = time_domain(run, blocks)
+    tiers = (run.summary.get("strength") or {}).get("tiers") or {}
+    panels = [
+        _panel(run, tier, entry, blocks, domain, size, last=place == len(tiers) - 1)
+        for place, (tier, entry) in enumerate(tiers.items())
+    ]
+    return alt.vconcat(*panels, spacing=8)
+
+
+def _panel(
+    run: RunFolder,
+    tier: str,
+    entry: dict[str, Any],
+    blocks: list[Window],
+    domain: list[float],
+    size: Size,
+    *,
+    last: bool,
+) -> Any:
+    served = [w for w in of_kind(run.windows, "member") if w.kind == tier]
+    rows = [row for block in blocks for row in _steps(served, block)]
+    top = max([int(entry["nodes"]), *(row["v"] for row in rows)])
+    scale = alt.Scale(domain=domain, nice=False)
+    title = "time since the run began, s" if last else None
+    x = alt.X("t:Q", scale=scale, axis=alt.Axis(title=title, grid=False, labels=last))
+    y_axis = alt.Axis(title=f"{tier}: machines that serve", values=list(range(top + 1)), format="d")
+    y = alt.Y("v:Q", scale=alt.Scale(domain=[0, top + 0.4]), axis=y_axis)
+    line = (
+        alt.Chart(data(rows))
+        .mark_line(interpolate="step-after", stroke=palette.ARMS[0].light, strokeWidth=1.8)
+        .encode(x=x, y=y, detail="block:N")
+    )
+    needed = (
+        alt.Chart(data([{"v": entry["needed"]}]))
+        .mark_rule(stroke=palette.FAULT.light, strokeDash=[5, 4])
+        .encode(y=y)
+    )
+    return alt.layer(needed, line).properties(width=size.plot_width, height=130)
+
+
+def _steps(served: list[Window], block: Window) -> list[dict[str, Any]]:
+    own = [w for w in served if w.repeat == block.repeat]
+    inner = {t for w in own for t in (w.start_s, w.end_s) if block.start_s < t < block.end_s}
+    times = sorted({block.start_s, block.end_s, *inner})
+    return [
+        {"t": round(t, 3), "v": sum(_serves(w, t, block) for w in own), "block": block.repeat}
+        for t in times
+    ]
+
+
+def _serves(window: Window, at_s: float, block: Window) -> bool:
+    """At a block's end those that serve up to it still do."""
+    return window.start_s <= at_s and (at_s < window.end_s or window.end_s >= block.end_s)
+
+
+def failover_figure(run: RunFolder) -> Figure:
+    count = len(failovers_of(run))
+    caption = (
+        f"{number(count)} fail-overs in the order in which they ended, each from the moment that "
+        "its machine was down until its tier was told of the machine that serves instead."
+    )
+    if count > SHOWN_MAX:
+        caption += f" The first {SHOWN_MAX} are shown."
+    legend = tuple(Key("box", colour.light, name) for name, _, colour in STAGES)
+    note = "" if count else "No fail-over came to its end."
+    return drawn(
+        "failovers", "Fail-overs", caption, legend, lambda size: failover_parts(run, size), note
+    )
+
+
+def strength_figure(run: RunFolder) -> Figure:
+    tiers = (run.summary.get("strength") or {}).get("tiers") or {}
+    caption = (
+        "Machines of each tier that serve: from when its arbiter knows of them until they crash or "
+        "are lost. Full strength is at or above the dashed line."
+    )
+    legend = (
+        Key("line", palette.ARMS[0].light, "machines that serve"),
+        Key("line", palette.FAULT.light, "needed"),
+    )
+    note = "" if tiers else "The design has no [failover]."
+    return drawn(
+        "members",
+        "Strength over time",
+        caption,
+        legend,
+        lambda size: members_over_time(run, size),
+        note,
+    )

@@ -1,0 +1,229 @@
+"""Time at full strength of a run whose machines crash and come back, beside PCRAFT's models.
+
+A tier is at full strength while at least `needed` of its machines serve. The measured share is over
+the phase `measure` of all blocks, each of which begins with every machine up. Its interval is a
+bootstrap over regenerative cycles: stretches of time that begin where the tier is as it was at the
+start, all nodes up and nothing broken; a block's last one is cut off. The model gets the rates that
+the same run measured, and the block's length as its horizon.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from experiments.design.failover import mechanism
+from experiments.design.fleet import Fleet
+from experiments.record.metrics.summary import checked_fleet, run_end_s, seeded, without_nan
+from experiments.record.metrics.windows import Event, Window, of_kind, windows
+from experiments.record.records import REQUESTS, read_events, read_table, sound
+from experiments.record.result import read_manifest
+from optimizer.availability import YEAR_S, availability
+from optimizer.errors import SparecraftError
+from optimizer.fit.failovers import SAMPLES_LEAST, Failovers, failovers
+from optimizer.uncertainty import rates_from
+
+CYCLES_MIN = 5
+PARTS = (
+    "detection_s", "told_out_s", "fence_s", "repair_s", "boot_s", "start_s", "readiness_s",
+    "told_s",
+)  # fmt: skip
+_DRAWS = 2000
+_MODEL_DRAWS = 200
+_TAIL = 2.5  # per cent on each side
+
+
+@dataclass(frozen=True)
+class Cycle:
+    """A stretch of time, and how much of it the tier was below strength [s]."""
+
+    length_s: float
+    below_s: float
+
+
+def strength_of(folder: Path) -> dict[str, Any]:
+    """`strength` of the files in a run's folder."""
+    manifest = read_manifest(folder)
+    events = sound(read_events(folder / "events.jsonl"))
+    requests = read_table(folder / "requests.parquet", REQUESTS)
+    found = windows(events, run_end_s(requests, events, manifest))
+    fleet = checked_fleet(manifest["spec"])
+    return dict(without_nan(strength(events, found, manifest, fleet, seeded(manifest))))
+
+
+def strength(
+    events: Sequence[Event],
+    found: Sequence[Window],
+    manifest: Mapping[str, Any],
+    fleet: Fleet,
+    rng: np.random.Generator,
+) -> dict[str, Any]:
+    """Fail-overs and time at full strength by tier, ready for JSON."""
+    settings = manifest["spec"]["failover"]
+    tiers = settings.get("tiers") or fleet.tiers
+    failed = [e for e in events if e.get("what") == "failover" and e.get("action") == "error"]
+    return {
+        "settings": dict(settings),
+        "tiers": {tier: _tier(tier, events, found, fleet, settings, rng) for tier in tiers},
+        "failovers": _listed(events),
+        "pool_empty": _pool_empty(found),
+        "errors": len(failed),
+    }
+
+
+def _listed(events: Iterable[Event]) -> list[dict[str, Any]]:
+    """Every fail-over that came to its end, with its parts [s]."""
+    return [
+        {
+            "time_s": event["time_s"], "mechanism": event["kind"], "machine": event["machine"],
+            "repeat": event.get("repeat"), **event["parameters"],
+        }
+        for event in events
+        if event.get("what") == "failover"
+        and event.get("action") == "end"
+        and "total_s" in (event.get("parameters") or {})
+    ]  # fmt: skip
+
+
+def _pool_empty(found: Sequence[Window]) -> dict[str, Any]:
+    waits = [w for w in of_kind(found, "failover") if w.kind == "standby_pool_empty"]
+    return {"count": len(waits), "total_s": sum(w.duration_s for w in waits)}
+
+
+def _tier(
+    tier: str,
+    events: Sequence[Event],
+    found: Sequence[Window],
+    fleet: Fleet,
+    settings: Mapping[str, Any],
+    rng: np.random.Generator,
+) -> dict[str, Any]:
+    spec, kind = fleet.tiers[tier], mechanism(fleet, tier)
+    needed = int((settings.get("needed") or {}).get(tier, spec.nodes))
+    mine = frozenset(f"{tier}-{i}" for i in range(1, spec.nodes + spec.standby + 1))
+    own = [event for event in events if event.get("machine") in mine]
+    blocks = [w for w in of_kind(found, "phase") if w.kind == "measure" and w.duration_s > 0]
+    cycles: list[Cycle] = []
+    crashes, exposure_s = 0, 0.0
+    for block in blocks:
+        served = [w for w in of_kind(found, "member") if w.machine in mine and _same(w, block)]
+        broken = [w for w in _broken(found) if w.machine in mine and _same(w, block)]
+        crashes += sum(block.start_s <= w.start_s < block.end_s for w in of_kind(broken, "fault"))
+        exposure_s += sum(_overlap_s(w, block) for w in served)
+        cycles += cycles_of(block, served, broken, needed, spec.nodes)
+    times = failovers(own)
+    horizon_s = blocks[0].duration_s if blocks else 0.0
+    extra = spec.standby if kind == "pf" else spec.nodes - needed
+    result = {
+        "mechanism": kind, "needed": needed, "nodes": spec.nodes, "standby": spec.standby,
+        "crashes": crashes, "exposure_s": exposure_s,
+        "crash_mean_s": exposure_s / crashes if crashes else None,
+        "recovery": _times(times.crash_recovery_s), "repair": _times(times.pool_repair_s),
+        "measured": _measured(cycles, rng),
+    }  # fmt: skip
+    predicted = _predicted(kind, needed, extra, times, crashes, exposure_s, horizon_s, rng)
+    return {**result, "horizon_s": horizon_s, "predicted": predicted}
+
+
+def _same(window: Window, block: Window) -> bool:
+    return window.repeat == block.repeat
+
+
+def _broken(found: Sequence[Window]) -> list[Window]:
+    return [w for w in of_kind(found, "fault", "failover") if w.kind != "standby_pool_empty"]
+
+
+def _overlap_s(window: Window, block: Window) -> float:
+    return max(0.0, min(window.end_s, block.end_s) - max(window.start_s, block.start_s))
+
+
+def cycles_of(
+    block: Window, served: Sequence[Window], broken: Sequence[Window], needed: int, nodes: int
+) -> list[Cycle]:
+    """The block's regenerative cycles, by sweeping over the times at which anything changes."""
+    inner = {t for w in [*served, *broken] for t in (w.start_s, w.end_s)}
+    times = sorted({block.start_s, block.end_s, *inner})
+    times = [t for t in times if block.start_s <= t <= block.end_s]
+    found: list[Cycle] = []
+    length_s = below_s = 0.0
+    was_whole = True
+    for start_s, end_s in pairwise(times):
+        up = sum(w.start_s <= start_s and w.end_s >= end_s for w in served)
+        whole = up >= nodes and not any(w.start_s <= start_s and w.end_s >= end_s for w in broken)
+        if whole and not was_whole:
+            found.append(Cycle(length_s, below_s))
+            length_s = below_s = 0.0
+        was_whole = whole
+        length_s += end_s - start_s
+        below_s += end_s - start_s if up < needed else 0.0
+    return [*found, Cycle(length_s, below_s)] if length_s else found
+
+
+def _measured(cycles: Sequence[Cycle], rng: np.random.Generator) -> dict[str, Any]:
+    length_s = np.array([cycle.length_s for cycle in cycles])
+    below_s = np.array([cycle.below_s for cycle in cycles])
+    share = 1.0 - float(below_s.sum() / length_s.sum()) if length_s.sum() else None
+    low = high = None
+    if len(cycles) >= 2:
+        draws = rng.integers(len(cycles), size=(_DRAWS, len(cycles)))
+        shares = 1.0 - below_s[draws].sum(axis=1) / length_s[draws].sum(axis=1)
+        low, high = (float(v) for v in np.percentile(shares, (_TAIL, 100.0 - _TAIL)))
+    return {
+        "share": share, "ci_low": low, "ci_high": high, "cycles": len(cycles),
+        "time_s": float(length_s.sum()), "insufficient": len(cycles) < CYCLES_MIN,
+    }  # fmt: skip
+
+
+def _times(samples_s: Sequence[float]) -> dict[str, Any]:
+    if not samples_s:
+        return {"samples": 0}
+    values = np.asarray(samples_s)
+    p05, p50, p95 = (float(v) for v in np.percentile(values, (5, 50, 95)))
+    return {
+        "samples": len(values), "mean_s": float(values.mean()), "min_s": float(values.min()),
+        "p05_s": p05, "p50_s": p50, "p95_s": p95, "max_s": float(values.max()),
+        "sd_s": float(values.std(ddof=1)) if len(values) > 1 else None,
+    }  # fmt: skip
+
+
+def _predicted(
+    kind: str,
+    needed: int,
+    extra: int,
+    times: Failovers,
+    crashes: int,
+    exposure_s: float,
+    horizon_s: float,
+    rng: np.random.Generator,
+) -> dict[str, Any]:
+    """The model's share with the measured rates, and its interval over what these leave open."""
+    wanted = {"cloud": ("failover_s",), "ara": ("repair_s",), "pf": ("failover_s", "repair_s")}
+    table = {name: value for name, value in times.rates().items() if name in wanted[kind]}
+    absent = [name for name in wanted[kind] if name not in table]
+    if not crashes or absent:
+        seen = "no crash" if not crashes else f"fewer than {SAMPLES_LEAST} of {', '.join(absent)}"
+        return {"share": None, "reason": f"the run saw {seen}"}
+    table["crash_per_year"] = {"count": crashes, "node_years": exposure_s / YEAR_S}
+    rates = rates_from(table)
+    means = {name: float(np.mean(table[name]["samples"])) for name in wanted[kind]}
+    means["crash_per_year"] = crashes * YEAR_S / exposure_s
+    scheme, model = ("cloud", "ara") if kind == "cloud" else ("on-prem", kind)
+
+    def share(values: Any) -> float:
+        found = availability(
+            needed, extra, values, mechanism=model, scheme=scheme, horizon_s=horizon_s
+        )
+        return found.availability
+
+    try:
+        drawn = [share(values) for values in rates.sample(rng, _MODEL_DRAWS)]
+        middle = share(rates.with_values(means))
+    except SparecraftError as error:
+        return {"share": None, "reason": str(error)}
+    low, high = (float(v) for v in np.percentile(drawn, (_TAIL, 100.0 - _TAIL)))
+    return {"share": middle, "ci_low": low, "ci_high": high}

@@ -1,0 +1,72 @@
+"""The replicator of sPARE (Alg. 1) on a fleet that runs. Begin with walk.py."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from experiments.kinds.kind import Kind
+from experiments.kinds.tune.section import TuneSection
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from experiments.design import Design
+    from experiments.record.result import Findings, Result
+    from experiments.stage.stage import Stage
+
+
+class TuneKind(Kind):
+    """The replication factors of every tier, found on the live fleet with a test at each step."""
+
+    name = "tune"
+    summary = "the replication factors, found on the live fleet (sPARE Alg. 1)"
+    Section = TuneSection
+
+    def check(self, design: Design, section: TuneSection) -> None:
+        """The budget is for a test, the arm and the simulator are there."""
+        from experiments.kinds.tune.measure import check
+
+        check(design, section)
+
+    def adapted(self, design: Design, section: TuneSection) -> Design:
+        """An arm for every r, windows instead of phases, neighbours and no faults."""
+        from experiments.kinds.tune.measure import tuning_design
+
+        return tuning_design(design, section)
+
+    def load_s(self, design: Design, section: TuneSection) -> None:
+        """As many windows as it takes."""
+
+    def measure(self, stage: Stage, section: TuneSection) -> None:
+        """The walk."""
+        from experiments.kinds.tune.measure import Tuning
+
+        Tuning(stage, section).measure()
+
+    def analyse(self, folder: Path) -> Findings:
+        """The walk as it was written down."""
+        from experiments.kinds.tune.result import analyse
+
+        return analyse(folder)
+
+    def write_page(self, folder: Path) -> Path:
+        """The trajectory as in sPARE Fig. 7."""
+        from experiments.kinds.tune.page import write_page
+
+        return write_page(folder)
+
+    def print_result(self, result: Result, console: Console, page: Path) -> None:
+        """Steps and answer."""
+        from experiments.kinds.tune.page import print_tuning
+        from experiments.record.result import flat
+
+        print_tuning(flat(result), console, page)
+
+    def row(self, result: Result) -> Mapping[str, Any]:
+        """The chosen r."""
+        return {"r": result[self.name]["chosen"]}
+
+
+KIND = TuneKind()

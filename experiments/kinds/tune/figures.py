@@ -1,0 +1,154 @@
+"""The figures of a tune: the trajectory as in sPARE Fig. 7, and every feasible r side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import altair as alt
+
+from experiments.report import palette
+from experiments.report.figures import Figure, Key, drawn
+from experiments.report.layout import Size
+from optimizer.style import data
+
+# What a step came to: colour and shape, so that neither alone has to tell.
+_LOOKS = {
+    "taken": (palette.ARMS[0].light, "circle"),
+    "not lower": (palette.ARMS[1].light, "triangle-up"),
+    "insufficient": (palette.INTERFERENCE.light, "square"),
+}
+
+
+def trajectory_figure(tuning: Mapping[str, Any]) -> Figure:
+    """The target of every r that was tried, in order, with intervals; the line is the way taken."""
+    rows = _trajectory_rows(tuning)
+    target = tuning["asked"]["target"]
+    title = f"{target} latency against iteration"
+    if not rows:
+        return Figure("trajectory-figure", title, "", (), {}, "No r was measured to its end.")
+    caption = (
+        f"Each point is the {target} of one r, with its 95 % interval, in the windows of its own "
+        "comparison. What decides is the comparison with the current r in windows that alternate, "
+        "not the heights of points measured minutes apart. The line joins the r that were taken."
+    )
+    seen = {row["what"] for row in rows}
+    legend = tuple(Key(shape, colour, what) for what, (colour, shape) in _LOOKS.items()
+                   if what in seen)  # fmt: skip
+    return drawn(
+        "trajectory-figure", title, caption, legend, lambda size: _points(rows, size, target)
+    )
+
+
+def exhaustive_figure(tuning: Mapping[str, Any]) -> Figure:
+    """Every feasible r over the same rounds, the chosen one marked."""
+    found, target = tuning["exhaustive"], tuning["asked"]["target"]
+    rows = [
+        {
+            **_interval(point),
+            "label": _label(point["replicas"]),
+            "colour": _LOOKS[_mark(point, tuning)][0],
+        }
+        for point in sorted(found["points"], key=lambda point: point["value_ms"])
+    ]  # fmt: skip
+    caption = (
+        f"{target} with its 95 % interval over {found['rounds']} rounds; within a round all r meet "
+        "the same arrivals, pages and neighbours."
+    )
+    legend = (
+        Key("circle", _LOOKS["taken"][0], "chosen by the walk"),
+        Key("circle", _LOOKS["insufficient"][0], "other feasible r"),
+    )
+    title = f"{target} latency of every feasible r"
+    return drawn(
+        "exhaustive-figure", title, caption, legend, lambda size: _dots(rows, size, target)
+    )
+
+
+def _mark(point: Mapping[str, Any], tuning: Mapping[str, Any]) -> str:
+    return "taken" if point["replicas"] == tuning["chosen"] else "insufficient"
+
+
+def _interval(point: Mapping[str, Any]) -> dict[str, float]:
+    return {"ms": point["value_ms"], "low": point["low_ms"], "high": point["high_ms"]}
+
+
+def _label(replicas: Sequence[int]) -> str:
+    return f"({', '.join(map(str, replicas))})"
+
+
+def _trajectory_rows(tuning: Mapping[str, Any]) -> list[dict[str, Any]]:
+    start = tuning["start"]
+    if start is None:
+        return []
+    rows = [_row(1, start, "taken")]
+    for step in tuning["steps"]:
+        what = "taken" if step["accepted"] else "insufficient"
+        if step["verdict"] in ("worse", "not steady"):
+            what = "not lower"
+        rows.append(_row(step["iteration"], step["candidate"], what))
+    return rows
+
+
+def _row(iteration: int, point: Mapping[str, Any], what: str) -> dict[str, Any]:
+    colour, shape = _LOOKS[what]
+    label = _label(point["replicas"])
+    return {
+        **_interval(point),
+        "iteration": iteration,
+        "label": label,
+        "what": what,
+        "colour": colour,
+        "shape": shape,
+    }
+
+
+def _points(rows: list[dict[str, Any]], size: Size, target: str) -> Any:
+    last = max(row["iteration"] for row in rows)
+    x = alt.X(
+        "iteration:Q",
+        scale=alt.Scale(domain=[0.6, last + 0.4], nice=False),
+        axis=alt.Axis(title="iteration", values=list(range(1, last + 1)), format="d"),
+    )
+    top = max(row["high"] for row in rows) * 1.08
+    scale = alt.Scale(domain=[0, top], nice=False)
+    y = alt.Y("ms:Q", scale=scale, axis=alt.Axis(title=f"{target} latency, ms", tickCount=6))
+    base = alt.Chart(data(rows)).encode(x=x)
+    stroke = alt.Stroke("colour:N", scale=None)
+    way = (
+        alt.Chart(data([row for row in rows if row["what"] == "taken"]))
+        .mark_line(stroke=_LOOKS["taken"][0], strokeWidth=1.6, strokeDash=[5, 3])
+        .encode(x=x, y=y)
+    )
+    bars = base.mark_rule(strokeWidth=2).encode(
+        y=alt.Y("low:Q", scale=scale), y2="high:Q", stroke=stroke
+    )
+    points = base.mark_point(
+        filled=True, size=120, opacity=1, stroke=palette.PAPER.light, strokeWidth=1
+    ).encode(y=y, fill=alt.Fill("colour:N", scale=None), shape=alt.Shape("shape:N", scale=None))
+    labels = base.mark_text(
+        align="left", dx=9, dy=-2, fontSize=13, fontWeight=600, fill=palette.TEXT.light
+    ).encode(y=y, text="label:N")
+    return alt.layer(way, bars, points, labels).properties(
+        width=size.plot_width, height=260 if size.small else 320
+    )
+
+
+def _dots(rows: list[dict[str, Any]], size: Size, target: str) -> Any:
+    scale = alt.Scale(domain=[0, max(row["high"] for row in rows) * 1.05], nice=False)
+    axis = alt.Axis(title=f"{target} latency, ms", tickCount=5 if size.small else 8)
+    y = alt.Y(
+        "label:N",
+        sort=[row["label"] for row in rows],
+        axis=alt.Axis(title=None, ticks=False, domain=False, grid=False, labelFontSize=12),
+    )
+    base = alt.Chart(data(rows)).encode(y=y)
+    bars = base.mark_rule(strokeWidth=2).encode(
+        x=alt.X("low:Q", scale=scale, axis=axis),
+        x2="high:Q",
+        stroke=alt.Stroke("colour:N", scale=None),
+    )
+    points = base.mark_point(
+        filled=True, size=110, opacity=1, stroke=palette.PAPER.light, strokeWidth=1
+    ).encode(x=alt.X("ms:Q", scale=scale), fill=alt.Fill("colour:N", scale=None))
+    return alt.layer(bars, points).properties(width=size.plot_width, height=alt.Step(34))

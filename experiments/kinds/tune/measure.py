@@ -1,0 +1,220 @@
+"""The walk on a fleet that runs: one window is one block of load with an arm made for its r."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from experiments.design import Design
+from experiments.design.contracts import POLICIES
+from experiments.design.experiment import Arm, Order, Phases
+from experiments.design.fleet import replicas_max
+from experiments.design.schedule import Block, pair_seed, stream
+from experiments.errors import EnvironmentMissing, InputError
+from experiments.kinds.blocks import blocks_on
+from experiments.kinds.tune.evidence import Window, stretch_s
+from experiments.kinds.tune.loads import Poll, tier_load, tier_window, total
+from experiments.kinds.tune.result import WALK, walk_json
+from experiments.kinds.tune.section import TuneSection
+from experiments.kinds.tune.simulated import simulated_optimum
+from experiments.kinds.tune.walk import PAIRS_MIN, Measured, OutOfTime, Rules, Walk
+from experiments.load.generator import LoadHandle
+from experiments.record.manifest import spec_json
+from experiments.record.metrics import prepared, response_limit_ms
+from experiments.record.records import write_json
+from experiments.stage.stage import Stage
+from optimizer.replication import Replicas, TierLoad, feasible_replicas
+from optimizer.simulation import program
+
+REPLICAS_MAX = 6  # of one tier: beyond, neither the paper nor a queue finds a gain
+
+
+def check(design: Design, section: TuneSection) -> None:
+    """Raises InputError for an unknown arm or a budget that is for no test, EnvironmentMissing
+    without the simulator that is to say where to begin."""
+    arms = design.experiment.arms
+    if section.arm is not None and section.arm not in arms:
+        raise InputError(
+            "tune.arm", expected=f"one of {', '.join(arms)}", came=section.arm, do="Name one."
+        )
+    load = design.experiment.load
+    per_pair = 2 * load.rate_per_s * section.window_s
+    if int(section.requests_max / per_pair) < PAIRS_MIN:
+        raise InputError(
+            "tune.requests_max",
+            expected=f"at least {int(np.ceil(PAIRS_MIN * per_pair))}: {PAIRS_MIN} pairs of "
+            f"windows of {section.window_s:g} s at {load.rate_per_s:g} requests/s",
+            came=str(section.requests_max),
+            do="Allow more requests, or shorten the windows.",
+        )
+    if section.start == "simulated" and not program.PROGRAM.is_file():
+        raise EnvironmentMissing(
+            'tune.start = "simulated"',
+            expected=f"the simulator, {program.PROGRAM.name}",
+            came="no such program",
+            do="Run `make setup`, or begin with ones.",
+        )
+
+
+def rules_of(design: Design, section: TuneSection) -> Rules:
+    """How long a comparison may go on."""
+    pairs = int(section.requests_max / (2 * design.experiment.load.rate_per_s * section.window_s))
+    burst_s = design.experiment.interference.mean_run_s
+    return Rules(section.target, pairs, stretch_s(section.window_s, burst_s))
+
+
+def arm_name(replicas: Replicas) -> str:
+    """The name of an r in the records: "1,2"."""
+    return ",".join(map(str, replicas))
+
+
+def tuning_design(design: Design, section: TuneSection) -> Design:
+    """The design with an arm for every r, windows instead of phases, neighbours and no faults."""
+    experiment, fleet = design.experiment, design.fleet
+    lent = experiment.arms[section.arm or list(experiment.arms)[-1]]
+    most = [replicas_max(fleet, tier, design.roles) for tier in fleet.arbiter_order]
+    ranges = [range(1, min(r, REPLICAS_MAX) + 1) for r in most]
+    arms = {
+        arm_name(r): Arm(
+            settings={
+                tier: lent.of(tier).model_copy(update={"replicas": n})
+                for tier, n in zip(fleet.arbiter_order, r, strict=True)
+            }
+        )
+        for r in itertools.product(*ranges)
+    }
+    changed = experiment.model_copy(
+        update={
+            "arms": arms,
+            "faults": (),
+            "failover": None,
+            "phases": Phases(warm_up=0.0, measure=section.window_s),
+            "design": Order(order="A", repeats=1, seed=experiment.design.seed),
+        }
+    )
+    return replace(design, experiment=changed, prediction=None)
+
+
+class Tuning:
+    """The walk on a stage; everything that it measured is kept, however it ends."""
+
+    def __init__(self, stage: Stage, section: TuneSection) -> None:
+        self._stage = stage
+        self._section = section
+        self._design = stage.design
+        self._loads: list[TierLoad] = []
+        self._feasible: list[Replicas] = []
+        self._start: Replicas | None = None
+        self._complete = False
+        self._rounds: list[list[Measured]] = []
+        self._ends_at = time.monotonic() + section.time_max_s
+        self._runner = blocks_on(stage)
+        self._walk = Walk(
+            rules_of(stage.design, section),
+            self._window,
+            stream(stage.design.experiment.design.seed, "tune"),
+            stage.narrator.detail,
+        )
+        stage.keep(self._write)
+
+    def measure(self) -> None:
+        """To the end of the walk, or of the time."""
+        say = self._stage.narrator
+        ones = (1,) * len(self._design.fleet.arbiters)
+        with say.step(f"Measuring r = {ones} and what it costs"):
+            self._loads = self._measured_loads(self._walk.measure(ones))
+            self._feasible = feasible_replicas(
+                self._loads, self._section.collision_max, REPLICAS_MAX
+            )
+            say.detail(f"feasible: {' '.join(map(str, self._feasible)) or 'nothing'}")
+        if self._section.start == "simulated" and self._feasible:
+            with say.step("Asking the simulator where to begin"):
+                self._start = self._simulated(ones)
+                say.detail(f"begins at {self._start}")
+        with say.step("Walking (sPARE Alg. 1)"):
+            search = self._walk.search(self._feasible, self._start)
+            self._complete = search is not None
+            say.detail(self._walk.stopped)
+        if self._section.exhaustive and self._complete:
+            rounds = max(PAIRS_MIN, self._walk.rules.pairs_max)
+            with say.step(f"Every feasible r, {rounds} windows each"):
+                self._rounds = self._walk.exhaust(self._feasible, rounds)
+
+    def _simulated(self, ones: Replicas) -> Replicas:
+        """The simulator's optimum, from the windows at r = 1."""
+        experiment = self._design.experiment
+        tiers = zip(*(w.tiers for w in self._walk.windows if w.replicas == ones), strict=True)
+        return simulated_optimum(
+            self._loads,
+            [total(tier) for tier in tiers],
+            experiment.interference,
+            experiment.arms[arm_name(ones)].of(self._design.fleet.arbiter_order[0]).policy,
+            self._feasible,
+            self._section.target,
+            experiment.design.seed,
+        )
+
+    def _measured_loads(self, windows: Sequence[Measured]) -> list[TierLoad]:
+        fleet, lent = (
+            self._design.fleet,
+            self._design.experiment.arms[arm_name(windows[0].replicas)],
+        )
+        loads = []
+        for place, name in enumerate(fleet.arbiter_order):
+            tier = fleet.tiers[name]
+            tokens = lent.tokens_of(name, fleet)
+            loads.append(
+                tier_load(
+                    name,
+                    tier.nodes,
+                    tier.cpus,
+                    tokens if POLICIES[lent.of(name).policy].takes_tokens else None,
+                    total([window.tiers[place] for window in windows]),
+                )
+            )
+        return loads
+
+    def _window(self, replicas: Replicas, pair: int) -> Measured:
+        """One block of load at r."""
+        left_s = self._ends_at - time.monotonic()
+        if left_s < self._section.window_s:
+            raise OutOfTime(f"time is over ({self._section.time_max_s:.0f} s for all windows)")
+        number = len(self._walk.windows)
+        seed = pair_seed(self._design.experiment.design.seed, pair)
+        before = self._polls()
+        block = Block(number, pair, arm_name(replicas), seed)
+        self._runner.run(block, self._stage.narrator)
+        after = self._polls()
+        handle = self._runner.handles[-1]
+        tiers = tuple(
+            tier_window(before[tier], after[tier], handle.plan.length_s)
+            for tier in self._design.fleet.arbiter_order
+        )
+        window = _latencies(handle, response_limit_ms({"spec": spec_json(self._design)}))
+        return Measured(replicas, pair, len(handle.plan.offsets_s), window, tiers)
+
+    def _polls(self) -> dict[str, Poll]:
+        return {
+            tier: {"stats": arbiter.stats(), "latency": arbiter.latency()}
+            for tier, arbiter in self._stage.fleet.arbiters.items()
+        }
+
+    def _write(self, folder: Path) -> None:
+        walk = walk_json(
+            self._section, self._walk, self._loads, self._feasible, self._rounds,
+            complete=self._complete,
+        )  # fmt: skip
+        write_json(folder / WALK, walk)
+
+
+def _latencies(handle: LoadHandle, limit_ms: float) -> Window:
+    """A block's latencies by the time since its start, what was never sent at the time-out."""
+    frame = prepared(handle.records(), limit_ms).sort("index")
+    at_s = np.asarray(handle.plan.offsets_s)[frame["index"].to_numpy()]
+    latency_ms = frame["latency_ms"].to_numpy().astype(np.float64)
+    return Window(handle.plan.length_s, at_s, latency_ms)

@@ -1,0 +1,186 @@
+"""The page of a tune, and its summary on a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table as TerminalTable
+
+from experiments.kinds.tune.figures import exhaustive_figure, trajectory_figure
+from experiments.record.result import flat, read_manifest, read_result
+from experiments.report.shell import Verdict, chip, chips, render_page, repeat_rows, save_page
+from experiments.report.tables import Cell, Table, named
+from experiments.report.terminal import print_path, print_reasons
+from experiments.report.text import interval, milliseconds, number, percent
+
+
+def write_page(folder: Path) -> Path:
+    """Write report.html from a run's result and manifest, whole or not at all."""
+    return save_page(folder, tune_page(flat(read_result(folder)), read_manifest(folder)))
+
+
+def tune_page(tuning: Mapping[str, Any], manifest: Mapping[str, Any]) -> str:
+    """The page as HTML; `tuning` is the result, head and body in one."""
+    asked = tuning["asked"]
+    windows = f"{tuning['windows']} of {asked['window_s']:g} s; at most {tuning['pairs_max']} "
+    return render_page(
+        "tune.html.j2",
+        [Path(__file__).parent],
+        name=tuning["experiment"],
+        when=str(manifest.get("started_at") or ""),
+        target=asked["target"],
+        headline=headline(tuning),
+        verdicts=_verdicts(tuning),
+        trajectory=trajectory_figure(tuning),
+        steps=_step_table(tuning),
+        tiers=_tier_table(tuning),
+        feasible=", ".join(_r(found["replicas"]) for found in tuning["feasible"]),
+        collision_max=number(asked["collision_max"]),
+        stretch=f"{tuning['stretch_s']:g} s",
+        error_per_look=percent(tuning["error_per_look"]),
+        stopped=f"The walk ended: {tuning['stopped']}.",
+        optimum=optimum(tuning),
+        exhaustive=exhaustive_figure(tuning) if tuning["exhaustive"] else None,
+        repeat=repeat_rows(
+            manifest,
+            policy=f"that of the arm {asked['arm'] or 'that is last'}",
+            windows=f"{windows}pairs in a comparison",
+        ),
+    )
+
+
+def headline(tuning: Mapping[str, Any]) -> str:
+    """The answer in a sentence or two."""
+    if tuning["chosen"] is None:
+        return "It was ended before any r was measured to its end."
+    taken = [step for step in tuning["steps"] if step["accepted"]]
+    what = tuning["asked"]["target"]
+    spent = f"{tuning['iterations']} iterations, {number(tuning['requests']['walk'])} requests"
+    ended = "" if tuning["complete"] else " It was cut short: a longer walk may go further."
+    if not taken:
+        start = _r(tuning["start"]["replicas"])
+        shown = f"No neighbour of r = {start} was shown to have a lower {what}"
+        return f"{shown} ({spent}).{ended}"
+    last = taken[-1]["candidate"]
+    factors = " and ".join(
+        f"{_r(step['candidate']['replicas'])} takes {step['ratio']:.2f} × of "
+        f"{_r(step['current']['replicas'])} (95 % interval "
+        f"{interval(step['ratio_low'], step['ratio_high'])})"
+        for step in taken
+    )
+    return (
+        f"r = {_r(tuning['chosen'])}, with a {what} of {milliseconds(last['value_ms'])} "
+        f"({interval(last['low_ms'], last['high_ms'], milliseconds)}): {factors}; {spent}.{ended}"
+    )
+
+
+def optimum(tuning: Mapping[str, Any]) -> str:
+    """The chosen r against the exhaustive search; empty without one."""
+    found = tuning["exhaustive"]
+    if not found:
+        return ""
+    cost = f"{number(tuning['requests']['exhaustive'])} requests, {found['rounds']} rounds"
+    if found["best"] == tuning["chosen"]:
+        return f"The exhaustive search finds the same r ({cost})."
+    return (
+        f"The least {tuning['asked']['target']} of the exhaustive search is at "
+        f"{_r(found['best'])}; the chosen {_r(tuning['chosen'])} is at {found['ratio']:.2f} × of it"
+        f" (95 % interval {interval(found['ratio_low'], found['ratio_high'])}; {cost}). The least "
+        "of several noisy figures looks lower than it is."
+    )
+
+
+def print_tuning(tuning: Mapping[str, Any], console: Console, report: Path) -> None:
+    """Steps, answer, and the report's path, whole."""
+    table = TerminalTable("iteration", "r", tuning["asked"]["target"], "against", "p", "verdict")
+    start = tuning["start"]
+    if start is not None:
+        table.add_row("1", _r(start["replicas"]), _value(start), "", "", "start")
+    for step in tuning["steps"]:
+        table.add_row(
+            str(step["iteration"]),
+            _r(step["candidate"]["replicas"]),
+            _value(step["candidate"]),
+            f"{step['ratio']:.2f} × {_r(step['current']['replicas'])}",
+            f"{_p(step):.3g}",
+            step["verdict"],
+        )
+    console.print(table)
+    console.print(headline(tuning), highlight=False)
+    if tuning["exhaustive"]:
+        console.print(optimum(tuning), highlight=False)
+    print_reasons(tuning["verdicts"], console)
+    print_path(report, console)
+
+
+def _r(replicas: Sequence[int]) -> str:
+    return f"({', '.join(map(str, replicas))})"
+
+
+def _value(point: Mapping[str, Any]) -> str:
+    bounds = interval(point["low_ms"], point["high_ms"], milliseconds)
+    return f"{milliseconds(point['value_ms'])} ({bounds})"
+
+
+def _p(step: Mapping[str, Any]) -> float:
+    return float(min(step["p_better"], step["p_worse"]))
+
+
+def _verdicts(tuning: Mapping[str, Any]) -> list[Verdict]:
+    complete = tuning["complete"]
+    questions = {
+        "measurement": "Measurement valid?",
+        "injection": "Neighbours as drawn?",
+        "revert": "Neighbours reverted?",
+        "cleanup": "Cleaned up?",
+    }
+    reasons = () if complete else (tuning["stopped"],)
+    return [chip("Walked to the end?", complete, reasons), *chips(tuning["verdicts"], questions)]
+
+
+def _step_table(tuning: Mapping[str, Any]) -> Table | None:
+    start = tuning["start"]
+    if start is None:
+        return None
+    tiers = [load["tier"] for load in tuning["tiers"]]
+    rows = [(
+        named("1"), named(_r(start["replicas"])), Cell(_value(start)), Cell(""), Cell(""),
+        Cell(""), *_varied(start), named("the start"),
+    )]  # fmt: skip
+    for step in tuning["steps"]:
+        candidate = step["candidate"]
+        rows.append((
+            named(step["iteration"]), named(_r(candidate["replicas"])),
+            Cell(_value(candidate), not step["enough"]),
+            Cell(f"{step['ratio']:.2f} ({interval(step['ratio_low'], step['ratio_high'])})"),
+            Cell(f"{_p(step):.3g}"), Cell(number(step["requests"])), *_varied(candidate),
+            named(f"{step['verdict']} than {_r(step['current']['replicas'])}"
+                  if step["verdict"] in ("better", "worse") else step["verdict"]),
+        ))  # fmt: skip
+    head = ("iteration", "r", tuning["asked"]["target"], "ratio to the current r", "p", "requests",
+            *(f"w of {tier}" for tier in tiers), "verdict")  # fmt: skip
+    return Table("step-table", "Every comparison", head, tuple(rows))
+
+
+def _varied(point: Mapping[str, Any]) -> list[Cell]:
+    return [Cell(number(w)) for w in point["variability"]]
+
+
+def _tier_table(tuning: Mapping[str, Any]) -> Table | None:
+    rows = tuple(
+        (
+            named(load["tier"]), Cell(number(load["servers"])), Cell(f"{load['cores']:g}"),
+            Cell(number(load["tokens_per_server"])), Cell(number(load["request_per_s"])),
+            Cell(milliseconds(load["processing_ms"])), Cell(percent(load["server_utilisation"])),
+            Cell(number(load["connection_per_s"])), Cell(milliseconds(load["token_hold_ms"])),
+            Cell(percent(load["token_utilisation"])),
+        )
+        for load in tuning["tiers"]
+    )  # fmt: skip
+    head = ("tier", "servers M", "cores V", "tokens C", "requests/s λ", "processing time T",
+            "servers in use (Eq. 4)", "grants/s λ conn", "token hold T^K",
+            "tokens in use (Eq. 5)")  # fmt: skip
+    return Table("tier-table", "Inputs of Alg. 1", head, rows) if rows else None

@@ -1,0 +1,142 @@
+"""What a walk came to: what was asked, what Alg. 1 rested on, every step, the r it stands at."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from experiments.kinds.tune.evidence import Ratio, ratio
+from experiments.kinds.tune.section import TuneSection
+from experiments.kinds.tune.walk import Contest, Measured, Point, Walk
+from experiments.record.result import Findings, read_manifest
+from optimizer.replication import (
+    Replicas,
+    TierLoad,
+    collision_probabilities,
+    server_utilisation,
+    token_utilisation,
+)
+
+WALK = "walk.json"  # of a run's folder: the walk as it went
+
+
+def analyse(folder: Path) -> Findings:
+    """The walk; it was decided while it went."""
+    walk = json.loads((folder / WALK).read_text(encoding="utf-8"))
+    return Findings(walk, read_manifest(folder)["verdicts"], bool(walk["complete"]))
+
+
+def walk_json(
+    section: TuneSection,
+    walk: Walk,
+    loads: Sequence[TierLoad],
+    feasible: Sequence[Replicas],
+    rounds: Sequence[Sequence[Measured]],
+    *,
+    complete: bool,
+) -> dict[str, Any]:
+    """Everything of a tune, also of one that was cut short (`complete` is then False).
+
+    `iterations` counts as in the paper's Tables 4 and 6: the points measured, the start among them.
+    """
+    exhaustive = _exhaustive(walk, rounds)
+    spent = sum(window.requests for found in rounds for window in found)
+    chosen = walk.chosen
+    return {
+        "asked": section.model_dump(mode="json"),
+        "tiers": [_tier(load) for load in loads],
+        "feasible": [
+            {"replicas": list(r), "collision": list(_collisions(loads, r))} for r in feasible
+        ],
+        "start": _point(walk.start),
+        "steps": [_step(number, step) for number, step in enumerate(walk.contests, start=2)],
+        "chosen": None if chosen is None else list(chosen.replicas),
+        "iterations": len(walk.contests) + (walk.start is not None),
+        "windows": len(walk.windows),
+        "requests": {"walk": walk.requests - spent, "exhaustive": spent},
+        "pairs_max": walk.rules.pairs_max,
+        "error_per_look": walk.rules.error_per_look,
+        "stretch_s": walk.rules.stretch_s,
+        "stopped": walk.stopped or "interrupted",
+        "complete": complete,
+        "exhaustive": exhaustive,
+    }
+
+
+def _tier(load: TierLoad) -> dict[str, Any]:
+    return {
+        "tier": load.name,
+        "servers": load.servers,
+        "cores": load.cores,
+        "tokens_per_server": load.tokens_per_server,
+        "request_per_s": load.request_per_s,
+        "processing_ms": load.processing_s * 1e3,
+        "connection_per_s": load.connection_per_s,
+        "token_hold_ms": load.token_hold_s * 1e3,
+        "server_utilisation": server_utilisation(load, 1),
+        "token_utilisation": token_utilisation(load, 1),
+    }
+
+
+def _collisions(loads: Sequence[TierLoad], replicas: Replicas) -> tuple[float, ...]:
+    return collision_probabilities([load.servers for load in loads], replicas)
+
+
+def _point(point: Point | None) -> dict[str, Any] | None:
+    if point is None:
+        return None
+    return {
+        "replicas": list(point.replicas),
+        "value_ms": point.value_ms,
+        "low_ms": point.low_ms,
+        "high_ms": point.high_ms,
+        "samples": point.samples,
+        "variability": list(point.variability),
+        "steady_from_s": point.steady.from_s,
+        "steady": point.steady.reached,
+    }
+
+
+def _step(number: int, step: Contest) -> dict[str, Any]:
+    return {
+        "iteration": number,
+        "current": _point(step.current),
+        "candidate": _point(step.candidate),
+        "verdict": step.verdict,
+        "accepted": step.accepted,
+        "pairs": step.pairs,
+        "requests": step.requests,
+        **asdict(step.significance),
+        **asdict(step.ratio),
+        "why": step.why,
+    }
+
+
+def _exhaustive(walk: Walk, rounds: Sequence[Sequence[Measured]]) -> dict[str, Any] | None:
+    """Every feasible r over the complete rounds, and the chosen one against the least of them.
+
+    The least of several noisy figures looks lower than it is, so the ratio errs upwards.
+    """
+    if not rounds or walk.chosen is None:
+        return None
+    by_replicas = {found[0].replicas: found for found in zip(*rounds, strict=True)}
+    points = {r: walk.point(r, found) for r, found in by_replicas.items()}
+    best = min(points.values(), key=lambda point: point.value_ms)
+    ours = walk.chosen.replicas
+    quotient = Ratio(1.0, 1.0, 1.0)
+    if best.replicas != ours:
+        from_s = max(points[r].steady.from_s for r in (ours, best.replicas))
+        pairs = [
+            (one.window.after(from_s), other.window.after(from_s))
+            for one, other in zip(by_replicas[best.replicas], by_replicas[ours], strict=True)
+        ]
+        quotient = ratio(pairs, walk.rules.target, walk.rules.stretch_s, walk.rng)
+    return {
+        "rounds": len(rounds),
+        "points": [_point(point) for point in points.values()],
+        "best": list(best.replicas),
+        **asdict(quotient),
+    }

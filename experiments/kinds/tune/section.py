@@ -1,0 +1,33 @@
+"""`[tune]`, or the options of `sparecraft tune`: what is searched for, and at what expense."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from optimizer.source import Strict
+
+Target = Literal["mean", "p95", "p99"]
+Start = Literal["ones", "simulated"]
+
+
+class TuneSection(Strict):
+    """What is searched for, and at what expense."""
+
+    target: Target
+    """The latency that is to be lower."""
+    arm: str | None = None
+    """Whose policy and tokens; else those of the design's last arm."""
+    window_s: Annotated[float, Field(ge=5, le=600)] = 40.0
+    """Length of one window."""
+    requests_max: Annotated[int, Field(ge=1)] = 3000
+    """Requests of one comparison, both r together."""
+    time_max_s: Annotated[float, Field(ge=10, le=86400)] = 5400.0
+    """Length of all windows."""
+    collision_max: Annotated[float, Field(ge=0, le=1)] = 0.5
+    """Limit of sPARE's Eq. 1."""
+    start: Start = "ones"
+    """From r = 1 everywhere, or from the simulator's optimum."""
+    exhaustive: bool = False
+    """Measure every feasible r too, to compare."""

@@ -1,0 +1,113 @@
+"""Where to begin: the optimum of a simulation that is fed with what was measured at r = 1.
+
+A coarse model on purpose: it only has to point somewhere, the fleet decides. The work of a page at
+the front is what the estimator of sPARE 5.1.1 says, less the part of it in which the page waited
+for its queries; all work is exponential. Neighbours come as the design draws them, and leave a
+server the share of its cores that is not theirs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from experiments.design.experiment import Interference
+from experiments.kinds.tune.loads import TierWindow
+from experiments.kinds.tune.section import Target
+from optimizer.replication import Replicas, TierLoad
+from optimizer.simulation import program
+
+_REQUESTS = 20_000  # of each simulation: some seconds for a dozen of them
+_IPERF_SPEED = 0.5  # a stream's interrupts cost about as much as the service (sPARE section 2)
+_WORK_LEAST = 0.1  # of a front tier's processing time: waiting cannot be all of it
+
+
+def simulated_optimum(
+    loads: Sequence[TierLoad],
+    seen: Sequence[TierWindow],
+    interference: Interference,
+    policy: str,
+    feasible: Sequence[Replicas],
+    target: Target,
+    seed: int,
+) -> Replicas:
+    """The feasible r with the least simulated target; of equals, that with the fewest copies.
+
+    Parameters: loads and seen from windows at r = 1, tiers from the front; feasible not empty.
+    Raises: EnvironmentMissing without the simulator.
+    """
+    work_s = _work_s(loads, seen)
+    scenarios = [
+        _scenario(loads, work_s, interference, policy, replicas, seed) for replicas in feasible
+    ]
+    found = zip(feasible, program.reports(scenarios), strict=True)
+    stable = {r: _value_s(report, target) for r, report in found if report["stopped"] == "done"}
+    return min(stable, key=lambda r: (stable[r], sum(r))) if stable else feasible[0]
+
+
+def _work_s(loads: Sequence[TierLoad], seen: Sequence[TierWindow]) -> list[float]:
+    """Core seconds of one copy in each tier, without what it waits for the tier below."""
+    found = []
+    for place, load in enumerate(loads):
+        waiting_s = 0.0
+        if place + 1 < len(loads):
+            calls = loads[place + 1].request_per_s / load.request_per_s
+            share = min(1.0, load.cores)  # what the estimator gave a request that was alone
+            waiting_s = share * calls * seen[place + 1].mean_us() / 1e6
+        found.append(max(load.processing_s - waiting_s, _WORK_LEAST * load.processing_s))
+    return found
+
+
+def _scenario(
+    loads: Sequence[TierLoad],
+    work_s: Sequence[float],
+    interference: Interference,
+    policy: str,
+    replicas: Replicas,
+    seed: int,
+) -> dict[str, Any]:
+    """One r as the simulator reads it; the same seed for all."""
+    tiers: list[dict[str, Any]] = []
+    for place, (load, r) in enumerate(zip(loads, replicas, strict=True)):
+        tier: dict[str, Any] = {
+            "name": load.name,
+            "servers": load.servers,
+            "cores": load.cores,
+            "work": {"kind": "exponential", "mean_s": work_s[place]},
+            "policy": policy,
+            "replicas": r,
+            "tokens": load.tokens_per_server or 1,
+            "hold": "connection" if place else "request",
+        }
+        if place + 1 < len(loads):
+            calls = loads[place + 1].request_per_s / load.request_per_s
+            tier["calls"] = {"kind": "geometric", "mean": max(1.0, calls)}
+        if _is_disturbed(interference.pattern, place, len(loads)):
+            tier["interference"] = {
+                "gap_s": interference.mean_gap_s + interference.mean_run_s,
+                "run_s": interference.mean_run_s,
+                "speed": _speed(interference),
+            }
+        tiers.append(tier)
+    rate_per_s = loads[0].request_per_s
+    arrivals = {"kind": "poisson", "rate_per_s": rate_per_s}
+    return {"name": str(replicas), "seed": seed, "arrivals": arrivals, "requests": _REQUESTS,
+            "in_flight_max": 20_000, "tiers": tiers}  # fmt: skip
+
+
+def _is_disturbed(pattern: str, place: int, tiers: int) -> bool:
+    front, back = place == 0, place == tiers - 1
+    return {"none": False, "front": front, "back": back, "both": front or back}[pattern]
+
+
+def _speed(interference: Interference) -> float:
+    """What a neighbour leaves, mean over the kinds that are drawn."""
+    left = {"cpu": 1.0 / (1.0 + interference.cpu_workers), "iperf": _IPERF_SPEED}
+    return sum(left[kind] for kind in interference.kinds) / len(interference.kinds)
+
+
+def _value_s(report: dict[str, Any], target: Target) -> float:
+    latency = report["latency"]
+    if target == "mean":
+        return float(latency["mean_s"])
+    return program.percentile_s(latency, {"p95": 95.0, "p99": 99.0}[target])

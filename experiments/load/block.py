@@ -1,0 +1,209 @@
+"""One block: one arm's configuration, load, interference and faults, all ended at its end."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import replace
+
+from experiments.console import Narrator
+from experiments.design import Design
+from experiments.design.contracts import MACHINE_KINDS
+from experiments.design.experiment import Experiment, Interference
+from experiments.design.inventory import Inventory
+from experiments.design.schedule import Block, pair_seed
+from experiments.design.workloads import Workload
+from experiments.load.generator import LoadGenerator, LoadHandle
+from experiments.load.plan import plan_block
+from experiments.record.recorder import Recorder
+from experiments.record.records import SPOILED
+from experiments.stage.faults import FaultController, FaultEvent, Tally
+from experiments.stage.host import HostBlock, HostWatch, wait_until_quiet
+from experiments.stage.injections import injections
+from experiments.stage.live_fleet import Fleet
+from experiments.stage.monitor import Monitor
+from experiments.stage.schemes.at_work import scheme_at_work
+from experiments.stage.settings import configure
+
+SETTLING = -1  # the number of the block before the first
+_LEAD_S = 0.5  # between the order to begin and the block's second 0
+_DRAIN_S = 2.0  # beyond the time-outs, for the generator's own end
+_TICK_S = 0.25
+
+
+def entries_for(
+    workload: Workload, design: Design, inventory: Inventory
+) -> dict[str, tuple[str, ...]]:
+    """URLs by entry tier, first those of the roles that the workload is for."""
+    tiers, entries = design.fleet.tiers, inventory.endpoints.entries
+    fitting = sorted(entries, key=lambda one: tiers[one.tier].role not in workload.roles)
+    return {one.tier: one.urls for one in fitting}
+
+
+class BlockRun:
+    """Carries out blocks; `handles` keeps each one's records, however it ended, `host` its host;
+    `spoiled` the records of what was set aside."""
+
+    def __init__(
+        self,
+        design: Design,
+        fleet: Fleet,
+        recorder: Recorder,
+        monitor: Monitor,
+        generator: LoadGenerator,
+        tally: Tally,
+        quiet_wait_s: float = 0.0,
+    ) -> None:
+        self._quiet_wait_s = quiet_wait_s
+        self._design = design
+        self._fleet = fleet
+        self._recorder = recorder
+        self._monitor = monitor
+        self._generator = generator
+        self._tally = tally
+        self.handles: list[LoadHandle] = []
+        self.spoiled: list[LoadHandle] = []
+        self.host: list[HostBlock] = []
+
+    def run(
+        self,
+        block: Block,
+        narrator: Narrator,
+        experiment: Experiment | None = None,
+    ) -> None:
+        """Configure, load, disturb; everything that was injected is reverted when this returns.
+
+        Parameters: experiment, which goes before the design's; its arms are the design's.
+        """
+        waited_s = wait_until_quiet(self._quiet_wait_s)
+        if waited_s > 0.0:
+            narrator.detail(f"waited {waited_s:.0f} s for a quiet host")
+        configure(self._design, block.arm, self._fleet)
+        asked = experiment or self._design.experiment
+        design = replace(self._design, experiment=asked)
+        workload = self._design.workloads[asked.load.user]
+        entries = entries_for(workload, self._design, self._fleet.inventory)
+        plan = plan_block(entries, asked, block, workload)
+        self._recorder.block = block
+        handle = self._generator.start(plan)
+        self.handles.append(handle)
+        stop = threading.Event()
+        controller = FaultController(
+            self._fleet.agents, self._fleet.platform, self._on_fault, self._tally
+        )
+        try:
+            handle.wait_ready()
+            watch = HostWatch()
+            origin = time.monotonic() + _LEAD_S
+            worker = threading.Thread(
+                target=controller.run,
+                args=(
+                    injections(design, block, self._fleet.inventory),
+                    origin,
+                    plan.length_s,
+                    stop,
+                ),
+                name="faults",
+            )
+            worker.start()
+            try:
+                with scheme_at_work(
+                    design, block, self._fleet, self._recorder, self._tally, origin
+                ):
+                    handle.go(self._recorder.clock.since_s(origin))
+                    self._follow(handle, block, origin, narrator, watch)
+            finally:
+                stop.set()
+                worker.join()
+                self.host.append(watch.block(block, waited_s))
+        finally:
+            handle.stop()
+            self._recorder.requests(block, handle.poll().records)
+            self._recorder.block = None
+
+    def settle(self, narrator: Narrator) -> None:
+        """The design's load without neighbours and faults, if it asks for that; nothing of it is
+        kept but its events."""
+        asked = self._design.experiment
+        if asked.phases.settle == 0.0:
+            return
+        calm = {
+            "phases": asked.phases.model_copy(
+                update={"warm_up": asked.phases.settle, "measure": 0.0}
+            ),
+            "interference": Interference(pattern="none"),
+            "faults": (),
+            "failover": None,
+        }
+        seed = pair_seed(asked.design.seed, SETTLING)
+        block = Block(SETTLING, SETTLING, next(iter(asked.arms)), seed)
+        self.run(block, narrator, asked.model_copy(update=calm))
+        self.set_aside(block, "the fleet settled")
+        self.spoiled.pop()
+        self.host.pop()
+
+    def set_aside(self, block: Block, why: str) -> None:
+        """The last block's records are kept apart and count for nothing."""
+        self._recorder.block = block
+        self._recorder.event(
+            time.monotonic(), what="block", kind=block.arm, action=SPOILED, text=why
+        )
+        self._recorder.block = None
+        self.spoiled.append(self.handles.pop())
+        self.host[-1] = replace(self.host[-1], spoiled=why)
+
+    def _follow(
+        self,
+        handle: LoadHandle,
+        block: Block,
+        origin: float,
+        narrator: Narrator,
+        watch: HostWatch,
+    ) -> None:
+        """Until the load is done: live samples to InfluxDB, phases to the event log."""
+        windows = [(window.start_s, window.end_s, window.phase) for window in handle.plan.windows]
+        marks = sorted(
+            [(start, 1, "start", phase) for start, _, phase in windows]
+            + [(end, 0, "end", phase) for _, end, phase in windows]
+        )
+        length_s, load = handle.plan.length_s, handle.plan.load
+        limit_s = length_s + load.connect_timeout_s + load.response_timeout_s + _DRAIN_S
+        self._recorder.event(origin, what="arm", kind=block.arm, action="start")
+        title = f"  block {block.repeat + 1}: {block.arm}, {load.user} at {load.rate_per_s:g}/s"
+        if block.repeat == SETTLING:
+            title = f"  settling, {length_s:g} s without neighbours"
+        with narrator.bar(title, length_s) as bar:
+            while True:
+                now_s = time.monotonic() - origin
+                while marks and marks[0][0] <= now_s:
+                    at_s, _, action, phase = marks.pop(0)
+                    self._recorder.event(origin + at_s, what="phase", kind=phase, action=action)
+                status = handle.poll()
+                self._recorder.requests(block, status.records)
+                watch.tick()
+                bar.update(min(now_s, length_s), f"{status.recorded}/{status.planned} requests")
+                if status.state == "done" and now_s >= length_s:
+                    break
+                if status.state in ("stopped", "failed") or now_s > limit_s:
+                    raise handle.failure(
+                        status.problem or f"state {status.state} after {now_s:.0f} s"
+                    )
+                time.sleep(_TICK_S)
+        end = origin + length_s
+        self._recorder.event(end, what="arm", kind=block.arm, action="end")
+
+    def _on_fault(self, event: FaultEvent) -> None:
+        if event.kind in MACHINE_KINDS:
+            down = event.action == "inject"
+            (self._monitor.expect_down if down else self._monitor.expect_up)(event.machine)
+        self._recorder.event(
+            event.at_monotonic,
+            what=event.what,
+            kind=event.kind,
+            action=event.action,
+            machine=event.machine,
+            id=event.id,
+            parameters=event.parameters,
+            duration_s=event.duration_s,
+            text=event.text,
+        )

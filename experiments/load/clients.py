@@ -1,0 +1,47 @@
+"""The client of each entry of a plan: its protocol's, or the workload's own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from experiments.design.contracts import PROTOCOLS
+from experiments.design.workloads import MODULE, module_at
+from experiments.errors import InputError
+from experiments.load.client import Client
+from experiments.load.plan import ClientClass, LoadPlan, entry_url
+from experiments.load.protocols import client_class
+from experiments.paths import ROOT
+
+
+def clients_of(plan: LoadPlan, clock: Callable[[], float]) -> dict[str, Client]:
+    """By URL. Raises: InputError for a protocol without a client and a URL without a port."""
+    return {url: _client(plan, url, clock) for urls in plan.entries.values() for url in urls}
+
+
+def _client(plan: LoadPlan, url: str, clock: Callable[[], float]) -> Client:
+    parts = entry_url(url)
+    kind = own_class(plan.client) if plan.client else client_class(parts.scheme)
+    known = PROTOCOLS.get(parts.scheme)
+    port = parts.port or (known.default_port if known else None)
+    if port is None:
+        raise InputError("load: entry", expected="a port", came=url, do="Add it to the URL.")
+    return kind(
+        (str(parts.hostname), port),
+        connect_timeout_s=plan.load.connect_timeout_s,
+        response_timeout_s=plan.load.response_timeout_s,
+        clock=clock,
+    )
+
+
+def own_class(client: ClientClass) -> type[Client]:
+    """The class that a plan names. Raises: InputError where there is none."""
+    path = ROOT / client.file
+    found = getattr(module_at(path), client.name, None) if path.name == MODULE else None
+    if not (isinstance(found, type) and issubclass(found, Client)):
+        raise InputError(
+            str(path),
+            expected=f"{client.name}, a subclass of experiments.load.client.Client, in {MODULE}",
+            came=repr(found),
+            do="Define or import it there.",
+        )
+    return found

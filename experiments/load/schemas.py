@@ -1,0 +1,15 @@
+"""Prints a JSON Schema that a load worker is written by, `python -m experiments.load.schemas NAME`:
+`plan` (what it is told), `record` (a line of its records), `message` (a line that it says)."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+from experiments.load.plan import plan_schema
+from experiments.load.received import message_schema, record_schema
+
+SCHEMAS = {"plan": plan_schema, "record": record_schema, "message": message_schema}
+
+if __name__ == "__main__":
+    print(json.dumps(SCHEMAS[sys.argv[1]](), indent=2))

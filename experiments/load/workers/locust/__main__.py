@@ -1,0 +1,34 @@
+"""The program: becomes Locust, or the master of several workers, as the plan asks."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from argparse import ArgumentParser
+from pathlib import Path
+
+LOCUST = (
+    *("-m", "locust", "-f", str(Path(__file__).with_name("locustfile.py"))),
+    *("--headless", "--only-summary", "--users", "1", "--exit-code-on-error", "0"),
+)
+MASTER = ("-m", "experiments.load.workers.locust.master")
+
+
+def main() -> None:
+    """See the module."""
+    parser = ArgumentParser(prog="python -m experiments.load.workers.locust")
+    parser.add_argument("--plan", type=Path, required=True, help="the block's plan, JSON")
+    parser.add_argument("--records", required=True, help="where records are appended")
+    parser.add_argument("--control-fd", required=True, help="the runner's socket")
+    asked = parser.parse_args()
+    plan = json.loads(asked.plan.read_bytes())
+    one = plan["load"]["workers"] == 1 and plan["remote"] is None
+    command = [sys.executable, *(LOCUST if one else MASTER), *sys.argv[1:]]
+    # Without what would change Locust's options.
+    environment = {key: value for key, value in os.environ.items() if key[:7] != "LOCUST_"}
+    os.execve(sys.executable, command, environment)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,33 @@
+"""Load workers as processes of this machine, for one block of their master's."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+
+_LEAVE_S = 3.0
+
+
+class LocalWorkers:
+    """Started when the master listens; they end with it, in its process group."""
+
+    def __init__(self, count: int, port: int, connect_timeout_s: float) -> None:
+        command = [
+            *(sys.executable, "-m", "experiments.load.workers.locust.worker"),
+            *("--master", "127.0.0.1", "--port", str(port)),
+            *("--connect-timeout", str(connect_timeout_s)),
+        ]
+        self._processes = [
+            subprocess.Popen(command, stdin=subprocess.DEVNULL) for _ in range(count)
+        ]
+
+    def stop(self) -> None:
+        """Those of a master that has ended leave by themselves, for a moment."""
+        end_s = time.monotonic() + _LEAVE_S
+        for process in self._processes:
+            try:
+                process.wait(max(0.0, end_s - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()

@@ -1,0 +1,152 @@
+"""The Locust side of the load: one user that walks a drawn plan.
+
+The runner starts it (see generator.py). By hand, with Locust's page on http://127.0.0.1:8089:
+
+    locust -f experiments/load/workers/locust/locustfile.py --web-host 127.0.0.1 --users 1 \\
+        --plan results/X/latest/load/block-00.plan.json --records /tmp/records.jsonl
+
+Locust's own figures are rounded to two digits; the records are the measurement.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import gevent
+from locust import User, events, task
+from locust.env import Environment
+from locust.exception import StopUser
+
+from experiments.load.plan import LoadPlan, read_plan
+from experiments.load.workers.locust.open_loop import RecordFile
+from experiments.load.workers.locust.process import Control, settle
+from experiments.load.workers.locust.walk import Walk
+
+START_AFTER_S = 0.5  # by hand, without a runner that says when
+
+
+def _arguments(parser: Any) -> None:
+    group = parser.add_argument_group("Sparecraft")
+    group.add_argument("--plan", required=True, help="the block's plan, JSON")
+    group.add_argument("--records", required=True, help="where records are appended, JSON lines")
+    group.add_argument("--control-fd", type=int, default=-1, help="the runner's socket")
+
+
+events.init_command_line_parser.add_listener(_arguments)
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What the command line names, opened."""
+
+    plan: LoadPlan
+    records: RecordFile
+    control: Control
+
+
+class OpenLoopUser(User):
+    """All users of the plan in one: see open_loop.py."""
+
+    fixed_count = 1
+    inputs: ClassVar[Inputs]
+
+    def on_start(self) -> None:
+        """Take the inputs; whatever ends Locust, what was measured is written."""
+        inputs = self.inputs
+        self._plan, self._records, self._control = inputs.plan, inputs.records, inputs.control
+        self._walk: Walk | None = None
+        self._priority = ""
+        self._error: str | None = None
+        self._closed = False
+        self.environment.events.quitting.add_listener(self._close)
+
+    @task
+    def walk(self) -> None:
+        """The plan, once; Locust would begin again after an exception."""
+        try:
+            self._walk = Walk(self._plan, self._records, self._record)
+            self._priority = settle()
+            self._control.say(state="ready")
+            self._walk.run(*self._when())
+        except Exception as error:
+            logging.exception("the load worker failed")
+            self._error = f"{type(error).__name__}: {error}"
+        self._close()
+        gevent.spawn(self._leave)
+        raise StopUser
+
+    def _when(self) -> tuple[float, float]:
+        """The run's t0 on the monotonic clock, and the block's start after it."""
+        if not self._control.attached:
+            return time.monotonic(), START_AFTER_S
+        message = self._control.hear()
+        if message is None:
+            raise RuntimeError("the runner is gone")
+        gevent.spawn(self._watch_runner)
+        return float(message["t0_s"]), float(message["start_s"])
+
+    def _watch_runner(self) -> None:
+        while self._control.hear() is not None:
+            pass
+        if not self._closed:
+            self._leave()
+
+    def _record(self, record: dict[str, Any]) -> None:
+        self._records.append(record)
+        good = record["outcome"] == "ok"
+        self.environment.events.request.fire(
+            request_type="GET",
+            name=self._plan.load.user,
+            response_time=record["latency_ms"] or 0.0,
+            response_length=record["bytes"],
+            exception=None if good else RuntimeError(record["outcome"]),
+            context={},
+        )
+
+    def _close(self, **_: Any) -> None:
+        """Write what was measured and tell the runner; once."""
+        if self._closed:
+            return
+        self._closed = True
+        ended = self._walk.end() if self._walk else {"launched": 0, "recorded": 0}
+        self._records.close()
+        use = {
+            "worker": 0,
+            "host": socket.gethostname(),
+            "priority": self._priority,
+            "planned": len(self._plan.offsets_s),
+            "recorded": ended["recorded"],
+            **(self._walk.cpu() if self._walk else {}),
+        }
+        self._control.say(
+            state="done",
+            **ended,
+            unwritten=self._records.waiting,
+            error=self._error or self._records.error,
+            workers=[use],
+        )
+
+    def _leave(self) -> None:
+        runner = self.environment.runner
+        if self.environment.web_ui is None:
+            runner.quit()
+        else:
+            runner.stop()
+
+
+def _open_inputs(environment: Environment, **_: Any) -> None:
+    # In the init event, because Locust ends when that fails; a user that fails is only restarted.
+    options: Any = environment.parsed_options
+    OpenLoopUser.inputs = Inputs(
+        read_plan(Path(options.plan)),
+        RecordFile(Path(options.records)),
+        Control(options.control_fd),
+    )
+
+
+events.init.add_listener(_open_inputs)

@@ -1,0 +1,215 @@
+"""A load worker: connects to a master (`master.py`), sends its share of one block, and ends.
+
+    python -m experiments.load.workers.locust.worker --master 10.0.1.5 --port 5557
+
+It is Locust's WorkerRunner with one user. What is said between master and workers are Locust's
+custom messages:
+
+    worker                                        master
+    hello     it listens; its host and kernel     share   its part of the plan
+    time      its monotonic clock                 time    asks for it
+    ready     at the start line                   go      t0 and start, on the worker's clock
+    lines     records, as they come
+    finished  the end of it, its CPU share        halt    give up what is in flight
+
+A worker sends to nothing but the own fleet, whoever its master is: `plan.entry_address` refuses
+the rest. On a load machine a service starts it anew after each block.
+
+Exit codes: 0 the share was sent, whatever the answers; 1 it ended early; 3 no master was found.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import signal
+import socket
+import sys
+import time
+from typing import Any, ClassVar, NoReturn
+
+import gevent
+from gevent.event import AsyncResult
+from locust import User, events, task
+from locust.env import Environment
+from locust.exception import StopUser
+from locust.runners import WorkerRunner
+
+from experiments.errors import EnvironmentMissing
+from experiments.load.generator import MASTER_PORT
+from experiments.load.plan import LoadPlan, plan_of
+from experiments.load.workers.locust.clock import kernel
+from experiments.load.workers.locust.open_loop import Records
+from experiments.load.workers.locust.process import settle
+from experiments.load.workers.locust.walk import Walk
+
+CONNECT_S = 60.0
+MASTER_SILENT_S = 10.0  # a heartbeat comes each second
+_LINGER_MS = 2000
+
+
+class LineSender(Records):
+    """Records on their way to the master. What was sent and never arrived, the master misses."""
+
+    def __init__(self, runner: WorkerRunner) -> None:
+        super().__init__()
+        self._runner = runner
+
+    def flush(self) -> None:
+        """Send what is queued."""
+        lines, self._lines = self._lines, []
+        if lines:
+            self._runner.send_message("lines", {"lines": b"".join(lines)})
+
+
+class Work:
+    """One share of one block, from the master's first message to the last word about it."""
+
+    def __init__(self, runner: WorkerRunner) -> None:
+        self.complete = False
+        self._runner = runner
+        self._plan: LoadPlan | None = None
+        self._walk: Walk | None = None
+        self._records = LineSender(runner)
+        self._go = AsyncResult()
+        self._closed = False
+        runner.register_message("share", self._on_share)
+        runner.register_message("time", self._on_time)
+        runner.register_message("go", self._on_go)
+        runner.register_message("halt", self._on_halt)
+        runner.send_message("hello", {"host": socket.gethostname(), "kernel": kernel()})
+
+    def carry_out(self) -> None:
+        """Wait for the word to go, walk the share, and tell the master the end of it."""
+        assert self._plan is not None  # the share is sent before the user is
+        try:
+            self._walk = Walk(self._plan, self._records, self._records.append)
+            self._runner.send_message("ready", {"priority": settle()})
+            self._walk.run(*self._go.get())
+            self.complete = not self._closed
+        except Exception as error:
+            logging.exception("the load worker failed")
+            self.close(f"{type(error).__name__}: {error}")
+        self.close()
+
+    def close(self, error: str | None = None) -> None:
+        """Give up what is in flight, send what is left to send and say so; once."""
+        if self._closed:
+            return
+        self._closed = True
+        ended = self._walk.end() if self._walk else {"launched": 0}
+        self._records.flush()
+        cpu = self._walk.cpu() if self._walk else {}
+        self._runner.send_message("finished", {**ended, **cpu, "error": error})
+
+    def _on_share(self, msg: Any, **_: Any) -> None:
+        self._plan = plan_of(msg.data["plan"])
+
+    def _on_time(self, msg: Any, **_: Any) -> None:
+        answer = {"asked_s": msg.data["asked_s"], "worker_s": time.monotonic()}
+        self._runner.send_message("time", answer)
+
+    def _on_go(self, msg: Any, **_: Any) -> None:
+        self._go.set((msg.data["t0_s"], msg.data["start_s"]))
+
+    def _on_halt(self, **_: Any) -> None:
+        self.close()
+
+
+class ShareUser(User):
+    """Locust's user. After another worker's death Locust starts more of them: they find no work."""
+
+    work: ClassVar[Work | None] = None
+
+    @task
+    def walk(self) -> None:
+        """The share, once; Locust would begin again after an exception."""
+        work, ShareUser.work = ShareUser.work, None
+        if work is not None:
+            work.carry_out()
+        raise StopUser
+
+
+def run_worker(host: str, port: int, connect_timeout_s: float) -> int:
+    """Carry out one share for the master there; the exit code.
+
+    Raises: EnvironmentMissing where no master answers in time.
+    """
+    environment = Environment(user_classes=[ShareUser], events=events)
+    runner = _connected(environment, host, port, connect_timeout_s)
+    work = ShareUser.work = Work(runner)
+
+    def leave() -> None:
+        work.close()
+        environment.events.quitting.fire(environment=environment)
+        runner.greenlet.kill(block=False)
+
+    gevent.signal_handler(signal.SIGTERM, leave)
+    gevent.signal_handler(signal.SIGINT, leave)
+    watch = gevent.spawn(_watch_master, environment, leave)
+    runner.greenlet.join()
+    watch.kill()
+    context = runner.client.socket.context
+    runner.client.close(linger=_LINGER_MS)
+    context.term()  # the last messages are on their way
+    return 0 if work.complete else 1
+
+
+def _connected(environment: Environment, host: str, port: int, timeout_s: float) -> WorkerRunner:
+    try:
+        with gevent.Timeout(timeout_s):
+            return environment.create_worker_runner(host, port)
+    except (gevent.Timeout, OSError) as error:
+        raise EnvironmentMissing(
+            "load worker",
+            expected=f"a Locust master at {host}:{port} within {timeout_s:g} s",
+            came="no answer" if isinstance(error, gevent.Timeout) else str(error),
+            do="Is the master running, and its port open to this machine?",
+        ) from error
+
+
+def _watch_master(environment: Environment, leave: Any) -> None:
+    """Ends the worker when the master fell silent: Locust itself would wait for a minute."""
+    heard_s = time.monotonic()
+
+    def heard(**_: Any) -> None:
+        nonlocal heard_s
+        heard_s = time.monotonic()
+
+    environment.events.heartbeat_received.add_listener(heard)
+    while time.monotonic() - heard_s < MASTER_SILENT_S:
+        gevent.sleep(1.0)
+    logging.error("no heartbeat of the master for %g s: the worker ends", MASTER_SILENT_S)
+    leave()
+
+
+def main(arguments: list[str] | None = None) -> NoReturn:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m experiments.load.workers.locust.worker",
+        description="Send one share of a block of load for a Locust master, then end. "
+        "Exit code 0: sent; 1: ended early; 3: no master found.",
+    )
+    parser.add_argument("--master", required=True, metavar="HOST", help="the master's address")
+    parser.add_argument(
+        "--port", type=int, default=MASTER_PORT, help="its port (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--connect-timeout",
+        type=float,
+        default=CONNECT_S,
+        metavar="SECONDS",
+        help="give up when no master answers for so long (default: %(default)s)",
+    )
+    asked = parser.parse_args(arguments)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    try:
+        code = run_worker(asked.master, asked.port, asked.connect_timeout)
+    except EnvironmentMissing as error:
+        logging.error("%s", error)
+        code = error.exit_code
+    sys.exit(code)
+
+
+if __name__ == "__main__":
+    main()

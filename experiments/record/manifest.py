@@ -1,0 +1,104 @@
+"""manifest.json: what was run, with what, on what, and the runner's verdicts on it."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from experiments.design import Design
+from experiments.design.inventory import Inventory
+from experiments.paths import ROOT
+
+SCHEMA = 1
+
+
+@dataclass
+class Verdict:
+    """One of measurement, injection, revert, cleanup; true until a reason against it is found."""
+
+    reasons: list[str] = field(default_factory=list)
+
+    def fail(self, reason: str) -> None:
+        """Record a reason, once."""
+        if reason not in self.reasons:
+            self.reasons.append(reason)
+
+    def to_json(self) -> dict[str, Any]:
+        """ok and reasons."""
+        return {"ok": not self.reasons, "reasons": self.reasons}
+
+
+@dataclass
+class Verdicts:
+    """Separate, so that a failed clean-up never voids data."""
+
+    measurement: Verdict = field(default_factory=Verdict)
+    injection: Verdict = field(default_factory=Verdict)
+    revert: Verdict = field(default_factory=Verdict)
+    cleanup: Verdict = field(default_factory=Verdict)
+
+    def to_json(self) -> dict[str, Any]:
+        """All four."""
+        return {name: verdict.to_json() for name, verdict in vars(self).items()}
+
+
+def spec_json(design: Design, section: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """The whole validated specification: the experiment's tables, the fleet's under `fleet`, and
+    its kind's own, `section`, under the kind's name, and what its `roles` are."""
+    spec = design.experiment.model_dump(mode="json")
+    spec["rates"] = design.experiment.rates.model_dump(exclude_none=True)
+    spec["fleet"] = design.fleet.model_dump(mode="json")
+    roles = {tier.role for tier in design.fleet.tiers.values()}
+    spec["roles"] = {
+        name: design.roles[name].model_dump(mode="json", exclude_defaults=True)
+        for name in sorted(roles)
+    }
+    return {**spec, **(section or {})}
+
+
+def versions() -> dict[str, str]:
+    """Of Sparecraft (with its commit), and of what the figures depend on."""
+    names = ("sparecraft", "locust", "numpy", "polars", "pyomo", "highspy")
+    found = {name: metadata.version(name) for name in names}
+    found["python"] = platform.python_version()
+    found["docker"] = _first_line("docker", "version", "--format", "{{.Server.Version}}")
+    found["terraform"] = _first_line("terraform", "version").removeprefix("Terraform v")
+    found["commit"] = _first_line("git", "-C", str(ROOT), "describe", "--always", "--dirty")
+    return found
+
+
+def host() -> dict[str, Any]:
+    """The machine that carried everything."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return {
+        "cpu": _cpu_model(),
+        "cores": os.cpu_count(),
+        "memory_gb": round(memory / 2**30, 1),
+        "kernel": platform.release(),
+    }
+
+
+def fleet_json(inventory: Inventory | None) -> dict[str, Any] | None:
+    """The inventory as it was made."""
+    return inventory.model_dump(mode="json") if inventory else None
+
+
+def _cpu_model() -> str:
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.split(":", 1)[1].strip()
+    return platform.machine()
+
+
+def _first_line(*command: str) -> str:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return "unknown"
+    return done.stdout.strip().split("\n")[0]

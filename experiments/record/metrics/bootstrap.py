@@ -1,0 +1,201 @@
+r"""Intervals of a figure of a run's latencies, and how far they can be believed.
+
+What a run gives: K blocks, or pairs of blocks of two arms. Requests close in time are not
+independent (one burst of interference slows dozens of them), and blocks may differ by more than
+chance within them (the host drifts). A bootstrap over single requests ignores both and gives
+intervals that are far too narrow; a bootstrap over the K blocks alone, with K = 2, has three
+distinct outcomes and halves the variance. So, for a figure f > 0 (a percentile of one arm; or the
+ratio of two arms' percentiles, where a block below is a pair of them):
+
+1. Within a block, moving stretches of time are drawn with replacement, circularly and separately
+   in each phase (Kuensch 1989; Politis & Romano 1992): the same stretches of the schedule in both
+   arms of a pair. V_w is the variance of log f so.
+2. In addition the blocks themselves are drawn with replacement (two-stage bootstrap, Davison &
+   Hinkley 1997, section 3.8). V_h is the variance of log f so.
+3. A bootstrap of few clusters is too small by (m - 1) / m, so both parts are corrected:
+       within  W = V_w m / (m - 1),             m stretches of time per block,  K (m - 1) d.o.f.
+       between B = max(0, V_h - V_w) K / (K-1),                                 K - 1 d.o.f.
+   and added. What varies within blocks shows up between them too, so the sum errs to the wide side.
+4. The interval is log f +- t sqrt(W + B), t from Student's distribution with Satterthwaite's
+   degrees of freedom (W + B)^2 / (W^2 / (K (m-1)) + B^2 / (K-1)).
+   Where the blocks agree, this is close to the normal interval; where two blocks disagree it opens
+   wide, as it must with one degree of freedom.
+
+With one block B cannot be seen: the interval then holds for this block only.
+Simulations in tests/test_metrics_improvement.py and test_metrics_predicted.py measure the coverage.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+from scipy import stats
+
+from experiments.record.metrics.latency import Floats, rank_of
+
+CONFIDENCE = 0.95
+DRAWS_MAX = 600
+DRAWS_MIN = 200
+_DRAWN_SAMPLES_MAX = 40_000_000
+_STRETCHES_MIN = 5
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One arm's latencies; `at_s` counts from the first arrival of the phase, ascending."""
+
+    at_s: Floats
+    latency_ms: Floats
+
+
+@dataclass(frozen=True)
+class Stratum:
+    """One phase of one block: each arm's latencies over the same `length_s` of the schedule."""
+
+    length_s: float
+    arms: tuple[Sample, ...]
+
+
+Block = Sequence[Stratum]
+Value = Callable[[Sequence[Floats]], float | None]  # of each arm's latencies [ms]; None: unknown
+
+
+def quantile_value(quantile: float) -> Callable[[Floats], float]:
+    """The order statistic at a quantile, of a sample that need not be sorted."""
+
+    def value(latencies_ms: Floats) -> float:
+        rank = rank_of(quantile, latencies_ms.size) - 1
+        return float(np.partition(latencies_ms, rank)[rank])
+
+    return value
+
+
+def stratum(arms: Sequence[pl.DataFrame]) -> Stratum:
+    """A stratum of each arm's requests (intended_s, latency_ms), none of them empty."""
+    samples = []
+    for rows in arms:
+        ordered = rows.sort("intended_s")
+        at_s = ordered["intended_s"].to_numpy().astype(np.float64)
+        latency_ms = ordered["latency_ms"].to_numpy().astype(np.float64)
+        samples.append(Sample(at_s - at_s[0], latency_ms))
+    last_s = max(float(sample.at_s[-1]) for sample in samples)
+    mean_gap_s = last_s / max(1, samples[0].at_s.size - 1)
+    return Stratum(float(last_s + mean_gap_s) or 1.0, tuple(samples))
+
+
+def pooled(blocks: Sequence[Block]) -> list[Floats]:
+    """Each arm's latencies over all blocks."""
+    strata = [stratum for block in blocks for stratum in block]
+    arms = len(strata[0].arms)
+    return [np.concatenate([s.arms[arm].latency_ms for s in strata]) for arm in range(arms)]
+
+
+def intervals(
+    blocks: Sequence[Block],
+    values: Mapping[str, Value],
+    *,
+    block_s: float,
+    rng: np.random.Generator,
+) -> dict[str, tuple[float, float, float] | None]:
+    """Each value of the pooled blocks with its interval (value, low, high), at `CONFIDENCE`.
+
+    Parameters: blocks K >= 1 with requests in them; values > 0; block_s float [s] > 0, the length
+    of the moving stretches, about as long as what is correlated (a burst of interference).
+    Returns: None where the value is not known.
+    """
+    whole = pooled(blocks)
+    draws = _draw_count(sum(arm.size for arm in whole))
+    within = _log_values(blocks, values, draws, block_s, rng, resample_blocks=False)
+    both = _log_values(blocks, values, draws, block_s, rng, resample_blocks=True)
+    stretches = _stretches_per_block(blocks, block_s)
+    found: dict[str, tuple[float, float, float] | None] = {}
+    for name, value in values.items():
+        estimate = value(whole)
+        found[name] = None
+        if estimate is not None:
+            half_width = _half_width(within[name], both[name], len(blocks), stretches)
+            low, high = math.exp(-half_width), math.exp(min(half_width, 50.0))
+            found[name] = (estimate, estimate * low, estimate * high)
+    return found
+
+
+def _draw_count(samples: int) -> int:
+    """Fewer draws of larger runs: they bound the work, and their variance needs fewer."""
+    return int(min(DRAWS_MAX, max(DRAWS_MIN, _DRAWN_SAMPLES_MAX // max(1, samples))))
+
+
+def _stretch_s(stratum: Stratum, block_s: float) -> float:
+    return min(block_s, stratum.length_s / _STRETCHES_MIN)
+
+
+def _stretches_per_block(blocks: Sequence[Block], block_s: float) -> float:
+    """Mean number of stretches of time that do not overlap, per block."""
+    counts = [
+        sum(stratum.length_s / _stretch_s(stratum, block_s) for stratum in block)
+        for block in blocks
+    ]
+    return float(np.mean(counts))
+
+
+def _log_values(
+    blocks: Sequence[Block],
+    values: Mapping[str, Value],
+    draws: int,
+    block_s: float,
+    rng: np.random.Generator,
+    *,
+    resample_blocks: bool,
+) -> dict[str, Floats]:
+    """The logarithm of each value in each bootstrap draw, (draws,) per value."""
+    result = {name: np.empty(draws) for name in values}
+    arms = len(blocks[0][0].arms)
+    for draw in range(draws):
+        count = len(blocks)
+        chosen = rng.integers(count, size=count) if resample_blocks else range(count)
+        drawn: list[list[Floats]] = [[] for _ in range(arms)]
+        for which in chosen:
+            for stratum in blocks[which]:
+                _draw_stretches(stratum, block_s, rng, drawn)
+        latencies_ms = [np.concatenate(parts) for parts in drawn]
+        whole = all(arm.size for arm in latencies_ms)
+        for name, value in values.items():
+            found = value(latencies_ms) if whole else None
+            result[name][draw] = math.nan if found is None else math.log(found)
+    return result
+
+
+def _draw_stretches(
+    stratum: Stratum, block_s: float, rng: np.random.Generator, into: Sequence[list[Floats]]
+) -> None:
+    """One circular moving-block sample of a stratum: the same stretches of time in all arms."""
+    length_s = _stretch_s(stratum, block_s)
+    left_s = stratum.length_s
+    while left_s > 1e-9:
+        start_s = float(rng.uniform(0.0, stratum.length_s))
+        end_s = start_s + min(length_s, left_s)
+        for sample, drawn in zip(stratum.arms, into, strict=True):
+            low, high = np.searchsorted(sample.at_s, (start_s, end_s))
+            drawn.append(sample.latency_ms[low:high])
+            if end_s > stratum.length_s:
+                wrapped = np.searchsorted(sample.at_s, end_s - stratum.length_s)
+                drawn.append(sample.latency_ms[:wrapped])
+        left_s -= length_s
+
+
+def _half_width(within: Floats, both: Floats, blocks: int, stretches: float) -> float:
+    """Steps 3 and 4 of the module's method: half the interval's width in log f."""
+    variance_within = float(np.nanvar(within, ddof=1))
+    w = variance_within * stretches / (stretches - 1.0)
+    w_freedom = blocks * (stretches - 1.0)
+    b = 0.0
+    if blocks > 1:
+        b = max(0.0, float(np.nanvar(both, ddof=1)) - variance_within) * blocks / (blocks - 1.0)
+    total = w + b
+    if total <= 0.0:
+        return 0.0
+    freedom = total**2 / (w**2 / w_freedom + (b**2 / (blocks - 1.0) if b else 0.0))
+    return float(stats.t.ppf(0.5 + CONFIDENCE / 2.0, freedom)) * math.sqrt(total)

@@ -1,0 +1,42 @@
+"""What the load generator was up to, block by block, and what that says against a run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+import polars as pl
+
+from experiments.record.metrics.frames import measured
+from experiments.record.metrics.saturation import saturation
+
+# `lag` is judged for each arm, stricter; `in-flight` is the server's, and its drops are errors.
+_VOIDS = ("cpu", "pace", "lost")
+
+
+def generator_blocks(requests: pl.DataFrame, manifest: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Each block's verdict of `saturation.py` on its measured part, with the workers that the
+    runner kept."""
+    kept = (manifest.get("load") or {}).get("blocks") or []
+    workers = {block["repeat"]: block["workers"] for block in kept}
+    found = []
+    for (repeat, arm), block in requests.sort("repeat").group_by(
+        "repeat", "arm", maintain_order=True
+    ):
+        use = workers.get(repeat) or []
+        verdict = saturation(measured(block), use)
+        found.append(
+            {"repeat": repeat, "arm": arm, "ok": verdict.ok, **asdict(verdict), "workers": use}
+        )
+    return found
+
+
+def generator_reasons(blocks: list[dict[str, Any]]) -> list[str]:
+    """Why the load of these blocks was not what was asked for."""
+    return [
+        f"block {block['repeat'] + 1}, {block['arm']}: {reason}"
+        for block in blocks
+        for limit, reason in zip(block["limits"], block["reasons"], strict=True)
+        if limit in _VOIDS
+    ]

@@ -1,0 +1,109 @@
+"""Improvement factors (baseline / other) with their intervals, over the pairs of blocks of a run.
+
+Within a pair both arms get the same arrivals, one block right after the other; the order alternates
+(ABBA). `bootstrap.py` has the method, and how far it can be believed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from experiments.record.metrics.bootstrap import (
+    CONFIDENCE,
+    Block,
+    Stratum,
+    Value,
+    intervals,
+    quantile_value,
+    stratum,
+)
+from experiments.record.metrics.latency import SAMPLES_BEYOND_MIN, Floats, samples_beyond
+
+STATISTICS: Mapping[str, tuple[Callable[[Floats], float], float | None]] = {
+    "mean": (lambda sample: float(sample.mean()), None),
+    "p95": (quantile_value(0.95), 0.95),
+    "p99": (quantile_value(0.99), 0.99),
+}
+
+
+def pairs_of(requests: pl.DataFrame, baseline: str, other: str) -> list[list[Stratum]]:
+    """The complete pairs of a run, phase by phase, restricted to arrivals that both arms had.
+
+    Parameters: requests with columns arm, repeat, pair, phase, index, intended_s, latency_ms
+    (n rows), without the warm-up.
+    Returns: one list of strata per pair; a pair or phase that lacks an arm is left out.
+    """
+    pairs: list[list[Stratum]] = []
+    for _, rows in requests.sort("pair").group_by("pair", maintain_order=True):
+        strata: list[Stratum] = []
+        for _, phase_rows in rows.group_by("phase", maintain_order=True):
+            arms = [phase_rows.filter(pl.col("arm") == arm) for arm in (baseline, other)]
+            common = list(set(arms[0]["index"].to_list()) & set(arms[1]["index"].to_list()))
+            if common:
+                strata.append(stratum([arm.filter(pl.col("index").is_in(common)) for arm in arms]))
+        if strata:
+            pairs.append(strata)
+    return pairs
+
+
+def improvement(
+    pairs: Sequence[Block], *, block_s: float, rng: np.random.Generator
+) -> dict[str, dict[str, Any]]:
+    """Factor and confidence interval of mean, p95 and p99; above 1, the other arm is faster.
+
+    Parameters: pairs from `pairs_of`, K >= 0; block_s float [s] > 0 and rng as in `intervals`.
+    Returns: {name: {factor, ci_low, ci_high, confidence, pairs, samples, insufficient, note}};
+    factor and interval are None where no complete pair exists.
+    """
+    samples = min(
+        sum(stratum.arms[arm].latency_ms.size for pair in pairs for stratum in pair)
+        for arm in (0, 1)
+    )
+    if samples == 0:
+        return no_improvement("no arrivals that both arms measured")
+    values = {name: _ratio_of(statistic) for name, (statistic, _) in STATISTICS.items()}
+    found = intervals(pairs, values, block_s=block_s, rng=rng)
+    note = "" if len(pairs) > 1 else "one pair: what varies between pairs is not in the interval"
+    result = {}
+    for name, (_, quantile) in STATISTICS.items():
+        interval = found[name]
+        entry = _unknown("a latency of zero has no ratio")
+        if interval is not None:
+            factor, low, high = interval
+            entry |= {"factor": factor, "ci_low": low, "ci_high": high}
+            entry |= {"pairs": len(pairs), "note": note}
+        entry["samples"] = samples
+        beyond = None if quantile is None else samples_beyond(quantile, samples)
+        entry["insufficient"] = beyond is not None and beyond < SAMPLES_BEYOND_MIN
+        result[name] = entry
+    return result
+
+
+def no_improvement(note: str) -> dict[str, dict[str, Any]]:
+    """What `improvement` returns where there is no factor, and why."""
+    return {name: _unknown(note) for name in STATISTICS}
+
+
+def _ratio_of(statistic: Callable[[Floats], float]) -> Value:
+    def value(arms: Sequence[Floats]) -> float | None:
+        baseline, other = (statistic(arm) for arm in arms)
+        return baseline / other if baseline > 0.0 and other > 0.0 else None
+
+    return value
+
+
+def _unknown(note: str) -> dict[str, Any]:
+    return {
+        "factor": None,
+        "ci_low": None,
+        "ci_high": None,
+        "confidence": CONFIDENCE,
+        "pairs": 0,
+        "samples": 0,
+        "insufficient": True,
+        "note": note,
+    }

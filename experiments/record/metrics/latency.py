@@ -1,0 +1,101 @@
+"""Statistics of one sample of latencies: percentiles that know how far they can be trusted.
+
+A mean hides the tail and a percentile hides how many samples stand behind it, so each percentile
+here comes with the number of samples beyond it. With fewer than `SAMPLES_BEYOND_MIN` of them it is
+listed as insufficient: it is printed, and nobody may conclude from it.
+
+Percentiles are order statistics (nearest rank), never interpolated: every one of them is a latency
+that a request really had, as in an HdrHistogram.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from experiments.record.metrics.weights import performability_weights
+
+Floats = NDArray[np.float64]
+
+QUANTILES: Mapping[str, float] = {
+    "p50": 0.50,
+    "p90": 0.90,
+    "p95": 0.95,
+    "p99": 0.99,
+    "p99_9": 0.999,
+}
+SAMPLES_BEYOND_MIN = 10
+
+
+def rank_of(quantile: float, samples: int) -> int:
+    """Nearest rank of a quantile, from 1: the smallest k with k / samples >= quantile.
+
+    The rounding keeps 0.95 x 20 at rank 19, where binary fractions would give 20.
+    """
+    return max(1, math.ceil(round(quantile * samples, 9)))
+
+
+def percentile(sorted_ms: Floats, quantile: float) -> float | None:
+    """The order statistic at `quantile` of an ascending sample; None of an empty one."""
+    if sorted_ms.size == 0:
+        return None
+    return float(sorted_ms[rank_of(quantile, sorted_ms.size) - 1])
+
+
+def samples_beyond(quantile: float, samples: int) -> int:
+    """How many of `samples` lie beyond the quantile's rank."""
+    return samples - rank_of(quantile, samples) if samples else 0
+
+
+def trimmed_mean(sorted_ms: Floats, keep: float) -> float | None:
+    """Mean of the middle `keep` share: (1 - keep) / 2 of the samples are cut off at each end.
+
+    Source: Broadwell 2004, section 2.1.4 (trimmed-mean latency, keep = 0.95).
+    """
+    if sorted_ms.size == 0:
+        return None
+    cut = math.floor(round((1.0 - keep) / 2.0 * sorted_ms.size, 9))
+    return float(sorted_ms[cut : sorted_ms.size - cut].mean())
+
+
+def share_above(latencies_ms: Floats, threshold_s: float) -> float | None:
+    """Share of requests slower than a threshold, failed ones included (Broadwell 2004, 5.5)."""
+    if latencies_ms.size == 0:
+        return None
+    return float(np.count_nonzero(latencies_ms > threshold_s * 1000.0) / latencies_ms.size)
+
+
+def latency_statistics(latencies_ms: Floats) -> dict[str, Any]:
+    """Mean, trimmed mean, spread, percentiles with their counts, and shares above the thresholds.
+
+    Parameters: latencies_ms (n,) float [ms], every request, time-outs at their limit; n >= 0.
+    Returns: a JSON-ready dict; every statistic of an empty sample is None and insufficient.
+    """
+    weights = performability_weights()
+    ordered = np.sort(np.asarray(latencies_ms, dtype=np.float64))
+    count = int(ordered.size)
+    result: dict[str, Any] = {
+        "mean_ms": float(ordered.mean()) if count else None,
+        "trimmed_mean_ms": trimmed_mean(ordered, weights.trimmed_mean_keep),
+        "sd_ms": float(ordered.std(ddof=1)) if count > 1 else None,
+        "max_ms": float(ordered[-1]) if count else None,
+        "samples": count,
+    }
+    beyond = {name: samples_beyond(quantile, count) for name, quantile in QUANTILES.items()}
+    for name, quantile in QUANTILES.items():
+        result[f"{name}_ms"] = percentile(ordered, quantile)
+    result["samples_beyond"] = beyond
+    result["insufficient"] = [name for name, left in beyond.items() if left < SAMPLES_BEYOND_MIN]
+    result["share_above_s"] = {
+        threshold_key(limit): share_above(ordered, limit) for limit in weights.thresholds_s
+    }
+    return result
+
+
+def threshold_key(threshold_s: float) -> str:
+    """The name of a threshold in the result: "0.1", "1", "2"."""
+    return f"{threshold_s:g}"

@@ -1,0 +1,132 @@
+r"""What users got: rates, goodput, punctuality, demerits, per arm or per phase.
+
+Broadwell 2004 prints punctuality as (fault-related mean latency) / (ideal latency), yet calls 1
+ideal, higher better and draws values below 1: the fraction is upside down in print. Here it is
+ideal / observed, as in the report's Figure 16.
+
+The report leaves open the factor that makes seconds of latency comparable to counted failures. We
+take the number of requests: each second that a request waits above the ideal is one demerit,
+    demerits = sum_o w_o n_o + w_s n max(0, mean - ideal),
+so both terms grow with the number of requests, and `demerits_per_request` compares arms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from experiments.record.metrics.frames import ANSWERED, OK
+from experiments.record.metrics.latency import latency_statistics, percentile, threshold_key
+from experiments.record.metrics.weights import performability_weights
+from experiments.record.metrics.windows import Window
+from experiments.record.records import OUTCOMES
+
+_UNDISTURBED_MIN = 30
+
+
+@dataclass(frozen=True)
+class Ideal:
+    """The best-case mean latency that punctuality and demerits are measured against."""
+
+    latency_ms: float | None
+    source: str
+
+
+def ideal_latency(requests: pl.DataFrame, arm: str, disturbances: Sequence[Window]) -> Ideal:
+    """Mean latency without faults: of the run's undisturbed time.
+
+    Undisturbed are the requests of `arm` that were answered ok and met no fault or interference
+    between arrival and answer. With fewer than 30 of them the faster half of the ok requests
+    stands in, and the source says so.
+    """
+    ok = requests.filter((pl.col("arm") == arm) & (pl.col("outcome") == OK))
+    quiet = ok
+    for window in disturbances:
+        apart = (pl.col("done_s") < window.start_s) | (pl.col("intended_s") > window.end_s)
+        quiet = quiet.filter(apart)
+    if quiet.height >= _UNDISTURBED_MIN:
+        return Ideal(_mean(quiet), f"{quiet.height} undisturbed requests of {arm}")
+    if ok.height == 0:
+        return Ideal(None, f"no request of {arm} was answered")
+    faster = ok.sort("latency_ms").head((ok.height + 1) // 2)
+    return Ideal(
+        _mean(faster),
+        f"the faster half of {arm}'s requests, as only {quiet.height} met no disturbance",
+    )
+
+
+def user_metrics(requests: pl.DataFrame, duration_s: float, ideal: Ideal) -> dict[str, Any]:
+    """Every figure of one arm, or of one arm in one phase.
+
+    Parameters: requests (n rows) prepared; duration_s float [s], how long these arrivals lasted;
+    ideal of the run.
+    Returns: a JSON-ready dict; rates are None where duration_s is 0, shares where n is 0.
+    """
+    counts = outcome_counts(requests)
+    total = requests.height
+    latencies_ms = requests["latency_ms"].to_numpy()
+    result: dict[str, Any] = {
+        "requests": total,
+        "ok": counts[OK],
+        "errors": total - counts[OK],
+        "error_share": _ratio(total - counts[OK], total),
+        "outcomes": counts,
+        "duration_s": duration_s,
+        "offered_per_s": _ratio(total, duration_s),
+        "throughput_per_s": _ratio(sum(counts[name] for name in ANSWERED), duration_s),
+        "goodput_per_s": _ratio(counts[OK], duration_s),
+        "goodput": _ratio(counts[OK], total),
+    }
+    result.update(latency_statistics(latencies_ms))
+    result["ok_within_s"] = _ok_within(requests)
+    mean_ms = result["mean_ms"]
+    result["punctuality"] = (
+        ideal.latency_ms / mean_ms if ideal.latency_ms is not None and mean_ms else None
+    )
+    points = demerits(counts, mean_ms, ideal.latency_ms)
+    result["demerits"] = points
+    result["demerits_per_request"] = None if points is None else _ratio(points, total)
+    lags_ms = np.sort(requests["lag_ms"].drop_nulls().to_numpy())
+    result["lag_ms_p99"] = percentile(lags_ms, 0.99)
+    return result
+
+
+def outcome_counts(requests: pl.DataFrame) -> dict[str, int]:
+    """Requests of each outcome, zeros included, in a fixed order."""
+    found = dict(requests.group_by("outcome").len().iter_rows())
+    return {name: int(found.get(name, 0)) for name in OUTCOMES}
+
+
+def demerits(
+    counts: Mapping[str, int], mean_ms: float | None, ideal_ms: float | None
+) -> float | None:
+    """Broadwell 2004, section 5.6, with the scaling factor of this module's head.
+
+    None where there is nothing to judge: no request, or no ideal latency.
+    """
+    if mean_ms is None or ideal_ms is None:
+        return None
+    weights = performability_weights()
+    failures = sum(weights.demerits.get(name, 0.0) * count for name, count in counts.items())
+    seconds = sum(counts.values()) * max(0.0, mean_ms - ideal_ms) / 1000.0
+    return failures + weights.second_above_ideal * seconds
+
+
+def _ok_within(requests: pl.DataFrame) -> dict[str, float | None]:
+    good = requests.filter(pl.col("outcome") == OK)["latency_ms"]
+    return {
+        threshold_key(limit): _ratio(int((good <= limit * 1000.0).sum()), requests.height)
+        for limit in performability_weights().thresholds_s
+    }
+
+
+def _mean(frame: pl.DataFrame) -> float:
+    return float(frame["latency_ms"].to_numpy().mean())
+
+
+def _ratio(part: float, whole: float) -> float | None:
+    return part / whole if whole else None

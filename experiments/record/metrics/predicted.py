@@ -1,0 +1,380 @@
+"""What a plan predicted of a fleet, beside what a run of that fleet measured.
+
+The plan is fitted to the phase `measure`: neighbours are there, faults are not yet. So that phase
+is what its percentiles are held against; those with the faults stand beside it and are nobody's
+prediction. An availability over a year is not in a run of minutes: what the run can say of it are
+the failures it saw, and how little that is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+from scipy import stats
+
+from experiments.design import PLANNED_ARM, Fleet, Prediction
+from experiments.design.contracts import KINDS
+from experiments.record.metrics.bootstrap import (
+    CONFIDENCE,
+    Value,
+    intervals,
+    quantile_value,
+    stratum,
+)
+from experiments.record.metrics.frames import OK
+from experiments.record.metrics.latency import (
+    SAMPLES_BEYOND_MIN,
+    Floats,
+    percentile,
+    samples_beyond,
+)
+from experiments.record.metrics.windows import Window, of_kind
+
+PERCENTILES = {"p95_ms": 0.95, "p99_ms": 0.99}
+# Faults that take a machine's service away; the others make it slow or lossy.
+STOPPING = tuple(name for name, one in KINDS.items() if one.stops_service)
+_MARGIN_S = 1.0  # a host sample covers the second before it
+_HOURS_PER_YEAR = 8760.0
+_ROUNDING = 1e-9
+
+
+@dataclass(frozen=True)
+class Records:
+    """What the comparison reads of a run: all but the warm-up of `requests`."""
+
+    requests: pl.DataFrame
+    windows: Sequence[Window]
+    hosts: pl.DataFrame | None
+    fleet: Fleet
+    machines: Sequence[Mapping[str, Any]]  # the inventory's
+    rates: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class _Block:
+    """A stretch of the run in which the planned arm was measured."""
+
+    repeat: int
+    start_s: float
+    end_s: float
+    requests: pl.DataFrame
+
+    @property
+    def duration_s(self) -> float:
+        return self.end_s - self.start_s
+
+
+def compare(
+    prediction: Prediction, records: Records, *, block_s: float, rng: np.random.Generator
+) -> dict[str, Any]:
+    """Predicted against measured, ready for JSON.
+
+    Parameters: block_s float [s], what is correlated in time (a burst of interference); rng for
+    the bootstrap. Every entry with an interval has predicted, measured, ci_low, ci_high, within
+    (is the prediction in the interval? None: cannot be said) and off_share (measured / predicted
+    - 1); percentiles also samples, samples_beyond and insufficient.
+    """
+    own = records.requests.filter(pl.col("arm") == PLANNED_ARM)
+    blocks = _blocks(own, records.windows)
+    counts = [block.requests.height for block in blocks]
+    return {
+        "source_run": prediction.source_run,
+        "evidence": prediction.predicted.evidence,
+        "arm": PLANNED_ARM,
+        "phase": _phase(own),
+        "confidence": CONFIDENCE,
+        "blocks": len(blocks),
+        "nodes_not_counted_on": {
+            name: tier.nodes - tier.needed
+            for name, tier in prediction.tiers.items()
+            if tier.needed is not None and tier.nodes > tier.needed
+        },
+        "latency": _latency(prediction, own, blocks, block_s, rng),
+        "arrival_rate_per_s": _of_blocks(
+            prediction.input("pages_per_s"),
+            [count / block.duration_s for count, block in zip(counts, blocks, strict=True)],
+        ),
+        "disturbed_share": _disturbed(prediction, records, blocks),
+        "utilisation": _utilisation(prediction, records, blocks),
+        "cost_usd_per_month": _cost(prediction, records),
+        "availability": _availability(prediction, records, own),
+    }
+
+
+def _phase(own: pl.DataFrame) -> str:
+    """The phase that the plan predicts; without any, all but the warm-up, as the fit has it."""
+    return "measure" if (own["phase"] == "measure").any() else "all"
+
+
+def _blocks(own: pl.DataFrame, windows: Sequence[Window]) -> list[_Block]:
+    """The planned arm's blocks, by the recorded phases; else from first to last arrival."""
+    phase = _phase(own)
+    rows = own.filter(pl.col("phase") == phase) if phase != "all" else own
+    recorded = {
+        window.repeat: window
+        for window in of_kind(windows, "phase")
+        if window.kind == phase and window.arm == PLANNED_ARM and window.duration_s > 0
+    }
+    found = []
+    for (repeat,), part in rows.sort("repeat").group_by("repeat", maintain_order=True):
+        at_s = part["intended_s"].sort()
+        window = recorded.get(int(str(repeat)))
+        start_s, end_s = (window.start_s, window.end_s) if window else (at_s[0], at_s[-1])
+        if end_s > start_s:
+            found.append(_Block(int(str(repeat)), float(start_s), float(end_s), part))
+    return found
+
+
+def _entry(
+    predicted: float | None,
+    measured: float | None,
+    low: float | None = None,
+    high: float | None = None,
+) -> dict[str, Any]:
+    within = off_share = None
+    if predicted is not None and low is not None and high is not None:
+        within = low * (1 - _ROUNDING) <= predicted <= high * (1 + _ROUNDING)
+    if predicted and measured is not None:
+        off_share = measured / predicted - 1.0
+    return {
+        "predicted": predicted,
+        "measured": measured,
+        "ci_low": low,
+        "ci_high": high,
+        "within": within,
+        "off_share": off_share,
+    }
+
+
+def _latency(
+    prediction: Prediction,
+    own: pl.DataFrame,
+    blocks: Sequence[_Block],
+    block_s: float,
+    rng: np.random.Generator,
+) -> dict[str, Any]:
+    """p95 and p99 with their intervals; nothing is concluded from fewer than 10 samples beyond."""
+    found: Mapping[str, tuple[float, float, float] | None] = {}
+    if blocks:
+        strata = [
+            [stratum([rows]) for _, rows in block.requests.group_by("phase", maintain_order=True)]
+            for block in blocks
+        ]
+        values = {name: _single(quantile) for name, quantile in PERCENTILES.items()}
+        found = intervals(strata, values, block_s=block_s, rng=rng)
+    samples = sum(block.requests.height for block in blocks)
+    everything = np.sort(own["latency_ms"].to_numpy())
+    result = {}
+    for name, quantile in PERCENTILES.items():
+        value, low, high = found.get(name) or (None, None, None)
+        beyond = samples_beyond(quantile, samples)
+        entry = _entry(getattr(prediction.predicted, name), value, low, high)
+        entry |= {
+            "samples": samples,
+            "samples_beyond": beyond,
+            "insufficient": beyond < SAMPLES_BEYOND_MIN,
+            "with_faults": percentile(everything, quantile),
+            "samples_with_faults": int(everything.size),
+        }
+        if entry["insufficient"]:
+            entry["within"] = None
+        result[name] = entry
+    return result
+
+
+def _single(quantile: float) -> Value:
+    value = quantile_value(quantile)
+    return lambda arms: value(arms[0]) or None  # a latency of zero has no logarithm
+
+
+def _of_blocks(
+    predicted: float | None, values: Sequence[float], most: float = math.inf
+) -> dict[str, Any]:
+    """The mean of the blocks' values, and Student's interval of it where there are two or more,
+    cut to what the value can be: from 0 to `most`."""
+    if not values:
+        return _entry(predicted, None)
+    mean = float(np.mean(values))
+    if len(values) < 2:
+        return _entry(predicted, mean)
+    error = float(np.std(values, ddof=1)) / math.sqrt(len(values))
+    half = float(stats.t.ppf(0.5 + CONFIDENCE / 2.0, len(values) - 1)) * error
+    return _entry(predicted, mean, max(0.0, mean - half), min(most, mean + half))
+
+
+def _disturbed(
+    prediction: Prediction, records: Records, blocks: Sequence[_Block]
+) -> dict[str, dict[str, Any]]:
+    """The share of each tier's machine time in which a neighbour was there."""
+    found = {}
+    for tier in records.fleet.tier_order:
+        shares = []
+        for block in blocks:
+            hit_s = [
+                _covered_s(_on(of_kind(records.windows, "interference"), machine), block)
+                for machine in records.fleet.nodes_of(tier)
+            ]
+            shares.append(float(np.mean(hit_s)) / block.duration_s)
+        assumed = prediction.input("tiers", tier, "interference_share")
+        found[tier] = _of_blocks(assumed, shares, most=1.0)
+    return found
+
+
+def _utilisation(
+    prediction: Prediction, records: Records, blocks: Sequence[_Block]
+) -> dict[str, dict[str, Any]]:
+    """CPU used over the caps of each tier's machines while no neighbour was on them.
+
+    `plan` is the plan's own figure, which may count less than the cap as capacity: what
+    interference leaves, and of a burstable instance its baseline.
+    """
+    asked = _load_on_caps(prediction, records.fleet)
+    found = {}
+    for tier in records.fleet.tier_order:
+        cap = records.fleet.tiers[tier].cpus
+        samples = [_undisturbed_cores(records, tier, block) for block in blocks]
+        shares = [float(cores.mean()) / cap for cores in samples if cores.size]
+        entry = _of_blocks(asked.get(tier), shares)
+        entry["plan"] = prediction.tiers[tier].utilisation
+        entry["samples"] = sum(int(cores.size) for cores in samples)
+        found[tier] = entry
+    return found
+
+
+def _load_on_caps(prediction: Prediction, fleet: Fleet) -> dict[str, float]:
+    r"""Predicted CPU use over the caps, rho_i = lambda prod_{j<=i} (v_j r_j) s_i / (n_i c_i).
+
+    lambda pages per second, v_j requests per copy of the tier above, r_j replicas, s_i CPU seconds
+    per request, all as the plan's inputs say; n_i nodes, c_i cores. From the tier on for which the
+    inputs do not say it, nothing is predicted.
+    """
+    found: dict[str, float] = {}
+    rate_per_s = prediction.input("pages_per_s")
+    for name in fleet.tier_order:
+        visits = prediction.input("tiers", name, "requests_per_copy")
+        processing_s = prediction.input("tiers", name, "processing_s")
+        if rate_per_s is None or visits is None or processing_s is None:
+            break
+        tier = fleet.tiers[name]
+        rate_per_s *= visits * prediction.tiers[name].replicas
+        found[name] = rate_per_s * processing_s / (tier.nodes * tier.cpus)
+    return found
+
+
+def _undisturbed_cores(records: Records, tier: str, block: _Block) -> Floats:
+    """CPU cores in use, a value per machine and second, of a tier's machines in a block."""
+    if records.hosts is None:
+        return np.empty(0)
+    parts = [np.empty(0)]
+    disturbances = of_kind(records.windows, "interference", "fault")
+    for machine in records.fleet.nodes_of(tier):
+        own = records.hosts.filter(
+            (pl.col("machine") == machine)
+            & pl.col("time_s").is_between(block.start_s + _MARGIN_S, block.end_s)
+            & pl.col("cpu_cores").is_not_null()
+        )
+        for window in _on(disturbances, machine):
+            near = pl.col("time_s").is_between(
+                window.start_s - _MARGIN_S, window.end_s + 2 * _MARGIN_S
+            )
+            own = own.filter(~near)
+        parts.append(own["cpu_cores"].to_numpy())
+    return np.concatenate(parts)
+
+
+def _cost(prediction: Prediction, records: Records) -> dict[str, Any]:
+    """The machines that were made, at the plan's prices. Other machines than planned: an error."""
+    errors, cost = [], 0.0
+    ran: dict[str, dict[str, int]] = {}
+    for name, tier in prediction.tiers.items():
+        mine = [m for m in records.machines if m.get("tier") == name and m.get("role") != "arbiter"]
+        spares = sum(1 for machine in mine if machine.get("standby"))
+        types = sorted({str(machine.get("instance_type")) for machine in mine})
+        ran[name] = {"nodes": len(mine) - spares, "spares": spares}
+        if (len(mine) - spares, spares, types) != (tier.nodes, tier.spares, [tier.instance_type]):
+            errors.append(
+                f"{name}: {len(mine) - spares} + {spares} spare of {', '.join(types) or 'no type'} "
+                f"ran, {tier.nodes} + {tier.spares} of {tier.instance_type} were planned"
+            )
+        cost += math.fsum(_price(prediction, name, machine) for machine in mine)
+    if not errors:
+        cost = prediction.usd_per_month  # the same machines; the plan's tiers are rounded to cents
+    known = cost if math.isfinite(cost) else None
+    return {**_entry(prediction.usd_per_month, known), "machines": ran, "errors": errors}
+
+
+def _price(prediction: Prediction, tier: str, machine: Mapping[str, Any]) -> float:
+    """USD a month of a machine of a tier by the plan: this tier's price, else one for its type in
+    another tier, else nan."""
+    of_plan = [prediction.tiers[tier], *prediction.tiers.values()]
+    for planned in of_plan:
+        if planned.instance_type == machine.get("instance_type"):
+            return planned.usd_per_machine_month(bool(machine.get("standby")))
+    return math.nan
+
+
+def _availability(prediction: Prediction, records: Records, own: pl.DataFrame) -> dict[str, Any]:
+    """What the run saw of failures. `measured` is None: a year is not in it.
+
+    `crash_per_year_max`: the highest crash rate that would still show as few crashes as were seen,
+    at 95 % (Poisson; chi-squared quantile), in the time that the nodes were watched.
+    """
+    spans = _spans(own)
+    watched_s = sum(end_s - start_s for start_s, end_s in spans)
+    nodes = [name for tier in records.fleet.tier_order for name in records.fleet.nodes_of(tier)]
+    lost = [w for w in of_kind(records.windows, "machine") if w.machine in nodes]
+    stopped = [w for w in of_kind(records.windows, "fault") if w.kind in STOPPING]
+    down_s = sum(_union_s([*lost, *stopped], start_s, end_s) for start_s, end_s in spans)
+    node_years = len(nodes) * watched_s / 3600.0 / _HOURS_PER_YEAR
+    failed = own.filter(pl.col("outcome") != OK).height
+    stated = records.rates.get("crash_per_year")
+    return {
+        "predicted": prediction.predicted.availability,
+        "measured": None,
+        "requests": own.height,
+        "failed": failed,
+        "error_share": failed / own.height if own.height else None,
+        "watched_s": watched_s,
+        "node_hours": node_years * _HOURS_PER_YEAR,
+        "all_nodes_up_share": 1.0 - down_s / watched_s if watched_s else None,
+        "stopping_faults_injected": len(stopped),
+        "crashes_seen": len(lost),
+        "crash_per_year_stated": stated,
+        "crashes_expected": stated * node_years if stated is not None else None,
+        "crash_per_year_max": float(stats.chi2.ppf(0.95, 2 * (len(lost) + 1)) / 2 / node_years)
+        if node_years
+        else None,
+        "failover_s_stated": records.rates.get("failover_s"),
+        "repair_s_stated": records.rates.get("repair_s"),
+    }
+
+
+def _spans(own: pl.DataFrame) -> list[tuple[float, float]]:
+    """First and last arrival of each block, warm-up left out."""
+    ends = own.group_by("repeat").agg(
+        pl.col("intended_s").min().alias("start_s"), pl.col("intended_s").max().alias("end_s")
+    )
+    return [(float(start), float(end)) for _, start, end in ends.sort("start_s").iter_rows()]
+
+
+def _on(windows: Sequence[Window], machine: str) -> list[Window]:
+    return [window for window in windows if window.machine == machine]
+
+
+def _covered_s(windows: Sequence[Window], block: _Block) -> float:
+    return _union_s(windows, block.start_s, block.end_s)
+
+
+def _union_s(windows: Sequence[Window], start_s: float, end_s: float) -> float:
+    """Seconds of a stretch that lie in any of the windows, which may overlap."""
+    total, reached = 0.0, start_s
+    for window in sorted(windows, key=lambda one: one.start_s):
+        low, high = max(window.start_s, reached), min(window.end_s, end_s)
+        total += max(0.0, high - low)
+        reached = max(reached, high)
+    return total

@@ -1,0 +1,111 @@
+"""Whether the load that was asked for left in time, from workers with room.
+
+A generator at its limit measures itself: its queue looks like the server's. It says so by any of
+
+    cpu        a worker took more than 90 % of a core: the next request waits for the one before
+    lag        the p99 of sent - intended is above 1 ms and above 5 % of the median latency
+    pace       less than 99 % of the offered rate was reached: it fell behind and stayed behind
+    in-flight  more than 1 % was dropped at `max_in_flight`: the server's slowness, the plan's limit
+    lost       a worker died, and took requests with it
+
+`in-flight` is no fault of the generator, yet it ends what can be concluded from the load all the
+same: the offered rate did not reach the server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+
+CPU_SHARE_MAX = 0.9
+LAG_MS_MIN = 1.0
+LAG_SHARE_MAX = 0.05
+SENT_SHARE_MIN = 0.99
+
+
+@dataclass(frozen=True)
+class Saturation:
+    """The verdict; `limits` names what was reached, `reasons` says it, in the same order.
+
+    sent_share: of the offered rate; cpu_share: of the busiest worker, None where it is not known.
+    """
+
+    limits: tuple[str, ...]
+    reasons: tuple[str, ...]
+    sent_share: float
+    lag_ms_p99: float | None
+    cpu_share: float | None
+
+    @property
+    def ok(self) -> bool:
+        """The load was what was asked for."""
+        return not self.limits
+
+
+def saturation(records: pl.DataFrame, workers: Sequence[Mapping[str, Any]]) -> Saturation:
+    """The verdict on one block, or on one step of one.
+
+    Parameters: records (n,) as in requests.parquet; workers as `LoadHandle.workers`, which has
+    each one's `worker`, `cpu_share` (of one core, mean), `planned` and `recorded`; may be empty.
+    """
+    found: list[tuple[str, str]] = []
+    cpu = {w["worker"]: w["cpu_share"] for w in workers if w.get("cpu_share") is not None}
+    found += [
+        (
+            "cpu",
+            f"load worker {worker} took {share:.0%} of a core, {CPU_SHARE_MAX:.0%} is its limit",
+        )
+        for worker, share in cpu.items()
+        if share > CPU_SHARE_MAX
+    ]
+    sent = records.filter(~pl.col("outcome").is_in(["dropped", "lost"]))
+    lag_ms = sent["lag_ms"].quantile(0.99, "higher")
+    median_ms = sent.filter(pl.col("outcome") == "ok")["latency_ms"].median()
+    lag_ms_max = max(LAG_MS_MIN, LAG_SHARE_MAX * _number(median_ms))
+    if lag_ms is not None and lag_ms > lag_ms_max:
+        text = f"requests left late, lag p99 {lag_ms:.2f} ms, {lag_ms_max:.2f} ms is the limit"
+        found.append(("lag", text))
+    pace = _pace(records, sent)
+    if pace < SENT_SHARE_MIN:
+        found.append(("pace", f"{pace:.1%} of the offered rate was reached"))
+    dropped = records.filter(pl.col("outcome") == "dropped").height
+    if dropped > (1.0 - SENT_SHARE_MIN) * records.height:
+        text = f"{dropped} of {records.height} requests were dropped at max_in_flight"
+        found.append(("in-flight", text))
+    if lost := lost_text(records, workers):
+        found.append(("lost", lost))
+    return Saturation(
+        limits=tuple(limit for limit, _ in found),
+        reasons=tuple(reason for _, reason in found),
+        sent_share=pace * sent.height / max(1, records.height),
+        lag_ms_p99=None if lag_ms is None else float(lag_ms),
+        cpu_share=max(cpu.values(), default=None),
+    )
+
+
+def lost_text(records: pl.DataFrame, workers: Sequence[Mapping[str, Any]]) -> str:
+    """What died with which workers; empty where nothing did."""
+    lost = records.filter(pl.col("outcome") == "lost").height
+    if not lost:
+        return ""
+    which = [str(w["worker"]) for w in workers if w["recorded"] < w["planned"]]
+    return (
+        f"{lost} of {records.height} requests were lost with load worker "
+        f"{' and '.join(which) or 'unknown'}"
+    )
+
+
+def _pace(records: pl.DataFrame, sent: pl.DataFrame) -> float:
+    """How long the arrivals were to last over how long it took to send them; at most 1."""
+    if sent.height < 2:
+        return 1.0
+    begin_s, end_s = _number(records["intended_s"].min()), _number(sent["intended_s"].max())
+    last_s = _number((sent["intended_s"] + sent["lag_ms"] / 1e3).max())
+    return (end_s - begin_s) / (last_s - begin_s) if last_s > end_s > begin_s else 1.0
+
+
+def _number(value: Any) -> float:
+    return 0.0 if value is None else float(value)

@@ -1,0 +1,238 @@
+"""What a run's arms came to, computed from its records and from nothing else."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from experiments.design import Fleet, Prediction, read_prediction
+from experiments.record.metrics.arbiters import replication_load
+from experiments.record.metrics.comparison import comparison
+from experiments.record.metrics.frames import arm_names, measured, prepared, response_limit_ms
+from experiments.record.metrics.generator import generator_blocks, generator_reasons
+from experiments.record.metrics.improvement import improvement, no_improvement, pairs_of
+from experiments.record.metrics.performability import Ideal, ideal_latency, user_metrics
+from experiments.record.metrics.predicted import Records, compare
+from experiments.record.metrics.verdicts import fault_counts, run_verdicts, slo_verdict
+from experiments.record.metrics.weights import performability_weights
+from experiments.record.metrics.windows import Event, Window, of_kind, windows
+from experiments.record.records import HOSTS, read_events, read_table, sound
+from experiments.record.result import Findings, read_manifest
+from optimizer.manifest import fleet_of
+from optimizer.source import Source, check
+
+_BLOCK_S = 10.0
+
+
+def summarize(
+    requests: pl.DataFrame,
+    events: Sequence[Event],
+    manifest: Mapping[str, Any],
+    *,
+    plan: Mapping[str, Any] | None = None,
+    arbiters: pl.DataFrame | None = None,
+    hosts: pl.DataFrame | None = None,
+    prediction: Prediction | None = None,
+) -> Findings:
+    """Every figure of a run's arms, ready for JSON (null where there is no number).
+
+    Parameters: requests, events and manifest as their files say; hosts the machines' samples;
+    prediction of the plan that the design was made from, if it was.
+    """
+    events = sound(events)
+    frame = prepared(requests, response_limit_ms(manifest))
+    main = measured(frame)
+    arms = arm_names(frame, manifest)
+    baseline, other = compared_arms(arms)
+    found = windows(events, run_end_s(frame, events, manifest))
+    disturbances = of_kind(found, "fault", "interference")
+    ideal = ideal_latency(main, baseline, disturbances)
+    phases = _phases(frame, arms, found, ideal)
+    arm_figures = {
+        arm: user_metrics(
+            main.filter(pl.col("arm") == arm), _measured_duration_s(phases, arm), ideal
+        )
+        for arm in arms
+    }
+    faults = fault_counts(events, manifest.get("fingerprint_clean"))
+    load = generator_blocks(requests, manifest)
+    verdicts = run_verdicts(manifest, arm_figures, disturbances, faults, generator_reasons(load))
+    body = {
+        "arms": arm_figures,
+        "compared": {"baseline": baseline, "other": other},
+        "improvement": _improvement(main, baseline, other, manifest),
+        "comparison": comparison(
+            main, arms, baseline, block_s=_correlated_s(manifest), rng=seeded(manifest)
+        ),
+        "phases": phases,
+        "ideal": {"latency_ms": ideal.latency_ms, "source": ideal.source},
+        "replication": _replication(arbiters, main),
+        "faults": faults,
+        "influx_points": (manifest.get("telemetry") or {}).get("in_influxdb", 0),
+        "host_blocks": (manifest.get("host") or {}).get("blocks") or [],
+        "load": {"blocks": load},
+        "predicted": _predicted(prediction, main, found, manifest, hosts),
+        "plan": dict(plan) if plan else {"feasible": None, "usd_per_month": None, "tiers": {}},
+        "weights_source": performability_weights().source,
+    }
+    slo = slo_verdict(main, arms, (manifest.get("spec") or {}).get("slo"))
+    return Findings(without_nan(body), without_nan(verdicts), slo=without_nan(slo))
+
+
+def summarize_run(run_dir: Path) -> Findings:
+    """`summarize` of the files in a run's folder; writes nothing."""
+    events, plan, arbiters = run_dir / "events.jsonl", run_dir / "plan.json", None
+    hosts, predicted = run_dir / "hosts.parquet", run_dir / "predicted.json"
+    if (run_dir / "arbiters.parquet").is_file():
+        arbiters = pl.read_parquet(run_dir / "arbiters.parquet")
+    return summarize(
+        pl.read_parquet(run_dir / "requests.parquet"),
+        list(read_events(events)) if events.is_file() else [],
+        read_manifest(run_dir),
+        plan=json.loads(plan.read_text(encoding="utf-8")) if plan.is_file() else None,
+        arbiters=arbiters,
+        hosts=read_table(hosts, HOSTS) if hosts.is_file() else None,
+        prediction=read_prediction(predicted) if predicted.is_file() else None,
+    )
+
+
+def compared_arms(arms: Sequence[str]) -> tuple[str, str | None]:
+    """The two arms of the improvement factors: the one called baseline, else the first, and the
+    first of the others. A run of one arm compares it with none.
+    """
+    baseline = "baseline" if "baseline" in arms or not arms else arms[0]
+    return baseline, next((arm for arm in arms if arm != baseline), None)
+
+
+def run_end_s(
+    requests: pl.DataFrame, events: Sequence[Event], manifest: Mapping[str, Any]
+) -> float:
+    """When the run ended, in seconds since its start."""
+    ends = [float(event["time_s"]) for event in events if event.get("time_s") is not None]
+    if requests.height:
+        ends.append(float(requests.select(pl.max_horizontal("intended_s", "done_s").max()).item()))
+    try:
+        started = datetime.fromisoformat(str(manifest.get("started_at")))
+        ended = datetime.fromisoformat(str(manifest.get("ended_at")))
+        ends.append((ended - started).total_seconds())
+    except (ValueError, TypeError):  # an interrupted run may have no end, or a naive one
+        pass
+    return max(ends, default=0.0)
+
+
+def without_nan(value: Any) -> Any:
+    """The same JSON value with null for what is no finite number."""
+    if isinstance(value, Mapping):
+        return {str(key): without_nan(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [without_nan(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def _phases(
+    frame: pl.DataFrame,
+    arms: Sequence[str],
+    found: Sequence[Window],
+    ideal: Ideal,
+) -> dict[str, dict[str, Any]]:
+    phases: dict[str, dict[str, Any]] = {}
+    for phase in frame.sort("intended_s")["phase"].unique(maintain_order=True).to_list():
+        for arm in arms:
+            rows = frame.filter((pl.col("arm") == arm) & (pl.col("phase") == phase))
+            if rows.height:
+                duration_s = _duration_s(rows, phase, arm, found)
+                phases.setdefault(phase, {})[arm] = user_metrics(rows, duration_s, ideal)
+    return phases
+
+
+def _duration_s(rows: pl.DataFrame, phase: str, arm: str, found: Sequence[Window]) -> float:
+    """How long the arrivals of an arm's phase lasted, over all its blocks.
+
+    From the recorded phases; else from the arrivals, one mean gap longer than from the first to
+    the last.
+    """
+    recorded = [w for w in of_kind(found, "phase") if w.kind == phase and w.arm == arm]
+    if recorded:
+        return sum(window.duration_s for window in recorded)
+    blocks = [block["intended_s"].sort() for _, block in rows.group_by("repeat")]
+    spans = [float(at[-1] - at[0]) * len(at) / max(1, len(at) - 1) for at in blocks]
+    return sum(spans)
+
+
+def _measured_duration_s(phases: Mapping[str, Mapping[str, Any]], arm: str) -> float:
+    return float(
+        sum(
+            figures[arm]["duration_s"]
+            for phase, figures in phases.items()
+            if phase != "warm-up" and arm in figures
+        )
+    )
+
+
+def _improvement(
+    main: pl.DataFrame, baseline: str, other: str | None, manifest: Mapping[str, Any]
+) -> dict[str, Any]:
+    if other is None:
+        return no_improvement(f"the run has one arm, {baseline}, and nothing to compare it with")
+    pairs = pairs_of(main, baseline, other)
+    return improvement(pairs, block_s=_correlated_s(manifest), rng=seeded(manifest))
+
+
+def _predicted(
+    prediction: Prediction | None,
+    main: pl.DataFrame,
+    found: Sequence[Window],
+    manifest: Mapping[str, Any],
+    hosts: pl.DataFrame | None,
+) -> dict[str, Any] | None:
+    """What the plan predicted beside what was measured; None where no plan was put to the test."""
+    if prediction is None:
+        return None
+    spec = manifest.get("spec") or {}
+    records = Records(
+        requests=main,
+        windows=found,
+        hosts=hosts,
+        fleet=checked_fleet(spec),
+        machines=list((manifest.get("fleet") or {}).get("machines") or []),
+        rates=spec.get("rates") or {},
+    )
+    return compare(prediction, records, block_s=_correlated_s(manifest), rng=seeded(manifest))
+
+
+def checked_fleet(spec: Mapping[str, Any]) -> Fleet:
+    return check(Source(Path("manifest.json"), fleet_of(spec.get("fleet") or {}), {}), Fleet)
+
+
+def _correlated_s(manifest: Mapping[str, Any]) -> float:
+    """About how long what slows requests lasts: a neighbour's mean run."""
+    asked = (manifest.get("spec") or {}).get("interference") or {}
+    return float(asked.get("mean_run_s") or _BLOCK_S)
+
+
+def seeded(manifest: Mapping[str, Any]) -> np.random.Generator:
+    """For the bootstraps, from the run's seed."""
+    seed = manifest.get("seed")
+    return np.random.default_rng(seed if isinstance(seed, int) and seed >= 0 else 0)
+
+
+def _replication(arbiters: pl.DataFrame | None, main: pl.DataFrame) -> dict[str, Any]:
+    """Replication load over the stretches of time in which each arm's blocks were measured."""
+    if arbiters is None:
+        return {}
+    spans = main.group_by("arm", "repeat").agg(
+        pl.col("intended_s").min().alias("start_s"), pl.col("intended_s").max().alias("end_s")
+    )
+    blocks: dict[str, list[tuple[float, float]]] = {}
+    for arm, _, start_s, end_s in spans.sort("start_s").iter_rows():
+        blocks.setdefault(arm, []).append((start_s, end_s))
+    return replication_load(arbiters, blocks)

@@ -1,0 +1,191 @@
+"""Is the run valid, and did the arms meet the SLO? Every "no" has a reason in words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import polars as pl
+from scipy import stats
+
+from experiments.record.metrics.frames import OK
+from experiments.record.metrics.latency import SAMPLES_BEYOND_MIN
+from experiments.record.metrics.windows import CLOSING, OPENING, Event, Window
+from experiments.record.result import VERDICTS
+
+LAG_SHARE_MAX = 0.05
+_DOUBT_MAX = 0.05
+
+
+def fault_counts(events: Sequence[Event], fingerprint_clean: bool | None) -> dict[str, Any]:
+    """How many faults and interference loads were injected and taken back, by kind."""
+    injected: dict[str, int] = {}
+    reverted: dict[str, int] = {}
+    for event in events:
+        if event.get("what") not in ("fault", "interference"):
+            continue
+        kind = str(event.get("kind") or "unknown")
+        if event.get("action") in OPENING:
+            injected[kind] = injected.get(kind, 0) + 1
+        elif event.get("action") in CLOSING:
+            reverted[kind] = reverted.get(kind, 0) + 1
+    return {
+        "injected": sum(injected.values()),
+        "reverted": sum(reverted.values()),
+        "fingerprint_clean": fingerprint_clean,
+        "by_kind": {
+            kind: {"injected": injected.get(kind, 0), "reverted": reverted.get(kind, 0)}
+            for kind in sorted(injected | reverted)
+        },
+    }
+
+
+def run_verdicts(
+    manifest: Mapping[str, Any],
+    arms: Mapping[str, Mapping[str, Any]],
+    disturbances: Sequence[Window],
+    faults: Mapping[str, Any],
+    against: Sequence[str] = (),
+) -> dict[str, dict[str, Any]]:
+    """The runner's verdicts and, added to them, what the data say against the run; `against` is
+    what they say against its measurement beyond the arms' figures.
+
+    A verdict that the runner did not give is not passed, except `cleanup`, which comes last and
+    never voids data: it is None until then.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    given = manifest.get("verdicts") or {}
+    for name in VERDICTS:
+        verdict = given.get(name)
+        if verdict is None:
+            found[name] = {"ok": None if name == "cleanup" else False, "reasons": []}
+            if name != "cleanup":
+                found[name]["reasons"].append("the runner gave no verdict")
+        else:
+            reasons = [str(reason) for reason in verdict.get("reasons") or []]
+            found[name] = {"ok": bool(verdict.get("ok")), "reasons": reasons}
+    limit = ((manifest.get("spec") or {}).get("slo") or {}).get("max_error_share")
+    _add_reasons(found["measurement"], [*measurement_reasons(arms, limit), *against])
+    _add_reasons(found["injection"], _injection_reasons(manifest, faults))
+    _add_reasons(found["revert"], _revert_reasons(disturbances, faults))
+    return found
+
+
+def measurement_reasons(
+    arms: Mapping[str, Mapping[str, Any]], error_share_max: float | None
+) -> list[str]:
+    """Why the latencies of these arms may not be believed; empty if they may."""
+    reasons = [] if arms else ["no arm was measured"]
+    for name, arm in arms.items():
+        if not arm["requests"]:
+            reasons.append(f"{name}: no request was measured")
+            continue
+        if not arm["ok"]:
+            reasons.append(f"{name}: none of {arm['requests']} requests was answered ok")
+        lag_ms, median_ms = arm["lag_ms_p99"], arm["p50_ms"]
+        if lag_ms is None:
+            reasons.append(f"{name}: the generator's lag is not known")
+        elif lag_ms > LAG_SHARE_MAX * median_ms:
+            reasons.append(
+                f"{name}: the generator sent late, lag p99 {lag_ms:.2f} ms is above "
+                f"{LAG_SHARE_MAX:.0%} of the measured p50 ({median_ms:.1f} ms)"
+            )
+        if error_share_max is not None and arm["error_share"] > error_share_max:
+            reasons.append(
+                f"{name}: {arm['errors']} of {arm['requests']} requests failed "
+                f"({arm['error_share']:.2%}), the design allows {error_share_max:.2%}"
+            )
+    return reasons
+
+
+def slo_verdict(
+    requests: pl.DataFrame, arms: Sequence[str], asked: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    """Was the SLO met by each arm; `met` is that of the last one.
+
+    A failed request counts as slower than any limit. Where too few samples decide, the answer is
+    None. Availability is a property of years: the plan answers it, not this run.
+    """
+    judged: dict[str, dict[str, Any]] = {}
+    for arm in arms if asked else ():
+        judged[arm] = _arm_slo(requests.filter(pl.col("arm") == arm), asked or {})
+    of_arm = next(reversed(judged), None)
+    result: dict[str, Any] = {"asked": dict(asked or {}), "arm": of_arm, "arms": judged}
+    result["met"] = judged[of_arm]["met"] if of_arm else None
+    result["reasons"] = judged[of_arm]["reasons"] if of_arm else ["the design asks for no SLO"]
+    return result
+
+
+def _arm_slo(requests: pl.DataFrame, asked: Mapping[str, Any]) -> dict[str, Any]:
+    total = requests.height
+    if not total:
+        return {"met": None, "reasons": ["no request was measured"]}
+    answers: list[tuple[bool | None, str]] = []
+    for name, share_max in (("p50_ms", 0.5), ("p90_ms", 0.1), ("p95_ms", 0.05), ("p99_ms", 0.01)):
+        if asked.get(name) is not None:
+            answers.append(_tail_answer(requests, name, float(asked[name]), share_max))
+    if asked.get("max_error_share") is not None:
+        failed = requests.filter(pl.col("outcome") != OK).height
+        limit = float(asked["max_error_share"])
+        text = f"{failed} of {total} requests failed, {limit:.2%} allowed"
+        answers.append((failed <= limit * total, text))
+    met: bool | None = True
+    if any(answer is False for answer, _ in answers):
+        met = False
+    elif any(answer is None for answer, _ in answers):
+        met = None
+    return {"met": met, "reasons": [text for answer, text in answers if answer is not True]}
+
+
+def _tail_answer(
+    requests: pl.DataFrame, name: str, limit_ms: float, share_max: float
+) -> tuple[bool | None, str]:
+    """Is at most `share_max` of the requests slower than the limit or failed?
+
+    Where fewer than 10 may be, the count alone says little: then an exact binomial test at 5 %
+    decides either way, or nothing does.
+    """
+    total = requests.height
+    slower = requests.filter((pl.col("outcome") != OK) | (pl.col("latency_ms") > limit_ms)).height
+    label = name.removesuffix("_ms")
+    text = f"{label}: {slower} of {total} requests ({slower / total:.2%}) took longer than "
+    text += f"{limit_ms:g} ms or failed, {share_max:.0%} allowed"
+    allowed = share_max * total
+    if allowed >= SAMPLES_BEYOND_MIN:
+        return slower <= allowed, text
+    if stats.binom.cdf(slower, total, share_max) <= _DOUBT_MAX:
+        return True, text
+    if stats.binom.sf(slower - 1, total, share_max) <= _DOUBT_MAX:
+        return False, text
+    return None, f"{text}; too few samples to decide"
+
+
+def _injection_reasons(manifest: Mapping[str, Any], faults: Mapping[str, Any]) -> list[str]:
+    asked = (manifest.get("spec") or {}).get("faults") or []
+    seen = faults["by_kind"]
+    return [
+        f"{fault.get('kind')}: asked for, never injected"
+        for fault in asked
+        if not seen.get(fault.get("kind"), {}).get("injected")
+    ]
+
+
+def _revert_reasons(disturbances: Sequence[Window], faults: Mapping[str, Any]) -> list[str]:
+    reasons = [
+        f"{window.kind} on {window.machine or 'an unnamed machine'} at {window.start_s:.1f} s: "
+        "no revert was recorded"
+        for window in disturbances
+        if not window.closed
+    ]
+    if faults["fingerprint_clean"] is False:
+        reasons.append("a machine's fingerprint differs from before the run")
+    elif faults["fingerprint_clean"] is None:
+        reasons.append("the machines' fingerprints were not checked")
+    return reasons
+
+
+def _add_reasons(verdict: dict[str, Any], reasons: Sequence[str]) -> None:
+    """Adds reasons against a verdict."""
+    if reasons:
+        verdict["ok"] = False
+        verdict["reasons"] += [text for text in reasons if text not in verdict["reasons"]]

@@ -1,0 +1,280 @@
+"""The files of a run, written so that a crash or a full disk never costs what was already there.
+
+A whole file is written beside its place, synced, and renamed onto it. Events are appended one line
+at a time, each synced: they tell what was injected, whatever happens next.
+"""
+
+from __future__ import annotations
+
+import errno
+import io
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import polars as pl
+from hdrh.histogram import HdrHistogram
+from pydantic import ConfigDict, with_config
+from typing_extensions import TypedDict
+
+from experiments.errors import DiskFull
+
+OUTCOMES = (
+    "ok",
+    "aborted_connection",
+    "connection_error",
+    "time_out",
+    "bad_status",
+    "bad_content",
+    "dropped",
+    "lost",  # with the load worker that was to report it
+)
+
+
+@with_config(ConfigDict(strict=True, extra="forbid", allow_inf_nan=False))
+class RequestRecord(TypedDict):
+    """A request as a load worker reports it; times in seconds since the run's t0."""
+
+    phase: str
+    index: int
+    name: str
+    intended_s: float
+    sent_s: float | None
+    done_s: float | None
+    latency_ms: float | None
+    lag_ms: float | None
+    outcome: str
+    status: int
+    bytes: int
+
+
+REQUESTS = pl.Schema(
+    {
+        "arm": pl.String,
+        "repeat": pl.Int32,
+        "pair": pl.Int32,
+        "phase": pl.String,
+        "index": pl.Int64,
+        "user": pl.String,
+        "name": pl.String,
+        "intended_s": pl.Float64,
+        "sent_s": pl.Float64,  # null for a lost request
+        "done_s": pl.Float64,  # null for a dropped or lost request
+        "latency_ms": pl.Float64,  # null for a dropped or lost request
+        "lag_ms": pl.Float64,  # null for a lost request
+        "outcome": pl.String,
+        "status": pl.Int32,
+        "bytes": pl.Int64,
+    }
+)
+
+ARBITERS = pl.Schema(
+    {
+        "time_s": pl.Float64,
+        "tier": pl.String,
+        "policy": pl.String,
+        "replicas": pl.Int32,
+        "server": pl.String,
+        "alive": pl.Boolean,
+        "requests": pl.Int64,
+        "wins": pl.Int64,
+        "errors": pl.Int64,
+        "in_flight": pl.Int64,
+        "tokens_free": pl.Int64,
+        "last_latency_us": pl.Int64,
+        "latency_us_sum": pl.Int64,
+        "latency_count": pl.Int64,
+        "received": pl.Int64,
+        "answered": pl.Int64,
+        "replicas_sent": pl.Int64,
+        "replicas_wasted": pl.Int64,
+        "wasted_us": pl.Int64,
+        "tokens_total": pl.Int64,
+        "tokens_in_use": pl.Int64,
+        "client_accepted": pl.Int64,
+        "token_wait_us_total": pl.Int64,
+        "busy_us": pl.Int64,
+        "token_holds": pl.Int64,
+        "token_hold_us_total": pl.Int64,
+        "processing_us_sum": pl.Int64,
+        "processing_count": pl.Int64,
+        "server_busy_us": pl.Int64,
+    }
+)
+
+_HOST_FIELDS = (
+    "cpu_percent",
+    "cpu_cores",
+    "memory_mb",
+    "net_rx_mbps",
+    "net_tx_mbps",
+    "disk_read_mbps",
+    "disk_write_mbps",
+    "throttled_percent",
+)
+
+HOSTS = pl.Schema(
+    {
+        "time_s": pl.Float64,
+        "machine": pl.String,
+        "tier": pl.String,
+        "role": pl.String,
+        **dict.fromkeys(_HOST_FIELDS, pl.Float64),
+        "faults_active": pl.Int64,
+    }
+)
+
+E = TypeVar("E", bound=Mapping[str, Any])
+
+SPOILED = "spoiled"  # the action of an event that sets its block aside
+
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    """Write a file whole or not at all; the old one stays until the new one is on disk."""
+    new = path.with_name(f".{path.name}.new")
+    with _space_for(path):
+        try:
+            with new.open("wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            new.replace(path)
+        except BaseException:
+            new.unlink(missing_ok=True)
+            raise
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write a JSON file whole or not at all; NaN is a defect and refused."""
+    text = json.dumps(value, ensure_ascii=False, indent=1, allow_nan=False)
+    write_bytes(path, text.encode() + b"\n")
+
+
+def write_table(path: Path, table: pl.DataFrame, schema: pl.Schema) -> None:
+    """Write a Parquet file with exactly the columns of `schema`, in its order and types."""
+    ordered = table.select(schema.names()).cast(schema)
+    buffer = io.BytesIO()
+    ordered.write_parquet(buffer, compression="zstd")
+    write_bytes(path, buffer.getvalue())
+
+
+def read_table(path: Path, schema: pl.Schema) -> pl.DataFrame:
+    """Read a Parquet file that `write_table` wrote."""
+    return pl.read_parquet(path).select(schema.names()).cast(schema)
+
+
+def arbiter_rows(time_s: float, stats: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """One poll of an arbiter's `/v1/stats` as rows of arbiters.parquet, one for each server."""
+    requests = stats["requests"]
+    tier = {
+        "time_s": time_s,
+        "tier": stats["tier"],
+        "policy": stats["policy"],
+        "replicas": stats["replicas"],
+        "received": requests["received"],
+        "answered": requests["answered"],
+        "replicas_sent": stats["replicas_sent"],
+        "replicas_wasted": stats["replicas_wasted"],
+        "wasted_us": stats["wasted_us"],
+        "tokens_total": stats["tokens"]["total"],
+        "tokens_in_use": stats["tokens"]["in_use"],
+        "client_accepted": stats["connections"]["client_accepted"],
+        "token_wait_us_total": stats["token_wait_us_total"],
+        "busy_us": stats["busy_us"],
+        "token_holds": stats["token_holds"],
+        "token_hold_us_total": stats["token_hold_us_total"],
+    }
+    names = {"server": "name", "server_busy_us": "busy_us"}  # those the API calls otherwise
+    columns = [name for name in ARBITERS.names() if name not in tier]
+    return [
+        {**tier, **{column: server.get(names.get(column, column)) for column in columns}}
+        for server in stats["servers"]
+    ]
+
+
+def arbiter_table(rows: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
+    """Rows of `arbiter_rows` as a table."""
+    return pl.DataFrame(rows, schema=ARBITERS)
+
+
+class EventLog:
+    """events.jsonl: append one event, synced to disk before the call returns."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        with _space_for(path):
+            self._file = path.open("ab", buffering=0)
+
+    def append(self, event: Mapping[str, Any]) -> None:
+        """Write one event as one line. Raises DiskFull; the lines before stay whole."""
+        line = json.dumps(event, ensure_ascii=False, allow_nan=False).encode() + b"\n"
+        size = os.fstat(self._file.fileno()).st_size
+        with _space_for(self.path):
+            written = self._file.write(line)
+            if written != len(line):
+                os.ftruncate(self._file.fileno(), size)
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            os.fsync(self._file.fileno())
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+def read_events(path: Path) -> Iterator[dict[str, Any]]:
+    """The events of a run; a line that a crash cut short is left out."""
+    for line in path.read_bytes().split(b"\n")[:-1]:
+        yield json.loads(line)
+
+
+def sound(events: Iterable[E]) -> list[E]:
+    """The events but those of blocks that were set aside (`kinds/compare/again.py`)."""
+    listed = list(events)
+    aside = {event.get("repeat") for event in listed if event.get("action") == SPOILED}
+    return [event for event in listed if event.get("repeat") not in aside]
+
+
+def histograms(requests: pl.DataFrame) -> dict[str, Any]:
+    """histograms.json: per arm and block, the latency after the warm-up of what was sent.
+
+    HdrHistogram, 1 us to 2 minutes, 3 digits, in its own base64 encoding. Merge these, never
+    percentiles.
+    """
+    counted = requests.filter(
+        (pl.col("phase") != "warm-up") & pl.col("latency_ms").is_not_null()
+    ).sort("arm", "repeat")
+    arms: dict[str, dict[str, str]] = {}
+    for (arm, repeat), block in counted.group_by("arm", "repeat", maintain_order=True):
+        encoded = encode_histogram(block["latency_ms"])
+        arms.setdefault(str(arm), {})[str(repeat)] = encoded
+    return {"schema": 1, "unit": "us", "digits": 3, "arms": arms}
+
+
+def encode_histogram(latencies_ms: Iterable[float]) -> str:
+    """Latencies as a base64 HdrHistogram of microseconds."""
+    histogram = HdrHistogram(1, 120_000_000, 3)
+    for latency_ms in latencies_ms:
+        histogram.record_value(max(1, round(latency_ms * 1e3)))
+    return bytes(histogram.encode()).decode("ascii")
+
+
+@contextmanager
+def _space_for(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _NO_SPACE:
+            raise
+        folder = path.parent
+        kept = sorted(item.name for item in folder.iterdir() if not item.name.startswith("."))
+        raise DiskFull(
+            str(path),
+            expected="room to write it",
+            came=str(error.strerror),
+            do=f"Make room on that disk. Kept in {folder}: {', '.join(kept) or 'nothing yet'}.",
+        ) from error

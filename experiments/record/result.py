@@ -1,0 +1,197 @@
+"""result.json: the head that every kind of run has, and under the kind's own name what it found.
+
+Head: schema, kind, experiment, run, platform, valid, verdicts, slo (null where none was asked for),
+cost, started, commit, host. Folders of older versions, with summary.json, capacity.json or
+tune.json, are read as if they had been written so.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, fields
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from experiments.errors import InputError
+from experiments.record.manifest import Verdicts
+
+SCHEMA = 1
+FILE = "result.json"
+VERDICTS = tuple(field.name for field in fields(Verdicts))
+_COUNTING = tuple(name for name in VERDICTS if name != "cleanup")  # which never voids data
+
+Result = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What a kind makes of a run's files: its own part of the result, and its say in the head.
+
+    complete: it found what it was to find; verdicts: the runner's, with the kind's reasons added.
+    """
+
+    body: dict[str, Any]
+    verdicts: Mapping[str, Any]
+    complete: bool = True
+    slo: Mapping[str, Any] | None = None
+
+
+def result_of(kind: str, manifest: Mapping[str, Any], found: Findings) -> Result:
+    """The whole of result.json."""
+    verdicts = found.verdicts
+    valid = found.complete and all(verdicts[name]["ok"] for name in _COUNTING)
+    return {**_head(kind, manifest, valid, verdicts, found.slo), kind: dict(found.body)}
+
+
+def _head(
+    kind: str,
+    manifest: Mapping[str, Any],
+    valid: bool,
+    verdicts: Mapping[str, Any],
+    slo: Mapping[str, Any] | None,
+) -> Result:
+    host = {key: value for key, value in (manifest.get("host") or {}).items() if key != "blocks"}
+    return {
+        "schema": SCHEMA,
+        "kind": kind,
+        "experiment": manifest.get("experiment"),
+        "run": manifest.get("run"),
+        "platform": manifest.get("platform"),
+        "valid": valid,
+        "verdicts": verdicts,
+        "slo": slo,
+        "cost": _cost(manifest),
+        "started": manifest.get("started_at"),
+        "commit": (manifest.get("versions") or {}).get("commit"),
+        "host": host,
+    }
+
+
+def _cost(manifest: Mapping[str, Any]) -> dict[str, float | None]:
+    """What the machines cost from the run's begin to its end; null where a price is not known."""
+    machines = (manifest.get("fleet") or {}).get("machines") or []
+    prices = [machine.get("usd_per_hour") for machine in machines if not machine.get("standby")]
+    try:
+        ends = [datetime.fromisoformat(str(manifest[key])) for key in ("started_at", "ended_at")]
+    except (KeyError, ValueError):
+        return {"usd": None, "usd_per_hour": None}
+    if not prices or None in prices:
+        return {"usd": None, "usd_per_hour": None}
+    per_hour = float(sum(prices))
+    hours = (ends[1] - ends[0]).total_seconds() / 3600
+    return {"usd": round(per_hour * hours, 6), "usd_per_hour": per_hour}
+
+
+def flat(result: Result) -> dict[str, Any]:
+    """Head and body as one mapping, for what shows both."""
+    body = result[result["kind"]]
+    return {**{key: value for key, value in result.items() if value is not body}, **body}
+
+
+def passed(result: Result) -> bool:
+    """The run is valid, its SLO, if it has one, was met, and nothing was left behind."""
+    met = result["slo"] is None or result["slo"]["met"]
+    return bool(result["valid"] and met and result["verdicts"]["cleanup"]["ok"])
+
+
+def read_result(folder: Path) -> Result:
+    """The result of a run's folder. Raises InputError where there is none, or it is torn."""
+    file = result_file(folder)
+    if not file.is_file():
+        raise InputError(
+            str(folder),
+            expected=f"a run's folder with {FILE} in it",
+            came="none",
+            do="`sparecraft list` shows the runs.",
+        )
+    try:
+        body = json.loads(file.read_text(encoding="utf-8"))
+        return _READERS[file.name](body, read_manifest(folder))
+    except (ValueError, KeyError, TypeError, OSError) as error:
+        raise InputError(
+            str(file),
+            expected="a run's result",
+            came=f"{type(error).__name__}: {error}",
+            do="Run the design again.",
+        ) from error
+
+
+def result_file(folder: Path) -> Path:
+    """The file that the result stands in: result.json, but in older folders."""
+    return next((folder / name for name in _READERS if (folder / name).is_file()), folder / FILE)
+
+
+def results_in(root: Path) -> Iterator[tuple[Path, Result]]:
+    """Every run under `results/`, by experiment and time: EXPERIMENT/RUN, and EXPERIMENT/KIND/RUN
+    where the kind is not the design's own. Those that cannot be read are left out."""
+    for folder in sorted({file.parent for name in _READERS for file in _found(root, name)}):
+        try:
+            yield folder, read_result(folder)
+        except InputError:
+            continue
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """manifest.json; empty where it is not there or torn."""
+    try:
+        return dict(json.loads((folder / "manifest.json").read_text(encoding="utf-8")))
+    except (ValueError, TypeError, OSError):
+        return {}
+
+
+def _found(root: Path, name: str) -> Iterator[Path]:
+    for pattern in (f"*/*/{name}", f"*/*/*/{name}"):
+        for file in root.glob(pattern):
+            if not file.parent.is_symlink():
+                yield file
+
+
+# Folders of older versions
+
+
+def _new(body: dict[str, Any], manifest: Mapping[str, Any]) -> Result:
+    expected = {*_head("", manifest, True, {}, None), body["kind"]}
+    if missing := expected - body.keys():
+        raise KeyError(", ".join(sorted(missing)))
+    return body
+
+
+def _old_summary(body: dict[str, Any], manifest: Mapping[str, Any]) -> Result:
+    kind = "schemes" if body.get("schemes") else "compare"
+    compared = body.get("compared") or {}
+    if "spare" in compared:
+        body["compared"] = {"baseline": compared["baseline"], "other": compared["spare"]}
+    body["strength"] = body.pop("schemes", None)
+    body["host_blocks"] = (body.get("host") or {}).get("blocks") or []
+    return _old(kind, body, manifest, bool(body["valid"]), body["slo"])
+
+
+def _old_capacity(body: dict[str, Any], manifest: Mapping[str, Any]) -> Result:
+    return _old("capacity", body, manifest, bool(body["complete"]), None)
+
+
+def _old_tune(body: dict[str, Any], manifest: Mapping[str, Any]) -> Result:
+    return _old("tune", body, manifest, bool(body["complete"]), None)
+
+
+def _old(
+    kind: str,
+    body: dict[str, Any],
+    manifest: Mapping[str, Any],
+    valid: bool,
+    slo: Mapping[str, Any] | None,
+) -> Result:
+    names = {name: body.get(name) for name in ("experiment", "run", "platform")}
+    named = {**manifest, **{key: value for key, value in names.items() if value is not None}}
+    head = _head(kind, named, valid, body["verdicts"], slo)
+    return {**head, kind: {key: value for key, value in body.items() if key not in head}}
+
+
+_READERS: dict[str, Callable[[dict[str, Any], Mapping[str, Any]], Result]] = {
+    FILE: _new,
+    "summary.json": _old_summary,
+    "capacity.json": _old_capacity,
+    "tune.json": _old_tune,
+}

@@ -1,0 +1,96 @@
+"""Reading back from InfluxDB with InfluxQL, which 1.x, 2.x and 3.x all answer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+import polars as pl
+
+from experiments.errors import EnvironmentMissing
+from experiments.record.records import HOSTS
+
+QUERY_TIMEOUT_S = 30.0
+
+
+class QueryFailed(EnvironmentMissing):
+    """InfluxDB did not answer a query."""
+
+
+class InfluxQuery:
+    """Queries on one database."""
+
+    def __init__(self, url: str, *, database: str = "sparecraft") -> None:
+        self._url = url
+        self._database = database
+        self._client = httpx.Client(
+            base_url=url, timeout=httpx.Timeout(QUERY_TIMEOUT_S), trust_env=False
+        )
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._client.close()
+
+    def rows(self, influxql: str) -> list[dict[str, Any]]:
+        """The rows of all series, with their tags and `_measurement`; `time` in ns."""
+        result = self._ask({"q": influxql, "db": self._database, "epoch": "ns"})
+        return [
+            {
+                "_measurement": series.get("name", ""),
+                **series.get("tags", {}),
+                **dict(zip(series["columns"], values, strict=True)),
+            }
+            for series in result.get("series", [])
+            for values in series.get("values", [])
+        ]
+
+    def points(self, run: str) -> dict[str, int]:
+        """How many points of a run each measurement has: the fullest field counts."""
+        rows = self.rows(f"SELECT COUNT(*) FROM /.*/ WHERE run = {literal(run)}")
+        return {
+            row["_measurement"]: max(
+                value or 0 for name, value in row.items() if name.startswith("count_")
+            )
+            for row in rows
+        }
+
+    def hosts(self, experiment: str, *, t0_ns: int, end_ns: int) -> pl.DataFrame:
+        """The hosts.parquet table: the node agents' samples in [t0, end], seconds since t0."""
+        rows = self.rows(
+            f"SELECT * FROM host WHERE experiment = {literal(experiment)}"
+            f" AND time >= {t0_ns} AND time <= {end_ns}"
+        )
+        table = [
+            {
+                "time_s": (row["time"] - t0_ns) / 1e9,
+                **{name: row.get(name) for name in HOSTS.names() if name != "time_s"},
+            }
+            for row in rows
+        ]
+        return pl.DataFrame(table, schema=HOSTS, strict=False).sort("time_s", "machine")
+
+    def _ask(self, parameters: dict[str, str]) -> dict[str, Any]:
+        try:
+            response = self._client.get("/query", params=parameters)
+            body = response.json()
+        except (httpx.HTTPError, ValueError) as error:
+            raise self._failed(parameters["q"], f"{type(error).__name__}: {error}") from error
+        result = (body.get("results") or [{}])[0]
+        problem = body.get("error") or result.get("error")
+        if problem:
+            raise self._failed(parameters["q"], str(problem))
+        return dict(result)
+
+    def _failed(self, influxql: str, came: str) -> QueryFailed:
+        return QueryFailed(
+            f"InfluxDB at {self._url}",
+            expected=f"an answer to {influxql}",
+            came=came,
+            do="See whether the machine influxdb-1 is up; run files do not depend on it.",
+        )
+
+
+def literal(text: str) -> str:
+    """A string literal of InfluxQL."""
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n")
+    return f"'{escaped}'"

@@ -1,0 +1,1 @@
+"""What an experiment runs on: platforms, agents, faults, schemes; up, ready, disturb, down."""

@@ -1,0 +1,176 @@
+"""Clients of the two APIs in the fleet: the node agent's (mutual TLS) and the arbiter's admin."""
+
+from __future__ import annotations
+
+import os
+import ssl
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import httpx
+
+from experiments.design.inventory import Identity, Machine
+from experiments.errors import SparecraftError
+
+_TIMEOUT = httpx.Timeout(5.0)
+# Crashing a role waits for its end, and starting it for its first answer.
+_SLOW = httpx.Timeout(30.0)
+
+
+class AgentError(SparecraftError):
+    """An agent or arbiter refused, or did not answer."""
+
+
+class _Api:
+    def __init__(self, name: str, client: httpx.Client) -> None:
+        self.name = name
+        self._client = client
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._client.close()
+
+    def _call(
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None = None,
+        timeout: httpx.Timeout = _TIMEOUT,
+    ) -> Any:
+        place = f"{self.name}: {method} {path}"
+        try:
+            response = self._client.request(method, path, json=body, timeout=timeout)
+        except httpx.HTTPError as error:
+            came = str(error) or type(error).__name__
+            raise AgentError(
+                place, expected="an answer", came=came, do="See whether the machine runs."
+            ) from error
+        if response.is_success:
+            return response.json() if response.content else None
+        raise AgentError(
+            place,
+            expected="success",
+            came=f"{response.status_code} {_error_text(response)}",
+            do="`GET /v1/capabilities` of the machine says what can be injected there.",
+        )
+
+
+class Agent(_Api):
+    """One machine's node agent."""
+
+    def health(self, timeout_s: float | None = None) -> dict[str, Any]:
+        """Service state and readiness."""
+        timeout = _TIMEOUT if timeout_s is None else httpx.Timeout(timeout_s)
+        return dict(self._call("GET", "/v1/health", timeout=timeout))
+
+    def capabilities(self) -> dict[str, dict[str, Any]]:
+        """What this machine's kernel can inject, with the reason where it cannot."""
+        return dict(self._call("GET", "/v1/capabilities")["faults"])
+
+    def set_settings(self, settings: Mapping[str, Any]) -> bool:
+        """What the role may be told, all of it: what is left out has its default. Returns whether
+        the role's service is restarted for it."""
+        return bool(self._call("PUT", "/v1/settings", settings, _SLOW)["restarted"])
+
+    def inject(self, kind: str, parameters: Mapping[str, Any], lease_s: float) -> str:
+        """Start a fault; returns its id. It ends by itself after `lease_s` unless renewed."""
+        body = {"kind": kind, "parameters": dict(parameters), "lease_s": lease_s}
+        return str(self._call("POST", "/v1/faults", body, _SLOW)["id"])
+
+    def renew(self, fault: str, lease_s: float) -> None:
+        """Extend a fault's lease."""
+        self._call("PUT", f"/v1/faults/{fault}/lease", {"lease_s": lease_s})
+
+    def revert(self, fault: str) -> dict[str, Any]:
+        """End a fault; idempotent."""
+        return dict(self._call("DELETE", f"/v1/faults/{fault}", timeout=_SLOW))
+
+    def revert_all(self) -> None:
+        """End every fault of the machine."""
+        self._call("DELETE", "/v1/faults", timeout=_SLOW)
+
+    def faults(self) -> list[dict[str, Any]]:
+        """Every fault since the agent's start, reverted ones too."""
+        return list(self._call("GET", "/v1/faults"))
+
+    def fingerprint(self) -> dict[str, Any]:
+        """The machine's state against that before the first fault."""
+        return dict(self._call("GET", "/v1/fingerprint", timeout=_SLOW))
+
+
+class Arbiter(_Api):
+    """One arbiter's admin API."""
+
+    def stats(self) -> dict[str, Any]:
+        """Cumulative counters since its start."""
+        return dict(self._call("GET", "/v1/stats"))
+
+    def latency(self) -> dict[str, Any]:
+        """Latencies of the last seconds, and the histogram since its start."""
+        return dict(self._call("GET", "/v1/latency"))
+
+    def set_replicas(self, replicas: int) -> None:
+        """The replication factor for the requests that follow."""
+        self._call("PUT", "/v1/replicas", {"replicas": replicas})
+
+    def set_policy(self, policy: str, tokens: int | None) -> None:
+        """The dispatch policy, and the tokens per server that it uses."""
+        body: dict[str, Any] = {"policy": policy}
+        if tokens is not None:
+            body["tokens"] = tokens
+        self._call("PUT", "/v1/policy", body)
+
+    def set_server(self, server: str, up: bool) -> dict[str, Any]:
+        """Take a server out of the tier at once, or let it in as soon as it answers; its
+        statistics."""
+        return dict(self._call("PUT", f"/v1/servers/{server}", {"up": up}))
+
+    def is_in(self, server: str) -> bool:
+        """Whether the server gets requests."""
+        return any(one["name"] == server and one["alive"] for one in self.stats()["servers"])
+
+
+def connect_agent(machine: Machine, context: ssl.SSLContext) -> Agent:
+    """A client for a machine's agent; `context` comes from `tls_context`."""
+    client = httpx.Client(base_url=machine.agent_url, verify=context, trust_env=False)
+    return Agent(machine.name, client)
+
+
+def connect_arbiter(machine: Machine) -> Arbiter:
+    """A client for an arbiter's admin API."""
+    return Arbiter(machine.name, httpx.Client(base_url=machine.admin_url, trust_env=False))
+
+
+def tls_context(identity: Identity) -> ssl.SSLContext:
+    """Trust the experiment's own CA and nothing else; present the client certificate."""
+    context = ssl.create_default_context(cadata=identity.ca_certificate_pem)
+    # ssl reads keys only from a file: a private one, gone before this returns.
+    with tempfile.TemporaryDirectory() as directory:
+        pem = Path(directory) / "client.pem"
+        descriptor = os.open(pem, os.O_WRONLY | os.O_CREAT, 0o600)
+        with os.fdopen(descriptor, "w") as file:
+            file.write(identity.client_private_key_pem + identity.client_certificate_pem)
+        context.load_cert_chain(pem)
+    return context
+
+
+def _error_text(response: httpx.Response) -> str:
+    try:
+        body = response.json()
+    except ValueError:
+        return response.text.strip()
+    return str(body.get("error", body)) if isinstance(body, dict) else str(body)

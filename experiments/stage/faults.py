@@ -1,0 +1,245 @@
+"""Carries out a block's injections: in time, with leases kept short, and all reverted at the end.
+
+A fault on a machine is held by a lease that this controller renews while it lives. When the
+controller is killed the agents undo within `LEASE_S`. Machine faults go through
+the platform, unless it says that the agent has to stand in (`through_agent`); a killed controller
+leaves the platform's to `sparecraft down`.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from experiments.errors import SparecraftError
+from experiments.stage.platforms import MACHINE_KINDS
+
+LEASE_S = 12.0
+_RENEW_EVERY_S = 4.0
+_TICK_S = 0.05
+
+
+class FaultAgent(Protocol):
+    """What the controller needs of an agent."""
+
+    def inject(self, kind: str, parameters: Mapping[str, Any], lease_s: float) -> str: ...
+    def renew(self, fault: str, lease_s: float) -> None: ...
+    def revert(self, fault: str) -> dict[str, Any]: ...
+
+
+class FaultPlatform(Protocol):
+    """What the controller needs of the platform."""
+
+    @property
+    def through_agent(self) -> Mapping[str, str]: ...
+    def inject(self, kind: str, machine: str) -> None: ...
+    def revert(self, kind: str, machine: str) -> None: ...
+
+
+@dataclass(frozen=True)
+class Step:
+    """One kind on one machine."""
+
+    kind: str
+    machine: str
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Injection:
+    """Steps that start together, in order, and are reverted together, in reverse order.
+
+    `duration_s` None: sticky, until the block's end.
+    """
+
+    at_s: float
+    duration_s: float | None
+    what: str  # fault | interference
+    steps: tuple[Step, ...]
+
+    @property
+    def end_s(self) -> float:
+        """When it is to be over."""
+        return math.inf if self.duration_s is None else self.at_s + self.duration_s
+
+
+@dataclass(frozen=True)
+class FaultEvent:
+    """What happened, and when (monotonic seconds)."""
+
+    at_monotonic: float
+    what: str
+    kind: str
+    machine: str
+    action: str  # inject | revert | error
+    id: str
+    parameters: Mapping[str, Any]
+    duration_s: float | None
+    text: str
+
+
+@dataclass
+class Tally:
+    """Counts over a run: an injection counts once all its steps are in."""
+
+    planned: int = 0
+    injected: int = 0
+    reverted: int = 0
+    errors: list[str] = field(default_factory=list)
+
+
+@dataclass
+class _Active:
+    injection: Injection
+    started: float
+    held: list[tuple[Step, str]]
+
+
+class FaultController:
+    """Runs injections against a clock that starts with `run`."""
+
+    def __init__(
+        self,
+        agents: Mapping[str, FaultAgent],
+        platform: FaultPlatform,
+        emit: Callable[[FaultEvent], None],
+        tally: Tally,
+    ) -> None:
+        self._agents = agents
+        self._platform = platform
+        self._emit = emit
+        self._tally = tally
+        self._lock = threading.Lock()
+
+    def run(
+        self, injections: Sequence[Injection], origin: float, end_s: float, stop: threading.Event
+    ) -> None:
+        """Carry out `injections`, at_s after `origin` (monotonic); returns at `end_s` or `stop`.
+
+        Whatever is active then has been reverted. Times after `end_s` are not reached and do
+        not count as planned.
+        """
+        waiting = sorted((i for i in injections if i.at_s < end_s), key=lambda i: i.at_s)
+        self._tally.planned += len(waiting)
+        active: list[_Active] = []
+        renew_at_s = 0.0
+        with ThreadPoolExecutor(max_workers=8, thread_name_prefix="faults") as pool:
+            starting: list[Future[_Active | None]] = []
+            others: list[Future[None]] = []
+            while not stop.is_set() and (now_s := time.monotonic() - origin) < end_s:
+                while waiting and waiting[0].at_s <= now_s:
+                    starting.append(pool.submit(self._start, waiting.pop(0)))
+                active += _begun(starting)
+                for over in [held for held in active if held.injection.end_s <= now_s]:
+                    active.remove(over)
+                    others.append(pool.submit(self._end, over))
+                if now_s >= renew_at_s:
+                    renew_at_s = now_s + _RENEW_EVERY_S
+                    others += [pool.submit(self._renew, held) for held in active]
+                stop.wait(min(_TICK_S, end_s - now_s))
+            wait(starting)
+            others += [pool.submit(self._end, held) for held in active + _begun(starting)]
+        for future in others:
+            future.result()  # a defect must not pass in silence
+
+    def _start(self, injection: Injection) -> _Active | None:
+        held: list[tuple[Step, str]] = []
+        for step in injection.steps:
+            try:
+                held.append((step, self._inject(step)))
+            except SparecraftError as error:
+                self._fail(injection, step, "inject", error)
+                self._undo(injection, held, time.monotonic())
+                return None
+        started = time.monotonic()
+        with self._lock:
+            self._tally.injected += 1
+        for step, fault in held:
+            stand_in = self._platform.through_agent.get(step.kind)
+            text = f"approximated by {stand_in}" if stand_in else ""
+            self._report(injection, step, "inject", fault, injection.duration_s, text)
+        return _Active(injection, started, held)
+
+    def _end(self, active: _Active) -> None:
+        if self._undo(active.injection, active.held, active.started):
+            with self._lock:
+                self._tally.reverted += 1
+
+    def _undo(self, injection: Injection, held: Sequence[tuple[Step, str]], since: float) -> bool:
+        clean = True
+        for step, fault in reversed(held):
+            try:
+                text = self._revert(step, fault)
+            except SparecraftError as error:
+                self._fail(injection, step, "revert", error)
+                clean = False
+                continue
+            self._report(injection, step, "revert", fault, time.monotonic() - since, text)
+        return clean
+
+    def _inject(self, step: Step) -> str:
+        if self._by_platform(step):
+            self._platform.inject(step.kind, step.machine)
+            return f"{step.kind}-{step.machine}"
+        kind = self._platform.through_agent.get(step.kind, step.kind)
+        return self._agents[step.machine].inject(kind, step.parameters, LEASE_S)
+
+    def _revert(self, step: Step, fault: str) -> str:
+        if self._by_platform(step):
+            self._platform.revert(step.kind, step.machine)
+            return ""
+        return str(self._agents[step.machine].revert(fault).get("revert_reason", ""))
+
+    def _by_platform(self, step: Step) -> bool:
+        return step.kind in MACHINE_KINDS and step.kind not in self._platform.through_agent
+
+    def _renew(self, active: _Active) -> None:
+        for step, fault in active.held:
+            if self._by_platform(step):
+                continue
+            try:
+                self._agents[step.machine].renew(fault, LEASE_S)
+            except SparecraftError as error:
+                self._report(active.injection, step, "error", fault, None, f"renew: {error}")
+
+    def _fail(self, injection: Injection, step: Step, action: str, error: SparecraftError) -> None:
+        text = f"{action}: {error}"
+        with self._lock:
+            self._tally.errors.append(f"{step.kind} on {step.machine}: {text}")
+        self._report(injection, step, "error", "", None, text)
+
+    def _report(
+        self,
+        injection: Injection,
+        step: Step,
+        action: str,
+        fault: str,
+        duration_s: float | None,
+        text: str,
+    ) -> None:
+        self._emit(
+            FaultEvent(
+                at_monotonic=time.monotonic(),
+                what=injection.what,
+                kind=step.kind,
+                machine=step.machine,
+                action=action,
+                id=fault,
+                parameters=step.parameters,
+                duration_s=duration_s,
+                text=text,
+            )
+        )
+
+
+def _begun(starting: list[Future[_Active | None]]) -> list[_Active]:
+    """Takes the injections that are in out of `starting`."""
+    done = [future for future in starting if future.done()]
+    for future in done:
+        starting.remove(future)
+    return [begun for future in done if (begun := future.result()) is not None]

@@ -1,0 +1,54 @@
+"""Where a fleet lives: each folder is a platform. Nothing else may know how a machine was made.
+
+README.md says how to add one.
+"""
+
+from __future__ import annotations
+
+import pkgutil
+from importlib import import_module
+
+from experiments.design.contracts import MACHINE_KINDS
+from experiments.errors import InputError
+from experiments.stage.platforms.base import (
+    Offer,
+    Option,
+    Platform,
+    PlatformEntry,
+)
+
+__all__ = [
+    "DEFAULT",
+    "MACHINE_KINDS",
+    "Offer",
+    "Option",
+    "Platform",
+    "PlatformEntry",
+    "entries",
+    "entry",
+]
+
+DEFAULT = "local"
+
+
+def entries() -> tuple[PlatformEntry, ...]:
+    """Every platform that has a folder here."""
+    return tuple(entry(name) for name in _names())
+
+
+def entry(name: str) -> PlatformEntry:
+    """The platform called `name`. Raises InputError where there is none: no platform stands in for
+    another, which may cost money."""
+    if name not in _names():
+        raise InputError(
+            "--platform",
+            expected=f"one of {', '.join(_names())}",
+            came=repr(name),
+            do="A platform is a folder in experiments/stage/platforms.",
+        )
+    found: PlatformEntry = import_module(f"{__name__}.{name}").PLATFORM
+    return found
+
+
+def _names() -> list[str]:
+    return sorted(module.name for module in pkgutil.iter_modules(__path__) if module.ispkg)

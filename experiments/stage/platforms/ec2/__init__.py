@@ -1,0 +1,84 @@
+"""Machines rented from AWS."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from experiments.console import Narrator
+from experiments.design import Design
+from experiments.stage.platforms.base import Given, Offer, Option, Platform, PlatformEntry
+
+TTL_HOURS = 4.0
+OPTIONS = (
+    Option(
+        "region",
+        str,
+        "AWS region; else that of the environment or profile.",
+        ("up", "down", "list"),
+    ),
+    Option(
+        "ttl_hours",
+        float,
+        f"Hours until the machines end themselves. [default: {TTL_HOURS:g}]",
+        ("up",),
+        minimum=0.5,
+        maximum=168.0,
+    ),
+    Option("spot", bool, "Spot machines, which AWS may take back.", ("up",)),
+    Option(
+        "var",
+        list[str],
+        "A variable of the stack, such as load_machines=2; may be repeated.",
+        ("up",),
+        metavar="NAME=VALUE",
+    ),
+    Option(
+        "book",
+        str,
+        "Prices where AWS's pricing API gives none: a file. [default: ec2]",
+        ("up",),
+    ),
+)
+
+
+class _Ec2:
+    name = "ec2"
+    summary = "machines rented from AWS, for money"
+    options = OPTIONS
+
+    def for_run(self, experiment: str) -> Platform:
+        """The fleet that `sparecraft up` made, from its first load machine."""
+        from experiments.stage.platforms.ec2.handed import Ec2Handed
+
+        return Ec2Handed(experiment)
+
+    def for_up(self, design: Design, given: Given, narrator: Narrator) -> Offer:
+        """Planned and priced."""
+        from experiments.stage.platforms.ec2 import platform
+        from experiments.stage.platforms.ec2.offer import offer
+
+        rented = platform.Ec2Platform(design.fleet.experiment, given["region"])
+        return offer(design, rented, given, narrator)
+
+    def for_down(self, experiment: str, given: Given) -> Platform:
+        """The fleet, from wherever there are credentials."""
+        from experiments.stage.platforms.ec2 import platform
+
+        return platform.Ec2Platform(experiment, given["region"])
+
+    def made(self) -> list[str]:
+        """What was made here."""
+        from experiments.stage.platforms.ec2.platform import STACK
+        from experiments.stage.platforms.terraform import stated
+
+        return stated(STACK)
+
+    def fleets(self, given: Given) -> list[dict[str, Any]]:
+        """What carries our tags in one region of the account."""
+        from experiments.stage.platforms.ec2.aws import Aws
+        from experiments.stage.platforms.ec2.tagged import fleets
+
+        return fleets(Aws(given["region"]))
+
+
+PLATFORM: PlatformEntry = _Ec2()

@@ -1,0 +1,136 @@
+"""The local platform: the stack `infra/stacks/local` and the Docker engine under it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from experiments.design.fleet import Fleet
+from experiments.design.inventory import Identity, Inventory
+from experiments.errors import EnvironmentMissing
+from experiments.paths import ROOT
+from experiments.stage.platforms import terraform
+from experiments.stage.platforms.local import docker
+from experiments.stage.platforms.local.places import networks_of, places, ports_of, told
+from experiments.stage.platforms.terraform import Progress, Stack
+from optimizer.source import check, read_tfvars
+
+STACK = ROOT / "infra" / "stacks" / "local"
+
+
+class LocalPlatform:
+    """One experiment's fleet on this host."""
+
+    name = "local"
+    through_agent: Mapping[str, str] = {}
+    ready_timeout_s = 120.0
+    reachable = True
+
+    def __init__(self, experiment: str) -> None:
+        self.experiment = experiment
+        self._stack = Stack(STACK, experiment)
+
+    def check(self) -> None:
+        """Raises EnvironmentMissing where Docker does not answer, or machines of this experiment's
+        name are there that this workspace did not make: nothing may touch those unasked."""
+        docker.check()
+        own = {str(o.get("container_name") or o.get("name")) for o in self._stack.held()}
+        others = [found.name for found in docker.find(self.experiment) if found.name not in own]
+        if others:
+            raise EnvironmentMissing(
+                f"fleet {self.experiment}",
+                expected="nothing of this experiment but what its own workspace made",
+                came=f"{len(others)} others: {', '.join(sorted(others)[:4])}"
+                + (", ..." if len(others) > 4 else ""),
+                do="Remove them where they were made (`terraform destroy`), or call "
+                f"`sparecraft down {self.experiment}`, which removes every trace.",
+            )
+
+    def up(self, tfvars: Path, progress: Progress) -> Inventory:
+        """`terraform apply` at ports and ranges that no other fleet has; returns what was made."""
+        source = read_tfvars(tfvars)
+        stated = source.values
+        others = [Stack(STACK, name) for name in terraform.stated(STACK) if name != self.experiment]
+        given = [other.variables for other in others]
+        chosen = places(
+            stated,
+            self._stack.variables if self._stack.held() else {},
+            further_entries=check(source, Fleet).entry_tiers[1:],
+            taken_ports=ports_of(given),
+            taken_networks=networks_of(given) | docker.subnets(but=self.experiment),
+        )
+        progress(told({**chosen, **stated}))
+        self._stack.apply(tfvars, progress, chosen)
+        return self.inventory()
+
+    def inventory(self) -> Inventory:
+        """What the state says is there."""
+        return self._stack.inventory()
+
+    def identity(self) -> Identity:
+        """The client certificate for the agents' API."""
+        return self._stack.identity()
+
+    def changes(self) -> list[str]:
+        """What differs from the description (drift)."""
+        return self._stack.changes()
+
+    def down(self, progress: Progress) -> list[str]:
+        """`terraform destroy`, then a sweep by label; returns what only the sweep found."""
+        docker.check()
+
+        def sweep() -> list[str]:
+            return [f"{f.kind} {f.name}" for f in docker.sweep(self.experiment)]
+
+        return self._stack.remove(progress, sweep)
+
+    def left(self) -> list[str]:
+        """Every container and network of this experiment that the engine holds."""
+        return [f"{f.kind} {f.name}" for f in docker.find(self.experiment)]
+
+    def container(self, machine: str) -> str:
+        """The Docker name of a machine."""
+        return f"sc-{self.experiment}-{machine}"
+
+    def machine_logs(self, machine: str) -> str:
+        """The last lines that the machine printed."""
+        return docker.logs(self.container(machine))
+
+    def inject(self, kind: str, machine: str) -> None:
+        """A fault that no agent can inject into its own machine."""
+        how = {
+            "machine.crash": docker.kill,
+            "machine.reboot": docker.restart,
+            "machine.freeze": docker.pause,
+        }
+        how[kind](self.container(machine))
+
+    def revert(self, kind: str, machine: str) -> None:
+        """Undo `inject`; idempotent."""
+        container = self.container(machine)
+        if kind in ("machine.crash", "machine.reboot"):
+            self.start(machine)
+        elif kind == "machine.freeze" and docker.state(container) == "paused":
+            docker.unpause(container)
+
+    def start(self, machine: str) -> None:
+        """`docker start`, where the machine does not run."""
+        if not self.running(machine):
+            docker.start(self.container(machine))
+
+    def stop(self, machine: str) -> None:
+        """Power loss, where the machine runs."""
+        if self.running(machine):
+            docker.kill(self.container(machine))
+
+    def replace(self, machine: str, progress: Progress) -> None:
+        """A new container, by `terraform apply -replace`; other machines are left as they are."""
+        self._stack.replace(f'fleet_machine.this["{machine}"]', progress)
+
+    def load_helpers(self) -> int:
+        """None: this host makes the load."""
+        return 0
+
+    def running(self, machine: str) -> bool:
+        """Whether the container runs; a frozen one does."""
+        return docker.state(self.container(machine)) in ("running", "paused")

@@ -1,0 +1,277 @@
+"""Terraform as a program: plain commands on a stack, one workspace per experiment, JSON out."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from experiments.design.inventory import Identity, Inventory
+from experiments.errors import EnvironmentMissing
+
+Progress = Callable[[str], None]
+_LOCK_WAIT = "-lock-timeout=30s"
+_PROVIDER = "sparecraft/fleet"  # not in any registry: our own set-up installs it
+_FLEET, _PLATFORM = "fleet.tfvars", "platform.tfvars.json"
+
+
+class Stack:
+    """A root module and the workspace of one experiment in it."""
+
+    def __init__(self, directory: Path, experiment: str) -> None:
+        self.directory = directory
+        self.experiment = experiment
+
+    @property
+    def state_directory(self) -> Path:
+        """Where Terraform keeps this workspace's state; the variables used lie beside it."""
+        return self.directory / "terraform.tfstate.d" / self.experiment
+
+    def declared(self) -> set[str]:
+        """Names of the stack's variables: a misspelt one in a file is no error to Terraform."""
+        texts = [path.read_text() for path in sorted(self.directory.glob("*.tf"))]
+        return set(re.findall(r'^\s*variable "(\w+)"', "\n".join(texts), re.MULTILINE))
+
+    @property
+    def variables(self) -> dict[str, Any]:
+        """The platform's own variables of the last apply."""
+        kept = self.state_directory / _PLATFORM
+        return dict(json.loads(kept.read_text())) if kept.exists() else {}
+
+    def apply(
+        self, tfvars: Path, progress: Progress, variables: Mapping[str, Any] | None = None
+    ) -> None:
+        """Bring the fleet to what `tfvars` and the platform's own `variables` say.
+
+        Raises EnvironmentMissing with Terraform's diagnostics.
+        """
+        _keep(self.state_directory, tfvars, {**(variables or {}), **_roles_beside(tfvars)})
+        self._init()
+        self._stream(["apply", "-auto-approve", *self._common(self.state_directory)], progress)
+
+    def plan(self, tfvars: Path, variables: Mapping[str, Any]) -> dict[str, Any]:
+        """What an apply would make, as `terraform show -json` has it; nothing is kept."""
+        self._init()
+        with tempfile.TemporaryDirectory() as scratch:
+            kept, plan = Path(scratch), Path(scratch) / "plan"
+            _keep(kept, tfvars, {**variables, **_roles_beside(tfvars)})
+            try:
+                for _ in self._messages(["plan", f"-out={plan}", *self._common(kept)]):
+                    pass
+                return dict(json.loads(self._run(["show", "-json", str(plan)]).stdout))
+            finally:
+                if not any(self.state_directory.glob("*")):
+                    self.state_directory.rmdir()  # the workspace that Terraform made for the plan
+
+    def replace(self, address: str, progress: Progress) -> None:
+        """Make one resource anew and touch no other. Raises EnvironmentMissing."""
+        only = [f"-replace={address}", f"-target={address}"]
+        self._stream(
+            ["apply", "-auto-approve", *only, *self._common(self.state_directory)], progress
+        )
+
+    def destroy(self, progress: Progress) -> None:
+        """Remove what the workspace's state holds; nothing to do if there is no state."""
+        kept = self.state_directory / _FLEET
+        if not (self.state_directory / "terraform.tfstate").exists() or not kept.exists():
+            return
+        self._init()
+        self._stream(["destroy", "-auto-approve", *self._common(self.state_directory)], progress)
+        self.forget()
+
+    def remove(self, progress: Progress, sweep: Callable[[], list[str]]) -> list[str]:
+        """`destroy`, then `sweep`, which removes by label or tag; returns what only it found."""
+        failed = False
+        try:
+            self.held()  # a state that is not whole: the sweep does it all
+        except EnvironmentMissing:
+            self.forget()
+        try:
+            self.destroy(progress)
+        except EnvironmentMissing:
+            failed = True
+        swept = sweep()
+        if failed and self.state_directory.exists():
+            # The sweep removed everything that the state could name: one more destroy empties it.
+            self.destroy(progress)
+        return swept
+
+    def forget(self) -> None:
+        """Drop the state, whatever it holds."""
+        shutil.rmtree(self.state_directory)
+
+    def held(self) -> list[dict[str, Any]]:
+        """Attributes of everything that the state holds. Raises EnvironmentMissing where it is not
+        whole: the disk was full, the machine went down."""
+        state = self.state_directory / "terraform.tfstate"
+        if not state.exists():
+            return []
+        try:
+            resources = json.loads(state.read_text()).get("resources", [])
+        except ValueError as error:
+            raise EnvironmentMissing(
+                f"Terraform's state {state}",
+                expected="JSON",
+                came=str(error),
+                do=f"Call `sparecraft down {self.experiment}`: it removes the fleet and this file.",
+            ) from error
+        return [i["attributes"] for resource in resources for i in resource["instances"]]
+
+    def changes(self) -> list[str]:
+        """Addresses that `terraform plan` would change; empty when the fleet is as described."""
+        lines = self._messages(["plan", *self._common(self.state_directory)])
+        planned = (m for m in lines if m.get("type") in ("planned_change", "resource_drift"))
+        return [m["change"]["resource"]["addr"] for m in planned]
+
+    def output(self, name: str) -> Any:
+        """One output's value."""
+        done = self._run(["output", "-json", name])
+        return json.loads(done.stdout)
+
+    def inventory(self) -> Inventory:
+        """What the state says is there."""
+        try:
+            return Inventory.model_validate(self.output("fleet"))
+        except ValidationError as error:
+            raise EnvironmentMissing(
+                "terraform output fleet",
+                expected="the inventory that infra/README.md describes",
+                came=str(error),
+                do="The stack and the runner are of different versions; run `make setup`.",
+            ) from error
+
+    def identity(self) -> Identity:
+        """The client certificate for the agents' API."""
+        return Identity.model_validate(self.output("identity"))
+
+    def _common(self, kept: Path) -> list[str]:
+        files = [kept.resolve() / name for name in (_FLEET, _PLATFORM)]
+        chosen = [f"-var-file={file}" for file in files if file.exists()]
+        return [*chosen, "-input=false", _LOCK_WAIT, "-json"]
+
+    def _init(self) -> None:
+        self._run(["init", "-input=false", "-no-color"])
+
+    def _command(self, arguments: list[str]) -> list[str]:
+        program = shutil.which("terraform")
+        if program is None:
+            raise EnvironmentMissing(
+                "terraform",
+                expected="Terraform 1.9 or later on PATH",
+                came="no such program",
+                do="Install Terraform, or run `make setup`, which says where to get it.",
+            )
+        return [program, f"-chdir={self.directory}", *arguments]
+
+    def _environment(self) -> dict[str, str]:
+        environment = {
+            **os.environ,
+            "TF_WORKSPACE": self.experiment,
+            "TF_IN_AUTOMATION": "1",
+            "CHECKPOINT_DISABLE": "1",
+        }
+        # A configuration file that is named but absent makes Terraform warn at every call.
+        if not Path(environment.get("TF_CLI_CONFIG_FILE", "/")).exists():
+            del environment["TF_CLI_CONFIG_FILE"]
+        return environment
+
+    def _run(self, arguments: list[str]) -> subprocess.CompletedProcess[str]:
+        done = subprocess.run(
+            self._command(arguments),
+            env=self._environment(),
+            capture_output=True,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+            check=False,
+        )
+        if done.returncode != 0:
+            raise self._failure(arguments[0], done.stderr.strip() or done.stdout.strip())
+        return done
+
+    def _messages(self, arguments: list[str]) -> Iterator[dict[str, Any]]:
+        # Its own session: Ctrl-C must not reach Terraform, which would lose track of half a fleet.
+        with subprocess.Popen(
+            self._command(arguments),
+            env=self._environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        ) as process:
+            diagnostics: list[str] = []
+            assert process.stdout is not None
+            try:
+                for line in process.stdout:
+                    message = _parse(line)
+                    diagnostic = message.get("diagnostic", {})
+                    if diagnostic.get("severity") == "error":
+                        diagnostics.append(_diagnostic_text(diagnostic))
+                    yield message
+            except KeyboardInterrupt:
+                process.terminate()  # Terraform finishes what is under way and writes its state
+                process.wait(timeout=120)
+                raise
+        if process.returncode != 0:
+            raise self._failure(arguments[0], "\n".join(diagnostics) or "no diagnostic was given")
+
+    def _stream(self, arguments: list[str], progress: Progress) -> None:
+        for message in self._messages(arguments):
+            said = str(message.get("@message", ""))
+            done = message.get("type") in ("apply_complete", "apply_errored", "change_summary")
+            if done and not said.startswith("data."):
+                progress(said)
+
+    def _failure(self, verb: str, said: str) -> EnvironmentMissing:
+        do = "Mend what it names and call again; `sparecraft down` removes what was made."
+        if verb == "init" and _PROVIDER in said:
+            do = "Run `make setup`, which builds and installs this provider, and call again."
+        return EnvironmentMissing(
+            f"terraform {verb} ({self.directory.name}, workspace {self.experiment})",
+            expected="success",
+            came=said,
+            do=do,
+        )
+
+
+def stated(stack: Path) -> list[str]:
+    """The experiments that a root module has states of."""
+    return sorted(path.name for path in (stack / "terraform.tfstate.d").glob("*/"))
+
+
+def _roles_beside(tfvars: Path) -> dict[str, Any]:
+    """The stack's variable for a design that brings roles of its own."""
+    own = tfvars.resolve().parent / "roles"
+    return {"roles_dirs": ["infra/roles", str(own)]} if any(own.glob("*/role.json")) else {}
+
+
+def _keep(folder: Path, tfvars: Path, variables: Mapping[str, Any]) -> None:
+    """Both files of variables, so that what was applied can be destroyed whatever became of
+    the design."""
+    folder.mkdir(parents=True, exist_ok=True)
+    if tfvars.resolve() != (folder / _FLEET).resolve():
+        (folder / _FLEET).write_text(tfvars.read_text())
+    (folder / _PLATFORM).write_text(json.dumps(variables, indent=2))
+
+
+def _parse(line: str) -> dict[str, Any]:
+    try:
+        message = json.loads(line)
+    except json.JSONDecodeError:
+        return {"@message": line.rstrip()}
+    return message if isinstance(message, dict) else {"@message": line.rstrip()}
+
+
+def _diagnostic_text(diagnostic: dict[str, Any]) -> str:
+    detail = diagnostic.get("detail", "").strip()
+    summary = str(diagnostic.get("summary", "")).strip()
+    return f"{summary}: {detail}" if detail else summary

@@ -1,0 +1,12 @@
+"""Deployment schemes that behave: failed machines are found, fenced and replaced or repaired.
+
+Read `controller.py` first (the life of a lost machine), then `heartbeat.py` (when one is lost),
+`operations.py` (what is done to machines) and `journal.py` (what is written down of it).
+"""
+
+from experiments.stage.schemes.controller import Controller
+from experiments.stage.schemes.heartbeat import Heartbeats, Lost
+from experiments.stage.schemes.journal import Journal, Log
+from experiments.stage.schemes.operations import MachineOperations
+
+__all__ = ["Controller", "Heartbeats", "Journal", "Log", "Lost", "MachineOperations"]

@@ -1,0 +1,130 @@
+"""What is written into events.jsonl of machines that fail and are replaced.
+
+| what | kind | action | of |
+|---|---|---|---|
+| `member` | tier | start, end | a machine is in its tier's service, from start to end |
+| `fault` | `machine.crash` | inject, revert | a crash of ours; reverted when it is mended |
+| `failover` | `cloud`, `pf`, `ara` | start, end, error | a lost machine; `end` has the parts |
+| `failover` | `standby_pool_empty` | start, end | a fail-over waits for a standby |
+| `repair` | tier | start, end | a machine is repaired; then it is in the pool, or powered on |
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from experiments.stage.faults import Tally
+
+
+class Log(Protocol):
+    """Where events go: the run's recorder."""
+
+    def event(
+        self,
+        monotonic: float,
+        *,
+        what: str,
+        kind: str,
+        action: str,
+        machine: str = "",
+        id: str = "",  # the file's key
+        parameters: Mapping[str, Any] | None = None,
+        duration_s: float | None = None,
+        text: str = "",
+    ) -> None: ...
+
+
+class Journal:
+    """Thread-safe; knows which machines are in service and which crashes are not mended."""
+
+    def __init__(self, log: Log, tally: Tally, tiers: Mapping[str, str]) -> None:
+        """`tiers`: the tier of each machine."""
+        self._log = log
+        self._tally = tally
+        self._tiers = tiers
+        self._guard = threading.Lock()
+        self._in_service: set[str] = set()
+        self._crashes: dict[str, tuple[str, float]] = {}
+        self._count = 0
+
+    @property
+    def in_service(self) -> frozenset[str]:
+        """The machines that carry load, or are believed to."""
+        with self._guard:
+            return frozenset(self._in_service)
+
+    def enter(self, machine: str, at: float) -> None:
+        """The machine carries load from now on."""
+        with self._guard:
+            if machine in self._in_service:
+                return
+            self._in_service.add(machine)
+        self._log.event(
+            at, what="member", kind=self._tiers[machine], action="start", machine=machine
+        )
+
+    def leave(self, machine: str, at: float) -> bool:
+        """The machine carries no load since `at`; False where that was known."""
+        with self._guard:
+            if machine not in self._in_service:
+                return False
+            self._in_service.discard(machine)
+        self._log.event(at, what="member", kind=self._tiers[machine], action="end", machine=machine)
+        return True
+
+    def crashed(self, machine: str, at: float) -> None:
+        """The crash process took the machine's power away."""
+        with self._guard:
+            self._count += 1
+            self._crashes[machine] = (name := f"crash-{self._count}", at)
+            self._tally.planned += 1
+            self._tally.injected += 1
+        self._log.event(
+            at, what="fault", kind="machine.crash", action="inject", machine=machine, id=name
+        )
+        self.leave(machine, at)
+
+    def crashed_at(self, machine: str) -> float | None:
+        """When the machine crashed [monotonic s]; None where no crash of ours is open."""
+        with self._guard:
+            return self._crashes[machine][1] if machine in self._crashes else None
+
+    def mended(self, machine: str) -> None:
+        """The machine's crash is undone."""
+        now = time.monotonic()
+        with self._guard:
+            crash = self._crashes.pop(machine, None)
+            if crash is None:
+                return
+            self._tally.reverted += 1
+        name, at = crash
+        self._log.event(
+            now, what="fault", kind="machine.crash", action="revert", machine=machine, id=name,
+            duration_s=now - at,
+        )  # fmt: skip
+
+    def failed(self, machine: str, what: str, error: Exception) -> None:
+        """Something of a fail-over went wrong; it is in the run's verdicts too."""
+        with self._guard:
+            self._tally.errors.append(f"fail-over of {machine}: {what}: {error}")
+        self.note("failover", what, "error", machine, text=str(error))
+
+    def note(
+        self,
+        what: str,
+        kind: str,
+        action: str,
+        machine: str,
+        *,
+        at: float | None = None,
+        parameters: Mapping[str, Any] | None = None,
+        text: str = "",
+    ) -> None:
+        """Any other line; now, unless `at` [monotonic s] says when."""
+        self._log.event(
+            time.monotonic() if at is None else at,
+            what=what, kind=kind, action=action, machine=machine, parameters=parameters, text=text,
+        )  # fmt: skip

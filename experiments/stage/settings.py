@@ -1,0 +1,77 @@
+"""What an arm sets: its tiers' arbiters, and what their roles may be told (role.json, `settings`).
+
+A role's settings are put to every machine of a tier before a block, and its service is restarted
+where they changed. A tier that no arm sets anything of is left alone.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from experiments.design import Design
+from experiments.design.experiment import Experiment
+from experiments.errors import EnvironmentMissing, SparecraftError
+from experiments.stage.fleet import await_ready
+from experiments.stage.live_fleet import Fleet, serving
+
+_TOLD_S = 15.0
+_POLL_S = 0.1
+
+
+def configure(design: Design, arm: str, fleet: Fleet) -> None:
+    """Bring the fleet to an arm; returns when every machine serves with it."""
+    spec = design.experiment.arms[arm]
+    for tier, arbiter in fleet.arbiters.items():
+        arbiter.set_policy(spec.of(tier).policy, spec.tokens_of(tier, design.fleet))
+        arbiter.set_replicas(spec.of(tier).replicas)
+    changed = _put(fleet, role_settings(design.experiment, arm))
+    if changed:
+        await_ready(fleet, design.roles, {name: fleet.agents[name] for name in changed})
+        _await_in(fleet, changed)
+
+
+def role_settings(experiment: Experiment, arm: str) -> dict[str, Mapping[str, Any]]:
+    """By tier, what the arm sets of its role; nothing, its defaults, where only others set some."""
+    arms = experiment.arms.values()
+    tiers = {tier for one in arms for tier, made in one.settings.items() if made.role}
+    return {tier: experiment.arms[arm].of(tier).role for tier in sorted(tiers)}
+
+
+def to_defaults(design: Design, fleet: Fleet) -> list[str]:
+    """Take every role's settings back; returns what could not be."""
+    arm = next(iter(design.experiment.arms))
+    failed = []
+    for tier in role_settings(design.experiment, arm):
+        try:
+            _put(fleet, {tier: {}})
+        except SparecraftError as error:
+            failed.append(f"settings of tier {tier}: {error}")
+    return failed
+
+
+def _put(fleet: Fleet, settings: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """The machines whose service is restarted for it."""
+    return [
+        machine.name
+        for machine in serving(fleet.inventory, settings)
+        if machine.name in fleet.agents
+        and fleet.agents[machine.name].set_settings(settings[str(machine.tier)])
+    ]
+
+
+def _await_in(fleet: Fleet, machines: Collection[str]) -> None:
+    """Until the arbiters send requests to these machines again."""
+    deadline = time.monotonic() + _TOLD_S
+    for machine in machines:
+        tier = str(fleet.inventory.machine(machine).tier)
+        while tier in fleet.arbiters and not fleet.arbiters[tier].is_in(machine):
+            if time.monotonic() > deadline:
+                raise EnvironmentMissing(
+                    f"arbiter of tier {tier}",
+                    expected=f"{machine} back within {_TOLD_S:g} s of its new settings",
+                    came="no answer at its service's address",
+                    do="See with `sparecraft up` what the role says to these settings.",
+                )
+            time.sleep(_POLL_S)

@@ -1,0 +1,269 @@
+"""The stage of a run: a fleet that is made, watched, brought back to what it was, and removed.
+
+What is measured on it is a kind's (`experiments/kinds`), which may also need no fleet at all. All
+that is to be written is registered with `keep`, and written once nothing more can happen.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from experiments.console import Narrator
+from experiments.design import Design
+from experiments.design.inventory import Inventory
+from experiments.design.own import FOLDER, copy_own
+from experiments.errors import SparecraftError
+from experiments.record import manifest as manifests
+from experiments.record.recorder import Clock, Recorder
+from experiments.record.records import ARBITERS, HOSTS, write_json, write_table
+from experiments.record.telemetry import InfluxQuery, InfluxWriter, TelemetryStats
+from experiments.stage.faults import Tally
+from experiments.stage.fleet import (
+    check_capabilities,
+    connect,
+    disconnect,
+    fingerprints,
+    provision,
+    revert_everything,
+    wait_ready,
+)
+from experiments.stage.live_fleet import Fleet
+from experiments.stage.monitor import Monitor
+from experiments.stage.platforms import Platform
+from experiments.stage.schemes.at_work import watched
+from experiments.stage.settings import to_defaults
+
+_INFLUX_CLOSE_S = 15.0
+Keep = Callable[[Path], Mapping[str, Any] | None]
+
+
+class Stage:
+    """One run's fleet, its clock, its verdicts and its folder.
+
+    `design`, `folder`, `clock`, `platform`, `verdicts`, `tally` and `narrator` are there from the
+    beginning; `fleet`, `recorder` and `monitor` once a fleet is ready.
+    """
+
+    fleet: Fleet
+    recorder: Recorder
+    monitor: Monitor
+
+    def __init__(
+        self,
+        design: Design,
+        folder: Path,
+        platform: Platform,
+        narrator: Narrator,
+        command: Sequence[str],
+        *,
+        section: Mapping[str, Any] | None = None,
+        quiet_wait_s: float = 0.0,
+    ) -> None:
+        """`folder` is where the run's own is made; section, what the manifest says beyond the
+        design; quiet_wait_s, how long a block may wait for a quiet host [s]."""
+        self._started = datetime.now(UTC)
+        self.run = self._started.strftime("%Y%m%dT%H%M%SZ")
+        self.design = design
+        self.folder = folder / self.run
+        self.platform = platform
+        self.narrator = narrator
+        self.quiet_wait_s = quiet_wait_s
+        self.clock = Clock(time.monotonic(), self._started)
+        self.verdicts = manifests.Verdicts()
+        self.tally = Tally()
+        self._command = list(command)
+        self._section = section
+        self._kept: list[Keep] = []
+        self.setup_s: dict[str, float] = {}
+        self._inventory: Inventory | None = None
+        self._connected: Fleet | None = None
+        self._writer: InfluxWriter | None = None
+        self._telemetry = TelemetryStats()
+        self._in_influxdb = 0
+        self._fingerprint_clean: bool | None = None
+        self._hosts: pl.DataFrame | None = None
+        self._applied = False
+
+    def keep(self, write: Keep) -> None:
+        """Have `write(folder)` called at the end, however the run ends: it writes files, and what
+        it returns goes into manifest.json; None where there is nothing worth keeping."""
+        self._kept.append(write)
+
+    # up
+
+    def make_folder(self) -> None:
+        """The run's folder."""
+        self.folder.mkdir(parents=True)
+
+    def prepare(self) -> None:
+        """A fleet that answers, can do what the design asks, is watched, its telemetry on."""
+        say = self.narrator
+        own = self.folder / FOLDER
+        copy_own(self.design.directory, self.design.experiment.load.worker, own)
+        began = time.monotonic()
+        with say.step("Provisioning (terraform apply)"):
+            self.platform.check()
+            self._applied = True
+            self._inventory = provision(self.design, self.platform, say)
+        self.setup_s["up"] = round(time.monotonic() - began, 2)
+        self.fleet = self._connected = connect(self.platform, self._inventory)
+        began = time.monotonic()
+        with say.step("Waiting until every machine is ready"):
+            wait_ready(self.fleet, self.design.roles, say)
+        self.setup_s["ready"] = round(time.monotonic() - began, 2)
+        check_capabilities(self.design, self.fleet)
+        self._watch()
+
+    def _watch(self) -> None:
+        inventory = self.fleet.inventory
+        self._writer = InfluxWriter(inventory.endpoints.influxdb, self.folder / "telemetry.lp")
+        name = self.design.fleet.experiment
+        self.recorder = Recorder(self.folder, self.clock, name, self.run, self._writer)
+        others = watched(self.design, inventory)
+        agents = {name: agent for name, agent in self.fleet.agents.items() if name not in others}
+        self.monitor = Monitor(self.fleet.arbiters, agents, self.recorder.arbiter, self._on_machine)
+        self.monitor.start()
+
+    def _on_machine(self, name: str, alive: bool, text: str) -> None:
+        action = "end" if alive else "start"
+        self.recorder.event(
+            time.monotonic(), what="machine", kind="lost", action=action, machine=name, text=text
+        )
+        if not alive:
+            self.verdicts.measurement.fail(f"machine {name} was lost: {text}")
+            self.narrator.say(f"[bold red]machine {name} was lost[/bold red]")
+
+    def failed(self, error: BaseException) -> None:
+        """What ended the measurement early, as a verdict."""
+        after_s = time.monotonic() - self.clock.monotonic
+        what = "interrupted" if isinstance(error, KeyboardInterrupt) else str(error)
+        self.verdicts.measurement.fail(f"ended after {after_s:.0f} s: {what}")
+
+    # collection
+
+    def collect(self) -> None:
+        """Undo what is active, compare fingerprints, and take the data out of the fleet."""
+        if self._connected is not None:
+            with self.narrator.step("Reverting and collecting"):
+                self._revert(self._connected)
+                if self._writer is not None:
+                    self._collect_telemetry(self._writer)
+                disconnect(self._connected)
+        self._judge()
+
+    def _revert(self, fleet: Fleet) -> None:
+        if self._writer is not None:
+            self.monitor.stop()
+            if self.monitor.missed_polls:
+                missed = self.monitor.missed_polls
+                self.narrator.detail(f"{missed} polls of the arbiters went unanswered")
+        for text in revert_everything(fleet):
+            self.verdicts.revert.fail(text)
+        for text in to_defaults(self.design, fleet):
+            self.verdicts.revert.fail(text)
+        self._fingerprint_clean = fingerprints(fleet, self.verdicts.revert.fail)
+
+    def _collect_telemetry(self, writer: InfluxWriter) -> None:
+        self.recorder.close()
+        self._telemetry = writer.close(_INFLUX_CLOSE_S)
+        self._in_influxdb = self._telemetry.written
+        query = InfluxQuery(self.fleet.inventory.endpoints.influxdb)
+        try:
+            self._in_influxdb = sum(query.points(self.run).values())
+            self._hosts = query.hosts(
+                self.design.fleet.experiment,
+                t0_ns=self.clock.ns_at(0.0),
+                end_ns=self.clock.ns_at(self.clock.since_s(time.monotonic())),
+            )
+        except SparecraftError as error:
+            self.narrator.detail(f"hosts.parquet is missing: {error}")
+        finally:
+            query.close()
+        if self._telemetry.spooled:
+            self.narrator.detail(
+                f"{self._telemetry.spooled} points wait in telemetry.lp: "
+                f"{self._telemetry.last_error}"
+            )
+
+    def _judge(self) -> None:
+        tally, verdicts = self.tally, self.verdicts
+        for error in tally.errors:
+            verdict = verdicts.revert if ": revert:" in error else verdicts.injection
+            verdict.fail(error)
+        if tally.injected < tally.planned and not tally.errors:
+            verdicts.injection.fail(f"{tally.injected} of {tally.planned} were injected")
+        if tally.reverted < tally.injected:
+            verdicts.revert.fail(f"{tally.reverted} of {tally.injected} were reverted")
+        if self._telemetry.lost or self._telemetry.rejected:
+            verdicts.measurement.fail(
+                f"telemetry: {self._telemetry.lost} points lost, "
+                f"{self._telemetry.rejected} rejected: {self._telemetry.last_error}"
+            )
+
+    # down
+
+    def remove(self, *, keep: bool) -> SparecraftError | None:
+        """Remove the fleet unless it is to stay, and look whether anything is left; what kept it
+        from being removed is returned."""
+        if not self._applied:
+            return None
+        if keep:
+            name = self.design.fleet.experiment
+            self.narrator.say(f"The fleet stays up; `sparecraft down {name}` removes it.")
+            return None
+        try:
+            with self.narrator.step("Removing the fleet (terraform destroy)"):
+                swept = self.platform.down(self.narrator.detail)
+            left = self.platform.left()
+        except SparecraftError as error:
+            self.verdicts.cleanup.fail(str(error))
+            return error
+        for thing in left:
+            self.verdicts.cleanup.fail(f"{thing} is still there")
+        for thing in swept:
+            self.narrator.detail(f"swept {thing}")
+        return None
+
+    # files
+
+    def write(self, *, cut_short: bool) -> bool:
+        """Write what was kept, and manifest.json last of all; False where a run that was cut short
+        has nothing to keep."""
+        parts = [write(self.folder) for write in self._kept]
+        if cut_short and not any(part is not None for part in parts):
+            return False
+        if self._writer is not None:
+            write_table(self.folder / "arbiters.parquet", self.recorder.arbiters(), ARBITERS)
+        if self._hosts is not None:
+            write_table(self.folder / "hosts.parquet", self._hosts, HOSTS)
+        body = self._manifest()
+        for part in parts:
+            body |= part or {}
+        write_json(self.folder / "manifest.json", body)
+        return True
+
+    def _manifest(self) -> dict[str, Any]:
+        return {
+            "schema": manifests.SCHEMA,
+            "experiment": self.design.fleet.experiment,
+            "run": self.run,
+            "platform": self.platform.name,
+            "started_at": self._started.isoformat(),
+            "ended_at": datetime.now(UTC).isoformat(),
+            "seed": self.design.experiment.design.seed,
+            "command": self._command,
+            "versions": manifests.versions(),
+            "spec": manifests.spec_json(self.design, self._section),
+            "fleet": manifests.fleet_json(self._inventory),
+            "host": manifests.host(),
+            "verdicts": self.verdicts.to_json(),
+            "setup_s": self.setup_s,
+            "telemetry": {**vars(self._telemetry), "in_influxdb": self._in_influxdb},
+            "fingerprint_clean": self._fingerprint_clean,
+        }

@@ -1,0 +1,154 @@
+"""Plans for the servers of `servers.py`, and load generators that carry them out."""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import polars as pl
+
+from experiments.design.experiment import Load
+from experiments.design.schedule import PhaseWindow
+from experiments.design.workloads import Operation
+from experiments.load.generator import LoadGenerator, LoadHandle, LoadStatus
+from experiments.load.plan import LoadPlan, RemoteWorkers
+
+CONNECT_S = 1.0
+RESPONSE_S = 2.0
+LEAD_S = 0.3
+
+# What each path of `servers.py` leads to: outcome and status.
+EXPECTED = {
+    "good": ("ok", 200),
+    "chunked": ("ok", 200),
+    "until_close": ("ok", 200),
+    "leave": ("ok", 200),
+    "wrong_title": ("bad_content", 200),
+    "garbage": ("bad_content", 0),
+    "fails": ("bad_status", 500),
+    "redirects": ("bad_status", 302),
+    "reset": ("aborted_connection", 0),
+    "cut": ("aborted_connection", 200),
+    "cut_chunked": ("aborted_connection", 200),
+    "never": ("time_out", 0),
+    "trickle": ("time_out", 200),
+}
+
+
+def make_plan(
+    entry: str | Sequence[str],
+    paths: Sequence[str],
+    *,
+    gap_s: float = 0.02,
+    max_in_flight: int = 200,
+) -> LoadPlan:
+    """One arrival for each path, `gap_s` apart; the first fifth is warm-up."""
+    names = tuple(dict.fromkeys(paths))
+    length_s = len(paths) * gap_s
+    load = Load(
+        user="wiki-reader",
+        arrivals="constant",
+        rate_per_s=1 / gap_s,
+        connect_timeout_s=CONNECT_S,
+        response_timeout_s=RESPONSE_S,
+        max_in_flight=max_in_flight,
+    )
+    return LoadPlan(
+        entries={"web": (entry,) if isinstance(entry, str) else tuple(entry)},
+        load=load,
+        arm="baseline",
+        repeat=3,
+        pair=1,
+        windows=(
+            PhaseWindow("warm-up", 0.0, length_s / 5),
+            PhaseWindow("measure", length_s / 5, length_s),
+        ),
+        operations=tuple(Operation(name, f"/{name}", "<title>Abash", "web") for name in names),
+        offsets_s=tuple(index * gap_s for index in range(len(paths))),
+        operation_of=tuple(names.index(path) for path in paths),
+    )
+
+
+def follow(
+    handle: LoadHandle, until: Callable[[LoadStatus, int], bool], limit_s: float = 60
+) -> LoadStatus:
+    """Poll until a condition on (status, records so far) holds."""
+    end_s = time.monotonic() + limit_s
+    while time.monotonic() < end_s:
+        status = handle.poll()
+        if until(status, status.recorded):
+            return status
+        select.select([], [], [], 0.02)
+    raise AssertionError(f"{handle.poll()}: {handle.log_path.read_text()}")
+
+
+def run(directory: Path, plan: LoadPlan) -> tuple[pl.DataFrame, LoadStatus]:
+    """The whole plan."""
+    t0_s = time.monotonic()
+    handle = LoadGenerator(directory, t0_monotonic_s=t0_s).start(plan)
+    try:
+        handle.wait_ready()
+        handle.go(time.monotonic() - t0_s + LEAD_S)
+        status = follow(handle, lambda status, _: status.state not in ("ready", "running"))
+    finally:
+        handle.stop()
+    return handle.records(), status
+
+
+def shared(plan: LoadPlan, workers: int) -> LoadPlan:
+    """The same plan for several workers."""
+    return replace(plan, load=plan.load.model_copy(update={"workers": workers}))
+
+
+def begun(directory: Path, plan: LoadPlan, remote: RemoteWorkers | None = None) -> LoadHandle:
+    """A generator that has the word to go."""
+    t0_s = time.monotonic()
+    handle = LoadGenerator(directory, t0_monotonic_s=t0_s, remote=remote).start(plan)
+    try:
+        handle.wait_ready()
+        handle.go(time.monotonic() - t0_s + LEAD_S)
+    except BaseException:
+        handle.stop()
+        raise
+    return handle
+
+
+def ended(handle: LoadHandle) -> tuple[pl.DataFrame, LoadStatus]:
+    """The records once it has come to its end by itself."""
+    try:
+        status = follow(handle, lambda status, _: status.state not in ("ready", "running"))
+    finally:
+        handle.stop()
+    return handle.records(), status
+
+
+def children(pid: int) -> list[int]:
+    """The processes that a process has started."""
+    files = Path(f"/proc/{pid}/task").glob("*/children")
+    return [int(child) for file in files for child in file.read_text().split()]
+
+
+def alive(pids: Iterable[int]) -> list[int]:
+    """Those of the processes that do not end within seconds: what was killed ends soon after."""
+    return [pid for pid in pids if not _ends(pid)]
+
+
+def _ends(pid: int) -> bool:
+    try:
+        watch = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    ended, _, _ = select.select([watch], [], [], 5)
+    os.close(watch)
+    return bool(ended)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

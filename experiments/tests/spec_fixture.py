@@ -1,0 +1,75 @@
+"""A design as text, which tests change, and the folder that it is written to."""
+# ruff: noqa: E501  (a machine is one line)
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from experiments.design import Design, load_design
+
+TFVARS = """\
+# the fleet
+experiment = "mediawiki-noisy"
+scheme     = "on-prem"
+tiers = {
+  web = { role = "mediawiki", calls = ["db"], nodes = 4, standby = 1, cpus = 0.6, memory_mb = 512, nic_mbps = 200, disk_mbps = 80, instance_type = "t3.small" }
+  db  = {
+    role = "mariadb"
+    nodes = 3
+    cpus = 1
+    memory_mb = 512, nic_mbps = 200, disk_mbps = 80
+    instance_type = "t3.small"
+  }
+}
+arbiters = {
+  web = { tokens = 1 }
+  db  = { tokens = 12 }
+}
+"""
+
+TOML = """\
+[load]
+user = "wiki-reader"
+arrivals = "poisson"
+rate_per_s = 5  # pages
+[phases]
+warm_up = 15
+measure = 60
+[interference]
+pattern = "both"
+kinds = ["cpu", "iperf"]
+[[faults]]
+kind = "process.crash"
+select = { tier = "web", count = 1 }
+at_s = 10.0
+for_s = 15.0
+[[faults]]
+kind = "net.limp"
+select = { machine = "db-2" }
+at_s = 20.0
+sticky = true
+parameters = { factor = 10 }
+[arms.baseline]
+[arms.replicated.settings]
+web = { policy = "tad", replicas = 2, tokens = 1 }
+db = { policy = "tad", replicas = 2, tokens = 12 }
+[slo]
+availability = 0.999
+p95_ms = 500.0
+p99_ms = 1000.0
+max_error_share = 0.01
+[design]
+order = "ABBA"
+repeats = 2
+seed = 20260101
+"""
+
+
+def write(directory: Path, tfvars: str = TFVARS, toml: str = TOML) -> Path:
+    (directory / "fleet.tfvars").write_text(tfvars)
+    (directory / "experiment.toml").write_text(toml)
+    return directory
+
+
+def design(directory: Path) -> Design:
+    return load_design(write(directory))

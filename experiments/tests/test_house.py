@@ -1,0 +1,137 @@
+"""The house's own rules: imports go one way, and a service is named in its own folder only."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from experiments.paths import ROOT
+
+SPECIAL_OF = {"schemes": "compare"}  # a kind that is another with something added
+EVERYWHERE = {"console", "errors", "paths"}
+# A folder of experiments/ and those that it may import.
+MAY_IMPORT: dict[str, set[str]] = {
+    "design": set(),
+    "record": {"design"},
+    "report": {"design", "record"},
+    "stage": {"design", "record"},
+    "load": {"design", "record", "stage"},
+    "kinds": {"design", "record", "report", "stage", "load"},
+    "commands": {"design", "record", "report", "stage", "load", "kinds"},
+    "cli": {"commands"},
+    **{name: {"paths"} for name in EVERYWHERE},
+}
+# A service's name is in its folder and in designs. A protocol may be called like a service, and
+# what reproduces a paper names what the paper measured.
+PROTOCOLS = {"memcached", "redis"}
+OF_PAPERS = ("optimizer/reproduce/", "optimizer/commands/reproduce.py")
+CODE = {".py", ".tf", ".tftpl"}
+
+
+def _code(top: str) -> Iterator[Path]:
+    """The files of a folder that are neither tests nor designs."""
+    for path in sorted((ROOT / top).rglob("*")):
+        inside = path.relative_to(ROOT).parts
+        hidden = any(part.startswith(".") for part in inside)
+        if path.suffix in CODE and not hidden and not {"tests", "designs"} & set(inside):
+            yield path
+
+
+def _imports(path: Path) -> set[str]:
+    """The modules that a file imports, at its top or in a function."""
+    nodes = list(ast.walk(ast.parse(path.read_text())))
+    plain = {one.name for node in nodes if isinstance(node, ast.Import) for one in node.names}
+    return plain | {node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)}
+
+
+def _folder(module: str) -> str:
+    return module.split(".")[1] if module.startswith("experiments.") else ""
+
+
+@pytest.mark.parametrize("folder", MAY_IMPORT)
+def test_imports_go_one_way(folder: str) -> None:
+    top = ROOT / "experiments"
+    files = (
+        [top / f"{folder}.py"]
+        if (top / f"{folder}.py").exists()
+        else _code(f"experiments/{folder}")
+    )
+    allowed = {"", folder, *MAY_IMPORT[folder], *(set() if folder in EVERYWHERE else EVERYWHERE)}
+    against = {
+        f"{path.relative_to(ROOT)}: {module}"
+        for path in files
+        for module in _imports(path)
+        if _folder(module) not in allowed
+    }
+    assert against == set()
+
+
+def test_every_folder_has_its_place_in_the_order() -> None:
+    top = ROOT / "experiments"
+    found = {path.parent.name for path in top.glob("*/__init__.py")}
+    found |= {path.stem for path in top.glob("*.py")} - {"__init__"}
+    assert found - {"tests", "designs"} == set(MAY_IMPORT)
+
+
+@pytest.mark.parametrize("top", ["experiments", "optimizer", "grafana", "infra"])
+def test_no_test_imports_another(top: str) -> None:
+    tests = [path for path in (ROOT / top).rglob("test_*.py") if "tests" in path.parts]
+    against = {path.name: [m for m in _imports(path) if ".test_" in m] for path in tests}
+    assert {name: modules for name, modules in against.items() if modules} == {}
+
+
+def test_the_planner_reads_files_and_imports_no_experiment() -> None:
+    assert [
+        p for p in _code("optimizer") if any(m.startswith("experiments") for m in _imports(p))
+    ] == []
+
+
+def test_no_kind_knows_another_but_the_one_it_is_a_special_case_of() -> None:
+    kinds = {path.parent.name for path in (ROOT / "experiments/kinds").glob("*/__init__.py")}
+    against = {
+        f"{path.relative_to(ROOT)}: {module}"
+        for kind in kinds
+        for path in _code(f"experiments/kinds/{kind}")
+        for module in _imports(path)
+        if re.match(
+            rf"experiments\.kinds\.({'|'.join(kinds - {kind, SPECIAL_OF.get(kind)})})\b", module
+        )
+    }
+    assert against == set()
+
+
+def _services() -> set[str]:
+    roles = (ROOT / "infra" / "roles").glob("*/role.json")
+    return {path.parent.name for path in roles if json.loads(path.read_text()).get("tier", True)}
+
+
+def _policies() -> set[str]:
+    stated = json.loads((ROOT / "contracts" / "policies.json").read_text())
+    return {policy["name"] for policy in stated["policies"]}
+
+
+def _names(path: Path, services: set[str], policies: set[str]) -> set[str]:
+    """The services that a file names, and its policies where it lists more than two: a
+    model may be of two."""
+    text = path.read_text()
+    words = set(re.findall(r"[a-z0-9-]+", text))
+    listed = {name for name in policies if f'"{name}"' in text}
+    return (services - PROTOCOLS) & words | (listed if len(listed) > 2 else set())
+
+
+@pytest.mark.parametrize("top", ["infra/stacks", "experiments", "optimizer"])
+def test_no_service_is_named_and_no_policies_are_listed_outside_their_own_place(top: str) -> None:
+    services, policies = _services(), _policies()
+    assert {"mediawiki", "redis"} <= services
+    found = {
+        name: named
+        for path in _code(top)
+        if not (name := str(path.relative_to(ROOT))).startswith(OF_PAPERS)
+        if (named := _names(path, services, policies))
+    }
+    assert found == {}

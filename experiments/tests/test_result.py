@@ -1,0 +1,132 @@
+"""result.json: one head for every kind, and folders that older versions left."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from experiments.errors import InputError
+from experiments.record.result import (
+    Findings,
+    flat,
+    passed,
+    read_result,
+    result_of,
+    results_in,
+)
+
+GOOD = {name: {"ok": True, "reasons": []} for name in ("measurement", "injection", "revert")}
+VERDICTS: dict[str, Any] = {**GOOD, "cleanup": {"ok": True, "reasons": []}}
+MANIFEST: dict[str, Any] = {
+    "experiment": "shop", "run": "20261123T100000Z", "platform": "local",
+    "started_at": "2026-11-23T10:00:00+00:00", "ended_at": "2026-11-23T10:30:00+00:00",
+    "versions": {"commit": "abc"}, "host": {"cores": 2, "blocks": [{"repeat": 0}]},
+    "fleet": {"machines": [{"usd_per_hour": 0.2, "standby": False},
+                           {"usd_per_hour": 0.4, "standby": False},
+                           {"usd_per_hour": 9.0, "standby": True}]},
+}  # fmt: skip
+
+
+def bad(name: str) -> dict[str, Any]:
+    return {**VERDICTS, name: {"ok": False, "reasons": ["why"]}}
+
+
+def test_the_head_says_when_where_from_what_and_at_what_cost() -> None:
+    result = result_of("dice", MANIFEST, Findings({"sixes": 3}, VERDICTS))
+    assert result["cost"] == {"usd": pytest.approx(0.3), "usd_per_hour": pytest.approx(0.6)}
+    assert (result["started"], result["commit"]) == (MANIFEST["started_at"], "abc")
+    assert result["host"] == {"cores": 2}
+    assert result["dice"] == {"sixes": 3}
+    assert flat(result)["sixes"] == 3
+
+
+def test_a_price_that_is_not_known_makes_the_cost_unknown() -> None:
+    for machine in ({"usd_per_hour": None}, {}):
+        manifest = {**MANIFEST, "fleet": {"machines": [{"usd_per_hour": 1.0}, machine]}}
+        assert result_of("dice", manifest, Findings({}, VERDICTS))["cost"]["usd"] is None
+    assert result_of("dice", {}, Findings({}, VERDICTS))["cost"]["usd"] is None
+
+
+@pytest.mark.parametrize(
+    ("found", "valid", "good"),
+    [
+        (Findings({}, VERDICTS), True, True),
+        (Findings({}, VERDICTS, complete=False), False, False),
+        (Findings({}, bad("measurement")), False, False),
+        (Findings({}, bad("revert")), False, False),
+        (Findings({}, bad("cleanup")), True, False),
+        (Findings({}, VERDICTS, slo={"met": True}), True, True),
+        (Findings({}, VERDICTS, slo={"met": None}), True, False),
+        (Findings({}, VERDICTS, slo={"met": False}), True, False),
+    ],
+)
+def test_a_run_passes_that_is_valid_met_its_slo_and_left_nothing(
+    found: Findings, valid: bool, good: bool
+) -> None:
+    result = result_of("dice", MANIFEST, found)
+    assert (result["valid"], passed(result)) == (valid, good)
+
+
+OLD = {
+    "summary.json": (
+        "compare",
+        {"experiment": "shop", "run": "R", "platform": "local", "valid": True, "schemes": None,
+         "verdicts": VERDICTS, "slo": {"met": True}, "arms": {"a": {}}, "schema": 1,
+         "compared": {"baseline": "a", "spare": "b"}, "host": {"blocks": [1]}},
+    ),
+    "capacity.json": (
+        "capacity",
+        {"experiment": "shop", "run": "R", "complete": True, "verdicts": VERDICTS, "schema": 1,
+         "workloads": {}},
+    ),
+    "tune.json": (
+        "tune",
+        {"experiment": "shop", "run": "R", "complete": False, "verdicts": VERDICTS, "schema": 1,
+         "chosen": [1, 2]},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OLD)
+def test_folders_of_older_versions_are_read_as_if_written_today(tmp_path: Path, name: str) -> None:
+    kind, body = OLD[name]
+    (tmp_path / name).write_text(json.dumps(body))
+    (tmp_path / "manifest.json").write_text(json.dumps(MANIFEST))
+    result = read_result(tmp_path)
+    assert set(result) == set(result_of(kind, MANIFEST, Findings({}, VERDICTS)))
+    assert (result["kind"], result["run"], result["commit"]) == (kind, "R", "abc")
+    assert result["valid"] is (kind != "tune")
+    if kind == "compare":
+        assert result["compare"]["compared"] == {"baseline": "a", "other": "b"}
+        assert result["compare"]["host_blocks"] == [1]
+
+
+def test_an_old_summary_with_fail_over_is_of_the_kind_schemes(tmp_path: Path) -> None:
+    body = {**OLD["summary.json"][1], "schemes": {"tiers": {"web": {}}}}
+    (tmp_path / "summary.json").write_text(json.dumps(body))
+    result = read_result(tmp_path)
+    assert (result["kind"], result["schemes"]["strength"]) == ("schemes", body["schemes"])
+
+
+def test_what_is_torn_or_missing_is_refused_and_left_out_of_a_listing(tmp_path: Path) -> None:
+    with pytest.raises(InputError) as none:
+        read_result(tmp_path)
+    assert none.value.place == str(tmp_path)
+    for folder in ("shop/torn", "shop/headless", "shop/whole", "shop/tune/whole"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "shop/torn/result.json").write_text('{"kind": "dice"')
+    (tmp_path / "shop/headless/result.json").write_text('{"kind": "dice", "dice": {}}')
+    whole = json.dumps(result_of("dice", MANIFEST, Findings({}, VERDICTS)))
+    for folder in ("shop/whole", "shop/tune/whole"):
+        (tmp_path / folder / "result.json").write_text(whole)
+    (tmp_path / "shop/latest").symlink_to("whole")
+    with pytest.raises(InputError) as torn:
+        read_result(tmp_path / "shop/torn")
+    assert torn.value.place.endswith("result.json")
+    assert [str(f.relative_to(tmp_path)) for f, _ in results_in(tmp_path)] == [
+        "shop/tune/whole",
+        "shop/whole",
+    ]

@@ -1,0 +1,95 @@
+"""What an arm sets of a role reaches the machines of its tier, and of no other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from experiments.design import Design, load_design
+from experiments.design.inventory import Endpoints, Inventory, Machine
+from experiments.stage.live_fleet import Fleet
+from experiments.stage.platforms.local.platform import LocalPlatform
+from experiments.stage.settings import configure, role_settings, to_defaults
+
+FOLDER = Path(__file__).parent / "designs" / "settings"
+
+
+@pytest.fixture(scope="module")
+def design() -> Design:
+    return load_design(FOLDER)
+
+
+def test_a_tier_that_any_arm_sets_is_set_by_every_arm(design: Design) -> None:
+    asked = {arm: role_settings(design.experiment, arm) for arm in design.experiment.arms}
+    assert asked == {
+        "baseline": {"direct": {}, "store": {}},
+        "lru": {
+            "direct": {"MAXMEMORY_POLICY": "allkeys-random"},
+            "store": {"MAXMEMORY_POLICY": "allkeys-lru"},
+        },
+        "lfu": {"direct": {}, "store": {"MAXMEMORY_POLICY": "allkeys-lfu"}},
+    }
+
+
+class _Node:
+    """An agent and an arbiter in memory: what its role was told, and how often it was restarted."""
+
+    def __init__(self) -> None:
+        self.settings: dict[str, Any] = {}
+        self.restarts = 0
+        self.policy: tuple[str, int | None] | None = None
+        self.replicas = 0
+
+    def set_settings(self, settings: Mapping[str, Any]) -> bool:
+        changed = self.settings != settings
+        self.settings = dict(settings)
+        self.restarts += changed
+        return changed
+
+    def health(self) -> dict[str, Any]:
+        return {"ready": True, "service": "running"}
+
+    def is_in(self, server: str) -> bool:
+        return server.startswith("store")
+
+    def set_policy(self, policy: str, tokens: int | None) -> None:
+        self.policy = (policy, tokens)
+
+    def set_replicas(self, replicas: int) -> None:
+        self.replicas = replicas
+
+
+def _machine(name: str, tier: str, role: str = "redis", standby: bool = False) -> Machine:
+    return Machine(
+        name=name, tier=tier, role=role, place=None, standby=standby, address="198.18.0.2",
+        agent_url="https://198.19.0.2:7443", instance_type=None, usd_per_hour=None,
+    )  # fmt: skip
+
+
+def test_an_arm_reaches_the_tiers_that_some_arm_sets_and_their_arbiters(design: Design) -> None:
+    machines = [_machine(f"{tier}-1", tier) for tier in design.fleet.tiers]
+    machines += [_machine("arbiter-store", "store", "arbiter")]
+    machines += [_machine("store-2", "store", standby=True)]
+    endpoints = Endpoints(entries=(), influxdb="http://198.19.0.5", grafana=None)
+    inventory = Inventory(
+        experiment="tst", platform="local", scheme="on-prem", machines=tuple(machines),
+        endpoints=endpoints,
+    )  # fmt: skip
+    nodes = {one.name: _Node() for one in machines if not one.standby}
+    agents, arbiters = cast(Any, nodes), cast(Any, {"store": nodes["arbiter-store"]})
+    fleet = Fleet(LocalPlatform("tst"), inventory, agents, arbiters)
+    configure(design, "lru", fleet)
+    assert nodes["store-1"].settings == {"MAXMEMORY_POLICY": "allkeys-lru"}
+    assert nodes["direct-1"].settings == {"MAXMEMORY_POLICY": "allkeys-random"}
+    arbiter = nodes["arbiter-store"]
+    assert (arbiter.policy, arbiter.replicas) == (("random", 2), 1)
+    configure(design, "lfu", fleet)
+    configure(design, "lfu", fleet)
+    assert nodes["direct-1"].settings == {}
+    assert to_defaults(design, fleet) == []
+    assert {name: (one.settings, one.restarts) for name, one in nodes.items()} == {
+        "store-1": ({}, 3), "direct-1": ({}, 2), "other-1": ({}, 0), "arbiter-store": ({}, 0),
+    }  # fmt: skip

@@ -1,0 +1,101 @@
+"""docs/your-own-service.md, followed to the letter: its files are written and its commands are run,
+in their order, in an empty folder."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from experiments.paths import ROOT
+from experiments.stage.platforms.local import docker
+from experiments.stage.platforms.local.platform import LocalPlatform
+
+PAGE = ROOT / "docs" / "your-own-service.md"
+EXPERIMENT = "my-finder"
+# A fenced block; a line with a path in backquotes before it says which file it is.
+BLOCK = re.compile(r"(?:^`([^`\n]+)`:\n\n)?^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+RUN = f"sparecraft run {EXPERIMENT}"
+
+
+class Reader:
+    """Someone in a folder, with the page and `sparecraft` on the path."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        programs = folder / "bin"
+        programs.mkdir()
+        command = programs / "sparecraft"
+        command.write_text(f'#!/bin/sh\nexec {sys.executable} -m experiments.cli "$@"\n')
+        command.chmod(0o755)
+        path = f"{programs}{os.pathsep}{os.environ['PATH']}"
+        self._environment = {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT)}
+        self.commands = 0
+
+    def write(self, name: str, text: str) -> None:
+        (self.folder / name).write_text(text)
+
+    def do(self, command: str, limit_s: float = 60) -> tuple[int, str]:
+        done = subprocess.run(
+            ["bash", "-c", command],
+            cwd=self.folder,
+            env=self._environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=limit_s,
+            check=False,
+        )
+        self.commands += 1
+        return done.returncode, done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def reader(tmp_path_factory: pytest.TempPathFactory) -> Reader:
+    """Who has done all that the page says before the run."""
+    one = Reader(tmp_path_factory.mktemp("tutorial"))
+    for file, kind, text in BLOCK.findall(PAGE.read_text()):
+        if file:
+            one.write(file, text)
+            continue
+        assert kind == "sh", f"a block of {kind} without a file's name before it: {text}"
+        for command in text.splitlines():
+            if command != RUN:
+                code, output = one.do(command)
+                assert code == 0, f"{command}: {output}"
+    return one
+
+
+@pytest.fixture
+def _nothing_stays() -> Iterator[None]:
+    yield
+    LocalPlatform(EXPERIMENT).down(lambda line: print(line))
+    assert docker.find(EXPERIMENT) == []
+
+
+def test_its_files_and_commands_make_a_design_that_the_check_accepts(reader: Reader) -> None:
+    assert reader.commands >= 6
+    assert PAGE.read_text().count("```") == 2 * len(BLOCK.findall(PAGE.read_text()))
+    code, output = reader.do(f"sparecraft check {EXPERIMENT}")
+    assert code == 0, output
+
+
+@pytest.mark.real
+@pytest.mark.fleet
+@pytest.mark.timeout(600)
+@pytest.mark.usefixtures("_nothing_stays")
+def test_its_run_measures_both_arms(reader: Reader) -> None:
+    assert RUN in PAGE.read_text()
+    code, output = reader.do(RUN, limit_s=400)
+    assert code in (0, 1), output
+    result = json.loads((reader.folder / f"results/{EXPERIMENT}/latest/result.json").read_text())
+    assert result["verdicts"]["revert"]["ok"], result["verdicts"]
+    arms = result["compare"]["arms"]
+    assert set(arms) == {"baseline", "replicated"}
+    assert all(arm["requests"] > 50 and arm["errors"] == 0 for arm in arms.values()), arms

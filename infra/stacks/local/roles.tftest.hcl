@@ -1,0 +1,252 @@
+# Roles from a folder of their own, as a design brings them, and fleets that only these can make: no
+# arbiter, several entries, places and peers. Plans only; nothing is made.
+
+variables {
+  experiment    = "tst-roles"
+  grafana_image = null # whatever set-up found
+  scheme        = "on-prem"
+  roles_dirs    = ["infra/roles", "infra/stacks/shared/fixtures/roles"]
+  tiers = {
+    shop  = { role = "front", calls = ["store", "cache"], nodes = 2, cpus = 0.5, memory_mb = 128, nic_mbps = 100, disk_mbps = 50 }
+    store = { role = "ring", nodes = 2, standby = 1, cpus = 0.5, memory_mb = 128, nic_mbps = 100, disk_mbps = 50 }
+    cache = { role = "memcached", nodes = 1, cpus = 0.5, memory_mb = 128, nic_mbps = 100, disk_mbps = 50 }
+  }
+  arbiters = {
+    shop  = {}
+    cache = { tokens = 4 }
+  }
+}
+
+run "machines_know_their_place_and_their_peers" {
+  command = plan
+
+  assert {
+    condition = { for machine in output.fleet.machines : machine.name => machine.place } == {
+      arbiter-cache = null, arbiter-shop = null, influxdb-1 = null
+      cache-1       = "first", shop-1 = "first", shop-2 = "others", store-1 = "first", store-2 = "others", store-3 = "others"
+    }
+    error_message = "Expected the first machine of each tier to be first, helpers to have no place."
+  }
+  assert {
+    condition     = nonsensitive(fleet_machine.this["store-1"].files["/etc/sparecraft/role.env"].content) == <<-EOT
+      LEAD=yes
+      NODE='store-1 1/2 of store'
+      PEERS=store-1=198.18.3.11,store-2=198.18.3.12,store-3=198.18.3.13
+      ROLE=ring
+      SYNC=one
+    EOT
+    error_message = "Expected the leader's settings, came:\n${nonsensitive(fleet_machine.this["store-1"].files["/etc/sparecraft/role.env"].content)}"
+  }
+  assert {
+    condition     = nonsensitive(fleet_machine.this["store-3"].files["/etc/sparecraft/role.env"].content) == <<-EOT
+      JOIN=198.18.3.11
+      NODE='store-3 3/2 of store'
+      PEERS=store-1=198.18.3.11,store-2=198.18.3.12,store-3=198.18.3.13
+      ROLE=ring
+      SYNC=one
+    EOT
+    error_message = "Expected a follower's settings, came:\n${nonsensitive(fleet_machine.this["store-3"].files["/etc/sparecraft/role.env"].content)}"
+  }
+  assert {
+    condition     = nonsensitive(fleet_machine.this["store-2"].files["/etc/ring.conf"].content) == "listen 198.18.3.12 { sync one; } {unknown}\n"
+    error_message = "Expected the role's file with what is known in braces filled in, came: ${nonsensitive(fleet_machine.this["store-2"].files["/etc/ring.conf"].content)}"
+  }
+}
+
+run "callers_reach_machines_where_no_arbiter_is" {
+  command = plan
+
+  assert {
+    condition     = nonsensitive(fleet_machine.this["shop-2"].files["/etc/sparecraft/role.env"].content) == <<-EOT
+      MAIN=198.18.3.11:7000
+      OTHER=198.18.0.10
+      ROLE=front
+      STORE=reader@198.18.3.11:7000,198.18.3.12:7000/ring
+    EOT
+    error_message = "Expected the store's running machines and the cache's arbiter, came:\n${nonsensitive(fleet_machine.this["shop-2"].files["/etc/sparecraft/role.env"].content)}"
+  }
+  assert {
+    condition     = keys(fleet_image.role) == ["arbiter", "influxdb", "mediawiki", "memcached", "ring"]
+    error_message = "Expected a role of another's image to have no image of its own."
+  }
+  assert {
+    condition     = fleet_image.role["ring"].dockerfile == "stock.Dockerfile" && fleet_image.role["ring"].build_args == tomap({ IMAGE = "ring:1" })
+    error_message = "Expected a stock image to get the agent by the stock Dockerfile."
+  }
+}
+
+run "a_design_s_own_role_does_not_take_the_tag_of_ours" {
+  command = plan
+
+  variables {
+    roles_dirs = ["infra/roles", "${abspath("../shared")}/fixtures/roles"]
+  }
+  assert {
+    condition     = fleet_image.role["ring"].tag == "sparecraft/tst-roles-ring:local" && fleet_image.role["memcached"].tag == "sparecraft/memcached:local"
+    error_message = "Expected the experiment in the tag of a role from elsewhere."
+  }
+}
+
+run "a_tier_s_own_stock_image_is_one_of_its_own" {
+  command = plan
+
+  variables {
+    tiers = {
+      old = { role = "ring", nodes = 1, cpus = 0.5, memory_mb = 128, nic_mbps = 100, disk_mbps = 50 }
+      new = { role = "ring", image = "ring:2", nodes = 1, cpus = 0.5, memory_mb = 128, nic_mbps = 100, disk_mbps = 50 }
+    }
+    arbiters = {}
+  }
+  assert {
+    condition     = { for key, image in fleet_image.role : key => image.build_args.IMAGE if image.build_args != null } == { ring = "ring:1", ring-new = "ring:2" }
+    error_message = "Expected each tier's stock image."
+  }
+  assert {
+    condition = output.fleet.endpoints.entries == [
+      { tier = "new", protocol = "redis", urls = ["redis://198.18.1.11:7000/"] },
+      { tier = "old", protocol = "redis", urls = ["redis://198.18.2.11:7000/"] },
+    ]
+    error_message = "Expected every tier that none calls to be an entry, by name."
+  }
+}
+
+run "entries_may_be_stated_and_published" {
+  command = plan
+
+  variables {
+    entries     = ["store", "shop"]
+    entry_ports = { shop = 18090 }
+  }
+  assert {
+    condition = output.fleet.endpoints.entries == [
+      { tier = "store", protocol = "redis", urls = ["redis://198.18.3.11:7000/", "redis://198.18.3.12:7000/"] },
+      { tier = "shop", protocol = "http", urls = ["http://198.18.0.11/"] },
+    ]
+    error_message = "Expected the entries in the order in which they are stated, standbys left out."
+  }
+  assert {
+    condition     = output.published.entries == [{ tier = "store", url = "redis://127.0.0.1:18080/" }, { tier = "shop", url = "http://127.0.0.1:18090/" }]
+    error_message = "Expected a port for each entry."
+  }
+  assert {
+    condition     = fleet_machine.this["store-1"].published_ports == tomap({ "7000" = 18080 }) && fleet_machine.this["arbiter-shop"].published_ports == tomap({ "80" = 18090 })
+    error_message = "Expected the first machine of a tier without an arbiter to be published."
+  }
+}
+
+run "entries_that_do_not_lead_to_every_tier_are_refused" {
+  command         = plan
+  expect_failures = [var.entries]
+  variables {
+    entries = ["store"]
+  }
+}
+
+run "entry_that_is_no_tier_is_refused" {
+  command         = plan
+  expect_failures = [var.entries]
+  variables {
+    entries = ["shop", "till"]
+  }
+}
+
+run "port_of_a_tier_that_is_no_entry_is_refused" {
+  command         = plan
+  expect_failures = [var.entry_ports]
+  variables {
+    entry_ports = { cache = 18090 }
+  }
+}
+
+run "circle_of_calls_is_refused" {
+  command         = plan
+  expect_failures = [var.entries]
+  variables {
+    entries = ["shop"]
+    tiers = {
+      shop  = { role = "front", calls = ["store", "till"], nodes = 1, cpus = 0.5, memory_mb = 128, nic_mbps = 100, disk_mbps = 50 }
+      till  = { role = "front", calls = ["store", "shop"], nodes = 1, cpus = 0.5, memory_mb = 128, nic_mbps = 100, disk_mbps = 50 }
+      store = { role = "ring", nodes = 1, cpus = 0.5, memory_mb = 128, nic_mbps = 100, disk_mbps = 50 }
+    }
+    arbiters = {}
+  }
+}
+
+run "arbiter_of_a_role_that_may_have_none_is_refused" {
+  command         = plan
+  expect_failures = [var.arbiters]
+  variables {
+    arbiters = { store = {} }
+  }
+}
+
+run "two_tiers_for_one_call_are_refused" {
+  command         = plan
+  expect_failures = [var.tiers]
+  variables {
+    tiers = {
+      shop  = { role = "front", calls = ["store", "spare"], nodes = 1, cpus = 0.5, memory_mb = 128, nic_mbps = 100, disk_mbps = 50 }
+      store = { role = "ring", nodes = 1, cpus = 0.5, memory_mb = 128, nic_mbps = 100, disk_mbps = 50 }
+      spare = { role = "ring", nodes = 1, cpus = 0.5, memory_mb = 128, nic_mbps = 100, disk_mbps = 50 }
+    }
+    arbiters = {}
+  }
+}
+
+run "call_that_the_role_does_not_make_is_refused" {
+  command         = plan
+  expect_failures = [var.tiers]
+  variables {
+    tiers = {
+      store = { role = "ring", calls = ["cache"], nodes = 1, cpus = 0.5, memory_mb = 128, nic_mbps = 100, disk_mbps = 50 }
+      cache = { role = "memcached", nodes = 1, cpus = 0.5, memory_mb = 128, nic_mbps = 100, disk_mbps = 50 }
+    }
+    arbiters = {}
+  }
+}
+
+run "helper_s_name_is_refused_for_a_tier" {
+  command         = plan
+  expect_failures = [var.tiers]
+  variables {
+    tiers    = { load = { role = "ring", nodes = 1, cpus = 0.5, memory_mb = 128, nic_mbps = 100, disk_mbps = 50 } }
+    arbiters = {}
+  }
+}
+
+run "helper_s_role_is_refused_for_a_tier" {
+  command         = plan
+  expect_failures = [var.tiers]
+  variables {
+    tiers    = { own = { role = "arbiter", nodes = 1, cpus = 0.5, memory_mb = 128, nic_mbps = 100, disk_mbps = 50 } }
+    arbiters = {}
+  }
+}
+
+run "misspelt_key_of_a_role_is_refused" {
+  command         = plan
+  expect_failures = [var.tiers]
+  variables {
+    roles_dirs = ["infra/roles", "infra/stacks/shared/fixtures/broken"]
+    tiers      = { own = { role = "misspelt", nodes = 1, cpus = 0.5, memory_mb = 128, nic_mbps = 100, disk_mbps = 50 } }
+    arbiters   = {}
+  }
+}
+
+run "protocol_that_is_none_is_refused" {
+  command         = plan
+  expect_failures = [var.tiers]
+  variables {
+    roles_dirs = ["infra/roles", "infra/stacks/shared/fixtures/broken"]
+    tiers      = { own = { role = "impossible", nodes = 1, cpus = 0.5, memory_mb = 128, nic_mbps = 100, disk_mbps = 50 } }
+    arbiters   = {}
+  }
+}
+
+run "folder_without_roles_is_refused" {
+  command         = plan
+  expect_failures = [var.roles_dirs]
+  variables {
+    roles_dirs = ["infra/roles", "infra/stacks/local"]
+  }
+}

@@ -1,0 +1,5 @@
+"""What is asked: a results folder, a plan.toml or both, checked and fitted, as a case to solve.
+
+`question.py` first (the ways in), then `plan_file.py` (the schema), `stated.py` and `capacity.py`
+(what stands in for a measurement), `evidence.py` (latency, calibrated by the run) and `case.py`.
+"""

@@ -1,0 +1,149 @@
+"""PCRAFT's two phases: what one node was measured to carry goes into the plan as it is.
+
+A tier of plan.toml may name a run of a capacity design instead of stating processing_s. A node is
+full at NodT, the rate at which its p95 passed the run's limit; the low end of its interval is used.
+A node of another size carries so much per core, which is an assumption and said. The limit of p95
+is in NodT already, so a plan with such a tier is not asked for latencies: the model would judge by
+the CPU alone what was measured with all that fills up.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from optimizer.errors import InputError
+from optimizer.plan.ask.plan_file import PlanFile, StatedTier
+
+_OF_CAPACITY = ("capacity", "workload")
+_CPU_BOUND = 0.7  # of the cap: below, it was not the CPU that set NodT
+
+
+@dataclass(frozen=True)
+class NodeThroughput:
+    """One workload of a capacity run; per_s is the low end of NodT's interval [1/s]."""
+
+    experiment: str
+    run: str
+    workload: str
+    per_s: float
+    limit_ms: float
+    machine: Mapping[str, Any]
+    cv2: float | None
+    utilisation: float | None
+
+
+def read_capacity(folder: Path, workload: str | None, place: str) -> NodeThroughput:
+    """NodT of a workload (needed where the run has several).
+
+    Raises: InputError for a folder that is no capacity run's, a workload that it does not have, and
+    one of which no NodT was found, with the run's reason.
+    """
+    head, body = _result(folder, place)
+    try:
+        workloads: dict[str, Any] = body["workloads"]
+        if workload is None and len(workloads) == 1:
+            workload = next(iter(workloads))
+        if workload not in workloads:
+            known = ", ".join(workloads)
+            raise InputError(place, expected=f"one of the workloads {known}", came=repr(workload))
+        found = workloads[workload]
+        if found["nodt_per_s"] is None:
+            raise InputError(
+                place,
+                expected=f"a run that found NodT of {workload}",
+                came=found["reason"],
+                do="Measure again; its report says what each step came to.",
+            )
+        return NodeThroughput(
+            experiment=str(head["experiment"]),
+            run=str(head["run"]),
+            workload=workload,
+            per_s=float(found["nodt_per_s"]["low"]),
+            limit_ms=float(found["limit_ms"]),
+            machine=body["machine"],
+            cv2=found["cv2"],
+            utilisation=found["utilisation"],
+        )
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InputError(str(folder), expected="a whole capacity run", came=repr(error)) from error
+
+
+def _result(folder: Path, place: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The head and the body of result.json; of capacity.json in a folder from before 0.2."""
+    for file in (folder / "result.json", folder / "capacity.json"):
+        if not file.is_file():
+            continue
+        try:
+            head = json.loads(file.read_text(encoding="utf-8"))
+            return head, head if file.name == "capacity.json" else head["capacity"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise InputError(
+                str(file), expected="the result of a capacity run", came=repr(error)
+            ) from error
+    raise InputError(
+        place,
+        expected="a run of a capacity design, with result.json in it",
+        came=str(folder),
+        do="`sparecraft run` of such a design makes one; `sparecraft list` shows the runs.",
+    )
+
+
+def with_capacities(file: PlanFile) -> tuple[PlanFile, tuple[str, ...]]:
+    """The plan.toml with its capacity runs' figures in the tiers, and what has to be said of them.
+
+    Raises: InputError as `read_capacity`, and for a latency limit beside a capacity.
+    """
+    plan = file.stated
+    if all(tier.capacity is None for tier in plan.tiers):
+        return file, ()
+    if plan.slo.latency_ms:
+        raise file.source.error(
+            "slo",
+            expected="an availability only: a capacity run's NodT keeps the limit of p95 already",
+            came=", ".join(f"p{q}_ms" for q in plan.slo.latency_ms),
+            do="Leave it out, or measure with this limit: [slo] p95_ms of the capacity design.",
+        )
+    tiers, said = [], []
+    for number, tier in enumerate(plan.tiers):
+        if tier.capacity is not None:
+            tier, text = _filled(tier, number, file)
+            said.append(text)
+        tiers.append(tier)
+    return file.having(tiers=tiers), tuple(said)
+
+
+def _filled(tier: StatedTier, number: int, file: PlanFile) -> tuple[StatedTier, str]:
+    key = ("tiers", number)
+    if tier.processing_s is not None:
+        raise file.source.error(
+            *key, "processing_s", expected="none beside a capacity", came="a value"
+        )
+    folder, place = file.folder / str(tier.capacity), file.source.place(*key, "capacity")
+    found = read_capacity(folder, tier.workload, place)
+    cpus = float(found.machine["cpus"])
+    measured = {
+        "role": found.machine["role"],
+        "memory_mb": int(found.machine["memory_mb"]),
+        "nic_mbps": float(found.machine["nic_mbps"]),
+        "disk_mbps": float(found.machine["disk_mbps"]),
+        # So that a node which carries NodT is used to the limit of utilisation, and not beyond.
+        "processing_s": file.stated.limits.max_utilisation * cpus / found.per_s,
+    }
+    if found.cv2:
+        measured["cv2"] = found.cv2
+    text = (
+        f"tier {tier.name}: a node of {cpus:g} CPU carries {found.per_s:.4g} requests/s "
+        f"({found.workload}, p95 within {found.limit_ms:g} ms; low end of NodT's interval in run "
+        f"{found.run} of {found.experiment}), other sizes in proportion to their cores"
+    )
+    if found.utilisation is not None and found.utilisation < _CPU_BOUND:
+        text += (
+            f"; its CPU was at {found.utilisation:.0%} of its cap then: something else filled up, "
+            "which need not grow with the cores"
+        )
+    stated = {key: value for key, value in tier.values.items() if key not in _OF_CAPACITY}
+    return StatedTier.model_validate({**measured, **stated}), text

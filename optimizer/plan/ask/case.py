@@ -1,0 +1,201 @@
+"""What a plan is asked for, complete and checked, and the optimization problem that follows.
+
+A case can be changed in one input and asked again: that is how the explanations find out what an
+uncertain input would do to the cost.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path as FilePath
+from typing import Annotated, Any
+
+from pydantic import Field, model_validator
+
+from optimizer.availability import FailureRates
+from optimizer.errors import InputError
+from optimizer.fit import ServiceFit
+from optimizer.latency import zero_load_s
+from optimizer.plan.ask.evidence import CalibratedLatency
+from optimizer.plan.solve.options import Covers, Degraded, Limits, TierDemand, fitting
+from optimizer.plan.solve.problem import Problem
+from optimizer.plan.solve.table import OptionTable, tier_table
+from optimizer.prices import Instance, PriceBook
+from optimizer.source import Source, Strict, check, refusal
+
+PERCENTILES = {"p95_ms": 95, "p99_ms": 99}
+_NOT_OURS = ("max_error_share",)  # the run's own verdict, nothing that a plan can keep
+_CLOUD_HEADROOM_MB = 256.0  # for the operating system of a virtual machine
+
+
+class Slo(Strict):
+    """What has to be kept. `confidence` is that of the availability, for uncertain rates."""
+
+    availability: Annotated[float, Field(gt=0, lt=1)] | None = None
+    p95_ms: Annotated[float, Field(gt=0)] | None = None
+    p99_ms: Annotated[float, Field(gt=0)] | None = None
+    confidence: Annotated[float, Field(gt=0, lt=1)] | None = None
+    degraded: Degraded | None = None
+
+    @model_validator(mode="after")
+    def _asks_something(self) -> Slo:
+        if self.availability is None and not self.latency_ms:
+            raise refusal("availability, p95_ms or p99_ms", came="none of them")
+        if self.confidence is not None and self.availability is None:
+            raise refusal("it beside an availability", came="none", key="confidence")
+        return self
+
+    @property
+    def latency_ms(self) -> dict[int, float]:
+        """The latency limits by percentile."""
+        stated = {q: getattr(self, key) for key, q in PERCENTILES.items()}
+        return {q: value for q, value in stated.items() if value is not None}
+
+
+def slo_from(table: Mapping[str, Any]) -> Slo:
+    """An SLO in the words of a run or of the command line, checked. Raises InputError."""
+    own = {key: value for key, value in table.items() if key not in _NOT_OURS}
+    return check(Source(FilePath("plan"), {"slo": own}, {}).section("slo"), Slo)
+
+
+@dataclass(frozen=True)
+class Case:
+    """One question. `tiers` are what is planned for; `measured` calibrates the latency model."""
+
+    tiers: tuple[TierDemand, ...]
+    slo: Slo
+    scheme: str
+    region: str
+    book: PriceBook
+    limits: Limits
+    rates: FailureRates
+    policy: str = "tad"
+    measured: ServiceFit | None = None
+
+    def __post_init__(self) -> None:
+        if self.scheme not in ("cloud", "on-prem"):
+            raise InputError("scheme", expected="cloud or on-prem", came=repr(self.scheme))
+        if self.limits.max_replicas > self.limits.max_nodes:
+            raise InputError(
+                "limits.max_replicas",
+                expected=f"at most limits.max_nodes ({self.limits.max_nodes})",
+                came=str(self.limits.max_replicas),
+            )
+        for tier in self.tiers:
+            for name in tier.instance_types or ():
+                self.book.instance(self.region, name)  # unknown names are refused
+
+    @property
+    def max_nodes(self) -> int:
+        """Most nodes and standbys of a tier."""
+        return self.limits.max_nodes
+
+    @property
+    def headroom_mb(self) -> float:
+        """Memory beside the tier's: a rented machine's system. Owned ones are sold by the slice."""
+        return 0.0 if self.book.costs else _CLOUD_HEADROOM_MB
+
+    @cached_property
+    def latency(self) -> CalibratedLatency:
+        """The page's percentiles of any plan of this case."""
+        return CalibratedLatency(
+            self.tiers, list(self.slo.latency_ms), self._horizon_s(), self.policy, self.measured
+        )
+
+    def problem(self, *, max_nodes: int | None = None) -> Problem:
+        """The problem, or the same with other max_nodes."""
+        limits = self.limits
+        if max_nodes is not None:
+            limits = limits.model_copy(update={"max_nodes": max_nodes})
+        degraded, asked = self.slo.degraded, self.slo.availability
+        return Problem(
+            options=self._options(limits),
+            latency=self.latency,
+            unavailability_max=None if asked is None else 1.0 - asked,
+            latency_ms_max=self.slo.latency_ms,
+            utilisation_max=limits.max_utilisation,
+            collision_max=limits.max_collision,
+            degraded=degraded,
+            latency_degraded=self.latency.while_degraded(degraded) if degraded else None,
+            chain=self.latency,
+        )
+
+    def changed(self, name: str, factor: float) -> Problem | None:
+        """The problem with one input multiplied by `factor`; None where that changes nothing.
+
+        Parameters: name crash_per_year | failover_s | repair_s | arrival_rate | interference_share
+        | gamma (the speed that neighbours leave, of all tiers).
+        """
+        other = self._changed(name, factor)
+        return None if other == self else other.problem()
+
+    def check_zero_load(self, source: Source | None = None) -> None:
+        """Raises InputError for a latency limit that no fleet of any size can keep; `source`: where
+        it is stated."""
+        if not self.slo.latency_ms or not self.tiers:
+            return
+        cores = [max((i.vcpus for i in self._fitting(t)), default=1.0) for t in self.tiers]
+        replicas = [self.limits.max_replicas] * len(self.tiers)
+        laws = [tier.latency for tier in self.tiers]
+        least_s = zero_load_s(laws, cores, replicas, self.policy, list(self.slo.latency_ms))
+        for q, asked_ms in self.slo.latency_ms.items():
+            least_ms = 1000.0 * least_s[q]
+            if asked_ms < least_ms * (1.0 - 1e-3):  # the grid's error
+                key = ("slo", f"p{q}_ms")
+                raise InputError(
+                    source.place(*key) if source is not None else ".".join(key),
+                    expected=f"at least {least_ms:.2f} ms, the page without any load on machines "
+                    f"without end",
+                    came=f"{asked_ms:g} ms",
+                    do="No fleet is that fast: raise it, or make the service faster.",
+                )
+
+    def _changed(self, name: str, factor: float) -> Case:
+        if name in ("crash_per_year", "failover_s", "repair_s"):
+            value = getattr(self.rates, name)
+            if value is None:
+                return self
+            return replace(self, rates=replace(self.rates, **{name: value * factor}))
+        if name not in ("arrival_rate", "interference_share", "gamma"):
+            raise InputError("input", expected="one that can be changed", came=repr(name))
+        return replace(self, tiers=tuple(_scaled(tier, name, factor) for tier in self.tiers))
+
+    def _horizon_s(self) -> float:
+        """The latency grid reaches well beyond the SLO and beyond what was measured.
+
+        A power of two: limits that hardly differ are evaluated on the same grid.
+        """
+        arms = self.measured.arms if self.measured is not None else ()
+        measured = [v for a in arms if (v := a.p99_ms.value) is not None]
+        reach_s = 4.0 * max([*self.slo.latency_ms.values(), *measured, 1.0]) / 1000.0
+        return 2.0 ** math.ceil(math.log2(reach_s))
+
+    def _fitting(self, tier: TierDemand) -> list[Instance]:
+        return fitting(self.book.instances(self.region), tier, self.headroom_mb)
+
+    def _options(self, limits: Limits) -> tuple[OptionTable, ...]:
+        """Options per tier at every amplification that the tiers above can make."""
+        degraded = self.slo.degraded
+        down = degraded.nodes_down if degraded is not None else 0
+        covers = Covers(self.rates, self.scheme, limits, down)
+        levels, result = [1], []
+        for tier in self.tiers:
+            table = tier_table(tier, levels, self._fitting(tier), covers, limits)
+            made = table.columns.upstream * table.columns.replicas
+            levels = sorted({int(level) for level in made})
+            result.append(table)
+        return tuple(result)
+
+
+def _scaled(tier: TierDemand, name: str, factor: float) -> TierDemand:
+    if name == "arrival_rate":
+        return replace(
+            tier,
+            request_per_s=tier.request_per_s * factor,
+            connection_per_s=tier.connection_per_s * factor,
+        )
+    value = min(1.0 if name == "gamma" else 0.95, getattr(tier.latency, name) * factor)
+    return replace(tier, latency=replace(tier.latency, **{name: value}))

@@ -1,0 +1,282 @@
+"""From a fitted service to what the optimizer needs, and how far the latency model is off it.
+
+Two corrections come from what was measured. The slowdown under interference is seen in latencies,
+which hold queueing too: the speed that explains them is solved for. And where the model comes out
+below a measured arm, it is multiplied by measured / modelled of that arm, per percentile. A factor
+below one is not carried over: what the model exaggerates at the measured load another fleet may not
+have. An arm's factor serves all fleets with its replicas; other replicas get the geometric mean.
+A percentile with fewer than ten samples beyond it is thin: it is said, and its factor is not below
+the arm's better known ones. A prediction is called measured only if the planned fleet is the
+measured one (replicas, policy, nodes and cores), and then it is the measurement; else it is model.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from optimizer.errors import UnstableError
+from optimizer.fit import ArmMeasure, Estimate, ServiceFit, TierFit
+from optimizer.latency import PageLatency, Station, TierLatency, mean_stay_s
+from optimizer.plan.solve.moments import Parts, last_parts, moments, tail_above
+from optimizer.plan.solve.options import Degraded, Option, TierDemand
+from optimizer.plan.solve.problem import Path
+
+if TYPE_CHECKING:
+    from optimizer.plan.solve.problem import Tails
+
+LEAST_REQUESTS = 100  # of an arm, for its percentiles to calibrate anything
+_CV2_RANGE = (0.05, 10.0)
+
+
+def percentile_of(arm: ArmMeasure, q: int) -> Estimate:
+    """The arm's measured percentile [ms]."""
+    return {95: arm.p95_ms, 99: arm.p99_ms}[q]
+
+
+def demands(service: ServiceFit) -> tuple[TierDemand, ...]:
+    """The tiers' demands at r = 1 everywhere, from the front."""
+    copies, found = _known(service.pages_per_s), []
+    for tier in service.tiers:
+        rate = copies * _known(tier.requests_per_copy)
+        hold = tier.token_hold_s.value
+        found.append(
+            TierDemand(
+                name=tier.spec.name,
+                latency=_tier_latency(tier, rate),
+                request_per_s=rate,
+                memory_mb=tier.spec.memory_mb,
+                connection_per_s=copies * _known(tier.connections_per_copy),
+                token_hold_s=hold,
+            )
+        )
+        copies = rate
+    return tuple(found)
+
+
+def stated(value: float | None) -> Estimate:
+    """A figure that somebody states: nothing was measured, and nothing is asked of it."""
+    return Estimate(value, 0, None, least=0)
+
+
+def is_stated(estimate: Estimate) -> bool:
+    """Whether the figure was stated, not measured."""
+    return estimate.least == 0
+
+
+def _known(estimate: Estimate) -> float:
+    assert estimate.value is not None  # the caller stops where something is missing
+    return estimate.value
+
+
+def _tier_latency(tier: TierFit, request_per_s: float) -> TierLatency:
+    cv2 = tier.service_cv2.value if tier.service_cv2.sufficient else None
+    gamma = tier.gamma.value if tier.gamma.sufficient else None
+    found = TierLatency(
+        processing_s=_known(tier.processing_s),
+        cv2=1.0 if cv2 is None else min(_CV2_RANGE[1], max(_CV2_RANGE[0], cv2)),
+        visits=_known(tier.requests_per_copy),
+        interference_share=min(0.95, tier.interference_share.value or 0.0),
+        gamma=1.0,
+        run_s=tier.interference_run_s,
+    )
+    if gamma is None:
+        return found
+    if is_stated(tier.gamma):
+        return replace(found, gamma=gamma)  # a speed, not a ratio of latencies
+    if tier.spec.cpus is None:
+        return found
+    load = request_per_s * found.processing_s / (tier.spec.nodes * tier.spec.cpus)
+    return replace(found, gamma=speed_under_interference(found, tier.spec.cpus, load, gamma))
+
+
+def speed_under_interference(
+    tier: TierLatency, cores: float, load: float, latency_ratio: float
+) -> float:
+    r"""The speed gamma whose mean stay R(load / gamma) explains quiet / disturbed latency.
+
+    Parameters: load rho of the undisturbed server in [0, 1); latency_ratio in (0, 1].
+    Returns: gamma in [latency_ratio, 1]; queueing is part of the slowdown that latencies show.
+    On one core: gamma = rho + ratio (1 - rho).
+    """
+    if not load < 1:
+        return latency_ratio
+    wanted_s = mean_stay_s(tier, cores, load, 1.0) / latency_ratio
+    low, high = max(latency_ratio, load / 0.97), 1.0
+    if low >= high:
+        return high
+    for _ in range(60):
+        middle = (low + high) / 2
+        if mean_stay_s(tier, cores, load / middle, middle) > wanted_s:
+            low = middle
+        else:
+            high = middle
+    return high
+
+
+@dataclass(frozen=True)
+class Factor:
+    """Calibration by one arm, at least 1 per percentile, and the measured percentiles [ms]."""
+
+    arm: ArmMeasure
+    by_percentile: Mapping[int, float]
+    measured_ms: Mapping[int, float]
+
+
+@dataclass(frozen=True)
+class DegradedPage:
+    """`problem.DegradedLatency` of a calibrated model."""
+
+    latency: CalibratedLatency
+    condition: Degraded
+
+    def __call__(self, path: Path, tier: int) -> dict[int, float]:
+        return self.latency.degraded(path, tier, self.condition)
+
+
+class CalibratedLatency:
+    """Percentiles [ms] of a plan: the page model times the calibration of the plan's replicas.
+
+    Parameters: planned, the demands that the plan is for; measured, the service with the arms that
+    calibrate the model (None: nothing was measured, all factors are 1); horizon_s of the grid [s].
+    """
+
+    def __init__(
+        self,
+        planned: Sequence[TierDemand],
+        percentiles: Sequence[int],
+        horizon_s: float,
+        policy: str,
+        measured: ServiceFit | None = None,
+    ) -> None:
+        self._planned = tuple(planned)
+        self._percentiles = tuple(percentiles)
+        self._page = PageLatency(horizon_s)
+        self._policy = policy
+        self._seen: dict[tuple[Station, ...], dict[int, float]] = {}
+        self._measured = measured
+        self._arm_demands = demands(measured) if measured is not None else ()
+        arms = measured.arms if measured is not None else ()
+        self.factors = {arm.replicas: f for arm in arms if (f := self._factor(arm))}
+
+    def __call__(self, path: Path) -> dict[int, float]:
+        return self._evaluated(self._stations(path))
+
+    def while_degraded(self, degraded: Degraded) -> DegradedPage:
+        """The same while one tier is in that condition."""
+        return DegradedPage(self, degraded)
+
+    def degraded(self, path: Path, tier: int, condition: Degraded) -> dict[int, float]:
+        """Percentiles [ms] while `tier` is degraded; infinite where it cannot take the load."""
+        stations = list(self._stations(path))
+        stations[tier] = replace(
+            stations[tier],
+            servers=max(1, condition.servers(path[tier])),
+            limping=condition.limping,
+            limp_speed=condition.limp_speed,
+        )
+        try:
+            return self._evaluated(tuple(stations))
+        except UnstableError:
+            return dict.fromkeys(self._percentiles, math.inf)
+
+    def last(self, option: Option) -> Parts:
+        """The law of all visits to the last tier; see `problem.Chain`."""
+        return last_parts(option.station(self._planned[-1], self._policy))
+
+    def above(self, tier: int, option: Option, below: Tails, last: Sequence[Parts] | None) -> Tails:
+        """Mean and variance of the time in `tier` and below it; see `problem.Chain`."""
+        return tail_above(option.station(self._planned[tier], self._policy), *below, last)
+
+    def _stations(self, path: Path) -> tuple[Station, ...]:
+        return tuple(
+            option.station(demand, self._policy)
+            for option, demand in zip(path, self._planned, strict=True)
+        )
+
+    def mean_s(self, path: Path) -> float:
+        """Mean of the page [s], as modelled and not calibrated."""
+        parts = self.last(path[-1])
+        mean_s, variance = (np.array([value]) for value in moments(parts))
+        for tier in range(len(path) - 2, -1, -1):
+            laws = [parts] if tier == len(path) - 2 else None
+            mean_s, variance = self.above(tier, path[tier], (mean_s, variance), laws)
+        return float(mean_s[0])
+
+    def _evaluated(self, stations: tuple[Station, ...]) -> dict[int, float]:
+        if stations not in self._seen:
+            factors = self.factor_of(tuple(s.replicas for s in stations))
+            self._seen[stations] = {
+                q: factors[q] * 1000.0 * self._page.percentile_s(stations, q)
+                for q in self._percentiles
+            }
+        return self._seen[stations]
+
+    def factor_of(self, replicas: tuple[int, ...]) -> dict[int, float]:
+        """Calibration of these replicas per percentile; 1 if no arm gives any."""
+        known = self.factors.get(replicas)
+        if known is not None:
+            return dict(known.by_percentile)
+        logs: dict[int, list[float]] = {q: [] for q in self._percentiles}
+        for factor in self.factors.values():
+            for q, value in factor.by_percentile.items():
+                logs[q].append(math.log(value))
+        return {q: math.exp(math.fsum(v) / len(v)) if v else 1.0 for q, v in logs.items()}
+
+    def measured(self, path: Path) -> Factor | None:
+        """The arm that measured exactly this plan's fleet under its load, if there is one."""
+        if self._measured is None or _loads(self._planned) != _loads(self._arm_demands):
+            return None
+        factor = self.factors.get(tuple(o.replicas for o in path))
+        if factor is None or factor.arm.policy != self._policy:
+            return None
+        if not all(percentile_of(factor.arm, q).sufficient for q in self._percentiles):
+            return None
+        for option, tier in zip(path, self._measured.tiers, strict=True):
+            if (option.needed, float(option.instance.vcpus)) != (tier.spec.nodes, tier.spec.cpus):
+                return None
+        return factor
+
+    def _factor(self, arm: ArmMeasure) -> Factor | None:
+        assert self._measured is not None
+        upstream, stations = 1, []
+        tiers = zip(self._arm_demands, self._measured.tiers, arm.replicas, strict=True)
+        for demand, tier, r in tiers:
+            assert tier.spec.cpus is not None
+            stations.append(
+                Station(
+                    tier=demand.latency,
+                    servers=tier.spec.nodes,
+                    cores=tier.spec.cpus,
+                    replicas=r,
+                    policy=arm.policy,
+                    request_per_s=demand.request_per_s * upstream,
+                )
+            )
+            upstream *= r
+        ratios, measured = {}, {}
+        for q in self._percentiles:
+            estimate = percentile_of(arm, q)
+            if not estimate.value or estimate.samples < LEAST_REQUESTS:
+                return None
+            try:
+                modelled_s = self._page.percentile_s(stations, q)
+            except UnstableError:
+                return None
+            if not 0 < modelled_s < math.inf:
+                return None
+            measured[q] = estimate.value
+            ratios[q] = max(1.0, estimate.value / (1000.0 * modelled_s))
+        sure = [ratios[q] for q in self._percentiles if percentile_of(arm, q).sufficient]
+        for q in self._percentiles:
+            if sure and not percentile_of(arm, q).sufficient:
+                ratios[q] = max(ratios[q], *sure)  # thin: not below what is better known
+        return Factor(arm, ratios, measured)
+
+
+def _loads(tiers: Sequence[TierDemand]) -> list[tuple[TierLatency, float]]:
+    return [(tier.latency, tier.request_per_s) for tier in tiers]

@@ -1,0 +1,100 @@
+"""What the command line puts in the place of a run's own SLO, or of what a plan.toml asks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from optimizer.errors import InputError, require_positive
+from optimizer.fit import fit, read_results
+from optimizer.plan.ask.capacity import read_capacity
+from optimizer.plan.ask.case import PERCENTILES, slo_from
+from optimizer.plan.ask.plan_file import PlanFile, checked, read_plan
+from optimizer.plan.ask.question import Question, asked_as_stated, asked_of_service
+from optimizer.prices import BUILT_IN, price_book
+from optimizer.source import Source
+
+_SLO = ("availability", *PERCENTILES)
+
+
+@dataclass(frozen=True)
+class Overrides:
+    """Values that go before those of the run or file. slo: availability, p95_ms, p99_ms,
+    confidence."""
+
+    slo: Mapping[str, float] = field(default_factory=dict)
+    scheme: str | None = None
+    book: str | None = None
+    region: str | None = None
+
+
+def slo_of_run(run_dir: Path) -> dict[str, float]:
+    """The SLO that a run was held to: `spec.slo` of its manifest.json.
+
+    Raises: InputError for a folder without a manifest, or a manifest without an SLO.
+    """
+    file = run_dir / "manifest.json"
+    try:
+        own = json.loads(file.read_text(encoding="utf-8"))["spec"]["slo"]
+        return {key: own[key] for key in _SLO if own.get(key) is not None}
+    except OSError as error:
+        raise InputError(
+            str(run_dir),
+            expected="a run's folder with manifest.json in it",
+            came="none",
+            do="`sparecraft list` shows the runs.",
+        ) from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InputError(str(file), expected="JSON with spec.slo in it", came="none") from error
+
+
+def asked_of_run(run_dir: Path, over: Overrides) -> Question:
+    """The question for the service measured in `run_dir`, held to the run's own SLO."""
+    slo: dict[str, Any] = {**slo_of_run(run_dir), **over.slo}
+    return asked_of_service(
+        fit(read_results(run_dir)),
+        slo,
+        scheme=over.scheme,
+        region=over.region,
+        book=price_book(over.book) if over.book is not None else None,
+    )
+
+
+def asked_of_file(path: Path, run_dir: Path | None, over: Overrides) -> Question:
+    """The question of a plan.toml, for the service it states or, where not, that was measured."""
+    return asked_as_stated(_overruled(read_plan(path), over), run_dir)
+
+
+def asked_of_capacity(
+    run_dir: Path, workload: str | None, arrival_per_s: float, over: Overrides
+) -> Question:
+    """PCRAFT's question: so many requests a second, of nodes that carry what was measured."""
+    found = read_capacity(run_dir, workload, "--capacity")
+    require_positive("--arrival", arrival_per_s)
+    tier = {"name": found.machine["tier"], "capacity": str(run_dir.resolve())}
+    values = {
+        "experiment": f"{found.experiment.removesuffix('-capacity')}-planned",
+        "scheme": "on-prem",
+        "arrival_per_s": arrival_per_s,
+        "slo": dict(over.slo),
+        "tiers": [{**tier, "workload": found.workload}],
+    }
+    plan = checked(Source(Path("sparecraft plan"), values, {}))
+    return asked_as_stated(_overruled(plan, over))
+
+
+def _overruled(file: PlanFile, over: Overrides) -> PlanFile:
+    plan = file.stated
+    own = plan.slo.model_dump(exclude={"degraded"}, exclude_none=True)
+    slo = slo_from({**own, **over.slo}).model_copy(update={"degraded": plan.slo.degraded})
+    prices: dict[str, Any] = {}
+    if over.book is not None:
+        built_in = over.book in BUILT_IN
+        prices["book"] = over.book if built_in else str(Path(over.book).resolve())
+    if over.region is not None:
+        prices["region"] = over.region
+    scheme = over.scheme or plan.scheme
+    return file.having(slo=slo, scheme=scheme, prices=plan.prices.model_copy(update=prices))

@@ -1,0 +1,143 @@
+"""plan.toml: what is asked of a plan, and the service in figures where no run measured it.
+
+`example.toml` is the whole schema, with comments. With a results folder beside it, a figure that
+plan.toml states replaces the measured one, and all others stay the run's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field
+
+from optimizer.errors import InputError
+from optimizer.latency.station import POLICIES
+from optimizer.plan.ask.case import Slo
+from optimizer.plan.solve.options import Limits, Mechanism
+from optimizer.source import Problem, Source, Strict, check, read_toml, refusal
+from optimizer.uncertainty import rates_from
+
+Text = Annotated[str, Field(min_length=1)]
+Positive = Annotated[float, Field(gt=0)]
+Rate = Annotated[float, Field(ge=1)]
+_EXPERIMENT = r"^[a-z]([a-z0-9-]{0,28}[a-z0-9])?$"
+_TIER = r"^[a-z]([a-z0-9-]{0,18}[a-z0-9])?$"
+
+# keys of a tier, and the field of the fitted tier that each replaces
+FIGURES: Mapping[str, str] = {
+    "requests_per_copy": "requests_per_copy",
+    "connections_per_copy": "connections_per_copy",
+    "processing_s": "processing_s",
+    "cv2": "service_cv2",
+    "interference_share": "interference_share",
+    "gamma": "gamma",
+    "token_hold_s": "token_hold_s",
+}
+MACHINE = ("role", "memory_mb", "nic_mbps", "disk_mbps")
+
+
+def _modelled(policy: str) -> str:
+    if policy not in POLICIES:
+        raise refusal(f"one of {', '.join(POLICIES)}", came=repr(policy))
+    return policy
+
+
+class Prices(Strict):
+    """Where prices come from; by the scheme, unless stated."""
+
+    book: Text | None = None
+    region: Text | None = None
+
+
+class StatedTier(Strict):
+    """One of [[tiers]]; what the file does not say is None."""
+
+    name: Annotated[str, Field(pattern=_TIER)]
+    role: Text | None = None
+    requests_per_copy: Positive | None = None
+    connections_per_copy: Positive | None = None
+    processing_s: Positive | None = None
+    capacity: Text | None = None
+    workload: Text | None = None
+    cv2: Positive | None = None
+    memory_mb: Annotated[int, Field(ge=64)] | None = None
+    nic_mbps: Rate | None = None
+    disk_mbps: Rate | None = None
+    interference_share: Annotated[float, Field(ge=0, lt=1)] | None = None
+    gamma: Annotated[float, Field(gt=0, le=1)] | None = None
+    run_s: Annotated[float, Field(ge=0)] | None = None
+    token_hold_s: Positive | None = None
+    mechanisms: Annotated[list[Mechanism], Field(min_length=1)] | None = None
+    instance_types: Annotated[list[Text], Field(min_length=1)] | None = None
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """What the file says."""
+        return self.model_dump(exclude_none=True)
+
+
+class Stated(Strict):
+    """A whole plan.toml. None: the file does not say."""
+
+    experiment: Annotated[str, Field(pattern=_EXPERIMENT)] | None = None
+    scheme: Literal["cloud", "on-prem"] | None = None
+    arrival_per_s: Positive | None = None
+    policy: Annotated[str, AfterValidator(_modelled)] | None = None
+    prices: Prices = Prices()
+    slo: Slo
+    limits: Limits = Limits()
+    rates: dict[str, Any] = Field(default_factory=dict)
+    tiers: list[StatedTier] = Field(default_factory=list)
+
+
+class PlanFile:
+    """A plan.toml that has been read: what it states, and where each key stands."""
+
+    def __init__(self, source: Source, stated: Stated) -> None:
+        self.source, self.stated = source, stated
+
+    @property
+    def folder(self) -> Path:
+        """What paths in the file are relative to."""
+        return self.source.path.parent
+
+    def having(self, **changes: Any) -> PlanFile:
+        """The same file with other values; its keys keep their lines."""
+        return PlanFile(self.source, self.stated.model_copy(update=changes))
+
+
+def read_plan(path: Path) -> PlanFile:
+    """Read and check `path`. Raises InputError that names the file, the line and the key."""
+    return checked(read_toml(path))
+
+
+def checked(source: Source) -> PlanFile:
+    """The plan.toml of these values. Raises InputError."""
+    stated = check(source, Stated)
+    source.refuse_all(_problems(stated))
+    try:
+        rates_from(stated.rates, "rates")
+    except InputError as error:
+        key = error.place.split(".")
+        raise source.error(*key, expected=error.expected, came=error.came) from error
+    limits = stated.limits
+    if "max_replicas" not in limits.model_fields_set:
+        fewer = min(limits.max_replicas, limits.max_nodes)
+        stated = stated.model_copy(
+            update={"limits": limits.model_copy(update={"max_replicas": fewer})}
+        )
+    return PlanFile(source, stated)
+
+
+def _problems(stated: Stated) -> Iterator[Problem]:
+    """What no single key is wrong with."""
+    limits, names = stated.limits, [tier.name for tier in stated.tiers]
+    given = "max_replicas" in limits.model_fields_set
+    if given and limits.max_replicas > limits.max_nodes:
+        expected = f"at most limits.max_nodes ({limits.max_nodes}): a server holds one copy"
+        yield Problem(("limits", "max_replicas"), expected, str(limits.max_replicas))
+    for number, tier in enumerate(stated.tiers):
+        if tier.name in names[:number]:
+            yield Problem(("tiers", number, "name"), "a name of its own", repr(tier.name))

@@ -1,0 +1,209 @@
+"""The ways to a checked question: a service that was measured, a plan.toml, or both."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from pathlib import Path as FilePath
+from typing import Any, TypedDict, Unpack
+
+from optimizer.availability import FailureRates
+from optimizer.fit import ServiceFit, fit, read_results
+from optimizer.plan.ask.capacity import with_capacities
+from optimizer.plan.ask.case import Case, Slo, slo_from
+from optimizer.plan.ask.evidence import LEAST_REQUESTS, demands, percentile_of
+from optimizer.plan.ask.plan_file import PlanFile, Stated, read_plan
+from optimizer.plan.ask.stated import book_of, merged, region_of, stated_service
+from optimizer.plan.solve.options import Limits, TierDemand
+from optimizer.prices import PriceBook
+from optimizer.uncertainty import UncertainRates, rates_from
+
+_DEFAULT_RATES = {
+    "crash_per_year": "crash rate {:g} per node and year (PCRAFT)",
+    "failover_s": "fail-over takes {:g} s on average (PCRAFT)",
+    "repair_s": "no repair of broken nodes within the year (PCRAFT's case without repair)",
+}
+
+
+@dataclass(frozen=True)
+class Question:
+    """A checked question: the case, the service behind it, and where its figures are from."""
+
+    case: Case
+    service: ServiceFit
+    mode: str  # results | plan.toml | results and plan.toml
+    stated: tuple[str, ...] = ()  # figures of plan.toml that stand in for measured ones
+    said: tuple[str, ...] = ()  # assumptions made on the way here
+    rates: UncertainRates | None = None
+    missing: tuple[str, ...] = ()  # without these there is no plan
+    thin: tuple[str, ...] = ()
+
+
+class Choices(TypedDict, total=False):
+    """What may be said of a plan beside its SLO.
+
+    scheme cloud | on-prem (default: the run's); region of the price book (default us-east-1, or the
+    only one that the book has); rates as in a plan.toml (default: the run's, else PCRAFT's); book
+    (default: on-prem or ec2, by the scheme).
+    """
+
+    scheme: str | None
+    region: str | None
+    limits: Limits | None
+    rates: Mapping[str, Any] | FailureRates | None
+    book: PriceBook | None
+
+
+def asked_of_service(
+    service: ServiceFit,
+    slo: Mapping[str, Any],
+    **choices: Unpack[Choices],
+) -> Question:
+    """The checked question about a service that has been fitted, held to `slo`."""
+    rates, book = choices.get("rates"), choices.get("book")
+    scheme = choices.get("scheme") or service.scheme
+    service = replace(service, scheme=scheme)
+    if book is None:
+        book = book_of(None, service.scheme, FilePath())
+    if isinstance(rates, FailureRates):
+        known: UncertainRates = _certain(rates)
+        said: tuple[str, ...] = ()
+    else:
+        known, said = _stated_rates({**service.stated_rates, **(rates or {})})
+    return _asked(
+        service, service, slo_from(slo), book, choices.get("region"),
+        choices.get("limits") or Limits(), known,
+        mode="results", said=said,
+    )  # fmt: skip
+
+
+def asked_by_file(path: FilePath, results: FilePath | None = None) -> Question:
+    """The checked question of `plan_from_file`. Refusals name the file."""
+    return asked_as_stated(read_plan(FilePath(path)), results)
+
+
+def asked_as_stated(file: PlanFile, results: FilePath | None = None) -> Question:
+    """The checked question of a plan.toml that has been read."""
+    file, carried = with_capacities(file)
+    plan = file.stated
+    measured = None if results is None else fit(read_results(FilePath(results)))
+    service, said_instead = (
+        (stated_service(file), ()) if measured is None else merged(measured, file)
+    )
+    known, said = _stated_rates({**service.stated_rates, **plan.rates})
+    book = book_of(plan.prices.book, service.scheme, file.folder)
+    asked = _asked(
+        service, measured, plan.slo, book, plan.prices.region, plan.limits, known,
+        mode="plan.toml" if measured is None else "results and plan.toml",
+        said=(*carried, *said), file=file,
+    )  # fmt: skip
+    return replace(asked, stated=said_instead)
+
+
+def _asked(
+    service: ServiceFit,
+    measured: ServiceFit | None,
+    slo: Slo,
+    book: PriceBook,
+    region: str | None,
+    limits: Limits,
+    rates: UncertainRates,
+    *,
+    mode: str,
+    said: tuple[str, ...],
+    file: PlanFile | None = None,
+) -> Question:
+    """One way in for all: the case, or what is missing for it."""
+    missing = (*service.missing, *_missing_latency(measured, slo))
+    plan = file.stated if file is not None else None
+    case = Case(
+        tiers=() if missing else _chosen(demands(service), plan),
+        slo=slo,
+        scheme=service.scheme,
+        region=region_of(book, region),
+        book=book,
+        limits=limits,
+        rates=rates.mean() if slo.confidence is None else rates.at(slo.confidence),
+        policy=(plan.policy if plan else None) or "tad",
+        measured=measured if measured is not None and not measured.missing else None,
+    )
+    book.instances(case.region)  # an unknown region is refused before anything is computed
+    case.check_zero_load(file.source if file is not None else None)
+    return Question(
+        case=case,
+        service=service,
+        mode=mode,
+        said=said,
+        rates=rates,
+        missing=missing,
+        thin=(*service.thin, *_thin_latency(measured, slo)),
+    )
+
+
+def _chosen(tiers: tuple[TierDemand, ...], plan: Stated | None) -> tuple[TierDemand, ...]:
+    """The demands with the mechanisms and instance types that plan.toml allows."""
+    stated = {tier.name: tier for tier in plan.tiers} if plan else {}
+    return tuple(
+        replace(
+            tier,
+            mechanisms=stated[tier.name].mechanisms or tier.mechanisms,
+            instance_types=stated[tier.name].instance_types,
+        )
+        if tier.name in stated
+        else tier
+        for tier in tiers
+    )
+
+
+def _stated_rates(
+    stated: Mapping[str, Any],
+) -> tuple[UncertainRates, tuple[str, ...]]:
+    """The rates, and what PCRAFT's defaults had to stand in for."""
+    given = {key: value for key, value in stated.items() if value is not None}
+    defaults = FailureRates()
+    said = tuple(
+        f"{text.format(getattr(defaults, key))}: a default, not measured"
+        for key, text in _DEFAULT_RATES.items()
+        if key not in given
+    )
+    return rates_from(given), (*said, *_from_failovers(given))
+
+
+def _from_failovers(given: Mapping[str, Any]) -> list[str]:
+    """Which times are samples, and what a run's own repairs are worth."""
+    found = []
+    for key in ("failover_s", "repair_s"):
+        value = given.get(key)
+        if isinstance(value, Mapping) and (samples := value.get("samples")):
+            mean_s = math.fsum(samples) / len(samples)
+            found.append(f"{key}: {len(samples)} samples, mean {mean_s:.3g} s")
+            if key == "repair_s":
+                found[-1] += "; a run's repairs take what its design says, so state your own"
+    return found
+
+
+def _certain(rates: FailureRates) -> UncertainRates:
+    values = {field.name: getattr(rates, field.name) for field in fields(rates)}
+    three = {key: values.pop(key) for key in _DEFAULT_RATES}
+    return UncertainRates(**three, others=values)
+
+
+def _missing_latency(measured: ServiceFit | None, slo: Slo) -> list[str]:
+    """Without one arm that was asked often enough there is nothing to calibrate the latency by."""
+    if measured is None or not slo.latency_ms:
+        return []
+    most = max((arm.requests for arm in measured.arms), default=0)
+    if most >= LEAST_REQUESTS:
+        return []
+    return [f"latency: {most} requests in the best measured arm, {LEAST_REQUESTS} needed"]
+
+
+def _thin_latency(measured: ServiceFit | None, slo: Slo) -> list[str]:
+    """Percentiles with fewer than ten samples beyond them: used, but not to be relied on."""
+    return [
+        f"arm {arm.name}: p{q} from {found.samples} requests, {found.least} needed for 10 beyond it"
+        for arm in (measured.arms if measured is not None else ())
+        for q in slo.latency_ms
+        if not (found := percentile_of(arm, q)).sufficient
+    ]

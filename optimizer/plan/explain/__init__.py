@@ -1,0 +1,6 @@
+"""Why the plan costs what it costs, and what would change it.
+
+`reasons.py`: what binds, and what would have to give way (`relaxation.py`). `curve.py`: the cost as
+a step function of one limit, which `marginal.py` and `pareto.py` walk. `sensitivity.py`: other
+inputs. `report.py`: what a plan says of itself; `figures.py` draws.
+"""

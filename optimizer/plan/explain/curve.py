@@ -1,0 +1,287 @@
+r"""The least cost as a step function of one limit.
+
+One limit, written as "at most x" (x the unavailability U = 1 - A, or a percentile in ms), all other
+limits kept:
+
+    C(x) = least cost of the fleets that reach at most x
+
+C falls in steps as x is loosened. Solving at x gives C(x) and a fleet that reaches some y <= x, so
+C is known on the whole stretch [y, x]; between two stretches of equal cost there is no step;
+solving just below y (the epsilon-constraint method, Haimes 1971) gives the next dearer stretch, or
+says that there is none. "Just below" is a relative 1e-9, and 1e-11 of U: fleets closer than that
+count as one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from optimizer.errors import PlannerError
+from optimizer.plan.solve.model import LIMIT_S, Solution, solve
+from optimizer.plan.solve.problem import Path, Problem, stands, unavailability_of
+
+CENT = 0.005  # USD a month: costs that differ by less are equal
+_RESOLUTION = 1e-9
+_U_STEP = 1e-11  # of unavailability: less than the numerical error of the models
+_U_FLOOR = 1e-13  # unavailability below which the models tell nothing apart
+UNPROVED = "at a limit where no proof was found in time"
+FAR = 256.0  # the widest step into the unknown
+
+
+class SpentError(Exception):
+    """A search ended at its bound; what it had found by then stands."""
+
+
+class UnprovedError(SpentError):
+    """A single solve met its bound before its proof; others may not."""
+
+
+class Budget:
+    """The bounds of a search: solves, the moment at which it has to end, a share of it per solve.
+
+    Parameters: solves >= 1; seconds from now on by `clock`, and the share of them that one solve
+    may take; `say` is told how far the search is.
+    """
+
+    def __init__(
+        self,
+        solves: int,
+        *,
+        seconds: float = math.inf,
+        share: float = 1.0 / 6.0,
+        clock: Callable[[], float] = lambda: 0.0,
+        say: Callable[[str], None] = lambda _text: None,
+    ) -> None:
+        self.solves, self._limit, self._seconds = 0, solves, seconds
+        self.ended = ""  # how, once it has
+        self._solve_s = seconds * share
+        self._clock, self._began, self.say = clock, clock(), say
+
+    def solve(self, problem: Problem, known: Path | None = None) -> Solution:
+        """Count one solve, and do it: the optimum, or the proof that there is none.
+
+        Raises: SpentError if there was no solve left, or no time, or too little for a proof.
+        """
+        left_s = self._seconds - (self._clock() - self._began)
+        if self.solves >= self._limit:
+            raise SpentError(self._end(f"after {self._limit} solves"))
+        if left_s <= 0:
+            raise SpentError(self._end(f"after {self._seconds:g} s"))
+        self.solves += 1
+        try:
+            found = solve(problem, known, limit_s=min(LIMIT_S, left_s, self._solve_s))
+        except PlannerError as error:
+            raise UnprovedError(self._end(UNPROVED)) from error
+        if not found.proved:
+            raise UnprovedError(self._end(UNPROVED))
+        return found
+
+    def _end(self, why: str) -> str:
+        self.ended = why
+        return why
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One limit: `availability`, a percentile as `p95_ms` or `p99_ms`, `utilisation`, `collision`.
+
+    Inside, a limit is always "at most x": x = 1 - A for availability; infinite x lifts it.
+    """
+
+    key: str
+
+    @property
+    def percentile(self) -> int:
+        """The percentile of a latency axis."""
+        return int(self.key.removeprefix("p").removesuffix("_ms"))
+
+    @property
+    def is_availability(self) -> bool:
+        return self.key == "availability"
+
+    def asked(self, problem: Problem) -> float | None:
+        """The limit that the problem imposes, as x; None if it imposes none."""
+        if self.is_availability:
+            return problem.unavailability_max
+        if self.key == "utilisation":
+            return None if math.isinf(problem.utilisation_max) else problem.utilisation_max
+        if self.key == "collision":
+            return problem.collision_max if problem.collision_max < 1 else None
+        return problem.latency_ms_max.get(self.percentile)
+
+    def imposed(self, problem: Problem, x: float) -> Problem:
+        """The problem with this limit at x."""
+        if self.is_availability:
+            return replace(problem, unavailability_max=x if x < 1 else None)
+        if self.key == "utilisation":
+            return replace(problem, utilisation_max=x)
+        if self.key == "collision":
+            return replace(problem, collision_max=min(x, 1.0))
+        others = {q: v for q, v in problem.latency_ms_max.items() if q != self.percentile}
+        mine = {} if math.isinf(x) else {self.percentile: x}
+        return replace(problem, latency_ms_max={**others, **mine})
+
+    def reached(self, problem: Problem, path: Path) -> float:
+        """x of a fleet; infinite where the latency model cannot evaluate it."""
+        if self.is_availability:
+            return unavailability_of(path)
+        if self.key in ("utilisation", "collision"):
+            return float(max(getattr(option, self.key) for option in path))
+        return max(found.get(self.percentile, math.inf) for found in _conditions(problem, path))
+
+    def below(self, x: float) -> float | None:
+        """The next tighter limit that is told apart from x; None if there is none."""
+        if self.is_availability:
+            return None if x <= _U_STEP else x - max(x * _RESOLUTION, _U_STEP)
+        if x <= 0:
+            return None
+        return math.nextafter(x, 0.0) if math.isinf(x) else x * (1.0 - _RESOLUTION)
+
+    def stated(self, x: float) -> float:
+        """x as users state the limit, not rounded to the harder side: the availability, ms, or a
+        share."""
+        if not self.is_availability:
+            return x
+        return 1.0 - x if 1.0 - (1.0 - x) >= x else math.nextafter(1.0 - x, 0.0)
+
+    def from_stated(self, value: float) -> float:
+        """The x of a limit that users state."""
+        return 1.0 - value if self.is_availability else value
+
+    def text(self, x: float) -> str:
+        """x as users state the limit, rounded to the side that is easier to keep."""
+        if self.key in ("utilisation", "collision"):
+            return f"{math.ceil(x * 1e4 - 1e-6) / 1e2:.2f} %"
+        if not self.is_availability:
+            return f"{math.ceil(x * 100 - 1e-6) / 100:.2f} ms"
+        x = max(x, _U_FLOOR)
+        digits = 2 - math.floor(math.log10(x))  # three digits of U
+        return f"{math.floor((1.0 - x) * 10**digits * (1 + 1e-15)) / 10**digits:.{digits}f}"
+
+
+def _conditions(problem: Problem, path: Path) -> list[Mapping[int, float]]:
+    """The percentiles that the latency limits hold for: on a good day, and degraded if asked."""
+    found = [problem.latency(path)]
+    if problem.degraded is not None and problem.latency_degraded is not None:
+        found += [
+            problem.latency_degraded(path, tier)
+            for tier, option in enumerate(path)
+            if stands(problem, option)
+        ]
+    return found
+
+
+AVAILABILITY = Axis("availability")
+
+
+def axes(problem: Problem) -> list[Axis]:
+    """The SLOs of this problem: the limits that a cost can be drawn against."""
+    found = [AVAILABILITY] if problem.unavailability_max is not None else []
+    return found + [Axis(f"p{q}_ms") for q in sorted(problem.latency_ms_max)]
+
+
+def nines(unavailability: float) -> float:
+    """-log10(U), at most 13: the models tell no more apart."""
+    return -math.log10(max(unavailability, _U_FLOOR))
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """C(x) = usd for tight <= x <= loose; `path` costs that and reaches tight."""
+
+    tight: float
+    loose: float
+    usd: float
+    path: Path
+
+
+class Curve:
+    """C(x), as far as it is known. Each question that it cannot answer yet costs one solve."""
+
+    def __init__(self, problem: Problem, axis: Axis, budget: Budget) -> None:
+        self.problem, self.axis, self.budget = problem, axis, budget
+        self.known: list[Stretch] = []  # the dearest (tightest) first
+        self.infeasible = 0.0  # the greatest x that nothing reaches
+
+    def learn(self, path: Path, usd: float, x: float) -> Stretch:
+        """Note that `path` is a cheapest fleet at x. Returns the whole known stretch around x."""
+        tight = self.axis.reached(self.problem, path)
+        new = Stretch(min(tight, x), x, usd, path)
+        same = [s for s in self.known if abs(s.usd - usd) <= CENT]
+        for other in same:  # C is monotone: nothing else in between
+            tightest = min(new, other, key=lambda s: s.tight)
+            new = replace(tightest, loose=max(new.loose, other.loose))
+        self.known = sorted([s for s in self.known if s not in same] + [new], key=lambda s: s.tight)
+        return new
+
+    def at(self, x: float) -> Stretch | None:
+        """The stretch around x; None if no fleet reaches x. Raises SpentError."""
+        for stretch in self.known:
+            if stretch.tight <= x <= stretch.loose:
+                return stretch
+        if x <= self.infeasible:
+            return None
+        tighter = [s for s in self.known if s.tight <= x]
+        known = tighter[-1].path if tighter else None
+        found = self.budget.solve(self.axis.imposed(self.problem, x), known)
+        if found.path is None or found.usd_per_month is None:
+            self.infeasible = max(self.infeasible, x)
+            return None
+        return self.learn(found.path, found.usd_per_month, x)
+
+    def tighter(self, stretch: Stretch) -> Stretch | None:
+        """The next dearer stretch; None if nothing is tighter. Raises SpentError."""
+        while True:
+            x = self.axis.below(stretch.tight)
+            after = None if x is None else self.at(x)
+            if after is None or after.usd - stretch.usd > CENT:
+                return after
+            stretch = after
+
+    def looser(self, stretch: Stretch) -> Stretch | None:
+        """The next cheaper stretch; None if no looser limit saves anything. Raises SpentError."""
+        self.at(math.inf)
+        walk = True  # just below the cheaper neighbour, and half way to it, in turn
+        while True:
+            stretch = next(s for s in self.known if abs(s.usd - stretch.usd) <= CENT)
+            after = self.known.index(stretch) + 1
+            if after == len(self.known):
+                return None
+            neighbour = self.known[after]
+            if self.closed(neighbour):
+                return neighbour
+            below = self.axis.below(neighbour.tight)
+            assert below is not None  # the stretch is tighter
+            self.at(below if walk else middle(stretch.loose, neighbour.tight))
+            walk = not walk
+
+    def closed(self, stretch: Stretch) -> bool:
+        """Whether C just below this stretch is known: no cheaper fleet than the next one there."""
+        x = self.axis.below(stretch.tight)
+        index = self.known.index(stretch)
+        return x is None or x <= self.infeasible or (index > 0 and self.known[index - 1].loose >= x)
+
+
+def middle(low: float, high: float) -> float:
+    """Half way on a log scale, in steps of at most 16 into the unknown."""
+    near = min(high, FAR * low) if low > 0 else high
+    return math.sqrt(max(low, near / FAR) * near)
+
+
+def fleet_text(path: Path) -> str:
+    """A fleet in one line: tier, active + standby machines, type, mechanism, replicas."""
+    return ", ".join(
+        f"{o.tier} {o.nodes}{f'+{o.standby}' if o.standby else ''} {o.instance.name}"
+        + (f" r={o.replicas}" if o.replicas > 1 else "")
+        for o in path
+    )
+
+
+def predicted(problem: Problem, path: Path) -> dict[str, float | None]:
+    """What a fleet reaches; None where the latency model cannot evaluate it."""
+    values: dict[str, float | None] = {"availability": AVAILABILITY.stated(unavailability_of(path))}
+    for q, ms in sorted(problem.latency(path).items()):
+        values[f"p{q}_ms"] = round(ms, 2) if math.isfinite(ms) else None
+    return values

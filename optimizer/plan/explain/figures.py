@@ -1,0 +1,178 @@
+"""The front of cost against a limit as SVG: a step line, the chosen plan, the SLO."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from optimizer.plan.explain.curve import nines
+from optimizer.style import BLUE, LIMIT, ORANGE, svg
+
+_WIDTH, _HEIGHT = 720, 340
+
+
+def front_svg(body: Mapping[str, Any]) -> str:
+    """One front, as `Front.body` gives it, drawn. The line is the least cost of each limit.
+
+    Dashed where cheaper fleets were not looked for. Raises ValueError without points.
+    """
+    import altair as alt
+
+    return svg(_chart(alt, body))
+
+
+def _chart(alt: Any, body: Mapping[str, Any]) -> Any:
+    limit = body["limit"]
+    points = sorted((_row(limit, point) for point in body["points"]), key=lambda p: p["x"])
+    if not points:
+        raise ValueError("a front needs at least one point")
+    slo = None if body["asked"] is None else _x(limit, body["asked"])
+    x, y = _x_axis(alt, limit, points, slo), _y_axis(alt, points)
+    dash = alt.Scale(domain=[False, True], range=[[1, 0], [4, 4]])
+    segments = _segments(limit, points, slo)
+    line = alt.Chart(alt.Data(values=segments)).mark_line(strokeWidth=2, color=BLUE)
+    dots = alt.Chart(alt.Data(values=points)).mark_point(
+        shape="circle", size=44, filled=True, color=BLUE, opacity=1
+    )
+    layers = [
+        line.encode(
+            x=x,
+            y=y,
+            detail="part:N",
+            order="order:Q",
+            strokeDash=alt.StrokeDash("open:N", legend=None, scale=dash),
+        ),
+        dots.encode(x=x, y=y),
+        *(_slo_layers(alt, limit, body["asked"], x) if slo is not None else []),
+        *_chosen_layers(alt, limit, points, x, y),
+    ]
+    said = f"{len(points)} points, each the proved optimum of its limit, all other limits kept"
+    if not all(point["adjacent"] for point in points):
+        said += ". Dashed: there may be cheaper fleets"
+    title = f"Least cost of each {limit.removesuffix('_ms')}"
+    return alt.layer(*layers).properties(
+        width=_WIDTH, height=_HEIGHT, title=alt.Title(title, subtitle=said)
+    )
+
+
+def _x(limit: str, value: float) -> float:
+    return nines(1.0 - value) if limit == "availability" else value
+
+
+def _row(limit: str, point: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "x": _x(limit, point[limit]),
+        "usd": point["usd_per_month"],
+        "chosen": point["chosen"],
+        "adjacent": point["next_is_adjacent"],
+        "loose": None if point["same_cost_from"] is None else _x(limit, point["same_cost_from"]),
+        "fleet": point["fleet"],
+    }
+
+
+def _domain(limit: str, points: Sequence[Mapping[str, Any]], slo: float | None) -> list[float]:
+    """From a little before the least to a little after the greatest x; a latency on a log scale."""
+    values = [p["x"] for p in points] + ([] if slo is None else [slo])
+    low, high = min(values), max(values)
+    if limit == "availability":
+        margin = 0.06 * (high - low) or 0.5
+        return [max(0.0, low - margin), high + margin]
+    factor = (high / low) ** 0.06 if high > low else 1.2
+    return [low / factor, high * factor]
+
+
+def _x_axis(alt: Any, limit: str, points: Sequence[Mapping[str, Any]], slo: float | None) -> Any:
+    domain = _domain(limit, points, slo)
+    if limit == "availability":
+        axis = alt.Axis(
+            title="availability, nines = -log10(1 - A)",
+            tickMinStep=1,
+            tickCount=math.ceil(domain[1]) - math.floor(domain[0]),
+            labelExpr="datum.value + (datum.value > 1 ? ' nines' : ' nine')",
+        )
+        return alt.X("x:Q", scale=alt.Scale(domain=domain, nice=False, zero=False), axis=axis)
+    axis = alt.Axis(
+        title=f"{limit.removesuffix('_ms')} of a page, ms (log scale)",
+        values=_ticks(domain),
+        format=",.6~g",
+    )
+    return alt.X("x:Q", scale=alt.Scale(type="log", domain=domain, nice=False), axis=axis)
+
+
+def _y_axis(alt: Any, points: Sequence[Mapping[str, Any]]) -> Any:
+    low, high = min(p["usd"] for p in points), max(p["usd"] for p in points)
+    if high <= 8 * low or low <= 0:
+        scale = alt.Scale(domain=[0, high * 1.08 or 1.0], nice=False)
+        axis = alt.Axis(title="USD a month", format=",.6~g", tickCount=6)
+    else:
+        domain = [low * 0.7, high * 1.3]
+        scale = alt.Scale(type="log", domain=domain, nice=False)
+        axis = alt.Axis(title="USD a month (log scale)", format=",.6~g", values=_ticks(domain))
+    return alt.Y("usd:Q", scale=scale, axis=axis)
+
+
+def _ticks(domain: Sequence[float]) -> list[float]:
+    """1, 2, 5 times the powers of ten in the domain, or finer ones where these are too few."""
+    low, high = domain
+    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    for steps in ((1.0, 2.0, 5.0), tuple(range(1, 10)), tuple(k / 10 for k in range(10, 100))):
+        ticks = [s * 10.0**d for d in decades for s in steps if low <= s * 10.0**d <= high]
+        if len(ticks) >= 4:
+            break
+    return ticks
+
+
+def _segments(
+    limit: str, points: Sequence[Mapping[str, Any]], slo: float | None
+) -> list[dict[str, Any]]:
+    """The step line in pieces: from each point along the looser limits that cost the same, dashed
+    on to the next point where fleets were not looked for, and there down to it."""
+    domain = _domain(limit, points, slo)
+    edge = domain[0] if limit == "availability" else domain[1]
+    cheapest_first = points if limit == "availability" else points[::-1]
+    rows: list[dict[str, Any]] = []
+
+    def piece(kind: str, at: Mapping[str, Any], corners: Sequence[tuple[float, float]]) -> None:
+        name = f"{kind} {at['x']}"
+        for x, usd in corners:
+            row = {"part": name, "x": x, "usd": usd, "open": kind == "open"}
+            rows.append({**row, "order": len(rows)})
+
+    for point, cheaper in zip(cheapest_first, [None, *cheapest_first], strict=False):
+        usd = point["usd"]
+        end = edge if point["loose"] is None else min(max(point["loose"], domain[0]), domain[1])
+        piece("known", point, [(point["x"], usd), (end, usd)])
+        if cheaper is None:
+            piece("known", {"x": "edge"}, [(end, usd), (edge, usd)])
+        else:
+            piece("open", point, [(end, usd), (cheaper["x"], usd)])
+            piece("step", point, [(cheaper["x"], usd), (cheaper["x"], cheaper["usd"])])
+    return rows
+
+
+def _slo_layers(alt: Any, limit: str, asked: float, x: Any) -> list[Any]:
+    """The line of the SLO, its name at the top, to the left."""
+    unit = "" if limit == "availability" else " ms"
+    text = f"SLO {asked:.12g}{unit}"
+    base = alt.Chart(alt.Data(values=[{"x": _x(limit, asked), "text": text}]))
+    label = base.mark_text(align="right", dx=-6, dy=2, baseline="top", color=LIMIT, fontSize=12)
+    return [
+        base.mark_rule(strokeDash=[5, 4], strokeWidth=1.5, color=LIMIT).encode(x=x),
+        label.encode(x=x, y=alt.value(0), text="text:N"),
+    ]
+
+
+def _chosen_layers(
+    alt: Any, limit: str, points: Sequence[Mapping[str, Any]], x: Any, y: Any
+) -> list[Any]:
+    """The plan, its cost written where no line runs: below it for availability, above for
+    latency."""
+    chosen = [{**p, "text": f"plan: {p['usd']:,.2f} USD"} for p in points if p["chosen"]]
+    below = limit == "availability"
+    base = alt.Chart(alt.Data(values=chosen))
+    mark = base.mark_point(shape="diamond", size=150, filled=True, color=ORANGE, opacity=1)
+    label = base.mark_text(
+        align="left", dx=10, dy=16 if below else -14, color=ORANGE, fontSize=12, fontWeight=600
+    )
+    return [mark.encode(x=x, y=y), label.encode(x=x, y=y, text="text:N")]

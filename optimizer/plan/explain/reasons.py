@@ -1,0 +1,192 @@
+"""Why a plan costs what it costs, or why there is none, in words and as data."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from optimizer.plan.explain.curve import AVAILABILITY, CENT, Axis, Budget, Curve
+from optimizer.plan.explain.marginal import marginal_prices
+from optimizer.plan.explain.pareto import front
+from optimizer.plan.explain.relaxation import SECONDS, SOLVES, Relaxation, relaxations, together
+from optimizer.plan.explain.sensitivity import Variants, sensitivity
+from optimizer.plan.solve.model import Solution, solve
+from optimizer.plan.solve.options import Option, usd_when_off
+from optimizer.plan.solve.problem import FAMILIES, Problem
+from optimizer.plan.solve.screen import cost
+from optimizer.plan.solve.table import columns
+
+_BINDING_S = 5.0  # of each solve
+_MARGINAL_S = 10.0  # of each limit
+_FRONT_SOLVES = 90
+_SENSITIVITY_SOLVES = 20
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Which explanations a plan should carry, how long each may take, and who hears how far it is.
+
+    What binds and, without a feasible plan, the relaxations are always there.
+    """
+
+    marginal: bool = False
+    pareto: bool = False
+    sensitivity: bool = False
+    seconds: float = 60.0
+    clock: Callable[[], float] = time.monotonic
+    say: Callable[[str], None] = lambda _text: None
+
+    def budget(self, solves: int) -> Budget:
+        """A bound of this many solves, and of time from now on."""
+        return Budget(solves, seconds=self.seconds, clock=self.clock, say=self.say)
+
+    def marginal_budget(self, solves: int) -> Budget:
+        """The bound of the prices of one limit, short enough to ask for them with every plan."""
+        self.say("prices of the limits")
+        return Budget(solves, seconds=_MARGINAL_S, share=0.5, clock=self.clock, say=self.say)
+
+
+def explained(
+    problem: Problem, found: Solution, source: Variants, wanted: Wanted
+) -> dict[str, Any]:
+    """Of a feasible plan what was asked for: `marginal`, `pareto`, `sensitivity` of plan.json.
+
+    All three start from a proved optimum; of a plan that is none, there are none of them.
+    """
+    assert found.path is not None
+    body: dict[str, Any] = {}
+    if not found.proved:
+        return body
+    if wanted.marginal:
+        body["marginal"] = marginal_prices(problem, found, wanted.marginal_budget)
+    if wanted.pareto:
+        body["pareto"] = [
+            front(Curve(problem, axis, wanted.budget(_FRONT_SOLVES)), found).body(
+                problem, found.path
+            )
+            for axis in _front_axes(problem)
+        ]
+    if wanted.sensitivity:
+        body["sensitivity"] = sensitivity(source, found, wanted.budget(_SENSITIVITY_SOLVES))
+    return body
+
+
+def _front_axes(problem: Problem) -> list[Axis]:
+    """Availability, and the highest percentile that has a limit."""
+    tail = [Axis(f"p{max(problem.latency_ms_max)}_ms")] if problem.latency_ms_max else []
+    return [AVAILABILITY, *tail]
+
+
+def binding(problem: Problem, found: Solution, source: Variants | None = None) -> list[str]:
+    """The limits without which the plan would be cheaper, and by how much, dearest first."""
+    assert found.usd_per_month is not None
+    saved: list[tuple[float, str]] = []
+    for family in filter(lambda f: _can_bind(problem, f), FAMILIES):
+        other = solve(problem.without(family), known=found.path, limit_s=_BINDING_S)
+        assert other.usd_per_month is not None  # a relaxation of a feasible problem
+        less = found.usd_per_month - other.usd_per_month
+        if less > CENT:
+            least = "" if other.proved else "at least "
+            saved.append((less, f"{family}: without it {least}{less:.2f} USD a month less"))
+    if source is not None:
+        saved += _nodes_binding(problem, found, source)
+    if not saved:
+        return ["none of the SLOs: stability and the replicas' placement alone set this cost"]
+    return [text for _, text in sorted(saved, reverse=True)]
+
+
+def infeasible(
+    problem: Problem, source: Variants | None = None, budget: Budget | None = None
+) -> tuple[list[str], dict[str, Any]]:
+    """Why nothing is feasible, in words, and the smallest relaxations, for plan.json.
+
+    Returns: the texts, and `alone` (each limit that suffices if it alone gives way) or, where there
+    is none, `together` (values of several limits that suffice together).
+    """
+    budget = budget or Budget(SOLVES, seconds=SECONDS, clock=time.monotonic)
+    alone = relaxations(problem, budget, source)
+    joint = [] if alone else together(problem, budget)
+    body = {
+        "alone": [one.body(problem) for one in alone],
+        "together": [one.body(problem) for one in joint],
+    }
+    texts = [*_empty_tiers(problem), *_words(alone, joint, budget.ended)]
+    return texts, {**body, "cut": budget.ended or None}
+
+
+def _empty_tiers(problem: Problem) -> list[str]:
+    return [
+        f"tier {t + 1}: no instance type and node count carries the load"
+        for t, tier in enumerate(problem.options)
+        if not tier
+    ]
+
+
+def _words(alone: list[Relaxation], joint: list[Relaxation], ended: str) -> list[str]:
+    cut = [f"the search for what would help was cut {ended}: more may help"] if ended else []
+    if alone:
+        return [*(_text(one, "with the other limits kept") for one in alone), *cut]
+    if joint:
+        head = "no single limit can be blamed; loosened by one common factor, these suffice:"
+        return [head, *(_text(one, "with the others of this list") for one in joint), *cut]
+    if ended:
+        return cut
+    return ["no single limit can be blamed, and loosening all of them together does not help"]
+
+
+def _text(one: Relaxation, how: str) -> str:
+    """One relaxation in words; a value is rounded to the side on which it is feasible."""
+    usd = f"{cost(one.path):.2f} USD a month"
+    if one.value is None or one.asked is None:
+        return f"{one.limit}: dropping it makes a plan feasible, for {usd}"
+    if one.limit == "max_nodes":
+        return f"max_nodes: {one.asked:g} allowed, {one.value:g} are enough, for {usd}"
+    axis = Axis(one.limit)
+    name, asked, value = one.limit.removesuffix("_ms"), one.asked, one.value
+    reached = axis.text(axis.from_stated(value))
+    if axis.is_availability:
+        least = "the most" if one.least else "reachable"
+        return f"{name}: {asked} asked, {reached} is {least} {how}, for {usd}; " + (
+            f"short by {asked - value:.2g}"
+        )
+    least = "the least" if one.least else "reachable"
+    if axis.key in ("utilisation", "collision"):
+        return f"{name}: {asked:.0%} asked, {reached} is {least} {how}, for {usd}"
+    short = f"short by {value - asked:.1f} ms"
+    return f"{name}: {asked:g} ms asked, {reached} is {least} {how}, for {usd}; {short}"
+
+
+def _can_bind(problem: Problem, family: str) -> bool:
+    """Whether the limit is imposed and some option could break it."""
+    if family in ("utilisation", "collision"):
+        limit = getattr(problem, f"{family}_max")
+        return any((getattr(columns(tier), family) > limit).any() for tier in problem.options)
+    return problem.without(family) != problem
+
+
+def _nodes_binding(problem: Problem, found: Solution, source: Variants) -> list[tuple[float, str]]:
+    """What twice max_nodes would save; not asked where one machine more is already too dear."""
+    assert found.usd_per_month is not None
+    least = [float(columns(tier).usd.min()) for tier in problem.options]
+    larger = [_more_than(tier, source.max_nodes) for tier in problem.options]
+    dearer = min(sum(least) - one + more for one, more in zip(least, larger, strict=True))
+    if dearer >= found.usd_per_month - CENT:
+        return []
+    other = solve(
+        source.problem(max_nodes=2 * source.max_nodes), known=found.path, limit_s=_BINDING_S
+    )
+    if other.usd_per_month is None or found.usd_per_month - other.usd_per_month <= CENT:
+        return []
+    saved = found.usd_per_month - other.usd_per_month
+    return [(saved, f"max_nodes: with twice as many {saved:.2f} USD a month less")]
+
+
+def _more_than(tier: Sequence[Option], machines: int) -> float:
+    """Cost of one machine more than that: the cheapest type, off where it need not be on."""
+    c = columns(tier)
+    row = int((c.usd / c.needed).argmin())
+    on = float(c.usd[row] / c.needed[row])
+    active = int(c.needed.min())
+    return active * on + (machines + 1 - active) * min(on, usd_when_off(tier[row].instance))

@@ -1,0 +1,229 @@
+"""If nothing is feasible: the least that each limit alone would have to give way, or all together.
+
+Every value is verified by solving with exactly that value, and is the least: a hair tighter (1e-9)
+is proved infeasible. The search for it is the same problem paid in another coin: in lost
+availability where that limit gives way, else in smallness, so that fast fleets are looked at first.
+Where no limit suffices alone, all are loosened by the least common factor, within 1 %: one way out
+of many, and it is said to be that.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from optimizer.errors import PlannerError
+from optimizer.plan.explain.curve import (
+    Axis,
+    Budget,
+    SpentError,
+    axes,
+    fleet_text,
+    middle,
+    predicted,
+)
+from optimizer.plan.explain.sensitivity import Variants
+from optimizer.plan.solve.model import solve
+from optimizer.plan.solve.options import Option
+from optimizer.plan.solve.problem import FAMILIES, Path, Problem, violations
+from optimizer.plan.solve.table import Columns, OptionTable, columns
+
+if TYPE_CHECKING:
+    from optimizer.plan.solve.table import Floats
+
+SOLVES = 120
+SECONDS = 45.0
+_CHEAPEST_S = 20.0  # for the cost at the value that was found
+_FACTOR_MAX = 1e6
+_OF_AXES = ("availability", "latency", "utilisation", "collision")  # families that axes cover
+
+
+@dataclass(frozen=True)
+class Relaxation:
+    """A limit and the value that makes the plan feasible; `least`: proved that no tighter one does.
+
+    limit: availability | p95_ms | p99_ms | utilisation | collision | max_nodes, or another family,
+    which can only be dropped (value None). `path` is the cheapest fleet then.
+    """
+
+    limit: str
+    asked: float | None
+    value: float | None
+    least: bool
+    path: Path
+
+    def body(self, problem: Problem) -> dict[str, Any]:
+        """For plan.json."""
+        return {
+            "limit": self.limit,
+            "asked": self.asked,
+            "value": self.value,
+            "least": self.least,
+            "usd_per_month": round(math.fsum(o.usd_per_month for o in self.path), 2),
+            "fleet": fleet_text(self.path),
+            "predicted": predicted(problem, self.path),
+        }
+
+
+def relaxations(
+    problem: Problem, budget: Budget, source: Variants | None = None
+) -> list[Relaxation]:
+    """Each limit that makes `problem` feasible if it alone gives way, with the least it has to.
+
+    Parameters: problem infeasible; source makes the same problem with other max_nodes.
+    Returns: none, if no single limit suffices (or the budget ended before one was found).
+    """
+    others = [f for f in FAMILIES if f not in _OF_AXES]
+    tries: list[Callable[[], Relaxation | None]] = [
+        *(lambda axis=axis: _alone(problem, axis, budget) for axis in _limits(problem)),
+        *(lambda family=family: _dropped(problem, family, budget) for family in others),
+    ]
+    if source is not None:
+        tries.append(lambda: _more_nodes(source, budget))
+    found: list[Relaxation] = []
+    for attempt in tries:
+        try:
+            one = attempt()
+        except SpentError:  # the budget remembers it
+            continue
+        if one is not None:
+            found.append(one)
+    return found
+
+
+def together(problem: Problem, budget: Budget) -> list[Relaxation]:
+    """All limits loosened by one factor, the least within 1 %, and what its cheapest fleet needs.
+
+    Returns: the limits that give way, with values that suffice together (verified); none of them is
+    claimed to be the least. Empty if no factor up to 1e6 helps, or the budget ended.
+    """
+    try:
+        path = _least_factor(problem, budget)
+    except SpentError:
+        return []
+    if path is None:
+        return []
+    found = []
+    for axis in _limits(problem):
+        asked, reached = axis.asked(problem), axis.reached(problem, path)
+        if asked is not None and reached > asked:
+            value = axis.stated(reached)
+            found.append(Relaxation(axis.key, axis.stated(asked), value, False, path))
+            problem = axis.imposed(problem, reached)
+    return [] if violations(problem, path) else found
+
+
+def _limits(problem: Problem) -> list[Axis]:
+    own = (Axis("utilisation"), Axis("collision"))
+    return [*axes(problem), *(axis for axis in own if axis.asked(problem) is not None)]
+
+
+def _alone(problem: Problem, axis: Axis, budget: Budget) -> Relaxation | None:
+    """The least x of one limit at which the others can be kept."""
+    asked = axis.asked(problem)
+    assert asked is not None
+    coin = _lost_availability if axis.is_availability else _smallness
+    search = replace(problem, options=_paid(problem.options, coin))
+    path = budget.solve(axis.imposed(search, math.inf)).path
+    if path is None:
+        return None
+    infeasible, best, walk, cut = asked, axis.reached(problem, path), True, False
+    try:
+        while True:
+            below = axis.below(best)
+            if below is None or below <= infeasible:
+                break
+            x = below if walk or math.isinf(best) else middle(infeasible, best)
+            path = budget.solve(axis.imposed(search, x)).path
+            if path is None:
+                infeasible = x
+            else:
+                best = axis.reached(problem, path)
+            walk = not walk
+    except SpentError:
+        cut = True
+    if math.isinf(best):
+        return None
+    cheapest = solve(axis.imposed(problem, best), limit_s=_CHEAPEST_S).path
+    if cheapest is None:
+        raise PlannerError("plan", expected=f"a fleet at {axis.key} {best!r}", came="none")
+    return Relaxation(axis.key, axis.stated(asked), axis.stated(best), not cut, cheapest)
+
+
+def _dropped(problem: Problem, family: str, budget: Budget) -> Relaxation | None:
+    """A family that has no single number: it can only be dropped."""
+    free = problem.without(family)
+    path = None if free == problem else budget.solve(free).path
+    return None if path is None else Relaxation(family, None, None, False, path)
+
+
+def _more_nodes(source: Variants, budget: Budget) -> Relaxation | None:
+    """The least max_nodes at which everything is kept, up to four times as many, or 40 more."""
+    low, high = source.max_nodes, min(4 * source.max_nodes, source.max_nodes + 40)
+    best = budget.solve(source.problem(max_nodes=high)).path
+    if best is None:
+        return None
+    while high - low > 1:
+        nodes = (low + high) // 2
+        path = budget.solve(source.problem(max_nodes=nodes)).path
+        if path is None:
+            low = nodes
+        else:
+            high, best = nodes, path
+    return Relaxation("max_nodes", source.max_nodes, high, True, best)
+
+
+def _least_factor(problem: Problem, budget: Budget) -> Path | None:
+    """The cheapest fleet at the least common factor."""
+    low, high, best = 1.0, 2.0, None
+    while best is None:
+        best = budget.solve(_loosened(problem, high)).path
+        if best is None:
+            if high >= _FACTOR_MAX:
+                return None
+            low, high = high, min(high * high, _FACTOR_MAX)
+    while high / low > 1.01:
+        factor = math.sqrt(low * high)
+        path = budget.solve(_loosened(problem, factor)).path
+        if path is None:
+            low = factor
+        else:
+            high, best = factor, path
+    return best
+
+
+def _loosened(problem: Problem, factor: float) -> Problem:
+    for axis in _limits(problem):
+        asked = axis.asked(problem)
+        assert asked is not None
+        problem = axis.imposed(problem, asked * factor)
+    return problem
+
+
+def _paid(
+    options: Sequence[Sequence[Option]], coin: Callable[[Columns], Floats]
+) -> tuple[Sequence[Option], ...]:
+    return tuple(_repriced(tier, coin(columns(tier))) for tier in options)
+
+
+def _repriced(tier: Sequence[Option], usd: Floats) -> Sequence[Option]:
+    if isinstance(tier, OptionTable):
+        other = copy.copy(tier)
+        other.columns = replace(tier.columns, usd=usd)
+        return other
+    return tuple(replace(o, usd_per_month=float(v)) for o, v in zip(tier, usd, strict=True))
+
+
+def _lost_availability(tier: Columns) -> Floats:
+    """Losses add up over the tiers; scaled to what a solver's tolerance of 1e-6 tells apart."""
+    return np.minimum(1e12, 1e7 * tier.loss)
+
+
+def _smallness(tier: Columns) -> Floats:
+    """Falls with nodes and vCPUs, never below zero."""
+    return 100.0 - np.log(tier.needed * tier.vcpus)

@@ -1,0 +1,294 @@
+"""What a plan says of itself: its tiers, what they are predicted to do, assumptions, inputs."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from optimizer.availability import availability
+from optimizer.fit import Estimate, ServiceFit, TierFit
+from optimizer.plan.ask.case import Case
+from optimizer.plan.ask.evidence import is_stated
+from optimizer.plan.explain.curve import AVAILABILITY
+from optimizer.plan.outcome import Fleet, TierPlan
+from optimizer.plan.solve.options import usd_when_off
+from optimizer.plan.solve.problem import Path, unavailability_of
+from optimizer.replication import least_tokens
+
+if TYPE_CHECKING:
+    from optimizer.availability import FailureRates
+    from optimizer.plan.ask.question import Question
+    from optimizer.uncertainty import UncertainRates
+
+_TOKEN_SHARE = 0.7  # of the tokens in use: Eq. 6 is a bound, not a place to be
+_DRAWS = 100
+_HERE = "optimizer/latency"
+
+
+def tier_plans(case: Case, path: Path) -> dict[str, TierPlan]:
+    """The tiers of plan.json."""
+    plans = {}
+    for option, tier in zip(path, case.tiers, strict=True):
+        hold_s = tier.token_hold_s
+        if hold_s is None:
+            hold_s = _page_hold_s(case, path)
+        per_s = tier.connection_per_s * option.upstream
+        tokens = least_tokens(per_s / _TOKEN_SHARE, option.replicas, option.needed, hold_s)
+        active = option.nodes * option.instance.usd_per_month
+        plans[option.tier] = TierPlan(
+            instance_type=option.instance.name,
+            nodes=option.nodes,
+            spares=option.standby,
+            mechanism=option.mechanism,
+            replicas=option.replicas,
+            tokens=max(tokens, math.ceil(option.instance.vcpus)),  # a token per core
+            utilisation=option.utilisation,
+            availability=1.0 - option.unavailability,
+            needed=option.needed,
+            usd_per_month=round(option.usd_per_month, 2),
+            collision=option.collision,
+            usd_active_per_month=round(active, 2),
+            usd_standby_per_month=round(option.usd_per_month - active, 2),
+        )
+    return plans
+
+
+def _page_hold_s(case: Case, path: Path) -> float:
+    """A token is held within a page at most: the slowest arm's mean, or the modelled mean."""
+    if case.measured is not None and case.measured.arms:
+        return max(arm.mean_ms for arm in case.measured.arms) / 1000.0
+    return case.latency.mean_s(path)
+
+
+def outlook(case: Case, path: Path) -> dict[str, Any]:
+    """What the plan is predicted to do; measured only where exactly this fleet was."""
+    asked = bool(case.slo.latency_ms)
+    found = case.latency(path) if asked else {}
+    measured = case.latency.measured(path) if asked else None
+    if measured:
+        found = dict(measured.measured_ms)
+    result = {
+        "availability": AVAILABILITY.stated(unavailability_of(path)),
+        "p95_ms": _rounded(found.get(95)),
+        "p99_ms": _rounded(found.get(99)),
+        "evidence": "measured" if measured else "model",
+    }
+    degraded = case.slo.degraded
+    if degraded is None:
+        return result
+    page = case.latency.while_degraded(degraded)
+    tiers = {}
+    for tier, option in enumerate(path):
+        slow = page(path, tier) if asked else {}
+        tiers[option.tier] = {
+            "servers": degraded.servers(option),
+            "utilisation": degraded.utilisation(option),
+            "p95_ms": _rounded(slow.get(95)),
+            "p99_ms": _rounded(slow.get(99)),
+        }
+    return {**result, "degraded": {"condition": degraded.model_dump(), "while": tiers}}
+
+
+def confidence_of(
+    case: Case, rates: UncertainRates | None, path: Path, seed: int
+) -> dict[str, Any] | None:
+    """How sure the availability target is, over draws of the uncertain rates; None without any."""
+    if rates is None or not rates.uncertain:
+        return None
+    import numpy as np
+
+    target = case.slo.availability
+    draws = rates.sample(np.random.default_rng(seed), _DRAWS)
+    found = [_availability(case, path, drawn) for drawn in draws]
+    return {
+        "asked": case.slo.confidence,
+        "uncertain": sorted(rates.uncertain),
+        "planned_with": {name: getattr(case.rates, name) for name in sorted(rates.uncertain)},
+        "draws": _DRAWS,
+        "probability_kept": (
+            None if target is None else sum(value >= target for value in found) / _DRAWS
+        ),
+        "availability_p05": float(np.quantile(found, 0.05)),
+        "availability_p50": float(np.quantile(found, 0.5)),
+    }
+
+
+def _availability(case: Case, path: Path, rates: FailureRates) -> float:
+    return math.prod(
+        availability(
+            o.needed,
+            o.extra,
+            rates,
+            mechanism=o.mechanism,
+            scheme=case.scheme,
+        ).availability
+        for o in path
+    )
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None or math.isinf(value) else round(value, 2)
+
+
+def assumptions(case: Case, service: ServiceFit, rates: UncertainRates | None) -> tuple[str, ...]:
+    """What has to hold for the plan to be right."""
+    return (
+        *_on_capacity(case, service),
+        *_on_failures(case, rates),
+        *_on_latency(case),
+        *_on_prices(case),
+    )
+
+
+def _on_capacity(case: Case, service: ServiceFit) -> list[str]:
+    if case.measured is not None:
+        caps = ", ".join(f"{t.spec.name} {t.spec.cpus:g}" for t in service.tiers if t.spec.cpus)
+        speed = f"one core of the measured host (caps in the run: {caps} cores)"
+    else:
+        speed = "the core that processing_s is stated for"
+    texts = [f"capacity scales with vCPUs: one vCPU is as fast as {speed}"]
+    if any(i.baseline_share < 1 for i in case.book.instances(case.region)):
+        texts.append(
+            "burstable types (t3): sustained load is held against the baseline share, single "
+            "requests run at full speed (CPU credits suffice while the load is below the baseline)"
+        )
+    memory = "a machine needs the tier's memory"
+    if case.headroom_mb:
+        memory += f" and {case.headroom_mb:g} MB more for its system"
+    return [*texts, memory]
+
+
+def _on_failures(case: Case, uncertain: UncertainRates | None) -> list[str]:
+    rates = case.rates
+    texts = ["tiers fail independently of each other"]
+    if not rates.common_cause:
+        texts.append("nodes fail independently of each other")
+    if not rates.standby_fraction:
+        texts.append("standby nodes in a pool do not fail")
+    if case.scheme == "cloud":
+        texts.append(
+            "in the cloud a crashed node is replaced by itself: passive failover there is active "
+            "route anywhere without extra nodes"
+        )
+    if case.slo.degraded is not None:
+        texts.append(
+            "degraded: one tier at a time; active extra nodes stand in for lost ones, standbys "
+            "do not, and a limping server is not taken out"
+        )
+    if uncertain is not None and uncertain.uncertain:
+        names = ", ".join(sorted(uncertain.uncertain))
+        at = case.slo.confidence
+        texts.append(
+            f"{names}: uncertain, planned with their posterior means (no confidence was asked)"
+            if at is None
+            else f"{names}: uncertain, planned with values that are all at least as bad as the "
+            f"true ones with probability {at:g}"
+        )
+    return texts
+
+
+def _on_latency(case: Case) -> list[str]:
+    texts = ["latency is planned for the needed nodes, extra and standby ones are not counted on"]
+    if any(tier.latency.interference_share for tier in case.tiers):
+        as_in = "as they disturbed the measured one" if case.measured else "as stated"
+        texts.append(f"neighbours disturb the planned fleet {as_in}")
+    if case.measured is None:
+        return [*texts, f"latency: the model of {_HERE}, calibrated by no measurement"]
+    factors = "; ".join(
+        f"r = {replicas}: " + ", ".join(f"p{q} x {v:.2f}" for q, v in f.by_percentile.items())
+        for replicas, f in case.latency.factors.items()
+        if f.by_percentile
+    )
+    return [
+        *texts,
+        f"latency of fleets that were not measured: the model of {_HERE}, times measured / "
+        f"modelled of the arms where that is above 1 ({factors or 'no arm could be calibrated'})",
+    ]
+
+
+def _on_prices(case: Case) -> list[str]:
+    texts = [
+        f"prices: {case.book.source}; 730 h a month",
+        "arbiters, storage and traffic are not in the cost",
+    ]
+    if case.scheme == "cloud":
+        return texts
+    machines = case.book.instances(case.region)
+    if not case.book.costs:
+        texts.append("on-premises machines are priced as on-demand instances")
+    if all(usd_when_off(one) == one.usd_per_month for one in machines):
+        texts.append("a standby costs as much as an active machine: the book has no other price")
+    else:
+        texts.append("a standby costs what a machine that is off costs: all but its power")
+    return texts
+
+
+def fleet_of(service: ServiceFit, path: Path, policy: str) -> Fleet:
+    """What fleet.tfvars needs beside the tiers' plans."""
+    tiers = {}
+    for option, tier in zip(path, service.tiers, strict=True):
+        spec = tier.spec
+        tiers[spec.name] = {
+            "role": spec.role,
+            "calls": list(spec.calls) or None,
+            "cpus": option.instance.vcpus,
+            "memory_mb": spec.memory_mb,
+            "nic_mbps": spec.nic_mbps,
+            "disk_mbps": spec.disk_mbps,
+        }
+    return Fleet(service.experiment or "planned", policy, tiers)
+
+
+def inputs_of(asked: Question, service: ServiceFit) -> dict[str, Any]:
+    """What the plan was made from, with sample counts and spreads where it was measured."""
+    slo = asked.case.slo
+    return {
+        "mode": asked.mode,
+        "stated": list(asked.stated),
+        "run": service.run or None,
+        "slo": {
+            "availability": slo.availability,
+            **{f"p{q}_ms": limit for q, limit in slo.latency_ms.items()},
+            "confidence": slo.confidence,
+            "degraded": None if slo.degraded is None else slo.degraded.model_dump(),
+        },
+        "rates": asdict(asked.case.rates),
+        "limits": asked.case.limits.model_dump(),
+        "policy": asked.case.policy,
+        "pages_per_s": _estimate(service.pages_per_s),
+        "tiers": {t.spec.name: _tier_inputs(t) for t in service.tiers},
+        "arms": {
+            a.name: {
+                "policy": a.policy,
+                "replicas": list(a.replicas),
+                "requests": a.requests,
+                "failed": a.failed,
+                "p95_ms": _estimate(a.p95_ms),
+                "p99_ms": _estimate(a.p99_ms),
+            }
+            for a in service.arms
+        },
+    }
+
+
+def _tier_inputs(tier: TierFit) -> dict[str, Any]:
+    figures = (
+        *("requests_per_copy", "connections_per_copy", "processing_s", "service_cv2"),
+        *("token_hold_s", "interference_share", "gamma"),
+    )
+    return {
+        "nodes": tier.spec.nodes or None,
+        "cpus": tier.spec.cpus,
+        **{name: _estimate(getattr(tier, name)) for name in figures},
+    }
+
+
+def _estimate(value: Estimate) -> dict[str, Any]:
+    return {
+        "value": value.value,
+        "samples": value.samples,
+        "spread": value.spread,
+        "sufficient": value.sufficient,
+        "source": "stated" if is_stated(value) else "measured",
+    }

@@ -1,0 +1,84 @@
+"""How the cost and the fleet answer to inputs that are not well known: each is changed, and planned
+again.
+
+A rate from a few crashes, an arrival rate that will grow, a neighbour that gets noisier: a plan
+that stays the same is safe against it, one that does not says where to measure better.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from optimizer.plan.explain.curve import Budget, SpentError, fleet_text
+from optimizer.plan.solve.model import Solution
+from optimizer.plan.solve.problem import Path, Problem
+
+# what is changed, and by which factors
+CHANGES: Mapping[str, tuple[float, ...]] = {
+    "crash_per_year": (0.5, 2.0),
+    "failover_s": (0.5, 2.0),
+    "repair_s": (0.5, 2.0),
+    "arrival_rate": (0.8, 1.2),
+    "interference_share": (0.5, 2.0),
+    "gamma": (0.5, 2.0),
+}
+
+
+class Variants(Protocol):
+    """What a problem was made from, and can be made from again with changes."""
+
+    @property
+    def max_nodes(self) -> int:
+        """Most nodes and standbys of a tier."""
+
+    def problem(self, *, max_nodes: int | None = None) -> Problem:
+        """The problem, or the same with other max_nodes."""
+
+    def changed(self, name: str, factor: float) -> Problem | None:
+        """The problem with one input (a key of CHANGES) multiplied by `factor`.
+
+        None where there is no such input, or the factor does not change it.
+        """
+
+
+def sensitivity(source: Variants, found: Solution, budget: Budget) -> list[dict[str, Any]]:
+    """Plan again with each input changed, one at a time.
+
+    Returns: rows with `input`, `factor`, `usd_per_month` (None: nothing is feasible), `usd_more`
+    and `changed` (the tiers that are built differently), or `cut` where the budget ended before.
+    Inputs that do not exist are left out.
+    """
+    assert found.path is not None
+    assert found.usd_per_month is not None
+    rows: list[dict[str, Any]] = []
+    for name, factors in CHANGES.items():
+        for factor in factors:
+            problem = source.changed(name, factor)
+            if problem is None:
+                continue
+            budget.say(f"sensitivity: {name} x {factor:g}")
+            try:
+                other = budget.solve(problem)
+            except SpentError as ended:
+                rows.append({"input": name, "factor": factor, "cut": f"cut {ended}"})
+                continue
+            rows.append(_row(name, factor, other, found.path, found.usd_per_month))
+    return rows
+
+
+def _row(name: str, factor: float, other: Solution, path: Path, usd: float) -> dict[str, Any]:
+    row: dict[str, Any] = {"input": name, "factor": factor, "usd_per_month": None}
+    if other.path is None or other.usd_per_month is None:
+        return {**row, "usd_more": None, "fleet": None, "changed": []}
+    return {
+        **row,
+        "usd_per_month": round(other.usd_per_month, 2),
+        "usd_more": round(other.usd_per_month - usd, 2),
+        "fleet": fleet_text(other.path),
+        "changed": [
+            new.tier
+            for old, new in zip(path, other.path, strict=True)
+            if fleet_text((old,)) != fleet_text((new,))
+        ],
+    }

@@ -1,0 +1,355 @@
+r"""The optimization: the cheapest way through a layered graph (Pyomo, HiGHS).
+
+Layer t holds the amplifications a = r_1 ... r_{t-1} that tier t can see. An option of tier t at
+level a with r replicas is an arc from (t, a) to (t + 1, a r); a plan is one path. So load, which
+upstream replicas multiply, needs no products of variables: it is in the options of each level.
+
+    minimise    sum_o c_o x_o                                    x_o binary
+    subject to  one option in the first tier; what enters a level leaves it
+                sum_o u_o x_o <= 1        u_o = log(1 - U_o) / log(A): availabilities multiply
+                latency cuts
+
+The limits of a single tier (utilisation, collision, what it has to stand when degraded) are kept by
+leaving out the options that break them.
+
+The tail of a sum is not a sum of tails: latency stays outside. A plan that the solver proposes is
+evaluated whole; if it is too slow, so is every plan with the same replicas and in no tier more
+nodes or more vCPUs, and the cut says that, pushed as far as it holds. The first plan that passes is
+the cheapest: cuts remove only plans that fail. Long chains need too many cuts; if the latency has
+the structure of a chain, the first plan that is too slow is the last that HiGHS is asked for:
+`labels` finds the cheapest then. Availability is scaled by its budget, because a tolerance of 1e-6
+would swallow the nines, and everything is checked again outside the solver.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from optimizer.errors import PlannerError
+from optimizer.plan.solve.first import first_plan
+from optimizer.plan.solve.labels import GivenUpError, cheap, cheapest
+from optimizer.plan.solve.options import Option
+from optimizer.plan.solve.problem import Path, Problem, too_slow, violations
+from optimizer.plan.solve.screen import (
+    Pool,
+    affordable,
+    best_price,
+    bounds,
+    budget,
+    cost,
+    eligible,
+    front,
+    weights_at,
+)
+
+LIMIT_S = 120.0
+_CUTS_MAX = 2_000
+_CENT = 1e-6
+
+
+@dataclass(frozen=True)
+class Solution:
+    """The cheapest path, or None if there is none; how it was found.
+
+    `gap` is 0 for a proved optimum. Otherwise the search met its bound, and no plan costs less than
+    (1 - gap) times this one; None if there is no plan to compare with. `proof` says what proved it.
+    """
+
+    path: Path | None
+    usd_per_month: float | None
+    cuts: int
+    solves: int
+    gap: float | None = 0.0
+    proof: str = "cuts"
+
+    @property
+    def proved(self) -> bool:
+        """Whether this is the optimum, or there is none."""
+        return self.gap == 0.0
+
+
+def solve(problem: Problem, known: Path | None = None, *, limit_s: float = LIMIT_S) -> Solution:
+    """The cheapest path that keeps every limit, proved within the options; see the module.
+
+    Parameters: known, a path that keeps them all, if there is one already: nothing dearer is looked
+    at; limit_s [s] bounds the search. What it ended with is then the answer, with its gap.
+    Raises: PlannerError if the time ends before any plan, and before it is proved that there is
+    none.
+    """
+    until_s = time.monotonic() + limit_s
+    pools = affordable(problem, eligible(problem), math.inf)
+    if not all(len(pool) for pool in pools):
+        return Solution(None, None, 0, 0)
+    by_labels = (
+        problem.chain is not None
+        and bool(problem.latency_ms_max)
+        and problem.degraded is None
+        and len(pools) > 2
+    )
+    best = known if known is not None else first_plan(problem, pools, quick=by_labels)
+    if by_labels and best is not None:
+        best = cheap(problem, affordable(problem, pools, cost(best)), best, lambda: _over(until_s))
+    pools = [front(problem, pool) for pool in affordable(problem, pools, cost(best))]
+    pools = affordable(problem, pools, cost(best))
+    if not all(len(pool) for pool in pools):
+        return Solution(best, None if best is None else cost(best), 0, 0)
+    return _Search(problem, pools, best, until_s, by_labels).run()
+
+
+def _over(until_s: float) -> bool:
+    return time.monotonic() >= until_s
+
+
+class OutOfTimeError(Exception):
+    """HiGHS met its time limit."""
+
+
+class _Search:
+    """The loop of one solve: propose, evaluate, cut."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        pools: list[Pool],
+        best: Path | None,
+        until_s: float,
+        by_labels: bool,
+    ) -> None:
+        self._labels = by_labels
+        self._problem, self._pools, self._best, self._until_s = problem, pools, best, until_s
+        self._options = [[pool.option(i) for i in range(len(pool))] for pool in pools]
+        self._solver = importlib.import_module("pyomo.contrib.solver.solvers.highs").Highs()
+        self._model = _build(problem, pools, self._options)
+        price = best_price(problem, pools)
+        self._least = bounds(pools, weights_at(problem, pools, price)).least - price
+        self._cuts = self._solves = 0
+
+    def run(self) -> Solution:
+        """Until the proposed plan passes, nothing is left, or a bound is met."""
+        while not self._spent() and self._cuts < _CUTS_MAX:
+            try:
+                chosen = self._proposed()
+            except OutOfTimeError:
+                break
+            if chosen is None:
+                return self._end(self._best)
+            self._least = max(self._least, cost(chosen))
+            broken = violations(self._problem, chosen)
+            if not broken:
+                return self._end(chosen)
+            if self._labels and broken == ["latency"]:
+                return self._by_labels()
+            self._cut(chosen, broken)
+        return self._unproved()
+
+    def _spent(self) -> bool:
+        return _over(self._until_s)
+
+    def _end(self, path: Path | None, proof: str = "cuts") -> Solution:
+        usd = None if path is None else cost(path)
+        return Solution(path, usd, self._cuts, self._solves, 0.0, proof)
+
+    def _unproved(self) -> Solution:
+        if self._best is None:
+            raise PlannerError(
+                "plan",
+                expected="a plan, or the proof that there is none, within the search's bounds",
+                came=f"neither after {self._solves} solves and {self._cuts} cuts",
+                do="Lower max_nodes or max_replicas, or give it more time.",
+            )
+        usd = cost(self._best)
+        gap = max(0.0, 1.0 - self._least / usd) if usd > 0 else 0.0
+        return replace(self._end(self._best, "none"), gap=max(gap, 1e-12))
+
+    def _by_labels(self) -> Solution:
+        try:
+            found = cheapest(self._problem, self._pools, self._best, self._spent)
+        except GivenUpError as ended:
+            self._best, self._least = ended.best, max(self._least, ended.least)
+            return self._unproved()
+        return self._end(found, "labels")
+
+    def _proposed(self) -> Path | None:
+        """The cheapest plan that no cut forbids."""
+        self._solves += 1
+        left_s = max(0.1, self._until_s - time.monotonic())
+        return _optimum(self._solver, self._model, self._options, left_s)
+
+    def _cut(self, chosen: Path, broken: list[str]) -> None:
+        """Forbid `chosen`, and if it is too slow whatever is no faster."""
+        if set(broken) <= {"latency", "degraded"}:
+            new = _latency_cuts(self._problem, self._pools, chosen)
+        else:  # inside of the solver's tolerance, outside of the limit
+            new = [[[self._options[t].index(o)] for t, o in enumerate(chosen)]]
+        model = self._model
+        for cut in new:
+            chosen_ones = sum(model.choose[t, i] for t, tier in enumerate(cut) for i in tier)
+            model.latency_cuts.add(chosen_ones <= len(cut) - 1)
+        self._cuts += len(new)
+
+
+def _pyomo() -> Any:
+    """pyomo.environ, imported late (1 s); it exports nothing that a type checker sees."""
+    return importlib.import_module("pyomo.environ")
+
+
+def _build(problem: Problem, pools: list[Pool], options: list[list[Option]]) -> Any:
+    pyo = _pyomo()
+
+    model = pyo.ConcreteModel(doc="cheapest fleet that keeps the limits")
+    pairs = [(t, i) for t, tier in enumerate(options) for i in range(len(tier))]
+    model.arcs = pyo.Set(initialize=pairs, dimen=2, doc="(tier, option): an arc of the graph")
+    model.choose = pyo.Var(model.arcs, domain=pyo.Binary, doc="1: the tier is built like this")
+    _path(model, options)
+    _availability(model, pools, problem)
+    model.latency_cuts = pyo.ConstraintList(doc="plans that were found too slow, and all no better")
+    model.cost = pyo.Objective(
+        expr=sum(options[t][i].usd_per_month * model.choose[t, i] for t, i in pairs),
+        doc="USD per month",
+    )
+    return model
+
+
+def _path(model: Any, options: list[list[Option]]) -> None:
+    """One option in the first tier, and at each level as many options as enter it."""
+    pyo = _pyomo()
+
+    model.entry = pyo.Constraint(
+        expr=sum(model.choose[0, i] for i in range(len(options[0]))) == 1,
+        doc="the first tier is built in exactly one way",
+    )
+    levels = [
+        (t, level)
+        for t in range(1, len(options))
+        for level in sorted({o.upstream for o in options[t]})
+    ]
+    model.levels = pyo.Set(initialize=levels, dimen=2, doc="(tier, amplification by upstream r)")
+
+    def conserve(model: Any, t: int, level: int) -> Any:
+        enters = [
+            model.choose[t - 1, i]
+            for i, o in enumerate(options[t - 1])
+            if o.upstream * o.replicas == level
+        ]
+        leaves = [model.choose[t, i] for i, o in enumerate(options[t]) if o.upstream == level]
+        return sum(enters) == sum(leaves)
+
+    model.flow = pyo.Constraint(
+        model.levels, rule=conserve, doc="a tier sees the amplification of the tiers above it"
+    )
+
+
+def _availability(model: Any, pools: list[Pool], problem: Problem) -> None:
+    """The tiers' losses of log availability fit in the budget, which is scaled to 1."""
+    pyo = _pyomo()
+
+    if problem.unavailability_max is None:
+        return
+    shares = [pool.columns.loss / budget(problem) for pool in pools]
+    model.availability = pyo.Constraint(
+        expr=sum(float(shares[t][i]) * model.choose[t, i] for t, i in model.arcs) <= 1,
+        doc="product of the tiers' availabilities; in units of the whole budget",
+    )
+
+
+def _optimum(solver: Any, model: Any, options: list[list[Option]], left_s: float) -> Path | None:
+    from pyomo.contrib.solver.common.results import TerminationCondition
+
+    infeasible = (
+        TerminationCondition.provenInfeasible,
+        TerminationCondition.infeasibleOrUnbounded,
+    )
+    result = solver.solve(
+        model,
+        load_solutions=False,
+        raise_exception_on_nonoptimal_result=False,
+        rel_gap=0.0,
+        abs_gap=0.0,
+        threads=1,
+        time_limit=left_s,
+        # HiGHS 1.15's presolve calls some models infeasible whose row is met with equality, and
+        # ends some whose rows span 1e-8 to 1 in an error; without it a search takes up to 2.5
+        # times as long (docs/results/2026-11-23-planner-labels.md)
+        solver_options={"presolve": "off"},
+    )
+    ended = result.termination_condition
+    if ended in infeasible:
+        return None
+    if ended == TerminationCondition.maxTimeLimit:
+        raise OutOfTimeError
+    if ended != TerminationCondition.convergenceCriteriaSatisfied:
+        raise PlannerError("plan", expected="an optimum from HiGHS", came=str(ended))
+    values = result.solution_loader.get_vars()
+    on = [(t, i) for t, i in model.arcs if values[model.choose[t, i]] > 0.5]
+    return tuple(options[t][i] for t, i in sorted(on))
+
+
+def _latency_cuts(problem: Problem, pools: list[Pool], slow: Path) -> list[list[list[int]]]:
+    """Per cut and tier the options of which not all tiers may have one: `slow` and whatever is no
+    faster, with each tier raised in turn, in two orders."""
+    cuts = []
+    tiers = range(len(slow))
+    for order in {tuple(tiers), tuple(reversed(tiers))}:
+        raised = _raised(problem, pools, slow, order)
+        cuts.append([_no_faster(problem, pool, o) for pool, o in zip(pools, raised, strict=True)])
+    return cuts
+
+
+def _no_faster(problem: Problem, pool: Pool, corner: Option) -> list[int]:
+    """Options that have, in the place of `corner`, neither more nodes nor more vCPUs."""
+    c = pool.columns
+    below = (c.upstream == corner.upstream) & (c.replicas == corner.replicas)
+    below &= (c.needed <= corner.needed) & (c.vcpus <= corner.instance.vcpus)
+    if problem.degraded is not None:
+        left = np.minimum(c.needed, c.nodes - problem.degraded.nodes_down)
+        below &= left <= problem.degraded.servers(corner)
+    return [int(i) for i in np.flatnonzero(below)]
+
+
+def _raised(problem: Problem, pools: list[Pool], slow: Path, order: Sequence[int]) -> Path:
+    """A plan that is still too slow, with each tier as large as that allows, in `order`.
+
+    Its tiers need not exist: they are corners of what is cut off.
+    """
+    path = [_corner(problem, option) for option in slow]
+    for t in order:
+        c = pools[t].columns
+        same = (c.upstream == path[t].upstream) & (c.replicas == path[t].replicas)
+
+        def still_slow(corner: Option, t: int = t) -> bool:
+            return too_slow(problem, (*path[:t], corner, *path[t + 1 :]))
+
+        sizes = sorted({float(v) for v in c.vcpus[same] if v > path[t].instance.vcpus})
+        path[t] = _last([path[t], *(_sized(path[t], vcpus=v) for v in sizes)], still_slow)
+        counts = sorted({int(n) for n in c.needed[same] if n > path[t].needed})
+        path[t] = _last([path[t], *(_sized(path[t], needed=n) for n in counts)], still_slow)
+    return tuple(path)
+
+
+def _corner(problem: Problem, option: Option) -> Option:
+    """The same needed and, in the degraded condition, left-over servers, whatever the mechanism."""
+    if problem.degraded is None:
+        return option
+    missing = option.needed - problem.degraded.servers(option)
+    return replace(option, mechanism="ara", extra=problem.degraded.nodes_down - missing)
+
+
+def _sized(option: Option, vcpus: float | None = None, needed: int | None = None) -> Option:
+    machine = option.instance if vcpus is None else replace(option.instance, vcpus=vcpus)
+    return replace(option, instance=machine, needed=option.needed if needed is None else needed)
+
+
+def _last(corners: list[Option], holds: Callable[[Option], bool]) -> Option:
+    """The last for which it holds, which it does for the first and all up to the last."""
+    low, high = 0, len(corners)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if holds(corners[middle]) else (low, middle)
+    return corners[low]

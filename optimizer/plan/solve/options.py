@@ -1,0 +1,198 @@
+"""What a tier may be (type, nodes, mechanism, standbys, replicas) and what follows from it.
+
+An option is complete by itself: cost, unavailability, utilisation and collision probability depend
+on nothing but the option and the amplification `upstream` (the product of the replicas above it).
+Only the page's latency depends on several tiers at once. `table` holds a tier's options in columns.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from optimizer.availability import FailureRates, sizes
+from optimizer.latency import Station, TierLatency
+from optimizer.prices import Instance
+from optimizer.source import Strict, refusal
+
+Mechanism = Literal["ara", "pf"]
+MECHANISMS: tuple[Mechanism, ...] = ("ara", "pf")
+
+
+class Limits(Strict):
+    """Bounds of the search. Nodes and standbys of a tier count together against max_nodes."""
+
+    max_nodes: Annotated[int, Field(ge=1)] = 20
+    max_replicas: Annotated[int, Field(ge=1)] = 3
+    max_utilisation: Annotated[float, Field(gt=0, le=1)] = 0.7
+    max_collision: Annotated[float, Field(ge=0, le=1)] = 0.5
+
+
+@dataclass(frozen=True)
+class TierDemand:
+    """A tier as the planner needs it. Rates are at r = 1 everywhere."""
+
+    name: str
+    latency: TierLatency
+    request_per_s: float
+    memory_mb: float
+    connection_per_s: float = 0.0  # of what takes a token: requests, or connections
+    token_hold_s: float | None = None
+    mechanisms: Sequence[Mechanism] = MECHANISMS
+    instance_types: Sequence[str] | None = None  # None: all of the region
+
+
+@dataclass(frozen=True)
+class Option:
+    """One way to build a tier. `needed` nodes carry the load; the others cover failures."""
+
+    tier: str
+    upstream: int
+    replicas: int
+    instance: Instance
+    needed: int
+    mechanism: str  # ara | pf
+    extra: int
+    usd_per_month: float
+    unavailability: float
+    utilisation: float
+    collision: float
+
+    @property
+    def nodes(self) -> int:
+        """Active machines."""
+        return self.needed + (self.extra if self.mechanism == "ara" else 0)
+
+    @property
+    def standby(self) -> int:
+        """Cold machines in the pool."""
+        return self.extra if self.mechanism == "pf" else 0
+
+    def station(self, demand: TierDemand, policy: str) -> Station:
+        """The queueing station of the needed nodes (extra and standby ones are not counted on)."""
+        return Station(
+            tier=demand.latency,
+            servers=self.needed,
+            cores=self.instance.vcpus,
+            replicas=self.replicas,
+            policy=policy,
+            request_per_s=demand.request_per_s * self.upstream,
+        )
+
+
+class Degraded(Strict):
+    """What one tier at a time has to stand: `nodes_down` active nodes gone, `limping` more slow.
+
+    Of the active nodes left, as many serve as carry the load on a good day: extra nodes of ara
+    stand in for lost ones, beyond that they are not counted on. Standbys of a pool do not count:
+    the condition holds until fail-over has brought one up. A limping server keeps `limp_speed` of
+    its capacity, and nobody has noticed it yet.
+    """
+
+    nodes_down: Annotated[int, Field(ge=0)] = 0
+    limping: Annotated[int, Field(ge=0, le=1)] = 0
+    limp_speed: Annotated[float, Field(gt=0, le=1)] = 1.0
+
+    @model_validator(mode="after")
+    def _is_one(self) -> Degraded:
+        if not self.nodes_down and not self.limping:
+            raise refusal("nodes_down or limping of at least 1", came="neither")
+        if self.limping and "limp_speed" not in self.model_fields_set:
+            raise refusal("the share of its speed that is left", came="nothing", key="limp_speed")
+        return self
+
+    def servers(self, option: Option) -> int:
+        """Servers that are up, limping ones included."""
+        return min(option.needed, option.nodes - self.nodes_down)
+
+    def utilisation(self, option: Option) -> float:
+        """Of what is left, in [0, inf]; infinite where the replicas cannot be placed."""
+        left = self.servers(option)
+        capacity = left - self.limping * (1.0 - self.limp_speed)
+        if left < max(option.replicas, self.limping, 1) or capacity <= 0:
+            return math.inf
+        return option.utilisation * option.needed / capacity
+
+
+@dataclass(frozen=True)
+class Redundancy:
+    """A mechanism with its extra nodes and what it leaves of unavailability."""
+
+    mechanism: str
+    extra: int
+    unavailability: float
+
+
+class Covers:
+    """Redundancies per number of needed nodes and mechanism; computed once for all tiers and types.
+
+    In the cloud a crashed node is replaced by itself: passive failover there is active route
+    anywhere without extra nodes, and no second choice. `nodes_down` active nodes of a tier have to
+    be spared (`Degraded`): up to there every extra one may count, whatever it does to availability.
+    """
+
+    def __init__(
+        self, rates: FailureRates, scheme: str, limits: Limits, nodes_down: int = 0
+    ) -> None:
+        self._rates, self._scheme, self._limits = rates, scheme, limits
+        self._nodes_down = nodes_down
+        self._known: dict[tuple[int, str], tuple[Redundancy, ...]] = {}
+
+    def of(self, needed: int, mechanisms: Sequence[str]) -> list[Redundancy]:
+        """All that could be worth it. Both mechanisms, where they differ."""
+        if self._scheme == "cloud" and "ara" in mechanisms:
+            mechanisms = ("ara",)
+        return [cover for mechanism in mechanisms for cover in self._of(needed, mechanism)]
+
+    def _of(self, needed: int, mechanism: str) -> tuple[Redundancy, ...]:
+        key = (needed, mechanism)
+        if key not in self._known:
+            self._known[key] = tuple(self._worth(needed, mechanism))
+        return self._known[key]
+
+    def _worth(self, needed: int, mechanism: str) -> Iterator[Redundancy]:
+        """All but those with more extra nodes than another, and neither more available nor better
+        off with `nodes_down`."""
+        best, most = math.inf, self._limits.max_nodes - needed
+        values = sizes(needed, most, self._rates, mechanism=mechanism, scheme=self._scheme)
+        for extra, value in enumerate(values):
+            if value.unavailability < best or (mechanism == "ara" and extra <= self._nodes_down):
+                yield Redundancy(mechanism, extra, value.unavailability)
+            best = min(best, value.unavailability)
+
+
+def fitting(
+    instances: Sequence[Instance], demand: TierDemand, headroom_mb: float
+) -> list[Instance]:
+    """Instances that the tier allows and with enough memory, without those that another one beats
+    or equals in everything."""
+    allowed = demand.instance_types
+    enough = [
+        i
+        for i in instances
+        if i.memory_gb * 1024 >= demand.memory_mb + headroom_mb
+        and (allowed is None or i.name in allowed)
+    ]
+    kept: list[Instance] = []
+    for one in sorted(enough, key=lambda i: (i.usd_per_hour, -i.sustained_cores, -i.vcpus, i.name)):
+        if not any(_beats(other, one) for other in kept):
+            kept.append(one)
+    return kept
+
+
+def _beats(one: Instance, other: Instance) -> bool:
+    return (
+        one.vcpus >= other.vcpus
+        and one.sustained_cores >= other.sustained_cores
+        and one.usd_per_hour <= other.usd_per_hour
+        and usd_when_off(one) <= usd_when_off(other)
+    )
+
+
+def usd_when_off(instance: Instance) -> float:
+    """USD a month of a cold standby: the book's price of a machine that is off, else the whole."""
+    return instance.usd_per_month_off or instance.usd_per_month

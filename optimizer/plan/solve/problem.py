@@ -1,0 +1,155 @@
+"""What is asked of a plan: the options, the limits, and whether a plan keeps them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Protocol
+
+from optimizer.plan.solve.options import Degraded, Option
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from optimizer.plan.solve.moments import Parts
+
+    Tails = tuple[NDArray[np.float64], NDArray[np.float64]]  # mean [s], variance [s^2], each (n,)
+
+FAMILIES = ("availability", "utilisation", "collision", "latency", "degraded")
+
+Path = tuple[Option, ...]
+
+
+class Latency(Protocol):
+    """Percentiles of a whole plan [ms], keyed by the percentile. More nodes or vCPUs: no slower."""
+
+    def __call__(self, path: Path) -> Mapping[int, float]: ...
+
+
+class DegradedLatency(Protocol):
+    """The same while the tier of that index is degraded. More active nodes: no slower either."""
+
+    def __call__(self, path: Path, tier: int) -> Mapping[int, float]: ...
+
+
+class Chain(Protocol):
+    """A latency that sees what is below a tier only by the mean and variance of the time there.
+
+    An upper tier without copies is no slower if both are smaller; one with copies, if the gamma law
+    with that mean and variance is smaller in the usual stochastic order. The last tier's law is a
+    mixture, and what is right above it may see more of it than the moments.
+    """
+
+    def last(self, option: Option) -> Parts:
+        """The law of what one upstream copy waits for in the last tier."""
+        ...
+
+    def above(self, tier: int, option: Option, below: Tails, last: Sequence[Parts] | None) -> Tails:
+        """What one upstream copy waits for in the tier and all below it, for each of `below`.
+
+        `last`: the laws behind `below`, where the next tier is the last."""
+        ...
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Options per tier, front first, and the limits. A missing limit is not imposed.
+
+    `degraded` asks that the latency limits and a utilisation below 1 hold too while any one tier is
+    in that condition; `latency_degraded` evaluates it. `chain` is there if the latency has that
+    structure: the search is then exact for long chains as well.
+    """
+
+    options: tuple[Sequence[Option], ...]
+    latency: Latency
+    unavailability_max: float | None = None
+    latency_ms_max: Mapping[int, float] = field(default_factory=dict)
+    utilisation_max: float = 1.0
+    collision_max: float = 1.0
+    degraded: Degraded | None = None
+    latency_degraded: DegradedLatency | None = None
+    chain: Chain | None = None
+
+    def without(self, family: str) -> Problem:
+        """The same problem with one family of limits lifted."""
+        changes: dict[str, dict[str, Any]] = {
+            "availability": {"unavailability_max": None},
+            "utilisation": {"utilisation_max": math.inf},
+            "collision": {"collision_max": 1.0},
+            "latency": {"latency_ms_max": {}},
+            "degraded": {"degraded": None},
+        }
+        return replace(self, **changes[family])
+
+
+def unavailability_of(path: Sequence[Option]) -> float:
+    """Any tier has too few nodes, tiers being independent: 1 - prod_t A_t, to full precision.
+
+    What a path is said to reach and what a limit is held against are this one figure: a limit at
+    what a path reaches is kept by that path. (The solver's sum of `loss` is within 1e-15 of it.)
+    """
+    found = 0.0
+    for option in path:
+        found += option.unavailability * (1.0 - found)
+    return found
+
+
+def violations(problem: Problem, path: Path) -> list[str]:
+    """Families of limits that `path` breaks, evaluated without the solver and its tolerances."""
+    broken = []
+    most = problem.unavailability_max
+    if most is not None and unavailability_of(path) > most:
+        broken.append("availability")
+    if any(o.utilisation > problem.utilisation_max for o in path):
+        broken.append("utilisation")
+    if any(o.collision > problem.collision_max for o in path):
+        broken.append("collision")
+    if not _kept(problem, problem.latency(path) if problem.latency_ms_max else {}):
+        broken.append("latency")
+    if not all(stands(problem, option) for option in path) or any(_degraded_slow(problem, path)):
+        broken.append("degraded")
+    return broken
+
+
+def loss(option: Option) -> float:
+    """-log of the availability: what the option takes from the budget."""
+    return -math.log1p(-option.unavailability) if option.unavailability < 1 else math.inf
+
+
+def stands(problem: Problem, option: Option) -> bool:
+    """Whether the tier itself carries the load in the degraded condition, if one is asked for."""
+    return problem.degraded is None or problem.degraded.utilisation(option) < 1.0
+
+
+def too_slow(problem: Problem, path: Path) -> bool:
+    """Whether a percentile of the whole plan is above its limit, on a good day or degraded.
+
+    In the degraded condition every tier has to stand by itself (`stands`)."""
+    if not problem.latency_ms_max:
+        return False
+    return not _kept(problem, problem.latency(path)) or any(_degraded_slow(problem, path))
+
+
+def percentile_share(problem: Problem, path: Path) -> float:
+    """The largest percentile over its limit, also over all degraded conditions; 0 without any."""
+    if not problem.latency_ms_max:
+        return 0.0
+    found = [problem.latency(path)]
+    if problem.degraded is not None and problem.latency_degraded is not None:
+        found += [problem.latency_degraded(path, tier) for tier in range(len(path))]
+    return max(p[q] / limit for p in found for q, limit in problem.latency_ms_max.items())
+
+
+def _degraded_slow(problem: Problem, path: Path) -> Iterator[bool]:
+    if problem.degraded is None or not problem.latency_ms_max:
+        return
+    assert problem.latency_degraded is not None
+    for tier, option in enumerate(path):
+        if stands(problem, option):
+            yield not _kept(problem, problem.latency_degraded(path, tier))
+
+
+def _kept(problem: Problem, found: Mapping[int, float]) -> bool:
+    return all(found[q] <= limit for q, limit in problem.latency_ms_max.items())

@@ -1,0 +1,255 @@
+"""A tier's options in columns: hundreds of thousands are made, compared and dropped as arrays.
+
+Made at once for an amplification level and a number of replicas, per instance type and redundancy:
+
+    utilisation = lambda a r T / (n V (1 - f (1 - gamma))),  n the needed nodes   (sPARE Eq. 4, 4.2)
+    cost        = active nodes * price + standbys * price of a machine that is off
+
+Left out are options that another one with the same needed nodes and type, and no fewer active
+nodes, undercuts in cost and unavailability (a pool never stands for extra active nodes, on which a
+degraded tier counts), unstable ones, and levels at which not even max_nodes nodes keep the
+collision limit: no plan holds them, and lifting the collision limit does not bring them back.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, overload
+
+import numpy as np
+
+from optimizer.plan.solve.options import (
+    MECHANISMS,
+    Covers,
+    Limits,
+    Option,
+    Redundancy,
+    TierDemand,
+    usd_when_off,
+)
+from optimizer.prices import Instance
+from optimizer.replication import collision_probability
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+    Ints = NDArray[np.int64]
+    Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class Columns:
+    """One row per option; all of one length. `nodes` are the active ones."""
+
+    usd: Floats
+    unavailability: Floats
+    utilisation: Floats
+    collision: Floats
+    vcpus: Floats
+    upstream: Ints
+    replicas: Ints
+    needed: Ints
+    nodes: Ints
+
+    @property
+    def loss(self) -> Floats:
+        """-log of the availability; infinite where there is none."""
+        with np.errstate(divide="ignore"):
+            return -np.log1p(-self.unavailability)
+
+    def take(self, rows: Ints | Mask) -> Columns:
+        """These rows."""
+        return Columns(*(getattr(self, field.name)[rows] for field in fields(self)))
+
+
+class OptionTable(Sequence[Option]):
+    """Options of one tier that are made when they are looked at."""
+
+    def __init__(
+        self,
+        tier: str,
+        instances: Sequence[Instance],
+        columns: Columns,
+        instance: Ints,
+        mechanism: Ints,
+        extra: Ints,
+    ) -> None:
+        self.columns = columns
+        self._tier, self._instances = tier, tuple(instances)
+        self._instance, self._mechanism, self._extra = instance, mechanism, extra
+
+    def __len__(self) -> int:
+        return len(self._extra)
+
+    @overload
+    def __getitem__(self, index: int) -> Option: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Option]: ...
+    def __getitem__(self, index: int | slice) -> Option | list[Option]:
+        if isinstance(index, slice):
+            return [self._option(i) for i in range(*index.indices(len(self)))]
+        return self._option(range(len(self))[index])
+
+    def __iter__(self) -> Iterator[Option]:
+        return (self._option(i) for i in range(len(self)))
+
+    def _option(self, i: int) -> Option:
+        c = self.columns
+        return Option(
+            tier=self._tier,
+            upstream=int(c.upstream[i]),
+            replicas=int(c.replicas[i]),
+            instance=self._instances[self._instance[i]],
+            needed=int(c.needed[i]),
+            mechanism=MECHANISMS[self._mechanism[i]],
+            extra=int(self._extra[i]),
+            usd_per_month=float(c.usd[i]),
+            unavailability=float(c.unavailability[i]),
+            utilisation=float(c.utilisation[i]),
+            collision=float(c.collision[i]),
+        )
+
+
+def columns(tier: Sequence[Option]) -> Columns:
+    """The columns of any sequence of options."""
+    if isinstance(tier, OptionTable):
+        return tier.columns
+    floats = [
+        (o.usd_per_month, o.unavailability, o.utilisation, o.collision, o.instance.vcpus)
+        for o in tier
+    ]
+    counts = [(o.upstream, o.replicas, o.needed, o.nodes) for o in tier]
+    return Columns(
+        *np.array(floats, dtype=np.float64).reshape(-1, 5).T,
+        *np.array(counts, dtype=np.int64).reshape(-1, 4).T,
+    )
+
+
+def tier_table(
+    demand: TierDemand,
+    levels: Sequence[int],
+    instances: Sequence[Instance],
+    covers: Covers,
+    limits: Limits,
+) -> OptionTable:
+    """All options of a tier at these amplification levels, r = 1..max_replicas; see the module."""
+    tables: dict[int, _CoverRows] = {}
+    blocks = [
+        _block(demand, level, r, number, one, tables, covers, limits)
+        for level in levels
+        for r in range(1, limits.max_replicas + 1)
+        if r <= limits.max_nodes
+        and collision_probability(limits.max_nodes, level, r) <= limits.max_collision
+        for number, one in enumerate(instances)
+    ]
+    joined = [np.concatenate(column) for column in zip(*blocks, strict=True)]
+    if not joined:
+        joined = [np.zeros(0)] * 12
+    floats, counts = joined[:5], [column.astype(np.int64) for column in joined[5:]]
+    *shared, instance, mechanism, extra = counts
+    return OptionTable(
+        demand.name, instances, Columns(*floats, *shared), instance, mechanism, extra
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _CoverRows:
+    """Redundancies of all numbers of needed nodes, in columns."""
+
+    extra: Ints
+    mechanism: Ints
+    unavailability: Floats
+
+
+def _cover_rows(found: Sequence[Redundancy]) -> _CoverRows:
+    return _CoverRows(
+        np.array([c.extra for c in found], dtype=np.int64),
+        np.array([MECHANISMS.index(c.mechanism) for c in found], dtype=np.int64),
+        np.array([c.unavailability for c in found], dtype=np.float64),
+    )
+
+
+def _block(
+    demand: TierDemand,
+    level: int,
+    replicas: int,
+    number: int,
+    instance: Instance,
+    tables: dict[int, _CoverRows],
+    covers: Covers,
+    limits: Limits,
+) -> tuple[Any, ...]:
+    """Columns of one instance type at one level with one number of replicas."""
+    tier = demand.latency
+    left = 1.0 - tier.interference_share * (1.0 - tier.gamma)
+    load = demand.request_per_s * level * replicas * tier.processing_s
+    per_node = load / (instance.sustained_cores * left)  # utilisation of a single node
+    first = max(replicas, math.floor(per_node) + 1)
+    parts = []
+    for needed in range(first, limits.max_nodes + 1):
+        if needed not in tables:
+            tables[needed] = _cover_rows(covers.of(needed, demand.mechanisms))
+        parts.append(_rows(instance, needed, tables[needed]))
+    if not parts:
+        return tuple(np.zeros(0) for _ in range(12))
+    usd, unavailability, needs, nodes, mechanism, extra = (
+        np.concatenate(column) for column in zip(*parts, strict=True)
+    )
+    met = np.array(
+        [0.0] * first
+        + [collision_probability(n, level, replicas) for n in range(first, limits.max_nodes + 1)]
+    )
+    same = np.ones(len(usd), dtype=np.int64)
+    return (
+        usd,
+        unavailability,
+        per_node / needs,
+        met[needs],
+        same * float(instance.vcpus),
+        same * level,
+        same * replicas,
+        needs,
+        nodes,
+        same * number,
+        mechanism,
+        extra,
+    )
+
+
+def _rows(instance: Instance, needed: int, cover: _CoverRows) -> tuple[Any, ...]:
+    """Rows of one type and number of needed nodes that none with as many active nodes undercuts."""
+    pool = cover.mechanism == MECHANISMS.index("pf")
+    each = np.where(pool, usd_when_off(instance), instance.usd_per_month)
+    usd = needed * instance.usd_per_month + cover.extra * each
+    order = np.lexsort((cover.mechanism, cover.unavailability, usd))
+    best = np.minimum.accumulate(cover.unavailability[order])
+    better = np.concatenate(([True], cover.unavailability[order][1:] < best[:-1]))
+    kept = order[better | ~pool[order]]
+    extra, mechanism = cover.extra[kept], cover.mechanism[kept]
+    return (
+        usd[kept],
+        cover.unavailability[kept],
+        np.full(len(kept), needed),
+        needed + np.where(pool[kept], 0, extra),
+        mechanism,
+        extra,
+    )
+
+
+def undominated(table: Floats) -> Ints:
+    """Rows that no other row matches or undercuts in every column, in ascending order.
+
+    The row with the least sum of ranks is undercut by none that is left: it is kept, and takes with
+    it all that it undercuts. Of equal rows the first is kept.
+    """
+    ranks = np.stack([np.unique(c, return_inverse=True)[1].reshape(-1) for c in table.T], axis=1)
+    order = np.argsort(ranks.sum(axis=1), kind="stable")
+    left, rows, kept = ranks[order], order, []
+    while len(rows):
+        kept.append(int(rows[0]))
+        beaten = np.all(left[0] <= left, axis=1)
+        left, rows = left[~beaten], rows[~beaten]
+    return np.sort(np.array(kept, dtype=np.int64))

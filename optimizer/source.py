@@ -1,0 +1,286 @@
+"""From a file's text to a checked model, and from a model's complaint back to file, line and key.
+
+Neither tomllib nor python-hcl2 tells on which line a key stands, so `key_lines` finds it: one
+small scanner that knows strings, comments, tables and braces, enough for both languages.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic_core import PydanticCustomError
+
+from optimizer.errors import InputError, SparecraftError
+
+Key = tuple[str | int, ...]
+
+_TOKEN = re.compile(
+    r"""(?P<comment>\#[^\n]*|//[^\n]*|/\*.*?\*/)
+    |(?P<string>\"\"\".*?\"\"\"|'''.*?'''|"(?:\\.|[^"\\\n])*"|'[^'\n]*')
+    |(?P<table>(?:(?<=\n)|\A)[ \t]*\[\[?[^\]\n]+\]\]?(?=[ \t]*(?:\#|\r?\n|\Z)))
+    |(?P<word>[A-Za-z0-9_.\-]+)
+    |(?P<mark>[={}\[\],:])""",
+    re.VERBOSE | re.DOTALL,
+)
+
+
+class Strict(BaseModel):
+    """A frozen model that refuses unknown keys, naming the ones it knows, and converts nothing."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        strict=True,
+        extra="forbid",
+        allow_inf_nan=False,
+        use_attribute_docstrings=True,
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _unknown_keys(cls, data: Any) -> Any:
+        if isinstance(data, dict) and cls.model_config.get("extra") == "forbid":
+            known = [field.alias or name for name, field in cls.model_fields.items()]
+            for key in data:
+                if key not in known:
+                    raise refusal(
+                        f"one of the keys {', '.join(known)}",
+                        came=f"the unknown key {key}",
+                        key=str(key),
+                        do="Correct or remove it.",
+                    )
+        return data
+
+
+def refusal(
+    expected: str, *, came: str, key: str = "", do: str = "Correct it."
+) -> PydanticCustomError:
+    """A model's complaint with the parts of an InputError; `key` is relative to the model."""
+    context = {"expected": expected, "came": came, "key": key, "do": do}
+    return PydanticCustomError("refused", "expected {expected}; came {came}", context)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is wrong at a key, whichever file it stands in."""
+
+    key: Key
+    expected: str
+    came: str
+    do: str = "Correct it."
+
+
+class Source:
+    """One input file: its text, its values, and the line of each key."""
+
+    def __init__(
+        self, path: Path, values: dict[str, Any], lines: dict[Key, int], below: Key = ()
+    ) -> None:
+        self.path = path
+        self.values = values
+        self._lines = lines
+        self._below = below
+
+    def section(self, name: str) -> Source:
+        """The table `name` of this file as a source of its own; an empty one if it is not there."""
+        return Source(self.path, self.values.get(name, {}), self._lines, (*self._below, name))
+
+    def having(self, values: dict[str, Any]) -> Source:
+        """The same file with other values; its keys keep their lines."""
+        return Source(self.path, values, self._lines, self._below)
+
+    def place(self, *key: str | int) -> str:
+        """`file:line: a.b.c` for a key, with the line of the nearest key that is in the file."""
+        key = (*self._below, *key)
+        shown = ".".join(str(part) for part in key)
+        for length in range(len(key), 0, -1):
+            if key[:length] in self._lines:
+                return f"{self.path}:{self._lines[key[:length]]}: {shown}"
+        return f"{self.path}: {shown}" if shown else str(self.path)
+
+    def error(
+        self, *key: str | int, expected: str, came: str, do: str = "Correct it."
+    ) -> InputError:
+        """An InputError at a key of this file."""
+        return InputError(self.place(*key), expected=expected, came=came, do=do)
+
+    def refuse(self, problem: Problem) -> InputError:
+        """The InputError of a problem with this file."""
+        came, do = problem.came, problem.do
+        return self.error(*problem.key, expected=problem.expected, came=came, do=do)
+
+    def refuse_all(self, problems: Iterable[Problem]) -> None:
+        """Raises one InputError for all problems, if there are any."""
+        raise_all([self.refuse(problem) for problem in problems])
+
+
+def raise_all(errors: Iterable[InputError]) -> None:
+    """Raises one InputError that has all of them, if there are any."""
+    alone = [_alone(part) for error in errors for part in (error, *error.also)]
+    if alone:
+        raise _alone(alone[0], alone[1:])
+
+
+def _alone(error: SparecraftError, also: Sequence[SparecraftError] = ()) -> InputError:
+    parts = {"expected": error.expected, "came": error.came, "do": error.do}
+    return InputError(error.place, **parts, also=also)
+
+
+def read_json(path: Path) -> Source:
+    """Parse a JSON file that holds an object."""
+    text = _read_text(path)
+    try:
+        values = json.loads(text)
+    except ValueError as error:
+        raise InputError(
+            str(path), expected="valid JSON", came=str(error), do="Correct that line."
+        ) from error
+    if not isinstance(values, dict):
+        raise InputError(
+            str(path), expected="a JSON object", came=type(values).__name__, do="Correct it."
+        )
+    return Source(path, values, key_lines(text))
+
+
+def read_toml(path: Path) -> Source:
+    """Parse a TOML file."""
+    text = _read_text(path)
+    try:
+        values = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(
+            str(path), expected="valid TOML", came=str(error), do="Correct that line."
+        ) from error
+    return Source(path, values, key_lines(text))
+
+
+def read_tfvars(path: Path) -> Source:
+    """Parse a Terraform variables file."""
+    return parse_tfvars(_read_text(path), path)
+
+
+def parse_tfvars(text: str, path: Path) -> Source:
+    """Parse Terraform variables (HCL attributes with literal values) that are written in `path`."""
+    # Imported here: building the grammar takes half a second that most commands need not spend.
+    import hcl2
+    from lark.exceptions import LarkError, UnexpectedInput
+
+    options = hcl2.SerializationOptions(with_comments=False, strip_string_quotes=True)
+    try:
+        values = hcl2.loads(text, serialization_options=options)
+    except UnexpectedInput as error:
+        raise InputError(
+            f"{path}:{error.line}",
+            expected="valid HCL, as terraform fmt writes it",
+            came=str(error).splitlines()[0],
+            do="Correct that line.",
+        ) from error
+    except LarkError as error:
+        raise InputError(
+            str(path), expected="valid HCL", came=str(error), do="Correct it."
+        ) from error
+    source = Source(path, values, {})
+    source._lines.update(key_lines(text, unique_in=source))
+    return source
+
+
+_Model = TypeVar("_Model", bound=BaseModel)
+
+
+def check(source: Source, model: type[_Model]) -> _Model:
+    """Validate a source; all complaints come in one InputError, each with its place."""
+    try:
+        return model.model_validate(source.values)
+    except ValidationError as error:
+        problems = [_translate(source, dict(detail)) for detail in error.errors()]
+        raise _alone(problems[0], problems[1:]) from error
+
+
+def _translate(source: Source, detail: dict[str, Any]) -> InputError:
+    key: Key = tuple(part for part in detail["loc"] if part != "[key]")
+    context = detail.get("ctx", {})
+    if detail["type"] == "refused":
+        if context["key"]:
+            parts = context["key"].split(".")
+            key = (*key, *(int(part) if part.isdigit() else part for part in parts))
+        return source.error(
+            *key, expected=context["expected"], came=context["came"], do=context["do"]
+        )
+    if detail["type"] == "missing":
+        return source.error(*key, expected="this key", came="nothing", do="Add it.")
+    expected = str(detail["msg"]).removeprefix("Input should be ").removeprefix("a valid ")
+    return source.error(*key, expected=expected, came=repr(detail["input"]))
+
+
+def _read_text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError as error:
+        raise InputError(
+            str(path), expected="this file", came="no such file", do="Write it."
+        ) from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(
+            str(path), expected="a readable UTF-8 text file", came=str(error), do="Correct it."
+        ) from error
+
+
+def key_lines(text: str, unique_in: Source | None = None) -> dict[Key, int]:
+    """The line of every key in TOML or HCL text.
+
+    `unique_in`: refuse a repeated key as an error of this source (python-hcl2 takes the last one
+    silently, Terraform refuses it).
+    """
+    lines: dict[Key, int] = {}
+    table: Key = ()
+    tables_seen: dict[Key, int] = {}
+    nesting: list[Key] = []  # what each open brace or bracket belongs to
+    pending: Key | None = None  # the last key-like token
+    value_of: Key = ()
+    for token in _TOKEN.finditer(text):
+        line = text.count("\n", 0, token.start()) + 1 + token.group().count("\n", 0, 1)
+        base = nesting[-1] if nesting else table
+        match token.lastgroup:
+            case "table" if not nesting:
+                table = _table_key(token.group().strip(), tables_seen)
+                lines[table] = line
+            case "word" | "string":
+                pending = (*base, *_key_parts(token.group()))
+                pending_line = line
+            case "mark" if token.group() in "=:" and pending is not None:
+                if unique_in is not None and pending in lines:
+                    unique_in._lines[pending] = pending_line
+                    raise unique_in.error(
+                        *pending, expected="each key once", came="it a second time"
+                    )
+                lines[pending] = pending_line
+                value_of, pending = pending, None
+            case "mark" if token.group() in "{[":
+                nesting.append(value_of if value_of else base)
+            case "mark" if token.group() in "}]" and nesting:
+                nesting.pop()
+                pending = None
+            case _:
+                pass
+    return lines
+
+
+def _table_key(header: str, seen: dict[Key, int]) -> Key:
+    """`[a.b]` is (a, b); the n-th `[[faults]]` is (faults, n)."""
+    key: Key = _key_parts(header.strip("[]").strip())
+    if not header.startswith("[["):
+        return key
+    seen[key] = seen.get(key, -1) + 1
+    return (*key, seen[key])
+
+
+def _key_parts(token: str) -> Key:
+    if token[0] in "\"'":
+        return (token.strip("\"'"),)
+    return tuple(token.split("."))

@@ -1,0 +1,78 @@
+"""AWS's pricing API on 127.0.0.1, as boto3 calls it: JSON 1.1, GetProducts, pages."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+
+def product(name: str, usd: str, *, unit: str = "Hrs", sku: str = "SKU") -> str:
+    """One entry of a PriceList: JSON in a string, as the API has it."""
+    dimension = {"unit": unit, "pricePerUnit": {"USD": usd}, "description": f"{usd} per hour"}
+    return json.dumps(
+        {
+            "product": {"productFamily": "Compute Instance", "attributes": {"instanceType": name},
+                        "sku": sku},
+            "serviceCode": "AmazonEC2",
+            "terms": {
+                "OnDemand": {f"{sku}.TERM": {"priceDimensions": {f"{sku}.TERM.1": dimension}}},
+                "Reserved": {f"{sku}.R": {"priceDimensions": {"x": {"unit": "Quantity"}}}},
+            },
+        }
+    )  # fmt: skip
+
+
+@dataclass
+class PricingApi:
+    """Products by region, `page` of them at a time; `refusals` are answered first, one each."""
+
+    products: Mapping[str, list[str]]
+    page: int = 2
+    refusals: list[str] = field(default_factory=list)
+    requests: list[Mapping[str, Any]] = field(default_factory=list)
+
+    def answer(self, target: str, body: Mapping[str, Any]) -> tuple[int, Mapping[str, Any]]:
+        self.requests.append(body)
+        if target != "AWSPriceListService.GetProducts":
+            return 400, {"__type": "UnknownOperationException"}
+        if self.refusals:
+            return 400, {"__type": self.refusals.pop(0), "message": "as the test wants it"}
+        filters = {f["Field"]: f["Value"] for f in body["Filters"]}
+        found = self.products.get(filters["regionCode"], [])
+        start = int(body.get("NextToken", "0"))
+        end = start + self.page
+        more = {"NextToken": str(end)} if end < len(found) else {}
+        return 200, {"FormatVersion": "aws_v1", "PriceList": found[start:end], **more}
+
+
+@contextmanager
+def serving(api: PricingApi) -> Iterator[str]:
+    """The URL at which `api` answers."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            status, answer = api.answer(self.headers["X-Amz-Target"], body)
+            text = json.dumps(answer).encode()
+            self.send_response(status)
+            self.send_header("Content-Type", "application/x-amz-json-1.1")
+            self.send_header("Content-Length", str(len(text)))
+            self.end_headers()
+            self.wfile.write(text)
+
+        def log_message(self, format: str, *args: Any) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_address[1]}"
+        finally:
+            server.shutdown()
+            thread.join()

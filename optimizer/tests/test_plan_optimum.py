@@ -1,0 +1,131 @@
+"""From rates and prices to the cheapest fleet, against every fleet that could be built."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from optimizer.availability import FailureRates, availability, least_extra_nodes
+from optimizer.latency import TierLatency
+from optimizer.plan.ask.case import Case, Slo
+from optimizer.plan.solve.model import solve
+from optimizer.plan.solve.options import Degraded, Limits, TierDemand
+from optimizer.prices import Instance, PriceBook, load_prices
+from optimizer.uncertainty import rates_from
+
+DEGRADED = (
+    None,
+    Degraded(nodes_down=1),
+    Degraded(nodes_down=3),
+    Degraded(limping=1, limp_speed=0.5),
+    Degraded(nodes_down=2, limping=1, limp_speed=0.5),
+)
+SHOCKS = FailureRates(common_cause=0.5, common_cause_nodes=4)
+
+
+def _case(rates: FailureRates, target: float, max_nodes: int, **rest: Any) -> Case:
+    """One tier of c5.large, 100 requests a second of `busy_s` each."""
+    law = TierLatency(rest.pop("busy_s", 0.02), 1.0, 1.0)
+    tier = TierDemand("web", law, 100.0, 512.0, instance_types=rest.pop("types", ("c5.large",)))
+    return Case(
+        tiers=(tier,),
+        slo=Slo(availability=target, degraded=rest.pop("degraded", None)),
+        scheme=rest.pop("scheme", "cloud"),
+        region="us-east-1",
+        book=rest.pop("book", load_prices()),
+        limits=Limits(max_nodes=max_nodes, max_replicas=1, max_utilisation=1.0),
+        rates=rates,
+    )
+
+
+@pytest.mark.parametrize("max_nodes", [6, 20])
+def test_a_step_without_gain_is_no_reason_to_stop(max_nodes: int) -> None:
+    """Shocks of four: a third extra node changes nothing, a fourth one does."""
+    found = solve(_case(SHOCKS, 0.9999999, max_nodes).problem())
+    assert found.path is not None
+    assert found.path[0].nodes == 6
+    assert found.usd_per_month == pytest.approx(372.30)
+
+
+def test_three_extra_nodes_outlast_shocks_of_three() -> None:
+    rates = FailureRates(common_cause=0.1, common_cause_nodes=3)
+    found = solve(_case(rates, 0.99999999, 4, busy_s=0.01).problem())
+    assert found.path is not None
+    assert (found.path[0].needed, found.path[0].nodes) == (1, 4)
+    assert found.usd_per_month == pytest.approx(248.20)
+
+
+@pytest.mark.parametrize("nodes", [2, 3, 4, 7])
+def test_the_plan_and_the_sizing_agree_on_the_least_nodes(nodes: int) -> None:
+    rates = FailureRates(common_cause=0.5, common_cause_nodes=nodes)
+    found = solve(_case(rates, 0.9999999, 20, busy_s=0.01).problem())
+    sized = least_extra_nodes(1, 0.9999999, rates, scheme="cloud")
+    assert found.path is not None
+    assert found.path[0].needed == 1
+    assert found.path[0].extra == sized.extra
+
+
+@st.composite
+def rates(draw: st.DrawFn) -> FailureRates:
+    """Shocks of any size or none, limping nodes, repair; at a stated confidence or certain."""
+    table: dict[str, Any] = {
+        "crash_per_year": draw(st.sampled_from([1.0, 9.0, {"count": 2, "node_years": 3.0}])),
+        "failover_s": draw(st.sampled_from([15.0, 600.0])),
+        "repair_s": draw(st.sampled_from([None, 86_400.0])),
+    }
+    if draw(st.sampled_from([True, True, False])):
+        table["common_cause"] = draw(st.sampled_from([0.1, 0.5]))
+        table["common_cause_nodes"] = draw(st.sampled_from([2, 3, 4, 5, 9, None]))
+    if draw(st.sampled_from([False, False, True])):
+        table |= {"limp_per_year": 2.0, "limp_recovery_s": 7_200.0}
+        table["limp_capacity"] = draw(st.sampled_from([0.0, 0.5]))
+    known = rates_from({key: value for key, value in table.items() if value is not None})
+    return known.at(draw(st.sampled_from([0.5, 0.95])))
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    rates(),
+    st.sampled_from(["cloud", "on-prem"]),
+    st.sampled_from([0.99, 0.9999, 1 - 1e-6, 1 - 1e-8, 1 - 1e-10]),
+    st.sampled_from(DEGRADED),
+    st.integers(2, 7),
+)
+def test_no_fleet_that_could_be_built_is_cheaper(
+    rates: FailureRates, scheme: str, target: float, degraded: Degraded | None, max_nodes: int
+) -> None:
+    book = PriceBook("2026-01-01", "drawn", {"us-east-1": (
+        Instance("small", 1.0, 8.0, 0.05, usd_per_month_off=10.0),
+        Instance("large", 2.0, 8.0, 0.09, usd_per_month_off=20.0),
+    )})  # fmt: skip
+    case = _case(rates, target, max_nodes, scheme=scheme, degraded=degraded, book=book,
+                 types=None, busy_s=0.005)  # fmt: skip
+    found = solve(case.problem())
+    costs = _costs_of_all_fleets(case, max_nodes)
+    assert found.usd_per_month == (pytest.approx(min(costs)) if costs else None)
+
+
+def _costs_of_all_fleets(case: Case, max_nodes: int) -> list[float]:
+    """USD a month of each that keeps target, load and degraded condition, by plain loops."""
+    costs, degraded = [], case.slo.degraded
+    down, limping = (degraded.nodes_down, degraded.limping) if degraded is not None else (0, 0)
+    for machine, needed in itertools.product(case.book.instances(case.region), range(1, 8)):
+        for mechanism, extra in itertools.product(("ara", "pf"), range(max_nodes - needed + 1)):
+            active = needed + (extra if mechanism == "ara" else 0)
+            serving = min(needed, active - down)
+            left = serving - 0.5 * limping
+            if serving < 1 or min(left, needed) * machine.vcpus <= 0.5:
+                continue
+            if case.scheme == "cloud" and mechanism == "pf" and extra:
+                continue  # bought when a node crashes, not before
+            reached = availability(
+                needed, extra, case.rates, mechanism=mechanism, scheme=case.scheme
+            )
+            if reached.availability >= (case.slo.availability or 0.0):
+                each = machine.usd_per_month_off if mechanism == "pf" else machine.usd_per_month
+                costs.append(needed * machine.usd_per_month + extra * each)
+    return costs
