@@ -1,9 +1,9 @@
 # Every target does the set-up it needs; nothing has to be run before it.
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test lint fmt bench soak clean
+.PHONY: help setup build demo nightly-demo test lint fmt bench soak clean
 
 help: ## this list
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 10
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
 
 setup: ## install what is missing, start Docker if it is not running, build everything
 	@ci/setup
@@ -13,6 +13,9 @@ build: ## agents and Terraform provider into build/
 
 demo: ## set up, run experiment mediawiki-noisy end to end, print the summary and the report's path
 	@ci/demo
+
+nightly-demo: ## a night of two designs in about 15 minutes, and the path of its site
+	@ci/nightly-demo
 
 test: ## set up, then every check and test: lint, types, unit, real components, end to end
 	@ci/test

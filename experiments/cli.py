@@ -38,6 +38,11 @@ COMMANDS: Mapping[str, Command] = {
         f"{_HERE}.run",
         "Provision the design's fleet, disturb it, measure it, plan from it, report, remove it.",
     ),
+    "nightly": Command(
+        f"{_HERE}.nightly",
+        "Run a suite of designs for one night, keep what was measured, and make a site of all "
+        "nights.",
+    ),
     "tune": Command(
         f"{_HERE}.tune",
         "Find the replication factors on the live fleet (sPARE Alg. 1), with a test at each step.",

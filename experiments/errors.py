@@ -3,6 +3,7 @@
 SparecraftError
 ├── VerdictFailed       1       the run ended, and an SLO or a verdict did not hold
 ├── MeasurementFailed   1       the run could not go on; what was measured until then is kept
+├── Interrupted         130     Ctrl-C or SIGTERM
 └── EnvironmentMissing
     └── DiskFull        3       no space left where results are written
 """
@@ -15,6 +16,7 @@ __all__ = [
     "DiskFull",
     "EnvironmentMissing",
     "InputError",
+    "Interrupted",
     "MeasurementFailed",
     "SparecraftError",
     "VerdictFailed",
@@ -27,6 +29,12 @@ class VerdictFailed(SparecraftError):
 
 class MeasurementFailed(SparecraftError):
     """The run could not go on; what was measured until then is kept."""
+
+
+class Interrupted(SparecraftError):
+    """Ctrl-C or SIGTERM; the exit code is the shell's for SIGINT."""
+
+    exit_code = 130
 
 
 class DiskFull(EnvironmentMissing):

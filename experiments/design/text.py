@@ -44,6 +44,11 @@ def experiment_text(experiment: Experiment, comment: str) -> str:
     return "\n".join([*lines, ""])
 
 
+def toml_text(values: Mapping[str, Any], comment: str) -> str:
+    """Any TOML file's values as TOML, a line for each key of the file."""
+    return "\n".join([*_comment(comment), *_pairs(values), ""])
+
+
 def _comment(text: str) -> list[str]:
     return [f"# {line}" for line in text.splitlines()]
 

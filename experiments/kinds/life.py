@@ -10,7 +10,7 @@ from typing import Any
 
 from experiments.console import Narrator
 from experiments.design import Design
-from experiments.errors import SparecraftError
+from experiments.errors import Interrupted, SparecraftError
 from experiments.kinds.kind import Kind
 from experiments.record.records import write_json
 from experiments.record.result import FILE, Result, passed, read_manifest, result_of
@@ -32,12 +32,6 @@ class Outcome:
     def passed(self) -> bool:
         """Valid, its SLO met, the fleet gone."""
         return passed(self.result)
-
-
-class Interrupted(SparecraftError):
-    """Ctrl-C or SIGTERM; the exit code is the shell's for SIGINT."""
-
-    exit_code = 130
 
 
 def carry_out(

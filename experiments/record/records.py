@@ -137,7 +137,7 @@ _NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 def write_bytes(path: Path, data: bytes) -> None:
     """Write a file whole or not at all; the old one stays until the new one is on disk."""
     new = path.with_name(f".{path.name}.new")
-    with _space_for(path):
+    with space_for(path):
         try:
             with new.open("wb") as file:
                 file.write(data)
@@ -207,14 +207,14 @@ class EventLog:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        with _space_for(path):
+        with space_for(path):
             self._file = path.open("ab", buffering=0)
 
     def append(self, event: Mapping[str, Any]) -> None:
         """Write one event as one line. Raises DiskFull; the lines before stay whole."""
         line = json.dumps(event, ensure_ascii=False, allow_nan=False).encode() + b"\n"
         size = os.fstat(self._file.fileno()).st_size
-        with _space_for(self.path):
+        with space_for(self.path):
             written = self._file.write(line)
             if written != len(line):
                 os.ftruncate(self._file.fileno(), size)
@@ -264,7 +264,8 @@ def encode_histogram(latencies_ms: Iterable[float]) -> str:
 
 
 @contextmanager
-def _space_for(path: Path) -> Iterator[None]:
+def space_for(path: Path) -> Iterator[None]:
+    """A full disk while `path` is written becomes DiskFull, which says what is kept."""
     try:
         yield
     except OSError as error:

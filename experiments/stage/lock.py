@@ -1,4 +1,4 @@
-"""One run at a time on a host: two fleets would be each other's noisy neighbours, unasked."""
+"""One run, and one night, at a time: two fleets would be each other's noisy neighbours, unasked."""
 
 from __future__ import annotations
 
@@ -19,20 +19,26 @@ def run_lock(results: Path, experiment: str) -> Iterator[None]:
     Raises EnvironmentMissing at once, with the holder's process id, when another run holds it.
     """
     results.mkdir(parents=True, exist_ok=True)
-    path = results / ".lock"
+    expected = "no other run, for they would disturb each other"
+    do = "Wait for it, or end it with Ctrl-C (its fleet is then removed)."
+    with only_one(results / ".lock", f"run of {experiment}", expected, do):
+        yield
+
+
+@contextmanager
+def only_one(path: Path, doing: str, expected: str, do: str) -> Iterator[None]:
+    """Hold the lock file `path`. Raises EnvironmentMissing, which says what its holder does, with
+    what was `expected` and what to `do`."""
     with path.open("a+") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             file.seek(0)
             raise EnvironmentMissing(
-                "this host",
-                expected="no other run, for they would disturb each other",
-                came=_holder(file.read()),
-                do="Wait for it, or end it with Ctrl-C (its fleet is then removed).",
+                "this host", expected=expected, came=_holder(file.read()), do=do
             ) from None
         file.truncate(0)
-        file.write(json.dumps({"pid": os.getpid(), "experiment": experiment}))
+        file.write(json.dumps({"pid": os.getpid(), "doing": doing}))
         file.flush()
         yield
         file.truncate(0)
@@ -41,6 +47,6 @@ def run_lock(results: Path, experiment: str) -> Iterator[None]:
 def _holder(text: str) -> str:
     try:
         holder = json.loads(text)
-    except json.JSONDecodeError:
-        return "another run that is active"
-    return f"the active run of {holder['experiment']} (process {holder['pid']})"
+        return f"the active {holder['doing']} (process {holder['pid']})"
+    except (json.JSONDecodeError, KeyError):  # just begun, or of another version
+        return "another one that is active"

@@ -22,7 +22,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "stage": {"design", "record"},
     "load": {"design", "record", "stage"},
     "kinds": {"design", "record", "report", "stage", "load"},
-    "commands": {"design", "record", "report", "stage", "load", "kinds"},
+    "nightly": {"design", "record", "report", "stage"},
+    "commands": {"design", "record", "report", "stage", "load", "kinds", "nightly"},
     "cli": {"commands"},
     **{name: {"paths"} for name in EVERYWHERE},
 }

@@ -12,9 +12,9 @@ from rich.console import Console
 
 from experiments.console import Narrator
 from experiments.design import load_design
-from experiments.errors import DiskFull, MeasurementFailed
+from experiments.errors import DiskFull, Interrupted, MeasurementFailed
 from experiments.kinds.kind import Kind
-from experiments.kinds.life import Interrupted, Outcome, carry_out
+from experiments.kinds.life import Outcome, carry_out
 from experiments.record.records import write_json
 from experiments.record.result import Findings, read_manifest, read_result
 from experiments.stage.lock import run_lock

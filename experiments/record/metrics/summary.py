@@ -69,7 +69,7 @@ def summarize(
         "compared": {"baseline": baseline, "other": other},
         "improvement": _improvement(main, baseline, other, manifest),
         "comparison": comparison(
-            main, arms, baseline, block_s=_correlated_s(manifest), rng=seeded(manifest)
+            main, arms, baseline, block_s=correlated_s(manifest), rng=seeded(manifest)
         ),
         "phases": phases,
         "ideal": {"latency_ms": ideal.latency_ms, "source": ideal.source},
@@ -184,7 +184,7 @@ def _improvement(
     if other is None:
         return no_improvement(f"the run has one arm, {baseline}, and nothing to compare it with")
     pairs = pairs_of(main, baseline, other)
-    return improvement(pairs, block_s=_correlated_s(manifest), rng=seeded(manifest))
+    return improvement(pairs, block_s=correlated_s(manifest), rng=seeded(manifest))
 
 
 def _predicted(
@@ -206,14 +206,14 @@ def _predicted(
         machines=list((manifest.get("fleet") or {}).get("machines") or []),
         rates=spec.get("rates") or {},
     )
-    return compare(prediction, records, block_s=_correlated_s(manifest), rng=seeded(manifest))
+    return compare(prediction, records, block_s=correlated_s(manifest), rng=seeded(manifest))
 
 
 def checked_fleet(spec: Mapping[str, Any]) -> Fleet:
     return check(Source(Path("manifest.json"), fleet_of(spec.get("fleet") or {}), {}), Fleet)
 
 
-def _correlated_s(manifest: Mapping[str, Any]) -> float:
+def correlated_s(manifest: Mapping[str, Any]) -> float:
     """About how long what slows requests lasts: a neighbour's mean run."""
     asked = (manifest.get("spec") or {}).get("interference") or {}
     return float(asked.get("mean_run_s") or _BLOCK_S)

@@ -1,0 +1,80 @@
+"""`sparecraft nightly`: a suite of designs, run one after the other, kept, and shown."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.markup import escape
+
+from experiments.commands.options import JsonOption, err, out
+from experiments.console import Narrator
+from optimizer.commands.output import print_json
+
+if TYPE_CHECKING:
+    from experiments.nightly.night import Outcome
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add `sparecraft nightly`."""
+    app.command()(nightly)
+
+
+def nightly(
+    suite: Annotated[Path, typer.Option("--suite", help="The suite's file.")] = Path(
+        "nightly.toml"
+    ),
+    site_only: Annotated[
+        bool, typer.Option("--site-only", help="Run nothing; make the site of what is kept.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Run a suite of designs for one night, keep what was measured, and make a site of all nights.
+
+    Exit codes: 0 done, 1 an SLO was missed or a change was found, 3 no valid run, or another night
+    goes on.
+    """
+    from experiments.nightly.history import read_history
+    from experiments.nightly.night import nightly as run_night
+    from experiments.nightly.site import build_site
+    from experiments.nightly.suite import load_suite
+
+    wanted = load_suite(suite)
+    if site_only:
+        page = build_site(wanted, read_history(wanted.folder))
+        print_json({"site": str(page)}) if as_json else _print_path(page)
+        return
+    outcome = run_night(wanted, Narrator(err if as_json else out))
+    if as_json:
+        print_json(_body(outcome))
+    else:
+        _print(outcome)
+    raise typer.Exit(outcome.exit_code)
+
+
+def _body(outcome: Outcome) -> dict[str, object]:
+    return {
+        "night": outcome.night,
+        "runs": [run.model_dump(mode="json", by_alias=True) for run in outcome.runs],
+        "missed": outcome.missed,
+        "changes": [change.identity for change in outcome.changes],
+        "left_out": outcome.left_out,
+        "site": str(outcome.site),
+    }
+
+
+def _print(outcome: Outcome) -> None:
+    heads = {run.number: run for run in outcome.runs}.values()
+    valid = sum(run.valid for run in heads)
+    lines = [f"night {outcome.night}: {valid} of {len(heads)} runs valid"]
+    lines += [f"SLO missed: {', '.join(outcome.missed)}"] if outcome.missed else []
+    lines += [f"changed: {change.identity}" for change in outcome.changes]
+    lines += [f"left out: {', '.join(outcome.left_out)}"] if outcome.left_out else []
+    for line in lines:
+        out.print(escape(line), highlight=False, soft_wrap=True)
+    _print_path(outcome.site)
+
+
+def _print_path(page: Path) -> None:
+    out.print(f"Site: {page}", soft_wrap=True, markup=False, highlight=False)

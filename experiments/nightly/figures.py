@@ -1,0 +1,323 @@
+"""The site's figures. A run that is not valid is drawn hollow, and never left out."""
+
+from __future__ import annotations
+
+import html
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+import altair as alt
+
+from experiments.nightly.changes import Change
+from experiments.nightly.history import Gain, Percentile, Run
+from experiments.report import palette
+from experiments.report.figures import Figure, Key, drawn, log_ticks
+from experiments.report.layout import Size
+from optimizer.style import data
+
+NIGHTS_MAX = 120  # that a figure shows
+HOURS_PER_MONTH = 730.0
+_SHIFT = 0.16  # of an arm from the next, in nights
+_HEIGHT = 240
+
+
+def arms_of(runs: Sequence[Run]) -> list[str]:
+    """The arms of an entry, the baseline first."""
+    names = dict.fromkeys(run.arm for run in runs if run.arm is not None)
+    bases = {run.baseline for run in runs}
+    return sorted(names, key=lambda arm: arm not in bases)
+
+
+def latency_figure(runs: Sequence[Run], name: str) -> Figure:
+    """A percentile of every arm over nights, with its interval and the SLO's limit."""
+    arms = arms_of(runs)
+    points = [
+        _point(run, arms, one.ms, one.low_ms, one.high_ms)
+        for run in runs
+        if isinstance(one := getattr(run, name), Percentile) and one.ms > 0
+    ]
+    limits = [
+        {"x": run.night + side, "y": run.slo[f"{name}_ms"]}
+        for run in _each_run(runs)
+        for side in (-0.5, 0.5)
+        if f"{name}_ms" in run.slo
+    ]
+    return drawn(
+        f"{name}-nights",
+        f"{name} over nights",
+        f"{name} of each run with its 95 % interval, log scale{_shown(runs)}. Hollow: the run was "
+        "not valid. A line of the SLO that moves is a design that changed.",
+        (*_keys(arms, arms), *([_limit_key(f"SLO {name}")] if limits else [])),
+        lambda size: _over_nights(points, limits, runs, size, "ms"),
+        "" if points else "No run has this percentile yet.",
+    )
+
+
+def gain_figure(runs: Sequence[Run], statistic: str, found: Sequence[Change]) -> Figure:
+    """The factor over the same run's baseline, with the changes that were found."""
+    arms = arms_of(runs)
+    points = [
+        _point(run, arms, math.exp(gain.log), _exp(gain.low), _exp(gain.high))
+        for run in runs
+        if isinstance(gain := run.gains.get(statistic), Gain)
+    ]
+    one = [{"x": run.night + side, "y": 1.0} for run in _each_run(runs) for side in (-0.5, 0.5)]
+    marks = [{"x": change.night - 0.5} for change in found if change.statistic == statistic]
+    keys = [Key("line", palette.MARKER.light, "a change")] if marks else []
+    return drawn(
+        f"gain-{statistic}",
+        f"{statistic} against the same night's baseline",
+        f"baseline / arm, log scale, above 1 the arm is faster{_shown(runs)}; bars are 95 % "
+        "intervals of a single run, and runs differ by more. Hollow: the run was not valid.",
+        (*_keys(arms, [point["arm"] for point in points]),
+         _limit_key("no difference"), *keys),
+        lambda size: _over_nights(points, one, runs, size, "×", marks),
+        "" if points else "No run has two arms to compare.",
+    )  # fmt: skip
+
+
+def plan_figure(runs: Sequence[Run]) -> Figure:
+    """What the planned fleet costs, night by night."""
+    shown = [run for run in _each_run(runs) if run.plan.get("usd_per_month")]
+    points = [_point(run, [None], float(run.plan["usd_per_month"]), None, None) for run in shown]
+    return drawn(
+        "plan-nights",
+        "Planned cost over nights",
+        "The cheapest fleet that meets the SLO by what the run measured, USD a month at the price "
+        f"book of its night{_shown(runs)}. A run without a feasible plan has no point.",
+        (Key("circle", palette.ARMS[0].light, "USD a month"),),
+        lambda size: _over_nights(points, [], runs, size, "USD a month", linear=True),
+        "" if points else "No run has a feasible plan yet.",
+    )
+
+
+def scatter_figure(
+    runs: Sequence[Run],
+    front: Sequence[Mapping[str, Any]],
+    ghost: Sequence[Mapping[str, Any]],
+    ghost_words: str,
+) -> Figure:
+    """Cost against p95: the fronts, the plans of all nights, and the fleets that were measured."""
+    last = max((run.night for run in runs), default=0)
+    steps = [
+        {"usd": point["usd_per_month"], "ms": point["p95_ms"], "part": part}
+        for part, points in (("now", front), ("ghost", ghost))
+        for point in points
+        if point.get("p95_ms") and point.get("usd_per_month")
+    ]
+    dots = [
+        {"usd": run.plan["usd_per_month"], "ms": run.plan["p95_ms"], "now": run.night == last,
+         "kind": "plan", "filled": run.valid, "colour": palette.ARMS[2].light}
+        for run in _each_run(runs) if run.plan.get("usd_per_month") and run.plan.get("p95_ms")
+    ]  # fmt: skip
+    arms = arms_of(runs)
+    dots += [
+        {"usd": per_hour * HOURS_PER_MONTH, "ms": run.p95.ms,
+         "now": run.night == last, "kind": "measured", "filled": run.valid,
+         "colour": palette.arm_colour(arms, str(run.arm)).light}
+        for run in runs if run.p95 and run.p95.ms > 0 and (per_hour := run.cost.get("usd_per_hour"))
+    ]  # fmt: skip
+    limit = next((run.slo["p95_ms"] for run in reversed(runs) if "p95_ms" in run.slo), None)
+    keys = [
+        *([Key("line", palette.ARMS[2].light, "front of the newest run")] if front else []),
+        *([Key("line", palette.INTERFERENCE.light, ghost_words)] if ghost else []),
+        Key("triangle-up", palette.ARMS[2].light, "planned fleet, predicted"),
+        *_keys(arms, arms if any(dot["kind"] == "measured" for dot in dots) else ()),
+        *([_limit_key("SLO p95")] if limit else []),
+    ]
+    return drawn(
+        "cost-slo",
+        "Cost against p95",
+        "Down and to the left is better. The front is the least cost of each p95 that fleets are "
+        "predicted to reach; circles are fleets that were measured, at their list price by the "
+        "hour where it is known. Large: the newest night. Hollow: not valid.",
+        tuple(keys),
+        lambda size: _scatter(steps, dots, limit, size),
+        "" if steps or dots else "No run has a plan with a price and a p95 yet.",
+    )
+
+
+def _scatter(
+    steps: list[dict[str, Any]], dots: list[dict[str, Any]], limit: float | None, size: Size
+) -> Any:
+    costs = [row["usd"] for row in (*steps, *dots)]
+    latencies = [row["ms"] for row in (*steps, *dots)] + ([limit] if limit else [])
+    room = (max(costs) - min(costs) or max(costs)) * 0.06
+    x = alt.X(
+        "usd:Q",
+        scale=alt.Scale(domain=[max(0.0, min(costs) - room), max(costs) + room], nice=False),
+        axis=alt.Axis(title="USD a month", tickCount=5 if size.small else 8),
+    )
+    y = _log_y(latencies, "p95, ms (log scale)")("ms")
+    colours = alt.Scale(
+        domain=["now", "ghost"], range=[palette.ARMS[2].light, palette.INTERFERENCE.light]
+    )
+    line = alt.Chart(data(steps)).mark_line(interpolate="step-after", strokeWidth=2).encode(
+        x=x, y=y, detail="part:N", order="usd:Q",
+        stroke=alt.Stroke("part:N", scale=colours, legend=None),
+        strokeDash=alt.StrokeDash("part:N", legend=None, scale=alt.Scale(
+            domain=["now", "ghost"], range=[[1, 0], [3, 4]])),
+    )  # fmt: skip
+    base = alt.Chart(data(dots)).encode(
+        x=x, y=y,
+        shape=alt.Shape("kind:N", legend=None, scale=alt.Scale(
+            domain=["plan", "measured"], range=["triangle-up", "circle"])),
+        size=alt.Size("now:N", legend=None, scale=alt.Scale(
+            domain=[False, True], range=[36, 130])),
+    )  # fmt: skip
+    layers = [line, *_filled_and_hollow(base)]
+    if limit:
+        rule = alt.Chart(data([{"ms": limit}])).mark_rule(
+            stroke=palette.FAULT.light, strokeDash=[5, 3], strokeWidth=1.6
+        )
+        layers.insert(0, rule.encode(y=y))
+    return alt.layer(*layers).properties(width=size.plot_width, height=_HEIGHT + 40)
+
+
+def _filled_and_hollow(base: Any) -> list[Any]:
+    colour = alt.Stroke("colour:N", scale=None)
+    fill = alt.Fill("colour:N", scale=None)
+    return [
+        base.transform_filter("datum.filled").mark_point(filled=True, opacity=1).encode(fill=fill),
+        base.transform_filter("!datum.filled")
+        .mark_point(filled=True, opacity=1, fill=palette.PAPER.light, strokeWidth=1.8)
+        .encode(stroke=colour),
+    ]
+
+
+def _over_nights(
+    points: list[dict[str, Any]],
+    limits: list[dict[str, Any]],
+    runs: Sequence[Run],
+    size: Size,
+    unit: str,
+    marks: Sequence[Mapping[str, Any]] = (),
+    linear: bool = False,
+) -> Any:
+    newest = max(run.night for run in runs)
+    first = max(min(run.night for run in runs), newest - NIGHTS_MAX + 1) - 0.5
+    points = [row for row in points if row["x"] >= first]
+    limits = [row for row in limits if row["x"] >= first]
+    x = _night_axis(runs, first, newest + 0.5, size)
+    values = [
+        row[key] for row in points for key in ("y", "low", "high") if row[key] is not None
+    ] + [row["y"] for row in limits]
+    channel = _linear_y(unit) if linear else _log_y(values, f"{unit} (log scale)")
+    y = channel("y")
+    base = alt.Chart(data(points)).encode(x=x, y=y)
+    bars = base.transform_filter("isValid(datum.low)").mark_rule(strokeWidth=1.6).encode(
+        y=channel("low"), y2="high:Q",
+        stroke=alt.Stroke("colour:N", scale=None),
+    )  # fmt: skip
+    shaped = base.encode(shape=alt.Shape("shape:N", scale=None), size=alt.value(64))
+    line = alt.Chart(data(limits)).mark_line(
+        stroke=palette.FAULT.light, strokeDash=[5, 3], strokeWidth=1.6, interpolate="step"
+    ).encode(x=x, y=y)  # fmt: skip
+    changed = alt.Chart(data([dict(mark) for mark in marks if mark["x"] >= first])).mark_rule(
+        stroke=palette.MARKER.light, strokeWidth=1.4
+    ).encode(x=x)  # fmt: skip
+    return alt.layer(changed, line, bars, *_filled_and_hollow(shaped)).properties(
+        width=size.plot_width, height=_HEIGHT
+    )
+
+
+def _night_axis(runs: Sequence[Run], first: float, last: float, size: Size) -> Any:
+    """Nights by number, labelled by their date: a clock that went backwards changes no order."""
+    dates: dict[int, datetime] = {}
+    for run in runs:
+        dates.setdefault(run.night, run.started or run.at)
+    nights = [night for night in sorted(dates) if night >= first]
+    step = math.ceil(len(nights) / (4 if size.small else 9))
+    ticks = nights[::-1][::step][::-1]
+    labels = ", ".join(json.dumps(f"{dates[night]:%-d %b}") for night in ticks)
+    return alt.X(
+        "x:Q",
+        scale=alt.Scale(domain=[first, last], nice=False),
+        axis=alt.Axis(
+            title=None, values=ticks, grid=False,
+            labelExpr=f"[{labels}][indexof({json.dumps(ticks)}, datum.value)]",
+        ),
+    )  # fmt: skip
+
+
+def _log_y(values: Sequence[float], title: str) -> Callable[[str], Any]:
+    """The axis for each field that is drawn along it."""
+    domain = [min(values) * 0.85, max(values) * 1.18]
+    scale = alt.Scale(type="log", domain=domain, nice=False, clamp=True)
+    axis = alt.Axis(title=title, values=log_ticks(domain), format=",~g")
+    return lambda field: alt.Y(f"{field}:Q", scale=scale, axis=axis)
+
+
+def _linear_y(title: str) -> Callable[[str], Any]:
+    axis = alt.Axis(title=title, tickCount=5)
+    return lambda field: alt.Y(f"{field}:Q", scale=alt.Scale(zero=True), axis=axis)
+
+
+def _point(
+    run: Run, arms: Sequence[str | None], y: float, low: float | None, high: float | None
+) -> dict[str, Any]:
+    place = arms.index(run.arm) if run.arm in arms else 0
+    named = [str(arm) for arm in arms]
+    shift = (place - (len(arms) - 1) / 2) * min(_SHIFT, 0.7 / max(1, len(arms)))
+    return {
+        "x": round(run.night + shift, 3), "y": y, "low": low, "high": high, "arm": run.arm,
+        "filled": run.valid, "colour": palette.ARMS[place % len(palette.ARMS)].light,
+        "shape": palette.arm_shape(named, named[place]),
+    }  # fmt: skip
+
+
+def _each_run(runs: Sequence[Run]) -> list[Run]:
+    """One line of each run."""
+    return list({(run.night, run.number): run for run in runs}.values())
+
+
+def _keys(arms: Sequence[str], shown: Sequence[str | None]) -> list[Key]:
+    """The legend of those arms that are shown."""
+    return [
+        Key(palette.arm_shape(arms, arm), palette.arm_colour(arms, arm).light, arm)
+        for arm in arms
+        if arm in shown
+    ]
+
+
+def _limit_key(text: str) -> Key:
+    return Key("line", palette.FAULT.light, text)
+
+
+def _shown(runs: Sequence[Run]) -> str:
+    nights = {run.night for run in runs}
+    return f", the last {NIGHTS_MAX} nights" if len(nights) > NIGHTS_MAX else ""
+
+
+def _exp(value: float | None) -> float | None:
+    return None if value is None else min(max(math.exp(value), 0.01), 100.0)
+
+
+def sparkline(values: Sequence[tuple[float, bool]], words: str) -> str:
+    """A tile's line as SVG: values with whether they are valid, oldest first."""
+    if not values:
+        return ""
+    logs = [math.log(value) for value, _ in values]
+    low, high = min(logs), max(logs)
+
+    def place(index: int) -> tuple[float, float]:
+        across = index / max(1, len(logs) - 1)
+        up = (logs[index] - low) / (high - low) if high > low else 0.5
+        return 6 + across * 148, 34 - up * 28
+
+    places = [place(index) for index in range(len(logs))]
+    path = "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in places)
+    colour, paper = palette.ARMS[0].light, palette.PAPER.light
+    dots = "".join(
+        f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{colour if valid else paper}" '
+        f'stroke="{colour}" stroke-width="1.4"/>'
+        for (x, y), (_, valid) in zip(places, values, strict=True)
+    )
+    return (
+        f'<svg class="figure spark" viewBox="0 0 160 40" width="160" height="40" role="img" '
+        f'aria-label="{html.escape(words)}"><path d="{path}" fill="none" stroke="{colour}" '
+        f'stroke-width="1.4"/>{dots}</svg>'
+    )

@@ -1,0 +1,266 @@
+"""history.jsonl: what every night did and measured, appended line by line, each synced, never
+changed.
+
+Four kinds of line, told apart by `what`: a `night` begins; a run `start`s; its `run` lines follow,
+one per arm; the night comes to its `end`. A start without runs, or a night without end, was cut
+short, and the next night sees it. Nights are counted, since a clock may go backwards.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from experiments.record.records import space_for
+
+SCHEMA = 1
+FILE = "history.jsonl"
+ASIDE = "history.aside"
+
+
+class _Line(BaseModel):
+    """What every line has. A key that is not known is a later version's, and does no harm."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
+
+    schema_: Annotated[int, Field(alias="schema")] = SCHEMA
+    night: int
+    at: datetime  # when it was written
+
+
+class Night(_Line):
+    """A night begins."""
+
+    what: Literal["night"] = "night"
+    suite: str
+    budget_minutes: float
+    entries: tuple[str, ...]  # in the suite's order
+    gone: dict[str, str] = {}  # entries whose design cannot be read, and why
+    clock_back_s: float = 0.0  # how far the clock is behind the line before
+
+
+class Start(_Line):
+    """A run is started."""
+
+    what: Literal["start"] = "start"
+    number: int  # of the night's runs, from 1
+    entry: str
+    design: str
+    digest: str
+    note: str = ""
+    experiment: str
+    seed: int
+
+
+class Percentile(BaseModel):
+    """A percentile of an arm with its 95 % interval, and of how many requests it is."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
+
+    ms: float
+    low_ms: float | None = None
+    high_ms: float | None = None
+    samples: int = 0
+    sufficient: bool = True  # at least ten requests lie beyond it
+
+
+class Gain(BaseModel):
+    """log(baseline / arm) of the same run with its 95 % interval: above 0, the arm is faster."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
+
+    log: float
+    low: float | None = None
+    high: float | None = None
+    sufficient: bool = True
+
+
+class Run(_Line):
+    """One arm of a run; a run without any arm has one line with none."""
+
+    what: Literal["run"] = "run"
+    number: int
+    entry: str
+    design: str
+    digest: str
+    note: str = ""
+    seed: int
+    experiment: str
+    run: str | None = None
+    folder: str | None = None  # below the results folder
+    kind: str | None = None
+    platform: str | None = None
+    started: datetime | None = None
+    minutes: float | None = None
+    exit_code: int | None = None
+    version: str | None = None
+    commit: str | None = None
+    host: dict[str, Any] = {}
+    valid: bool
+    reasons: tuple[str, ...] = ()
+    cost: dict[str, float | None] = {}
+    plan: dict[str, Any] = {}  # feasible, usd_per_month, book, prices_as_of, region
+    faults: dict[str, Any] = {}  # injected, reverted, clean
+    baseline: str | None = None
+    judged: str | None = None  # the arm that the SLO is asked of
+    arm: str | None = None
+    requests: int = 0
+    errors: int = 0
+    core_speed: float | None = None  # 10^6 additions per CPU second, median of its blocks
+    stolen_share: float | None = None
+    p50: Percentile | None = None
+    p95: Percentile | None = None
+    p99: Percentile | None = None
+    slo: dict[str, float] = {}
+    slo_met: bool | None = None
+    burn: dict[str, float] = {}  # share beyond a limit over the share that may be, by limit
+    gains: dict[str, Gain] = {}
+
+
+class End(_Line):
+    """A night came to its end."""
+
+    what: Literal["end"] = "end"
+    runs: int
+    left_out: tuple[str, ...] = ()
+    changes: tuple[str, ...] = ()  # new tonight
+
+
+Line = Annotated[Night | Start | Run | End, Field(discriminator="what")]
+_LINE: TypeAdapter[Night | Start | Run | End] = TypeAdapter(Line)
+
+
+@dataclass(frozen=True)
+class History:
+    """What was read, in the file's order, and what could not be."""
+
+    nights: tuple[Night, ...] = ()
+    starts: tuple[Start, ...] = ()
+    runs: tuple[Run, ...] = ()
+    ends: tuple[End, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def last_night(self) -> int:
+        """The number of the newest; 0 before the first."""
+        return max((one.night for one in self.nights), default=0)
+
+    @property
+    def last_at(self) -> datetime | None:
+        """When the last line was written."""
+        lines = [*self.nights, *self.starts, *self.runs, *self.ends]
+        return max(lines, key=lambda one: (one.night, one.at)).at if lines else None
+
+    @property
+    def entries(self) -> frozenset[str]:
+        """Every name that was ever run or in a suite."""
+        named = {name for night in self.nights for name in night.entries}
+        return frozenset(named | {run.entry for run in self.runs})
+
+    @property
+    def unfinished(self) -> tuple[Start, ...]:
+        """Runs that were started and left no line: the night was cut short."""
+        done = {(run.night, run.number) for run in self.runs}
+        return tuple(one for one in self.starts if (one.night, one.number) not in done)
+
+    def of(self, entry: str) -> tuple[Run, ...]:
+        """All arms of all runs of an entry."""
+        return tuple(run for run in self.runs if run.entry == entry)
+
+
+@dataclass
+class _Found:
+    lines: dict[type[Any], list[Any]] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+
+def read_history(folder: Path) -> History:
+    """Every line that this version understands; the others stay where they are, and are named."""
+    found = _Found()
+    path = folder / FILE
+    text = path.read_bytes() if path.is_file() else b""
+    for number, line in enumerate(text.split(b"\n"), start=1):
+        if line.strip():
+            _take(found, f"{path}:{number}", line)
+    kinds: tuple[type[Any], ...] = (Night, Start, Run, End)
+    nights, starts, runs, ends = (tuple(found.lines.get(kind, ())) for kind in kinds)
+    return History(nights, starts, runs, ends, tuple(found.notes))
+
+
+def _take(found: _Found, place: str, line: bytes) -> None:
+    try:
+        values = json.loads(line)
+        schema = int(values["schema"])
+    except (ValueError, KeyError, TypeError):
+        found.notes.append(f"{place}: no line of a history; skipped")
+        return
+    if schema > SCHEMA:
+        found.notes.append(f"{place}: written by a later version (schema {schema}); skipped")
+        return
+    try:
+        one = _LINE.validate_python(values)
+    except ValidationError as error:
+        why = error.errors()[0]
+        key = ".".join(map(str, why["loc"]))
+        found.notes.append(f"{place}: {key}: {why['msg']}; skipped")
+        return
+    found.lines.setdefault(type(one), []).append(one)
+
+
+class Writer:
+    """Appends lines; whoever makes one holds the night's lock."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._path = folder / FILE
+        self.notes = tuple(_mended(self._path, folder / ASIDE))
+
+    def append(self, *lines: Night | Start | Run | End) -> None:
+        """Write lines and sync them, all or, where the disk is full, none. Raises DiskFull."""
+        data = b"".join(line.model_dump_json(by_alias=True).encode() + b"\n" for line in lines)
+        with space_for(self._path), self._path.open("ab", buffering=0) as file:
+            size = os.fstat(file.fileno()).st_size
+            try:
+                written = 0
+                while written < len(data):
+                    written += file.write(data[written:])
+                os.fsync(file.fileno())
+            except OSError:
+                os.ftruncate(file.fileno(), size)
+                raise
+
+
+def _mended(path: Path, aside: Path) -> Iterator[str]:
+    """A last line that a crash cut short is put into `aside`, so that the next begins a line."""
+    data = path.read_bytes() if path.is_file() else b""
+    whole, end, torn = data.rpartition(b"\n")
+    if not torn:
+        return
+    if _is_json(torn):  # only its end is missing
+        _append(path, b"\n")
+        return
+    _append(aside, torn + b"\n")
+    with path.open("r+b") as file:
+        file.truncate(len(whole + end))
+        os.fsync(file.fileno())
+    yield f"{path}: the last line was cut short; its {len(torn)} bytes are in {aside}"
+
+
+def _is_json(text: bytes) -> bool:
+    try:
+        return isinstance(json.loads(text), Mapping)
+    except ValueError:
+        return False
+
+
+def _append(path: Path, data: bytes) -> None:
+    with space_for(path), path.open("ab", buffering=0) as file:
+        file.write(data)
+        os.fsync(file.fileno())

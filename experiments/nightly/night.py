@@ -1,0 +1,305 @@
+"""A night: the suite's runs one after the other, each a child process, each recorded at once.
+
+Whatever happens, nothing is lost: a run that was started is a line in the history before it
+begins, and the next night looks for what became of it.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NoReturn
+
+from rich.markup import escape
+
+from experiments.console import Narrator
+from experiments.errors import Interrupted
+from experiments.nightly.changes import Change, new_changes
+from experiments.nightly.child import Ended, carry_out
+from experiments.nightly.history import End, History, Night, Run, Start, Writer, read_history
+from experiments.nightly.order import Job, jobs
+from experiments.nightly.rows import Made, lines_of
+from experiments.nightly.site import build_site
+from experiments.nightly.suite import Suite, variant
+from experiments.stage.lock import only_one, run_lock
+from experiments.stage.signals import ending_signals
+
+SPARECRAFT = (sys.executable, "-m", "experiments.cli")
+_DOWN_S = 600.0
+_PARETO_S = 600.0
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+@dataclass(frozen=True)
+class Tools:
+    """What a night is done with: the command that it calls, and its clocks."""
+
+    sparecraft: Sequence[str] = SPARECRAFT
+    now: Callable[[], datetime] = _now
+    monotonic: Callable[[], float] = time.monotonic
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a night came to."""
+
+    night: int
+    runs: tuple[Run, ...]  # tonight's lines
+    left_out: tuple[str, ...]
+    changes: tuple[Change, ...]
+    site: Path
+
+    @property
+    def missed(self) -> tuple[str, ...]:
+        """Designs whose SLO was not met in a valid run."""
+        return tuple(
+            dict.fromkeys(
+                run.entry
+                for run in self.runs
+                if run.valid and run.arm == run.judged and run.slo_met is False
+            )
+        )
+
+    @property
+    def exit_code(self) -> int:
+        """3 without a valid run, 1 for a missed SLO or a change, else 0."""
+        if not any(run.valid for run in self.runs):
+            return 3
+        return 1 if self.missed or self.changes else 0
+
+
+def nightly(suite: Suite, narrator: Narrator, tools: Tools | None = None) -> Outcome:
+    """Run a suite for one night, and make the site anew.
+
+    Raises: EnvironmentMissing, with the holder's process id, while another night or run goes on;
+    Interrupted, after what was under way was ended and recorded.
+    """
+    suite.folder.mkdir(parents=True, exist_ok=True)
+    expected = "no other night of this suite"
+    do = "Wait for it, or end it with Ctrl-C."
+    with (
+        only_one(suite.folder / ".lock", f"night of {suite.path}", expected, do),
+        ending_signals(narrator.say),
+    ):
+        with run_lock(suite.results, "a night that begins"):
+            pass  # a run by hand would only be disturbed
+        return _Night(suite, narrator, tools or Tools()).whole()
+
+
+@dataclass
+class _Night:
+    suite: Suite
+    narrator: Narrator
+    tools: Tools
+    history: History = field(init=False)
+    number: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.writer = Writer(self.suite.folder)
+        self.history = read_history(self.suite.folder)
+        self.number = self.history.last_night + 1
+        self.began_s = self.tools.monotonic()
+        self.runs: list[Run] = []
+        self.started = 0
+
+    def whole(self) -> Outcome:
+        """From what an earlier night left to the site."""
+        self._begin()
+        left_out: list[str] = []
+        todo = jobs(self.suite.members, self.history)
+        try:
+            while todo:
+                if self._fits(todo[0]):
+                    self._run(todo[0])
+                else:
+                    left_out.append(todo[0].member.name)
+                todo.pop(0)
+        except KeyboardInterrupt:
+            self._interrupted([*left_out, *(job.member.name for job in todo)])
+        return self._end(tuple(dict.fromkeys(left_out)))
+
+    def _begin(self) -> None:
+        now, last = self.tools.now(), self.history.last_at
+        back_s = max(0.0, (last - now).total_seconds()) if last else 0.0
+        for note in (*self.writer.notes, *self.history.notes):
+            self.narrator.say(escape(note))
+        if back_s:
+            self.narrator.say(
+                f"the clock is {back_s:.0f} s behind the history's last line; nights are counted, "
+                "so their order stays"
+            )
+        for name, why in self.suite.gone.items():
+            self.narrator.say(f"[bold]{name}[/bold] cannot be run: {escape(why)}")
+        for start in self.history.unfinished:
+            self._recover(start)
+        self.writer.append(
+            Night(
+                night=self.number,
+                at=now,
+                suite=self.suite.path.name,
+                budget_minutes=self.suite.file.budget_minutes,
+                entries=tuple(entry.called for entry in self.suite.file.designs),
+                gone=dict(self.suite.gone),
+                clock_back_s=back_s,
+            )
+        )
+
+    def _recover(self, start: Start) -> None:
+        """What became of a run whose night was cut short."""
+        self.narrator.say(f"night {start.night} was cut short while {start.entry} ran")
+        self._down(start.experiment)
+        known = {run.folder for run in self.history.runs}
+        left = [
+            folder
+            for folder in _run_folders(self.suite.results / start.experiment)
+            if str(folder.relative_to(self.suite.results)) not in known
+            and folder.stat().st_mtime >= start.at.timestamp()
+        ]
+        folder = left[-1] if left else None
+        trouble = "" if folder else "the night was cut short while it ran, and it left nothing"
+        self._record(Made(start, None, None, trouble), folder)
+        self.history = read_history(self.suite.folder)
+
+    def _minutes(self) -> float:
+        return (self.tools.monotonic() - self.began_s) / 60
+
+    def _fits(self, job: Job) -> bool:
+        budget = self.suite.file.budget_minutes
+        if self._minutes() + job.minutes <= budget:
+            return True
+        whole = "" if job.minutes <= budget else f", and never will: a night has {budget:g}"
+        self.narrator.say(
+            f"[bold]{job.member.name}[/bold] is left out: its {job.minutes:.0f} minutes do not fit "
+            f"into the night any more{whole}"
+        )
+        return False
+
+    def _run(self, job: Job) -> None:
+        name, member = job.member.name, job.member
+        seed = job.seed if job.seed != member.design.experiment.design.seed else None
+        folder = variant(member.entry, member.directory, seed, self.suite.folder / "designs")
+        experiment = member.design.fleet.experiment
+        before = set(_run_folders(self.suite.results / experiment))
+        self.started += 1
+        start = Start(
+            night=self.number, number=self.started, at=self.tools.now(), entry=name,
+            design=member.directory.name, digest=member.digest, note=member.entry.note,
+            experiment=experiment, seed=job.seed,
+        )  # fmt: skip
+        self.writer.append(start)
+        began_s = self.tools.monotonic()
+        command: list[str | Path] = [
+            *self.tools.sparecraft,
+            "run",
+            folder,
+            "--results",
+            self.suite.results,
+        ]
+        if self.suite.file.quiet_wait_s:
+            command += ["--quiet-wait", f"{self.suite.file.quiet_wait_s:g}"]
+        ended: Ended | None = None
+        with self.narrator.step(f"{name}, seed {job.seed}, about {job.minutes:.0f} minutes"):
+            try:
+                ended = carry_out(command, self._log(name), job.minutes_max * 60)
+            finally:
+                minutes = round((self.tools.monotonic() - began_s) / 60, 2)
+                if ended is None or ended.late or ended.code not in (0, 1, 2, 3):
+                    self._down(experiment)
+                new = sorted(set(_run_folders(self.suite.results / experiment)) - before)
+                code = ended.code if ended else 130
+                trouble = "the night was interrupted while it ran" if ended is None else ""
+                if ended and ended.late:
+                    trouble = f"it took longer than {job.minutes_max:.0f} minutes and was ended"
+                lines = self._record(Made(start, code, minutes, trouble), new[-1] if new else None)
+        self._fronts(lines, name)
+
+    def _record(self, made: Made, folder: Path | None) -> list[Run]:
+        lines = lines_of(made, folder, self.suite.results, self.tools.now())
+        self.writer.append(*lines)
+        if made.start.night == self.number:
+            self.runs += lines
+        first = lines[0]
+        words = "valid" if first.valid else f"not valid: {'; '.join(first.reasons) or 'see it'}"
+        self.narrator.detail(escape(words))
+        return lines
+
+    def _fronts(self, lines: Sequence[Run], name: str) -> None:
+        """pareto.json beside plan.json: `sparecraft plan --pareto` of the run."""
+        first = lines[0]
+        if not (self.suite.file.pareto and first.folder and first.plan.get("feasible")):
+            return
+        run = self.suite.results / first.folder
+        plan: list[str | Path] = [
+            "plan",
+            "--from",
+            run,
+            "--pareto",
+            "--output",
+            run / "pareto.json",
+        ]
+        carry_out([*self.tools.sparecraft, *plan], self._log(name), _PARETO_S, 10)
+
+    def _down(self, experiment: str) -> None:
+        carry_out([*self.tools.sparecraft, "down", experiment], self._log("down"), _DOWN_S)
+
+    def _log(self, name: str) -> Path:
+        return self.suite.folder / "logs" / f"{self.number:05d}-{name}.log"
+
+    def _interrupted(self, left_out: Sequence[str]) -> NoReturn:
+        left = tuple(dict.fromkeys(left_out))
+        self.writer.append(
+            End(night=self.number, at=self.tools.now(), runs=self.started, left_out=left)
+        )
+        raise Interrupted(
+            f"night {self.number}",
+            expected="to reach its end",
+            came="an interrupt",
+            do=f"What was measured is recorded; the next night begins with {', '.join(left)}.",
+        )
+
+    def _end(self, left_out: tuple[str, ...]) -> Outcome:
+        self.history = read_history(self.suite.folder)
+        changes = tuple(new_changes(self.history))
+        self.writer.append(
+            End(
+                night=self.number,
+                at=self.tools.now(),
+                runs=self.started,
+                left_out=left_out,
+                changes=tuple(change.identity for change in changes),
+            )
+        )
+        self.history = read_history(self.suite.folder)
+        prune(self.suite, self.history)
+        with self.narrator.step("Making the site"):
+            site = build_site(self.suite, self.history)
+        return Outcome(self.number, tuple(self.runs), left_out, changes, site)
+
+
+def _run_folders(experiment: Path) -> list[Path]:
+    """The folders of an experiment's runs, oldest first: RUN, and KIND/RUN."""
+    found = {
+        file.parent
+        for pattern in ("*/manifest.json", "*/*/manifest.json")
+        for file in experiment.glob(pattern)
+        if not file.parent.is_symlink()
+    }
+    return sorted(found)
+
+
+def prune(suite: Suite, history: History) -> None:
+    """Remove tables of single requests, and logs, of nights that are long past."""
+    oldest = history.last_night - suite.file.keep_parquet_nights + 1
+    for folder in {run.folder for run in history.runs if run.night < oldest and run.folder}:
+        for table in (suite.results / folder).glob("*.parquet"):
+            table.unlink()
+    for log in (suite.folder / "logs").glob("*.log"):
+        if int(log.name.split("-", 1)[0]) < oldest:
+            log.unlink()

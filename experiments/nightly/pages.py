@@ -1,0 +1,440 @@
+"""What the site's pages say, as values for their templates."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from experiments.nightly.changes import Change, host_words
+from experiments.nightly.figures import (
+    arms_of,
+    gain_figure,
+    latency_figure,
+    plan_figure,
+    scatter_figure,
+    sparkline,
+)
+from experiments.nightly.history import History, Night, Percentile, Run
+from experiments.nightly.pooling import night_gain
+from experiments.nightly.rows import front_of
+from experiments.nightly.suite import Suite
+from experiments.report.tables import Cell, Table, named
+from experiments.report.text import MISSING, factor, interval, milliseconds, number, usd
+
+SPARK_RUNS = 30
+ROWS_MAX = 60  # of a table of runs
+_GHOST_NIGHTS = 7
+
+
+@dataclass(frozen=True)
+class Site:
+    """Everything that the pages are made of."""
+
+    suite: Suite
+    history: History
+    changes: tuple[Change, ...]
+    reports: frozenset[str]  # folders of runs whose report is in the site
+
+    @property
+    def tonight(self) -> Night | None:
+        """The newest night."""
+        return self.history.nights[-1] if self.history.nights else None
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """What the newest night did not run for want of time."""
+        ends = [end for end in self.history.ends if end.night == self.history.last_night]
+        return ends[-1].left_out if ends else ()
+
+    @property
+    def entries(self) -> list[str]:
+        """The suite's, then those that only the history knows."""
+        own = [entry.called for entry in self.suite.file.designs]
+        return own + sorted(self.history.entries - set(own))
+
+    def state(self, entry: str) -> str:
+        """What is to be said of an entry beside its figures; mostly nothing."""
+        if entry in self.suite.gone:
+            return f"its design cannot be read: {self.suite.gone[entry]}"
+        if entry not in {one.called for one in self.suite.file.designs}:
+            return "no longer in the suite"
+        if entry in self.left_out:
+            return "left out of the last night for want of time; it comes first in the next"
+        runs = self.history.of(entry)
+        if not runs:
+            return "not run yet"
+        return "" if any(run.valid for run in runs) else "no run was valid yet"
+
+
+def index_values(site: Site) -> dict[str, Any]:
+    """The front page."""
+    return {
+        "headline": headline(site),
+        "tiles": [tile(site, entry) for entry in site.entries],
+        "tonight": tonight_table(site),
+        "notes": site.history.notes,
+    }
+
+
+def headline(site: Site) -> str:
+    """The last night in a sentence or three."""
+    if site.tonight is None:
+        return "No night has been run yet."
+    number_, runs = site.history.last_night, _heads(site.history.runs, site.history.last_night)
+    valid = [run for run in runs if run.valid]
+    if not runs:
+        return f"Night {number_} ran nothing."
+    if not valid:
+        first = f"Night {number_}: none of {len(runs)} runs was valid, so it says nothing."
+    else:
+        missed = missed_in(valid, site.history)
+        met = f"SLO missed by {', '.join(missed)}" if missed else "no SLO missed"
+        first = f"Night {number_}: {len(valid)} of {len(runs)} runs valid, {met}."
+    fresh = [f"{one.entry} ({one.statistic})" for one in site.changes if _fresh(site, one)]
+    second = f" New change: {', '.join(fresh)}." if fresh else " No new change."
+    third = f" Left out for want of time: {', '.join(site.left_out)}." if site.left_out else ""
+    return first + (second if valid else "") + third
+
+
+def missed_in(runs: Sequence[Run], history: History) -> list[str]:
+    """Entries of these runs whose SLO was not met by the arm it is asked of."""
+    wanted = {(run.night, run.number) for run in runs}
+    return list(
+        dict.fromkeys(
+            run.entry
+            for run in history.runs
+            if (run.night, run.number) in wanted and run.arm == run.judged and run.slo_met is False
+        )
+    )
+
+
+def _fresh(site: Site, change: Change) -> bool:
+    ends = [end for end in site.history.ends if end.night == site.history.last_night]
+    return any(change.identity in end.changes for end in ends)
+
+
+def tile(site: Site, entry: str) -> dict[str, Any]:
+    """One design on the front page: its last run, and where it comes from."""
+    runs = site.history.of(entry)
+    judged = [run for run in runs if run.arm is not None and run.arm == (run.judged or run.arm)]
+    last = _newest(judged) or _newest(runs)
+    own = [one for one in site.changes if one.entry == entry]
+    known = [(run.p95.ms, run.valid) for run in judged if run.p95 and run.p95.ms > 0]
+    return {
+        "entry": entry,
+        "state": site.state(entry),
+        "gone": entry in site.suite.gone or site.state(entry).startswith("no longer"),
+        "mood": _mood(last),
+        "slo": _slo_words(last),
+        "arm": last.arm if last else None,
+        "p95": _percentile(last.p95) if last else MISSING,
+        "plan": usd(last.plan.get("usd_per_month")) if last else MISSING,
+        "valid": bool(last and last.valid),
+        "spark": sparkline(
+            known[-SPARK_RUNS:], f"p95 of {entry} in its last {len(known[-SPARK_RUNS:])} runs"
+        ),
+        "change": change_words(own[0]) if own else f"none in {len(_nights(runs))} nights",
+        "night": last.night if last else None,
+    }
+
+
+def _mood(run: Run | None) -> str:
+    if run is None or not run.valid or run.slo_met is None:
+        return "unknown"
+    return "good" if run.slo_met else "bad"
+
+
+def _slo_words(run: Run | None) -> str:
+    if run is None:
+        return "not run"
+    if not run.valid:
+        return "run not valid"
+    return {True: "SLO met", False: "SLO missed", None: "SLO undecided"}[run.slo_met]
+
+
+def change_words(change: Change) -> str:
+    """A change in few words."""
+    way = "gained" if change.size > 0 else "lost"
+    by = factor(max(change.factor, 1 / change.factor))
+    return f"{change.arm} {way} {by} in {change.statistic}, night {change.night}"
+
+
+def tonight_table(site: Site) -> Table | None:
+    """Every run of the newest night; None where there was none."""
+    runs = _heads(site.history.runs, site.history.last_night)
+    rows = []
+    for head in runs:
+        arm = _last_arm(site.history, head)
+        pooled = night_gain(
+            [run for run in site.history.of(head.entry) if run.arm == arm.arm], "p95"
+        )
+        rows.append((
+            named(head.entry), named(_valid_words(head)), named(_slo_words(arm)),
+            Cell(_percentile(arm.p95)), Cell(_gain(arm, "p95")),
+            Cell(f"{factor(math.exp(pooled.log))} of {pooled.runs}" if pooled else MISSING),
+            Cell(number(head.minutes)),
+        ))  # fmt: skip
+    head_row = ("design", "valid", "SLO", "p95", "gain in p95", "over all runs", "minutes")
+    return Table("tonight-table", "The newest night", head_row, tuple(rows)) if rows else None
+
+
+def design_values(site: Site, entry: str) -> dict[str, Any]:
+    """The page of one design."""
+    runs = site.history.of(entry)
+    own = tuple(one for one in site.changes if one.entry == entry)
+    front, ghost, ghost_words = fronts(site, runs)
+    notes = [run.note for run in runs if run.note]
+    return {
+        "entry": entry,
+        "state": site.state(entry),
+        "headline": _design_headline(runs),
+        "note": notes[-1] if notes else "",
+        "figures": [
+            latency_figure(runs, "p95"),
+            latency_figure(runs, "p99"),
+            gain_figure(runs, "p95", own),
+            plan_figure(runs),
+            scatter_figure(runs, front, ghost, ghost_words),
+        ] if runs else [],
+        "pooled": pooled_table(runs),
+        "changes": change_table(own),
+        "runs": runs_table(runs),
+        "links": _report_links(site, runs),
+    }  # fmt: skip
+
+
+def _design_headline(runs: Sequence[Run]) -> str:
+    if not runs:
+        return "It was never run."
+    heads = _heads(runs)
+    valid = sum(run.valid for run in heads)
+    words = f"{len(heads)} runs in {len(_nights(runs))} nights, {valid} valid."
+    if not valid:
+        words += " No night had a valid run, so nothing can be said."
+    return words
+
+
+def fronts(
+    site: Site, runs: Sequence[Run]
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]], str]:
+    """Points of the newest front, of one about a week older, and what that one is called."""
+    known: list[tuple[Run, list[dict[str, Any]]]] = []
+    for run in reversed(_heads(runs)):
+        points = _p95_front(site.suite.results / run.folder) if run.folder and run.valid else []
+        if points and not known:
+            known.append((run, points))
+        elif points and run.night < known[0][0].night:
+            known.append((run, points))
+            if run.night <= known[0][0].night - _GHOST_NIGHTS:
+                break
+    if not known:
+        return [], [], ""
+    if len(known) == 1:
+        return known[0][1], [], ""
+    before, points = known[-1]
+    return known[0][1], points, f"front of night {before.night}"
+
+
+def _p95_front(folder: Path) -> list[dict[str, Any]]:
+    return [
+        point
+        for front in front_of(folder)
+        if front.get("limit") == "p95_ms"
+        for point in front.get("points") or ()
+    ]
+
+
+def pooled_table(runs: Sequence[Run]) -> Table | None:
+    """Each arm's gain over all runs; None where nothing is compared."""
+    rows = []
+    for arm in arms_of(runs):
+        for statistic in ("mean", "p50", "p95", "p99"):
+            own = [run for run in runs if run.arm == arm]
+            pooled = night_gain(own, statistic)
+            if pooled is None:
+                continue
+            low, high = math.exp(pooled.low), math.exp(pooled.high)
+            further = MISSING
+            if pooled.next_low is not None and pooled.next_high is not None:
+                further = interval(math.exp(pooled.next_low), math.exp(pooled.next_high))
+            covered = _intervals_without_one(own, statistic)
+            rows.append((
+                named(arm), named(statistic), Cell(number(pooled.runs)),
+                Cell(factor(math.exp(pooled.log))), Cell(interval(low, high)), Cell(further),
+                Cell(number(pooled.tau)), Cell(f"{covered} of {pooled.runs}"),
+            ))  # fmt: skip
+    head = ("arm", "of", "runs", "factor", "95 % interval", "a further run", "spread (log)",
+            "runs whose interval leaves 1")  # fmt: skip
+    caption = "Gain over the baseline, all valid runs (random effects)"
+    return Table("pooled", caption, head, tuple(rows)) if rows else None
+
+
+def _intervals_without_one(runs: Sequence[Run], statistic: str) -> int:
+    gains = [run.gains[statistic] for run in runs if run.valid and statistic in run.gains]
+    return sum(
+        gain.low is not None and gain.high is not None and not gain.low <= 0.0 <= gain.high
+        for gain in gains
+    )
+
+
+def change_table(found: Sequence[Change]) -> Table | None:
+    """Changes, newest first; None without any."""
+    rows = tuple(
+        (
+            named(f"{change.when:%Y-%m-%d}, night {change.night}"),
+            named(change.entry),
+            named(f"{change.arm}, {change.statistic}"),
+            Cell(factor(change.factor)),
+            Cell(f"{change.p:.1g}"),
+            Cell(f"{change.nights_before} / {change.nights_after}"),
+            named(_between(change.commits)),
+            named(_between(change.hosts) if change.hosts[0] != change.hosts[1] else "the same"),
+        )
+        for change in found
+    )
+    head = ("when", "design", "what", "gain became", "p", "nights before / after", "commits",
+            "host")  # fmt: skip
+    return Table("changes", "Changes, newest first", head, rows) if rows else None
+
+
+def _between(pair: tuple[str | None, str | None]) -> str:
+    return f"{pair[0] or '?'} to {pair[1] or '?'}"
+
+
+def runs_table(runs: Sequence[Run]) -> Table | None:
+    """The newest runs arm by arm; None without any."""
+    rows = tuple(
+        (
+            named(f"{run.night}"),
+            named(f"{run.started or run.at:%Y-%m-%d %H:%M}"),
+            named(run.arm or MISSING),
+            named(_valid_words(run)),
+            Cell(number(run.requests)),
+            Cell(number(run.errors)),
+            Cell(milliseconds(run.p50.ms) if run.p50 else MISSING),
+            _percentile_cell(run.p95),
+            _percentile_cell(run.p99),
+            named(_slo_words(run) if run.valid else MISSING),
+            Cell(number(run.burn.get("p95_ms"))),
+            Cell(_gain(run, "p95")),
+            Cell(usd(run.plan.get("usd_per_month"))),
+            Cell(number(run.core_speed)),
+            Cell(MISSING if run.stolen_share is None else f"{100 * run.stolen_share:.1f} %"),
+            named(run.commit or MISSING),
+            Cell(str(run.seed)),
+            named(host_words(run)),
+        )
+        for run in sorted(runs, key=lambda one: (-one.night, -one.number))[:ROWS_MAX]
+    )
+    head = ("night", "started (UTC)", "arm", "valid", "requests", "errors", "p50", "p95", "p99",
+            "SLO", "burn", "gain in p95", "plan a month", "core speed", "stolen", "commit", "seed",
+            "host")  # fmt: skip
+    return Table("runs", "Runs, newest first", head, rows) if rows else None
+
+
+def _report_links(site: Site, runs: Sequence[Run]) -> list[dict[str, str]]:
+    return [
+        {"folder": run.folder, "words": f"night {run.night}, {run.run}"}
+        for run in reversed(_heads(runs))
+        if run.folder in site.reports and run.folder is not None
+    ]
+
+
+def bench_table(folder: Path) -> Table | None:
+    """Ratios of the dated bench runs, the newest five; None where there are none."""
+    files = sorted(folder.glob("*.json"))[-5:]
+    bodies = []
+    for file in files:
+        try:
+            bodies.append((file.stem[:8], json.loads(file.read_text(encoding="utf-8"))))
+        except (OSError, ValueError):
+            continue
+    ratios = [(day, dict(_ratios(body))) for day, body in bodies]
+    names = list(dict.fromkeys(name for _, found in ratios for name in found))
+    rows = tuple(
+        (named(name), *(Cell(number(found.get(name))) for _, found in ratios)) for name in names
+    )
+    head = ("ours / peer", *(f"{day[:4]}-{day[4:6]}-{day[6:]}" for day, _ in ratios))
+    return Table("bench", "Ratios beside peers, by day", head, rows) if rows else None
+
+
+def _ratios(value: Mapping[str, Any], place: str = "") -> list[tuple[str, float]]:
+    found = []
+    for key, one in value.items():
+        inner = f"{place} {key}".strip()
+        if isinstance(one, Mapping):
+            found += _ratios(one, inner)
+        elif "ratio" in inner and isinstance(one, int | float):
+            found.append((inner, float(one)))
+    return found
+
+
+def feed_values(site: Site) -> list[dict[str, Any]]:
+    """The newest thirty nights as entries of the feed."""
+    found = []
+    for night in reversed(site.history.nights[-30:]):
+        runs = _heads(site.history.runs, night.night)
+        valid = [run for run in runs if run.valid]
+        missed = missed_in(valid, site.history)
+        ends = [end for end in site.history.ends if end.night == night.night]
+        changed = [identity for end in ends for identity in end.changes]
+        title = "no valid run" if not valid else "SLO missed" if missed else "SLO met"
+        title = f"{title}, {len(changed)} changes" if changed else title
+        found.append({
+            "night": night.night, "updated": (ends[-1].at if ends else night.at).isoformat(),
+            "title": f"Night {night.night}: {title}",
+            "text": f"{len(valid)} of {len(runs)} runs valid. "
+                    f"SLO missed: {', '.join(missed) or 'none'}. "
+                    f"Changes: {', '.join(changed) or 'none'}.",
+        })  # fmt: skip
+    return found
+
+
+def _heads(runs: Sequence[Run], night: int | None = None) -> list[Run]:
+    """One line of each run, oldest first, of one night or of all."""
+    wanted = [run for run in runs if night is None or run.night == night]
+    return list({(run.night, run.number): run for run in reversed(wanted)}.values())[::-1]
+
+
+def _last_arm(history: History, head: Run) -> Run:
+    """The arm that the SLO is asked of, else the run's last."""
+    arms = [r for r in history.runs if (r.night, r.number) == (head.night, head.number)]
+    return next((run for run in arms if run.arm == head.judged), arms[-1])
+
+
+def _newest(runs: Sequence[Run]) -> Run | None:
+    return max(runs, key=lambda run: (run.night, run.number), default=None)
+
+
+def _nights(runs: Sequence[Run]) -> set[int]:
+    return {run.night for run in runs}
+
+
+def _valid_words(run: Run) -> str:
+    return "yes" if run.valid else f"no: {run.reasons[0]}" if run.reasons else "no"
+
+
+def _percentile(one: Percentile | None) -> str:
+    if one is None:
+        return MISSING
+    if one.low_ms is None:
+        return milliseconds(one.ms)
+    return f"{milliseconds(one.ms)} ({interval(one.low_ms, one.high_ms, milliseconds)})"
+
+
+def _percentile_cell(one: Percentile | None) -> Cell:
+    return Cell(_percentile(one), doubtful=one is not None and not one.sufficient)
+
+
+def _gain(run: Run, statistic: str) -> str:
+    gain = run.gains.get(statistic)
+    if gain is None:
+        return MISSING
+    words = factor(math.exp(gain.log))
+    if gain.low is None or gain.high is None:
+        return words
+    return f"{words} ({interval(math.exp(gain.low), math.exp(gain.high))})"

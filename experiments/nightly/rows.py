@@ -1,0 +1,233 @@
+"""A run's folder as lines of the history, one per arm, all of it from files that the run left."""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from experiments.errors import SparecraftError
+from experiments.nightly.history import Gain, Percentile, Run, Start
+from experiments.record.metrics import measured, prepared, response_limit_ms
+from experiments.record.metrics.bootstrap import intervals, quantile_value, stratum
+from experiments.record.metrics.latency import QUANTILES
+from experiments.record.metrics.summary import correlated_s, seeded
+from experiments.record.result import VERDICTS, Result, read_manifest, read_result
+
+PERCENTILES = ("p50", "p95", "p99")
+_ALLOWED = {"p95_ms": 0.05, "p99_ms": 0.01}  # share of requests that may lie beyond an SLO's limit
+
+
+@dataclass(frozen=True)
+class Made:
+    """How a run was made."""
+
+    start: Start
+    exit_code: int | None  # None: nobody was there to see it
+    minutes: float | None
+    trouble: str = ""  # why it is not what it should be, beyond what its files say
+
+
+def lines_of(made: Made, folder: Path | None, results: Path, now: datetime) -> list[Run]:
+    """A line per arm of a run; one without an arm where there is none, or no run at all."""
+    head: dict[str, Any] = {
+        **made.start.model_dump(exclude={"schema_", "what", "at"}),
+        "at": now,
+        "minutes": made.minutes,
+        "exit_code": made.exit_code,
+    }
+    try:
+        result = read_result(folder) if folder else None
+    except SparecraftError as error:
+        result, made = None, replace(made, trouble=f"{made.trouble} {error}".strip())
+    if result is None or folder is None:
+        reason = made.trouble or f"`sparecraft run` ended with {made.exit_code} and left no result"
+        return [Run(**head, valid=False, reasons=(reason,))]
+    manifest = read_manifest(folder)
+    body = result[result["kind"]]
+    head |= _head_of(made, folder.relative_to(results), result, manifest)
+    arms = body.get("arms")
+    if not isinstance(arms, Mapping) or not arms:
+        return [Run(**head)]
+    frame = _requests(folder, manifest)
+    return [
+        Run(**head, **_of_arm(str(arm), figures, result, body, manifest, frame))
+        for arm, figures in arms.items()
+    ]
+
+
+def _head_of(
+    made: Made, folder: Path, result: Result, manifest: Mapping[str, Any]
+) -> dict[str, Any]:
+    """What a run's arms share."""
+    reasons = [made.trouble] if made.trouble else []
+    for name in VERDICTS:
+        verdict = result["verdicts"].get(name) or {}
+        reasons += [f"{name}: {reason}" for reason in verdict.get("reasons") or ()]
+    versions = manifest.get("versions") or {}
+    body = result[result["kind"]]
+    plan = body.get("plan") or {}
+    faults = body.get("faults") or {}
+    compared = body.get("compared") or {}
+    slo = result["slo"] or {}
+    return {
+        "run": result["run"],
+        "folder": str(folder),
+        "kind": result["kind"],
+        "platform": result["platform"],
+        "started": _time(result["started"]),
+        "version": versions.get("sparecraft"),
+        "commit": result["commit"],
+        "host": result["host"],
+        "valid": bool(result["valid"]) and not made.trouble,
+        "reasons": tuple(reasons),
+        "cost": result["cost"],
+        "plan": {
+            key: plan.get(key)
+            for key in ("feasible", "usd_per_month", "scheme", "region", "prices_as_of")
+        }
+        | {"p95_ms": (plan.get("predicted") or {}).get("p95_ms")},
+        "faults": {
+            "injected": faults.get("injected"),
+            "reverted": faults.get("reverted"),
+            "clean": faults.get("fingerprint_clean"),
+        },
+        "baseline": compared.get("baseline"),
+        "judged": slo.get("arm"),
+        "slo": {key: float(one) for key, one in (slo.get("asked") or {}).items() if _number(one)},
+    }
+
+
+def _of_arm(
+    arm: str,
+    figures: Mapping[str, Any],
+    result: Result,
+    body: Mapping[str, Any],
+    manifest: Mapping[str, Any],
+    frame: pl.DataFrame | None,
+) -> dict[str, Any]:
+    slo = result["slo"] or {}
+    own = None if frame is None else frame.filter(pl.col("arm") == arm)
+    blocks = [one for one in body.get("host_blocks") or () if one.get("arm") == arm]
+    return {
+        "arm": arm,
+        "requests": int(figures.get("requests") or 0),
+        "errors": int(figures.get("errors") or 0),
+        "core_speed": _median([one.get("core_speed") for one in blocks]),
+        "stolen_share": _mean([one.get("stolen_share") for one in blocks]),
+        **_percentiles(figures, own, manifest),
+        "slo_met": ((slo.get("arms") or {}).get(arm) or {}).get("met"),
+        "burn": _burn(own, figures, slo.get("asked") or {}),
+        "gains": _gains(arm, body),
+    }
+
+
+def _requests(folder: Path, manifest: Mapping[str, Any]) -> pl.DataFrame | None:
+    """The requests that count; None where the table is not there any more."""
+    path = folder / "requests.parquet"
+    if not path.is_file():
+        return None
+    return measured(prepared(pl.read_parquet(path), response_limit_ms(manifest)))
+
+
+def _percentiles(
+    figures: Mapping[str, Any], own: pl.DataFrame | None, manifest: Mapping[str, Any]
+) -> dict[str, Percentile | None]:
+    """Percentiles with intervals that hold for correlated requests and for blocks that differ."""
+    found: Mapping[str, tuple[float, float, float] | None] = {}
+    if own is not None and own.height:
+        blocks = [
+            [stratum([rows]) for _, rows in block.group_by("phase", maintain_order=True)]
+            for _, block in own.sort("repeat").group_by("repeat", maintain_order=True)
+        ]
+        values = {name: _single(QUANTILES[name]) for name in PERCENTILES}
+        found = intervals(blocks, values, block_s=correlated_s(manifest), rng=seeded(manifest))
+    few = figures.get("insufficient") or ()
+    result: dict[str, Percentile | None] = {}
+    for name in PERCENTILES:
+        value = figures.get(f"{name}_ms")
+        _, low, high = found.get(name) or (None, None, None)
+        result[name] = None if value is None else Percentile(
+            ms=value, low_ms=low, high_ms=high, samples=int(figures.get("samples") or 0),
+            sufficient=name not in few,
+        )  # fmt: skip
+    return result
+
+
+def _single(quantile: float) -> Any:
+    value = quantile_value(quantile)
+    return lambda arms: value(arms[0]) or None  # a latency of zero has no logarithm
+
+
+def _burn(
+    own: pl.DataFrame | None, figures: Mapping[str, Any], asked: Mapping[str, Any]
+) -> dict[str, float]:
+    """How fast the error budget of each limit is used up: 1 is just what the SLO allows."""
+    burn = {}
+    for key, allowed in _ALLOWED.items():
+        if asked.get(key) is not None and own is not None and own.height:
+            bad = (pl.col("outcome") != "ok") | (pl.col("latency_ms") > float(asked[key]))
+            burn[key] = own.filter(bad).height / own.height / allowed
+    if asked.get("max_error_share") and figures.get("error_share") is not None:
+        burn["max_error_share"] = float(figures["error_share"]) / float(asked["max_error_share"])
+    return burn
+
+
+def _gains(arm: str, body: Mapping[str, Any]) -> dict[str, Gain]:
+    """The arm's factors over the baseline as logarithms; none of the baseline itself."""
+    compared = body.get("compared") or {}
+    entries = (body.get("comparison") or {}).get(arm)
+    if entries is None and arm == compared.get("other"):
+        entries = body.get("improvement")
+    gains = {}
+    for name, entry in (entries or {}).items():
+        if entry.get("factor"):
+            gains[name] = Gain(
+                log=math.log(entry["factor"]),
+                low=_log(entry.get("ci_low")),
+                high=_log(entry.get("ci_high")),
+                sufficient=not entry.get("insufficient"),
+            )
+    return gains
+
+
+def front_of(folder: Path) -> list[dict[str, Any]]:
+    """The fronts of `pareto.json`; none where it is not there or torn."""
+    try:
+        body = json.loads((folder / "pareto.json").read_text(encoding="utf-8"))
+        return list(body.get("pareto") or ())
+    except (OSError, ValueError, AttributeError):
+        return []
+
+
+def _number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _log(value: Any) -> float | None:
+    return math.log(value) if value else None
+
+
+def _median(values: Sequence[Any]) -> float | None:
+    known = [float(value) for value in values if value is not None]
+    return statistics.median(known) if known else None
+
+
+def _mean(values: Sequence[Any]) -> float | None:
+    known = [float(value) for value in values if value is not None]
+    return statistics.fmean(known) if known else None
+
+
+def _time(value: Any) -> datetime | None:
+    try:
+        found = datetime.fromisoformat(str(value))
+    except ValueError:
+        return None
+    return found if found.tzinfo else found.replace(tzinfo=UTC)

@@ -1,0 +1,116 @@
+"""The static site: built beside the old one and put in its place when it is whole."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+from experiments.nightly import pages
+from experiments.nightly.changes import changes
+from experiments.nightly.history import SCHEMA, History, Run
+from experiments.nightly.suite import Suite
+from experiments.paths import ROOT
+from experiments.record.records import space_for, write_bytes, write_json
+from experiments.report.shell import render_page
+
+_HERE = Path(__file__).parent
+_OF_RUN = ("report.html", "result.json", "plan.json", "pareto.json")
+
+
+def build_site(suite: Suite, history: History) -> Path:
+    """Make the site anew, and return its index.html.
+
+    Raises: DiskFull, with the old site as it was.
+    """
+    site, new, old = (suite.folder / name for name in ("site", ".site.new", ".site.old"))
+    if old.is_dir() and not site.is_dir():  # ended between the two renames below
+        old.rename(site)
+    shutil.rmtree(old, ignore_errors=True)
+    shutil.rmtree(new, ignore_errors=True)
+    try:
+        with space_for(new):
+            _write(suite, history, new)
+    except BaseException:
+        shutil.rmtree(new, ignore_errors=True)
+        raise
+    if site.is_dir():
+        site.rename(old)
+    new.rename(site)
+    shutil.rmtree(old, ignore_errors=True)
+    return site / "index.html"
+
+
+def _write(suite: Suite, history: History, into: Path) -> None:
+    into.mkdir(parents=True)
+    (into / "designs").mkdir()
+    reports = _copy_reports(suite, history, into / "runs")
+    site = pages.Site(suite, history, tuple(changes(history)), reports)
+    _page(into / "index.html", "index.html.j2", "Nights", "", site, **pages.index_values(site))
+    for entry in site.entries:
+        values = pages.design_values(site, entry)
+        path = into / "designs" / f"{entry}.html"
+        _page(path, "design.html.j2", entry, "../", site, **values)
+    _page(
+        into / "changes.html", "changes.html.j2", "Changes", "", site,
+        table=pages.change_table(site.changes),
+    )  # fmt: skip
+    _page(
+        into / "bench.html", "bench.html.j2", "Bench", "", site,
+        table=pages.bench_table(ROOT / "bench" / "runs"),
+    )  # fmt: skip
+    feed = render_page("feed.xml.j2", [_HERE], site=site, entries=pages.feed_values(site),
+                       url=suite.file.url.rstrip("/"))  # fmt: skip
+    write_bytes(into / "feed.xml", feed.encode())
+    write_json(into / "history.json", _everything(history, site))
+
+
+def _page(path: Path, template: str, name: str, root: str, site: pages.Site, **values: Any) -> None:
+    night = site.tonight
+    when = night.at.isoformat() if night else ""
+    html = render_page(template, [_HERE], name=name, root=root, site=site, when=when, **values)
+    write_bytes(path, html.encode())
+
+
+def _copy_reports(suite: Suite, history: History, into: Path) -> frozenset[str]:
+    """Pages and results of the runs of the newest nights, linked where they can be."""
+    oldest = history.last_night - suite.file.keep_parquet_nights + 1
+    found = set()
+    for folder in _folders(history.runs, oldest):
+        for name in _OF_RUN:
+            source, target = suite.results / folder / name, into / folder / name
+            if source.is_file():
+                target.parent.mkdir(parents=True, exist_ok=True)
+                _link(source, target)
+        if (into / folder / "report.html").is_file():
+            found.add(folder)
+    return frozenset(found)
+
+
+def _folders(runs: tuple[Run, ...], oldest: int) -> list[str]:
+    return sorted({run.folder for run in runs if run.folder and run.night >= oldest})
+
+
+def _link(source: Path, target: Path) -> None:
+    with contextlib.suppress(OSError):  # another file system, or one without links
+        os.link(source, target)
+        return
+    shutil.copyfile(source, target)
+
+
+def _everything(history: History, site: pages.Site) -> dict[str, Any]:
+    """The history and what was made of it, for programs."""
+    kinds = {"nights": history.nights, "runs": history.runs, "ends": history.ends}
+    told = {
+        name: [line.model_dump(mode="json", by_alias=True) for line in lines]
+        for name, lines in kinds.items()
+    }
+    found = [
+        {"identity": one.identity, "entry": one.entry, "arm": one.arm, "statistic": one.statistic,
+         "night": one.night, "factor": one.factor, "p": one.p, "commits": one.commits,
+         "hosts": one.hosts}
+        for one in site.changes
+    ]  # fmt: skip
+    return {"schema": SCHEMA, **told, "changes": found, "notes": history.notes}

@@ -1,0 +1,225 @@
+"""nightly.toml: which designs a night runs, with which seeds, and how long it may take."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+import shutil
+import tempfile
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Field, model_validator
+
+from experiments.design import Design, load_design
+from experiments.design.schedule import block_length_s, blocks
+from experiments.design.text import toml_text
+from experiments.errors import InputError
+from experiments.nightly.history import read_history
+from optimizer.source import Source, Strict, check, raise_all, read_toml, refusal
+
+SET_UP_MINUTES = 3.0  # provisioning, getting ready, planning and removing, until it was measured
+UNKNOWN_MINUTES = 20.0  # of a kind that finds out while it measures how long it takes
+_NOT_RUN = ("README.md", "report.png", "__pycache__")  # what may differ without another result
+
+Seed = Annotated[int, Field(ge=0, lt=2**63)]
+EntryName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,47}$")]
+
+
+class Entry(Strict):
+    """`[[designs]]`: one design as it is run every night."""
+
+    design: Annotated[str, Field(min_length=1)]
+    """A design's name (`sparecraft list`), or its folder, seen from the suite's file."""
+    name: EntryName | None = None
+    """What history and site call it; else the design's name."""
+    seeds: Annotated[tuple[Seed, ...], Field(strict=False, min_length=1)] | None = None
+    """Seeds that take turns, the one that was run longest ago first."""
+    seed: Seed | None = None
+    """The first run's seed; each later run takes the next number. Without seeds and seed every run
+    has the design's own."""
+    repeats: Annotated[int, Field(ge=1, le=20)] = 1
+    """Runs in a night."""
+    minutes_max: Annotated[float, Field(gt=0, le=1440)] | None = None
+    """A run that takes longer is ended; else three times what is expected, and ten minutes."""
+    override: dict[str, Any] = Field(default_factory=dict)
+    """Tables of experiment.toml that are put over the design's."""
+    note: str = ""
+    """What the site says of its SLO: who set it, when, before or after the first run."""
+
+    @model_validator(mode="after")
+    def _one_kind_of_seed(self) -> Entry:
+        if self.seeds is not None and self.seed is not None:
+            raise refusal("seeds or seed", came="both", key="seed", do="Take one of them out.")
+        return self
+
+    @property
+    def called(self) -> str:
+        """Its name in history and site."""
+        return self.name or Path(self.design).name
+
+
+class SuiteFile(Strict):
+    """The whole of nightly.toml."""
+
+    budget_minutes: Annotated[float, Field(gt=0, le=1440)]
+    """How long a night may take."""
+    designs: Annotated[tuple[Entry, ...], Field(strict=False, min_length=1)]
+    """What is run."""
+    results: str = "results"
+    """Where the runs are kept, seen from the suite's file."""
+    folder: str = "nightly"
+    """Where history and site are kept, seen from the suite's file."""
+    keep_parquet_nights: Annotated[int, Field(ge=1)] = 30
+    """For how many nights the runs' tables of single requests are kept; the rest stays for ever."""
+    quiet_wait_s: Annotated[float, Field(ge=0, le=600)] = 0.0
+    """`sparecraft run --quiet-wait`."""
+    pareto: bool = True
+    """Whether each run's fronts of cost against the tail are computed (a minute a run)."""
+    url: str = ""
+    """Where the site will be found; feed readers want it."""
+
+    @model_validator(mode="after")
+    def _names_differ(self) -> SuiteFile:
+        seen: set[str] = set()
+        for number, entry in enumerate(self.designs):
+            if entry.called in seen:
+                raise refusal(
+                    "a name of its own for each entry",
+                    came=f"{entry.called} a second time",
+                    key=f"designs.{number}.design",
+                    do="Give it a name = ...",
+                )
+            seen.add(entry.called)
+        return self
+
+
+@dataclass(frozen=True)
+class Member:
+    """An entry of the suite with its design, which was read and checked."""
+
+    entry: Entry
+    design: Design  # with the entry's override
+    directory: Path  # the design's own
+    digest: str  # of everything in the design that may change a result
+
+    @property
+    def name(self) -> str:
+        """As history and site call it."""
+        return self.entry.called
+
+    @property
+    def expected_minutes(self) -> float:
+        """How long a run takes, by the design alone."""
+        experiment = self.design.experiment
+        if experiment.kind not in ("compare", "schemes"):
+            return UNKNOWN_MINUTES
+        load_s = experiment.phases.settle + len(blocks(experiment)) * block_length_s(experiment)
+        return load_s / 60 + SET_UP_MINUTES
+
+
+@dataclass(frozen=True)
+class Suite:
+    """A checked suite."""
+
+    path: Path
+    file: SuiteFile
+    members: tuple[Member, ...]
+    gone: Mapping[str, str]  # entries whose design cannot be read (any more), and why
+
+    @property
+    def results(self) -> Path:
+        """Where the runs are."""
+        return self.path.parent / self.file.results
+
+    @property
+    def folder(self) -> Path:
+        """Where history and site are."""
+        return self.path.parent / self.file.folder
+
+
+def load_suite(path: Path) -> Suite:
+    """Read and check a suite with all its designs. Where one is gone that the history knows, the
+    others are run all the same. Raises InputError for all that is wrong otherwise.
+    """
+    source = read_toml(path)
+    file = check(source, SuiteFile)
+    known = read_history(path.parent / file.folder).entries
+    members: list[Member] = []
+    gone: dict[str, str] = {}
+    wrong: list[InputError] = []
+    for number, entry in enumerate(file.designs):
+        try:
+            members.append(_member(entry, path.parent))
+        except InputError as error:
+            if entry.called in known:
+                gone[entry.called] = str(error).splitlines()[0]
+            else:
+                wrong.append(_at(source, number, error))
+    raise_all(wrong)
+    if not members:
+        raise source.error(
+            "designs",
+            expected="a design that can be read",
+            came="; ".join(gone.values()),
+            do="Bring one back, or name others.",
+        )
+    return Suite(path.resolve(), file, tuple(members), gone)
+
+
+def _at(source: Source, number: int, error: InputError) -> InputError:
+    """A design's error, and where in the suite that design stands."""
+    return source.error(
+        "designs", number, "design", expected="a design in order", came=str(error), do=error.do
+    )
+
+
+def _member(entry: Entry, beside: Path) -> Member:
+    own = beside / entry.design
+    design = load_design(own if own.is_dir() else entry.design)
+    digest = _digest(design.directory, entry.override)
+    if not entry.override:
+        return Member(entry, design, design.directory, digest)
+    with tempfile.TemporaryDirectory() as place:  # written again with each run's seed
+        changed = load_design(variant(entry, design.directory, None, Path(place)))
+    return Member(entry, changed, design.directory, digest)
+
+
+def variant(entry: Entry, directory: Path, seed: int | None, into: Path) -> Path:
+    """The folder to run: the design's own, or a copy below `into` with override and seed in it."""
+    if seed is None and not entry.override:
+        return directory
+    copied = into / entry.called
+    shutil.rmtree(copied, ignore_errors=True)
+    ignored = shutil.ignore_patterns(*_NOT_RUN)
+    shutil.copytree(directory, copied, ignore=ignored)
+    file = copied / "experiment.toml"
+    values = _merged(tomllib.loads(file.read_text(encoding="utf-8")), entry.override)
+    if seed is not None:
+        values = _merged(values, {"design": {"seed": seed}})
+    file.write_text(toml_text(values, f"{directory.name}, as the suite has it"), encoding="utf-8")
+    return copied
+
+
+def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """`above` over `below`; tables are merged, everything else takes the place of what was."""
+    values = copy.deepcopy(dict(below))
+    for key, value in above.items():
+        old = values.get(key)
+        both = isinstance(old, dict) and isinstance(value, Mapping)
+        values[key] = _merged(old, value) if both and old is not None else copy.deepcopy(value)
+    return values
+
+
+def _digest(directory: Path, override: Mapping[str, Any]) -> str:
+    """Twelve hex digits of all files that a run reads, and of the override; no seed of a night."""
+    found = hashlib.sha256(json.dumps(override, sort_keys=True).encode())
+    for file in sorted(directory.rglob("*")):
+        inside = file.relative_to(directory)
+        if file.is_file() and not set(_NOT_RUN) & set(inside.parts):
+            found.update(str(inside).encode() + b"\0" + file.read_bytes() + b"\0")
+    return found.hexdigest()[:12]

@@ -1,0 +1,325 @@
+"""A night, with a stand-in for `sparecraft`: what is run, kept, and found again after trouble."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from experiments.errors import DiskFull, EnvironmentMissing
+from experiments.nightly import night as night_module
+from experiments.nightly.child import carry_out
+from experiments.nightly.history import History, Run, read_history
+from experiments.nightly.night import Outcome, Tools, nightly, prune
+from experiments.nightly.site import build_site
+from experiments.nightly.suite import Suite, load_suite
+from experiments.stage.lock import run_lock
+from experiments.tests.disks import fill
+from experiments.tests.nightly_fixture import (
+    T0,
+    calls,
+    made_up_run,
+    stand_in,
+    suite_file,
+    template_run,
+    write_nights,
+)
+from experiments.tests.quiet import NOBODY
+
+pytestmark = pytest.mark.usefixtures("few_draws")
+
+_BY_ITSELF = """
+import sys
+from pathlib import Path
+from experiments.errors import SparecraftError
+from experiments.nightly.night import Tools, nightly
+from experiments.nightly.suite import load_suite
+from experiments.tests.quiet import NOBODY
+try:
+    outcome = nightly(load_suite(Path(sys.argv[1])), NOBODY, Tools(sparecraft=(sys.argv[2],)))
+except SparecraftError as error:
+    print(error)
+    sys.exit(error.exit_code)
+sys.exit(outcome.exit_code)
+"""
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return template_run(tmp_path_factory.mktemp("template") / "run")
+
+
+@pytest.fixture
+def no_site(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Drawing takes seconds: only tests of the site do it."""
+    monkeypatch.setattr(night_module, "build_site", lambda suite, _: suite.folder / "site")
+
+
+class Nights:
+    """A suite in a folder, and its nights."""
+
+    def __init__(self, folder: Path, template: Path) -> None:
+        self.folder = folder
+        self._template = template
+
+    def suite(self, *designs: str, **keys: float) -> Suite:
+        return load_suite(suite_file(self.folder, *designs, **keys))
+
+    def acts(self, acts: Mapping[str, Sequence[str]]) -> list[str]:
+        program = self.folder / "program"
+        if program.exists():
+            for file in program.iterdir():
+                if file.name != "calls.jsonl":
+                    file.unlink()
+        return stand_in(program, self._template, acts)
+
+    def night(self, suite: Suite, acts: Mapping[str, Sequence[str]] | None = None) -> Outcome:
+        return nightly(suite, NOBODY, Tools(sparecraft=self.acts(acts or {})))
+
+    def history(self) -> History:
+        return read_history(self.folder / "nightly")
+
+    def calls(self, word: str) -> list[list[str]]:
+        return [call for call in calls(self.folder / "program") if call[0] == word]
+
+    @contextmanager
+    def by_itself(self, acts: Mapping[str, Sequence[str]]) -> Iterator[subprocess.Popen[str]]:
+        """A night as a process of its own, once its run hangs."""
+        program = self.acts(acts)[0]
+        suite = str(self.folder / "nightly.toml")
+        command = [sys.executable, "-c", _BY_ITSELF, suite, program]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            hangs = self.folder / "program" / "hangs"
+            try:
+                while not (hangs.exists() and hangs.read_text()):
+                    assert process.poll() is None
+                    time.sleep(0.02)
+                yield process
+            finally:
+                process.kill()
+                if hangs.exists():
+                    _kill(int(hangs.read_text()))
+
+
+def _kill(pid: int) -> None:
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return
+
+
+@pytest.fixture
+def nights(tmp_path: Path, template: Path, no_site: None) -> Nights:
+    del no_site
+    return Nights(tmp_path, template)
+
+
+def test_every_run_is_kept_arm_by_arm_with_its_seed_and_its_front(nights: Nights) -> None:
+    suite = nights.suite("mediawiki-noisy: seed = 70; repeats = 2", "memcached-noisy")
+    outcome = nights.night(suite)
+    assert outcome.exit_code == 0
+    history = nights.history()
+    assert [(run.entry, run.seed, run.arm) for run in history.runs] == [
+        ("mediawiki-noisy", 70, "baseline"), ("mediawiki-noisy", 70, "replicated"),
+        ("memcached-noisy", 20261202, "baseline"), ("memcached-noisy", 20261202, "replicated"),
+        ("mediawiki-noisy", 71, "baseline"), ("mediawiki-noisy", 71, "replicated"),
+    ]  # fmt: skip
+    assert {run.valid for run in history.runs} == {True}
+    assert history.unfinished == ()
+    for run in history.runs:
+        assert run.folder is not None
+        assert (suite.results / run.folder / "pareto.json").is_file()
+    assert nights.calls("down") == []
+
+
+def test_nights_are_counted_and_seeds_go_on(nights: Nights) -> None:
+    for expected in (1, 2):
+        assert nights.night(nights.suite("mediawiki-noisy: seed = 70")).night == expected
+    assert [run.seed for run in nights.history().runs] == [70, 70, 71, 71]
+
+
+@pytest.mark.parametrize(
+    ("acts", "code"),
+    [
+        ({}, 0),
+        ({"mediawiki-noisy": ["missed"]}, 1),
+        ({"mediawiki-noisy": ["not valid"]}, 0),
+        ({"mediawiki-noisy": ["not valid"], "memcached-noisy": ["no docker"]}, 3),
+    ],
+)
+def test_the_exit_code_tells_met_missed_and_no_data_apart(
+    nights: Nights, acts: dict[str, list[str]], code: int
+) -> None:
+    suite = nights.suite("mediawiki-noisy", "memcached-noisy")
+    outcome = nights.night(suite, acts)
+    assert outcome.exit_code == code
+    assert len({run.entry for run in nights.history().runs}) == 2
+
+
+def test_a_run_that_could_not_begin_is_kept_as_not_valid(nights: Nights) -> None:
+    nights.night(nights.suite("mediawiki-noisy"), {"mediawiki-noisy": ["no docker"]})
+    (run,) = nights.history().runs
+    assert (run.valid, run.exit_code, run.arm) == (False, 3, None)
+
+
+def test_what_does_not_fit_into_the_night_comes_first_in_the_next(nights: Nights) -> None:
+    suite = nights.suite("mediawiki-noisy", "memcached-noisy", budget_minutes=16)
+    clock = iter(range(0, 10_000, 200))  # each look at it is 200 s later
+    tools = Tools(sparecraft=nights.acts({}), monotonic=lambda: float(next(clock)))
+    first = nightly(suite, NOBODY, tools)
+    assert first.left_out == ("memcached-noisy",)
+    nights.night(suite)
+    started = [(start.night, start.entry) for start in nights.history().starts]
+    assert started[:2] == [(1, "mediawiki-noisy"), (2, "memcached-noisy")]
+
+
+def test_a_run_that_hangs_is_ended_its_fleet_removed_and_the_night_goes_on(
+    nights: Nights,
+) -> None:
+    suite = nights.suite("mediawiki-noisy: minutes_max = 0.02", "memcached-noisy")
+    outcome = nights.night(suite, {"mediawiki-noisy": ["hang"]})
+    assert nights.calls("down") == [["down", "mediawiki-noisy"]]
+    by_entry = {run.entry: run for run in outcome.runs}
+    assert not by_entry["mediawiki-noisy"].valid
+    assert by_entry["memcached-noisy"].valid
+
+
+def test_a_child_that_will_not_end_is_killed(tmp_path: Path) -> None:
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # which a child inherits
+    try:
+        ended = carry_out(["sleep", "600"], tmp_path / "log", limit_s=0.1, grace_s=0.1)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert ended.late
+    assert ended.code == 128 + signal.SIGKILL
+
+
+def test_a_second_night_is_refused_and_told_who_holds_the_first(nights: Nights) -> None:
+    suite = nights.suite("mediawiki-noisy")
+    with nights.by_itself({"mediawiki-noisy": ["hang"]}) as first:
+        with pytest.raises(EnvironmentMissing, match=rf"process {first.pid}\b") as raised:
+            nightly(suite, NOBODY)
+        assert raised.value.exit_code == 3
+
+
+def test_a_run_by_hand_is_not_disturbed(nights: Nights) -> None:
+    suite = nights.suite("mediawiki-noisy")
+    with run_lock(suite.results, "by-hand"), pytest.raises(EnvironmentMissing, match="by-hand"):
+        nightly(suite, NOBODY)
+    assert nights.history().nights == ()
+
+
+def test_after_ctrl_c_all_is_recorded_and_the_next_night_goes_on(nights: Nights) -> None:
+    suite = nights.suite("mediawiki-noisy", "memcached-noisy")
+    with nights.by_itself({"memcached-noisy": ["hang"]}) as process:
+        process.send_signal(signal.SIGINT)
+        said, _ = process.communicate()
+        assert process.returncode == 130, said
+    history = nights.history()
+    assert [(run.entry, run.valid) for run in history.runs] == [
+        ("mediawiki-noisy", True), ("mediawiki-noisy", True), ("memcached-noisy", False),
+    ]  # fmt: skip
+    assert history.ends[-1].left_out == ("memcached-noisy",)
+    assert nights.calls("down") == [["down", "memcached-noisy"]]
+    nights.night(suite)
+    assert nights.history().starts[2].entry == "memcached-noisy"
+
+
+def test_after_a_kill_the_next_night_removes_the_fleet_and_goes_on(nights: Nights) -> None:
+    suite = nights.suite("mediawiki-noisy")
+    with nights.by_itself({"mediawiki-noisy": ["hang"]}) as process:
+        process.kill()
+    assert len(nights.history().unfinished) == 1
+    outcome = nights.night(suite)
+    assert nights.calls("down") == [["down", "mediawiki-noisy"]]
+    assert [(run.night, run.valid) for run in nights.history().runs] == [
+        (1, False), (2, True), (2, True)
+    ]  # fmt: skip
+    assert outcome.exit_code == 0
+    assert nights.history().unfinished == ()
+
+
+def test_a_run_that_ended_well_after_its_night_was_killed_is_not_lost(
+    nights: Nights, template: Path
+) -> None:
+    suite = nights.suite("mediawiki-noisy")
+    with nights.by_itself({"mediawiki-noisy": ["hang"]}) as process:
+        process.kill()
+    left = suite.results / "mediawiki-noisy" / "20261101T010000Z"
+    for file in template.iterdir():
+        (left / file.name).write_bytes(file.read_bytes())
+    nights.night(suite)
+    first = [run for run in nights.history().runs if run.night == 1]
+    assert [(run.arm, run.valid) for run in first] == [("baseline", True), ("replicated", True)]
+
+
+def test_a_clock_that_went_backwards_is_noticed_and_changes_no_order(nights: Nights) -> None:
+    suite = nights.suite("mediawiki-noisy")
+    for at in (T0, T0 - timedelta(days=2)):
+
+        def now(at: datetime = at) -> datetime:
+            return at
+
+        nightly(suite, NOBODY, Tools(sparecraft=nights.acts({}), now=now))
+    history = nights.history()
+    assert [night.clock_back_s for night in history.nights] == [0.0, 2 * 86400.0]
+    assert [run.night for run in history.runs] == [1, 1, 2, 2]
+
+
+def test_tables_of_requests_go_after_their_nights_and_the_rest_stays(
+    nights: Nights, template: Path
+) -> None:
+    suite = nights.suite("mediawiki-noisy", keep_parquet_nights=2)
+    old = [made_up_run(night, folder=f"mediawiki-noisy/{night}") for night in (1, 2, 3)]
+    for night in (1, 2, 3):
+        folder = suite.results / "mediawiki-noisy" / str(night)
+        folder.mkdir(parents=True)
+        for file in template.iterdir():
+            (folder / file.name).write_bytes(file.read_bytes())
+    write_nights(suite.folder, old)
+    prune(suite, nights.history())
+    kept = {
+        night: {file.name for file in (suite.results / "mediawiki-noisy" / night).iterdir()}
+        for night in "123"
+    }
+    everything = {file.name for file in template.iterdir()}
+    assert kept["2"] == kept["3"] == everything
+    assert kept["1"] == {name for name in everything if not name.endswith(".parquet")}
+    assert {"result.json", "plan.json"} <= kept["1"]
+
+
+def test_a_night_ends_with_a_site_that_has_the_run_s_own_files(
+    tmp_path: Path, template: Path
+) -> None:
+    nights = Nights(tmp_path, template)
+    suite = nights.suite("mediawiki-noisy")
+    outcome = nights.night(suite)
+    assert outcome.site.is_file()
+    run: Run = outcome.runs[0]
+    assert (outcome.site.parent / "runs" / str(run.folder) / "result.json").is_file()
+
+
+@pytest.mark.real
+def test_a_full_disk_leaves_the_old_site_and_loses_no_line(
+    small_disk: Path, tmp_path: Path
+) -> None:
+    suite = load_suite(suite_file(tmp_path, "mediawiki-noisy", folder=str(small_disk)))
+    site = small_disk / "site"
+    site.mkdir()
+    (site / "index.html").write_text("the old one")
+    write_nights(small_disk, [made_up_run(1)])
+    history = read_history(small_disk)
+    fill(small_disk)
+    with pytest.raises(DiskFull):
+        build_site(suite, history)
+    assert (site / "index.html").read_text() == "the old one"
+    assert not (small_disk / ".site.new").exists()
+    assert read_history(small_disk) == history

@@ -1,0 +1,128 @@
+"""A run's folder becomes lines of the history."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+from pathlib import Path
+
+import pytest
+
+from experiments.nightly.history import Run, Start
+from experiments.nightly.rows import Made, lines_of
+from experiments.record.result import read_result
+from experiments.tests.nightly_fixture import T0, template_run
+
+START = Start(night=3, number=2, at=T0, entry="wiki", design="mediawiki-noisy", digest="d1",
+              note="set before", experiment="mediawiki-noisy", seed=9)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("results")
+    template_run(folder / "mediawiki-noisy" / "20261120T093000Z")
+    return folder
+
+
+@pytest.fixture
+def run(results: Path) -> Path:
+    return results / "mediawiki-noisy" / "20261120T093000Z"
+
+
+@pytest.fixture
+def lines(results: Path, run: Path, few_draws: None) -> list[Run]:
+    del few_draws
+    return lines_of(Made(START, 0, 7.5), run, results, T0)
+
+
+def test_there_is_a_line_for_each_arm_with_the_run_s_own_figures(
+    lines: list[Run], run: Path
+) -> None:
+    result = read_result(run)
+    body = result["compare"]
+    assert [line.arm for line in lines] == ["baseline", "replicated"]
+    for line in lines:
+        figures = body["arms"][line.arm]
+        assert (line.entry, line.night, line.number, line.seed) == ("wiki", 3, 2, 9)
+        assert line.folder == "mediawiki-noisy/20261120T093000Z"
+        assert line.valid is result["valid"]
+        assert line.p95 is not None
+        assert line.p95.ms == figures["p95_ms"]
+        assert line.p95.samples == figures["samples"]
+        assert line.slo_met is result["slo"]["arms"][line.arm]["met"]
+        assert line.requests == figures["requests"]
+        assert line.commit == "3f2a91c"
+        assert line.core_speed == 18.5
+        assert line.plan["prices_as_of"] == "2026-05-04"
+        assert line.plan["p95_ms"] == 231.0
+        assert line.faults["injected"] == line.faults["reverted"] > 0
+
+
+def test_percentiles_lie_within_their_intervals(lines: list[Run]) -> None:
+    for line in lines:
+        for one in (line.p50, line.p95, line.p99):
+            assert one is not None
+            assert one.low_ms is not None
+            assert one.high_ms is not None
+            assert one.low_ms < one.ms < one.high_ms
+
+
+def test_the_gain_is_the_logarithm_of_the_run_s_factor(lines: list[Run], run: Path) -> None:
+    improvement = read_result(run)["compare"]["improvement"]
+    assert lines[0].gains == {}
+    assert set(lines[1].gains) == set(improvement)
+    for name, gain in lines[1].gains.items():
+        assert gain.log == pytest.approx(math.log(improvement[name]["factor"]))
+        assert gain.low == pytest.approx(math.log(improvement[name]["ci_low"]))
+
+
+def test_a_budget_burns_at_one_where_just_as_much_is_bad_as_may_be(
+    lines: list[Run], run: Path
+) -> None:
+    arm = read_result(run)["compare"]["arms"]["baseline"]
+    beyond = arm["p95_ms"] > 500.0
+    assert (lines[0].burn["p95_ms"] > 1.0) is beyond
+    assert lines[0].burn["max_error_share"] == pytest.approx(arm["error_share"] / 0.05)
+
+
+def test_a_run_whose_tables_are_gone_keeps_its_figures(
+    run: Path, tmp_path: Path, lines: list[Run]
+) -> None:
+    folder = tmp_path / "mediawiki-noisy" / "old"
+    shutil.copytree(run, folder, ignore=shutil.ignore_patterns("*.parquet"))
+    old = lines_of(Made(START, 0, 7.5), folder, tmp_path, T0)[1]
+    assert old.p95 is not None
+    assert lines[1].p95 is not None
+    assert (old.p95.ms, old.p95.low_ms) == (lines[1].p95.ms, None)
+    assert old.gains == lines[1].gains
+
+
+def test_a_kind_without_arms_has_one_line(run: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "cache" / "one"
+    shutil.copytree(run, folder)
+    body = json.loads((folder / "result.json").read_text())
+    body = {**body, "kind": "dice", "dice": {"sixes": 3}, "slo": None}
+    (folder / "result.json").write_text(json.dumps(body))
+    (line,) = lines_of(Made(START, 0, 7.5), folder, tmp_path, T0)
+    assert (line.kind, line.arm, line.valid) == ("dice", None, body["valid"])
+
+
+@pytest.mark.parametrize("torn", [None, "{"])
+def test_a_run_without_a_result_is_a_line_that_is_not_valid(
+    tmp_path: Path, torn: str | None
+) -> None:
+    folder = tmp_path / "wiki" / "one"
+    folder.mkdir(parents=True)
+    if torn:
+        (folder / "result.json").write_text(torn)
+    (line,) = lines_of(Made(START, 1, 2.0), folder, tmp_path, T0)
+    assert not line.valid
+    assert line.reasons
+    assert (line.exit_code, line.minutes, line.arm) == (1, 2.0, None)
+
+
+def test_what_the_night_saw_makes_a_run_not_valid(run: Path, results: Path) -> None:
+    lines = lines_of(Made(START, 130, 2.0, "it was ended"), run, results, T0)
+    assert not any(line.valid for line in lines)
+    assert lines[0].reasons[0] == "it was ended"

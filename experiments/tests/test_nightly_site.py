@@ -1,0 +1,152 @@
+"""The site: every design, every night, also those that went wrong."""
+
+from __future__ import annotations
+
+import json
+import re
+import xml.etree.ElementTree as ET
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from experiments.nightly.history import FILE, Run, read_history
+from experiments.nightly.site import build_site
+from experiments.nightly.suite import load_suite
+from experiments.report import palette
+from experiments.tests.nightly_fixture import levels, made_up_run, suite_file, write_nights
+
+ATOM = "{http://www.w3.org/2005/Atom}"
+
+
+def _site(
+    folder: Path,
+    nights: Sequence[list[Run]],
+    *designs: str,
+    entries: Sequence[str] = (),
+    **last: object,
+) -> Path:
+    path = suite_file(folder, *(designs or ("mediawiki-noisy",)))
+    names = entries or [design.split(":")[0] for design in designs] or ["mediawiki-noisy"]
+    write_nights(folder / "nightly", nights, names, **last)
+    suite = load_suite(path)
+    return build_site(suite, read_history(suite.folder)).parent
+
+
+def _words(html: str) -> str:
+    return " ".join(re.sub(r"<[^>]+>", " ", html).split())
+
+
+def test_every_link_within_the_site_leads_to_a_page(tmp_path: Path) -> None:
+    run = made_up_run(1, folder="mediawiki-noisy/one")
+    folder = tmp_path / "results" / "mediawiki-noisy" / "one"
+    folder.mkdir(parents=True)
+    (folder / "report.html").write_text("<h1>the run</h1>")
+    site = _site(tmp_path, [run])
+    pages = list(site.glob("*.html")) + list(site.glob("designs/*.html"))
+    assert len(pages) == 4
+    for page in pages:
+        for link in re.findall(r'href="([^"#:]+)"', page.read_text()):
+            assert (page.parent / link).is_file(), (page, link)
+    assert (site / "runs/mediawiki-noisy/one/report.html").read_text() == "<h1>the run</h1>"
+
+
+def test_a_run_that_is_not_valid_is_drawn_hollow_and_not_left_out(tmp_path: Path) -> None:
+    site = _site(tmp_path, [made_up_run(1), made_up_run(2, valid=False), made_up_run(3)])
+    page = (site / "designs" / "mediawiki-noisy.html").read_text()
+    figure = page.split('id="p95-nights"', 1)[1].split("</figure>", 1)[0]
+    drawing = figure.split('<div class="drawing">', 1)[1].split("<template>", 1)[0]
+    hollow = re.findall(rf'<path[^>]*fill="{palette.PAPER.light}"[^>]*stroke="#', drawing)
+    assert len(hollow) == 2  # both arms of the second night
+    spark = (site / "index.html").read_text().split('class="figure spark"', 1)[1]
+    assert spark.split("</svg>", 1)[0].count(f'fill="{palette.PAPER.light}"') == 1
+
+
+@pytest.mark.parametrize(
+    ("designs", "nights", "last", "entry", "said"),
+    [
+        (("memcached-noisy",), [made_up_run(1)], {}, "mediawiki-noisy", "no longer in the suite"),
+        (("memcached-noisy", "given-up"), [made_up_run(1, "given-up")], {}, "given-up",
+         "cannot be read"),
+        (("mediawiki-noisy", "memcached-noisy"), [made_up_run(1)],
+         {"left_out": ("memcached-noisy",)}, "memcached-noisy", "left out"),
+        (("mediawiki-noisy",), [made_up_run(1, valid=False)], {}, "mediawiki-noisy",
+         "no run was valid"),
+        (("mediawiki-noisy",), [[]], {}, "mediawiki-noisy", "not run yet"),
+    ],
+)  # fmt: skip
+def test_a_design_that_has_no_news_says_why(
+    tmp_path: Path,
+    designs: tuple[str, ...],
+    nights: list[list[Run]],
+    last: dict[str, object],
+    entry: str,
+    said: str,
+) -> None:
+    entries = {run.entry for night in nights for run in night} | {entry}
+    site = _site(tmp_path, nights, *designs, entries=sorted(entries), **last)
+    tile = (site / "index.html").read_text().split(f'id="tile-{entry}"', 1)[1].split("</li>", 1)[0]
+    assert said in _words(tile)
+    assert said in _words((site / "designs" / f"{entry}.html").read_text())
+
+
+def test_a_night_without_a_valid_run_says_so(tmp_path: Path) -> None:
+    site = _site(tmp_path, [made_up_run(1), made_up_run(2, valid=False)])
+    assert "none of 1 runs was valid" in _words((site / "index.html").read_text())
+
+
+def test_a_missed_slo_stands_in_the_headline_and_the_feed(tmp_path: Path) -> None:
+    site = _site(tmp_path, [made_up_run(1), made_up_run(2, p95_ms=800.0)])
+    assert "SLO missed by mediawiki-noisy" in _words((site / "index.html").read_text())
+    feed = ET.fromstring((site / "feed.xml").read_text())
+    titles = [one.findtext(f"{ATOM}title") for one in feed.findall(f"{ATOM}entry")]
+    assert titles == ["Night 2: SLO missed", "Night 1: SLO met"]
+    ids = [one.findtext(f"{ATOM}id") for one in feed.iter(f"{ATOM}entry")]
+    assert len(set(ids)) == 2
+
+
+def test_a_change_is_on_its_page_its_design_s_and_its_tile(tmp_path: Path) -> None:
+    logs = levels(20, change_at=14, size=-0.9, spread=0.1, seed=3)
+    nights = [made_up_run(night, log=log) for night, log in enumerate(logs, start=1)]
+    site = _site(tmp_path, nights)
+    for page in ("changes.html", "designs/mediawiki-noisy.html"):
+        assert "c0014 to c0015" in _words((site / page).read_text())
+    assert "night 15" in _words((site / "index.html").read_text())
+    told = json.loads((site / "history.json").read_text())
+    assert {one["night"] for one in told["changes"]} == {15}
+    assert len(told["runs"]) == 40
+
+
+def test_fronts_of_the_newest_night_and_of_a_week_before_are_drawn(tmp_path: Path) -> None:
+    nights = []
+    for night in (1, 2, 9, 10):
+        folder = tmp_path / "results" / "mediawiki-noisy" / str(night)
+        folder.mkdir(parents=True)
+        points = [{"p95_ms": 400.0 - night, "usd_per_month": 80.0},
+                  {"p95_ms": 200.0, "usd_per_month": 120.0 + night}]  # fmt: skip
+        front = {"limit": "p95_ms", "points": points}
+        (folder / "pareto.json").write_text(json.dumps({"pareto": [front]}))
+        nights.append(made_up_run(night, folder=f"mediawiki-noisy/{night}"))
+    site = _site(tmp_path, nights)
+    page = (site / "designs" / "mediawiki-noisy.html").read_text()
+    assert "front of night 2" in page
+    figure = page.split('id="cost-slo"', 1)[1].split("<template>", 1)[0]
+    assert re.search(rf'stroke="{palette.INTERFERENCE.light}"[^>]*stroke-dasharray', figure)
+
+
+def test_a_site_whose_renaming_was_cut_short_is_found_again(tmp_path: Path) -> None:
+    site = _site(tmp_path, [made_up_run(1)])
+    site.rename(site.with_name(".site.old"))
+    suite = load_suite(tmp_path / "nightly.toml")
+    assert build_site(suite, read_history(suite.folder)).is_file()
+    assert not site.with_name(".site.old").exists()
+
+
+def test_lines_that_were_not_read_are_named(tmp_path: Path) -> None:
+    path = suite_file(tmp_path, "mediawiki-noisy")
+    write_nights(tmp_path / "nightly", [made_up_run(1)])
+    with (tmp_path / "nightly" / FILE).open("a") as file:
+        file.write('{"schema": 9}\n')
+    suite = load_suite(path)
+    page = build_site(suite, read_history(suite.folder))
+    assert "later version" in page.read_text()

@@ -1,0 +1,106 @@
+"""nightly.toml: what is wrong is named with file and key; what is right is what is run."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from experiments.design import DESIGNS, load_design
+from experiments.errors import InputError
+from experiments.nightly.suite import load_suite, variant
+from experiments.tests.nightly_fixture import made_up_run, suite_file, write_nights
+
+
+def test_a_suite_has_its_designs_in_the_order_of_the_file(tmp_path: Path) -> None:
+    path = suite_file(tmp_path, "mediawiki-noisy", 'memcached-noisy: name = "cache"; repeats = 2')
+    suite = load_suite(path)
+    assert [member.name for member in suite.members] == ["mediawiki-noisy", "cache"]
+    assert suite.results == tmp_path.resolve() / "results"
+    assert suite.file.keep_parquet_nights == 30
+    assert 6 < suite.members[0].expected_minutes < 15
+
+
+@pytest.mark.parametrize(
+    ("designs", "keys", "key", "said"),
+    [
+        (["mediawiki-noisy"], {"budget_minutes": 0}, "budget_minutes", "greater than 0"),
+        (["mediawiki-noisy"], {"buget": 1}, "buget", "unknown key"),
+        (["mediawiki-noisy", "mediawiki-noisy"], {}, "designs.1.design", "a second time"),
+        (["mediawiki-noisy: seed = 1; seeds = [2]"], {}, "designs.0.seed", "both"),
+        (["mediawiki-noisy: repeats = 0"], {}, "designs.0.repeats", "greater than or equal to 1"),
+        (["mediawiki-nosy"], {}, "designs.0.design", "no such design"),
+        (["mediawiki-noisy: override = { load = { rate_per_s = -1.0 } }"], {},
+         "designs.0.design", "rate_per_s"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_named_with_its_file_and_key(
+    tmp_path: Path, designs: list[str], keys: dict[str, float], key: str, said: str
+) -> None:
+    path = suite_file(tmp_path, *designs, **keys)
+    with pytest.raises(InputError) as raised:
+        load_suite(path)
+    assert str(path) in raised.value.place
+    assert key in raised.value.place
+    assert said in str(raised.value)
+    assert raised.value.do
+
+
+def test_all_that_is_wrong_with_a_suite_s_designs_is_said_at_once(tmp_path: Path) -> None:
+    with pytest.raises(InputError) as raised:
+        load_suite(suite_file(tmp_path, "mediawiki-nosy", "memcached-nosy"))
+    assert len(raised.value.also) == 1
+
+
+def test_a_design_that_the_history_knows_may_be_gone(tmp_path: Path) -> None:
+    path = suite_file(tmp_path, "mediawiki-noisy", "given-up")
+    write_nights(tmp_path / "nightly", [made_up_run(1, "given-up")], ["given-up"])
+    suite = load_suite(path)
+    assert [member.name for member in suite.members] == ["mediawiki-noisy"]
+    assert set(suite.gone) == {"given-up"}
+
+
+def test_a_suite_of_designs_that_are_all_gone_is_refused(tmp_path: Path) -> None:
+    path = suite_file(tmp_path, "given-up")
+    write_nights(tmp_path / "nightly", [made_up_run(1, "given-up")], ["given-up"])
+    with pytest.raises(InputError, match="given-up"):
+        load_suite(path)
+
+
+def test_seed_and_override_are_all_that_differs_from_the_design(tmp_path: Path) -> None:
+    more = 'override = { interference = { pattern = "none" } }'
+    member = load_suite(suite_file(tmp_path, f"mediawiki-noisy: {more}")).members[0]
+    folder = variant(member.entry, member.directory, 99, tmp_path / "designs")
+    made, own = load_design(folder).experiment, load_design("mediawiki-noisy").experiment
+    assert made.design.seed == 99
+    assert made.interference.pattern == "none"
+    back = {"interference": own.interference, "design": own.design}
+    assert made.model_copy(update=back) == own
+
+
+def test_a_design_that_nothing_is_put_over_is_run_where_it_is(tmp_path: Path) -> None:
+    member = load_suite(suite_file(tmp_path, "mediawiki-noisy")).members[0]
+    own = variant(member.entry, member.directory, None, tmp_path / "designs")
+    assert own == (DESIGNS / "mediawiki-noisy").resolve()
+
+
+def test_a_design_s_own_roles_and_workloads_come_along(tmp_path: Path) -> None:
+    member = load_suite(suite_file(tmp_path, "nginx-python: seed = 5")).members[0]
+    folder = variant(member.entry, member.directory, 5, tmp_path / "designs")
+    assert load_design(folder).roles["dictionary"].directory.is_relative_to(folder)
+
+
+def test_the_digest_is_of_what_may_change_a_result(tmp_path: Path) -> None:
+    shutil.copytree(DESIGNS / "mediawiki-noisy", tmp_path / "mine")
+    path = suite_file(tmp_path, "mine")
+
+    def digest() -> str:
+        return load_suite(path).members[0].digest
+
+    first = digest()
+    (tmp_path / "mine" / "README.md").write_text("other words")
+    assert digest() == first
+    file = tmp_path / "mine" / "experiment.toml"
+    file.write_text(file.read_text().replace("rate_per_s = 6.2", "rate_per_s = 6.3"))
+    assert digest() != first
