@@ -12,7 +12,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 VARIABLE = "SPARECRAFT_TEST_SEED"
 _NO_COMMIT = 20261123  # where the files are no git checkout
@@ -43,9 +43,12 @@ def pytest_configure(config: pytest.Config) -> None:
     """One seed for all random tests, unless --hypothesis-seed states one.
 
     The profile stands in for the one that Hypothesis takes where CI is set: it draws the same for
-    ever. Nothing is kept from one session to the next, and no test has to end in time.
+    ever. Nothing is kept from one session to the next, and no test has to end, or to draw, in time.
     """
-    settings.register_profile("sparecraft", deadline=None, database=None, derandomize=False)
+    slow = [HealthCheck.too_slow]
+    settings.register_profile(
+        "sparecraft", deadline=None, database=None, derandomize=False, suppress_health_check=slow
+    )
     settings.load_profile("sparecraft")
     if config.getoption("--hypothesis-seed") is None:
         by_default = "commit" if os.environ.get("CI") else "chance"

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from experiments.errors import EnvironmentMissing
+from experiments.stage import faults
 from experiments.stage.faults import FaultController, FaultEvent, Injection, Step, Tally
 
 
@@ -35,6 +41,7 @@ class Machine:
         assert fault in self.active, "renewed what is not there"
         assert lease_s > 0
         self.renewals += 1
+        self.journal.append(f"renew {fault}")
 
     def revert(self, fault: str) -> dict[str, Any]:
         self.active.discard(fault)
@@ -56,60 +63,86 @@ class Power:
         self.journal.append(f"revert {kind}@{machine}")
 
 
+class Journal(list[str]):
+    """What was told; sets `stop` at the line `until`."""
+
+    def __init__(self, until: str) -> None:
+        self.until = until
+        self.stop = threading.Event()
+
+    def append(self, line: str) -> None:
+        super().append(line)
+        if line.split(" {")[0] == self.until:
+            self.stop.set()
+
+
 def _run(
     injections: list[Injection],
     *,
-    end_s: float,
+    until: str = "",
+    end_s: float = math.inf,
     refuses: tuple[str, ...] = (),
-    stop_after_s: float | None = None,
     through_agent: Mapping[str, str] | None = None,
+    now: Callable[[], float] = time.monotonic,
 ) -> tuple[list[str], list[FaultEvent], Tally, dict[str, Machine]]:
-    journal: list[str] = []
+    """A block that is stopped at a line of its journal, or lasts until `end_s`."""
+    journal = Journal(until)
     events: list[FaultEvent] = []
     machines = {name: Machine(name, journal, refuses) for name in ("a", "b")}
     tally = Tally()
-    stop = threading.Event()
-    if stop_after_s is not None:
-        threading.Timer(stop_after_s, stop.set).start()
     controller = FaultController(
         machines, Power(journal, through_agent or {}), events.append, tally
     )
-    controller.run(injections, time.monotonic(), end_s, stop)
-    return journal, events, tally, machines
+    controller.run(injections, now(), end_s, journal.stop)
+    assert not any(machine.active for machine in machines.values()), "reverted at the end"
+    return [line for line in journal if "renew" not in line], events, tally, machines
 
 
-def _one(kind: str, at_s: float, duration_s: float | None, machine: str = "a") -> Injection:
-    return Injection(at_s, duration_s, "fault", (Step(kind, machine),))
+def _one(kind: str, duration_s: float | None, at_s: float = 0.0) -> Injection:
+    return Injection(at_s, duration_s, "fault", (Step(kind, "a"),))
 
 
 def test_a_fault_goes_in_and_comes_out_within_the_block() -> None:
-    journal, events, tally, _ = _run([_one("cpu.limp", 0.0, 0.1)], end_s=0.4)
+    journal, events, tally, _ = _run([_one("cpu.limp", 0.1)], until="revert cpu.limp@a")
     assert journal == ["inject cpu.limp@a {}", "revert cpu.limp@a"]
     assert [event.action for event in events] == ["inject", "revert"]
     assert (tally.planned, tally.injected, tally.reverted) == (1, 1, 1)
 
 
-def test_a_sticky_fault_ends_with_the_block() -> None:
-    _, events, tally, machines = _run([_one("process.hang", 0.0, None)], end_s=0.3)
-    assert tally.reverted == 1
-    assert not machines["a"].active
+@pytest.mark.parametrize("duration_s", [50.0, None])
+def test_a_stop_in_the_middle_reverts_what_is_active_and_starts_nothing_more(
+    duration_s: float | None,
+) -> None:
+    later = _one("net.loss", 10.0, at_s=3600.0)
+    journal, _, tally, _ = _run([_one("net.limp", duration_s), later], until="inject net.limp@a")
+    assert journal == ["inject net.limp@a {}", "revert net.limp@a"]
+    assert (tally.injected, tally.reverted) == (1, 1)
+
+
+def test_a_sticky_fault_ends_with_the_block_and_what_lies_beyond_is_not_planned(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ticks = itertools.count()
+    clock = SimpleNamespace(monotonic=lambda: 0.01 * next(ticks))
+    monkeypatch.setattr(faults, "time", clock)
+    monkeypatch.setattr(faults, "_TICK_S", 0.0)
+    later = _one("cpu.limp", 1.0, at_s=5.0)
+    journal, events, tally, _ = _run(
+        [_one("process.hang", None), later], end_s=0.3, now=clock.monotonic
+    )
+    assert journal == ["inject process.hang@a {}", "revert process.hang@a"]
+    assert (tally.planned, tally.reverted) == (1, 1)
     assert events[-1].action == "revert"
 
 
-def test_a_stop_in_the_middle_reverts_what_is_active_and_starts_nothing_more() -> None:
-    later = _one("net.loss", 30.0, 10.0)
-    journal, _, tally, machines = _run(
-        [_one("net.limp", 0.0, 50.0), later], end_s=60.0, stop_after_s=0.3
-    )
-    assert journal == ["inject net.limp@a {}", "revert net.limp@a"]
-    assert (tally.injected, tally.reverted) == (1, 1)
-    assert not machines["a"].active
+BOTH = Injection(
+    0.0, 0.1, "interference",
+    (Step("interference.iperf_server", "b", {"port": 5201}), Step("interference.iperf", "a")),
+)  # fmt: skip
 
 
 def test_steps_are_reverted_in_reverse_order() -> None:
-    server = Step("interference.iperf_server", "b", {"port": 5201})
-    client = Step("interference.iperf", "a", {"port": 5201})
-    journal, _, _, _ = _run([Injection(0.0, 0.1, "interference", (server, client))], end_s=0.3)
+    journal, _, _, _ = _run([BOTH], until="revert interference.iperf_server@b")
     assert [line.split(" {")[0] for line in journal] == [
         "inject interference.iperf_server@b",
         "inject interference.iperf@a",
@@ -119,46 +152,41 @@ def test_steps_are_reverted_in_reverse_order() -> None:
 
 
 def test_a_refused_second_step_undoes_the_first_and_is_an_error() -> None:
-    server = Step("interference.iperf_server", "b")
-    client = Step("interference.iperf", "a")
-    _, events, tally, machines = _run(
-        [Injection(0.0, 0.1, "interference", (server, client))],
-        end_s=0.3,
-        refuses=("interference.iperf",),
+    _, events, tally, _ = _run(
+        [BOTH], until="revert interference.iperf_server@b", refuses=("interference.iperf",)
     )
     assert (tally.planned, tally.injected, len(tally.errors)) == (1, 0, 1)
     assert "interference.iperf on a" in tally.errors[0]
-    assert not machines["b"].active
     assert [event.action for event in events] == ["error", "revert"]
 
 
 def test_machine_faults_go_through_the_platform() -> None:
-    journal, _, tally, machines = _run([_one("machine.freeze", 0.0, 0.1)], end_s=0.3)
+    journal, _, tally, machines = _run(
+        [_one("machine.freeze", 0.1)], until="revert machine.freeze@a"
+    )
     assert journal == ["inject machine.freeze@a {}", "revert machine.freeze@a"]
     assert machines["a"].renewals == 0
     assert tally.reverted == 1
 
 
-def test_a_machine_fault_that_the_platform_cannot_inject_goes_through_the_agent() -> None:
-    frozen = _one("machine.freeze", 0.0, None)
+@pytest.mark.parametrize(
+    ("kind", "by_agent", "said"),
+    [
+        ("machine.freeze", "process.hang", "approximated by process.hang"),
+        ("cpu.limp", "cpu.limp", ""),
+    ],
+)
+def test_what_goes_through_the_agent_is_held_by_a_lease_that_is_renewed(
+    monkeypatch: pytest.MonkeyPatch, kind: str, by_agent: str, said: str
+) -> None:
+    monkeypatch.setattr(faults, "_RENEW_EVERY_S", 0.01)
     journal, events, tally, machines = _run(
-        [frozen], end_s=0.3, through_agent={"machine.freeze": "process.hang"}
+        [_one(kind, None)],
+        until=f"renew {by_agent}@a",
+        through_agent={"machine.freeze": "process.hang"},
     )
-    assert journal == ["inject process.hang@a {}", "revert process.hang@a"]
-    assert machines["a"].renewals >= 1, "held by a lease, as any fault of an agent"
-    assert [event.kind for event in events] == ["machine.freeze", "machine.freeze"]
-    assert events[0].text == "approximated by process.hang"
-    assert tally.reverted == 1
-
-
-def test_leases_are_renewed_while_a_fault_is_active() -> None:
-    _, _, _, machines = _run(
-        [_one("cpu.limp", 0.0, None), _one("cpu.limp", 4.2, 0.2, machine="b")], end_s=4.6
-    )
+    assert journal == [f"inject {by_agent}@a {{}}", f"revert {by_agent}@a"]
     assert machines["a"].renewals >= 1
-
-
-def test_what_lies_beyond_the_end_is_not_planned() -> None:
-    journal, _, tally, _ = _run([_one("cpu.limp", 5.0, 1.0)], end_s=0.2)
-    assert journal == []
-    assert tally.planned == 0
+    assert [event.kind for event in events] == [kind, kind]
+    assert events[0].text == said
+    assert tally.reverted == 1

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from experiments.design.schedule import Block
+from experiments.stage import host
 from experiments.stage.host import CpuTimes, HostWatch, core_speed, wait_until_quiet
 
 
@@ -22,15 +23,20 @@ def test_shares_are_of_all_cores_time_without_idle_wait_and_stolen(tmp_path: Pat
     assert stolen == pytest.approx(0.1)
 
 
-def test_a_block_has_the_work_of_its_time_and_a_speed_each_second() -> None:
+def test_a_block_has_the_work_of_its_time_and_a_speed_each_second(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    times = iter([CpuTimes(1000, 500, 10), CpuTimes(2000, 1100, 110)])
+    monkeypatch.setattr(host.CpuTimes, "read", lambda: next(times))
+    now_s = iter([0.0, 0.5, 1.0, 1.0, 1.9, 2.5, 2.5])  # a tick that samples asks twice
+    clock = SimpleNamespace(monotonic=lambda: next(now_s), thread_time=time.thread_time)
+    monkeypatch.setattr(host, "time", clock)
     watch = HostWatch()
-    end = time.monotonic() + 2.5
-    while time.monotonic() < end:
+    for _ in range(4):
         watch.tick()
     seen = watch.block(Block(3, 1, "replicated", 7))
-    assert (seen.repeat, seen.arm) == (3, "replicated")
-    assert 2 <= seen.speed_samples <= 3  # one at the start; a busy host may hold up the others
-    assert seen.busy_share + seen.stolen_share > 0.5 / (os.cpu_count() or 1)
+    assert (seen.repeat, seen.arm, seen.speed_samples) == (3, "replicated", 3)
+    assert (seen.busy_share, seen.stolen_share) == pytest.approx((0.3, 0.1))
 
 
 def test_a_block_waits_until_other_guests_leave_the_cores_alone_but_not_for_ever() -> None:
