@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
@@ -16,10 +17,11 @@ from experiments.design.experiment import Load
 from experiments.design.schedule import PhaseWindow
 from experiments.design.workloads import Operation
 from experiments.load.generator import LoadGenerator, LoadHandle, LoadStatus
-from experiments.load.plan import LoadPlan, RemoteWorkers
+from experiments.load.plan import LoadPlan
 
 CONNECT_S = 1.0
 RESPONSE_S = 2.0
+LONG_S = 60.0  # a limit that no test waits for
 LEAD_S = 0.3
 
 # What each path of `servers.py` leads to: outcome and status.
@@ -45,6 +47,7 @@ def make_plan(
     paths: Sequence[str],
     *,
     gap_s: float = 0.02,
+    response_s: float = RESPONSE_S,
     max_in_flight: int = 200,
 ) -> LoadPlan:
     """One arrival for each path, `gap_s` apart; the first fifth is warm-up."""
@@ -55,7 +58,7 @@ def make_plan(
         arrivals="constant",
         rate_per_s=1 / gap_s,
         connect_timeout_s=CONNECT_S,
-        response_timeout_s=RESPONSE_S,
+        response_timeout_s=response_s,
         max_in_flight=max_in_flight,
     )
     return LoadPlan(
@@ -74,30 +77,7 @@ def make_plan(
     )
 
 
-def follow(
-    handle: LoadHandle, until: Callable[[LoadStatus, int], bool], limit_s: float = 60
-) -> LoadStatus:
-    """Poll until a condition on (status, records so far) holds."""
-    end_s = time.monotonic() + limit_s
-    while time.monotonic() < end_s:
-        status = handle.poll()
-        if until(status, status.recorded):
-            return status
-        select.select([], [], [], 0.02)
-    raise AssertionError(f"{handle.poll()}: {handle.log_path.read_text()}")
-
-
-def run(directory: Path, plan: LoadPlan) -> tuple[pl.DataFrame, LoadStatus]:
-    """The whole plan."""
-    t0_s = time.monotonic()
-    handle = LoadGenerator(directory, t0_monotonic_s=t0_s).start(plan)
-    try:
-        handle.wait_ready()
-        handle.go(time.monotonic() - t0_s + LEAD_S)
-        status = follow(handle, lambda status, _: status.state not in ("ready", "running"))
-    finally:
-        handle.stop()
-    return handle.records(), status
+PLAN = make_plan("http://127.0.0.1:1/", ["good"])  # of which nothing is sent
 
 
 def shared(plan: LoadPlan, workers: int) -> LoadPlan:
@@ -105,23 +85,38 @@ def shared(plan: LoadPlan, workers: int) -> LoadPlan:
     return replace(plan, load=plan.load.model_copy(update={"workers": workers}))
 
 
-def begun(directory: Path, plan: LoadPlan, remote: RemoteWorkers | None = None) -> LoadHandle:
+def follow(handle: LoadHandle, until: Callable[[LoadStatus], bool]) -> LoadStatus:
+    """Poll until a condition holds."""
+    end_s = time.monotonic() + 120
+    while not until(status := handle.poll()):
+        assert time.monotonic() < end_s, f"{status}: {handle.log_path.read_text()}"
+        select.select([], [], [], 0.02)
+    return status
+
+
+def waiting(directory: Path, plan: LoadPlan, t0_s: float = 0.0, **options: Any) -> LoadHandle:
+    """A generator that has not begun; `options` are LoadGenerator's."""
+    return LoadGenerator(directory, t0_monotonic_s=t0_s, **options).start(plan)
+
+
+def begun(directory: Path, plan: LoadPlan, **options: Any) -> LoadHandle:
     """A generator that has the word to go."""
     t0_s = time.monotonic()
-    handle = LoadGenerator(directory, t0_monotonic_s=t0_s, remote=remote).start(plan)
-    try:
-        handle.wait_ready()
-        handle.go(time.monotonic() - t0_s + LEAD_S)
-    except BaseException:
-        handle.stop()
-        raise
+    handle = waiting(directory, plan, t0_s, **options)
+    handle.wait_ready()
+    handle.go(time.monotonic() - t0_s + LEAD_S)
     return handle
+
+
+def run(directory: Path, plan: LoadPlan, **options: Any) -> tuple[pl.DataFrame, LoadStatus]:
+    """The whole plan."""
+    return ended(begun(directory, plan, **options))
 
 
 def ended(handle: LoadHandle) -> tuple[pl.DataFrame, LoadStatus]:
     """The records once it has come to its end by itself."""
     try:
-        status = follow(handle, lambda status, _: status.state not in ("ready", "running"))
+        status = follow(handle, lambda status: status.state not in ("ready", "running"))
     finally:
         handle.stop()
     return handle.records(), status
@@ -134,7 +129,7 @@ def children(pid: int) -> list[int]:
 
 
 def alive(pids: Iterable[int]) -> list[int]:
-    """Those of the processes that do not end within seconds: what was killed ends soon after."""
+    """Those of the processes that do not end: what was killed ends soon after."""
     return [pid for pid in pids if not _ends(pid)]
 
 
@@ -143,7 +138,7 @@ def _ends(pid: int) -> bool:
         watch = os.pidfd_open(pid)
     except ProcessLookupError:
         return True
-    ended, _, _ = select.select([watch], [], [], 5)
+    ended, _, _ = select.select([watch], [], [], 60)
     os.close(watch)
     return bool(ended)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -15,38 +14,33 @@ from hypothesis import strategies as st
 from experiments.design.workers import worker_command
 from experiments.errors import InputError, MeasurementFailed
 from experiments.load import generator
-from experiments.load.generator import LoadGenerator, LoadHandle
-from experiments.load.plan import LoadPlan, plan_json
+from experiments.load.plan import plan_json
 from experiments.load.received import RecordReader
 from experiments.load.schemas import SCHEMAS
 from experiments.paths import ROOT
 from experiments.record.records import REQUESTS
-from experiments.tests.load_fixture import LEAD_S, alive, children, ended, follow, make_plan
+from experiments.tests.load_fixture import (
+    PLAN,
+    alive,
+    begun,
+    children,
+    follow,
+    make_plan,
+    run,
+    waiting,
+)
 from experiments.tests.servers import serving
 
 PATHS = ["good", "chunked", "fails", "wrong_title", "reset"] * 10
 WORKERS = Path(__file__).with_name("workers")
 
 
-def started(directory: Path, plan: LoadPlan, command: tuple[str, ...]) -> LoadHandle:
-    """A worker that was told to go, if it came to be ready."""
-    t0_s = time.monotonic()
-    handle = LoadGenerator(directory, t0_monotonic_s=t0_s, command=command).start(plan)
-    try:
-        handle.wait_ready()
-    except BaseException:
-        handle.stop()
-        raise
-    handle.go(time.monotonic() - t0_s + LEAD_S)
-    return handle
-
-
 @pytest.mark.real
 def test_a_worker_of_another_s_hand_sends_the_block_with_the_same_outcomes(tmp_path: Path) -> None:
     with serving() as server:
         plan = make_plan(server.url, PATHS)
-        own, _ = ended(started(tmp_path / "own", plan, worker_command("toy", WORKERS)))
-        built_in, _ = ended(started(tmp_path / "ours", plan, worker_command("locust", WORKERS)))
+        own, _ = run(tmp_path / "own", plan, command=worker_command("toy", WORKERS))
+        built_in, _ = run(tmp_path / "ours", plan, command=worker_command("locust", WORKERS))
     assert own.schema == REQUESTS
     same = ["arm", "repeat", "pair", "phase", "index", "user", "name", "outcome"]
     assert own.select(same).equals(built_in.select(same))
@@ -96,11 +90,9 @@ def program(directory: Path, body: str) -> tuple[str, ...]:
 def test_a_worker_that_does_not_come_to_be_ready_is_ended_and_says_why(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str, said: str
 ) -> None:
-    monkeypatch.setattr(generator, "READY_TIMEOUT_S", 3.0)
-    plan = make_plan("http://127.0.0.1:1/", ["good"])
-    handle = LoadGenerator(tmp_path, t0_monotonic_s=0.0, command=program(tmp_path, body)).start(
-        plan
-    )
+    if said == "is ready":  # what another says may take as long as it likes
+        monkeypatch.setattr(generator, "READY_TIMEOUT_S", 1.0)
+    handle = waiting(tmp_path, PLAN, command=program(tmp_path, body))
     with pytest.raises(MeasurementFailed) as failed:
         handle.wait_ready()
     assert failed.value.place == "load worker, block 3"
@@ -124,11 +116,9 @@ def test_a_worker_that_does_not_come_to_be_ready_is_ended_and_says_why(
 def test_a_worker_that_fails_at_its_block_is_noticed_and_says_why(
     tmp_path: Path, body: str, said: str
 ) -> None:
-    handle = started(
-        tmp_path, make_plan("http://127.0.0.1:1/", ["good"]), program(tmp_path, READY + body)
-    )
+    handle = begun(tmp_path, PLAN, command=program(tmp_path, READY + body))
     try:
-        status = follow(handle, lambda status, _: status.state == "failed", 20)
+        status = follow(handle, lambda status: status.state == "failed")
     finally:
         handle.stop()
     assert said in status.problem
@@ -139,8 +129,7 @@ def test_a_worker_that_fails_at_its_block_is_noticed_and_says_why(
 @pytest.mark.real
 def test_what_a_worker_has_started_ends_with_it(tmp_path: Path) -> None:
     body = "subprocess.Popen(['sleep', '600'])\n" + READY + FOREVER
-    plan = make_plan("http://127.0.0.1:1/", ["good"])
-    handle = started(tmp_path, plan, program(tmp_path, body))
+    handle = begun(tmp_path, PLAN, command=program(tmp_path, body))
     pids = [handle.pid, *children(handle.pid)]
     handle.stop()
     assert len(pids) == 2
@@ -154,10 +143,8 @@ def test_a_worker_that_is_no_program_is_refused(tmp_path: Path) -> None:
             worker_command(worker, tmp_path)
         assert refused.value.place == "load.worker"
     (tmp_path / "notes").chmod(0o755)
-    plan = make_plan("http://127.0.0.1:1/", ["good"])
-    command = worker_command("notes", tmp_path)
     with pytest.raises(InputError) as refused:
-        LoadGenerator(tmp_path, t0_monotonic_s=0.0, command=command).start(plan)
+        waiting(tmp_path, PLAN, command=worker_command("notes", tmp_path))
     assert refused.value.place == "load.worker"
 
 
@@ -172,14 +159,13 @@ def test_a_worker_that_is_no_program_is_refused(tmp_path: Path) -> None:
 def test_a_record_that_is_not_of_the_plan_ends_what_is_taken(
     tmp_path: Path, change: dict[str, Any]
 ) -> None:
-    plan = make_plan("http://127.0.0.1:1/", ["good"])
     path = tmp_path / "records"
     path.write_text(json.dumps({**RECORD, **change}) + "\n")
-    reader = RecordReader(path, plan)
+    reader = RecordReader(path, PLAN)
     assert reader.take() == ()
     assert reader.problem
     path.write_text((json.dumps(RECORD) + "\n") * 2)
-    reader = RecordReader(path, plan)
+    reader = RecordReader(path, PLAN)
     assert reader.take() == (RECORD,), "the first is good"
     assert "second time" in reader.problem
 
@@ -190,7 +176,7 @@ def test_no_bytes_of_a_records_file_do_more_than_end_what_is_taken(
 ) -> None:
     path = tmp_path_factory.mktemp("records") / "records"
     path.write_bytes(data)
-    reader = RecordReader(path, make_plan("http://127.0.0.1:1/", ["good"]))
+    reader = RecordReader(path, PLAN)
     assert reader.take() == ()
     assert bool(reader.problem) == (b"\n" in data)
 
@@ -199,5 +185,5 @@ def test_the_committed_schemas_are_those_of_the_code() -> None:
     for name, schema in SCHEMAS.items():
         kept = json.loads((ROOT / "contracts" / f"load-{name}.schema.json").read_text())
         assert kept == schema(), f"{name}: run ci/contracts"
-    plan = json.loads(plan_json(make_plan("http://127.0.0.1:1/", ["good"])))
+    plan = json.loads(plan_json(PLAN))
     assert set(plan) == set(SCHEMAS["plan"]()["properties"])

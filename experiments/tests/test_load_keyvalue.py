@@ -7,7 +7,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Iterator
-from pathlib import Path
+from contextlib import contextmanager
 
 import pytest
 
@@ -19,78 +19,64 @@ from experiments.tests.load_fixture import free_port
 
 def client(kind: type[ByteClient], port: int = 0) -> ByteClient:
     return kind(
-        ("127.0.0.1", port),
-        connect_timeout_s=2.0,
-        response_timeout_s=2.0,
-        clock=time.monotonic,
+        ("127.0.0.1", port), connect_timeout_s=30.0, response_timeout_s=30.0, clock=time.monotonic
     )
 
 
-def started(command: list[str], port: int) -> subprocess.Popen[bytes]:
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    for _ in range(300):
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) == 0:
-                return process
-        time.sleep(0.05)
-    process.kill()
-    raise AssertionError(f"expected {command[0]} to listen within 15 s")
-
-
-@pytest.fixture
-def memcached() -> Iterator[int]:
+@contextmanager
+def started(name: str, *options: str) -> Iterator[int]:
+    """The port of a real server."""
     port = free_port()
-    program = shutil.which("memcached")
-    assert program, "memcached is missing: run `make setup`"
-    command = [program, "-l", "127.0.0.1", "-p", str(port), "-U", "0", "-u", "nobody"]
-    process = started(command, port)
-    yield port
-    process.kill()
-    process.wait()
+    program = shutil.which(name)
+    assert program, f"{name} is missing: run `make setup`"
+    command = [program, *(option.format(port=port) for option in options)]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
+        try:
+            with socket.socket() as probe:
+                while probe.connect_ex(("127.0.0.1", port)) != 0:
+                    assert process.poll() is None, f"{name} ended"
+                    time.sleep(0.05)
+            yield port
+        finally:
+            process.kill()
 
 
-@pytest.fixture
-def redis(tmp_path: Path) -> Iterator[int]:
-    port = free_port()
-    program = shutil.which("redis-server")
-    assert program, "redis-server is missing: run `make setup`"
-    command = [program, "--port", str(port), "--save", "", "--dir", str(tmp_path)]
-    process = started(command, port)
-    yield port
-    process.kill()
-    process.wait()
+MEMCACHED = ("memcached", "-l", "127.0.0.1", "-p", "{port}", "-U", "0", "-u", "nobody")
+REDIS = ("redis-server", "--port", "{port}", "--save", "")
 
 
 @pytest.mark.real
-def test_memcached_gets_what_was_set_and_a_miss_is_no_answer(memcached: int) -> None:
-    one = client(MemcachedClient, memcached)
-
-    def ask(command: str, wanted: str) -> tuple[str, int]:
-        answer = one.fetch(one.request(command), wanted.encode(), time.monotonic())
-        return answer.outcome, answer.bytes
-
-    assert ask("get entry:000001", "entry:000001") == ("bad_content", 0)
-    assert ask("set entry:000001 1000", "STORED") == ("ok", 0)
-    assert ask("get entry:000001", "entry:000001") == ("ok", 1000)
-    assert ask("get entry:000001", "entry:000002") == ("bad_content", 1000)
-    assert ask("set entry:000001 2000000", "STORED")[0] == "bad_status", "too large an item"
-    one.close()
-
-
-@pytest.mark.real
-def test_redis_reads_a_record_and_updates_a_field(redis: int) -> None:
-    one = client(RedisClient, redis)
-
-    def ask(command: str, wanted: str) -> tuple[str, int]:
-        answer = one.fetch(one.request(command), wanted.encode(), time.monotonic())
-        return answer.outcome, answer.bytes
-
-    assert ask("HGETALL entry:000001", "entry:000001") == ("bad_content", 0)
-    assert ask("HSET entry:000001 field0 100", "1") == ("ok", 1)
-    assert ask("HSET entry:000001 field0 100", "0") == ("ok", 1)
-    assert ask("HGETALL entry:000001", "entry:000001") == ("ok", 106)
-    assert ask("LPUSH entry:000001 field0 5", "0")[0] == "bad_status", "the wrong type"
-    one.close()
+@pytest.mark.parametrize(
+    ("kind", "server", "dialogue"),
+    [
+        (MemcachedClient, MEMCACHED, [
+            ("get entry:000001", "entry:000001", "bad_content", 0),
+            ("set entry:000001 1000", "STORED", "ok", 0),
+            ("get entry:000001", "entry:000001", "ok", 1000),
+            ("get entry:000001", "entry:000002", "bad_content", 1000),
+            ("set entry:000001 2000000", "STORED", "bad_status", None),  # too large an item
+        ]),
+        (RedisClient, REDIS, [
+            ("HGETALL entry:000001", "entry:000001", "bad_content", 0),
+            ("HSET entry:000001 field0 100", "1", "ok", 1),
+            ("HSET entry:000001 field0 100", "0", "ok", 1),
+            ("HGETALL entry:000001", "entry:000001", "ok", 106),
+            ("LPUSH entry:000001 field0 5", "0", "bad_status", None),  # the wrong type
+        ]),
+    ],
+)  # fmt: skip
+def test_a_server_s_answers_have_their_outcome_and_size(
+    kind: type[ByteClient],
+    server: tuple[str, ...],
+    dialogue: list[tuple[str, str, str, int | None]],
+) -> None:
+    with started(*server) as port:
+        one = client(kind, port)
+        for command, wanted, outcome, size in dialogue:
+            answer = one.fetch(one.request(command), wanted.encode(), time.monotonic())
+            assert answer.outcome == outcome, command
+            assert size in (None, answer.bytes), command
+        one.close()
 
 
 @pytest.mark.parametrize(
