@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from experiments.design import load_design
 from experiments.kinds.capacity.page import write_page
@@ -14,8 +15,8 @@ from experiments.kinds.capacity.result import node_findings
 from experiments.kinds.capacity.steps import AskedStep, Step, steps_of
 from experiments.record.records import REQUESTS, write_json
 from experiments.record.result import Result, result_of
-from experiments.tests.mm1 import mm1_stays
 
+Floats = NDArray[np.float64]
 LIMIT_MS = 50.0
 SERVICE_S = 0.002  # of an M/M/1 server: its p95 is 50 ms at 1/0.002 - ln(20)/0.05 = 440/s
 NODT = 1 / SERVICE_S - np.log(20) / (LIMIT_MS / 1e3)
@@ -25,10 +26,28 @@ VERDICTS = {
 }
 
 
-def requests(block: int, rate_per_s: float, seed: int, lag_ms: float = 0.1) -> pl.DataFrame:
+def _mm1_stays(
+    rate_per_s: float, length_s: float, rng: np.random.Generator
+) -> tuple[Floats, Floats]:
+    """Arrivals in [0, length_s) and the time that each spends in the system [s].
+
+    Exponential gaps and work, first come, first served: Lindley's recursion.
+    """
+    count = rng.poisson(rate_per_s * length_s)
+    starts = np.sort(rng.uniform(0.0, length_s, count))
+    work = rng.exponential(SERVICE_S, count)
+    free_s = 0.0
+    stays = np.empty(count)
+    for place, (start_s, work_s) in enumerate(zip(starts, work, strict=True)):
+        free_s = max(free_s, start_s) + work_s
+        stays[place] = free_s - start_s
+    return starts, stays
+
+
+def requests(block: int, rate_per_s: float, seed: int) -> pl.DataFrame:
     """A block of an M/M/1 server: 2 s of warm-up, 20 s of measurement."""
     rng = np.random.default_rng(seed)
-    starts, stays = mm1_stays(rate_per_s, SERVICE_S, 60.0, rng)
+    starts, stays = _mm1_stays(rate_per_s, 60.0, rng)
     kept = starts > 38.0  # near enough the steady state
     starts, stays = starts[kept] - 38.0, stays[kept]
     count = starts.size
@@ -42,10 +61,10 @@ def requests(block: int, rate_per_s: float, seed: int, lag_ms: float = 0.1) -> p
             "user": ["cache-reader"] * count,
             "name": ["entry:000001"] * count,
             "intended_s": starts + 30.0 * block,
-            "sent_s": starts + 30.0 * block + lag_ms / 1e3,
+            "sent_s": starts + 30.0 * block + 1e-4,
             "done_s": starts + 30.0 * block + stays,
             "latency_ms": stays * 1e3,
-            "lag_ms": [lag_ms] * count,
+            "lag_ms": [0.1] * count,
             "outcome": ["ok"] * count,
             "status": [0] * count,
             "bytes": [1000] * count,
@@ -64,14 +83,12 @@ def hosts(blocks: int, rates: tuple[float, ...]) -> pl.DataFrame:
     return pl.DataFrame(rows)
 
 
-def measured_steps(
-    rates: tuple[float, ...] = RATES, sweeps: int = 3, lag_ms: float = 0.1
-) -> list[Step]:
+def measured_steps(rates: tuple[float, ...] = RATES, sweeps: int = 3) -> list[Step]:
     asked = [
         AskedStep(block, block // len(rates), "cache-reader", rates[block % len(rates)], LIMIT_MS)
         for block in range(sweeps * len(rates))
     ]
-    frame = pl.concat([requests(a.block, a.rate_per_s, 100 + a.block, lag_ms) for a in asked])
+    frame = pl.concat([requests(a.block, a.rate_per_s, 100 + a.block) for a in asked])
     return steps_of(asked, frame, hosts(len(asked), rates * sweeps), {0: 0.4}, 3000.0)
 
 

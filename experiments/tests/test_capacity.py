@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -192,10 +191,3 @@ def test_the_figure_of_cpu_shows_the_busiest_not_the_first() -> None:
     steps = [{"cores": {**cores, "influxdb": 0.5}, "answered_per_s": 50.0 * n} for n in (1, 2)]
     figure = cpu_figure("php-loop", {"steps": steps}, {"web-1": 0.12})
     assert [key.text for key in figure.legend] == ["arbiter-web", "db-1", "generator", "web-1"]
-
-
-@pytest.mark.parametrize("name", ["apache", "memcached", "redis", "solr"])
-def test_the_designs_are_read(name: str) -> None:
-    design = kinds.load(f"{name}-capacity")
-    assert kinds.kind_of(design).name == "capacity"
-    assert (Path(design.directory) / "README.md").is_file()

@@ -2,35 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
-import polars as pl
 import pytest
 
 from experiments.errors import InputError
 from experiments.record.metrics import Window, prepared
 from experiments.record.metrics.performability import Ideal, demerits, ideal_latency, user_metrics
 from experiments.record.metrics.weights import performability_weights
-from experiments.record.records import REQUESTS
+from experiments.tests.frames import requests
 
 IDEAL = Ideal(100.0, "by hand")
-
-
-def requests(rows: Sequence[dict[str, Any]]) -> pl.DataFrame:
-    """Rows of requests.parquet; what is not given is a good request of 100 ms."""
-    full = []
-    for index, row in enumerate(rows):
-        latency_ms = row.get("latency_ms", 100.0)
-        intended_s = row.get("intended_s", float(index))
-        done_s = None if latency_ms is None else intended_s + latency_ms / 1000.0
-        full.append({
-            "arm": "baseline", "repeat": 0, "pair": 0, "phase": "measure", "index": index,
-            "user": "u", "name": "n", "intended_s": intended_s, "sent_s": intended_s,
-            "done_s": done_s, "latency_ms": latency_ms, "lag_ms": 0.1, "outcome": "ok",
-            "status": 200, "bytes": 1, **row,
-        })  # fmt: skip
-    return pl.DataFrame(full, schema=REQUESTS)
 
 
 def test_the_weights_are_those_of_the_report() -> None:

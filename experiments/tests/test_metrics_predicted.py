@@ -13,13 +13,12 @@ import pytest
 
 from experiments.design.prediction import Prediction
 from experiments.record.metrics import summarize_run
-from experiments.record.metrics.bootstrap import Sample, Stratum, intervals, quantile_value
+from experiments.record.metrics.bootstrap import intervals, quantile_value
+from experiments.tests.bursts import bursty, in_the_long_run
 from experiments.tests.planned_fixture import CPU_SHARE, machines, planned_run, prediction
 from experiments.tests.report_fixture import FakeRun, event
 
 pytestmark = pytest.mark.usefixtures("few_draws")
-
-LENGTH_S = 60.0
 
 
 @pytest.fixture(scope="module")
@@ -33,40 +32,18 @@ def predicted_of(run: FakeRun, plan: dict[str, Any] | None = None, **changes: An
     return run.summary(**{"hosts": run.hosts, "prediction": asked, **changes})["predicted"]
 
 
-def bursty_block(rng: np.random.Generator, drift_sd: float) -> list[Stratum]:
-    """One block of one arm whose latencies rise in shared bursts; blocks drift."""
-    at_s = np.sort(rng.uniform(0.0, LENGTH_S, rng.poisson(LENGTH_S * 10.0)))
-    slow = np.zeros(at_s.size)
-    for _ in range(3):
-        start_s = rng.exponential(40.0)
-        while start_s < LENGTH_S:
-            end_s = start_s + rng.exponential(10.0)
-            slow += (at_s >= start_s) & (at_s < end_s)
-            start_s = end_s + rng.exponential(40.0)
-    burst = 1.0 + 3.0 * np.minimum(slow, 2.0) * rng.uniform(0.0, 1.0, at_s.size)
-    latency_ms = 40.0 * np.exp(rng.normal(0.0, 0.4, at_s.size)) * burst
-    latency_ms *= np.exp(rng.normal(0.0, drift_sd))
-    return [Stratum(LENGTH_S, (Sample(at_s - at_s[0], latency_ms),))]
-
-
 def test_intervals_of_p95_cover_the_truth_about_as_often_as_they_claim() -> None:
-    blocks, drift_sd = 4, 0.1
-    p95, rng = quantile_value(0.95), np.random.default_rng(9)
-    many = [bursty_block(rng, drift_sd)[0].arms[0].latency_ms for _ in range(2000)]
-    truth, trials, covered = p95(np.concatenate(many)), 60, 0
+    blocks, drift_sd, one_arm = 4, 0.1, (3.0,)
+    p95 = quantile_value(0.95)
+    truth, trials, covered = p95(*in_the_long_run(2000, drift_sd, one_arm)), 60, 0
     for trial in range(trials):
         rng = np.random.default_rng((blocks, trial))
-        sample = [bursty_block(rng, drift_sd) for _ in range(blocks)]
+        sample = [bursty(rng, drift_sd, one_arm) for _ in range(blocks)]
         found = intervals(sample, {"p95": lambda arms: p95(arms[0])}, block_s=10.0, rng=rng)["p95"]
         assert found is not None
         covered += found[1] <= truth <= found[2]
     # Nominal 95 %. Fewer than 49 of 60 has a chance of 4e-5 at 95 %, 5 % at 88 %, 55 % at 80 %.
     assert covered >= 49, f"{covered} of {trials} intervals covered {truth:.3f}"
-
-
-def test_a_run_without_a_prediction_compares_nothing(run: FakeRun) -> None:
-    summary = run.summary()
-    assert summary["predicted"] is None
 
 
 def test_a_prediction_is_within_where_the_interval_holds_it_and_off_where_not(run: FakeRun) -> None:
@@ -103,14 +80,10 @@ def test_requests_in_the_faults_are_shown_beside_and_not_held_against_the_plan(
     run: FakeRun,
 ) -> None:
     calm = predicted_of(run)["latency"]["p95_ms"]
-    late = pl.col("index") % 4 == 0
+    late = (pl.col("phase") == "measure") & (pl.col("index") % 4 == 0)
     hit = run.requests.with_columns(
-        phase=pl.when((pl.col("phase") == "measure") & late)
-        .then(pl.lit("fault"))
-        .otherwise("phase"),
-        latency_ms=pl.when((pl.col("phase") == "measure") & late)
-        .then(5000.0)
-        .otherwise("latency_ms"),
+        phase=pl.when(late).then(pl.lit("fault")).otherwise("phase"),
+        latency_ms=pl.when(late).then(5000.0).otherwise("latency_ms"),
     )
     found = predicted_of(run, requests=hit)["latency"]["p95_ms"]
     assert found["measured"] < 2 * calm["measured"]
@@ -152,31 +125,31 @@ def test_the_planned_machines_cost_what_was_planned_to_the_cent(run: FakeRun) ->
     assert cost["machines"] == {"web": {"nodes": 4, "spares": 0}, "db": {"nodes": 3, "spares": 0}}
 
 
+def with_machines(run: FakeRun, *found: dict[str, Any]) -> dict[str, Any]:
+    return {"manifest": {**run.manifest, "fleet": {"machines": list(found)}}}
+
+
 def test_a_machine_more_than_planned_is_an_error_with_its_price(run: FakeRun) -> None:
     fleet = machines()
     spare = {**fleet[0], "name": "web-5", "standby": True}
-    manifest = {**run.manifest, "fleet": {"machines": [*fleet, spare]}}
-    cost = predicted_of(run, manifest=manifest)["cost_usd_per_month"]
+    found = with_machines(run, *fleet, spare)
+    cost = predicted_of(run, **found)["cost_usd_per_month"]
     assert cost["measured"] == pytest.approx(80.0)
-    assert len(cost["errors"]) == 1
-    assert "web: 4 + 1 spare" in cost["errors"][0]
-
-
-def test_standby_machines_cost_what_the_plan_says_of_standbys(run: FakeRun) -> None:
+    [error] = cost["errors"]
+    assert "web: 4 + 1 spare" in error
+    # Where the plan says what a standby costs, that is its price.
     web, db = prediction()["tiers"].values()
     web = {**web, "spares": 2, "usd_per_month": 44.0}
     web |= {"usd_active_per_month": 40.0, "usd_standby_per_month": 4.0}
     plan = prediction(tiers={"web": web, "db": db}, usd_per_month=74.0)
-    spare = {**machines()[0], "name": "web-5", "standby": True}
-    manifest = {**run.manifest, "fleet": {"machines": [*machines(), spare]}}
-    cost = predicted_of(run, plan, manifest=manifest)["cost_usd_per_month"]
+    cost = predicted_of(run, plan, **found)["cost_usd_per_month"]
     assert cost["measured"] == pytest.approx(72.0)
     assert "4 + 1 spare" in cost["errors"][0]
 
 
 def test_a_type_that_the_plan_has_no_price_for_has_no_cost(run: FakeRun) -> None:
-    manifest = {**run.manifest, "fleet": {"machines": machines(web_type="t3.huge")}}
-    cost = predicted_of(run, manifest=manifest)["cost_usd_per_month"]
+    found = with_machines(run, *machines(web_type="t3.huge"))
+    cost = predicted_of(run, **found)["cost_usd_per_month"]
     assert cost["measured"] is None
     assert "t3.huge" in cost["errors"][0]
 
@@ -249,6 +222,7 @@ def test_a_missed_prediction_does_not_fail_a_run(run: FakeRun) -> None:
 
 def test_a_run_of_one_arm_has_nothing_to_compare_it_with(run: FakeRun) -> None:
     summary = run.summary()
+    assert summary["predicted"] is None, "nothing was predicted"
     assert summary["compared"] == {"baseline": "planned", "other": None}
     for entry in summary["improvement"].values():
         assert entry["factor"] is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ from experiments.record.metrics import windows
 from experiments.record.records import REQUESTS
 from experiments.record.result import flat, read_result
 from experiments.tests.report_fixture import FakeRun, event, fake_run
+
+pytestmark = pytest.mark.usefixtures("few_draws")
 
 
 @pytest.fixture(scope="module")
@@ -74,35 +77,32 @@ def test_an_undisturbed_generator_and_reverted_faults_make_a_valid_run(run: Fake
     assert summary["faults"]["injected"] == summary["faults"]["reverted"] > 0
 
 
-def test_a_late_generator_makes_the_run_invalid_and_names_the_lag(run: FakeRun) -> None:
-    late = run.requests.with_columns(lag_ms=pl.lit(40.0))
-    summary = run.summary(requests=late)
-    assert not summary["valid"]
-    assert any("lag p99 40.00 ms" in reason
-               for reason in summary["verdicts"]["measurement"]["reasons"])  # fmt: skip
+def without(run: FakeRun, **of: str) -> dict[str, Any]:
+    """The run's events but those with these values."""
+    return {"events": [line for line in run.events if not of.items() <= line.items()]}
 
 
-def test_a_fault_without_a_revert_makes_the_run_invalid(run: FakeRun) -> None:
-    events = [line for line in run.events
-              if not (line["kind"] == "net.limp" and line["action"] == "revert")]  # fmt: skip
-    summary = run.summary(events=events)
-    assert not summary["valid"]
-    assert not summary["verdicts"]["revert"]["ok"]
-    assert any("web-2" in reason for reason in summary["verdicts"]["revert"]["reasons"])
-
-
-def test_a_fault_that_was_asked_for_and_never_came_makes_the_run_invalid(run: FakeRun) -> None:
-    events = [line for line in run.events if line["what"] != "fault"]
-    assert not run.summary(events=events)["verdicts"]["injection"]["ok"]
-
-
-@pytest.mark.parametrize("fingerprint_clean", [False, None])
-def test_a_fingerprint_not_known_to_be_clean_makes_the_run_invalid(
-    run: FakeRun, fingerprint_clean: bool | None
+@pytest.mark.parametrize(
+    ("spoilt", "verdict", "said"),
+    [
+        (lambda run: {"requests": run.requests.with_columns(lag_ms=pl.lit(40.0))},
+         "measurement", "lag p99 40.00 ms"),
+        (lambda run: without(run, kind="net.limp", action="revert"), "revert", "web-2"),
+        (lambda run: without(run, what="fault"), "injection", ""),
+        (lambda run: {"manifest": {**run.manifest, "fingerprint_clean": False}},
+         "revert", "fingerprint"),
+        (lambda run: {"manifest": {**run.manifest, "fingerprint_clean": None}},
+         "revert", "fingerprint"),
+    ],
+    ids=["late", "not reverted", "never injected", "not clean", "not known to be clean"],
+)  # fmt: skip
+def test_what_makes_a_run_invalid_is_named(
+    run: FakeRun, spoilt: Callable[[FakeRun], dict[str, Any]], verdict: str, said: str
 ) -> None:
-    summary = run.summary(manifest={**run.manifest, "fingerprint_clean": fingerprint_clean})
+    summary = run.summary(**spoilt(run))
     assert not summary["valid"]
-    assert "fingerprint" in " ".join(summary["verdicts"]["revert"]["reasons"])
+    assert not summary["verdicts"][verdict]["ok"]
+    assert said in " ".join(summary["verdicts"][verdict]["reasons"])
 
 
 def test_more_errors_than_the_design_allows_make_the_run_invalid(run: FakeRun) -> None:

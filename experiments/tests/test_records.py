@@ -29,33 +29,11 @@ from experiments.record.records import (
 )
 from experiments.tests.arbiter_stats import STATS
 from experiments.tests.disks import fill
-
-
-def requests(**columns: list[object]) -> pl.DataFrame:
-    row = {
-        "arm": "baseline",
-        "repeat": 0,
-        "pair": 0,
-        "phase": "measure",
-        "index": 0,
-        "user": "wiki-reader",
-        "name": "Abash",
-        "intended_s": 1.0,
-        "sent_s": 1.001,
-        "done_s": 1.1,
-        "latency_ms": 100.0,
-        "lag_ms": 1.0,
-        "outcome": "ok",
-        "status": 200,
-        "bytes": 5000,
-    }
-    count = max((len(values) for values in columns.values()), default=1)
-    rows = {**{name: [value] * count for name, value in row.items()}, **columns}
-    return pl.DataFrame(rows, schema=REQUESTS)
+from experiments.tests.frames import requests
 
 
 def test_a_table_reads_back_as_it_was_written(tmp_path: Path) -> None:
-    table = requests(latency_ms=[1.5, None], outcome=["ok", "dropped"])
+    table = requests([{"latency_ms": 1.5}, {"latency_ms": None, "outcome": "dropped"}])
     write_table(tmp_path / "requests.parquet", table, REQUESTS)
     assert read_table(tmp_path / "requests.parquet", REQUESTS).equals(table)
     assert [path.name for path in tmp_path.iterdir()] == ["requests.parquet"]
@@ -63,8 +41,8 @@ def test_a_table_reads_back_as_it_was_written(tmp_path: Path) -> None:
 
 def test_a_table_with_a_missing_or_misshapen_column_is_refused(tmp_path: Path) -> None:
     with pytest.raises(pl.exceptions.ColumnNotFoundError):
-        write_table(tmp_path / "requests.parquet", requests().drop("lag_ms"), REQUESTS)
-    bad = requests().with_columns(status=pl.lit("fine"))
+        write_table(tmp_path / "requests.parquet", requests([{}]).drop("lag_ms"), REQUESTS)
+    bad = requests([{}]).with_columns(status=pl.lit("fine"))
     with pytest.raises(pl.exceptions.InvalidOperationError):
         write_table(tmp_path / "requests.parquet", bad, REQUESTS)
     assert not list(tmp_path.iterdir())
@@ -136,10 +114,12 @@ def test_an_event_that_does_not_fit_leaves_the_lines_before_it_whole(small_disk:
 
 def test_histograms_hold_each_block_without_warm_up_and_dropped() -> None:
     table = requests(
-        arm=["baseline", "baseline", "baseline", "baseline", "replicated"],
-        repeat=[0, 0, 0, 3, 1],
-        phase=["warm-up", "measure", "measure", "fault", "measure"],
-        latency_ms=[9.0, 100.0, None, 6000.0, 0.0],
+        [
+            {"phase": "warm-up", "latency_ms": 9.0},
+            *({"latency_ms": latency_ms} for latency_ms in (100.0, None)),
+            {"repeat": 3, "phase": "fault", "latency_ms": 6000.0},
+            {"arm": "replicated", "repeat": 1, "latency_ms": 0.0},
+        ]
     )
     arms = histograms(table)["arms"]
     found = {arm: list(of) for arm, of in arms.items()}
