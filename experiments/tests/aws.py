@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
 
+from experiments.tests.started import told
+
 REGION = "eu-west-1"
-_START_S = 60.0
 
 
 def environment(url: str) -> dict[str, str]:
@@ -35,34 +34,17 @@ def environment(url: str) -> dict[str, str]:
 @contextmanager
 def moto_server(log: Path, host: str = "127.0.0.1", **settings: str) -> Iterator[str]:
     """The URL of a moto server of its own process, gone when this ends; `settings` are moto's."""
-    with socket.socket() as free:
-        free.bind((host, 0))
-        port = free.getsockname()[1]
-    command = [sys.executable, "-m", "moto.server", "--host", host, "--port", str(port)]
+    command = [sys.executable, "-m", "moto.server", "--host", host, "--port", "0"]
     with (
         log.open("w") as out,
         subprocess.Popen(command, stdout=out, stderr=out, env=os.environ | settings) as process,
     ):
         try:
-            _await(f"http://{host}:{port}", process, log)
-            yield f"http://{host}:{port}"
+            yield told(process, log, r"Running on (http://[\d.:]+)")
         finally:
-            process.terminate()
-            process.wait(timeout=10)
+            process.kill()
 
 
 def reset(url: str) -> None:
     """Forget everything that was made."""
     httpx.post(f"{url}/moto-api/reset", trust_env=False).raise_for_status()
-
-
-def _await(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
-    deadline = time.monotonic() + _START_S
-    while True:
-        try:
-            httpx.get(f"{url}/moto-api/data.json", trust_env=False).raise_for_status()
-            return
-        except httpx.HTTPError:
-            assert process.poll() is None, log.read_text()
-            assert time.monotonic() < deadline, log.read_text()
-            time.sleep(0.1)

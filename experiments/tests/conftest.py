@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from experiments.paths import ROOT
 from experiments.record.metrics import bootstrap
 from experiments.tests.aws import environment, moto_server, reset
 from experiments.tests.disks import mounted
@@ -17,6 +19,13 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of 256 KB."""
     with mounted(tmp_path / "small") as directory:
         yield directory
+
+
+@pytest.fixture(scope="session")
+def bundle() -> Path:
+    """What machines of EC2 are made of, packed once."""
+    subprocess.run([ROOT / "ci" / "bundle"], check=True, capture_output=True)
+    return ROOT / "build/bundle/sparecraft.tar.gz"
 
 
 @pytest.fixture

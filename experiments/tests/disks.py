@@ -21,7 +21,7 @@ def mounted(directory: Path, size_kb: int = 256) -> Iterator[Path]:
     try:
         yield directory
     finally:
-        subprocess.run(["umount", str(directory)], check=True)
+        subprocess.run(["umount", "--lazy", str(directory)], check=True)
 
 
 def fill(directory: Path) -> Path:

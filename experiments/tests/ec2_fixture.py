@@ -57,24 +57,18 @@ class MadeFleet:
         return identifier
 
 
-def instance(
-    made: MadeFleet, subnet: str, machine: str, *, standby: bool = False, **more: Any
-) -> str:
+def instance(made: MadeFleet, subnet: str, machine: str) -> str:
     """One running machine of the fleet."""
-    ec2 = client("ec2")
-    image = _image()
-    tags = {"machine": machine, "standby": str(standby).lower()}
-    done = ec2.run_instances(
-        ImageId=image,
+    done = client("ec2").run_instances(
+        ImageId=_image(),
         InstanceType="t3.small",
         MinCount=1,
         MaxCount=1,
         SubnetId=subnet,
         TagSpecifications=[
-            *made.specification("instance", **tags),
+            *made.specification("instance", machine=machine, standby="false"),
             *made.specification("volume", machine=machine),
         ],
-        **more,
     )
     return made.keep("instance", done["Instances"][0]["InstanceId"])
 
@@ -130,10 +124,9 @@ def group_of_one(made: MadeFleet, subnet: str, machine: str) -> str:
     """An auto-scaling group of one machine, as the scheme `cloud` has them."""
     ec2, scaling = client("ec2"), client("autoscaling")
     name = f"sc-{made.experiment}-{machine}"
-    image = _image()
     template = ec2.create_launch_template(
         LaunchTemplateName=name,
-        LaunchTemplateData={"ImageId": image, "InstanceType": "t3.small"},
+        LaunchTemplateData={"ImageId": _image(), "InstanceType": "t3.small"},
         TagSpecifications=made.specification("launch-template", machine=machine),
     )["LaunchTemplate"]["LaunchTemplateId"]
     made.keep("launch template", template)

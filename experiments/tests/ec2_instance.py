@@ -9,12 +9,13 @@ from __future__ import annotations
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from http.server import BaseHTTPRequestHandler
 
 from experiments.tests.ec2_stack import AppliedStack
+from experiments.tests.engine import docker
+from optimizer.tests.answers import Answer, answering
 
 BASE = "sparecraft/base:bookworm"
 _NAME = "tst-boot-ec2"
@@ -24,7 +25,7 @@ _ATTACHED_S = 120.0
 
 def host_address() -> str:
     """This host as containers on the default network see it."""
-    said = _docker("run", "--rm", BASE, "ip", "-4", "route", "show", "default")
+    said = docker("run", "--rm", BASE, "ip", "-4", "route", "show", "default")
     return said.split()[2]
 
 
@@ -40,29 +41,20 @@ class Instance:
             for name, value in stack.environment.items()
             if name in ("AWS_ENDPOINT_URL", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
         } | {"AWS_EC2_METADATA_SERVICE_ENDPOINT": metadata}
-        _docker("rm", "--force", "--volumes", _NAME)
+        docker("rm", "--force", "--volumes", _NAME)
         variables = [f"--env={name}={value}" for name, value in given.items()]
-        rights = [
+        rights = (
             "--cap-add=NET_ADMIN",
             "--cap-add=SYS_ADMIN",
             "--security-opt=apparmor=unconfined",
-        ]
-        _docker(
-            "run",
-            "--detach",
-            "--init",
-            f"--name={_NAME}",
-            *rights,
-            *variables,
-            BASE,
-            "sleep",
-            "900",
         )
+        how = ("--detach", "--init", f"--name={_NAME}", *rights, *variables)
+        docker("run", *how, BASE, "sleep", "900")
 
     def run(self, *command: str, text: str = "", detached: bool = False) -> str:
         """What the command says; an assertion where it fails."""
         how = ["--detach"] if detached else ["--interactive"]
-        return _docker("exec", *how, _NAME, *command, text=text)
+        return docker("exec", *how, _NAME, *command, text=text)
 
     def fails(self, *command: str) -> str:
         """What a command says that has to fail."""
@@ -100,51 +92,28 @@ class Instance:
 @contextmanager
 def instance(stack: AppliedStack, machine: str, address: str) -> Iterator[Instance]:
     """An instance of one machine, gone when this ends."""
-    with _metadata(address, stack.instances()[machine]["InstanceId"]) as url:
+    with answering(_metadata(stack.instances()[machine]["InstanceId"]), address) as url:
         made = Instance(stack, machine, url)
         plugging = threading.Thread(target=made.plug_in, daemon=True)
         plugging.start()
         try:
             yield made
         finally:
-            _docker("rm", "--force", "--volumes", _NAME)
+            docker("rm", "--force", "--volumes", _NAME)
             plugging.join(timeout=5)
             made.let_go()
 
 
-@contextmanager
-def _metadata(address: str, identifier: str) -> Iterator[str]:
+def _metadata(identifier: str) -> Callable[[BaseHTTPRequestHandler, bytes], Answer]:
     """The metadata service's second version, as far as it is used: no answer without a token."""
+    answers = {
+        ("PUT", "/latest/api/token", None): _TOKEN,
+        ("GET", "/latest/meta-data/instance-id", _TOKEN): identifier,
+    }
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_PUT(self) -> None:
-            self._answer(_TOKEN if self.path == "/latest/api/token" else None)
+    def answer(asked: BaseHTTPRequestHandler, _: bytes) -> Answer:
+        token = asked.headers.get("X-aws-ec2-metadata-token")
+        text = answers.get((asked.command, asked.path, token))
+        return 401 if text is None else 200, {}, (text or "").encode()
 
-        def do_GET(self) -> None:
-            known = self.headers.get("X-aws-ec2-metadata-token") == _TOKEN
-            asked = self.path == "/latest/meta-data/instance-id"
-            self._answer(identifier if known and asked else None)
-
-        def _answer(self, text: str | None) -> None:
-            self.send_response(401 if text is None else 200)
-            self.end_headers()
-            self.wfile.write((text or "").encode())
-
-        def log_message(self, *_: Any) -> None:
-            pass
-
-    server = ThreadingHTTPServer((address, 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield f"http://{address}:{server.server_address[1]}"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
-
-
-def _docker(*arguments: str, text: str = "") -> str:
-    done = subprocess.run(["docker", *arguments], input=text, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-    return done.stdout
+    return answer

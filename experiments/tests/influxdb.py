@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import httpx
+
+from experiments.tests.started import told
 
 _CONFIG = """
 reporting-disabled = true
@@ -25,8 +25,7 @@ bind-address = "127.0.0.1:0"
 [monitor]
   store-enabled = false
 """
-_LISTENS = re.compile(r"Listening on HTTP.*addr=(127\.0\.0\.1:\d+)")
-_START_LIMIT_S = 60.0
+_LISTENS = r"Listening on HTTP.*addr=(127\.0\.0\.1:\d+)"
 
 
 class Influx:
@@ -43,23 +42,21 @@ class Influx:
         return f"http://{self._address}"
 
     def start(self) -> None:
-        """Start it and wait until it listens."""
+        """Start it, unless it runs, and wait until it listens."""
+        if self._process is not None:
+            return
         config, log = self._directory / "influxdb.conf", self._directory / "influxd.log"
         config.write_text(_CONFIG.format(directory=self._directory, address=self._address))
         with log.open("wb") as output:
             self._process = subprocess.Popen(
                 ["influxd", "run", "-config", str(config)], stdout=output, stderr=output
             )
-        give_up = time.monotonic() + _START_LIMIT_S
-        while not (found := _LISTENS.search(log.read_text())):
-            if time.monotonic() > give_up or self._process.poll() is not None:
-                raise RuntimeError(f"expected influxd to listen, came:\n{log.read_text()}")
-            time.sleep(0.02)
-        self._address = found.group(1)
+        self._address = told(self._process, log, _LISTENS)
 
-    def create_database(self, name: str = "sparecraft") -> None:
-        """As the role's start script does."""
-        answer = httpx.post(f"{self.url}/query", params={"q": f'CREATE DATABASE "{name}"'})
+    def create_database(self) -> None:
+        """As the role's start script does, and an empty one."""
+        anew = "DROP DATABASE sparecraft; CREATE DATABASE sparecraft"
+        answer = httpx.post(f"{self.url}/query", params={"q": anew}, timeout=60.0)
         answer.raise_for_status()
 
     def kill(self) -> None:

@@ -3,7 +3,10 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from experiments.design import Design, load_design
 
@@ -73,3 +76,14 @@ def write(directory: Path, tfvars: str = TFVARS, toml: str = TOML) -> Path:
 
 def design(directory: Path) -> Design:
     return load_design(write(directory))
+
+
+def role(design: Path, name: str, stated: Mapping[str, Any], *more: str) -> Path:
+    """A role of the design's own; `more` are files beside its scripts."""
+    folder = design / "roles" / name
+    folder.mkdir(parents=True)
+    (folder / "role.json").write_text(json.dumps(stated, indent=2))
+    for script in ("start.sh", "ready.sh", *more):
+        (folder / script).write_text("#!/bin/sh\nexec true\n")
+        (folder / script).chmod(0o755)
+    return folder

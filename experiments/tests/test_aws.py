@@ -2,49 +2,16 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-
 import pytest
 
 from experiments.errors import EnvironmentMissing, InputError
 from experiments.stage.platforms.ec2.aws import ADVICE, Aws, AwsRefused, advice
 from experiments.tests.aws import REGION
+from optimizer.tests.answers import answering
+
+pytestmark = pytest.mark.usefixtures("aws_account")
 
 
-@contextmanager
-def refusing(code: str, message: str) -> Iterator[str]:
-    """The URL of a server that refuses every call as EC2 does: status 400, an error in XML."""
-    text = (
-        f"<Response><Errors><Error><Code>{code}</Code><Message>{message}</Message></Error>"
-        "</Errors><RequestID>1</RequestID></Response>"
-    ).encode()
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            self.rfile.read(int(self.headers["Content-Length"]))
-            self.send_response(400)
-            self.send_header("Content-Length", str(len(text)))
-            self.end_headers()
-            self.wfile.write(text)
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
-
-
-@pytest.mark.usefixtures("aws_account")
 def test_the_account_answers_and_the_region_is_the_environment_s() -> None:
     aws = Aws(None)
     assert aws.region == REGION
@@ -52,7 +19,6 @@ def test_the_account_answers_and_the_region_is_the_environment_s() -> None:
     assert Aws("us-east-1").region == "us-east-1"
 
 
-@pytest.mark.usefixtures("aws_account")
 def test_no_credentials_are_said_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
         monkeypatch.delenv(name)
@@ -63,14 +29,12 @@ def test_no_credentials_are_said_with_what_to_do(monkeypatch: pytest.MonkeyPatch
     assert refused.value.exit_code == 3
 
 
-@pytest.mark.usefixtures("aws_account")
 def test_a_profile_that_is_not_there_is_no_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_PROFILE", "nobody")
     with pytest.raises(EnvironmentMissing, match="nobody"):
         Aws(REGION)
 
 
-@pytest.mark.usefixtures("aws_account")
 @pytest.mark.parametrize(
     ("region", "do"), [("eu-wset-1", "Did you mean eu-west-1?"), ("mars", "Give --region")]
 )
@@ -82,7 +46,6 @@ def test_a_wrong_region_is_refused_before_any_call(region: str, do: str) -> None
     assert refused.value.exit_code == 2
 
 
-@pytest.mark.usefixtures("aws_account")
 def test_no_region_at_all_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("AWS_REGION", "AWS_DEFAULT_REGION"):
         monkeypatch.delenv(name)
@@ -90,7 +53,6 @@ def test_no_region_at_all_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         Aws(None)
 
 
-@pytest.mark.usefixtures("aws_account")
 @pytest.mark.parametrize(
     ("code", "do"),
     [
@@ -103,17 +65,19 @@ def test_no_region_at_all_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_refusal_of_ec2_keeps_its_code_and_says_what_to_do(
     monkeypatch: pytest.MonkeyPatch, code: str, do: str
 ) -> None:
-    with refusing(code, "You have requested more vCPU capacity than your limit of 5.") as url:
+    said = "You have requested more vCPU capacity than your limit of 5"
+    error = f"<Error><Code>{code}</Code><Message>{said}</Message></Error>"
+    text = f"<Response><Errors>{error}</Errors><RequestID>1</RequestID></Response>"
+    with answering(lambda *_: (400, {}, text.encode())) as url:
         monkeypatch.setenv("AWS_ENDPOINT_URL", url)
         with pytest.raises(AwsRefused) as refused:
             Aws(REGION).call("ec2", "start_instances", InstanceIds=["i-1"])
     assert refused.value.code == code
-    assert f"{code}: You have requested" in refused.value.came
+    assert f"{code}: {said}" in refused.value.came
     assert f"ec2 start_instances, region {REGION}" in refused.value.place
     assert do in refused.value.do
 
 
-@pytest.mark.usefixtures("aws_account")
 def test_an_endpoint_that_does_not_answer_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")

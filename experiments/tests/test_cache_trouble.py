@@ -7,8 +7,6 @@ from then on its keys are misses until they are set again, and a miss is `bad_co
 from __future__ import annotations
 
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,7 +17,8 @@ import pytest
 from experiments.record.records import read_events
 from experiments.record.result import flat, read_result
 from experiments.stage.platforms.local import docker
-from experiments.stage.platforms.local.platform import LocalPlatform
+from experiments.tests.called import sparecraft
+from experiments.tests.fleets import nothing_stays
 
 pytestmark = [pytest.mark.real, pytest.mark.fleet, pytest.mark.timeout(400)]
 
@@ -53,10 +52,8 @@ CHANGES = (
 
 @pytest.fixture(autouse=True)
 def _nothing_stays() -> Iterator[None]:
-    LocalPlatform(EXPERIMENT).down(lambda _: None)
-    yield
-    LocalPlatform(EXPERIMENT).down(lambda _: None)
-    assert docker.find(EXPERIMENT) == []
+    with nothing_stays(EXPERIMENT):
+        yield
 
 
 def _design(folder: Path) -> Path:
@@ -79,11 +76,7 @@ def test_errors_while_all_caches_are_down_are_counted_at_their_time_and_the_run_
     tmp_path: Path,
 ) -> None:
     design = _design(tmp_path / EXPERIMENT)
-    done = subprocess.run(
-        [sys.executable, "-m", "experiments.cli", "run", str(design), "--results", str(tmp_path)],
-        capture_output=True, text=True, timeout=300, stdin=subprocess.DEVNULL, check=False,
-    )  # fmt: skip
-    assert "Traceback" not in done.stdout + done.stderr, done.stderr
+    done = sparecraft("run", str(design), "--results", str(tmp_path))
     assert done.returncode == 1, done.stdout + done.stderr
     folder = tmp_path / EXPERIMENT / "latest"
     summary = flat(read_result(folder))

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from experiments.cli import app
 from experiments.design import designs_available
+from experiments.tests.called import call
+from experiments.tests.spec_fixture import role
 
 DESIGNS = Path(__file__).parent / "designs"
 ROLE = {"summary": "A shop", "protocol": "http", "port": 8080, "calls": [{"roles": ["mariadb"]}]}
@@ -27,7 +27,7 @@ WORKLOADS = {
 
 
 def check(design: str | Path) -> tuple[int, dict[str, Any]]:
-    done = CliRunner().invoke(app, ["check", str(design), "--json"])
+    done = call("check", str(design), "--json")
     assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
     return done.exit_code, json.loads(done.output)
 
@@ -46,13 +46,7 @@ def shop(tmp_path: Path) -> Path:
     shutil.copytree(DESIGNS / "small", folder)
     tfvars = folder / "fleet.tfvars"
     tfvars.write_text(tfvars.read_text().replace('"mediawiki"', '"shop"'))
-    role = folder / "roles" / "shop"
-    role.mkdir(parents=True)
-    (role / "role.json").write_text(json.dumps(ROLE, indent=2))
-    (role / "Dockerfile").write_text("FROM sparecraft/base:bookworm\n")
-    for script in ("start.sh", "ready.sh"):
-        (role / script).write_text("#!/bin/sh\nexec true\n")
-        (role / script).chmod(0o755)
+    role(folder, "shop", ROLE, "Dockerfile")
     (folder / "workload.py").write_text(WORKLOAD)
     return folder
 
@@ -72,7 +66,7 @@ def test_it_says_what_it_looked_at(shop: Path) -> None:
     assert found["roles"]["shop"] == str(shop / "roles" / "shop")
     assert found["arms"]["replicated"]["web"] == {"policy": "tad", "replicas": 2}
     assert found["load_s"] > 0
-    shown = CliRunner().invoke(app, ["check", str(shop)])
+    shown = call("check", str(shop))
     assert shown.exit_code == 0
     assert "tier web" in shown.output
 
@@ -81,8 +75,8 @@ def test_what_is_wrong_in_several_files_comes_at_once(shop: Path) -> None:
     tfvars, toml = shop / "fleet.tfvars", shop / "experiment.toml"
     tfvars.write_text(tfvars.read_text().replace("nodes ", "notes "))
     toml.write_text(toml.read_text().replace('arrivals = "poisson"', 'arrivals = "at-once"'))
-    role = shop / "roles" / "shop" / "role.json"
-    role.write_text(json.dumps({**ROLE, "protocol": "smtp", "colour": "red"}, indent=2))
+    file = shop / "roles" / "shop" / "role.json"
+    file.write_text(json.dumps({**ROLE, "protocol": "smtp", "colour": "red"}, indent=2))
     found = problems(shop)
     assert any(place.startswith("roles/shop/role.json") for place in found)
     assert any("tiers.web.notes" in place for place in found)
@@ -136,8 +130,8 @@ def test_a_script_must_be_executable(shop: Path) -> None:
 def test_a_role_that_cannot_be_is_refused_at_its_key(
     shop: Path, changes: dict[str, Any], key: str
 ) -> None:
-    role = shop / "roles" / "shop" / "role.json"
-    role.write_text(json.dumps({**ROLE, **changes}, indent=2))
+    file = shop / "roles" / "shop" / "role.json"
+    file.write_text(json.dumps({**ROLE, **changes}, indent=2))
     (place,) = problems(shop)
     assert place.startswith("roles/shop/role.json:")
     assert place.endswith(f": {key}")
@@ -145,8 +139,8 @@ def test_a_role_that_cannot_be_is_refused_at_its_key(
 
 def test_a_setting_of_the_role_may_stand_in_an_arm(shop: Path) -> None:
     settings = {"CACHE_MB": {"summary": "size", "minimum": 1, "maximum": 64, "default": 8}}
-    role = shop / "roles" / "shop" / "role.json"
-    role.write_text(json.dumps({**ROLE, "settings": settings}))
+    file = shop / "roles" / "shop" / "role.json"
+    file.write_text(json.dumps({**ROLE, "settings": settings}))
     toml = shop / "experiment.toml"
     text = toml.read_text()
     toml.write_text(text.replace("replicas = 2", "replicas = 2, CACHE_MB = 16"))

@@ -6,18 +6,16 @@ import json
 import os
 import pty
 import subprocess
-import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
 
-from experiments.cli import app
-from experiments.errors import InputError, SparecraftError
+from experiments.errors import InputError
 from experiments.stage.platforms.ec2 import tagged
 from experiments.stage.platforms.ec2.aws import Aws
 from experiments.tests.aws import REGION
+from experiments.tests.called import COMMAND, call, refusal
 from experiments.tests.ec2_fixture import PAST, MadeFleet, instance, network, whole_fleet
 
 pytestmark = pytest.mark.usefixtures("aws_account")
@@ -25,48 +23,32 @@ SMALL = str(Path(__file__).parent / "designs" / "small")
 LATER = f"{datetime.now(UTC) + timedelta(days=1):%Y-%m-%dT%H:%M:%SZ}"
 
 
-def _call(*arguments: str) -> Result:
-    return CliRunner().invoke(app, list(arguments))
-
-
-def _refusal(done: Result) -> SparecraftError:
-    assert isinstance(done.exception, SparecraftError), done.output
-    return done.exception
-
-
-def test_reap_lists_what_outlived_its_time_and_removes_nothing_unasked() -> None:
+def test_reap_lists_what_outlived_its_time_and_removes_it_when_asked_and_answered() -> None:
     made = whole_fleet("tst-old", PAST)
     whole_fleet("tst-young", LATER)
-    done = _call("reap", "--json")
+    kept = {one.id for one in tagged.find(Aws(REGION), "tst-young")}
+    done = call("reap", "--json")
     assert done.exit_code == 1, "something has outlived"
     said = json.loads(done.stdout)
     assert {row["experiment"] for row in said["outlived"]} == {"tst-old"}
     assert made.ids["bucket"][0] in {row["id"] for row in said["outlived"]}
-    assert said["removed"] == []
-    assert said["region"] == REGION
-    assert tagged.find(Aws(REGION), "tst-old")
-
-
-def test_reap_removes_when_asked_and_answered_and_then_finds_nothing() -> None:
-    whole_fleet("tst-old", PAST)
-    whole_fleet("tst-young", LATER)
-    refused = _refusal(_call("reap", "--remove"))
+    assert (said["removed"], said["region"]) == ([], REGION)
+    refused = refusal("reap", "--remove")
     assert isinstance(refused, InputError)
     assert "--yes" in refused.do
     assert tagged.find(Aws(REGION), "tst-old")
-    done = _call("reap", "--remove", "--yes", "--json")
+    done = call("reap", "--remove", "--yes", "--json")
     assert done.exit_code == 0, done.output
     said = json.loads(done.stdout)
     assert len(said["removed"]) == len(said["outlived"]) > 10
-    assert tagged.find(Aws(REGION), "tst-old") == []
-    assert tagged.find(Aws(REGION), "tst-young")
-    assert _call("reap").exit_code == 0
+    assert {one.id for one in tagged.find(Aws(REGION))} == kept, "and nothing of another"
+    assert call("reap").exit_code == 0
 
 
 def test_list_shows_the_account_s_fleets_with_their_end() -> None:
     made = MadeFleet("tst-a", LATER)
     instance(made, network(made), "web-1")
-    done = _call("list", "--platform", "ec2", "--json")
+    done = call("list", "--platform", "ec2", "--json")
     fleets = json.loads(done.stdout)["fleets"]
     assert [(one["experiment"], one["machines"], one["running"]) for one in fleets] == [
         ("tst-a", 1, 1)
@@ -77,7 +59,7 @@ def test_list_shows_the_account_s_fleets_with_their_end() -> None:
 def test_down_removes_a_fleet_that_no_state_knows() -> None:
     whole_fleet("tst-old", PAST)
     whole_fleet("tst-young", LATER)
-    done = _call("down", "tst-young", "--platform", "ec2", "--region", REGION)
+    done = call("down", "tst-young", "--platform", "ec2", "--region", REGION)
     assert done.exit_code == 0, done.output
     assert "swept VPC" in done.output
     assert {one.experiment for one in tagged.find(Aws(REGION))} == {"tst-old"}
@@ -94,7 +76,7 @@ def test_down_removes_a_fleet_that_no_state_knows() -> None:
     ],
 )
 def test_options_of_ec2_are_refused_for_the_local_platform(arguments: tuple[str, ...]) -> None:
-    refused = _refusal(_call(*arguments))
+    refused = refusal(*arguments)
     assert refused.exit_code == 2
     assert "--platform ec2" in refused.expected
 
@@ -103,17 +85,17 @@ def test_options_of_ec2_are_refused_for_the_local_platform(arguments: tuple[str,
 def test_no_credentials_and_a_wrong_region_end_in_one_message(
     monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
 ) -> None:
-    wrong = _refusal(_call(*arguments, "--region", "eu-wset-1"))
+    wrong = refusal(*arguments, "--region", "eu-wset-1")
     assert (wrong.exit_code, wrong.do) == (2, "Did you mean eu-west-1?")
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
         monkeypatch.delenv(name)
-    refused = _refusal(_call(*arguments))
+    refused = refusal(*arguments)
     assert refused.exit_code == 3
     assert "AWS credentials" in refused.place
 
 
 def test_a_run_on_ec2_elsewhere_than_on_its_load_machine_is_refused() -> None:
-    refused = _refusal(_call("run", SMALL, "--platform", "ec2"))
+    refused = refusal("run", SMALL, "--platform", "ec2")
     assert refused.exit_code == 3
     assert "first load machine" in refused.expected
     assert "sparecraft up" in refused.do
@@ -122,8 +104,9 @@ def test_a_run_on_ec2_elsewhere_than_on_its_load_machine_is_refused() -> None:
 def _at_a_terminal(answer: str, *arguments: str) -> tuple[int, str]:
     """Exit code and output of `sparecraft` at a terminal where somebody types `answer`."""
     master, slave = pty.openpty()
-    command = [sys.executable, "-m", "experiments.cli", *arguments]
-    with subprocess.Popen(command, stdin=slave, stdout=slave, stderr=slave) as process:
+    with subprocess.Popen(
+        [*COMMAND, *arguments], stdin=slave, stdout=slave, stderr=slave
+    ) as process:
         os.close(slave)
         os.write(master, answer.encode())
         said = b""
@@ -133,7 +116,6 @@ def _at_a_terminal(answer: str, *arguments: str) -> tuple[int, str]:
         except OSError:  # the other end is closed: Linux says EIO
             pass
         os.close(master)
-        process.wait(timeout=120)
     return process.returncode, said.decode()
 
 

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import socket
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,25 +11,14 @@ import pytest
 from experiments.paths import ROOT
 from experiments.stage.platforms.local import docker
 from experiments.tests.adopt_fixture import source_run
+from experiments.tests.called import sparecraft
+from experiments.tests.disks import mounted
+from experiments.tests.engine import docker as call_docker
 
 pytestmark = pytest.mark.fleet
 
 SMALL = Path(__file__).parent / "designs" / "small"
 EXPERIMENT = "tst-small"
-
-
-def _sparecraft(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(
-        [sys.executable, "-m", "experiments.cli", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        stdin=subprocess.DEVNULL,
-        env={**os.environ, **environment},
-        check=False,
-    )
-    assert "Traceback" not in done.stdout + done.stderr, done.stderr
-    return done
 
 
 def _copy(tmp_path: Path, file: str, old: str, new: str) -> Path:
@@ -65,7 +51,7 @@ def test_a_mistake_in_a_design_is_named_with_its_file_and_key(
     tmp_path: Path, file: str, old: str, new: str, named: str
 ) -> None:
     design = _copy(tmp_path, file, old, new)
-    done = _sparecraft("run", str(design), "--results", str(tmp_path / "results"))
+    done = sparecraft("run", str(design), "--results", str(tmp_path / "results"))
     assert done.returncode == 2, done.stderr
     said = " ".join(done.stderr.split())
     assert named in said
@@ -75,7 +61,7 @@ def test_a_mistake_in_a_design_is_named_with_its_file_and_key(
 
 def test_a_plan_is_adopted_and_the_command_that_measures_it_is_shown(tmp_path: Path) -> None:
     run = source_run(tmp_path / "run")
-    done = _sparecraft("adopt", str(run), "--to", str(tmp_path / "planned"))
+    done = sparecraft("adopt", str(run), "--to", str(tmp_path / "planned"))
     assert done.returncode == 0, done.stderr
     assert f"sparecraft run {tmp_path}/planned" in done.stdout
     assert {path.name for path in (tmp_path / "planned").iterdir()} == {
@@ -87,33 +73,33 @@ def test_a_plan_is_adopted_and_the_command_that_measures_it_is_shown(tmp_path: P
 
 def test_a_plan_that_found_no_fleet_is_not_adopted(tmp_path: Path) -> None:
     run = source_run(tmp_path / "run", feasible=False, reasons=["no fleet within 20 nodes"])
-    done = _sparecraft("adopt", str(run))
+    done = sparecraft("adopt", str(run))
     assert done.returncode == 2
     assert "no fleet within 20 nodes" in " ".join(done.stderr.split())
-    assert _sparecraft("adopt", str(tmp_path / "none")).returncode == 2
+    assert sparecraft("adopt", str(tmp_path / "none")).returncode == 2
 
 
 def test_an_unknown_design_names_those_there_are() -> None:
-    done = _sparecraft("run", "no-such-design")
+    done = sparecraft("run", "no-such-design")
     assert done.returncode == 2
     assert "mediawiki-noisy" in done.stderr
 
 
 def test_version_is_printed() -> None:
-    done = _sparecraft("--version")
+    done = sparecraft("--version")
     assert done.returncode == 0
     assert done.stdout.startswith("sparecraft 0.")
 
 
 def test_wrong_usage_is_exit_code_2() -> None:
-    assert _sparecraft("run").returncode == 2
-    assert _sparecraft("fly").returncode == 2
+    assert sparecraft("run").returncode == 2
+    assert sparecraft("fly").returncode == 2
 
 
 def test_a_missing_docker_engine_is_said_with_what_to_do(tmp_path: Path) -> None:
     nowhere = f"unix://{tmp_path}/docker.sock"
     results = str(tmp_path / "results")
-    done = _sparecraft("run", str(SMALL), "--results", results, DOCKER_HOST=nowhere)
+    done = sparecraft("run", str(SMALL), "--results", results, DOCKER_HOST=nowhere)
     assert done.returncode == 3
     assert "Docker" in done.stderr
     assert "make setup" in done.stderr
@@ -127,7 +113,7 @@ def test_a_missing_terraform_is_said_with_what_to_do(tmp_path: Path) -> None:
     for name in ("docker", "git"):
         (tools / name).symlink_to(str(shutil.which(name)))
     results = str(tmp_path / "results")
-    done = _sparecraft("run", str(SMALL), "--results", results, PATH=str(tools))
+    done = sparecraft("run", str(SMALL), "--results", results, PATH=str(tools))
     assert done.returncode == 3
     assert "Terraform" in done.stderr
 
@@ -135,7 +121,7 @@ def test_a_missing_terraform_is_said_with_what_to_do(tmp_path: Path) -> None:
 @pytest.mark.real
 def test_a_provider_that_was_never_installed_is_said_with_what_to_do(tmp_path: Path) -> None:
     clean = {"HOME": str(tmp_path / "home"), "TF_DATA_DIR": str(tmp_path / "terraform")}
-    done = _sparecraft("run", str(SMALL), "--results", str(tmp_path / "results"), **clean)
+    done = sparecraft("run", str(SMALL), "--results", str(tmp_path / "results"), **clean)
     assert done.returncode == 3, done.stdout
     said = " ".join(done.stderr.split())
     assert "sparecraft/fleet" in said
@@ -150,18 +136,17 @@ def test_a_fleet_that_somebody_else_made_is_refused_and_left_alone(
 ) -> None:
     name = f"sc-{EXPERIMENT}-web-1"
     label = f"sparecraft.experiment={EXPERIMENT}"
-    create = ["docker", "create", "--name", name, "--label", label, "sparecraft/base:bookworm"]
-    subprocess.run(create, check=True, capture_output=True)
+    call_docker("create", "--name", name, "--label", label, "sparecraft/base:bookworm")
     try:
         options = ["--results", str(tmp_path)] if verb == "run" else []
-        done = _sparecraft(verb, str(SMALL), *options)
+        done = sparecraft(verb, str(SMALL), *options)
         assert done.returncode == 3, done.stdout
         said = " ".join(done.stderr.split())
         assert name in said
         assert f"sparecraft down {EXPERIMENT}" in said
         assert [found.name for found in docker.find(EXPERIMENT)] == [name]
     finally:
-        subprocess.run(["docker", "rm", "--force", name], check=True, capture_output=True)
+        call_docker("rm", "--force", name)
 
 
 @pytest.mark.real
@@ -171,12 +156,12 @@ def test_a_state_that_is_not_whole_is_named_and_down_removes_it(tmp_path: Path) 
     state = folder / "terraform.tfstate"
     state.write_text('{"version": 4, "resour')
     try:
-        done = _sparecraft("run", str(SMALL), "--results", str(tmp_path))
+        done = sparecraft("run", str(SMALL), "--results", str(tmp_path))
         assert done.returncode == 3, done.stdout
         assert state.name in done.stderr
         assert f"sparecraft down {EXPERIMENT}" in " ".join(done.stderr.split())
         assert state.exists(), "left to be looked at"
-        assert _sparecraft("down", EXPERIMENT).returncode == 0
+        assert sparecraft("down", EXPERIMENT).returncode == 0
         assert not folder.exists()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -189,28 +174,21 @@ def test_a_taken_port_is_named_and_nothing_stays(tmp_path: Path) -> None:
         taken.bind(("127.0.0.1", 18081))
         taken.listen()
         results = str(tmp_path / "results")
-        done = _sparecraft("run", str(SMALL), "--results", results)
+        done = sparecraft("run", str(SMALL), "--results", results)
     assert done.returncode == 3, done.stdout
     assert "18081" in done.stderr
     assert docker.find(EXPERIMENT) == []
 
 
 @pytest.mark.real
-@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small disk needs root")
 def test_a_full_results_disk_ends_the_run_with_a_message_and_no_fleet(tmp_path: Path) -> None:
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=96k", "tmpfs", str(disk)]
-    subprocess.run(mount, check=True)
-    try:
-        done = _sparecraft("run", str(SMALL), "--results", str(disk))
-    finally:
-        subprocess.run(["umount", "--lazy", str(disk)], check=True)
+    with mounted(tmp_path / "disk", size_kb=96) as disk:
+        done = sparecraft("run", str(SMALL), "--results", str(disk))
     assert done.returncode == 3, done.stdout + done.stderr
     assert "room" in done.stderr
     assert docker.find(EXPERIMENT) == []
 
 
 def test_down_without_a_fleet_says_so_and_succeeds() -> None:
-    done = _sparecraft("down", "tst-never-made")
+    done = sparecraft("down", "tst-never-made")
     assert done.returncode == 0, done.stderr

@@ -8,10 +8,8 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +23,9 @@ from experiments.record.result import flat, read_result
 from experiments.stage.agents import connect_agent, tls_context
 from experiments.stage.platforms.local import docker
 from experiments.stage.platforms.local.platform import LocalPlatform
+from experiments.tests.called import sparecraft
+from experiments.tests.fleets import Started, nothing_stays
+from experiments.tests.load_fixture import children
 from experiments.tests.planned_fixture import small_prediction
 
 pytestmark = [pytest.mark.real, pytest.mark.fleet, pytest.mark.timeout(600)]
@@ -32,64 +33,16 @@ pytestmark = [pytest.mark.real, pytest.mark.fleet, pytest.mark.timeout(600)]
 DESIGN = Path(__file__).parent / "designs" / "small"
 EXPERIMENT = "tst-small"
 PLANNED = "tst-small-planned"
-_WAIT_S = 180.0
 
 
 @pytest.fixture(autouse=True)
 def _nothing_stays() -> Iterator[None]:
-    _remove()
-    yield
-    _remove()
-    assert docker.find(EXPERIMENT) + docker.find(PLANNED) == []
+    with nothing_stays(EXPERIMENT, PLANNED):
+        yield
 
 
-def _remove() -> None:
-    for name in (EXPERIMENT, PLANNED):
-        LocalPlatform(name).down(lambda line: print(line))
-
-
-def _command(*arguments: str) -> list[str]:
-    return [sys.executable, "-m", "experiments.cli", *arguments]
-
-
-def _start(results: Path, *arguments: str, design: Path = DESIGN) -> subprocess.Popen[str]:
-    results.mkdir(parents=True, exist_ok=True)
-    log = (results / "output.txt").open("w")
-    with log:
-        return subprocess.Popen(
-            _command("run", str(design), "--results", str(results), *arguments),
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-
-
-def _finish(process: subprocess.Popen[str], results: Path) -> tuple[int, str]:
-    code = process.wait(timeout=_WAIT_S)
-    output = (results / "output.txt").read_text()
-    assert "Traceback" not in output, output
-    return code, output
-
-
-def _until(what: str, condition: Callable[[], bool], process: subprocess.Popen[str]) -> None:
-    deadline = time.monotonic() + _WAIT_S
-    while not condition():
-        assert process.poll() is None, f"the run ended while waiting for {what}"
-        assert time.monotonic() < deadline, f"no {what} within {_WAIT_S} s"
-        time.sleep(0.2)
-
-
-def _events(results: Path) -> list[dict[str, Any]]:
-    files = list(results.glob(f"{EXPERIMENT}/2*/events.jsonl"))
-    if not files:
-        return []
-    lines = files[0].read_bytes().split(b"\n")[:-1]
-    return [json.loads(line) for line in lines]
-
-
-def _injected(results: Path) -> Callable[[], bool]:
-    return lambda: any(event["action"] == "inject" for event in _events(results))
+def _start(results: Path, *arguments: str, design: Path = DESIGN) -> Started:
+    return Started(results, "run", str(design), *arguments)
 
 
 def _summary(results: Path) -> dict[str, Any]:
@@ -97,9 +50,8 @@ def _summary(results: Path) -> dict[str, Any]:
 
 
 def test_a_run_measures_both_arms_reverts_plans_and_leaves_nothing(tmp_path: Path) -> None:
-    code, output = _finish(_start(tmp_path), tmp_path)
+    output = _start(tmp_path).ended(0, 1)
     summary = _summary(tmp_path)
-    assert code in (0, 1), output
     for arm in ("baseline", "replicated"):
         assert summary["arms"][arm]["requests"] > 30
         assert summary["arms"][arm]["p50_ms"] > 1
@@ -137,8 +89,7 @@ def test_a_plans_fleet_is_made_as_described_shown_and_held_to_its_prediction(
     (run / "plan.json").write_text(json.dumps(small_prediction()))
     planned = adopt(run)
     assert planned.fleet.experiment == PLANNED
-    code, output = _finish(_start(tmp_path, "--keep", design=planned.directory), tmp_path)
-    assert code in (0, 1), output
+    output = _start(tmp_path, "--keep", design=planned.directory).ended(0, 1)
     platform = LocalPlatform(PLANNED)
     assert platform.changes() == []
     folder = (tmp_path / PLANNED / "latest").resolve()
@@ -163,14 +114,13 @@ def _check_prediction(predicted: dict[str, Any]) -> None:
 
 
 def test_a_block_that_the_host_spoils_is_set_aside_and_measured_again(tmp_path: Path) -> None:
-    process = _start(tmp_path, "--quiet-wait", "3")
-    _until("the measurement", _measuring(tmp_path), process)
-    generator = _generator_of(process.pid)
+    started = _start(tmp_path, "--quiet-wait", "3")
+    started.until_event(kind="measure", action="start")
+    generator = _generator_of(started.process.pid)
     os.kill(generator, signal.SIGSTOP)
     time.sleep(1.5)
     os.kill(generator, signal.SIGCONT)
-    code, output = _finish(process, tmp_path)
-    assert code in (0, 1), output
+    output = started.ended(0, 1)
     folder = tmp_path / EXPERIMENT / "latest"
     manifest = json.loads((folder / "manifest.json").read_text())
     blocks = {block["repeat"]: block for block in manifest["host"]["blocks"]}
@@ -187,31 +137,19 @@ def test_a_block_that_the_host_spoils_is_set_aside_and_measured_again(tmp_path: 
     assert "set aside" in (folder / "report.html").read_text()
 
 
-def _measuring(results: Path) -> Callable[[], bool]:
-    return lambda: any(
-        (event["kind"], event["action"]) == ("measure", "start") for event in _events(results)
-    )
-
-
 def _generator_of(pid: int) -> int:
     """The load generator among the children of a run."""
-    children = Path(f"/proc/{pid}/task").glob("*/children")
-    found = [
-        int(child)
-        for of_thread in children
-        for child in of_thread.read_text().split()
-        if b"locust" in Path(f"/proc/{child}/cmdline").read_bytes()
+    [found] = [
+        child for child in children(pid) if b"locust" in Path(f"/proc/{child}/cmdline").read_bytes()
     ]
-    assert len(found) == 1, found
-    return found[0]
+    return found
 
 
 def test_ctrl_c_reverts_keeps_what_was_measured_and_leaves_nothing(tmp_path: Path) -> None:
-    process = _start(tmp_path)
-    _until("an injection", _injected(tmp_path), process)
-    process.send_signal(signal.SIGINT)
-    code, output = _finish(process, tmp_path)
-    assert code == 130, output
+    started = _start(tmp_path)
+    started.until_event(action="inject")
+    started.process.send_signal(signal.SIGINT)
+    started.ended(130)
     summary = _summary(tmp_path)
     assert summary["valid"] is False
     assert any("interrupted" in reason for reason in summary["verdicts"]["measurement"]["reasons"])
@@ -222,11 +160,11 @@ def test_ctrl_c_reverts_keeps_what_was_measured_and_leaves_nothing(tmp_path: Pat
 
 
 def test_agents_undo_within_their_lease_when_the_runner_is_killed(tmp_path: Path) -> None:
-    process = _start(tmp_path)
-    _until("an injection", _injected(tmp_path), process)
-    active = _events(tmp_path)[-1]["machine"] or "web-1"
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait()
+    started = _start(tmp_path)
+    started.until_event(action="inject")
+    active = started.events()[-1]["machine"] or "web-1"
+    started.process.kill()
+    started.process.wait()
     platform = LocalPlatform(EXPERIMENT)
     context = tls_context(platform.identity())
     with connect_agent(platform.inventory().machine(active), context) as agent:
@@ -235,20 +173,16 @@ def test_agents_undo_within_their_lease_when_the_runner_is_killed(tmp_path: Path
             assert time.monotonic() < deadline, agent.faults()
             time.sleep(0.5)
         assert agent.fingerprint()["clean"], agent.fingerprint()
-    done = subprocess.run(
-        _command("down", EXPERIMENT), capture_output=True, text=True, timeout=120, check=False
-    )
+    done = sparecraft("down", EXPERIMENT)
     assert done.returncode == 0, done.stderr
     assert docker.find(EXPERIMENT) == []
 
 
 def test_a_killed_influxdb_loses_no_point_and_not_the_run(tmp_path: Path) -> None:
-    process = _start(tmp_path)
-    _until("an injection", _injected(tmp_path), process)
-    container = LocalPlatform(EXPERIMENT).container("influxdb-1")
-    docker.kill(container)
-    code, output = _finish(process, tmp_path)
-    assert code == 1, output
+    started = _start(tmp_path)
+    started.until_event(action="inject")
+    docker.kill(LocalPlatform(EXPERIMENT).container("influxdb-1"))
+    started.ended(1)
     folder = tmp_path / EXPERIMENT / "latest"
     telemetry = json.loads((folder / "manifest.json").read_text())["telemetry"]
     spooled = (folder / "telemetry.lp").read_text().count("\n")
@@ -261,11 +195,10 @@ def test_a_killed_influxdb_loses_no_point_and_not_the_run(tmp_path: Path) -> Non
 
 
 def test_a_machine_killed_from_outside_is_noticed_and_the_run_is_not_valid(tmp_path: Path) -> None:
-    process = _start(tmp_path)
-    _until("an injection", _injected(tmp_path), process)
+    started = _start(tmp_path)
+    started.until_event(action="inject")
     docker.kill(LocalPlatform(EXPERIMENT).container("web-2"))
-    code, output = _finish(process, tmp_path)
-    assert code == 1, output
+    started.ended(1)
     summary = _summary(tmp_path)
     assert summary["valid"] is False
     reasons = summary["verdicts"]["measurement"]["reasons"]
@@ -274,17 +207,10 @@ def test_a_machine_killed_from_outside_is_noticed_and_the_run_is_not_valid(tmp_p
 
 
 def test_a_second_run_is_refused_while_one_is_active(tmp_path: Path) -> None:
-    process = _start(tmp_path)
-    _until("the lock", (tmp_path / ".lock").exists, process)
-    second = subprocess.run(
-        _command("run", str(DESIGN), "--results", str(tmp_path)),
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    started = _start(tmp_path)
+    started.until("the lock", (tmp_path / ".lock").exists)
+    second = sparecraft("run", str(DESIGN), "--results", str(tmp_path))
     assert second.returncode == 3
-    assert f"process {process.pid}" in second.stderr
-    process.send_signal(signal.SIGTERM)
-    code, output = _finish(process, tmp_path)
-    assert code == 130, output
+    assert f"process {started.process.pid}" in second.stderr
+    started.process.send_signal(signal.SIGTERM)
+    started.ended(130)

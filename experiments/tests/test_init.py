@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from experiments.commands.init import make_design
 from experiments.errors import InputError
-
-
-def _sparecraft(*arguments: str, limit_s: float = 30) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "experiments.cli", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=limit_s, check=False)
+from experiments.tests.called import sparecraft
 
 
 def test_a_new_design_has_its_own_name_and_passes_the_check(tmp_path: Path) -> None:
     folder = tmp_path / "flower-shop"
-    made = _sparecraft("init", str(folder))
+    made = sparecraft("init", str(folder))
     assert made.returncode == 0, made.stderr
     assert 'experiment = "flower-shop"' in (folder / "fleet.tfvars").read_text()
-    checked = _sparecraft("check", str(folder))
+    checked = sparecraft("check", str(folder))
     assert checked.returncode == 0, checked.stdout + checked.stderr
 
 

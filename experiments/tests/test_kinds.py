@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +14,7 @@ from experiments import kinds
 from experiments.design import load_design
 from experiments.errors import InputError
 from experiments.paths import ROOT
+from experiments.tests.called import sparecraft
 
 SMALL = Path(__file__).parent / "designs" / "small"
 GUIDE = ROOT / "experiments" / "kinds" / "README.md"
@@ -46,12 +44,9 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder.parent
 
 
-def sparecraft(own: Path, *arguments: str, code: int = 0) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", "experiments.cli", *arguments],
-        env={**os.environ, "SPARECRAFT_KINDS": str(own), "PYTHONPATH": str(ROOT)},
-        capture_output=True, text=True, check=False, timeout=120,
-    )  # fmt: skip
+def said(own: Path, *arguments: str, code: int = 0) -> str:
+    """What `sparecraft` says with the kinds in a folder of one's own."""
+    done = sparecraft(*arguments, SPARECRAFT_KINDS=str(own), PYTHONPATH=str(ROOT))
     assert done.returncode == code, done.stdout + done.stderr
     return done.stdout if code == 0 else done.stderr
 
@@ -64,7 +59,7 @@ def test_the_guide_to_adding_a_kind_has_at_most_three_steps() -> None:
 def test_a_kind_of_ones_own_is_run_listed_and_reported(own: Path, tmp_path: Path) -> None:
     design = design_of_kind(tmp_path / "mine", "dice")
     results = tmp_path / "results"
-    printed = json.loads(sparecraft(own, "run", str(design), "--results", str(results), "--json"))
+    printed = json.loads(said(own, "run", str(design), "--results", str(results), "--json"))
     assert set(printed) == HEAD | {"dice"}
     assert printed["valid"] is True
     assert printed["slo"] is None
@@ -72,11 +67,11 @@ def test_a_kind_of_ones_own_is_run_listed_and_reported(own: Path, tmp_path: Path
     assert json.loads((folder / "result.json").read_text()) == printed
     assert (results / "tst-small" / "latest").resolve() == folder
     sixes = json.loads((folder / "thrown.json").read_text()).count(6)
-    listed = json.loads(sparecraft(own, "list", "--results", str(results), "--json"))["runs"]
+    listed = json.loads(said(own, "list", "--results", str(results), "--json"))["runs"]
     [row] = listed
     assert (row["kind"], row["valid"], row["found"]) == ("dice", True, {"sixes": sixes})
     (folder / "report.html").unlink()
-    assert str(folder) in sparecraft(own, "report", str(folder)).replace("\n", "")
+    assert str(folder) in said(own, "report", str(folder)).replace("\n", "")
     assert (folder / "report.html").is_file()
 
 
@@ -85,10 +80,10 @@ def test_a_kind_that_is_not_here_is_refused_and_its_runs_are_still_listed(
 ) -> None:
     design = design_of_kind(tmp_path / "mine", "dice")
     results = tmp_path / "results"
-    sparecraft(own, "run", str(design), "--results", str(results))
+    said(own, "run", str(design), "--results", str(results))
     nowhere = tmp_path / "nowhere"
-    assert "kind dice" in sparecraft(nowhere, "run", str(design), code=2)
-    [row] = json.loads(sparecraft(nowhere, "list", "--results", str(results), "--json"))["runs"]
+    assert "kind dice" in said(nowhere, "run", str(design), code=2)
+    [row] = json.loads(said(nowhere, "list", "--results", str(results), "--json"))["runs"]
     assert (row["kind"], row["found"]) == ("dice", {})
 
 
@@ -104,6 +99,8 @@ def test_every_design_here_is_one_of_its_kind() -> None:
     for path in sorted((ROOT / "experiments" / "designs").glob("*/experiment.toml")):
         design = kinds.load(path.parent)
         kind = kinds.kind_of(design)
+        assert (path.parent / "README.md").is_file()
+        assert (kind.name == "capacity") == path.parent.name.endswith("-capacity")
         assert (design.experiment.failover is not None) == kind.replaces_machines
 
 

@@ -13,29 +13,21 @@ import pytest
 from experiments.design.workloads import find_workloads
 from experiments.load.generator import MASTER_PORT
 from experiments.load.plan import RemoteWorkers
+from experiments.tests.engine import docker
 from experiments.tests.load_fixture import begun, ended, make_plan, shared
 from experiments.tests.servers import serving
 
 pytestmark = pytest.mark.real
 
-ROOT = Path(__file__).resolve().parents[2]
 NAME = "tst-role-load"
 ROLE = "/opt/sparecraft/bundle/roles/load"
 CERTIFICATES = "/etc/ssl/certs"
 
 
-def docker(*arguments: str) -> str:
-    done = subprocess.run(["docker", *arguments], capture_output=True, text=True, check=False)
-    said = f"docker {' '.join(arguments)}: {done.stdout[-2000:]}{done.stderr[-2000:]}"
-    assert done.returncode == 0, said
-    return done.stdout
-
-
 @pytest.fixture
-def machine(tmp_path: Path) -> Iterator[str]:
+def machine(bundle: Path, tmp_path: Path) -> Iterator[str]:
     """A container with the bundle and the settings of a load machine, on this host's network."""
-    subprocess.run([ROOT / "ci" / "bundle"], check=True, capture_output=True)
-    with tarfile.open(ROOT / "build/bundle/sparecraft.tar.gz") as archive:
+    with tarfile.open(bundle) as archive:
         archive.extractall(tmp_path / "bundle", filter="data")
     settings = tmp_path / "role.env"
     settings.write_text("LOAD_MASTER=127.0.0.1\n", encoding="utf-8")

@@ -6,8 +6,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,8 +15,9 @@ import pytest
 
 from experiments.commands.init import make_design
 from experiments.design import DESIGNS
-from experiments.stage.platforms.local import docker
-from experiments.stage.platforms.local.platform import LocalPlatform
+from experiments.tests.called import sparecraft
+from experiments.tests.engine import docker
+from experiments.tests.fleets import nothing_stays
 
 pytestmark = [pytest.mark.real, pytest.mark.fleet, pytest.mark.timeout(600)]
 
@@ -28,14 +27,8 @@ SPILLED = "SELECT temp_files FROM pg_stat_database WHERE datname = 'dictionary'"
 
 @pytest.fixture(autouse=True)
 def _nothing_stays() -> Iterator[None]:
-    _remove()
-    yield
-    _remove()
-    assert docker.find(EXPERIMENT) == []
-
-
-def _remove() -> None:
-    LocalPlatform(EXPERIMENT).down(lambda line: print(line))
+    with nothing_stays(EXPERIMENT):
+        yield
 
 
 def _shorter(folder: Path, order: str) -> Path:
@@ -61,15 +54,7 @@ def _copy(name: str, to: Path, order: str) -> Path:
 
 def _run(folder: Path, results: Path) -> tuple[dict[str, Any], Path]:
     """result.json of a run whose fleet stays up, and the run's folder."""
-    command = [sys.executable, "-m", "experiments.cli", "run", str(folder), "--keep"]
-    done = subprocess.run(
-        [*command, "--results", str(results)],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=400,
-        check=False,
-    )
+    done = sparecraft("run", str(folder), "--keep", "--results", str(results))
     assert done.returncode in (0, 1), done.stdout + done.stderr
     run = results / EXPERIMENT / "latest"
     result = json.loads((run / "result.json").read_text())
@@ -87,12 +72,7 @@ def _served(run: Path) -> set[tuple[str, int]]:
 def _sql(machine: str, statement: str) -> str:
     container = f"sc-{EXPERIMENT}-{machine}"
     client = ["psql", "-qtA", "-h", "/run/postgresql", "-U", "reader", "-d", "dictionary"]
-    return subprocess.run(
-        ["docker", "exec", container, *client, "-c", statement],
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout.strip()
+    return docker("exec", container, *client, "-c", statement).strip()
 
 
 def test_nginx_and_a_python_service_answer_each_search_and_are_asked_twice(tmp_path: Path) -> None:

@@ -93,7 +93,7 @@ def test_the_policy_suffices_for_all_that_happens_to_a_fleet(
         machines.inject("machine.reboot", "db-1")
         machines.stop("web-1")
         assert "Linux" in machines.machine_logs("db-1")
-        sweep.remove(aws, tagged.find(aws, EXPERIMENT), lambda _: None, timeout_s=10.0)
+        sweep.remove(aws, tagged.find(aws, EXPERIMENT), lambda _: None)
         assert tagged.find(aws, EXPERIMENT) == []
 
 

@@ -45,13 +45,32 @@ def machine() -> str:
     return instance(made, network(made), "web-1")
 
 
+@pytest.fixture
+def platform() -> Ec2Platform:
+    return Ec2Platform(EXPERIMENT, REGION)
+
+
+@pytest.fixture
+def grouped(platform: Ec2Platform) -> str:
+    """The instance id of web-1, which a group keeps."""
+    made = MadeFleet(EXPERIMENT, FUTURE)
+    group = group_of_one(made, network(made), "web-1")
+    assert tagged.instances(platform.aws, EXPERIMENT, "web-1")[0].group == group
+    return _newest(platform)
+
+
+def _newest(platform: Ec2Platform) -> str:
+    return tagged.instances(platform.aws, EXPERIMENT, "web-1")[0].id
+
+
 def _state(identifier: str) -> str:
     found = client("ec2").describe_instances(InstanceIds=[identifier])
     return str(found["Reservations"][0]["Instances"][0]["State"]["Name"])
 
 
-def test_power_goes_off_and_on_and_what_is_so_already_is_left(machine: str) -> None:
-    platform: Platform = Ec2Platform(EXPERIMENT, REGION)
+def test_power_goes_off_and_on_and_what_is_so_already_is_left(
+    machine: str, platform: Platform
+) -> None:
     for _ in range(2):
         platform.stop("web-1")
         assert not platform.running("web-1")
@@ -62,8 +81,9 @@ def test_power_goes_off_and_on_and_what_is_so_already_is_left(machine: str) -> N
         assert _state(machine) == "running"
 
 
-def test_a_crash_is_undone_by_power_and_a_reboot_leaves_the_machine_on(machine: str) -> None:
-    platform = Ec2Platform(EXPERIMENT, REGION)
+def test_a_crash_is_undone_by_power_and_a_reboot_leaves_the_machine_on(
+    machine: str, platform: Ec2Platform
+) -> None:
     platform.inject("machine.crash", "web-1")
     assert _state(machine) == "stopped"
     for _ in range(2):
@@ -75,75 +95,44 @@ def test_a_crash_is_undone_by_power_and_a_reboot_leaves_the_machine_on(machine: 
     assert platform.through_agent["machine.freeze"] == "process.hang"
 
 
-def test_the_newest_instance_of_a_name_is_the_machine() -> None:
+def test_the_newest_instance_of_a_name_is_the_machine(platform: Ec2Platform, grouped: str) -> None:
     """The group's first machine was replaced: its successor has another id and the same tags."""
-    made = MadeFleet(EXPERIMENT, FUTURE)
-    group = group_of_one(made, network(made), "web-1")
-    platform = Ec2Platform(EXPERIMENT, REGION)
-    first = tagged.instances(platform.aws, EXPERIMENT, "web-1")[0]
-    assert first.group == group
     platform.stop("web-1")
-    assert _state(first.id) == "terminated", "a group replaces a machine that is fenced"
-    second = tagged.instances(platform.aws, EXPERIMENT, "web-1")[0]
-    assert second.id != first.id
+    assert _state(grouped) == "terminated", "a group replaces a machine that is fenced"
+    assert _newest(platform) != grouped
     assert platform.running("web-1")
 
 
-def test_a_machine_that_crashed_in_a_group_is_left_to_its_group() -> None:
-    made = MadeFleet(EXPERIMENT, FUTURE)
-    group_of_one(made, network(made), "web-1")
-    platform = Ec2Platform(EXPERIMENT, REGION)
-    one = tagged.instances(platform.aws, EXPERIMENT, "web-1")[0]
+@pytest.mark.parametrize("fenced", [False, True])
+def test_a_machine_of_a_group_is_made_anew_by_it_once_however_it_went_off(
+    platform: Ec2Platform, grouped: str, fenced: bool
+) -> None:
+    platform.replace("web-1", print)
+    assert _state(grouped) == "running", "one that is on is the new one"
     platform.inject("machine.crash", "web-1")
     platform.revert("machine.crash", "web-1")
-    assert _state(one.id) == "stopped", "started again, it would race with its successor"
+    assert _state(grouped) == "stopped", "started again, it would race with its successor"
+    if fenced:
+        platform.stop("web-1")
+    said: list[str] = []
+    for _ in range(2):
+        platform.replace("web-1", said.append)
+    assert said == ["web-1: its group makes a new instance"]
+    assert _state(grouped) == "terminated"
+    assert _newest(platform) != grouped
+    assert platform.running("web-1")
 
 
-def test_a_machine_of_a_group_is_made_anew_once_however_it_went_off() -> None:
-    made = MadeFleet(EXPERIMENT, FUTURE)
-    group_of_one(made, network(made), "web-1")
-    platform = Ec2Platform(EXPERIMENT, REGION)
-    first = tagged.instances(platform.aws, EXPERIMENT, "web-1")[0].id
-    platform.inject("machine.crash", "web-1")
-    platform.stop("web-1")  # the fence: it is off already
-    platform.replace("web-1", print)
-    second = tagged.instances(platform.aws, EXPERIMENT, "web-1")[0].id
-    assert second != first
-    assert _state(first) == "terminated"
-    platform.replace("web-1", print)
-    assert tagged.instances(platform.aws, EXPERIMENT, "web-1")[0].id == second, "it is the new one"
-
-
-def test_a_machine_without_a_group_cannot_be_made_anew(machine: str) -> None:
-    platform = Ec2Platform(EXPERIMENT, REGION)
+def test_a_machine_without_a_group_cannot_be_made_anew(machine: str, platform: Ec2Platform) -> None:
     platform.stop("web-1")
     with pytest.raises(EnvironmentMissing, match=f"{machine}, which belongs to none"):
         platform.replace("web-1", print)
 
 
-def test_a_machine_that_is_off_is_made_anew_by_its_group_and_only_by_one() -> None:
-    made = MadeFleet(EXPERIMENT, FUTURE)
-    subnet = network(made)
-    group_of_one(made, subnet, "web-1")
-    fixed = instance(made, subnet, "db-1")
-    platform = Ec2Platform(EXPERIMENT, REGION)
-    first = tagged.instances(platform.aws, EXPERIMENT, "web-1")[0]
-    platform.replace("web-1", lambda _: None)
-    assert _state(first.id) == "running", "one that is on is the new one"
-    platform.inject("machine.crash", "web-1")
-    said: list[str] = []
-    platform.replace("web-1", said.append)
-    assert said == ["web-1: its group makes a new instance"]
-    assert _state(first.id) == "terminated"
-    assert platform.running("web-1")
-    platform.stop("db-1")
-    with pytest.raises(EnvironmentMissing, match=f"{fixed}, which belongs to none"):
-        platform.replace("db-1", lambda _: None)
-
-
-def test_a_machine_that_is_not_there_is_said_with_its_name_and_region(machine: str) -> None:
+def test_a_machine_that_is_not_there_is_said_with_its_name_and_region(
+    machine: str, platform: Ec2Platform
+) -> None:
     client("ec2").terminate_instances(InstanceIds=[machine])
-    platform = Ec2Platform(EXPERIMENT, REGION)
     assert not platform.running("web-1")
     platform.stop("web-1")
     with pytest.raises(EnvironmentMissing, match=f"web-1 of {EXPERIMENT}, region {REGION}"):
@@ -151,15 +140,10 @@ def test_a_machine_that_is_not_there_is_said_with_its_name_and_region(machine: s
     assert "none that is alive" in platform.machine_logs("web-1")
 
 
-def test_the_console_is_what_a_machine_that_does_not_start_is_judged_by(machine: str) -> None:
-    assert _state(machine) == "running"
-    said = Ec2Platform(EXPERIMENT, REGION).machine_logs("web-1")
-    assert "Linux version" in said
-    assert len(said.splitlines()) <= 20
-
-
-def test_a_machine_that_never_gets_ready_ends_in_its_console_s_lines(machine: str) -> None:
-    platform = Ec2Platform(EXPERIMENT, REGION)
+def test_a_machine_that_never_gets_ready_ends_in_its_console_s_lines(
+    machine: str, platform: Ec2Platform
+) -> None:
+    assert len(platform.machine_logs("web-1").splitlines()) <= 20
     platform.await_up(["web-1"], 0.1)
     client("ec2").stop_instances(InstanceIds=[machine])
     with pytest.raises(EnvironmentMissing) as late:
@@ -236,17 +220,6 @@ def test_a_fleet_that_another_workspace_made_is_refused_and_listed() -> None:
         Ec2Platform(EXPERIMENT, REGION).check()
     assert f"sparecraft down {EXPERIMENT} --platform ec2" in refused.value.do
     Ec2Platform("tst-other", REGION).check()
-
-
-def test_no_credentials_and_a_wrong_region_are_refused_before_terraform(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    with pytest.raises(InputError, match="Did you mean eu-west-1"):
-        Ec2Platform(EXPERIMENT, "eu-wset-1")
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
-        monkeypatch.delenv(name)
-    with pytest.raises(EnvironmentMissing, match="AWS credentials"):
-        Ec2Platform(EXPERIMENT, REGION).check()
 
 
 def _stack(folder: Path, second: str) -> Path:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
 from collections.abc import Iterator
 
 import pytest
@@ -11,6 +9,7 @@ import pytest
 from experiments.stage.platforms import Platform
 from experiments.stage.platforms.local import docker
 from experiments.stage.platforms.local.platform import LocalPlatform
+from experiments.tests.engine import docker as call_docker
 
 pytestmark = [pytest.mark.real, pytest.mark.fleet]
 EXPERIMENT = "tst-power"
@@ -21,20 +20,17 @@ def machine() -> Iterator[str]:
     """A container that sleeps, named as a machine of the fleet is."""
     name = f"sc-{EXPERIMENT}-web-1"
     label = f"{docker.LABEL}={EXPERIMENT}"
-    start = ["docker", "run", "--detach", "--network=none", "--name", name, "--label", label]
-    image = ["sparecraft/base:bookworm", "sleep", "600"]
-    subprocess.run([*start, *image], check=True, capture_output=True)
+    image = ("sparecraft/base:bookworm", "sleep", "600")
+    call_docker("run", "--detach", "--network=none", "--name", name, "--label", label, *image)
     try:
         yield "web-1"
     finally:
-        subprocess.run(["docker", "rm", "--force", name], check=True, capture_output=True)
+        call_docker("rm", "--force", name)
 
 
 def _process(platform: LocalPlatform, machine: str) -> int:
     """The process id of the machine's process 1 on this host; 0 when it is off."""
-    container = platform.container(machine)
-    out = subprocess.run(["docker", "inspect", container], check=True, capture_output=True)
-    return int(json.loads(out.stdout)[0]["State"]["Pid"])
+    return int(call_docker("inspect", "--format", "{{.State.Pid}}", platform.container(machine)))
 
 
 def test_a_machine_that_is_rebooted_runs_again_as_another_process(machine: str) -> None:

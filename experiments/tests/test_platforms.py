@@ -10,17 +10,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
 
-from experiments.cli import app
-from experiments.errors import EnvironmentMissing, InputError, SparecraftError
+from experiments.errors import EnvironmentMissing, InputError
 from experiments.paths import ROOT
 from experiments.stage import platforms
+from experiments.tests.called import call, refusal
 
 SMALL = str(Path(__file__).parent / "designs" / "small")
 GUIDE = ROOT / "experiments" / "stage" / "platforms" / "README.md"
 
-# Step 1 of the guide: machines that are only written down.
+# Step 1 of the guide: machines that are only written down, as far as anybody asks for them.
 MACHINES = """
 from pathlib import Path
 
@@ -57,42 +56,9 @@ class LentPlatform:
         return Inventory(experiment=self.experiment, platform="lent", scheme="on-prem",
                          machines=(), endpoints=ends)
 
-    def identity(self):
-        raise NotImplementedError
-
-    def changes(self):
-        return []
-
     def down(self, progress):
         (LENT / self.experiment).unlink(missing_ok=True)
         return []
-
-    def left(self):
-        return []
-
-    def machine_logs(self, machine):
-        return ""
-
-    def inject(self, kind, machine):
-        raise NotImplementedError
-
-    def revert(self, kind, machine):
-        raise NotImplementedError
-
-    def start(self, machine):
-        raise NotImplementedError
-
-    def stop(self, machine):
-        raise NotImplementedError
-
-    def replace(self, machine, progress):
-        raise NotImplementedError
-
-    def load_helpers(self):
-        return 0
-
-    def running(self, machine):
-        return True
 """.replace("ENDPOINTS", 'entries=(), influxdb="http://198.19.0.3", grafana=None')
 
 
@@ -112,40 +78,31 @@ def lent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         del sys.modules[name]
 
 
-def _call(*arguments: str) -> Result:
-    return CliRunner().invoke(app, list(arguments))
-
-
-def _refusal(done: Result) -> SparecraftError:
-    assert isinstance(done.exception, SparecraftError), done.output
-    return done.exception
-
-
 @pytest.mark.usefixtures("lent")
 def test_a_folder_is_all_that_the_command_line_needs_of_a_platform(tmp_path: Path) -> None:
-    up = _call("up", SMALL, "--platform", "lent", "--shelf", "7")
+    up = call("up", SMALL, "--platform", "lent", "--shelf", "7")
     assert up.exit_code == 0, up.output
     assert "On shelf 7." in up.output
     assert "sparecraft down tst-small --platform lent" in up.output
-    listed = _call("list", "--platform", "lent", "--results", str(tmp_path), "--json")
+    listed = call("list", "--platform", "lent", "--results", str(tmp_path), "--json")
     assert json.loads(listed.stdout)["fleets"] == [{"experiment": "tst-small", "shelf": None}]
-    again = _refusal(_call("run", SMALL, "--platform", "lent", "--results", str(tmp_path)))
+    again = refusal("run", SMALL, "--platform", "lent", "--results", str(tmp_path))
     assert isinstance(again, EnvironmentMissing)
     assert again.place == "lent", "this platform's check, and no other's"
-    assert _call("down", "--all", "--platform", "lent").exit_code == 0
-    listed = _call("list", "--platform", "lent", "--results", str(tmp_path), "--json")
+    assert call("down", "--all", "--platform", "lent").exit_code == 0
+    listed = call("list", "--platform", "lent", "--results", str(tmp_path), "--json")
     assert json.loads(listed.stdout)["fleets"] == []
 
 
 @pytest.mark.usefixtures("lent")
 @pytest.mark.parametrize("command", ["run", "up", "down", "list"])
 def test_help_has_the_folder_among_the_choices(command: str) -> None:
-    assert "[ec2|lent|local]" in _call(command, "--help").output
+    assert "[ec2|lent|local]" in call(command, "--help").output
 
 
 @pytest.mark.usefixtures("lent")
 def test_an_option_is_refused_with_a_platform_that_did_not_declare_it() -> None:
-    refused = _refusal(_call("up", SMALL, "--shelf", "7"))
+    refused = refusal("up", SMALL, "--shelf", "7")
     assert (refused.exit_code, refused.place) == (2, "--shelf")
     assert refused.expected == "--platform lent with it"
 
@@ -154,7 +111,7 @@ def test_an_option_is_refused_with_a_platform_that_did_not_declare_it() -> None:
     "arguments", [("run", SMALL), ("up", SMALL), ("down", "tst-small"), ("list",)]
 )
 def test_an_unknown_platform_is_refused_and_is_no_other(arguments: tuple[str, ...]) -> None:
-    refused = _refusal(_call(*arguments, "--platform", "lent"))
+    refused = refusal(*arguments, "--platform", "lent")
     assert isinstance(refused, InputError)
     assert (refused.place, refused.came) == ("--platform", "'lent'")
     assert refused.expected == "one of ec2, local"
@@ -169,12 +126,12 @@ def test_each_platform_has_the_name_of_its_folder_and_a_column_of_faults() -> No
 
 @pytest.mark.usefixtures("lent")
 def test_down_removes_all_only_when_told_so() -> None:
-    assert _call("up", SMALL, "--platform", "lent").exit_code == 0
-    refused = _refusal(_call("down", "--platform", "lent"))
+    assert call("up", SMALL, "--platform", "lent").exit_code == 0
+    refused = refusal("down", "--platform", "lent")
     assert (refused.exit_code, "--all" in refused.do) == (2, True)
-    assert _call("down", "--platform", "lent", "--yes").exit_code == 0
-    assert _call("down", "--platform", "lent").exit_code == 0, "nothing to ask for"
-    both = _refusal(_call("down", "tst-small", "--all", "--platform", "lent"))
+    assert call("down", "--platform", "lent", "--yes").exit_code == 0
+    assert call("down", "--platform", "lent").exit_code == 0, "nothing to ask for"
+    both = refusal("down", "tst-small", "--all", "--platform", "lent")
     assert both.exit_code == 2
 
 
@@ -182,11 +139,11 @@ def test_fleets_are_unknown_while_docker_does_not_answer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/docker.sock")
-    said = _call("list", "--results", str(tmp_path))
+    said = call("list", "--results", str(tmp_path))
     assert said.exit_code == 0, said.output
     assert "fleets: unknown (Docker does not answer:" in said.output
-    listed = json.loads(_call("list", "--results", str(tmp_path), "--json").stdout)
+    listed = json.loads(call("list", "--results", str(tmp_path), "--json").stdout)
     assert listed["fleets"] is None
     assert listed["unknown"].startswith("Docker does not answer: ")
     assert listed["designs"]
-    assert _refusal(_call("down", "--all")).exit_code == 3
+    assert refusal("down", "--all").exit_code == 3

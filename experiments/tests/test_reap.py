@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from botocore.stub import Stubber  # type: ignore[import-untyped]
 
@@ -60,20 +62,6 @@ def test_only_experiments_whose_last_end_is_past_have_outlived() -> None:
     assert {one.id for one in over} == {one.id for one in tagged.find(aws, "tst-old")}
 
 
-def test_all_of_a_fleet_is_removed_and_nothing_of_another() -> None:
-    whole_fleet("tst-old", PAST)
-    whole_fleet("tst-young", FUTURE)
-    aws = Aws(REGION)
-    kept = _kinds(tagged.find(aws, "tst-young"))
-    said: list[str] = []
-    over = tagged.outlived(tagged.find(aws), NOW)
-    sweep.remove(aws, over, said.append, timeout_s=10.0)
-    assert len(said) == len(over)
-    assert tagged.find(aws, "tst-old") == []
-    assert _kinds(tagged.find(aws)) == kept
-    sweep.remove(aws, over, said.append, timeout_s=10.0)  # what is gone does no harm
-
-
 def test_what_something_else_holds_is_named_and_all_the_rest_goes() -> None:
     whole_fleet("tst-old", PAST)
     young = MadeFleet("tst-young", FUTURE)
@@ -88,14 +76,18 @@ def test_what_something_else_holds_is_named_and_all_the_rest_goes() -> None:
     )["VolumeId"]
     ec2.attach_volume(VolumeId=volume, InstanceId=holder, Device="/dev/sdf")
     aws = Aws(REGION)
-    with pytest.raises(EnvironmentMissing, match=f"volume {volume}: VolumeInUse"):
-        sweep.remove(aws, tagged.find(aws, "tst-old"), lambda _: None, timeout_s=0.2)
+    found = tagged.find(aws, "tst-old")
+    for _ in range(2):  # what is gone does no harm
+        with pytest.raises(EnvironmentMissing) as held:
+            sweep.remove(aws, found, lambda _: None, timeout_s=0.2)
+        assert re.fullmatch(f"volume {volume}: VolumeInUse[^;]*", held.value.came)
     assert [one.id for one in tagged.find(aws, "tst-old")] == [volume]
     assert _kinds(tagged.find(aws, "tst-young"))["instance"] == {holder}
 
 
-def test_a_placement_group_is_found_and_removed() -> None:
+def test_a_placement_group_is_found_and_removed(monkeypatch: pytest.MonkeyPatch) -> None:
     """moto has none: botocore's stub stands for EC2 here."""
+    monkeypatch.setattr(sweep, "_POLL_S", 0.01)
     aws = Aws(REGION)
     tags = MadeFleet("tst-old", PAST).tags()
     found = {"PlacementGroups": [{"GroupName": "sc-tst-old", "Tags": tags}]}
@@ -108,6 +100,6 @@ def test_a_placement_group_is_found_and_removed() -> None:
         groups = list(tagged.placement_groups(aws))
         assert [str(one) for one in groups] == ["placement group sc-tst-old"]
         said: list[str] = []
-        sweep.remove(aws, groups, said.append, timeout_s=0.2)
+        sweep.remove(aws, groups, said.append)
         ec2.assert_no_pending_responses()
     assert said == ["removed placement group sc-tst-old"]

@@ -6,8 +6,6 @@ One fleet of two web servers and a standby serves all tests but the last two, wh
 from __future__ import annotations
 
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -19,15 +17,13 @@ import pytest
 
 from experiments.design.failover import Failover, Mechanism
 from experiments.design.roles import find_roles
-from experiments.record.records import read_events
 from experiments.record.result import flat, read_result
 from experiments.stage.faults import Tally
-from experiments.stage.fleet import connect, disconnect, wait_ready
 from experiments.stage.live_fleet import Fleet
 from experiments.stage.platforms.local import docker
-from experiments.stage.platforms.local.platform import LocalPlatform
 from experiments.stage.schemes import Controller, Journal, MachineOperations
-from experiments.tests.quiet import NOBODY
+from experiments.tests.engine import docker as call_docker
+from experiments.tests.fleets import Started, live
 
 pytestmark = [pytest.mark.real, pytest.mark.fleet, pytest.mark.timeout(600)]
 
@@ -59,17 +55,8 @@ class Events:
 
 @pytest.fixture(scope="module")
 def fleet() -> Iterator[Fleet]:
-    platform = LocalPlatform(EXPERIMENT)
-    platform.down(print)
-    try:
-        inventory = platform.up(DESIGN / "fleet.tfvars", print)
-        live = connect(platform, inventory)
-        wait_ready(live, find_roles(), NOBODY)
-        yield live
-        disconnect(live)
-    finally:
-        platform.down(print)
-    assert docker.find(EXPERIMENT) == []
+    with live(EXPERIMENT, DESIGN / "fleet.tfvars", find_roles()) as made:
+        yield made
 
 
 class Scheme:
@@ -150,7 +137,7 @@ def test_a_machine_that_only_the_heartbeat_lost_is_fenced_and_replaced_once(flee
     network, container = f"sc-{EXPERIMENT}-control", f"sc-{EXPERIMENT}-web-1"
     old = _identity(container)
     with Scheme(fleet, "cloud", repair_mean_s=None) as scheme:
-        _docker("network", "disconnect", network, container)
+        call_docker("network", "disconnect", network, container)
         assert fleet.platform.running("web-1"), "it lives, only nobody hears it"
         scheme.until("a replacement", lambda: bool(scheme.events.of("failover", "end", "cloud")))
         # Long enough for another loss of the same machine to be believed.
@@ -179,20 +166,12 @@ def test_a_machine_that_is_repaired_in_its_place_comes_back(fleet: Fleet) -> Non
 
 def test_a_run_ended_during_a_fail_over_leaves_nothing(tmp_path: Path, fleet: Fleet) -> None:
     fleet.platform.down(print)
-    process = _run(tmp_path)
-    try:
-        _until_failing_over(tmp_path, process)
-        process.send_signal(signal.SIGTERM)
-        code = process.wait(timeout=_WAIT_S)
-    finally:
-        if process.poll() is None:
-            process.kill()
-    output = (tmp_path / "output.txt").read_text()
-    assert code == 130, output
-    assert "Traceback" not in output
+    started = Started(tmp_path, "run", str(DESIGN))
+    started.until_event(what="failover")
+    started.process.send_signal(signal.SIGTERM)
+    started.ended(130)
     assert docker.find(EXPERIMENT) == []
-    events = _events(tmp_path)
-    crashes = [e for e in events if e["kind"] == "machine.crash"]
+    crashes = [e for e in started.events() if e["kind"] == "machine.crash"]
     actions = [e["action"] for e in crashes]
     assert actions.count("inject") == actions.count("revert") > 0, "each was mended first"
 
@@ -201,8 +180,7 @@ def test_a_whole_run_ends_as_it_began_and_tells_its_time_at_full_strength(
     tmp_path: Path, fleet: Fleet
 ) -> None:
     fleet.platform.down(print)
-    process = _run(tmp_path)
-    assert process.wait(timeout=2 * _WAIT_S) in (0, 1), (tmp_path / "output.txt").read_text()
+    Started(tmp_path, "run", str(DESIGN)).ended(0, 1)
     folder = tmp_path / EXPERIMENT / "latest"
     summary = flat(read_result(folder))
     web = summary["strength"]["tiers"]["web"]
@@ -217,32 +195,5 @@ def test_a_whole_run_ends_as_it_began_and_tells_its_time_at_full_strength(
     assert docker.find(EXPERIMENT) == []
 
 
-def _run(results: Path) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "experiments.cli", "run", str(DESIGN)]
-    with (results / "output.txt").open("w") as log:
-        return subprocess.Popen(
-            [*command, "--results", str(results)],
-            stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, text=True,
-        )  # fmt: skip
-
-
-def _until_failing_over(results: Path, process: subprocess.Popen[str]) -> None:
-    deadline = time.monotonic() + _WAIT_S
-    while not any(e["what"] == "failover" for e in _events(results)):
-        assert process.poll() is None, (results / "output.txt").read_text()
-        assert time.monotonic() < deadline, "no fail-over"
-        time.sleep(0.1)
-
-
-def _events(results: Path) -> list[dict[str, Any]]:
-    files = list(results.glob(f"{EXPERIMENT}/2*/events.jsonl"))
-    return list(read_events(files[0])) if files else []
-
-
 def _identity(container: str) -> str:
-    return _docker("inspect", "--format", "{{.Id}}", container)
-
-
-def _docker(*arguments: str) -> str:
-    done = subprocess.run(["docker", *arguments], capture_output=True, text=True, check=True)
-    return done.stdout.strip()
+    return call_docker("inspect", "--format", "{{.Id}}", container)

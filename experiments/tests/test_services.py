@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,34 +10,24 @@ from typing import Any
 import polars as pl
 import pytest
 
-from experiments.stage.platforms.local import docker
-from experiments.stage.platforms.local.platform import LocalPlatform
+from experiments.tests.called import sparecraft
+from experiments.tests.fleets import nothing_stays
 
 pytestmark = [pytest.mark.real, pytest.mark.fleet, pytest.mark.timeout(900)]
 
 DESIGNS = Path(__file__).parent / "designs"
 
 
-NAMES = ("tst-search", "tst-node")
-
-
 @pytest.fixture(autouse=True)
 def _nothing_stays() -> Iterator[None]:
-    for name in NAMES:
-        LocalPlatform(name).down(print)
-    yield
-    for name in NAMES:
-        LocalPlatform(name).down(print)
-        assert docker.find(name) == []
+    with nothing_stays("tst-search", "tst-node"):
+        yield
 
 
 def run(design: str, results: Path) -> tuple[int, str]:
     """`sparecraft run`, to its end."""
-    command = [sys.executable, "-m", "experiments.cli"]
-    command += ["run", str(DESIGNS / design), "--results", str(results)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=800)
+    done = sparecraft("run", str(DESIGNS / design), "--results", str(results))
     output = done.stdout + done.stderr
-    assert "Traceback" not in output, output
     assert done.returncode in (0, 1), output
     return done.returncode, output
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,13 +10,11 @@ from typing import Any
 import pytest
 
 from experiments.design import Design, load_design
-from experiments.stage.fleet import connect, disconnect, wait_ready
 from experiments.stage.live_fleet import Fleet, serving
-from experiments.stage.platforms.local import docker
-from experiments.stage.platforms.local.platform import LocalPlatform
 from experiments.stage.schemes import MachineOperations
 from experiments.stage.settings import configure, role_settings, to_defaults
-from experiments.tests.quiet import NOBODY
+from experiments.tests.engine import docker
+from experiments.tests.fleets import live
 
 FOLDER = Path(__file__).parent / "designs" / "settings"
 pytestmark = [pytest.mark.real, pytest.mark.fleet, pytest.mark.timeout(600)]
@@ -31,21 +28,12 @@ def design() -> Design:
 
 @pytest.fixture(scope="module")
 def fleet(design: Design) -> Iterator[Fleet]:
-    platform = LocalPlatform(EXPERIMENT)
-    platform.down(print)
-    try:
-        live = connect(platform, platform.up(FOLDER / "fleet.tfvars", print))
-        wait_ready(live, design.roles, NOBODY)
-        yield live
-        disconnect(live)
-    finally:
-        platform.down(print)
-    assert docker.find(EXPERIMENT) == []
+    with live(EXPERIMENT, FOLDER / "fleet.tfvars", design.roles) as made:
+        yield made
 
 
 def _redis(machine: str, *command: str) -> list[str]:
-    call = ["docker", "exec", f"sc-{EXPERIMENT}-{machine}", "redis-cli", *command]
-    return subprocess.run(call, capture_output=True, text=True, check=True).stdout.split()
+    return docker("exec", f"sc-{EXPERIMENT}-{machine}", "redis-cli", *command).split()
 
 
 def _policies(*machines: str) -> list[str]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import base64
 import json
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,6 @@ from typing import Any
 import pytest
 
 from experiments.design.inventory import Inventory
-from experiments.paths import ROOT
 from experiments.stage.platforms.ec2 import tagged
 from experiments.stage.platforms.ec2.handed import Ec2Handed
 from experiments.tests.aws import moto_server
@@ -45,9 +43,9 @@ _MOTO_DRIFT = {
 
 
 @pytest.fixture(scope="module")
-def account(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def account(bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A moto server that knows Debian's image and AWS's policies."""
-    subprocess.run([ROOT / "ci" / "bundle"], check=True, capture_output=True)
+    assert bundle.exists()
     place = tmp_path_factory.mktemp("moto")
     with moto_server(place / "moto.log", host_address(), **moto_settings(place)) as url:
         yield url

@@ -25,17 +25,29 @@ pytestmark = pytest.mark.real
 T0_NS = 1_800_000_000_000_000_000
 
 
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Influx]:
+    one = Influx(tmp_path_factory.mktemp("influx"))
+    yield one
+    one.kill()
+
+
 @pytest.fixture
-def influx(tmp_path: Path) -> Iterator[Influx]:
-    directory = tmp_path / "influx"
-    directory.mkdir()
-    server = Influx(directory)
+def influx(server: Influx) -> Influx:
+    """The module's server, which an earlier test may have killed, with an empty database."""
     server.start()
     server.create_database()
-    try:
-        yield server
-    finally:
-        server.kill()
+    return server
+
+
+@pytest.fixture
+def spool(tmp_path: Path) -> Path:
+    return tmp_path / "telemetry.lp"
+
+
+@pytest.fixture
+def writer(influx: Influx, spool: Path) -> InfluxWriter:
+    return InfluxWriter(influx.url, spool)
 
 
 @pytest.fixture
@@ -65,10 +77,9 @@ def numbers(query: InfluxQuery) -> list[int]:
 
 
 def test_points_arrive_as_they_were_written(
-    influx: Influx, query: InfluxQuery, tmp_path: Path
+    writer: InfluxWriter, query: InfluxQuery, spool: Path
 ) -> None:
     odd = "a b,c=d\\e\"f'g é"
-    writer = InfluxWriter(influx.url, tmp_path / "telemetry.lp")
     writer.write(
         [
             Point("odd m,=", {"t g": odd, "end": "c:\\"}, {"f=,": odd, "n": 3, "b": False}, T0_NS),
@@ -81,14 +92,12 @@ def test_points_arrive_as_they_were_written(
     assert first["t g"] == first["f=,"] == second["t g"] == odd
     assert (first["n"], first["b"], first["end"]) == (3, False, "c:/")
     assert (second["f=,"], second["x"], second["time"]) == ("two lines", 0.1, T0_NS + 1)
-    assert not (tmp_path / "telemetry.lp").exists()
+    assert not spool.exists()
 
 
 def test_no_point_is_lost_when_influxdb_is_killed_and_comes_back(
-    influx: Influx, query: InfluxQuery, tmp_path: Path
+    influx: Influx, writer: InfluxWriter, query: InfluxQuery, spool: Path
 ) -> None:
-    spool = tmp_path / "telemetry.lp"
-    writer = InfluxWriter(influx.url, spool)
     writer.write(points(0, 500))
     wait_for(writer, lambda stats: stats.written == 500)
     influx.kill()
@@ -106,9 +115,8 @@ def test_no_point_is_lost_when_influxdb_is_killed_and_comes_back(
 
 
 def test_a_frozen_influxdb_holds_up_nobody_and_loses_nothing(
-    influx: Influx, query: InfluxQuery, tmp_path: Path
+    influx: Influx, writer: InfluxWriter, query: InfluxQuery
 ) -> None:
-    writer = InfluxWriter(influx.url, tmp_path / "telemetry.lp")
     influx.freeze()
     writer.write(points(0, 300))
     wait_for(writer, lambda stats: stats.spooled == 300)
@@ -119,11 +127,9 @@ def test_a_frozen_influxdb_holds_up_nobody_and_loses_nothing(
 
 
 def test_what_is_left_at_the_end_stays_on_disk_and_the_next_writer_delivers_it(
-    influx: Influx, query: InfluxQuery, tmp_path: Path
+    influx: Influx, writer: InfluxWriter, query: InfluxQuery, spool: Path
 ) -> None:
-    spool = tmp_path / "telemetry.lp"
     influx.kill()
-    writer = InfluxWriter(influx.url, spool)
     writer.write(points(0, 100))
     stats = writer.close(0.1)
     assert (stats.accepted, stats.written, stats.spooled, stats.waiting) == (100, 0, 100, 0)
@@ -136,9 +142,8 @@ def test_what_is_left_at_the_end_stays_on_disk_and_the_next_writer_delivers_it(
 
 
 def test_a_refused_point_is_counted_and_kept_and_its_neighbours_arrive(
-    influx: Influx, query: InfluxQuery, tmp_path: Path
+    writer: InfluxWriter, query: InfluxQuery
 ) -> None:
-    writer = InfluxWriter(influx.url, tmp_path / "telemetry.lp")
     bad = Point("request", {"run": "r1"}, {"number": "three"}, T0_NS + 3)
     writer.write([*points(0, 3), bad, *points(4, 6)])
     stats = writer.close(30)
@@ -160,17 +165,15 @@ def test_points_that_find_the_disk_full_are_counted_as_lost(
     assert "No space left on device" in stats.last_error
 
 
-def test_a_closed_writer_refuses_points(influx: Influx, tmp_path: Path) -> None:
-    writer = InfluxWriter(influx.url, tmp_path / "telemetry.lp")
+def test_a_closed_writer_refuses_points(writer: InfluxWriter) -> None:
     writer.close(30)
     with pytest.raises(RuntimeError, match="closed"):
         writer.write(points(0, 1))
 
 
 def test_points_are_counted_by_run_and_measurement(
-    influx: Influx, query: InfluxQuery, tmp_path: Path
+    writer: InfluxWriter, query: InfluxQuery
 ) -> None:
-    writer = InfluxWriter(influx.url, tmp_path / "telemetry.lp")
     writer.write([*points(0, 5), *points(5, 2, run="it's")])
     writer.write([Point("event", {"run": "r1"}, {"title": "a"}, T0_NS + n) for n in range(3)])
     writer.close(30)
@@ -180,13 +183,12 @@ def test_points_are_counted_by_run_and_measurement(
 
 
 def test_host_samples_of_the_run_become_the_hosts_table(
-    influx: Influx, query: InfluxQuery, tmp_path: Path
+    writer: InfluxWriter, query: InfluxQuery
 ) -> None:
     def sample(experiment: str, machine: str, second: int, **fields: float | int) -> Point:
         tags = {"experiment": experiment, "machine": machine, "tier": "web", "role": "mediawiki"}
         return Point("host", tags, fields, T0_NS + second * 10**9)
 
-    writer = InfluxWriter(influx.url, tmp_path / "telemetry.lp")
     writer.write(
         [
             sample("e", "web-2", 1, cpu_percent=50.0, faults_active=1),

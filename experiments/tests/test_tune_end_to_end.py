@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
-import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,34 +13,24 @@ import pytest
 
 from experiments.record.result import flat, read_result
 from experiments.stage.platforms.local import docker
-from experiments.stage.platforms.local.platform import LocalPlatform
+from experiments.tests.fleets import Started, nothing_stays
 
 pytestmark = [pytest.mark.real, pytest.mark.fleet, pytest.mark.timeout(600)]
 
 DESIGN = Path(__file__).parent / "designs" / "small"
 EXPERIMENT = "tst-small"
-_WAIT_S = 300.0
 # Windows of 5 s at 4 requests/s, two pairs a comparison; only (1, 1) and (1, 2) never collide.
 _SHORT = ("--target", "mean", "--window", "5", "--requests", "80", "--collision-max", "0")
 
 
 @pytest.fixture(autouse=True)
 def _nothing_stays() -> Iterator[None]:
-    LocalPlatform(EXPERIMENT).down(lambda line: print(line))
-    yield
-    LocalPlatform(EXPERIMENT).down(lambda line: print(line))
+    with nothing_stays(EXPERIMENT):
+        yield
 
 
-def _start(results: Path) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "experiments.cli", "tune", str(DESIGN), *_SHORT, "--json"]
-    with (results / "out.json").open("w") as out, (results / "err.txt").open("w") as err:
-        return subprocess.Popen(
-            [*command, "--results", str(results)],
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=err,
-            text=True,
-        )
+def _start(results: Path) -> Started:
+    return Started(results, "tune", str(DESIGN), *_SHORT, "--json")
 
 
 def _tuning(results: Path) -> dict[str, Any]:
@@ -51,11 +38,9 @@ def _tuning(results: Path) -> dict[str, Any]:
 
 
 def test_a_tune_walks_reports_and_leaves_nothing(tmp_path: Path) -> None:
-    code = _start(tmp_path).wait(timeout=_WAIT_S)
-    said = (tmp_path / "err.txt").read_text()
-    assert code == 0, said
+    _start(tmp_path).ended(0)
     tuning = _tuning(tmp_path)
-    assert flat(json.loads((tmp_path / "out.json").read_text())) == tuning
+    assert flat(json.loads((tmp_path / "out.txt").read_text())) == tuning
     assert tuning["complete"]
     assert [found["replicas"] for found in tuning["feasible"]] == [[1, 1], [1, 2]]
     assert tuning["start"]["replicas"] == [1, 1]
@@ -80,14 +65,10 @@ def test_a_tune_walks_reports_and_leaves_nothing(tmp_path: Path) -> None:
 
 
 def test_an_interrupted_tune_keeps_its_data_and_leaves_no_fleet(tmp_path: Path) -> None:
-    process = _start(tmp_path)
-    deadline = time.monotonic() + _WAIT_S
-    while "block 2" not in (tmp_path / "err.txt").read_text():
-        assert process.poll() is None, (tmp_path / "err.txt").read_text()
-        assert time.monotonic() < deadline, "no second window"
-        time.sleep(0.2)
-    process.send_signal(signal.SIGINT)
-    assert process.wait(timeout=_WAIT_S) == 130
+    started = _start(tmp_path)
+    started.until("a second window", lambda: "block 2" in started.output)
+    started.process.send_signal(signal.SIGINT)
+    started.ended(130)
     tuning = _tuning(tmp_path)
     assert not tuning["complete"]
     assert tuning["windows"] >= 1

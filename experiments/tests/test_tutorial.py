@@ -14,8 +14,7 @@ from pathlib import Path
 import pytest
 
 from experiments.paths import ROOT
-from experiments.stage.platforms.local import docker
-from experiments.stage.platforms.local.platform import LocalPlatform
+from experiments.tests.fleets import nothing_stays
 
 PAGE = ROOT / "docs" / "your-own-service.md"
 EXPERIMENT = "my-finder"
@@ -41,7 +40,7 @@ class Reader:
     def write(self, name: str, text: str) -> None:
         (self.folder / name).write_text(text)
 
-    def do(self, command: str, limit_s: float = 60) -> tuple[int, str]:
+    def do(self, command: str) -> tuple[int, str]:
         done = subprocess.run(
             ["bash", "-c", command],
             cwd=self.folder,
@@ -49,7 +48,6 @@ class Reader:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=limit_s,
             check=False,
         )
         self.commands += 1
@@ -74,9 +72,8 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> Reader:
 
 @pytest.fixture
 def _nothing_stays() -> Iterator[None]:
-    yield
-    LocalPlatform(EXPERIMENT).down(lambda line: print(line))
-    assert docker.find(EXPERIMENT) == []
+    with nothing_stays(EXPERIMENT):
+        yield
 
 
 def test_its_files_and_commands_make_a_design_that_the_check_accepts(reader: Reader) -> None:
@@ -92,7 +89,7 @@ def test_its_files_and_commands_make_a_design_that_the_check_accepts(reader: Rea
 @pytest.mark.usefixtures("_nothing_stays")
 def test_its_run_measures_both_arms(reader: Reader) -> None:
     assert RUN in PAGE.read_text()
-    code, output = reader.do(RUN, limit_s=400)
+    code, output = reader.do(RUN)
     assert code in (0, 1), output
     result = json.loads((reader.folder / f"results/{EXPERIMENT}/latest/result.json").read_text())
     assert result["verdicts"]["revert"]["ok"], result["verdicts"]

@@ -12,10 +12,10 @@ import pytest
 
 from experiments.design.roles import find_roles
 from experiments.stage.fleet import connect, disconnect, wait_ready
-from experiments.stage.platforms.local import docker
 from experiments.stage.platforms.local.places import networks_of, ports_of
 from experiments.stage.platforms.local.platform import STACK, LocalPlatform
 from experiments.stage.platforms.terraform import Stack
+from experiments.tests.fleets import nothing_stays
 from experiments.tests.quiet import NOBODY
 
 pytestmark = [pytest.mark.real, pytest.mark.fleet, pytest.mark.timeout(600)]
@@ -33,13 +33,8 @@ def fleets(tmp_path: Path) -> Iterator[dict[LocalPlatform, Path]]:
         file = tmp_path / f"{name}.tfvars"
         file.write_text(text.replace("tst-node", name))
         made[LocalPlatform(name)] = file
-        LocalPlatform(name).down(print)
-    try:
+    with nothing_stays(*NAMES):
         yield made
-    finally:
-        for platform in made:
-            platform.down(print)
-    assert [docker.find(name) for name in NAMES] == [[], []]
 
 
 def _answers(port: int) -> bytes:

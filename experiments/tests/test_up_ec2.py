@@ -3,25 +3,23 @@ EC2 half-way, completed, removed."""
 
 from __future__ import annotations
 
-import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import httpx
 import pytest
-from typer.testing import CliRunner, Result
 
-from experiments.cli import app
 from experiments.errors import EnvironmentMissing, InputError
-from experiments.paths import ROOT
 from experiments.stage.platforms.ec2 import tagged
 from experiments.stage.platforms.ec2.aws import Aws
 from experiments.stage.platforms.ec2.platform import Ec2Platform
 from experiments.tests.aws import REGION, environment, moto_server
+from experiments.tests.called import call
 from experiments.tests.ec2_stack import PROVIDERS, copy_of_stack, moto_settings
+from optimizer.tests.answers import Answer, answering
 
 DESIGN = EXPERIMENT = "memcached-capacity"
 REFUSAL = (
@@ -36,53 +34,29 @@ def quota_of_none(moto: str, spent: threading.Event) -> Iterator[str]:
     """The URL of a way to moto on which EC2 starts no instance while `spent` is set: moto has no
     quotas. Also serves as a proxy, as moto does."""
 
-    class Handler(BaseHTTPRequestHandler):
-        def _pass(self) -> None:
-            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-            if spent.is_set() and b"Action=RunInstances" in body:
-                self._answer(400, {"Content-Type": "text/xml"}, REFUSAL.encode())
-                return
-            kept = {k: v for k, v in self.headers.items() if k.lower() != "accept-encoding"}
-            path = "/" + self.path.split("/", 3)[3] if "://" in self.path else self.path
-            came = client.request(self.command, moto + path, headers=kept, content=body)
-            drop = ("transfer-encoding", "content-length", "connection")
-            passed = {k: v for k, v in came.headers.items() if k.lower() not in drop}
-            if self.command == "HEAD" and "content-length" in came.headers:
-                passed["Content-Length"] = came.headers["content-length"]
-            self._answer(came.status_code, passed, came.content)
+    def answer(asked: BaseHTTPRequestHandler, body: bytes) -> Answer:
+        if spent.is_set() and b"Action=RunInstances" in body:
+            return 400, {"Content-Type": "text/xml"}, REFUSAL.encode()
+        kept = {k: v for k, v in asked.headers.items() if k.lower() != "accept-encoding"}
+        path = "/" + asked.path.split("/", 3)[3] if "://" in asked.path else asked.path
+        came = client.request(asked.command, moto + path, headers=kept, content=body)
+        drop = ("transfer-encoding", "content-length", "connection")
+        passed = {k: v for k, v in came.headers.items() if k.lower() not in drop}
+        if asked.command == "HEAD" and "content-length" in came.headers:
+            passed["Content-Length"] = came.headers["content-length"]
+        return came.status_code, passed, came.content
 
-        do_GET = do_POST = do_PUT = do_DELETE = do_HEAD = _pass
-
-        def _answer(self, status: int, headers: dict[str, str], body: bytes) -> None:
-            self.send_response(status)
-            for name, value in headers.items():
-                self.send_header(name, value)
-            if "Content-Length" not in headers:
-                self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with (
-        httpx.Client(trust_env=False, timeout=60.0) as client,
-        ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server,
-    ):
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_address[1]}"
-        finally:
-            server.shutdown()
-            thread.join()
+    with httpx.Client(trust_env=False, timeout=60.0) as client, answering(answer) as url:
+        yield url
 
 
 @pytest.fixture
-def quota(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
+def quota(
+    bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[threading.Event]:
     """An account whose quota is spent while this is set, and a copy of the stack."""
+    assert bundle.exists()
     assert PROVIDERS.exists(), f"expected {PROVIDERS}: run ci/aws-provider"
-    subprocess.run([ROOT / "ci" / "bundle"], check=True, capture_output=True)
     spent = threading.Event()
     with (
         moto_server(tmp_path / "moto.log", **moto_settings(tmp_path)) as moto,
@@ -103,14 +77,10 @@ def quota(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[threading
         yield spent
 
 
-def _call(*arguments: str) -> Result:
-    return CliRunner().invoke(app, [*arguments, "--platform", "ec2"])
-
-
 def test_a_fleet_is_priced_asked_for_refused_half_way_completed_and_removed(
     quota: threading.Event,
 ) -> None:
-    asked = _call("up", DESIGN, "--ttl-hours", "2")
+    asked = call("up", DESIGN, "--ttl-hours", "2", "--platform", "ec2")
     assert isinstance(asked.exception, InputError)
     assert asked.exception.place.startswith("Make it, for at most 0.66 USD?"), asked.output
     assert "cache-1" in asked.output
@@ -119,7 +89,7 @@ def test_a_fleet_is_priced_asked_for_refused_half_way_completed_and_removed(
     assert tagged.find(Aws(REGION)) == []
 
     quota.set()
-    refused = _call("up", DESIGN, "--ttl-hours", "2", "--yes")
+    refused = call("up", DESIGN, "--ttl-hours", "2", "--yes", "--platform", "ec2")
     assert isinstance(refused.exception, EnvironmentMissing), refused.output
     assert "VcpuLimitExceeded" in refused.exception.came
     assert "Made until then" in refused.exception.came
@@ -131,12 +101,12 @@ def test_a_fleet_is_priced_asked_for_refused_half_way_completed_and_removed(
     assert "instance" not in {one.kind for one in fleet}
 
     quota.clear()
-    done = _call("up", DESIGN, "--yes")
+    done = call("up", DESIGN, "--yes", "--platform", "ec2")
     assert done.exit_code == 0, done.output
     machines = {one.tags[tagged.MACHINE]: one for one in tagged.instances(Aws(REGION), EXPERIMENT)}
     assert set(machines) == {"cache-1", "arbiter-cache", "influxdb-1", "load-1"}
     assert f"--target {machines['load-1'].id}" in done.output
 
-    removed = _call("down", EXPERIMENT)
+    removed = call("down", EXPERIMENT, "--platform", "ec2")
     assert removed.exit_code == 0, removed.output
     assert tagged.find(Aws(REGION)) == []

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
+
+from optimizer.tests.answers import Answer, answering
 
 
 def product(name: str, usd: str, *, unit: str = "Hrs", sku: str = "SKU") -> str:
@@ -50,29 +51,11 @@ class PricingApi:
         return 200, {"FormatVersion": "aws_v1", "PriceList": found[start:end], **more}
 
 
-@contextmanager
-def serving(api: PricingApi) -> Iterator[str]:
+def serving(api: PricingApi) -> AbstractContextManager[str]:
     """The URL at which `api` answers."""
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            status, answer = api.answer(self.headers["X-Amz-Target"], body)
-            text = json.dumps(answer).encode()
-            self.send_response(status)
-            self.send_header("Content-Type", "application/x-amz-json-1.1")
-            self.send_header("Content-Length", str(len(text)))
-            self.end_headers()
-            self.wfile.write(text)
+    def answer(asked: BaseHTTPRequestHandler, body: bytes) -> Answer:
+        status, found = api.answer(asked.headers["X-Amz-Target"], json.loads(body))
+        return status, {"Content-Type": "application/x-amz-json-1.1"}, json.dumps(found).encode()
 
-        def log_message(self, format: str, *args: Any) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_address[1]}"
-        finally:
-            server.shutdown()
-            thread.join()
+    return answering(answer)

@@ -1,0 +1,90 @@
+"""Fleets on this host's Docker, which are gone when a test ends, and runs that are watched."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from experiments.design.roles import Roles
+from experiments.record.records import read_events
+from experiments.stage.fleet import connect, disconnect, wait_ready
+from experiments.stage.live_fleet import Fleet
+from experiments.stage.platforms.local import docker
+from experiments.stage.platforms.local.platform import LocalPlatform
+from experiments.tests.called import COMMAND
+from experiments.tests.quiet import NOBODY
+
+_WAIT_S = 300.0
+
+
+@contextmanager
+def nothing_stays(*experiments: str) -> Iterator[None]:
+    """No fleet of these names before, and none after."""
+    for name in experiments:
+        LocalPlatform(name).down(print)
+    try:
+        yield
+    finally:
+        for name in experiments:
+            LocalPlatform(name).down(print)
+    assert [found for name in experiments for found in docker.find(name)] == []
+
+
+@contextmanager
+def live(experiment: str, tfvars: Path, roles: Roles) -> Iterator[Fleet]:
+    """A fleet whose machines are ready."""
+    with nothing_stays(experiment):
+        platform = LocalPlatform(experiment)
+        fleet = connect(platform, platform.up(tfvars, print))
+        wait_ready(fleet, roles, NOBODY)
+        yield fleet
+        disconnect(fleet)
+
+
+class Started:
+    """`sparecraft` in the background; its files are in `results`."""
+
+    def __init__(self, results: Path, *arguments: str) -> None:
+        results.mkdir(parents=True, exist_ok=True)
+        self.results = results
+        self._said = [results / name for name in ("err.txt", "out.txt")]
+        command = [*COMMAND, *arguments, "--results", str(results)]
+        with self._said[0].open("w") as err, self._said[1].open("w") as out:
+            self.process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=out, stderr=err
+            )
+
+    @property
+    def output(self) -> str:
+        """What it has said."""
+        return "".join(path.read_text() for path in self._said)
+
+    def events(self) -> list[dict[str, Any]]:
+        """What has happened in its run so far."""
+        files = list(self.results.glob("*/2*/events.jsonl"))
+        return list(read_events(files[0])) if files else []
+
+    def until(self, what: str, condition: Callable[[], bool]) -> None:
+        """Wait for something that comes before its end."""
+        deadline = time.monotonic() + _WAIT_S
+        while not condition():
+            assert self.process.poll() is None, f"ended while waiting for {what}: {self.output}"
+            assert time.monotonic() < deadline, f"no {what} within {_WAIT_S} s: {self.output}"
+            time.sleep(0.2)
+
+    def until_event(self, **wanted: str) -> None:
+        """Wait for an event with these values."""
+        self.until(
+            f"event {wanted}", lambda: any(wanted.items() <= e.items() for e in self.events())
+        )
+
+    def ended(self, *codes: int) -> str:
+        """What it has said at its end, with one of these exit codes; a traceback is a defect."""
+        code = self.process.wait(timeout=_WAIT_S)
+        assert "Traceback" not in self.output, self.output
+        assert code in codes, self.output
+        return self.output
