@@ -16,7 +16,6 @@ RUN = "20261119T090000Z"
 
 def source_run(folder: Path, fleet: str = TFVARS, toml: str = TOML, **plan: Any) -> Path:
     """A run's folder as far as adopt reads it."""
-    folder.mkdir()
     design = load_design(write(folder, fleet, toml))
     manifest = {"schema": 1, "run": RUN, "spec": spec_json(design)}
     (folder / "manifest.json").write_text(json.dumps(manifest))

@@ -69,6 +69,7 @@ seed = 20260101
 
 
 def write(directory: Path, tfvars: str = TFVARS, toml: str = TOML) -> Path:
+    directory.mkdir(parents=True, exist_ok=True)
     (directory / "fleet.tfvars").write_text(tfvars)
     (directory / "experiment.toml").write_text(toml)
     return directory

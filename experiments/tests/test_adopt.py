@@ -29,7 +29,7 @@ from experiments.kinds.compare.adopt import NAME_LENGTH_MAX, adopt
 from experiments.tests.adopt_fixture import RUN, source_run
 from experiments.tests.planned_fixture import TFVARS, prediction
 from experiments.tests.spec_fixture import TFVARS as SOURCE_TFVARS
-from experiments.tests.spec_fixture import TOML, write
+from experiments.tests.spec_fixture import TOML, design, write
 from optimizer.source import check, read_toml
 
 
@@ -45,8 +45,8 @@ def refusal(run: Path, **options: Any) -> str:
     return str(caught.value)
 
 
-def test_the_design_has_the_plans_fleet_and_the_runs_conditions(run: Path) -> None:
-    source, made = load_design(run_without_plan(run)), adopt(run)
+def test_the_design_has_the_plans_fleet_and_the_runs_conditions(run: Path, tmp_path: Path) -> None:
+    source, made = design(tmp_path / "source"), adopt(run)
     for part in ("load", "phases", "interference", "faults", "slo", "rates"):
         assert getattr(made.experiment, part) == getattr(source.experiment, part)
     assert made.experiment.design.seed == source.experiment.design.seed
@@ -69,17 +69,8 @@ def test_the_design_has_the_plans_fleet_and_the_runs_conditions(run: Path) -> No
     assert load_design(made.directory) == made
 
 
-def run_without_plan(run: Path) -> Path:
-    """The source design, whose folder these tests share with the run's files."""
-    folder = run.parent / "source"
-    folder.mkdir()
-    for name in ("fleet.tfvars", "experiment.toml"):
-        (folder / name).write_text((run / name).read_text())
-    return folder
-
-
-def test_its_blocks_meet_the_arrivals_of_the_runs_pairs(run: Path) -> None:
-    source, made = load_design(run_without_plan(run)), adopt(run)
+def test_its_blocks_meet_the_arrivals_of_the_runs_pairs(run: Path, tmp_path: Path) -> None:
+    source, made = design(tmp_path / "source"), adopt(run)
     old, new = blocks(source.experiment), blocks(made.experiment)
     assert len(new) == len(old)
     assert [block.pair for block in new] == list(range(len(new)))
@@ -234,12 +225,12 @@ def test_a_design_with_a_prediction_of_something_else_is_refused(
 def test_a_design_that_comes_with_sparecraft_survives_being_written(
     name: str, tmp_path: Path
 ) -> None:
-    design = load_design(name)
-    shutil.copytree(design.directory, tmp_path, dirs_exist_ok=True)  # roles of its own, workload
-    (tmp_path / "fleet.tfvars").write_text(fleet_text(design.fleet, "again"))
-    (tmp_path / "experiment.toml").write_text(experiment_text(design.experiment, "again\ntwice"))
+    given = load_design(name)
+    shutil.copytree(given.directory, tmp_path, dirs_exist_ok=True)  # roles of its own, workload
+    (tmp_path / "fleet.tfvars").write_text(fleet_text(given.fleet, "again"))
+    (tmp_path / "experiment.toml").write_text(experiment_text(given.experiment, "again\ntwice"))
     again = load_design(tmp_path)
-    assert (again.fleet, again.experiment) == (design.fleet, design.experiment)
+    assert (again.fleet, again.experiment) == (given.fleet, given.experiment)
 
 
 @given(
@@ -264,8 +255,7 @@ def test_an_experiment_is_read_back_as_it_was_written(
     assert check(read_toml(file), Experiment) == experiment
 
 
-def test_a_plan_from_a_run_with_fail_over_is_put_to_the_test_without_it(tmp_path: Path) -> None:
-    run = source_run(tmp_path / "run")
+def test_a_plan_from_a_run_with_fail_over_is_put_to_the_test_without_it(run: Path) -> None:
     manifest = json.loads((run / "manifest.json").read_text())
     manifest["spec"] |= {"kind": "schemes", "failover": {"heartbeat_s": 1.0}, "schemes": {"a": 1}}
     (run / "manifest.json").write_text(json.dumps(manifest))
@@ -273,8 +263,7 @@ def test_a_plan_from_a_run_with_fail_over_is_put_to_the_test_without_it(tmp_path
     assert (made.kind, made.failover) == ("compare", None)
 
 
-def test_what_the_measured_design_brought_goes_along(tmp_path: Path) -> None:
-    run = source_run(tmp_path / "run")
+def test_what_the_measured_design_brought_goes_along(run: Path, tmp_path: Path) -> None:
     source = tmp_path / "source"
     (source / "bin").mkdir(parents=True)
     (source / "bin" / "worker").write_text("#!/bin/sh\n")

@@ -8,16 +8,16 @@ import pytest
 
 from experiments.commands.init import make_design
 from experiments.errors import InputError
-from experiments.tests.called import sparecraft
+from experiments.tests.called import call
 
 
 def test_a_new_design_has_its_own_name_and_passes_the_check(tmp_path: Path) -> None:
     folder = tmp_path / "flower-shop"
-    made = sparecraft("init", str(folder))
-    assert made.returncode == 0, made.stderr
+    made = call("init", str(folder))
+    assert made.exit_code == 0, made.output
     assert 'experiment = "flower-shop"' in (folder / "fleet.tfvars").read_text()
-    checked = sparecraft("check", str(folder))
-    assert checked.returncode == 0, checked.stdout + checked.stderr
+    checked = call("check", str(folder))
+    assert checked.exit_code == 0, checked.output
 
 
 def test_a_folder_that_exists_is_left_alone(tmp_path: Path) -> None:

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from experiments.design import Design, load_design
-from experiments.design.inventory import Endpoints, Inventory
 from experiments.errors import InputError
-from experiments.stage.agents import Agent
 from experiments.stage.fleet import check_capabilities
 from experiments.stage.live_fleet import Fleet
-from experiments.stage.platforms.local.platform import LocalPlatform
+from experiments.tests.fake_fleet import fake_fleet
 
 SMALL = Path(__file__).parent / "designs" / "small"
 REASON = "this kernel has no tbf"
@@ -38,12 +36,7 @@ def _design() -> Design:
 
 
 def _fleet(available: bool) -> Fleet:
-    endpoints = Endpoints(entries=(), influxdb="http://198.19.0.5", grafana=None)
-    inventory = Inventory(
-        experiment="tst", platform="local", scheme="on-prem", machines=(), endpoints=endpoints
-    )
-    agents = {"db-1": cast(Agent, Offers(available))}
-    return Fleet(LocalPlatform("tst"), inventory, agents, {})
+    return fake_fleet({"db-1": Offers(available)})
 
 
 def test_what_the_kernel_cannot_inject_is_named_with_machine_and_reason() -> None:

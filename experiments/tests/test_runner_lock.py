@@ -37,10 +37,3 @@ def test_a_second_run_is_refused_and_told_who_holds_the_first(tmp_path: Path) ->
         holder.kill()
     with run_lock(tmp_path, "second"):
         assert str(os.getpid()) in (tmp_path / ".lock").read_text()
-
-
-def test_the_lock_is_free_after_use(tmp_path: Path) -> None:
-    for _ in range(2):
-        with run_lock(tmp_path, "again"):
-            pass
-    assert (tmp_path / ".lock").read_text() == ""

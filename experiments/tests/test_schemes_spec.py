@@ -14,21 +14,27 @@ from experiments.errors import InputError
 DESIGN = Path(__file__).parent / "designs" / "failover"
 
 
-def _design(tmp_path: Path, *, fleet: tuple[str, str] = ("", ""), toml: str = "") -> Design:
-    """The tests' design with a replacement in its fleet, and lines more in [failover]."""
-    tfvars = (DESIGN / "fleet.tfvars").read_text()
-    assert fleet[0] in tfvars
-    (tmp_path / "fleet.tfvars").write_text(tfvars.replace(*fleet) if fleet[0] else tfvars)
-    text = (DESIGN / "experiment.toml").read_text()
-    (tmp_path / "experiment.toml").write_text(text.replace("[failover]\n", f"[failover]\n{toml}\n"))
-    return load_design(tmp_path)
+def _design(
+    folder: Path, *, fleet: tuple[tuple[str, str], ...] = (), toml: tuple[str, str] = ("", "")
+) -> Design:
+    """The tests' design with replacements in its fleet, and one in its experiment."""
+    for name, changes in (("fleet.tfvars", fleet), ("experiment.toml", (toml,))):
+        text = (DESIGN / name).read_text()
+        for old, new in changes:
+            assert old in text
+            text = text.replace(old, new, 1)
+        (folder / name).write_text(text)
+    return load_design(folder)
+
+
+CLOUD = ('"on-prem"', '"cloud"')
+NO_STANDBY = ("standby       = 1", "standby       = 0")
 
 
 def test_the_mechanism_follows_from_scheme_and_standbys(tmp_path: Path) -> None:
     design = _design(tmp_path)
     assert mechanism(design.fleet, "web") == "pf"
-    ara = _design(tmp_path, fleet=("standby       = 1", "standby       = 0"))
-    assert mechanism(ara.fleet, "web") == "ara"
+    assert mechanism(_design(tmp_path, fleet=(NO_STANDBY,)).fleet, "web") == "ara"
     for name in ("schemes-cloud", "schemes-ara", "schemes-pf", "crash-recovery"):
         known = load_design(name)
         assert mechanism(known.fleet, "web") in (name.removeprefix("schemes-"), "pf")
@@ -50,41 +56,32 @@ def test_unknown_and_impossible_settings_are_refused(
     tmp_path: Path, line: str, key: str, expected: str
 ) -> None:
     with pytest.raises(InputError) as refused:
-        _design(tmp_path, toml=line)
+        _design(tmp_path, toml=("[failover]\n", f"[failover]\n{line}\n"))
     assert key in refused.value.place
     assert expected in refused.value.expected
 
 
-def test_a_cloud_fleet_has_no_standbys_and_repairs_nothing(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no standbys in tier web"):
-        _design(tmp_path, fleet=('scheme     = "on-prem"', 'scheme     = "cloud"'))
-    (tmp_path / "fleet.tfvars").write_text(
-        (DESIGN / "fleet.tfvars")
-        .read_text()
-        .replace('"on-prem"', '"cloud"')
-        .replace("standby       = 1", "standby       = 0")
-    )
-    with pytest.raises(InputError, match=r"failover.repair_mean_s.*made anew, not repaired"):
-        load_design(tmp_path)
+FAULT = (
+    '[[faults]]\nkind = "machine.crash"\nselect = { machine = "web-1" }\nat_s = 1.0\nfor_s = 2.0\n'
+)
 
 
-def test_crashes_faster_than_their_detection_are_refused(tmp_path: Path) -> None:
-    text = (DESIGN / "experiment.toml").read_text()
-    (tmp_path / "fleet.tfvars").write_text((DESIGN / "fleet.tfvars").read_text())
-    (tmp_path / "experiment.toml").write_text(
-        text.replace("crash_mean_s = 15.0", "crash_mean_s = 1.5")
-    )
-    with pytest.raises(InputError, match=r"more than heartbeat_s times misses \(1.5 s\)"):
-        load_design(tmp_path)
-
-
-def test_machine_faults_beside_the_controller_are_refused(tmp_path: Path) -> None:
-    text = (DESIGN / "experiment.toml").read_text()
-    fault = '\n[[faults]]\nkind = "machine.crash"\nselect = { machine = "web-1" }\nat_s = 1.0\n'
-    (tmp_path / "fleet.tfvars").write_text((DESIGN / "fleet.tfvars").read_text())
-    (tmp_path / "experiment.toml").write_text(text + fault + "for_s = 2.0\n")
-    with pytest.raises(InputError, match="no machine faults beside"):
-        load_design(tmp_path)
+@pytest.mark.parametrize(
+    ("fleet", "toml", "said"),
+    [
+        ((CLOUD,), ("", ""), "no standbys in tier web"),
+        ((CLOUD, NO_STANDBY), ("", ""), r"failover.repair_mean_s.*made anew, not repaired"),
+        ((), ("crash_mean_s = 15.0", "crash_mean_s = 1.5"),
+         r"more than heartbeat_s times misses \(1.5 s\)"),
+        ((), ("[failover]", f"{FAULT}[failover]"), "no machine faults beside"),
+    ],
+)  # fmt: skip
+def test_what_contradicts_fail_over_is_refused(
+    tmp_path: Path, fleet: tuple[tuple[str, str], ...], toml: tuple[str, str], said: str
+) -> None:
+    """A cloud's standbys and repairs, crashes faster than their detection, machine faults."""
+    with pytest.raises(InputError, match=said):
+        _design(tmp_path, fleet=fleet, toml=toml)
 
 
 def test_crashes_are_drawn_ahead_by_machine_and_grow_with_the_window() -> None:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from experiments.design import Design, load_design
-from experiments.design.inventory import Endpoints, Inventory, Machine
-from experiments.stage.live_fleet import Fleet
-from experiments.stage.platforms.local.platform import LocalPlatform
+from experiments.design.inventory import Machine
 from experiments.stage.settings import configure, role_settings, to_defaults
+from experiments.tests.fake_fleet import fake_fleet
 
 FOLDER = Path(__file__).parent / "designs" / "settings"
 
@@ -73,14 +72,8 @@ def test_an_arm_reaches_the_tiers_that_some_arm_sets_and_their_arbiters(design: 
     machines = [_machine(f"{tier}-1", tier) for tier in design.fleet.tiers]
     machines += [_machine("arbiter-store", "store", "arbiter")]
     machines += [_machine("store-2", "store", standby=True)]
-    endpoints = Endpoints(entries=(), influxdb="http://198.19.0.5", grafana=None)
-    inventory = Inventory(
-        experiment="tst", platform="local", scheme="on-prem", machines=tuple(machines),
-        endpoints=endpoints,
-    )  # fmt: skip
     nodes = {one.name: _Node() for one in machines if not one.standby}
-    agents, arbiters = cast(Any, nodes), cast(Any, {"store": nodes["arbiter-store"]})
-    fleet = Fleet(LocalPlatform("tst"), inventory, agents, arbiters)
+    fleet = fake_fleet(nodes, {"store": nodes["arbiter-store"]}, machines)
     configure(design, "lru", fleet)
     assert nodes["store-1"].settings == {"MAXMEMORY_POLICY": "allkeys-lru"}
     assert nodes["direct-1"].settings == {"MAXMEMORY_POLICY": "allkeys-random"}

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from experiments.design import Selector, designs_available, load_design
+from experiments.design import Selector, load_design
 from experiments.design.contracts import DEFAULT_POLICY
 from experiments.design.schedule import blocks
 from experiments.errors import InputError
-from experiments.tests.spec_fixture import TFVARS, TOML, design, write
+from experiments.tests.spec_fixture import TFVARS, TOML, design, role, write
 from optimizer.source import Strict
 
 
@@ -174,12 +174,9 @@ def test_a_cycle_behind_the_entry_is_refused(tmp_path: Path) -> None:
 
 def test_tiers_form_any_graph_without_a_cycle_and_need_no_arbiter(tmp_path: Path) -> None:
     """Two entries, one of which is called too; a page's cache beside its database."""
-    (tmp_path / "roles" / "shop").mkdir(parents=True)
-    for script in ("start.sh", "ready.sh"):
-        (tmp_path / "roles" / "shop" / script).write_text("#!/bin/sh\n")
-    role = {"summary": "A shop", "protocol": "http", "port": 80, "arbiter": False,
+    shop = {"summary": "A shop", "protocol": "http", "port": 80, "arbiter": False,
             "calls": [{"roles": ["mariadb"]}, {"roles": ["memcached"], "required": True}]}  # fmt: skip
-    (tmp_path / "roles" / "shop" / "role.json").write_text(json.dumps(role))
+    role(tmp_path, "shop", shop)
     tfvars = TFVARS.replace('"mediawiki", calls = ["db"]', '"shop", calls = ["db", "cache"]')
     tfvars = tfvars.replace("  web = { tokens = 1 }\n", "").replace(
         "\n}\narbiters",
@@ -215,12 +212,6 @@ def test_a_missing_file_and_an_unknown_design_are_refused(tmp_path: Path) -> Non
         load_design("nowhere")
 
 
-def test_every_design_that_comes_with_sparecraft_is_valid() -> None:
-    for name in designs_available():
-        read = load_design(name)
-        assert read.fleet.experiment == read.name
-
-
 WORKLOAD = """\
 from experiments.design.workloads import Operation, Population, Workload
 
@@ -248,12 +239,8 @@ def test_a_design_brings_its_own_role_and_what_users_ask_of_it(
         TFVARS.replace('role = "mediawiki"', 'role = "own"'),
         TOML.replace('user = "wiki-reader"', 'user = "mine"'),
     )
-    role = directory / "roles" / "own"
-    role.mkdir(parents=True)
     stated = {"summary": "Its own", "protocol": protocol, "port": 80, "calls": [{}]}
-    (role / "role.json").write_text(json.dumps(stated))
-    for script in ("start.sh", "ready.sh", "Dockerfile"):
-        (role / script).write_text("#!/bin/sh\n")
+    role(directory, "own", stated, "Dockerfile")
     (directory / "workload.py").write_text(WORKLOAD.replace("ENTRY", repr(entry)))
     if said is None:
         assert load_design(directory).workloads["mine"].roles == ("own",)

@@ -20,6 +20,7 @@ from experiments.design.fleet import Fleet, fleet_problems
 from experiments.design.roles import Roles, find_roles
 from experiments.errors import InputError
 from experiments.paths import ROOT
+from experiments.tests.spec_fixture import role
 from optimizer.source import Source, check
 
 Spec = dict[str, Any]
@@ -139,12 +140,8 @@ def specs() -> Iterator[tuple[str, Spec]]:
 def own(tmp_path: Path) -> Path:
     """A design's folder with two roles that none of ours is like."""
     for name, more in OWN_ROLES.items():
-        folder = tmp_path / "design" / "roles" / name
-        folder.mkdir(parents=True)
-        role = {"summary": name, "protocol": "http", "port": 80, **more}
-        (folder / "role.json").write_text(json.dumps(role))
-        for script in ("start.sh", "ready.sh"):
-            (folder / script).write_text("#!/bin/sh\n")
+        stated = {"summary": name, "protocol": "http", "port": 80, **more}
+        role(tmp_path / "design", name, stated)
     return tmp_path / "design"
 
 
@@ -172,7 +169,7 @@ def _terraform_says(stack: Path, found: list[tuple[str, Spec]], own: Path) -> li
         (tests / f"{number:04d}.tftest.json").write_text(json.dumps({"run": {"plan": run}}))
     done = subprocess.run(
         ["terraform", "test", "-json"],
-        cwd=stack, capture_output=True, text=True, timeout=120, check=False,
+        cwd=stack, capture_output=True, text=True, check=False,
     )  # fmt: skip
     said = {f"{number:04d}": "?" for number in range(len(found))}
     for line in done.stdout.splitlines():

@@ -12,6 +12,8 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+import httpx
+
 ROOT = Path(__file__).resolve().parents[3]
 PREFIX = "tst-roles-"
 NETWORK = f"{PREFIX}net"
@@ -20,11 +22,14 @@ SUBNET = "198.18.241.0/24"
 
 def docker(*arguments: str, check: bool = True) -> str:
     done = subprocess.run(["docker", *arguments], capture_output=True, text=True, check=False)
-    if check and done.returncode != 0:
-        raise AssertionError(
-            f"docker {' '.join(arguments)}: {done.stdout[-2000:]}{done.stderr[-2000:]}"
-        )
+    said = f"docker {' '.join(arguments)}: {done.stdout[-2000:]}{done.stderr[-2000:]}"
+    assert not check or done.returncode == 0, said
     return done.stdout + done.stderr
+
+
+def get(url: str, **headers: str) -> httpx.Response:
+    """What a machine answers; a redirect is not followed."""
+    return httpx.get(url, headers=headers, timeout=30, trust_env=False)
 
 
 def eventually(what: str, condition: Callable[[], bool], limit_s: float = 120) -> None:
@@ -43,13 +48,8 @@ class Machine:
         docker("rm", "-f", self.name, check=False)
         docker(
             *("run", "-d", "--name", self.name, "--network", NETWORK, "--ip", address, *mounts),
-            *(
-                "--memory",
-                "512m",
-                "--entrypoint",
-                "/opt/sparecraft/role/start.sh",
-                f"{PREFIX}{role}:test",
-            ),
+            *("--memory", "512m", "--entrypoint", "/opt/sparecraft/role/start.sh"),
+            f"{PREFIX}{role}:test",
         )
 
     def run(self, *command: str, check: bool = True) -> str:

@@ -5,13 +5,13 @@ Servers run by their start.sh, without the agent, on a network of their own.
 
 from __future__ import annotations
 
-import http.client
 import re
 from collections.abc import Callable
 from pathlib import Path
 
+import httpx
 import pytest
-from machines import PREFIX, ROOT, Machine, docker, eventually
+from machines import PREFIX, ROOT, Machine, docker, eventually, get
 
 pytestmark = [pytest.mark.real, pytest.mark.fleet, pytest.mark.timeout(1800)]
 
@@ -56,20 +56,10 @@ def sql(db: Machine, statement: str, user: str = "wiki", check: bool = True) -> 
     return db.run("mariadb", *login, "-BNe", statement, "wiki", check=check).strip()
 
 
-def get(path: str, host: str = WEB, address: str = WEB) -> tuple[int, str, str]:
-    connection = http.client.HTTPConnection(address, 80, timeout=30)
-    try:
-        connection.request("GET", path, headers={"Host": host})
-        answer = connection.getresponse()
-        return answer.status, answer.read().decode(), answer.getheader("Location") or ""
-    finally:
-        connection.close()
-
-
 def view(title: str) -> str:
-    status, body, _ = get(f"/wiki/{title}")
-    assert status == 200, title
-    return body
+    answer = get(f"http://{WEB}/wiki/{title}")
+    assert answer.status_code == 200, title
+    return answer.text
 
 
 def heading(title: str) -> str:
@@ -130,7 +120,7 @@ def test_a_page_has_its_title_as_heading_and_its_text(title: str) -> None:
 
 @pytest.mark.usefixtures("web")
 def test_both_forms_of_an_address_give_the_page() -> None:
-    assert heading(TITLES[7]) in get(f"/index.php?title={TITLES[7]}")[1]
+    assert heading(TITLES[7]) in get(f"http://{WEB}/index.php?title={TITLES[7]}").text
 
 
 @pytest.mark.usefixtures("web")
@@ -156,8 +146,10 @@ def test_a_second_view_of_a_page_costs_the_same_queries(db: Machine) -> None:
 
 @pytest.mark.usefixtures("web")
 def test_addresses_in_a_page_follow_the_host_that_was_asked() -> None:
-    assert 'href="http://198.18.0.10:8080/api.php' in get("/wiki/Main_Page", "198.18.0.10:8080")[1]
-    assert get("/", "there.example:81")[2] == "http://there.example:81/wiki/Main_Page"
+    page = get(f"http://{WEB}/wiki/Main_Page", Host="198.18.0.10:8080").text
+    assert 'href="http://198.18.0.10:8080/api.php' in page
+    front = get(f"http://{WEB}/", Host="there.example:81")
+    assert front.headers["Location"] == "http://there.example:81/wiki/Main_Page"
 
 
 @pytest.mark.parametrize(
@@ -165,7 +157,7 @@ def test_addresses_in_a_page_follow_the_host_that_was_asked() -> None:
 )
 @pytest.mark.usefixtures("web")
 def test_what_a_reader_does_not_need_has_no_address(path: str) -> None:
-    assert get(path)[0] in (403, 404)
+    assert get(f"http://{WEB}{path}").status_code in (403, 404)
 
 
 def test_nobody_can_write_to_a_replica(db: Machine) -> None:
@@ -209,15 +201,12 @@ def test_influxdb_has_its_database_and_keeps_its_points_through_a_sigkill(
     machine: Callable[..., Machine],
 ) -> None:
     influx = machine("influxdb", INFLUX)
-    connection = http.client.HTTPConnection(INFLUX, 8086, timeout=30)
-    connection.request("POST", "/write?db=sparecraft", "host,machine=web-1 cpu_percent=12 1000")
-    assert connection.getresponse().status == 204
-    connection.close()
+    url = f"http://{INFLUX}:8086/write?db=sparecraft"
+    written = httpx.post(url, content="host,machine=web-1 cpu_percent=12 1000", trust_env=False)
+    assert written.status_code == 204
     influx.die_and_return()
-    connection = http.client.HTTPConnection(INFLUX, 8086, timeout=30)
-    connection.request("GET", "/query?db=sparecraft&q=SELECT+cpu_percent+FROM+host")
-    assert '"1970-01-01T00:00:00.000001Z",12]' in connection.getresponse().read().decode()
-    connection.close()
+    query = "db=sparecraft&q=SELECT+cpu_percent+FROM+host"
+    assert '"1970-01-01T00:00:00.000001Z",12]' in get(f"http://{INFLUX}:8086/query?{query}").text
 
 
 @pytest.mark.usefixtures("web")
@@ -227,7 +216,7 @@ def test_an_arbiter_is_ready_when_its_admin_port_answers(
     config = tmp_path / "arbiter.toml"
     config.write_text(ARBITER_CONFIG)
     arbiter = machine("arbiter", ARBITER, {"/etc/sparecraft/arbiter.toml": config})
-    assert heading(TITLES[9]) in get(f"/wiki/{TITLES[9]}", ARBITER, ARBITER)[1]
+    assert heading(TITLES[9]) in get(f"http://{ARBITER}/wiki/{TITLES[9]}").text
     arbiter.die_and_return()
 
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import http.client
-import json
 import socket
 from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import quote
 
 import pytest
-from machines import ROOT, Machine, docker, eventually
+from machines import ROOT, Machine, docker, eventually, get
 
 pytestmark = [pytest.mark.real, pytest.mark.fleet, pytest.mark.timeout(1800)]
 
@@ -29,16 +27,6 @@ def say(address: str, port: int, text: str, until: bytes) -> bytes:
             assert data, found[-200:]
             found += data
         return found
-
-
-def get(address: str, port: int, path: str) -> tuple[int, str]:
-    connection = http.client.HTTPConnection(address, port, timeout=30)
-    try:
-        connection.request("GET", path)
-        answer = connection.getresponse()
-        return answer.status, answer.read().decode()
-    finally:
-        connection.close()
 
 
 def settings(folder: Path, **values: str) -> dict[str, Path]:
@@ -96,13 +84,13 @@ def test_a_search_finds_the_entries_of_both_dictionaries_and_comes_back(
     machine: Start, tmp_path: Path
 ) -> None:
     solr = machine("solr", SEARCH)
-    status, body = get(SEARCH, 8983, "/solr/dictionary/select?q=*:*&rows=0")
-    assert status == 200
-    assert json.loads(body)["response"]["numFound"] >= 50_000
+    select = f"http://{SEARCH}:8983/solr/dictionary/select"
+    answer = get(f"{select}?q=*:*&rows=0")
+    assert answer.status_code == 200
+    assert answer.json()["response"]["numFound"] >= 50_000
     sources = set()
     for word in WORDS[::400]:
-        _, body = get(SEARCH, 8983, f"/solr/dictionary/select?q={quote(word)}&rows=20")
-        entries = json.loads(body)["response"]["docs"]
+        entries = get(f"{select}?q={quote(word)}&rows=20").json()["response"]["docs"]
         assert any(word.lower() in entry["headword"].lower() for entry in entries), word
         sources |= {entry["source"] for entry in entries}
     assert sources == {"gcide", "wordnet"}
@@ -110,20 +98,21 @@ def test_a_search_finds_the_entries_of_both_dictionaries_and_comes_back(
 
     ui = machine("solr-ui", UI, settings(tmp_path, SOLR_HOST=SEARCH, SOLR_PORT="8983"))
     word = WORDS[7]
-    assert f"<title>{word}:" in get(UI, 80, f"/?q={quote(word)}")[1]
-    assert get(UI, 80, "/")[0] == 400
-    assert "&lt;script&gt;" in get(UI, 80, "/?q=%3Cscript%3E")[1]
+    page = f"http://{UI}/?q={quote(word)}"
+    assert f"<title>{word}:" in get(page).text
+    assert get(f"http://{UI}/").status_code == 400
+    assert "&lt;script&gt;" in get(f"http://{UI}/?q=%3Cscript%3E").text
     docker("stop", solr.name)
-    assert get(UI, 80, f"/?q={quote(word)}")[0] == 502
+    assert get(page).status_code == 502
     assert ui.is_ready(), "a search tier that is down does not make the front end look dead"
     docker("start", solr.name)
     solr.wait_until_ready()
     ui.die_and_return()
-    assert f"<title>{word}:" in get(UI, 80, f"/?q={quote(word)}")[1]
+    assert f"<title>{word}:" in get(page).text
 
 
 def test_an_apache_without_a_database_serves_a_file_and_php(machine: Start, tmp_path: Path) -> None:
     apache = machine("mediawiki", APACHE, settings(tmp_path, ROLE="apache"), name="apache")
-    assert "sparecraft" in get(APACHE, 80, "/static/style.css")[1]
-    assert "<title>1000" in get(APACHE, 80, "/loop.php")[1]
+    assert "sparecraft" in get(f"http://{APACHE}/static/style.css").text
+    assert "<title>1000" in get(f"http://{APACHE}/loop.php").text
     apache.die_and_return()

@@ -1,0 +1,23 @@
+"""A fleet whose agents and arbiters are objects in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from experiments.design.inventory import Endpoints, Inventory, Machine
+from experiments.stage.live_fleet import Fleet
+from experiments.stage.platforms.local.platform import LocalPlatform
+
+
+def fake_fleet(
+    agents: Mapping[str, Any],
+    arbiters: Mapping[str, Any] | None = None,
+    machines: Sequence[Machine] = (),
+) -> Fleet:
+    endpoints = Endpoints(entries=(), influxdb="http://198.19.0.5", grafana=None)
+    inventory = Inventory(
+        experiment="tst", platform="local", scheme="on-prem", machines=tuple(machines),
+        endpoints=endpoints,
+    )  # fmt: skip
+    return Fleet(LocalPlatform("tst"), inventory, dict(agents), dict(arbiters or {}))
