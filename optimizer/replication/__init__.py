@@ -15,7 +15,6 @@ from optimizer.replication.closed_forms import (
     token_utilisation,
 )
 from optimizer.replication.feasible import feasible_replicas
-from optimizer.replication.processing import processing_times_s
 from optimizer.replication.search import Judgement, Replicas, Search, Step, search_replicas
 
 __all__ = [
@@ -29,7 +28,6 @@ __all__ = [
     "feasible_replicas",
     "least_tokens",
     "lookup_probability",
-    "processing_times_s",
     "round_robin_capacity_per_s",
     "search_replicas",
     "server_utilisation",

@@ -20,7 +20,6 @@ from optimizer.replication import (
     feasible_replicas,
     least_tokens,
     lookup_probability,
-    processing_times_s,
     round_robin_capacity_per_s,
     server_utilisation,
     tad_capacity_per_s,
@@ -97,31 +96,6 @@ def test_the_feasible_set_stops_where_the_back_end_is_full_or_copies_collide() -
         and collision_probability(8, a, b) <= 0.5
     }
     assert found == expected
-
-
-def test_processing_time_shares_cores_by_head_count() -> None:
-    """On one core: alone for 1 s, two together for 2 s (1 s each), the second alone for 1 s."""
-    assert processing_times_s([0.0, 1.0], [3.0, 4.0], 1.0) == pytest.approx([2.0, 2.0])
-    assert processing_times_s([0.0, 1.0], [3.0, 4.0], 2.0) == pytest.approx([3.0, 3.0])
-
-
-@settings(max_examples=50, deadline=None)
-@given(
-    st.lists(st.tuples(st.floats(0, 100), st.floats(0.001, 20)), min_size=1, max_size=20),
-    st.floats(0.5, 4.0),
-)
-def test_processing_times_add_up_to_the_work_that_the_cores_could_do(
-    stays: list[tuple[float, float]], cores: float
-) -> None:
-    arrivals = [a for a, _ in stays]
-    departures = [a + s for a, s in stays]
-    found = processing_times_s(arrivals, departures, cores)
-    edges = sorted({*arrivals, *departures})
-    capacity = 0.0
-    for start, end in itertools.pairwise(edges):
-        present = sum(a <= start and d >= end for a, d in zip(arrivals, departures, strict=True))
-        capacity += (end - start) * min(present, cores * (present > 0))
-    assert sum(found) == pytest.approx(capacity, rel=1e-6, abs=1e-6)
 
 
 @settings(max_examples=60, deadline=None)

@@ -18,7 +18,6 @@ from optimizer.availability import (
     FailureRates,
     active_route_anywhere,
     least_extra_nodes,
-    least_pool,
     passive_failover,
 )
 from optimizer.errors import InputError
@@ -31,7 +30,6 @@ from optimizer.uncertainty import (
     rates_from,
     sensitivities,
     time_posterior,
-    what_if,
 )
 from optimizer.uncertainty.sizing import ConfidentSizing, _Worlds
 
@@ -341,23 +339,3 @@ def test_an_unavailability_within_the_models_error_has_no_elasticity() -> None:
     for one in sensitivities(partial(ara, 4, 8, "cloud"), FailureRates()):
         assert one.elasticity is None
         assert abs(one.per_log) <= one.error
-
-
-def test_halving_and_doubling_show_what_each_figure_costs() -> None:
-    def cost(rates: FailureRates) -> tuple[int | None, float | None]:
-        size = least_pool(4, 0.9999, rates).extra
-        return size, None if size is None else 10.0 * (4 + size)
-
-    rates = FailureRates(2.0, 200.0, 86_400.0)
-    rows = what_if(rates, cost)
-    assert [(r.name, r.factor) for r in rows] == [
-        (name, factor) for name in ("crash_per_year", "failover_s", "repair_s")
-        for factor in (0.5, 1.0, 2.0)
-    ]  # fmt: skip
-    assert {(r.size, r.usd_per_month) for r in rows if r.factor == 1.0} == {cost(rates)}
-    for name in ("crash_per_year", "repair_s"):
-        sizes = [r.size if r.size is not None else math.inf for r in rows if r.name == name]
-        assert sizes == sorted(sizes)
-    assert any(r.size is None and r.usd_per_month is None for r in rows)  # fail-over alone
-    with pytest.raises(InputError, match="factor"):
-        what_if(rates, cost, factors=(0.0,))

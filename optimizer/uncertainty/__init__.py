@@ -7,7 +7,7 @@ Read `posterior.py` first (what few observations say), then `rates.py` (the [rat
 from optimizer.uncertainty.interval import AvailabilityInterval, availability_interval
 from optimizer.uncertainty.posterior import Posterior, rate_posterior, time_posterior
 from optimizer.uncertainty.rates import UncertainRates, rates_from
-from optimizer.uncertainty.sensitivity import Sensitivity, WhatIf, sensitivities, what_if
+from optimizer.uncertainty.sensitivity import Sensitivity, sensitivities
 from optimizer.uncertainty.sizing import ConfidentSizing, least_extra_nodes_at, least_pool_at
 
 __all__ = [
@@ -16,7 +16,6 @@ __all__ = [
     "Posterior",
     "Sensitivity",
     "UncertainRates",
-    "WhatIf",
     "availability_interval",
     "least_extra_nodes_at",
     "least_pool_at",
@@ -24,5 +23,4 @@ __all__ = [
     "rates_from",
     "sensitivities",
     "time_posterior",
-    "what_if",
 ]

@@ -1,20 +1,16 @@
-"""Which rate matters: the derivative of unavailability, and what half or twice a rate costs."""
+"""Which rate matters: the derivative of unavailability."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from optimizer.availability import FailureRates
-from optimizer.errors import require_positive
 from optimizer.uncertainty.interval import Model
 
 _STEP = 0.1  # of ln(rate)
 _TRUSTED = 0.01  # error bound over unavailability up to which its logarithm is used
-
-Cost = Callable[[FailureRates], tuple[int | None, float | None]]
 
 
 @dataclass(frozen=True)
@@ -33,49 +29,17 @@ class Sensitivity:
     elasticity: float | None
 
 
-@dataclass(frozen=True)
-class WhatIf:
-    """The least size and its cost when one figure is `factor` times what it was; None: no size."""
-
-    name: str
-    factor: float
-    value: float
-    size: int | None
-    usd_per_month: float | None
-
-
-def scalable(rates: FailureRates) -> dict[str, float]:
-    """The rates [1/year] and times [s] that are above 0: what can be halved and doubled."""
-    named = {f.name: getattr(rates, f.name) for f in fields(rates)}
-    return {n: v for n, v in named.items() if n.endswith(("_per_year", "_s")) and v}
-
-
 def sensitivities(model: Model, rates: FailureRates) -> tuple[Sensitivity, ...]:
-    r"""Sensitivity of the model's unavailability to each rate and time of `rates`.
+    r"""Sensitivity of the model's unavailability to each rate and time of `rates` that is above 0.
 
     Central differences over ln(value) with steps h = 0.1 and h/2, extrapolated (Richardson):
     D = (4 D(h/2) - D(h)) / 3. They are taken of ln U, which is nearly a straight line in ln(value)
     (U goes as a power of a rate), and of U itself where U is too near to the model's error bound.
     The error is |D(h/2) - D(h)| plus the models' error bounds over the step.
     """
-    return tuple(_sensitivity(model, rates, name, value) for name, value in scalable(rates).items())
-
-
-def what_if(
-    rates: FailureRates, cost: Cost, factors: Sequence[float] = (0.5, 2.0)
-) -> tuple[WhatIf, ...]:
-    """Least size and monthly cost with each rate and time at each of `factors`, and as it is.
-
-    `cost` is given rates and returns the least size and USD per month, (None, None) if none.
-    """
-    given = cost(rates)
-    rows = []
-    for name, value in scalable(rates).items():
-        for factor in sorted({1.0, *(require_positive("factor", f) for f in factors)}):
-            other = value * factor
-            found = given if factor == 1.0 else cost(_with(rates, name, other))
-            rows.append(WhatIf(name, factor, other, *found))
-    return tuple(rows)
+    named = {f.name: getattr(rates, f.name) for f in fields(rates)}
+    above_0 = {n: v for n, v in named.items() if n.endswith(("_per_year", "_s")) and v}
+    return tuple(_sensitivity(model, rates, name, value) for name, value in above_0.items())
 
 
 def _with(rates: FailureRates, name: str, value: float) -> FailureRates:
