@@ -1,12 +1,10 @@
 """Latency of tiers and pages.
 
 Read `station` for the law of a tier, `page` for that of a whole page, `sources` for where a tier's
-figures come from: measured (`table`), simulated (`simulated`) or approximated, and `moments` for a
-page made of such tiers.
+figures come from: measured (`table`), simulated (`simulated`) or approximated.
 """
 
-from optimizer.latency.moments import MomentError, PageMoments, error_against, page_moments
-from optimizer.latency.page import PageLatency, zero_load_s
+from optimizer.latency.page import PageLatency, Parts, moments_of, visits_of, zero_load_s
 from optimizer.latency.simulated import Simulated, SimulatorAnswer, SimulatorQuestion
 from optimizer.latency.sources import Approximation, Layered, NotCovered, TierSource, TierTail
 from optimizer.latency.station import Station, Stays, TierLatency, mean_stay_s, stays
@@ -16,10 +14,9 @@ __all__ = [
     "Approximation",
     "Layered",
     "MeasuredTable",
-    "MomentError",
     "NotCovered",
     "PageLatency",
-    "PageMoments",
+    "Parts",
     "Simulated",
     "SimulatorAnswer",
     "SimulatorQuestion",
@@ -28,9 +25,9 @@ __all__ = [
     "TierLatency",
     "TierSource",
     "TierTail",
-    "error_against",
     "mean_stay_s",
-    "page_moments",
+    "moments_of",
     "stays",
+    "visits_of",
     "zero_load_s",
 ]

@@ -118,7 +118,7 @@ class PageLatency:
         return {kind: self._spectrum(((1.0, m, cv2 * m * m),)) for kind, m in means.items()}
 
     def _below_spectrum(self, stations: tuple[Station, ...]) -> Spectrum:
-        return self._spectrum(_visits(stations))
+        return self._spectrum(visits_of(stations))
 
     def _spectrum(self, parts: Parts) -> Spectrum:
         from scipy.fft import rfft
@@ -176,7 +176,7 @@ def zero_load_s(
 
 
 @lru_cache(maxsize=16 * _KEPT)
-def _visits(stations: tuple[Station, ...]) -> Parts:
+def visits_of(stations: tuple[Station, ...]) -> Parts:
     """All the visits of one upstream copy to the first of `stations`, and to the tiers below it."""
     q = stations[0].tier.visits
     if len(stations) > 1:
@@ -204,9 +204,9 @@ def _reach_s(stations: tuple[Station, ...]) -> float:
 
 def _single_copy(stations: tuple[Station, ...]) -> tuple[float, float]:
     """Mean and variance of one copy, however many there are, with all that it waits for below."""
-    mean, variance = _moments(_own_parts(stations[0]))
+    mean, variance = moments_of(_own_parts(stations[0]))
     if len(stations) > 1:
-        below = _moments(_visits(stations[1:]))
+        below = moments_of(visits_of(stations[1:]))
         mean, variance = mean + below[0], variance + below[1]
     return mean, variance
 
@@ -221,7 +221,7 @@ def _own_parts(station: Station) -> Parts:
     return tuple((p, m, cv2 * m * m) for p, m in zip(chances, state.means_s, strict=True))
 
 
-def _moments(parts: Parts) -> tuple[float, float]:
+def moments_of(parts: Parts) -> tuple[float, float]:
     """Mean and variance of a mix."""
     mean = math.fsum(p * m for p, m, _ in parts)
     return mean, math.fsum(p * (v + (m - mean) ** 2) for p, m, v in parts)

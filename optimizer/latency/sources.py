@@ -15,6 +15,7 @@ from typing import Literal, Protocol
 import numpy as np
 
 from optimizer.errors import InputError, PlannerError, require_count
+from optimizer.latency.page import moments_of
 from optimizer.latency.station import (
     Station,
     first_of,
@@ -35,11 +36,7 @@ class NotCovered(PlannerError):
 @dataclass(frozen=True)
 class TierTail:
     """One request's latency at one tier: its own stay, the first of r copies, without the wait for
-    the tiers below.
-
-    shared_s2 is the part of the variance that all visits of one connection share, because they meet
-    the same servers; 0 where that is not known.
-    """
+    the tiers below."""
 
     mean_s: float
     variance_s2: float
@@ -47,13 +44,12 @@ class TierTail:
     p99_s: float
     evidence: Evidence
     samples: int  # requests behind it; 0 for a model
-    shared_s2: float = 0.0
     note: str = ""
     source: str = ""
     passed: tuple[str, ...] = ()  # sources asked before, and why they did not answer
 
     def __post_init__(self) -> None:
-        for name in ("mean_s", "variance_s2", "p95_s", "p99_s", "shared_s2"):
+        for name in ("mean_s", "variance_s2", "p95_s", "p99_s"):
             value = getattr(self, name)
             if not 0 <= value < math.inf:
                 raise InputError(name, expected="a finite number of at least 0", came=repr(value))
@@ -128,8 +124,6 @@ def _approximated(station: Station) -> TierTail:
     for weight, counts in state.mixes:
         survival += weight * first_of_survival(station, state, counts, t)
         parts.append((weight, *first_of(station, state, counts)))
-    mean = math.fsum(w * m for w, m, _ in parts)
-    shared = math.fsum(w * (m - mean) ** 2 for w, m, _ in parts)
+    mean, variance = moments_of(tuple(parts))
     p95, p99 = (float(np.interp(-(1.0 - q), -survival, t)) for q in (0.95, 0.99))
-    variance = shared + math.fsum(w * v for w, _, v in parts)
-    return TierTail(mean, variance, p95, max(p95, p99), "model", 0, shared, source="approximation")
+    return TierTail(mean, variance, p95, max(p95, p99), "model", 0, source="approximation")

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from optimizer.availability import FailureRates, availability
-from optimizer.latency import PageLatency, Station, TierLatency
+from optimizer.latency import PageLatency, Station, TierLatency, moments_of, visits_of
 from optimizer.plan.solve.model import solve
-from optimizer.plan.solve.moments import last_parts, moments, tail_above
+from optimizer.plan.solve.moments import tail_above
 from optimizer.plan.solve.options import Covers, Degraded, Limits, TierDemand
 from optimizer.plan.solve.problem import Path, Problem, unavailability_of, violations
 from optimizer.plan.solve.table import tier_table, undominated
@@ -227,8 +227,8 @@ def test_the_moments_of_a_tier_are_those_of_its_page_law(
 ) -> None:
     last = Station(TierLatency(0.005, 0.8, 3.0, 0.2, 0.5, 10.0), 8, 2.0, 2, "tad", 60.0 * replicas)
     middle = Station(TierLatency(0.02, 1.3, 2.0, 0.2, 0.5, 10.0), 6, 2.0, replicas, "tad", 20.0)
-    parts = last_parts(last)
-    below = [np.array([value]) for value in moments(parts)]
+    parts = visits_of((last,))
+    below = [np.array([value]) for value in moments_of(parts)]
     found_s, variance = tail_above(middle, below[0], below[1], [parts])
     page = PageLatency(4.0, points=8192)
     assert found_s[0] == pytest.approx(2 * page.mean_s((middle, last)), rel=mean)

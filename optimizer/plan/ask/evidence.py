@@ -21,8 +21,16 @@ import numpy as np
 
 from optimizer.errors import UnstableError
 from optimizer.fit import ArmMeasure, Estimate, ServiceFit, TierFit
-from optimizer.latency import PageLatency, Station, TierLatency, mean_stay_s
-from optimizer.plan.solve.moments import Parts, last_parts, moments, tail_above
+from optimizer.latency import (
+    PageLatency,
+    Parts,
+    Station,
+    TierLatency,
+    mean_stay_s,
+    moments_of,
+    visits_of,
+)
+from optimizer.plan.solve.moments import tail_above
 from optimizer.plan.solve.options import Degraded, Option, TierDemand
 from optimizer.plan.solve.problem import Path
 
@@ -186,7 +194,7 @@ class CalibratedLatency:
 
     def last(self, option: Option) -> Parts:
         """The law of all visits to the last tier; see `problem.Chain`."""
-        return last_parts(option.station(self._planned[-1], self._policy))
+        return visits_of((option.station(self._planned[-1], self._policy),))
 
     def above(self, tier: int, option: Option, below: Tails, last: Sequence[Parts] | None) -> Tails:
         """Mean and variance of the time in `tier` and below it; see `problem.Chain`."""
@@ -201,7 +209,7 @@ class CalibratedLatency:
     def mean_s(self, path: Path) -> float:
         """Mean of the page [s], as modelled and not calibrated."""
         parts = self.last(path[-1])
-        mean_s, variance = (np.array([value]) for value in moments(parts))
+        mean_s, variance = (np.array([value]) for value in moments_of(parts))
         for tier in range(len(path) - 2, -1, -1):
             laws = [parts] if tier == len(path) - 2 else None
             mean_s, variance = self.above(tier, path[tier], (mean_s, variance), laws)

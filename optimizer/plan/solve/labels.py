@@ -30,8 +30,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from optimizer.latency import Parts, moments_of
 from optimizer.plan.solve.first import thinned
-from optimizer.plan.solve.moments import Parts, moments
 from optimizer.plan.solve.options import Option
 from optimizer.plan.solve.problem import Chain, Path, Problem, too_slow, violations
 from optimizer.plan.solve.screen import (
@@ -203,7 +203,7 @@ def _time_in(problem: Problem, tiers: int) -> Callable[[int, Option], float]:
 
     def alone(t: int, option: Option) -> float:
         if t == tiers - 1:
-            return moments(chain.last(option))[0]
+            return moments_of(chain.last(option))[0]
         nothing = np.full(1, 1e-9), np.full(1, 1e-18)
         return float(chain.above(t, option, nothing, None)[0][0])
 
@@ -282,7 +282,7 @@ class _Route:
         """One label per option of the last tier."""
         pool = self._pools[-1]
         rows = np.flatnonzero(self._fits(len(self._pools) - 1, pool.columns.usd, pool.columns.loss))
-        found = [moments(self._last_law(int(row))) for row in rows]
+        found = [moments_of(self._last_law(int(row))) for row in rows]
         mean_s, variance = np.array(found, dtype=np.float64).reshape(-1, 2).T
         c = pool.columns
         return Labels(c.usd[rows], c.loss[rows], mean_s, variance, rows, rows)

@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from optimizer.latency import Station, Stays, stays
-from optimizer.latency.station import first_of
+from optimizer.latency import Parts, Station, Stays, stays
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -29,26 +28,6 @@ if TYPE_CHECKING:
 
 _POINTS = 160
 _SPREADS = 9.0  # standard deviations that the grid reaches beyond the mean
-
-
-Parts = tuple[tuple[float, float, float], ...]  # (weight, mean [s], variance [s^2]) of gamma laws
-
-
-def last_parts(station: Station) -> Parts:
-    """The law of all visits to the last tier: one gamma law per mix."""
-    state, visits = stays(station), station.tier.visits
-    found = []
-    for weight, counts in state.mixes:
-        mean, variance = first_of(station, state, counts)
-        found.append((weight, visits * mean, visits * variance))
-    return tuple(found)
-
-
-def moments(parts: Parts) -> tuple[float, float]:
-    """Mean [s] and variance [s^2] of a mixture."""
-    mean_s = math.fsum(weight * mean for weight, mean, _ in parts)
-    square = math.fsum(weight * (variance + mean**2) for weight, mean, variance in parts)
-    return mean_s, max(square - mean_s**2, 1e-12 * mean_s**2)
 
 
 def tail_above(

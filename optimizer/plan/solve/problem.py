@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from optimizer.plan.solve.moments import Parts
+    from optimizer.latency import Parts
 
     Tails = tuple[NDArray[np.float64], NDArray[np.float64]]  # mean [s], variance [s^2], each (n,)
 
