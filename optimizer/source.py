@@ -154,10 +154,19 @@ def read_toml(path: Path) -> Source:
     try:
         values = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
+        came = f"{error}{_line(text, str(error))}"
         raise InputError(
-            str(path), expected="valid TOML", came=str(error), do="Correct that line."
+            str(path), expected="valid TOML", came=came, do="Correct that line."
         ) from error
     return Source(path, values, key_lines(text))
+
+
+def _line(text: str, message: str) -> str:
+    """The line that tomllib stumbled over: for a key given twice it names the key."""
+    found, lines = re.search(r"at line (\d+)", message), text.splitlines()
+    if found is None or int(found[1]) > len(lines):
+        return ""
+    return f": {lines[int(found[1]) - 1].strip()}"
 
 
 def read_tfvars(path: Path) -> Source:

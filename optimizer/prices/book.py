@@ -7,7 +7,7 @@ from pathlib import Path
 from optimizer.errors import InputError
 from optimizer.prices import owned, rented
 from optimizer.prices.instance import PriceBook
-from optimizer.prices.toml import read
+from optimizer.source import read_toml
 
 BOOK = Path(__file__).parent / "ec2.toml"
 BUILT_IN = {"ec2": BOOK, "on-prem": Path(__file__).parent / "on-prem.toml"}
@@ -23,13 +23,16 @@ def load_prices(path: Path = BOOK) -> PriceBook:
 
     A book lists either [instances] and their [usd_per_hour.REGION], or [servers] and [slices].
     """
-    table = read(path)
-    kinds = {"instances", "usd_per_hour", "servers", "slices"} & set(table.raw)
+    if not path.is_file():
+        raise InputError(
+            str(path),
+            expected="a price book",
+            came="no such file",
+            do="The built-in books are ec2 and on-prem.",
+        )
+    source = read_toml(path)
+    kinds = {"instances", "usd_per_hour", "servers", "slices"} & set(source.values)
     if not kinds:
         expected = "a book with [instances] and [usd_per_hour.REGION], or with [servers]"
         raise InputError(str(path), expected=expected, came="neither (the book is empty)")
-    if table.raw.get("currency") != "USD":
-        raise InputError(table.at("currency"), expected="USD", came=repr(table.raw.get("currency")))
-    if kinds & {"servers", "slices"}:
-        return owned.owned(table)
-    return rented.rented(table)
+    return owned.owned(source) if kinds & {"servers", "slices"} else rented.rented(source)

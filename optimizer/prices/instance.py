@@ -89,6 +89,11 @@ class PriceBook:
         return by_name[name]
 
 
+def cheapest_first(found: Iterable[Instance]) -> tuple[Instance, ...]:
+    """In the order of their prices, and of their names where these are equal."""
+    return tuple(sorted(found, key=lambda one: (one.usd_per_hour, one.name)))
+
+
 def unknown(place: str, came: object, known: Iterable[str]) -> InputError:
     """The refusal of a name that is not in the book: it suggests the nearest, or lists them."""
     names = sorted(known)

@@ -18,41 +18,82 @@ that is the server's share, although an idle server draws a good part of its pow
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Annotated
 
-from optimizer.errors import InputError
-from optimizer.prices.instance import HOURS_PER_MONTH, Instance, MonthlyCost, PriceBook
-from optimizer.prices.toml import Table
+from pydantic import Field
+
+from optimizer.prices.head import Day, Head, NotNegative, Positive, Text
+from optimizer.prices.instance import (
+    HOURS_PER_MONTH,
+    Instance,
+    MonthlyCost,
+    PriceBook,
+    cheapest_first,
+    unknown,
+)
+from optimizer.source import Source, Strict, check
 
 REGION = "on-prem"
-_KEYS = ("as_of", "source", "currency", "shared", "servers", "slices")
-_SHARED = (
-    "usd_per_kwh",
-    "pue",
-    "usd_per_rack_unit_month",
-    "staff_usd_per_hour",
-    "staff_hours_per_server_month",
-)
-_SIZE = ("cores", "memory_gb")
-_SERVER = ("purchase_usd", "years", "watts", "rack_units", *_SIZE)
 
 
-@dataclass(frozen=True)
-class Server:
+class Figure(Strict):
+    """A figure with where it is from and since when."""
+
+    value: NotNegative
+    source: Text
+    as_of: Day
+
+
+class Efficiency(Figure):
+    """A power usage effectiveness."""
+
+    value: Annotated[float, Field(ge=1)]
+
+
+class Shared(Strict):
+    """What holds for all servers of a site."""
+
+    usd_per_kwh: Figure
+    pue: Efficiency
+    usd_per_rack_unit_month: Figure
+    staff_usd_per_hour: Figure
+    staff_hours_per_server_month: Figure
+    interest: Figure | None = None
+
+
+class Server(Strict):
     """A server: price [USD], service life [years], mean draw [W], height, and what it offers."""
 
-    purchase_usd: float
-    years: float
-    watts: float
-    rack_units: float
-    cores: float
-    memory_gb: float
+    purchase_usd: Positive
+    years: Positive
+    watts: Positive
+    rack_units: Positive
+    cores: Positive
+    memory_gb: Positive
+    source: Text
+    as_of: Day
+
+
+class Slice(Strict):
+    """A part of a server."""
+
+    server: Text
+    cores: Positive
+    memory_gb: Positive
+
+
+class Owned(Head):
+    """The whole file."""
+
+    shared: Shared
+    servers: Annotated[dict[str, Server], Field(min_length=1)]
+    slices: dict[str, Slice] = Field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Site:
-    """What holds for all servers of a site; `interest` is a share per year, 0 without a loan."""
+    """The values of `Shared`; `interest` is a share per year, 0 without a loan."""
 
     usd_per_kwh: float
     pue: float
@@ -75,65 +116,40 @@ def monthly_cost(server: Server, site: Site) -> MonthlyCost:
     )
 
 
-def owned(book: Table) -> PriceBook:
-    """The book in `book`, with the one region "on-prem". Raises InputError that names the key."""
-    book.only(*_KEYS)
-    site = _site(book.table("shared"))
-    servers = {name: _server(one) for name, one in book.table("servers").tables().items()}
-    sizes = {name: (one.cores, one.memory_gb) for name, one in servers.items()}
-    costs = {name: monthly_cost(one, site) for name, one in servers.items()}
-    slices = book.table("slices").tables() if "slices" in book.raw else {}
-    for name, one in slices.items():
-        if name in servers:
-            raise InputError(one.place, expected="a name that no server has", came=repr(name))
-        sizes[name], costs[name] = _slice(one, servers, costs)
-    found = [_instance(name, sizes[name], cost) for name, cost in costs.items()]
-    ordered = tuple(sorted(found, key=lambda i: (i.usd_per_hour, i.name)))
-    return PriceBook(book.day("as_of"), book.text("source"), {REGION: ordered}, costs)
+def owned(source: Source) -> PriceBook:
+    """The book in `source`, with the one region "on-prem". Raises InputError that names the key."""
+    book = check(source, Owned)
+    site = Site(**{key: figure.value for key, figure in book.shared if figure is not None})
+    sizes: dict[str, Server | Slice] = {**book.servers, **book.slices}
+    costs = {name: monthly_cost(one, site) for name, one in book.servers.items()}
+    for name, one in book.slices.items():
+        share = _share(source, name, one, book.servers)
+        costs[name] = costs[one.server].share(share)
+    found = [
+        Instance(
+            name,
+            sizes[name].cores,
+            sizes[name].memory_gb,
+            cost.total / HOURS_PER_MONTH,
+            usd_per_month_off=cost.off,
+        )
+        for name, cost in costs.items()
+    ]
+    return PriceBook(book.as_of, book.source, {REGION: cheapest_first(found)}, costs)
 
 
-def _site(shared: Table) -> Site:
-    shared.only(*_SHARED, "interest")
-    figures = {key: _figure(shared, key) for key in (*_SHARED, "interest") if key in shared.raw}
-    for key in _SHARED:
-        shared.table(key)  # a missing figure is refused by its name
-    if figures["pue"] < 1:
-        raise InputError(shared.at("pue"), expected="at least 1", came=str(figures["pue"]))
-    return Site(**figures)
-
-
-def _figure(shared: Table, key: str) -> float:
-    """A figure with where it is from and since when: { value, source, as_of }."""
-    figure = shared.table(key)
-    figure.only("value", "source", "as_of")
-    figure.text("source")
-    figure.day("as_of")
-    return figure.not_negative("value") if "value" in figure.raw else figure.positive("value")
-
-
-def _server(one: Table) -> Server:
-    one.only(*_SERVER, "source", "as_of")
-    one.text("source")
-    one.day("as_of")
-    return Server(*(one.positive(key) for key in _SERVER))
-
-
-def _slice(
-    one: Table, servers: Mapping[str, Server], costs: Mapping[str, MonthlyCost]
-) -> tuple[tuple[float, float], MonthlyCost]:
-    one.only("server", *_SIZE)
-    name = one.name_in("server", servers)
-    cores, memory_gb = one.positive("cores"), one.positive("memory_gb")
-    server = servers[name]
-    for key, part, whole in (
-        ("cores", cores, server.cores),
-        ("memory_gb", memory_gb, server.memory_gb),
-    ):
+def _share(source: Source, name: str, one: Slice, servers: dict[str, Server]) -> float:
+    """The share of its server that a slice takes."""
+    key = ("slices", name)
+    if name in servers:
+        raise source.error(*key, expected="a name that no server has", came=repr(name))
+    if one.server not in servers:
+        raise unknown(source.place(*key, "server"), one.server, servers)
+    shares: list[float] = []
+    for size in ("cores", "memory_gb"):
+        part, whole = getattr(one, size), getattr(servers[one.server], size)
         if part > whole:
-            raise InputError(one.at(key), expected=f"at most {whole:g}, {name}'s", came=f"{part:g}")
-    share = max(cores / server.cores, memory_gb / server.memory_gb)
-    return (cores, memory_gb), costs[name].share(share)
-
-
-def _instance(name: str, size: tuple[float, float], cost: MonthlyCost) -> Instance:
-    return Instance(name, *size, cost.total / HOURS_PER_MONTH, usd_per_month_off=cost.off)
+            expected = f"at most {whole:g}, {one.server}'s"
+            raise source.error(*key, size, expected=expected, came=f"{part:g}")
+        shares.append(part / whole)
+    return max(shares)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from optimizer.errors import EnvironmentMissing, InputError
 from optimizer.prices.book import load_prices
-from optimizer.prices.instance import Instance, PriceBook
+from optimizer.prices.instance import Instance, PriceBook, cheapest_first
 
 if TYPE_CHECKING:
     import datetime
@@ -95,8 +95,7 @@ def _region(region: str, kinds: Mapping[str, Instance]) -> tuple[Instance, ...]:
             came="none",
             do="Is it the code of a region, such as eu-west-1?",
         )
-    found = [replace(kinds[name], usd_per_hour=usd) for name, usd in prices.items()]
-    return tuple(sorted(found, key=lambda i: (i.usd_per_hour, i.name)))
+    return cheapest_first(replace(kinds[name], usd_per_hour=usd) for name, usd in prices.items())
 
 
 def _prices(

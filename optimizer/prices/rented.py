@@ -2,44 +2,43 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from typing import Annotated
 
-from optimizer.errors import InputError
-from optimizer.prices.instance import Instance, PriceBook, unknown
-from optimizer.prices.toml import Table
+from pydantic import Field
 
-_KEYS = ("as_of", "source", "currency", "instances", "usd_per_hour")
-_KIND_KEYS = ("vcpus", "memory_gb", "baseline_share", "usd_per_month_off")
+from optimizer.prices.head import Head, NotNegative, Positive
+from optimizer.prices.instance import Instance, PriceBook, cheapest_first, unknown
+from optimizer.source import Source, Strict, check
 
-
-def rented(book: Table) -> PriceBook:
-    """The book in `book`. Raises InputError that names the key, what was expected and what came."""
-    book.only(*_KEYS)
-    kinds = {
-        name: Instance(name, *_shape(kind))
-        for name, kind in book.table("instances").tables().items()
-    }
-    regions = {
-        region: _region(prices, kinds)
-        for region, prices in book.table("usd_per_hour").tables().items()
-    }
-    return PriceBook(book.day("as_of"), book.text("source"), regions)
+_Prices = Annotated[dict[str, Positive], Field(min_length=1)]
 
 
-def _shape(kind: Table) -> tuple[float, float, float, float, float]:
-    """(vcpus, memory_gb, no price yet, baseline_share, usd_per_month_off)."""
-    kind.only(*_KIND_KEYS)
-    share = kind.positive("baseline_share") if "baseline_share" in kind.raw else 1.0
-    if share > 1:
-        raise InputError(kind.at("baseline_share"), expected="at most 1", came=str(share))
-    off = kind.not_negative("usd_per_month_off")
-    return kind.positive("vcpus"), kind.positive("memory_gb"), 0.0, share, off
+class Kind(Strict):
+    """One of [instances]."""
+
+    vcpus: Positive
+    memory_gb: Positive
+    baseline_share: Annotated[float, Field(gt=0, le=1)] = 1.0
+    usd_per_month_off: NotNegative = 0.0
 
 
-def _region(prices: Table, kinds: dict[str, Instance]) -> tuple[Instance, ...]:
-    found = []
-    for name in prices.raw:
-        if name not in kinds:
-            raise unknown(f"{prices.at(name)} (must be under [instances])", name, kinds)
-        found.append(replace(kinds[name], usd_per_hour=prices.positive(name)))
-    return tuple(sorted(found, key=lambda i: (i.usd_per_hour, i.name)))
+class Rented(Head):
+    """The whole file."""
+
+    instances: Annotated[dict[str, Kind], Field(min_length=1)]
+    usd_per_hour: Annotated[dict[str, _Prices], Field(min_length=1)]
+
+
+def rented(source: Source) -> PriceBook:
+    """The book in `source`. Raises InputError that names the key, what was expected and came."""
+    book, regions = check(source, Rented), {}
+    for region, prices in book.usd_per_hour.items():
+        found = []
+        for name, usd in prices.items():
+            if name not in book.instances:
+                place = source.place("usd_per_hour", region, name)
+                raise unknown(f"{place} (must be under [instances])", name, book.instances)
+            kind = book.instances[name].model_dump()
+            found.append(Instance(name, usd_per_hour=usd, **kind))
+        regions[region] = cheapest_first(found)
+    return PriceBook(book.as_of, book.source, regions)

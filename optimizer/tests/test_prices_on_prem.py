@@ -12,7 +12,8 @@ from optimizer.errors import InputError
 from optimizer.prices import HOURS_PER_MONTH, price_book
 from optimizer.prices.owned import Server, Site, monthly_cost
 
-SERVER = Server(6000.0, 5.0, 200.0, 2.0, 32.0, 128.0)
+SIZE = {"watts": 200.0, "rack_units": 2.0, "cores": 32.0, "memory_gb": 128.0}
+SERVER = Server(purchase_usd=6000.0, years=5.0, source="a", as_of="2025-01-01", **SIZE)
 SITE = Site(0.10, 1.5, 30.0, 60.0, 0.5)
 GOOD = """
 as_of = "2025-01-01"
@@ -57,14 +58,14 @@ def test_the_parts_are_those_of_the_equation() -> None:
 
 def test_a_loan_costs_the_annuity_of_its_interest() -> None:
     """The textbook loan: 200,000 over 30 years at 6 % is 1,199.10 a month."""
-    loan = Server(200_000.0, 30.0, 1.0, 1.0, 1.0, 1.0)
+    loan = SERVER.model_copy(update={"purchase_usd": 200_000.0, "years": 30.0})
     site = Site(0.1, 1.5, 30.0, 60.0, 0.5, interest=0.06)
     assert monthly_cost(loan, site).purchase == pytest.approx(1199.10, abs=0.005)
 
 
 @given(st.floats(1e-9, 0.3), st.floats(1.0, 10.0))
 def test_interest_never_makes_a_purchase_cheaper(interest: float, years: float) -> None:
-    server = Server(6000.0, years, 200.0, 2.0, 32.0, 128.0)
+    server = SERVER.model_copy(update={"years": years})
     site = Site(0.1, 1.5, 30.0, 60.0, 0.5, interest)
     free = monthly_cost(server, SITE).purchase
     paid = monthly_cost(server, site).purchase
@@ -128,7 +129,7 @@ def test_the_book_in_the_project_has_one_region_small_slices_and_honest_sources(
         ("thin =", "big =", "slices.big"),
         ("fat =", "thin =", 'thin = { server = "big", cores = 2'),
         ('"USD"', '"EUR"', "currency"),
-        ("[slices]", "[instances]", "site.toml.instances"),
+        ("[slices]", "[instances]", "instances"),
     ],
 )
 def test_a_damaged_book_is_refused_by_name(tmp_path: Path, old: str, new: str, named: str) -> None:

@@ -1,0 +1,32 @@
+"""What both kinds of book say of themselves, and the values that both have."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, StringConstraints
+
+from optimizer.source import Strict, refusal
+
+
+def _day(value: Any) -> str:
+    text = value.isoformat() if isinstance(value, datetime.date) else str(value)
+    try:
+        return datetime.date.fromisoformat(text).isoformat()
+    except ValueError as error:
+        raise refusal("YYYY-MM-DD", came=repr(value)) from error
+
+
+Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
+Day = Annotated[str, BeforeValidator(_day)]
+Positive = Annotated[float, Field(gt=0)]
+NotNegative = Annotated[float, Field(ge=0)]
+
+
+class Head(Strict):
+    """From when the prices are, and who says so."""
+
+    as_of: Day
+    source: Text
+    currency: Literal["USD"]
