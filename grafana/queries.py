@@ -76,6 +76,21 @@ def _host(
     return PanelQuery(panel, ref, query, alias, interval_s=2, may_be_empty=may_be_empty)
 
 
+def _server(panel: str, field: str, interval_s: int) -> PanelQuery:
+    query = _mean("arbiter_server", field, _THIS_TIER, '"server"')
+    return PanelQuery(panel, "A", query, "$tag_server", interval_s=interval_s)
+
+
+def _tier(panel: str, ref: str, field: str, alias: str, interval_s: int) -> PanelQuery:
+    query = _mean("arbiter", field, _THIS_TIER, '"tier"')
+    return PanelQuery(panel, ref, query, alias, interval_s=interval_s)
+
+
+def _tier_rate(panel: str, ref: str, counter: str, alias: str) -> PanelQuery:
+    query = _rate_of_counter("arbiter", counter, _THIS_TIER, '"tier"')
+    return PanelQuery(panel, ref, query, alias, interval_s=5)
+
+
 RATE = "Offered and achieved rate"
 LATENCY = "Latency percentiles per arm"
 FAILURES = "Failed requests by outcome"
@@ -145,48 +160,12 @@ _LOAD = (
 )
 
 _ARBITERS = (
-    PanelQuery(
-        SERVER_LATENCY,
-        "A",
-        _mean("arbiter_server", "mean_latency_ms", _THIS_TIER, '"server"'),
-        alias="$tag_server",
-        interval_s=2,
-    ),
-    PanelQuery(
-        IN_FLIGHT,
-        "A",
-        _mean("arbiter_server", "in_flight", _THIS_TIER, '"server"'),
-        alias="$tag_server",
-        interval_s=2,
-    ),
-    PanelQuery(
-        TOKENS,
-        "A",
-        _mean("arbiter", "tokens_in_use", _THIS_TIER, '"tier"'),
-        alias="in use",
-        interval_s=2,
-    ),
-    PanelQuery(
-        TOKENS,
-        "B",
-        _mean("arbiter", "tokens_total", _THIS_TIER, '"tier"'),
-        alias="in total",
-        interval_s=2,
-    ),
-    PanelQuery(
-        REPLICAS,
-        "A",
-        _rate_of_counter("arbiter", "replicas_sent", _THIS_TIER, '"tier"'),
-        alias="sent",
-        interval_s=5,
-    ),
-    PanelQuery(
-        REPLICAS,
-        "B",
-        _rate_of_counter("arbiter", "replicas_wasted", _THIS_TIER, '"tier"'),
-        alias="wasted",
-        interval_s=5,
-    ),
+    _server(SERVER_LATENCY, "mean_latency_ms", interval_s=2),
+    _server(IN_FLIGHT, "in_flight", interval_s=2),
+    _tier(TOKENS, "A", "tokens_in_use", "in use", interval_s=2),
+    _tier(TOKENS, "B", "tokens_total", "in total", interval_s=2),
+    _tier_rate(REPLICAS, "A", "replicas_sent", "sent"),
+    _tier_rate(REPLICAS, "B", "replicas_wasted", "wasted"),
 )
 
 # The arbiters' own statistics: a dashboard of its own (grafana/statistics.py).
@@ -201,16 +180,8 @@ ALIVE = "Servers alive, tier $tier"
 _PERCENTILES = ("p50", "p95", "p99", "p99_9")
 
 _STATISTICS = (
-    *(
-        PanelQuery(
-            ARRIVALS,
-            ref,
-            _rate_of_counter("arbiter", counter, _THIS_TIER, '"tier"'),
-            alias=counter,
-            interval_s=5,
-        )
-        for ref, counter in (("A", "requests"), ("B", "connections"))
-    ),
+    _tier_rate(ARRIVALS, "A", "requests", "requests"),
+    _tier_rate(ARRIVALS, "B", "connections", "connections"),
     PanelQuery(
         REQUEST_LATENCY,
         "A",
@@ -220,27 +191,9 @@ _STATISTICS = (
         alias="$col",
         interval_s=2,
     ),
-    PanelQuery(
-        PROCESSING,
-        "A",
-        _mean("arbiter_server", "processing_ms", _THIS_TIER, '"server"'),
-        alias="$tag_server",
-        interval_s=5,
-    ),
-    PanelQuery(
-        TOKEN_HOLD,
-        "A",
-        _mean("arbiter", "token_hold_ms", _THIS_TIER, '"tier"'),
-        alias="mean",
-        interval_s=5,
-    ),
-    PanelQuery(
-        WASTED,
-        "A",
-        _mean("arbiter", "wasted_percent", _THIS_TIER, '"tier"'),
-        alias="of all server time",
-        interval_s=5,
-    ),
+    _server(PROCESSING, "processing_ms", interval_s=5),
+    _tier(TOKEN_HOLD, "A", "token_hold_ms", "mean", interval_s=5),
+    _tier(WASTED, "A", "wasted_percent", "of all server time", interval_s=5),
     PanelQuery(
         AT_SERVER,
         "A",

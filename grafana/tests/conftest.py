@@ -8,10 +8,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import httpx
 import pytest
 
-from grafana.tests.influxd import DATABASE, influxd, write
+from grafana.tests.influxd import influxd, write
 from grafana.tests.record import RECORDED
 
 
@@ -32,20 +31,19 @@ def _tag(lines: list[str], key: str) -> str:
     return str(value)
 
 
+def _filled(url: str, database: str, recorded: Path) -> Filled:
+    lines = gzip.decompress(recorded.read_bytes()).decode().splitlines()
+    write(url, lines, database)
+    return Filled(url, database, _tag(lines, "experiment"), _tag(lines, "run"), lines)
+
+
 @pytest.fixture(scope="session")
 def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Filled]:
-    lines = gzip.decompress(RECORDED.read_bytes()).decode().splitlines()
     with influxd(Path(tmp_path_factory.mktemp("influxd"))) as url:
-        write(url, lines)
-        yield Filled(url, DATABASE, _tag(lines, "experiment"), _tag(lines, "run"), lines)
+        yield _filled(url, "sparecraft", RECORDED)
 
 
 @pytest.fixture(scope="session")
 def tuned(filled: Filled) -> Filled:
     """A database of its own with the beginning of a tune, whose arbiters told all statistics."""
-    path = RECORDED.with_name("tune.lp.gz")
-    lines = gzip.decompress(path.read_bytes()).decode().splitlines()
-    database = "tuned"
-    httpx.post(f"{filled.url}/query", params={"q": f"CREATE DATABASE {database}"})
-    write(filled.url, lines, database)
-    return Filled(filled.url, database, _tag(lines, "experiment"), _tag(lines, "run"), lines)
+    return _filled(filled.url, "tuned", RECORDED.with_name("tune.lp.gz"))

@@ -10,24 +10,25 @@ import httpx
 
 from experiments.tests.influxdb import Influx
 
-DATABASE = "sparecraft"
 _BATCH_LINES = 5000
 
 
 @contextmanager
 def influxd(directory: Path) -> Iterator[str]:
-    """The URL of a fresh InfluxDB with the database made; it ends with the block."""
+    """The URL of a fresh InfluxDB; it ends with the block."""
     server = Influx(directory)
     try:
         server.start()
-        server.create_database()
         yield server.url
     finally:
         server.kill()
 
 
-def write(url: str, lines: list[str], database: str = DATABASE) -> None:
-    """Writes line protocol with ns times; raises on the first line that InfluxDB refuses."""
+def write(url: str, lines: list[str], database: str) -> None:
+    """Writes line protocol with ns times into a database, which is made; raises on the first line
+    that InfluxDB refuses."""
+    made = httpx.post(f"{url}/query", params={"q": f"CREATE DATABASE {database}"})
+    made.raise_for_status()
     for start in range(0, len(lines), _BATCH_LINES):
         batch = "\n".join(lines[start : start + _BATCH_LINES])
         answer = httpx.post(

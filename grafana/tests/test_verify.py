@@ -7,7 +7,6 @@ import subprocess
 import sys
 from dataclasses import replace
 
-import httpx
 import pytest
 
 from grafana import queries
@@ -61,7 +60,6 @@ def test_the_arbiters_dashboard_has_data_of_a_tune_in_every_panel(
 
 def test_a_panel_whose_measurement_is_absent_is_named(filled: Filled) -> None:
     database = "without_hosts"
-    httpx.post(f"{filled.url}/query", params={"q": f"CREATE DATABASE {database}"})
     write(filled.url, [line for line in filled.lines if not line.startswith("host,")], database)
     empty = empty_panels(verify(filled.url, database, filled.experiment, filled.run, "experiment"))
     assert set(empty) == {query.panel for query in _HOST_QUERIES if not query.may_be_empty}
@@ -78,7 +76,6 @@ def test_offered_rate_adds_up_to_the_requests_of_the_run(filled: Filled) -> None
 
 def test_an_arbiter_restart_gives_no_negative_rate(filled: Filled) -> None:
     database = "restarted"
-    httpx.post(f"{filled.url}/query", params={"q": f"CREATE DATABASE {database}"})
     last_ns = max(int(line.rsplit(" ", 1)[1]) for line in filled.lines)
     restarted = (
         f"arbiter,experiment={filled.experiment},run={filled.run},tier=web "
@@ -133,7 +130,6 @@ def test_a_recorded_run_shows_the_same_rows_as_the_one_it_was_recorded_from(
     filled: Filled,
 ) -> None:
     database = "recorded"
-    httpx.post(f"{filled.url}/query", params={"q": f"CREATE DATABASE {database}"})
     recorded = record(filled.url, filled.database, filled.experiment, filled.run)
     write(filled.url, recorded, database)
     again = verify(filled.url, database, filled.experiment, filled.run, "experiment")
