@@ -74,6 +74,11 @@ def _circle(spec: Spec) -> None:
     spec["tiers"]["far"] = {**SIZE, "role": "any-caller", "calls": ["shop"]}
 
 
+def _circle_behind_an_entry(spec: Spec) -> None:
+    _circle(spec)
+    spec["entries"] = ["web", "shop"]
+
+
 def _chain(spec: Spec) -> None:
     spec["tiers"]["shop"]["calls"] = ["far"]
     spec["tiers"]["far"] = {**SIZE, "role": "any-caller", "calls": ["db"]}
@@ -107,6 +112,7 @@ CHANGES: dict[str, Change] = {
     **_all("tiers", "db", "calls", values=([], ["shop"])),
     **_all("tiers", "shop", "calls", values=(["db"], ["shop"], ["web"], ["db", "web"])),
     "a call in a circle": _circle,
+    "a call in a circle behind an entry": _circle_behind_an_entry,
     "a call in a chain": _chain,
     "both calls": _shop_as("two-caller", "db", "web"),
     "the required call is missing": _shop_as("two-caller", "web"),

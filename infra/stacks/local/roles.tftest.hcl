@@ -134,92 +134,11 @@ run "entries_may_be_stated_and_published" {
   }
 }
 
-run "entries_that_do_not_lead_to_every_tier_are_refused" {
-  command         = plan
-  expect_failures = [var.entries]
-  variables {
-    entries = ["store"]
-  }
-}
-
-run "entry_that_is_no_tier_is_refused" {
-  command         = plan
-  expect_failures = [var.entries]
-  variables {
-    entries = ["shop", "till"]
-  }
-}
-
 run "port_of_a_tier_that_is_no_entry_is_refused" {
   command         = plan
   expect_failures = [var.entry_ports]
   variables {
     entry_ports = { cache = 18090 }
-  }
-}
-
-run "circle_of_calls_is_refused" {
-  command         = plan
-  expect_failures = [var.entries]
-  variables {
-    entries = ["shop"]
-    tiers = {
-      shop  = { role = "front", calls = ["store", "till"], nodes = 1, cpus = 0.5, memory_mb = 128, nic_mbps = 100, disk_mbps = 50 }
-      till  = { role = "front", calls = ["store", "shop"], nodes = 1, cpus = 0.5, memory_mb = 128, nic_mbps = 100, disk_mbps = 50 }
-      store = { role = "ring", nodes = 1, cpus = 0.5, memory_mb = 128, nic_mbps = 100, disk_mbps = 50 }
-    }
-    arbiters = {}
-  }
-}
-
-run "arbiter_of_a_role_that_may_have_none_is_refused" {
-  command         = plan
-  expect_failures = [var.arbiters]
-  variables {
-    arbiters = { store = {} }
-  }
-}
-
-run "two_tiers_for_one_call_are_refused" {
-  command         = plan
-  expect_failures = [var.tiers]
-  variables {
-    tiers = {
-      shop  = { role = "front", calls = ["store", "spare"], nodes = 1, cpus = 0.5, memory_mb = 128, nic_mbps = 100, disk_mbps = 50 }
-      store = { role = "ring", nodes = 1, cpus = 0.5, memory_mb = 128, nic_mbps = 100, disk_mbps = 50 }
-      spare = { role = "ring", nodes = 1, cpus = 0.5, memory_mb = 128, nic_mbps = 100, disk_mbps = 50 }
-    }
-    arbiters = {}
-  }
-}
-
-run "call_that_the_role_does_not_make_is_refused" {
-  command         = plan
-  expect_failures = [var.tiers]
-  variables {
-    tiers = {
-      store = { role = "ring", calls = ["cache"], nodes = 1, cpus = 0.5, memory_mb = 128, nic_mbps = 100, disk_mbps = 50 }
-      cache = { role = "memcached", nodes = 1, cpus = 0.5, memory_mb = 128, nic_mbps = 100, disk_mbps = 50 }
-    }
-    arbiters = {}
-  }
-}
-
-run "helper_s_name_is_refused_for_a_tier" {
-  command         = plan
-  expect_failures = [var.tiers]
-  variables {
-    tiers    = { load = { role = "ring", nodes = 1, cpus = 0.5, memory_mb = 128, nic_mbps = 100, disk_mbps = 50 } }
-    arbiters = {}
-  }
-}
-
-run "helper_s_role_is_refused_for_a_tier" {
-  command         = plan
-  expect_failures = [var.tiers]
-  variables {
-    tiers    = { own = { role = "arbiter", nodes = 1, cpus = 0.5, memory_mb = 128, nic_mbps = 100, disk_mbps = 50 } }
-    arbiters = {}
   }
 }
 

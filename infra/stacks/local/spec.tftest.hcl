@@ -1,4 +1,5 @@
-# What the variables refuse, and what a plan of the demo's fleet holds. Plans only; nothing is made.
+# What a plan of the demo's fleet holds, and what this platform's own variables refuse; what the fleet spec
+# refuses is in experiments/tests/test_spec_terraform.py. Plans only; nothing is made.
 
 variables {
   experiment    = "tst-spec"
@@ -147,91 +148,6 @@ run "grafana_comes_with_its_image" {
   assert {
     condition     = !contains([for machine in output.fleet.machines : machine.role], "grafana")
     error_message = "Expected Grafana, which has no node agent, not to be in the inventory's machines."
-  }
-}
-
-run "arbiter_of_no_tier_is_refused" {
-  command         = plan
-  expect_failures = [var.arbiters]
-  variables {
-    arbiters = {
-      web   = { tokens = 1 }
-      db    = { tokens = 12 }
-      cache = { tokens = 1 }
-    }
-  }
-}
-
-run "tokens_below_one_are_refused" {
-  command         = plan
-  expect_failures = [var.arbiters]
-  variables {
-    arbiters = {
-      web = { tokens = 0 }
-      db  = { tokens = 12 }
-    }
-  }
-}
-
-run "unknown_scheme_is_refused" {
-  command         = plan
-  expect_failures = [var.scheme]
-  variables {
-    scheme = "hybrid"
-  }
-}
-
-run "experiment_that_is_no_host_name_is_refused" {
-  command         = plan
-  expect_failures = [var.experiment]
-  variables {
-    experiment = "Media Wiki"
-  }
-}
-
-run "call_of_no_tier_is_refused" {
-  command         = plan
-  expect_failures = [var.tiers]
-  variables {
-    tiers = {
-      web = { role = "mediawiki", calls = ["database"], nodes = 4, cpus = 0.6, memory_mb = 512, nic_mbps = 200, disk_mbps = 80 }
-      db  = { role = "mariadb", nodes = 3, cpus = 0.4, memory_mb = 512, nic_mbps = 200, disk_mbps = 80 }
-    }
-  }
-}
-
-run "mediawiki_without_a_database_is_refused" {
-  command         = plan
-  expect_failures = [var.tiers]
-  variables {
-    tiers    = { web = { role = "mediawiki", nodes = 4, cpus = 0.6, memory_mb = 512, nic_mbps = 200, disk_mbps = 80 } }
-    arbiters = {}
-  }
-}
-
-run "unknown_role_is_refused" {
-  command         = plan
-  expect_failures = [var.tiers]
-  variables {
-    tiers = {
-      web = { role = "wordpress", calls = ["db"], nodes = 4, cpus = 0.6, memory_mb = 512, nic_mbps = 200, disk_mbps = 80 }
-      db  = { role = "mariadb", nodes = 3, cpus = 0.4, memory_mb = 512, nic_mbps = 200, disk_mbps = 80 }
-    }
-  }
-}
-
-run "tier_without_nodes_is_refused" {
-  command         = plan
-  expect_failures = [var.tiers]
-  variables {
-    tiers = {
-      web = { role = "mediawiki", calls = ["db"], nodes = 4, cpus = 0.6, memory_mb = 512, nic_mbps = 200, disk_mbps = 80 }
-      db  = { role = "mariadb", nodes = 0, cpus = 0.4, memory_mb = 512, nic_mbps = 200, disk_mbps = 80 }
-    }
-    arbiters = {
-      web = { tokens = 1 }
-      db  = { tokens = 12 }
-    }
   }
 }
 
