@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import tomllib
 from dataclasses import fields
 from enum import StrEnum
 from pathlib import Path
@@ -288,12 +287,9 @@ def _rates(path: Path | None, given: dict[str, Any]) -> UncertainRates:
 
 
 def _table(path: Path) -> dict[str, Any]:
-    try:
-        found = tomllib.loads(path.read_text(encoding="utf-8")).get("rates")
-    except OSError as error:
-        raise InputError(str(path), expected="a TOML file", came=str(error.strerror)) from error
-    except ValueError as error:
-        raise InputError(str(path), expected="TOML", came=str(error)) from error
+    from optimizer.source import read_toml
+
+    found = read_toml(path).values.get("rates")
     if not isinstance(found, dict):
         raise InputError(f"{path}: rates", expected="a table [rates]", came=repr(found))
     return found

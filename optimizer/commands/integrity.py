@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from optimizer.commands.availability import Scheme
 from optimizer.commands.output import JsonOption, out, print_json, say
 from optimizer.errors import InputError
 
@@ -22,13 +23,6 @@ class Node(StrEnum):
     native = "native"
     ft_ilr = "ft_ilr"
     ft_tx = "ft_tx"
-
-
-class Scheme(StrEnum):
-    """Where the fleet lives."""
-
-    cloud = "cloud"
-    on_prem = "on-prem"
 
 
 def add_to(app: typer.Typer) -> None:

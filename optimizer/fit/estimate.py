@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -307,8 +308,7 @@ class _TierRecords:
         )
         caps = column(rows, "cpu_cores") / column(rows, "cpu_percent") * 100
         cap = float(np.median(caps)) if len(caps) else None
-        known = {k: getattr(self.tier, k) for k in self.tier.__dataclass_fields__}
-        return TierSpec(**{**known, "cpus": cap})
+        return replace(self.tier, cpus=cap)
 
     def _share(self) -> Estimate:
         machines = list(self.series.servers)

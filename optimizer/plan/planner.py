@@ -7,14 +7,15 @@ plan with everything that has to be said about it (`explain`).
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path as FilePath
 from typing import Any, Unpack
 
 from optimizer.fit import fit, read_results
 from optimizer.plan.ask.case import Case
-from optimizer.plan.ask.question import Choices, Question, asked_by_file, asked_of_service
+from optimizer.plan.ask.plan_file import read_plan
+from optimizer.plan.ask.question import Choices, Question, asked_as_stated, asked_of_service
 from optimizer.plan.explain.reasons import binding, infeasible
 from optimizer.plan.explain.report import (
     assumptions,
@@ -25,7 +26,7 @@ from optimizer.plan.explain.report import (
     tier_plans,
 )
 from optimizer.plan.outcome import Plan
-from optimizer.plan.solve.model import LIMIT_S, Solution, solve
+from optimizer.plan.solve.model import Solution, solve
 from optimizer.plan.solve.problem import Problem
 
 
@@ -61,21 +62,12 @@ def plan_from_file(path: FilePath, results: FilePath | None = None) -> Plan:
 
     Raises: SparecraftError for a file, folder or value that cannot be used.
     """
-    return answer(asked_by_file(path, results)).plan
+    return answer(asked_as_stated(read_plan(FilePath(path)), results)).plan
 
 
-def answer(
-    asked: Question,
-    *,
-    limit_s: float = LIMIT_S,
-    clock: Callable[[], float] = time.monotonic,
-    seed: int = 0,
-) -> Answer:
-    """The cheapest plan for the case, explained.
-
-    Parameters: limit_s [s] bounds the search for the plan; seed of the draws of uncertain rates.
-    """
-    began_s, case = clock(), asked.case
+def answer(asked: Question) -> Answer:
+    """The cheapest plan for the case, explained."""
+    began_s, case = time.monotonic(), asked.case
     frame = Plan(
         False, case.scheme, case.region, case.book.as_of, inputs=inputs_of(asked, asked.service)
     )
@@ -84,12 +76,12 @@ def answer(
         missing = (*asked.missing, *asked.thin)
         return Answer(replace(frame, insufficient=missing, reasons=why), case)
     problem = case.problem()
-    found = solve(problem, limit_s=limit_s)
+    found = solve(problem)
     frame = replace(
         frame,
         assumptions=(*asked.said, *assumptions(case, asked.service, asked.rates)),
         insufficient=asked.thin,
-        solver=_solver(found, clock() - began_s, problem),
+        solver=_solver(found, time.monotonic() - began_s, problem),
     )
     if found.path is None:
         texts, relaxation = infeasible(problem, case)
@@ -101,7 +93,7 @@ def answer(
         usd_per_month=found.usd_per_month,
         tiers=tier_plans(case, found.path),
         predicted=outlook(case, found.path),
-        confidence=confidence_of(case, asked.rates, found.path, seed),
+        confidence=confidence_of(case, asked.rates, found.path),
         binding=tuple(binding(problem, found, case)),
         fleet=fleet_of(asked.service, found.path, case.policy),
     )

@@ -14,63 +14,53 @@ PROGRAM = Path(__file__).parents[2] / "build" / "bin" / "simulator"
 _LIMIT_S = 900.0
 
 
-def simulate(text: str, *, threads: int | None = None, limit_s: float = _LIMIT_S) -> dict[str, Any]:
+def simulate(text: str, *, threads: int | None = None) -> dict[str, Any]:
     """What the simulator says of `text`: one scenario, or {"scenarios": [...]}.
 
     Returns: {"schema", "reports": [...] in the scenarios' order, "events", "wall_s", "threads"}.
     Raises: InputError with the simulator's refusal; EnvironmentMissing without the program.
     """
     options = ["--threads", str(threads)] if threads else []
-    try:
-        done = _run([*options, "-"], text, limit_s)
-    except subprocess.TimeoutExpired as error:
-        raise InputError(
-            "scenario",
-            expected=f"a simulation of at most {limit_s:g} s",
-            came="a longer one",
-            do="Lower `requests` or `events_max`.",
-        ) from error
+    done = _run([*options, "-"], text, "scenario", "Lower `requests` or `events_max`.")
     if done.returncode != 0:
         raise _refusal(done.stderr, "scenario", "one that can be simulated")
     found: dict[str, Any] = json.loads(done.stdout)
     return found
 
 
-def replay(trace: Path, *, limit_s: float = _LIMIT_S) -> dict[str, Any]:
+def replay(trace: Path) -> dict[str, Any]:
     """What the simulator decides where the arbiter of a trace decided.
 
     Returns: {"schema", "policy", "servers", "compared", "equal", "grants", "ended",
     "first_difference": None or {"line", "call", "recorded", "replayed"}}.
     Raises: InputError for what is not a trace, by its line; EnvironmentMissing without the program.
     """
-    try:
-        done = _run(["--replay", str(trace)], "", limit_s)
-    except subprocess.TimeoutExpired as error:
-        raise InputError(
-            str(trace),
-            expected=f"a replay of at most {limit_s:g} s",
-            came="a longer one",
-            do="Lower `trace_lines_max` of the arbiter.",
-        ) from error
+    do = "Lower `trace_lines_max` of the arbiter."
+    done = _run(["--replay", str(trace)], "", str(trace), do)
     if done.returncode not in (0, 1):
         raise _refusal(done.stderr, str(trace), "a trace")
     found: dict[str, Any] = json.loads(done.stdout)
     return found
 
 
-def _run(arguments: list[str], text: str, limit_s: float) -> subprocess.CompletedProcess[str]:
+def _run(arguments: list[str], text: str, place: str, do: str) -> subprocess.CompletedProcess[str]:
+    """The ended program; `place` and `do` are for one that takes too long."""
     if not PROGRAM.is_file():
         raise EnvironmentMissing(
             str(PROGRAM), expected="the simulator", came="no such file", do="Run `make setup`."
         )
-    return subprocess.run(
-        [str(PROGRAM), *arguments],
-        input=text,
-        capture_output=True,
-        text=True,
-        timeout=limit_s,
-        check=False,
-    )
+    try:
+        return subprocess.run(
+            [str(PROGRAM), *arguments],
+            input=text,
+            capture_output=True,
+            text=True,
+            timeout=_LIMIT_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        expected = f"a simulation of at most {_LIMIT_S:g} s"
+        raise InputError(place, expected=expected, came="a longer one", do=do) from error
 
 
 def reports(scenarios: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -13,7 +13,7 @@ from optimizer.fit import ServiceFit, fit, read_results
 from optimizer.plan.ask.capacity import with_capacities
 from optimizer.plan.ask.case import Case, Slo, slo_from
 from optimizer.plan.ask.evidence import LEAST_REQUESTS, demands, percentile_of
-from optimizer.plan.ask.plan_file import PlanFile, Stated, read_plan
+from optimizer.plan.ask.plan_file import PlanFile, Stated
 from optimizer.plan.ask.stated import book_of, merged, region_of, stated_service
 from optimizer.plan.solve.options import Limits, TierDemand
 from optimizer.prices import PriceBook
@@ -76,11 +76,6 @@ def asked_of_service(
         choices.get("limits") or Limits(), known,
         mode="results", said=said,
     )  # fmt: skip
-
-
-def asked_by_file(path: FilePath, results: FilePath | None = None) -> Question:
-    """The checked question of `plan_from_file`. Refusals name the file."""
-    return asked_as_stated(read_plan(FilePath(path)), results)
 
 
 def asked_as_stated(file: PlanFile, results: FilePath | None = None) -> Question:

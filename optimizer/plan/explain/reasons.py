@@ -98,14 +98,14 @@ def binding(problem: Problem, found: Solution, source: Variants | None = None) -
 
 
 def infeasible(
-    problem: Problem, source: Variants | None = None, budget: Budget | None = None
+    problem: Problem, source: Variants | None = None
 ) -> tuple[list[str], dict[str, Any]]:
     """Why nothing is feasible, in words, and the smallest relaxations, for plan.json.
 
     Returns: the texts, and `alone` (each limit that suffices if it alone gives way) or, where there
     is none, `together` (values of several limits that suffice together).
     """
-    budget = budget or Budget(SOLVES, seconds=SECONDS, clock=time.monotonic)
+    budget = Budget(SOLVES, seconds=SECONDS, clock=time.monotonic)
     alone = relaxations(problem, budget, source)
     joint = [] if alone else together(problem, budget)
     body = {

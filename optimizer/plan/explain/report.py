@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _TOKEN_SHARE = 0.7  # of the tokens in use: Eq. 6 is a bound, not a place to be
 _DRAWS = 100
+_SEED = 0  # of them
 _HERE = "optimizer/latency"
 
 
@@ -90,16 +91,14 @@ def outlook(case: Case, path: Path) -> dict[str, Any]:
     return {**result, "degraded": {"condition": degraded.model_dump(), "while": tiers}}
 
 
-def confidence_of(
-    case: Case, rates: UncertainRates | None, path: Path, seed: int
-) -> dict[str, Any] | None:
+def confidence_of(case: Case, rates: UncertainRates | None, path: Path) -> dict[str, Any] | None:
     """How sure the availability target is, over draws of the uncertain rates; None without any."""
     if rates is None or not rates.uncertain:
         return None
     import numpy as np
 
     target = case.slo.availability
-    draws = rates.sample(np.random.default_rng(seed), _DRAWS)
+    draws = rates.sample(np.random.default_rng(_SEED), _DRAWS)
     found = [_availability(case, path, drawn) for drawn in draws]
     return {
         "asked": case.slo.confidence,
