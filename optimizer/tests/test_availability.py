@@ -1,4 +1,4 @@
-"""Availability against published tables, 50-digit references, dense solutions and invariants."""
+"""Availability against 50-digit references and invariants; PCRAFT's tables: test_reproduce."""
 
 from __future__ import annotations
 
@@ -8,11 +8,9 @@ import math
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.linalg import expm
 
 from optimizer.availability import (
     HORIZON_S,
@@ -28,8 +26,6 @@ from optimizer.errors import InputError
 
 _PUBLISHED = Path(__file__).parents[1] / "reproduce/data/pcraft.json"
 PCRAFT: dict[str, Any] = json.loads(_PUBLISHED.read_text())
-NODE_TYPES = tuple(PCRAFT["needed"].items())
-YEAR_S = 365 * 86_400.0
 
 
 @pytest.mark.parametrize(
@@ -41,105 +37,6 @@ def test_passive_failover_agrees_with_high_precision_laplace_inversion(
     found = passive_failover(needed, pool, FailureRates())
     assert abs(found.availability - expected) <= found.error_bound + 1e-15
     assert found.error_bound < 1e-9
-
-
-@pytest.mark.parametrize(("node", "needed"), NODE_TYPES)
-def test_table_ii_a_extra_nodes_in_the_cloud(node: str, needed: int) -> None:
-    table = PCRAFT["table_ii_a_cloud_extra_ara"]
-    found = [
-        least_extra_nodes(needed, 0.999, FailureRates(crash, recovery), scheme="cloud").extra
-        for crash, recovery in table["columns"]
-    ]
-    assert found == table[node]
-
-
-@pytest.mark.parametrize(("node", "needed"), NODE_TYPES)
-def test_table_ii_b_extra_nodes_on_premises(node: str, needed: int) -> None:
-    table = PCRAFT["table_ii_b_on_prem_extra_ara"]
-    found = [
-        least_extra_nodes(needed, 0.999, FailureRates(crash), scheme="on-prem").extra
-        for crash in table["columns"]
-    ]
-    assert found == table[node]
-
-
-@pytest.mark.parametrize(("node", "needed"), NODE_TYPES)
-def test_table_iii_pool_on_premises(node: str, needed: int) -> None:
-    table = PCRAFT["table_iii_on_prem_pool_pf"]
-    found = [least_pool(needed, 0.999, FailureRates(*c)).extra for c in table["columns"]]
-    assert found == table[node]
-
-
-def _dense(
-    needed: int, total: int, pool: int, rates: FailureRates, mechanism: str, scheme: str
-) -> float:
-    """Fig. 1 once more: the whole state space, dense exponential, the integral appended."""
-    crash, failover = rates.crash_per_year, YEAR_S / rates.failover_s
-    repair = 0.0 if rates.repair_s is None else YEAR_S / rates.repair_s
-    states = list(itertools.product(range(total + 1), range(pool + 1)))
-    place = {state: i for i, state in enumerate(states)}
-    generator = np.zeros((len(states) + 1, len(states) + 1))
-    for (up, cold), i in place.items():
-        moves: list[tuple[tuple[int, int], float]] = []
-        if up > 0:
-            moves.append(((up - 1, cold), up * crash))
-        if up < total and scheme == "cloud":
-            moves.append(((up + 1, cold), failover))
-        if up < total and scheme == "on-prem" and mechanism == "pf" and cold > 0:
-            moves.append(((up + 1, cold - 1), failover))
-        if scheme == "on-prem" and mechanism == "pf" and cold < pool:
-            moves.append(((up, cold + 1), repair))
-        if up < total and scheme == "on-prem" and mechanism == "ara":
-            moves.append(((up + 1, cold), repair))
-        for target, rate in moves:
-            generator[i, place[target]] += rate
-            generator[i, i] -= rate
-        if up < needed:
-            generator[i, -1] = 1.0
-    return 1.0 - float(expm(generator)[place[total, pool], -1])
-
-
-@settings(max_examples=60, deadline=None)
-@given(
-    needed=st.integers(1, 7),
-    extra=st.integers(0, 5),
-    crash=st.floats(0.05, 30.0),
-    failover_s=st.floats(5.0, 20_000.0),
-    repair_s=st.one_of(st.none(), st.floats(600.0, 400_000.0)),
-    case=st.sampled_from(
-        [("ara", "cloud"), ("ara", "on-prem"), ("pf", "cloud"), ("pf", "on-prem")]
-    ),
-)
-def test_every_model_agrees_with_a_dense_solution(
-    needed: int,
-    extra: int,
-    crash: float,
-    failover_s: float,
-    repair_s: float | None,
-    case: tuple[str, str],
-) -> None:
-    mechanism, scheme = case
-    rates = FailureRates(crash, failover_s, repair_s)
-    if mechanism == "ara":
-        found = active_route_anywhere(needed, extra, rates, scheme=scheme)
-        expected = _dense(needed, needed + extra, 0, rates, mechanism, scheme)
-    elif scheme == "cloud":
-        found = passive_failover(needed, None, rates, scheme=scheme)
-        expected = _dense(needed, needed, 0, rates, mechanism, scheme)
-    else:
-        found = passive_failover(needed, extra, rates)
-        expected = _dense(needed, needed, extra, rates, mechanism, scheme)
-    # the dense exponential itself is good to about 1e-9 on these stiff generators
-    assert found.availability == pytest.approx(expected, abs=2e-9)
-    assert found.error_bound < 1e-9
-
-
-def test_a_cut_chain_agrees_with_the_whole_one() -> None:
-    """20 needed nodes are cut at 10 down; the dense chain holds all 21 x 4 states."""
-    rates = FailureRates(4.0, 3_000.0, 40_000.0)
-    found = passive_failover(20, 3, rates)
-    assert found.states < 21 * 4
-    assert found.availability == pytest.approx(_dense(20, 20, 3, rates, "pf", "on-prem"), abs=2e-9)
 
 
 @settings(max_examples=25, deadline=None)

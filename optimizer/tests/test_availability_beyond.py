@@ -1,4 +1,4 @@
-"""Standby, shocks, crews and limping nodes against dense solutions; the method against itself."""
+"""PCRAFT's models and what goes beyond them against dense solutions; the method against itself."""
 
 from __future__ import annotations
 
@@ -131,30 +131,39 @@ def _cases(draw: st.DrawFn) -> _Case:
     mechanism, scheme = draw(
         st.sampled_from([("ara", "cloud"), ("ara", "on-prem"), ("pf", "cloud"), ("pf", "on-prem")])
     )
-    limps = draw(st.booleans())
+    plain = draw(st.booleans())  # PCRAFT's own model
+    limps = not plain and draw(st.booleans())
     rates = FailureRates(
         crash_per_year=draw(st.floats(0.05, 60.0)),
         failover_s=draw(st.floats(5.0, 50_000.0)),
         repair_s=draw(st.one_of(st.none(), st.floats(600.0, 4_000_000.0))),
         repair_crew=draw(st.integers(1, 3)),
-        standby_fraction=draw(st.sampled_from([0.0, 0.3, 1.0])),
-        common_cause=draw(st.sampled_from([0.0, 0.0, 0.1, 0.6])),
+        standby_fraction=0.0 if plain else draw(st.sampled_from([0.0, 0.3, 1.0])),
+        common_cause=0.0 if plain else draw(st.sampled_from([0.0, 0.0, 0.1, 0.6])),
         common_cause_nodes=draw(st.sampled_from([None, 2, 3])),
         limp_per_year=draw(st.floats(0.1, 100.0)) if limps else 0.0,
         limp_recovery_s=draw(st.floats(60.0, 400_000.0)) if limps else None,
         limp_capacity=draw(st.sampled_from([0.0, 0.25, 0.5, 0.9])),
     )
-    extra = 0 if (mechanism, scheme) == ("pf", "cloud") else draw(st.integers(0, 4))
-    return _Case(draw(st.integers(1, 5)), extra, rates, mechanism, scheme)
+    extra = 0 if (mechanism, scheme) == ("pf", "cloud") else draw(st.integers(0, 5))
+    return _Case(draw(st.integers(1, 7 if plain else 5)), extra, rates, mechanism, scheme)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=180, deadline=None)
 @given(_cases(), st.sampled_from([0.001, 1.0, 3.0]))
 def test_every_model_agrees_with_its_state_space_written_down(case: _Case, years: float) -> None:
     found, error = case.ours(years)
     # the dense exponential itself is good to about 1e-9 on these stiff generators
     assert found == pytest.approx(case.dense(years), abs=3e-9)
     assert error < 1e-9
+
+
+def test_a_cut_chain_agrees_with_the_whole_one() -> None:
+    """20 needed nodes are cut at 10 down; the dense chain holds all 21 x 4 states."""
+    rates = FailureRates(4.0, 3_000.0, 40_000.0)
+    assert passive_failover(20, 3, rates).states < 21 * 4
+    case = _Case(20, 3, rates, "pf", "on-prem")
+    assert case.ours()[0] == pytest.approx(case.dense(), abs=2e-9)
 
 
 @settings(max_examples=40, deadline=None)

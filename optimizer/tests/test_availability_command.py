@@ -7,21 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
-from typer.testing import CliRunner
 
-from optimizer.commands import availability
 from optimizer.errors import InputError
+from optimizer.tests.command_line import output_of
 
-app = typer.Typer()
-availability.add_to(app)
 PF = ["--mechanism", "pf", "--scheme", "on-prem", "--nodes", "10", "--crash-per-year", "1"]
 
 
 def _json(*arguments: str, code: int = 0) -> dict[str, Any]:
-    result = CliRunner().invoke(app, [*arguments, "--json"], catch_exceptions=False)
-    assert result.exit_code == code, result.output
-    body: dict[str, Any] = json.loads(result.output)
+    body: dict[str, Any] = json.loads(output_of("availability", *arguments, "--json", code=code))
     return body
 
 
@@ -90,4 +84,4 @@ def test_the_time_course_is_printed_and_drawn(tmp_path: Path) -> None:
 )
 def test_bad_input_is_named(arguments: list[str], named: str) -> None:
     with pytest.raises(InputError, match=named):
-        CliRunner().invoke(app, arguments, catch_exceptions=False)
+        output_of("availability", *arguments)

@@ -10,12 +10,9 @@ from typing import Any
 import mpmath
 import numpy as np
 import pytest
-import typer
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from typer.testing import CliRunner
 
-from optimizer.commands import integrity as command
 from optimizer.errors import InputError
 from optimizer.integrity import (
     MONTH_S,
@@ -25,10 +22,7 @@ from optimizer.integrity import (
     Recovery,
     integrity,
 )
-
-APP = typer.Typer()
-command.add_to(APP)
-APP.callback()(lambda: None)
+from optimizer.tests.command_line import output_of
 
 
 def _by_60_digits(
@@ -262,10 +256,7 @@ def test_recovery_times_and_shares_must_be_usable(field: str) -> None:
 
 
 def _run(*words: str) -> dict[str, Any]:
-    result = CliRunner().invoke(APP, ["integrity", *words, "--json"])
-    if result.exception is not None:
-        raise result.exception
-    body: dict[str, Any] = json.loads(result.stdout)
+    body: dict[str, Any] = json.loads(output_of("integrity", *words, "--json"))
     return body
 
 

@@ -7,12 +7,11 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-import typer
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from optimizer.commands import plan as command
 from optimizer.errors import InputError
 from optimizer.plan.ask.overrides import Overrides, asked_of_file, slo_of_run
+from optimizer.tests.command_line import invoke
 
 STATED = """
 scheme = "cloud"
@@ -41,13 +40,6 @@ instance_types = ["t3.micro", "t3.small", "c5.large"]
 """
 
 
-def _run(*words: str, columns: int = 100) -> Result:
-    app = typer.Typer()
-    command.add_to(app)
-    app.command("other")(lambda: None)  # a single command would take no name
-    return CliRunner().invoke(app, ["plan", *words], env={"COLUMNS": str(columns)})
-
-
 @pytest.fixture(scope="module")
 def stated(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("plan") / "plan.toml"
@@ -61,7 +53,7 @@ def whole(stated: Path) -> Result:
     folder = stated.parent
     files = ("--output", f"{folder}/out/plan.json", "--tfvars", f"{folder}/out/fleet.tfvars")
     asked = ("--pareto", "--figures", f"{folder}/figures", "--sensitivity")
-    return _run("--input", str(stated), *files, *asked)
+    return invoke("plan", "--input", str(stated), *files, *asked)
 
 
 def test_a_plan_from_a_file_is_printed_with_its_reasons(whole: Result) -> None:
@@ -94,7 +86,7 @@ def test_the_files_hold_what_was_printed(whole: Result, stated: Path) -> None:
 
 def test_json_is_one_document_and_the_command_line_goes_before_the_file(stated: Path) -> None:
     strict = ("--availability", "0.9999", "--p99-ms", "900", "--region", "eu-west-1")
-    done = _run("--input", str(stated), *strict, "--json")
+    done = invoke("plan", "--input", str(stated), *strict, "--json")
     assert done.exit_code == 0, done.output
     body = json.loads(done.stdout)
     assert body["inputs"]["slo"]["availability"] == 0.9999
@@ -104,15 +96,17 @@ def test_json_is_one_document_and_the_command_line_goes_before_the_file(stated: 
 
 
 def test_what_cannot_be_met_is_explained_with_what_would_help(stated: Path) -> None:
-    done = _run("--input", str(stated), "--p99-ms", "147", "--json")
+    done = invoke("plan", "--input", str(stated), "--p99-ms", "147", "--json")
     assert done.exit_code == 1
     body = json.loads(done.stdout)
     assert not body["feasible"]
     (latency,) = [one for one in body["relaxation"]["alone"] if one["limit"] == "p99_ms"]
-    again = _run("--input", str(stated), "--p99-ms", repr(latency["value"]), "--json")
+    again = invoke("plan", "--input", str(stated), "--p99-ms", repr(latency["value"]), "--json")
     assert again.exit_code == 0
     assert json.loads(again.stdout)["usd_per_month"] == latency["usd_per_month"]
-    tighter = _run("--input", str(stated), "--p99-ms", repr(latency["value"] * (1 - 1e-6)))
+    tighter = invoke(
+        "plan", "--input", str(stated), "--p99-ms", repr(latency["value"] * (1 - 1e-6))
+    )
     assert tighter.exit_code == 1
     assert "No fleet meets the SLOs" in tighter.output
     assert "is the least with the other limits kept" in tighter.output
@@ -121,7 +115,7 @@ def test_what_cannot_be_met_is_explained_with_what_would_help(stated: Path) -> N
 def test_a_run_is_held_to_its_own_slo(run_dir: Path) -> None:
     own = {"availability": 0.999, "p95_ms": 500.0, "p99_ms": 1000.0}
     assert slo_of_run(run_dir) == own
-    done = _run("--from", str(run_dir), "--scheme", "cloud", "--p95-ms", "450", "--json")
+    done = invoke("plan", "--from", str(run_dir), "--scheme", "cloud", "--p95-ms", "450", "--json")
     assert done.exit_code == 0, done.output
     body = json.loads(done.stdout)
     slo = {key: body["inputs"]["slo"][key] for key in own}
@@ -132,17 +126,17 @@ def test_a_run_is_held_to_its_own_slo(run_dir: Path) -> None:
 def test_a_file_without_tiers_leaves_them_to_the_run(run_dir: Path, tmp_path: Path) -> None:
     file = tmp_path / "own.toml"
     file.write_text("[slo]\navailability = 0.9999\np95_ms = 1500\n[rates]\nrepair_s = 86400\n")
-    done = _run("--from", str(run_dir), "--input", str(file), "--json")
+    done = invoke("plan", "--from", str(run_dir), "--input", str(file), "--json")
     assert done.exit_code == 0, done.output
     body = json.loads(done.stdout)
     assert set(body["tiers"]) == {"web", "db"}
     assert body["inputs"]["slo"]["availability"] == 0.9999
-    alone = _run("--input", str(file))
+    alone = invoke("plan", "--input", str(file))
     assert isinstance(alone.exception, InputError)
 
 
 def test_on_a_narrow_terminal_no_table_is_cut_and_no_assumption(stated: Path) -> None:
-    done = _run("--input", str(stated), columns=80)
+    done = invoke("plan", "--input", str(stated), columns=80)
     assert done.exit_code == 0, done.output
     assert max(map(len, done.output.splitlines())) <= 80
     assert "…" not in done.output
@@ -153,7 +147,7 @@ def test_on_a_narrow_terminal_no_table_is_cut_and_no_assumption(stated: Path) ->
 
 
 def test_the_example_is_a_plan_toml_that_can_be_planned(tmp_path: Path) -> None:
-    shown = _run("--example")
+    shown = invoke("plan", "--example")
     assert shown.exit_code == 0
     path = tmp_path / "plan.toml"
     path.write_text(shown.stdout)
@@ -181,7 +175,7 @@ def test_a_price_book_named_on_the_command_line_is_found_from_where_one_stands(
     ],
 )
 def test_wrong_input_is_refused_by_name(words: tuple[str, ...], named: str) -> None:
-    done = _run(*words)
+    done = invoke("plan", *words)
     said = str(done.exception) if isinstance(done.exception, InputError) else done.output
     assert named in said
     assert done.exit_code != 0
@@ -202,7 +196,7 @@ def test_wrong_input_is_refused_by_name(words: tuple[str, ...], named: str) -> N
     ],
 )
 def test_a_bad_value_is_refused_by_name(stated: Path, words: tuple[str, ...], named: str) -> None:
-    done = _run("--input", str(stated), *words)
+    done = invoke("plan", "--input", str(stated), *words)
     assert isinstance(done.exception, InputError)
     assert named in str(done.exception)
 

@@ -10,13 +10,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import typer
-from typer.testing import CliRunner, Result
 
-from optimizer.commands import prices as command
 from optimizer.errors import EnvironmentMissing, InputError
 from optimizer.prices import load_prices, price_book
 from optimizer.prices.refresh import refresh, write_book
+from optimizer.tests.command_line import invoke
 from optimizer.tests.pricing_api import PricingApi, product, serving
 
 TODAY = datetime.date(2026, 2, 3)
@@ -152,7 +150,7 @@ def test_an_answer_that_is_not_one_price_is_refused_and_nothing_written(
     with pytest.raises(InputError, match=named):
         refresh(load_prices(), ["eu-west-1"], TODAY)
     path = tmp_path / "ec2.toml"
-    result = run(["prices", "refresh", "--region", "eu-west-1", "--output", str(path)])
+    result = invoke("prices", "refresh", "--region", "eu-west-1", "--output", str(path))
     assert isinstance(result.exception, InputError)
     assert list(tmp_path.iterdir()) == []
 
@@ -175,35 +173,30 @@ def test_a_book_that_cannot_be_read_back_does_not_replace_one_that_can(tmp_path:
     assert [p.name for p in tmp_path.iterdir()] == ["ec2.toml"]
 
 
-def run(arguments: list[str]) -> Result:
-    app = typer.Typer()
-    app.callback()(lambda: None)
-    command.add_to(app)
-    return CliRunner().invoke(app, arguments)
-
-
 def test_the_command_writes_a_book_and_says_what_is_missing(start: Start, tmp_path: Path) -> None:
     start(PricingApi({"us-east-1": EAST}))
     path = tmp_path / "mine.toml"
-    result = run(["prices", "refresh", "--region", "us-east-1", "--output", str(path)])
+    result = invoke("prices", "refresh", "--region", "us-east-1", "--output", str(path))
     assert result.exit_code == 0, result.output
     assert "us-east-1: 4 types priced" in result.output
     assert "c6i.large" in result.output
     assert "eu-west-1" in result.output  # left out, and said
-    listed = json.loads(run(["prices", "--book", str(path), "--json"]).output)
+    listed = json.loads(invoke("prices", "--book", str(path), "--json").output)
     assert [row["name"] for row in listed["regions"]["us-east-1"]][:2] == ["t3.nano", "c5.large"]
     assert listed["as_of"] == datetime.datetime.now(datetime.UTC).date().isoformat()
 
 
 def test_the_command_lists_both_built_in_books_as_tables_and_json() -> None:
-    table = run(["prices", "--region", "eu-west-1"])
+    table = invoke("prices", "--region", "eu-west-1")
     assert table.exit_code == 0
     assert "by hand" in table.output
-    rows = json.loads(run(["prices", "list", "--json"]).output)["regions"]
+    rows = json.loads(invoke("prices", "list", "--json").output)["regions"]
     assert set(rows) == {"us-east-1", "eu-west-1"}
     assert "usd_per_month_of" not in rows["eu-west-1"][0]
-    owned = run(["prices", "--book", "on-prem"])
+    owned = invoke("prices", "--book", "on-prem")
     assert "purchase" in owned.output
-    row = json.loads(run(["prices", "--book", "on-prem", "--json"]).output)["regions"]["on-prem"][0]
+    row = json.loads(invoke("prices", "--book", "on-prem", "--json").output)["regions"]["on-prem"][
+        0
+    ]
     assert sum(row["usd_per_month_of"].values()) == pytest.approx(row["usd_per_month"])
-    assert isinstance(run(["prices", "--region", "mars-1"]).exception, InputError)
+    assert isinstance(invoke("prices", "--region", "mars-1").exception, InputError)

@@ -5,39 +5,24 @@ from __future__ import annotations
 import io
 import json
 from functools import cache
-from itertools import combinations, product
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-import typer
 from rich.console import Console
-from typer.testing import CliRunner
 
 from optimizer.availability import Sizing
-from optimizer.commands import reproduce as command
 from optimizer.errors import InputError
-from optimizer.reproduce import ranges, replicas, tables
+from optimizer.reproduce import ranges, tables
 from optimizer.reproduce.published import is_printed_as, published
 from optimizer.reproduce.show import show_tables
-
-APP = typer.Typer()
-command.add_to(APP)
-
-
-def _run(*words: str) -> tuple[int, str]:
-    result = CliRunner().invoke(APP, ["reproduce", *words], env={"COLUMNS": "100"})
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    return result.exit_code, result.stdout
+from optimizer.tests.command_line import output_of
 
 
 @cache
 def _pcraft() -> dict[str, Any]:
-    code, printed = _run("pcraft", "--json")
-    body: dict[str, Any] = json.loads(printed)
-    assert code == 0
+    body: dict[str, Any] = json.loads(output_of("reproduce", "pcraft", "--json"))
     return body
 
 
@@ -109,10 +94,8 @@ def test_a_cell_that_does_not_match_fails_the_command(monkeypatch: pytest.Monkey
     monkeypatch.setattr(tables, "least_extra_nodes", lambda *_, **__: wrong)
     monkeypatch.setattr(tables, "least_pool", lambda *_: wrong)
     monkeypatch.setattr(ranges, "claims", list)
-    code, printed = _run("pcraft", "--json")
+    body = json.loads(output_of("reproduce", "pcraft", "--json", code=1))
     tables._sizing.cache_clear()
-    body = json.loads(printed)
-    assert code == 1
     assert body["matched"] == 0
     assert len(body["mismatched"]) == body["cells"]
     assert body["mismatched"][0].keys() == {
@@ -121,8 +104,7 @@ def test_a_cell_that_does_not_match_fails_the_command(monkeypatch: pytest.Monkey
 
 
 def test_the_printed_tables_stand_beside_ours_within_100_columns() -> None:
-    code, printed = _run("pcraft")
-    assert code == 0
+    printed = output_of("reproduce", "pcraft")
     assert max(map(len, printed.splitlines())) <= 100
     for words in ("paper", "fitted", "literal", "≠6258", "183 days", "114/122/153", "51 of 51"):
         assert words in printed
@@ -155,19 +137,8 @@ def test_a_printed_number_may_be_rounded_or_cut(value: float, printed: str, expe
     assert is_printed_as(value, printed) is expected
 
 
-@pytest.mark.parametrize(("r1", "r2"), [(2, 1), (2, 2), (3, 1), (2, 3)])
-def test_equation_1_is_what_counting_gives(r1: int, r2: int) -> None:
-    """All placements of r1 sets of r2 servers out of 6, the first set fixed by symmetry."""
-    sets = [frozenset(s) for s in combinations(range(6), r2)]
-    placements = [(sets[0], *rest) for rest in product(sets, repeat=r1 - 1)]
-    apart = sum(len(frozenset().union(*p)) == r1 * r2 for p in placements)
-    assert replicas._pair(6, r1, r2) == pytest.approx(1 - apart / len(placements), abs=1e-14)
-
-
 def test_spare_reports_pairs_above_its_own_collision_limit() -> None:
-    code, printed = _run("spare", "--json", "--no-simulation")
-    body = json.loads(printed)
-    assert code == 0
+    body = json.loads(output_of("reproduce", "spare", "--json", "--no-simulation"))
     assert body["claims"] == body["matched"] + len(body["mismatched"])
     subjects = [c["subject"] for c in body["mismatched"]]
     assert subjects == ["r1 r2 = 12 servers", "(2, 3) on 36, 12", "(3, 2) on 36, 12"]
@@ -177,7 +148,7 @@ def test_spare_reports_pairs_above_its_own_collision_limit() -> None:
 
 
 def test_spare_marks_what_is_above_the_limit() -> None:
-    _, printed = _run("spare", "--no-simulation")
+    printed = output_of("reproduce", "spare", "--no-simulation")
     assert "0.618*" in printed
     assert "0.318 " in printed
     assert max(map(len, printed.splitlines())) <= 100
@@ -192,7 +163,7 @@ def test_figures_are_drawn_where_asked(
 ) -> None:
     monkeypatch.setattr(tables, "all_cells", lambda _: [])
     folder = tmp_path / "new" / "figures"
-    _, printed = _run(paper, "--figures", str(folder), *_FAST[paper])
+    printed = output_of("reproduce", paper, "--figures", str(folder), *_FAST[paper])
     drawn = sorted(folder.iterdir())
     assert len(drawn) == 4
     for path in drawn:
@@ -204,10 +175,10 @@ def test_figures_are_drawn_where_asked(
 def test_a_file_in_place_of_the_figures_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(InputError, match="--figures: expected a folder"):
-        _run("spare", "--figures", str(tmp_path / "file"))
+        output_of("reproduce", "spare", "--figures", str(tmp_path / "file"))
 
 
 def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(InputError, match="--figures: expected a folder that can be made"):
-        _run("spare", "--figures", str(tmp_path / "file" / "below"))
+        output_of("reproduce", "spare", "--figures", str(tmp_path / "file" / "below"))

@@ -7,17 +7,11 @@ import re
 from pathlib import Path
 
 import pytest
-import typer
-from typer.testing import CliRunner
 
-from optimizer.commands import simulate as command
 from optimizer.errors import EnvironmentMissing, InputError
 from optimizer.latency import Layered, Simulated, Station, TierLatency
 from optimizer.simulation import answer, program, reports, simulate
-
-app = typer.Typer()
-app.callback()(lambda: None)
-command.add_to(app)
+from optimizer.tests.command_line import invoke
 
 QUEUE = {
     "seed": 1,
@@ -55,22 +49,22 @@ def test_limping_servers_and_neighbours_make_a_simulated_tier_slower() -> None:
 def test_the_command_simulates_a_file_and_says_what_is_unstable(tmp_path: Path) -> None:
     file = tmp_path / "scenario.json"
     file.write_text(json.dumps(QUEUE))
-    found = CliRunner().invoke(app, ["simulate", "--input", str(file), "--json"])
+    found = invoke("simulate", "--input", str(file), "--json")
     assert found.exit_code == 0
     latency = json.loads(found.stdout)["reports"][0]["latency"]
     assert latency["mean_s"] == pytest.approx(2.0, abs=3 * latency["mean_half_width_s"])
-    table = CliRunner().invoke(app, ["simulate", "--input", str(file)])
+    table = invoke("simulate", "--input", str(file))
     assert "queue" in table.stdout
     assert "events in" in table.stdout
     overloaded = QUEUE | {"arrivals": {"kind": "poisson", "rate_per_s": 2.0}, "in_flight_max": 500}
     file.write_text(json.dumps(overloaded))
-    found = CliRunner().invoke(app, ["simulate", "--input", str(file)])
+    found = invoke("simulate", "--input", str(file))
     assert found.exit_code == 1
     assert "unstable" in found.stdout
 
 
 def test_the_example_can_be_simulated() -> None:
-    text = CliRunner().invoke(app, ["simulate", "--example"]).stdout
+    text = invoke("simulate", "--example").stdout
     scenarios = json.loads(text)["scenarios"]
     found = reports([scenario | {"requests": 200} for scenario in scenarios])
     assert [report["stopped"] for report in found] == ["done", "done"]
@@ -102,16 +96,16 @@ end reason=exit calls=3
 def test_a_trace_is_replayed_and_a_decision_that_differs_is_named(tmp_path: Path) -> None:
     file = tmp_path / "web.trace"
     file.write_text(TRACE)
-    found = CliRunner().invoke(app, ["simulate", "--replay", str(file)])
+    found = invoke("simulate", "--replay", str(file))
     assert found.exit_code == 0, found.output
     assert "3 of 3 decisions are the same" in found.stdout
     file.write_text(TRACE.replace("grants=1@1", "grants=1@0"))
-    found = CliRunner().invoke(app, ["simulate", "--replay", str(file), "--json"])
+    found = invoke("simulate", "--replay", str(file), "--json")
     body = json.loads(found.stdout)
     assert (found.exit_code, body["compared"], body["equal"], body["ended"]) == (1, 3, 2, "exit")
     assert body["first_difference"]["line"] == 3
     assert body["first_difference"]["recorded"] == "grants=1@0 waiting=0 hedge=-"
-    found = CliRunner().invoke(app, ["simulate", "--replay", str(file)])
+    found = invoke("simulate", "--replay", str(file))
     assert found.exit_code == 1
     assert f"{file}:3: acquire" in found.stdout
     for text, message in [
@@ -119,10 +113,10 @@ def test_a_trace_is_replayed_and_a_decision_that_differs_is_named(tmp_path: Path
         (TRACE.replace("version=1", "version=2"), r"web.trace:1: expected a trace of version 1"),
     ]:
         file.write_text(text)
-        refused = CliRunner().invoke(app, ["simulate", "--replay", str(file)])
+        refused = invoke("simulate", "--replay", str(file))
         assert isinstance(refused.exception, InputError)
         assert re.search(message, str(refused.exception)), refused.exception
-    missing = CliRunner().invoke(app, ["simulate", "--replay", str(tmp_path / "none")])
+    missing = invoke("simulate", "--replay", str(tmp_path / "none"))
     assert "expected a trace" in str(missing.exception)
 
 
@@ -131,15 +125,15 @@ def test_a_run_is_fitted_and_another_arm_predicted_with_how_far_off_it_is(run_di
     arms = json.loads((run_dir / "manifest.json").read_text())["spec"]["arms"]
     first, second = list(arms)[:2]
     words = ["simulate", "--from", str(run_dir), "--arm", first, "--predict", second]
-    found = CliRunner().invoke(app, [*words, "--json"])
+    found = invoke(*words, "--json")
     assert found.exit_code == 0, found.output
     [body] = json.loads(found.stdout)
     real, ours = body["fitted"]["p50"]
     assert ours == pytest.approx(real, rel=0.15)
     for name, (real, ours) in body["predicted"].items():
         assert body["off"][name] == pytest.approx(ours / real - 1)
-    table = CliRunner().invoke(app, words)
+    table = invoke(*words)
     assert f"{first} (fitted)" in table.stdout
-    refused = CliRunner().invoke(app, [*words[:-1], "nobody"])
+    refused = invoke(*words[:-1], "nobody")
     assert isinstance(refused.exception, InputError)
     assert "expected one of" in str(refused.exception)

@@ -1,0 +1,26 @@
+"""The planner's commands, called as `sparecraft` calls them."""
+
+from __future__ import annotations
+
+import typer
+from typer.testing import CliRunner, Result
+
+from optimizer.commands import availability, integrity, plan, prices, reproduce, simulate
+
+_APP = typer.Typer()
+for _command in (availability, integrity, plan, prices, reproduce, simulate):
+    _command.add_to(_APP)
+
+
+def invoke(*words: str, columns: int = 100) -> Result:
+    """What `sparecraft WORDS` prints and ends with on a terminal of so many columns."""
+    return CliRunner().invoke(_APP, words, env={"COLUMNS": str(columns)})
+
+
+def output_of(*words: str, code: int = 0) -> str:
+    """What it prints if it ends with `code`. Raises what it ends with otherwise."""
+    done = invoke(*words)
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    assert done.exit_code == code, done.output
+    return done.stdout
