@@ -7,11 +7,11 @@ others are under way as there are servers.
 from __future__ import annotations
 
 import json
-import statistics
 import subprocess
 from typing import Any
 
 from bench.process import ROOT
+from bench.turns import spread
 
 SERVERS = 64
 TURNS = 5
@@ -33,8 +33,5 @@ def measure() -> dict[str, Any]:
     for line in done.stdout.splitlines():
         row = json.loads(line)
         of_policy = found["policies"].setdefault(row["policy"], {})
-        of_policy[str(row["r"])] = {
-            "ns": statistics.median(row["ns"]),
-            "ns_range": [min(row["ns"]), max(row["ns"])],
-        }
+        of_policy[str(row["r"])] = spread("ns", row["ns"])
     return found

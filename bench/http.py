@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import json
 import re
-import statistics
 import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx
 
-from bench.process import ROOT, arbiter, cpu_s, program, running
+from bench.process import ROOT, arbiter, haproxy, program, running
+from bench.turns import medians, ratio, spread, taken
 
 SERVERS = (19001, 19002)
 HAPROXY, ARBITER_1, ARBITER_2, ARBITER_MANY = 19010, 19011, 19012, 19013
@@ -34,8 +34,9 @@ def measure(work: Path) -> dict[str, Any]:
     """
     with ExitStack() as stack:
         stack.enter_context(nginx(work))
+        peer = haproxy(work, "mode http\n  http-reuse always", HAPROXY, SERVERS, _serves(HAPROXY))
         proxies: dict[str, tuple[int, int]] = {
-            "haproxy": (HAPROXY, stack.enter_context(_haproxy(work))),
+            "haproxy": (HAPROXY, stack.enter_context(peer)),
             "arbiter": (ARBITER_1, stack.enter_context(_arbiter(work, ARBITER_1, 1))),
             "arbiter_r2": (ARBITER_2, stack.enter_context(_arbiter(work, ARBITER_2, 2))),
         }
@@ -45,19 +46,10 @@ def measure(work: Path) -> dict[str, Any]:
 
 
 def _compare(targets: dict[str, tuple[int, int]], connections: int) -> dict[str, Any]:
-    turns: dict[str, list[dict[str, float]]] = {name: [] for name in targets}
-    for _ in range(TURNS):
-        for name, (port, pid) in targets.items():
-            before_s = cpu_s(pid)
-            run = wrk(port, connections)
-            run["per_cpu_s"] = run.pop("requests") / (cpu_s(pid) - before_s)
-            turns[name].append(run)
-    found: dict[str, Any] = {"turns": TURNS}
+    turns = taken(targets, TURNS, lambda port: wrk(port, connections))
+    keys = ("rps", "per_cpu_s", "p50_us", "p99_us")
+    found: dict[str, Any] = {"turns": TURNS, **medians(turns, keys)}
     for name, runs in turns.items():
-        for key in ("rps", "per_cpu_s", "p50_us", "p99_us"):
-            values = [run[key] for run in runs]
-            found[f"{name}_{key}"] = statistics.median(values)
-            found[f"{name}_{key}_range"] = [min(values), max(values)]
         found[f"{name}_errors"] = sum(run["errors"] for run in runs)
     for name, ours, key in (
         ("ratio", "arbiter", "rps"),
@@ -65,11 +57,7 @@ def _compare(targets: dict[str, tuple[int, int]], connections: int) -> dict[str,
         ("ratio_cpu", "arbiter", "per_cpu_s"),
         ("ratio_cpu_r2", "arbiter_r2", "per_cpu_s"),
     ):
-        # Turn by turn, since what else the machine does changes from one turn to the next.
-        pairs = zip(turns[ours], turns["haproxy"], strict=True)
-        each = [run[key] / peer[key] for run, peer in pairs]
-        found[name] = statistics.median(each)
-        found[f"{name}_range"] = [min(each), max(each)]
+        found |= ratio(name, turns, ours, "haproxy", key)
     return found
 
 
@@ -91,8 +79,7 @@ def _added(rate_per_s: float) -> dict[str, Any]:
         for name in ("haproxy", "arbiter"):
             pairs = zip(turns[name], turns["nginx"], strict=True)
             each = [run[f"{key}_us"] - own[f"{key}_us"] for run, own in pairs]
-            found[key][name] = statistics.median(each)
-            found[key][f"{name}_range"] = [min(each), max(each)]
+            found[key] |= spread(name, each)
     return found
 
 
@@ -211,45 +198,6 @@ http {{
         yield
 
 
-@contextmanager
-def _haproxy(work: Path) -> Iterator[int]:
-    servers = "\n".join(f"  server s{port} 127.0.0.1:{port}" for port in SERVERS)
-    config = work / "haproxy.cfg"
-    config.write_text(
-        f"""global
-  nbthread 1
-  maxconn 4096
-defaults
-  mode http
-  timeout connect 1s
-  timeout client 10s
-  timeout server 10s
-  http-reuse always
-frontend in
-  bind 127.0.0.1:{HAPROXY}
-  default_backend tier
-backend tier
-  balance roundrobin
-{servers}
-"""
-    )
-    command = [program("haproxy"), "-db", "-f", str(config)]
-    with running(command, work / "haproxy.log", _serves(HAPROXY)) as pid:
-        yield pid
-
-
-@contextmanager
-def _arbiter(work: Path, port: int, replicas: int) -> Iterator[int]:
-    settings = f"""protocol = "http"
-listen = "127.0.0.1:{port}"
-admin = "127.0.0.1:{port + 100}"
-tier = "bench"
-policy = "round-robin"
-replicas = {replicas}
-tokens = 256
-connect_timeout_ms = 1000
-request_timeout_ms = 6000
-"""
-    command = arbiter(work / f"arbiter-{port}.toml", settings, SERVERS)
-    with running(command, work / f"arbiter-{port}.log", _serves(port)) as pid:
-        yield pid
+def _arbiter(work: Path, port: int, replicas: int) -> AbstractContextManager[int]:
+    timeouts = "connect_timeout_ms = 1000\nrequest_timeout_ms = 6000\n"
+    return arbiter(work, "http", port, replicas, SERVERS, _serves(port), timeouts)

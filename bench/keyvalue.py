@@ -7,18 +7,19 @@ they seem to; the processor time that the proxy itself takes per request is meas
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import socket
-import statistics
 import subprocess
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import Any
 
-from bench.process import ROOT, arbiter, cpu_s, program, running, takes_connections
+from bench.process import ROOT, arbiter, program, running, takes_connections
+from bench.turns import medians, ratio, taken
 
 CONNECTIONS = 50
 PIPELINES = (1, 16)
@@ -47,14 +48,16 @@ def _measure(work: Path, protocol: str, port: int, client: _Client) -> dict[str,
             command = _server(work, protocol, server, None if number == 0 else servers[0])
             stack.enter_context(_process(command, server, work))
         nutcracker = stack.enter_context(_nutcracker(work, protocol, port + 2, servers))
-        arbiter = stack.enter_context(_arbiter(work, protocol, port + 4, 1, servers))
-        arbiter_r2 = stack.enter_context(_arbiter(work, protocol, port + 5, 2, servers))
+        arbiters = [
+            stack.enter_context(arbiter(work, protocol, own, r, servers, takes_connections(own)))
+            for r, own in ((1, port + 4), (2, port + 5))
+        ]
         if protocol == "redis":
             _fill_redis(servers)
         targets = {
             "twemproxy": (port + 2, nutcracker),
-            "arbiter": (port + 4, arbiter),
-            "arbiter_r2": (port + 5, arbiter_r2),
+            "arbiter": (port + 4, arbiters[0]),
+            "arbiter_r2": (port + 5, arbiters[1]),
         }
         found = {str(pipeline): _compare(targets, pipeline, client) for pipeline in PIPELINES}
     return {
@@ -67,25 +70,11 @@ def _measure(work: Path, protocol: str, port: int, client: _Client) -> dict[str,
 
 
 def _compare(targets: dict[str, tuple[int, int]], pipeline: int, client: _Client) -> dict[str, Any]:
-    turns: dict[str, list[dict[str, float]]] = {name: [] for name in targets}
-    for _ in range(TURNS):
-        for name, (port, pid) in targets.items():
-            before_s = cpu_s(pid)
-            run = client(port, pipeline)
-            run["cpu_us"] = (cpu_s(pid) - before_s) / run.pop("requests") * 1e6
-            turns[name].append(run)
-    found: dict[str, Any] = {}
-    for name, runs in turns.items():
-        for key in ("rps", "p50_us", "p99_us", "cpu_us"):
-            values = [run[key] for run in runs]
-            found[f"{name}_{key}"] = statistics.median(values)
-            found[f"{name}_{key}_range"] = [min(values), max(values)]
-    ratios = [
-        ours["rps"] / theirs["rps"]
-        for ours, theirs in zip(turns["arbiter"], turns["twemproxy"], strict=True)
-    ]
-    found["ratio"] = found["arbiter_rps"] / found["twemproxy_rps"]
-    found["ratio_range"] = [min(ratios), max(ratios)]
+    turns = taken(targets, TURNS, lambda port: client(port, pipeline))
+    for run in itertools.chain(*turns.values()):
+        run["cpu_us"] = 1e6 / run.pop("per_cpu_s")
+    found = medians(turns, ("rps", "p50_us", "p99_us", "cpu_us"))
+    found |= ratio("ratio", turns, "arbiter", "twemproxy", "rps")
     found["ratio_r2"] = found["arbiter_r2_rps"] / found["twemproxy_rps"]
     found["ratio_cpu"] = found["twemproxy_cpu_us"] / found["arbiter_cpu_us"]
     return found
@@ -151,15 +140,14 @@ def _server(work: Path, protocol: str, port: int, primary: int | None) -> list[s
     return command if primary is None else [*command, "--replicaof", f"127.0.0.1 {primary}"]
 
 
-@contextmanager
-def _process(command: list[str], port: int, work: Path) -> Iterator[int]:
+def _process(command: list[str], port: int, work: Path) -> AbstractContextManager[int]:
     log = work / f"{Path(command[0]).name}-{port}.log"
-    with running(command, log, takes_connections(port)) as pid:
-        yield pid
+    return running(command, log, takes_connections(port))
 
 
-@contextmanager
-def _nutcracker(work: Path, protocol: str, port: int, servers: tuple[int, int]) -> Iterator[int]:
+def _nutcracker(
+    work: Path, protocol: str, port: int, servers: tuple[int, int]
+) -> AbstractContextManager[int]:
     config = work / f"nutcracker-{protocol}.yml"
     config.write_text(
         f"""tier:
@@ -172,22 +160,4 @@ def _nutcracker(work: Path, protocol: str, port: int, servers: tuple[int, int]) 
         + "".join(f"   - 127.0.0.1:{server}:1\n" for server in servers)
     )
     command = [program("nutcracker"), "-c", str(config), "-s", str(port + 1)]
-    with _process(command, port, work) as pid:
-        yield pid
-
-
-@contextmanager
-def _arbiter(
-    work: Path, protocol: str, port: int, replicas: int, servers: tuple[int, int]
-) -> Iterator[int]:
-    settings = f"""protocol = "{protocol}"
-listen = "127.0.0.1:{port}"
-admin = "127.0.0.1:{port + 100}"
-tier = "bench"
-policy = "round-robin"
-replicas = {replicas}
-tokens = 256
-"""
-    command = arbiter(work / f"arbiter-{port}.toml", settings, servers)
-    with _process(command, port, work) as pid:
-        yield pid
+    return _process(command, port, work)

@@ -8,7 +8,6 @@ as fast as answers come and cannot be late. wrk, in C, shows how far nginx itsel
 from __future__ import annotations
 
 import json
-import statistics
 import subprocess
 import sys
 import time
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.http import SERVERS, nginx, wrk
+from bench.turns import spread
 from experiments.design.experiment import RATE_PER_WORKER_MAX, Load
 from experiments.design.schedule import PhaseWindow
 from experiments.design.workloads import Operation
@@ -43,13 +43,9 @@ def measure(work: Path) -> dict[str, Any]:
         ]
     found: dict[str, Any] = {"turns": TURNS, "lag_ms_p99_max": LAG_MS_MIN, "users": USERS}
     for name in ("ours", "locust", "wrk"):
-        values = [turn[name] for turn in turns]
-        found[f"{name}_per_s"] = statistics.median(values)
-        found[f"{name}_per_s_range"] = [min(values), max(values)]
+        found |= spread(f"{name}_per_s", [turn[name] for turn in turns])
     for name in ("locust", "wrk"):
-        each = [turn["ours"] / turn[name] for turn in turns]
-        found[f"ratio_{name}"] = statistics.median(each)
-        found[f"ratio_{name}_range"] = [min(each), max(each)]
+        found |= spread(f"ratio_{name}", [turn["ours"] / turn[name] for turn in turns])
     return found
 
 

@@ -8,14 +8,14 @@ ratio that counts is of statements per second of the proxy's own CPU time.
 from __future__ import annotations
 
 import re
-import statistics
 import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from bench.process import arbiter, cpu_s, program, running
+from bench.process import arbiter, haproxy, program, running
+from bench.turns import medians, ratio, taken
 
 SERVERS = (22001, 22002)
 HAPROXY, ARBITER_1, ARBITER_2 = 22010, 22011, 22012
@@ -43,8 +43,9 @@ def measure(work: Path) -> dict[str, Any]:
     with ExitStack() as stack:
         for port in SERVERS:
             stack.enter_context(_mariadb(work / f"mariadb-{port}", port))
+        peer = haproxy(work, "mode tcp", HAPROXY, SERVERS, _lets_in(HAPROXY))
         proxies = {
-            "haproxy": (HAPROXY, stack.enter_context(_haproxy(work))),
+            "haproxy": (HAPROXY, stack.enter_context(peer)),
             "arbiter": (ARBITER_1, stack.enter_context(_arbiter(work, ARBITER_1, 1))),
             "arbiter_r2": (ARBITER_2, stack.enter_context(_arbiter(work, ARBITER_2, 2))),
         }
@@ -59,46 +60,25 @@ def measure(work: Path) -> dict[str, Any]:
 
 
 def _compare(proxies: dict[str, tuple[int, int]], connections: int) -> dict[str, Any]:
-    turns: dict[str, list[dict[str, float]]] = {name: [] for name in proxies}
-    for _ in range(TURNS):
-        for name, (port, pid) in proxies.items():
-            turns[name].append(_turn(port, pid, connections))
-    found: dict[str, Any] = {"turns": TURNS}
-    for name, runs in turns.items():
-        for key in ("per_s", "per_cpu_s"):
-            values = [run[key] for run in runs]
-            found[f"{name}_{key}"] = statistics.median(values)
-            found[f"{name}_{key}_range"] = [min(values), max(values)]
-    for name, key in (
-        ("ratio", "arbiter_per_cpu_s"),
-        ("ratio_wall", "arbiter_per_s"),
-        ("ratio_r2", "arbiter_r2_per_cpu_s"),
+    turns = taken(proxies, TURNS, lambda port: _turn(port, connections))
+    found: dict[str, Any] = {"turns": TURNS, **medians(turns, ("per_s", "per_cpu_s"))}
+    for name, ours, key in (
+        ("ratio", "arbiter", "per_cpu_s"),
+        ("ratio_wall", "arbiter", "per_s"),
+        ("ratio_r2", "arbiter_r2", "per_cpu_s"),
     ):
-        ours, theirs = key, "haproxy_" + key.removeprefix("arbiter_").removeprefix("r2_")
-        each = _ratios(turns, ours, theirs)
-        found[name] = statistics.median(each)
-        found[f"{name}_range"] = [min(each), max(each)]
+        found |= ratio(name, turns, ours, "haproxy", key)
     return found
 
 
-def _ratios(turns: dict[str, list[dict[str, float]]], ours: str, theirs: str) -> list[float]:
-    """Turn by turn, since what else the machine does changes from one turn to the next."""
-    key = theirs.removeprefix("haproxy_")
-    runs = turns[ours.removesuffix(f"_{key}")]
-    return [run[key] / peer[key] for run, peer in zip(runs, turns["haproxy"], strict=True)]
-
-
-def _turn(port: int, pid: int, connections: int) -> dict[str, float]:
-    before = cpu_s(pid)
+def _turn(port: int, connections: int) -> dict[str, float]:
     text = _sysbench(port, f"--threads={connections}", f"--time={TURN_S}", "run")
-    spent = cpu_s(pid) - before
-    statements = float(_find(r"queries performed:(?s:.*?)total:\s+(\d+)", text))
     errors = int(_find(r"ignored errors:\s+(\d+)", text))
     if errors:
         raise ValueError(f"port {port}: expected no errors, got {errors}")
     return {
         "per_s": float(_find(r"queries:\s+\d+\s+\(([\d.]+) per sec", text)),
-        "per_cpu_s": statements / spent,
+        "requests": float(_find(r"queries performed:(?s:.*?)total:\s+(\d+)", text)),
     }
 
 
@@ -148,46 +128,6 @@ def _mariadb(folder: Path, port: int) -> Iterator[None]:
         yield
 
 
-@contextmanager
-def _haproxy(work: Path) -> Iterator[int]:
-    servers = "\n".join(f"  server s{port} 127.0.0.1:{port}" for port in SERVERS)
-    config = work / "haproxy-mysql.cfg"
-    config.write_text(
-        f"""global
-  nbthread 1
-  maxconn 4096
-defaults
-  mode tcp
-  timeout connect 1s
-  timeout client 60s
-  timeout server 60s
-frontend in
-  bind 127.0.0.1:{HAPROXY}
-  default_backend tier
-backend tier
-  balance roundrobin
-{servers}
-"""
-    )
-    command = [program("haproxy"), "-db", "-f", str(config)]
-    with running(command, work / "haproxy-mysql.log", _lets_in(HAPROXY)) as pid:
-        yield pid
-
-
-@contextmanager
-def _arbiter(work: Path, port: int, replicas: int) -> Iterator[int]:
-    settings = f"""protocol = "mysql"
-listen = "127.0.0.1:{port}"
-admin = "127.0.0.1:{port + 100}"
-tier = "bench"
-policy = "round-robin"
-replicas = {replicas}
-tokens = 256
-[mysql]
-user = "wiki"
-password = "wiki-read"
-database = "bench"
-"""
-    command = arbiter(work / f"arbiter-{port}.toml", settings, SERVERS)
-    with running(command, work / f"arbiter-{port}.log", _lets_in(port)) as pid:
-        yield pid
+def _arbiter(work: Path, port: int, replicas: int) -> AbstractContextManager[int]:
+    session = '[mysql]\nuser = "wiki"\npassword = "wiki-read"\ndatabase = "bench"\n'
+    return arbiter(work, "mysql", port, replicas, SERVERS, _lets_in(port), session)

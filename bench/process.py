@@ -8,7 +8,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -23,16 +23,6 @@ def program(name: str) -> str:
     if found is None:
         raise RuntimeError(f"{name} is missing: call ci/bench, which installs it")
     return found
-
-
-def arbiter(config: Path, settings: str, servers: tuple[int, ...]) -> list[str]:
-    """The command of an arbiter before servers on these ports of loopback; writes its file."""
-    tables = "".join(
-        f'[[servers]]\nname = "s{port}"\naddress = "127.0.0.1:{port}"\n' for port in servers
-    )
-    config.write_text(settings + tables)
-    binary = os.environ.get("SPARECRAFT_ARBITER", str(ROOT / "build" / "bin" / "arbiter"))
-    return [binary, "--config", str(config)]
 
 
 @contextmanager
@@ -53,6 +43,60 @@ def running(command: list[str], log: Path, is_ready: Callable[[], bool]) -> Iter
     finally:
         process.terminate()
         process.wait(timeout=READY_S)
+
+
+def arbiter(
+    work: Path,
+    protocol: str,
+    port: int,
+    replicas: int,
+    servers: tuple[int, ...],
+    is_ready: Callable[[], bool],
+    more: str = "",
+) -> AbstractContextManager[int]:
+    """An arbiter before servers on these ports of loopback, running; `more` ends its settings."""
+    settings = f"""protocol = "{protocol}"
+listen = "127.0.0.1:{port}"
+admin = "127.0.0.1:{port + 100}"
+tier = "bench"
+policy = "round-robin"
+replicas = {replicas}
+tokens = 256
+"""
+    tables = "".join(
+        f'[[servers]]\nname = "s{server}"\naddress = "127.0.0.1:{server}"\n' for server in servers
+    )
+    config = work / f"arbiter-{port}.toml"
+    config.write_text(settings + more + tables)
+    binary = os.environ.get("SPARECRAFT_ARBITER", str(ROOT / "build" / "bin" / "arbiter"))
+    return running([binary, "--config", str(config)], config.with_suffix(".log"), is_ready)
+
+
+def haproxy(
+    work: Path, settings: str, port: int, servers: tuple[int, ...], is_ready: Callable[[], bool]
+) -> AbstractContextManager[int]:
+    """HAProxy with one thread before servers on these ports, running; `settings` has its mode."""
+    lines = "\n".join(f"  server s{server} 127.0.0.1:{server}" for server in servers)
+    config = work / f"haproxy-{port}.cfg"
+    config.write_text(
+        f"""global
+  nbthread 1
+  maxconn 4096
+defaults
+  {settings}
+  timeout connect 1s
+  timeout client 60s
+  timeout server 60s
+frontend in
+  bind 127.0.0.1:{port}
+  default_backend tier
+backend tier
+  balance roundrobin
+{lines}
+"""
+    )
+    command = [program("haproxy"), "-db", "-f", str(config)]
+    return running(command, config.with_suffix(".log"), is_ready)
 
 
 def takes_connections(port: int) -> Callable[[], bool]:

@@ -7,6 +7,7 @@ import subprocess
 import time
 from typing import Any
 
+from bench.turns import spread
 from experiments.design import load_design
 from experiments.stage.platforms.local import docker
 from experiments.stage.platforms.local.platform import LocalPlatform
@@ -38,11 +39,9 @@ def measure() -> dict[str, Any]:
     return {
         "machines": len(images),
         "turns": TURNS,
-        "apply_s": statistics.median(ups),
-        "apply_s_range": [min(ups), max(ups)],
+        **spread("apply_s", ups),
         "destroy_s": statistics.median(downs),
-        "docker_run_s": statistics.median(plains),
-        "docker_run_s_range": [min(plains), max(plains)],
+        **spread("docker_run_s", plains),
         "ratio": statistics.median(ups) / statistics.median(plains),
     }
 

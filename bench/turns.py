@@ -1,0 +1,45 @@
+"""Turn by turn, since what else the machine does changes from one turn to the next."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from bench.process import cpu_s
+
+Turns = dict[str, list[dict[str, float]]]
+
+
+def taken(
+    proxies: Mapping[str, tuple[int, int]], turns: int, ask: Callable[[int], dict[str, float]]
+) -> Turns:
+    """What `ask` finds at each proxy's port, and its `requests` per second of the proxy's CPU."""
+    found: Turns = {name: [] for name in proxies}
+    for _ in range(turns):
+        for name, (port, pid) in proxies.items():
+            before_s = cpu_s(pid)
+            run = ask(port)
+            run["per_cpu_s"] = run.pop("requests") / (cpu_s(pid) - before_s)
+            found[name].append(run)
+    return found
+
+
+def spread(name: str, values: Sequence[float]) -> dict[str, Any]:
+    """The median as `name`, least and greatest as `name`_range."""
+    return {name: statistics.median(values), f"{name}_range": [min(values), max(values)]}
+
+
+def medians(turns: Turns, keys: Sequence[str]) -> dict[str, Any]:
+    """The spread of each of `keys`, for each proxy."""
+    found: dict[str, Any] = {}
+    for name, runs in turns.items():
+        for key in keys:
+            found |= spread(f"{name}_{key}", [run[key] for run in runs])
+    return found
+
+
+def ratio(name: str, turns: Turns, ours: str, theirs: str, key: str) -> dict[str, Any]:
+    """The spread of ours over theirs."""
+    pairs = zip(turns[ours], turns[theirs], strict=True)
+    return spread(name, [run[key] / peer[key] for run, peer in pairs])
