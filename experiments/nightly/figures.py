@@ -124,8 +124,8 @@ def scatter_figure(
     keys = [
         *([Key("line", palette.ARMS[2].light, "front of the newest run")] if front else []),
         *([Key("line", palette.INTERFERENCE.light, ghost_words)] if ghost else []),
-        Key("triangle-up", palette.ARMS[2].light, "planned fleet, predicted"),
-        *_keys(arms, arms if any(dot["kind"] == "measured" for dot in dots) else ()),
+        Key("diamond", palette.ARMS[2].light, "planned fleet, predicted"),
+        *_keys(arms, arms if any(dot["kind"] == "measured" for dot in dots) else (), "circle"),
         *([_limit_key("SLO p95")] if limit else []),
     ]
     return drawn(
@@ -164,7 +164,7 @@ def _scatter(
     base = alt.Chart(data(dots)).encode(
         x=x, y=y,
         shape=alt.Shape("kind:N", legend=None, scale=alt.Scale(
-            domain=["plan", "measured"], range=["triangle-up", "circle"])),
+            domain=["plan", "measured"], range=["diamond", "circle"])),
         size=alt.Size("now:N", legend=None, scale=alt.Scale(
             domain=[False, True], range=[36, 130])),
     )  # fmt: skip
@@ -274,10 +274,10 @@ def _each_run(runs: Sequence[Run]) -> list[Run]:
     return list({(run.night, run.number): run for run in runs}.values())
 
 
-def _keys(arms: Sequence[str], shown: Sequence[str | None]) -> list[Key]:
-    """The legend of those arms that are shown."""
+def _keys(arms: Sequence[str], shown: Sequence[str | None], shape: str = "") -> list[Key]:
+    """The legend of those arms that are shown, each in its own shape or all in one."""
     return [
-        Key(palette.arm_shape(arms, arm), palette.arm_colour(arms, arm).light, arm)
+        Key(shape or palette.arm_shape(arms, arm), palette.arm_colour(arms, arm).light, arm)
         for arm in arms
         if arm in shown
     ]

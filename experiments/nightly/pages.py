@@ -23,7 +23,7 @@ from experiments.nightly.pooling import night_gain
 from experiments.nightly.rows import front_of
 from experiments.nightly.suite import Suite
 from experiments.report.tables import Cell, Table, named
-from experiments.report.text import MISSING, factor, interval, milliseconds, number, usd
+from experiments.report.text import MISSING, factor, interval, milliseconds, number, percent, usd
 
 SPARK_RUNS = 30
 ROWS_MAX = 60  # of a table of runs
@@ -123,12 +123,12 @@ def tile(site: Site, entry: str) -> dict[str, Any]:
     judged = [run for run in runs if run.arm is not None and run.arm == (run.judged or run.arm)]
     last = _newest(judged) or _newest(runs)
     own = [one for one in site.changes if one.entry == entry]
+    gone = entry not in {member.name for member in site.suite.members}
     known = [(run.p95.ms, run.valid) for run in judged if run.p95 and run.p95.ms > 0]
     return {
         "entry": entry,
         "state": site.state(entry),
-        "gone": entry in site.suite.gone or site.state(entry).startswith("no longer"),
-        "mood": _mood(last),
+        "mood": "gone" if gone else _mood(last),
         "slo": _slo_words(last),
         "arm": last.arm if last else None,
         "p95": _percentile(last.p95) if last else MISSING,
@@ -203,6 +203,12 @@ def design_values(site: Site, entry: str) -> dict[str, Any]:
         "pooled": pooled_table(runs),
         "changes": change_table(own),
         "runs": runs_table(runs),
+        "conditions": conditions_table(runs),
+        "not_valid": [
+            f"night {run.night}: {'; '.join(run.reasons) or 'no reason was given'}"
+            for run in reversed(_heads(runs))
+            if not run.valid
+        ][:ROWS_MAX],
         "links": _report_links(site, runs),
     }  # fmt: skip
 
@@ -309,36 +315,55 @@ def runs_table(runs: Sequence[Run]) -> Table | None:
     """The newest runs arm by arm; None without any."""
     rows = tuple(
         (
-            named(f"{run.night}"),
-            named(f"{run.started or run.at:%Y-%m-%d %H:%M}"),
+            named(_night_words(run)),
             named(run.arm or MISSING),
-            named(_valid_words(run)),
-            Cell(number(run.requests)),
-            Cell(number(run.errors)),
+            named("yes" if run.valid else "no"),
             Cell(milliseconds(run.p50.ms) if run.p50 else MISSING),
             _percentile_cell(run.p95),
             _percentile_cell(run.p99),
-            named(_slo_words(run) if run.valid else MISSING),
-            Cell(number(run.burn.get("p95_ms"))),
+            named(_slo_words(run).removeprefix("SLO ") if run.valid else MISSING),
             Cell(_gain(run, "p95")),
             Cell(usd(run.plan.get("usd_per_month"))),
+        )
+        for run in _newest_first(runs)
+    )
+    head = ("night", "arm", "valid", "p50", "p95", "p99", "SLO", "gain in p95", "plan a month")
+    return Table("runs", "Runs, newest first", head, rows) if rows else None
+
+
+def conditions_table(runs: Sequence[Run]) -> Table | None:
+    """What the same runs depended on."""
+    rows = tuple(
+        (
+            named(_night_words(run)),
+            named(run.arm or MISSING),
+            Cell(number(run.requests)),
+            Cell(number(run.errors)),
+            Cell(number(run.burn.get("p95_ms"))),
             Cell(number(run.core_speed)),
-            Cell(MISSING if run.stolen_share is None else f"{100 * run.stolen_share:.1f} %"),
-            named(run.commit or MISSING),
+            Cell(percent(run.stolen_share)),
             Cell(str(run.seed)),
+            named(run.commit or MISSING),
             named(host_words(run)),
         )
-        for run in sorted(runs, key=lambda one: (-one.night, -one.number))[:ROWS_MAX]
+        for run in _newest_first(runs)
     )
-    head = ("night", "started (UTC)", "arm", "valid", "requests", "errors", "p50", "p95", "p99",
-            "SLO", "burn", "gain in p95", "plan a month", "core speed", "stolen", "commit", "seed",
-            "host")  # fmt: skip
-    return Table("runs", "Runs, newest first", head, rows) if rows else None
+    head = ("night", "arm", "requests", "errors", "burn of p95", "core speed", "stolen", "seed",
+            "commit", "host")  # fmt: skip
+    return Table("conditions", "The same runs", head, rows) if rows else None
+
+
+def _newest_first(runs: Sequence[Run]) -> list[Run]:
+    return sorted(runs, key=lambda one: (-one.night, -one.number))[:ROWS_MAX]
+
+
+def _night_words(run: Run) -> str:
+    return f"{run.night}, {run.started or run.at:%-d %b}"
 
 
 def _report_links(site: Site, runs: Sequence[Run]) -> list[dict[str, str]]:
     return [
-        {"folder": run.folder, "words": f"night {run.night}, {run.run}"}
+        {"folder": run.folder, "words": f"night {run.night}"}
         for run in reversed(_heads(runs))
         if run.folder in site.reports and run.folder is not None
     ]
