@@ -136,3 +136,13 @@ def test_no_service_is_named_and_no_policies_are_listed_outside_their_own_place(
         if (named := _names(path, services, policies))
     }
     assert found == {}
+
+
+def _packages(script: str) -> set[str]:
+    (found,) = re.findall(r"^packages=\((.*)\)$", (ROOT / script).read_text(), re.MULTILINE)
+    return set(found.split())
+
+
+def test_an_instance_has_the_packages_of_every_image() -> None:
+    of_images = _packages("ci/base-image")
+    assert _packages("infra/boot/boot.sh") == of_images | {"python3-boto3"}

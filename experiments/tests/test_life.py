@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import io
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.console import Console
 
-from experiments.console import Narrator
 from experiments.design import load_design
 from experiments.errors import DiskFull, Interrupted, MeasurementFailed
 from experiments.kinds.kind import Kind
@@ -20,6 +17,7 @@ from experiments.record.result import Findings, read_manifest, read_result
 from experiments.stage.lock import run_lock
 from experiments.stage.platforms import entry
 from experiments.stage.stage import Stage
+from experiments.tests.quiet import NOBODY
 
 SMALL = Path(__file__).parent / "designs" / "small"
 BROKEN = MeasurementFailed("here", expected="an answer", came="none", do="Nothing.")
@@ -61,7 +59,7 @@ def carried_out(kind: Kind, results: Path) -> Outcome:
     platform = entry("local").for_run("tst-small")
     return carry_out(
         kind, load_design(SMALL), None, results=results, platform=platform,
-        keep=False, command=["sparecraft", "run"], narrator=Narrator(Console(file=io.StringIO())),
+        keep=False, command=["sparecraft", "run"], narrator=NOBODY,
     )  # fmt: skip
 
 

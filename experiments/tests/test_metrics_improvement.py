@@ -83,15 +83,6 @@ def test_swapping_the_arms_inverts_factor_and_interval() -> None:
         assert back[name]["ci_high"] == pytest.approx(1 / there[name]["ci_low"], rel=1e-6)
 
 
-def test_the_same_seed_gives_the_same_interval() -> None:
-    rng = np.random.default_rng(6)
-    pairs = [bursty(rng, 0.1) for _ in range(2)]
-    first, second = (
-        improvement(pairs, block_s=10.0, rng=np.random.default_rng(4)) for _ in range(2)
-    )
-    assert first == second
-
-
 def test_pairs_that_disagree_open_the_interval() -> None:
     rng = np.random.default_rng(8)
     base = rng.lognormal(4.0, 0.3, 400)

@@ -222,8 +222,8 @@ def test_a_fleet_that_another_workspace_made_is_refused_and_listed() -> None:
     Ec2Platform("tst-other", REGION).check()
 
 
-def _stack(folder: Path, second: str) -> Path:
-    """A root module that makes a VPC with our tags, then does `second`."""
+def _stack(folder: Path, second: str) -> tuple[Path, Path]:
+    """A root module that makes a VPC with our tags, then does `second`; a fleet's variables."""
     make = (
         "import boto3; boto3.client('ec2').create_vpc(CidrBlock='10.80.0.0/16', "
         "TagSpecifications=[{'ResourceType': 'vpc', 'Tags': [{'Key': 'sparecraft:experiment', "
@@ -263,19 +263,14 @@ def _stack(folder: Path, second: str) -> Path:
         }}
         """
     )
-    return folder
-
-
-def _tfvars(folder: Path) -> Path:
-    path = folder / "fleet.tfvars"
-    path.write_text(f'experiment = "{EXPERIMENT}"\n')
-    return path
+    tfvars = folder / "fleet.tfvars"
+    tfvars.write_text(f'experiment = "{EXPERIMENT}"\n')
+    return folder, tfvars
 
 
 def test_a_plan_makes_nothing_and_up_and_down_keep_their_variables(tmp_path: Path) -> None:
-    stack = _stack(tmp_path / "stack", "pass")
+    stack, tfvars = _stack(tmp_path / "stack", "pass")
     platform = Ec2Platform(EXPERIMENT, REGION, stack=stack)
-    tfvars = _tfvars(tmp_path)
     plan = platform.planned(tfvars, RENTAL)
     assert plan["planned_values"]["root_module"]["resources"][0]["type"] == "terraform_data"
     assert not platform.stack.state_directory.exists(), "a plan is not a fleet"
@@ -296,7 +291,7 @@ def test_a_plan_makes_nothing_and_up_and_down_keep_their_variables(tmp_path: Pat
 
 
 def test_what_is_not_said_anew_of_a_fleet_that_is_up_stays(tmp_path: Path) -> None:
-    stack = _stack(tmp_path / "stack", "pass")
+    stack, tfvars = _stack(tmp_path / "stack", "pass")
     (stack / "more.tf").write_text('variable "load_machines" {\n  default = 1\n}\n')
     platform = Ec2Platform(EXPERIMENT, REGION, stack=stack)
     early = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
@@ -304,7 +299,7 @@ def test_what_is_not_said_anew_of_a_fleet_that_is_up_stays(tmp_path: Path) -> No
     assert (first.ttl_hours, first.expires) == (1.0, RENTAL.expires)
     assert first.more == {"load_machines": 2}
     platform.rental = first
-    platform.up(_tfvars(tmp_path), lambda _: None)
+    platform.up(tfvars, lambda _: None)
     assert asked(platform, None, False, [], early) == first
     assert asked(platform, 2.0, False, [], early).expires > first.expires
     late = datetime(2026, 3, 1, 14, 0, tzinfo=UTC)
@@ -319,11 +314,11 @@ def test_an_apply_that_fails_half_way_lists_what_was_made_and_down_removes_it(
 ) -> None:
     """moto has no quotas: the provisioner says what Terraform says where EC2 refuses."""
     refused = "raise SystemExit('api error VcpuLimitExceeded: more than your limit of 5')"
-    stack = _stack(tmp_path / "stack", refused)
+    stack, tfvars = _stack(tmp_path / "stack", refused)
     platform = Ec2Platform(EXPERIMENT, REGION, stack=stack)
     platform.rental = RENTAL
     with pytest.raises(EnvironmentMissing) as failed:
-        platform.up(_tfvars(tmp_path), lambda _: None)
+        platform.up(tfvars, lambda _: None)
     assert "VcpuLimitExceeded" in failed.value.came
     assert "Made until then: 1: VPC vpc-" in failed.value.came
     assert "Service Quotas" in failed.value.do

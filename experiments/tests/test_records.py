@@ -13,8 +13,6 @@ from hdrh.histogram import HdrHistogram
 from experiments.errors import DiskFull
 from experiments.record.records import (
     ARBITERS,
-    HOSTS,
-    OUTCOMES,
     REQUESTS,
     EventLog,
     arbiter_rows,
@@ -48,14 +46,8 @@ def test_a_table_with_a_missing_or_misshapen_column_is_refused(tmp_path: Path) -
     assert not list(tmp_path.iterdir())
 
 
-def test_columns_are_those_of_the_contract() -> None:
-    assert "pair" in REQUESTS
-    assert len(OUTCOMES) == 8
-    assert HOSTS["cpu_percent"] == pl.Float64
-    assert arbiter_table([]).schema == ARBITERS
-
-
 def test_a_poll_of_an_arbiter_makes_a_row_for_each_server(tmp_path: Path) -> None:
+    assert arbiter_table([]).schema == ARBITERS
     table = arbiter_table(arbiter_rows(3.0, STATS))
     assert table["server"].to_list() == ["web-1", "web-2"]
     assert table["alive"].to_list() == [True, False]
