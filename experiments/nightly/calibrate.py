@@ -1,6 +1,6 @@
 """How well `changes.py` finds what was planted, and how often it cries without cause.
 
-python -m experiments.nightly.calibrate
+python -m experiments.nightly.calibrate [SPREAD ...]
 
 Made-up years of nights: each night's log gain is a level plus what runs differ by, with a host that
 has a bad night now and then. Every night the series until then is looked at, as `nightly` does.
@@ -9,7 +9,7 @@ has a bad night now and then. Every night the series until then is looked at, as
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+import sys
 from dataclasses import dataclass
 
 import numpy as np
@@ -82,19 +82,24 @@ def detection(
     return len(known) / times, float(np.median(known)) if known else math.nan
 
 
-def table(rng: np.random.Generator, years: int, times: int) -> Iterator[str]:
-    """The figures as a table of Markdown."""
+def row(spread: float, years: int, times: int) -> str:
+    """The figures of one spread as a line of a Markdown table."""
+    rng = np.random.default_rng((20261123, round(spread * 1000)))
+    cells = [f"{spread:g}", f"{false_alarms(rng, spread, years):.2f}"]
+    for factor in FACTORS:
+        share, delay = detection(rng, spread, factor, times)
+        cells.append(f"{share:.0%}" + (f", {delay:.0f} nights" if share else ""))
+    return f"| {' | '.join(cells)} |"
+
+
+def main() -> None:
+    """The table, or the lines of the spreads that are given."""
     head = ["spread of a night", "false alarms a year", *(f"{f:g} ×" for f in FACTORS)]
-    yield f"| {' | '.join(head)} |"
-    yield "|---" * len(head) + "|"
-    for spread in SPREADS:
-        cells = [f"{spread:g}", f"{false_alarms(rng, spread, years):.2f}"]
-        for factor in FACTORS:
-            share, delay = detection(rng, spread, factor, times)
-            cells.append(f"{share:.0%}" + (f", {delay:.0f} nights" if share else ""))
-        yield f"| {' | '.join(cells)} |"
+    print(f"| {' | '.join(head)} |")
+    print("|---" * len(head) + "|")
+    for spread in [float(word) for word in sys.argv[1:]] or SPREADS:
+        print(row(spread, years=40, times=400), flush=True)
 
 
 if __name__ == "__main__":
-    for line in table(np.random.default_rng(20261123), years=40, times=400):
-        print(line)
+    main()

@@ -96,8 +96,8 @@ def plan_figure(runs: Sequence[Run]) -> Figure:
 
 def scatter_figure(
     runs: Sequence[Run],
-    front: Sequence[Mapping[str, Any]],
-    ghost: Sequence[Mapping[str, Any]],
+    front: Sequence[Mapping[str, float]],
+    ghost: Sequence[Mapping[str, float]],
     ghost_words: str,
 ) -> Figure:
     """Cost against p95: the fronts, the plans of all nights, and the fleets that were measured."""
@@ -106,7 +106,6 @@ def scatter_figure(
         {"usd": point["usd_per_month"], "ms": point["p95_ms"], "part": part}
         for part, points in (("now", front), ("ghost", ghost))
         for point in points
-        if point.get("p95_ms") and point.get("usd_per_month")
     ]
     dots = [
         {"usd": run.plan["usd_per_month"], "ms": run.plan["p95_ms"], "now": run.night == last,

@@ -226,11 +226,11 @@ def _design_headline(runs: Sequence[Run]) -> str:
 
 def fronts(
     site: Site, runs: Sequence[Run]
-) -> tuple[list[dict[str, Any]], list[dict[str, Any]], str]:
+) -> tuple[list[dict[str, float]], list[dict[str, float]], str]:
     """Points of the newest front, of one about a week older, and what that one is called."""
-    known: list[tuple[Run, list[dict[str, Any]]]] = []
+    known: list[tuple[Run, list[dict[str, float]]]] = []
     for run in reversed(_heads(runs)):
-        points = _p95_front(site.suite.results / run.folder) if run.folder and run.valid else []
+        points = front_of(site.suite.results / run.folder) if run.folder and run.valid else []
         if points and not known:
             known.append((run, points))
         elif points and run.night < known[0][0].night:
@@ -243,15 +243,6 @@ def fronts(
         return known[0][1], [], ""
     before, points = known[-1]
     return known[0][1], points, f"front of night {before.night}"
-
-
-def _p95_front(folder: Path) -> list[dict[str, Any]]:
-    return [
-        point
-        for front in front_of(folder)
-        if front.get("limit") == "p95_ms"
-        for point in front.get("points") or ()
-    ]
 
 
 def pooled_table(runs: Sequence[Run]) -> Table | None:

@@ -198,13 +198,24 @@ def _gains(arm: str, body: Mapping[str, Any]) -> dict[str, Gain]:
     return gains
 
 
-def front_of(folder: Path) -> list[dict[str, Any]]:
-    """The fronts of `pareto.json`; none where it is not there or torn."""
+def front_of(folder: Path) -> list[dict[str, float]]:
+    """Cost against predicted p95, cheapest first, of the fronts in `pareto.json` that are of a
+    percentile; none where it is not there or torn."""
     try:
-        body = json.loads((folder / "pareto.json").read_text(encoding="utf-8"))
-        return list(body.get("pareto") or ())
-    except (OSError, ValueError, AttributeError):
+        fronts = json.loads((folder / "pareto.json").read_text(encoding="utf-8"))["pareto"]
+        points = sorted(
+            (float(point["usd_per_month"]), float(point["predicted"]["p95_ms"]))
+            for front in fronts
+            if front["limit"].endswith("_ms")
+            for point in front["points"]
+        )
+    except (OSError, ValueError, KeyError, TypeError):
         return []
+    front: list[dict[str, float]] = []
+    for usd, p95_ms in points:
+        if not front or p95_ms < front[-1]["p95_ms"]:
+            front.append({"usd_per_month": usd, "p95_ms": p95_ms})
+    return front
 
 
 def _number(value: object) -> bool:

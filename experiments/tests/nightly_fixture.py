@@ -26,8 +26,8 @@ words = sys.argv[1:]
 with (here / "calls.jsonl").open("a") as calls:
     calls.write(json.dumps(words) + "\\n")
 if words[0] == "plan":
-    front = {{"limit": "p95_ms", "points": [
-        {{"p95_ms": 400.0, "usd_per_month": 80.0}}, {{"p95_ms": 200.0, "usd_per_month": 120.0}}]}}
+    front = {{"limit": "p99_ms", "points": [
+        {{"predicted": {{"p95_ms": 400.0}}, "usd_per_month": 80.0}}]}}
     pathlib.Path(words[words.index("--output") + 1]).write_text(json.dumps({{"pareto": [front]}}))
 if words[0] != "run":
     sys.exit(0)

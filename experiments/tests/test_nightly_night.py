@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -13,7 +14,9 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from experiments.cli import app, command
 from experiments.errors import DiskFull, EnvironmentMissing
 from experiments.nightly import night as night_module
 from experiments.nightly.child import carry_out
@@ -138,6 +141,15 @@ def test_every_run_is_kept_arm_by_arm_with_its_seed_and_its_front(nights: Nights
         assert run.folder is not None
         assert (suite.results / run.folder / "pareto.json").is_file()
     assert nights.calls("down") == []
+
+
+def test_sparecraft_takes_every_command_that_a_night_calls(nights: Nights) -> None:
+    suite = nights.suite("mediawiki-noisy: minutes_max = 0.02", "memcached-noisy", quiet_wait_s=5)
+    nights.night(suite, {"mediawiki-noisy": ["hang"]})
+    called = calls(nights.folder / "program")
+    assert {words[0] for words in called} == {"run", "plan", "down"}
+    for name, *words in called:
+        command(name).make_context(name, words)  # raises UsageError where it does not
 
 
 def test_nights_are_counted_and_seeds_go_on(nights: Nights) -> None:
@@ -323,3 +335,19 @@ def test_a_full_disk_leaves_the_old_site_and_loses_no_line(
     assert (site / "index.html").read_text() == "the old one"
     assert not (small_disk / ".site.new").exists()
     assert read_history(small_disk) == history
+
+
+def test_the_command_line_makes_the_site_of_what_is_kept(tmp_path: Path) -> None:
+    path = suite_file(tmp_path, "mediawiki-noisy")
+    write_nights(tmp_path / "nightly", [made_up_run(1)])
+    done = CliRunner().invoke(app, ["nightly", "--suite", str(path), "--site-only", "--json"])
+    assert done.exit_code == 0, done.output
+    assert Path(json.loads(done.stdout)["site"]).is_file()
+    assert len(read_history(tmp_path / "nightly").nights) == 1
+
+
+def test_the_command_line_is_refused_while_a_run_goes_on(tmp_path: Path) -> None:
+    suite = load_suite(suite_file(tmp_path, "mediawiki-noisy"))
+    with run_lock(suite.results, "by-hand"):
+        done = CliRunner().invoke(app, ["nightly", "--suite", str(suite.path)])
+    assert isinstance(done.exception, EnvironmentMissing)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from experiments.nightly.history import Run, Start
-from experiments.nightly.rows import Made, lines_of
+from experiments.nightly.rows import Made, front_of, lines_of
 from experiments.record.result import read_result
 from experiments.tests.nightly_fixture import T0, template_run
 
@@ -126,3 +126,25 @@ def test_what_the_night_saw_makes_a_run_not_valid(run: Path, results: Path) -> N
     lines = lines_of(Made(START, 130, 2.0, "it was ended"), run, results, T0)
     assert not any(line.valid for line in lines)
     assert lines[0].reasons[0] == "it was ended"
+
+
+def _front(limit: str, *points: tuple[float, float]) -> dict[str, object]:
+    made = [{"usd_per_month": usd, "predicted": {"p95_ms": ms}} for usd, ms in points]
+    return {"limit": limit, "points": made}
+
+
+def test_a_front_is_of_fleets_that_no_cheaper_one_beats_in_p95(tmp_path: Path) -> None:
+    fronts = [
+        _front("availability", (1.0, 1.0)),
+        _front("p99_ms", (80.0, 300.0), (50.0, 400.0), (90.0, 310.0), (120.0, 100.0)),
+    ]
+    (tmp_path / "pareto.json").write_text(json.dumps({"pareto": fronts}))
+    found = [(point["usd_per_month"], point["p95_ms"]) for point in front_of(tmp_path)]
+    assert found == [(50.0, 400.0), (80.0, 300.0), (120.0, 100.0)]
+
+
+@pytest.mark.parametrize("text", [None, "{", "[]", "{}", '{"pareto": [{"limit": "p95_ms"}]}'])
+def test_a_front_that_is_not_there_is_empty(tmp_path: Path, text: str | None) -> None:
+    if text is not None:
+        (tmp_path / "pareto.json").write_text(text)
+    assert front_of(tmp_path) == []

@@ -122,9 +122,9 @@ def test_fronts_of_the_newest_night_and_of_a_week_before_are_drawn(tmp_path: Pat
     for night in (1, 2, 9, 10):
         folder = tmp_path / "results" / "mediawiki-noisy" / str(night)
         folder.mkdir(parents=True)
-        points = [{"p95_ms": 400.0 - night, "usd_per_month": 80.0},
-                  {"p95_ms": 200.0, "usd_per_month": 120.0 + night}]  # fmt: skip
-        front = {"limit": "p95_ms", "points": points}
+        points = [{"predicted": {"p95_ms": 400.0 - night}, "usd_per_month": 80.0},
+                  {"predicted": {"p95_ms": 200.0}, "usd_per_month": 120.0 + night}]  # fmt: skip
+        front = {"limit": "p99_ms", "points": points}
         (folder / "pareto.json").write_text(json.dumps({"pareto": [front]}))
         nights.append(made_up_run(night, folder=f"mediawiki-noisy/{night}"))
     site = _site(tmp_path, nights)
