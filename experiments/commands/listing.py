@@ -11,12 +11,7 @@ from rich.table import Table
 
 from experiments import kinds
 from experiments.commands.on_platform import Chosen, on_platform
-from experiments.commands.options import (
-    RESULTS,
-    JsonOption,
-    ResultsOption,
-    out,
-)
+from experiments.commands.options import RESULTS, JsonOption, ResultsOption, err, out
 from experiments.errors import EnvironmentMissing, InputError
 from optimizer.commands.output import print_json
 
@@ -67,7 +62,12 @@ def _designs() -> list[dict[str, Any]]:
 def _runs(results: Path) -> list[dict[str, Any]]:
     from experiments.record.result import results_in
 
-    return [_row(folder, result) for folder, result in results_in(results)]
+    return [_row(folder, result) for folder, result in results_in(results, _left_out)]
+
+
+def _left_out(error: InputError) -> None:
+    said = f"{error.place}: left out, {error.came}"
+    err.print(said, markup=False, highlight=False, soft_wrap=True)
 
 
 def _row(folder: Path, result: dict[str, Any]) -> dict[str, Any]:

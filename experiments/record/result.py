@@ -123,14 +123,16 @@ def result_file(folder: Path) -> Path:
     return next((folder / name for name in _READERS if (folder / name).is_file()), folder / FILE)
 
 
-def results_in(root: Path) -> Iterator[tuple[Path, Result]]:
+def results_in(
+    root: Path, unreadable: Callable[[InputError], None]
+) -> Iterator[tuple[Path, Result]]:
     """Every run under `results/`, by experiment and time: EXPERIMENT/RUN, and EXPERIMENT/KIND/RUN
-    where the kind is not the design's own. Those that cannot be read are left out."""
+    where the kind is not the design's own; `unreadable` is told of those that are left out."""
     for folder in sorted({file.parent for name in _READERS for file in _found(root, name)}):
         try:
             yield folder, read_result(folder)
-        except InputError:
-            continue
+        except InputError as error:
+            unreadable(error)
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:

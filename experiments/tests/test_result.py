@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
+from experiments.cli import app
 from experiments.errors import InputError
 from experiments.record.result import (
     Findings,
@@ -126,7 +128,13 @@ def test_what_is_torn_or_missing_is_refused_and_left_out_of_a_listing(tmp_path: 
     with pytest.raises(InputError) as torn:
         read_result(tmp_path / "shop/torn")
     assert torn.value.place.endswith("result.json")
-    assert [str(f.relative_to(tmp_path)) for f, _ in results_in(tmp_path)] == [
-        "shop/tune/whole",
-        "shop/whole",
+    left_out: list[InputError] = []
+    found = [str(f.relative_to(tmp_path)) for f, _ in results_in(tmp_path, left_out.append)]
+    assert found == ["shop/tune/whole", "shop/whole"]
+    listed = CliRunner().invoke(app, ["list", "--results", str(tmp_path), "--json"])
+    assert [row["folder"] for row in json.loads(listed.stdout)["runs"]] == [
+        str(tmp_path / name) for name in found
     ]
+    for error, line in zip(left_out, listed.stderr.splitlines(), strict=True):
+        assert line.startswith(f"{error.place}: ")
+        assert error.came in line
