@@ -6,90 +6,38 @@ A command's module is imported when the command is called: `sparecraft --help` n
 
 from __future__ import annotations
 
+import ast
 import os
 import sys
 from collections.abc import Mapping
-from importlib import import_module
-from typing import Annotated, Any, NamedTuple
+from pkgutil import resolve_name
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
-
-class Command(NamedTuple):
-    """Where a command is, and the first sentence of its help."""
-
-    module: str
-    help: str
-
+from experiments.paths import ROOT
 
 _HERE, _PLANNER = "experiments.commands", "optimizer.commands"
-COMMANDS: Mapping[str, Command] = {
-    "init": Command(
-        f"{_HERE}.init",
-        "Make a design folder of a small service, commented, to put your own service into.",
-    ),
-    "check": Command(
-        f"{_HERE}.check",
-        "Check a design without Docker: its files, roles, scripts and workload, and say what it "
-        "is.",
-    ),
-    "run": Command(
-        f"{_HERE}.run",
-        "Provision the design's fleet, disturb it, measure it, plan from it, report, remove it.",
-    ),
-    "nightly": Command(
-        f"{_HERE}.nightly",
-        "Run a suite of designs for one night, keep what was measured, and make a site of all "
-        "nights.",
-    ),
-    "tune": Command(
-        f"{_HERE}.tune",
-        "Find the replication factors on the live fleet (sPARE Alg. 1), with a test at each step.",
-    ),
-    "report": Command(
-        f"{_HERE}.report", "Write report.html anew from a run's files, and print its summary."
-    ),
-    "adopt": Command(
-        f"{_HERE}.adopt",
-        "Make a design of a run's plan, to measure whether the plan keeps what it predicts.",
-    ),
-    "up": Command(
-        f"{_HERE}.up", "Provision a design's fleet and wait until every machine is ready."
-    ),
-    "down": Command(
-        f"{_HERE}.down",
-        "Remove a fleet and every trace of it, also one that a killed run left behind.",
-    ),
-    "list": Command(
-        f"{_HERE}.listing",
-        "The designs, the fleets that are up, and the runs in the results folder.",
-    ),
-    "reap": Command(
-        f"{_HERE}.reap",
-        "What outlived its time to live on EC2, in one region; with --remove it goes.",
-    ),
-    "availability": Command(
-        f"{_PLANNER}.availability",
-        "Expected share of a year with enough nodes up (PCRAFT), from all up, with its error "
-        "bound.",
-    ),
-    "integrity": Command(
-        f"{_PLANNER}.integrity",
-        "Share of a month that a node is correct, corrupt or down (PCRAFT Fig. 2).",
-    ),
-    "plan": Command(
-        f"{_PLANNER}.plan",
-        "The cheapest fleet that meets the SLOs, from what a run measured, a plan.toml, or both.",
-    ),
-    "prices": Command(f"{_PLANNER}.prices", "What machines cost, since when, and says who."),
-    "reproduce": Command(
-        f"{_PLANNER}.reproduce", "The papers' tables and curves, computed again beside theirs."
-    ),
-    "simulate": Command(
-        f"{_PLANNER}.simulate",
-        "Simulate tiers of servers behind arbiters: any policy and r, neighbours, crashes.",
-    ),
+# Where each is; its help is the docstring of the function that is called like it.
+COMMANDS: Mapping[str, str] = {
+    "init": f"{_HERE}.init:init",
+    "check": f"{_HERE}.check:check",
+    "run": f"{_HERE}.run:run",
+    "nightly": f"{_HERE}.nightly:nightly",
+    "tune": f"{_HERE}.tune:tune",
+    "report": f"{_HERE}.report:report",
+    "adopt": f"{_HERE}.adopt:adopt",
+    "up": f"{_HERE}.up:up",
+    "down": f"{_HERE}.down:down",
+    "list": f"{_HERE}.listing:list_",
+    "reap": f"{_HERE}.reap:reap",
+    "availability": f"{_PLANNER}.availability:availability",
+    "integrity": f"{_PLANNER}.integrity:integrity",
+    "plan": f"{_PLANNER}.plan:plan",
+    "prices": f"{_PLANNER}.prices:group",
+    "reproduce": f"{_PLANNER}.reproduce:group",
+    "simulate": f"{_PLANNER}.simulate:simulate",
 }
 
 
@@ -110,15 +58,32 @@ class _Commands(TyperGroup):
         """The table, for --help."""
         del ctx
         with formatter.section("Commands"):
-            formatter.write_dl([(name, one.help) for name, one in COMMANDS.items()])
+            formatter.write_dl([(name, first_paragraph(name)) for name in COMMANDS])
 
 
 def command(name: str) -> Any:
     """A command of the table, imported now."""
     alone = typer.Typer(rich_markup_mode=None)
     alone.callback()(lambda: None)  # a group even of one command
-    import_module(COMMANDS[name].module).add_to(alone)
+    found = resolve_name(COMMANDS[name])
+    if isinstance(found, typer.Typer):
+        alone.add_typer(found, name=name)
+    elif "chosen" in found.__annotations__:  # it goes out on a platform
+        from experiments.commands.on_platform import on_platform
+
+        alone.command(name)(on_platform(found))
+    else:
+        alone.command(name)(found)
     return typer.main.get_group(alone).commands[name]
+
+
+def first_paragraph(name: str) -> str:
+    """What --help says of a command, as its source has it: to import all of them takes seconds."""
+    module = COMMANDS[name].partition(":")[0]
+    source = ROOT.joinpath(*module.split(".")).with_suffix(".py").read_text(encoding="utf-8")
+    functions = [one for one in ast.parse(source).body if isinstance(one, ast.FunctionDef)]
+    said = next(ast.get_docstring(one) for one in functions if one.name.strip("_") == name)
+    return " ".join(str(said).partition("\n\n")[0].split())
 
 
 # Without Rich's markup, help is what was written: it takes [rates] for a style and drops it.

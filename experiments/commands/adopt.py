@@ -11,11 +11,6 @@ from experiments.commands.options import JsonOption, RunArgument, out
 from optimizer.commands.output import print_json
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add `sparecraft adopt`."""
-    app.command()(adopt)
-
-
 def adopt(
     run: RunArgument,
     to: Annotated[

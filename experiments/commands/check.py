@@ -12,18 +12,14 @@ from rich.table import Table
 
 from experiments import kinds
 from experiments.commands.options import DesignArgument, JsonOption, out
-from experiments.design import Arm, Design, load_design
+from experiments.design import Design, load_design
+from experiments.design.experiment import Arm
 from experiments.design.scripts import script_errors
 from experiments.design.workloads import population_of
 from experiments.errors import InputError, SparecraftError
 from optimizer.commands.output import print_json
 from optimizer.prices import price_book
 from optimizer.source import raise_all
-
-
-def add_to(app: typer.Typer) -> None:
-    """Add `sparecraft check`."""
-    app.command()(check)
 
 
 def check(design: DesignArgument, as_json: JsonOption = False) -> None:

@@ -6,14 +6,9 @@ from typing import Annotated
 
 import typer
 
-from experiments.commands.on_platform import Chosen, on_platform
+from experiments.commands.on_platform import Chosen
 from experiments.commands.options import YesOption, confirm, out
 from experiments.errors import InputError
-
-
-def add_to(app: typer.Typer) -> None:
-    """Add `sparecraft down`."""
-    app.command()(on_platform("down", down))
 
 
 def down(

@@ -15,11 +15,6 @@ TEMPLATE = Path(__file__).with_name("template")
 TEMPLATE_NAME = "my-shop"  # what the template's experiment is called
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add `sparecraft init`."""
-    app.command()(init)
-
-
 def init(
     folder: Annotated[
         Path, typer.Argument(help="The folder to make; its last part names the experiment.")

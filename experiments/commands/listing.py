@@ -5,22 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import typer
 from rich.markup import escape
 from rich.table import Table
 
 from experiments import kinds
-from experiments.commands.on_platform import Chosen, on_platform
+from experiments.commands.on_platform import Chosen
 from experiments.commands.options import RESULTS, JsonOption, ResultsOption, err, out
 from experiments.errors import EnvironmentMissing, InputError
 from optimizer.commands.output import print_json
 
 _ONLY_JSON = ("started", "folder")  # a run's name is its time, and its folder's
-
-
-def add_to(app: typer.Typer) -> None:
-    """Add `sparecraft list`."""
-    app.command(name="list")(on_platform("list", list_))
 
 
 def list_(

@@ -16,11 +16,6 @@ if TYPE_CHECKING:
     from experiments.nightly.night import Outcome
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add `sparecraft nightly`."""
-    app.command()(nightly)
-
-
 def nightly(
     suite: Annotated[Path, typer.Option("--suite", help="The suite's file.")] = Path(
         "nightly.toml"

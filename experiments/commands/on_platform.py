@@ -27,9 +27,10 @@ class Chosen:
         return "" if self.entry.name == DEFAULT else f" --platform {self.entry.name}"
 
 
-def on_platform(name: str, command: Callable[..., None]) -> Callable[..., None]:
+def on_platform(command: Callable[..., None]) -> Callable[..., None]:
     """`command`, whose parameter `chosen` comes from --platform and from the options that the
-    platforms declare for the command `name`."""
+    platforms declare for a command of its name."""
+    name = command.__name__.strip("_")
     holders: dict[str, list[str]] = {}
     declared: dict[str, Option] = {}
     for platform in entries():

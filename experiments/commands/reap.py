@@ -16,11 +16,6 @@ from experiments.stage.platforms.ec2.tagged import Tagged
 from optimizer.commands.output import print_json
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add `sparecraft reap`."""
-    app.command()(reap)
-
-
 def reap(
     region: RegionOption = None,
     remove: Annotated[

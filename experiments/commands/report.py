@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-import typer
-
 from experiments import kinds
 from experiments.commands.options import JsonOption, RunArgument, out
 from experiments.record.result import read_result
 from optimizer.commands.output import print_json
-
-
-def add_to(app: typer.Typer) -> None:
-    """Add `sparecraft report`."""
-    app.command()(report)
 
 
 def report(

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 import typer
 
 from experiments import kinds
-from experiments.commands.on_platform import Chosen, on_platform
+from experiments.commands.on_platform import Chosen
 from experiments.commands.options import (
     RESULTS,
     DesignArgument,
@@ -22,23 +21,10 @@ from experiments.commands.options import (
 )
 from experiments.console import Narrator
 from experiments.design import Design, load_design
+from experiments.design.experiment import Pattern
 from experiments.kinds.kind import Kind
 from experiments.stage.platforms import Platform
 from optimizer.commands.output import print_json
-
-
-class Pattern(StrEnum):
-    """Where neighbours are noisy."""
-
-    none = "none"
-    front = "front"
-    back = "back"
-    both = "both"
-
-
-def add_to(app: typer.Typer) -> None:
-    """Add `sparecraft run`."""
-    app.command()(on_platform("run", run))
 
 
 def run(
@@ -117,6 +103,6 @@ def carried_out(
 def _with_pattern(design: Design, pattern: Pattern | None) -> Design:
     if pattern is None:
         return design
-    interference = design.experiment.interference.model_copy(update={"pattern": pattern.value})
+    interference = design.experiment.interference.model_copy(update={"pattern": pattern})
     experiment = design.experiment.model_copy(update={"interference": interference})
     return replace(design, experiment=experiment)

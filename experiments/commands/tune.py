@@ -2,32 +2,16 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from typing import Annotated, Any
 
 import typer
 
 from experiments import kinds
-from experiments.commands.on_platform import Chosen, on_platform
+from experiments.commands.on_platform import Chosen
 from experiments.commands.options import RESULTS, DesignArgument, JsonOption, ResultsOption
 from experiments.commands.run import carried_out
 from experiments.design import load_design
-from experiments.kinds.tune.section import TuneSection
-
-
-class TuneTarget(StrEnum):
-    """What `tune` makes lower."""
-
-    mean = "mean"
-    p95 = "p95"
-    p99 = "p99"
-
-
-class TuneStart(StrEnum):
-    """Where `tune` begins."""
-
-    ones = "ones"
-    simulated = "simulated"
+from experiments.kinds.tune.section import Start, Target, TuneSection
 
 
 def _option(key: str, text: str, *flags: str) -> Any:
@@ -36,22 +20,15 @@ def _option(key: str, text: str, *flags: str) -> Any:
     return typer.Option(*flags, help=f"{text} [default: {default}]")
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add `sparecraft tune`."""
-    app.command()(on_platform("tune", tune))
-
-
 def tune(
     design: DesignArgument,
     chosen: Chosen,
-    target: Annotated[
-        TuneTarget | None, typer.Option(help="The latency that is to be lower.")
-    ] = None,
+    target: Annotated[Target | None, typer.Option(help="The latency that is to be lower.")] = None,
     exhaustive: Annotated[
         bool | None, typer.Option("--exhaustive", help="Then measure every feasible r, to compare.")
     ] = None,
     start: Annotated[
-        TuneStart | None,
+        Start | None,
         _option("start", "Begin at r = 1 everywhere, or at the simulator's optimum."),
     ] = None,
     arm: Annotated[
@@ -79,9 +56,9 @@ def tune(
     What is not given is what the design's [tune] says, else that table's default.
     """
     options = {
-        "target": target and target.value,
+        "target": target,
         "exhaustive": exhaustive,
-        "start": start and start.value,
+        "start": start,
         "arm": arm,
         "collision_max": collision_max,
         "window_s": window_s,

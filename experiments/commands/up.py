@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-import typer
-
-from experiments.commands.on_platform import Chosen, on_platform
+from experiments.commands.on_platform import Chosen
 from experiments.commands.options import DesignArgument, JsonOption, YesOption, confirm, err, out
 from experiments.console import Narrator
 from experiments.design import load_design
 from experiments.stage.fleet import bring_up
 from optimizer.commands.output import print_json
-
-
-def add_to(app: typer.Typer) -> None:
-    """Add `sparecraft up`."""
-    app.command()(on_platform("up", up))
 
 
 def up(

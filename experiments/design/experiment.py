@@ -28,6 +28,7 @@ PHASE_S_MAX = 3600.0
 User = Annotated[str, Field(min_length=1, max_length=64)]  # the name of a workload
 Rate = Annotated[float, Field(gt=0, le=RATE_PER_S_MAX)]
 Seconds = Annotated[float, Field(gt=0, le=PHASE_S_MAX)]
+Pattern = Literal["none", "front", "back", "both"]
 
 
 class Load(Strict):
@@ -92,7 +93,7 @@ class Phases(Strict):
 class Interference(Strict):
     """Neighbours' load: Poisson gaps and exponential runs on each machine (sPARE section 6.1)."""
 
-    pattern: Literal["none", "front", "back", "both"]
+    pattern: Pattern
     """Which tiers have neighbours: the first, the last, both."""
     kinds: Annotated[tuple[Literal["cpu", "iperf"], ...], Field(strict=False, min_length=1)] = (
         "iperf",

@@ -34,11 +34,6 @@ class Scheme(StrEnum):
     on_prem = "on-prem"
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add `sparecraft availability`."""
-    app.command()(availability)
-
-
 def availability(
     mechanism: Annotated[
         Mechanism,

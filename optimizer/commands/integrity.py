@@ -25,11 +25,6 @@ class Node(StrEnum):
     ft_tx = "ft_tx"
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add `sparecraft integrity`."""
-    app.command()(integrity)
-
-
 def integrity(
     faults_per_month: Annotated[float, typer.Option(help="Transient faults per node and 30 days.")],
     corrupt_p: Annotated[

@@ -26,11 +26,6 @@ if TYPE_CHECKING:
 EXAMPLE = Path(__file__).parents[1] / "plan" / "example.toml"
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add `sparecraft plan`."""
-    app.command()(plan)
-
-
 def plan(
     from_run: Annotated[
         Path | None,

@@ -26,15 +26,15 @@ class _ListByDefault(TyperGroup):
         return super().parse_args(ctx, ["list", *args] if bare else args)
 
 
-_prices = typer.Typer(cls=_ListByDefault, help="What machines cost, since when, and says who.")
+group = typer.Typer(cls=_ListByDefault)
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add `sparecraft prices`."""
-    app.add_typer(_prices, name="prices")
+@group.callback()
+def prices() -> None:
+    """What machines cost, since when, and says who."""
 
 
-@_prices.command(name="list")
+@group.command(name="list")
 def list_(
     book: BookOption = "ec2",
     region: Annotated[str | None, typer.Option(help="One region; without it, all.")] = None,
@@ -53,7 +53,7 @@ def list_(
     say(f"Prices of {found.as_of}; 730 h a month. Source: {found.source}")
 
 
-@_prices.command()
+@group.command()
 def refresh(
     region: Annotated[
         list[str] | None, typer.Option(help="A region; may be repeated. Without it, the book's.")

@@ -18,18 +18,15 @@ if TYPE_CHECKING:
 FiguresOption = Annotated[
     Path | None, typer.Option("--figures", help="Also draw the figures, as SVG, into this folder.")
 ]
+group = typer.Typer(no_args_is_help=True)
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add `sparecraft reproduce pcraft` and `sparecraft reproduce spare`."""
-    group = typer.Typer(
-        no_args_is_help=True, help="The papers' tables and curves, computed again beside theirs."
-    )
-    group.command()(pcraft)
-    group.command()(spare)
-    app.add_typer(group, name="reproduce")
+@group.callback()
+def reproduce() -> None:
+    """The papers' tables and curves, computed again beside theirs."""
 
 
+@group.command()
 def pcraft(figures: FiguresOption = None, as_json: JsonOption = False) -> None:
     """Tables II and III cell for cell in both readings of 6/year, and Fig. 5, 6 and 7."""
     from optimizer.reproduce import ranges, show, tables
@@ -71,6 +68,7 @@ def pcraft(figures: FiguresOption = None, as_json: JsonOption = False) -> None:
     raise typer.Exit(0 if matched == len(fitted) else 1)
 
 
+@group.command()
 def spare(
     figures: FiguresOption = None,
     as_json: JsonOption = False,

@@ -16,11 +16,6 @@ from optimizer.errors import InputError
 _NUMBERS = ("requests", "measured", "simulated", "off")
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add `sparecraft simulate`."""
-    app.command()(simulate)
-
-
 def simulate(
     input_file: Annotated[
         Path | None, typer.Option("--input", help="A scenario, or a list of them: JSON.")

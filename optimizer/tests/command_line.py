@@ -8,8 +8,15 @@ from typer.testing import CliRunner, Result
 from optimizer.commands import availability, integrity, plan, prices, reproduce, simulate
 
 _APP = typer.Typer()
-for _command in (availability, integrity, plan, prices, reproduce, simulate):
-    _command.add_to(_APP)
+for _function in (
+    availability.availability,
+    integrity.integrity,
+    plan.plan,
+    simulate.simulate,
+):
+    _APP.command()(_function)
+_APP.add_typer(prices.group, name="prices")
+_APP.add_typer(reproduce.group, name="reproduce")
 
 
 def invoke(*words: str, columns: int = 100) -> Result:
