@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
@@ -35,8 +35,8 @@ class Narrator:
         self.detail(f"{time.monotonic() - began:.1f} s")
 
     @contextmanager
-    def bar(self, title: str, total_s: float) -> Iterator[Bar]:
-        """A bar over `total_s` seconds."""
+    def bar(self, title: str, total_s: float) -> Iterator[Callable[[float, str], None]]:
+        """A bar over `total_s` seconds; gives what says where it is [s], with a short note."""
         hidden = self._quiet or not self.console.is_terminal
         if hidden:
             self.say(title)
@@ -47,16 +47,5 @@ class Narrator:
             TimeRemainingColumn(),
         )
         with Progress(*columns, console=self.console, disable=hidden) as progress:
-            yield Bar(progress, title, total_s)
-
-
-class Bar:
-    """The bar of one block."""
-
-    def __init__(self, progress: Progress, title: str, total_s: float) -> None:
-        self._progress = progress
-        self._task = progress.add_task(title, total=total_s, note="")
-
-    def update(self, done_s: float, note: str) -> None:
-        """Where the block is, with a short note."""
-        self._progress.update(self._task, completed=done_s, note=note)
+            task = progress.add_task(title, total=total_s, note="")
+            yield lambda done_s, note: progress.update(task, completed=done_s, note=note)

@@ -67,7 +67,7 @@ def carry_out(
     with run_lock(results, design.fleet.experiment), ending_signals(narrator.say) as signals:
         failure: BaseException | None = None
         try:
-            stage.make_folder()
+            stage.folder.mkdir(parents=True)
             if kind.needs_fleet:
                 stage.prepare()
             kind.measure(stage, section)

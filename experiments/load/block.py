@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from experiments.console import Narrator
 from experiments.design import Design
@@ -17,7 +18,7 @@ from experiments.load.generator import LoadGenerator, LoadHandle
 from experiments.load.plan import plan_block
 from experiments.record.recorder import Recorder
 from experiments.record.records import SPOILED
-from experiments.stage.faults import FaultController, FaultEvent, Tally
+from experiments.stage.faults import FaultController, Tally
 from experiments.stage.host import HostBlock, HostWatch, wait_until_quiet
 from experiments.stage.injections import injections
 from experiments.stage.live_fleet import Fleet
@@ -40,30 +41,21 @@ def entries_for(
     return {one.tier: one.urls for one in fitting}
 
 
+@dataclass
 class BlockRun:
     """Carries out blocks; `handles` keeps each one's records, however it ended, `host` its host;
     `spoiled` the records of what was set aside."""
 
-    def __init__(
-        self,
-        design: Design,
-        fleet: Fleet,
-        recorder: Recorder,
-        monitor: Monitor,
-        generator: LoadGenerator,
-        tally: Tally,
-        quiet_wait_s: float = 0.0,
-    ) -> None:
-        self._quiet_wait_s = quiet_wait_s
-        self._design = design
-        self._fleet = fleet
-        self._recorder = recorder
-        self._monitor = monitor
-        self._generator = generator
-        self._tally = tally
-        self.handles: list[LoadHandle] = []
-        self.spoiled: list[LoadHandle] = []
-        self.host: list[HostBlock] = []
+    design: Design
+    fleet: Fleet
+    recorder: Recorder
+    monitor: Monitor
+    generator: LoadGenerator
+    tally: Tally
+    quiet_wait_s: float = 0.0
+    handles: list[LoadHandle] = field(default_factory=list)
+    spoiled: list[LoadHandle] = field(default_factory=list)
+    host: list[HostBlock] = field(default_factory=list)
 
     def run(
         self,
@@ -75,21 +67,21 @@ class BlockRun:
 
         Parameters: experiment, which goes before the design's; its arms are the design's.
         """
-        waited_s = wait_until_quiet(self._quiet_wait_s)
+        waited_s = wait_until_quiet(self.quiet_wait_s)
         if waited_s > 0.0:
             narrator.detail(f"waited {waited_s:.0f} s for a quiet host")
-        configure(self._design, block.arm, self._fleet)
-        asked = experiment or self._design.experiment
-        design = replace(self._design, experiment=asked)
-        workload = self._design.workloads[asked.load.user]
-        entries = entries_for(workload, self._design, self._fleet.inventory)
+        configure(self.design, block.arm, self.fleet)
+        asked = experiment or self.design.experiment
+        design = replace(self.design, experiment=asked)
+        workload = self.design.workloads[asked.load.user]
+        entries = entries_for(workload, self.design, self.fleet.inventory)
         plan = plan_block(entries, asked, block, workload)
-        self._recorder.block = block
-        handle = self._generator.start(plan)
+        self.recorder.block = block
+        handle = self.generator.start(plan)
         self.handles.append(handle)
         stop = threading.Event()
         controller = FaultController(
-            self._fleet.agents, self._fleet.platform, self._on_fault, self._tally
+            self.fleet.agents, self.fleet.platform, self._on_fault, self.tally
         )
         try:
             handle.wait_ready()
@@ -98,7 +90,7 @@ class BlockRun:
             worker = threading.Thread(
                 target=controller.run,
                 args=(
-                    injections(design, block, self._fleet.inventory),
+                    injections(design, block, self.fleet.inventory),
                     origin,
                     plan.length_s,
                     stop,
@@ -107,10 +99,8 @@ class BlockRun:
             )
             worker.start()
             try:
-                with scheme_at_work(
-                    design, block, self._fleet, self._recorder, self._tally, origin
-                ):
-                    handle.go(self._recorder.clock.since_s(origin))
+                with scheme_at_work(design, block, self.fleet, self.recorder, self.tally, origin):
+                    handle.go(self.recorder.clock.since_s(origin))
                     self._follow(handle, block, origin, narrator, watch)
             finally:
                 stop.set()
@@ -118,13 +108,13 @@ class BlockRun:
                 self.host.append(watch.block(block, waited_s))
         finally:
             handle.stop()
-            self._recorder.requests(block, handle.poll().records)
-            self._recorder.block = None
+            self.recorder.requests(block, handle.poll().records)
+            self.recorder.block = None
 
     def settle(self, narrator: Narrator) -> None:
         """The design's load without neighbours and faults, if it asks for that; nothing of it is
         kept but its events."""
-        asked = self._design.experiment
+        asked = self.design.experiment
         if asked.phases.settle == 0.0:
             return
         calm = {
@@ -144,11 +134,11 @@ class BlockRun:
 
     def set_aside(self, block: Block, why: str) -> None:
         """The last block's records are kept apart and count for nothing."""
-        self._recorder.block = block
-        self._recorder.event(
+        self.recorder.block = block
+        self.recorder.event(
             time.monotonic(), what="block", kind=block.arm, action=SPOILED, text=why
         )
-        self._recorder.block = None
+        self.recorder.block = None
         self.spoiled.append(self.handles.pop())
         self.host[-1] = replace(self.host[-1], spoiled=why)
 
@@ -168,20 +158,20 @@ class BlockRun:
         )
         length_s, load = handle.plan.length_s, handle.plan.load
         limit_s = length_s + load.connect_timeout_s + load.response_timeout_s + _DRAIN_S
-        self._recorder.event(origin, what="arm", kind=block.arm, action="start")
+        self.recorder.event(origin, what="arm", kind=block.arm, action="start")
         title = f"  block {block.repeat + 1}: {block.arm}, {load.user} at {load.rate_per_s:g}/s"
         if block.repeat == SETTLING:
             title = f"  settling, {length_s:g} s without neighbours"
-        with narrator.bar(title, length_s) as bar:
+        with narrator.bar(title, length_s) as show:
             while True:
                 now_s = time.monotonic() - origin
                 while marks and marks[0][0] <= now_s:
                     at_s, _, action, phase = marks.pop(0)
-                    self._recorder.event(origin + at_s, what="phase", kind=phase, action=action)
+                    self.recorder.event(origin + at_s, what="phase", kind=phase, action=action)
                 status = handle.poll()
-                self._recorder.requests(block, status.records)
+                self.recorder.requests(block, status.records)
                 watch.tick()
-                bar.update(min(now_s, length_s), f"{status.recorded}/{status.planned} requests")
+                show(min(now_s, length_s), f"{status.recorded}/{status.planned} requests")
                 if status.state == "done" and now_s >= length_s:
                     break
                 if status.state in ("stopped", "failed") or now_s > limit_s:
@@ -190,20 +180,10 @@ class BlockRun:
                     )
                 time.sleep(_TICK_S)
         end = origin + length_s
-        self._recorder.event(end, what="arm", kind=block.arm, action="end")
+        self.recorder.event(end, what="arm", kind=block.arm, action="end")
 
-    def _on_fault(self, event: FaultEvent) -> None:
-        if event.kind in MACHINE_KINDS:
-            down = event.action == "inject"
-            (self._monitor.expect_down if down else self._monitor.expect_up)(event.machine)
-        self._recorder.event(
-            event.at_monotonic,
-            what=event.what,
-            kind=event.kind,
-            action=event.action,
-            machine=event.machine,
-            id=event.id,
-            parameters=event.parameters,
-            duration_s=event.duration_s,
-            text=event.text,
-        )
+    def _on_fault(self, monotonic: float, **event: Any) -> None:
+        if event["kind"] in MACHINE_KINDS:
+            down = event["action"] == "inject"
+            (self.monitor.expect_down if down else self.monitor.expect_up)(event["machine"])
+        self.recorder.event(monotonic, **event)

@@ -70,29 +70,22 @@ def remote_workers(asked: int, waiting: int) -> RemoteWorkers | None:
     return RemoteWorkers("*", MASTER_PORT, REMOTE_CONNECT_S)
 
 
+@dataclass(frozen=True)
 class LoadGenerator:
     """Starts one worker per block, `command` and its arguments; its files go into `directory`."""
 
-    def __init__(
-        self,
-        directory: Path,
-        *,
-        t0_monotonic_s: float,
-        command: Sequence[str] = worker_command(DEFAULT, Path()),
-        remote: RemoteWorkers | None = None,
-    ) -> None:
-        self._directory = directory
-        self._t0_monotonic_s = t0_monotonic_s
-        self._command = command
-        self._remote = remote
+    directory: Path
+    t0_monotonic_s: float
+    command: Sequence[str] = worker_command(DEFAULT, Path())
+    remote: RemoteWorkers | None = None
 
     def start(self, plan: LoadPlan) -> LoadHandle:
         """Start the process; it loads its plan and waits for `go`."""
-        self._directory.mkdir(parents=True, exist_ok=True)
-        stem = self._directory / f"block-{plan.repeat:02d}"
-        plan = replace(plan, remote=self._remote)
+        self.directory.mkdir(parents=True, exist_ok=True)
+        stem = self.directory / f"block-{plan.repeat:02d}"
+        plan = replace(plan, remote=self.remote)
         write_plan(stem.with_suffix(".plan.json"), plan)
-        return LoadHandle(plan, self._command, stem, self._t0_monotonic_s)
+        return LoadHandle(plan, self.command, stem, self.t0_monotonic_s)
 
 
 class LoadHandle:

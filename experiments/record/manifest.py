@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from experiments.design import Design
-from experiments.design.inventory import Inventory
 from experiments.paths import ROOT
 
 SCHEMA = 1
@@ -82,11 +81,6 @@ def host() -> dict[str, Any]:
         "memory_gb": round(memory / 2**30, 1),
         "kernel": platform.release(),
     }
-
-
-def fleet_json(inventory: Inventory | None) -> dict[str, Any] | None:
-    """The inventory as it was made."""
-    return inventory.model_dump(mode="json") if inventory else None
 
 
 def _cpu_model() -> str:

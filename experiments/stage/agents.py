@@ -5,44 +5,36 @@ from __future__ import annotations
 import os
 import ssl
 import tempfile
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import httpx
 
 from experiments.design.inventory import Identity, Machine
-from experiments.errors import SparecraftError
+from experiments.errors import EnvironmentMissing, SparecraftError
 
 _TIMEOUT = httpx.Timeout(5.0)
 # Crashing a role waits for its end, and starting it for its first answer.
 _SLOW = httpx.Timeout(30.0)
+_TOLD_S = 15.0
+_POLL_S = 0.1
 
 
 class AgentError(SparecraftError):
     """An agent or arbiter refused, or did not answer."""
 
 
+@dataclass(frozen=True)
 class _Api:
-    def __init__(self, name: str, client: httpx.Client) -> None:
-        self.name = name
-        self._client = client
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
+    name: str
+    client: httpx.Client
 
     def close(self) -> None:
         """Close the connections."""
-        self._client.close()
+        self.client.close()
 
     def _call(
         self,
@@ -53,7 +45,7 @@ class _Api:
     ) -> Any:
         place = f"{self.name}: {method} {path}"
         try:
-            response = self._client.request(method, path, json=body, timeout=timeout)
+            response = self.client.request(method, path, json=body, timeout=timeout)
         except httpx.HTTPError as error:
             came = str(error) or type(error).__name__
             raise AgentError(
@@ -142,6 +134,21 @@ class Arbiter(_Api):
     def is_in(self, server: str) -> bool:
         """Whether the server gets requests."""
         return any(one["name"] == server and one["alive"] for one in self.stats()["servers"])
+
+
+def await_in(arbiter: Arbiter, server: str, pause: Callable[[float], None] = time.sleep) -> None:
+    """Until the arbiter sends requests to the server; `pause` waits between two looks [s]."""
+    deadline = time.monotonic() + _TOLD_S
+    while not arbiter.is_in(server):
+        if time.monotonic() > deadline:
+            raise EnvironmentMissing(
+                arbiter.name,
+                expected=f"to reach {server} within {_TOLD_S:g} s",
+                came="no answer at its service's address",
+                do="See with `sparecraft up` what its role says to its settings, and whether its "
+                "data network is there.",
+            )
+        pause(_POLL_S)
 
 
 def connect_agent(machine: Machine, context: ssl.SSLContext) -> Agent:

@@ -14,31 +14,16 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
+from experiments.design.contracts import MACHINE_KINDS
 from experiments.errors import SparecraftError
-from experiments.stage.platforms import MACHINE_KINDS
+from experiments.stage.agents import Agent
+from experiments.stage.platforms import Platform
 
 LEASE_S = 12.0
 _RENEW_EVERY_S = 4.0
 _TICK_S = 0.05
-
-
-class FaultAgent(Protocol):
-    """What the controller needs of an agent."""
-
-    def inject(self, kind: str, parameters: Mapping[str, Any], lease_s: float) -> str: ...
-    def renew(self, fault: str, lease_s: float) -> None: ...
-    def revert(self, fault: str) -> dict[str, Any]: ...
-
-
-class FaultPlatform(Protocol):
-    """What the controller needs of the platform."""
-
-    @property
-    def through_agent(self) -> Mapping[str, str]: ...
-    def inject(self, kind: str, machine: str) -> None: ...
-    def revert(self, kind: str, machine: str) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -68,21 +53,6 @@ class Injection:
         return math.inf if self.duration_s is None else self.at_s + self.duration_s
 
 
-@dataclass(frozen=True)
-class FaultEvent:
-    """What happened, and when (monotonic seconds)."""
-
-    at_monotonic: float
-    what: str
-    kind: str
-    machine: str
-    action: str  # inject | revert | error
-    id: str
-    parameters: Mapping[str, Any]
-    duration_s: float | None
-    text: str
-
-
 @dataclass
 class Tally:
     """Counts over a run: an injection counts once all its steps are in."""
@@ -100,21 +70,15 @@ class _Active:
     held: list[tuple[Step, str]]
 
 
+@dataclass(frozen=True)
 class FaultController:
-    """Runs injections against a clock that starts with `run`."""
+    """Runs injections against a clock that starts with `run`; `log` is as `Recorder.event`."""
 
-    def __init__(
-        self,
-        agents: Mapping[str, FaultAgent],
-        platform: FaultPlatform,
-        emit: Callable[[FaultEvent], None],
-        tally: Tally,
-    ) -> None:
-        self._agents = agents
-        self._platform = platform
-        self._emit = emit
-        self._tally = tally
-        self._lock = threading.Lock()
+    agents: Mapping[str, Agent]
+    platform: Platform
+    log: Callable[..., None]
+    tally: Tally
+    _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def run(
         self, injections: Sequence[Injection], origin: float, end_s: float, stop: threading.Event
@@ -125,7 +89,7 @@ class FaultController:
         not count as planned.
         """
         waiting = sorted((i for i in injections if i.at_s < end_s), key=lambda i: i.at_s)
-        self._tally.planned += len(waiting)
+        self.tally.planned += len(waiting)
         active: list[_Active] = []
         renew_at_s = 0.0
         with ThreadPoolExecutor(max_workers=8, thread_name_prefix="faults") as pool:
@@ -158,9 +122,9 @@ class FaultController:
                 return None
         started = time.monotonic()
         with self._lock:
-            self._tally.injected += 1
+            self.tally.injected += 1
         for step, fault in held:
-            stand_in = self._platform.through_agent.get(step.kind)
+            stand_in = self.platform.through_agent.get(step.kind)
             text = f"approximated by {stand_in}" if stand_in else ""
             self._report(injection, step, "inject", fault, injection.duration_s, text)
         return _Active(injection, started, held)
@@ -168,7 +132,7 @@ class FaultController:
     def _end(self, active: _Active) -> None:
         if self._undo(active.injection, active.held, active.started):
             with self._lock:
-                self._tally.reverted += 1
+                self.tally.reverted += 1
 
     def _undo(self, injection: Injection, held: Sequence[tuple[Step, str]], since: float) -> bool:
         clean = True
@@ -184,33 +148,33 @@ class FaultController:
 
     def _inject(self, step: Step) -> str:
         if self._by_platform(step):
-            self._platform.inject(step.kind, step.machine)
+            self.platform.inject(step.kind, step.machine)
             return f"{step.kind}-{step.machine}"
-        kind = self._platform.through_agent.get(step.kind, step.kind)
-        return self._agents[step.machine].inject(kind, step.parameters, LEASE_S)
+        kind = self.platform.through_agent.get(step.kind, step.kind)
+        return self.agents[step.machine].inject(kind, step.parameters, LEASE_S)
 
     def _revert(self, step: Step, fault: str) -> str:
         if self._by_platform(step):
-            self._platform.revert(step.kind, step.machine)
+            self.platform.revert(step.kind, step.machine)
             return ""
-        return str(self._agents[step.machine].revert(fault).get("revert_reason", ""))
+        return str(self.agents[step.machine].revert(fault).get("revert_reason", ""))
 
     def _by_platform(self, step: Step) -> bool:
-        return step.kind in MACHINE_KINDS and step.kind not in self._platform.through_agent
+        return step.kind in MACHINE_KINDS and step.kind not in self.platform.through_agent
 
     def _renew(self, active: _Active) -> None:
         for step, fault in active.held:
             if self._by_platform(step):
                 continue
             try:
-                self._agents[step.machine].renew(fault, LEASE_S)
+                self.agents[step.machine].renew(fault, LEASE_S)
             except SparecraftError as error:
                 self._report(active.injection, step, "error", fault, None, f"renew: {error}")
 
     def _fail(self, injection: Injection, step: Step, action: str, error: SparecraftError) -> None:
         text = f"{action}: {error}"
         with self._lock:
-            self._tally.errors.append(f"{step.kind} on {step.machine}: {text}")
+            self.tally.errors.append(f"{step.kind} on {step.machine}: {text}")
         self._report(injection, step, "error", "", None, text)
 
     def _report(
@@ -222,18 +186,16 @@ class FaultController:
         duration_s: float | None,
         text: str,
     ) -> None:
-        self._emit(
-            FaultEvent(
-                at_monotonic=time.monotonic(),
-                what=injection.what,
-                kind=step.kind,
-                machine=step.machine,
-                action=action,
-                id=fault,
-                parameters=step.parameters,
-                duration_s=duration_s,
-                text=text,
-            )
+        self.log(
+            time.monotonic(),
+            what=injection.what,
+            kind=step.kind,
+            machine=step.machine,
+            action=action,
+            id=fault,
+            parameters=step.parameters,
+            duration_s=duration_s,
+            text=text,
         )
 
 

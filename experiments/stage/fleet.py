@@ -8,6 +8,7 @@ from contextlib import suppress
 
 from experiments.console import Narrator
 from experiments.design import Design
+from experiments.design.contracts import MACHINE_KINDS
 from experiments.design.inventory import Inventory
 from experiments.design.roles import Roles
 from experiments.design.schedule import blocks
@@ -15,7 +16,7 @@ from experiments.errors import EnvironmentMissing, InputError, SparecraftError
 from experiments.stage.agents import Agent, connect_agent, connect_arbiter, tls_context
 from experiments.stage.injections import injections
 from experiments.stage.live_fleet import Fleet
-from experiments.stage.platforms import MACHINE_KINDS, Platform
+from experiments.stage.platforms import Platform
 
 _POLL_S = 0.5
 

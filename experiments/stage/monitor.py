@@ -4,28 +4,20 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from dataclasses import dataclass, field
+from typing import Any
 
 from experiments.errors import SparecraftError
+from experiments.stage.agents import Agent, Arbiter
 
 _POLL_S = 1.0
 _HEALTH_EVERY = 3  # polls
 _LOST_AFTER = 2  # failed health checks in a row
 
 
-class StatsSource(Protocol):
-    """An arbiter's admin API."""
-
-    def stats(self) -> dict[str, Any]: ...
-
-
-class HealthSource(Protocol):
-    """A node agent."""
-
-    def health(self) -> dict[str, Any]: ...
-
-
+@dataclass
 class Monitor:
     """A thread that polls once a second until `stop`.
 
@@ -34,32 +26,23 @@ class Monitor:
     `expect_down` named (crashed or frozen on purpose).
     """
 
-    def __init__(
-        self,
-        arbiters: Mapping[str, StatsSource],
-        agents: Mapping[str, HealthSource],
-        on_stats: Callable[[float, str, dict[str, Any]], None],
-        on_machine: Callable[[str, bool, str], None],
-    ) -> None:
-        self._arbiters = arbiters
-        self._agents = agents
-        self._on_stats = on_stats
-        self._on_machine = on_machine
-        self._misses: dict[str, int] = dict.fromkeys(agents, 0)
-        self._lost: set[str] = set()
-        self._expected: dict[str, int] = {}
-        self._guard = threading.Lock()
-        self._stop = threading.Event()
-        self._threads = [
-            threading.Thread(target=self._poll_stats, name="monitor-stats", daemon=True),
-            threading.Thread(target=self._poll_health, name="monitor-health", daemon=True),
-        ]
-        self.missed_polls = 0
+    arbiters: Mapping[str, Arbiter]
+    agents: Mapping[str, Agent]
+    on_stats: Callable[[float, str, dict[str, Any]], None]
+    on_machine: Callable[[str, bool, str], None]
+    missed_polls: int = 0
+    _misses: Counter[str] = field(default_factory=Counter)
+    _expected: Counter[str] = field(default_factory=Counter)
+    _lost: set[str] = field(default_factory=set)
+    _guard: threading.Lock = field(default_factory=threading.Lock)
+    _stop: threading.Event = field(default_factory=threading.Event)
+    _threads: list[threading.Thread] = field(default_factory=list)
 
     def start(self) -> None:
         """Begin polling."""
-        for thread in self._threads:
-            thread.start()
+        for poll in (self._poll_stats, self._poll_health):
+            self._threads.append(threading.Thread(target=poll, name="monitor", daemon=True))
+            self._threads[-1].start()
 
     def stop(self) -> None:
         """Poll no more; returns when the threads have ended."""
@@ -70,35 +53,29 @@ class Monitor:
     def expect_down(self, machine: str) -> None:
         """The machine is about to be crashed or frozen on purpose."""
         with self._guard:
-            self._expected[machine] = self._expected.get(machine, 0) + 1
+            self._expected[machine] += 1
 
     def expect_up(self, machine: str) -> None:
         """The machine's own fault is over."""
         with self._guard:
-            self._expected[machine] = max(0, self._expected.get(machine, 0) - 1)
+            self._expected[machine] = max(0, self._expected[machine] - 1)
             self._misses[machine] = -_LOST_AFTER  # it needs a moment to come back
-
-    @property
-    def lost(self) -> tuple[str, ...]:
-        """Machines that do not answer now and should."""
-        with self._guard:
-            return tuple(sorted(self._lost))
 
     def _poll_stats(self) -> None:
         due = time.monotonic()
         while not self._stop.wait(max(0.0, due - time.monotonic())):
-            for tier, arbiter in self._arbiters.items():
+            for tier, arbiter in self.arbiters.items():
                 try:
                     stats = arbiter.stats()
                 except SparecraftError:
                     self.missed_polls += 1
                     continue
-                self._on_stats(time.monotonic(), tier, stats)
+                self.on_stats(time.monotonic(), tier, stats)
             due = max(due + _POLL_S, time.monotonic() - _POLL_S)
 
     def _poll_health(self) -> None:
         while not self._stop.wait(_POLL_S * _HEALTH_EVERY):
-            for name, agent in self._agents.items():
+            for name, agent in self.agents.items():
                 if self._stop.is_set():
                     return
                 try:
@@ -110,13 +87,13 @@ class Monitor:
 
     def _missed(self, name: str, text: str) -> None:
         with self._guard:
-            if self._expected.get(name, 0) > 0:
+            if self._expected[name] > 0:
                 return
             self._misses[name] += 1
             if self._misses[name] < _LOST_AFTER or name in self._lost:
                 return
             self._lost.add(name)
-        self._on_machine(name, False, text)
+        self.on_machine(name, False, text)
 
     def _answered(self, name: str) -> None:
         with self._guard:
@@ -124,4 +101,4 @@ class Monitor:
             if name not in self._lost:
                 return
             self._lost.discard(name)
-        self._on_machine(name, True, "answers again")
+        self.on_machine(name, True, "answers again")

@@ -6,18 +6,15 @@ where they changed. A tier that no arm sets anything of is left alone.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from experiments.design import Design
 from experiments.design.experiment import Experiment
-from experiments.errors import EnvironmentMissing, SparecraftError
+from experiments.errors import SparecraftError
+from experiments.stage.agents import await_in
 from experiments.stage.fleet import await_ready
 from experiments.stage.live_fleet import Fleet, serving
-
-_TOLD_S = 15.0
-_POLL_S = 0.1
 
 
 def configure(design: Design, arm: str, fleet: Fleet) -> None:
@@ -29,7 +26,10 @@ def configure(design: Design, arm: str, fleet: Fleet) -> None:
     changed = _put(fleet, role_settings(design.experiment, arm))
     if changed:
         await_ready(fleet, design.roles, {name: fleet.agents[name] for name in changed})
-        _await_in(fleet, changed)
+        for machine in changed:
+            tier = str(fleet.inventory.machine(machine).tier)
+            if tier in fleet.arbiters:
+                await_in(fleet.arbiters[tier], machine)
 
 
 def role_settings(experiment: Experiment, arm: str) -> dict[str, Mapping[str, Any]]:
@@ -59,19 +59,3 @@ def _put(fleet: Fleet, settings: Mapping[str, Mapping[str, Any]]) -> list[str]:
         if machine.name in fleet.agents
         and fleet.agents[machine.name].set_settings(settings[str(machine.tier)])
     ]
-
-
-def _await_in(fleet: Fleet, machines: Collection[str]) -> None:
-    """Until the arbiters send requests to these machines again."""
-    deadline = time.monotonic() + _TOLD_S
-    for machine in machines:
-        tier = str(fleet.inventory.machine(machine).tier)
-        while tier in fleet.arbiters and not fleet.arbiters[tier].is_in(machine):
-            if time.monotonic() > deadline:
-                raise EnvironmentMissing(
-                    f"arbiter of tier {tier}",
-                    expected=f"{machine} back within {_TOLD_S:g} s of its new settings",
-                    came="no answer at its service's address",
-                    do="See with `sparecraft up` what the role says to these settings.",
-                )
-            time.sleep(_POLL_S)

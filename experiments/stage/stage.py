@@ -97,10 +97,6 @@ class Stage:
 
     # up
 
-    def make_folder(self) -> None:
-        """The run's folder."""
-        self.folder.mkdir(parents=True)
-
     def prepare(self) -> None:
         """A fleet that answers, can do what the design asks, is watched, its telemetry on."""
         say = self.narrator
@@ -260,7 +256,7 @@ class Stage:
             "command": self._command,
             "versions": manifests.versions(),
             "spec": manifests.spec_json(self.design, self._section),
-            "fleet": manifests.fleet_json(self._inventory),
+            "fleet": self._inventory and self._inventory.model_dump(mode="json"),
             "host": manifests.host(),
             "verdicts": self.verdicts.to_json(),
             "setup_s": self.setup_s,

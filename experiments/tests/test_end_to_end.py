@@ -10,6 +10,7 @@ import os
 import signal
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -91,14 +92,14 @@ def test_a_plans_fleet_is_made_as_described_shown_and_held_to_its_prediction(
     assert planned.fleet.experiment == PLANNED
     output = _start(tmp_path, "--keep", design=planned.directory).ended(0, 1)
     platform = LocalPlatform(PLANNED)
-    assert platform.changes() == []
+    assert platform.stack.changes() == []
     folder = (tmp_path / PLANNED / "latest").resolve()
     _check_prediction(flat(read_result(folder))["predicted"])
     assert "cost a month" in output
     url = platform.inventory().endpoints.influxdb
     assert empty_panels(verify(url, "sparecraft", PLANNED, folder.name)) == []
-    docker.kill(platform.container("web-2"))
-    assert any("web-2" in address for address in platform.changes()), "drift is seen"
+    docker.run("kill", platform.container("web-2"))
+    assert any("web-2" in address for address in platform.stack.changes()), "drift is seen"
 
 
 def _check_prediction(predicted: dict[str, Any]) -> None:
@@ -167,7 +168,7 @@ def test_agents_undo_within_their_lease_when_the_runner_is_killed(tmp_path: Path
     started.process.wait()
     platform = LocalPlatform(EXPERIMENT)
     context = tls_context(platform.identity())
-    with connect_agent(platform.inventory().machine(active), context) as agent:
+    with closing(connect_agent(platform.inventory().machine(active), context)) as agent:
         deadline = time.monotonic() + 60
         while any(fault["state"] == "active" for fault in agent.faults()):
             assert time.monotonic() < deadline, agent.faults()
@@ -181,7 +182,7 @@ def test_agents_undo_within_their_lease_when_the_runner_is_killed(tmp_path: Path
 def test_a_killed_influxdb_loses_no_point_and_not_the_run(tmp_path: Path) -> None:
     started = _start(tmp_path)
     started.until_event(action="inject")
-    docker.kill(LocalPlatform(EXPERIMENT).container("influxdb-1"))
+    docker.run("kill", LocalPlatform(EXPERIMENT).container("influxdb-1"))
     started.ended(1)
     folder = tmp_path / EXPERIMENT / "latest"
     telemetry = json.loads((folder / "manifest.json").read_text())["telemetry"]
@@ -197,7 +198,7 @@ def test_a_killed_influxdb_loses_no_point_and_not_the_run(tmp_path: Path) -> Non
 def test_a_machine_killed_from_outside_is_noticed_and_the_run_is_not_valid(tmp_path: Path) -> None:
     started = _start(tmp_path)
     started.until_event(action="inject")
-    docker.kill(LocalPlatform(EXPERIMENT).container("web-2"))
+    docker.run("kill", LocalPlatform(EXPERIMENT).container("web-2"))
     started.ended(1)
     summary = _summary(tmp_path)
     assert summary["valid"] is False

@@ -14,7 +14,7 @@ import pytest
 
 from experiments.errors import EnvironmentMissing
 from experiments.stage import faults
-from experiments.stage.faults import FaultController, FaultEvent, Injection, Step, Tally
+from experiments.stage.faults import FaultController, Injection, Step, Tally
 
 
 class Machine:
@@ -84,15 +84,15 @@ def _run(
     refuses: tuple[str, ...] = (),
     through_agent: Mapping[str, str] | None = None,
     now: Callable[[], float] = time.monotonic,
-) -> tuple[list[str], list[FaultEvent], Tally, dict[str, Machine]]:
+) -> tuple[list[str], list[dict[str, Any]], Tally, dict[str, Machine]]:
     """A block that is stopped at a line of its journal, or lasts until `end_s`."""
     journal = Journal(until)
-    events: list[FaultEvent] = []
+    events: list[dict[str, Any]] = []
     machines = {name: Machine(name, journal, refuses) for name in ("a", "b")}
     tally = Tally()
-    controller = FaultController(
-        machines, Power(journal, through_agent or {}), events.append, tally
-    )
+    agents: Any = machines
+    power: Any = Power(journal, through_agent or {})
+    controller = FaultController(agents, power, lambda _, **event: events.append(event), tally)
     controller.run(injections, now(), end_s, journal.stop)
     assert not any(machine.active for machine in machines.values()), "reverted at the end"
     return [line for line in journal if "renew" not in line], events, tally, machines
@@ -105,7 +105,7 @@ def _one(kind: str, duration_s: float | None, at_s: float = 0.0) -> Injection:
 def test_a_fault_goes_in_and_comes_out_within_the_block() -> None:
     journal, events, tally, _ = _run([_one("cpu.limp", 0.1)], until="revert cpu.limp@a")
     assert journal == ["inject cpu.limp@a {}", "revert cpu.limp@a"]
-    assert [event.action for event in events] == ["inject", "revert"]
+    assert [event["action"] for event in events] == ["inject", "revert"]
     assert (tally.planned, tally.injected, tally.reverted) == (1, 1, 1)
 
 
@@ -132,7 +132,7 @@ def test_a_sticky_fault_ends_with_the_block_and_what_lies_beyond_is_not_planned(
     )
     assert journal == ["inject process.hang@a {}", "revert process.hang@a"]
     assert (tally.planned, tally.reverted) == (1, 1)
-    assert events[-1].action == "revert"
+    assert events[-1]["action"] == "revert"
 
 
 BOTH = Injection(
@@ -157,7 +157,7 @@ def test_a_refused_second_step_undoes_the_first_and_is_an_error() -> None:
     )
     assert (tally.planned, tally.injected, len(tally.errors)) == (1, 0, 1)
     assert "interference.iperf on a" in tally.errors[0]
-    assert [event.action for event in events] == ["error", "revert"]
+    assert [event["action"] for event in events] == ["error", "revert"]
 
 
 def test_machine_faults_go_through_the_platform() -> None:
@@ -187,6 +187,6 @@ def test_what_goes_through_the_agent_is_held_by_a_lease_that_is_renewed(
     )
     assert journal == [f"inject {by_agent}@a {{}}", f"revert {by_agent}@a"]
     assert machines["a"].renewals >= 1
-    assert [event.kind for event in events] == [kind, kind]
-    assert events[0].text == said
+    assert [event["kind"] for event in events] == [kind, kind]
+    assert events[0]["text"] == said
     assert tally.reverted == 1

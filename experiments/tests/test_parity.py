@@ -6,9 +6,8 @@ import re
 
 import pytest
 
-from experiments.design.contracts import FAULT_KINDS, INTERFERENCE_KINDS
+from experiments.design.contracts import FAULT_KINDS, INTERFERENCE_KINDS, MACHINE_KINDS
 from experiments.paths import ROOT
-from experiments.stage.platforms import MACHINE_KINDS
 from experiments.stage.platforms.ec2.machines import Ec2Machines
 from experiments.stage.platforms.local.platform import LocalPlatform
 

@@ -180,7 +180,7 @@ def test_a_fleet_that_was_handed_over_is_used_and_stays(tmp_path: Path) -> None:
     platform.check()
     said: list[str] = []
     inventory = platform.up(SMALL / "fleet.tfvars", said.append)
-    assert inventory == platform.inventory()
+    assert {one.name for one in inventory.machines} >= set(design.fleet.machine_names)
     platform.inject("machine.crash", "web-1")
     assert _state(identifier) == "stopped"
     assert platform.down(said.append) == platform.left() == []
@@ -284,7 +284,7 @@ def test_a_plan_makes_nothing_and_up_and_down_keep_their_variables(tmp_path: Pat
     assert again.aws.region == REGION
     assert again.stack.variables["expires"] == "2026-03-01T13:00:00Z"
     assert again.stack.variables["usd_per_hour"] == {"t3.small": 0.0228}
-    assert again.changes() == []
+    assert again.stack.changes() == []
     assert [one.split()[0] for one in again.down(lambda _: None)] == ["VPC"]
     assert again.left() == []
     assert not again.stack.state_directory.exists()

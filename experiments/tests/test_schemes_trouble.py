@@ -69,7 +69,7 @@ class Scheme:
             fleet.platform, {**fleet.agents, **fleet.standbys}, fleet.arbiters, tiers, {}
         )
         self.events, self.tally = Events(), Tally()
-        self.journal = Journal(self.events, self.tally, tiers)
+        self.journal = Journal(self.events.event, self.tally, tiers)
         self.controller = Controller(
             settings, self.operations, self.journal, {"web": kind}, {"web": NODES},
             {"web": (STANDBY,)}, np.random.default_rng(5),
@@ -149,7 +149,7 @@ def test_a_machine_that_only_the_heartbeat_lost_is_fenced_and_replaced_once(flee
     named = [f.name for f in docker.find(EXPERIMENT) if f.name.endswith("-web-1")]
     assert named == [container], "there is one of it"
     assert scheme.tally.errors == []
-    assert fleet.platform.changes() == [], "and Terraform knows it"
+    assert LocalPlatform(EXPERIMENT).stack.changes() == [], "and Terraform knows it"
 
 
 def test_a_machine_that_is_repaired_in_its_place_comes_back(fleet: Fleet) -> None:

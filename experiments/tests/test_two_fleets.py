@@ -62,4 +62,4 @@ def test_two_fleets_are_up_at_once_and_each_keeps_its_place(
     second, file = list(fleets.items())[1]
     second.up(file, print)
     assert Stack(STACK, NAMES[1]).variables == places[1]
-    assert second.changes() == []
+    assert second.stack.changes() == []

@@ -8,25 +8,10 @@ from __future__ import annotations
 import pkgutil
 from importlib import import_module
 
-from experiments.design.contracts import MACHINE_KINDS
 from experiments.errors import InputError
-from experiments.stage.platforms.base import (
-    Offer,
-    Option,
-    Platform,
-    PlatformEntry,
-)
+from experiments.stage.platforms.base import Option, Platform, PlatformEntry
 
-__all__ = [
-    "DEFAULT",
-    "MACHINE_KINDS",
-    "Offer",
-    "Option",
-    "Platform",
-    "PlatformEntry",
-    "entries",
-    "entry",
-]
+__all__ = ["DEFAULT", "Option", "Platform", "PlatformEntry", "entries", "entry"]
 
 DEFAULT = "local"
 

@@ -39,14 +39,8 @@ class Platform(Protocol):
     def up(self, tfvars: Path, progress: Progress) -> Inventory:
         """Make the fleet that `tfvars` describes; returns what was made."""
 
-    def inventory(self) -> Inventory:
-        """What the state says is there."""
-
     def identity(self) -> Identity:
         """The client certificate for the agents' API."""
-
-    def changes(self) -> list[str]:
-        """What differs from the description (drift)."""
 
     def down(self, progress: Progress) -> list[str]:
         """Remove the fleet, then a sweep by label or tag; returns what only the sweep found."""

@@ -5,8 +5,7 @@ Read `controller.py` first (the life of a lost machine), then `heartbeat.py` (wh
 """
 
 from experiments.stage.schemes.controller import Controller
-from experiments.stage.schemes.heartbeat import Heartbeats, Lost
-from experiments.stage.schemes.journal import Journal, Log
+from experiments.stage.schemes.journal import Journal
 from experiments.stage.schemes.operations import MachineOperations
 
-__all__ = ["Controller", "Heartbeats", "Journal", "Log", "Lost", "MachineOperations"]
+__all__ = ["Controller", "Journal", "MachineOperations"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -9,16 +10,19 @@ from experiments.design import Design
 from experiments.design.failover import Failover, mechanism, watched_tiers
 from experiments.design.inventory import Inventory, Machine
 from experiments.design.schedule import Block, block_length_s, crashes, stream
+from experiments.record.recorder import Recorder
 from experiments.stage.faults import Tally
 from experiments.stage.live_fleet import Fleet, serving
-from experiments.stage.schemes import Controller, Journal, Log, MachineOperations
-from experiments.stage.schemes.crashes import Crashes
+from experiments.stage.schemes import Controller, Journal, MachineOperations
+from experiments.stage.schemes.crashes import crash
 from experiments.stage.settings import role_settings
+
+_JOIN_S = 60.0
 
 
 @contextmanager
 def scheme_at_work(
-    design: Design, block: Block, fleet: Fleet, log: Log, tally: Tally, origin: float
+    design: Design, block: Block, fleet: Fleet, recorder: Recorder, tally: Tally, origin: float
 ) -> Iterator[None]:
     """Nothing without `[failover]`; with it, failed machines are replaced until the block's end,
     and the fleet is as it was before when this returns. `origin`: the block's second 0."""
@@ -26,25 +30,24 @@ def scheme_at_work(
     if settings is None:
         yield
         return
-    controller, process = _made(settings, design, block, fleet, log, tally, origin)
+    controller = _controller(settings, design, block, fleet, recorder, tally)
+    schedule = _crashes(settings, design, block, list(controller.operations.tiers))
+    ended = threading.Event()
+    work = (schedule, controller.operations, controller.journal, origin, ended)
+    crashing = threading.Thread(target=crash, args=work, name="crashes", daemon=True)
     controller.start(origin)
+    crashing.start()
     try:
-        process.start()
         yield
     finally:
-        process.stop()
+        ended.set()
+        crashing.join(_JOIN_S)
         controller.stop()
 
 
-def _made(
-    settings: Failover,
-    design: Design,
-    block: Block,
-    fleet: Fleet,
-    log: Log,
-    tally: Tally,
-    origin: float,
-) -> tuple[Controller, Crashes]:
+def _controller(
+    settings: Failover, design: Design, block: Block, fleet: Fleet, recorder: Recorder, tally: Tally
+) -> Controller:
     looked_after = watched_tiers(design.fleet, settings)
     machines = serving(fleet.inventory, looked_after)
     tiers = {machine.name: str(machine.tier) for machine in machines}
@@ -54,16 +57,19 @@ def _made(
     wanted = role_settings(design.experiment, block.arm)
     by_machine = {name: wanted[tier] for name, tier in tiers.items() if tier in wanted}
     operations = MachineOperations(fleet.platform, agents, fleet.arbiters, tiers, by_machine)
-    journal = Journal(log, tally, tiers)
+    journal = Journal(recorder.event, tally, tiers)
     kinds = {tier: mechanism(design.fleet, tier) for tier in looked_after}
     rng = stream(block.seed, "repairs")
-    controller = Controller(settings, operations, journal, kinds, nodes, standbys, rng)
-    schedule: tuple[tuple[float, str], ...] = ()
-    if settings.crash_mean_s is not None:
-        warm_up_s, end_s = design.experiment.phases.warm_up, block_length_s(design.experiment)
-        names = [machine.name for machine in machines]
-        schedule = crashes(names, settings.crash_mean_s, warm_up_s, end_s, block.seed)
-    return controller, Crashes(schedule, operations, journal, origin)
+    return Controller(settings, operations, journal, kinds, nodes, standbys, rng)
+
+
+def _crashes(
+    settings: Failover, design: Design, block: Block, machines: list[str]
+) -> tuple[tuple[float, str], ...]:
+    if settings.crash_mean_s is None:
+        return ()
+    warm_up_s, end_s = design.experiment.phases.warm_up, block_length_s(design.experiment)
+    return crashes(machines, settings.crash_mean_s, warm_up_s, end_s, block.seed)
 
 
 def _names(machines: list[Machine], tier: str, standby: bool) -> list[str]:

@@ -52,34 +52,28 @@ class Case:
         return now
 
 
+@dataclass
 class Controller:
     """Keeps the tiers of a fleet at strength from `start` to `stop`, which restores the fleet.
 
     `mechanisms` by tier, `nodes` and `standbys` by tier; `rng` draws repair times.
     """
 
-    def __init__(
-        self,
-        settings: Failover,
-        operations: MachineOperations,
-        journal: Journal,
-        mechanisms: Mapping[str, Mechanism],
-        nodes: Mapping[str, Sequence[str]],
-        standbys: Mapping[str, Sequence[str]],
-        rng: np.random.Generator,
-    ) -> None:
-        self._settings = settings
-        self._operations = operations
-        self._journal = journal
-        self._mechanisms = mechanisms
-        self._nodes = nodes
-        self._standbys = standbys
-        self._rng = rng
+    settings: Failover
+    operations: MachineOperations
+    journal: Journal
+    mechanisms: Mapping[str, Mechanism]
+    nodes: Mapping[str, Sequence[str]]
+    standbys: Mapping[str, Sequence[str]]
+    rng: np.random.Generator
+
+    def __post_init__(self) -> None:
+        asked = self.settings
+        self._beats = Heartbeats(self.operations.ask, asked.heartbeat_s, asked.misses, self.lost)
         self._ended = threading.Event()
         self._replacing: queue.Queue[Case] = queue.Queue()
         self._repairing: queue.Queue[Case] = queue.Queue()
-        self._pools: dict[str, queue.Queue[str]] = {tier: queue.Queue() for tier in nodes}
-        self._beats = Heartbeats(operations.ask, settings.heartbeat_s, settings.misses, self.lost)
+        self._pools: dict[str, queue.Queue[str]] = {tier: queue.Queue() for tier in self.nodes}
         self._workers = [
             threading.Thread(target=self._work, args=work, name=name, daemon=True)
             for name, work in (
@@ -90,11 +84,11 @@ class Controller:
 
     def start(self, at: float) -> None:
         """Every node is in service at `at` [monotonic s], every standby in its pool."""
-        for tier, nodes in self._nodes.items():
-            for machine in self._standbys[tier]:
+        for tier, nodes in self.nodes.items():
+            for machine in self.standbys[tier]:
                 self._pools[tier].put(machine)
             for machine in nodes:
-                self._journal.enter(machine, at)
+                self.journal.enter(machine, at)
                 self._beats.watch(machine)
         for worker in self._workers:
             worker.start()
@@ -110,24 +104,24 @@ class Controller:
 
     def lost(self, lost: Lost) -> None:
         """Out of its arbiter, off, and on its way to be replaced or repaired."""
-        machine, tier = lost.machine, self._operations.tiers[lost.machine]
-        crashed_at = self._journal.crashed_at(machine)
+        machine, tier = lost.machine, self.operations.tiers[lost.machine]
+        crashed_at = self.journal.crashed_at(machine)
         down_since = lost.since if crashed_at is None else crashed_at
-        kind = self._mechanisms[tier]
-        self._journal.leave(machine, down_since)
-        self._journal.note("failover", kind, "start", machine, at=lost.at, text=lost.text)
+        kind = self.mechanisms[tier]
+        self.journal.leave(machine, down_since)
+        self.journal.note("failover", kind, "start", machine, at=lost.at, text=lost.text)
         now = time.monotonic()
         case = Case(machine, tier, down_since, now, {"detection_s": lost.at - down_since})
         try:
-            self._operations.take_out(machine)
+            self.operations.take_out(machine)
             now = case.lap("told_out_s", now)
-            self._operations.platform.stop(machine)
+            self.operations.platform.stop(machine)
         except SparecraftError as error:
             # Not fenced: it may serve still, so nothing may take its place.
-            self._journal.failed(machine, "fence", error)
+            self.journal.failed(machine, "fence", error)
             return
         case.queued_at = case.lap("fence_s", now)
-        if kind != "cloud" and self._settings.repair_mean_s is not None:
+        if kind != "cloud" and self.settings.repair_mean_s is not None:
             self._repairing.put(case)
         if kind != "ara":
             self._replacing.put(case)
@@ -143,7 +137,7 @@ class Controller:
             except BlockEnded:
                 return
             except SparecraftError as error:
-                self._journal.failed(case.machine, "replacement", error)
+                self.journal.failed(case.machine, "replacement", error)
                 case.attempts += 1
                 case.queued_at = time.monotonic()
                 if case.attempts < _ATTEMPTS:
@@ -151,17 +145,17 @@ class Controller:
 
     def _replace(self, case: Case) -> None:
         now = case.lap("wait_s", case.queued_at)
-        cloud = self._mechanisms[case.tier] == "cloud"
+        cloud = self.mechanisms[case.tier] == "cloud"
         taken = case.machine if cloud else self._standby(case)
         if not cloud:
             now = case.lap("pool_wait_s", now)
-        self._operations.pause(self._settings.boot_time_s, taken, self._ended)
+        self.operations.pause(self.settings.boot_time_s, taken, self._ended)
         now = case.lap("boot_s", now)
         if cloud:
-            self._operations.platform.replace(taken, silent)
-            self._journal.mended(taken)
+            self.operations.platform.replace(taken, silent)
+            self.journal.mended(taken)
         else:
-            self._operations.platform.start(taken)
+            self.operations.platform.start(taken)
         case.lap("start_s", now)
         self._bring_in(case, taken)
 
@@ -171,52 +165,52 @@ class Controller:
         try:
             return pool.get(timeout=_POLL_S)
         except queue.Empty:
-            self._journal.note("failover", "standby_pool_empty", "start", case.machine)
+            self.journal.note("failover", "standby_pool_empty", "start", case.machine)
         try:
             while True:
                 with suppress(queue.Empty):
                     return pool.get(timeout=_POLL_S)
-                self._operations.pause(0.0, case.machine, self._ended)
+                self.operations.pause(0.0, case.machine, self._ended)
         finally:
-            self._journal.note("failover", "standby_pool_empty", "end", case.machine)
+            self.journal.note("failover", "standby_pool_empty", "end", case.machine)
 
     def _repair(self, case: Case) -> None:
-        assert self._settings.repair_mean_s is not None
+        assert self.settings.repair_mean_s is not None
         began = time.monotonic()
         wait_s = began - case.queued_at
-        self._journal.note("repair", case.tier, "start", case.machine)
-        length_s = float(self._rng.exponential(self._settings.repair_mean_s))
-        self._operations.pause(length_s, case.machine, self._ended)
-        to_pool = self._mechanisms[case.tier] == "pf"
+        self.journal.note("repair", case.tier, "start", case.machine)
+        length_s = float(self.rng.exponential(self.settings.repair_mean_s))
+        self.operations.pause(length_s, case.machine, self._ended)
+        to_pool = self.mechanisms[case.tier] == "pf"
         parts = {"repair_s": time.monotonic() - began, "wait_s": wait_s}
         ended = {**parts, "to_pool": to_pool}
-        self._journal.note("repair", case.tier, "end", case.machine, parameters=ended)
-        self._journal.mended(case.machine)
+        self.journal.note("repair", case.tier, "end", case.machine, parameters=ended)
+        self.journal.mended(case.machine)
         if to_pool:
             self._pools[case.tier].put(case.machine)
             return
         case.parts |= parts
         now = time.monotonic()
-        self._operations.pause(self._settings.boot_time_s, case.machine, self._ended)
+        self.operations.pause(self.settings.boot_time_s, case.machine, self._ended)
         now = case.lap("boot_s", now)
-        self._operations.platform.start(case.machine)
+        self.operations.platform.start(case.machine)
         case.lap("start_s", now)
         self._bring_in(case, case.machine)
 
     def _bring_in(self, case: Case, taken: str) -> None:
         now = time.monotonic()
         try:
-            self._operations.wait_ready(taken, self._settings.ready_timeout_s, self._ended)
+            self.operations.wait_ready(taken, self.settings.ready_timeout_s, self._ended)
             now = case.lap("readiness_s", now)
-            self._operations.let_in(taken, self._ended)
+            self.operations.let_in(taken, self._ended)
         except BlockEnded:
             raise
         except SparecraftError:
-            self._operations.take_out(taken)
-            self._operations.platform.stop(taken)
+            self.operations.take_out(taken)
+            self.operations.platform.stop(taken)
             raise
         now = case.lap("told_s", now)
-        self._journal.enter(taken, now)
+        self.journal.enter(taken, now)
         self._beats.watch(taken)
         waited_s = case.parts.get("wait_s", 0.0) + case.parts.get("pool_wait_s", 0.0)
         total_s = now - case.down_since
@@ -226,28 +220,28 @@ class Controller:
             "total_s": total_s,
             "recovery_s": total_s - waited_s,
         }
-        kind = self._mechanisms[case.tier]
-        self._journal.note("failover", kind, "end", case.machine, at=now, parameters=parameters)
+        kind = self.mechanisms[case.tier]
+        self.journal.note("failover", kind, "end", case.machine, at=now, parameters=parameters)
 
     def _restore(self) -> None:
         """Nodes on and in, standbys off and out; what cannot be is in the run's verdicts."""
         still = threading.Event()  # never set: the block is over, this is the next one's start
-        for tier, nodes in self._nodes.items():
-            for machine in [*nodes, *self._standbys[tier]]:
+        for tier, nodes in self.nodes.items():
+            for machine in [*nodes, *self.standbys[tier]]:
                 try:
                     self._restore_one(machine, machine in nodes, still)
                 except SparecraftError as error:
-                    self._journal.failed(machine, "revert", error)
+                    self.journal.failed(machine, "revert", error)
 
     def _restore_one(self, machine: str, is_node: bool, still: threading.Event) -> None:
         if is_node:
-            anew = self._mechanisms[self._operations.tiers[machine]] == "cloud"
-            self._operations.power_on(machine, anew=anew)
-            self._operations.wait_ready(machine, self._settings.ready_timeout_s, still)
-            self._operations.let_in(machine, still)
+            anew = self.mechanisms[self.operations.tiers[machine]] == "cloud"
+            self.operations.power_on(machine, anew=anew)
+            self.operations.wait_ready(machine, self.settings.ready_timeout_s, still)
+            self.operations.let_in(machine, still)
         else:
-            self._operations.take_out(machine)
-            self._operations.forget_settings(machine)
-            self._operations.platform.stop(machine)
-        self._journal.mended(machine)
-        self._journal.leave(machine, time.monotonic())
+            self.operations.take_out(machine)
+            self.operations.forget_settings(machine)
+            self.operations.platform.stop(machine)
+        self.journal.mended(machine)
+        self.journal.leave(machine, time.monotonic())

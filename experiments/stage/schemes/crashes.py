@@ -16,44 +16,24 @@ from experiments.stage.schemes.journal import Journal
 from experiments.stage.schemes.operations import MachineOperations
 
 
-class Crashes:
-    """Carries out a schedule of (seconds from `origin`, machine) until `stop`."""
-
-    def __init__(
-        self,
-        schedule: Sequence[tuple[float, str]],
-        operations: MachineOperations,
-        journal: Journal,
-        origin: float,
-    ) -> None:
-        self._schedule = schedule
-        self._operations = operations
-        self._journal = journal
-        self._origin = origin
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="crashes", daemon=True)
-
-    def start(self) -> None:
-        """Begin."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Crash nothing more."""
-        self._ended.set()
-        if self._thread.is_alive():
-            self._thread.join(timeout=60.0)
-
-    def _run(self) -> None:
-        for at_s, machine in self._schedule:
-            if self._ended.wait(max(0.0, self._origin + at_s - time.monotonic())):
-                return
-            if machine not in self._journal.in_service:
-                continue
-            try:
-                self._operations.platform.inject("machine.crash", machine)
-            except SparecraftError as error:
-                # Fenced since its state was read; or the platform fails, and the verdict says so.
-                if self._operations.platform.running(machine):
-                    self._journal.failed(machine, "inject", error)
-                continue
-            self._journal.crashed(machine, time.monotonic())
+def crash(
+    schedule: Sequence[tuple[float, str]],
+    operations: MachineOperations,
+    journal: Journal,
+    origin: float,
+    ended: threading.Event,
+) -> None:
+    """Carry out a schedule of (seconds from `origin`, machine) until `ended`."""
+    for at_s, machine in schedule:
+        if ended.wait(max(0.0, origin + at_s - time.monotonic())):
+            return
+        if machine not in journal.in_service:
+            continue
+        try:
+            operations.platform.inject("machine.crash", machine)
+        except SparecraftError as error:
+            # Fenced since its state was read; or the platform fails, and the verdict says so.
+            if operations.platform.running(machine):
+                journal.failed(machine, "inject", error)
+            continue
+        journal.crashed(machine, time.monotonic())

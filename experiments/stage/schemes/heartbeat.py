@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from experiments.errors import SparecraftError
 
@@ -26,6 +26,7 @@ class Lost:
     text: str
 
 
+@dataclass
 class Heartbeats:
     """Asks each watched machine every `period_s`; `on_lost` is called from the watch's thread.
 
@@ -33,21 +34,14 @@ class Heartbeats:
     otherwise: its agent does not answer in time, or its role is not ready.
     """
 
-    def __init__(
-        self,
-        ask: Callable[[str, float], None],
-        period_s: float,
-        misses: int,
-        on_lost: Callable[[Lost], None],
-    ) -> None:
-        self._ask = ask
-        self._period_s = period_s
-        self._misses = misses
-        self._on_lost = on_lost
-        self._stop = threading.Event()
-        self._guard = threading.Lock()
-        self._watched: set[str] = set()
-        self._threads: list[threading.Thread] = []
+    ask: Callable[[str, float], None]
+    period_s: float
+    misses: int
+    on_lost: Callable[[Lost], None]
+    _stop: threading.Event = field(default_factory=threading.Event)
+    _guard: threading.Lock = field(default_factory=threading.Lock)
+    _watched: set[str] = field(default_factory=set)
+    _threads: list[threading.Thread] = field(default_factory=list)
 
     def watch(self, machine: str) -> None:
         """Begin to ask; nothing to do where the machine is watched."""
@@ -75,14 +69,14 @@ class Heartbeats:
         while not self._stop.wait(max(0.0, due - time.monotonic())):
             asked = time.monotonic()
             try:
-                self._ask(machine, self._period_s)
+                self.ask(machine, self.period_s)
                 missed = 0
             except SparecraftError as error:
                 missed += 1
                 since = asked if missed == 1 else since
-                if missed >= self._misses and not self._stop.is_set():
+                if missed >= self.misses and not self._stop.is_set():
                     with self._guard:
                         self._watched.discard(machine)
-                    self._on_lost(Lost(machine, since, time.monotonic(), error.came))
+                    self.on_lost(Lost(machine, since, time.monotonic(), error.came))
                     return
-            due = max(due + self._period_s, time.monotonic())
+            due = max(due + self.period_s, time.monotonic())

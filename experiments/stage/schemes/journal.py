@@ -13,42 +13,27 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 from experiments.stage.faults import Tally
 
 
-class Log(Protocol):
-    """Where events go: the run's recorder."""
-
-    def event(
-        self,
-        monotonic: float,
-        *,
-        what: str,
-        kind: str,
-        action: str,
-        machine: str = "",
-        id: str = "",  # the file's key
-        parameters: Mapping[str, Any] | None = None,
-        duration_s: float | None = None,
-        text: str = "",
-    ) -> None: ...
-
-
+@dataclass
 class Journal:
-    """Thread-safe; knows which machines are in service and which crashes are not mended."""
+    """Thread-safe; knows which machines are in service and which crashes are not mended.
 
-    def __init__(self, log: Log, tally: Tally, tiers: Mapping[str, str]) -> None:
-        """`tiers`: the tier of each machine."""
-        self._log = log
-        self._tally = tally
-        self._tiers = tiers
-        self._guard = threading.Lock()
-        self._in_service: set[str] = set()
-        self._crashes: dict[str, tuple[str, float]] = {}
-        self._count = 0
+    `log` is as `Recorder.event`; `tiers`: the tier of each machine.
+    """
+
+    log: Callable[..., None]
+    tally: Tally
+    tiers: Mapping[str, str]
+    _guard: threading.Lock = field(default_factory=threading.Lock)
+    _in_service: set[str] = field(default_factory=set)
+    _crashes: dict[str, tuple[str, float]] = field(default_factory=dict)
+    _count: int = 0
 
     @property
     def in_service(self) -> frozenset[str]:
@@ -62,9 +47,7 @@ class Journal:
             if machine in self._in_service:
                 return
             self._in_service.add(machine)
-        self._log.event(
-            at, what="member", kind=self._tiers[machine], action="start", machine=machine
-        )
+        self.log(at, what="member", kind=self.tiers[machine], action="start", machine=machine)
 
     def leave(self, machine: str, at: float) -> bool:
         """The machine carries no load since `at`; False where that was known."""
@@ -72,7 +55,7 @@ class Journal:
             if machine not in self._in_service:
                 return False
             self._in_service.discard(machine)
-        self._log.event(at, what="member", kind=self._tiers[machine], action="end", machine=machine)
+        self.log(at, what="member", kind=self.tiers[machine], action="end", machine=machine)
         return True
 
     def crashed(self, machine: str, at: float) -> None:
@@ -80,11 +63,9 @@ class Journal:
         with self._guard:
             self._count += 1
             self._crashes[machine] = (name := f"crash-{self._count}", at)
-            self._tally.planned += 1
-            self._tally.injected += 1
-        self._log.event(
-            at, what="fault", kind="machine.crash", action="inject", machine=machine, id=name
-        )
+            self.tally.planned += 1
+            self.tally.injected += 1
+        self.log(at, what="fault", kind="machine.crash", action="inject", machine=machine, id=name)
         self.leave(machine, at)
 
     def crashed_at(self, machine: str) -> float | None:
@@ -99,9 +80,9 @@ class Journal:
             crash = self._crashes.pop(machine, None)
             if crash is None:
                 return
-            self._tally.reverted += 1
+            self.tally.reverted += 1
         name, at = crash
-        self._log.event(
+        self.log(
             now, what="fault", kind="machine.crash", action="revert", machine=machine, id=name,
             duration_s=now - at,
         )  # fmt: skip
@@ -109,7 +90,7 @@ class Journal:
     def failed(self, machine: str, what: str, error: Exception) -> None:
         """Something of a fail-over went wrong; it is in the run's verdicts too."""
         with self._guard:
-            self._tally.errors.append(f"fail-over of {machine}: {what}: {error}")
+            self.tally.errors.append(f"fail-over of {machine}: {what}: {error}")
         self.note("failover", what, "error", machine, text=str(error))
 
     def note(
@@ -124,7 +105,7 @@ class Journal:
         text: str = "",
     ) -> None:
         """Any other line; now, unless `at` [monotonic s] says when."""
-        self._log.event(
+        self.log(
             time.monotonic() if at is None else at,
             what=what, kind=kind, action=action, machine=machine, parameters=parameters, text=text,
         )  # fmt: skip

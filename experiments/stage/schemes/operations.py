@@ -6,14 +6,15 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Mapping
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any
 
 from experiments.errors import EnvironmentMissing, SparecraftError
+from experiments.stage.agents import Agent, Arbiter, await_in
 from experiments.stage.platforms import Platform
 
 _POLL_S = 0.1
 _ASK_S = 2.0
-_TOLD_S = 15.0
 
 
 def silent(line: str) -> None:
@@ -21,46 +22,27 @@ def silent(line: str) -> None:
     del line
 
 
-class Health(Protocol):
-    """A node agent."""
-
-    def health(self, timeout_s: float | None = None) -> dict[str, Any]: ...
-    def set_settings(self, settings: Mapping[str, Any]) -> bool: ...
-
-
-class Servers(Protocol):
-    """An arbiter's admin API."""
-
-    def set_server(self, server: str, up: bool) -> dict[str, Any]: ...
-    def is_in(self, server: str) -> bool: ...
-
-
 class BlockEnded(SparecraftError):
     """The block ended while a machine was waited for."""
 
 
+@dataclass(frozen=True)
 class MachineOperations:
-    """One fleet's machines and arbiters; waits end when `stop` is set."""
+    """One fleet's machines and arbiters; waits end when `stop` is set.
 
-    def __init__(
-        self,
-        platform: Platform,
-        agents: Mapping[str, Health],
-        arbiters: Mapping[str, Servers],
-        tiers: Mapping[str, str],
-        settings: Mapping[str, Mapping[str, Any]],
-    ) -> None:
-        """`agents`, `tiers` and `settings`, which the arm makes of a role: by machine, standbys
-        too; `arbiters`: by tier that has one."""
-        self.platform = platform
-        self.tiers = tiers
-        self._agents = agents
-        self._arbiters = arbiters
-        self._settings = settings
+    `agents`, `tiers` and `settings`, which the arm makes of a role: by machine, standbys too;
+    `arbiters`: by tier that has one.
+    """
+
+    platform: Platform
+    agents: Mapping[str, Agent]
+    arbiters: Mapping[str, Arbiter]
+    tiers: Mapping[str, str]
+    settings: Mapping[str, Mapping[str, Any]]
 
     def ask(self, machine: str, timeout_s: float) -> None:
         """A heartbeat. Raises SparecraftError unless agent and role answer in time."""
-        health = self._agents[machine].health(timeout_s)
+        health = self.agents[machine].health(timeout_s)
         if not health["ready"]:
             raise EnvironmentMissing(
                 f"machine {machine}",
@@ -75,8 +57,8 @@ class MachineOperations:
         deadline = time.monotonic() + limit_s
         while True:
             try:
-                if machine in self._settings:
-                    self._agents[machine].set_settings(self._settings[machine])
+                if machine in self.settings:
+                    self.agents[machine].set_settings(self.settings[machine])
                 return self.ask(machine, _ASK_S)
             except SparecraftError as error:
                 if time.monotonic() > deadline:
@@ -90,31 +72,22 @@ class MachineOperations:
 
     def forget_settings(self, machine: str) -> None:
         """Its role's defaults again, where it runs: it may next be powered on for another arm."""
-        if machine in self._settings and self.platform.running(machine):
-            self._agents[machine].set_settings({})
+        if machine in self.settings and self.platform.running(machine):
+            self.agents[machine].set_settings({})
 
     def take_out(self, machine: str) -> None:
         """Its tier's arbiter, if it has one, sends nothing there any more."""
-        arbiter = self._arbiters.get(self.tiers[machine])
+        arbiter = self.arbiters.get(self.tiers[machine])
         if arbiter is not None:
             arbiter.set_server(machine, False)
 
     def let_in(self, machine: str, stop: threading.Event) -> None:
         """Its tier's arbiter sends requests there again; returns when it does."""
-        arbiter = self._arbiters.get(self.tiers[machine])
+        arbiter = self.arbiters.get(self.tiers[machine])
         if arbiter is None:
             return
         arbiter.set_server(machine, True)
-        deadline = time.monotonic() + _TOLD_S
-        while not arbiter.is_in(machine):
-            if time.monotonic() > deadline:
-                raise EnvironmentMissing(
-                    f"arbiter of tier {self.tiers[machine]}",
-                    expected=f"to reach {machine} within {_TOLD_S:g} s",
-                    came="no answer at its service's address",
-                    do="See whether the machine's data network is there.",
-                )
-            self.pause(_POLL_S, machine, stop)
+        await_in(arbiter, machine, lambda length_s: self.pause(length_s, machine, stop))
 
     def pause(self, length_s: float, machine: str, stop: threading.Event) -> None:
         """Wait. Raises BlockEnded where the block ends meanwhile."""

@@ -74,10 +74,6 @@ class Ec2Handed(Ec2Machines):
         """The client certificate for the agents' API."""
         return self._handed.identity
 
-    def changes(self) -> list[str]:
-        """Nothing is compared here."""
-        return []
-
     def down(self, progress: Progress) -> list[str]:
         """Removes nothing: the fleet is not this machine's."""
         progress("the fleet stays; `sparecraft down` removes it where it was made")

@@ -36,7 +36,7 @@ class Ec2Machines:
 
     def inject(self, kind: str, machine: str) -> None:
         """A fault that no agent can inject into its own machine."""
-        {"machine.crash": self._crash, "machine.reboot": self._reboot}[kind](machine)
+        {"machine.crash": self._cut_off, "machine.reboot": self._reboot}[kind](self._one(machine))
 
     def revert(self, kind: str, machine: str) -> None:
         """Undo `inject`; idempotent."""
@@ -57,10 +57,13 @@ class Ec2Machines:
             self._await(one, "instance_stopped")  # EC2 refuses to start it before
         self.aws.call("ec2", "start_instances", InstanceIds=[one.id])
 
-    def _crash(self, machine: str) -> None:
+    def _cut_off(self, one: Tagged) -> None:
         """Power loss as near as EC2 has it: a stop that does not wait for the operating system."""
-        one = self._one(machine)
         self.aws.call("ec2", "stop_instances", InstanceIds=[one.id], Force=True)
+
+    def _reboot(self, one: Tagged) -> None:
+        """Ask for a restart; EC2 forces it where the operating system does not obey in minutes."""
+        self.aws.call("ec2", "reboot_instances", InstanceIds=[one.id])
 
     def stop(self, machine: str) -> None:
         """Power off at once, where it is on; a group is told to replace its machine without
@@ -68,7 +71,7 @@ class Ec2Machines:
         one = self._newest(machine)
         if one is None or one.state not in _ON:
             return
-        self.aws.call("ec2", "stop_instances", InstanceIds=[one.id], Force=True)
+        self._cut_off(one)
         if one.group:
             self._give_up(one)
 
@@ -95,10 +98,6 @@ class Ec2Machines:
             InstanceId=one.id,
             ShouldDecrementDesiredCapacity=False,
         )
-
-    def _reboot(self, machine: str) -> None:
-        """Ask for a restart; EC2 forces it where the operating system does not obey in minutes."""
-        self.aws.call("ec2", "reboot_instances", InstanceIds=[self._one(machine).id])
 
     def runner(self) -> str:
         """The id of the first load machine, or in brackets that there is none."""

@@ -105,10 +105,6 @@ class Ec2Platform(Ec2Machines):
         """The client certificate for the agents' API."""
         return self.stack.identity()
 
-    def changes(self) -> list[str]:
-        """What differs from the description (drift)."""
-        return self.stack.changes()
-
     def down(self, progress: Progress) -> list[str]:
         """`terraform destroy`, then a sweep by tag; returns what only the sweep found."""
         self.aws.account()

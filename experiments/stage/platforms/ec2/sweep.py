@@ -102,10 +102,6 @@ def _group(aws: Aws, name: str) -> None:
     )
 
 
-def _instance(aws: Aws, identifier: str) -> None:
-    aws.call("ec2", "terminate_instances", InstanceIds=[identifier])
-
-
 def _revoke_rules(aws: Aws, identifier: str) -> None:
     """Security groups name each other in their rules: those go first."""
     by_id = {"GroupIds": [identifier]}
@@ -180,7 +176,7 @@ def _plain(operation: str, argument: str, *, several: bool = False) -> _Remover:
 
 _REMOVERS: dict[str, _Remover] = {
     "auto-scaling group": _group,
-    "instance": _instance,
+    "instance": _plain("terminate_instances", "InstanceIds", several=True),
     "launch template": _plain("delete_launch_template", "LaunchTemplateId"),
     "elastic IP": _address,
     "network interface": _plain("delete_network_interface", "NetworkInterfaceId"),

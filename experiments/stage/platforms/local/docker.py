@@ -1,4 +1,4 @@
-"""The Docker engine under the local platform: kill, freeze, list, sweep."""
+"""The Docker engine under the local platform: call, list, sweep."""
 
 from __future__ import annotations
 
@@ -25,32 +25,7 @@ class Found:
 
 def check() -> None:
     """Raises EnvironmentMissing unless a Docker engine answers."""
-    _docker("version", "--format", "{{.Server.Version}}")
-
-
-def kill(container: str) -> None:
-    """Power loss: SIGKILL to all processes of the machine."""
-    _docker("kill", "--signal=KILL", container)
-
-
-def start(container: str) -> None:
-    """Power on."""
-    _docker("start", container)
-
-
-def restart(container: str) -> None:
-    """Reset button: SIGKILL to all processes of the machine, then power on."""
-    _docker("restart", "--time=0", container)
-
-
-def pause(container: str) -> None:
-    """Freeze all processes of the machine."""
-    _docker("pause", container)
-
-
-def unpause(container: str) -> None:
-    """Undo `pause`."""
-    _docker("unpause", container)
+    run("version", "--format", "{{.Server.Version}}")
 
 
 def state(container: str) -> str:
@@ -70,7 +45,7 @@ def find(experiment: str | None = None) -> list[Found]:
     wanted = f"label={LABEL}" + (f"={experiment}" if experiment else "")
     found = []
     for kind, arguments in (("container", ["ps", "-a"]), ("network", ["network", "ls"])):
-        out = _docker(*arguments, "--filter", wanted, "--format", "{{json .}}")
+        out = run(*arguments, "--filter", wanted, "--format", "{{json .}}")
         for line in out.splitlines():
             row = json.loads(line)
             labels = dict(pair.split("=", 1) for pair in row["Labels"].split(",") if "=" in pair)
@@ -81,8 +56,8 @@ def find(experiment: str | None = None) -> list[Found]:
 
 def subnets(*, but: str) -> set[IPv4Network]:
     """The ranges of the engine's networks but those of the experiment `but`."""
-    identifiers = _docker("network", "ls", "--quiet").split()
-    networks = json.loads(_docker("network", "inspect", *identifiers))
+    identifiers = run("network", "ls", "--quiet").split()
+    networks = json.loads(run("network", "inspect", *identifiers))
     ranges = [
         one.get("Subnet", "")
         for network in networks
@@ -97,9 +72,9 @@ def sweep(experiment: str) -> list[Found]:
     found = find(experiment)
     # One at a time: side by side the engine can lose count of a network's endpoints (moby 42119).
     for container in (f.name for f in found if f.kind == "container"):
-        _docker("rm", "--force", "--volumes", container)
+        run("rm", "--force", "--volumes", container)
     for network in (f.name for f in found if f.kind == "network"):
-        _docker("network", "rm", network)
+        run("network", "rm", network)
     return found
 
 
@@ -118,7 +93,8 @@ def _call(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def _docker(*arguments: str) -> str:
+def run(*arguments: str) -> str:
+    """One `docker` command and what it prints. Raises EnvironmentMissing where it fails."""
     done = _call(*arguments)
     if done.returncode != 0:
         said = done.stderr.strip() or done.stdout.strip()

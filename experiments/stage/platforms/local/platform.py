@@ -16,6 +16,12 @@ from experiments.stage.platforms.terraform import Progress, Stack
 from optimizer.source import check, read_tfvars
 
 STACK = ROOT / "infra" / "stacks" / "local"
+_POWER_LOSS = ("kill", "--signal=KILL")
+_INJECTED = {
+    "machine.crash": _POWER_LOSS,
+    "machine.reboot": ("restart", "--time=0"),  # the reset button: SIGKILL, then power on
+    "machine.freeze": ("pause",),
+}
 
 
 class LocalPlatform:
@@ -28,13 +34,13 @@ class LocalPlatform:
 
     def __init__(self, experiment: str) -> None:
         self.experiment = experiment
-        self._stack = Stack(STACK, experiment)
+        self.stack = Stack(STACK, experiment)
 
     def check(self) -> None:
         """Raises EnvironmentMissing where Docker does not answer, or machines of this experiment's
         name are there that this workspace did not make: nothing may touch those unasked."""
         docker.check()
-        own = {str(o.get("container_name") or o.get("name")) for o in self._stack.held()}
+        own = {str(o.get("container_name") or o.get("name")) for o in self.stack.held()}
         others = [found.name for found in docker.find(self.experiment) if found.name not in own]
         if others:
             raise EnvironmentMissing(
@@ -54,26 +60,22 @@ class LocalPlatform:
         given = [other.variables for other in others]
         chosen = places(
             stated,
-            self._stack.variables if self._stack.held() else {},
+            self.stack.variables if self.stack.held() else {},
             further_entries=check(source, Fleet).entry_tiers[1:],
             taken_ports=ports_of(given),
             taken_networks=networks_of(given) | docker.subnets(but=self.experiment),
         )
         progress(told({**chosen, **stated}))
-        self._stack.apply(tfvars, progress, chosen)
+        self.stack.apply(tfvars, progress, chosen)
         return self.inventory()
 
     def inventory(self) -> Inventory:
         """What the state says is there."""
-        return self._stack.inventory()
+        return self.stack.inventory()
 
     def identity(self) -> Identity:
         """The client certificate for the agents' API."""
-        return self._stack.identity()
-
-    def changes(self) -> list[str]:
-        """What differs from the description (drift)."""
-        return self._stack.changes()
+        return self.stack.identity()
 
     def down(self, progress: Progress) -> list[str]:
         """`terraform destroy`, then a sweep by label; returns what only the sweep found."""
@@ -82,7 +84,7 @@ class LocalPlatform:
         def sweep() -> list[str]:
             return [f"{f.kind} {f.name}" for f in docker.sweep(self.experiment)]
 
-        return self._stack.remove(progress, sweep)
+        return self.stack.remove(progress, sweep)
 
     def left(self) -> list[str]:
         """Every container and network of this experiment that the engine holds."""
@@ -98,12 +100,7 @@ class LocalPlatform:
 
     def inject(self, kind: str, machine: str) -> None:
         """A fault that no agent can inject into its own machine."""
-        how = {
-            "machine.crash": docker.kill,
-            "machine.reboot": docker.restart,
-            "machine.freeze": docker.pause,
-        }
-        how[kind](self.container(machine))
+        docker.run(*_INJECTED[kind], self.container(machine))
 
     def revert(self, kind: str, machine: str) -> None:
         """Undo `inject`; idempotent."""
@@ -111,21 +108,21 @@ class LocalPlatform:
         if kind in ("machine.crash", "machine.reboot"):
             self.start(machine)
         elif kind == "machine.freeze" and docker.state(container) == "paused":
-            docker.unpause(container)
+            docker.run("unpause", container)
 
     def start(self, machine: str) -> None:
         """`docker start`, where the machine does not run."""
         if not self.running(machine):
-            docker.start(self.container(machine))
+            docker.run("start", self.container(machine))
 
     def stop(self, machine: str) -> None:
         """Power loss, where the machine runs."""
         if self.running(machine):
-            docker.kill(self.container(machine))
+            docker.run(*_POWER_LOSS, self.container(machine))
 
     def replace(self, machine: str, progress: Progress) -> None:
         """A new container, by `terraform apply -replace`; other machines are left as they are."""
-        self._stack.replace(f'fleet_machine.this["{machine}"]', progress)
+        self.stack.replace(f'fleet_machine.this["{machine}"]', progress)
 
     def load_helpers(self) -> int:
         """None: this host makes the load."""
