@@ -10,7 +10,7 @@ memoryless the rest of that run, or of that gap, is exponential with its full me
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -103,11 +103,4 @@ def _with_port(episode: Episode, index: int) -> Episode:
     if episode.peer is None:
         return episode
     parameters = {"port": IPERF_FIRST_PORT + index, **episode.parameters}
-    return Episode(
-        episode.start_s,
-        episode.duration_s,
-        episode.kind,
-        episode.machine,
-        episode.peer,
-        parameters,
-    )
+    return replace(episode, parameters=parameters)

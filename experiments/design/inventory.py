@@ -60,10 +60,7 @@ class Inventory(_Frozen):
 
     def machine(self, name: str) -> Machine:
         """The machine called `name`; KeyError if there is none."""
-        for machine in self.machines:
-            if machine.name == name:
-                return machine
-        raise KeyError(name)
+        return {machine.name: machine for machine in self.machines}[name]
 
     @property
     def arbiters(self) -> tuple[Machine, ...]:

@@ -63,12 +63,3 @@ def section_of(kind: Kind, design: Design, options: Mapping[str, Any] | None = N
         )
     kind.check(design, section)
     return section
-
-
-def load(name_or_path: str | Path) -> Design:
-    """Read a design and check all of it, its kind's part too. Raises InputError."""
-    from experiments.design import load_design
-
-    design = load_design(name_or_path)
-    section_of(kind_of(design), design)
-    return design

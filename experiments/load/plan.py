@@ -9,7 +9,7 @@ import ipaddress
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 from urllib.parse import SplitResult, urlsplit
 
 from pydantic import TypeAdapter
@@ -115,7 +115,7 @@ class LoadPlan:
         )
 
 
-_PLAN: TypeAdapter[LoadPlan] = TypeAdapter(LoadPlan)
+PLAN: TypeAdapter[LoadPlan] = TypeAdapter(LoadPlan)
 
 
 def entry_url(url: str) -> SplitResult:
@@ -200,24 +200,9 @@ def _client_class(workload: Workload) -> ClientClass | None:
 
 def write_plan(path: Path, plan: LoadPlan) -> None:
     """Write a plan for a load worker, or for repeating it by hand."""
-    write_bytes(path, plan_json(plan) + b"\n")
+    write_bytes(path, PLAN.dump_json(plan) + b"\n")
 
 
 def read_plan(path: Path) -> LoadPlan:
-    """Read what `write_plan` wrote."""
-    return plan_of(path.read_bytes())
-
-
-def plan_json(plan: LoadPlan) -> bytes:
-    """A plan as JSON."""
-    return _PLAN.dump_json(plan)
-
-
-def plan_of(text: bytes) -> LoadPlan:
-    """The plan of `plan_json`. Raises: InputError for an entry that is not the own fleet's."""
-    return _PLAN.validate_json(text)
-
-
-def plan_schema() -> dict[str, Any]:
-    """The JSON Schema of a plan."""
-    return _PLAN.json_schema()
+    """Read what `write_plan` wrote. Raises: InputError for an entry that is not the own fleet's."""
+    return PLAN.validate_json(path.read_bytes())

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
@@ -67,8 +67,8 @@ class Done(_Message):
 
 
 Message = Ready | Done
-_MESSAGE: TypeAdapter[Message] = TypeAdapter(Annotated[Message, Field(discriminator="state")])
-_RECORD: TypeAdapter[RequestRecord] = TypeAdapter(RequestRecord)
+MESSAGE: TypeAdapter[Message] = TypeAdapter(Annotated[Message, Field(discriminator="state")])
+RECORD: TypeAdapter[RequestRecord] = TypeAdapter(RequestRecord)
 
 
 class NotKept(Exception):
@@ -78,19 +78,9 @@ class NotKept(Exception):
 def message_of(line: bytes) -> Message:
     """A line of the control socket. Raises: NotKept."""
     try:
-        return _MESSAGE.validate_json(line)
+        return MESSAGE.validate_json(line)
     except ValidationError as error:
         raise NotKept(f"on its control socket {_first(error)}: {_shown(line)}") from error
-
-
-def record_schema() -> dict[str, Any]:
-    """The JSON Schema of a line of records."""
-    return _RECORD.json_schema()
-
-
-def message_schema() -> dict[str, Any]:
-    """The JSON Schema of a line that a worker says."""
-    return _MESSAGE.json_schema()
 
 
 class RecordReader:
@@ -135,7 +125,7 @@ class RecordReader:
 
     def _checked(self, line: bytes) -> RequestRecord:
         try:
-            record = _RECORD.validate_json(line)
+            record = RECORD.validate_json(line)
         except ValidationError as error:
             raise NotKept(f"record {self.count + 1} {_first(error)}: {_shown(line)}") from error
         wrong = self._wrong(record)

@@ -6,10 +6,14 @@ from __future__ import annotations
 import json
 import sys
 
-from experiments.load.plan import plan_schema
-from experiments.load.received import message_schema, record_schema
+from experiments.load.plan import PLAN
+from experiments.load.received import MESSAGE, RECORD
 
-SCHEMAS = {"plan": plan_schema, "record": record_schema, "message": message_schema}
+SCHEMAS = {
+    "plan": PLAN.json_schema,
+    "record": RECORD.json_schema,
+    "message": MESSAGE.json_schema,
+}
 
 if __name__ == "__main__":
     print(json.dumps(SCHEMAS[sys.argv[1]](), indent=2))

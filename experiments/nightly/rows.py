@@ -15,8 +15,8 @@ import polars as pl
 
 from experiments.errors import SparecraftError
 from experiments.nightly.history import Gain, Percentile, Run, Start
-from experiments.record.metrics import measured, prepared, response_limit_ms
 from experiments.record.metrics.bootstrap import intervals, quantile_value, stratum
+from experiments.record.metrics.frames import measured, prepared, response_limit_ms
 from experiments.record.metrics.latency import QUANTILES
 from experiments.record.metrics.summary import correlated_s, seeded
 from experiments.record.result import VERDICTS, Result, read_manifest, read_result

@@ -12,7 +12,7 @@ from typing import Any
 import polars as pl
 
 from experiments.design.schedule import Block
-from experiments.record.records import EventLog, RequestRecord, arbiter_rows, arbiter_table
+from experiments.record.records import ARBITERS, EventLog, RequestRecord, arbiter_rows
 from experiments.record.telemetry import InfluxWriter, Point, arbiter_points, request_point
 
 _EVENT_KEYS = ("what", "kind", "machine", "arm", "repeat", "action", "id")
@@ -110,7 +110,7 @@ class Recorder:
     def arbiters(self) -> pl.DataFrame:
         """All polls, as arbiters.parquet has them."""
         with self._guard:
-            return arbiter_table(self._rows)
+            return pl.DataFrame(self._rows, schema=ARBITERS)
 
     def close(self) -> None:
         """Close events.jsonl; the writer is its owner's."""

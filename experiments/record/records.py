@@ -10,7 +10,7 @@ import errno
 import io
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -195,11 +195,6 @@ def arbiter_rows(time_s: float, stats: Mapping[str, Any]) -> list[dict[str, Any]
         {**tier, **{column: server.get(names.get(column, column)) for column in columns}}
         for server in stats["servers"]
     ]
-
-
-def arbiter_table(rows: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
-    """Rows of `arbiter_rows` as a table."""
-    return pl.DataFrame(rows, schema=ARBITERS)
 
 
 class EventLog:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.design import Fleet
+from experiments.design.fleet import Fleet
 
 
 def fleet_of(scheme: str, nodes: int, standby: int) -> Fleet:

@@ -13,14 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from experiments.design import (
-    Arm,
-    Experiment,
-    Interference,
-    TierSettings,
-    designs_available,
-    load_design,
-)
+from experiments.design import designs_available, load_design
+from experiments.design.experiment import Arm, Experiment, Interference, TierSettings
 from experiments.design.own import FOLDER, copy_own
 from experiments.design.schedule import blocks
 from experiments.design.text import experiment_text, fleet_text

@@ -11,6 +11,8 @@ import polars as pl
 import pytest
 
 from experiments import kinds
+from experiments.commands.check import checked
+from experiments.design import load_design
 from experiments.design.experiment import Experiment
 from experiments.kinds.capacity.analysis import capacity_of, cost_of, knee, rate_at_limit
 from experiments.kinds.capacity.figures import cpu_figure
@@ -140,7 +142,7 @@ def test_the_file_and_the_page(steps: list[Step]) -> None:
 
 def read(name: str) -> tuple[Experiment, CapacitySection]:
     """A design's experiment, and what its kind's section asks for."""
-    design = kinds.load(name)
+    design = checked(load_design(name))
     section = kinds.section_of(kinds.kind_of(design), design)
     assert isinstance(section, CapacitySection)
     return design.experiment, section

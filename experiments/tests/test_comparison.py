@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from experiments.kinds.compare.page import write_report
-from experiments.record.metrics import summarize_run
+from experiments.record.metrics.summary import summarize_run
 from experiments.tests.report_fixture import FakeRun, fake_run
 
 

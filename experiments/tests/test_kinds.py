@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from experiments import kinds
+from experiments.commands.check import checked
 from experiments.design import load_design
 from experiments.errors import InputError
 from experiments.paths import ROOT
@@ -97,7 +98,7 @@ def test_every_kind_here_is_named_like_its_folder_and_says_what_it_does() -> Non
 
 def test_every_design_here_is_one_of_its_kind() -> None:
     for path in sorted((ROOT / "experiments" / "designs").glob("*/experiment.toml")):
-        design = kinds.load(path.parent)
+        design = checked(load_design(path.parent))
         kind = kinds.kind_of(design)
         assert (path.parent / "README.md").is_file()
         assert (kind.name == "capacity") == path.parent.name.endswith("-capacity")
@@ -121,7 +122,7 @@ def test_what_does_not_fit_a_kind_is_refused_with_its_key(
     tmp_path: Path, kind: str, more: str, key: str
 ) -> None:
     with pytest.raises(InputError) as refused:
-        kinds.load(design_of_kind(tmp_path / "mine", kind, more))
+        checked(load_design(design_of_kind(tmp_path / "mine", kind, more)))
     assert refused.value.place.endswith(key)
 
 

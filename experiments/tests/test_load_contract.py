@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from experiments.design.workers import worker_command
 from experiments.errors import InputError, MeasurementFailed
 from experiments.load import generator
-from experiments.load.plan import plan_json
+from experiments.load.plan import PLAN as PLANS
 from experiments.load.received import RecordReader
 from experiments.load.schemas import SCHEMAS
 from experiments.paths import ROOT
@@ -185,5 +185,5 @@ def test_the_committed_schemas_are_those_of_the_code() -> None:
     for name, schema in SCHEMAS.items():
         kept = json.loads((ROOT / "contracts" / f"load-{name}.schema.json").read_text())
         assert kept == schema(), f"{name}: run ci/contracts"
-    plan = json.loads(plan_json(PLAN))
+    plan = json.loads(PLANS.dump_json(PLAN))
     assert set(plan) == set(SCHEMAS["plan"]()["properties"])

@@ -7,8 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.record.metrics import SAMPLES_BEYOND_MIN, box_plot, ccdf, latency_statistics
-from experiments.record.metrics.latency import percentile, rank_of, samples_beyond, trimmed_mean
+from experiments.record.metrics.distribution import box_plot, ccdf
+from experiments.record.metrics.latency import (
+    SAMPLES_BEYOND_MIN,
+    latency_statistics,
+    percentile,
+    rank_of,
+    samples_beyond,
+    trimmed_mean,
+)
 
 LATENCIES = st.lists(st.floats(0.01, 8000.0), min_size=1, max_size=300)
 

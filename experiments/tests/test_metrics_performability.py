@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from experiments.errors import InputError
-from experiments.record.metrics import Window, prepared
+from experiments.record.metrics.frames import prepared
 from experiments.record.metrics.performability import Ideal, demerits, ideal_latency, user_metrics
 from experiments.record.metrics.weights import performability_weights
+from experiments.record.metrics.windows import Window
 from experiments.tests.frames import requests
 
 IDEAL = Ideal(100.0, "by hand")

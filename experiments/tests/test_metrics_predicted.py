@@ -12,8 +12,8 @@ import polars as pl
 import pytest
 
 from experiments.design.prediction import Prediction
-from experiments.record.metrics import summarize_run
 from experiments.record.metrics.bootstrap import intervals, quantile_value
+from experiments.record.metrics.summary import summarize_run
 from experiments.tests.bursts import bursty, in_the_long_run
 from experiments.tests.planned_fixture import CPU_SHARE, machines, planned_run, prediction
 from experiments.tests.report_fixture import FakeRun, event

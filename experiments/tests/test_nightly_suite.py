@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from experiments.design import DESIGNS, load_design
+from experiments.design import load_design
+from experiments.design.design import DESIGNS
 from experiments.errors import InputError
 from experiments.nightly.suite import load_suite, variant
 from experiments.tests.nightly_fixture import made_up_run, suite_file, write_nights

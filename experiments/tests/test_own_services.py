@@ -14,7 +14,7 @@ import polars as pl
 import pytest
 
 from experiments.commands.init import make_design
-from experiments.design import DESIGNS
+from experiments.design.design import DESIGNS
 from experiments.tests.called import sparecraft
 from experiments.tests.engine import docker
 from experiments.tests.fleets import nothing_stays

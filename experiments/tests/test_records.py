@@ -16,7 +16,6 @@ from experiments.record.records import (
     REQUESTS,
     EventLog,
     arbiter_rows,
-    arbiter_table,
     encode_histogram,
     histograms,
     read_events,
@@ -47,8 +46,7 @@ def test_a_table_with_a_missing_or_misshapen_column_is_refused(tmp_path: Path) -
 
 
 def test_a_poll_of_an_arbiter_makes_a_row_for_each_server(tmp_path: Path) -> None:
-    assert arbiter_table([]).schema == ARBITERS
-    table = arbiter_table(arbiter_rows(3.0, STATS))
+    table = pl.DataFrame(arbiter_rows(3.0, STATS), schema=ARBITERS)
     assert table["server"].to_list() == ["web-1", "web-2"]
     assert table["alive"].to_list() == [True, False]
     assert table["last_latency_us"].to_list() == [41234, None]

@@ -10,7 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from experiments.design import Experiment, Fleet, Interference, load_design
+from experiments.design import load_design
+from experiments.design.experiment import Experiment, Interference
+from experiments.design.fleet import Fleet
 from experiments.design.interference import Episode, affected_tiers, episodes
 from experiments.design.schedule import (
     arrivals,

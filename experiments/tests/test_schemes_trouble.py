@@ -21,6 +21,7 @@ from experiments.record.result import flat, read_result
 from experiments.stage.faults import Tally
 from experiments.stage.live_fleet import Fleet
 from experiments.stage.platforms.local import docker
+from experiments.stage.platforms.local.platform import LocalPlatform
 from experiments.stage.schemes import Controller, Journal, MachineOperations
 from experiments.tests.engine import docker as call_docker
 from experiments.tests.fleets import Started, live

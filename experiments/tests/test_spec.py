@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from experiments.design import Selector, load_design
+from experiments.design import load_design
 from experiments.design.contracts import DEFAULT_POLICY
+from experiments.design.experiment import Selector
 from experiments.design.schedule import blocks
 from experiments.errors import InputError
 from experiments.tests.spec_fixture import TFVARS, TOML, design, role, write

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy import stats
 
 from experiments.kinds.capacity.steps import Step
 from experiments.record.metrics.bootstrap import intervals, pooled, quantile_value, stratum
@@ -132,21 +133,12 @@ def cost_of(steps: Sequence[Step], machine: str) -> Cost | None:
     ]
     if len(points) < 3:
         return None
-    rate, cores = (np.asarray(column) for column in zip(*points, strict=True))
-    spread = float(((rate - rate.mean()) ** 2).sum())
-    if spread <= 0:
+    rate, cores = np.transpose(points)
+    if np.ptp(rate) <= 0:
         return None
-    slope = float(((rate - rate.mean()) * (cores - cores.mean())).sum() / spread)
-    idle = float(cores.mean() - slope * rate.mean())
+    line = stats.linregress(rate, cores)
+    slope = float(line.slope)
     if slope <= 0:
         return None
-    residual = cores - idle - slope * rate
-    error = math.sqrt(float((residual**2).sum()) / (len(points) - 2) / spread)
-    half = float(_student(len(points) - 2)) * error
-    return Cost(Interval(slope, slope - half, slope + half), idle)
-
-
-def _student(freedom: int) -> float:
-    from scipy import stats
-
-    return float(stats.t.ppf(0.975, freedom))
+    half = float(stats.t.ppf(0.975, len(points) - 2) * line.stderr)
+    return Cost(Interval(slope, slope - half, slope + half), float(line.intercept))

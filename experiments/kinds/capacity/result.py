@@ -12,7 +12,7 @@ import numpy as np
 
 from experiments.kinds.capacity.analysis import Interval, NodeCapacity, capacity_of, cost_of
 from experiments.kinds.capacity.steps import STEPS, AskedStep, Step, steps_of
-from experiments.record.metrics import response_limit_ms
+from experiments.record.metrics.frames import response_limit_ms
 from experiments.record.records import HOSTS, REQUESTS, read_table
 from experiments.record.result import Findings, read_manifest
 

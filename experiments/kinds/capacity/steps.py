@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from experiments.record.metrics import measured, prepared
-from experiments.record.metrics.frames import OK
+from experiments.record.metrics.frames import OK, measured, prepared
 from experiments.record.metrics.latency import QUANTILES, percentile, samples_beyond
 from experiments.record.metrics.verdicts import LAG_SHARE_MAX
 

@@ -14,21 +14,12 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from experiments.design import (
-    PLANNED_ARM,
-    Arm,
-    Design,
-    Experiment,
-    Fleet,
-    Order,
-    Prediction,
-    TierSettings,
-    load_design,
-    read_prediction,
-)
+from experiments.design import Design, load_design
 from experiments.design.checks import missing_of
-from experiments.design.fleet import fleet_problems
+from experiments.design.experiment import Arm, Experiment, Order, TierSettings
+from experiments.design.fleet import Fleet, fleet_problems
 from experiments.design.own import FOLDER, copy_own
+from experiments.design.prediction import PLANNED_ARM, Prediction, read_prediction
 from experiments.design.roles import Roles, find_roles
 from experiments.design.text import experiment_text, fleet_text
 from experiments.errors import InputError

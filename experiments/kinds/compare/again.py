@@ -15,7 +15,7 @@ import polars as pl
 from experiments.console import Narrator
 from experiments.design.schedule import Block
 from experiments.load.block import BlockRun
-from experiments.record.metrics import measured
+from experiments.record.metrics.frames import measured
 from experiments.record.metrics.saturation import saturation
 from experiments.stage.host import QUIET_STOLEN_MAX, HostBlock
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from experiments.record.metrics import summarize_run
+from experiments.record.metrics.summary import summarize_run
 from experiments.record.records import REQUESTS, histograms, read_table, write_bytes, write_json
 from experiments.record.result import Findings
 from optimizer.errors import SparecraftError

@@ -28,7 +28,9 @@ from experiments.kinds.compare.figures_time import (
     shown_points,
 )
 from experiments.kinds.compare.folder import RunFolder
-from experiments.record.metrics import SAMPLES_BEYOND_MIN, compared_arms, measured
+from experiments.record.metrics.frames import measured
+from experiments.record.metrics.latency import SAMPLES_BEYOND_MIN
+from experiments.record.metrics.summary import compared_arms
 from experiments.report import palette
 from experiments.report.figures import Figure, Key, drawn
 from experiments.report.layout import WIDE, Size

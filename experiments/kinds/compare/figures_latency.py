@@ -8,7 +8,8 @@ import altair as alt
 import polars as pl
 
 from experiments.kinds.compare.folder import RunFolder
-from experiments.record.metrics import box_plot, ccdf, measured
+from experiments.record.metrics.distribution import box_plot, ccdf
+from experiments.record.metrics.frames import measured
 from experiments.report import palette
 from experiments.report.figures import log_ticks
 from experiments.report.layout import Size
@@ -199,85 +200,76 @@ def _slo_corners(run: RunFolder, x: Any, y: Any) -> Any:
 
 def improvement_intervals(run: RunFolder, size: Size) -> Any:
     """Improvement factors with their intervals on a log axis; None where there is no factor."""
-    rows = []
-    for name, entry in (run.summary.get("improvement") or {}).items():
-        if entry.get("factor") is None:
-            continue
-        rows.append({
-            "name": name, "factor": entry["factor"], "low": max(entry["ci_low"], 0.02),
-            "high": min(entry["ci_high"], 200.0), "filled": not entry.get("insufficient"),
-        })  # fmt: skip
+    look = {"colour": palette.MARKER.light, "shape": "circle"}
+    rows = [
+        {**_factor_row(entry), **look, "name": name}
+        for name, entry in (run.summary.get("improvement") or {}).items()
+        if entry.get("factor") is not None
+    ]
     if not rows:
         return None
-    domain = [min(0.8, *(row["low"] for row in rows)) * 0.95,
-              max(1.25, *(row["high"] for row in rows)) * 1.05]  # fmt: skip
-    axis = alt.Axis(
-        title="improvement factor, × (log scale)" if size.small
-        else "improvement factor, baseline / other, × (log scale; right of 1: faster)",
-        values=_ticks(domain, size), format="~g",
-    )  # fmt: skip
-    x = alt.X("factor:Q", scale=alt.Scale(type="log", domain=domain, nice=False), axis=axis)
     y = alt.Y("name:N", sort=[row["name"] for row in rows],
               axis=alt.Axis(title=None, ticks=False, domain=False, grid=False))  # fmt: skip
-    ink = palette.MARKER.light
+    title = (
+        "improvement factor, × (log scale)" if size.small
+        else "improvement factor, baseline / other, × (log scale; right of 1: faster)"
+    )  # fmt: skip
     base = alt.Chart(data(rows)).encode(y=y)
-    one = alt.Chart(data([{"factor": 1.0}])).mark_rule(stroke=palette.AXIS.light, strokeWidth=2)
-    bars = base.mark_rule(stroke=ink, strokeWidth=2).encode(
-        x=alt.X("low:Q", scale=alt.Scale(type="log", domain=domain, nice=False), axis=axis),
-        x2="high:Q",
-    )
-    solid = base.transform_filter("datum.filled").mark_point(
-        size=110, filled=True, fill=ink, opacity=1, shape="circle"
-    )
-    hollow = base.transform_filter("!datum.filled").mark_point(
-        size=110, fill=palette.PAPER.light, stroke=ink, strokeWidth=2, opacity=1, shape="circle"
-    )
-    return alt.layer(one.encode(x=x), bars, solid.encode(x=x), hollow.encode(x=x)).properties(
+    return _factors(rows, base, title, 110, size).properties(
         width=size.plot_width, height=alt.Step(36)
     )
 
 
 def comparison_factors(run: RunFolder, size: Size) -> Any:
     """Every arm's factors over the baseline, mean and p95, on a log axis, best p95 on top."""
-    rows = []
     order = sorted(
         (run.summary.get("comparison") or {}).items(),
         key=lambda item: -(item[1]["p95"].get("factor") or 0.0),
     )
-    for arm, entries in order:
-        for name, shift, colour, mark in _COMPARED:
-            entry = entries[name]
-            if entry.get("factor") is not None:
-                rows.append({
-                    "arm": arm, "factor": entry["factor"], "low": max(entry["ci_low"], 0.02),
-                    "high": min(entry["ci_high"], 200.0), "shift": shift, "colour": colour,
-                    "shape": mark, "filled": not entry.get("insufficient"),
-                })  # fmt: skip
-    domain = [min(0.8, *(row["low"] for row in rows)) * 0.95,
-              max(1.25, *(row["high"] for row in rows)) * 1.05]  # fmt: skip
-    scale = alt.Scale(type="log", domain=domain, nice=False)
-    axis = alt.Axis(title="improvement factor, × (log scale; right of 1: faster)",
-                    values=_ticks(domain, size), format="~g")  # fmt: skip
+    rows = [
+        {**_factor_row(entries[name]), "arm": arm, "shift": shift, "colour": colour, "shape": mark}
+        for arm, entries in order
+        for name, shift, colour, mark in _COMPARED
+        if entries[name].get("factor") is not None
+    ]
     y = alt.Y("arm:N", sort=[arm for arm, _ in order],
               axis=alt.Axis(title=None, labelLimit=180, ticks=False, domain=False))  # fmt: skip
     offset = alt.YOffset("shift:Q", scale=alt.Scale(domain=[-1, 1], range=[0, 24]))
-    stroke = alt.Stroke("colour:N", scale=None)
     base = alt.Chart(data(rows)).encode(y=y, yOffset=offset)
-    one = alt.Chart(data([{"factor": 1.0}])).mark_rule(stroke=palette.AXIS.light, strokeWidth=2)
+    title = "improvement factor, × (log scale; right of 1: faster)"
+    labels = max(len(str(arm)) for arm, _ in order) * 6.4 + 14
+    return _factors(rows, base, title, 70, size).properties(
+        width=size.width - min(180, labels) - 24, height=alt.Step(26, **{"for": "position"})
+    )
+
+
+def _factor_row(entry: dict[str, Any]) -> dict[str, Any]:
+    """Bounds far outside what can be measured are cut."""
+    low, high = max(entry["ci_low"], 0.02), min(entry["ci_high"], 200.0)
+    filled = not entry.get("insufficient")
+    return {"factor": entry["factor"], "low": low, "high": high, "filled": filled}
+
+
+def _factors(rows: list[dict[str, Any]], base: Any, title: str, area: int, size: Size) -> Any:
+    """Factors with their intervals beside the line of 1; a hollow point rests on few samples."""
+    domain = [min(0.8, *(row["low"] for row in rows)) * 0.95,
+              max(1.25, *(row["high"] for row in rows)) * 1.05]  # fmt: skip
+    scale = alt.Scale(type="log", domain=domain, nice=False)
+    axis = alt.Axis(title=title, values=_ticks(domain, size), format="~g")
     x = alt.X("factor:Q", scale=scale, axis=axis)
+    stroke = alt.Stroke("colour:N", scale=None)
     shape = alt.Shape("shape:N", scale=None)
+    one = alt.Chart(data([{"factor": 1.0}])).mark_rule(stroke=palette.AXIS.light, strokeWidth=2)
     bars = base.mark_rule(strokeWidth=2).encode(
         x=alt.X("low:Q", scale=scale, axis=axis), x2="high:Q", stroke=stroke
     )
-    solid = base.transform_filter("datum.filled").mark_point(size=70, filled=True, opacity=1)
+    solid = base.transform_filter("datum.filled").mark_point(size=area, filled=True, opacity=1)
     hollow = base.transform_filter("!datum.filled").mark_point(
-        size=70, fill=palette.PAPER.light, strokeWidth=2, opacity=1
+        size=area, fill=palette.PAPER.light, strokeWidth=2, opacity=1
     )
-    points = [
+    return alt.layer(
+        one.encode(x=x),
+        bars,
         solid.encode(x=x, fill=alt.Fill("colour:N", scale=None), shape=shape),
         hollow.encode(x=x, stroke=stroke, shape=shape),
-    ]
-    labels = max(len(str(arm)) for arm, _ in order) * 6.4 + 14
-    return alt.layer(one.encode(x=x), bars, *points).properties(
-        width=size.width - min(180, labels) - 24, height=alt.Step(26, **{"for": "position"})
     )

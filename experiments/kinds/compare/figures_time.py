@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from experiments.kinds.compare.folder import RunFolder
-from experiments.record.metrics import Window, of_kind
+from experiments.record.metrics.windows import Window, of_kind
 from experiments.report import palette
 from experiments.report.figures import log_ticks
 from experiments.report.layout import Size

@@ -11,15 +11,9 @@ from typing import Any, TypeVar
 import polars as pl
 
 from experiments.errors import InputError, SparecraftError
-from experiments.record.metrics import (
-    Window,
-    arm_names,
-    prepared,
-    response_limit_ms,
-    run_end_s,
-    windows,
-)
-from experiments.record.metrics.windows import Event
+from experiments.record.metrics.frames import arm_names, prepared, response_limit_ms
+from experiments.record.metrics.summary import run_end_s
+from experiments.record.metrics.windows import Event, Window, windows
 from experiments.record.records import ARBITERS, HOSTS, REQUESTS, read_events, sound
 from experiments.record.result import flat, read_result, result_file
 from optimizer.manifest import spec_of

@@ -15,7 +15,7 @@ from experiments.kinds.compare.predicted import (
     predicted_table,
     verdict_sentence,
 )
-from experiments.record.metrics import compared_arms
+from experiments.record.metrics.summary import compared_arms
 from experiments.report.shell import Verdict, chip, chips, render_page, save_page
 from experiments.report.tables import Table
 from experiments.report.text import factor, interval, milliseconds, number, percent, usd

@@ -8,7 +8,7 @@ import altair as alt
 
 from experiments.kinds.compare.figures_time import blocks_of, time_domain
 from experiments.kinds.compare.folder import RunFolder
-from experiments.record.metrics import Window, of_kind
+from experiments.record.metrics.windows import Window, of_kind
 from experiments.report import palette
 from experiments.report.figures import Figure, Key, drawn
 from experiments.report.layout import Size

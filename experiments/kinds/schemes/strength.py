@@ -29,10 +29,6 @@ from optimizer.fit.failovers import SAMPLES_LEAST, Failovers, failovers
 from optimizer.uncertainty import rates_from
 
 CYCLES_MIN = 5
-PARTS = (
-    "detection_s", "told_out_s", "fence_s", "repair_s", "boot_s", "start_s", "readiness_s",
-    "told_s",
-)  # fmt: skip
 _DRAWS = 2000
 _MODEL_DRAWS = 200
 _TAIL = 2.5  # per cent on each side

@@ -25,7 +25,7 @@ from experiments.kinds.tune.simulated import simulated_optimum
 from experiments.kinds.tune.walk import PAIRS_MIN, Measured, OutOfTime, Rules, Walk
 from experiments.load.generator import LoadHandle
 from experiments.record.manifest import spec_json
-from experiments.record.metrics import prepared, response_limit_ms
+from experiments.record.metrics.frames import prepared, response_limit_ms
 from experiments.record.records import write_json
 from experiments.stage.stage import Stage
 from optimizer.replication import Replicas, TierLoad, feasible_replicas

@@ -17,8 +17,9 @@ import numpy as np
 import polars as pl
 from scipy import stats
 
-from experiments.design import PLANNED_ARM, Fleet, Prediction
 from experiments.design.contracts import KINDS
+from experiments.design.fleet import Fleet
+from experiments.design.prediction import PLANNED_ARM, Prediction
 from experiments.record.metrics.bootstrap import (
     CONFIDENCE,
     Value,

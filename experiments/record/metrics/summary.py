@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from experiments.design import Fleet, Prediction, read_prediction
+from experiments.design.fleet import Fleet
+from experiments.design.prediction import Prediction, read_prediction
 from experiments.record.metrics.arbiters import replication_load
-from experiments.record.metrics.comparison import comparison
 from experiments.record.metrics.frames import arm_names, measured, prepared, response_limit_ms
 from experiments.record.metrics.generator import generator_blocks, generator_reasons
 from experiments.record.metrics.improvement import improvement, no_improvement, pairs_of
@@ -68,9 +68,7 @@ def summarize(
         "arms": arm_figures,
         "compared": {"baseline": baseline, "other": other},
         "improvement": _improvement(main, baseline, other, manifest),
-        "comparison": comparison(
-            main, arms, baseline, block_s=correlated_s(manifest), rng=seeded(manifest)
-        ),
+        "comparison": _comparison(main, arms, baseline, manifest),
         "phases": phases,
         "ideal": {"latency_ms": ideal.latency_ms, "source": ideal.source},
         "replication": _replication(arbiters, main),
@@ -185,6 +183,21 @@ def _improvement(
         return no_improvement(f"the run has one arm, {baseline}, and nothing to compare it with")
     pairs = pairs_of(main, baseline, other)
     return improvement(pairs, block_s=correlated_s(manifest), rng=seeded(manifest))
+
+
+def _comparison(
+    main: pl.DataFrame, arms: Sequence[str], baseline: str, manifest: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Of more than two arms each against the baseline, over the blocks that the two share.
+
+    The intervals hold for one arm each: where twenty arms are compared, about one interval in
+    twenty misses its factor by chance.
+    """
+    others = [arm for arm in arms if arm != baseline] if len(arms) > 2 else []
+    block_s, rng = correlated_s(manifest), seeded(manifest)
+    return {
+        arm: improvement(pairs_of(main, baseline, arm), block_s=block_s, rng=rng) for arm in others
+    }
 
 
 def _predicted(

@@ -6,14 +6,13 @@ delivered yet, `points.py` the measurements of Sparecraft, `query.py` reads back
 
 from experiments.record.telemetry.line import Point
 from experiments.record.telemetry.points import arbiter_points, request_point
-from experiments.record.telemetry.query import InfluxQuery, QueryFailed
+from experiments.record.telemetry.query import InfluxQuery
 from experiments.record.telemetry.writer import InfluxWriter, TelemetryStats
 
 __all__ = [
     "InfluxQuery",
     "InfluxWriter",
     "Point",
-    "QueryFailed",
     "TelemetryStats",
     "arbiter_points",
     "request_point",

@@ -9,20 +9,16 @@ import polars as pl
 
 from experiments.errors import EnvironmentMissing
 from experiments.record.records import HOSTS
+from experiments.record.telemetry.writer import DATABASE
 
 QUERY_TIMEOUT_S = 30.0
-
-
-class QueryFailed(EnvironmentMissing):
-    """InfluxDB did not answer a query."""
 
 
 class InfluxQuery:
     """Queries on one database."""
 
-    def __init__(self, url: str, *, database: str = "sparecraft") -> None:
+    def __init__(self, url: str) -> None:
         self._url = url
-        self._database = database
         self._client = httpx.Client(
             base_url=url, timeout=httpx.Timeout(QUERY_TIMEOUT_S), trust_env=False
         )
@@ -33,7 +29,7 @@ class InfluxQuery:
 
     def rows(self, influxql: str) -> list[dict[str, Any]]:
         """The rows of all series, with their tags and `_measurement`; `time` in ns."""
-        result = self._ask({"q": influxql, "db": self._database, "epoch": "ns"})
+        result = self._ask({"q": influxql, "db": DATABASE, "epoch": "ns"})
         return [
             {
                 "_measurement": series.get("name", ""),
@@ -81,8 +77,8 @@ class InfluxQuery:
             raise self._failed(parameters["q"], str(problem))
         return dict(result)
 
-    def _failed(self, influxql: str, came: str) -> QueryFailed:
-        return QueryFailed(
+    def _failed(self, influxql: str, came: str) -> EnvironmentMissing:
+        return EnvironmentMissing(
             f"InfluxDB at {self._url}",
             expected=f"an answer to {influxql}",
             came=came,

@@ -17,12 +17,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 from pathlib import Path
+from typing import Any
 
 import httpx
 
 from experiments.record.telemetry.line import Point
 from experiments.record.telemetry.spool import Spool
 
+DATABASE = "sparecraft"
 BATCH_LINES = 5000
 QUEUE_LINES = 100_000
 SPOOL_BYTES = 256 * 1024 * 1024
@@ -56,13 +58,12 @@ class _Reply(Enum):
 class InfluxWriter:
     """Writes to one database. `write` may be called from any thread."""
 
-    def __init__(self, url: str, spool: Path, *, database: str = "sparecraft") -> None:
+    def __init__(self, url: str, spool: Path) -> None:
         self.rejected_path = spool.with_suffix(".rejected.lp")
         # Proxies of the environment are for the world outside; the fleet's networks are here.
         self._client = httpx.Client(
             base_url=url, timeout=httpx.Timeout(REQUEST_TIMEOUT_S), trust_env=False
         )
-        self._database = database
         self._spool = Spool(spool, SPOOL_BYTES)
         self._queue: queue.Queue[bytes] = queue.Queue(QUEUE_LINES)
         self._lock = threading.Lock()
@@ -85,8 +86,7 @@ class InfluxWriter:
             raise RuntimeError("the writer is closed")
         for point in points:
             line = point.line()
-            with self._lock:
-                self._stats = replace(self._stats, accepted=self._stats.accepted + 1)
+            self._count(accepted=1)
             self._queue.put(line)
 
     def close(self, deadline_s: float) -> TelemetryStats:
@@ -169,7 +169,7 @@ class InfluxWriter:
         try:
             response = self._client.post(
                 "/write",
-                params={"db": self._database, "precision": "ns"},
+                params={"db": DATABASE, "precision": "ns"},
                 content=b"\n".join(lines),
             )
         except httpx.HTTPError as error:
@@ -188,22 +188,9 @@ class InfluxWriter:
         except OSError as failure:
             self._count(error=f"{error}; and {self.rejected_path}: {failure}")
 
-    def _count(
-        self,
-        *,
-        written: int = 0,
-        spooled: int = 0,
-        rejected: int = 0,
-        lost: int = 0,
-        error: str = "",
-    ) -> None:
+    def _count(self, *, error: str = "", **more: int) -> None:
+        """Points that became something, by the name of that in the statistics."""
         with self._lock:
             now = self._stats
-            self._stats = replace(
-                now,
-                written=now.written + written,
-                spooled=now.spooled + spooled,
-                rejected=now.rejected + rejected,
-                lost=now.lost + lost,
-                last_error=error or now.last_error,
-            )
+            grown: dict[str, Any] = {name: getattr(now, name) + n for name, n in more.items()}
+            self._stats = replace(now, last_error=error or now.last_error, **grown)

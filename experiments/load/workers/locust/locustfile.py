@@ -13,7 +13,6 @@ from __future__ import annotations
 import logging
 import socket
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -40,25 +39,16 @@ def _arguments(parser: Any) -> None:
 events.init_command_line_parser.add_listener(_arguments)
 
 
-@dataclass(frozen=True)
-class Inputs:
-    """What the command line names, opened."""
-
-    plan: LoadPlan
-    records: RecordFile
-    control: Control
-
-
 class OpenLoopUser(User):
     """All users of the plan in one: see open_loop.py."""
 
     fixed_count = 1
-    inputs: ClassVar[Inputs]
+    plan: ClassVar[LoadPlan]
+    records: ClassVar[RecordFile]
+    control: ClassVar[Control]
 
     def on_start(self) -> None:
-        """Take the inputs; whatever ends Locust, what was measured is written."""
-        inputs = self.inputs
-        self._plan, self._records, self._control = inputs.plan, inputs.records, inputs.control
+        """Whatever ends Locust, what was measured is written."""
         self._walk: Walk | None = None
         self._priority = ""
         self._error: str | None = None
@@ -69,9 +59,9 @@ class OpenLoopUser(User):
     def walk(self) -> None:
         """The plan, once; Locust would begin again after an exception."""
         try:
-            self._walk = Walk(self._plan, self._records, self._record)
+            self._walk = Walk(self.plan, self.records, self._record)
             self._priority = settle()
-            self._control.say(state="ready")
+            self.control.say(state="ready")
             self._walk.run(*self._when())
         except Exception as error:
             logging.exception("the load worker failed")
@@ -82,26 +72,26 @@ class OpenLoopUser(User):
 
     def _when(self) -> tuple[float, float]:
         """The run's t0 on the monotonic clock, and the block's start after it."""
-        if not self._control.attached:
+        if not self.control.attached:
             return time.monotonic(), START_AFTER_S
-        message = self._control.hear()
+        message = self.control.hear()
         if message is None:
             raise RuntimeError("the runner is gone")
         gevent.spawn(self._watch_runner)
         return float(message["t0_s"]), float(message["start_s"])
 
     def _watch_runner(self) -> None:
-        while self._control.hear() is not None:
+        while self.control.hear() is not None:
             pass
         if not self._closed:
             self._leave()
 
     def _record(self, record: dict[str, Any]) -> None:
-        self._records.append(record)
+        self.records.append(record)
         good = record["outcome"] == "ok"
         self.environment.events.request.fire(
             request_type="GET",
-            name=self._plan.load.user,
+            name=self.plan.load.user,
             response_time=record["latency_ms"] or 0.0,
             response_length=record["bytes"],
             exception=None if good else RuntimeError(record["outcome"]),
@@ -114,20 +104,20 @@ class OpenLoopUser(User):
             return
         self._closed = True
         ended = self._walk.end() if self._walk else {"launched": 0, "recorded": 0}
-        self._records.close()
+        self.records.close()
         use = {
             "worker": 0,
             "host": socket.gethostname(),
             "priority": self._priority,
-            "planned": len(self._plan.offsets_s),
+            "planned": len(self.plan.offsets_s),
             "recorded": ended["recorded"],
             **(self._walk.cpu() if self._walk else {}),
         }
-        self._control.say(
+        self.control.say(
             state="done",
             **ended,
-            unwritten=self._records.waiting,
-            error=self._error or self._records.error,
+            unwritten=self.records.waiting,
+            error=self._error or self.records.error,
             workers=[use],
         )
 
@@ -142,11 +132,9 @@ class OpenLoopUser(User):
 def _open_inputs(environment: Environment, **_: Any) -> None:
     # In the init event, because Locust ends when that fails; a user that fails is only restarted.
     options: Any = environment.parsed_options
-    OpenLoopUser.inputs = Inputs(
-        read_plan(Path(options.plan)),
-        RecordFile(Path(options.records)),
-        Control(options.control_fd),
-    )
+    OpenLoopUser.plan = read_plan(Path(options.plan))
+    OpenLoopUser.records = RecordFile(Path(options.records))
+    OpenLoopUser.control = Control(options.control_fd)
 
 
 events.init.add_listener(_open_inputs)

@@ -27,7 +27,7 @@ from locust.env import Environment
 from locust.runners import STATE_MISSING, MasterRunner
 
 from experiments.errors import MeasurementFailed
-from experiments.load.plan import LoadPlan, RemoteWorkers, plan_json, read_plan
+from experiments.load.plan import PLAN, LoadPlan, RemoteWorkers, read_plan
 from experiments.load.workers.locust.clock import EXCHANGES, Exchange, Offset, kernel, offset_of
 from experiments.load.workers.locust.local_workers import LocalWorkers
 from experiments.load.workers.locust.open_loop import RecordFile
@@ -133,7 +133,7 @@ class Master:
         for member in self._members:
             part = share(self._plan, member.number, count)
             member.planned = len(part.offsets_s)
-            self._runner.send_message("share", {"plan": plan_json(part)}, member.client_id)
+            self._runner.send_message("share", {"plan": PLAN.dump_json(part)}, member.client_id)
         self._compare_clocks(self._members, _CLOCK_S)
         for member in self._members:
             if member.exchanges:

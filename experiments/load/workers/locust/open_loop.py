@@ -150,7 +150,7 @@ class OpenLoop:
                 return
             self.launched += 1
             if len(self._flying) >= self._plan.load.max_in_flight:
-                self._drop(index)
+                self._finish(index, self._clock(), None, "dropped", 0, 0)
             else:
                 greenlet = gevent.Greenlet(self._ask, index)
                 self._flying.add(greenlet)
@@ -174,10 +174,6 @@ class OpenLoop:
             self._defect = self._defect or error
             raise
         self._finish(index, sent_s, answer.done_s, answer.outcome, answer.status, answer.bytes)
-
-    def _drop(self, index: int) -> None:
-        now_s = self._clock()
-        self._finish(index, now_s, None, "dropped", 0, 0)
 
     def _finish(
         self, index: int, sent_s: float, done_s: float | None, outcome: str, status: int, size: int

@@ -12,7 +12,7 @@ custom messages:
     lines     records, as they come
     finished  the end of it, its CPU share        halt    give up what is in flight
 
-A worker sends to nothing but the own fleet, whoever its master is: `plan.entry_address` refuses
+A worker sends to nothing but the own fleet, whoever its master is: `plan.entry_url` refuses
 the rest. On a load machine a service starts it anew after each block.
 
 Exit codes: 0 the share was sent, whatever the answers; 1 it ended early; 3 no master was found.
@@ -37,7 +37,7 @@ from locust.runners import WorkerRunner
 
 from experiments.errors import EnvironmentMissing
 from experiments.load.generator import MASTER_PORT
-from experiments.load.plan import LoadPlan, plan_of
+from experiments.load.plan import PLAN, LoadPlan
 from experiments.load.workers.locust.clock import kernel
 from experiments.load.workers.locust.open_loop import Records
 from experiments.load.workers.locust.process import settle
@@ -103,7 +103,7 @@ class Work:
         self._runner.send_message("finished", {**ended, **cpu, "error": error})
 
     def _on_share(self, msg: Any, **_: Any) -> None:
-        self._plan = plan_of(msg.data["plan"])
+        self._plan = PLAN.validate_json(msg.data["plan"])
 
     def _on_time(self, msg: Any, **_: Any) -> None:
         answer = {"asked_s": msg.data["asked_s"], "worker_s": time.monotonic()}
