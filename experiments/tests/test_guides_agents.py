@@ -19,81 +19,6 @@ AGENTS = Path(__file__).parents[2] / "agents"
 COPY = AGENTS / "target" / "guides"
 STEPS_MAX = 3
 
-FAULT = """\
-//! `disk.fill`: a file that takes up room.
-
-use std::path::PathBuf;
-
-use anyhow::Result;
-use serde::{Deserialize, Serialize};
-
-use super::parameter::{Default, Parameter};
-use super::{Fault, Refusal};
-use crate::machine::Machine;
-
-pub struct DiskFill;
-
-#[derive(Serialize, Deserialize)]
-pub struct Parameters {
-    bytes: u64,
-}
-
-#[derive(Serialize, Deserialize)]
-pub struct Record {
-    file: PathBuf,
-    bytes: u64,
-}
-
-impl Fault for DiskFill {
-    const KIND: &'static str = "disk.fill";
-    const SUMMARY: &'static str = "a file that takes up room";
-    const PARAMETERS: &'static [Parameter] = &[Parameter::integer("bytes", "its size")
-        .in_unit("B")
-        .at_least(1.0)
-        .at_most(1e9)
-        .or(Default::Number(1e6))];
-    type Parameters = Parameters;
-    type Record = Record;
-
-    fn capability(&self, _machine: &Machine) -> Result<(), String> {
-        Ok(())
-    }
-
-    fn plan(
-        &self,
-        machine: &Machine,
-        id: &str,
-        parameters: &Parameters,
-    ) -> Result<Record, Refusal> {
-        let file = machine.config.state_dir.join(format!("fill-{id}"));
-        Ok(Record { file, bytes: parameters.bytes })
-    }
-
-    fn inject(&self, _machine: &Machine, record: &Record) -> Result<()> {
-        Ok(std::fs::write(&record.file, vec![0; record.bytes as usize])?)
-    }
-
-    fn undo(&self, _machine: &Machine, record: &Record) -> Result<()> {
-        match std::fs::remove_file(&record.file) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error.into()),
-            _ => Ok(()),
-        }
-    }
-}
-"""
-
-POLICY = """\
-//! Longest idle: the server that was chosen longest ago.
-
-use crate::policy::{Finds, Rule};
-
-pub(crate) const RULE: Rule = Rule::new(
-    "longest-idle",
-    "when a server was chosen last",
-    Finds::Ranked(|server, _| server.turn),
-);
-"""
-
 
 def steps(title: str) -> list[str]:
     """The numbered steps under a bold title of the README, each on one line."""
@@ -111,15 +36,27 @@ def add_line(path: Path, after: str, line: str) -> None:
     path.write_text("".join(lines))
 
 
+def add_copy(old: str, new: str, *renamed: tuple[str, str]) -> None:
+    """A source file as another one, with the names in it."""
+    text = (COPY / old).read_text()
+    for name, other in renamed:
+        assert name in text
+        text = text.replace(name, other)
+    (COPY / new).write_text(text)
+
+
 def add_fault() -> None:
-    (COPY / "nodeagent/src/faults/disk_fill.rs").write_text(FAULT)
-    add_line(COPY / "nodeagent/src/faults/mod.rs", "faults! {", "    disk_fill::DiskFill,")
+    names = ("InterferenceCpu", "CpuSpin"), ("interference.cpu", "cpu.spin")
+    faults = "nodeagent/src/faults"
+    add_copy(f"{faults}/interference_cpu.rs", f"{faults}/cpu_spin.rs", *names)
+    add_line(COPY / faults / "mod.rs", "faults! {", "    cpu_spin::CpuSpin,")
 
 
 def add_policy() -> None:
-    (COPY / "policy/src/longest_idle.rs").write_text(POLICY)
-    add_line(COPY / "policy/src/lib.rs", "mod least_outstanding;", "mod longest_idle;")
-    add_line(COPY / "policy/src/lib.rs", "const ALL:", "    &longest_idle::RULE,")
+    names = ('"random"', '"any-other"')
+    add_copy("policy/src/random.rs", "policy/src/any_other.rs", names)
+    add_line(COPY / "policy/src/lib.rs", "mod least_outstanding;", "mod any_other;")
+    add_line(COPY / "policy/src/lib.rs", "const ALL:", "    &any_other::RULE,")
 
 
 @pytest.fixture(scope="module")
@@ -156,27 +93,11 @@ def test_a_fault_is_its_file_and_one_line(programs: Path) -> None:
     faults = {
         fault["kind"]: fault for fault in printed(programs / "nodeagent", "--kinds")["faults"]
     }
-    assert faults["disk.fill"] == {
-        "kind": "disk.fill",
-        "group": "fault",
-        "summary": "a file that takes up room",
-        "stops_service": False,
-        "parameters": [
-            {
-                "name": "bytes",
-                "summary": "its size",
-                "type": "integer",
-                "unit": "B",
-                "required": False,
-                "default": 1000000,
-                "minimum": 1,
-                "maximum": 1000000000,
-            }
-        ],
-    }
+    known = faults["interference.cpu"]
+    assert faults["cpu.spin"] == {**known, "kind": "cpu.spin", "group": "fault"}
 
 
 def test_a_policy_is_its_file_and_two_lines(programs: Path) -> None:
     policies = printed(programs / "arbiter", "--policies")["policies"]
-    assert "longest-idle" in [policy["name"] for policy in policies]
+    assert "any-other" in [policy["name"] for policy in policies]
     assert len(policies) == len({policy["name"] for policy in policies})
