@@ -1,6 +1,7 @@
 //! The agent's life: prepare the machine, undo what was left, run the role, serve, and end in
 //! order.
 
+use std::fmt::Display;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -103,21 +104,13 @@ fn prepare(config: Config, clock: Clock) -> Result<Agent> {
     tell(&engine.list());
     complain("the data interface", shape(&machine));
     if let Ok(device) = root_device() {
-        complain(
-            "the disk throttle",
-            cgroups
-                .inherit_throttle(&device)
-                .map_err(|error| format!("{error:#}")),
-        );
+        complain("the disk throttle", cgroups.inherit_throttle(&device));
     }
     engine.probe();
     let file = machine.config.state_dir.join("baseline.json");
     let baseline =
         fingerprint::baseline(&file, &cgroups).map_err(|error| format!("no baseline: {error:#}"));
-    complain(
-        "the fingerprint",
-        baseline.as_ref().map(drop).map_err(Clone::clone),
-    );
+    complain("the fingerprint", baseline.as_ref().map(drop));
     let buffer = Mutex::new(Buffer::default());
     Ok(Agent {
         machine,
@@ -142,30 +135,23 @@ fn find_data_interface(config: &Config) -> Result<DataInterface> {
     }
 }
 
-fn shape(machine: &Machine) -> Result<(), String> {
+fn shape(machine: &Machine) -> Result<()> {
     let data = machine.data()?;
     match machine.nominal_bucket() {
-        Some(bucket) => data.shape(&bucket).map_err(|error| format!("{error:#}")),
+        Some(bucket) => data.shape(&bucket),
         None => Ok(()),
     }
 }
 
-fn complain(about: &str, result: Result<(), String>) {
+fn complain(about: &str, result: Result<(), impl Display>) {
     if let Err(reason) = result {
-        eprintln!("nodeagent: {about}: {reason}");
+        eprintln!("nodeagent: {about}: {reason:#}");
     }
 }
 
 fn start_role(agent: &Agent) {
     if agent.machine.role.is_there().is_ok() {
-        complain(
-            "the role",
-            agent
-                .machine
-                .role
-                .start()
-                .map_err(|error| format!("{error:#}")),
-        );
+        complain("the role", agent.machine.role.start());
     }
 }
 
@@ -178,16 +164,9 @@ async fn watch(agent: Arc<Agent>) {
         let agent = agent.clone();
         let done = spawn_blocking(move || {
             tell(&agent.engine.expire(agent.clock.now()));
-            complain(
-                "the role's restart",
-                agent
-                    .machine
-                    .role
-                    .tick()
-                    .map_err(|error| format!("{error:#}")),
-            );
+            complain("the role's restart", agent.machine.role.tick());
         });
-        complain("the watch", done.await.map_err(|error| error.to_string()));
+        complain("the watch", done.await);
     }
 }
 
@@ -258,19 +237,9 @@ fn end(agent: &Agent) {
             .engine
             .revert_all(RevertReason::Sigterm, || agent.clock.now()),
     );
-    complain(
-        "the role",
-        agent
-            .machine
-            .role
-            .stop()
-            .map_err(|error| format!("{error:#}")),
-    );
+    complain("the role", agent.machine.role.stop());
     if let Ok(data) = agent.machine.data() {
-        complain(
-            "the data interface",
-            data.unshape().map_err(|error| format!("{error:#}")),
-        );
+        complain("the data interface", data.unshape());
     }
     agent.machine.cgroups.remove();
 }

@@ -46,7 +46,7 @@ impl FaultKind for Scripted {
     type Parameters = Parameters;
     type Record = Record;
 
-    fn capability(&self, _machine: &Machine) -> Result<(), String> {
+    fn capability(&self, _machine: &Machine) -> Result<()> {
         Ok(())
     }
 

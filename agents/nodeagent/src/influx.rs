@@ -109,44 +109,26 @@ fn outcome(status: StatusCode) -> Outcome {
     }
 }
 
-/// One line of the line protocol; empty tags are left out, as the protocol has none.
+/// One line of the line protocol; empty tags and unknown figures are left out.
 pub fn line(
     measurement: &str,
     tags: &[(&str, &str)],
-    fields: &[(&str, Field)],
+    figures: &[(&str, Option<f64>)],
+    (count_name, count): (&str, usize),
     wall_ms: u64,
 ) -> String {
     let mut text = measurement.to_owned();
     for (name, value) in tags.iter().filter(|(_, value)| !value.is_empty()) {
         text += &format!(",{name}={}", escape(value));
     }
-    let fields: Vec<String> = fields
-        .iter()
-        .filter_map(|(name, value)| value.shown(name))
-        .collect();
-    format!(
-        "{text} {} {}",
-        fields.join(","),
-        u128::from(wall_ms) * 1_000_000
-    )
-}
-
-/// A field's value.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Field {
-    Float(Option<f64>),
-    Integer(i64),
-}
-
-impl Field {
-    fn shown(self, name: &str) -> Option<String> {
-        match self {
-            Field::Float(value) => value
-                .filter(|value| value.is_finite())
-                .map(|value| format!("{name}={value:.4}")),
-            Field::Integer(value) => Some(format!("{name}={value}i")),
+    text += " ";
+    for (name, value) in figures {
+        if let Some(value) = value.filter(|value| value.is_finite()) {
+            text += &format!("{name}={value:.4},");
         }
     }
+    let wall_ns = u128::from(wall_ms) * 1_000_000;
+    format!("{text}{count_name}={count}i {wall_ns}")
 }
 
 fn escape(value: &str) -> String {
@@ -192,18 +174,10 @@ mod tests {
 
     #[test]
     fn a_line_leaves_out_what_is_empty_or_unknown_and_escapes_the_rest() {
-        let fields = [
-            ("cpu", Field::Float(Some(1.5))),
-            ("x", Field::Float(None)),
-            ("n", Field::Integer(2)),
-        ];
+        let tags = [("machine", "web 1,a=b"), ("tier", "")];
+        let figures = [("cpu", Some(1.5)), ("x", None), ("y", Some(f64::NAN))];
         assert_eq!(
-            line(
-                "host",
-                &[("machine", "web 1,a=b"), ("tier", "")],
-                &fields,
-                7
-            ),
+            line("host", &tags, &figures, ("n", 2), 7),
             "host,machine=web\\ 1\\,a\\=b cpu=1.5000,n=2i 7000000"
         );
     }

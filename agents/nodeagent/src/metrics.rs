@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::config::Config;
-use crate::influx::{line, Field};
+use crate::influx::line;
 use crate::machine::cgroup::Cgroups;
 use crate::machine::cgroup_place::read;
 
@@ -78,11 +78,9 @@ pub fn host_line(config: &Config, before: &Counters, after: &Counters, gauges: &
     let elapsed_s = (after.uptime.saturating_sub(before.uptime))
         .as_secs_f64()
         .max(1e-3);
-    let rate = |before: Option<u64>, after: Option<u64>| {
-        Some(after?.saturating_sub(before?) as f64 / elapsed_s)
+    let rate = |of: fn(&Counters) -> Option<u64>| {
+        Some(of(after)?.saturating_sub(of(before)?) as f64 / elapsed_s)
     };
-    let megabits = |before, after| rate(before, after).map(|bytes| bytes * 8.0 / 1e6);
-    let megabytes = |before, after| rate(before, after).map(|bytes| bytes / 1e6);
     let cores = after
         .cpu_s
         .zip(before.cpu_s)
@@ -92,34 +90,20 @@ pub fn host_line(config: &Config, before: &Counters, after: &Counters, gauges: &
         .iter()
         .zip(&after.periods)
         .filter_map(|(b, a)| share((*b)?, (*a)?));
-    let fields = [
+    let megabits = |of: fn(&Counters) -> Option<u64>| rate(of).map(|bytes| bytes * 8.0 / 1e6);
+    let megabytes = |of: fn(&Counters) -> Option<u64>| rate(of).map(|bytes| bytes / 1e6);
+    let figures = [
         (
             "cpu_percent",
-            Field::Float(cores.map(|cores| 100.0 * cores / gauges.cap_cores)),
+            cores.map(|cores| 100.0 * cores / gauges.cap_cores),
         ),
-        ("cpu_cores", Field::Float(cores)),
-        ("memory_mb", Field::Float(gauges.memory_mb)),
-        (
-            "net_rx_mbps",
-            Field::Float(megabits(before.net_rx_bytes, after.net_rx_bytes)),
-        ),
-        (
-            "net_tx_mbps",
-            Field::Float(megabits(before.net_tx_bytes, after.net_tx_bytes)),
-        ),
-        (
-            "disk_read_mbps",
-            Field::Float(megabytes(before.disk_read_bytes, after.disk_read_bytes)),
-        ),
-        (
-            "disk_write_mbps",
-            Field::Float(megabytes(before.disk_write_bytes, after.disk_write_bytes)),
-        ),
-        (
-            "throttled_percent",
-            Field::Float(throttled.reduce(f64::max)),
-        ),
-        ("faults_active", Field::Integer(gauges.faults_active as i64)),
+        ("cpu_cores", cores),
+        ("memory_mb", gauges.memory_mb),
+        ("net_rx_mbps", megabits(|look| look.net_rx_bytes)),
+        ("net_tx_mbps", megabits(|look| look.net_tx_bytes)),
+        ("disk_read_mbps", megabytes(|look| look.disk_read_bytes)),
+        ("disk_write_mbps", megabytes(|look| look.disk_write_bytes)),
+        ("throttled_percent", throttled.reduce(f64::max)),
     ];
     let tags = [
         ("experiment", config.experiment.as_str()),
@@ -127,7 +111,8 @@ pub fn host_line(config: &Config, before: &Counters, after: &Counters, gauges: &
         ("role", &config.role),
         ("tier", &config.tier),
     ];
-    line("host", &tags, &fields, gauges.wall_ms)
+    let count = ("faults_active", gauges.faults_active);
+    line("host", &tags, &figures, count, gauges.wall_ms)
 }
 
 fn share(before: (u64, u64), after: (u64, u64)) -> Option<f64> {

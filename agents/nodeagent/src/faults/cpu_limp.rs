@@ -31,16 +31,10 @@ impl Fault for CpuLimp {
     type Parameters = Parameters;
     type Record = Record;
 
-    fn capability(&self, machine: &Machine) -> Result<(), String> {
-        let own = &machine.cgroups.cpu.as_ref().map_err(Clone::clone)?.own;
-        let present = machine
-            .cgroups
-            .read_quota(own)
-            .map_err(|error| format!("{error:#}"))?;
-        machine
-            .cgroups
-            .write_quota(own, present)
-            .map_err(|error| format!("{error:#}"))
+    fn capability(&self, machine: &Machine) -> Result<()> {
+        let own = &machine.cpu()?.own;
+        let present = machine.cgroups.read_quota(own)?;
+        machine.cgroups.write_quota(own, present)
     }
 
     fn plan(
@@ -49,11 +43,7 @@ impl Fault for CpuLimp {
         _id: &str,
         parameters: &Parameters,
     ) -> Result<Record, Refusal> {
-        let cpu = machine
-            .cgroups
-            .cpu
-            .as_ref()
-            .map_err(|why| Refusal::Unavailable(why.clone()))?;
+        let cpu = machine.cpu()?;
         if let Some(foreign) = machine.cgroups.read_quota(&cpu.own)? {
             return Err(Refusal::Conflict(format!(
                 "{} has a limit of {} cores that no active fault set; lift it first",

@@ -48,17 +48,11 @@ impl Fault for DiskLimp {
     type Parameters = Parameters;
     type Record = Record;
 
-    fn capability(&self, machine: &Machine) -> Result<(), String> {
-        let own = &machine.cgroups.disk.as_ref().map_err(Clone::clone)?.own;
-        let device = root_device().map_err(|error| format!("{error:#}"))?;
-        let present = machine
-            .cgroups
-            .read_throttle(own, &device)
-            .map_err(|error| format!("{error:#}"))?;
-        machine
-            .cgroups
-            .write_throttle(own, &device, &present)
-            .map_err(|error| format!("{error:#}"))
+    fn capability(&self, machine: &Machine) -> Result<()> {
+        let own = &machine.disk()?.own;
+        let device = root_device()?;
+        let present = machine.cgroups.read_throttle(own, &device)?;
+        machine.cgroups.write_throttle(own, &device, &present)
     }
 
     fn plan(
@@ -67,11 +61,7 @@ impl Fault for DiskLimp {
         _id: &str,
         parameters: &Parameters,
     ) -> Result<Record, Refusal> {
-        let disk = machine
-            .cgroups
-            .disk
-            .as_ref()
-            .map_err(|why| Refusal::Unavailable(why.clone()))?;
+        let disk = machine.disk()?;
         let device = root_device().map_err(|error| Refusal::Unavailable(format!("{error:#}")))?;
         let nominal = machine.cgroups.read_throttle(&disk.own, &device)?;
         let capped = machine.cgroups.read_throttle(&disk.machine, &device)?;

@@ -29,7 +29,7 @@ impl Fault for InterferenceCpu {
     type Parameters = Parameters;
     type Record = Record;
 
-    fn capability(&self, _machine: &Machine) -> Result<(), String> {
+    fn capability(&self, _machine: &Machine) -> Result<()> {
         Ok(())
     }
 

@@ -45,7 +45,7 @@ impl Fault for InterferenceIperf {
     type Parameters = Parameters;
     type Record = Record;
 
-    fn capability(&self, machine: &Machine) -> Result<(), String> {
+    fn capability(&self, machine: &Machine) -> Result<()> {
         machine.data()?;
         neighbour::can_run("iperf3")
     }

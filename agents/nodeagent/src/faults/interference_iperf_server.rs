@@ -43,7 +43,7 @@ impl Fault for InterferenceIperfServer {
     type Parameters = Parameters;
     type Record = Record;
 
-    fn capability(&self, machine: &Machine) -> Result<(), String> {
+    fn capability(&self, machine: &Machine) -> Result<()> {
         machine.data()?;
         neighbour::can_run("iperf3")
     }

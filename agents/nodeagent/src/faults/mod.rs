@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde_json::Value;
 use wire::agent::LEASE_S_MAX;
 
-use crate::machine::Machine;
+use crate::machine::{Machine, Missing};
 use parameter::Parameter;
 
 pub use neighbour::run as run_neighbour;
@@ -65,6 +65,12 @@ impl From<anyhow::Error> for Refusal {
     }
 }
 
+impl From<Missing> for Refusal {
+    fn from(Missing(why): Missing) -> Refusal {
+        Refusal::Unavailable(why)
+    }
+}
+
 /// One kind of fault.
 pub trait Fault: Send + Sync + 'static {
     /// Its name in the API.
@@ -82,7 +88,7 @@ pub trait Fault: Send + Sync + 'static {
 
     /// Really tries, without touching the data interface or the role, whether this machine can do
     /// it.
-    fn capability(&self, machine: &Machine) -> Result<(), String>;
+    fn capability(&self, machine: &Machine) -> Result<()>;
     /// What no two faults may hold at once; each kind holds its own unless it says otherwise.
     fn resource(&self, _parameters: &Self::Parameters) -> String {
         Self::KIND.into()
@@ -145,7 +151,7 @@ impl<F: Fault> Kind for F {
     }
 
     fn capability(&self, machine: &Machine) -> Result<(), String> {
-        Fault::capability(self, machine)
+        Fault::capability(self, machine).map_err(|error| format!("{error:#}"))
     }
 
     fn complete(&self, parameters: &Value) -> Result<Value, Refusal> {

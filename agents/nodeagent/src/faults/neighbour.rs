@@ -93,11 +93,9 @@ pub fn stop(id: &str) -> Result<()> {
     bail!("interference {id} still had processes after {PASSES_MAX} rounds of SIGKILL")
 }
 
-/// True if the program can be run at all.
-pub fn can_run(program: &str) -> Result<(), String> {
-    crate::machine::command::run(program, &["--version"])
-        .map(drop)
-        .map_err(|error| format!("{error:#}"))
+/// Refuses where the program cannot be run at all.
+pub fn can_run(program: &str) -> Result<()> {
+    crate::machine::command::run(program, &["--version"]).map(drop)
 }
 
 /// The body of `nodeagent neighbour`.

@@ -5,7 +5,7 @@
 //! packets are forwarded to an `ifb` device with a token bucket of the same rate, by an nft table
 //! of our own.
 
-use anyhow::Result;
+use anyhow::{ensure, Result};
 use serde::{Deserialize, Serialize};
 
 use super::net_loss::{delete_table, refuse_foreign_tables};
@@ -43,19 +43,18 @@ impl Fault for NetLimp {
     type Parameters = Parameters;
     type Record = Record;
 
-    fn capability(&self, machine: &Machine) -> Result<(), String> {
+    fn capability(&self, machine: &Machine) -> Result<()> {
         machine.data()?;
-        if machine.config.nic_mbps.is_none() {
-            return Err(
-                "the configuration gives no nic_mbps, so there is no nominal rate to divide".into(),
-            );
-        }
+        ensure!(
+            machine.config.nic_mbps.is_some(),
+            "the configuration gives no nic_mbps, so there is no nominal rate to divide"
+        );
         let (probe, bucket) = ("sc-probe", TokenBucket::for_rate(1_000_000));
         // An agent that was killed in its probe may have left it behind.
         let tried = remove_ingress(probe, "sparecraft_probe_limp")
             .and_then(|()| make_ingress(probe, &bucket, "sparecraft_probe_limp", probe));
         let cleaned = remove_ingress(probe, "sparecraft_probe_limp");
-        tried.and(cleaned).map_err(|error| format!("{error:#}"))
+        tried.and(cleaned)
     }
 
     fn plan(
@@ -64,7 +63,7 @@ impl Fault for NetLimp {
         id: &str,
         parameters: &Parameters,
     ) -> Result<Record, Refusal> {
-        let data = machine.data().map_err(Refusal::Unavailable)?;
+        let data = machine.data()?;
         let nominal = machine
             .nominal_bucket()
             .ok_or_else(|| Refusal::Unavailable("the configuration gives no nic_mbps".into()))?;

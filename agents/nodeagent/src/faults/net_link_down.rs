@@ -31,19 +31,17 @@ impl Fault for NetLinkDown {
     type Parameters = Nothing;
     type Record = Record;
 
-    fn capability(&self, machine: &Machine) -> Result<(), String> {
+    fn capability(&self, machine: &Machine) -> Result<()> {
         let data = machine.data()?;
-        if !is_up(&data.name).map_err(|error| format!("{error:#}"))? {
-            return Err(format!("{} is down already", data.name));
+        if !is_up(&data.name)? {
+            bail!("{} is down already", data.name);
         }
         // Asking for the state that it has already needs the same right and changes nothing.
-        run("ip", &["link", "set", &data.name, "up"])
-            .map(drop)
-            .map_err(|error| format!("{error:#}"))
+        run("ip", &["link", "set", &data.name, "up"]).map(drop)
     }
 
     fn plan(&self, machine: &Machine, _id: &str, _parameters: &Nothing) -> Result<Record, Refusal> {
-        let data = machine.data().map_err(Refusal::Unavailable)?;
+        let data = machine.data()?;
         if !is_up(&data.name)? {
             return Err(Refusal::Conflict(format!(
                 "{} is down already, and not by the agent",

@@ -50,7 +50,7 @@ impl Fault for NetLoss {
     type Parameters = Parameters;
     type Record = Record;
 
-    fn capability(&self, machine: &Machine) -> Result<(), String> {
+    fn capability(&self, machine: &Machine) -> Result<()> {
         machine.data()?;
         let probe = ruleset(
             "sparecraft_probe",
@@ -66,7 +66,6 @@ impl Fault for NetLoss {
             .and_then(|()| run_with_input("nft", &["-c", "-f", "-"], &probe))
             .and_then(|_| run_with_input("nft", &["-f", "-"], unhooked))
             .and_then(|_| delete_table("sparecraft_probe"))
-            .map_err(|error| format!("{error:#}"))
     }
 
     fn plan(
@@ -75,7 +74,7 @@ impl Fault for NetLoss {
         id: &str,
         parameters: &Parameters,
     ) -> Result<Record, Refusal> {
-        let data = machine.data().map_err(Refusal::Unavailable)?;
+        let data = machine.data()?;
         refuse_foreign_tables("sparecraft_loss_")?;
         let hooks = match parameters.direction {
             Direction::Ingress => vec!["ingress".into()],

@@ -32,7 +32,7 @@ impl Fault for ProcessCrash {
     type Parameters = Parameters;
     type Record = Parameters;
 
-    fn capability(&self, machine: &Machine) -> Result<(), String> {
+    fn capability(&self, machine: &Machine) -> Result<()> {
         machine.role.is_there()
     }
 

@@ -20,7 +20,7 @@ impl Fault for ProcessHang {
     type Parameters = Nothing;
     type Record = Nothing;
 
-    fn capability(&self, machine: &Machine) -> Result<(), String> {
+    fn capability(&self, machine: &Machine) -> Result<()> {
         machine.role.is_there()
     }
 

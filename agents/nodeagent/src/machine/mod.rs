@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use crate::config::Config;
 use cgroup::Cgroups;
+use cgroup_place::Controller;
 use network::{DataInterface, TokenBucket};
 use role::Role;
 
@@ -36,8 +37,27 @@ impl Machine {
         Some(TokenBucket::for_rate((rate_mbps * 1e6).round() as u64))
     }
 
-    /// The data interface, or the reason text.
-    pub fn data(&self) -> Result<&DataInterface, String> {
-        self.data.as_ref().map_err(Clone::clone)
+    /// The data interface.
+    pub fn data(&self) -> Result<&DataInterface, Missing> {
+        there(&self.data)
     }
+
+    /// Where CPU time is limited.
+    pub fn cpu(&self) -> Result<&Controller, Missing> {
+        there(&self.cgroups.cpu)
+    }
+
+    /// Where the disk is throttled.
+    pub fn disk(&self) -> Result<&Controller, Missing> {
+        there(&self.cgroups.disk)
+    }
+}
+
+/// Why this machine does not have a part.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct Missing(pub String);
+
+fn there<T>(part: &Result<T, String>) -> Result<&T, Missing> {
+    part.as_ref().map_err(|why| Missing(why.clone()))
 }

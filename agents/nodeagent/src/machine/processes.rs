@@ -66,21 +66,18 @@ pub fn list() -> Vec<Process> {
 
 /// True if the process was started with this `NAME=value` in its environment.
 pub fn has_environment(pid: i32, marker: &str) -> bool {
-    fs::read(format!("/proc/{pid}/environ")).is_ok_and(|block| {
-        block
-            .split(|byte| *byte == 0)
-            .any(|entry| entry == marker.as_bytes())
-    })
+    any_variable(pid, |entry| entry == marker.as_bytes())
 }
 
 /// True if the process was started with any value of this variable.
 pub fn has_variable(pid: i32, name: &str) -> bool {
     let start = format!("{name}=");
-    fs::read(format!("/proc/{pid}/environ")).is_ok_and(|block| {
-        block
-            .split(|byte| *byte == 0)
-            .any(|entry| entry.starts_with(start.as_bytes()))
-    })
+    any_variable(pid, |entry| entry.starts_with(start.as_bytes()))
+}
+
+fn any_variable(pid: i32, is_meant: impl Fn(&[u8]) -> bool) -> bool {
+    fs::read(format!("/proc/{pid}/environ"))
+        .is_ok_and(|block| block.split(|byte| *byte == 0).any(is_meant))
 }
 
 /// Sends a signal; a process that is gone already is no error.

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{bail, Context, Result};
+use anyhow::{bail, ensure, Context, Result};
 use nix::sys::signal::Signal;
 use serde::{Deserialize, Serialize};
 use wire::agent::ServiceState;
@@ -85,13 +85,12 @@ impl Role {
         }
     }
 
-    /// Whether there is something to run; else the reason text.
-    pub fn is_there(&self) -> Result<(), String> {
-        if self.program.is_file() {
-            return Ok(());
-        }
+    /// Refuses where there is nothing to run.
+    pub fn is_there(&self) -> Result<()> {
         let program = self.program.display();
-        Err(format!("this machine has no role: {program} is not there"))
+        let is_file = self.program.is_file();
+        ensure!(is_file, "this machine has no role: {program} is not there");
+        Ok(())
     }
 
     /// What its scripts are told.
@@ -137,42 +136,13 @@ impl Role {
 
     /// Stops every process of the tree by SIGSTOP, and those that it forks meanwhile.
     pub fn freeze(&self) -> Result<()> {
-        let mut state = self.lock();
-        for _ in 0..PASSES_MAX {
-            let awake: Vec<_> = self
-                .tree(&mut state)
-                .into_iter()
-                .filter(|p| !p.is_stopped())
-                .collect();
-            if awake.is_empty() {
-                return Ok(());
-            }
-            for process in awake {
-                processes::signal(process.pid, Signal::SIGSTOP)?;
-            }
-            thread::sleep(PAUSE);
-        }
-        bail!("the role still had running processes after {PASSES_MAX} rounds of SIGSTOP")
+        let awake = |process: &Process| !process.is_stopped();
+        self.signal_until_none(&mut self.lock(), Signal::SIGSTOP, awake)
     }
 
     /// Continues every stopped process of the tree.
     pub fn thaw(&self) -> Result<()> {
-        let mut state = self.lock();
-        for _ in 0..PASSES_MAX {
-            let asleep: Vec<_> = self
-                .tree(&mut state)
-                .into_iter()
-                .filter(Process::is_stopped)
-                .collect();
-            if asleep.is_empty() {
-                return Ok(());
-            }
-            for process in asleep {
-                processes::signal(process.pid, Signal::SIGCONT)?;
-            }
-            thread::sleep(PAUSE);
-        }
-        bail!("the role still had stopped processes after {PASSES_MAX} rounds of SIGCONT")
+        self.signal_until_none(&mut self.lock(), Signal::SIGCONT, Process::is_stopped)
     }
 
     /// Processes of the tree that are stopped by a signal.
@@ -212,7 +182,7 @@ impl Role {
             return Ok(());
         }
         self.kill_tree(state)?;
-        self.is_there().map_err(anyhow::Error::msg)?;
+        self.is_there()?;
         let mut command = Command::new(own_program()?);
         command.arg("exec-role");
         for file in self.cgroups.join_files() {
@@ -240,17 +210,28 @@ impl Role {
     }
 
     fn kill_tree(&self, state: &mut State) -> Result<()> {
+        self.signal_until_none(state, Signal::SIGKILL, |_| true)
+    }
+
+    /// Signals those processes of the tree, and those that it forks meanwhile, until there are none.
+    fn signal_until_none(
+        &self,
+        state: &mut State,
+        signal: Signal,
+        is_meant: impl Fn(&Process) -> bool,
+    ) -> Result<()> {
         for _ in 0..PASSES_MAX {
-            let tree = self.tree(state);
-            if tree.is_empty() {
+            let mut meant = self.tree(state);
+            meant.retain(&is_meant);
+            if meant.is_empty() {
                 return Ok(());
             }
-            for process in tree {
-                processes::signal(process.pid, Signal::SIGKILL)?;
+            for process in meant {
+                processes::signal(process.pid, signal)?;
             }
             thread::sleep(PAUSE);
         }
-        bail!("the role still had processes after {PASSES_MAX} rounds of SIGKILL")
+        bail!("the role still had processes to signal after {PASSES_MAX} rounds of {signal}")
     }
 
     fn tree(&self, state: &mut State) -> Vec<Process> {

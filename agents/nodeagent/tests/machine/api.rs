@@ -4,13 +4,11 @@ use rcgen::ExtendedKeyUsagePurpose;
 use serde_json::json;
 
 use crate::client::Authority;
-use crate::support::{docker, wait_for, Machine, IDLE_ROLE};
+use crate::support::{docker, wait_for, IDLE_ROLE};
 
 #[test]
 fn without_the_experiments_client_certificate_there_is_only_a_refused_handshake() {
-    let Some(machine) = Machine::start(IDLE_ROLE) else {
-        return;
-    };
+    let machine = machine_or_skip!(IDLE_ROLE);
     let stranger = Authority::new().client();
     // A machine's own certificate is for serving, not for control.
     let server = machine
@@ -37,9 +35,7 @@ fn without_the_experiments_client_certificate_there_is_only_a_refused_handshake(
 
 #[test]
 fn what_is_wrong_with_a_request_is_told_with_the_right_status() {
-    let Some(machine) = Machine::start(IDLE_ROLE) else {
-        return;
-    };
+    let machine = machine_or_skip!(IDLE_ROLE);
     let refused = |kind: &str, parameters, lease_s, status: u16, word: &str| {
         let (got, reason) = machine.refused(kind, parameters, lease_s);
         assert!(
@@ -95,9 +91,7 @@ fn what_is_wrong_with_a_request_is_told_with_the_right_status() {
 
 #[test]
 fn one_fault_of_a_kind_at_a_time_and_reverting_is_idempotent() {
-    let Some(machine) = Machine::start(IDLE_ROLE) else {
-        return;
-    };
+    let machine = machine_or_skip!(IDLE_ROLE);
     let id = machine.inject("process.hang", json!({}));
     let (status, reason) = machine.refused("process.crash", json!({}), 5.0);
     assert!(status == 409 && reason.contains(&id), "{status} {reason}");
@@ -116,9 +110,7 @@ fn one_fault_of_a_kind_at_a_time_and_reverting_is_idempotent() {
 
 #[test]
 fn the_service_is_started_stopped_and_restarted_on_request() {
-    let Some(machine) = Machine::start(IDLE_ROLE) else {
-        return;
-    };
+    let machine = machine_or_skip!(IDLE_ROLE);
     let act = |action: &str| {
         let (status, body) = machine.call("POST", &format!("/v1/service/{action}"), None);
         assert_eq!(status, 200, "{body}");
@@ -127,14 +119,10 @@ fn the_service_is_started_stopped_and_restarted_on_request() {
     assert_eq!(act("stop"), "stopped");
     assert_eq!(machine.role_processes(), Vec::<String>::new());
     assert_eq!(act("start"), "running");
-    wait_for("the role's processes", || {
-        (machine.role_processes().len() == 3).then_some(())
-    });
+    machine.wait_for_role();
     let before = machine.role_processes();
     assert_eq!(act("restart"), "running");
-    wait_for("the role's processes", || {
-        (machine.role_processes().len() == 3).then_some(())
-    });
+    machine.wait_for_role();
     assert_ne!(machine.role_processes(), before);
     let processes = machine.role_processes();
     let leader = processes
@@ -149,9 +137,7 @@ fn the_service_is_started_stopped_and_restarted_on_request() {
 
 #[test]
 fn settings_reach_the_role_which_is_restarted_only_where_they_change() {
-    let Some(machine) = Machine::start("exec sleep \"10000${LAST:-3}\"\n") else {
-        return;
-    };
+    let machine = machine_or_skip!("exec sleep \"10000${LAST:-3}\"\n");
     let set = |settings| machine.call("PUT", "/v1/settings", Some(settings));
     let running = |last: u8| {
         let wanted = format!("sleep 10000{last}");
@@ -200,9 +186,7 @@ fn settings_reach_the_role_which_is_restarted_only_where_they_change() {
 
 #[test]
 fn orphans_are_reaped() {
-    let Some(machine) = Machine::start(IDLE_ROLE) else {
-        return;
-    };
+    let machine = machine_or_skip!(IDLE_ROLE);
     // Each shell leaves a child that process 1 inherits and that ends at once.
     machine.run("for i in 1 2 3 4 5 6 7 8 9 10; do (sleep 0.01 &) ; done");
     wait_for("no zombie", || {
@@ -216,9 +200,7 @@ fn orphans_are_reaped() {
 
 #[test]
 fn a_broken_configuration_is_told_and_ends_process_1() {
-    let Some(machine) = Machine::start(IDLE_ROLE) else {
-        return;
-    };
+    let machine = machine_or_skip!(IDLE_ROLE);
     let name = &machine.container.name;
     let text = docker(&[
         "exec",

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use serde_json::json;
+use serde_json::{json, Value};
 
 use crate::support::{
     docker, wait_for, Container, Machine, BUSY_ROLE, DISK_BYTES_PER_S, IDLE_ROLE, NIC_MBPS,
@@ -10,9 +10,7 @@ use crate::support::{
 
 #[test]
 fn process_crash_kills_the_whole_role_and_its_undo_starts_it_again() {
-    let Some(machine) = Machine::start(IDLE_ROLE) else {
-        return;
-    };
+    let machine = machine_or_skip!(IDLE_ROLE);
     assert_eq!(machine.role_processes().len(), 3);
     let id = machine.inject("process.crash", json!({}));
     assert_eq!(machine.role_processes(), Vec::<String>::new());
@@ -21,17 +19,13 @@ fn process_crash_kills_the_whole_role_and_its_undo_starts_it_again() {
     machine.revert(&id);
     machine.wait_until_ready();
     assert_eq!(machine.service(), "running");
-    wait_for("the role's processes", || {
-        (machine.role_processes().len() == 3).then_some(())
-    });
+    machine.wait_for_role();
     machine.assert_clean();
 }
 
 #[test]
 fn process_crash_restarts_the_role_by_itself_when_asked_to() {
-    let Some(machine) = Machine::start(IDLE_ROLE) else {
-        return;
-    };
+    let machine = machine_or_skip!(IDLE_ROLE);
     let id = machine.inject("process.crash", json!({ "restart_after_s": 1.0 }));
     assert_eq!(machine.service(), "crashed");
     wait_for("the restart", || {
@@ -39,27 +33,17 @@ fn process_crash_restarts_the_role_by_itself_when_asked_to() {
     });
     assert_eq!(machine.fault(&id)["state"], "active");
     machine.revert(&id);
-    wait_for("the role's processes", || {
-        (machine.role_processes().len() == 3).then_some(())
-    });
+    machine.wait_for_role();
     machine.assert_clean();
 }
 
 #[test]
 fn process_hang_stops_every_process_of_the_role_and_its_undo_continues_them() {
-    let Some(machine) = Machine::start(IDLE_ROLE) else {
-        return;
-    };
-    let pids = |lines: &[String]| -> Vec<String> {
-        lines
-            .iter()
-            .map(|line| line.split(' ').next().unwrap().to_owned())
-            .collect()
-    };
-    let before = machine.role_processes();
+    let machine = machine_or_skip!(IDLE_ROLE);
+    let before = machine.role_pids();
     let id = machine.inject("process.hang", json!({}));
     let during = machine.role_processes();
-    assert_eq!(pids(&during), pids(&before));
+    assert_eq!(machine.role_pids(), before);
     for line in &during {
         assert!(
             line.split_whitespace().nth(1).unwrap().starts_with('T'),
@@ -77,7 +61,7 @@ fn process_hang_stops_every_process_of_the_role_and_its_undo_continues_them() {
         .all(|line| line.ends_with("is new: stopped")));
     machine.revert(&id);
     let after = machine.role_processes();
-    assert_eq!(pids(&after), pids(&before));
+    assert_eq!(machine.role_pids(), before);
     assert!(
         after
             .iter()
@@ -87,31 +71,37 @@ fn process_hang_stops_every_process_of_the_role_and_its_undo_continues_them() {
     machine.assert_clean();
 }
 
-/// Loss of UDP packets from the machine to the peer (and, reversed, from the peer), of 4,000.
-fn udp_loss(machine: &Machine, peer: &Container, reversed: bool) -> f64 {
-    let direction = if reversed { "--reverse" } else { "" };
-    let script = format!(
-        "iperf3 -J -u -c {} -b 1600K -l 200 -k 4000 {direction} --connect-timeout 5000",
-        peer.data_address
-    );
+/// What `figure` reads of the result of an iperf3 client with these words.
+fn iperf(
+    machine: &Machine,
+    peer: &Container,
+    words: &str,
+    figure: impl Fn(&Value) -> Option<f64>,
+) -> f64 {
+    let script = format!("iperf3 -J -c {} {words}", peer.data_address);
     // The control connection goes through the loss too and may fail: another try is another sample.
     wait_for("an iperf3 result", || {
         let text = docker(&["exec", &machine.container.name, "sh", "-c", &script]).ok()?;
-        let result: serde_json::Value = serde_json::from_str(&text).ok()?;
-        let sum = &result["end"]["sum"];
-        let (lost, sent) = (sum["lost_packets"].as_f64()?, sum["packets"].as_f64()?);
+        figure(&serde_json::from_str::<Value>(&text).ok()?["end"])
+    })
+}
+
+/// Loss of UDP packets from the machine to the peer (and, reversed, from the peer), of 4,000.
+fn udp_loss(machine: &Machine, peer: &Container, reversed: bool) -> f64 {
+    let direction = if reversed { "--reverse" } else { "" };
+    let words = format!("-u -b 1600K -l 200 -k 4000 {direction} --connect-timeout 5000");
+    iperf(machine, peer, &words, |end| {
+        let (lost, sent) = (
+            end["sum"]["lost_packets"].as_f64()?,
+            end["sum"]["packets"].as_f64()?,
+        );
         (sent > 3_000.0).then(|| 100.0 * lost / sent)
     })
 }
 
 #[test]
 fn net_loss_drops_the_asked_share_of_packets_in_the_asked_direction() {
-    let Some(machine) = Machine::start(IDLE_ROLE) else {
-        return;
-    };
-    if !machine.can("net.loss") {
-        return;
-    }
+    let machine = machine_or_skip!(IDLE_ROLE, "net.loss");
     let peer = Container::peer();
     assert!(udp_loss(&machine, &peer, false) < 1.0);
     // 10 % of 4,000: the standard error is 0.47 points, so six of them are 2.9.
@@ -145,37 +135,23 @@ fn net_loss_drops_the_asked_share_of_packets_in_the_asked_direction() {
 /// What arrives in 3 s, Mbit/s, from the machine or (reversed) to it.
 fn throughput_mbps(machine: &Machine, peer: &Container, reversed: bool) -> f64 {
     let direction = if reversed { "--reverse" } else { "" };
-    let script = format!(
-        "iperf3 -J -c {} -t 3 {direction} --connect-timeout 5000",
-        peer.data_address
-    );
-    wait_for("an iperf3 result", || {
-        let text = docker(&["exec", &machine.container.name, "sh", "-c", &script]).ok()?;
-        let result: serde_json::Value = serde_json::from_str(&text).ok()?;
-        Some(result["end"]["sum_received"]["bits_per_second"].as_f64()? / 1e6)
+    let words = format!("-t 3 {direction} --connect-timeout 5000");
+    iperf(machine, peer, &words, |end| {
+        Some(end["sum_received"]["bits_per_second"].as_f64()? / 1e6)
     })
 }
 
 /// What arrives of 1 Mbit/s offered as UDP for 4 s: TCP would take minutes to find a rate this low.
 fn udp_throughput_mbps(machine: &Machine, peer: &Container) -> f64 {
-    let script = format!("iperf3 -J -u -c {} -b 1M -l 200 -t 4", peer.data_address);
-    wait_for("an iperf3 result", || {
-        let text = docker(&["exec", &machine.container.name, "sh", "-c", &script]).ok()?;
-        let result: serde_json::Value = serde_json::from_str(&text).ok()?;
-        let sum = &result["end"]["sum"];
-        let arrived = sum["packets"].as_f64()? - sum["lost_packets"].as_f64()?;
+    iperf(machine, peer, "-u -b 1M -l 200 -t 4", |end| {
+        let arrived = end["sum"]["packets"].as_f64()? - end["sum"]["lost_packets"].as_f64()?;
         Some(arrived * 200.0 * 8.0 / 4.0 / 1e6)
     })
 }
 
 #[test]
 fn net_limp_divides_the_nominal_rate_exactly_in_both_directions() {
-    let Some(machine) = Machine::start(IDLE_ROLE) else {
-        return;
-    };
-    if !machine.can("net.limp") {
-        return;
-    }
+    let machine = machine_or_skip!(IDLE_ROLE, "net.limp");
     let peer = Container::peer();
     let out = throughput_mbps(&machine, &peer, false);
     assert!(
@@ -218,14 +194,9 @@ fn net_limp_divides_the_nominal_rate_exactly_in_both_directions() {
 
 #[test]
 fn net_link_down_cuts_the_data_side_only_and_its_undo_restores_the_routes() {
-    let Some(machine) = Machine::start(IDLE_ROLE) else {
-        return;
-    };
+    let machine = machine_or_skip!(IDLE_ROLE);
     let peer = Container::peer();
-    let interface = machine.run(&format!(
-        "ip -br -4 address | grep {} | cut -d@ -f1",
-        machine.container.data_address
-    ));
+    let interface = machine.data_interface();
     machine.run(&format!(
         "ip route add 198.51.100.0/24 via {} dev {interface}",
         peer.data_address
@@ -248,20 +219,11 @@ fn net_link_down_cuts_the_data_side_only_and_its_undo_restores_the_routes() {
 
 #[test]
 fn cpu_limp_divides_the_cpu_time_that_the_role_gets() {
-    let Some(machine) = Machine::start(BUSY_ROLE) else {
-        return;
-    };
-    if !machine.can("cpu.limp") {
-        return;
-    }
+    let machine = machine_or_skip!(BUSY_ROLE, "cpu.limp");
     // Times that the kernel throttled the role's cgroup so far, and the role's CPU time in clock
     // ticks.
     let look = || -> (f64, f64) {
-        let pid = machine.role_processes()[0]
-            .split(' ')
-            .next()
-            .unwrap()
-            .to_owned();
+        let pid = machine.role_pids().swap_remove(0);
         let text = machine.run(&format!(
             "cat /run/sparecraft/cgroup/*/sparecraft/cpu.stat | grep nr_throttled | cut -d' ' -f2; \
              cut -d' ' -f14 /proc/{pid}/stat"
@@ -299,12 +261,7 @@ fn cpu_limp_divides_the_cpu_time_that_the_role_gets() {
 #[test]
 fn disk_limp_divides_the_rate_of_direct_writes_and_reads() {
     let nominal = format!("disk_mbps = {}", DISK_BYTES_PER_S / 1_000_000);
-    let Some(machine) = Machine::start_with(IDLE_ROLE, &nominal) else {
-        return;
-    };
-    if !machine.can("disk.limp") {
-        return;
-    }
+    let machine = machine_or_skip!(with IDLE_ROLE, &nominal, "disk.limp");
     // dd joins the role's cgroup first, as all of the role does.
     let join = "for d in blkio unified; do f=/run/sparecraft/cgroup/$d/sparecraft/cgroup.procs; \
                 [ -e $f ] && echo 0 > $f; done";

@@ -2,19 +2,13 @@
 
 use serde_json::json;
 
-use crate::support::{wait_for, Machine, BUSY_ROLE, IDLE_ROLE};
+use crate::support::{wait_for, BUSY_ROLE, IDLE_ROLE};
 
 #[test]
 fn cpu_hogs_take_cpu_time_from_the_role_and_are_gone_after() {
-    let Some(machine) = Machine::start(BUSY_ROLE) else {
-        return;
-    };
+    let machine = machine_or_skip!(BUSY_ROLE);
     let id = machine.inject("interference.cpu", json!({ "workers": 4 }));
-    let role = machine.role_processes()[0]
-        .split(' ')
-        .next()
-        .unwrap()
-        .to_owned();
+    let role = machine.role_pids().swap_remove(0);
     let hogs = machine.run("ps -C nodeagent -o pid=,args= | grep neighbour | awk '{print $1}'");
     assert_eq!(hogs.lines().count(), 4);
     // CPU time in clock ticks, the role's first.
@@ -55,14 +49,9 @@ fn cpu_hogs_take_cpu_time_from_the_role_and_are_gone_after() {
 
 #[test]
 fn an_iperf_pair_loads_the_data_network_and_is_gone_after() {
-    let Some(server) = Machine::start(IDLE_ROLE) else {
-        return;
-    };
-    let Some(client) = Machine::start(IDLE_ROLE) else {
-        return;
-    };
-    let data = client.container.data_address.clone();
-    let interface = client.run(&format!("ip -br -4 address | grep {data} | cut -d@ -f1"));
+    let server = machine_or_skip!(IDLE_ROLE);
+    let client = machine_or_skip!(IDLE_ROLE);
+    let interface = client.data_interface();
     let sent = || -> f64 {
         client
             .run(&format!(
@@ -93,9 +82,7 @@ fn an_iperf_pair_loads_the_data_network_and_is_gone_after() {
 
 #[test]
 fn an_iperf_client_without_a_server_is_an_injection_that_failed_and_left_nothing() {
-    let Some(machine) = Machine::start(IDLE_ROLE) else {
-        return;
-    };
+    let machine = machine_or_skip!(IDLE_ROLE);
     let own = machine.container.data_address.clone();
     let (status, reason) = machine.refused(
         "interference.iperf",

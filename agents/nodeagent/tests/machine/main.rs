@@ -5,10 +5,12 @@
 
 #![allow(clippy::unwrap_used)]
 
+#[macro_use]
+mod support;
+
 mod api;
 mod client;
 mod faults;
 mod interference;
 mod metrics;
 mod safety;
-mod support;

@@ -36,12 +36,7 @@ fn journal(machine: &Machine) -> Vec<String> {
 
 #[test]
 fn the_end_of_a_lease_undoes_the_fault() {
-    let Some(machine) = Machine::start(IDLE_ROLE) else {
-        return;
-    };
-    if !machine.can("net.limp") {
-        return;
-    }
+    let machine = machine_or_skip!(IDLE_ROLE, "net.limp");
     let id = machine.inject_for("net.limp", json!({ "factor": 10 }), 1.5);
     assert!(!machine.differences().is_empty());
     wait_for("the lease's end", || {
@@ -53,12 +48,10 @@ fn the_end_of_a_lease_undoes_the_fault() {
 
 #[test]
 fn an_agent_killed_in_mid_fault_is_started_again_and_undoes_all_of_it() {
-    let Some(machine) = Machine::start(IDLE_ROLE) else {
-        return;
-    };
+    let machine = machine_or_skip!(IDLE_ROLE);
     let ids = inject_everything(&machine);
     assert_eq!(journal(&machine), ids);
-    let before = machine.role_processes();
+    let before = machine.role_pids();
     let agent = machine.agent_pid();
     machine.run(&format!("kill -9 {agent}"));
     wait_for("another agent", || {
@@ -73,22 +66,14 @@ fn an_agent_killed_in_mid_fault_is_started_again_and_undoes_all_of_it() {
             (&json!("reverted"), &json!("restart"))
         );
     }
-    let pid = |line: &String| line.split(' ').next().unwrap().to_owned();
-    let after: Vec<String> = machine.role_processes().iter().map(pid).collect();
-    assert_eq!(
-        after,
-        before.iter().map(pid).collect::<Vec<_>>(),
-        "the role was not restarted"
-    );
+    assert_eq!(machine.role_pids(), before, "the role was not restarted");
     assert_eq!(journal(&machine), Vec::<String>::new());
     machine.assert_clean();
 }
 
 #[test]
 fn a_machine_killed_in_mid_fault_comes_back_clean() {
-    let Some(machine) = Machine::start(IDLE_ROLE) else {
-        return;
-    };
+    let machine = machine_or_skip!(IDLE_ROLE);
     let ids = inject_everything(&machine);
     docker(&["kill", &machine.container.name]).unwrap();
     docker(&["start", &machine.container.name]).unwrap();
@@ -100,9 +85,7 @@ fn a_machine_killed_in_mid_fault_comes_back_clean() {
 
 #[test]
 fn sigterm_undoes_all_faults_ends_the_role_and_exits_well() {
-    let Some(machine) = Machine::start(IDLE_ROLE) else {
-        return;
-    };
+    let machine = machine_or_skip!(IDLE_ROLE);
     let ids = inject_everything(&machine);
     docker(&["stop", "--time", "20", &machine.container.name]).unwrap();
     let state = docker(&[
@@ -121,9 +104,7 @@ fn sigterm_undoes_all_faults_ends_the_role_and_exits_well() {
 
 #[test]
 fn one_request_undoes_everything() {
-    let Some(machine) = Machine::start(IDLE_ROLE) else {
-        return;
-    };
+    let machine = machine_or_skip!(IDLE_ROLE);
     let ids = inject_everything(&machine);
     assert_eq!(
         machine.call("GET", "/v1/health", None).1["faults_active"],
@@ -139,11 +120,8 @@ fn one_request_undoes_everything() {
 
 #[test]
 fn foreign_state_is_refused_and_left_alone() {
-    let Some(machine) = Machine::start(IDLE_ROLE) else {
-        return;
-    };
-    let data = machine.container.data_address.clone();
-    let interface = machine.run(&format!("ip -br -4 address | grep {data} | cut -d@ -f1"));
+    let machine = machine_or_skip!(IDLE_ROLE);
+    let interface = machine.data_interface();
     machine.run(&format!(
         "tc qdisc replace dev {interface} root handle 77: tbf rate 9mbit burst 9k limit 90k"
     ));
@@ -167,11 +145,7 @@ fn foreign_state_is_refused_and_left_alone() {
     assert!(machine
         .run("nft list tables")
         .contains("sparecraft_loss_stranger"));
-    let role = machine.role_processes()[1]
-        .split(' ')
-        .next()
-        .unwrap()
-        .to_owned();
+    let role = machine.role_pids().swap_remove(1);
     machine.run(&format!("kill -STOP {role}"));
     conflict("process.hang", json!({}), "stopped already");
     if machine.can("cpu.limp") {
@@ -189,12 +163,7 @@ fn foreign_state_is_refused_and_left_alone() {
 
 #[test]
 fn an_undo_touches_only_what_the_agent_owns() {
-    let Some(machine) = Machine::start(IDLE_ROLE) else {
-        return;
-    };
-    if !machine.can("net.loss") {
-        return;
-    }
+    let machine = machine_or_skip!(IDLE_ROLE, "net.loss");
     let id = machine.inject("net.loss", json!({ "percent": 50 }));
     machine.run("nft add table netdev stranger && nft add table netdev sparecraft_loss_stranger");
     machine.revert(&id);
@@ -208,11 +177,8 @@ fn an_undo_touches_only_what_the_agent_owns() {
 
 #[test]
 fn an_undo_of_what_somebody_undid_already_succeeds() {
-    let Some(machine) = Machine::start(IDLE_ROLE) else {
-        return;
-    };
-    let data = machine.container.data_address.clone();
-    let interface = machine.run(&format!("ip -br -4 address | grep {data} | cut -d@ -f1"));
+    let machine = machine_or_skip!(IDLE_ROLE);
+    let interface = machine.data_interface();
     for id in inject_everything(&machine) {
         if machine.fault(&id)["kind"] == "net.loss" {
             machine.run(&format!("nft delete table netdev sparecraft_loss_{id}"));

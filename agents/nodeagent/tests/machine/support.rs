@@ -174,6 +174,23 @@ impl Drop for Container {
     }
 }
 
+/// A machine with this role, or `with` further lines of its configuration, that can inject a fault of
+/// this kind. Where there is none the test ends here, with a printed reason.
+macro_rules! machine_or_skip {
+    (with $role:expr, $more:expr $(, $kind:literal)?) => {{
+        let Some(machine) = $crate::support::Machine::start_with($role, $more) else {
+            return;
+        };
+        $(if !machine.can($kind) {
+            return;
+        })?
+        machine
+    }};
+    ($role:expr $(, $kind:literal)?) => {
+        machine_or_skip!(with $role, "" $(, $kind)?)
+    };
+}
+
 /// A machine with an agent as process 1.
 pub struct Machine {
     pub container: Container,
@@ -184,12 +201,8 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// A machine with this role; `None`, with a printed reason, where Docker is not.
-    pub fn start(role: &str) -> Option<Machine> {
-        Machine::start_with(role, "")
-    }
-
-    /// The same, with further lines at the top of its configuration.
+    /// A machine with this role, and further lines at the top of its configuration; `None`, with a
+    /// printed reason, where Docker is not.
     pub fn start_with(role: &str, more: &str) -> Option<Machine> {
         if !docker_is_here() {
             return None;
@@ -373,6 +386,25 @@ impl Machine {
             .filter(of_role)
             .filter(|line| !line.contains("exec-role"));
         lines.map(|line| line.trim().to_owned()).collect()
+    }
+
+    /// Their pids.
+    pub fn role_pids(&self) -> Vec<String> {
+        let pid = |line: &String| line.split(' ').next().unwrap().to_owned();
+        self.role_processes().iter().map(pid).collect()
+    }
+
+    /// Waits for the three processes of the idle role.
+    pub fn wait_for_role(&self) {
+        wait_for("the role's processes", || {
+            (self.role_processes().len() == 3).then_some(())
+        });
+    }
+
+    /// The interface with the data address.
+    pub fn data_interface(&self) -> String {
+        let data = &self.container.data_address;
+        self.run(&format!("ip -br -4 address | grep {data} | cut -d@ -f1"))
     }
 
     /// The pid of the agent proper, the child of process 1.
