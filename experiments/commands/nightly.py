@@ -49,10 +49,12 @@ def nightly(
 
 
 def _body(outcome: Outcome) -> dict[str, object]:
+    from experiments.nightly.history import missed
+
     return {
         "night": outcome.night,
         "runs": [run.model_dump(mode="json", by_alias=True) for run in outcome.runs],
-        "missed": outcome.missed,
+        "missed": missed(outcome.runs),
         "changes": [change.identity for change in outcome.changes],
         "left_out": outcome.left_out,
         "site": str(outcome.site),
@@ -60,10 +62,13 @@ def _body(outcome: Outcome) -> dict[str, object]:
 
 
 def _print(outcome: Outcome) -> None:
+    from experiments.nightly.history import missed
+
     heads = {run.number: run for run in outcome.runs}.values()
     valid = sum(run.valid for run in heads)
     lines = [f"night {outcome.night}: {valid} of {len(heads)} runs valid"]
-    lines += [f"SLO missed: {', '.join(outcome.missed)}"] if outcome.missed else []
+    late = missed(outcome.runs)
+    lines += [f"SLO missed: {', '.join(late)}"] if late else []
     lines += [f"changed: {change.identity}" for change in outcome.changes]
     lines += [f"left out: {', '.join(outcome.left_out)}"] if outcome.left_out else []
     for line in lines:

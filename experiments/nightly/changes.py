@@ -83,6 +83,7 @@ class Change:
     nights_after: int
     commits: tuple[str | None, str | None]  # before and after
     hosts: tuple[str, str]
+    speeds: tuple[float | None, float | None]  # of a core, medians of the nights on both sides
 
     @property
     def identity(self) -> str:
@@ -215,7 +216,13 @@ def _change(series: Series, shift: Shift) -> Change:
         nights_after=shift.until - shift.at,
         commits=(before.commit, after.commit),
         hosts=(host_words(before), host_words(after)),
+        speeds=(_speed(series.runs[: shift.at]), _speed(series.runs[shift.at : shift.until])),
     )
+
+
+def _speed(nights: Sequence[Sequence[Run]]) -> float | None:
+    known = [run.core_speed for runs in nights for run in runs if run.core_speed is not None]
+    return float(np.median(known)) if known else None
 
 
 def host_words(run: Run) -> str:

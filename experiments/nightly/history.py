@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -173,6 +173,12 @@ class History:
     def of(self, entry: str) -> tuple[Run, ...]:
         """All arms of all runs of an entry."""
         return tuple(run for run in self.runs if run.entry == entry)
+
+
+def missed(runs: Iterable[Run]) -> list[str]:
+    """Entries whose SLO was not met, in a valid run, by the arm that it is asked of."""
+    found = [r for r in runs if r.valid and r.arm == r.judged and r.slo_met is False]
+    return list(dict.fromkeys(run.entry for run in found))
 
 
 @dataclass

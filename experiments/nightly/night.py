@@ -20,7 +20,16 @@ from experiments.console import Narrator
 from experiments.errors import Interrupted
 from experiments.nightly.changes import Change, new_changes
 from experiments.nightly.child import Ended, carry_out
-from experiments.nightly.history import End, History, Night, Run, Start, Writer, read_history
+from experiments.nightly.history import (
+    End,
+    History,
+    Night,
+    Run,
+    Start,
+    Writer,
+    missed,
+    read_history,
+)
 from experiments.nightly.order import Job, jobs
 from experiments.nightly.rows import Made, lines_of
 from experiments.nightly.site import build_site
@@ -57,22 +66,11 @@ class Outcome:
     site: Path
 
     @property
-    def missed(self) -> tuple[str, ...]:
-        """Designs whose SLO was not met in a valid run."""
-        return tuple(
-            dict.fromkeys(
-                run.entry
-                for run in self.runs
-                if run.valid and run.arm == run.judged and run.slo_met is False
-            )
-        )
-
-    @property
     def exit_code(self) -> int:
         """3 without a valid run, 1 for a missed SLO or a change, else 0."""
         if not any(run.valid for run in self.runs):
             return 3
-        return 1 if self.missed or self.changes else 0
+        return 1 if missed(self.runs) or self.changes else 0
 
 
 def nightly(suite: Suite, narrator: Narrator, tools: Tools | None = None) -> Outcome:
@@ -111,19 +109,22 @@ class _Night:
 
     def whole(self) -> Outcome:
         """From what an earlier night left to the site."""
-        self._begin()
         left_out: list[str] = []
         todo = jobs(self.suite.members, self.history)
         try:
+            self._begin()
             while todo:
+                lines: list[Run] = []
                 if self._fits(todo[0]):
-                    self._run(todo[0])
+                    lines = self._run(todo[0])
                 else:
                     left_out.append(todo[0].member.name)
-                todo.pop(0)
+                name = todo.pop(0).member.name
+                if lines:
+                    self._fronts(lines[0], name)
+            return self._end(tuple(dict.fromkeys(left_out)))
         except KeyboardInterrupt:
             self._interrupted([*left_out, *(job.member.name for job in todo)])
-        return self._end(tuple(dict.fromkeys(left_out)))
 
     def _begin(self) -> None:
         now, last = self.tools.now(), self.history.last_at
@@ -137,8 +138,6 @@ class _Night:
             )
         for name, why in self.suite.gone.items():
             self.narrator.say(f"[bold]{name}[/bold] cannot be run: {escape(why)}")
-        for start in self.history.unfinished:
-            self._recover(start)
         self.writer.append(
             Night(
                 night=self.number,
@@ -150,6 +149,8 @@ class _Night:
                 clock_back_s=back_s,
             )
         )
+        for start in self.history.unfinished:
+            self._recover(start)
 
     def _recover(self, start: Start) -> None:
         """What became of a run whose night was cut short."""
@@ -181,7 +182,7 @@ class _Night:
         )
         return False
 
-    def _run(self, job: Job) -> None:
+    def _run(self, job: Job) -> list[Run]:
         name, member = job.member.name, job.member
         seed = job.seed if job.seed != member.design.experiment.design.seed else None
         folder = variant(member.entry, member.directory, seed, self.suite.folder / "designs")
@@ -218,7 +219,7 @@ class _Night:
                 if ended and ended.late:
                     trouble = f"it took longer than {job.minutes_max:.0f} minutes and was ended"
                 lines = self._record(Made(start, code, minutes, trouble), new[-1] if new else None)
-        self._fronts(lines, name)
+        return lines
 
     def _record(self, made: Made, folder: Path | None) -> list[Run]:
         lines = lines_of(made, folder, self.suite.results, self.tools.now())
@@ -230,9 +231,8 @@ class _Night:
         self.narrator.detail(escape(words))
         return lines
 
-    def _fronts(self, lines: Sequence[Run], name: str) -> None:
+    def _fronts(self, first: Run, name: str) -> None:
         """pareto.json beside plan.json: `sparecraft plan --pareto` of the run."""
-        first = lines[0]
         if not (self.suite.file.pareto and first.folder and first.plan.get("feasible")):
             return
         run = self.suite.results / first.folder
@@ -247,13 +247,17 @@ class _Night:
         carry_out([*self.tools.sparecraft, *plan], self._log(name), _PARETO_S, 10)
 
     def _down(self, experiment: str) -> None:
-        carry_out([*self.tools.sparecraft, "down", experiment], self._log("down"), _DOWN_S)
+        log = self._log("down")
+        ended = carry_out([*self.tools.sparecraft, "down", experiment], log, _DOWN_S)
+        if ended.code:
+            self.narrator.say(f"the fleet of {experiment} may still be there: see {log}")
 
     def _log(self, name: str) -> Path:
         return self.suite.folder / "logs" / f"{self.number:05d}-{name}.log"
 
     def _interrupted(self, left_out: Sequence[str]) -> NoReturn:
         left = tuple(dict.fromkeys(left_out))
+        names = ", ".join(left) or "nothing"
         self.writer.append(
             End(night=self.number, at=self.tools.now(), runs=self.started, left_out=left)
         )
@@ -261,7 +265,7 @@ class _Night:
             f"night {self.number}",
             expected="to reach its end",
             came="an interrupt",
-            do=f"What was measured is recorded; the next night begins with {', '.join(left)}.",
+            do=f"What was measured is recorded. Left for the next night: {names}.",
         )
 
     def _end(self, left_out: tuple[str, ...]) -> Outcome:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,10 +19,11 @@ from experiments.nightly.figures import (
     scatter_figure,
     sparkline,
 )
-from experiments.nightly.history import History, Night, Percentile, Run
+from experiments.nightly.history import History, Night, Percentile, Run, missed
 from experiments.nightly.pooling import night_gain
 from experiments.nightly.rows import front_of
 from experiments.nightly.suite import Suite
+from experiments.paths import ROOT
 from experiments.report.tables import Cell, Table, named
 from experiments.report.text import MISSING, factor, interval, milliseconds, number, percent, usd
 
@@ -91,25 +93,13 @@ def headline(site: Site) -> str:
     if not valid:
         first = f"Night {number_}: none of {len(runs)} runs was valid, so it says nothing."
     else:
-        missed = missed_in(valid, site.history)
-        met = f"SLO missed by {', '.join(missed)}" if missed else "no SLO missed"
+        late = missed(run for run in site.history.runs if run.night == number_)
+        met = f"SLO missed by {', '.join(late)}" if late else "no SLO missed"
         first = f"Night {number_}: {len(valid)} of {len(runs)} runs valid, {met}."
     fresh = [f"{one.entry} ({one.statistic})" for one in site.changes if _fresh(site, one)]
     second = f" New change: {', '.join(fresh)}." if fresh else " No new change."
     third = f" Left out for want of time: {', '.join(site.left_out)}." if site.left_out else ""
     return first + (second if valid else "") + third
-
-
-def missed_in(runs: Sequence[Run], history: History) -> list[str]:
-    """Entries of these runs whose SLO was not met by the arm it is asked of."""
-    wanted = {(run.night, run.number) for run in runs}
-    return list(
-        dict.fromkeys(
-            run.entry
-            for run in history.runs
-            if (run.night, run.number) in wanted and run.arm == run.judged and run.slo_met is False
-        )
-    )
 
 
 def _fresh(site: Site, change: Change) -> bool:
@@ -290,16 +280,36 @@ def change_table(found: Sequence[Change]) -> Table | None:
             Cell(f"{change.nights_before} / {change.nights_after}"),
             named(_between(change.commits)),
             named(_between(change.hosts) if change.hosts[0] != change.hosts[1] else "the same"),
+            Cell(_between(tuple(number(speed) for speed in change.speeds))),
         )
         for change in found
     )
     head = ("when", "design", "what", "gain became", "p", "nights before / after", "commits",
-            "host")  # fmt: skip
+            "host", "core speed")  # fmt: skip
     return Table("changes", "Changes, newest first", head, rows) if rows else None
 
 
-def _between(pair: tuple[str | None, str | None]) -> str:
+def _between(pair: Sequence[str | None]) -> str:
     return f"{pair[0] or '?'} to {pair[1] or '?'}"
+
+
+def commits_between(found: Sequence[Change]) -> list[dict[str, Any]]:
+    """What git says came between the nights of each change; nothing where it does not know."""
+    told = {change.commits: change for change in found if change.commits[0] != change.commits[1]}
+    return [
+        {"words": _between(commits), "lines": lines}
+        for commits in told
+        if (lines := _log(*(str(commit).removesuffix("-dirty") for commit in commits)))
+    ]
+
+
+def _log(before: str, after: str) -> list[str]:
+    command = ["git", "-C", str(ROOT), "log", "--oneline", "-n", "50", f"{before}..{after}", "--"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return []
+    return done.stdout.splitlines()
 
 
 def runs_table(runs: Sequence[Run]) -> Table | None:
@@ -395,16 +405,16 @@ def feed_values(site: Site) -> list[dict[str, Any]]:
     for night in reversed(site.history.nights[-30:]):
         runs = _heads(site.history.runs, night.night)
         valid = [run for run in runs if run.valid]
-        missed = missed_in(valid, site.history)
+        late = missed(run for run in site.history.runs if run.night == night.night)
         ends = [end for end in site.history.ends if end.night == night.night]
         changed = [identity for end in ends for identity in end.changes]
-        title = "no valid run" if not valid else "SLO missed" if missed else "SLO met"
+        title = "no valid run" if not valid else "SLO missed" if late else "SLO met"
         title = f"{title}, {len(changed)} changes" if changed else title
         found.append({
             "night": night.night, "updated": (ends[-1].at if ends else night.at).isoformat(),
             "title": f"Night {night.night}: {title}",
             "text": f"{len(valid)} of {len(runs)} runs valid. "
-                    f"SLO missed: {', '.join(missed) or 'none'}. "
+                    f"SLO missed: {', '.join(late) or 'none'}. "
                     f"Changes: {', '.join(changed) or 'none'}.",
         })  # fmt: skip
     return found

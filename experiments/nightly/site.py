@@ -55,7 +55,7 @@ def _write(suite: Suite, history: History, into: Path) -> None:
         _page(path, "design.html.j2", entry, "../", site, **values)
     _page(
         into / "changes.html", "changes.html.j2", "Changes", "", site,
-        table=pages.change_table(site.changes),
+        table=pages.change_table(site.changes), commits=pages.commits_between(site.changes),
     )  # fmt: skip
     _page(
         into / "bench.html", "bench.html.j2", "Bench", "", site,

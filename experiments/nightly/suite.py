@@ -134,12 +134,12 @@ class Suite:
     @property
     def results(self) -> Path:
         """Where the runs are."""
-        return self.path.parent / self.file.results
+        return (self.path.parent / self.file.results).resolve()
 
     @property
     def folder(self) -> Path:
         """Where history and site are."""
-        return self.path.parent / self.file.folder
+        return (self.path.parent / self.file.folder).resolve()
 
 
 def load_suite(path: Path) -> Suite:

@@ -11,6 +11,7 @@ from experiments.design import load_design
 from experiments.design.design import DESIGNS
 from experiments.errors import InputError
 from experiments.nightly.suite import load_suite, variant
+from experiments.paths import ROOT
 from experiments.tests.nightly_fixture import made_up_run, suite_file, write_nights
 
 
@@ -105,3 +106,11 @@ def test_the_digest_is_of_what_may_change_a_result(tmp_path: Path) -> None:
     file = tmp_path / "mine" / "experiment.toml"
     file.write_text(file.read_text().replace("rate_per_s = 6.2", "rate_per_s = 6.3"))
     assert digest() != first
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "ci" / "nightly").glob("*.toml")))
+def test_the_suites_that_come_along_are_in_order(path: Path) -> None:
+    suite = load_suite(path)
+    minutes = sum(one.expected_minutes * one.entry.repeats for one in suite.members)
+    assert minutes <= suite.file.budget_minutes
+    assert suite.results == ROOT / "results"
