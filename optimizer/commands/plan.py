@@ -21,7 +21,6 @@ from optimizer.errors import InputError
 if TYPE_CHECKING:
     from optimizer.plan.ask.overrides import Overrides
     from optimizer.plan.ask.question import Question
-    from optimizer.plan.outcome import Plan
 
 EXAMPLE = Path(__file__).parents[1] / "plan" / "example.toml"
 
@@ -82,6 +81,9 @@ def plan(
     if example:
         typer.echo(EXAMPLE.read_text(encoding="utf-8"), nl=False)
         return
+    from optimizer.plan.explain.reasons import Wanted
+    from optimizer.plan.planner import explained_plan
+
     if figures is not None and not pareto:
         raise InputError("--figures", expected="with --pareto", came="without it")
     slo = {"availability": availability, "p95_ms": p95_ms, "p99_ms": p99_ms}
@@ -92,7 +94,10 @@ def plan(
         asked = _asked_of_capacity(capacity, workload, arrival_per_s, from_run or input_, over)
     else:
         asked = _asked(from_run, input_, over)
-    found, body = _answered(asked, pareto=pareto, sensitivity=sensitivity)
+    with _progress() as say:
+        say("planning")
+        wanted = Wanted(marginal=True, pareto=pareto, sensitivity=sensitivity, say=say)
+        found, body = explained_plan(asked, wanted)
     _write(tfvars, body["tfvars"])
     _write(output, json.dumps(body, indent=2, allow_nan=False) + "\n")
     drawn = _draw(figures, body)
@@ -138,21 +143,6 @@ def _asked(from_run: Path | None, input_: Path | None, over: Overrides) -> Quest
             do="`sparecraft plan --example` prints a plan.toml to begin with.",
         )
     return asked_of_run(from_run, over)
-
-
-def _answered(asked: Question, *, pareto: bool, sensitivity: bool) -> tuple[Plan, dict[str, Any]]:
-    """The plan, and plan.json with the explanations that were asked for."""
-    from optimizer.plan.explain.reasons import Wanted, explained
-    from optimizer.plan.planner import answer
-
-    with _progress() as say:
-        say("planning")
-        found = answer(asked)
-        body = found.plan.to_json_dict()
-        if found.plan.feasible and found.problem is not None and found.found is not None:
-            wanted = Wanted(marginal=True, pareto=pareto, sensitivity=sensitivity, say=say)
-            body |= explained(found.problem, found.found, found.case, wanted)
-    return found.plan, body
 
 
 @contextlib.contextmanager

@@ -16,7 +16,7 @@ from optimizer.fit import fit, read_results
 from optimizer.plan.ask.case import Case
 from optimizer.plan.ask.plan_file import read_plan
 from optimizer.plan.ask.question import Choices, Question, asked_as_stated, asked_of_service
-from optimizer.plan.explain.reasons import binding, infeasible
+from optimizer.plan.explain.reasons import Wanted, binding, explained, infeasible
 from optimizer.plan.explain.report import (
     assumptions,
     confidence_of,
@@ -98,6 +98,15 @@ def answer(asked: Question) -> Answer:
         fleet=fleet_of(asked.service, found.path, case.policy),
     )
     return Answer(plan, case, problem, found)
+
+
+def explained_plan(asked: Question, wanted: Wanted) -> tuple[Plan, dict[str, Any]]:
+    """The plan, and plan.json with the explanations that were asked for."""
+    found = answer(asked)
+    body = found.plan.to_json_dict()
+    if found.plan.feasible and found.problem is not None and found.found is not None:
+        body |= explained(found.problem, found.found, found.case, wanted)
+    return found.plan, body
 
 
 def _solver(found: Solution, seconds: float, problem: Problem) -> dict[str, Any]:

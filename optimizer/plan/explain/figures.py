@@ -6,8 +6,10 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import altair as alt
+
 from optimizer.plan.explain.curve import nines
-from optimizer.style import BLUE, LIMIT, ORANGE, svg
+from optimizer.style import BLUE, LIMIT, ORANGE, data, svg
 
 _WIDTH, _HEIGHT = 720, 340
 
@@ -17,22 +19,31 @@ def front_svg(body: Mapping[str, Any]) -> str:
 
     Dashed where cheaper fleets were not looked for. Raises ValueError without points.
     """
-    import altair as alt
+    title, said = front_words(body)
+    return svg(front_chart(body, _WIDTH, _HEIGHT).properties(title=alt.Title(title, subtitle=said)))
 
-    return svg(_chart(alt, body))
+
+def front_words(body: Mapping[str, Any]) -> tuple[str, str]:
+    """What a front shows, and what its points are worth."""
+    points = body["points"]
+    said = f"{len(points)} points, each the proved optimum of its limit, all other limits kept"
+    if not all(point["next_is_adjacent"] for point in points):
+        said += ". Dashed: there may be cheaper fleets"
+    return f"Least cost of each {body['limit'].removesuffix('_ms')}", said
 
 
-def _chart(alt: Any, body: Mapping[str, Any]) -> Any:
+def front_chart(body: Mapping[str, Any], width: int, height: int) -> Any:
+    """The chart of a front. Raises ValueError without points."""
     limit = body["limit"]
     points = sorted((_row(limit, point) for point in body["points"]), key=lambda p: p["x"])
     if not points:
         raise ValueError("a front needs at least one point")
     slo = None if body["asked"] is None else _x(limit, body["asked"])
-    x, y = _x_axis(alt, limit, points, slo), _y_axis(alt, points)
+    x, y = _x_axis(limit, points, slo), _y_axis(points)
     dash = alt.Scale(domain=[False, True], range=[[1, 0], [4, 4]])
     segments = _segments(limit, points, slo)
-    line = alt.Chart(alt.Data(values=segments)).mark_line(strokeWidth=2, color=BLUE)
-    dots = alt.Chart(alt.Data(values=points)).mark_point(
+    line = alt.Chart(data(segments)).mark_line(strokeWidth=2, color=BLUE)
+    dots = alt.Chart(data(points)).mark_point(
         shape="circle", size=44, filled=True, color=BLUE, opacity=1
     )
     layers = [
@@ -44,16 +55,10 @@ def _chart(alt: Any, body: Mapping[str, Any]) -> Any:
             strokeDash=alt.StrokeDash("open:N", legend=None, scale=dash),
         ),
         dots.encode(x=x, y=y),
-        *(_slo_layers(alt, limit, body["asked"], x) if slo is not None else []),
-        *_chosen_layers(alt, limit, points, x, y),
+        *(_slo_layers(body, slo, _domain(limit, points, slo), x) if slo is not None else []),
+        *_chosen_layers(limit, points, x, y),
     ]
-    said = f"{len(points)} points, each the proved optimum of its limit, all other limits kept"
-    if not all(point["adjacent"] for point in points):
-        said += ". Dashed: there may be cheaper fleets"
-    title = f"Least cost of each {limit.removesuffix('_ms')}"
-    return alt.layer(*layers).properties(
-        width=_WIDTH, height=_HEIGHT, title=alt.Title(title, subtitle=said)
-    )
+    return alt.layer(*layers).properties(width=width, height=height)
 
 
 def _x(limit: str, value: float) -> float:
@@ -82,7 +87,7 @@ def _domain(limit: str, points: Sequence[Mapping[str, Any]], slo: float | None) 
     return [low / factor, high * factor]
 
 
-def _x_axis(alt: Any, limit: str, points: Sequence[Mapping[str, Any]], slo: float | None) -> Any:
+def _x_axis(limit: str, points: Sequence[Mapping[str, Any]], slo: float | None) -> Any:
     domain = _domain(limit, points, slo)
     if limit == "availability":
         axis = alt.Axis(
@@ -100,7 +105,7 @@ def _x_axis(alt: Any, limit: str, points: Sequence[Mapping[str, Any]], slo: floa
     return alt.X("x:Q", scale=alt.Scale(type="log", domain=domain, nice=False), axis=axis)
 
 
-def _y_axis(alt: Any, points: Sequence[Mapping[str, Any]]) -> Any:
+def _y_axis(points: Sequence[Mapping[str, Any]]) -> Any:
     low, high = min(p["usd"] for p in points), max(p["usd"] for p in points)
     if high <= 8 * low or low <= 0:
         scale = alt.Scale(domain=[0, high * 1.08 or 1.0], nice=False)
@@ -151,26 +156,30 @@ def _segments(
     return rows
 
 
-def _slo_layers(alt: Any, limit: str, asked: float, x: Any) -> list[Any]:
-    """The line of the SLO, its name at the top, to the left."""
-    unit = "" if limit == "availability" else " ms"
-    text = f"SLO {asked:.12g}{unit}"
-    base = alt.Chart(alt.Data(values=[{"x": _x(limit, asked), "text": text}]))
-    label = base.mark_text(align="right", dx=-6, dy=2, baseline="top", color=LIMIT, fontSize=12)
+def _slo_layers(body: Mapping[str, Any], slo: float, domain: Sequence[float], x: Any) -> list[Any]:
+    """The line of the SLO, its name at the top, on the side where there is more room."""
+    unit = "" if body["limit"] == "availability" else " ms"
+    text = f"SLO {body['asked']:,.12g}{unit}"
+    base = alt.Chart(data([{"x": slo, "text": text}]))
+    scale = (lambda value: value) if body["limit"] == "availability" else math.log
+    low, at, high = (scale(value) for value in (domain[0], slo, domain[1]))
+    right = at - low < high - at
+    label = base.mark_text(
+        align="left" if right else "right", dx=6 if right else -6, dy=2, baseline="top",
+        color=LIMIT, fontSize=12,
+    )  # fmt: skip
     return [
         base.mark_rule(strokeDash=[5, 4], strokeWidth=1.5, color=LIMIT).encode(x=x),
         label.encode(x=x, y=alt.value(0), text="text:N"),
     ]
 
 
-def _chosen_layers(
-    alt: Any, limit: str, points: Sequence[Mapping[str, Any]], x: Any, y: Any
-) -> list[Any]:
+def _chosen_layers(limit: str, points: Sequence[Mapping[str, Any]], x: Any, y: Any) -> list[Any]:
     """The plan, its cost written where no line runs: below it for availability, above for
     latency."""
     chosen = [{**p, "text": f"plan: {p['usd']:,.2f} USD"} for p in points if p["chosen"]]
     below = limit == "availability"
-    base = alt.Chart(alt.Data(values=chosen))
+    base = alt.Chart(data(chosen))
     mark = base.mark_point(shape="diamond", size=150, filled=True, color=ORANGE, opacity=1)
     label = base.mark_text(
         align="left", dx=10, dy=16 if below else -14, color=ORANGE, fontSize=12, fontWeight=600
