@@ -222,6 +222,8 @@ class Slo(Strict):
     """Limit of the 99th percentile."""
     max_error_share: Annotated[float, Field(ge=0, le=1)]
     """Share of requests that may fail."""
+    set: Literal["before", "after"] | None = None
+    """When the limits were chosen: before or after the first run that showed what is reached."""
 
 
 class Rates(Strict):
