@@ -124,11 +124,15 @@ def result_file(folder: Path) -> Path:
 
 
 def results_in(
-    root: Path, unreadable: Callable[[InputError], None]
+    root: Path,
+    unreadable: Callable[[InputError], None],
+    depths: tuple[str, ...] = ("*/*", "*/*/*"),
 ) -> Iterator[tuple[Path, Result]]:
     """Every run under `results/`, by experiment and time: EXPERIMENT/RUN, and EXPERIMENT/KIND/RUN
-    where the kind is not the design's own; `unreadable` is told of those that are left out."""
-    for folder in sorted({file.parent for name in _READERS for file in _found(root, name)}):
+    where the kind is not the design's own; elsewhere those at `depths`. `unreadable` is told of
+    those that are left out."""
+    files = (file for depth in depths for name in _READERS for file in root.glob(f"{depth}/{name}"))
+    for folder in sorted({file.parent for file in files if not file.parent.is_symlink()}):
         try:
             yield folder, read_result(folder)
         except InputError as error:
@@ -141,13 +145,6 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         return dict(json.loads((folder / "manifest.json").read_text(encoding="utf-8")))
     except (ValueError, TypeError, OSError):
         return {}
-
-
-def _found(root: Path, name: str) -> Iterator[Path]:
-    for pattern in (f"*/*/{name}", f"*/*/*/{name}"):
-        for file in root.glob(pattern):
-            if not file.parent.is_symlink():
-                yield file
 
 
 # Folders of older versions

@@ -8,11 +8,14 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Cell:
-    """One cell; `doubtful` marks a figure that rests on too few samples."""
+    """One cell; `doubtful` marks a figure that rests on too few samples, `mood` (good, bad,
+    unknown) what it is to the reader; `about` stands small below it."""
 
     text: str
     doubtful: bool = False
     numeric: bool = True
+    mood: str = ""
+    about: str = ""
 
 
 @dataclass(frozen=True)

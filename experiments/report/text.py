@@ -11,16 +11,17 @@ MISSING = "–"
 
 
 def number(value: Any, digits: int = 3) -> str:
-    """A number with about `digits` significant digits, thin spaces between thousands."""
+    """A number with about `digits` significant digits, commas between thousands."""
     if value is None or (isinstance(value, float) and not math.isfinite(value)):
         return MISSING
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return str(value)
     if isinstance(value, int) or abs(value) >= 10**digits:
-        return f"{value:,.0f}".replace(",", "\u202f")
+        return f"{value:,.0f}"
     if value == 0:
         return "0"
-    places = max(0, digits - 1 - math.floor(math.log10(abs(value))))
+    rounded = float(f"{value:.{digits - 1}e}")  # 0.9996 becomes 1.00, not 1.000
+    places = max(0, digits - 1 - math.floor(math.log10(abs(rounded))))
     text = f"{value:.{min(places, 6)}f}"
     return text.rstrip("0").rstrip(".") if "." in text and abs(value) < 1e-3 else text
 
@@ -29,7 +30,7 @@ def plain(value: Any) -> str:
     """A number that somebody chose: as it was written, "8" and not "8.00"."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return MISSING if value is None else str(value)
-    return f"{value:g}"
+    return f"{value:,g}"
 
 
 def milliseconds(value: Any) -> str:
@@ -66,8 +67,11 @@ def interval(low: Any, high: Any, show: Callable[[Any], str] | None = None) -> s
 
 
 def usd(value: Any) -> str:
-    """An amount of money."""
-    return MISSING if value is None else f"${value:,.2f}"
+    """An amount of money: "10.63 USD"; what is below ten cents, as an hour of a small fleet, with
+    four digits behind the point."""
+    if value is None:
+        return MISSING
+    return f"{value:,.{4 if 0 < abs(value) < 0.1 else 2}f} USD"
 
 
 def command_line(command: Any) -> str:

@@ -20,7 +20,7 @@ import polars as pl
 from experiments.record.metrics.summary import summarize, summarize_run
 from experiments.record.records import ARBITERS, HOSTS, REQUESTS, EventLog, write_json, write_table
 from experiments.record.result import flat, result_of
-from optimizer.tests.synthetic import DB, WEB, arms, machines
+from optimizer.tests.synthetic import DB, WEB, arms, machines, tiers
 
 T0 = datetime(2026, 11, 20, 9, 30, 0, tzinfo=UTC)
 TIME_OUT_MS = 6000.0
@@ -116,7 +116,7 @@ def example_plan() -> dict[str, Any]:
             "usd_per_month": 75.92, "collision": 0.33}  # fmt: skip
     return {
         "schema": 1, "feasible": True, "usd_per_month": 106.29, "scheme": "on-prem",
-        "region": "us-east-1", "prices_as_of": "2026-05-04",
+        "region": "on-prem", "prices_as_of": "2026-05-04",
         "tiers": {"web": tier, "db": {**tier, "nodes": 2, "spares": 0, "replicas": 1,
                                       "tokens": 12, "usd_per_month": 30.37}},
         "predicted": {"availability": 0.9999931, "p95_ms": 231.0, "p99_ms": 874.0},
@@ -124,6 +124,25 @@ def example_plan() -> dict[str, Any]:
         "assumptions": ["crash rate 1 per node and year: a default, not measured"],
         "insufficient": ["arm replicated: p99 from 960 requests, 1000 needed for 10 beyond it"],
         "reasons": [],
+        "pareto": [
+            _front("availability", 0.999, [(0.9991, 0.999, 106.29), (0.99995, 0.9995, 140.0)]),
+            _front("p99_ms", 1000.0, [(874.0, 1100.0, 106.29), (610.0, 700.0, 151.83)]),
+        ],
+    }  # fmt: skip
+
+
+def _front(
+    limit: str, asked: float, points: Sequence[tuple[float, float, float]]
+) -> dict[str, Any]:
+    """A front as `sparecraft plan --pareto` has it: what is reached, from which limit, for what."""
+    return {
+        "limit": limit, "asked": asked, "complete": True, "cut": None,
+        "points": [
+            {limit: reached, "same_cost_from": loose, "nines": 3.2, "usd_per_month": usd,
+             "fleet": "web 4 + 1, db 2", "predicted": {}, "chosen": usd == 106.29,
+             "next_is_adjacent": True}
+            for reached, loose, usd in points
+        ],
     }  # fmt: skip
 
 
@@ -359,6 +378,7 @@ def _spec(
                     "for_s": 10.0, "parameters": {"factor": 100}}],
         "arms": arms(),
         "slo": {"availability": 0.999, "p95_ms": 500.0, "p99_ms": 1000.0,
-                "max_error_share": 0.05},
+                "max_error_share": 0.05, "set": "after"},
+        "fleet": {"scheme": "on-prem", "tiers": tiers(0.4)},
         "design": {"order": order, "repeats": 1, "seed": seed},
     }  # fmt: skip

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
@@ -17,7 +18,8 @@ from experiments.tests.report_fixture import fake_run
 
 pytestmark = pytest.mark.real
 
-FIGURES = {"improvement", "over-time", "boxes", "tail", "servers", "hosts"}
+FIGURES = {"improvement", "over-time", "boxes", "tail", "servers", "hosts", "front-availability",
+           "front-p99"}  # fmt: skip
 _ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
               "--disable-component-update", "--disable-sync"]  # fmt: skip
 _CONTRAST = """
@@ -71,6 +73,22 @@ def planned_report(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
+def many_report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of eight arms, seven of them alike."""
+    run = fake_run(seed=4, measure_s=20.0, rate_per_s=4.0)
+    run.arbiters, run.hosts = run.arbiters.head(0), run.hosts.head(0)
+    names = [f"least-outstanding-2{n}" for n in range(7)]
+    copies = pl.col("arm") == "replicated"
+    parts = [run.requests.filter(copies).with_columns(arm=pl.lit(name)) for name in names]
+    run.requests = pl.concat([run.requests.filter(~copies), *parts])
+    asked = run.manifest["spec"]["arms"]
+    run.manifest["spec"]["arms"] = {
+        "baseline": asked["baseline"], **dict.fromkeys(names, asked["replicated"])
+    }  # fmt: skip
+    return write_report(run.write(tmp_path_factory.mktemp("many")))
+
+
+@pytest.fixture(scope="module")
 def capacity_report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return capacity_page_of(measured_steps(sweeps=2), tmp_path_factory.mktemp("capacity"))
 
@@ -108,9 +126,13 @@ def test_every_figure_is_drawn_and_nothing_complains(
     page.close()
 
 
-@pytest.mark.parametrize("width", [320, 390, 768, 1280])
-def test_nothing_runs_over_the_edge(browser: Browser, report: Path, width: int) -> None:
-    page, _ = opened(browser, report, width)
+@pytest.mark.parametrize("width", [320, 390, 768, 1400])
+@pytest.mark.parametrize("kind", ["report", "planned_report", "many_report", "capacity_report"])
+def test_nothing_runs_over_the_edge_and_no_table_is_cut_off(
+    browser: Browser, request: pytest.FixtureRequest, kind: str, width: int
+) -> None:
+    page, _ = opened(browser, request.getfixturevalue(kind), width)
+    page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     wide = page.evaluate(
         """(width) => [...document.querySelectorAll("body *")]
@@ -120,6 +142,35 @@ def test_nothing_runs_over_the_edge(browser: Browser, report: Path, width: int) 
         width,
     )
     assert wide == []
+    cut = page.evaluate(
+        """() => [...document.querySelectorAll(".scroll")]
+        .filter((node) => node.scrollWidth > node.clientWidth + 1)
+        .map((node) => `${node.getAttribute("aria-label")}: ${node.scrollWidth}`)"""
+    )
+    if width in (390, 1400):  # between and below, a table scrolls by itself
+        assert cut == []
+    page.close()
+
+
+@pytest.mark.parametrize(
+    ("width", "height", "shown"),
+    [(1400, 900, (".headline", "#slo-table", "#gain-table", "#cost-table")),
+     (390, 844, (".headline", "#slo-table"))],
+)  # fmt: skip
+@pytest.mark.parametrize("kind", ["report", "many_report"])
+def test_the_first_screen_holds_the_verdict(
+    browser: Browser,
+    request: pytest.FixtureRequest,
+    kind: str,
+    width: int,
+    height: int,
+    shown: tuple[str, ...],
+) -> None:
+    page, _ = opened(browser, request.getfixturevalue(kind), width)
+    for selector in shown:
+        box = page.locator(selector).bounding_box()
+        assert box is not None, selector
+        assert box["y"] + box["height"] <= height, selector
     page.close()
 
 

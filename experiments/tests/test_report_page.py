@@ -185,7 +185,7 @@ def test_a_run_of_a_plan_says_what_was_predicted_and_what_was_measured(tmp_path:
     assert parser.open == []
     assert len(parser.ids) == len(set(parser.ids))
     for words in (
-        'id="predicted-table"', "The planned fleet, at $70.00 a month", "231 ms predicted",
+        'id="predicted-table"', "The planned fleet, at 70.00 USD a month", "231 ms predicted",
         "below the prediction", "insufficient:", "the planned machines", "one arm, planned",
         "An availability over a year is not measured by a run of",
     ):  # fmt: skip

@@ -45,7 +45,7 @@ def test_every_figure_of_the_plan_has_a_row_and_a_verdict(run: FakeRun) -> None:
     assert rows["p95"][3].startswith("measured ")
     assert rows["p95"][3].endswith(" % below it")
     assert rows["p99"][3] == "insufficient: 9 beyond"
-    assert rows["cost a month"] == ["$70.00", "$70.00", "–", "the planned machines"]
+    assert rows["cost a month"] == ["70.00 USD", "70.00 USD", "–", "the planned machines"]
     assert rows["availability over a year"][1] == "not measured"
 
 
@@ -92,7 +92,7 @@ def test_what_a_run_of_minutes_cannot_say_of_a_year_is_said(run: FakeRun) -> Non
     assert "is not measured by a run of" in words
     assert "0 crashes of their own in" in words
     assert "expected from the stated 1 a node and year" in words
-    assert "fail-over of 15 s and repair of 86400 s were not put to the test" in words
+    assert "fail-over of 15 s and repair of 86,400 s were not put to the test" in words
     spec = {**run.manifest["spec"], "rates": {}}
     silent = " ".join(availability_words(summary_of(run, spec=spec)["predicted"]))
     assert "The design states no crash rate" in silent

@@ -31,7 +31,7 @@ def test_it_shows_both_arms_and_ends_with_the_whole_path(run: FakeRun) -> None:
     path = Path("/somewhere/[red]/" + "long-" * 30 + "/report.html")
     text = printed(summary, path)
     assert text.endswith(f"Report: {path}\n")
-    for word in ("baseline", "replicated", "p99", "95 % interval", "$106.29", "valid: yes"):
+    for word in ("baseline", "replicated", "p99", "95 % interval", "106.29 USD", "valid: yes"):
         assert word in text
 
 
@@ -85,7 +85,7 @@ def test_a_run_of_a_plan_shows_predicted_beside_measured_and_no_improvement() ->
     for words in ("predicted", "231 ms", "CPU over caps, db", "the planned machines"):
         assert words in text
     said = " ".join(text.split())
-    assert "The planned fleet, at $70.00 a month" in said
+    assert "The planned fleet, at 70.00 USD a month" in said
     assert "An availability over a year is not measured" in said
     assert "improvement" not in text
 

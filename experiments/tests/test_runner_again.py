@@ -15,7 +15,7 @@ from experiments.console import Narrator
 from experiments.design.schedule import Block
 from experiments.kinds.compare.again import measure_again, spoiled_by
 from experiments.kinds.compare.folder import read_folder
-from experiments.kinds.compare.tables import host_table
+from experiments.kinds.compare.host import host_table
 from experiments.record.records import read_events, sound
 from experiments.stage.host import HostBlock
 from experiments.tests.report_fixture import event, fake_run
@@ -123,7 +123,7 @@ def test_what_was_set_aside_is_in_no_figure(tmp_path: Path) -> None:
         assert getattr(part, name).height > 0
     injected = [folder.summary["faults"]["injected"] for folder in (whole, part)]
     assert injected[1] < injected[0]
-    table = host_table(part)
+    table = host_table(part.manifest["host"]["blocks"])
     assert table is not None
     assert table.rows[0][-1].text == "set aside: stolen"
     events = list(read_events(folder / "events.jsonl"))

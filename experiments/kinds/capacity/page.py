@@ -14,7 +14,7 @@ from experiments.record.result import flat, read_manifest, read_result
 from experiments.report.shell import chip, chips, render_page, repeat_rows, save_page
 from experiments.report.tables import Cell, Table, named
 from experiments.report.terminal import print_path, print_reasons, print_table
-from experiments.report.text import interval, milliseconds, number, percent
+from experiments.report.text import interval, milliseconds, number, percent, plain
 
 
 def write_page(folder: Path) -> Path:
@@ -66,7 +66,7 @@ def _said(user: str, found: Mapping[str, Any]) -> str:
     bounds = interval(nodt["low"], nodt["high"], number)
     return (
         f"{user}: one node carries {number(nodt['value'])} requests/s with p95 within "
-        f"{found['limit_ms']:g} ms (95 % interval {bounds}, {found['sweeps']} sweeps)."
+        f"{plain(found['limit_ms'])} ms (95 % interval {bounds}, {found['sweeps']} sweeps)."
     )
 
 
@@ -92,7 +92,7 @@ def _rows(capacity: Mapping[str, Any]) -> list[tuple[str, ...]]:
         nodt, knee, cost = found["nodt_per_s"], found["knee_per_s"], found["processing_s"]
         rows.append((
             user,
-            f"{found['limit_ms']:g} ms",
+            f"{plain(found['limit_ms'])} ms",
             f"{number(nodt['value'])}/s" if nodt else "none",
             interval(nodt["low"], nodt["high"], number) if nodt else "",
             f"{number(knee['value'])}/s" if knee else "",
@@ -110,7 +110,7 @@ def _summary_table(capacity: Mapping[str, Any]) -> Table:
 def _step_table(user: str, found: Mapping[str, Any]) -> Table | None:
     rows = tuple(
         (
-            named(f"{step['rate_per_s']:g}/s, sweep {step['sweep'] + 1}"
+            named(f"{plain(step['rate_per_s'])}/s, sweep {step['sweep'] + 1}"
                   + (f", try {step['attempt']}" if step["attempt"] > 1 else "")),
             Cell(number(step["requests"])), Cell(number(step["answered_per_s"])),
             *(Cell(milliseconds(step[name]), name in step["insufficient"])

@@ -12,9 +12,12 @@ from experiments.record.metrics.summary import summarize_run
 from experiments.record.records import REQUESTS, histograms, read_table, write_bytes, write_json
 from experiments.record.result import Findings
 from optimizer.errors import SparecraftError
-from optimizer.plan import plan_from_results
-from optimizer.plan.ask.overrides import slo_of_run
+from optimizer.plan.ask.overrides import Overrides, asked_of_run
+from optimizer.plan.explain.reasons import Wanted
+from optimizer.plan.planner import explained_plan
 from optimizer.simulation.fidelity import fidelity
+
+_FRONT_S = 10.0  # of the search for each front
 
 
 def analyse(folder: Path) -> Findings:
@@ -28,11 +31,13 @@ def analyse(folder: Path) -> Findings:
 
 
 def write_plan_files(run_folder: Path) -> None:
-    """plan.json, and plan.tfvars when a fleet was found. A plan that cannot be made says why."""
+    """plan.json with its fronts, and plan.tfvars when a fleet was found. A plan that cannot be made
+    says why."""
+    wanted = Wanted(pareto=True, seconds=_FRONT_S)
     try:
-        plan = plan_from_results(run_folder, slo_of_run(run_folder))
+        _, body = explained_plan(asked_of_run(run_folder, Overrides()), wanted)
     except SparecraftError as error:
-        body: dict[str, Any] = {
+        body = {
             "schema": 1,
             "feasible": False,
             "usd_per_month": None,
@@ -43,9 +48,8 @@ def write_plan_files(run_folder: Path) -> None:
             "reasons": [str(error)],
         }
     else:
-        body = plan.to_json_dict()
-        if plan.feasible:
-            write_bytes(run_folder / "plan.tfvars", plan.to_tfvars().encode())
+        if body["feasible"]:
+            write_bytes(run_folder / "plan.tfvars", body["tfvars"].encode())
     write_json(run_folder / "plan.json", body)
 
 

@@ -45,6 +45,19 @@ def asked_rows(run: RunFolder) -> list[tuple[str, str]]:
     return rows
 
 
+def settings_of(run: RunFolder, arm: str) -> dict[str, dict[str, Any]]:
+    """What an arm makes of each tier."""
+    return dict(((run.spec.get("arms") or {}).get(arm) or {}).get("settings") or {})
+
+
+def in_short(run: RunFolder, arm: str) -> str:
+    """An arm's policies and replicas: "tad, r = (2, 2)"."""
+    tiers = settings_of(run, arm).values()
+    policies = dict.fromkeys(str(tier.get("policy")) for tier in tiers)
+    replicas = ", ".join(str(tier.get("replicas")) for tier in tiers)
+    return f"{', '.join(policies)}, r = ({replicas})" if policies else ""
+
+
 def _tier_words(tier: str, settings: Mapping[str, Any]) -> str:
     """What an arm makes of a tier."""
     words = [f"{settings.get('policy')}, r = {settings.get('replicas')}"]
@@ -97,4 +110,6 @@ def _slo_words(slo: Mapping[str, Any]) -> str:
               for key in ("p50_ms", "p90_ms", "p95_ms", "p99_ms") if slo.get(key)]  # fmt: skip
     if slo.get("max_error_share") is not None:
         words.append(f"errors ≤ {100 * slo['max_error_share']:g} %")
+    if slo.get("set"):
+        words.append(f"set {slo['set']} the first run")
     return ", ".join(words)

@@ -35,6 +35,7 @@ from experiments.report import palette
 from experiments.report.figures import Figure, Key, drawn
 from experiments.report.layout import WIDE, Size
 from experiments.report.text import number
+from optimizer.plan.explain.figures import front_chart, front_words
 
 
 def all_figures(run: RunFolder) -> dict[str, Figure]:
@@ -49,6 +50,20 @@ def all_figures(run: RunFolder) -> dict[str, Figure]:
         _hosts,
     )
     return {figure.identity: figure for figure in (make(run) for make in makers)}
+
+
+def fronts(run: RunFolder) -> list[Figure]:
+    """The plan's fronts of cost against a limit; none where they were not looked for."""
+    return [_front(body) for body in run.plan.get("pareto") or () if body["points"]]
+
+
+def _front(body: dict[str, Any]) -> Figure:
+    title, caption = front_words(body)
+    key = body["limit"].removesuffix("_ms")
+    return drawn(
+        f"front-{key}", title, f"{title}: {caption}.", (),
+        lambda size: front_chart(body, size.plot_width, 260 if size.small else 300),
+    )  # fmt: skip
 
 
 def _figure(
@@ -96,7 +111,7 @@ def _over_time(run: RunFolder) -> Figure:
             f"Of the {number(good)} answered ok, {number(shown)} are drawn: "
             "the slowest tenth, and a random choice of the rest. "
         )
-    caption += f"The line is the median in bins of {median_bin_s(run):g} s. "
+    caption += f"The steps are the median of each {median_bin_s(run):g} s. "
     count = len(disturbances_of(run))
     caption += (
         f"{number(count)} windows of faults and interference are shaded; "

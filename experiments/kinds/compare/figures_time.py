@@ -148,7 +148,7 @@ def _latency_panel(
     )
     layers = [shading(disturbances, domain, x), _slo_rules(run, domain, x, y)]
     layers.append(_points(run, size, x, y))
-    layers.append(_median_line(run, x, y))
+    layers.append(_median_steps(run, x, y))
     layers.append(_failures(run, size, x, y, y_domain[0]))
     return alt.layer(*layers).properties(height=260 if size.small else 300, width=size.plot_width)
 
@@ -238,27 +238,34 @@ def median_bin_s(run: RunFolder) -> float:
     return float(max(1, round((domain[1] - domain[0]) / _BINS)))
 
 
-def _median_line(run: RunFolder, x: Any, y: Any) -> Any:
-    bin_s = median_bin_s(run)
+def _median_steps(run: RunFolder, x: Any, y: Any) -> Any:
+    """The median of each bin of three requests or more, as a step as long as the bin; steps that
+    follow one another are joined."""
+    bin_s, block = median_bin_s(run), ("arm", "repeat")
+    at_s = pl.col("intended_s")
     binned = (
-        run.requests.with_columns(((pl.col("intended_s") / bin_s).floor() * bin_s).alias("bin"))
-        .group_by("arm", "repeat", "bin")
+        run.requests.with_columns(
+            ((at_s / bin_s).floor() * bin_s).alias("bin"),
+            at_s.min().over(block).alias("first"),
+            at_s.max().over(block).alias("last"),
+        )
+        .group_by(*block, "bin", "first", "last")
         .agg(pl.col("latency_ms").median(), pl.len().alias("n"))
         .filter(pl.col("n") >= 3)
         .sort("bin")
+        .with_columns(
+            (pl.col("bin").diff() > bin_s).fill_null(False).cum_sum().over(block).alias("gaps")
+        )
     )
     rows = [
-        {
-            "t": at_s + bin_s / 2,
-            "ms": round(max(median, 0.1), 2),
-            "block": f"{arm} {repeat}",
-        }
-        for arm, repeat, at_s, median, _ in binned.iter_rows()
-    ]
-    base = alt.Chart(data(rows)).encode(x=x, y=y, detail="block:N")
-    halo = base.mark_line(stroke=palette.PAPER.light, strokeWidth=4.5, interpolate="monotone")
-    line = base.mark_line(stroke=palette.MARKER.light, strokeWidth=1.8, interpolate="monotone")
-    return alt.layer(halo, line)
+        {"t": round(t, 2), "ms": round(max(row["latency_ms"], 0.1), 2),
+         "line": f"{row['arm']} {row['repeat']} {row['gaps']}"}
+        for row in binned.iter_rows(named=True)
+        for t in (max(row["bin"], row["first"]), min(row["bin"] + bin_s, row["last"]))
+    ]  # fmt: skip
+    base = alt.Chart(data(rows)).encode(x=x, y=y, detail="line:N")
+    halo = base.mark_line(stroke=palette.PAPER.light, strokeWidth=4.5)
+    return alt.layer(halo, base.mark_line(stroke=palette.MARKER.light, strokeWidth=1.8))
 
 
 def _failures(run: RunFolder, size: Size, x: Any, y: Any, low_ms: float) -> Any:

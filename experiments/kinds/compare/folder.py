@@ -59,7 +59,7 @@ def read_folder(path: Path) -> RunFolder:
     run = RunFolder(path)
     run.manifest = _read(run, "manifest.json", _json, {})
     run.summary = _read(run, result_file(path).name, lambda _: flat(read_result(path)), {})
-    run.plan = _read(run, "plan.json", _json, {})
+    run.plan = _read(run, "plan.json", _json, {}) or dict(run.summary.get("plan") or {})
     if (path / "simulated.json").is_file():
         run.simulated = _read(run, "simulated.json", _json, {})
     events: list[dict[str, Any]] = _read(

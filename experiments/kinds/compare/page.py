@@ -7,18 +7,16 @@ from typing import Any
 
 from experiments.kinds.compare import tables
 from experiments.kinds.compare.asked import asked_rows
-from experiments.kinds.compare.figures import all_figures
+from experiments.kinds.compare.cost import cost_sentence, cost_table, work_words
+from experiments.kinds.compare.earlier import among_earlier
+from experiments.kinds.compare.figures import all_figures, fronts
 from experiments.kinds.compare.folder import RunFolder, read_folder
-from experiments.kinds.compare.generator import load_table
-from experiments.kinds.compare.predicted import (
-    availability_words,
-    predicted_table,
-    verdict_sentence,
-)
-from experiments.record.metrics.summary import compared_arms
+from experiments.kinds.compare.host import host_table, host_words, load_table, load_words
+from experiments.kinds.compare.plan import plan_table, plan_words
+from experiments.kinds.compare.predicted import availability_words, predicted_table
+from experiments.kinds.compare.verdict import gain, gain_table, headline_arms, slo_table, verdict
 from experiments.report.shell import Verdict, chip, chips, render_page, save_page
-from experiments.report.tables import Table
-from experiments.report.text import factor, interval, milliseconds, number, percent, usd
+from experiments.report.text import milliseconds, number, percent
 
 FOLDER = Path(__file__).parent
 TEMPLATE = "compare.html.j2"
@@ -36,32 +34,38 @@ def page_values(run: RunFolder) -> dict[str, Any]:
     """What the template says, by name."""
     ideal = run.summary.get("ideal") or {"source": "unknown"}
     platform = run.manifest.get("platform")
+    baseline, other, _ = headline_arms(run) if run.arms else ("", None, {})
+    load = (run.summary.get("load") or {}).get("blocks") or []
+    host = (run.manifest.get("host") or {}).get("blocks") or []
     return {
         "name": str(run.summary.get("experiment") or run.path.name),
         "run": run,
         "when": str(run.manifest.get("started_at") or ""),
         "about": f"platform {platform}" if platform else "",
         "verdicts": verdicts(run),
-        "headline": headline(run),
-        "tiles": tiles(run),
+        "headline": verdict(run),
+        "said": [gain(run), among_earlier(run, other), cost_sentence(run)],
+        "first": [slo_table(run), gain_table(run), cost_table(run)],
+        "work": work_words(run),
         "asked": asked_rows(run) if run.spec else [],
         "figures": all_figures(run),
-        "improvement": tables.improvement_table(run),
-        "comparison_baseline": compared_arms(run.arms)[0] if run.arms else "",
+        "fronts": fronts(run),
+        "comparison_baseline": baseline,
         "comparison": tables.comparison_table(run),
         "simulated": run.simulated,
         "simulated_table": tables.simulated_table(run),
-        "arms": _arm_table(run),
+        "arms": tables.arm_tables(run.summary.get("arms") or {}),
         "phases": tables.phase_table(run),
-        "outcomes": tables.outcome_table(run),
         "faults": tables.fault_table(run),
         "replication": tables.replication_table(run),
-        "host": tables.host_table(run),
-        "load": load_table(run),
+        "folded": [
+            (host_words(host), host_table(host)),
+            (load_words(load), load_table(load)),
+        ],
         "predicted": predicted_words(run),
-        "plan": plan_words(run),
-        "plan_table": tables.plan_table(_plan(run)),
-        "repeat": tables.repeat_rows(run),
+        "plan": plan_words(run.plan),
+        "plan_table": plan_table(run.plan),
+        "repeat": tables.facts_to_repeat(run),
         "ideal": ideal,
         "ideal_ms": milliseconds(ideal.get("latency_ms")),
         "weights_source": run.summary.get("weights_source") or "",
@@ -69,90 +73,18 @@ def page_values(run: RunFolder) -> dict[str, Any]:
 
 
 def verdicts(run: RunFolder) -> list[Verdict]:
-    """Valid? SLO met? Faults injected and reverted? Cleaned up?"""
-    summary = run.summary
-    found = summary.get("verdicts") or run.manifest.get("verdicts") or {}
-    slo = summary.get("slo") or {}
-    valid = summary.get("valid")
+    """Valid? Faults injected and reverted? Cleaned up? The SLO has a table."""
+    found = run.summary.get("verdicts") or run.manifest.get("verdicts") or {}
+    valid = run.summary.get("valid")
     measurement = (found.get("measurement") or {}).get("reasons") or ()
     if valid is False and not measurement:
         measurement = ("see the other verdicts",)
-    arm = f" by {slo['arm']}" if slo.get("arm") else ""
-    unknown = "not asked" if not slo.get("asked") else "undecided"
     questions = {
         "injection": "Faults injected?",
         "revert": "Faults reverted?",
         "cleanup": "Cleaned up?",
     }
-    return [
-        chip("Measurement valid?", valid, measurement),
-        chip(f"SLO met{arm}?", slo.get("met"), slo.get("reasons") or (), unknown),
-        *chips(found, questions),
-    ]
-
-
-def headline(run: RunFolder) -> str:
-    """The answer in one sentence; what cannot be said is not said."""
-    if run.summary.get("predicted"):
-        return verdict_sentence(run.summary)
-    baseline, other, entries = _headline_arms(run)
-    if other is None:
-        return f"This run has one arm, {baseline}, and nothing to compare it with."
-    usable = [n for n in ("p99", "p95", "mean") if (entries.get(n) or {}).get("factor") is not None]
-    if not usable:
-        return "This run does not compare two arms: no arrivals were measured by both."
-    firm = [name for name in usable if not entries[name].get("insufficient")] or usable
-    entry = entries[firm[0]]
-    what = "mean latency" if firm[0] == "mean" else f"{firm[0]} latency"
-    share = entry["factor"]
-    change = f"{factor(share)} lower" if share >= 1 else f"{factor(1 / share)} higher"
-    sure = "" if entry["ci_low"] > 1 or entry["ci_high"] < 1 else (
-        " The interval includes 1: this run does not show a difference.")  # fmt: skip
-    if run.summary.get("comparison"):
-        sure += (
-            f" It has the best p95 of {len(run.arms)} arms, and the best of many looks too good."
-        )
-    figures = (run.summary.get("arms") or {}).get(other) or {}
-    return (
-        f"With {other}, {what} is {change} than with {baseline} "
-        f"(95 % interval {interval(entry['ci_low'], entry['ci_high'])}; "
-        f"{number(figures.get('requests'))} requests per arm, {entry['pairs']} pairs).{sure}"
-    )
-
-
-def _headline_arms(run: RunFolder) -> tuple[str, str | None, dict[str, Any]]:
-    """The two arms of the headline, and their factors; of many arms that of the best p95."""
-    baseline, other = compared_arms(run.arms)
-    comparison = run.summary.get("comparison") or {}
-    known = {
-        arm: entries["p95"]["factor"]
-        for arm, entries in comparison.items()
-        if (entries.get("p95") or {}).get("factor") is not None
-    }
-    if not known:
-        return baseline, other, run.summary.get("improvement") or {}
-    best = max(known, key=lambda arm: float(known[arm]))
-    return baseline, best, comparison[best]
-
-
-def tiles(run: RunFolder) -> list[dict[str, Any]]:
-    """The three figures at the head: mean, p95 and p99 of both arms."""
-    baseline, other, entries = _headline_arms(run)
-    arms = run.summary.get("arms") or {}
-    if baseline not in arms or other not in arms:
-        return []
-    return [
-        {
-            "name": name,
-            "before": milliseconds(arms[baseline].get(f"{name}_ms")),
-            "after": milliseconds(arms[other].get(f"{name}_ms")),
-            "factor": factor((entries.get(name) or {}).get("factor")),
-            "doubtful": bool((entries.get(name) or {}).get("insufficient")),
-            "baseline": baseline,
-            "other": other,
-        }
-        for name in ("mean", "p95", "p99")
-    ]
+    return [chip("Measurement valid?", valid, measurement), *chips(found, questions)]
 
 
 def predicted_words(run: RunFolder) -> dict[str, Any] | None:
@@ -178,51 +110,3 @@ def predicted_words(run: RunFolder) -> dict[str, Any] | None:
             if entry["plan"] is not None
         ),
     }
-
-
-def plan_words(run: RunFolder) -> dict[str, Any]:
-    """The plan in words: cost, what binds it, why it cannot be."""
-    plan = _plan(run)
-    lists = {
-        name: [_words(item) for item in plan.get(name) or []]
-        for name in ("binding", "reasons", "assumptions", "insufficient")
-    }
-    if plan.get("feasible") is None:
-        return {"state": "missing", **lists}
-    predicted = plan.get("predicted")
-    return {
-        "state": "feasible" if plan["feasible"] else "infeasible",
-        "cost": usd(plan.get("usd_per_month")),
-        "terms": _plan_terms(plan),
-        "predicted": [
-            (str(key).removesuffix("_ms").replace("_", " "), tables.planned_value(key, value))
-            for key, value in (predicted.items() if isinstance(predicted, dict) else ())
-            if isinstance(value, (str, int, float))
-        ],
-        **lists,
-    }
-
-
-def _plan_terms(plan: dict[str, Any]) -> str:
-    """Scheme, region and date of the prices, as far as the plan names them."""
-    words = [f"scheme {plan['scheme']}" if plan.get("scheme") else "",
-             f"region {plan['region']}" if plan.get("region") else "",
-             f"prices of {plan['prices_as_of']}" if plan.get("prices_as_of") else ""]  # fmt: skip
-    return ", ".join(word for word in words if word)
-
-
-def _plan(run: RunFolder) -> dict[str, Any]:
-    return run.plan or dict(run.summary.get("plan") or {})
-
-
-def _words(item: Any) -> str:
-    if isinstance(item, dict):
-        return ", ".join(f"{key.replace('_', ' ')}: {number(value)}" for key, value in item.items())
-    return str(item)
-
-
-def _arm_table(run: RunFolder) -> Table | None:
-    arms = run.summary.get("arms") or {}
-    if not arms:
-        return None
-    return tables.arm_table(arms, "arm-table", "All figures of each arm, warm-up left out")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from experiments.kinds.compare.tables import planned_value
+from experiments.kinds.compare.plan import planned_value
 from experiments.report.tables import Cell, Table, named
 from experiments.report.text import MISSING, interval, milliseconds, number, percent, plain, usd
 

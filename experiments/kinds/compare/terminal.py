@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from experiments.kinds.compare.host import host_words, load_words
 from experiments.kinds.compare.predicted import (
     availability_words,
     predicted_table,
@@ -128,43 +129,13 @@ def _print_verdicts(summary: Mapping[str, Any], console: Console) -> None:
         f"reverted   InfluxDB points: {number(summary.get('influx_points'))}",
         highlight=False,
     )
-    _print_host(summary.get("host_blocks") or (), console)
-    _print_load((summary.get("load") or {}).get("blocks") or (), console)
+    load = (summary.get("load") or {}).get("blocks") or ()
+    for line in (host_words(summary.get("host_blocks") or ()), load_words(load)):
+        if line:
+            console.print(line, highlight=False)
     reasons = [reason for verdict in found.values() for reason in verdict.get("reasons") or ()]
     for reason in [*reasons, *(slo.get("reasons") or ())]:
         console.print(f"  - {reason}", markup=False, highlight=False)
-
-
-def _print_host(blocks: Sequence[Mapping[str, Any]], console: Console) -> None:
-    if not blocks:
-        return
-    busy, stolen, speed = (
-        [block[name] for block in blocks] for name in ("busy_share", "stolen_share", "core_speed")
-    )
-    console.print(
-        f"host: cores {percent(min(busy))} to {percent(max(busy))} busy in a block, at most "
-        f"{percent(max(stolen))} stolen, the slowest at {percent(min(speed) / max(speed))} of the "
-        "fastest one's core speed",
-        highlight=False,
-    )
-
-
-def _print_load(blocks: Sequence[Mapping[str, Any]], console: Console) -> None:
-    """A line where the generator was at a limit, or had several workers."""
-    limited = [block for block in blocks if not block["ok"]]
-    workers = max((len(block["workers"]) for block in blocks), default=0)
-    if not limited and workers < 2:
-        return
-    busiest = max((block["cpu_share"] or 0.0 for block in blocks), default=0.0)
-    names = ", ".join(sorted({limit for block in limited for limit in block["limits"]}))
-    said = (
-        f"at its limit in {len(limited)} of {len(blocks)} blocks ({names})" if names else "as asked"
-    )
-    console.print(
-        f"load: {workers} worker{'s' if workers > 1 else ''}, the busiest took {percent(busiest)} "
-        f"of a core, {said}",
-        highlight=False,
-    )
 
 
 def _answer(answer: Any) -> str:

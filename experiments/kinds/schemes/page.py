@@ -19,7 +19,7 @@ def write_page(folder: Path) -> Path:
     if not found:
         return compare.write_report(folder)
     if len(run.arms) == 1:
-        values["headline"] = strength_sentence(found)
+        values["said"][0] = strength_sentence(found)
     values["schemes"] = {
         **scheme_words(run),
         "members": strength_figure(run),

@@ -24,8 +24,9 @@ from experiments.record.metrics.bootstrap import (
 from experiments.record.metrics.latency import SAMPLES_BEYOND_MIN, Floats, samples_beyond
 
 STATISTICS: Mapping[str, tuple[Callable[[Floats], float], float | None]] = {
-    "mean": (lambda sample: float(sample.mean()), None),
     "p95": (quantile_value(0.95), 0.95),
+    "p50": (quantile_value(0.50), 0.50),
+    "mean": (lambda sample: float(sample.mean()), None),
     "p99": (quantile_value(0.99), 0.99),
 }
 
@@ -53,11 +54,11 @@ def pairs_of(requests: pl.DataFrame, baseline: str, other: str) -> list[list[Str
 def improvement(
     pairs: Sequence[Block], *, block_s: float, rng: np.random.Generator
 ) -> dict[str, dict[str, Any]]:
-    """Factor and confidence interval of mean, p95 and p99; above 1, the other arm is faster.
+    """Factor and confidence interval of each statistic; above 1, the other arm is faster.
 
     Parameters: pairs from `pairs_of`, K >= 0; block_s float [s] > 0 and rng as in `intervals`.
-    Returns: {name: {factor, ci_low, ci_high, confidence, pairs, samples, insufficient, note}};
-    factor and interval are None where no complete pair exists.
+    Returns: {name: {factor, ci_low, ci_high, confidence, pairs, samples, samples_beyond,
+    insufficient, note}}; factor and interval are None where no complete pair exists.
     """
     samples = min(
         sum(stratum.arms[arm].latency_ms.size for pair in pairs for stratum in pair)
@@ -78,6 +79,7 @@ def improvement(
             entry |= {"pairs": len(pairs), "note": note}
         entry["samples"] = samples
         beyond = None if quantile is None else samples_beyond(quantile, samples)
+        entry["samples_beyond"] = beyond
         entry["insufficient"] = beyond is not None and beyond < SAMPLES_BEYOND_MIN
         result[name] = entry
     return result
@@ -104,6 +106,7 @@ def _unknown(note: str) -> dict[str, Any]:
         "confidence": CONFIDENCE,
         "pairs": 0,
         "samples": 0,
+        "samples_beyond": None,
         "insufficient": True,
         "note": note,
     }

@@ -117,24 +117,23 @@ def slo_verdict(
 
 
 def _arm_slo(requests: pl.DataFrame, asked: Mapping[str, Any]) -> dict[str, Any]:
+    """Was it met, each limit by itself, and what speaks against it."""
     total = requests.height
     if not total:
-        return {"met": None, "reasons": ["no request was measured"]}
-    answers: list[tuple[bool | None, str]] = []
+        return {"met": None, "limits": {}, "reasons": ["no request was measured"]}
+    answers: dict[str, tuple[bool | None, str]] = {}
     for name, share_max in (("p50_ms", 0.5), ("p90_ms", 0.1), ("p95_ms", 0.05), ("p99_ms", 0.01)):
         if asked.get(name) is not None:
-            answers.append(_tail_answer(requests, name, float(asked[name]), share_max))
+            answers[name] = _tail_answer(requests, name, float(asked[name]), share_max)
     if asked.get("max_error_share") is not None:
         failed = requests.filter(pl.col("outcome") != OK).height
         limit = float(asked["max_error_share"])
         text = f"{failed} of {total} requests failed, {limit:.2%} allowed"
-        answers.append((failed <= limit * total, text))
-    met: bool | None = True
-    if any(answer is False for answer, _ in answers):
-        met = False
-    elif any(answer is None for answer, _ in answers):
-        met = None
-    return {"met": met, "reasons": [text for answer, text in answers if answer is not True]}
+        answers["max_error_share"] = (failed <= limit * total, text)
+    limits = {name: answer for name, (answer, _) in answers.items()}
+    met = False if False in limits.values() else None if None in limits.values() else True
+    reasons = [text for answer, text in answers.values() if answer is not True]
+    return {"met": met, "limits": limits, "reasons": reasons}
 
 
 def _tail_answer(
@@ -149,7 +148,7 @@ def _tail_answer(
     slower = requests.filter((pl.col("outcome") != OK) | (pl.col("latency_ms") > limit_ms)).height
     label = name.removesuffix("_ms")
     text = f"{label}: {slower} of {total} requests ({slower / total:.2%}) took longer than "
-    text += f"{limit_ms:g} ms or failed, {share_max:.0%} allowed"
+    text += f"{limit_ms:,g} ms or failed, {share_max:.0%} allowed"
     allowed = share_max * total
     if allowed >= SAMPLES_BEYOND_MIN:
         return slower <= allowed, text

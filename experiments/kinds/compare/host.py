@@ -1,0 +1,71 @@
+"""What report and terminal say of the load generator, and of the host under all machines."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from experiments.report.tables import Cell, Table, named
+from experiments.report.text import MISSING, milliseconds, number, percent
+
+Blocks = Sequence[Mapping[str, Any]]
+
+
+def load_words(blocks: Blocks) -> str:
+    """How busy the generator was, and where it was at its limit; "" without a block."""
+    if not blocks:
+        return ""
+    workers = max(len(block["workers"]) for block in blocks)
+    busiest = max(block["cpu_share"] or 0.0 for block in blocks)
+    limited = [block for block in blocks if not block["ok"]]
+    names = ", ".join(sorted({limit for block in limited for limit in block["limits"]}))
+    said = f"at its limit in {len(limited)} of {len(blocks)} blocks ({names})" if limited else (
+        "as asked")  # fmt: skip
+    many = "s" if workers > 1 else ""
+    return f"load: {workers} worker{many}, the busiest took {percent(busiest)} of a core, {said}"
+
+
+def load_table(blocks: Blocks) -> Table | None:
+    """The load generator in each block: its workers, how busy, how late, and its verdict."""
+    rows = tuple(
+        (
+            named(block["repeat"] + 1), named(block["arm"]), Cell(number(len(block["workers"]))),
+            Cell(MISSING if block["cpu_share"] is None else percent(block["cpu_share"])),
+            Cell(milliseconds(block["lag_ms_p99"])), Cell(percent(block["sent_share"])),
+            named("as asked" if block["ok"] else "; ".join(block["reasons"])),
+        )
+        for block in blocks
+    )  # fmt: skip
+    head = ("block", "arm", "workers", "busiest worker, of a core", "lag p99",
+            "sent of offered", "verdict")  # fmt: skip
+    return Table("load-table", "The load generator", head, rows) if rows else None
+
+
+def host_words(blocks: Blocks) -> str:
+    """How busy, how much other guests took, and how even; "" without a block."""
+    if not blocks:
+        return ""
+    busy, stolen, speed = (
+        [block[name] for block in blocks] for name in ("busy_share", "stolen_share", "core_speed")
+    )
+    return (
+        f"host: cores {percent(min(busy))} to {percent(max(busy))} busy in a block, at most "
+        f"{percent(max(stolen))} stolen, the slowest at {percent(min(speed) / max(speed))} of the "
+        "fastest one's core speed"
+    )
+
+
+def host_table(blocks: Blocks) -> Table | None:
+    """The host's cores in each block, and their speed against the fastest block's."""
+    fastest = max((block["core_speed"] for block in blocks), default=1.0)
+    rows = tuple(
+        (
+            named(block["repeat"] + 1), named(block["arm"]), Cell(percent(block["busy_share"])),
+            Cell(percent(block["stolen_share"])), Cell(percent(block["core_speed"] / fastest)),
+            named(f"set aside: {why}" if (why := block.get("spoiled")) else "counts"),
+        )
+        for block in blocks
+    )  # fmt: skip
+    head = ("block", "arm", "cores busy", "stolen by others", "core speed",
+            "what became of it")  # fmt: skip
+    return Table("host-table", "The host under all machines", head, rows) if rows else None

@@ -1,0 +1,79 @@
+"""The plan of a run in words and as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from experiments.report.tables import Cell, Table, named
+from experiments.report.text import milliseconds, number, percent, plain, usd
+
+
+def plan_words(plan: Mapping[str, Any]) -> dict[str, Any]:
+    """The plan in words: cost, what binds it, why it cannot be."""
+    lists = {
+        name: [_words(item) for item in plan.get(name) or []]
+        for name in ("binding", "reasons", "assumptions", "insufficient")
+    }
+    if plan.get("feasible") is None:
+        return {"state": "missing", **lists}
+    predicted = plan.get("predicted")
+    return {
+        "state": "feasible" if plan["feasible"] else "infeasible",
+        "cost": usd(plan.get("usd_per_month")),
+        "terms": _plan_terms(plan),
+        "predicted": [
+            (str(key).removesuffix("_ms").replace("_", " "), planned_value(key, value))
+            for key, value in (predicted.items() if isinstance(predicted, dict) else ())
+            if isinstance(value, (str, int, float))
+        ],
+        **lists,
+    }
+
+
+def _plan_terms(plan: Mapping[str, Any]) -> str:
+    """Scheme, region and date of the prices, as far as the plan names them."""
+    words = [f"scheme {plan['scheme']}" if plan.get("scheme") else "",
+             f"region {plan['region']}" if plan.get("region") else "",
+             f"prices of {plan['prices_as_of']}" if plan.get("prices_as_of") else ""]  # fmt: skip
+    return ", ".join(word for word in words if word)
+
+
+def _words(item: Any) -> str:
+    if isinstance(item, dict):
+        return ", ".join(f"{key.replace('_', ' ')}: {number(value)}" for key, value in item.items())
+    return str(item)
+
+
+def plan_table(plan: Mapping[str, Any]) -> Table | None:
+    """The planned tiers, a column each; rows are what the plan has of them."""
+    tiers = {name: _flat(tier) for name, tier in (plan.get("tiers") or {}).items()}
+    keys = dict.fromkeys(key for tier in tiers.values() for key in tier)
+    rows = tuple(
+        (
+            named(key.replace("_", " ").replace("usd", "USD")),
+            *(Cell(planned_value(key, tier.get(key))) for tier in tiers.values()),
+        )
+        for key in keys
+    )
+    return Table("plan-table", "The planned fleet", ("", *tiers), rows) if rows else None
+
+
+def planned_value(key: str, value: Any) -> str:
+    """A figure of the plan by what its name says it is; nines are not rounded away."""
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        return plain(value)
+    if key.startswith("usd"):
+        return usd(value)
+    if "availability" in key:
+        return f"{100.0 * value:.6g} %"
+    if key in ("utilisation", "collision"):
+        return percent(value)
+    return milliseconds(value) if key.endswith("_ms") else number(value)
+
+
+def _flat(tier: Any) -> dict[str, Any]:
+    """The scalar entries of a planned tier."""
+    if not isinstance(tier, Mapping):
+        return {"nodes": tier}
+    return {k: v for k, v in tier.items() if isinstance(v, (str, int, float)) or v is None}

@@ -1,0 +1,244 @@
+"""The verdict of a run in a sentence, what was gained, and each arm beside the SLO's limits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from experiments.kinds.compare.asked import in_short, settings_of
+from experiments.kinds.compare.folder import RunFolder
+from experiments.kinds.compare.predicted import verdict_sentence
+from experiments.record.metrics.summary import compared_arms
+from experiments.report.tables import Cell, Table, named
+from experiments.report.text import MISSING, factor, interval, milliseconds, number, percent, plain
+
+_COUNTS = ("no copy", "one copy", "two copies of each read", "three copies of each read")
+_MARKS = {True: ("✓", "good"), False: ("✗", "bad"), None: ("?", "unknown")}
+_ARMS_MOST = 3  # that the verdict names each
+
+
+def verdict(run: RunFolder) -> str:
+    """Which arms met the SLO, in a sentence; of a run that is not valid, that nothing follows."""
+    if run.summary.get("valid") is None:
+        return "There is no result, so there is no verdict."
+    if not run.summary["valid"]:
+        return f"This run is not valid, so nothing follows from it{_against(run)}."
+    arms = (run.summary.get("slo") or {}).get("arms") or {}
+    if not arms:
+        return "No SLO was asked for."
+    words = arm_words(run)
+    found = {arm: entry["met"] for arm, entry in arms.items()}
+    if len(found) > _ARMS_MOST:
+        return _of_many(run, found, words)
+    by_answer = {
+        answer: [words[arm] for arm, met in found.items() if met is answer]
+        for answer in (True, False, None)
+    }
+    met, missed, unsure = by_answer.values()
+    parts = [f"{_all_of(met)} met the SLO"] if met else []
+    parts += [f"{_and(missed)} did not" if met else _none_of(missed)] if missed else []
+    if unsure:
+        parts.append(f"of {_and(unsure)} too few requests decide")
+    text = "; ".join(parts)
+    return f"{text[0].upper()}{text[1:]}{_unlike(run, found)}."
+
+
+def _against(run: RunFolder) -> str:
+    """The first reason against the run."""
+    found = run.summary.get("verdicts") or run.manifest.get("verdicts") or {}
+    reasons = [reason for one in found.values() for reason in (one or {}).get("reasons") or ()]
+    return f": {reasons[0]}" if reasons else ""
+
+
+def _of_many(run: RunFolder, found: Mapping[str, bool | None], words: Mapping[str, str]) -> str:
+    baseline, _ = compared_arms(run.arms)
+    count = sum(met is True for met in found.values())
+    unsure = sum(met is None for met in found.values())
+    said = {True: "did", False: "did not", None: "is undecided"}[found.get(baseline)]
+    open_ones = f"; of {unsure} too few requests decide" if unsure else ""
+    name = words.get(baseline, baseline)
+    return f"{count} of {len(found)} arms met the SLO; the baseline, {name}, {said}{open_ones}."
+
+
+def _unlike(run: RunFolder, found: Mapping[str, bool | None]) -> str:
+    """Where one arm met the SLO and another did not, whether they differ at all."""
+    entry = (run.summary.get("improvement") or {}).get("p95") or {}
+    if len(found) != 2 or set(found.values()) != {True, False} or differs(entry) is not False:
+        return ""
+    return "; that their p95 differs is not shown, its interval contains 1"
+
+
+def differs(entry: Mapping[str, Any]) -> bool | None:
+    """Whether the interval of a factor leaves 1 out; None where there is none."""
+    if entry.get("ci_low") is None:
+        return None
+    return bool(entry["ci_low"] > 1 or entry["ci_high"] < 1)
+
+
+def _and(words: Sequence[str]) -> str:
+    return f"{', '.join(words[:-1])} and {words[-1]}" if len(words) > 1 else words[0]
+
+
+def _all_of(words: Sequence[str]) -> str:
+    return f"both {_and(words)}" if len(words) == 2 else _and(words)
+
+
+def _none_of(words: Sequence[str]) -> str:
+    if len(words) == 1:
+        return f"{words[0]} did not meet the SLO"
+    several = f"neither {words[0]} nor {words[1]}" if len(words) == 2 else f"none of {_and(words)}"
+    return f"{several} met the SLO"
+
+
+def arm_words(run: RunFolder) -> dict[str, str]:
+    """Each arm by what sets it apart from the others: "two copies of each read with tad".
+
+    Tiers in which no arm differs are not spoken of; where that leaves two arms alike, their names
+    are said too.
+    """
+    if run.summary.get("predicted"):
+        return dict.fromkeys(run.arms, "the planned fleet")
+    settings = {arm: settings_of(run, arm) for arm in run.arms}
+    words = {arm: _set_apart(own, settings) for arm, own in settings.items()}
+    said = list(words.values())
+    return {
+        arm: text if text and said.count(text) == 1 else f"{text} ({arm})" if text else arm
+        for arm, text in words.items()
+    }
+
+
+def _set_apart(
+    own: Mapping[str, Mapping[str, Any]], everyone: Mapping[str, Mapping[str, Mapping[str, Any]]]
+) -> str:
+    def unlike(key: str) -> list[Any]:
+        """This arm's values in the tiers in which not all arms have the same."""
+        others = [arm for arm in everyone.values() if len(everyone) > 1]
+        return [
+            tier[key]
+            for name, tier in own.items()
+            if not others or len({str(arm.get(name, {}).get(key)) for arm in others}) > 1
+        ]
+
+    copies, policies = sorted(set(unlike("replicas"))), list(dict.fromkeys(unlike("policy")))
+    words = [f"r = ({', '.join(map(str, unlike('replicas')))})"] if len(copies) > 1 else []
+    if len(copies) == 1:
+        known = copies[0] < len(_COUNTS)
+        words = [_COUNTS[copies[0]] if known else f"{copies[0]} copies of each read"]
+    with_ = " and ".join(policies)
+    return f"{words[0]} with {with_}" if words and with_ else (words or [with_])[0]
+
+
+def gain(run: RunFolder) -> str:
+    """What the second arm gained, in a sentence; what cannot be said is not said."""
+    if run.summary.get("predicted"):
+        return verdict_sentence(run.summary)
+    baseline, other, entries = headline_arms(run)
+    if other is None:
+        return f"This run has one arm, {baseline}, and nothing to compare it with."
+    usable = [n for n in ("p95", "p99", "mean") if (entries.get(n) or {}).get("factor") is not None]
+    if not usable:
+        return "This run does not compare two arms: no arrivals were measured by both."
+    name = next((name for name in usable if not entries[name].get("insufficient")), usable[0])
+    entry = entries[name]
+    share = entry["factor"]
+    change = f"{factor(share)} lower" if share >= 1 else f"{factor(1 / share)} higher"
+    inverse = "" if share >= 1 else f"factor {number(share)}, "
+    text = (
+        f"With {other}, {'mean latency' if name == 'mean' else name} is {change} than with "
+        f"{baseline} ({inverse}95 % interval "
+        f"{interval(entry['ci_low'], entry['ci_high'])})."
+    )
+    if not differs(entry) and "contains 1" not in verdict(run):
+        text += " The interval contains 1: this run does not show a difference."
+    if run.summary.get("comparison"):
+        text += f" It has the best p95 of {len(run.arms)} arms; the best of many looks too good."
+    return text
+
+
+def headline_arms(run: RunFolder) -> tuple[str, str | None, dict[str, Any]]:
+    """The two arms of the headline, and their factors; of many arms that of the best p95."""
+    baseline, other = compared_arms(run.arms)
+    comparison = run.summary.get("comparison") or {}
+    known = {
+        arm: entries["p95"]["factor"]
+        for arm, entries in comparison.items()
+        if (entries.get("p95") or {}).get("factor") is not None
+    }
+    if not known:
+        return baseline, other, run.summary.get("improvement") or {}
+    best = max(known, key=lambda arm: float(known[arm]))
+    return baseline, best, comparison[best]
+
+
+def gain_table(run: RunFolder) -> Table | None:
+    """Factor and interval of p95, p50, mean and p99, with both arms' values."""
+    baseline, other, entries = headline_arms(run)
+    if other is None or not entries:
+        return None
+    arms = run.summary.get("arms") or {}
+    rows = []
+    for name, entry in entries.items():
+        doubtful = bool(entry.get("insufficient"))
+        both = [
+            Cell(milliseconds((arms.get(arm) or {}).get(f"{name}_ms")), doubtful)
+            for arm in (baseline, other)
+        ]
+        rows.append((named(name), *both, factor_cell(entry)))
+    first = next(iter(entries.values()))
+    caption = f"Gain: {number(first.get('samples'))} requests per arm, {first.get('pairs')} pairs"
+    if (beyond := (entries.get("p99") or {}).get("samples_beyond")) is not None:
+        caption += f", {number(beyond)} beyond p99"
+    return Table("gain-table", caption, ("", baseline, other, "factor (95 %)"), tuple(rows))
+
+
+def factor_cell(entry: Mapping[str, Any] | None) -> Cell:
+    """A factor, its interval below it; coloured where the interval leaves 1 out."""
+    if not entry or entry.get("factor") is None:
+        return Cell(MISSING)
+    mood = ("good" if entry["factor"] > 1 else "bad") if differs(entry) else ""
+    doubtful, bounds = bool(entry.get("insufficient")), interval(entry["ci_low"], entry["ci_high"])
+    return Cell(factor(entry["factor"]), doubtful, mood=mood, about=bounds)
+
+
+def slo_table(run: RunFolder) -> Table | None:
+    """Each arm with what it is, and each limit with what the arm reached."""
+    slo = run.summary.get("slo") or {}
+    asked = slo.get("asked") or {}
+    limits = [key for key in ("p50_ms", "p90_ms", "p95_ms", "p99_ms") if asked.get(key)]
+    shown = dict.fromkeys(limits, milliseconds)
+    if asked.get("max_error_share") is not None:
+        shown["max_error_share"] = percent
+    if not slo.get("arms") or not shown:
+        return None
+    figures = run.summary.get("arms") or {}
+    rows = []
+    for arm in _of_first_screen(run, slo["arms"]):
+        entry, cells = slo["arms"][arm], [arm_cell(run, arm)]
+        for key, show in shown.items():
+            value = (figures.get(arm) or {}).get("error_share" if show is percent else key)
+            mark, mood = _MARKS[(entry.get("limits") or {}).get(key, entry["met"])]
+            cells.append(Cell(f"{show(value)} {mark}", mood=mood))
+        rows.append(tuple(cells))
+    heads = [
+        f"errors ≤ {plain(100 * asked[key])} %" if show is percent
+        else f"{key.removesuffix('_ms')} ≤ {plain(asked[key])} ms"
+        for key, show in shown.items()
+    ]  # fmt: skip
+    words = f"SLO, set {asked['set']} the first run" if asked.get("set") else (
+        "SLO; when it was set is not said")  # fmt: skip
+    if asked.get("availability") is not None:
+        words += f"; availability of {100 * asked['availability']:g} % is the plan's"
+    return Table("slo-table", words, ("arm", *heads), tuple(rows))
+
+
+def _of_first_screen(run: RunFolder, arms: Iterable[str]) -> list[str]:
+    """All arms; of many the two that are compared, the others have a table of their own."""
+    shown = list(arms)
+    return shown if len(shown) <= _ARMS_MOST else [a for a in shown if a in headline_arms(run)[:2]]
+
+
+def arm_cell(run: RunFolder, arm: str) -> Cell:
+    """An arm, whether it met the SLO, and what it is."""
+    entry = ((run.summary.get("slo") or {}).get("arms") or {}).get(arm) or {"met": None}
+    mark, mood = _MARKS[entry["met"]]
+    return Cell(f"{mark} {arm}", numeric=False, mood=mood, about=in_short(run, arm))

@@ -1,0 +1,205 @@
+"""The first screen of a comparison's report: verdict, SLO, gain, cost, this run among others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from experiments.kinds.compare.cost import cost_table
+from experiments.kinds.compare.earlier import among_earlier, earlier_factors
+from experiments.kinds.compare.folder import RunFolder, read_folder
+from experiments.kinds.compare.tables import arm_tables, simulated_table
+from experiments.kinds.compare.verdict import gain, gain_table, slo_table, verdict
+from experiments.record.records import write_json
+from experiments.tests.report_fixture import FakeRun, fake_run
+
+pytestmark = pytest.mark.usefixtures("few_draws")
+
+SLO = {"p95_ms": 500.0, "p99_ms": 1000.0, "max_error_share": 0.01, "set": "after"}
+
+
+def tier(policy: str, replicas: int, **more: Any) -> dict[str, Any]:
+    return {"policy": policy, "replicas": replicas, **more}
+
+
+def judged(
+    settings: dict[str, dict[str, Any]], met: list[bool | None], **summary: Any
+) -> RunFolder:
+    """A run of these arms' settings, of which each met its SLO or not."""
+    answers: dict[str, Any] = {
+        arm: {"met": one, "reasons": []} for arm, one in zip(settings, met, strict=True)
+    }
+    return RunFolder(
+        Path("results"),
+        manifest={"spec": {"arms": {arm: {"settings": own} for arm, own in settings.items()}}},
+        summary={"valid": True, "slo": {"asked": SLO, "arms": answers}, **summary},
+        arms=list(settings),
+    )
+
+
+COPIES = {"baseline": {"web": tier("tad", 1)}, "replicated": {"web": tier("tad", 2)}}
+BOTH = {"baseline": {"web": tier("round-robin", 1)}, "replicated": {"web": tier("tad", 2)}}
+POLICIES = {"baseline": {"db": tier("round-robin", 1)}, "chosen": {"db": tier("tad", 1)},
+            "spilling": {"db": tier("tad", 1, WORK_MEM="64kB")}}  # fmt: skip
+UNEVEN = {"baseline": {"web": tier("tad", 1), "db": tier("tad", 1)},
+          "replicated": {"web": tier("tad", 1), "db": tier("tad", 2)}}  # fmt: skip
+MANY = {f"arm-{r}": {"web": tier("tad", r)} for r in range(1, 6)}
+
+
+@pytest.mark.parametrize(
+    ("arms", "met", "said"),
+    [
+        (COPIES, [False, True], "Two copies of each read met the SLO; one copy did not."),
+        (UNEVEN, [False, True], "Two copies of each read met the SLO; one copy did not."),
+        (COPIES, [True, True], "Both one copy and two copies of each read met the SLO."),
+        (BOTH, [False, False], "Neither one copy with round-robin nor two copies of each read "
+                               "with tad met the SLO."),
+        (COPIES, [None, True], "Two copies of each read met the SLO; of one copy too few "
+                               "requests decide."),
+        (POLICIES, [False, True, True], "Both tad (chosen) and tad (spilling) met the "
+                                        "SLO; round-robin did not."),
+        ({"tad": {"web": tier("tad", 2)}}, [False], "Two copies of each read with tad did not "
+                                                    "meet the SLO."),
+        (MANY, [False, True, True, None, False], "2 of 5 arms met the SLO; the baseline, "
+         "one copy, did not; of 1 too few requests decide."),
+    ],
+)  # fmt: skip
+def test_the_verdict_is_made_of_settings_and_slo(
+    arms: dict[str, dict[str, Any]], met: list[bool | None], said: str
+) -> None:
+    assert verdict(judged(arms, met)) == said
+
+
+def test_a_verdict_says_what_it_rests_on() -> None:
+    unsure = {"p95": {"factor": 1.4, "ci_low": 0.4, "ci_high": 4.3}}
+    assert "interval contains 1" in verdict(judged(COPIES, [False, True], improvement=unsure))
+    sure = {"p95": {"factor": 2.0, "ci_low": 1.4, "ci_high": 2.9}}
+    assert "contains 1" not in verdict(judged(COPIES, [False, True], improvement=sure))
+    reasons = {"measurement": {"ok": False, "reasons": ["the generator sent late"]}}
+    run = judged(COPIES, [False, True], valid=False, verdicts=reasons)
+    assert verdict(run) == (
+        "This run is not valid, so nothing follows from it: the generator sent late."
+    )
+    assert verdict(judged({}, [])) == "No SLO was asked for."
+    assert verdict(RunFolder(Path("results"))) == "There is no result, so there is no verdict."
+
+
+@pytest.fixture(scope="module")
+def run() -> FakeRun:
+    made = fake_run(seed=4, measure_s=20.0, rate_per_s=4.0)
+    made.arbiters, made.hosts = made.arbiters.head(0), made.hosts.head(0)
+    return made
+
+
+@pytest.fixture
+def folder(run: FakeRun, tmp_path: Path) -> Path:
+    return run.write(tmp_path / "results" / "mediawiki-noisy" / "20261120T093000Z")
+
+
+def test_each_limit_stands_beside_what_each_arm_reached(folder: Path) -> None:
+    found = read_folder(folder)
+    table = slo_table(found)
+    assert table is not None
+    assert table.head == ("arm", "p95 ≤ 500 ms", "p99 ≤ 1,000 ms", "errors ≤ 5 %")
+    assert table.caption == "SLO, set after the first run; availability of 99.9 % is the plan's"
+    limits = found.summary["slo"]["arms"]["baseline"]["limits"]
+    assert set(limits) == {"p95_ms", "p99_ms", "max_error_share"}
+    moods = {True: "good", False: "bad", None: "unknown"}
+    assert [cell.mood for cell in table.rows[0][1:]] == [moods[met] for met in limits.values()]
+    assert table.rows[1][0].about == "tad, r = (2, 2)"
+
+
+def test_gains_begin_with_p95_and_have_the_median(folder: Path) -> None:
+    found = read_folder(folder)
+    table = gain_table(found)
+    assert table is not None
+    assert [row[0].text for row in table.rows] == ["p95", "p50", "mean", "p99"]
+    assert "requests per arm, 2 pairs, " in table.caption
+    assert table.caption.endswith(" beyond p99")
+    assert "With replicated, " in gain(found)
+
+
+def test_cost_is_that_of_both_fleets_and_what_lies_between(folder: Path) -> None:
+    table = cost_table(read_folder(folder))
+    assert table is not None
+    measured, planned, difference = table.rows
+    assert [row[0].about for row in (measured, planned)] == [
+        "4 web, 3 db", "4 web, 1 web standby, 2 db",
+    ]  # fmt: skip
+    usd = [float(row[2].text.removesuffix(" USD")) for row in (measured, planned, difference)]
+    assert usd[1] == 106.29
+    assert usd[2] == pytest.approx(usd[1] - usd[0], abs=0.01)
+    assert usd[0] > 0.0
+
+
+def test_a_fleet_without_a_price_has_none(folder: Path) -> None:
+    found = read_folder(folder)
+    found.manifest["spec"]["fleet"]["tiers"]["web"]["memory_mb"] = 10**9
+    table = cost_table(found)
+    assert table is not None
+    assert [row[0].text for row in table.rows] == ["measured fleet", "planned fleet"]
+    assert table.rows[0][1].text == "–"
+
+
+def test_a_machines_own_price_goes_first_and_its_standby_is_off(folder: Path) -> None:
+    found = read_folder(folder)
+    machines = found.manifest["fleet"]["machines"]
+    for machine in machines:
+        machine["usd_per_hour"] = 0.02
+    machines[0]["standby"] = True
+    table = cost_table(found)
+    assert table is not None
+    assert [cell.text for cell in table.rows[0][1:]] == ["0.12 USD", "87.60 USD"]
+
+
+def beside(run: FakeRun, folder: Path, day: str, **spec: Any) -> Path:
+    """Another run of the design, of another day."""
+    other = fake_run(seed=9, measure_s=20.0, rate_per_s=4.0)
+    other.arbiters, other.hosts = run.arbiters, run.hosts
+    other.manifest["started_at"] = f"2026-11-{day}T09:30:00+00:00"
+    other.manifest["spec"] |= {**run.manifest["spec"], **spec}
+    return other.write(folder.parent / f"202611{day}T093000Z")
+
+
+def test_a_run_is_seen_among_the_earlier_ones_of_the_same_design(
+    run: FakeRun, folder: Path
+) -> None:
+    found = read_folder(folder)
+    assert "no earlier valid run" in among_earlier(found, "replicated")
+    first = beside(run, folder, "18")
+    beside(run, folder, "19", interference={"pattern": "none"})
+    beside(run, folder, "25")
+    (folder.parent / "latest").symlink_to(first.name)
+    (folder.parent / "20261117T093000Z").mkdir()
+    factors = earlier_factors(found, "replicated")
+    assert len(factors) == 1
+    assert "one earlier run had a p95 factor of" in among_earlier(found, "replicated")
+    beside(run, folder, "16")
+    assert "2 earlier runs had p95 factors from" in among_earlier(found, "replicated")
+    assert among_earlier(found, None) == ""
+    torn = beside(run, folder, "15")
+    (torn / "result.json").write_text("{")
+    write_json(torn / "manifest.json", {})
+    assert len(earlier_factors(found, "replicated")) == 2
+
+
+def test_the_arm_that_was_fitted_has_its_row_too() -> None:
+    run = judged(COPIES, [False, True], arms={"baseline": {"requests": 90}})
+    run.simulated = {
+        "fitted_arm": "baseline", "work_s": 0.04, "speed": 0.25,
+        "fitted": {"p50": [0.1, 0.1], "p95": [0.4, 0.524]},
+        "predicted": {"replicated": {"requests": 80, "p50": [0.2, 0.17], "p95": [0.4, 0.5]}},
+    }  # fmt: skip
+    table = simulated_table(run)
+    assert table is not None
+    assert [row[0].text for row in table.rows] == ["baseline (fitted)", "replicated"]
+    assert table.rows[0][-1].text == "+31 %"
+
+
+def test_many_arms_are_so_many_to_a_table_as_fit() -> None:
+    tables = arm_tables({f"arm-{n}": {"requests": n} for n in range(14)})
+    assert [len(table.head) for table in tables] == [7, 7, 3]
+    assert len({table.identity for table in tables}) == 3
+    assert tables[2].rows[0][-1].text == "13"
