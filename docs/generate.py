@@ -152,7 +152,8 @@ def faults_page() -> str:
             if rows
             else "No parameters.\n"
         )
-        parts.append(f"## `{kind.kind}`\n\n{_sentence(kind.summary)}{stops}\n\n{keys}")
+        runs = f"Runs: {kind.commands}. Undone by: {kind.undo}."
+        parts.append(f"## `{kind.kind}`\n\n{_sentence(kind.summary)}{stops} {runs}\n\n{keys}")
     introduction = (
         "`[[faults]]` in experiment.toml names a kind and its parameters. Each holds by a lease "
         "and is undone at its end, whatever happens to the runner. `machine.*` are the platform's; "

@@ -30,6 +30,7 @@ COMMANDS: Mapping[str, str] = {
     "adopt": f"{_HERE}.adopt:adopt",
     "up": f"{_HERE}.up:up",
     "down": f"{_HERE}.down:down",
+    "halt": f"{_HERE}.halt:halt",
     "list": f"{_HERE}.listing:list_",
     "reap": f"{_HERE}.reap:reap",
     "availability": f"{_PLANNER}.availability:availability",

@@ -11,6 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from experiments import kinds
+from experiments.commands import foreseen
 from experiments.commands.options import DesignArgument, JsonOption, out
 from experiments.design import Design, load_design
 from experiments.design.experiment import Arm
@@ -25,7 +26,8 @@ from optimizer.source import raise_all
 def check(design: DesignArgument, as_json: JsonOption = False) -> None:
     """Check a design without Docker: its files, roles, scripts and workload, and say what it is.
 
-    Exit code 2 names everything that is wrong, each with file, line and key.
+    With every fault and neighbour: on which machines, for how long, by which commands, and how it
+    is undone. Exit code 2 names everything that is wrong, each with file, line and key.
     """
     try:
         found = summary_of(checked(load_design(design)))
@@ -38,11 +40,16 @@ def check(design: DesignArgument, as_json: JsonOption = False) -> None:
     if as_json:
         print_json({"valid": True, **found})
         return
+    show(found)
+    out.print("Nothing is wrong with it.")
+
+
+def show(found: Mapping[str, Any]) -> None:
+    """What `summary_of` found, for a person."""
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     for what, words in rows_of(found):
         table.add_row(escape(what), escape(words))
     out.print(table)
-    out.print("Nothing is wrong with it.")
 
 
 def checked(design: Design) -> Design:
@@ -77,6 +84,9 @@ def summary_of(design: Design) -> dict[str, Any]:
     """What the design is, for a program."""
     fleet, experiment = design.fleet, design.experiment
     kind = kinds.kind_of(design)
+    section = kinds.section_of(kind, design)
+    load_s = kind.load_s(design, section)
+    done = kind.adapted(design, section)
     return {
         "experiment": fleet.experiment,
         "kind": experiment.kind,
@@ -94,8 +104,11 @@ def summary_of(design: Design) -> dict[str, Any]:
             name: {tier: _settings(design, arm, tier) for tier in fleet.tier_order}
             for name, arm in experiment.arms.items()
         },
-        "load_s": kind.load_s(design, kinds.section_of(kind, design)),
-        "cost": _cost(design),
+        "disturbances": foreseen.disturbances(done),
+        "at_once": foreseen.at_once(done),
+        "guard": experiment.guard.model_dump(mode="json"),
+        "load_s": load_s,
+        "cost": _cost(design, load_s),
     }
 
 
@@ -105,15 +118,17 @@ def _settings(design: Design, arm: Arm, tier: str) -> dict[str, Any]:
     return given if tier in design.fleet.arbiters else settings.role
 
 
-def _cost(design: Design) -> dict[str, Any] | None:
-    """What the tiers' machines in service cost on EC2; None where a type has no price."""
+def _cost(design: Design, load_s: float | None) -> dict[str, Any] | None:
+    """What the tiers' machines in service cost on EC2, an hour and while there is load; None where
+    a type has no price."""
     region, instances = next(iter(price_book("ec2").regions.items()))
     prices = {one.name: one.usd_per_hour for one in instances}
     tiers = design.fleet.tiers.values()
     if any(tier.instance_type not in prices for tier in tiers):
         return None
     usd = sum(tier.nodes * prices[str(tier.instance_type)] for tier in tiers)
-    return {"usd_per_hour": round(usd, 4), "region": region}
+    of_load = None if load_s is None else round(usd * load_s / 3600, 4)
+    return {"usd_per_hour": round(usd, 4), "usd_of_load": of_load, "region": region}
 
 
 def rows_of(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -131,11 +146,26 @@ def rows_of(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "load", f"{load['user']}, {load['arrivals']}, {load['rate_per_s']:g}/s"
     for name, arm in found["arms"].items():
         yield f"arm {name}", "; ".join(f"{tier}: {_words(one)}" for tier, one in arm.items())
+    yield from foreseen.rows(found)
+    yield from _guard_rows(found["guard"])
     load_s = found["load_s"]
     yield "load for", "as long as it takes" if load_s is None else f"{load_s:g} s, without set-up"
     cost = found["cost"]
-    usd = f"{cost['usd_per_hour']:g} USD an hour on EC2 in {cost['region']}" if cost else "unknown"
-    yield "cost", usd
+    yield "price", _price(cost) if cost else "unknown: a tier's instance_type has no EC2 price"
+
+
+def _price(cost: Mapping[str, Any]) -> str:
+    usd = f"{cost['usd_per_hour']:g} USD an hour on EC2 in {cost['region']}"
+    if cost["usd_of_load"] is not None:
+        usd += f", {cost['usd_of_load']:g} USD while there is load"
+    return f"{usd}; nothing in Docker on this host"
+
+
+def _guard_rows(guard: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    stated = {key: value for key, value in guard.items() if value is not None}
+    if guard["error_share_max"] is None and guard["p99_ms_max"] is None:
+        stated = {key: stated[key] for key in stated if key not in ("window_s", "requests_min")}
+    yield "guard", _words(stated) if stated else "none"
 
 
 def _words(settings: Mapping[str, Any]) -> str:

@@ -10,6 +10,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from experiments import kinds
+from experiments.commands.check import checked, show, summary_of
 from experiments.commands.on_platform import Chosen
 from experiments.commands.options import (
     RESULTS,
@@ -46,6 +47,12 @@ def run(
             "spoil all the same is set aside and measured again.",
         ),
     ] = 0.0,
+    dry_run: Annotated[
+        bool,
+        typer.Option(
+            "--dry-run", help="Say what it would do, to whom, and how it is undone; touch nothing."
+        ),
+    ] = False,
     results: ResultsOption = RESULTS,
     as_json: JsonOption = False,
 ) -> None:
@@ -56,6 +63,9 @@ def run(
     """
     wanted = _with_pattern(load_design(design), interference)
     kind = kinds.kind_of(wanted)
+    if dry_run:
+        _say(wanted, as_json)
+        return
     carried_out(
         kind,
         wanted,
@@ -98,6 +108,15 @@ def carried_out(
     else:
         kind.print_result(outcome.result, out, outcome.page)
     raise typer.Exit(0 if outcome.passed else 1)
+
+
+def _say(design: Design, as_json: bool) -> None:
+    found = summary_of(checked(design))
+    if as_json:
+        print_json({"dry_run": True, **found})
+        return
+    show(found)
+    out.print("Nothing was touched.")
 
 
 def _with_pattern(design: Design, pattern: Pattern | None) -> Design:

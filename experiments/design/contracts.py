@@ -119,9 +119,20 @@ class FaultKind(_Told):
 
     kind: str
     summary: str
+    commands: str
+    undo: str
     group: Literal["fault", "interference"]
     stops_service: bool
     parameters: tuple[Parameter, ...] = ()
+
+    def said(self, text: str, parameters: Mapping[str, Any]) -> str:
+        """`commands` or `undo` with these parameters; in capitals what only the machine knows."""
+        for one in self.parameters:
+            value = parameters.get(one.name, one.default)
+            number = isinstance(value, float)
+            said = one.name.upper() if value is None else f"{value:g}" if number else str(value)
+            text = text.replace(f"{{{one.name}}}", said)
+        return text
 
     def limits(self, parameter: str) -> Any:
         """What is checked of one of its parameters, for a key of another name."""
@@ -137,9 +148,21 @@ class FaultKind(_Told):
 # What only a platform can do to a machine: its agent is on the machine and goes with it.
 MACHINE_CRASH, MACHINE_REBOOT, MACHINE_FREEZE = "machine.crash", "machine.reboot", "machine.freeze"
 _BY_PLATFORM = {
-    MACHINE_CRASH: "The machine loses its power, and gets it back when the fault ends",
-    MACHINE_REBOOT: "The machine loses its power and gets it back at once",
-    MACHINE_FREEZE: "Everything on the machine stops, agent and all, and goes on when it ends",
+    MACHINE_CRASH: (
+        "The machine loses its power, and gets it back when the fault ends",
+        "docker kill; on EC2 the instance is stopped by force",
+        "docker start; on EC2 the instance is started",
+    ),
+    MACHINE_REBOOT: (
+        "The machine loses its power and gets it back at once",
+        "docker restart without a grace time; on EC2 the instance is rebooted",
+        "docker start where it does not run; on EC2 the instance is started",
+    ),
+    MACHINE_FREEZE: (
+        "Everything on the machine stops, agent and all, and goes on when it ends",
+        "docker pause; on EC2 the agent stops the role's processes",
+        "docker unpause; on EC2 the agent lets them go on",
+    ),
 }
 MACHINE_KINDS = frozenset(_BY_PLATFORM)
 
@@ -157,8 +180,15 @@ def _read(name: str) -> Mapping[str, Any]:
 def _kinds(told: Mapping[str, Any]) -> dict[str, FaultKind]:
     by_agent = [FaultKind.model_validate(one) for one in told["faults"]]
     by_platform = [
-        FaultKind(kind=kind, summary=summary, group="fault", stops_service=True)
-        for kind, summary in _BY_PLATFORM.items()
+        FaultKind(
+            kind=kind,
+            summary=summary,
+            commands=commands,
+            undo=undo,
+            group="fault",
+            stops_service=True,
+        )
+        for kind, (summary, commands, undo) in _BY_PLATFORM.items()
     ]
     return {one.kind: one for one in (*by_agent, *by_platform)}
 

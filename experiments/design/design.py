@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from experiments.design.checks import experiment_problems
-from experiments.design.experiment import Experiment, Selector
+from experiments.design.experiment import Experiment
 from experiments.design.fleet import Fleet, fleet_problems
+from experiments.design.guarded import guard_problems
 from experiments.design.prediction import PLANNED_ARM, Prediction, read_prediction
 from experiments.design.roles import Roles, find_roles
 from experiments.design.workers import worker_command
@@ -53,16 +54,6 @@ class Design:
         own = source.section(kind or self.experiment.kind)
         return check(own.having({**own.values, **(options or {})}), model)
 
-    def select(self, selector: Selector) -> tuple[str, ...]:
-        """Names of the selected machines, the same in every arm."""
-        if selector.machine is not None:
-            return (selector.machine,)
-        assert selector.tier is not None  # a Selector has one or the other
-        nodes = self.fleet.nodes_of(selector.tier)
-        if selector.place is not None:
-            return nodes[:1] if selector.place == "first" else nodes[1:]
-        return nodes[: selector.count]
-
 
 def designs_available(root: Path = DESIGNS) -> tuple[str, ...]:
     """Names of the designs that come with Sparecraft."""
@@ -85,6 +76,7 @@ def load_design(name_or_path: str | Path, root: Path = DESIGNS) -> Design:
     )
     tfvars.refuse_all(fleet_problems(fleet, roles))
     toml.refuse_all(experiment_problems(experiment, fleet, roles, workloads))
+    toml.refuse_all(guard_problems(experiment, fleet))
     _check_worker(toml, experiment, directory)
     prediction = _prediction(toml, fleet, experiment)
     name = directory.name

@@ -17,6 +17,7 @@ from experiments.design.contracts import (
 )
 from experiments.design.failover import Failover
 from experiments.design.fleet import Fleet, TierName, Tokens
+from experiments.design.guard import Guard
 from experiments.design.workers import DEFAULT
 from optimizer.source import Strict, refusal
 
@@ -269,5 +270,7 @@ class Experiment(Strict):
     """How machines fail."""
     failover: Failover | None = None
     """What becomes of lost machines."""
+    guard: Guard = Guard()
+    """What ends the run before its time."""
     design: Order
     """In which order."""

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from rich.markup import escape
 
 from experiments.console import Narrator
 from experiments.design import Design
@@ -14,6 +17,8 @@ from experiments.errors import Interrupted, SparecraftError
 from experiments.kinds.kind import Kind
 from experiments.record.records import write_json
 from experiments.record.result import FILE, Result, passed, read_manifest, result_of
+from experiments.stage import runs
+from experiments.stage.guard import Stop, Stopped
 from experiments.stage.lock import run_lock
 from experiments.stage.platforms import Platform
 from experiments.stage.signals import ending_signals
@@ -64,7 +69,11 @@ def carry_out(
         section=section and {kind.name: section.model_dump(mode="json")},
         quiet_wait_s=quiet_wait_s,
     )
-    with run_lock(results, design.fleet.experiment), ending_signals(narrator.say) as signals:
+    with (
+        run_lock(results, design.fleet.experiment),
+        runs.registered(_active(stage)) as told,
+        ending_signals(narrator.say) as signals,
+    ):
         failure: BaseException | None = None
         try:
             stage.folder.mkdir(parents=True)
@@ -72,8 +81,10 @@ def carry_out(
                 stage.prepare()
             kind.measure(stage, section)
         except BaseException as error:  # raised again below, once nothing is left behind
-            failure = error
-            stage.failed(error)
+            failure = _halted(stage, error, told)
+            stage.failed(failure)
+            if isinstance(failure, Stopped):
+                narrator.say(f"[bold red]{escape(str(failure))}[/bold red]")
         signals.shield()
         stage.collect()
         unremoved = stage.remove(keep=keep and failure is None)
@@ -84,6 +95,8 @@ def carry_out(
             failure, outcome = failure or unremoved or error, None
         if isinstance(failure, KeyboardInterrupt):
             raise _interrupted(stage, outcome) from None
+        if isinstance(failure, Stopped):
+            failure.do = f"Faults were undone and the fleet was removed. {_kept(outcome)}"
         if failure is not None:
             raise failure
         assert outcome is not None  # only a run that was cut short has nothing to keep
@@ -104,13 +117,35 @@ def _conclude(kind: Kind, stage: Stage, *, cut_short: bool) -> Outcome | None:
         return Outcome(folder, result, page)
 
 
+def _active(stage: Stage) -> runs.Active:
+    return runs.Active(
+        pid=os.getpid(),
+        experiment=stage.design.fleet.experiment,
+        design=stage.design.name,
+        folder=str(stage.folder),
+        started=stage.clock.wall.isoformat(),
+    )
+
+
+def _halted(stage: Stage, error: BaseException, told: Path) -> BaseException:
+    """The interrupt that `sparecraft halt` sent as what it was; any other error as it is."""
+    halt = runs.asked(told) if isinstance(error, KeyboardInterrupt) else None
+    if halt is None:
+        return error
+    at = stage.clock.monotonic + (halt.at - stage.clock.wall).total_seconds()
+    return Stopped(Stop("halt", "", halt.reason, at))
+
+
+def _kept(outcome: Outcome | None) -> str:
+    return f"What was measured is in {outcome.folder}." if outcome else "Nothing was measured."
+
+
 def _interrupted(stage: Stage, outcome: Outcome | None) -> Interrupted:
-    kept = f"What was measured is in {outcome.folder}." if outcome else "Nothing was measured."
     return Interrupted(
         f"run {stage.run} of {stage.design.fleet.experiment}",
         expected="to reach its end",
         came="an interrupt",
-        do=f"Faults were reverted and the fleet was removed. {kept}",
+        do=f"Faults were reverted and the fleet was removed. {_kept(outcome)}",
     )
 
 

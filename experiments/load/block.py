@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 import time
 from dataclasses import dataclass, field, replace
@@ -11,6 +12,7 @@ from experiments.console import Narrator
 from experiments.design import Design
 from experiments.design.contracts import MACHINE_KINDS
 from experiments.design.experiment import Experiment, Interference
+from experiments.design.injections import injections
 from experiments.design.inventory import Inventory
 from experiments.design.schedule import Block, pair_seed
 from experiments.design.workloads import Workload
@@ -19,10 +21,11 @@ from experiments.load.plan import plan_block
 from experiments.record.recorder import Recorder
 from experiments.record.records import SPOILED
 from experiments.stage.faults import FaultController, Tally
+from experiments.stage.guard import GuardWatch
 from experiments.stage.host import HostBlock, HostWatch, wait_until_quiet
-from experiments.stage.injections import injections
 from experiments.stage.live_fleet import Fleet
 from experiments.stage.monitor import Monitor
+from experiments.stage.radius import Radius
 from experiments.stage.schemes.at_work import scheme_at_work
 from experiments.stage.settings import configure
 
@@ -56,6 +59,14 @@ class BlockRun:
     handles: list[LoadHandle] = field(default_factory=list)
     spoiled: list[LoadHandle] = field(default_factory=list)
     host: list[HostBlock] = field(default_factory=list)
+    _healed: dict[str, float] = field(default_factory=dict)
+
+    @functools.cached_property
+    def _radius(self) -> Radius:
+        """Of the run: a machine that could not be healed stays in it."""
+        fleet = self.design.fleet
+        tiers = {name: tier for tier in fleet.tiers for name in fleet.nodes_of(tier)}
+        return Radius(tiers, self.design.experiment.guard.machines_per_tier_max)
 
     def run(
         self,
@@ -81,7 +92,7 @@ class BlockRun:
         self.handles.append(handle)
         stop = threading.Event()
         controller = FaultController(
-            self.fleet.agents, self.fleet.platform, self._on_fault, self.tally
+            self.fleet.agents, self.fleet.platform, self._on_fault, self.tally, self._radius
         )
         try:
             handle.wait_ready()
@@ -90,7 +101,7 @@ class BlockRun:
             worker = threading.Thread(
                 target=controller.run,
                 args=(
-                    injections(design, block, self.fleet.inventory),
+                    injections(asked, design.fleet, block, self._address),
                     origin,
                     plan.length_s,
                     stop,
@@ -100,8 +111,12 @@ class BlockRun:
             worker.start()
             try:
                 with scheme_at_work(design, block, self.fleet, self.recorder, self.tally, origin):
-                    handle.go(self.recorder.clock.since_s(origin))
-                    self._follow(handle, block, origin, narrator, watch)
+                    try:
+                        handle.go(self.recorder.clock.since_s(origin))
+                        self._follow(handle, block, origin, narrator, watch)
+                    finally:  # before a scheme mends its machines, which may take a minute
+                        stop.set()
+                        worker.join()
             finally:
                 stop.set()
                 worker.join()
@@ -162,6 +177,7 @@ class BlockRun:
         title = f"  block {block.repeat + 1}: {block.arm}, {load.user} at {load.rate_per_s:g}/s"
         if block.repeat == SETTLING:
             title = f"  settling, {length_s:g} s without neighbours"
+        guard = GuardWatch(self.design.experiment.guard, origin)
         with narrator.bar(title, length_s) as show:
             while True:
                 now_s = time.monotonic() - origin
@@ -171,6 +187,9 @@ class BlockRun:
                 status = handle.poll()
                 self.recorder.requests(block, status.records)
                 watch.tick()
+                now = time.monotonic()
+                guard.requests(now, status.records)
+                guard.look(now, self.monitor.unready, self._radius.disturbed, self._healed)
                 show(min(now_s, length_s), f"{status.recorded}/{status.planned} requests")
                 if status.state == "done" and now_s >= length_s:
                     break
@@ -182,8 +201,13 @@ class BlockRun:
         end = origin + length_s
         self.recorder.event(end, what="arm", kind=block.arm, action="end")
 
+    def _address(self, machine: str) -> str:
+        return self.fleet.inventory.machine(machine).address
+
     def _on_fault(self, monotonic: float, **event: Any) -> None:
         if event["kind"] in MACHINE_KINDS:
             down = event["action"] == "inject"
             (self.monitor.expect_down if down else self.monitor.expect_up)(event["machine"])
+        if event["action"] == "revert":
+            self._healed[event["machine"]] = monotonic
         self.recorder.event(monotonic, **event)

@@ -1,8 +1,9 @@
 """result.json: the head that every kind of run has, and under the kind's own name what it found.
 
-Head: schema, kind, experiment, run, platform, valid, verdicts, slo (null where none was asked for),
-cost, started, commit, host. Folders of older versions, with summary.json, capacity.json or
-tune.json, are read as if they had been written so.
+Head: schema, kind, experiment, run, platform, valid, verdicts, stopped (null but where a guard or
+`sparecraft halt` ended the run), slo (null where none was asked for), cost, started, commit, host.
+Folders of older versions, with summary.json, capacity.json or tune.json, are read as if they had
+been written so.
 """
 
 from __future__ import annotations
@@ -61,6 +62,7 @@ def _head(
         "platform": manifest.get("platform"),
         "valid": valid,
         "verdicts": verdicts,
+        "stopped": manifest.get("stopped"),
         "slo": slo,
         "cost": _cost(manifest),
         "started": manifest.get("started_at"),

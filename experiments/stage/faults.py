@@ -8,49 +8,27 @@ leaves the platform's to `sparecraft down`.
 
 from __future__ import annotations
 
-import math
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
-from typing import Any
 
 from experiments.design.contracts import MACHINE_KINDS
+from experiments.design.injections import Injection, Step
 from experiments.errors import SparecraftError
 from experiments.stage.agents import Agent
 from experiments.stage.platforms import Platform
+from experiments.stage.radius import Radius
 
 LEASE_S = 12.0
 _RENEW_EVERY_S = 4.0
 _TICK_S = 0.05
-
-
-@dataclass(frozen=True)
-class Step:
-    """One kind on one machine."""
-
-    kind: str
-    machine: str
-    parameters: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Injection:
-    """Steps that start together, in order, and are reverted together, in reverse order.
-
-    `duration_s` None: sticky, until the block's end.
-    """
-
-    at_s: float
-    duration_s: float | None
-    what: str  # fault | interference
-    steps: tuple[Step, ...]
-
-    @property
-    def end_s(self) -> float:
-        """When it is to be over."""
-        return math.inf if self.duration_s is None else self.at_s + self.duration_s
+_HELD_BACK = SparecraftError(
+    "[guard] machines_per_tier_max",
+    expected="room for one more machine before the injection is over",
+    came="as many disturbed machines of its tier as may be",
+)
 
 
 @dataclass
@@ -78,6 +56,7 @@ class FaultController:
     platform: Platform
     log: Callable[..., None]
     tally: Tally
+    radius: Radius
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def run(
@@ -86,10 +65,12 @@ class FaultController:
         """Carry out `injections`, at_s after `origin` (monotonic); returns at `end_s` or `stop`.
 
         Whatever is active then has been reverted. Times after `end_s` are not reached and do
-        not count as planned.
+        not count as planned. An injection that would disturb too many machines at once waits until
+        there is room, and is an error where that comes too late.
         """
         waiting = sorted((i for i in injections if i.at_s < end_s), key=lambda i: i.at_s)
         self.tally.planned += len(waiting)
+        due: list[Injection] = []  # but held back
         active: list[_Active] = []
         renew_at_s = 0.0
         with ThreadPoolExecutor(max_workers=8, thread_name_prefix="faults") as pool:
@@ -97,7 +78,15 @@ class FaultController:
             others: list[Future[None]] = []
             while not stop.is_set() and (now_s := time.monotonic() - origin) < end_s:
                 while waiting and waiting[0].at_s <= now_s:
-                    starting.append(pool.submit(self._start, waiting.pop(0)))
+                    due.append(waiting.pop(0))
+                due, asked = [], due
+                for injection in asked:
+                    if self.radius.take(injection.machines):
+                        starting.append(pool.submit(self._start, injection))
+                    elif injection.end_s <= now_s:
+                        self._fail(injection, injection.steps[-1], "inject", _HELD_BACK)
+                    else:
+                        due.append(injection)
                 active += _begun(starting)
                 for over in [held for held in active if held.injection.end_s <= now_s]:
                     active.remove(over)
@@ -107,6 +96,8 @@ class FaultController:
                     others += [pool.submit(self._renew, held) for held in active]
                 stop.wait(min(_TICK_S, end_s - now_s))
             wait(starting)
+            for injection in due:
+                self._fail(injection, injection.steps[-1], "inject", _HELD_BACK)
             others += [pool.submit(self._end, held) for held in active + _begun(starting)]
         for future in others:
             future.result()  # a defect must not pass in silence
@@ -118,7 +109,8 @@ class FaultController:
                 held.append((step, self._inject(step)))
             except SparecraftError as error:
                 self._fail(injection, step, "inject", error)
-                self._undo(injection, held, time.monotonic())
+                if self._undo(injection, held, time.monotonic()):
+                    self.radius.give(injection.machines)
                 return None
         started = time.monotonic()
         with self._lock:
@@ -131,6 +123,7 @@ class FaultController:
 
     def _end(self, active: _Active) -> None:
         if self._undo(active.injection, active.held, active.started):
+            self.radius.give(active.injection.machines)
             with self._lock:
                 self.tally.reverted += 1
 

@@ -9,12 +9,12 @@ from contextlib import suppress
 from experiments.console import Narrator
 from experiments.design import Design
 from experiments.design.contracts import MACHINE_KINDS
+from experiments.design.injections import injections
 from experiments.design.inventory import Inventory
 from experiments.design.roles import Roles
 from experiments.design.schedule import blocks
 from experiments.errors import EnvironmentMissing, InputError, SparecraftError
 from experiments.stage.agents import Agent, connect_agent, connect_arbiter, tls_context
-from experiments.stage.injections import injections
 from experiments.stage.live_fleet import Fleet
 from experiments.stage.platforms import Platform
 
@@ -83,7 +83,7 @@ def check_capabilities(design: Design, fleet: Fleet) -> None:
     needed = {
         (step.machine, stands_in.get(step.kind, step.kind))
         for block in blocks(design.experiment)
-        for injection in injections(design, block, fleet.inventory)
+        for injection in injections(design.experiment, design.fleet, block)
         for step in injection.steps
         if step.kind in stands_in or step.kind not in MACHINE_KINDS
     }

@@ -11,6 +11,7 @@ from typing import Any
 
 from experiments.errors import SparecraftError
 from experiments.stage.agents import Agent, Arbiter
+from experiments.stage.guard import Unready
 
 _POLL_S = 1.0
 _HEALTH_EVERY = 3  # polls
@@ -34,6 +35,7 @@ class Monitor:
     _misses: Counter[str] = field(default_factory=Counter)
     _expected: Counter[str] = field(default_factory=Counter)
     _lost: set[str] = field(default_factory=set)
+    _unready: dict[str, Unready] = field(default_factory=dict)
     _guard: threading.Lock = field(default_factory=threading.Lock)
     _stop: threading.Event = field(default_factory=threading.Event)
     _threads: list[threading.Thread] = field(default_factory=list)
@@ -61,6 +63,12 @@ class Monitor:
             self._expected[machine] = max(0, self._expected[machine] - 1)
             self._misses[machine] = -_LOST_AFTER  # it needs a moment to come back
 
+    @property
+    def unready(self) -> dict[str, Unready]:
+        """Machines whose service was not ready, or that did not answer, when last looked at."""
+        with self._guard:
+            return dict(self._unready)
+
     def _poll_stats(self) -> None:
         due = time.monotonic()
         while not self._stop.wait(max(0.0, due - time.monotonic())):
@@ -79,11 +87,19 @@ class Monitor:
                 if self._stop.is_set():
                     return
                 try:
-                    agent.health()
+                    ready = bool(agent.health()["ready"])
                 except SparecraftError as error:
+                    ready = False
                     self._missed(name, str(error))
                 else:
                     self._answered(name)
+                self._seen(name, ready, time.monotonic())
+
+    def _seen(self, name: str, ready: bool, now: float) -> None:
+        with self._guard:
+            before = self._unready.pop(name, None)
+            if not ready:
+                self._unready[name] = Unready(before.first if before else now, now)
 
     def _missed(self, name: str, text: str) -> None:
         with self._guard:

@@ -33,6 +33,7 @@ from experiments.stage.fleet import (
     revert_everything,
     wait_ready,
 )
+from experiments.stage.guard import Stop, Stopped, stopped_json
 from experiments.stage.live_fleet import Fleet
 from experiments.stage.monitor import Monitor
 from experiments.stage.platforms import Platform
@@ -89,6 +90,7 @@ class Stage:
         self._fingerprint_clean: bool | None = None
         self._hosts: pl.DataFrame | None = None
         self._applied = False
+        self.stopped: dict[str, Any] | None = None
 
     def keep(self, write: Keep) -> None:
         """Have `write(folder)` called at the end, however the run ends: it writes files, and what
@@ -139,7 +141,21 @@ class Stage:
         """What ended the measurement early, as a verdict."""
         after_s = time.monotonic() - self.clock.monotonic
         what = "interrupted" if isinstance(error, KeyboardInterrupt) else str(error)
+        if isinstance(error, Stopped):
+            what = self._stopped_by(error.stop)
         self.verdicts.measurement.fail(f"ended after {after_s:.0f} s: {what}")
+
+    def _stopped_by(self, stop: Stop) -> str:
+        """Note it; how long the faults took to be undone is what the events say."""
+        events: list[dict[str, Any]] = []
+        if self._writer is not None:
+            events = self.recorder.events
+            kind = stop.condition or stop.by
+            self.recorder.event(
+                stop.at_monotonic, what="guard", kind=kind, action="stop", text=stop.reason
+            )
+        self.stopped = stopped_json(stop, self.clock, events)
+        return f"stopped by {stop.by}: {stop.reason}"
 
     # collection
 
@@ -259,6 +275,7 @@ class Stage:
             "fleet": self._inventory and self._inventory.model_dump(mode="json"),
             "host": manifests.host(),
             "verdicts": self.verdicts.to_json(),
+            "stopped": self.stopped,
             "setup_s": self.setup_s,
             "telemetry": {**vars(self._telemetry), "in_influxdb": self._in_influxdb},
             "fingerprint_clean": self._fingerprint_clean,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import time
 from collections.abc import Iterator
@@ -158,6 +159,44 @@ def test_ctrl_c_reverts_keeps_what_was_measured_and_leaves_nothing(tmp_path: Pat
     requests = pl.read_parquet(tmp_path / EXPERIMENT / "latest" / "requests.parquet")
     assert len(requests) > 0
     assert docker.find(EXPERIMENT) == []
+
+
+def _ended_early(started: Started, results: Path) -> dict[str, Any]:
+    """`stopped` of a run that undid everything, kept its requests and left nothing."""
+    summary = _summary(results)
+    assert summary["valid"] is False
+    assert summary["faults"]["reverted"] == summary["faults"]["injected"]
+    assert summary["verdicts"]["revert"]["ok"], summary["verdicts"]
+    assert len(pl.read_parquet(results / EXPERIMENT / "latest" / "requests.parquet")) > 0
+    assert docker.find(EXPERIMENT) == []
+    stops = [event for event in started.events() if event["what"] == "guard"]
+    assert [event["text"] for event in stops] == [summary["stopped"]["reason"]]
+    return dict(summary["stopped"])
+
+
+def test_a_guard_undoes_all_faults_keeps_what_was_measured_and_leaves_nothing(
+    tmp_path: Path,
+) -> None:
+    design = tmp_path / "guarded"
+    shutil.copytree(DESIGN, design)
+    with (design / "experiment.toml").open("a") as toml:
+        toml.write("\n[guard]\np99_ms_max = 1.0\nwindow_s = 10.0\nrequests_min = 20\n")
+    results = tmp_path / "results"
+    started = _start(results, design=design)
+    assert "stopped by guard" in started.ended(1)
+    stopped = _ended_early(started, results)
+    assert (stopped["by"], stopped["condition"]) == ("guard", "p99_ms_max")
+
+
+def test_halt_undoes_all_faults_and_its_reason_is_kept(tmp_path: Path) -> None:
+    started = _start(tmp_path)
+    started.until_event(action="inject")
+    done = sparecraft("halt", EXPERIMENT, "--reason", "too hot")
+    assert done.returncode == 0, done.stderr
+    started.ended(1)
+    stopped = _ended_early(started, tmp_path)
+    assert (stopped["by"], stopped["reason"]) == ("halt", "too hot")
+    print(f"undone after {stopped['undone_after_s']} s")
 
 
 def test_agents_undo_within_their_lease_when_the_runner_is_killed(tmp_path: Path) -> None:

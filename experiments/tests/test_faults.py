@@ -12,9 +12,11 @@ from typing import Any
 
 import pytest
 
+from experiments.design.injections import Injection, Step
 from experiments.errors import EnvironmentMissing
 from experiments.stage import faults
-from experiments.stage.faults import FaultController, Injection, Step, Tally
+from experiments.stage.faults import FaultController, Tally
+from experiments.stage.radius import Radius
 
 
 class Machine:
@@ -92,7 +94,10 @@ def _run(
     tally = Tally()
     agents: Any = machines
     power: Any = Power(journal, through_agent or {})
-    controller = FaultController(agents, power, lambda _, **event: events.append(event), tally)
+    free = Radius({}, None)
+    controller = FaultController(
+        agents, power, lambda _, **event: events.append(event), tally, free
+    )
     controller.run(injections, now(), end_s, journal.stop)
     assert not any(machine.active for machine in machines.values()), "reverted at the end"
     return [line for line in journal if "renew" not in line], events, tally, machines

@@ -11,6 +11,7 @@ import pytest
 from experiments.design import load_design
 from experiments.design.contracts import DEFAULT_POLICY
 from experiments.design.experiment import Selector
+from experiments.design.injections import selected
 from experiments.design.schedule import blocks
 from experiments.errors import InputError
 from experiments.tests.spec_fixture import TFVARS, TOML, design, role, write
@@ -82,13 +83,13 @@ def test_a_kind_has_a_section_of_its_own(tmp_path: Path) -> None:
 
 def test_selectors_name_machines_by_tier_and_by_name(tmp_path: Path) -> None:
     read = design(tmp_path)
-    assert [read.select(fault.select) for fault in read.experiment.faults] == [
+    assert [selected(fault.select, read.fleet) for fault in read.experiment.faults] == [
         ("web-1",),
         ("db-2",),
     ]
-    assert read.select(Selector(tier="db")) == ("db-1", "db-2", "db-3")
-    assert read.select(Selector(tier="db", place="first")) == ("db-1",)
-    assert read.select(Selector(tier="db", place="others")) == ("db-2", "db-3")
+    assert selected(Selector(tier="db"), read.fleet) == ("db-1", "db-2", "db-3")
+    assert selected(Selector(tier="db", place="first"), read.fleet) == ("db-1",)
+    assert selected(Selector(tier="db", place="others"), read.fleet) == ("db-2", "db-3")
 
 
 @pytest.mark.parametrize(

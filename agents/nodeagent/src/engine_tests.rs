@@ -42,6 +42,8 @@ struct Record {
 impl FaultKind for Scripted {
     const KIND: &'static str = "test.scripted";
     const SUMMARY: &'static str = "what the script says";
+    const COMMANDS: &'static str = "the script";
+    const UNDO: &'static str = "the script, backwards";
     const PARAMETERS: &'static [Parameter] = &[Parameter::string("place", "what it holds")];
     type Parameters = Parameters;
     type Record = Record;

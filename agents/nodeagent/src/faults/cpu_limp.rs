@@ -27,6 +27,9 @@ pub struct Record {
 impl Fault for CpuLimp {
     const KIND: &'static str = "cpu.limp";
     const SUMMARY: &'static str = "the role's CPU cap divided by a factor";
+    const COMMANDS: &'static str =
+        "the role's cgroup: cpu.max (v1: cpu.cfs_quota_us) to its CPU cap / {factor}";
+    const UNDO: &'static str = "the role's cgroup: cpu.max to max (v1: cpu.cfs_quota_us to -1)";
     const PARAMETERS: &'static [Parameter] = &[FACTOR];
     type Parameters = Parameters;
     type Record = Record;

@@ -34,6 +34,11 @@ pub struct Record {
 impl Fault for DiskLimp {
     const KIND: &'static str = "disk.limp";
     const SUMMARY: &'static str = "the disk's nominal rate divided by a factor";
+    const COMMANDS: &'static str =
+        "the role's cgroup: io.max (v1: blkio.throttle.*_bps_device) to the nominal rate / \
+         {factor}";
+    const UNDO: &'static str =
+        "the role's cgroup: io.max (v1: blkio.throttle.*_bps_device) to what it was";
     const PARAMETERS: &'static [Parameter] = &[
         FACTOR,
         Parameter::number(

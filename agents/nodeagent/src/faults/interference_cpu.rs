@@ -23,6 +23,8 @@ pub struct Record {
 impl Fault for InterferenceCpu {
     const KIND: &'static str = "interference.cpu";
     const SUMMARY: &'static str = "processes that spin next to the role";
+    const COMMANDS: &'static str = "{workers} x nodeagent neighbour, spinning in the role's cgroup";
+    const UNDO: &'static str = "kill -KILL the neighbours that carry the fault's id";
     const PARAMETERS: &'static [Parameter] = &[Parameter::integer("workers", "spinning processes")
         .at_least(1.0)
         .at_most(64.0)];

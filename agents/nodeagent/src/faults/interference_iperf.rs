@@ -30,6 +30,10 @@ impl Fault for InterferenceIperf {
     const KIND: &'static str = "interference.iperf";
     const SUMMARY: &'static str =
         "an iperf3 client that sends to a peer's server over the data network";
+    const COMMANDS: &'static str =
+        "iperf3 --client {peer} --port {port} --bind DATA_ADDRESS --bitrate {mbps} Mbit/s, in \
+         the role's cgroup";
+    const UNDO: &'static str = "kill -KILL the neighbour that carries the fault's id";
     const PARAMETERS: &'static [Parameter] = &[
         Parameter::string("peer", "data address of the machine that runs the server"),
         PORT,

@@ -39,6 +39,9 @@ impl Fault for InterferenceIperfServer {
     const KIND: &'static str = "interference.iperf_server";
     const SUMMARY: &'static str =
         "an iperf3 server on the data address, the far end of a noisy pair";
+    const COMMANDS: &'static str =
+        "iperf3 --server --bind DATA_ADDRESS --port {port}, in the role's cgroup";
+    const UNDO: &'static str = "kill -KILL the neighbour that carries the fault's id";
     const PARAMETERS: &'static [Parameter] = &[PORT];
     type Parameters = Parameters;
     type Record = Record;

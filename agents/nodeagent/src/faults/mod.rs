@@ -77,6 +77,11 @@ pub trait Fault: Send + Sync + 'static {
     const KIND: &'static str;
     /// What it does, in one line.
     const SUMMARY: &'static str;
+    /// What `inject` runs, for who decides whether it may: `{name}` is that parameter, words in
+    /// capitals are the machine's own.
+    const COMMANDS: &'static str;
+    /// What `undo` runs.
+    const UNDO: &'static str;
     /// Whether the machine serves nothing while it lasts; others make it slow or lossy.
     const STOPS_SERVICE: bool = false;
     /// What its parameters may be: requests are held against it and completed by it.
@@ -112,6 +117,8 @@ pub trait Fault: Send + Sync + 'static {
 pub struct Description {
     kind: &'static str,
     summary: &'static str,
+    commands: &'static str,
+    undo: &'static str,
     group: &'static str,
     stops_service: bool,
     parameters: &'static [Parameter],
@@ -140,6 +147,8 @@ impl<F: Fault> Kind for F {
         Description {
             kind: F::KIND,
             summary: F::SUMMARY,
+            commands: F::COMMANDS,
+            undo: F::UNDO,
             group: if is_interference {
                 "interference"
             } else {
@@ -208,5 +217,19 @@ mod tests {
         let count = names.len();
         names.dedup();
         assert_eq!(names.len(), count);
+    }
+
+    #[test]
+    fn what_commands_name_in_braces_is_a_parameter() {
+        for kind in all() {
+            let told = serde_json::to_value(kind.description()).unwrap();
+            let text = format!("{} {}", told["commands"], told["undo"]);
+            for part in text.split('{').skip(1) {
+                let name = part.split('}').next().unwrap();
+                let of_kind = told["parameters"].as_array().unwrap();
+                let known = of_kind.iter().any(|one| one["name"] == name);
+                assert!(known, "{}: {name}", kind.name());
+            }
+        }
     }
 }

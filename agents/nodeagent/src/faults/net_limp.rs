@@ -39,6 +39,12 @@ pub struct Record {
 impl Fault for NetLimp {
     const KIND: &'static str = "net.limp";
     const SUMMARY: &'static str = "the NIC's nominal rate divided by a factor, in both directions";
+    const COMMANDS: &'static str =
+        "tc qdisc change dev DATA root handle 5ca0: tbf rate NIC/{factor}; the same for what \
+         comes in, through ip link add sc-ID type ifb and nft table netdev sparecraft_limp_ID";
+    const UNDO: &'static str =
+        "tc qdisc change dev DATA root handle 5ca0: tbf rate NIC; nft delete table netdev \
+         sparecraft_limp_ID; ip link del sc-ID";
     const PARAMETERS: &'static [Parameter] = &[FACTOR];
     type Parameters = Parameters;
     type Record = Record;

@@ -27,6 +27,8 @@ pub struct Record {
 impl Fault for NetLinkDown {
     const KIND: &'static str = "net.link_down";
     const SUMMARY: &'static str = "the data interface down";
+    const COMMANDS: &'static str = "ip link set DATA down";
+    const UNDO: &'static str = "ip link set DATA up; ip route replace each of its routes";
     const STOPS_SERVICE: bool = true;
     type Parameters = Nothing;
     type Record = Record;

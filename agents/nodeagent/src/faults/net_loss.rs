@@ -38,6 +38,10 @@ pub struct Record {
 impl Fault for NetLoss {
     const KIND: &'static str = "net.loss";
     const SUMMARY: &'static str = "a share of the data interface's packets dropped at random";
+    const COMMANDS: &'static str =
+        "nft -f -: table netdev sparecraft_loss_ID, hooks {direction} of the data interface, \
+         {percent} % of packets dropped (numgen)";
+    const UNDO: &'static str = "nft delete table netdev sparecraft_loss_ID";
     const PARAMETERS: &'static [Parameter] = &[
         Parameter::number("percent", "share of packets lost in each direction")
             .in_unit("%")

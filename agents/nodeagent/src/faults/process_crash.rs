@@ -20,6 +20,8 @@ pub struct Parameters {
 impl Fault for ProcessCrash {
     const KIND: &'static str = "process.crash";
     const SUMMARY: &'static str = "SIGKILL to the role's whole process tree";
+    const COMMANDS: &'static str = "kill -KILL every process of the role";
+    const UNDO: &'static str = "start.sh of the role is started again";
     const STOPS_SERVICE: bool = true;
     const PARAMETERS: &'static [Parameter] = &[Parameter::number(
         "restart_after_s",

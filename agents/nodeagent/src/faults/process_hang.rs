@@ -16,6 +16,8 @@ pub struct Nothing {}
 impl Fault for ProcessHang {
     const KIND: &'static str = "process.hang";
     const SUMMARY: &'static str = "SIGSTOP to the role's whole process tree";
+    const COMMANDS: &'static str = "kill -STOP every process of the role";
+    const UNDO: &'static str = "kill -CONT every process of the role";
     const STOPS_SERVICE: bool = true;
     type Parameters = Nothing;
     type Record = Nothing;

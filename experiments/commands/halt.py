@@ -1,0 +1,47 @@
+"""`sparecraft halt`: from another terminal, every fault undone and the run ended."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from experiments.commands.options import JsonOption, out
+from experiments.errors import InputError
+from experiments.stage import runs
+from optimizer.commands.output import print_json
+
+
+def halt(
+    reason: Annotated[str, typer.Option("--reason", help="Why; it is kept with the run's data.")],
+    name: Annotated[
+        str | None,
+        typer.Argument(help="An experiment's or a design's name; without one, all your runs here."),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Have runs on this host undo all their faults at once, keep their data, and end.
+
+    Such a run ends with exit code 1 and says `stopped by halt`; the reason stands in its
+    events.jsonl and result.json.
+    """
+    going_on = runs.active()
+    meant = [run for run in going_on if name in (None, run.experiment, run.design)]
+    if name is not None and not meant:
+        raise InputError(
+            f"sparecraft halt {name}",
+            expected="a run that goes on",
+            came=f"one of {', '.join(run.experiment for run in going_on)}" if going_on else "none",
+            do="`sparecraft list` shows what is up; `sparecraft down NAME` removes a fleet that "
+            "a killed run left.",
+        )
+    for run in meant:
+        runs.halt(run, reason)
+    if as_json:
+        print_json({"halted": [asdict(run) for run in meant], "reason": reason})
+        return
+    for run in meant:
+        out.print(f"{run.experiment}: told (process {run.pid})", highlight=False)
+    if not meant:
+        out.print("No run goes on here.", highlight=False)

@@ -1,0 +1,32 @@
+"""`[guard]`: how much may be disturbed at once, and when a run ends itself."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from optimizer.source import Strict
+
+
+class Guard(Strict):
+    """Without a key nothing is guarded by it. Error share and p99 are those of the last `window_s`
+    seconds, of all requests, the warm-up's too."""
+
+    machines_per_tier_max: Annotated[int, Field(ge=1)] | None = None
+    """So many machines of a tier are disturbed at once, by faults and neighbours, and no more."""
+    error_share_max: Annotated[float, Field(ge=0, lt=1)] | None = None
+    """A larger share of failed requests ends the run."""
+    p99_ms_max: Annotated[float, Field(gt=0)] | None = None
+    """A longer p99 ends the run [ms]."""
+    down_s_max: Annotated[float, Field(ge=1, le=3600)] | None = None
+    """A machine that nobody disturbs and that is not ready for longer ends the run [s]."""
+    window_s: Annotated[float, Field(ge=1, le=600)] = 15.0
+    """Seconds that error share and p99 are taken of [s]."""
+    requests_min: Annotated[int, Field(ge=1)] = 20
+    """With fewer requests in the window neither ends the run."""
+
+    @property
+    def looks_at_requests(self) -> bool:
+        """Whether answers can end the run."""
+        return self.error_share_max is not None or self.p99_ms_max is not None

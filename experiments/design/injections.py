@@ -1,0 +1,103 @@
+"""What disturbs a block: its neighbours and its faults, drawn ahead; nothing is touched."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from experiments.design.experiment import Experiment, Selector
+from experiments.design.fleet import Fleet
+from experiments.design.interference import episodes
+from experiments.design.schedule import Block, block_length_s
+
+
+@dataclass(frozen=True)
+class Step:
+    """One kind on one machine."""
+
+    kind: str
+    machine: str
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Injection:
+    """Steps that start together, in order, and are reverted together, in reverse order.
+
+    `duration_s` None: sticky, until the block's end.
+    """
+
+    at_s: float
+    duration_s: float | None
+    what: str  # fault | interference
+    steps: tuple[Step, ...]
+
+    @property
+    def end_s(self) -> float:
+        """When it is to be over."""
+        return math.inf if self.duration_s is None else self.at_s + self.duration_s
+
+    @property
+    def machines(self) -> frozenset[str]:
+        """Whom it disturbs, the far end of a noisy pair too."""
+        return frozenset(step.machine for step in self.steps)
+
+
+def selected(select: Selector, fleet: Fleet) -> tuple[str, ...]:
+    """Names of the selected machines, the same in every arm."""
+    if select.machine is not None:
+        return (select.machine,)
+    assert select.tier is not None  # a Selector has one or the other
+    nodes = fleet.nodes_of(select.tier)
+    if select.place is not None:
+        return nodes[:1] if select.place == "first" else nodes[1:]
+    return nodes[: select.count]
+
+
+def injections(
+    experiment: Experiment, fleet: Fleet, block: Block, address_of: Callable[[str], str] = str
+) -> list[Injection]:
+    """The block's interference and faults in seconds from its start, the same for both arms.
+
+    Parameters: address_of, a machine's data address by its name, for noisy pairs.
+    """
+    window_s = block_length_s(experiment)
+    result = []
+    for episode in episodes(experiment.interference, fleet, window_s, block.seed):
+        parameters = dict(episode.parameters)
+        steps = []
+        if episode.peer is not None:
+            port = {"port": parameters["port"]}
+            steps.append(Step("interference.iperf_server", episode.peer, port))
+            parameters["peer"] = address_of(episode.peer)
+        steps.append(Step(episode.kind, episode.machine, parameters))
+        result.append(Injection(episode.start_s, episode.duration_s, "interference", tuple(steps)))
+    for fault in experiment.faults:
+        at_s = experiment.phases.warm_up + fault.at_s
+        for machine in selected(fault.select, fleet):
+            step = Step(fault.kind, machine, fault.parameters)
+            result.append(Injection(at_s, fault.for_s, "fault", (step,)))
+    return result
+
+
+@dataclass(frozen=True)
+class Most:
+    """The most machines of a tier that are disturbed at once, and when [s from a block's start]."""
+
+    machines: tuple[str, ...]
+    at_s: float
+
+
+def most_at_once(asked: Sequence[Injection], fleet: Fleet) -> dict[str, Most]:
+    """By tier, of one block; it can only rise where an injection begins."""
+    found = {tier: Most((), 0.0) for tier in fleet.tiers}
+    for at_s in sorted(one.at_s for one in asked):
+        under_way = [one.machines for one in asked if one.at_s <= at_s < one.end_s]
+        disturbed = frozenset().union(*under_way)
+        for tier, most in found.items():
+            machines = tuple(name for name in fleet.nodes_of(tier) if name in disturbed)
+            if len(machines) > len(most.machines):
+                found[tier] = Most(machines, at_s)
+    return found

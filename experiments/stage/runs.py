@@ -1,0 +1,108 @@
+"""The runs that go on on this host, so that another terminal finds and halts them.
+
+A run holds a lock on a file of its own while it lives; the kernel lets go of it however the run
+ends, so a file without a lock is of a run that is no more.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import signal
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from experiments.errors import EnvironmentMissing
+
+FOLDER = Path(tempfile.gettempdir()) / f"sparecraft-{os.getuid()}"  # of this user's runs
+
+
+@dataclass(frozen=True)
+class Active:
+    """A run that goes on."""
+
+    pid: int
+    experiment: str
+    design: str
+    folder: str
+    started: str
+
+
+@dataclass(frozen=True)
+class Halt:
+    """What `sparecraft halt` said, and when."""
+
+    reason: str
+    at: datetime
+
+
+@contextmanager
+def registered(run: Active, where: Path | None = None) -> Iterator[Path]:
+    """While it lasts others find the run; yields the file that `asked` is called with."""
+    file = _own(where or FOLDER) / f"{run.pid}.json"
+    with file.open("w", encoding="utf-8") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        json.dump(asdict(run), held)
+        held.flush()
+        try:
+            yield file
+        finally:
+            file.unlink(missing_ok=True)
+            _told(file).unlink(missing_ok=True)
+
+
+def active(where: Path | None = None) -> list[Active]:
+    """The runs that go on, by their names; what dead ones left is removed."""
+    found = []
+    for file in sorted((where or FOLDER).glob("*.json")):
+        with suppress(FileNotFoundError, ValueError, TypeError), file.open("r+") as held:
+            try:
+                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                found.append(Active(**json.load(held)))
+                continue
+            file.unlink()
+            _told(file).unlink(missing_ok=True)
+    return sorted(found, key=lambda run: (run.experiment, run.pid))
+
+
+def halt(run: Active, reason: str, where: Path | None = None) -> None:
+    """Have the run undo its faults, keep its data, and end."""
+    file = (where or FOLDER) / f"{run.pid}.json"
+    new = file.with_suffix(".new")
+    new.write_text(json.dumps({"reason": reason, "at": datetime.now(UTC).isoformat()}))
+    new.replace(_told(file))
+    with suppress(ProcessLookupError):  # it has just ended
+        os.kill(run.pid, signal.SIGTERM)
+
+
+def asked(file: Path) -> Halt | None:
+    """What the run was told, if anything."""
+    try:
+        told = json.loads(_told(file).read_text())
+    except FileNotFoundError:
+        return None
+    return Halt(told["reason"], datetime.fromisoformat(told["at"]))
+
+
+def _told(file: Path) -> Path:
+    return file.with_suffix(".halt")
+
+
+def _own(folder: Path) -> Path:
+    """The folder, which is this user's: in another's anybody might halt, or be halted."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    owner = folder.stat().st_uid
+    if owner != os.getuid():
+        raise EnvironmentMissing(
+            str(folder),
+            expected="a folder of this user's, for the runs that go on",
+            came=f"one of user {owner}",
+            do="Remove it, or set TMPDIR to a folder of your own.",
+        )
+    return folder

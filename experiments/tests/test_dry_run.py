@@ -1,0 +1,113 @@
+"""`sparecraft run --dry-run` and `check` say who would be disturbed and how it is undone."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from experiments.cli import app
+from experiments.design.contracts import FAULT_KINDS, INTERFERENCE_KINDS, KINDS
+from experiments.design.interference import episodes
+from experiments.design.schedule import block_length_s, blocks
+from experiments.tests.spec_fixture import design, write
+
+
+def told(*words: str) -> dict[str, Any]:
+    done = CliRunner().invoke(app, [*words, "--json"])
+    assert done.exit_code == 0, done.output
+    return dict(json.loads(done.output))
+
+
+@pytest.fixture
+def without_programs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """Only shells on PATH, which read scripts; an empty folder to be in."""
+    here, shells = tmp_path / "here", tmp_path / "shells"
+    for folder in (here, shells):
+        folder.mkdir()
+    for name in ("sh", "bash"):
+        (shells / name).symlink_to(str(shutil.which(name)))
+    monkeypatch.setenv("PATH", str(shells))
+    monkeypatch.chdir(here)
+    return here
+
+
+def test_a_dry_run_says_what_check_says_and_touches_nothing(
+    without_programs: Path, tmp_path: Path
+) -> None:
+    folder = str(write(tmp_path))
+    found = told("run", folder, "--dry-run")
+    assert found.pop("dry_run") is True
+    checked = told("check", folder)
+    assert checked.pop("valid") is True
+    assert found == checked
+    assert list(without_programs.iterdir()) == []
+
+
+def test_each_fault_is_named_with_its_machines_commands_and_undo(tmp_path: Path) -> None:
+    found = told("check", str(write(tmp_path)))["disturbances"]
+    faults = {one["kind"]: one for one in found if one["what"] == "fault"}
+    count = len(blocks(design(tmp_path).experiment))
+    crash, limp = faults["process.crash"], faults["net.limp"]
+    assert crash["machines"] == {"web-1": {"times": count, "seconds": 15.0 * count}}
+    assert crash["at_s"] == 15 + 10
+    assert limp["machines"] == {"db-2": {"times": count, "seconds": 40.0 * count}}  # sticky
+    assert "NIC/10;" in limp["commands"]
+    assert all(one["commands"] and one["undo"] for one in found)
+    assert not any("{" in one["commands"] + one["undo"] for one in found)
+
+
+def test_neighbours_are_counted_as_they_are_drawn(tmp_path: Path) -> None:
+    read = design(tmp_path)
+    asked, length_s = read.experiment, block_length_s(read.experiment)
+    drawn = [
+        episode
+        for block in blocks(asked)
+        for episode in episodes(asked.interference, read.fleet, length_s, block.seed)
+        if episode.kind == "interference.cpu"
+    ]
+    found = told("check", str(tmp_path))["disturbances"]
+    (cpu,) = (one for one in found if one["kind"] == "interference.cpu")
+    assert sum(one["times"] for one in cpu["machines"].values()) == len(drawn)
+    seconds = sum(one["seconds"] for one in cpu["machines"].values())
+    assert seconds == pytest.approx(sum(one.duration_s for one in drawn), abs=1.0)
+
+
+def test_a_quiet_dry_run_disturbs_only_by_faults(tmp_path: Path) -> None:
+    found = told("run", str(write(tmp_path)), "--dry-run", "--interference", "none")
+    assert {one["what"] for one in found["disturbances"]} == {"fault"}
+    assert found["at_once"] == {"web": 1, "db": 1}
+
+
+def test_crashes_of_failover_may_come_to_all_machines_of_a_tier() -> None:
+    found = told("run", "schemes-pf", "--dry-run")
+    (crash,) = found["disturbances"]
+    assert crash["kind"] == "machine.crash"
+    assert found["at_once"] == {"web": len(crash["machines"]), "db": 0}
+
+
+def test_a_load_of_unknown_length_has_no_price_of_its_own() -> None:
+    assert told("run", "redis-capacity", "--dry-run")["cost"]["usd_of_load"] is None
+    known = told("run", "mediawiki-noisy", "--dry-run")
+    expected = known["cost"]["usd_per_hour"] * known["load_s"] / 3600
+    assert known["cost"]["usd_of_load"] == pytest.approx(expected, abs=1e-4)
+
+
+@pytest.mark.parametrize("kind", [*FAULT_KINDS, *INTERFERENCE_KINDS])
+def test_every_kind_says_what_it_runs_and_how_that_is_undone(kind: str) -> None:
+    one = KINDS[kind]
+    for text in (one.commands, one.undo):
+        assert text
+        assert "{" not in one.said(text, {})
+
+
+def test_what_a_person_reads_has_commands_and_undo(tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["run", str(write(tmp_path)), "--dry-run"])
+    assert done.exit_code == 0
+    words = done.output.split()
+    assert words.count("commands") == words.count("undo") > 2
+    assert done.output.rstrip().endswith("Nothing was touched.")
