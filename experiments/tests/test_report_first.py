@@ -111,6 +111,15 @@ def test_each_limit_stands_beside_what_each_arm_reached(folder: Path) -> None:
     assert table.rows[1][0].about == "tad, r = (2, 2)"
 
 
+def test_an_older_result_says_of_an_arm_that_failed_not_which_limit_it_missed() -> None:
+    table = slo_table(judged(COPIES, [False, True]))
+    assert table is not None
+    assert [[cell.mood for cell in row[1:]] for row in table.rows] == [
+        ["unknown"] * 3,
+        ["good"] * 3,
+    ]
+
+
 def test_gains_begin_with_p95_and_have_the_median(folder: Path) -> None:
     found = read_folder(folder)
     table = gain_table(found)

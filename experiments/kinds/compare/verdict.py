@@ -216,7 +216,9 @@ def slo_table(run: RunFolder) -> Table | None:
         entry, cells = slo["arms"][arm], [arm_cell(run, arm)]
         for key, show in shown.items():
             value = (figures.get(arm) or {}).get("error_share" if show is percent else key)
-            mark, mood = _MARKS[(entry.get("limits") or {}).get(key, entry["met"])]
+            # older results judge the arm alone: which of its limits it missed is not known
+            met = (entry.get("limits") or {}).get(key, entry["met"] or None)
+            mark, mood = _MARKS[met]
             cells.append(Cell(f"{show(value)} {mark}", mood=mood))
         rows.append(tuple(cells))
     heads = [
