@@ -19,7 +19,6 @@ from experiments.report.layout import Size
 from optimizer.style import data
 
 NIGHTS_MAX = 120  # that a figure shows
-HOURS_PER_MONTH = 730.0
 _SHIFT = 0.16  # of an arm from the next, in nights
 _HEIGHT = 240
 
@@ -114,10 +113,11 @@ def scatter_figure(
     ]  # fmt: skip
     arms = arms_of(runs)
     dots += [
-        {"usd": per_hour * HOURS_PER_MONTH, "ms": run.p95.ms,
+        {"usd": per_month, "ms": run.p95.ms,
          "now": run.night == last, "kind": "measured", "filled": run.valid,
          "colour": palette.arm_colour(arms, str(run.arm)).light}
-        for run in runs if run.p95 and run.p95.ms > 0 and (per_hour := run.cost.get("usd_per_hour"))
+        for run in runs
+        if run.p95 and run.p95.ms > 0 and (per_month := run.cost.get("usd_per_month"))
     ]  # fmt: skip
     limit = next((run.slo["p95_ms"] for run in reversed(runs) if "p95_ms" in run.slo), None)
     keys = [
@@ -131,8 +131,8 @@ def scatter_figure(
         "cost-slo",
         "Cost against p95",
         "Down and to the left is better. The front is the least cost of each p95 that fleets are "
-        "predicted to reach; circles are fleets that were measured, at their list price by the "
-        "hour where it is known. Large: the newest night. Hollow: not valid.",
+        "predicted to reach; circles are fleets that were measured, at the plan's prices, without "
+        "arbiters. Large: the newest night. Hollow: not valid.",
         tuple(keys),
         lambda size: _scatter(steps, dots, limit, size),
         "" if steps or dots else "No run has a plan with a price and a p95 yet.",

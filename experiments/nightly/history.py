@@ -119,6 +119,7 @@ class Run(_Line):
     p95: Percentile | None = None
     p99: Percentile | None = None
     slo: dict[str, float] = {}
+    slo_set: str | None = None  # before or after the first run
     slo_met: bool | None = None
     burn: dict[str, float] = {}  # share beyond a limit over the share that may be, by limit
     gains: dict[str, Gain] = {}

@@ -39,7 +39,6 @@ from experiments.stage.signals import ending_signals
 
 SPARECRAFT = (sys.executable, "-m", "experiments.cli")
 _DOWN_S = 600.0
-_PARETO_S = 600.0
 
 
 def _now() -> datetime:
@@ -114,14 +113,11 @@ class _Night:
         try:
             self._begin()
             while todo:
-                lines: list[Run] = []
                 if self._fits(todo[0]):
-                    lines = self._run(todo[0])
+                    self._run(todo[0])
                 else:
                     left_out.append(todo[0].member.name)
-                name = todo.pop(0).member.name
-                if lines:
-                    self._fronts(lines[0], name)
+                todo.pop(0)
             return self._end(tuple(dict.fromkeys(left_out)))
         except KeyboardInterrupt:
             self._interrupted([*left_out, *(job.member.name for job in todo)])
@@ -182,7 +178,7 @@ class _Night:
         )
         return False
 
-    def _run(self, job: Job) -> list[Run]:
+    def _run(self, job: Job) -> None:
         name, member = job.member.name, job.member
         seed = job.seed if job.seed != member.design.experiment.design.seed else None
         folder = variant(member.entry, member.directory, seed, self.suite.folder / "designs")
@@ -218,10 +214,9 @@ class _Night:
                 trouble = "the night was interrupted while it ran" if ended is None else ""
                 if ended and ended.late:
                     trouble = f"it took longer than {job.minutes_max:.0f} minutes and was ended"
-                lines = self._record(Made(start, code, minutes, trouble), new[-1] if new else None)
-        return lines
+                self._record(Made(start, code, minutes, trouble), new[-1] if new else None)
 
-    def _record(self, made: Made, folder: Path | None) -> list[Run]:
+    def _record(self, made: Made, folder: Path | None) -> None:
         lines = lines_of(made, folder, self.suite.results, self.tools.now())
         self.writer.append(*lines)
         if made.start.night == self.number:
@@ -229,22 +224,6 @@ class _Night:
         first = lines[0]
         words = "valid" if first.valid else f"not valid: {'; '.join(first.reasons) or 'see it'}"
         self.narrator.detail(escape(words))
-        return lines
-
-    def _fronts(self, first: Run, name: str) -> None:
-        """pareto.json beside plan.json: `sparecraft plan --pareto` of the run."""
-        if not (self.suite.file.pareto and first.folder and first.plan.get("feasible")):
-            return
-        run = self.suite.results / first.folder
-        plan: list[str | Path] = [
-            "plan",
-            "--from",
-            run,
-            "--pareto",
-            "--output",
-            run / "pareto.json",
-        ]
-        carry_out([*self.tools.sparecraft, *plan], self._log(name), _PARETO_S, 10)
 
     def _down(self, experiment: str) -> None:
         log = self._log("down")

@@ -177,12 +177,11 @@ def design_values(site: Site, entry: str) -> dict[str, Any]:
     runs = site.history.of(entry)
     own = tuple(one for one in site.changes if one.entry == entry)
     front, ghost, ghost_words = fronts(site, runs)
-    notes = [run.note for run in runs if run.note]
     return {
         "entry": entry,
         "state": site.state(entry),
         "headline": _design_headline(runs),
-        "note": notes[-1] if notes else "",
+        "slo": slo_words(runs[-1]) if runs else "",
         "figures": [
             latency_figure(runs, "p95"),
             latency_figure(runs, "p99"),
@@ -212,6 +211,20 @@ def _design_headline(runs: Sequence[Run]) -> str:
     if not valid:
         words += " No night had a valid run, so nothing can be said."
     return words
+
+
+def slo_words(run: Run) -> str:
+    """What is asked, when that was set, and the suite's note; "" without an SLO."""
+    limits = [
+        f"{name.removesuffix('_ms')} at most {milliseconds(run.slo[name])}"
+        for name in ("p95_ms", "p99_ms")
+        if name in run.slo
+    ]
+    if "max_error_share" in run.slo:
+        limits.append(f"errors at most {percent(run.slo['max_error_share'])}")
+    when = {"before": "set before the first run", "after": "set after the first runs"}
+    parts = [", ".join(limits), when.get(run.slo_set or "", ""), run.note]
+    return "; ".join(part for part in parts if part)
 
 
 def fronts(

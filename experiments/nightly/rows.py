@@ -15,6 +15,7 @@ import polars as pl
 
 from experiments.errors import SparecraftError
 from experiments.nightly.history import Gain, Percentile, Run, Start
+from experiments.record.cost import measured_usd_per_month
 from experiments.record.metrics.bootstrap import intervals, quantile_value, stratum
 from experiments.record.metrics.frames import measured, prepared, response_limit_ms
 from experiments.record.metrics.latency import QUANTILES
@@ -88,7 +89,10 @@ def _head_of(
         "host": result["host"],
         "valid": bool(result["valid"]) and not made.trouble,
         "reasons": tuple(reasons),
-        "cost": result["cost"],
+        "cost": {
+            **result["cost"],
+            "usd_per_month": measured_usd_per_month(manifest.get("spec") or {}, manifest, plan),
+        },
         "plan": {
             key: plan.get(key)
             for key in ("feasible", "usd_per_month", "scheme", "region", "prices_as_of")
@@ -102,6 +106,7 @@ def _head_of(
         "baseline": compared.get("baseline"),
         "judged": slo.get("arm"),
         "slo": {key: float(one) for key, one in (slo.get("asked") or {}).items() if _number(one)},
+        "slo_set": (slo.get("asked") or {}).get("set"),
     }
 
 
@@ -199,10 +204,10 @@ def _gains(arm: str, body: Mapping[str, Any]) -> dict[str, Gain]:
 
 
 def front_of(folder: Path) -> list[dict[str, float]]:
-    """Cost against predicted p95, cheapest first, of the fronts in `pareto.json` that are of a
-    percentile; none where it is not there or torn."""
+    """Cost against predicted p95, cheapest first, of the plan's fronts that are of a percentile;
+    none where the plan has none, or is torn."""
     try:
-        fronts = json.loads((folder / "pareto.json").read_text(encoding="utf-8"))["pareto"]
+        fronts = json.loads((folder / "plan.json").read_text(encoding="utf-8"))["pareto"]
         points = sorted(
             (float(point["usd_per_month"]), float(point["predicted"]["p95_ms"]))
             for front in fronts

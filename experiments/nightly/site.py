@@ -17,7 +17,7 @@ from experiments.record.records import space_for, write_bytes, write_json
 from experiments.report.shell import render_page
 
 _HERE = Path(__file__).parent
-_OF_RUN = ("report.html", "result.json", "plan.json", "pareto.json")
+_OF_RUN = ("report.html", "result.json", "plan.json")
 
 
 def build_site(suite: Suite, history: History) -> Path:

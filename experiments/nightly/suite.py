@@ -49,7 +49,7 @@ class Entry(Strict):
     override: dict[str, Any] = Field(default_factory=dict)
     """Tables of experiment.toml that are put over the design's."""
     note: str = ""
-    """What the site says of its SLO: who set it, when, before or after the first run."""
+    """What the site says of its SLO beside when it was set, which the design says."""
 
     @model_validator(mode="after")
     def _one_kind_of_seed(self) -> Entry:
@@ -78,8 +78,6 @@ class SuiteFile(Strict):
     """For how many nights the runs' tables of single requests are kept; the rest stays for ever."""
     quiet_wait_s: Annotated[float, Field(ge=0, le=600)] = 0.0
     """`sparecraft run --quiet-wait`."""
-    pareto: bool = True
-    """Whether each run's fronts of cost against the tail are computed (a minute a run)."""
     url: str = ""
     """Where the site will be found; feed readers want it."""
 

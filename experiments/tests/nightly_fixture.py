@@ -18,17 +18,13 @@ from experiments.tests.report_fixture import fake_run
 T0 = datetime(2026, 11, 1, 1, 0, tzinfo=UTC)
 
 _STAND_IN = '''#!{python}
-"""sparecraft run | plan | down, without a fleet: plays the next act of acts.json."""
+"""sparecraft run | down, without a fleet: plays the next act of acts.json."""
 import json, os, pathlib, shutil, sys, time, tomllib
 
 here = pathlib.Path(__file__).resolve().parent
 words = sys.argv[1:]
 with (here / "calls.jsonl").open("a") as calls:
     calls.write(json.dumps(words) + "\\n")
-if words[0] == "plan":
-    front = {{"limit": "p99_ms", "points": [
-        {{"predicted": {{"p95_ms": 400.0}}, "usd_per_month": 80.0}}]}}
-    pathlib.Path(words[words.index("--output") + 1]).write_text(json.dumps({{"pareto": [front]}}))
 if words[0] != "run":
     sys.exit(0)
 design = pathlib.Path(words[1])
@@ -116,7 +112,8 @@ def made_up_run(night: int, entry: str = "mediawiki-noisy", **changes: Any) -> l
         "kind": "compare", "platform": "local", "started": at, "minutes": 7.5, "exit_code": 0,
         "version": "0.1.0", "commit": f"c{night:04d}", "valid": True, "baseline": "baseline",
         "host": {"cpu": "Example CPU", "cores": 2, "kernel": "6.1.0"}, "judged": "replicated",
-        "cost": {"usd": 0.02, "usd_per_hour": 0.16}, "slo": {"p95_ms": 500.0, "p99_ms": 1000.0},
+        "cost": {"usd": 0.02, "usd_per_month": 117.0}, "slo_set": "after",
+        "slo": {"p95_ms": 500.0, "p99_ms": 1000.0},
         "plan": {"feasible": True, "usd_per_month": 100.0, "p95_ms": 280.0,
                  "prices_as_of": "2026-05-04"},
         "faults": {"injected": 8, "reverted": 8, "clean": True},

@@ -125,7 +125,7 @@ def nights(tmp_path: Path, template: Path, no_site: None) -> Nights:
     return Nights(tmp_path, template)
 
 
-def test_every_run_is_kept_arm_by_arm_with_its_seed_and_its_front(nights: Nights) -> None:
+def test_every_run_is_kept_arm_by_arm_with_its_seed(nights: Nights) -> None:
     suite = nights.suite("mediawiki-noisy: seed = 70; repeats = 2", "memcached-noisy")
     outcome = nights.night(suite)
     assert outcome.exit_code == 0
@@ -137,9 +137,7 @@ def test_every_run_is_kept_arm_by_arm_with_its_seed_and_its_front(nights: Nights
     ]  # fmt: skip
     assert {run.valid for run in history.runs} == {True}
     assert history.unfinished == ()
-    for run in history.runs:
-        assert run.folder is not None
-        assert (suite.results / run.folder / "pareto.json").is_file()
+    assert all(run.folder and (suite.results / run.folder).is_dir() for run in history.runs)
     assert nights.calls("down") == []
 
 
@@ -147,7 +145,7 @@ def test_sparecraft_takes_every_command_that_a_night_calls(nights: Nights) -> No
     suite = nights.suite("mediawiki-noisy: minutes_max = 0.02", "memcached-noisy", quiet_wait_s=5)
     nights.night(suite, {"mediawiki-noisy": ["hang"]})
     called = calls(nights.folder / "program")
-    assert {words[0] for words in called} == {"run", "plan", "down"}
+    assert {words[0] for words in called} == {"run", "down"}
     for name, *words in called:
         command(name).make_context(name, words)  # raises UsageError where it does not
 

@@ -56,6 +56,10 @@ def test_there_is_a_line_for_each_arm_with_the_run_s_own_figures(
         assert line.core_speed == 18.5
         assert line.plan["prices_as_of"] == "2026-05-04"
         assert line.plan["p95_ms"] == 231.0
+        assert line.slo_set == "after"
+        usd_per_month = line.cost["usd_per_month"]
+        assert usd_per_month is not None
+        assert 10 < usd_per_month < 20  # six slices of owned servers
         assert line.faults["injected"] == line.faults["reverted"] > 0
 
 
@@ -138,7 +142,7 @@ def test_a_front_is_of_fleets_that_no_cheaper_one_beats_in_p95(tmp_path: Path) -
         _front("availability", (1.0, 1.0)),
         _front("p99_ms", (80.0, 300.0), (50.0, 400.0), (90.0, 310.0), (120.0, 100.0)),
     ]
-    (tmp_path / "pareto.json").write_text(json.dumps({"pareto": fronts}))
+    (tmp_path / "plan.json").write_text(json.dumps({"pareto": fronts}))
     found = [(point["usd_per_month"], point["p95_ms"]) for point in front_of(tmp_path)]
     assert found == [(50.0, 400.0), (80.0, 300.0), (120.0, 100.0)]
 
@@ -146,5 +150,5 @@ def test_a_front_is_of_fleets_that_no_cheaper_one_beats_in_p95(tmp_path: Path) -
 @pytest.mark.parametrize("text", [None, "{", "[]", "{}", '{"pareto": [{"limit": "p95_ms"}]}'])
 def test_a_front_that_is_not_there_is_empty(tmp_path: Path, text: str | None) -> None:
     if text is not None:
-        (tmp_path / "pareto.json").write_text(text)
+        (tmp_path / "plan.json").write_text(text)
     assert front_of(tmp_path) == []

@@ -125,7 +125,7 @@ def test_fronts_of_the_newest_night_and_of_a_week_before_are_drawn(tmp_path: Pat
         points = [{"predicted": {"p95_ms": 400.0 - night}, "usd_per_month": 80.0},
                   {"predicted": {"p95_ms": 200.0}, "usd_per_month": 120.0 + night}]  # fmt: skip
         front = {"limit": "p99_ms", "points": points}
-        (folder / "pareto.json").write_text(json.dumps({"pareto": [front]}))
+        (folder / "plan.json").write_text(json.dumps({"pareto": [front]}))
         nights.append(made_up_run(night, folder=f"mediawiki-noisy/{night}"))
     site = _site(tmp_path, nights)
     page = (site / "designs" / "mediawiki-noisy.html").read_text()

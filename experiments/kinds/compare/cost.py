@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from experiments.kinds.compare.folder import RunFolder
+from experiments.record.cost import measured_usd_per_month, tier_machines
 from experiments.report.tables import Cell, Table
 from experiments.report.text import number, percent, usd
-from optimizer.errors import InputError, SparecraftError
-from optimizer.prices import HOURS_PER_MONTH, Instance, price_book
+from optimizer.prices import HOURS_PER_MONTH
 
 
 def costs(run: RunFolder) -> tuple[float | None, float | None]:
     """USD a month of the measured fleet and of the planned one, as far as they are known."""
-    return _measured(run, _machines(run)), run.plan.get("usd_per_month")
+    return measured_usd_per_month(run.spec, run.manifest, run.plan), run.plan.get("usd_per_month")
 
 
 def cost_sentence(run: RunFolder) -> str:
@@ -30,7 +29,7 @@ def cost_sentence(run: RunFolder) -> str:
 
 def cost_table(run: RunFolder) -> Table | None:
     """The measured fleet, the planned one and the difference, an hour and a month."""
-    plan, machines = run.plan, _machines(run)
+    plan, machines = run.plan, tier_machines(run.spec, run.manifest)
     measured, planned = costs(run)
     if not machines and planned is None:
         return None
@@ -52,17 +51,6 @@ def _row(name: str, about: str, per_month: float | None) -> tuple[Cell, ...]:
     return head, Cell(usd(per_hour)), Cell(usd(per_month))
 
 
-def _machines(run: RunFolder) -> list[dict[str, Any]]:
-    """The tiers' own machines, each with the cores and memory that it was given."""
-    tiers = (run.spec.get("fleet") or {}).get("tiers") or {}
-    found = (run.manifest.get("fleet") or {}).get("machines") or []
-    return [
-        {**tiers[machine["tier"]], **machine}
-        for machine in found
-        if machine.get("tier") in tiers and machine.get("role") != "arbiter"
-    ]
-
-
 def _counted(machines: list[dict[str, Any]]) -> str:
     """ "4 web, 3 db and 1 db standby"."""
     count = Counter(f"{one['tier']}{' standby' if one.get('standby') else ''}" for one in machines)
@@ -77,41 +65,6 @@ def _planned(plan: Mapping[str, Any]) -> str:
         parts.append(f"{tier.get('nodes')} {name}")
         parts += [f"{tier['spares']} {name} standby"] if tier.get("spares") else []
     return ", ".join(parts) or "none was planned"
-
-
-def _measured(run: RunFolder, machines: list[dict[str, Any]]) -> float | None:
-    """USD a month; None where a machine has no price."""
-    scheme = run.plan.get("scheme") or (run.spec.get("fleet") or {}).get("scheme")
-    if not machines or not scheme:
-        return None
-    try:
-        book = price_book("on-prem" if scheme == "on-prem" else "ec2")
-        instances = book.instances(run.plan.get("region") or next(iter(book.regions)))
-        return math.fsum(_usd_per_month(machine, instances, scheme) for machine in machines)
-    except SparecraftError:
-        return None
-
-
-def _usd_per_month(machine: Mapping[str, Any], instances: Sequence[Instance], scheme: str) -> float:
-    """Its own price; else that of its type; else of the cheapest that has its cores and memory.
-
-    A standby is off: on-premises it is bought all the same, in the cloud it costs what the book
-    says. Raises: InputError where no type is large enough.
-    """
-    standby, own = bool(machine.get("standby")), machine.get("usd_per_hour")
-    if own is not None:
-        return 0.0 if standby else HOURS_PER_MONTH * float(own)
-    cores, memory_gb = float(machine["cpus"]), float(machine["memory_mb"]) / 1024
-    fitting = [one for one in instances if one.name == machine.get("instance_type")] or [
-        one for one in instances if one.vcpus >= cores and one.memory_gb >= memory_gb
-    ]
-    if not fitting:
-        raise InputError(str(machine["name"]), expected="a type of the book", came="a larger one")
-    cheapest = min(fitting, key=lambda one: one.usd_per_month)
-    if not standby:
-        return cheapest.usd_per_month
-    off = cheapest.usd_per_month_off
-    return off or cheapest.usd_per_month if scheme == "on-prem" else off
 
 
 def work_words(run: RunFolder) -> list[str]:

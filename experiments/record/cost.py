@@ -1,0 +1,59 @@
+"""What the machines that a run was measured on cost a month, at the prices that its plan has."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from optimizer.errors import InputError, SparecraftError
+from optimizer.prices import HOURS_PER_MONTH, Instance, price_book
+
+
+def tier_machines(spec: Mapping[str, Any], manifest: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The tiers' own machines, each with the cores and memory that it was given."""
+    tiers = (spec.get("fleet") or {}).get("tiers") or {}
+    found = (manifest.get("fleet") or {}).get("machines") or []
+    return [
+        {**tiers[machine["tier"]], **machine}
+        for machine in found
+        if machine.get("tier") in tiers and machine.get("role") != "arbiter"
+    ]
+
+
+def measured_usd_per_month(
+    spec: Mapping[str, Any], manifest: Mapping[str, Any], plan: Mapping[str, Any]
+) -> float | None:
+    """USD a month of the tiers' machines; None where a machine has no price."""
+    machines = tier_machines(spec, manifest)
+    scheme = plan.get("scheme") or (spec.get("fleet") or {}).get("scheme")
+    if not machines or not scheme:
+        return None
+    try:
+        book = price_book("on-prem" if scheme == "on-prem" else "ec2")
+        instances = book.instances(plan.get("region") or next(iter(book.regions)))
+        return math.fsum(_usd_per_month(machine, instances, scheme) for machine in machines)
+    except SparecraftError:
+        return None
+
+
+def _usd_per_month(machine: Mapping[str, Any], instances: Sequence[Instance], scheme: str) -> float:
+    """Its own price; else that of its type; else of the cheapest that has its cores and memory.
+
+    A standby is off: on-premises it is bought all the same, in the cloud it costs what the book
+    says. Raises: InputError where no type is large enough.
+    """
+    standby, own = bool(machine.get("standby")), machine.get("usd_per_hour")
+    if own is not None:
+        return 0.0 if standby else HOURS_PER_MONTH * float(own)
+    cores, memory_gb = float(machine["cpus"]), float(machine["memory_mb"]) / 1024
+    fitting = [one for one in instances if one.name == machine.get("instance_type")] or [
+        one for one in instances if one.vcpus >= cores and one.memory_gb >= memory_gb
+    ]
+    if not fitting:
+        raise InputError(str(machine["name"]), expected="a type of the book", came="a larger one")
+    cheapest = min(fitting, key=lambda one: one.usd_per_month)
+    if not standby:
+        return cheapest.usd_per_month
+    off = cheapest.usd_per_month_off
+    return off or cheapest.usd_per_month if scheme == "on-prem" else off
