@@ -11,7 +11,7 @@ from experiments.kinds.compare.cost import cost_table
 from experiments.kinds.compare.earlier import among_earlier, earlier_factors
 from experiments.kinds.compare.folder import RunFolder, read_folder
 from experiments.kinds.compare.tables import arm_tables, simulated_table
-from experiments.kinds.compare.verdict import gain, gain_table, slo_table, verdict
+from experiments.kinds.compare.verdict import gain, gain_table, slo_notes, slo_table, verdict
 from experiments.record.records import write_json
 from experiments.tests.report_fixture import FakeRun, fake_run
 
@@ -118,6 +118,16 @@ def test_an_older_result_says_of_an_arm_that_failed_not_which_limit_it_missed() 
         ["unknown"] * 3,
         ["good"] * 3,
     ]
+
+
+def test_a_limit_that_the_figure_keeps_says_why_it_is_missed_or_undecided(folder: Path) -> None:
+    found = read_folder(folder)
+    arm = found.summary["slo"]["arms"]["replicated"]
+    arm |= {"limits": {"p95_ms": False, "p99_ms": None}, "reasons": ["p95: 9 failed", "p99: few"]}
+    found.summary["arms"]["replicated"] |= {"p95_ms": 499.0, "p99_ms": 1001.0}
+    assert slo_notes(found) == ["replicated, p95: 9 failed."]
+    del arm["limits"]  # as results of older versions have it
+    assert slo_notes(found) == []
 
 
 def test_gains_begin_with_p95_and_have_the_median(folder: Path) -> None:

@@ -22,7 +22,7 @@ def cost_sentence(run: RunFolder) -> str:
     """Both in words; "" where neither is known."""
     measured, planned = costs(run)
     parts = [f"the measured fleet costs {usd(measured)} a month"] if measured is not None else []
-    parts += [f"the planned one {usd(planned)}"] if planned is not None else []
+    parts += [f"the one planned from this run {usd(planned)}"] if planned is not None else []
     text = ", ".join(parts)
     return f"{text[0].upper()}{text[1:]}." if text else ""
 

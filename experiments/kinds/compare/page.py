@@ -14,7 +14,14 @@ from experiments.kinds.compare.folder import RunFolder, read_folder
 from experiments.kinds.compare.host import host_table, host_words, load_table, load_words
 from experiments.kinds.compare.plan import plan_table, plan_words
 from experiments.kinds.compare.predicted import availability_words, predicted_table
-from experiments.kinds.compare.verdict import gain, gain_table, headline_arms, slo_table, verdict
+from experiments.kinds.compare.verdict import (
+    gain,
+    gain_table,
+    headline_arms,
+    slo_notes,
+    slo_table,
+    verdict,
+)
 from experiments.report.shell import Verdict, chip, chips, render_page, save_page
 from experiments.report.text import milliseconds, number, percent
 
@@ -46,6 +53,7 @@ def page_values(run: RunFolder) -> dict[str, Any]:
         "headline": verdict(run),
         "said": [gain(run), among_earlier(run, other), cost_sentence(run)],
         "first": [slo_table(run), gain_table(run), cost_table(run)],
+        "slo_notes": slo_notes(run),
         "work": work_words(run),
         "asked": asked_rows(run) if run.spec else [],
         "figures": all_figures(run),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -14,6 +15,7 @@ from experiments.report.text import MISSING, factor, interval, milliseconds, num
 
 _COUNTS = ("no copy", "one copy", "two copies of each read", "three copies of each read")
 _MARKS = {True: ("✓", "good"), False: ("✗", "bad"), None: ("?", "unknown")}
+_LIMITS = ("p50_ms", "p90_ms", "p95_ms", "p99_ms", "max_error_share")
 _ARMS_MOST = 3  # that the verdict names each
 
 
@@ -204,33 +206,48 @@ def slo_table(run: RunFolder) -> Table | None:
     """Each arm with what it is, and each limit with what the arm reached."""
     slo = run.summary.get("slo") or {}
     asked = slo.get("asked") or {}
-    limits = [key for key in ("p50_ms", "p90_ms", "p95_ms", "p99_ms") if asked.get(key)]
-    shown = dict.fromkeys(limits, milliseconds)
-    if asked.get("max_error_share") is not None:
-        shown["max_error_share"] = percent
-    if not slo.get("arms") or not shown:
+    limits = [key for key in _LIMITS if asked.get(key) is not None]
+    if not slo.get("arms") or not limits:
         return None
-    figures = run.summary.get("arms") or {}
-    rows = []
-    for arm in _of_first_screen(run, slo["arms"]):
-        entry, cells = slo["arms"][arm], [arm_cell(run, arm)]
-        for key, show in shown.items():
-            value = (figures.get(arm) or {}).get("error_share" if show is percent else key)
-            # older results judge the arm alone: which of its limits it missed is not known
-            met = (entry.get("limits") or {}).get(key, entry["met"] or None)
-            mark, mood = _MARKS[met]
-            cells.append(Cell(f"{show(value)} {mark}", mood=mood))
-        rows.append(tuple(cells))
+    rows = [
+        (arm_cell(run, arm), *(_limit_cell(run, arm, key) for key in limits))
+        for arm in _of_first_screen(run, slo["arms"])
+    ]
     heads = [
-        f"errors ≤ {plain(100 * asked[key])} %" if show is percent
+        f"errors ≤ {plain(100 * asked[key])} %" if key == "max_error_share"
         else f"{key.removesuffix('_ms')} ≤ {plain(asked[key])} ms"
-        for key, show in shown.items()
+        for key in limits
     ]  # fmt: skip
     words = f"SLO, set {asked['set']} the first run" if asked.get("set") else (
         "SLO; when it was set is not said")  # fmt: skip
     if asked.get("availability") is not None:
         words += f"; availability of {100 * asked['availability']:g} % is the plan's"
     return Table("slo-table", words, ("arm", *heads), tuple(rows))
+
+
+def _limit_cell(run: RunFolder, arm: str, key: str) -> Cell:
+    """What an arm reached, and whether the limit holds."""
+    figures = (run.summary.get("arms") or {}).get(arm) or {}
+    errors = key == "max_error_share"
+    text = percent(figures.get("error_share")) if errors else milliseconds(figures.get(key))
+    entry = run.summary["slo"]["arms"][arm]
+    # older results judge the arm alone: which of its limits it missed is not known
+    mark, mood = _MARKS[(entry.get("limits") or {}).get(key, entry["met"] or None)]
+    return Cell(f"{text} {mark}", mood=mood)
+
+
+def slo_notes(run: RunFolder) -> list[str]:
+    """Why a limit was missed, or is undecided, that the figure itself keeps: requests that failed
+    count as slower than any limit, and few samples decide nothing."""
+    slo = run.summary.get("slo") or {}
+    notes = []
+    for arm in _of_first_screen(run, slo.get("arms") or {}):
+        entry, figures = slo["arms"][arm], (run.summary.get("arms") or {}).get(arm) or {}
+        against = [key for key, met in (entry.get("limits") or {}).items() if met is not True]
+        for key, reason in zip(against, entry["reasons"], strict=False):
+            if (figures.get(key) or math.inf) <= slo["asked"][key]:
+                notes.append(f"{arm}, {reason}.")
+    return notes
 
 
 def _of_first_screen(run: RunFolder, arms: Iterable[str]) -> list[str]:

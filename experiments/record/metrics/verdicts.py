@@ -88,12 +88,12 @@ def measurement_reasons(
         elif lag_ms > LAG_SHARE_MAX * median_ms:
             reasons.append(
                 f"{name}: the generator sent late, lag p99 {lag_ms:.2f} ms is above "
-                f"{LAG_SHARE_MAX:.0%} of the measured p50 ({median_ms:.1f} ms)"
+                f"{100 * LAG_SHARE_MAX:g} % of the measured p50 ({median_ms:.1f} ms)"
             )
         if error_share_max is not None and arm["error_share"] > error_share_max:
             reasons.append(
                 f"{name}: {arm['errors']} of {arm['requests']} requests failed "
-                f"({arm['error_share']:.2%}), the design allows {error_share_max:.2%}"
+                f"({100 * arm['error_share']:.3g} %), the design allows {100 * error_share_max:g} %"
             )
     return reasons
 
@@ -128,7 +128,7 @@ def _arm_slo(requests: pl.DataFrame, asked: Mapping[str, Any]) -> dict[str, Any]
     if asked.get("max_error_share") is not None:
         failed = requests.filter(pl.col("outcome") != OK).height
         limit = float(asked["max_error_share"])
-        text = f"{failed} of {total} requests failed, {limit:.2%} allowed"
+        text = f"{failed} of {total} requests failed, {100 * limit:g} % allowed"
         answers["max_error_share"] = (failed <= limit * total, text)
     limits = {name: answer for name, (answer, _) in answers.items()}
     met = False if False in limits.values() else None if None in limits.values() else True
@@ -147,8 +147,8 @@ def _tail_answer(
     total = requests.height
     slower = requests.filter((pl.col("outcome") != OK) | (pl.col("latency_ms") > limit_ms)).height
     label = name.removesuffix("_ms")
-    text = f"{label}: {slower} of {total} requests ({slower / total:.2%}) took longer than "
-    text += f"{limit_ms:,g} ms or failed, {share_max:.0%} allowed"
+    text = f"{label}: {slower} of {total} requests ({100 * slower / total:.3g} %) took longer than "
+    text += f"{limit_ms:,g} ms or failed, {100 * share_max:g} % allowed"
     allowed = share_max * total
     if allowed >= SAMPLES_BEYOND_MIN:
         return slower <= allowed, text
