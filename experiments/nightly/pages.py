@@ -209,8 +209,22 @@ def _design_headline(runs: Sequence[Run]) -> str:
     valid = sum(run.valid for run in heads)
     words = f"{len(heads)} runs in {len(_nights(runs))} nights, {valid} valid."
     if not valid:
-        words += " No night had a valid run, so nothing can be said."
-    return words
+        return f"{words} No night had a valid run, so nothing can be said."
+    judged = [run for run in runs if run.valid and run.arm == run.judged]
+    last = _newest(judged)
+    if last is None:
+        return words
+    answer = {True: "met", False: "missed", None: "may have met"}[last.slo_met]
+    said = f"{last.arm} {answer} the SLO in night {last.night}, the newest valid one"
+    if last.p95:
+        said += f", with a p95 of {_percentile(last.p95)}"
+    pooled = night_gain(judged, "p95")
+    if pooled:
+        low, high = math.exp(pooled.low), math.exp(pooled.high)
+        said += f"; its p95 is {factor(math.exp(pooled.log))} ({interval(low, high)}) lower than "
+        said += f"{last.baseline}'s over {pooled.runs} runs"
+        said += ", which shows no difference" if low <= 1 <= high else ""
+    return f"{said}. {words}"
 
 
 def slo_words(run: Run) -> str:
@@ -297,7 +311,7 @@ def change_table(found: Sequence[Change]) -> Table | None:
         )
         for change in found
     )
-    head = ("when", "design", "what", "gain became", "p", "nights before / after", "commits",
+    head = ("when", "design", "what", "gain changed by", "p", "nights before / after", "commits",
             "host", "core speed")  # fmt: skip
     return Table("changes", "Changes, newest first", head, rows) if rows else None
 

@@ -105,6 +105,15 @@ def test_a_missed_slo_stands_in_the_headline_and_the_feed(tmp_path: Path) -> Non
     assert len(set(ids)) == 2
 
 
+def test_a_design_s_page_begins_with_the_answer_of_its_newest_valid_run(tmp_path: Path) -> None:
+    nights = [made_up_run(1), made_up_run(2, p95_ms=700.0), made_up_run(3, valid=False)]
+    site = _site(tmp_path, nights)
+    words = _words((site / "designs" / "mediawiki-noisy.html").read_text())
+    assert "replicated missed the SLO in night 2" in words
+    assert "over 2 runs" in words
+    assert "3 runs in 3 nights, 2 valid" in words
+
+
 def test_a_change_is_on_its_page_its_design_s_and_its_tile(tmp_path: Path) -> None:
     logs = levels(20, change_at=14, size=-0.9, spread=0.1, seed=3)
     nights = [made_up_run(night, log=log) for night, log in enumerate(logs, start=1)]
