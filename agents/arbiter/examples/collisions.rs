@@ -11,30 +11,14 @@ mod support;
 
 use std::net::SocketAddr;
 
-use support::mariadb::MariaDb;
-use support::{app, start, web, Running};
+use support::mariadb::{servers, MariaDb};
+use support::{app, web, Running};
 
 const CLIENTS: u64 = 4;
 const SERVERS_MAX: usize = 6;
 
-async fn chain(policy: &str, avoids: bool, r2: usize, servers: &[SocketAddr]) -> [Running; 2] {
-    let settings = |protocol: &str, policy: &str, r: usize, avoids: bool| {
-        format!(
-            "protocol = \"{protocol}\"\npolicy = \"{policy}\"\nreplicas = {r}\ntokens = 50\n\
-             avoid_collisions = {avoids}"
-        )
-    };
-    let back = start(&settings("mysql", policy, r2, avoids), servers).await;
-    let apps = [
-        app::start(back.clients).await,
-        app::start(back.clients).await,
-    ];
-    let front = start(&settings("http", "round-robin", 2, true), &apps).await;
-    [front, back]
-}
-
 /// Requests that two replicas of reached the second tier, and those that collided.
-async fn measure([front, back]: &[Running; 2], requests: u64) -> (u64, u64) {
+async fn measure((front, back): &(Running, Running), requests: u64) -> (u64, u64) {
     let clients: Vec<_> = (0..CLIENTS)
         .map(|_| {
             let address = front.clients;
@@ -60,16 +44,14 @@ async fn main() {
     let mut arguments = std::env::args().skip(1);
     let requests = arguments.next().expect("REQUESTS").parse().unwrap();
     let policies: Vec<String> = arguments.collect();
-    let mut servers = vec![];
-    for _ in 0..SERVERS_MAX {
-        servers.push(MariaDb::start().await);
-    }
+    let servers: [MariaDb; SERVERS_MAX] = servers().await;
     let addresses: Vec<SocketAddr> = servers.iter().map(|server| server.address).collect();
     for m2 in 4..=SERVERS_MAX {
         for r2 in [1, 2] {
             for policy in &policies {
                 for avoids in [false, true] {
-                    let chain = chain(policy, avoids, r2, &addresses[..m2]).await;
+                    let (front, back) = (("round-robin", 2, true), (policy.as_str(), r2, avoids));
+                    let chain = app::chain(front, back, &addresses[..m2]).await;
                     let (several, collided) = measure(&chain, requests).await;
                     println!(
                         "{{\"m2\": {m2}, \"r2\": {r2}, \"policy\": \"{policy}\", \"avoids\": \

@@ -4,8 +4,9 @@
 
 mod support;
 
-use std::io::{BufRead, BufReader};
-use std::process::{Command, Output, Stdio};
+use std::io::{BufRead, BufReader, Lines};
+use std::net::SocketAddr;
+use std::process::{Child, ChildStderr, Command, Output, Stdio};
 
 use support::eventually;
 use support::upstream::{ok, Manner, Upstream};
@@ -28,6 +29,49 @@ fn config(listen: &str, server: &str) -> tempfile::NamedTempFile {
     );
     std::fs::write(file.path(), text).unwrap();
     file
+}
+
+/// A running arbiter, killed when dropped.
+struct Program {
+    child: Child,
+    lines: Lines<BufReader<ChildStderr>>,
+    clients: SocketAddr,
+    admin: SocketAddr,
+}
+
+impl Program {
+    fn start(file: &tempfile::NamedTempFile) -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_arbiter"))
+            .arg("--config")
+            .arg(file.path())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        let line = lines.next().unwrap().unwrap();
+        let addresses = line.split(" on ").skip(1);
+        let mut addresses = addresses.map(|text| text.split(',').next().unwrap().parse().unwrap());
+        Self {
+            child,
+            lines,
+            clients: addresses.next().unwrap(),
+            admin: addresses.next().unwrap(),
+        }
+    }
+
+    fn signal(&self, name: &str) {
+        let pid = self.child.id().to_string();
+        let sent = Command::new("kill").args(["-s", name, &pid]).status();
+        assert!(sent.unwrap().success());
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
 }
 
 #[test]
@@ -84,36 +128,15 @@ fn a_taken_port_is_named() {
 async fn on_sigterm_requests_under_way_are_answered_and_no_new_ones_taken() {
     let server = Upstream::start(Manner::Gated(ok("the last"))).await;
     let file = config("127.0.0.1:0", &server.address.to_string());
-    let mut child = Command::new(env!("CARGO_BIN_EXE_arbiter"))
-        .args(["--config", file.path().to_str().unwrap()])
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut line = String::new();
-    BufReader::new(child.stderr.take().unwrap())
-        .read_line(&mut line)
-        .unwrap();
-    let address = line
-        .split(" on ")
-        .nth(1)
-        .unwrap()
-        .split(',')
-        .next()
-        .unwrap()
-        .parse()
-        .unwrap();
-    let mut client = Connection::open(address).await;
-    let mut idle = Connection::open(address).await;
+    let mut program = Program::start(&file);
+    let mut client = Connection::open(program.clients).await;
+    let mut idle = Connection::open(program.clients).await;
     client.send(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").await;
     eventually("the request at the server", || async {
         (server.requests().len() == 1).then_some(())
     })
     .await;
-    let killed = Command::new("kill")
-        .arg(child.id().to_string())
-        .status()
-        .unwrap();
-    assert!(killed.success());
+    program.signal("TERM");
     assert!(idle.is_closed().await, "an idle connection ends");
     server.gate.add_permits(1);
     let reply = client.reply(false).await.unwrap();
@@ -121,7 +144,7 @@ async fn on_sigterm_requests_under_way_are_answered_and_no_new_ones_taken() {
         (reply.text().as_str(), reply.field("connection").as_deref()),
         ("the last", Some("close"))
     );
-    assert!(child.wait().unwrap().success());
+    assert!(program.child.wait().unwrap().success());
 }
 
 #[tokio::test]
@@ -129,27 +152,8 @@ async fn sighup_reads_the_file_again_and_a_bad_one_changes_nothing() {
     let server = Upstream::start(Manner::Reply(ok("here"))).await;
     let file = config("127.0.0.1:0", &server.address.to_string());
     let good = std::fs::read_to_string(file.path()).unwrap();
-    let mut child = Command::new(env!("CARGO_BIN_EXE_arbiter"))
-        .args(["--config", file.path().to_str().unwrap()])
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
-    let mut said = move || lines.next().unwrap().unwrap();
-    let line = said();
-    let mut addresses = line.split(" on ").skip(1).map(|text| {
-        let address = text.split(',').next().unwrap();
-        address.parse::<std::net::SocketAddr>().unwrap()
-    });
-    let (clients, admin) = (addresses.next().unwrap(), addresses.next().unwrap());
-    let mut client = Connection::open(clients).await;
-    let pid = child.id().to_string();
-    let hang_up = || {
-        Command::new("kill")
-            .args(["-s", "HUP", &pid])
-            .status()
-            .unwrap()
-    };
+    let mut program = Program::start(&file);
+    let mut client = Connection::open(program.clients).await;
     for (text, message) in [
         (
             good.replace("tokens = 1", "tokens = 7\nrequest_timeout_ms = 777"),
@@ -165,11 +169,11 @@ async fn sighup_reads_the_file_again_and_a_bad_one_changes_nothing() {
         ),
     ] {
         std::fs::write(file.path(), text).unwrap();
-        assert!(hang_up().success());
-        let line = said();
+        program.signal("HUP");
+        let line = program.lines.next().unwrap().unwrap();
         assert!(line.contains(message), "{line}");
         assert_eq!(client.get("/").await.text(), "here", "the connection stays");
-        let config = get(admin, "/v1/config").await.text();
+        let config = get(program.admin, "/v1/config").await.text();
         for value in [
             "\"tokens\":7",
             "\"request_timeout_ms\":777",
@@ -178,8 +182,6 @@ async fn sighup_reads_the_file_again_and_a_bad_one_changes_nothing() {
             assert!(config.contains(value), "{config}");
         }
     }
-    child.kill().unwrap();
-    child.wait().unwrap();
 }
 
 #[tokio::test]
@@ -187,8 +189,7 @@ async fn a_large_reply_leaves_no_large_buffer_with_its_client() {
     const CLIENTS: usize = 24;
     const GROWTH_KIB_MAX: u64 = 12 * 1024;
     let body = "x".repeat(1_500_000);
-    let one = Upstream::start(Manner::Reply(ok(&body))).await;
-    let two = Upstream::start(Manner::Reply(ok(&body))).await;
+    let [one, two] = Upstream::pair(Manner::Reply(ok(&body))).await;
     let file = config("127.0.0.1:0", &one.address.to_string());
     let text = std::fs::read_to_string(file.path()).unwrap();
     let text = text.replace("replicas = 1", "replicas = 2");
@@ -197,34 +198,18 @@ async fn a_large_reply_leaves_no_large_buffer_with_its_client() {
         two.address
     );
     std::fs::write(file.path(), text + &second).unwrap();
-    let mut child = Command::new(env!("CARGO_BIN_EXE_arbiter"))
-        .args(["--config", file.path().to_str().unwrap()])
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
-    let line = lines.next().unwrap().unwrap();
-    let address = line
-        .split(" on ")
-        .nth(1)
-        .unwrap()
-        .split(',')
-        .next()
-        .unwrap();
-    let address = address.parse().unwrap();
+    let program = Program::start(&file);
     let mut clients = vec![];
     let mut after_first_kib = 0;
     for number in 0..CLIENTS {
-        let mut client = Connection::open(address).await;
+        let mut client = Connection::open(program.clients).await;
         assert_eq!(client.get("/").await.body.len(), body.len());
         clients.push(client);
         if number == 0 {
-            after_first_kib = rss_kib_of(child.id()).unwrap();
+            after_first_kib = rss_kib_of(program.child.id()).unwrap();
         }
     }
-    let all_kib = rss_kib_of(child.id()).unwrap();
-    child.kill().unwrap();
-    child.wait().unwrap();
+    let all_kib = rss_kib_of(program.child.id()).unwrap();
     assert!(
         all_kib < after_first_kib + GROWTH_KIB_MAX,
         "{after_first_kib} KiB after the first client, {all_kib} KiB after {CLIENTS}"

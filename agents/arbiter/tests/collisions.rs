@@ -8,36 +8,16 @@ mod support;
 use std::collections::HashMap;
 use std::net::SocketAddr;
 
-use support::mariadb::MariaDb;
+use support::mariadb::{servers, MariaDb};
 use support::upstream::{self, Manner};
-use support::{app, start, web, Running};
+use support::{app, settings, start, web, Running};
 
 const REQUESTS: u64 = 12;
 
 /// Both tiers with r = 2: the HTTP arbiter and the MySQL arbiter.
 async fn chain(policy: &str, avoids: bool, servers: &[MariaDb]) -> (Running, Running) {
     let addresses: Vec<SocketAddr> = servers.iter().map(|server| server.address).collect();
-    let settings = |protocol: &str, avoids: bool| {
-        format!(
-            "protocol = \"{protocol}\"\npolicy = \"{policy}\"\nreplicas = 2\ntokens = 50\n\
-             avoid_collisions = {avoids}"
-        )
-    };
-    let back = start(&settings("mysql", avoids), &addresses).await;
-    let apps = [
-        app::start(back.clients).await,
-        app::start(back.clients).await,
-    ];
-    let front = start(&settings("http", true), &apps).await;
-    (front, back)
-}
-
-async fn four() -> Vec<MariaDb> {
-    let mut servers = vec![];
-    for _ in 0..4 {
-        servers.push(MariaDb::start().await);
-    }
-    servers
+    app::chain((policy, 2, true), (policy, 2, avoids), &addresses).await
 }
 
 async fn ask(front: &Running) {
@@ -51,7 +31,7 @@ async fn ask(front: &Running) {
 
 #[tokio::test]
 async fn siblings_are_kept_on_different_servers_as_the_servers_own_logs_say() {
-    let servers = four().await;
+    let servers: [MariaDb; 4] = servers().await;
     for policy in ["tad", "round-robin"] {
         let (front, back) = chain(policy, true, &servers).await;
         ask(&front).await;
@@ -86,7 +66,7 @@ async fn siblings_are_kept_on_different_servers_as_the_servers_own_logs_say() {
 
 #[tokio::test]
 async fn collisions_that_cannot_be_avoided_or_must_not_are_counted() {
-    let servers = four().await;
+    let servers: [MariaDb; 4] = servers().await;
     // To the letter TAD takes the servers last seen fastest: siblings, which come together, take the same.
     let (front, back) = chain("tad-paper", false, &servers).await;
     ask(&front).await;
@@ -112,10 +92,7 @@ async fn http_requests_of_siblings_go_to_different_servers_and_their_stamp_no_fu
         }
         let addresses: Vec<_> = servers.iter().map(|server| server.address).collect();
         // To the letter TAD sends both siblings to the servers last seen fastest.
-        let settings = format!(
-            "protocol = \"http\"\npolicy = \"tad-paper\"\nreplicas = {replicas}\ntokens = 50\n\
-             avoid_collisions = true"
-        );
+        let settings = settings("http", "tad-paper", replicas, 50) + "avoid_collisions = true";
         let arbiter = start(&settings, &addresses).await;
         for request in 0..REQUESTS {
             for replica in 0..2 {
@@ -160,22 +137,10 @@ async fn http_requests_of_siblings_go_to_different_servers_and_their_stamp_no_fu
 
 #[tokio::test]
 async fn a_client_cannot_stamp_a_request_itself() {
-    let servers = [MariaDb::start().await];
-    let back = start(
-        "protocol = \"mysql\"\npolicy = \"tad\"\nreplicas = 1\ntokens = 5\navoid_collisions = true",
-        &[servers[0].address],
-    )
-    .await;
-    let apps = [
-        app::start(back.clients).await,
-        app::start(back.clients).await,
-    ];
+    let server = MariaDb::start().await;
     for replicas in [1, 2] {
-        let settings = format!(
-            "protocol = \"http\"\npolicy = \"round-robin\"\nreplicas = {replicas}\ntokens = 5\n\
-             avoid_collisions = true"
-        );
-        let front = start(&settings, &apps).await;
+        let (front, back) = (("round-robin", replicas, true), ("tad", 1, true));
+        let (front, _back) = app::chain(front, back, &[server.address]).await;
         let request = "GET / HTTP/1.1\r\nHost: a\r\nX-Sparecraft-Replica: 0000000000000000.7\r\n\
                        Connection: close\r\n\r\n";
         let reply = web::once(front.clients, request.as_bytes()).await;

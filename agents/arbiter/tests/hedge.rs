@@ -9,17 +9,15 @@ use std::net::SocketAddr;
 use mysql_async::prelude::Queryable;
 use mysql_async::Conn;
 use support::keyvalue::{encode, string, Client, Server};
-use support::mariadb::{number, options, MariaDb};
-use support::{start, Running};
+use support::mariadb::{number, options, servers, MariaDb};
+use support::{settings, start, Running};
 
 /// The policy says when a replica is late after 20 latencies.
 const WARM_UP: u64 = 200;
 
 async fn front(protocol: &str, more: &str, servers: &[SocketAddr]) -> Running {
-    let settings = format!(
-        "protocol = \"{protocol}\"\npolicy = \"hedge\"\nreplicas = 2\ntokens = 8\nrequest_timeout_ms = 8000\n\
-         connect_timeout_ms = 2000\n{more}"
-    );
+    let limits = "request_timeout_ms = 8000\nconnect_timeout_ms = 2000\n";
+    let settings = settings(protocol, "hedge", 2, 8) + limits + more;
     start(&settings, servers).await
 }
 
@@ -173,7 +171,7 @@ async fn the_budget_of_extra_load_bounds_the_hedges() {
 
 #[tokio::test]
 async fn a_mysql_read_that_is_late_is_answered_by_another_server_and_the_session_goes_with_it() {
-    let servers = [MariaDb::start().await, MariaDb::start().await];
+    let servers: [MariaDb; 2] = servers().await;
     let addresses = [servers[0].address, servers[1].address];
     let arbiter = front("mysql", "", &addresses).await;
     let mut conn = Conn::new(options(arbiter.clients)).await.unwrap();

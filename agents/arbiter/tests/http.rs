@@ -33,9 +33,7 @@ async fn the_first_good_reply_wins_and_the_loser_is_drained_before_its_token_ret
     );
     assert_eq!((stats.requests.cloned, stats.replicas_wasted), (1, 0));
     slow.gate.add_permits(2);
-    let stats = arbiter
-        .until("the loser's token", |stats| stats.tokens.in_use == 0)
-        .await;
+    let stats = arbiter.all_free().await;
     assert_eq!((stats.replicas_sent, stats.replicas_wasted), (2, 1));
     assert!(stats.wasted_us > 0);
     assert_eq!((stats.servers[0].wins, stats.servers[1].wins), (0, 1));
@@ -59,18 +57,13 @@ async fn a_replica_is_not_sent_for_a_request_already_answered() {
     let stats = arbiter.stats().await;
     assert_eq!((stats.replicas_sent, stats.replicas_not_needed), (3, 1));
     slow.gate.add_permits(9);
-    arbiter
-        .until("all tokens", |stats| stats.tokens.in_use == 0)
-        .await;
+    arbiter.all_free().await;
     assert_eq!(slow.requests().len(), 1, "/2 never went to the slow server");
 }
 
 #[tokio::test]
 async fn what_is_not_a_read_is_sent_once() {
-    let servers = [
-        Upstream::start(Manner::Reply(ok("done"))).await,
-        Upstream::start(Manner::Reply(ok("done"))).await,
-    ];
+    let servers = Upstream::pair(Manner::Reply(ok("done"))).await;
     let arbiter = front("round-robin", 2, 1, &[&servers[0], &servers[1]]).await;
     let head = "Host: a\r\nConnection: close\r\n";
     for request in [
@@ -124,9 +117,7 @@ async fn a_dead_server_is_skipped_and_probed_back_in() {
             "{policy}: tried once, then skipped"
         );
         let back = Upstream::start_at(dead, Manner::Reply(ok("back")));
-        arbiter
-            .until("the probe to succeed", |stats| stats.servers[1].alive)
-            .await;
+        arbiter.until_alive(1).await;
         eventually("a reply from the server that is back", || async {
             (get(arbiter.clients, "/").await.text() == "back").then_some(())
         })
@@ -190,9 +181,9 @@ async fn a_server_that_dies_in_mid_reply_does_not_win() {
 
 #[tokio::test]
 async fn an_error_does_not_win_while_another_replica_may() {
-    let sick = Upstream::start(Manner::Reply(failure())).await;
+    let failing = Upstream::start(Manner::Reply(failure())).await;
     let slow = Upstream::start(Manner::Gated(ok("well"))).await;
-    let arbiter = front("round-robin", 2, 1, &[&sick, &slow]).await;
+    let arbiter = front("round-robin", 2, 1, &[&failing, &slow]).await;
     let client = tokio::spawn(get(arbiter.clients, "/"));
     arbiter
         .until("the error", |stats| stats.servers[0].errors == 1)
@@ -201,20 +192,20 @@ async fn an_error_does_not_win_while_another_replica_may() {
     assert_eq!(client.await.unwrap().text(), "well");
 
     let other = Upstream::start(Manner::Reply(failure())).await;
-    let arbiter = front("round-robin", 2, 1, &[&sick, &other]).await;
+    let arbiter = front("round-robin", 2, 1, &[&failing, &other]).await;
     let reply = get(arbiter.clients, "/").await;
     assert_eq!(
         (reply.status, reply.text().as_str()),
-        (500, "sick"),
+        (500, "failed"),
         "the best error there is"
     );
 }
 
 #[tokio::test]
 async fn tad_sends_nothing_to_a_server_that_fails_fast() {
-    let sick = Upstream::start(Manner::Reply(failure())).await;
+    let failing = Upstream::start(Manner::Reply(failure())).await;
     let well = Upstream::start(Manner::Reply(ok("well"))).await;
-    let arbiter = front("tad", 1, 4, &[&sick, &well]).await;
+    let arbiter = front("tad", 1, 4, &[&failing, &well]).await;
     assert_eq!(
         get(arbiter.clients, "/").await.status,
         500,
@@ -223,7 +214,7 @@ async fn tad_sends_nothing_to_a_server_that_fails_fast() {
     for _ in 0..10 {
         assert_eq!(get(arbiter.clients, "/").await.text(), "well");
     }
-    assert_eq!(sick.requests().len(), 1);
+    assert_eq!(failing.requests().len(), 1);
 }
 
 #[tokio::test]
@@ -284,9 +275,7 @@ async fn connections_that_are_kept_do_not_keep_a_full_server_from_coming_back() 
     assert_eq!(refused.status, 502, "it needs a connection of its own");
     assert!(!arbiter.server(0).await.alive);
     drop(others);
-    arbiter
-        .until("the server to be back", |stats| stats.servers[0].alive)
-        .await;
+    arbiter.until_alive(0).await;
     assert_eq!(get(arbiter.clients, "/").await.text(), "page");
 }
 
@@ -314,9 +303,7 @@ async fn a_silent_server_is_a_504_and_an_observed_error() {
         let settings = settings("tad", replicas, 1).replace("5000", "100");
         let arbiter = start(&settings, &[silent.address, other.address]).await;
         assert_eq!(get(arbiter.clients, "/").await.status, 504);
-        let stats = arbiter
-            .until("the tokens", |stats| stats.tokens.in_use == 0)
-            .await;
+        let stats = arbiter.all_free().await;
         let errors: u64 = stats.servers.iter().map(|server| server.errors).sum();
         assert_eq!(errors, replicas as u64);
     }
@@ -349,8 +336,7 @@ async fn a_request_without_a_token_waits_for_one() {
 
 #[tokio::test]
 async fn replicas_and_policy_change_live() {
-    let one = Upstream::start(Manner::Reply(ok("x"))).await;
-    let two = Upstream::start(Manner::Reply(ok("x"))).await;
+    let [one, two] = Upstream::pair(Manner::Reply(ok("x"))).await;
     let arbiter = front("round-robin", 1, 1, &[&one, &two]).await;
     get(arbiter.clients, "/").await;
     assert_eq!(arbiter.stats().await.replicas_sent, 1);
@@ -374,9 +360,7 @@ async fn replicas_and_policy_change_live() {
             .contains(r#""policy":"tad","replicas":2,"tokens":7"#),
         "{reply:?}"
     );
-    let stats = arbiter
-        .until("the tokens", |stats| stats.tokens.in_use == 0)
-        .await;
+    let stats = arbiter.all_free().await;
     assert_eq!((stats.tokens.total, stats.servers[0].tokens_free), (14, 7));
     get(arbiter.clients, "/").await;
     arbiter

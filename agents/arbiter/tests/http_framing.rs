@@ -9,46 +9,6 @@ use support::upstream::{ok, Manner, Upstream};
 use support::web::{get, Connection};
 
 #[tokio::test]
-async fn smuggling_is_refused_and_nothing_reaches_a_server() {
-    let server = Upstream::start(Manner::Reply(ok("seen"))).await;
-    let arbiter = front("round-robin", 1, 1, &[&server]).await;
-    for fields in [
-        "Content-Length: 4\r\nTransfer-Encoding: chunked",
-        "Transfer-Encoding: chunked\r\nContent-Length: 4",
-        "Content-Length: 4\r\nContent-Length: 30",
-        "Transfer-Encoding: xchunked",
-        "Transfer-Encoding: identity, chunked",
-        "Transfer-Encoding : chunked",
-        "Content-Length: 4\nTransfer-Encoding: chunked",
-    ] {
-        let mut client = Connection::open(arbiter.clients).await;
-        let request = format!(
-            "POST / HTTP/1.1\r\nHost: a\r\n{fields}\r\n\r\n0\r\n\r\nGET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n"
-        );
-        client.send(request.as_bytes()).await;
-        assert_eq!(client.reply(false).await.unwrap().status, 400, "{fields:?}");
-        assert!(client.is_closed().await, "{fields:?}");
-    }
-    assert_eq!(server.requests(), Vec::<String>::new());
-}
-
-#[tokio::test]
-async fn broken_chunks_from_a_client_are_not_passed_on_as_a_request() {
-    let server = Upstream::start(Manner::Reply(ok("seen"))).await;
-    let arbiter = front("round-robin", 1, 1, &[&server]).await;
-    let mut client = Connection::open(arbiter.clients).await;
-    client
-        .send(b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\nhello\r\n0\r\n\r\n")
-        .await;
-    assert_eq!(client.reply(false).await, None);
-    assert_eq!(
-        server.requests(),
-        Vec::<String>::new(),
-        "no complete request"
-    );
-}
-
-#[tokio::test]
 async fn an_ambiguous_or_garbage_reply_becomes_a_502() {
     let both =
         b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n";
@@ -58,8 +18,7 @@ async fn an_ambiguous_or_garbage_reply_becomes_a_502() {
         b"HTTP/1.1 200 OK\nA: b\n\n",
         b"",
     ] {
-        let server = Upstream::start(Manner::ReplyAndClose(reply.to_vec())).await;
-        let other = Upstream::start(Manner::ReplyAndClose(reply.to_vec())).await;
+        let [server, other] = Upstream::pair(Manner::ReplyAndClose(reply.to_vec())).await;
         for replicas in [1, 2] {
             let arbiter = front("round-robin", replicas, 1, &[&server, &other]).await;
             assert_eq!(
@@ -85,8 +44,7 @@ async fn replies_of_every_framing_pass() {
         (empty, ""),
     ] {
         for replicas in [1, 2] {
-            let one = Upstream::start(Manner::ReplyAndClose(reply.to_vec())).await;
-            let two = Upstream::start(Manner::ReplyAndClose(reply.to_vec())).await;
+            let [one, two] = Upstream::pair(Manner::ReplyAndClose(reply.to_vec())).await;
             let arbiter = front("round-robin", replicas, 1, &[&one, &two]).await;
             let reply = get(arbiter.clients, "/").await;
             assert_eq!((reply.text().as_str(), reply.complete), (body, true));
@@ -96,8 +54,7 @@ async fn replies_of_every_framing_pass() {
 
 #[tokio::test]
 async fn head_is_cloned_and_has_no_body() {
-    let one = Upstream::start(Manner::Reply(ok("twelve bytes"))).await;
-    let two = Upstream::start(Manner::Reply(ok("twelve bytes"))).await;
+    let [one, two] = Upstream::pair(Manner::Reply(ok("twelve bytes"))).await;
     let arbiter = front("round-robin", 2, 1, &[&one, &two]).await;
     let mut client = Connection::open(arbiter.clients).await;
     for _ in 0..3 {
@@ -112,17 +69,14 @@ async fn head_is_cloned_and_has_no_body() {
 #[tokio::test]
 async fn a_reply_larger_than_the_buffer_is_streamed_whole() {
     let body: String = (0..400_000).map(|number| format!("{number:08}")).collect();
-    let one = Upstream::start(Manner::Reply(ok(&body))).await;
-    let two = Upstream::start(Manner::Reply(ok(&body))).await;
+    let [one, two] = Upstream::pair(Manner::Reply(ok(&body))).await;
     for replicas in [1, 2] {
         let arbiter = front("round-robin", replicas, 1, &[&one, &two]).await;
         let mut client = Connection::open(arbiter.clients).await;
         for _ in 0..3 {
             assert!(client.get("/").await.text() == body, "r = {replicas}");
         }
-        arbiter
-            .until("both to be done", |stats| stats.tokens.in_use == 0)
-            .await;
+        arbiter.all_free().await;
     }
 }
 

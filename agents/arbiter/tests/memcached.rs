@@ -4,19 +4,9 @@
 
 mod support;
 
-use std::net::SocketAddr;
-
-use support::keyvalue::{Client, Manner, Rude, Server};
+use support::eventually;
+use support::keyvalue::{addresses, front, Client, Manner, Rude, Server};
 use support::upstream::nobody;
-use support::{eventually, start, Running};
-
-async fn front(replicas: usize, servers: &[SocketAddr]) -> Running {
-    let settings = format!(
-        "protocol = \"memcached\"\npolicy = \"round-robin\"\nreplicas = {replicas}\ntokens = 64\n\
-         request_timeout_ms = 1500\nconnect_timeout_ms = 500"
-    );
-    start(&settings, servers).await
-}
 
 async fn servers(count: usize) -> Vec<Server> {
     let mut servers = vec![];
@@ -24,10 +14,6 @@ async fn servers(count: usize) -> Vec<Server> {
         servers.push(Server::memcached().await);
     }
     servers
-}
-
-fn addresses(servers: &[Server]) -> Vec<SocketAddr> {
-    servers.iter().map(|server| server.address).collect()
 }
 
 /// What a server holds, asked around the arbiter.
@@ -45,7 +31,7 @@ async fn set(client: &mut Client, key: &str, value: &str) -> String {
 #[tokio::test]
 async fn writes_reach_all_servers_and_reads_are_cloned() {
     let servers = servers(3).await;
-    let arbiter = front(2, &addresses(&servers)).await;
+    let arbiter = front("memcached", 2, &addresses(&servers)).await;
     let mut client = Client::open(arbiter.clients).await;
     for number in 0..20 {
         let (key, value) = (format!("key{number}"), format!("value{number}"));
@@ -69,7 +55,7 @@ async fn writes_reach_all_servers_and_reads_are_cloned() {
 #[tokio::test]
 async fn every_command_gets_its_own_reply() {
     let servers = servers(2).await;
-    let arbiter = front(2, &addresses(&servers)).await;
+    let arbiter = front("memcached", 2, &addresses(&servers)).await;
     let mut client = Client::open(arbiter.clients).await;
     for (line, expected) in [
         ("add n 0 0 1\r\n5", "STORED"),
@@ -115,7 +101,7 @@ async fn every_command_gets_its_own_reply() {
 #[tokio::test]
 async fn silence_and_no_ops_come_out_right() {
     let servers = servers(2).await;
-    let arbiter = front(2, &addresses(&servers)).await;
+    let arbiter = front("memcached", 2, &addresses(&servers)).await;
     let mut client = Client::open(arbiter.clients).await;
     client
         .send(b"set a 0 0 1 noreply\r\n1\r\nset b 0 0 1 noreply\r\n2\r\nset c 0 0 1\r\n3\r\n")
@@ -142,7 +128,7 @@ async fn silence_and_no_ops_come_out_right() {
 #[tokio::test]
 async fn servers_that_disagree_lose_the_key_and_never_keep_an_old_value() {
     let servers = servers(3).await;
-    let arbiter = front(1, &addresses(&servers)).await;
+    let arbiter = front("memcached", 1, &addresses(&servers)).await;
     let mut client = Client::open(arbiter.clients).await;
     for key in ["add", "incr", "YWI="] {
         let mut direct = servers[1].direct().await;
@@ -169,7 +155,7 @@ async fn cas_is_decided_by_one_server_and_the_others_forget() {
     let servers = servers(2).await;
     // The CAS values of the two are not the same.
     servers[0].direct().await.ask("set x 0 0 1\r\n1").await;
-    let arbiter = front(2, &addresses(&servers)).await;
+    let arbiter = front("memcached", 2, &addresses(&servers)).await;
     let mut client = Client::open(arbiter.clients).await;
     set(&mut client, "k", "one").await;
     for _ in 0..4 {
@@ -198,7 +184,7 @@ async fn cas_is_decided_by_one_server_and_the_others_forget() {
 #[tokio::test]
 async fn a_server_that_missed_writes_is_emptied_before_it_is_used_again() {
     let mut servers = servers(2).await;
-    let arbiter = front(1, &addresses(&servers)).await;
+    let arbiter = front("memcached", 1, &addresses(&servers)).await;
     let mut client = Client::open(arbiter.clients).await;
     assert_eq!(set(&mut client, "k", "old").await, "STORED");
     assert_eq!(set(&mut client, "other", "kept").await, "STORED");
@@ -208,9 +194,7 @@ async fn a_server_that_missed_writes_is_emptied_before_it_is_used_again() {
     assert!(!arbiter.server(1).await.alive);
     assert_eq!(set(&mut client, "k", "newer").await, "STORED");
     servers[1].thaw();
-    arbiter
-        .until("it is back", |stats| stats.servers[1].alive)
-        .await;
+    arbiter.until_alive(1).await;
     assert_eq!(held(&servers[1], "k").await, None);
     assert_eq!(held(&servers[1], "other").await, None);
     for _ in 0..6 {
@@ -232,9 +216,7 @@ async fn a_server_that_missed_writes_is_emptied_before_it_is_used_again() {
     );
     assert_eq!(held(&servers[1], "k").await.as_deref(), Some("newest"));
     servers[0].restart();
-    arbiter
-        .until("the reference", |stats| stats.servers[0].alive)
-        .await;
+    arbiter.until_alive(0).await;
     assert_eq!(set(&mut client, "k", "last").await, "STORED");
     for server in &servers {
         assert_eq!(held(server, "k").await.as_deref(), Some("last"));
@@ -244,7 +226,7 @@ async fn a_server_that_missed_writes_is_emptied_before_it_is_used_again() {
 #[tokio::test]
 async fn large_values_pass_and_larger_ones_are_refused() {
     let servers = servers(2).await;
-    let arbiter = front(2, &addresses(&servers)).await;
+    let arbiter = front("memcached", 2, &addresses(&servers)).await;
     let mut client = Client::open(arbiter.clients).await;
     let large = "x".repeat(8 << 20);
     assert_eq!(set(&mut client, "large", &large).await, "STORED");
@@ -260,7 +242,7 @@ async fn large_values_pass_and_larger_ones_are_refused() {
 #[tokio::test]
 async fn clients_that_dribble_hang_up_or_send_garbage_harm_nobody() {
     let servers = servers(1).await;
-    let arbiter = front(1, &addresses(&servers)).await;
+    let arbiter = front("memcached", 1, &addresses(&servers)).await;
     let mut slow = Client::open(arbiter.clients).await;
     for byte in b"set k 0 0 4\r\nd\r\nd\r\n" {
         slow.send(&[*byte]).await;
@@ -308,14 +290,14 @@ async fn bad_servers_make_errors_and_never_a_wrong_reply() {
     ] {
         let good = Server::memcached().await;
         let rude = Rude::start(manner).await;
-        let arbiter = front(2, &[good.address, rude.address]).await;
+        let arbiter = front("memcached", 2, &[good.address, rude.address]).await;
         let mut client = Client::open(arbiter.clients).await;
         good.direct().await.ask("set k 0 0 5\r\nright").await;
         for _ in 0..5 {
             let got = client.list("get k").await;
             assert_eq!(got, ["VALUE k 0 5", "right", "END"], "{manner:?}");
         }
-        let arbiter = front(1, &[rude.address]).await;
+        let arbiter = front("memcached", 1, &[rude.address]).await;
         let mut client = Client::open(arbiter.clients).await;
         let error = client.ask("get k").await;
         assert_eq!(
@@ -324,7 +306,7 @@ async fn bad_servers_make_errors_and_never_a_wrong_reply() {
             "{manner:?}"
         );
     }
-    let arbiter = front(1, &[nobody()]).await;
+    let arbiter = front("memcached", 1, &[nobody()]).await;
     let mut client = Client::open(arbiter.clients).await;
     client
         .send(b"set k 0 0 1\r\nx\r\nset k 0 0 1\r\nx\r\n")
@@ -345,7 +327,7 @@ async fn bad_servers_make_errors_and_never_a_wrong_reply() {
 #[tokio::test]
 async fn many_clients_write_and_read_their_own_and_servers_stay_equal() {
     let servers = servers(3).await;
-    let arbiter = front(2, &addresses(&servers)).await;
+    let arbiter = front("memcached", 2, &addresses(&servers)).await;
     let tasks: Vec<_> = (0..8)
         .map(|task| {
             let address = arbiter.clients;

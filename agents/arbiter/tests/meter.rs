@@ -6,14 +6,11 @@ mod support;
 
 use support::upstream::{failure, ok, Manner, Upstream};
 use support::web::{get, Connection};
-use support::{start, Running};
+use support::{settings, start, Running};
 use wire::arbiter::{LatencyReport, Stats};
 
 async fn front(replicas: usize, servers: &[&Upstream]) -> Running {
-    let settings = format!(
-        "protocol = \"http\"\npolicy = \"tad\"\nreplicas = {replicas}\ntokens = 1\n\
-         server_cores = 0.5"
-    );
+    let settings = settings("http", "tad", replicas, 1) + "server_cores = 0.5";
     let addresses: Vec<_> = servers.iter().map(|server| server.address).collect();
     start(&settings, &addresses).await
 }

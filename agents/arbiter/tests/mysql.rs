@@ -10,7 +10,7 @@ use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, OptsBuilder};
 use support::eventually;
 use support::mariadb::{
-    all_free, code, connect, connected_to_all, front, number, options, seen, servers, MariaDb,
+    code, connect, connected_to_all, front, number, options, seen, servers, MariaDb,
 };
 use tokio::io::AsyncReadExt;
 
@@ -131,9 +131,7 @@ async fn a_dead_server_is_skipped_and_probed_back_in() {
         "whatever it was connected to"
     );
     servers[0].restart();
-    arbiter
-        .until("the probe to succeed", |stats| stats.servers[0].alive)
-        .await;
+    arbiter.until_alive(0).await;
     eventually("a reply from the server that is back", || async {
         let mut conn = connect(&arbiter).await;
         (number(&mut conn, "SELECT @@port").await != alive).then_some(())
@@ -222,7 +220,7 @@ async fn a_reply_larger_than_the_buffer_is_streamed_whole() {
         }));
     }
     conn.disconnect().await.unwrap();
-    all_free(&arbiter).await;
+    arbiter.all_free().await;
 }
 
 #[tokio::test]
@@ -294,7 +292,7 @@ async fn all_reads_of_a_wiki_page_are_cloned() {
     let stats = arbiter.stats().await;
     assert_eq!((stats.requests.cloned, stats.tokens.in_use), (6, 2));
     conn.disconnect().await.unwrap();
-    all_free(&arbiter).await;
+    arbiter.all_free().await;
 }
 
 #[tokio::test]

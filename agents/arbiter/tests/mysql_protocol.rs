@@ -12,9 +12,9 @@ use arbiter::mysql::auth::Method;
 use arbiter::mysql::hello::{server_greeting, Key, LogIn};
 use arbiter::mysql::packet::Packet;
 use mysql_async::prelude::Queryable;
-use mysql_async::{Conn, Error, OptsBuilder};
-use support::mariadb::{options, MariaDb};
-use support::{start, Running};
+use mysql_async::{Conn, OptsBuilder};
+use support::mariadb::{code, connect, options, MariaDb};
+use support::{settings, start, Running};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -22,24 +22,14 @@ const MIB: usize = 1 << 20;
 const SHA2: &str = "mysql.auth_plugin = \"caching_sha2_password\"";
 
 async fn front(replicas: usize, mysql: &str, servers: &[SocketAddr]) -> Running {
-    let settings = format!(
-        "protocol = \"mysql\"\npolicy = \"tad\"\nreplicas = {replicas}\ntokens = 8\n{mysql}"
-    );
-    start(&settings, servers).await
-}
-
-fn code(error: &Error) -> u16 {
-    match error {
-        Error::Server(error) => error.code,
-        other => panic!("expected an error of the server, got {other:?}"),
-    }
+    start(&(settings("mysql", "tad", replicas, 8) + mysql), servers).await
 }
 
 #[tokio::test]
 async fn a_password_is_proved_by_caching_sha2_where_the_greeting_says_so() {
     let server = MariaDb::start().await;
     let arbiter = front(1, SHA2, &[server.address]).await;
-    let mut conn = Conn::new(options(arbiter.clients)).await.unwrap();
+    let mut conn = connect(&arbiter).await;
     assert_eq!(conn.query_first("SELECT 5").await.unwrap(), Some(5));
     for password in ["wrong", "", "wiki-rea"] {
         let wrong = OptsBuilder::from_opts(options(arbiter.clients)).pass(Some(password));
@@ -87,7 +77,7 @@ async fn a_server_may_ask_for_caching_sha2() {
     let server = MariaDb::start().await;
     let inner = front(1, SHA2, &[server.address]).await;
     let outer = front(1, "", &[inner.clients]).await;
-    let mut conn = Conn::new(options(outer.clients)).await.unwrap();
+    let mut conn = connect(&outer).await;
     let port: Option<u16> = conn.query_first("SELECT @@port").await.unwrap();
     assert_eq!(port, Some(server.address.port()));
 }
@@ -240,18 +230,16 @@ async fn long_data_comes_in_pieces_without_replies() {
 
 #[tokio::test]
 async fn a_procedure_s_results_come_one_after_the_other() {
-    let server = MariaDb::start().await;
-    server
-        .run("CREATE PROCEDURE wiki.three() BEGIN SELECT 1; SELECT title FROM page; SELECT 3; END")
-        .await;
-    for replicas in [1, 2] {
-        let second = MariaDb::start().await;
-        // It would go to either server.
+    let servers = [MariaDb::start().await, MariaDb::start().await];
+    for server in &servers {
         let run =
             "CREATE PROCEDURE wiki.three() BEGIN SELECT 1; SELECT title FROM page; SELECT 3; END";
-        second.run(run).await;
-        let arbiter = front(replicas, "", &[server.address, second.address]).await;
-        let mut conn = Conn::new(options(arbiter.clients)).await.unwrap();
+        server.run(run).await;
+    }
+    for replicas in [1, 2] {
+        // It would go to either server.
+        let arbiter = front(replicas, "", &servers.each_ref().map(|it| it.address)).await;
+        let mut conn = connect(&arbiter).await;
         let mut results = conn.query_iter("CALL three()").await.unwrap();
         assert_eq!(results.collect::<u8>().await.unwrap(), [1]);
         let titles: Vec<String> = results.collect().await.unwrap();
@@ -283,7 +271,7 @@ async fn com_set_option_switches_several_statements_at_every_server() {
 async fn a_server_s_wish_for_a_local_file_is_not_passed_on() {
     let server = MariaDb::start().await;
     let arbiter = front(1, "", &[server.address]).await;
-    let mut conn = Conn::new(options(arbiter.clients)).await.unwrap();
+    let mut conn = connect(&arbiter).await;
     // Not read by us as what it is: the server refuses, since the arbiter offered it nothing.
     let hidden = "/*!50000 LOAD DATA LOCAL INFILE '/etc/passwd' INTO TABLE page */";
     let refused = conn.query_drop(hidden).await.unwrap_err();

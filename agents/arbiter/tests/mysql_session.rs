@@ -6,7 +6,7 @@ mod support;
 
 use mysql_async::prelude::Queryable;
 use mysql_async::Conn;
-use support::mariadb::{all_free, code, connect, front, number, options, seen, servers, MariaDb};
+use support::mariadb::{code, connect, front, number, options, seen, servers, MariaDb};
 
 #[tokio::test]
 async fn session_statements_reach_each_held_server() {
@@ -84,7 +84,7 @@ async fn a_rolled_back_transaction_leaves_nothing_anywhere() {
         conn.query_drop(sql).await.unwrap();
     }
     conn.disconnect().await.unwrap();
-    all_free(&arbiter).await;
+    arbiter.all_free().await;
     for server in &servers {
         let mut direct = server.direct().await;
         assert_eq!(number(&mut direct, "SELECT COUNT(*) FROM page").await, 3);

@@ -4,37 +4,25 @@
 
 mod support;
 
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use policy::Policy;
+use support::http::{front, settings};
 use support::upstream::{failure, ok, Manner, Upstream};
 use support::web::get;
-use support::{eventually, start, Running};
-
-async fn front(policy: &str, replicas: usize, servers: &[&Upstream]) -> Running {
-    let addresses: Vec<SocketAddr> = servers.iter().map(|server| server.address).collect();
-    let settings = format!(
-        "protocol = \"http\"\npolicy = \"{policy}\"\nreplicas = {replicas}\ntokens = 4\n\
-         request_timeout_ms = 5000\nserver_cores = 1.0"
-    );
-    start(&settings, &addresses).await
-}
+use support::{eventually, start};
 
 #[tokio::test]
 async fn a_server_that_fails_fast_attracts_no_load_under_any_policy() {
     const REQUESTS: usize = 90;
     for policy in Policy::all().map(Policy::name) {
-        let sick = Upstream::start(Manner::Reply(failure())).await;
-        let (one, two) = (
-            Upstream::start(Manner::Reply(ok("well"))).await,
-            Upstream::start(Manner::Reply(ok("well"))).await,
-        );
-        let arbiter = front(policy, 1, &[&sick, &one, &two]).await;
+        let failing = Upstream::start(Manner::Reply(failure())).await;
+        let [one, two] = Upstream::pair(Manner::Reply(ok("well"))).await;
+        let arbiter = front(policy, 1, 4, &[&failing, &one, &two]).await;
         for _ in 0..REQUESTS {
             get(arbiter.clients, "/").await;
         }
-        let share = sick.requests().len() as f64 / REQUESTS as f64;
+        let share = failing.requests().len() as f64 / REQUESTS as f64;
         assert!(share < 0.3, "{policy}: {share} of the requests went there");
         let stats = arbiter.stats().await;
         assert!(stats.guarded.ejections > 0 || share < 0.05, "{policy}");
@@ -48,13 +36,11 @@ async fn a_hedge_is_sent_when_the_first_server_takes_longer_than_usual() {
         Upstream::start(Manner::Gated(ok("1"))).await,
     ];
     servers.iter().for_each(|one| one.gate.add_permits(1_000));
-    let arbiter = front("hedge", 2, &[&servers[0], &servers[1]]).await;
+    let arbiter = front("hedge", 2, 4, &[&servers[0], &servers[1]]).await;
     for _ in 0..60 {
         get(arbiter.clients, "/").await;
     }
-    let before = arbiter
-        .until("all grants", |stats| stats.tokens.in_use == 0)
-        .await;
+    let before = arbiter.all_free().await;
     assert!(
         before.replicas_sent < 90,
         "most requests need one server: {}",
@@ -88,9 +74,8 @@ async fn a_read_that_would_be_a_probe_is_answered_by_the_best_server_too() {
     let well = Upstream::start(Manner::Gated(ok("well"))).await;
     limps.gate.add_permits(1);
     well.gate.add_permits(1_000);
-    let settings = "protocol = \"http\"\npolicy = \"tad\"\nreplicas = 1\ntokens = 4\n\
-                    request_timeout_ms = 5000\nobservation_age_ms = 100";
-    let arbiter = start(settings, &[limps.address, well.address]).await;
+    let settings = settings("tad", 1, 4) + "observation_age_ms = 100";
+    let arbiter = start(&settings, &[limps.address, well.address]).await;
     for _ in 0..2 {
         get(arbiter.clients, "/").await;
     }
@@ -109,11 +94,8 @@ async fn every_policy_sends_two_replicas_to_two_servers() {
         .map(Policy::name)
         .filter(|name| *name != "hedge")
     {
-        let (one, two) = (
-            Upstream::start(Manner::Reply(ok("well"))).await,
-            Upstream::start(Manner::Reply(ok("well"))).await,
-        );
-        let arbiter = front(policy, 2, &[&one, &two]).await;
+        let [one, two] = Upstream::pair(Manner::Reply(ok("well"))).await;
+        let arbiter = front(policy, 2, 4, &[&one, &two]).await;
         assert_eq!(get(arbiter.clients, "/").await.text(), "well");
         let sent = |stats: &wire::arbiter::Stats| {
             stats.replicas_sent + stats.replicas_not_needed == 2 && stats.tokens.in_use == 0

@@ -4,19 +4,9 @@
 
 mod support;
 
-use std::net::SocketAddr;
-
-use support::keyvalue::{encode, string, Client, Manner, Rude, Server};
+use support::eventually;
+use support::keyvalue::{addresses, encode, front, string, Client, Manner, Rude, Server};
 use support::upstream::nobody;
-use support::{eventually, start, Running};
-
-async fn front(replicas: usize, servers: &[SocketAddr]) -> Running {
-    let settings = format!(
-        "protocol = \"redis\"\npolicy = \"round-robin\"\nreplicas = {replicas}\ntokens = 64\n\
-         request_timeout_ms = 1500\nconnect_timeout_ms = 500"
-    );
-    start(&settings, servers).await
-}
 
 /// A primary and replicas in step.
 async fn servers(replicas: usize) -> Vec<Server> {
@@ -26,10 +16,6 @@ async fn servers(replicas: usize) -> Vec<Server> {
         servers.push(replica);
     }
     servers
-}
-
-fn addresses(servers: &[Server]) -> Vec<SocketAddr> {
-    servers.iter().map(|server| server.address).collect()
 }
 
 /// Sets `key` on the primary and waits until all have it.
@@ -52,7 +38,7 @@ async fn set_everywhere(servers: &[Server], key: &str, value: &str) {
 #[tokio::test]
 async fn reads_are_cloned_and_writes_go_to_the_primary() {
     let servers = servers(2).await;
-    let arbiter = front(2, &addresses(&servers)).await;
+    let arbiter = front("redis", 2, &addresses(&servers)).await;
     set_everywhere(&servers, "k", "v").await;
     let mut before = vec![];
     for server in &servers {
@@ -85,7 +71,7 @@ async fn reads_are_cloned_and_writes_go_to_the_primary() {
 #[tokio::test]
 async fn every_class_of_command_gets_its_own_reply() {
     let servers = servers(1).await;
-    let arbiter = front(2, &addresses(&servers)).await;
+    let arbiter = front("redis", 2, &addresses(&servers)).await;
     let mut client = Client::open(arbiter.clients).await;
     for (words, expected) in [
         ("PING", "+PONG\r\n"),
@@ -128,7 +114,7 @@ async fn every_class_of_command_gets_its_own_reply() {
 #[tokio::test]
 async fn resp3_clients_get_resp3_and_others_resp2() {
     let servers = servers(1).await;
-    let arbiter = front(2, &addresses(&servers)).await;
+    let arbiter = front("redis", 2, &addresses(&servers)).await;
     let mut three = Client::open(arbiter.clients).await;
     let mut two = Client::open(arbiter.clients).await;
     assert!(three.redis("HELLO 3").await.starts_with('%'));
@@ -167,7 +153,7 @@ async fn resp3_clients_get_resp3_and_others_resp2() {
 async fn a_client_with_a_state_has_the_primary_for_itself() {
     // No replica: what is written has to be read at once.
     let servers = servers(0).await;
-    let arbiter = front(1, &addresses(&servers)).await;
+    let arbiter = front("redis", 1, &addresses(&servers)).await;
     let mut client = Client::open(arbiter.clients).await;
     let mut other = Client::open(arbiter.clients).await;
     client.redis("CLIENT SETNAME me").await;
@@ -211,7 +197,7 @@ async fn a_client_with_a_state_has_the_primary_for_itself() {
 #[tokio::test]
 async fn pipelined_commands_keep_their_order() {
     let servers = servers(0).await;
-    let arbiter = front(1, &addresses(&servers)).await;
+    let arbiter = front("redis", 1, &addresses(&servers)).await;
     let tasks = (0..4).map(|task| {
         let address = arbiter.clients;
         tokio::spawn(async move {
@@ -243,7 +229,7 @@ async fn pipelined_commands_keep_their_order() {
 #[tokio::test]
 async fn values_of_megabytes_pass_and_larger_ones_are_refused() {
     let servers = servers(0).await;
-    let arbiter = front(1, &addresses(&servers)).await;
+    let arbiter = front("redis", 1, &addresses(&servers)).await;
     let mut client = Client::open(arbiter.clients).await;
     let large = "x".repeat(8 << 20);
     client.send(&encode(&format!("SET large {large}"))).await;
@@ -269,7 +255,7 @@ async fn values_of_megabytes_pass_and_larger_ones_are_refused() {
 #[tokio::test]
 async fn clients_that_dribble_hang_up_or_send_garbage_harm_nobody() {
     let servers = servers(0).await;
-    let arbiter = front(1, &addresses(&servers)).await;
+    let arbiter = front("redis", 1, &addresses(&servers)).await;
     let mut slow = Client::open(arbiter.clients).await;
     for byte in encode("SET k dribbled") {
         slow.send(&[byte]).await;
@@ -317,7 +303,7 @@ async fn a_bad_replica_never_makes_a_wrong_reply() {
         Manner::Stalls(b"$5\r\nwro"),
     ] {
         let rude = Rude::start(manner).await;
-        let arbiter = front(2, &[servers[0].address, rude.address]).await;
+        let arbiter = front("redis", 2, &[servers[0].address, rude.address]).await;
         let mut client = Client::open(arbiter.clients).await;
         for _ in 0..5 {
             assert_eq!(client.redis("GET k").await, string("right"), "{manner:?}");
@@ -353,7 +339,7 @@ async fn a_bad_server_alone_makes_an_error_and_nothing_else() {
         ),
     ] {
         let rude = Rude::start(manner).await;
-        let arbiter = front(1, &[rude.address]).await;
+        let arbiter = front("redis", 1, &[rude.address]).await;
         let mut client = Client::open(arbiter.clients).await;
         let error = format!("-ERR arbiter: {expected}\r\n");
         assert_eq!(client.redis("SET k v").await, error, "{manner:?}");
@@ -361,7 +347,7 @@ async fn a_bad_server_alone_makes_an_error_and_nothing_else() {
             assert_eq!(client.redis("GET k").await, error, "{manner:?}");
         }
     }
-    let arbiter = front(1, &[nobody()]).await;
+    let arbiter = front("redis", 1, &[nobody()]).await;
     let mut client = Client::open(arbiter.clients).await;
     let error = "-ERR arbiter: no server could be reached\r\n";
     assert_eq!(client.redis("GET k").await, error);
@@ -377,7 +363,7 @@ async fn a_bad_server_alone_makes_an_error_and_nothing_else() {
 #[tokio::test]
 async fn a_server_that_closes_after_each_reply_is_asked_again() {
     let rude = Rude::start(Manner::Leaves(b"$1\r\nx\r\n")).await;
-    let arbiter = front(1, &[rude.address]).await;
+    let arbiter = front("redis", 1, &[rude.address]).await;
     let mut client = Client::open(arbiter.clients).await;
     for _ in 0..20 {
         assert_eq!(client.redis("GET k").await, string("x"));
@@ -392,7 +378,7 @@ async fn kills_and_freezes_under_load_leave_every_reply_right() {
         servers[0].direct().await.redis(&set).await;
     }
     set_everywhere(&servers, "last", "one").await;
-    let arbiter = front(2, &addresses(&servers)).await;
+    let arbiter = front("redis", 2, &addresses(&servers)).await;
     let (stop, stopped) = tokio::sync::watch::channel(false);
     let clients: Vec<_> = (0..8)
         .map(|client| {
@@ -421,9 +407,7 @@ async fn kills_and_freezes_under_load_leave_every_reply_right() {
         .until("a frozen server", |stats| !stats.servers[2].alive)
         .await;
     servers[2].thaw();
-    arbiter
-        .until("it thawed", |stats| stats.servers[2].alive)
-        .await;
+    arbiter.until_alive(2).await;
     stop.send(true).unwrap();
     for client in clients {
         assert!(client.await.unwrap() > 0);
@@ -439,8 +423,6 @@ async fn kills_and_freezes_under_load_leave_every_reply_right() {
     .await;
     assert_eq!(client.redis("GET key1").await, string("value1"));
     servers[0].restart();
-    arbiter
-        .until("the primary", |stats| stats.servers[0].alive)
-        .await;
+    arbiter.until_alive(0).await;
     assert_eq!(client.redis("SET k v").await, "+OK\r\n");
 }

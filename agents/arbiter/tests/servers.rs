@@ -11,7 +11,7 @@ use support::keyvalue::{Client, Server};
 use support::mariadb::{connect, number, servers, MariaDb};
 use support::upstream::{nobody, ok, Manner, Upstream};
 use support::web::get;
-use support::{start, Running};
+use support::{settings, start, Running};
 
 async fn set(arbiter: &Running, server: &str, up: bool) -> u16 {
     let reply = arbiter
@@ -21,12 +21,6 @@ async fn set(arbiter: &Running, server: &str, up: bool) -> u16 {
         )
         .await;
     reply.status
-}
-
-async fn until_alive(arbiter: &Running, number: usize) {
-    arbiter
-        .until("the server to be in", |stats| stats.servers[number].alive)
-        .await;
 }
 
 #[tokio::test]
@@ -42,7 +36,7 @@ async fn a_server_taken_out_gets_nothing_until_it_is_let_in() {
     }
     assert_eq!(one.requests(), Vec::<String>::new());
     assert_eq!(set(&arbiter, "s0", true).await, 200);
-    until_alive(&arbiter, 0).await;
+    arbiter.until_alive(0).await;
     for _ in 0..2 {
         get(arbiter.clients, "/").await;
     }
@@ -72,7 +66,7 @@ async fn a_probe_does_not_bring_back_what_was_taken_out_and_lets_in_only_what_an
     }
     assert!(!arbiter.server(0).await.alive, "let in, and not there");
     let _one = Upstream::start_at(address, Manner::Reply(ok("one")));
-    until_alive(&arbiter, 0).await;
+    arbiter.until_alive(0).await;
 }
 
 #[tokio::test]
@@ -92,8 +86,8 @@ async fn an_unknown_server_and_a_body_without_up_are_refused() {
 #[tokio::test]
 async fn a_cache_that_was_out_is_emptied_before_it_is_in_again() {
     let caches = [Server::memcached().await, Server::memcached().await];
-    let settings = "protocol = \"memcached\"\npolicy = \"round-robin\"\nreplicas = 1\ntokens = 64";
-    let arbiter = start(settings, &caches.each_ref().map(|cache| cache.address)).await;
+    let settings = settings("memcached", "round-robin", 1, 64);
+    let arbiter = start(&settings, &caches.each_ref().map(|cache| cache.address)).await;
     let mut client = Client::open(arbiter.clients).await;
     assert_eq!(client.ask("set k 0 0 3\r\nold").await, "STORED");
     set(&arbiter, "s0", false).await;
@@ -102,7 +96,7 @@ async fn a_cache_that_was_out_is_emptied_before_it_is_in_again() {
         assert_eq!(client.list("get k").await, ["VALUE k 0 3", "new", "END"]);
     }
     set(&arbiter, "s0", true).await;
-    until_alive(&arbiter, 0).await;
+    arbiter.until_alive(0).await;
     assert_eq!(caches[0].direct().await.list("get k").await, ["END"]);
 }
 
@@ -110,8 +104,8 @@ async fn a_cache_that_was_out_is_emptied_before_it_is_in_again() {
 async fn a_redis_replica_that_is_out_gets_no_reads() {
     let primary = Server::redis().await;
     let replica = Server::replica_of(&primary).await;
-    let settings = "protocol = \"redis\"\npolicy = \"round-robin\"\nreplicas = 1\ntokens = 64";
-    let arbiter = start(settings, &[primary.address, replica.address]).await;
+    let settings = settings("redis", "round-robin", 1, 64);
+    let arbiter = start(&settings, &[primary.address, replica.address]).await;
     set(&arbiter, "s1", false).await;
     let before = replica.calls("get").await;
     let mut client = Client::open(arbiter.clients).await;
@@ -120,7 +114,7 @@ async fn a_redis_replica_that_is_out_gets_no_reads() {
     }
     assert_eq!(replica.calls("get").await, before);
     set(&arbiter, "s1", true).await;
-    until_alive(&arbiter, 1).await;
+    arbiter.until_alive(1).await;
     for _ in 0..6 {
         client.redis("GET k").await;
     }
@@ -137,7 +131,7 @@ async fn a_database_that_is_out_gets_no_new_connections() {
         assert_eq!(port, u64::from(databases[1].address.port()));
     }
     set(&arbiter, "s0", true).await;
-    until_alive(&arbiter, 0).await;
+    arbiter.until_alive(0).await;
     let (mut one, mut two) = (connect(&arbiter).await, connect(&arbiter).await);
     let ports = [
         number(&mut one, "SELECT @@port").await,

@@ -7,7 +7,7 @@ mod support;
 use std::net::SocketAddr;
 
 use support::upstream::nobody;
-use support::{start, Running};
+use support::{settings, start, Running};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
@@ -53,11 +53,8 @@ async fn echo(mut stream: TcpStream, name: &str) -> std::io::Result<()> {
 }
 
 async fn front(policy: &str, tokens: usize, servers: &[SocketAddr]) -> Running {
-    let settings = format!(
-        "protocol = \"tcp\"\npolicy = \"{policy}\"\nreplicas = 1\ntokens = {tokens}\n\
-         connect_timeout_ms = 500\nrequest_timeout_ms = 5000"
-    );
-    start(&settings, servers).await
+    let limits = "connect_timeout_ms = 500\nrequest_timeout_ms = 5000";
+    start(&(settings("tcp", policy, 1, tokens) + limits), servers).await
 }
 
 /// A connection, and the name of the server that has it.

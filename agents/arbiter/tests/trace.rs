@@ -49,14 +49,14 @@ fn again(text: &str) -> Replay {
 async fn troubled_run(policy: &str, threads: usize) -> String {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("web.trace");
-    let sick = Upstream::start(Manner::Reply(failure())).await;
+    let failing = Upstream::start(Manner::Reply(failure())).await;
     let mortal = Upstream::start(Manner::ReplyAndClose(ok("mortal"))).await;
     let (one, two) = (
         Upstream::start(Manner::Gated(ok("well"))).await,
         Upstream::start(Manner::Reply(ok("well"))).await,
     );
     one.gate.add_permits(1_000);
-    let servers = [&sick, &mortal, &one, &two].map(|server| server.address);
+    let servers = [&failing, &mortal, &one, &two].map(|server| server.address);
     let more = format!("policy = \"{policy}\"\nthreads = {threads}");
     let arbiter = traced(&more, &path, &servers).await;
     for _ in 0..5 {
@@ -89,7 +89,7 @@ async fn troubled_run(policy: &str, threads: usize) -> String {
     ask(arbiter.clients, 24).await;
     drop(arbiter);
     let text = complete(&path).await;
-    drop((sick, one, two, back));
+    drop((failing, one, two, back));
     text
 }
 

@@ -5,20 +5,12 @@
 
 mod support;
 
+use support::http::{front, settings};
+use support::start;
 use support::upstream::{nobody, ok, Manner, Upstream};
 use support::web::{get, once, Connection};
-use support::{start, Running};
 
 const GET: &str = "GET /next HTTP/1.1\r\nHost: a\r\n\r\n";
-
-async fn front(replicas: usize, servers: &[&Upstream]) -> Running {
-    let settings = format!(
-        "protocol = \"http\"\npolicy = \"tad\"\nreplicas = {replicas}\ntokens = 4\n\
-         request_timeout_ms = 5000"
-    );
-    let addresses: Vec<_> = servers.iter().map(|server| server.address).collect();
-    start(&settings, &addresses).await
-}
 
 /// Requests that two readers could take for different ones, each with another behind it, and what
 /// they must be answered with.
@@ -45,6 +37,7 @@ fn ambiguous() -> Vec<(&'static str, Vec<u8>, u16)> {
             "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked",
         ),
         ("TE.TE: a list", "Transfer-Encoding: chunked, identity"),
+        ("TE.TE: chunked last", "Transfer-Encoding: gzip, chunked"),
         ("TE.TE: x", "Transfer-Encoding: xchunked"),
         ("TE.TE: quoted", "Transfer-Encoding: \"chunked\""),
         ("TE.TE: a comma", "Transfer-Encoding: ,chunked"),
@@ -62,7 +55,11 @@ fn ambiguous() -> Vec<(&'static str, Vec<u8>, u16)> {
             "X: y\rTransfer-Encoding: chunked",
         ),
         ("an empty coding", "Transfer-Encoding:"),
+        ("a length with a space before", "Content-Length : 5"),
+        ("a length hidden by a bare LF", "X: y\nContent-Length: 5"),
+        ("a length hidden by a bare CR", "X: y\rContent-Length: 5"),
         ("a folded field", "X: y\r\n z"),
+        ("a field folded after a bare LF", "X: y\n z"),
         ("a field folded by a tab", "X: y\r\n\tz"),
         ("NUL in a value", "X: a\0b"),
         ("NUL in a name", "X\0: b"),
@@ -111,7 +108,7 @@ fn ambiguous() -> Vec<(&'static str, Vec<u8>, u16)> {
 #[tokio::test]
 async fn what_can_be_read_in_two_ways_is_refused_once_and_never_reaches_a_server() {
     let server = Upstream::start(Manner::Reply(ok("seen"))).await;
-    let arbiter = front(1, &[&server]).await;
+    let arbiter = front("tad", 1, 4, &[&server]).await;
     for (name, mut bytes, status) in ambiguous() {
         bytes.extend_from_slice(GET.as_bytes());
         let mut client = Connection::open(arbiter.clients).await;
@@ -129,7 +126,7 @@ async fn what_can_be_read_in_two_ways_is_refused_once_and_never_reaches_a_server
 #[tokio::test]
 async fn a_body_with_broken_chunks_ends_the_connection_and_no_request_is_complete() {
     let server = Upstream::start(Manner::Reply(ok("seen"))).await;
-    let arbiter = front(1, &[&server]).await;
+    let arbiter = front("tad", 1, 4, &[&server]).await;
     let extension = format!("5;{}\r\nhello\r\n0\r\n\r\n", "x".repeat(300));
     let trailers = format!("0\r\n{}\r\n", "T: 1\r\n".repeat(2000));
     for body in [
@@ -161,11 +158,8 @@ async fn chunks_extensions_and_trailers_pass_both_ways() {
     let body = "5;a=b\r\nhello\r\n0\r\nT: 1\r\n\r\n";
     let reply = format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{body}");
     for replicas in [1, 2] {
-        let servers = [
-            Upstream::start(Manner::Reply(reply.clone().into())).await,
-            Upstream::start(Manner::Reply(reply.clone().into())).await,
-        ];
-        let arbiter = front(replicas, &[&servers[0], &servers[1]]).await;
+        let servers = Upstream::pair(Manner::Reply(reply.clone().into())).await;
+        let arbiter = front("tad", replicas, 4, &[&servers[0], &servers[1]]).await;
         let mut client = Connection::open(arbiter.clients).await;
         for method in ["GET", "POST"] {
             let head = format!("{method} / HTTP/1.1\r\nHost: a\r\n");
@@ -185,12 +179,11 @@ async fn chunks_extensions_and_trailers_pass_both_ways() {
 
 #[tokio::test]
 async fn a_client_that_sends_byte_by_byte_is_answered() {
-    let server = Upstream::start(Manner::Reply(ok("patience"))).await;
-    let other = Upstream::start(Manner::Reply(ok("patience"))).await;
+    let [server, other] = Upstream::pair(Manner::Reply(ok("patience"))).await;
     for replicas in [1, 2] {
-        let arbiter = front(replicas, &[&server, &other]).await;
+        let arbiter = front("tad", replicas, 4, &[&server, &other]).await;
         let mut client = Connection::open(arbiter.clients).await;
-        client.stream.set_nodelay(true).unwrap();
+        client.0.stream.set_nodelay(true).unwrap();
         let post = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n\
                     3\r\nabc\r\n0\r\n\r\n";
         for request in [GET, post, GET] {
@@ -205,10 +198,9 @@ async fn a_client_that_sends_byte_by_byte_is_answered() {
 
 #[tokio::test]
 async fn clients_that_hang_up_leave_nothing_behind() {
-    let server = Upstream::start(Manner::Reply(ok(&"x".repeat(3_000_000)))).await;
-    let other = Upstream::start(Manner::Reply(ok(&"x".repeat(3_000_000)))).await;
+    let [server, other] = Upstream::pair(Manner::Reply(ok(&"x".repeat(3_000_000)))).await;
     for replicas in [1, 2] {
-        let arbiter = front(replicas, &[&server, &other]).await;
+        let arbiter = front("tad", replicas, 4, &[&server, &other]).await;
         for request in [
             &GET[..10],
             GET,
@@ -235,9 +227,8 @@ async fn clients_that_hang_up_leave_nothing_behind() {
 #[tokio::test]
 async fn r_above_the_servers_alive_is_served_by_those_there_are() {
     let one = Upstream::start(Manner::Reply(ok("one"))).await;
-    let settings = "protocol = \"http\"\npolicy = \"tad\"\nreplicas = 3\ntokens = 2";
     let dead = [nobody(), nobody()];
-    let arbiter = start(settings, &[dead[0], one.address, dead[1]]).await;
+    let arbiter = start(&settings("tad", 3, 2), &[dead[0], one.address, dead[1]]).await;
     for _ in 0..5 {
         assert_eq!(get(arbiter.clients, "/").await.text(), "one");
     }

@@ -6,10 +6,12 @@ use std::time::Duration;
 
 use anyhow::{ensure, Context, Result};
 use serde::Serialize;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
+
+use crate::stream::Buffered;
 
 /// Connections that are made, or ask, at a time while the others are idle.
 const AT_A_TIME: usize = 256;
@@ -109,13 +111,15 @@ impl Held {
     async fn ask(&mut self, at_a_time: usize) -> Result<usize> {
         let places = Arc::new(Semaphore::new(at_a_time));
         let mut tasks = JoinSet::new();
-        for mut stream in self.0.drain(..) {
+        for stream in self.0.drain(..) {
             let (places, request) = (Arc::clone(&places), Arc::clone(&self.1));
             tasks.spawn(async move {
                 let _place = places.acquire_owned().await?;
-                stream.write_all(&request).await?;
-                let is_good = read_reply(&mut stream).await?;
-                anyhow::Ok((stream, is_good))
+                let mut server = Buffered::new(stream);
+                server.stream.write_all(&request).await?;
+                let head = server.head().await.context("cut")?;
+                server.body(&head).await.context("cut")?;
+                anyhow::Ok((server.stream, head.starts_with("HTTP/1.1 200")))
             });
         }
         let mut answered = 0;
@@ -125,20 +129,5 @@ impl Held {
             self.0.push(stream);
         }
         Ok(answered)
-    }
-}
-
-async fn read_reply(stream: &mut TcpStream) -> Result<bool> {
-    let mut reply = Vec::new();
-    loop {
-        if let Some(end) = crate::keyed::find(&reply, b"\r\n\r\n") {
-            let head = String::from_utf8_lossy(&reply[..end]).to_ascii_lowercase();
-            let (_, rest) = head.split_once("content-length: ").context("no length")?;
-            let length: usize = rest.lines().next().unwrap_or_default().parse()?;
-            if reply.len() >= end + 4 + length {
-                return Ok(head.starts_with("http/1.1 200"));
-            }
-        }
-        ensure!(stream.read_buf(&mut reply).await? > 0, "cut");
     }
 }

@@ -11,12 +11,13 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::time::sleep;
 
 use crate::random::Random;
+use crate::stream::{find, is_framed, Buffered};
 
 /// A reply of this size does not fit into what the arbiter holds back.
 const LARGE_BYTES: usize = 1_500_000;
@@ -163,8 +164,7 @@ async fn serve(listener: std::net::TcpListener, manners: Manners, hangs: Arc<Ato
             continue;
         };
         let talk = Talk {
-            stream,
-            input: Vec::new(),
+            client: Buffered::new(stream),
             manners: manners.clone(),
             random: Random::new(random.bits()),
             hangs: Arc::clone(&hangs),
@@ -177,8 +177,7 @@ async fn serve(listener: std::net::TcpListener, manners: Manners, hangs: Arc<Ato
 }
 
 struct Talk {
-    stream: TcpStream,
-    input: Vec<u8>,
+    client: Buffered,
     manners: Manners,
     random: Random,
     hangs: Arc<AtomicBool>,
@@ -192,7 +191,7 @@ struct Request {
 
 impl Talk {
     async fn go_on(mut self) -> Result<()> {
-        self.stream.set_nodelay(true)?;
+        self.client.stream.set_nodelay(true)?;
         while let Some(request) = self.request().await? {
             while self.hangs.load(Relaxed) {
                 sleep(Duration::from_millis(20)).await;
@@ -211,7 +210,10 @@ impl Talk {
         let reply = reply(request, trouble);
         match trouble {
             Some(Trouble::DieInMidReply) => {
-                self.stream.write_all(&reply[..reply.len() / 2]).await?;
+                self.client
+                    .stream
+                    .write_all(&reply[..reply.len() / 2])
+                    .await?;
                 return Ok(false);
             }
             Some(Trouble::Stall) => {
@@ -219,87 +221,43 @@ impl Talk {
                 return Ok(false);
             }
             Some(Trouble::Garbage) => {
-                self.stream.write_all(b"I am not HTTP\r\n\r\n").await?;
+                self.client
+                    .stream
+                    .write_all(b"I am not HTTP\r\n\r\n")
+                    .await?;
                 return Ok(false);
             }
             Some(Trouble::Slow) => sleep(Duration::from_millis(20)).await,
             Some(Trouble::Dribble) => {
                 for piece in reply.chunks(1 + reply.len() / 3) {
-                    self.stream.write_all(piece).await?;
+                    self.client.stream.write_all(piece).await?;
                     sleep(Duration::from_millis(2)).await;
                 }
                 return Ok(true);
             }
             Some(Trouble::CloseAfterReply | Trouble::AnnounceClose) => {
-                self.stream.write_all(&reply).await?;
+                self.client.stream.write_all(&reply).await?;
                 return Ok(false);
             }
             Some(Trouble::FailFast) | None => {}
         }
-        self.stream.write_all(&reply).await?;
+        self.client.stream.write_all(&reply).await?;
         Ok(true)
     }
 
     async fn request(&mut self) -> Result<Option<Request>> {
-        let end = loop {
-            if let Some(end) = find(&self.input, b"\r\n\r\n") {
-                break end + 4;
-            }
-            if !self.more().await? {
-                return Ok(None);
-            }
+        let Some(head) = self.client.head().await else {
+            return Ok(None);
         };
-        let head = String::from_utf8(self.input.drain(..end).collect())?;
         let target = head.split(' ').nth(1).context("no target")?;
         let key = u64::from_str_radix(target.trim_start_matches('/'), 16)?;
         let is_head = head.starts_with("HEAD ");
-        let lower = head.to_ascii_lowercase();
-        let body = if lower.contains("transfer-encoding: chunked") {
-            Some(self.chunks().await?)
-        } else if let Some((_, rest)) = lower.split_once("content-length: ") {
-            let length = rest.lines().next().unwrap_or_default().parse()?;
-            Some(self.take(length).await?)
+        let body = if is_framed(&head) {
+            Some(self.client.body(&head).await.context("cut")?)
         } else {
             None
         };
         Ok(Some(Request { key, is_head, body }))
-    }
-
-    async fn chunks(&mut self) -> Result<Vec<u8>> {
-        let mut body = Vec::new();
-        loop {
-            let line = self.line().await?;
-            let size = usize::from_str_radix(std::str::from_utf8(&line)?, 16)?;
-            if size == 0 {
-                while !self.line().await?.is_empty() {}
-                return Ok(body);
-            }
-            body.append(&mut self.take(size).await?);
-            anyhow::ensure!(self.line().await?.is_empty(), "no end of chunk");
-        }
-    }
-
-    async fn line(&mut self) -> Result<Vec<u8>> {
-        loop {
-            if let Some(end) = find(&self.input, b"\r\n") {
-                let mut line: Vec<u8> = self.input.drain(..end + 2).collect();
-                line.truncate(end);
-                return Ok(line);
-            }
-            anyhow::ensure!(self.more().await?, "cut");
-        }
-    }
-
-    async fn take(&mut self, length: usize) -> Result<Vec<u8>> {
-        while self.input.len() < length {
-            anyhow::ensure!(self.more().await?, "cut");
-        }
-        Ok(self.input.drain(..length).collect())
-    }
-
-    async fn more(&mut self) -> Result<bool> {
-        self.input.reserve(16 * 1024);
-        Ok(self.stream.read_buf(&mut self.input).await? > 0)
     }
 }
 
@@ -325,11 +283,4 @@ fn reply(request: &Request, trouble: Option<Trouble>) -> Vec<u8> {
         out.truncate(end);
     }
     out
-}
-
-/// Where `pattern` begins in `bytes`.
-pub fn find(bytes: &[u8], pattern: &[u8]) -> Option<usize> {
-    bytes
-        .windows(pattern.len())
-        .position(|window| window == pattern)
 }

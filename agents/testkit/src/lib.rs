@@ -4,6 +4,7 @@
 //!
 //! | module | what |
 //! |---|---|
+//! | `stream` | a connection read message by message |
 //! | `upstream` | a small HTTP server of one manner, which remembers what it was sent |
 //! | `web` | a plain HTTP client |
 //! | `keyed` | requests and replies that carry a key, and a server of them that gets into trouble |
@@ -20,5 +21,6 @@ pub mod random;
 pub mod rate;
 pub mod rude;
 pub mod soak;
+pub mod stream;
 pub mod upstream;
 pub mod web;

@@ -10,12 +10,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use serde::Serialize;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
 
-use crate::keyed::{append_framed, body, find, is_chunked};
+use crate::keyed::{append_framed, body, is_chunked};
 use crate::random::Random;
+use crate::stream::{field, Buffered};
 
 /// A reply that takes longer is wrong: the arbiter must have given up long before.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
@@ -140,20 +141,12 @@ pub async fn check(address: SocketAddr, style: Style, seed: u64, tally: &Tally) 
         };
         let _ = stream.set_nodelay(true);
         tally.connections.fetch_add(1, Relaxed);
-        let mut session = Session {
-            stream,
-            input: Vec::new(),
-            used: 0,
-        };
+        let mut session = Session(Buffered::new(stream));
         while tally.goes_on() && session.batch(style, &mut random, tally).await {}
     }
 }
 
-struct Session {
-    stream: TcpStream,
-    input: Vec<u8>,
-    used: usize,
-}
+struct Session(Buffered);
 
 struct Expected {
     key: u64,
@@ -180,7 +173,7 @@ impl Session {
         let sent = if style.bytewise {
             self.send_bytewise(&out).await
         } else {
-            self.stream.write_all(&out).await.is_ok()
+            self.0.stream.write_all(&out).await.is_ok()
         };
         for (place, one) in expected.iter().enumerate() {
             let seen = match timeout(PATIENCE, self.reply(one)).await {
@@ -213,7 +206,7 @@ impl Session {
 
     async fn send_bytewise(&mut self, bytes: &[u8]) -> bool {
         for byte in bytes {
-            if self.stream.write_all(&[*byte]).await.is_err() {
+            if self.0.stream.write_all(&[*byte]).await.is_err() {
                 return false;
             }
             tokio::task::yield_now().await;
@@ -222,80 +215,20 @@ impl Session {
     }
 
     async fn reply(&mut self, expected: &Expected) -> Seen {
-        let end = loop {
-            if let Some(end) = find(&self.input[self.used..], b"\r\n\r\n") {
-                break self.used + end + 4;
-            }
-            if !self.more().await {
-                // A head is written at once; a piece of one is the end of a cut reply.
-                return if self.used == self.input.len() {
-                    Seen::Ended
-                } else {
-                    Seen::Cut
-                };
-            }
+        let Some(head) = self.0.head().await else {
+            // A head is written at once; a piece of one is the end of a cut reply.
+            return match self.0.is_empty() {
+                true => Seen::Ended,
+                false => Seen::Cut,
+            };
         };
-        let head = String::from_utf8_lossy(&self.input[self.used..end]).into_owned();
-        self.used = end;
-        let Some(body) = self.body(&head, expected.is_head).await else {
-            return Seen::Cut;
-        };
-        judge(expected, &head, &body)
-    }
-
-    /// None where it broke off.
-    async fn body(&mut self, head: &str, is_head: bool) -> Option<Vec<u8>> {
-        let mut body = Vec::new();
-        if is_head {
-        } else if field(head, "transfer-encoding").is_some() {
-            while let Some(size) = self.chunk_size().await? {
-                body.append(&mut self.take(size).await?);
-                self.line().await?;
-            }
-            while !self.line().await?.is_empty() {}
-        } else {
-            let length = field(head, "content-length")?.parse().ok()?;
-            body = self.take(length).await?;
+        if expected.is_head {
+            return judge(expected, &head, &[]);
         }
-        Some(body)
-    }
-
-    /// None at the last chunk.
-    async fn chunk_size(&mut self) -> Option<Option<usize>> {
-        let line = self.line().await?;
-        let size = usize::from_str_radix(std::str::from_utf8(&line).ok()?, 16).ok()?;
-        Some((size > 0).then_some(size))
-    }
-
-    async fn line(&mut self) -> Option<Vec<u8>> {
-        loop {
-            if let Some(end) = find(&self.input[self.used..], b"\r\n") {
-                let mut line = self.take(end + 2).await?;
-                line.truncate(end);
-                return Some(line);
-            }
-            if !self.more().await {
-                return None;
-            }
+        match self.0.body(&head).await {
+            Some(body) => judge(expected, &head, &body),
+            None => Seen::Cut,
         }
-    }
-
-    async fn take(&mut self, length: usize) -> Option<Vec<u8>> {
-        while self.input.len() - self.used < length {
-            if !self.more().await {
-                return None;
-            }
-        }
-        let taken = self.input[self.used..self.used + length].to_vec();
-        self.used += length;
-        Some(taken)
-    }
-
-    async fn more(&mut self) -> bool {
-        self.input.drain(..self.used);
-        self.used = 0;
-        self.input.reserve(16 * 1024);
-        self.stream.read_buf(&mut self.input).await.unwrap_or(0) > 0
     }
 }
 
@@ -318,13 +251,6 @@ fn ask(random: &mut Random, out: &mut Vec<u8>) -> Expected {
         key,
         is_head: method == "HEAD",
     }
-}
-
-fn field<'a>(head: &'a str, name: &str) -> Option<&'a str> {
-    head.lines().find_map(|line| {
-        let (key, value) = line.split_once(':')?;
-        key.eq_ignore_ascii_case(name).then(|| value.trim())
-    })
 }
 
 fn judge(expected: &Expected, head: &str, got: &[u8]) -> Seen {

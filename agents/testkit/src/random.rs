@@ -24,11 +24,6 @@ impl Random {
         self.bits() % end
     }
 
-    /// True once in `of` times.
-    pub fn one_in(&mut self, of: u64) -> bool {
-        self.below(of) == 0
-    }
-
     /// An exponential variate of this mean.
     pub fn exponential(&mut self, mean: f64) -> f64 {
         let uniform = (self.bits() >> 11) as f64 / (1_u64 << 53) as f64;

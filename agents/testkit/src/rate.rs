@@ -13,8 +13,8 @@ use anyhow::{ensure, Context, Result};
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
-use crate::keyed::find;
 use crate::random::Random;
+use crate::stream::find;
 
 /// What to send.
 #[derive(Debug, Clone)]

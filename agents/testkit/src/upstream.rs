@@ -11,6 +11,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::Semaphore;
 
+use crate::stream::{field, find};
+
 /// What a server does with a request.
 #[derive(Debug, Clone)]
 pub enum Manner {
@@ -37,7 +39,7 @@ pub fn ok(body: &str) -> Vec<u8> {
 
 /// A complete 500.
 pub fn failure() -> Vec<u8> {
-    b"HTTP/1.1 500 Internal Server Error\r\nContent-Length: 4\r\n\r\nsick".to_vec()
+    b"HTTP/1.1 500 Internal Server Error\r\nContent-Length: 6\r\n\r\nfailed".to_vec()
 }
 
 pub struct Upstream {
@@ -50,6 +52,11 @@ pub struct Upstream {
 impl Upstream {
     pub async fn start(manner: Manner) -> Self {
         Self::start_at("127.0.0.1:0".parse().unwrap(), manner)
+    }
+
+    /// Two of the same manner.
+    pub async fn pair(manner: Manner) -> [Self; 2] {
+        [Self::start(manner.clone()).await, Self::start(manner).await]
     }
 
     pub fn start_at(address: SocketAddr, manner: Manner) -> Self {
@@ -165,22 +172,15 @@ async fn talk(
 }
 
 fn head_length(bytes: &[u8]) -> Option<usize> {
-    bytes
-        .windows(4)
-        .position(|four| four == b"\r\n\r\n")
-        .map(|place| place + 4)
+    find(bytes, b"\r\n\r\n").map(|place| place + 4)
 }
 
 fn message_length(bytes: &[u8]) -> Option<usize> {
     let head = head_length(bytes)?;
-    let text = String::from_utf8_lossy(&bytes[..head]).to_ascii_lowercase();
-    let body = if text.contains("transfer-encoding: chunked") {
-        chunks_length(&bytes[head..])?
-    } else {
-        let length = text
-            .lines()
-            .find_map(|line| line.strip_prefix("content-length: "));
-        length.map_or(0, |length| length.trim().parse().unwrap())
+    let text = String::from_utf8_lossy(&bytes[..head]);
+    let body = match field(&text, "transfer-encoding") {
+        Some(_) => chunks_length(&bytes[head..])?,
+        None => field(&text, "content-length").map_or(0, |length| length.parse().unwrap()),
     };
     (bytes.len() >= head + body).then_some(head + body)
 }
@@ -190,9 +190,8 @@ fn chunks_length(body: &[u8]) -> Option<usize> {
     let last = if body.starts_with(b"0\r\n") {
         0
     } else {
-        body.windows(5).position(|five| five == b"\r\n0\r\n")? + 2
+        find(body, b"\r\n0\r\n")? + 2
     };
     // The line feed before the trailers' end is that of the last line, be it the size's.
-    let end = body[last..].windows(4).position(|four| four == b"\r\n\r\n");
-    end.map(|end| last + end + 4)
+    head_length(&body[last..]).map(|end| last + end)
 }

@@ -5,15 +5,17 @@
 
 use std::net::SocketAddr;
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
+
+use crate::stream::{field, is_framed, Buffered};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reply {
     pub status: u16,
     pub head: String,
     pub body: Vec<u8>,
-    /// Whether the body came to the end that the head announced.
+    /// Whether the body came to the end that the head announced; it is empty otherwise.
     pub complete: bool,
 }
 
@@ -23,11 +25,7 @@ impl Reply {
     }
 
     pub fn field(&self, name: &str) -> Option<String> {
-        self.head.lines().find_map(|line| {
-            let (key, value) = line.split_once(':')?;
-            key.eq_ignore_ascii_case(name)
-                .then(|| value.trim().to_owned())
-        })
+        field(&self.head, name).map(str::to_owned)
     }
 
     /// Who answered.
@@ -36,21 +34,15 @@ impl Reply {
     }
 }
 
-pub struct Connection {
-    pub stream: TcpStream,
-    buffer: Vec<u8>,
-}
+pub struct Connection(pub Buffered);
 
 impl Connection {
     pub async fn open(address: SocketAddr) -> Self {
-        Self {
-            stream: TcpStream::connect(address).await.unwrap(),
-            buffer: vec![],
-        }
+        Self(Buffered::new(TcpStream::connect(address).await.unwrap()))
     }
 
     pub async fn send(&mut self, bytes: &[u8]) {
-        self.stream.write_all(bytes).await.unwrap();
+        self.0.stream.write_all(bytes).await.unwrap();
     }
 
     pub async fn get(&mut self, path: &str) -> Reply {
@@ -61,103 +53,34 @@ impl Connection {
 
     /// The next reply; none when the connection ended before it.
     pub async fn reply(&mut self, to_head: bool) -> Option<Reply> {
-        let end = loop {
-            let place = self.buffer.windows(4).position(|four| four == b"\r\n\r\n");
-            if let Some(place) = place {
-                break place + 4;
-            }
-            if !self.more().await {
-                assert!(self.buffer.is_empty(), "cut head");
-                return None;
-            }
+        let Some(head) = self.0.head().await else {
+            assert!(self.0.is_empty(), "cut head");
+            return None;
         };
-        let head = String::from_utf8(self.buffer.drain(..end).collect()).unwrap();
         let status = head.split(' ').nth(1).unwrap().parse().unwrap();
-        let mut reply = Reply {
+        let body = match status {
+            100 | 204 | 304 => Some(vec![]),
+            _ if to_head => Some(vec![]),
+            _ if is_framed(&head) => self.0.body(&head).await,
+            _ => Some(self.0.rest().await),
+        };
+        Some(Reply {
             status,
             head,
-            body: vec![],
-            complete: true,
-        };
-        if to_head || status == 204 || status == 304 || status == 100 {
-            return Some(reply);
-        }
-        let chunked = reply.field("transfer-encoding").is_some();
-        let length = reply
-            .field("content-length")
-            .map(|length| length.parse().unwrap());
-        match (chunked, length) {
-            (true, _) => self.chunks(&mut reply).await,
-            (false, Some(length)) => reply.complete = self.take(length, &mut reply.body).await,
-            (false, None) => {
-                while self.more().await {}
-                reply.body = std::mem::take(&mut self.buffer);
-            }
-        }
-        Some(reply)
+            complete: body.is_some(),
+            body: body.unwrap_or_default(),
+        })
     }
 
     /// All bytes up to and with `end`.
     pub async fn raw(&mut self, end: &[u8]) -> String {
-        loop {
-            let place = self.buffer.windows(end.len()).position(|some| some == end);
-            if let Some(place) = place {
-                let bytes: Vec<u8> = self.buffer.drain(..place + end.len()).collect();
-                return String::from_utf8(bytes).unwrap();
-            }
-            let more = self.more().await;
-            assert!(
-                more,
-                "the connection ended before {:?}: {:?}",
-                String::from_utf8_lossy(end),
-                String::from_utf8_lossy(&self.buffer)
-            );
-        }
+        let bytes = self.0.until(end).await.expect("bytes up to the end");
+        String::from_utf8(bytes).unwrap()
     }
 
     /// True when the peer has closed and nothing is left to read.
     pub async fn is_closed(&mut self) -> bool {
-        self.buffer.is_empty() && !self.more().await
-    }
-
-    async fn chunks(&mut self, reply: &mut Reply) {
-        loop {
-            let line = loop {
-                if let Some(place) = self.buffer.windows(2).position(|two| two == b"\r\n") {
-                    let line: Vec<u8> = self.buffer.drain(..place + 2).collect();
-                    break String::from_utf8(line).unwrap();
-                }
-                if !self.more().await {
-                    reply.complete = false;
-                    return;
-                }
-            };
-            let size = usize::from_str_radix(line.trim(), 16).unwrap();
-            let mut end = vec![];
-            let whole = self.take(size, &mut reply.body).await && self.take(2, &mut end).await;
-            reply.complete = whole;
-            if size == 0 || !whole {
-                return;
-            }
-        }
-    }
-
-    async fn take(&mut self, length: usize, to: &mut Vec<u8>) -> bool {
-        while self.buffer.len() < length {
-            if !self.more().await {
-                to.append(&mut self.buffer);
-                return false;
-            }
-        }
-        to.extend(self.buffer.drain(..length));
-        true
-    }
-
-    async fn more(&mut self) -> bool {
-        let mut bytes = vec![0; 65536];
-        let read = self.stream.read(&mut bytes).await.unwrap_or(0);
-        self.buffer.extend_from_slice(&bytes[..read]);
-        read > 0
+        self.0.is_empty() && !self.0.more().await
     }
 }
 
@@ -173,5 +96,14 @@ pub async fn once(address: SocketAddr, request: &[u8]) -> Reply {
 
 pub async fn get(address: SocketAddr, path: &str) -> Reply {
     let request = format!("GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+    once(address, request.as_bytes()).await
+}
+
+pub async fn put(address: SocketAddr, path: &str, body: &str) -> Reply {
+    let request = format!(
+        "PUT {path} HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n\
+         Content-Length: {}\r\nConnection: close\r\n\r\n{body}",
+        body.len()
+    );
     once(address, request.as_bytes()).await
 }

@@ -3,54 +3,46 @@
 
 use std::net::SocketAddr;
 
+use axum::http::HeaderMap;
+use axum::Router;
 use mysql_async::prelude::Queryable;
 use mysql_async::Conn;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 
 use super::mariadb::options;
+use super::{settings, start, Running};
+
+/// Two tiers: an HTTP arbiter, two applications, and a MySQL arbiter. Each tier has a policy, a number
+/// of replicas, and whether it avoids collisions.
+pub async fn chain(
+    front: (&str, usize, bool),
+    back: (&str, usize, bool),
+    servers: &[SocketAddr],
+) -> (Running, Running) {
+    let of = |protocol: &str, (policy, replicas, avoids): (&str, usize, bool)| {
+        let settings = settings(protocol, policy, replicas, 50);
+        settings + &format!("avoid_collisions = {avoids}\n")
+    };
+    let back = start(&of("mysql", back), servers).await;
+    let apps = [serve(back.clients).await, serve(back.clients).await];
+    (start(&of("http", front), &apps).await, back)
+}
 
 /// Starts one; it ends with the runtime.
-pub async fn start(database: SocketAddr) -> SocketAddr {
+async fn serve(database: SocketAddr) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    tokio::spawn(async move {
-        while let Ok((stream, _)) = listener.accept().await {
-            tokio::spawn(serve(stream, database));
-        }
-    });
+    let app = Router::new().fallback(move |head: HeaderMap| page(head, database));
+    tokio::spawn(async move { axum::serve(listener, app).await });
     address
 }
 
-async fn serve(mut stream: TcpStream, database: SocketAddr) {
-    let mut head = Vec::new();
-    loop {
-        head.clear();
-        while !head.ends_with(b"\r\n\r\n") {
-            match stream.read_u8().await {
-                Ok(byte) => head.push(byte),
-                Err(_) => return,
-            }
-        }
-        let body = page(&String::from_utf8_lossy(&head), database).await;
-        let reply = format!(
-            "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}",
-            body.len()
-        );
-        if stream.write_all(reply.as_bytes()).await.is_err() {
-            return;
-        }
-    }
-}
-
 /// The stamp of the request, and the title of a page.
-async fn page(head: &str, database: SocketAddr) -> String {
-    let mut stamps = head.lines().filter_map(|line| {
-        let (name, value) = line.split_once(": ")?;
-        name.eq_ignore_ascii_case("x-sparecraft-replica")
-            .then_some(value)
-    });
-    let stamp = stamps.next().unwrap_or("none").to_owned();
+async fn page(head: HeaderMap, database: SocketAddr) -> String {
+    let mut stamps = head.get_all("x-sparecraft-replica").iter();
+    let stamp = stamps
+        .next()
+        .map_or("none", |stamp| stamp.to_str().unwrap());
     assert_eq!(stamps.next(), None, "one stamp");
     let mut conn = Conn::new(options(database)).await.unwrap();
     let sql = format!("SELECT /* app sparecraft-replica={stamp} */ title FROM page WHERE id = 2");

@@ -7,10 +7,7 @@ use super::{start, Running};
 
 /// Of an HTTP arbiter, without its servers.
 pub fn settings(policy: &str, replicas: usize, tokens: usize) -> String {
-    format!(
-        "protocol = \"http\"\npolicy = \"{policy}\"\nreplicas = {replicas}\ntokens = {tokens}\n\
-         request_timeout_ms = 5000"
-    )
+    super::settings("http", policy, replicas, tokens) + "request_timeout_ms = 5000\n"
 }
 
 /// An arbiter in front of these servers.

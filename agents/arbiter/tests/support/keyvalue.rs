@@ -8,8 +8,8 @@ use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-use super::eventually;
 use super::upstream::nobody;
+use super::{eventually, settings, start, Running};
 
 /// A server in a process of its own.
 pub struct Server {
@@ -357,4 +357,16 @@ pub fn encode(words: &str) -> Vec<u8> {
 /// A string as Redis replies it.
 pub fn string(text: &str) -> String {
     format!("${}\r\n{text}\r\n", text.len())
+}
+
+/// An arbiter in front of such servers.
+pub async fn front(protocol: &str, replicas: usize, servers: &[SocketAddr]) -> Running {
+    let limits = "request_timeout_ms = 1500\nconnect_timeout_ms = 500";
+    let settings = settings(protocol, "round-robin", replicas, 64) + limits;
+    start(&settings, servers).await
+}
+
+/// Where they are.
+pub fn addresses(servers: &[Server]) -> Vec<SocketAddr> {
+    servers.iter().map(|server| server.address).collect()
 }

@@ -10,7 +10,7 @@ use mysql_async::{Conn, Error, Opts, OptsBuilder};
 use tempfile::TempDir;
 
 use super::upstream::nobody;
-use super::{eventually, start, Running};
+use super::{eventually, settings, start, Running};
 
 /// An empty data directory, made once per test program and copied for each server.
 static TEMPLATE: OnceLock<TempDir> = OnceLock::new();
@@ -198,10 +198,7 @@ pub async fn servers<const N: usize>() -> [MariaDb; N] {
 /// An arbiter in front of them.
 pub async fn front(policy: &str, replicas: usize, tokens: usize, servers: &[MariaDb]) -> Running {
     let addresses: Vec<SocketAddr> = servers.iter().map(|server| server.address).collect();
-    let settings = format!(
-        "protocol = \"mysql\"\npolicy = \"{policy}\"\nreplicas = {replicas}\ntokens = {tokens}"
-    );
-    start(&settings, &addresses).await
+    start(&settings("mysql", policy, replicas, tokens), &addresses).await
 }
 
 /// A client of it.
@@ -238,11 +235,4 @@ pub async fn connected_to_all(conn: &mut Conn, servers: &[MariaDb]) {
     for server in servers {
         seen(server, "SET max_sort_length").await;
     }
-}
-
-/// Waits until no session holds a server.
-pub async fn all_free(arbiter: &Running) {
-    arbiter
-        .until("all tokens", |stats| stats.tokens.in_use == 0)
-        .await;
 }

@@ -25,6 +25,14 @@ pub struct Running {
     _stop: oneshot::Sender<()>,
 }
 
+/// Settings of any protocol (TOML lines).
+pub fn settings(protocol: &str, policy: &str, replicas: usize, tokens: usize) -> String {
+    format!(
+        "protocol = \"{protocol}\"\npolicy = \"{policy}\"\nreplicas = {replicas}\n\
+         tokens = {tokens}\n"
+    )
+}
+
 /// Starts an arbiter with `settings` (TOML lines) in front of the servers s0, s1, ...
 pub async fn start(settings: &str, servers: &[SocketAddr]) -> Running {
     let mut text =
@@ -65,12 +73,19 @@ impl Running {
     }
 
     pub async fn put(&self, path: &str, body: &str) -> web::Reply {
-        let request = format!(
-            "PUT {path} HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n\
-             Content-Length: {}\r\nConnection: close\r\n\r\n{body}",
-            body.len()
-        );
-        web::once(self.admin, request.as_bytes()).await
+        web::put(self.admin, path, body).await
+    }
+
+    /// Waits until no request and no session holds a server.
+    pub async fn all_free(&self) -> Stats {
+        let free = |stats: &Stats| stats.tokens.in_use == 0;
+        self.until("all tokens", free).await
+    }
+
+    /// Waits until the server is in use.
+    pub async fn until_alive(&self, server: usize) -> Stats {
+        let alive = |stats: &Stats| stats.servers[server].alive;
+        self.until("a server to be in use", alive).await
     }
 
     /// Waits until the statistics are as wanted.

@@ -73,20 +73,14 @@ impl Subject {
     }
 
     pub async fn put(&self, path: &str, body: &str) -> Result<()> {
-        let request = format!(
-            "PUT {path} HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n\
-             Content-Length: {}\r\nConnection: close\r\n\r\n{body}",
-            body.len()
-        );
-        let reply = web::once(self.admin, request.as_bytes()).await;
+        let reply = web::put(self.admin, path, body).await;
         ensure!(reply.status == 200, "{path} {body}: {}", reply.text());
         Ok(())
     }
 
     /// `/v1/stats`.
     pub async fn stats(&self) -> Result<Value> {
-        let request = b"GET /v1/stats HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
-        let reply = web::once(self.admin, request).await;
+        let reply = web::get(self.admin, "/v1/stats").await;
         ensure!(reply.status == 200, "/v1/stats: {}", reply.text());
         Ok(serde_json::from_slice(&reply.body)?)
     }

@@ -1,0 +1,113 @@
+//! A connection with what was read of it and not yet used, and where HTTP messages end on it.
+
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpStream;
+
+/// See the module.
+pub struct Buffered {
+    /// To write to; whoever reads from it takes what is not in the buffer.
+    pub stream: TcpStream,
+    input: Vec<u8>,
+    used: usize,
+}
+
+impl Buffered {
+    /// Nothing was read yet.
+    pub fn new(stream: TcpStream) -> Self {
+        Self {
+            stream,
+            input: Vec::new(),
+            used: 0,
+        }
+    }
+
+    /// Whether everything that was read is used.
+    pub fn is_empty(&self) -> bool {
+        self.used == self.input.len()
+    }
+
+    /// A message's head with the empty line; none where the connection ends before.
+    pub async fn head(&mut self) -> Option<String> {
+        let head = self.until(b"\r\n\r\n").await?;
+        Some(String::from_utf8_lossy(&head).into_owned())
+    }
+
+    /// The body that the head announces; none where it has no length, or breaks off.
+    pub async fn body(&mut self, head: &str) -> Option<Vec<u8>> {
+        if field(head, "transfer-encoding").is_none() {
+            let length = field(head, "content-length")?.parse().ok()?;
+            return self.take(length).await;
+        }
+        let mut body = Vec::new();
+        loop {
+            let line = self.line().await?;
+            let size = usize::from_str_radix(std::str::from_utf8(&line).ok()?, 16).ok()?;
+            if size == 0 {
+                while !self.line().await?.is_empty() {}
+                return Some(body);
+            }
+            body.append(&mut self.take(size).await?);
+            self.line().await?.is_empty().then_some(())?;
+        }
+    }
+
+    async fn line(&mut self) -> Option<Vec<u8>> {
+        let mut line = self.until(b"\r\n").await?;
+        line.truncate(line.len() - 2);
+        Some(line)
+    }
+
+    /// All bytes up to and with `end`; none where the connection ends before.
+    pub async fn until(&mut self, end: &[u8]) -> Option<Vec<u8>> {
+        loop {
+            if let Some(place) = find(&self.input[self.used..], end) {
+                return self.take(place + end.len()).await;
+            }
+            self.more().await.then_some(())?;
+        }
+    }
+
+    /// So many bytes; none where the connection ends before.
+    pub async fn take(&mut self, length: usize) -> Option<Vec<u8>> {
+        while self.input.len() - self.used < length {
+            self.more().await.then_some(())?;
+        }
+        let taken = self.input[self.used..self.used + length].to_vec();
+        self.used += length;
+        Some(taken)
+    }
+
+    /// All bytes up to the connection's end.
+    pub async fn rest(&mut self) -> Vec<u8> {
+        while self.more().await {}
+        self.input.split_off(std::mem::take(&mut self.used))
+    }
+
+    /// Reads more; false at the connection's end.
+    pub async fn more(&mut self) -> bool {
+        self.input.drain(..self.used);
+        self.used = 0;
+        self.input.reserve(16 * 1024);
+        self.stream.read_buf(&mut self.input).await.unwrap_or(0) > 0
+    }
+}
+
+/// A field's value in a message's head.
+pub fn field<'a>(head: &'a str, name: &str) -> Option<&'a str> {
+    head.lines().find_map(|line| {
+        let (key, value) = line.split_once(':')?;
+        key.eq_ignore_ascii_case(name).then(|| value.trim())
+    })
+}
+
+/// Whether the head says where its body ends.
+pub fn is_framed(head: &str) -> bool {
+    field(head, "transfer-encoding").is_some() || field(head, "content-length").is_some()
+}
+
+/// Where `pattern` begins in `bytes`.
+pub fn find(bytes: &[u8], pattern: &[u8]) -> Option<usize> {
+    bytes
+        .windows(pattern.len())
+        .position(|window| window == pattern)
+}
