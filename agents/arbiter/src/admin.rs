@@ -10,7 +10,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, put};
 use axum::{Json, Router};
 use tokio::net::TcpListener;
-use wire::arbiter::{Error, Guardrails, SetPolicy, SetReplicas, SetServer};
+use wire::arbiter::{Config, Error, Guardrails, ServerStats, SetPolicy, SetReplicas, SetServer};
 
 use crate::config::TOKENS_MAX;
 use crate::stats;
@@ -49,79 +49,89 @@ pub async fn serve(
 }
 
 type Shared = State<Arc<Tier>>;
+type Answer<T> = Result<Json<T>, Refusal>;
 
 async fn set_replicas(
     State(tier): Shared,
     body: Result<Json<SetReplicas>, JsonRejection>,
-) -> Response {
-    let Json(wanted) = match body {
-        Ok(body) => body,
-        Err(rejection) => return refuse(rejection.body_text()),
-    };
+) -> Answer<Config> {
+    let Json(wanted) = body?;
     let config = tier.config();
     let (most, of) = config.protocol.replicas_max(config.servers.len());
     if !(1..=most).contains(&wanted.replicas) {
-        return refuse(format!(
+        return Err(refuse(format!(
             "replicas: expected 1 to {most}{of}, got {}",
             wanted.replicas
-        ));
+        )));
     }
     tier.set_replicas(wanted.replicas);
-    Json(stats::config(&tier)).into_response()
+    Ok(Json(stats::config(&tier)))
 }
 
-async fn set_policy(State(tier): Shared, body: Result<Json<SetPolicy>, JsonRejection>) -> Response {
-    let Json(wanted) = match body {
-        Ok(body) => body,
-        Err(rejection) => return refuse(rejection.body_text()),
-    };
+async fn set_policy(
+    State(tier): Shared,
+    body: Result<Json<SetPolicy>, JsonRejection>,
+) -> Answer<Config> {
+    let Json(wanted) = body?;
     if let Some(tokens) = wanted.tokens {
         if !(1..=TOKENS_MAX).contains(&tokens) {
-            return refuse(format!("tokens: expected 1 to {TOKENS_MAX}, got {tokens}"));
+            return Err(refuse(format!(
+                "tokens: expected 1 to {TOKENS_MAX}, got {tokens}"
+            )));
         }
     }
     tier.set_policy(wanted.policy, wanted.tokens);
-    Json(stats::config(&tier)).into_response()
+    Ok(Json(stats::config(&tier)))
 }
 
 async fn set_guardrails(
     State(tier): Shared,
     body: Result<Json<Guardrails>, JsonRejection>,
-) -> Response {
-    let Json(wanted) = match body {
-        Ok(body) => body,
-        Err(rejection) => return refuse(rejection.body_text()),
-    };
+) -> Answer<Config> {
+    let Json(wanted) = body?;
     if let Err((key, expected, came)) = wire::guardrails::validate(&wanted) {
-        return refuse(format!("{key}: expected {expected}, got {came}"));
+        return Err(refuse(format!("{key}: expected {expected}, got {came}")));
     }
     tier.set_guardrails(wanted);
-    Json(stats::config(&tier)).into_response()
+    Ok(Json(stats::config(&tier)))
 }
 
 async fn set_server(
     State(tier): Shared,
     Path(name): Path<String>,
     body: Result<Json<SetServer>, JsonRejection>,
-) -> Response {
-    let Json(wanted) = match body {
-        Ok(body) => body,
-        Err(rejection) => return refuse(rejection.body_text()),
-    };
+) -> Answer<ServerStats> {
+    let Json(wanted) = body?;
     let servers = &tier.config().servers;
     let Some(server) = servers.iter().position(|server| server.name == name) else {
         let names: Vec<_> = servers.iter().map(|server| server.name.as_str()).collect();
         let error = format!("server: expected one of {}, got {name}", names.join(", "));
-        return (StatusCode::NOT_FOUND, Json(Error { error })).into_response();
+        return Err(Refusal(StatusCode::NOT_FOUND, error));
     };
     if wanted.up {
         tier.let_in(server);
     } else {
         tier.take_out(server);
     }
-    Json(stats::server(&tier, server)).into_response()
+    Ok(Json(stats::server(&tier, server)))
 }
 
-fn refuse(error: String) -> Response {
-    (StatusCode::UNPROCESSABLE_ENTITY, Json(Error { error })).into_response()
+/// Why a change is not made.
+struct Refusal(StatusCode, String);
+
+impl From<JsonRejection> for Refusal {
+    fn from(rejection: JsonRejection) -> Self {
+        refuse(rejection.body_text())
+    }
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        let Self(status, error) = self;
+        (status, Json(Error { error })).into_response()
+    }
+}
+
+fn refuse(error: String) -> Refusal {
+    Refusal(StatusCode::UNPROCESSABLE_ENTITY, error)
 }

@@ -7,6 +7,8 @@
 //! (Redis), `memcached` and `tcp` the protocols (`kv` is what Redis and memcached share), `admin` the
 //! API to watch and change it.
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 pub mod admin;
 pub mod config;
 pub mod conn;
@@ -27,3 +29,8 @@ pub mod stats;
 pub mod tcp;
 pub mod tier;
 pub mod traced;
+
+/// Every step under a lock is total: a panic while it was held leaves nothing half written.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -6,7 +6,7 @@
 
 use crate::http::body::{Body, Framing};
 use crate::http::head::{parse_request, parse_response};
-use crate::kv::{Dialect, Kind};
+use crate::kv::{Broken, Dialect, Kind};
 use crate::mysql::reply::{End, Follow, Shape};
 use crate::mysql::{classify, hello, packet};
 use crate::resp::command::{arguments, with_lengths, Commands, Found};
@@ -161,7 +161,8 @@ pub fn resp_command(bytes: &[u8]) {
 
 /// Redis replies.
 pub fn resp_reply(bytes: &[u8]) {
-    replies::<resp::reply::Replies>(bytes);
+    // Bytes may be refused.
+    let _ = replies::<resp::reply::Replies>(bytes);
 }
 
 /// memcached commands: what was found is complete, and nothing shorter is.
@@ -178,26 +179,33 @@ pub fn memcached_command(mut bytes: &[u8]) {
 
 /// memcached replies.
 pub fn memcached_reply(bytes: &[u8]) {
-    replies::<memcached::reply::Replies>(bytes);
+    // Bytes may be refused.
+    let _ = replies::<memcached::reply::Replies>(bytes);
 }
 
-/// All ends, at once and byte by byte.
-fn replies<D: Dialect>(bytes: &[u8]) {
-    let ends = |step: usize| {
-        let (mut at, mut end, mut found) = (0, step.min(bytes.len()), Vec::<(usize, Kind)>::new());
-        let mut dialect = D::default();
-        loop {
-            let Ok(followed) = dialect.follow(&bytes[at..end]) else {
-                return (found, true);
-            };
-            at += followed.used;
-            assert!(at <= end);
-            match followed.reply {
-                Some(kind) => found.push((at, kind)),
-                None if end == bytes.len() => return (found, false),
-                None => end = (end + step).min(bytes.len()),
-            }
+/// Where replies end, at once as byte by byte; else what ends the connection.
+pub(crate) fn replies<D: Dialect>(bytes: &[u8]) -> Result<Vec<(usize, Kind)>, Broken> {
+    let (whole, broken) = ends::<D>(bytes, bytes.len().max(1));
+    let (slow, slowly_broken) = ends::<D>(bytes, 1);
+    assert_eq!((&whole, broken.is_some()), (&slow, slowly_broken.is_some()));
+    broken.map_or(Ok(whole), Err)
+}
+
+/// Where replies end in bytes that come `step` at a time, and what ends the connection.
+fn ends<D: Dialect>(bytes: &[u8], step: usize) -> (Vec<(usize, Kind)>, Option<Broken>) {
+    let (mut at, mut end, mut found) = (0, step.min(bytes.len()), Vec::new());
+    let mut dialect = D::default();
+    loop {
+        let followed = match dialect.follow(&bytes[at..end]) {
+            Ok(followed) => followed,
+            Err(broken) => return (found, Some(broken)),
+        };
+        at += followed.used;
+        assert!(at <= end);
+        match followed.reply {
+            Some(kind) => found.push((at, kind)),
+            None if end == bytes.len() => return (found, None),
+            None => end = (end + step).min(bytes.len()),
         }
-    };
-    assert_eq!(ends(bytes.len().max(1)), ends(1));
+    }
 }

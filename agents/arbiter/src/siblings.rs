@@ -9,12 +9,13 @@
 //! late replicas may collide.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use policy::{ServerId, TimeUs};
 use smallvec::SmallVec;
 
 use crate::counters::Counter;
+use crate::lock;
 
 /// The HTTP header that carries a stamp.
 pub const HEADER: &str = "x-sparecraft-replica";
@@ -119,7 +120,7 @@ impl Siblings {
         avoids: bool,
         choose: impl FnOnce(&[ServerId]) -> (T, SmallVec<[ServerId; 4]>),
     ) -> T {
-        let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut table = lock(&self.table);
         let request = table.request(now, stamp.request);
         let of_siblings = request
             .held
@@ -139,7 +140,7 @@ impl Siblings {
 
     /// A replica holds this server, however it came to it.
     pub fn hold(&self, now: TimeUs, stamp: Stamp, server: ServerId) {
-        let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut table = lock(&self.table);
         table
             .request(now, stamp.request)
             .hold(stamp, server, &self.counters);

@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use policy::{Ask, Grant, Hedge, Refused, RequestId, ServerId, Settings, TimeUs};
@@ -17,6 +17,7 @@ use wire::guardrails;
 
 use crate::config::Config;
 use crate::counters::{Counters, ServerCounters};
+use crate::lock;
 use crate::meter::{micros, Meter};
 use crate::siblings::{Siblings, Stamp};
 use crate::traced::{Trace, Traced};
@@ -225,7 +226,8 @@ impl Tier {
         self.acquire_but(r, exclude, &[])
     }
 
-    /// As `acquire`; where the request serves a replica of the tier above, as `acquire_apart`.
+    /// As `acquire`; for a replica of the tier above, where it can be had, none that a sibling of the
+    /// replica holds. A lease that comes later is to be told to `siblings`.
     ///
     /// # Errors
     /// As `acquire`.
@@ -235,23 +237,9 @@ impl Tier {
         r: usize,
         exclude: &[ServerId],
     ) -> Result<Leases, Refused> {
-        match stamp {
-            None => self.acquire(r, exclude),
-            Some(stamp) => self.acquire_apart(stamp, r, exclude),
-        }
-    }
-
-    /// As `acquire`, for a replica of the tier above: where it can be had, none that a sibling of
-    /// the replica holds. A lease that comes later is to be told to `siblings`.
-    ///
-    /// # Errors
-    /// As `acquire`.
-    pub fn acquire_apart(
-        self: &Arc<Self>,
-        stamp: Stamp,
-        r: usize,
-        exclude: &[ServerId],
-    ) -> Result<Leases, Refused> {
+        let Some(stamp) = stamp else {
+            return self.acquire(r, exclude);
+        };
         let avoids = self.config.avoid_collisions;
         self.siblings.choose(self.now(), stamp, avoids, |avoid| {
             let leases = self.acquire_but(r, exclude, avoid);
@@ -383,8 +371,7 @@ impl Tier {
     }
 
     fn choices(&self) -> MutexGuard<'_, Choices> {
-        // A panic while deciding cannot leave the accounts half written: every step is total.
-        self.choices.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.choices)
     }
 
     fn lease(self: &Arc<Self>, server: ServerId) -> Lease {

@@ -1,9 +1,10 @@
 //! What values of the configuration can work.
 
 use std::collections::HashSet;
+use std::path::PathBuf;
 
 use policy::{HEDGE_PERCENTILE, OBSERVATION_AGE_MS};
-use wire::arbiter::Protocol;
+use wire::arbiter::{Protocol, Server};
 
 use super::{Config, TOKENS_MAX};
 
@@ -20,9 +21,12 @@ const CORES_MAX: f64 = 4_096.0;
 /// What `mysql.packet_bytes_max` may be: the servers' own bounds for max_allowed_packet.
 const PACKET_BYTES_MAX: std::ops::RangeInclusive<usize> = 1 << 20..=1 << 30;
 
+/// The key, what was expected, what came.
+type Impossible = (String, String, String);
+
 impl Config {
-    /// Whether an arbiter can work with it; else the key, what was expected, what came.
-    pub(super) fn validate(&self) -> Result<(), (String, String, String)> {
+    /// Whether an arbiter can work with it.
+    pub(super) fn validate(&self) -> Result<(), Impossible> {
         let (replicas_max, of_replicas) = self.protocol.replicas_max(self.servers.len());
         let age_ms = OBSERVATION_AGE_MS;
         let (age_min, age_max) = (age_ms.minimum as u64, age_ms.maximum as u64);
@@ -74,95 +78,81 @@ impl Config {
             ),
         ] {
             if !(least..=most).contains(&value) {
-                let expected = format!("{least} to {most}{of}");
-                return Err((key.to_owned(), expected, value.to_string()));
+                return refuse(key, format!("{least} to {most}{of}"), value);
             }
         }
         if !(self.server_cores > 0.0 && self.server_cores <= CORES_MAX) {
-            return Err((
-                "server_cores".to_owned(),
-                format!("above 0 to {CORES_MAX}"),
-                self.server_cores.to_string(),
-            ));
+            let expected = format!("above 0 to {CORES_MAX}");
+            return refuse("server_cores", expected, self.server_cores);
         }
-        if let Some(path) = self
-            .trace
-            .as_ref()
-            .filter(|path| path.file_name().is_none())
-        {
-            let expected = "the path of a file".to_owned();
-            return Err(("trace".to_owned(), expected, format!("{path:?}")));
+        let is_file = |path: &PathBuf| path.file_name().is_some();
+        if let Some(path) = self.trace.as_ref().filter(|path| !is_file(path)) {
+            return refuse("trace", "the path of a file", format!("{path:?}"));
         }
         let (least, most) = (HEDGE_PERCENTILE.minimum, HEDGE_PERCENTILE.maximum);
         if !(least..=most).contains(&self.hedge_percentile) {
             let expected = format!("{least} to {most}");
-            let came = self.hedge_percentile.to_string();
-            return Err(("hedge_percentile".to_owned(), expected, came));
+            return refuse("hedge_percentile", expected, self.hedge_percentile);
         }
         wire::guardrails::validate(&self.guardrails)?;
         self.validate_servers()?;
         self.validate_mysql()
     }
 
-    fn validate_servers(&self) -> Result<(), (String, String, String)> {
+    fn validate_servers(&self) -> Result<(), Impossible> {
         let mut names = HashSet::new();
         let mut addresses = HashSet::new();
-        for (place, server) in self.servers.iter().enumerate() {
+        for (place, Server { name, address }) in self.servers.iter().enumerate() {
             let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-            if server.name.is_empty() || !server.name.chars().all(plain) {
-                let expected = "a name of letters, digits, '-', '_' and '.'".to_owned();
-                return Err((
-                    format!("servers[{place}].name"),
-                    expected,
-                    quoted(&server.name),
-                ));
-            }
-            if !names.insert(&server.name) {
-                let expected = "a name that no other server has".to_owned();
-                return Err((
-                    format!("servers[{place}].name"),
-                    expected,
-                    quoted(&server.name),
-                ));
-            }
-            if !addresses.insert(server.address) {
-                let expected = "an address that no other server has".to_owned();
-                let came = server.address.to_string();
-                return Err((format!("servers[{place}].address"), expected, came));
-            }
+            let expected = if name.is_empty() || !name.chars().all(plain) {
+                "a name of letters, digits, '-', '_' and '.'"
+            } else if !names.insert(name) {
+                "a name that no other server has"
+            } else if !addresses.insert(address) {
+                let key = format!("servers[{place}].address");
+                return refuse(key, "an address that no other server has", address);
+            } else {
+                continue;
+            };
+            return refuse(
+                format!("servers[{place}].name"),
+                expected,
+                format!("{name:?}"),
+            );
         }
         Ok(())
     }
 
-    fn validate_mysql(&self) -> Result<(), (String, String, String)> {
-        let section = match (self.protocol, &self.mysql) {
+    fn validate_mysql(&self) -> Result<(), Impossible> {
+        let (expected, came) = match (self.protocol, &self.mysql) {
             (Protocol::Mysql, None) => ("a [mysql] table with user, password, database", "none"),
-            (Protocol::Mysql, Some(mysql)) => {
-                if mysql.user.is_empty() || mysql.user.contains('\0') {
-                    (
-                        "a user name in mysql.user",
-                        "an empty one, or one with a zero byte",
-                    )
-                } else if !PACKET_BYTES_MAX.contains(&mysql.packet_bytes_max) {
-                    (
-                        "1 MiB to 1 GiB in mysql.packet_bytes_max",
-                        "less or more than that",
-                    )
-                } else {
-                    return Ok(());
-                }
+            (Protocol::Mysql, Some(mysql))
+                if mysql.user.is_empty() || mysql.user.contains('\0') =>
+            {
+                (
+                    "a user name in mysql.user",
+                    "an empty one, or one with a zero byte",
+                )
             }
-            (_, None) => return Ok(()),
+            (Protocol::Mysql, Some(mysql))
+                if !PACKET_BYTES_MAX.contains(&mysql.packet_bytes_max) =>
+            {
+                (
+                    "1 MiB to 1 GiB in mysql.packet_bytes_max",
+                    "less or more than that",
+                )
+            }
+            (Protocol::Mysql, Some(_)) | (_, None) => return Ok(()),
             (_, Some(_)) => ("no [mysql] table with another protocol", "one"),
         };
-        Err((
-            "mysql".to_owned(),
-            section.0.to_owned(),
-            section.1.to_owned(),
-        ))
+        refuse("mysql", expected, came)
     }
 }
 
-fn quoted(text: &str) -> String {
-    format!("{text:?}")
+fn refuse(
+    key: impl Into<String>,
+    expected: impl Into<String>,
+    came: impl ToString,
+) -> Result<(), Impossible> {
+    Err((key.into(), expected.into(), came.to_string()))
 }

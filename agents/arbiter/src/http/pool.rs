@@ -1,11 +1,12 @@
 //! Idle connections to the servers, the last used first; bounded per server.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use policy::ServerId;
 
 use crate::conn::Conn;
+use crate::lock;
 
 /// Most idle connections per server.
 const IDLE_MAX: usize = 256;
@@ -35,9 +36,7 @@ impl Pool {
 
     /// A connection that is open and silent.
     pub fn take(&self, server: ServerId) -> Option<Conn> {
-        let mut idle = self.idle[server]
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut idle = lock(&self.idle[server]);
         while let Some(candidate) = idle.pop() {
             if candidate.is_usable() {
                 return Some(candidate.conn);
@@ -48,9 +47,7 @@ impl Pool {
 
     /// Keeps a connection on which nothing is outstanding.
     pub fn put(&self, server: ServerId, conn: Conn) {
-        let mut idle = self.idle[server]
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut idle = lock(&self.idle[server]);
         if idle.len() < IDLE_MAX {
             idle.push(Idle {
                 conn,
@@ -61,18 +58,14 @@ impl Pool {
 
     /// Closes all of a server's.
     pub fn clear(&self, server: ServerId) {
-        let mut idle = self.idle[server]
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        idle.clear();
+        lock(&self.idle[server]).clear();
     }
 
     /// Closes those that the servers have closed, and the old ones; the others give back the
     /// buffers that they have not needed for a while.
     pub fn sweep(&self) {
         for idle in &self.idle {
-            let mut idle = idle.lock().unwrap_or_else(PoisonError::into_inner);
-            idle.retain_mut(|idle| {
+            lock(idle).retain_mut(|idle| {
                 if idle.since.elapsed() > BUFFER_KEPT {
                     idle.conn.release_buffer();
                 }

@@ -26,11 +26,9 @@ pub struct Client<D> {
     writing: BytesMut,
 }
 
-/// What becomes of the connection after the commands in the buffer.
+/// Why the connection does not go on after the commands in the buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum After {
-    /// More may come.
-    Next,
+pub enum End {
     /// Everything is said.
     Close,
     /// Everything is said, but the client may still be sending.
@@ -70,21 +68,19 @@ impl<D: Dialect> Client<D> {
     }
 
     /// Writes where there is much to write.
-    pub async fn write_much(&mut self) -> After {
+    pub async fn write_much(&mut self) -> Result<(), End> {
         if self.slot.output_len() > OUTPUT_MAX {
             return self.write().await;
         }
-        After::Next
+        Ok(())
     }
 
     /// Writes what there is.
-    pub async fn write(&mut self) -> After {
+    pub async fn write(&mut self) -> Result<(), End> {
         self.writing.clear();
         self.slot.take_output(&mut self.writing);
         let limit = self.front.tier.config().request_timeout();
-        match self.socket.write(&self.writing, limit).await {
-            Ok(()) => After::Next,
-            Err(_) => After::Gone,
-        }
+        let written = self.socket.write(&self.writing, limit).await;
+        written.map_err(|_| End::Gone)
     }
 }

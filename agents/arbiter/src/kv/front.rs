@@ -1,13 +1,14 @@
 //! The links to all servers, made when they are first needed.
 
 use std::marker::PhantomData;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use policy::ServerId;
 
 use super::link::{Link, Pending, Until};
 use super::slot::Slot;
 use super::Dialect;
+use crate::lock;
 use crate::tier::{Lease, Tier};
 
 /// See the module.
@@ -78,7 +79,7 @@ impl<D: Dialect> Front<D> {
     pub fn give_up(&self, server: ServerId) {
         self.tier.server_failed(server);
         for place in &self.links[server * D::FLAVOURS..(server + 1) * D::FLAVOURS] {
-            let link = place.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let link = lock(place).take();
             if let Some(link) = link {
                 link.shut();
             }
@@ -87,7 +88,7 @@ impl<D: Dialect> Front<D> {
 
     fn link(&self, server: ServerId, flavour: usize) -> Arc<Link> {
         let place = &self.links[server * D::FLAVOURS + flavour];
-        let mut link = place.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut link = lock(place);
         match &*link {
             Some(open) if open.is_open() => {
                 self.tier.server_counters[server].connections_reused.inc();

@@ -9,7 +9,7 @@
 use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::{pin, Pin};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{ready, Context, Poll, Waker};
 use std::time::Duration;
 
@@ -21,6 +21,7 @@ use tokio::time::{sleep, Sleep};
 
 use super::slot::{Slot, Verdict};
 use super::{Dialect, Failure, Kind, HELD_MAX};
+use crate::lock;
 use crate::tier::{Flight, Lease, Tier};
 
 const READ_SIZE: usize = 64 * 1024;
@@ -125,7 +126,7 @@ impl Link {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// Ends it; who waited is told.

@@ -131,3 +131,25 @@ pub fn number(digits: &[u8]) -> Option<u64> {
             .fold(0, |sum, digit| sum * 10 + u64::from(digit - b'0'))
     })
 }
+
+/// Takes what is there of a string or item of which `due` bytes are to come, the line end that they
+/// finish with included; how much that is.
+///
+/// # Errors
+/// When they do not end so.
+pub fn take_ended(due: &mut u64, bytes: &[u8]) -> Result<usize, Broken> {
+    let taken = (*due).min(bytes.len() as u64);
+    let length = usize::try_from(taken).unwrap_or(bytes.len());
+    let after = *due - taken;
+    // The last two bytes are at the distances 1 and 0 from the end.
+    for (distance, expected) in [(1, b'\r'), (0, b'\n')] {
+        if after <= distance && distance - after < taken {
+            let back = usize::try_from(distance - after).unwrap_or(0);
+            if bytes[length - 1 - back] != expected {
+                return Err(Broken("a string must end with CR LF"));
+            }
+        }
+    }
+    *due = after;
+    Ok(length)
+}

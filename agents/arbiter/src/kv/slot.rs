@@ -4,13 +4,14 @@
 //! the slot from round to round.
 
 use std::ops::Range;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 
 use bytes::BytesMut;
 use policy::ServerId;
 
 use super::Failure;
+use crate::lock;
 
 /// A buffer that grew beyond this is not kept.
 const KEPT_MAX: usize = 64 * 1024;
@@ -62,7 +63,7 @@ pub enum Verdict {
 
 impl Slot {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// Begins a round; its ticket.
@@ -257,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sick_reply_is_used_only_when_no_other_came() {
+    fn a_server_error_is_used_only_when_no_other_reply_came() {
         let slot = Slot::default();
         let ticket = slot.open(Mode::Race);
         slot.expect_one();

@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use super::command::{self, Class, Command};
 use super::reply::Replies;
 use super::Front;
-use crate::kv::client::{self, After};
+use crate::kv::client::{self, End};
 use crate::kv::front::Batch;
 use crate::kv::link::Until;
 use crate::kv::slot::Slot;
@@ -72,37 +72,29 @@ pub async fn serve(front: Arc<Front>, stream: TcpStream, mut stop: watch::Receiv
     };
     while client.wire.more(&mut stop).await {
         let after = client.answer().await;
-        if after == After::Gone || client.wire.write().await == After::Gone {
+        if after == Err(End::Gone) || client.wire.write().await.is_err() {
             return;
         }
         match after {
-            After::Next => {}
-            After::Linger => return client.wire.socket.linger().await,
-            After::Close | After::Gone | After::Pin => return,
+            Ok(()) => {}
+            Err(End::Linger) => return client.wire.socket.linger().await,
+            Err(End::Close | End::Gone | End::Pin) => return,
         }
     }
 }
 
 impl Client {
     /// Answers all complete commands in the buffer.
-    async fn answer(&mut self) -> After {
+    async fn answer(&mut self) -> Result<(), End> {
         loop {
-            let found = command::next(&self.wire.socket.buffer[self.run.bytes..]);
-            let after = match found {
-                Ok(Some(command)) => self.command(command).await,
+            match command::next(&self.wire.socket.buffer[self.run.bytes..]) {
+                Ok(Some(command)) => self.command(command).await?,
                 Ok(None) => return self.end_run().await,
                 Err(refused) => {
-                    let after = self.end_run().await;
+                    let ended = self.end_run().await;
                     self.refuse(refused.0);
-                    return if after == After::Next {
-                        After::Linger
-                    } else {
-                        after
-                    };
+                    return ended.and(Err(End::Linger));
                 }
-            };
-            if after != After::Next {
-                return after;
             }
         }
     }
@@ -114,46 +106,40 @@ impl Client {
     }
 
     /// The command behind the run.
-    async fn command(&mut self, command: Command) -> After {
+    async fn command(&mut self, command: Command) -> Result<(), End> {
         let joins = match (self.run.class, command.class) {
             (_, Class::Decided) => self.run.commands == 0,
             (Class::Fence, _) | (_, Class::Fence) => true,
             (before, now) => before == now,
         };
         if !joins || self.run.commands >= BATCH_MAX {
-            let after = self.end_run().await;
-            if after != After::Next {
-                return after;
-            }
+            self.end_run().await?;
         }
         match command.class {
             Class::Quit | Class::Refused(_) => {
-                let after = self.end_run().await;
-                if after != After::Next {
-                    return after;
-                }
+                self.end_run().await?;
                 self.wire.socket.buffer.advance(command.length);
                 let Class::Refused(reply) = command.class else {
-                    return After::Close;
+                    return Err(End::Close);
                 };
                 self.refuse(reply);
-                After::Next
+                Ok(())
             }
             _ => {
                 self.run.add(&command);
                 if command.class == Class::Decided {
                     return self.end_run().await;
                 }
-                After::Next
+                Ok(())
             }
         }
     }
 
     /// Sends the run and waits for its replies.
-    async fn end_run(&mut self) -> After {
+    async fn end_run(&mut self) -> Result<(), End> {
         let run = std::mem::replace(&mut self.run, NO_RUN);
         if run.commands == 0 {
-            return After::Next;
+            return Ok(());
         }
         let counters = &self.wire.front.tier.counters;
         counters.received.add(u64::from(run.commands));
@@ -180,7 +166,7 @@ impl Client {
                     .say(error.repeat(run.loud.max(1) as usize).as_bytes());
                 if run.loud < run.commands {
                     // Silence would have meant success.
-                    return After::Linger;
+                    return Err(End::Linger);
                 }
             }
         }

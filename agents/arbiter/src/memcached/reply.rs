@@ -1,7 +1,7 @@
 //! Where a server's reply ends. Stateful, so that a large reply is looked at once however it
 //! arrives.
 
-use crate::kv::{line_end, number, Broken, Dialect, Followed, Kind};
+use crate::kv::{line_end, number, take_ended, Broken, Dialect, Followed, Kind};
 
 /// Longest line.
 const LINE_MAX: usize = 8 * 1024;
@@ -29,7 +29,7 @@ impl Dialect for Replies {
         loop {
             let left = &bytes[used..];
             if self.item > 0 {
-                used += self.take_item(left)?;
+                used += take_ended(&mut self.item, left)?;
                 if self.item > 0 {
                     return Ok(Followed { used, reply: None });
                 }
@@ -53,35 +53,6 @@ impl Dialect for Replies {
 }
 
 impl Replies {
-    /// Takes what is there of an item; its last two bytes are a line end.
-    fn take_item(&mut self, bytes: &[u8]) -> Result<usize, Broken> {
-        let mut taken = 0;
-        for byte_at_end in [None, Some(b'\r'), Some(b'\n')] {
-            match byte_at_end {
-                None if self.item > 2 => {
-                    let skipped = (self.item - 2).min(bytes.len() as u64);
-                    self.item -= skipped;
-                    taken += usize::try_from(skipped).unwrap_or(bytes.len());
-                }
-                Some(expected) => {
-                    let is_next = self.item == if expected == b'\r' { 2 } else { 1 };
-                    match bytes.get(taken) {
-                        Some(&byte) if is_next && byte == expected => {
-                            self.item -= 1;
-                            taken += 1;
-                        }
-                        Some(_) if is_next => {
-                            return Err(Broken("an item must end with CR LF"));
-                        }
-                        _ => {}
-                    }
-                }
-                None => {}
-            }
-        }
-        Ok(taken)
-    }
-
     /// One line; none where more follows.
     fn line(&mut self, line: &[u8]) -> Result<Option<Kind>, Broken> {
         let mut words = line.split(|&byte| byte == b' ');
@@ -128,26 +99,7 @@ fn is_count(line: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// The kinds of all replies in `bytes`; at once and byte by byte must agree.
-    fn kinds(bytes: &[u8]) -> Result<Vec<(usize, Kind)>, Broken> {
-        let follow = |step: usize| {
-            let (mut at, mut end) = (0, step.min(bytes.len()));
-            let (mut replies, mut found) = (Replies::default(), vec![]);
-            loop {
-                let followed = replies.follow(&bytes[at..end])?;
-                at += followed.used;
-                match followed.reply {
-                    Some(kind) => found.push((at, kind)),
-                    None if end == bytes.len() => return Ok(found),
-                    None => end = (end + step).min(bytes.len()),
-                }
-            }
-        };
-        let whole = follow(bytes.len().max(1));
-        assert_eq!(whole, follow(1), "{:?}", String::from_utf8_lossy(bytes));
-        whole
-    }
+    use crate::parsers::replies;
 
     #[test]
     fn every_reply_ends_where_it_ends() {
@@ -166,11 +118,14 @@ mod tests {
         ] {
             let twice = [reply, reply].concat();
             let ends = [(reply.len(), Kind::Reply), (twice.len(), Kind::Reply)];
-            assert_eq!(kinds(&twice).unwrap(), ends);
-            assert_eq!(kinds(&reply[..reply.len() - 1]).unwrap(), []);
+            assert_eq!(replies::<Replies>(&twice).unwrap(), ends);
+            assert_eq!(replies::<Replies>(&reply[..reply.len() - 1]).unwrap(), []);
         }
         let ends = [(4, Kind::Fence), (20, Kind::ServerError)];
-        assert_eq!(kinds(b"MN\r\nSERVER_ERROR x\r\n").unwrap(), ends);
+        assert_eq!(
+            replies::<Replies>(b"MN\r\nSERVER_ERROR x\r\n").unwrap(),
+            ends
+        );
     }
 
     #[test]
@@ -187,11 +142,11 @@ mod tests {
             b"123456789012345678901\r\n",
         ] {
             assert!(
-                kinds(bytes).is_err(),
+                replies::<Replies>(bytes).is_err(),
                 "{:?}",
                 String::from_utf8_lossy(bytes)
             );
         }
-        assert!(kinds(&vec![b'S'; LINE_MAX + 2]).is_err());
+        assert!(replies::<Replies>(&vec![b'S'; LINE_MAX + 2]).is_err());
     }
 }

@@ -9,7 +9,7 @@
 pub mod processing;
 pub mod windows;
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use policy::{ServerId, TimeUs};
@@ -18,6 +18,7 @@ use wire::arbiter::{LatencyReport, Recent};
 use self::processing::Shares;
 use self::windows::Windows;
 use crate::counters::Counter;
+use crate::lock;
 
 /// See the module. Locks are held for tens of nanoseconds; once a second for tens of microseconds.
 pub struct Meter {
@@ -121,9 +122,4 @@ impl Meter {
 /// Whole microseconds.
 pub fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // A panic while counting leaves figures behind, not an invariant.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -54,12 +54,7 @@ impl Windows {
         self.now.connections += 1;
     }
 
-    /// A request ended, however it did.
-    pub fn request(&mut self, now_us: u64, latency_us: u64) {
-        self.requests(now_us, latency_us, 1);
-    }
-
-    /// So many that were asked and answered together ended.
+    /// So many requests that were asked and answered together ended, however they did.
     pub fn requests(&mut self, now_us: u64, latency_us: u64, count: u32) {
         self.turn(now_us);
         self.now.requests += u64::from(count);
@@ -235,7 +230,7 @@ mod tests {
     fn a_second_is_told_when_it_has_ended_and_kept_for_sixty() {
         let mut windows = Windows::new();
         for k in 0..100 {
-            windows.request(k * 10_000, 1_000 + k);
+            windows.requests(k * 10_000, 1_000 + k, 1);
         }
         assert_eq!(windows.each(S - 1), [], "it goes on");
         let [first] = windows.each(S).try_into().unwrap();
@@ -250,7 +245,7 @@ mod tests {
     fn percentiles_with_fewer_than_ten_samples_beyond_are_not_told() {
         let mut windows = Windows::new();
         for k in 1..=199 {
-            windows.request(0, k * 1_000);
+            windows.requests(0, k * 1_000, 1);
         }
         let latency = windows.each(S)[0].latency;
         assert_eq!(latency.count, 199);
@@ -259,7 +254,7 @@ mod tests {
             (latency.p95_us, latency.p99_us, latency.p99_9_us),
             (None, None, None)
         );
-        windows.request(S, 200_000);
+        windows.requests(S, 200_000, 1);
         let counted = |windows: &mut Windows| {
             let buckets = windows.buckets(S);
             buckets.iter().map(|bucket| bucket.count).sum::<u64>()
@@ -283,7 +278,7 @@ mod tests {
                 state = state
                     .wrapping_mul(6_364_136_223_846_793_005)
                     .wrapping_add(1);
-                windows.request(second * S + state % S, state % 3_000_000);
+                windows.requests(second * S + state % S, state % 3_000_000, 1);
             }
             windows.connection(second * S);
             let recent = windows.recent((second + 1) * S);
@@ -304,7 +299,7 @@ mod tests {
     #[test]
     fn a_long_silence_costs_no_more_than_sixty_seconds() {
         let mut windows = Windows::new();
-        windows.request(0, 5);
+        windows.requests(0, 5, 1);
         let year_us = 365 * 86_400 * S;
         assert_eq!(windows.each(year_us).len(), 60);
         assert_eq!(windows.each(year_us)[59].second, year_us / S - 1);
@@ -315,8 +310,8 @@ mod tests {
     #[test]
     fn a_latency_beyond_all_bounds_is_counted_at_the_bound() {
         let mut windows = Windows::new();
-        windows.request(0, u64::MAX / 2);
-        windows.request(0, 0);
+        windows.requests(0, u64::MAX / 2, 1);
+        windows.requests(0, 0, 1);
         let latency = windows.each(S)[0].latency;
         assert_eq!(latency.count, 2);
         assert!(latency.max_us.is_some_and(|us| us >= LATENCY_US_MAX));

@@ -130,14 +130,14 @@ impl Held {
         if task == Task::Race && self.links.len() > 1 {
             self.hub.tier.counters.cloned.inc();
         }
-        let verdict = self.contest(packet, shape, &task, deadline).await;
+        let (verdict, is_good) = self.contest(packet, shape, &task, deadline).await;
         if self.links.len() > self.wanted {
             self.keep_favourite();
         }
-        if let (Route::Session(effect), Ok(true)) = (route, &verdict.1) {
+        if let (Route::Session(effect), true) = (route, is_good) {
             self.replay.record(effect, packet, shape);
         }
-        verdict.0
+        verdict
     }
 
     /// Sends a command out and waits for the reply. The second: whether it was a good one.
@@ -147,7 +147,7 @@ impl Held {
         shape: Shape,
         task: &Task,
         deadline: Instant,
-    ) -> (Verdict, Result<bool, ()>) {
+    ) -> (Verdict, bool) {
         let (contest, mut told) = Contest::new(self.hub.tier.config().servers.len());
         let command = |link: LinkId| Command {
             packet: packet.clone(),
@@ -160,7 +160,7 @@ impl Held {
         self.links
             .retain(|link| !targets.contains(&link.id) || link.send(command(link.id)));
         if shape == Shape::Nothing {
-            return (Verdict::Nothing, Ok(true));
+            return (Verdict::Nothing, true);
         }
         let mut failed: Vec<(LinkId, Bytes)> = Vec::new();
         let mut delayed = self.delayed(task);
@@ -170,7 +170,7 @@ impl Held {
                 event = told.recv() => match event {
                     Some(Event::Won { link, reply, rest }) => {
                         self.won(task, link, &failed);
-                        return (Verdict::Reply { packets: reply, rest }, Ok(true));
+                        return (Verdict::Reply { packets: reply, rest }, true);
                     }
                     Some(Event::Failed { link, reply }) => {
                         failed.push((link, reply));
@@ -197,7 +197,7 @@ impl Held {
                 }
                 () = sleep_until(deadline) => {
                     contest.close();
-                    return (Verdict::TimedOut, Err(()));
+                    return (Verdict::TimedOut, false);
                 }
             }
         }
@@ -205,15 +205,10 @@ impl Held {
         match failed.into_iter().next() {
             Some((link, packets)) => {
                 self.last_winner = Some(link);
-                (
-                    Verdict::Reply {
-                        packets,
-                        rest: None,
-                    },
-                    Ok(false),
-                )
+                let rest = None;
+                (Verdict::Reply { packets, rest }, false)
             }
-            None => (Verdict::Gone, Err(())),
+            None => (Verdict::Gone, false),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use policy::ServerId;
@@ -16,6 +16,7 @@ use super::reply;
 use super::terms::Task;
 use crate::config::Mysql;
 use crate::conn::Conn;
+use crate::lock;
 use crate::tier::Tier;
 
 /// Most idle connections per server, of all keys together.
@@ -397,10 +398,6 @@ fn with_state(error: &Packet) -> Packet {
         }
         _ => error.clone(),
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -121,14 +121,6 @@ struct Worker {
     abandoned: Arc<AtomicBool>,
 }
 
-/// Whether the connection can be used further.
-#[derive(PartialEq, Eq)]
-enum Health {
-    Usable,
-    Broken,
-    Disagrees,
-}
-
 impl Worker {
     async fn run(mut self, lease: Lease, start: Start) {
         let Start {
@@ -147,41 +139,38 @@ impl Worker {
             Err(OpenError::Unreachable) => return tell(News::Down(self.id, Loss::Broken)),
         };
         tell(News::Ready(self.id));
-        match self.work(&mut conn).await {
-            Health::Usable => self.hub.give_back(self.server, conn).await,
-            Health::Disagrees => {
-                tell(News::Down(self.id, Loss::Disagrees));
-                self.hub.give_back(self.server, conn).await;
-            }
-            Health::Broken => tell(News::Down(self.id, Loss::Broken)),
+        let worked = self.work(&mut conn).await;
+        let is_usable = !matches!(worked, Err(Loss::Broken));
+        if let Err(loss) = worked {
+            tell(News::Down(self.id, loss));
+        }
+        if is_usable {
+            self.hub.give_back(self.server, conn).await;
         }
         drop(lease);
     }
 
-    async fn work(&mut self, conn: &mut ServerConn) -> Health {
+    async fn work(&mut self, conn: &mut ServerConn) -> Result<(), Loss> {
         loop {
             let command = tokio::select! {
                 biased;
                 command = self.queue.recv() => command,
                 // The server closed, or said what nobody asked for.
-                () = conn.conn.spoken() => return Health::Broken,
+                () = conn.conn.spoken() => return Err(Loss::Broken),
             };
             let Some(mut command) = command else {
-                return Health::Usable;
+                return Ok(());
             };
             if command.task == Task::Race && command.ticket.is_answered() {
                 self.hub.tier.counters.replicas_not_needed.inc();
                 command.ticket.done();
             } else if !self.abandoned.load(SeqCst) {
-                let health = self.execute(conn, command).await;
-                if health != Health::Usable {
-                    return health;
-                }
+                self.execute(conn, command).await?;
             }
         }
     }
 
-    async fn execute(&self, conn: &mut ServerConn, mut command: Command) -> Health {
+    async fn execute(&self, conn: &mut ServerConn, mut command: Command) -> Result<(), Loss> {
         let flight = self.hub.tier.sent(self.server);
         let limit = self.hub.tier.config().request_timeout();
         if conn
@@ -194,7 +183,7 @@ impl Worker {
         }
         let Some(follow) = Follow::new(command.shape) else {
             command.ticket.done();
-            return Health::Usable;
+            return Ok(());
         };
         Reading {
             limit,
@@ -208,12 +197,12 @@ impl Worker {
     }
 }
 
-fn lost(command: &Command, flight: &Flight) -> Health {
+fn lost(command: &Command, flight: &Flight) -> Result<(), Loss> {
     let spent = flight.bad();
     if command.task == Task::Race && command.ticket.is_answered() {
         flight.wasted(spent);
     }
-    Health::Broken
+    Err(Loss::Broken)
 }
 
 /// A command that was sent; its reply is being read.
@@ -226,7 +215,7 @@ struct Reading {
 }
 
 impl Reading {
-    async fn run(mut self, conn: &mut ServerConn) -> Health {
+    async fn run(mut self, conn: &mut ServerConn) -> Result<(), Loss> {
         loop {
             let Ok(Ok(Some(packet))) = timeout(self.limit, packet::read(&mut conn.conn)).await
             else {
@@ -254,7 +243,7 @@ impl Reading {
         }
     }
 
-    fn end(mut self, conn: &mut ServerConn, end: End) -> Health {
+    fn end(mut self, conn: &mut ServerConn, end: End) -> Result<(), Loss> {
         let reply = self.kept.split().freeze();
         match end {
             End::Good => self.good(conn, reply),
@@ -263,7 +252,7 @@ impl Reading {
         }
     }
 
-    fn good(&mut self, conn: &mut ServerConn, reply: bytes::Bytes) -> Health {
+    fn good(&mut self, conn: &mut ServerConn, reply: bytes::Bytes) -> Result<(), Loss> {
         conn.note(&self.command.task);
         let spent = match &self.command.task {
             Task::Race | Task::Alone => self.flight.good(),
@@ -278,10 +267,10 @@ impl Reading {
             }
             self.command.ticket.done();
         }
-        Health::Usable
+        Ok(())
     }
 
-    fn error(&mut self, reply: bytes::Bytes, state: [u8; 5]) -> Health {
+    fn error(&mut self, reply: bytes::Bytes, state: [u8; 5]) -> Result<(), Loss> {
         let is_the_server_s = !is_of_the_statement(state);
         let spent = if is_the_server_s {
             self.flight.bad()
@@ -290,17 +279,17 @@ impl Reading {
         };
         if !self.command.ticket.is_answered() {
             self.command.ticket.fail(reply);
-            return Health::Usable;
+            return Ok(());
         }
         self.command.ticket.done();
         match self.command.task {
             Task::Race => {
                 self.flight.wasted(spent);
-                Health::Usable
+                Ok(())
             }
-            Task::Alone => Health::Usable,
+            Task::Alone => Ok(()),
             // The session is not here what it is elsewhere.
-            Task::Session(_) | Task::Sticky => Health::Disagrees,
+            Task::Session(_) | Task::Sticky => Err(Loss::Disagrees),
         }
     }
 
@@ -309,14 +298,14 @@ impl Reading {
         mut self,
         conn: &mut ServerConn,
         pieces: mpsc::Sender<Result<bytes::Bytes, ()>>,
-    ) -> Health {
+    ) -> Result<(), Loss> {
         loop {
             let Ok(Ok(Some(packet))) = timeout(self.limit, packet::read(&mut conn.conn)).await
             else {
                 self.flight.bad();
                 // The client may be gone, then it needs no word.
                 let _ = pieces.send(Err(())).await;
-                return Health::Broken;
+                return Err(Loss::Broken);
             };
             let end = self.follow.packet(packet.payload());
             self.kept.extend_from_slice(packet.bytes());
@@ -325,22 +314,22 @@ impl Reading {
             {
                 // Nobody reads it: not worth the draining.
                 self.flight.neutral();
-                return Health::Broken;
+                return Err(Loss::Broken);
             }
             match end {
                 None => {}
                 Some(End::Good) => {
                     self.flight.good();
-                    return Health::Usable;
+                    return Ok(());
                 }
                 Some(End::Error { .. }) => {
                     self.flight.bad();
-                    return Health::Usable;
+                    return Ok(());
                 }
                 Some(End::Broken) => {
                     self.flight.bad();
                     let _ = pieces.send(Err(())).await;
-                    return Health::Broken;
+                    return Err(Loss::Broken);
                 }
             }
         }

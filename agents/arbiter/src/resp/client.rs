@@ -13,7 +13,7 @@ use super::command::{arguments, with_lengths, Commands, Found};
 use super::pinned::{self, Manners};
 use super::reply::Replies;
 use super::{Front, PRIMARY};
-use crate::kv::client::{self, After};
+use crate::kv::client::{self, End};
 use crate::kv::front::Batch;
 use crate::kv::link::Until;
 use crate::kv::{round, Failure, BATCH_MAX};
@@ -47,89 +47,64 @@ pub async fn serve(front: Arc<Front>, stream: TcpStream, mut stop: watch::Receiv
         run: NO_RUN,
         manners: Manners::default(),
     };
-    loop {
-        if !client.wire.more(&mut stop).await {
-            return;
-        }
+    while client.wire.more(&mut stop).await {
         let after = client.answer().await;
-        if after == After::Gone || client.wire.write().await == After::Gone {
+        if after == Err(End::Gone) || client.wire.write().await.is_err() {
             return;
         }
         match after {
-            After::Next => {}
-            After::Linger => return client.wire.socket.linger().await,
-            After::Pin => {
+            Ok(()) => {}
+            Err(End::Linger) => return client.wire.socket.linger().await,
+            Err(End::Pin) => {
                 return pinned::serve(&client.wire.front, client.wire.socket, client.manners).await
             }
-            After::Close | After::Gone => return,
+            Err(End::Close | End::Gone) => return,
         }
     }
 }
 
 impl Client {
     /// Answers all complete commands in the buffer.
-    async fn answer(&mut self) -> After {
+    async fn answer(&mut self) -> Result<(), End> {
         loop {
-            let found = self
-                .commands
-                .next(&self.wire.socket.buffer[self.run.bytes..]);
-            let after = match found {
-                Ok(Some(Found::Lengths(length))) => self.command(length).await,
-                Ok(Some(Found::Inline(length))) => self.inline(length).await,
+            let rest = &self.wire.socket.buffer[self.run.bytes..];
+            match self.commands.next(rest) {
+                Ok(Some(Found::Lengths(length))) => self.command(length).await?,
+                Ok(Some(Found::Inline(length))) => self.inline(length).await?,
                 Ok(Some(Found::Nothing(length))) => {
-                    let after = self.end_run().await;
+                    self.end_run().await?;
                     self.wire.socket.buffer.advance(length);
-                    after
                 }
-                Ok(None) => {
-                    let after = self.end_run().await;
-                    return after;
-                }
+                Ok(None) => return self.end_run().await,
                 Err(refused) => {
                     self.wire.front.tier.counters.received.inc();
                     self.wire.front.tier.counters.failed.inc();
-                    let after = self.end_run().await;
+                    self.end_run().await?;
                     self.wire.slot.say(format!("-ERR {refused}\r\n").as_bytes());
-                    return if after == After::Next {
-                        After::Linger
-                    } else {
-                        after
-                    };
+                    return Err(End::Linger);
                 }
-            };
-            if after != After::Next {
-                return after;
             }
         }
     }
 
     /// The command behind the run, `length` bytes long.
-    async fn command(&mut self, length: usize) -> After {
+    async fn command(&mut self, length: usize) -> Result<(), End> {
         let class = classify(&self.wire.socket.buffer[self.run.bytes..self.run.bytes + length]);
         if class != self.run.class || self.run.commands >= BATCH_MAX {
-            let after = self.end_run().await;
-            if after != After::Next {
-                return after;
-            }
+            self.end_run().await?;
         }
         if matches!(class, Class::Read | Class::Write) {
             self.run.class = class;
             self.run.bytes += length;
             self.run.commands += 1;
-            return After::Next;
+            return Ok(());
         }
-        let after = self.end_run().await;
-        if after != After::Next {
-            return after;
-        }
+        self.end_run().await?;
         self.special(class, length).await
     }
 
-    async fn inline(&mut self, length: usize) -> After {
-        let after = self.end_run().await;
-        if after != After::Next {
-            return after;
-        }
+    async fn inline(&mut self, length: usize) -> Result<(), End> {
+        self.end_run().await?;
         // As if it had come with lengths.
         let command = with_lengths(&self.wire.socket.buffer[..length]);
         let rest = self.wire.socket.buffer.split_off(length);
@@ -139,9 +114,9 @@ impl Client {
     }
 
     /// A command that is neither read nor write, at the start of the buffer.
-    async fn special(&mut self, class: Class, length: usize) -> After {
+    async fn special(&mut self, class: Class, length: usize) -> Result<(), End> {
         if class == Class::Pin {
-            return After::Pin;
+            return Err(End::Pin);
         }
         let counters = &self.wire.front.tier.counters;
         counters.received.inc();
@@ -157,20 +132,20 @@ impl Client {
                 let refusal = b"-ERR not offered by the arbiter: ask the server itself\r\n";
                 self.wire.slot.say(refusal);
                 self.wire.socket.buffer.advance(length);
-                return After::Next;
+                return Ok(());
             }
             _ => self.wire.slot.say(b"+OK\r\n"),
         }
         counters.answered.inc();
         self.wire.socket.buffer.advance(length);
         if class == Class::Quit {
-            return After::Close;
+            return Err(End::Close);
         }
-        After::Next
+        Ok(())
     }
 
     /// Changes the version of RESP: from then on other links are used.
-    async fn hello(&mut self, length: usize) -> After {
+    async fn hello(&mut self, length: usize) -> Result<(), End> {
         let command = self.wire.socket.buffer.split_to(length);
         let resp3 = arguments(&command).nth(1) == Some(b"3");
         let batch = Batch {
@@ -186,14 +161,14 @@ impl Client {
             self.manners.resp3 = resp3;
         }
         self.account(1, answered);
-        After::Next
+        Ok(())
     }
 
     /// Sends the run and waits for its replies.
-    async fn end_run(&mut self) -> After {
+    async fn end_run(&mut self) -> Result<(), End> {
         let run = std::mem::replace(&mut self.run, NO_RUN);
         if run.commands == 0 {
-            return After::Next;
+            return Ok(());
         }
         let batch = Batch {
             bytes: &self.wire.socket.buffer[..run.bytes],

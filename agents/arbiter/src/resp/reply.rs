@@ -1,7 +1,7 @@
 //! Where a server's reply ends, in RESP2 and RESP3. Stateful, so that a large reply is looked at
 //! once however it arrives; nested replies are counted, not descended into.
 
-use crate::kv::{line_end, number, Broken, Dialect, Followed, Kind};
+use crate::kv::{line_end, number, take_ended, Broken, Dialect, Followed, Kind};
 
 /// Longest line: a simple string, an error, a number, a length.
 pub const LINE_MAX: usize = 64 * 1024;
@@ -11,7 +11,7 @@ const BULK_MAX: u64 = 512 * 1024 * 1024;
 const ELEMENTS_MAX: u64 = 1 << 32;
 
 /// Errors of the server's making: another replica may do better.
-const SICK: [&[u8]; 7] = [
+const SERVER_ERRORS: [&[u8]; 7] = [
     b"LOADING",
     b"MASTERDOWN",
     b"BUSY",
@@ -30,7 +30,7 @@ pub struct Replies {
     string: u64,
     /// The reply under way is a push.
     is_push: bool,
-    is_sick: bool,
+    is_server_error: bool,
 }
 
 impl Dialect for Replies {
@@ -48,8 +48,7 @@ impl Dialect for Replies {
         loop {
             let left = &bytes[used..];
             if self.string > 0 {
-                let taken = self.take_string(left)?;
-                used += taken;
+                used += take_ended(&mut self.string, left)?;
                 if self.string > 0 {
                     return Ok(Followed { used, reply: None });
                 }
@@ -73,31 +72,13 @@ impl Dialect for Replies {
 
 impl Replies {
     fn end(&mut self) -> Kind {
-        let kind = match (self.is_push, self.is_sick) {
+        let kind = match (self.is_push, self.is_server_error) {
             (true, _) => Kind::Push,
             (false, true) => Kind::ServerError,
             (false, false) => Kind::Reply,
         };
         *self = Self::default();
         kind
-    }
-
-    /// Takes what is there of a string; its last two bytes are a line end.
-    fn take_string(&mut self, bytes: &[u8]) -> Result<usize, Broken> {
-        let taken = self.string.min(bytes.len() as u64);
-        let length = usize::try_from(taken).unwrap_or(bytes.len());
-        let after = self.string - taken;
-        // The last two bytes are at the distances 1 and 0 from the end.
-        for (distance, expected) in [(1, b'\r'), (0, b'\n')] {
-            if after <= distance && distance - after < taken {
-                let back = usize::try_from(distance - after).unwrap_or(0);
-                if bytes[length - 1 - back] != expected {
-                    return Err(Broken("a string must end with CR LF"));
-                }
-            }
-        }
-        self.string = after;
-        Ok(length)
     }
 
     /// One line: a scalar, or the head of a string or an aggregate.
@@ -112,7 +93,8 @@ impl Replies {
         match sign {
             b'+' | b':' | b'_' | b',' | b'#' | b'(' => self.elements -= 1,
             b'-' => {
-                self.is_sick = is_first && SICK.iter().any(|start| rest.starts_with(start));
+                self.is_server_error =
+                    is_first && SERVER_ERRORS.iter().any(|start| rest.starts_with(start));
                 self.elements -= 1;
             }
             b'$' | b'=' | b'!' => match length(rest, BULK_MAX)? {
@@ -162,34 +144,7 @@ fn length(digits: &[u8], most: u64) -> Result<Option<u64>, Broken> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// The kinds of all replies in `bytes`; at once and byte by byte must agree.
-    fn kinds(bytes: &[u8]) -> Result<Vec<(usize, Kind)>, Broken> {
-        let mut whole = vec![];
-        let (mut at, mut replies) = (0, Replies::default());
-        while at < bytes.len() {
-            let followed = replies.follow(&bytes[at..])?;
-            at += followed.used;
-            match followed.reply {
-                Some(kind) => whole.push((at, kind)),
-                None => break,
-            }
-        }
-        let mut slow = vec![];
-        let (mut at, mut replies) = (0, Replies::default());
-        for end in 0..=bytes.len() {
-            while at < end {
-                let followed = replies.follow(&bytes[at..end])?;
-                at += followed.used;
-                match followed.reply {
-                    Some(kind) => slow.push((at, kind)),
-                    None => break,
-                }
-            }
-        }
-        assert_eq!(whole, slow, "{:?}", String::from_utf8_lossy(bytes));
-        Ok(whole)
-    }
+    use crate::parsers::replies;
 
     #[test]
     fn every_type_ends_where_it_ends() {
@@ -215,15 +170,15 @@ mod tests {
         ] {
             let twice = [reply, reply].concat();
             let ends = [(reply.len(), Kind::Reply), (twice.len(), Kind::Reply)];
-            assert_eq!(kinds(&twice).unwrap(), ends);
-            assert_eq!(kinds(&reply[..reply.len() - 1]).unwrap(), []);
+            assert_eq!(replies::<Replies>(&twice).unwrap(), ends);
+            assert_eq!(replies::<Replies>(&reply[..reply.len() - 1]).unwrap(), []);
         }
     }
 
     #[test]
-    fn pushes_and_sick_servers_are_told_apart() {
+    fn pushes_and_errors_of_the_server_are_told_apart() {
         let bytes = b">2\r\n+invalidate\r\n*1\r\n$1\r\nk\r\n-LOADING data\r\n*1\r\n-LOADING\r\n";
-        let kinds: Vec<_> = kinds(bytes)
+        let kinds: Vec<_> = replies::<Replies>(bytes)
             .unwrap()
             .into_iter()
             .map(|(_, kind)| kind)
@@ -249,11 +204,11 @@ mod tests {
             b"%4294967296\r\n",
         ] {
             assert!(
-                kinds(bytes).is_err(),
+                replies::<Replies>(bytes).is_err(),
                 "{:?}",
                 String::from_utf8_lossy(bytes)
             );
         }
-        assert!(kinds(&vec![b'+'; LINE_MAX + 2]).is_err());
+        assert!(replies::<Replies>(&vec![b'+'; LINE_MAX + 2]).is_err());
     }
 }
