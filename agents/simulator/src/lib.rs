@@ -37,7 +37,7 @@ mod tier;
 
 pub use distribution::{CountLaw, TimeLaw};
 pub use engine::simulate;
-pub use many::{read_input, simulate_all, Input};
+pub use many::{read_input, simulate_all};
 pub use refused::Refused;
 pub use replay::{arrivals_s, replay, Difference, Ended, Replay};
 pub use report::{LatencyReport, Percentile, Report, Stopped, TierReport};

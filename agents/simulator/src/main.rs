@@ -51,9 +51,9 @@ fn run(arguments: Vec<String>) -> Result<ExitCode> {
         }
         _ => anyhow::bail!("{USAGE}"),
     };
-    let input = read_input(&text(file)?)?;
+    let scenarios = read_input(&text(file)?)?;
     let began = Instant::now();
-    let reports = simulate_all(&input.scenarios, threads)?;
+    let reports = simulate_all(&scenarios, threads)?;
     let output = Output {
         schema: 1,
         events: reports.iter().map(|report| report.events).sum(),

@@ -13,15 +13,6 @@ use crate::scenario::Scenario;
 
 const SCENARIOS_MAX: usize = 100_000;
 
-/// What a file may hold.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Input {
-    /// Checked.
-    pub scenarios: Vec<Scenario>,
-    /// Whether the file was one scenario, not a list.
-    pub single: bool,
-}
-
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct List {
@@ -32,15 +23,11 @@ struct List {
 ///
 /// # Errors
 /// [`Refused`] with the place of the first error.
-pub fn read_input(text: &str) -> Result<Input, Refused> {
+pub fn read_input(text: &str) -> Result<Vec<Scenario>, Refused> {
     let value: serde_json::Value =
         serde_json::from_str(text).map_err(|error| Refused::new("input", "JSON", error))?;
     if value.get("scenarios").is_none() {
-        let scenarios = vec![Scenario::from_json(text)?];
-        return Ok(Input {
-            scenarios,
-            single: true,
-        });
+        return Ok(vec![Scenario::from_json(text)?]);
     }
     let list: List = serde_path_to_error::deserialize(value).map_err(|error| {
         Refused::new(
@@ -57,16 +44,7 @@ pub fn read_input(text: &str) -> Result<Input, Refused> {
         Scenario::from_json(&value.to_string())
             .map_err(|refused| refused.within(&format!("scenarios[{index}]")))
     };
-    let scenarios = list
-        .scenarios
-        .iter()
-        .enumerate()
-        .map(one)
-        .collect::<Result<_, _>>()?;
-    Ok(Input {
-        scenarios,
-        single: false,
-    })
+    list.scenarios.iter().enumerate().map(one).collect()
 }
 
 /// Simulates all, at most `threads` at a time; reports in the order of the scenarios.

@@ -23,8 +23,8 @@ pub(crate) struct Latencies {
     square_s2: f64,
 }
 
-impl Latencies {
-    pub(crate) fn new() -> Self {
+impl Default for Latencies {
+    fn default() -> Self {
         let histogram = Histogram::new_with_bounds(1, HIGHEST_US, 3);
         Self {
             histogram: histogram.expect("constant bounds"),
@@ -33,7 +33,9 @@ impl Latencies {
             square_s2: 0.0,
         }
     }
+}
 
+impl Latencies {
     pub(crate) fn record(&mut self, latency_ns: u64) {
         self.histogram.saturating_record(latency_ns.div_ceil(1000));
         self.count += 1;
@@ -99,7 +101,7 @@ pub(crate) struct Batches {
 impl Batches {
     pub(crate) fn new(batches: usize, requests: u64) -> Self {
         Self {
-            batches: vec![Latencies::new(); batches],
+            batches: vec![Latencies::default(); batches],
             per_batch: requests as f64 / batches as f64,
         }
     }
@@ -112,7 +114,7 @@ impl Batches {
     }
 
     pub(crate) fn report(&self) -> LatencyReport {
-        let mut all = Latencies::new();
+        let mut all = Latencies::default();
         for batch in &self.batches {
             all.add(batch);
         }
@@ -146,7 +148,7 @@ fn student_975(freedom: f64) -> f64 {
 }
 
 /// What a tier counted since the measurement began.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct TierMeasure {
     pub(crate) latencies: Latencies,
     pub(crate) failed: u64,
@@ -161,26 +163,6 @@ pub(crate) struct TierMeasure {
     pub(crate) hold_s: f64,
     pub(crate) waits: u64,
     pub(crate) wait_s: f64,
-}
-
-impl TierMeasure {
-    pub(crate) fn new() -> Self {
-        Self {
-            latencies: Latencies::new(),
-            failed: 0,
-            refused: 0,
-            copies: 0,
-            copies_lost: 0,
-            hedges: 0,
-            collided: 0,
-            work_s: 0.0,
-            work_lost_s: 0.0,
-            grants: 0,
-            hold_s: 0.0,
-            waits: 0,
-            wait_s: 0.0,
-        }
-    }
 }
 
 #[cfg(test)]

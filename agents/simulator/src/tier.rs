@@ -82,7 +82,7 @@ impl Tier {
             work: spec.work.sampler(&format!("tiers[{index}].work"))?,
             work_rng: stream(scenario.seed, purpose),
             calls_rng: stream(scenario.seed, purpose + 1),
-            measure: TierMeasure::new(),
+            measure: TierMeasure::default(),
         })
     }
 

@@ -33,9 +33,9 @@ fn run(value: &Value) -> Report {
 fn the_same_seed_gives_the_same_report_on_any_number_of_threads() {
     let list = json!({"scenarios": (0..6).map(|seed| scenario(|s| s["seed"] = json!(seed / 2)))
         .collect::<Vec<_>>()});
-    let input = read_input(&list.to_string()).unwrap();
-    let one = simulate_all(&input.scenarios, NonZeroUsize::new(1).unwrap()).unwrap();
-    let four = simulate_all(&input.scenarios, NonZeroUsize::new(4).unwrap()).unwrap();
+    let scenarios = read_input(&list.to_string()).unwrap();
+    let one = simulate_all(&scenarios, NonZeroUsize::new(1).unwrap()).unwrap();
+    let four = simulate_all(&scenarios, NonZeroUsize::new(4).unwrap()).unwrap();
     assert_eq!(one, four);
     assert_eq!(one[0], one[1]);
     assert_ne!(one[1].latency, one[2].latency);

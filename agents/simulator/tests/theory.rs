@@ -8,8 +8,7 @@ fn run(scenario: &Value) -> Report {
     simulate(&Scenario::from_json(&scenario.to_string()).expect("a scenario")).expect("a report")
 }
 
-fn queue(rate_per_s: f64, requests: u64, tier: Value) -> Report {
-    let mut tier = tier;
+fn queue(rate_per_s: f64, requests: u64, mut tier: Value) -> Report {
     tier["name"] = json!("queue");
     run(&json!({
         "seed": 20_261_122,
@@ -32,6 +31,12 @@ fn agrees(found: f64, half_width: Option<f64>, exact: f64, narrow: f64) {
     );
 }
 
+#[track_caller]
+fn mean_agrees(report: &Report, exact: f64, narrow: f64) {
+    let latency = &report.latency;
+    agrees(latency.mean_s, latency.mean_half_width_s, exact, narrow);
+}
+
 fn percentile(report: &Report, q: f64) -> &Percentile {
     let all = &report.latency.percentiles;
     all.iter()
@@ -51,12 +56,7 @@ fn a_shared_processor_is_as_solved_at_three_loads() {
             }),
         );
         let mean = 1.0 / (1.0 - rho);
-        agrees(
-            found.latency.mean_s,
-            found.latency.mean_half_width_s,
-            mean,
-            0.05,
-        );
+        mean_agrees(&found, mean, 0.05);
         let variance = (2.0 + rho) / (2.0 - rho) * mean * mean;
         assert!(
             (found.latency.variance_s2 / variance - 1.0).abs() < 0.1,
@@ -76,12 +76,7 @@ fn a_shared_processors_mean_is_insensitive_to_the_law() {
     ];
     for law in laws {
         let found = queue(0.5, 500_000, json!({"servers": 1, "work": law}));
-        agrees(
-            found.latency.mean_s,
-            found.latency.mean_half_width_s,
-            2.0,
-            0.02,
-        );
+        mean_agrees(&found, 2.0, 0.02);
     }
 }
 
@@ -96,12 +91,7 @@ fn one_queue_first_come_first_served_has_an_exponential_latency() {
             "work": {"kind": "exponential", "mean_s": 1.0},
         }),
     );
-    agrees(
-        found.latency.mean_s,
-        found.latency.mean_half_width_s,
-        1.0 / 0.3,
-        0.03,
-    );
+    mean_agrees(&found, 1.0 / 0.3, 0.03);
     for q in [50.0, 95.0, 99.0] {
         let there = percentile(&found, q);
         assert!(there.sufficient);
@@ -130,12 +120,7 @@ fn many_cores_first_come_first_served_are_as_erlang_says() {
     let last = term / (1.0 - load / f64::from(cores));
     let waits = last / (sum + last);
     let mean = 1.0 + waits / (f64::from(cores) - load);
-    agrees(
-        found.latency.mean_s,
-        found.latency.mean_half_width_s,
-        mean,
-        0.02,
-    );
+    mean_agrees(&found, mean, 0.02);
 }
 
 /// Without a queue the first of r exponential copies is exponential with r times the rate.
@@ -150,12 +135,7 @@ fn the_first_of_r_idle_servers_is_r_times_as_fast() {
             }),
         );
         let mean = 1.0 / f64::from(r);
-        agrees(
-            found.latency.mean_s,
-            found.latency.mean_half_width_s,
-            mean,
-            0.02,
-        );
+        mean_agrees(&found, mean, 0.02);
         let same = queue(
             0.01,
             200_000,
@@ -164,12 +144,7 @@ fn the_first_of_r_idle_servers_is_r_times_as_fast() {
                 "work": {"kind": "exponential", "mean_s": 1.0},
             }),
         );
-        agrees(
-            same.latency.mean_s,
-            same.latency.mean_half_width_s,
-            1.0,
-            0.02,
-        );
+        mean_agrees(&same, 1.0, 0.02);
     }
 }
 
@@ -228,12 +203,7 @@ fn a_page_takes_its_own_time_and_that_of_its_calls() {
         ],
     }));
     let below = 1.0 / (1.0 / 0.8 - 0.5);
-    agrees(
-        found.latency.mean_s,
-        found.latency.mean_half_width_s,
-        2.0 + below,
-        0.02,
-    );
+    mean_agrees(&found, 2.0 + below, 0.02);
     let db = &found.tiers[1];
     assert!(
         (db.latency.mean_s / below - 1.0).abs() < 0.02,
@@ -256,12 +226,7 @@ fn neighbours_slow_a_server_for_the_expected_share_of_time() {
     );
     let share = 1.0 - (-0.25_f64).exp();
     let mean = 0.01 * (1.0 + 4.0 * share);
-    agrees(
-        found.latency.mean_s,
-        found.latency.mean_half_width_s,
-        mean,
-        0.02,
-    );
+    mean_agrees(&found, mean, 0.02);
     assert!((percentile(&found, 50.0).value_s - 0.01).abs() < 2e-5);
     assert!((percentile(&found, 99.0).value_s - 0.05).abs() < 1e-4);
 }
