@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::process::{Child, ChildStderr, Command, Output, Stdio};
 
 use support::eventually;
-use support::upstream::{ok, Manner, Upstream};
+use support::upstream::{ok, Behaviour, Upstream};
 use support::web::{get, Connection};
 use testkit::hold::rss_kib_of;
 
@@ -126,7 +126,7 @@ fn a_taken_port_is_named() {
 
 #[tokio::test]
 async fn on_sigterm_requests_under_way_are_answered_and_no_new_ones_taken() {
-    let server = Upstream::start(Manner::Gated(ok("the last"))).await;
+    let server = Upstream::start(Behaviour::Gated(ok("the last"))).await;
     let file = config("127.0.0.1:0", &server.address.to_string());
     let mut program = Program::start(&file);
     let mut client = Connection::open(program.clients).await;
@@ -149,7 +149,7 @@ async fn on_sigterm_requests_under_way_are_answered_and_no_new_ones_taken() {
 
 #[tokio::test]
 async fn sighup_reads_the_file_again_and_a_bad_one_changes_nothing() {
-    let server = Upstream::start(Manner::Reply(ok("here"))).await;
+    let server = Upstream::start(Behaviour::Reply(ok("here"))).await;
     let file = config("127.0.0.1:0", &server.address.to_string());
     let good = std::fs::read_to_string(file.path()).unwrap();
     let mut program = Program::start(&file);
@@ -189,7 +189,7 @@ async fn a_large_reply_leaves_no_large_buffer_with_its_client() {
     const CLIENTS: usize = 24;
     const GROWTH_KIB_MAX: u64 = 12 * 1024;
     let body = "x".repeat(1_500_000);
-    let [one, two] = Upstream::pair(Manner::Reply(ok(&body))).await;
+    let [one, two] = Upstream::pair(Behaviour::Reply(ok(&body))).await;
     let file = config("127.0.0.1:0", &one.address.to_string());
     let text = std::fs::read_to_string(file.path()).unwrap();
     let text = text.replace("replicas = 1", "replicas = 2");

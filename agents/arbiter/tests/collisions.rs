@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 
 use support::mariadb::{servers, MariaDb};
-use support::upstream::{self, Manner};
+use support::upstream::{self, Behaviour};
 use support::{app, settings, start, web, Running};
 
 const REQUESTS: u64 = 12;
@@ -88,7 +88,7 @@ async fn http_requests_of_siblings_go_to_different_servers_and_their_stamp_no_fu
     for replicas in [1, 2] {
         let mut servers = vec![];
         for _ in 0..4 {
-            servers.push(upstream::Upstream::start(Manner::Reply(upstream::ok("found"))).await);
+            servers.push(upstream::Upstream::start(Behaviour::Reply(upstream::ok("found"))).await);
         }
         let addresses: Vec<_> = servers.iter().map(|server| server.address).collect();
         // To the letter TAD sends both siblings to the servers last seen fastest.

@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use support::http::{front, settings};
-use support::upstream::{failure, nobody, ok, Manner, Upstream};
+use support::upstream::{failure, nobody, ok, Behaviour, Upstream};
 use support::web::{get, once, Connection};
 use support::{eventually, start};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -16,8 +16,8 @@ use tokio::net::{TcpSocket, TcpStream};
 
 #[tokio::test]
 async fn the_first_good_reply_wins_and_the_loser_is_drained_before_its_token_returns() {
-    let slow = Upstream::start(Manner::Gated(ok("slow"))).await;
-    let fast = Upstream::start(Manner::Reply(ok("fast"))).await;
+    let slow = Upstream::start(Behaviour::Gated(ok("slow"))).await;
+    let fast = Upstream::start(Behaviour::Reply(ok("fast"))).await;
     let arbiter = front("tad", 2, 1, &[&slow, &fast]).await;
     let reply = get(arbiter.clients, "/page").await;
     assert_eq!(
@@ -46,8 +46,8 @@ async fn the_first_good_reply_wins_and_the_loser_is_drained_before_its_token_ret
 
 #[tokio::test]
 async fn a_replica_is_not_sent_for_a_request_already_answered() {
-    let slow = Upstream::start(Manner::Gated(ok("slow"))).await;
-    let fast = Upstream::start(Manner::Reply(ok("fast"))).await;
+    let slow = Upstream::start(Behaviour::Gated(ok("slow"))).await;
+    let fast = Upstream::start(Behaviour::Reply(ok("fast"))).await;
     let arbiter = front("tad", 2, 1, &[&slow, &fast]).await;
     get(arbiter.clients, "/1").await;
     arbiter
@@ -63,7 +63,7 @@ async fn a_replica_is_not_sent_for_a_request_already_answered() {
 
 #[tokio::test]
 async fn what_is_not_a_read_is_sent_once() {
-    let servers = Upstream::pair(Manner::Reply(ok("done"))).await;
+    let servers = Upstream::pair(Behaviour::Reply(ok("done"))).await;
     let arbiter = front("round-robin", 2, 1, &[&servers[0], &servers[1]]).await;
     let head = "Host: a\r\nConnection: close\r\n";
     for request in [
@@ -103,7 +103,7 @@ async fn what_is_not_a_read_is_sent_once() {
 
 #[tokio::test]
 async fn a_dead_server_is_skipped_and_probed_back_in() {
-    let good = Upstream::start(Manner::Reply(ok("good"))).await;
+    let good = Upstream::start(Behaviour::Reply(ok("good"))).await;
     let dead = nobody();
     for policy in ["round-robin", "tad"] {
         let arbiter = start(&settings(policy, 1, 2), &[good.address, dead]).await;
@@ -116,7 +116,7 @@ async fn a_dead_server_is_skipped_and_probed_back_in() {
             1,
             "{policy}: tried once, then skipped"
         );
-        let back = Upstream::start_at(dead, Manner::Reply(ok("back")));
+        let back = Upstream::start_at(dead, Behaviour::Reply(ok("back")));
         arbiter.until_alive(1).await;
         eventually("a reply from the server that is back", || async {
             (get(arbiter.clients, "/").await.text() == "back").then_some(())
@@ -128,7 +128,7 @@ async fn a_dead_server_is_skipped_and_probed_back_in() {
 
 #[tokio::test]
 async fn connections_are_kept_on_both_sides() {
-    let server = Upstream::start(Manner::Reply(ok("same"))).await;
+    let server = Upstream::start(Behaviour::Reply(ok("same"))).await;
     let arbiter = front("round-robin", 1, 1, &[&server]).await;
     let mut client = Connection::open(arbiter.clients).await;
     for _ in 0..10 {
@@ -146,9 +146,9 @@ async fn connections_are_kept_on_both_sides() {
 
 #[tokio::test]
 async fn a_server_that_closes_after_each_reply_costs_connections_and_no_request() {
-    let server = Upstream::start(Manner::ReplyAndClose(ok("bye"))).await;
+    let server = Upstream::start(Behaviour::ReplyAndClose(ok("bye"))).await;
     for replicas in [1, 2] {
-        let other = Upstream::start(Manner::ReplyAndClose(ok("bye"))).await;
+        let other = Upstream::start(Behaviour::ReplyAndClose(ok("bye"))).await;
         let arbiter = front("round-robin", replicas, 1, &[&server, &other]).await;
         for _ in 0..20 {
             assert_eq!(get(arbiter.clients, "/").await.text(), "bye");
@@ -160,8 +160,8 @@ async fn a_server_that_closes_after_each_reply_costs_connections_and_no_request(
 #[tokio::test]
 async fn a_server_that_dies_in_mid_reply_does_not_win() {
     let cut = b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nonly this".to_vec();
-    let dying = Upstream::start(Manner::ReplyAndClose(cut.clone())).await;
-    let good = Upstream::start(Manner::Gated(ok("whole"))).await;
+    let dying = Upstream::start(Behaviour::ReplyAndClose(cut.clone())).await;
+    let good = Upstream::start(Behaviour::Gated(ok("whole"))).await;
     let arbiter = front("round-robin", 2, 1, &[&dying, &good]).await;
     let client = tokio::spawn(get(arbiter.clients, "/"));
     arbiter
@@ -181,8 +181,8 @@ async fn a_server_that_dies_in_mid_reply_does_not_win() {
 
 #[tokio::test]
 async fn an_error_does_not_win_while_another_replica_may() {
-    let failing = Upstream::start(Manner::Reply(failure())).await;
-    let slow = Upstream::start(Manner::Gated(ok("well"))).await;
+    let failing = Upstream::start(Behaviour::Reply(failure())).await;
+    let slow = Upstream::start(Behaviour::Gated(ok("well"))).await;
     let arbiter = front("round-robin", 2, 1, &[&failing, &slow]).await;
     let client = tokio::spawn(get(arbiter.clients, "/"));
     arbiter
@@ -191,7 +191,7 @@ async fn an_error_does_not_win_while_another_replica_may() {
     slow.gate.add_permits(1);
     assert_eq!(client.await.unwrap().text(), "well");
 
-    let other = Upstream::start(Manner::Reply(failure())).await;
+    let other = Upstream::start(Behaviour::Reply(failure())).await;
     let arbiter = front("round-robin", 2, 1, &[&failing, &other]).await;
     let reply = get(arbiter.clients, "/").await;
     assert_eq!(
@@ -203,8 +203,8 @@ async fn an_error_does_not_win_while_another_replica_may() {
 
 #[tokio::test]
 async fn tad_sends_nothing_to_a_server_that_fails_fast() {
-    let failing = Upstream::start(Manner::Reply(failure())).await;
-    let well = Upstream::start(Manner::Reply(ok("well"))).await;
+    let failing = Upstream::start(Behaviour::Reply(failure())).await;
+    let well = Upstream::start(Behaviour::Reply(ok("well"))).await;
     let arbiter = front("tad", 1, 4, &[&failing, &well]).await;
     assert_eq!(
         get(arbiter.clients, "/").await.status,
@@ -220,8 +220,8 @@ async fn tad_sends_nothing_to_a_server_that_fails_fast() {
 #[tokio::test]
 async fn tad_avoids_the_slow_server_and_round_robin_does_not() {
     for (policy, to_slow) in [("tad", 1), ("round-robin", 6)] {
-        let slow = Upstream::start(Manner::Gated(ok("slow"))).await;
-        let fast = Upstream::start(Manner::Reply(ok("fast"))).await;
+        let slow = Upstream::start(Behaviour::Gated(ok("slow"))).await;
+        let fast = Upstream::start(Behaviour::Reply(ok("fast"))).await;
         let arbiter = front(policy, 1, 4, &[&slow, &fast]).await;
         let first = tokio::spawn(get(arbiter.clients, "/"));
         eventually("the slow server's first request", || async {
@@ -297,9 +297,9 @@ async fn without_a_server_the_client_is_told_at_once() {
 
 #[tokio::test]
 async fn a_silent_server_is_a_504_and_an_observed_error() {
-    let silent = Upstream::start(Manner::Silent).await;
+    let silent = Upstream::start(Behaviour::Silent).await;
     for replicas in [1, 2] {
-        let other = Upstream::start(Manner::Silent).await;
+        let other = Upstream::start(Behaviour::Silent).await;
         let settings = settings("tad", replicas, 1).replace("5000", "100");
         let arbiter = start(&settings, &[silent.address, other.address]).await;
         assert_eq!(get(arbiter.clients, "/").await.status, 504);
@@ -311,7 +311,7 @@ async fn a_silent_server_is_a_504_and_an_observed_error() {
 
 #[tokio::test]
 async fn a_request_without_a_token_waits_for_one() {
-    let server = Upstream::start(Manner::Gated(ok("turn"))).await;
+    let server = Upstream::start(Behaviour::Gated(ok("turn"))).await;
     let arbiter = front("tad", 1, 1, &[&server]).await;
     let first = tokio::spawn(get(arbiter.clients, "/1"));
     arbiter
@@ -336,7 +336,7 @@ async fn a_request_without_a_token_waits_for_one() {
 
 #[tokio::test]
 async fn replicas_and_policy_change_live() {
-    let [one, two] = Upstream::pair(Manner::Reply(ok("x"))).await;
+    let [one, two] = Upstream::pair(Behaviour::Reply(ok("x"))).await;
     let arbiter = front("round-robin", 1, 1, &[&one, &two]).await;
     get(arbiter.clients, "/").await;
     assert_eq!(arbiter.stats().await.replicas_sent, 1);
@@ -390,7 +390,7 @@ async fn replicas_and_policy_change_live() {
 
 #[tokio::test]
 async fn threads_share_the_port_and_the_tier_but_no_connection() {
-    let server = Upstream::start(Manner::Reply(ok("x"))).await;
+    let server = Upstream::start(Behaviour::Reply(ok("x"))).await;
     let text = format!("{}\nthreads = 3", settings("tad", 1, 1));
     let arbiter = start(&text, &[server.address]).await;
     for _ in 0..64 {

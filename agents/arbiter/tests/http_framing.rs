@@ -5,7 +5,7 @@
 mod support;
 
 use support::http::front;
-use support::upstream::{ok, Manner, Upstream};
+use support::upstream::{ok, Behaviour, Upstream};
 use support::web::{get, Connection};
 
 #[tokio::test]
@@ -18,7 +18,7 @@ async fn an_ambiguous_or_garbage_reply_becomes_a_502() {
         b"HTTP/1.1 200 OK\nA: b\n\n",
         b"",
     ] {
-        let [server, other] = Upstream::pair(Manner::ReplyAndClose(reply.to_vec())).await;
+        let [server, other] = Upstream::pair(Behaviour::ReplyAndClose(reply.to_vec())).await;
         for replicas in [1, 2] {
             let arbiter = front("round-robin", replicas, 1, &[&server, &other]).await;
             assert_eq!(
@@ -44,7 +44,7 @@ async fn replies_of_every_framing_pass() {
         (empty, ""),
     ] {
         for replicas in [1, 2] {
-            let [one, two] = Upstream::pair(Manner::ReplyAndClose(reply.to_vec())).await;
+            let [one, two] = Upstream::pair(Behaviour::ReplyAndClose(reply.to_vec())).await;
             let arbiter = front("round-robin", replicas, 1, &[&one, &two]).await;
             let reply = get(arbiter.clients, "/").await;
             assert_eq!((reply.text().as_str(), reply.complete), (body, true));
@@ -54,7 +54,7 @@ async fn replies_of_every_framing_pass() {
 
 #[tokio::test]
 async fn head_is_cloned_and_has_no_body() {
-    let [one, two] = Upstream::pair(Manner::Reply(ok("twelve bytes"))).await;
+    let [one, two] = Upstream::pair(Behaviour::Reply(ok("twelve bytes"))).await;
     let arbiter = front("round-robin", 2, 1, &[&one, &two]).await;
     let mut client = Connection::open(arbiter.clients).await;
     for _ in 0..3 {
@@ -69,7 +69,7 @@ async fn head_is_cloned_and_has_no_body() {
 #[tokio::test]
 async fn a_reply_larger_than_the_buffer_is_streamed_whole() {
     let body: String = (0..400_000).map(|number| format!("{number:08}")).collect();
-    let [one, two] = Upstream::pair(Manner::Reply(ok(&body))).await;
+    let [one, two] = Upstream::pair(Behaviour::Reply(ok(&body))).await;
     for replicas in [1, 2] {
         let arbiter = front("round-robin", replicas, 1, &[&one, &two]).await;
         let mut client = Connection::open(arbiter.clients).await;
@@ -82,7 +82,7 @@ async fn a_reply_larger_than_the_buffer_is_streamed_whole() {
 
 #[tokio::test]
 async fn pipelined_requests_are_answered_in_order() {
-    let server = Upstream::start(Manner::Reply(ok("x"))).await;
+    let server = Upstream::start(Behaviour::Reply(ok("x"))).await;
     let arbiter = front("round-robin", 1, 1, &[&server]).await;
     let mut client = Connection::open(arbiter.clients).await;
     client
@@ -104,7 +104,7 @@ async fn pipelined_requests_are_answered_in_order() {
 
 #[tokio::test]
 async fn a_client_that_expects_100_continue_gets_it() {
-    let server = Upstream::start(Manner::Reply(ok("stored"))).await;
+    let server = Upstream::start(Behaviour::Reply(ok("stored"))).await;
     let arbiter = front("round-robin", 1, 1, &[&server]).await;
     let mut client = Connection::open(arbiter.clients).await;
     client
@@ -118,7 +118,7 @@ async fn a_client_that_expects_100_continue_gets_it() {
 #[tokio::test]
 async fn an_early_reply_to_a_large_body_reaches_the_client() {
     let refusal = b"HTTP/1.1 413 Content Too Large\r\nContent-Length: 3\r\n\r\nbig".to_vec();
-    let server = Upstream::start(Manner::Early(refusal)).await;
+    let server = Upstream::start(Behaviour::Early(refusal)).await;
     let arbiter = front("round-robin", 1, 1, &[&server]).await;
     let mut client = Connection::open(arbiter.clients).await;
     client
@@ -135,7 +135,7 @@ async fn an_early_reply_to_a_large_body_reaches_the_client() {
 
 #[tokio::test]
 async fn an_old_client_gets_its_reply_and_the_end_of_the_connection() {
-    let server = Upstream::start(Manner::Reply(ok("old"))).await;
+    let server = Upstream::start(Behaviour::Reply(ok("old"))).await;
     let arbiter = front("round-robin", 1, 1, &[&server]).await;
     let mut client = Connection::open(arbiter.clients).await;
     client.send(b"GET / HTTP/1.0\r\n\r\n").await;

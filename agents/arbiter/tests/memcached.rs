@@ -5,7 +5,7 @@
 mod support;
 
 use support::eventually;
-use support::keyvalue::{addresses, front, Client, Manner, Rude, Server};
+use support::keyvalue::{addresses, front, Client, Fault, FaultyServer, Server};
 use support::upstream::nobody;
 
 async fn servers(count: usize) -> Vec<Server> {
@@ -99,7 +99,7 @@ async fn every_command_gets_its_own_reply() {
 }
 
 #[tokio::test]
-async fn silence_and_no_ops_come_out_right() {
+async fn quiet_commands_and_no_ops_are_answered_in_order() {
     let servers = servers(2).await;
     let arbiter = front("memcached", 2, &addresses(&servers)).await;
     let mut client = Client::open(arbiter.clients).await;
@@ -240,7 +240,7 @@ async fn large_values_pass_and_larger_ones_are_refused() {
 }
 
 #[tokio::test]
-async fn clients_that_dribble_hang_up_or_send_garbage_harm_nobody() {
+async fn clients_that_send_slowly_disconnect_or_send_garbage_disturb_no_other() {
     let servers = servers(1).await;
     let arbiter = front("memcached", 1, &addresses(&servers)).await;
     let mut slow = Client::open(arbiter.clients).await;
@@ -270,40 +270,40 @@ async fn clients_that_dribble_hang_up_or_send_garbage_harm_nobody() {
 
 #[tokio::test]
 async fn bad_servers_make_errors_and_never_a_wrong_reply() {
-    for (manner, expected) in [
+    for (fault, expected) in [
         (
-            Manner::Leaves(b""),
+            Fault::Closes(b""),
             "the server closed the connection without a reply",
         ),
         (
-            Manner::Leaves(b"VALUE k 0 5\r\nwro"),
+            Fault::Closes(b"VALUE k 0 5\r\nwro"),
             "the server closed the connection without a reply",
         ),
         (
-            Manner::Says(b"+garbage\r\n"),
+            Fault::Sends(b"+garbage\r\n"),
             "the server's reply was broken",
         ),
         (
-            Manner::Stalls(b"VALUE k 0 5\r\n"),
+            Fault::Stalls(b"VALUE k 0 5\r\n"),
             "the server did not reply in time",
         ),
     ] {
         let good = Server::memcached().await;
-        let rude = Rude::start(manner).await;
-        let arbiter = front("memcached", 2, &[good.address, rude.address]).await;
+        let faulty = FaultyServer::start(fault).await;
+        let arbiter = front("memcached", 2, &[good.address, faulty.address]).await;
         let mut client = Client::open(arbiter.clients).await;
         good.direct().await.ask("set k 0 0 5\r\nright").await;
         for _ in 0..5 {
             let got = client.list("get k").await;
-            assert_eq!(got, ["VALUE k 0 5", "right", "END"], "{manner:?}");
+            assert_eq!(got, ["VALUE k 0 5", "right", "END"], "{fault:?}");
         }
-        let arbiter = front("memcached", 1, &[rude.address]).await;
+        let arbiter = front("memcached", 1, &[faulty.address]).await;
         let mut client = Client::open(arbiter.clients).await;
         let error = client.ask("get k").await;
         assert_eq!(
             error,
             format!("SERVER_ERROR arbiter: {expected}"),
-            "{manner:?}"
+            "{fault:?}"
         );
     }
     let arbiter = front("memcached", 1, &[nobody()]).await;

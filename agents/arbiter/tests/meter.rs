@@ -4,7 +4,7 @@
 
 mod support;
 
-use support::upstream::{failure, ok, Manner, Upstream};
+use support::upstream::{failure, ok, Behaviour, Upstream};
 use support::web::{get, Connection};
 use support::{settings, start, Running};
 use wire::arbiter::{LatencyReport, Stats};
@@ -21,8 +21,8 @@ async fn report(arbiter: &Running) -> LatencyReport {
 
 #[tokio::test]
 async fn every_request_connection_token_and_replica_is_measured_once() {
-    let first = Upstream::start(Manner::Reply(ok("first"))).await;
-    let second = Upstream::start(Manner::Reply(ok("second"))).await;
+    let first = Upstream::start(Behaviour::Reply(ok("first"))).await;
+    let second = Upstream::start(Behaviour::Reply(ok("second"))).await;
     let arbiter = front(2, &[&first, &second]).await;
     let mut client = Connection::open(arbiter.clients).await;
     for _ in 0..30 {
@@ -57,7 +57,7 @@ async fn every_request_connection_token_and_replica_is_measured_once() {
 
 #[tokio::test]
 async fn what_fails_takes_time_and_says_nothing_of_processing() {
-    let broken = Upstream::start(Manner::Reply(failure())).await;
+    let broken = Upstream::start(Behaviour::Reply(failure())).await;
     let arbiter = front(1, &[&broken]).await;
     for _ in 0..3 {
         assert_eq!(get(arbiter.clients, "/page").await.status, 500);

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use policy::Policy;
 use support::http::{front, settings};
-use support::upstream::{failure, ok, Manner, Upstream};
+use support::upstream::{failure, ok, Behaviour, Upstream};
 use support::web::get;
 use support::{eventually, start};
 
@@ -16,8 +16,8 @@ use support::{eventually, start};
 async fn a_server_that_fails_fast_attracts_no_load_under_any_policy() {
     const REQUESTS: usize = 90;
     for policy in Policy::all().map(Policy::name) {
-        let failing = Upstream::start(Manner::Reply(failure())).await;
-        let [one, two] = Upstream::pair(Manner::Reply(ok("well"))).await;
+        let failing = Upstream::start(Behaviour::Reply(failure())).await;
+        let [one, two] = Upstream::pair(Behaviour::Reply(ok("well"))).await;
         let arbiter = front(policy, 1, 4, &[&failing, &one, &two]).await;
         for _ in 0..REQUESTS {
             get(arbiter.clients, "/").await;
@@ -32,8 +32,8 @@ async fn a_server_that_fails_fast_attracts_no_load_under_any_policy() {
 #[tokio::test]
 async fn a_hedge_is_sent_when_the_first_server_takes_longer_than_usual() {
     let servers = [
-        Upstream::start(Manner::Gated(ok("0"))).await,
-        Upstream::start(Manner::Gated(ok("1"))).await,
+        Upstream::start(Behaviour::Gated(ok("0"))).await,
+        Upstream::start(Behaviour::Gated(ok("1"))).await,
     ];
     servers.iter().for_each(|one| one.gate.add_permits(1_000));
     let arbiter = front("hedge", 2, 4, &[&servers[0], &servers[1]]).await;
@@ -70,8 +70,8 @@ async fn a_hedge_is_sent_when_the_first_server_takes_longer_than_usual() {
 
 #[tokio::test]
 async fn a_read_that_would_be_a_probe_is_answered_by_the_best_server_too() {
-    let limps = Upstream::start(Manner::Gated(ok("limps"))).await;
-    let well = Upstream::start(Manner::Gated(ok("well"))).await;
+    let limps = Upstream::start(Behaviour::Gated(ok("limps"))).await;
+    let well = Upstream::start(Behaviour::Gated(ok("well"))).await;
     limps.gate.add_permits(1);
     well.gate.add_permits(1_000);
     let settings = settings("tad", 1, 4) + "observation_age_ms = 100";
@@ -94,7 +94,7 @@ async fn every_policy_sends_two_replicas_to_two_servers() {
         .map(Policy::name)
         .filter(|name| *name != "hedge")
     {
-        let [one, two] = Upstream::pair(Manner::Reply(ok("well"))).await;
+        let [one, two] = Upstream::pair(Behaviour::Reply(ok("well"))).await;
         let arbiter = front(policy, 2, 4, &[&one, &two]).await;
         assert_eq!(get(arbiter.clients, "/").await.text(), "well");
         let sent = |stats: &wire::arbiter::Stats| {

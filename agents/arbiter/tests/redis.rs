@@ -5,7 +5,7 @@
 mod support;
 
 use support::eventually;
-use support::keyvalue::{addresses, encode, front, string, Client, Manner, Rude, Server};
+use support::keyvalue::{addresses, encode, front, string, Client, Fault, FaultyServer, Server};
 use support::upstream::nobody;
 
 /// A primary and replicas in step.
@@ -253,11 +253,11 @@ async fn values_of_megabytes_pass_and_larger_ones_are_refused() {
 }
 
 #[tokio::test]
-async fn clients_that_dribble_hang_up_or_send_garbage_harm_nobody() {
+async fn clients_that_send_slowly_disconnect_or_send_garbage_disturb_no_other() {
     let servers = servers(0).await;
     let arbiter = front("redis", 1, &addresses(&servers)).await;
     let mut slow = Client::open(arbiter.clients).await;
-    for byte in encode("SET k dribbled") {
+    for byte in encode("SET k slowly") {
         slow.send(&[byte]).await;
     }
     assert_eq!(slow.reply().await, "+OK\r\n");
@@ -278,7 +278,7 @@ async fn clients_that_dribble_hang_up_or_send_garbage_harm_nobody() {
         gone.send(&encode("GET k").repeat(50)).await;
         gone.send(b"*2\r\n$3\r\nGE").await;
         drop(gone);
-        assert_eq!(slow.redis("GET k").await, string("dribbled"));
+        assert_eq!(slow.redis("GET k").await, string("slowly"));
     }
     let mut stuck = Client::open(arbiter.clients).await;
     stuck.send(b"*2\r\n$3\r\nGET\r\n").await;
@@ -293,20 +293,20 @@ async fn clients_that_dribble_hang_up_or_send_garbage_harm_nobody() {
 async fn a_bad_replica_never_makes_a_wrong_reply() {
     let servers = servers(0).await;
     set_everywhere(&servers, "k", "right").await;
-    for manner in [
-        Manner::Leaves(b""),
-        Manner::Leaves(b"$5\r\nwro"),
-        Manner::Leaves(b"HTTP/1.1 200 OK\r\n\r\n"),
-        Manner::Says(b"\x00\xff\r\n"),
-        Manner::Says(b"-LOADING Redis is loading\r\n"),
-        Manner::Says(b"-MASTERDOWN Link with MASTER is down\r\n"),
-        Manner::Stalls(b"$5\r\nwro"),
+    for fault in [
+        Fault::Closes(b""),
+        Fault::Closes(b"$5\r\nwro"),
+        Fault::Closes(b"HTTP/1.1 200 OK\r\n\r\n"),
+        Fault::Sends(b"\x00\xff\r\n"),
+        Fault::Sends(b"-LOADING Redis is loading\r\n"),
+        Fault::Sends(b"-MASTERDOWN Link with MASTER is down\r\n"),
+        Fault::Stalls(b"$5\r\nwro"),
     ] {
-        let rude = Rude::start(manner).await;
-        let arbiter = front("redis", 2, &[servers[0].address, rude.address]).await;
+        let faulty = FaultyServer::start(fault).await;
+        let arbiter = front("redis", 2, &[servers[0].address, faulty.address]).await;
         let mut client = Client::open(arbiter.clients).await;
         for _ in 0..5 {
-            assert_eq!(client.redis("GET k").await, string("right"), "{manner:?}");
+            assert_eq!(client.redis("GET k").await, string("right"), "{fault:?}");
         }
         // All its errors are the server's, whoever answered the client.
         arbiter
@@ -320,31 +320,28 @@ async fn a_bad_replica_never_makes_a_wrong_reply() {
 
 #[tokio::test]
 async fn a_bad_server_alone_makes_an_error_and_nothing_else() {
-    for (manner, expected) in [
+    for (fault, expected) in [
         (
-            Manner::Leaves(b""),
+            Fault::Closes(b""),
             "the server closed the connection without a reply",
         ),
         (
-            Manner::Leaves(b"$5\r\nwro"),
+            Fault::Closes(b"$5\r\nwro"),
             "the server closed the connection without a reply",
         ),
         (
-            Manner::Says(b"garbage\r\n"),
+            Fault::Sends(b"garbage\r\n"),
             "the server's reply was broken",
         ),
-        (
-            Manner::Stalls(b"*2\r\n"),
-            "the server did not reply in time",
-        ),
+        (Fault::Stalls(b"*2\r\n"), "the server did not reply in time"),
     ] {
-        let rude = Rude::start(manner).await;
-        let arbiter = front("redis", 1, &[rude.address]).await;
+        let faulty = FaultyServer::start(fault).await;
+        let arbiter = front("redis", 1, &[faulty.address]).await;
         let mut client = Client::open(arbiter.clients).await;
         let error = format!("-ERR arbiter: {expected}\r\n");
-        assert_eq!(client.redis("SET k v").await, error, "{manner:?}");
-        if !matches!(manner, Manner::Stalls(_)) {
-            assert_eq!(client.redis("GET k").await, error, "{manner:?}");
+        assert_eq!(client.redis("SET k v").await, error, "{fault:?}");
+        if !matches!(fault, Fault::Stalls(_)) {
+            assert_eq!(client.redis("GET k").await, error, "{fault:?}");
         }
     }
     let arbiter = front("redis", 1, &[nobody()]).await;
@@ -362,8 +359,8 @@ async fn a_bad_server_alone_makes_an_error_and_nothing_else() {
 
 #[tokio::test]
 async fn a_server_that_closes_after_each_reply_is_asked_again() {
-    let rude = Rude::start(Manner::Leaves(b"$1\r\nx\r\n")).await;
-    let arbiter = front("redis", 1, &[rude.address]).await;
+    let faulty = FaultyServer::start(Fault::Closes(b"$1\r\nx\r\n")).await;
+    let arbiter = front("redis", 1, &[faulty.address]).await;
     let mut client = Client::open(arbiter.clients).await;
     for _ in 0..20 {
         assert_eq!(client.redis("GET k").await, string("x"));

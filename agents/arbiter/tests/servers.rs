@@ -9,7 +9,7 @@ use std::time::Duration;
 use support::http::front;
 use support::keyvalue::{Client, Server};
 use support::mariadb::{connect, number, servers, MariaDb};
-use support::upstream::{nobody, ok, Manner, Upstream};
+use support::upstream::{nobody, ok, Behaviour, Upstream};
 use support::web::get;
 use support::{settings, start, Running};
 
@@ -25,8 +25,8 @@ async fn set(arbiter: &Running, server: &str, up: bool) -> u16 {
 
 #[tokio::test]
 async fn a_server_taken_out_gets_nothing_until_it_is_let_in() {
-    let one = Upstream::start(Manner::Reply(ok("one"))).await;
-    let two = Upstream::start(Manner::Reply(ok("two"))).await;
+    let one = Upstream::start(Behaviour::Reply(ok("one"))).await;
+    let two = Upstream::start(Behaviour::Reply(ok("two"))).await;
     let arbiter = front("round-robin", 1, 4, &[&one, &two]).await;
     assert_eq!(set(&arbiter, "s0", false).await, 200);
     let state = arbiter.server(0).await;
@@ -47,7 +47,7 @@ async fn a_server_taken_out_gets_nothing_until_it_is_let_in() {
 #[tokio::test]
 async fn a_probe_does_not_bring_back_what_was_taken_out_and_lets_in_only_what_answers() {
     let address = nobody();
-    let two = Upstream::start(Manner::Reply(ok("two"))).await;
+    let two = Upstream::start(Behaviour::Reply(ok("two"))).await;
     let settings = support::http::settings("round-robin", 1, 4);
     let arbiter = start(&settings, &[address, two.address]).await;
     for _ in 0..2 {
@@ -55,7 +55,7 @@ async fn a_probe_does_not_bring_back_what_was_taken_out_and_lets_in_only_what_an
     }
     assert!(!arbiter.server(0).await.alive, "its connection failed");
     set(&arbiter, "s0", false).await;
-    let one = Upstream::start_at(address, Manner::Reply(ok("one")));
+    let one = Upstream::start_at(address, Behaviour::Reply(ok("one")));
     // Longer than the first two probes take to come.
     tokio::time::sleep(Duration::from_millis(900)).await;
     assert!(!arbiter.server(0).await.alive, "it is there, and taken out");
@@ -65,13 +65,13 @@ async fn a_probe_does_not_bring_back_what_was_taken_out_and_lets_in_only_what_an
         assert_eq!(get(arbiter.clients, "/").await.text(), "two");
     }
     assert!(!arbiter.server(0).await.alive, "let in, and not there");
-    let _one = Upstream::start_at(address, Manner::Reply(ok("one")));
+    let _one = Upstream::start_at(address, Behaviour::Reply(ok("one")));
     arbiter.until_alive(0).await;
 }
 
 #[tokio::test]
 async fn an_unknown_server_and_a_body_without_up_are_refused() {
-    let one = Upstream::start(Manner::Reply(ok("one"))).await;
+    let one = Upstream::start(Behaviour::Reply(ok("one"))).await;
     let arbiter = front("tad", 1, 4, &[&one]).await;
     let reply = arbiter.put("/v1/servers/web-9", "{\"up\":false}").await;
     assert_eq!(reply.status, 404);

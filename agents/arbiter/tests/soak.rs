@@ -1,4 +1,4 @@
-//! The soak of `ci/soak`, for 30 s: servers die and hang, settings change, clients are rude.
+//! The soak of `ci/soak`, for 30 s: servers die and hang, settings change, clients misuse the protocol.
 
 #![allow(clippy::unwrap_used)]
 
@@ -12,7 +12,7 @@ const REQUESTS_LEAST: u64 = 20_000;
 const RSS_KIB_MOST: u64 = 64 * 1024;
 
 #[test]
-fn under_load_and_trouble_every_reply_belongs_to_its_request() {
+fn under_load_and_faults_every_reply_belongs_to_its_request() {
     let report = run(&Plan {
         arbiter: env!("CARGO_BIN_EXE_arbiter").into(),
         threads: 2,
@@ -29,7 +29,7 @@ fn under_load_and_trouble_every_reply_belongs_to_its_request() {
     assert!(report.all_down > 0 && report.kills + report.hangs > 0 && report.reloads > 0);
     assert!(report.quiet.len() > 1, "{report:#?}");
     assert!(
-        report.counts.rude > 100 && report.counts.spoilt() > 0,
+        report.counts.misused > 100 && report.counts.spoilt() > 0,
         "{report:#?}"
     );
 }

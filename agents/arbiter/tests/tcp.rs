@@ -152,7 +152,7 @@ async fn a_connection_ends_with_its_server_and_is_not_tried_elsewhere() {
 }
 
 #[tokio::test]
-async fn a_server_that_ends_without_a_word_has_failed() {
+async fn a_server_that_closes_before_its_first_byte_has_failed() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let arbiter = front("round-robin", 1, &[listener.local_addr().unwrap()]).await;
     let mut stream = TcpStream::connect(arbiter.clients).await.unwrap();
@@ -169,7 +169,7 @@ async fn a_server_that_ends_without_a_word_has_failed() {
 }
 
 #[tokio::test]
-async fn a_client_without_a_server_is_let_go() {
+async fn a_client_without_a_server_is_disconnected() {
     let arbiter = front("round-robin", 1, &[nobody()]).await;
     for _ in 0..2 {
         let mut stream = TcpStream::connect(arbiter.clients).await.unwrap();

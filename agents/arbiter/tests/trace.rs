@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use simulator::{arrivals_s, replay, Ended, Replay};
-use support::upstream::{failure, ok, Manner, Upstream};
+use support::upstream::{failure, ok, Behaviour, Upstream};
 use support::web::get;
 use support::{eventually, start, Running};
 
@@ -46,17 +46,17 @@ fn again(text: &str) -> Replay {
 }
 
 /// A run in which a server dies and comes back, one fails, and the settings change.
-async fn troubled_run(policy: &str, threads: usize) -> String {
+async fn run_with_faults(policy: &str, threads: usize) -> String {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("web.trace");
-    let failing = Upstream::start(Manner::Reply(failure())).await;
-    let mortal = Upstream::start(Manner::ReplyAndClose(ok("mortal"))).await;
+    let failing = Upstream::start(Behaviour::Reply(failure())).await;
+    let killed = Upstream::start(Behaviour::ReplyAndClose(ok("killed"))).await;
     let (one, two) = (
-        Upstream::start(Manner::Gated(ok("well"))).await,
-        Upstream::start(Manner::Reply(ok("well"))).await,
+        Upstream::start(Behaviour::Gated(ok("well"))).await,
+        Upstream::start(Behaviour::Reply(ok("well"))).await,
     );
     one.gate.add_permits(1_000);
-    let servers = [&failing, &mortal, &one, &two].map(|server| server.address);
+    let servers = [&failing, &killed, &one, &two].map(|server| server.address);
     let more = format!("policy = \"{policy}\"\nthreads = {threads}");
     let arbiter = traced(&more, &path, &servers).await;
     for _ in 0..5 {
@@ -65,8 +65,8 @@ async fn troubled_run(policy: &str, threads: usize) -> String {
     if policy == "hedge" {
         stall_until_hedged(&arbiter, &one).await;
     }
-    let place = mortal.address;
-    drop(mortal);
+    let place = killed.address;
+    drop(killed);
     let alive = |stats: &wire::arbiter::Stats| stats.servers[1].alive;
     for _ in 0..20 {
         ask(arbiter.clients, 12).await;
@@ -82,7 +82,7 @@ async fn troubled_run(policy: &str, threads: usize) -> String {
     arbiter
         .put("/v1/guardrails", "{\"consecutive_failures\":2}")
         .await;
-    let back = Upstream::start_at(place, Manner::Reply(ok("mortal")));
+    let back = Upstream::start_at(place, Behaviour::Reply(ok("killed")));
     arbiter.until("the server's return", alive).await;
     let policy = format!("{{\"policy\":\"{policy}\"}}");
     arbiter.put("/v1/policy", &policy).await;
@@ -108,10 +108,10 @@ async fn stall_until_hedged(arbiter: &Running, one: &Upstream) {
 #[tokio::test]
 async fn the_simulator_decides_as_the_arbiter_did_under_every_kind_of_policy() {
     let (tad, c3, hedge, random) = tokio::join!(
-        troubled_run("tad", 1),
-        troubled_run("c3", 1),
-        troubled_run("hedge", 2),
-        troubled_run("random", 2)
+        run_with_faults("tad", 1),
+        run_with_faults("c3", 1),
+        run_with_faults("hedge", 2),
+        run_with_faults("random", 2)
     );
     for (policy, text) in [
         ("tad", tad),
@@ -146,7 +146,7 @@ async fn the_simulator_decides_as_the_arbiter_did_under_every_kind_of_policy() {
 
 #[tokio::test]
 async fn an_altered_decision_is_named_by_its_line() {
-    let text = troubled_run("tad", 1).await;
+    let text = run_with_faults("tad", 1).await;
     let first_line = |wanted: &str| {
         let found = text.lines().position(|line| line.contains(wanted));
         found.unwrap() + 1
@@ -183,9 +183,9 @@ fn change(text: &str, line: usize, how: impl Fn(&str) -> String) -> String {
 async fn a_trace_ends_at_its_limit_and_the_arbiter_goes_on() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("web.trace");
-    let server = Upstream::start(Manner::Reply(ok("here"))).await;
+    let server = Upstream::start(Behaviour::Reply(ok("here"))).await;
     let settings = "policy = \"tad\"\ntrace_lines_max = 10";
-    let other = Upstream::start(Manner::Reply(ok("here"))).await;
+    let other = Upstream::start(Behaviour::Reply(ok("here"))).await;
     let arbiter = traced(settings, &path, &[server.address, other.address]).await;
     ask(arbiter.clients, 20).await;
     let text = complete(&path).await;
@@ -220,8 +220,8 @@ async fn the_program_completes_its_trace_at_sigterm_and_refuses_one_it_cannot_wr
     let mut child = program().spawn().unwrap();
     let mut said = std::io::BufReader::new(child.stderr.take().unwrap());
     std::io::BufRead::read_line(&mut said, &mut String::new()).unwrap();
-    let killed = Command::new("kill").arg(child.id().to_string()).status();
-    assert!(killed.unwrap().success());
+    let signalled = Command::new("kill").arg(child.id().to_string()).status();
+    assert!(signalled.unwrap().success());
     assert!(child.wait().unwrap().success());
     let text = std::fs::read_to_string(&trace).unwrap();
     assert!(

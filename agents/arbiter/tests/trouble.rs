@@ -7,7 +7,7 @@ mod support;
 
 use support::http::{front, settings};
 use support::start;
-use support::upstream::{nobody, ok, Manner, Upstream};
+use support::upstream::{nobody, ok, Behaviour, Upstream};
 use support::web::{get, once, Connection};
 
 const GET: &str = "GET /next HTTP/1.1\r\nHost: a\r\n\r\n";
@@ -107,7 +107,7 @@ fn ambiguous() -> Vec<(&'static str, Vec<u8>, u16)> {
 
 #[tokio::test]
 async fn what_can_be_read_in_two_ways_is_refused_once_and_never_reaches_a_server() {
-    let server = Upstream::start(Manner::Reply(ok("seen"))).await;
+    let server = Upstream::start(Behaviour::Reply(ok("seen"))).await;
     let arbiter = front("tad", 1, 4, &[&server]).await;
     for (name, mut bytes, status) in ambiguous() {
         bytes.extend_from_slice(GET.as_bytes());
@@ -125,7 +125,7 @@ async fn what_can_be_read_in_two_ways_is_refused_once_and_never_reaches_a_server
 
 #[tokio::test]
 async fn a_body_with_broken_chunks_ends_the_connection_and_no_request_is_complete() {
-    let server = Upstream::start(Manner::Reply(ok("seen"))).await;
+    let server = Upstream::start(Behaviour::Reply(ok("seen"))).await;
     let arbiter = front("tad", 1, 4, &[&server]).await;
     let extension = format!("5;{}\r\nhello\r\n0\r\n\r\n", "x".repeat(300));
     let trailers = format!("0\r\n{}\r\n", "T: 1\r\n".repeat(2000));
@@ -158,7 +158,7 @@ async fn chunks_extensions_and_trailers_pass_both_ways() {
     let body = "5;a=b\r\nhello\r\n0\r\nT: 1\r\n\r\n";
     let reply = format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{body}");
     for replicas in [1, 2] {
-        let servers = Upstream::pair(Manner::Reply(reply.clone().into())).await;
+        let servers = Upstream::pair(Behaviour::Reply(reply.clone().into())).await;
         let arbiter = front("tad", replicas, 4, &[&servers[0], &servers[1]]).await;
         let mut client = Connection::open(arbiter.clients).await;
         for method in ["GET", "POST"] {
@@ -179,7 +179,7 @@ async fn chunks_extensions_and_trailers_pass_both_ways() {
 
 #[tokio::test]
 async fn a_client_that_sends_byte_by_byte_is_answered() {
-    let [server, other] = Upstream::pair(Manner::Reply(ok("patience"))).await;
+    let [server, other] = Upstream::pair(Behaviour::Reply(ok("patience"))).await;
     for replicas in [1, 2] {
         let arbiter = front("tad", replicas, 4, &[&server, &other]).await;
         let mut client = Connection::open(arbiter.clients).await;
@@ -198,7 +198,7 @@ async fn a_client_that_sends_byte_by_byte_is_answered() {
 
 #[tokio::test]
 async fn clients_that_hang_up_leave_nothing_behind() {
-    let [server, other] = Upstream::pair(Manner::Reply(ok(&"x".repeat(3_000_000)))).await;
+    let [server, other] = Upstream::pair(Behaviour::Reply(ok(&"x".repeat(3_000_000)))).await;
     for replicas in [1, 2] {
         let arbiter = front("tad", replicas, 4, &[&server, &other]).await;
         for request in [
@@ -226,7 +226,7 @@ async fn clients_that_hang_up_leave_nothing_behind() {
 
 #[tokio::test]
 async fn r_above_the_servers_alive_is_served_by_those_there_are() {
-    let one = Upstream::start(Manner::Reply(ok("one"))).await;
+    let one = Upstream::start(Behaviour::Reply(ok("one"))).await;
     let dead = [nobody(), nobody()];
     let arbiter = start(&settings("tad", 3, 2), &[dead[0], one.address, dead[1]]).await;
     for _ in 0..5 {

@@ -101,16 +101,16 @@ fn prepare(config: Config, clock: Clock) -> Result<Agent> {
     for broken in engine.replay(clock.now())? {
         eprintln!("nodeagent: {broken}; what it was to undo may be left, see the fingerprint");
     }
-    tell(&engine.list());
-    complain("the data interface", shape(&machine));
+    report_undone(&engine.list());
+    report_failure("the data interface", shape(&machine));
     if let Ok(device) = root_device() {
-        complain("the disk throttle", cgroups.inherit_throttle(&device));
+        report_failure("the disk throttle", cgroups.inherit_throttle(&device));
     }
     engine.probe();
     let file = machine.config.state_dir.join("baseline.json");
     let baseline =
         fingerprint::baseline(&file, &cgroups).map_err(|error| format!("no baseline: {error:#}"));
-    complain("the fingerprint", baseline.as_ref().map(drop));
+    report_failure("the fingerprint", baseline.as_ref().map(drop));
     let buffer = Mutex::new(Buffer::default());
     Ok(Agent {
         machine,
@@ -143,7 +143,7 @@ fn shape(machine: &Machine) -> Result<()> {
     }
 }
 
-fn complain(about: &str, result: Result<(), impl Display>) {
+fn report_failure(about: &str, result: Result<(), impl Display>) {
     if let Err(reason) = result {
         eprintln!("nodeagent: {about}: {reason:#}");
     }
@@ -151,7 +151,7 @@ fn complain(about: &str, result: Result<(), impl Display>) {
 
 fn start_role(agent: &Agent) {
     if agent.machine.role.is_there().is_ok() {
-        complain("the role", agent.machine.role.start());
+        report_failure("the role", agent.machine.role.start());
     }
 }
 
@@ -163,10 +163,10 @@ async fn watch(agent: Arc<Agent>) {
         ticks.tick().await;
         let agent = agent.clone();
         let done = spawn_blocking(move || {
-            tell(&agent.engine.expire(agent.clock.now()));
-            complain("the role's restart", agent.machine.role.tick());
+            report_undone(&agent.engine.expire(agent.clock.now()));
+            report_failure("the role's restart", agent.machine.role.tick());
         });
-        complain("the watch", done.await);
+        report_failure("the watch", done.await);
     }
 }
 
@@ -212,7 +212,7 @@ fn lock(buffer: &Mutex<Buffer>) -> std::sync::MutexGuard<'_, Buffer> {
     buffer.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn tell(faults: &[Fault]) {
+fn report_undone(faults: &[Fault]) {
     for fault in faults {
         match (fault.state, &fault.error) {
             (FaultState::RevertFailed, Some(error)) => {
@@ -232,14 +232,14 @@ fn tell(faults: &[Fault]) {
 /// Faults first, so that the role ends as it would without them; then the role; then our own
 /// traces.
 fn end(agent: &Agent) {
-    tell(
+    report_undone(
         &agent
             .engine
             .revert_all(RevertReason::Sigterm, || agent.clock.now()),
     );
-    complain("the role", agent.machine.role.stop());
+    report_failure("the role", agent.machine.role.stop());
     if let Ok(data) = agent.machine.data() {
-        complain("the data interface", data.unshape());
+        report_failure("the data interface", data.unshape());
     }
     agent.machine.cgroups.remove();
 }

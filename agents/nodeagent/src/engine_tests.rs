@@ -312,11 +312,11 @@ fn all_faults_are_undone_the_newest_first() {
 #[test]
 fn an_unknown_kind_is_refused_with_those_that_are_known() {
     let bench = bench();
-    let wish = FaultRequest {
+    let request = FaultRequest {
         kind: "net.limb".into(),
         ..request("a", 5.0)
     };
-    let error = bench.engine.inject(&wish, || at(0)).unwrap_err();
+    let error = bench.engine.inject(&request, || at(0)).unwrap_err();
     assert!(
         matches!(&error, Refusal::Invalid(why) if why.contains("test.scripted")),
         "{error}"

@@ -2,7 +2,7 @@
 //! noticed; and a server of them.
 //!
 //! `GET /KEY`, `HEAD /KEY`, `POST /KEY`; a body is [`body`] of the key, the request's [`body`] of its
-//! complement. Of each thousand requests some get into [`Trouble`].
+//! complement. Of each thousand requests some have a [`Fault`].
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -61,7 +61,7 @@ pub fn append_framed(out: &mut Vec<u8>, body: &[u8], chunked: bool) {
 
 /// What can go wrong with one request.
 #[derive(Debug, Clone, Copy)]
-enum Trouble {
+enum Fault {
     DieInMidReply,
     Stall,
     Garbage,
@@ -69,28 +69,28 @@ enum Trouble {
     AnnounceClose,
     FailFast,
     Slow,
-    Dribble,
+    SendSlowly,
 }
 
-const TROUBLES: [Trouble; 8] = [
-    Trouble::DieInMidReply,
-    Trouble::Stall,
-    Trouble::Garbage,
-    Trouble::CloseAfterReply,
-    Trouble::AnnounceClose,
-    Trouble::FailFast,
-    Trouble::Slow,
-    Trouble::Dribble,
+const FAULTS: [Fault; 8] = [
+    Fault::DieInMidReply,
+    Fault::Stall,
+    Fault::Garbage,
+    Fault::CloseAfterReply,
+    Fault::AnnounceClose,
+    Fault::FailFast,
+    Fault::Slow,
+    Fault::SendSlowly,
 ];
 
 /// How a server behaves.
 #[derive(Debug, Clone)]
-pub struct Manners {
-    /// Of a thousand requests, how many get into trouble.
-    pub trouble_per_mille: u64,
+pub struct Behaviour {
+    /// Of a thousand requests, how many have a fault.
+    pub faults_per_mille: u64,
     /// How long a stall lasts.
     pub stall: Duration,
-    /// Of the troubles' generator.
+    /// Of the faults' generator.
     pub seed: u64,
 }
 
@@ -108,7 +108,7 @@ impl Server {
     ///
     /// # Errors
     /// When the address is taken or no thread can be started.
-    pub fn start(address: SocketAddr, manners: Manners) -> Result<Self> {
+    pub fn start(address: SocketAddr, behaviour: Behaviour) -> Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
@@ -119,7 +119,7 @@ impl Server {
         let address = listener.local_addr()?;
         let hangs = Arc::new(AtomicBool::new(false));
         let (kill, killed) = oneshot::channel();
-        let serving = serve(listener, manners, Arc::clone(&hangs));
+        let serving = serve(listener, behaviour, Arc::clone(&hangs));
         let thread = std::thread::Builder::new().spawn(move || {
             runtime.block_on(async {
                 tokio::select! {
@@ -153,11 +153,11 @@ impl Drop for Server {
     }
 }
 
-async fn serve(listener: std::net::TcpListener, manners: Manners, hangs: Arc<AtomicBool>) {
+async fn serve(listener: std::net::TcpListener, behaviour: Behaviour, hangs: Arc<AtomicBool>) {
     let Ok(listener) = TcpListener::from_std(listener) else {
         return eprintln!("testkit: a server cannot listen");
     };
-    let mut random = Random::new(manners.seed);
+    let mut random = Random::new(behaviour.seed);
     loop {
         let Ok((stream, _)) = listener.accept().await else {
             sleep(Duration::from_millis(10)).await;
@@ -165,12 +165,12 @@ async fn serve(listener: std::net::TcpListener, manners: Manners, hangs: Arc<Ato
         };
         let talk = Talk {
             client: Buffered::new(stream),
-            manners: manners.clone(),
+            behaviour: behaviour.clone(),
             random: Random::new(random.bits()),
             hangs: Arc::clone(&hangs),
         };
         tokio::spawn(async move {
-            // An error is a connection that ended: by the other side, or in trouble.
+            // An error is a connection that ended: by the other side, or by a fault.
             let _ = talk.go_on().await;
         });
     }
@@ -178,7 +178,7 @@ async fn serve(listener: std::net::TcpListener, manners: Manners, hangs: Arc<Ato
 
 struct Talk {
     client: Buffered,
-    manners: Manners,
+    behaviour: Behaviour,
     random: Random,
     hangs: Arc<AtomicBool>,
 }
@@ -196,9 +196,9 @@ impl Talk {
             while self.hangs.load(Relaxed) {
                 sleep(Duration::from_millis(20)).await;
             }
-            let is_trouble = self.random.below(1000) < self.manners.trouble_per_mille;
-            let trouble = is_trouble.then(|| TROUBLES[self.random.below(8) as usize]);
-            if !self.answer(&request, trouble).await? {
+            let is_faulty = self.random.below(1000) < self.behaviour.faults_per_mille;
+            let fault = is_faulty.then(|| FAULTS[self.random.below(8) as usize]);
+            if !self.answer(&request, fault).await? {
                 return Ok(());
             }
         }
@@ -206,40 +206,40 @@ impl Talk {
     }
 
     /// Answers; false when the connection ends with it.
-    async fn answer(&mut self, request: &Request, trouble: Option<Trouble>) -> Result<bool> {
-        let reply = reply(request, trouble);
-        match trouble {
-            Some(Trouble::DieInMidReply) => {
+    async fn answer(&mut self, request: &Request, fault: Option<Fault>) -> Result<bool> {
+        let reply = reply(request, fault);
+        match fault {
+            Some(Fault::DieInMidReply) => {
                 self.client
                     .stream
                     .write_all(&reply[..reply.len() / 2])
                     .await?;
                 return Ok(false);
             }
-            Some(Trouble::Stall) => {
-                sleep(self.manners.stall).await;
+            Some(Fault::Stall) => {
+                sleep(self.behaviour.stall).await;
                 return Ok(false);
             }
-            Some(Trouble::Garbage) => {
+            Some(Fault::Garbage) => {
                 self.client
                     .stream
-                    .write_all(b"I am not HTTP\r\n\r\n")
+                    .write_all(b"this is not HTTP\r\n\r\n")
                     .await?;
                 return Ok(false);
             }
-            Some(Trouble::Slow) => sleep(Duration::from_millis(20)).await,
-            Some(Trouble::Dribble) => {
+            Some(Fault::Slow) => sleep(Duration::from_millis(20)).await,
+            Some(Fault::SendSlowly) => {
                 for piece in reply.chunks(1 + reply.len() / 3) {
                     self.client.stream.write_all(piece).await?;
                     sleep(Duration::from_millis(2)).await;
                 }
                 return Ok(true);
             }
-            Some(Trouble::CloseAfterReply | Trouble::AnnounceClose) => {
+            Some(Fault::CloseAfterReply | Fault::AnnounceClose) => {
                 self.client.stream.write_all(&reply).await?;
                 return Ok(false);
             }
-            Some(Trouble::FailFast) | None => {}
+            Some(Fault::FailFast) | None => {}
         }
         self.client.stream.write_all(&reply).await?;
         Ok(true)
@@ -261,20 +261,20 @@ impl Talk {
     }
 }
 
-fn reply(request: &Request, trouble: Option<Trouble>) -> Vec<u8> {
+fn reply(request: &Request, fault: Option<Fault>) -> Vec<u8> {
     let key = request.key;
     let is_as_sent = request
         .body
         .as_ref()
         .map_or(true, |sent| *sent == body(!key));
-    let (status, content) = match trouble {
+    let (status, content) = match fault {
         // The checking client takes this status for what it is: a request that came through wrong.
         _ if !is_as_sent => ("409 Conflict", Vec::new()),
-        Some(Trouble::FailFast) => ("500 Internal Server Error", b"overloaded".to_vec()),
+        Some(Fault::FailFast) => ("500 Internal Server Error", b"overloaded".to_vec()),
         _ => ("200 OK", body(key)),
     };
     let mut out = format!("HTTP/1.1 {status}\r\nX-Key: {key:016x}\r\n").into_bytes();
-    if matches!(trouble, Some(Trouble::AnnounceClose)) {
+    if matches!(fault, Some(Fault::AnnounceClose)) {
         out.extend_from_slice(b"Connection: close\r\n");
     }
     append_framed(&mut out, &content, is_chunked(key));

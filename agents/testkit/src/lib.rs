@@ -1,15 +1,15 @@
-//! What tests, the soak and the benchmark share: servers that misbehave, clients that check what
+//! What tests, the soak and the benchmark share: faulty servers, clients that check what
 //! they get or measure when they get it. Nothing here uses the arbiter's own code, so that an error
 //! of its parser is not repeated by its judge.
 //!
 //! | module | what |
 //! |---|---|
 //! | `stream` | a connection read message by message |
-//! | `upstream` | a small HTTP server of one manner, which remembers what it was sent |
+//! | `upstream` | a small HTTP server of one behaviour, which remembers what it was sent |
 //! | `web` | a plain HTTP client |
-//! | `keyed` | requests and replies that carry a key, and a server of them that gets into trouble |
+//! | `keyed` | requests and replies that carry a key, and a faulty server of them |
 //! | `load` | clients that check every reply's key |
-//! | `rude` | clients that behave badly |
+//! | `misuse` | clients that misuse the protocol |
 //! | `soak` | minutes of load on an arbiter whose servers die and whose settings change |
 //! | `rate` | a client of a fixed rate: latency from the moment a request was due |
 //! | `hold` | very many idle connections |
@@ -17,9 +17,9 @@
 pub mod hold;
 pub mod keyed;
 pub mod load;
+pub mod misuse;
 pub mod random;
 pub mod rate;
-pub mod rude;
 pub mod soak;
 pub mod stream;
 pub mod upstream;

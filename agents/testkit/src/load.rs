@@ -20,7 +20,7 @@ use crate::stream::{field, Buffered};
 
 /// A reply that takes longer is wrong: the arbiter must have given up long before.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
-/// Between two acts of a rude client, and before a client connects again.
+/// Between two acts of a misusing client, and before a client connects again.
 pub(crate) const PAUSE: Duration = Duration::from_millis(5);
 /// Wrong replies that are described.
 const DESCRIBED_MAX: usize = 10;
@@ -42,8 +42,8 @@ pub struct Tally {
     pub unanswered: AtomicU64,
     /// Connections made.
     pub connections: AtomicU64,
-    /// Acts of rude clients, each answered as it should be.
-    pub rude: AtomicU64,
+    /// Acts of misusing clients, each answered as it should be.
+    pub misused: AtomicU64,
     /// Replies that cannot be.
     pub wrong: AtomicU64,
     /// The first of them.
@@ -62,7 +62,7 @@ pub struct Counts {
     pub cut: u64,
     pub unanswered: u64,
     pub connections: u64,
-    pub rude: u64,
+    pub misused: u64,
     pub wrong: u64,
     pub described: Vec<String>,
 }
@@ -94,7 +94,7 @@ impl Tally {
             cut: self.cut.load(Relaxed),
             unanswered: self.unanswered.load(Relaxed),
             connections: self.connections.load(Relaxed),
-            rude: self.rude.load(Relaxed),
+            misused: self.misused.load(Relaxed),
             wrong: self.wrong.load(Relaxed),
             described: lock(&self.described).clone(),
         }

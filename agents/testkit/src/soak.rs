@@ -1,13 +1,13 @@
 //! The soak: full load on an arbiter, while servers die, hang and come back, the settings change by
-//! the admin API and by SIGHUP (all policies, r, tokens, guardrails, time-outs), and rude clients do
-//! what they do. It ends with a verdict: no wrong reply, enough requests, no more errors than the
-//! troubles account for, and memory that does not grow.
+//! the admin API and by SIGHUP (all policies, r, tokens, guardrails, time-outs), and clients misuse
+//! the protocol. It ends with a verdict: no wrong reply, enough requests, no more errors than the
+//! faults account for, and memory that does not grow.
 //!
 //! Memory is compared between *quiet points*: the same load of the same clients goes on, all servers
-//! are in use, the settings are [`week::CALM`], and what the troubles left has had time to go.
+//! are in use, the settings are [`faults::BASELINE`], and what the faults left has had time to go.
 
+mod faults;
 mod subject;
-mod week;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -22,16 +22,16 @@ use serde_json::Value;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, sleep_until, Instant};
 
+use self::faults::{Faults, BASELINE, POLICIES};
 use self::subject::Subject;
-use self::week::{Week, CALM, POLICIES};
 use crate::hold::rss_kib_of;
-use crate::keyed::Manners;
+use crate::keyed::Behaviour;
 use crate::load::{check, Counts, Style, Tally};
-use crate::rude::be_rude;
+use crate::misuse::misuse;
 
 const SERVERS: usize = 4;
 /// Of a thousand requests at a server.
-const TROUBLE_PER_MILLE: u64 = 4;
+const FAULTS_PER_MILLE: u64 = 4;
 /// A quiet point begins with this: idle connections give their buffers back after 1 s, losers end
 /// within the request time-out.
 const QUIET: Duration = Duration::from_secs(3);
@@ -45,7 +45,7 @@ const STYLES: [(usize, Style); 4] = [
     (12, style(1, false)),
     (2, style(1, true)),
 ];
-const RUDE: usize = 2;
+const MISUSING: usize = 2;
 
 const fn style(pipelined: usize, bytewise: bool) -> Style {
     Style {
@@ -93,7 +93,7 @@ pub struct Report {
     pub seconds: f64,
     /// What the clients saw.
     pub counts: Counts,
-    /// Errors and cut replies that the troubles account for, see [`Report::spoilt_most`].
+    /// Errors and cut replies that the faults account for, see [`Report::spoilt_most`].
     pub spoilt_most: u64,
     /// Times that a server was killed.
     pub kills: u64,
@@ -113,7 +113,7 @@ pub struct Report {
     pub quiet: Vec<Quiet>,
     /// How much more memory the last of them has than the first.
     pub growth_percent: f64,
-    /// The arbiter's resident memory, each second of trouble.
+    /// The arbiter's resident memory, each second of faults.
     pub rss_kib: Vec<u64>,
     /// The largest of these.
     pub rss_kib_max: u64,
@@ -158,13 +158,13 @@ impl Report {
         failures
     }
 
-    /// How many replies the troubles may spoil while at least one server is there: the requests
+    /// How many replies the faults may spoil while at least one server is there: the requests
     /// that servers spoil on purpose (at r = 1 the client sees it), and for each kill, each hang
     /// and each death of all what the clients have under way, one request each.
     fn spoilt_most(&self) -> u64 {
         let clients: u64 = STYLES.iter().map(|(count, _)| *count as u64).sum();
         let faults = self.kills + self.hangs + self.all_down;
-        self.counts.replies() * TROUBLE_PER_MILLE / 1000 + faults * (clients + RUDE as u64)
+        self.counts.replies() * FAULTS_PER_MILLE / 1000 + faults * (clients + MISUSING as u64)
     }
 }
 
@@ -175,16 +175,16 @@ impl Report {
 /// servers back.
 pub fn run(plan: &Plan) -> Result<Report> {
     let folder = tempfile::tempdir()?;
-    let mut week = Week::start(plan.seed)?;
+    let mut faults = Faults::start(plan.seed)?;
     let tally = Arc::new(Tally::default());
     let runtime = runtime()?;
-    let starting = Subject::start(plan, folder.path(), &week.addresses, CALM);
+    let starting = Subject::start(plan, folder.path(), &faults.addresses, BASELINE);
     let mut subject = runtime.block_on(starting)?;
     let clients = {
         let (tally, address, seed) = (Arc::clone(&tally), subject.clients, plan.seed);
         std::thread::spawn(move || load(address, seed, &tally))
     };
-    let report = runtime.block_on(torment(plan, &mut week, &mut subject, &tally));
+    let report = runtime.block_on(inject_faults(plan, &mut faults, &mut subject, &tally));
     tally.stop.store(true, Relaxed);
     match clients.join() {
         Ok(done) => done?,
@@ -203,9 +203,9 @@ fn runtime() -> Result<tokio::runtime::Runtime> {
     Ok(builder.enable_all().build()?)
 }
 
-fn manners(seed: u64) -> Manners {
-    Manners {
-        trouble_per_mille: TROUBLE_PER_MILLE,
+fn behaviour(seed: u64) -> Behaviour {
+    Behaviour {
+        faults_per_mille: FAULTS_PER_MILLE,
         stall: Duration::from_millis(900),
         seed,
     }
@@ -223,20 +223,20 @@ fn load(address: SocketAddr, seed: u64, tally: &Arc<Tally>) -> Result<()> {
                 clients.spawn(async move { check(address, style, number, &tally).await });
             }
         }
-        for _ in 0..RUDE {
+        for _ in 0..MISUSING {
             number += 1;
             let tally = Arc::clone(tally);
-            clients.spawn(async move { be_rude(address, number, &tally).await });
+            clients.spawn(async move { misuse(address, number, &tally).await });
         }
         clients.join_all().await;
     });
     Ok(())
 }
 
-/// Trouble after trouble and quiet point after quiet point.
-async fn torment(
+/// Fault after fault and quiet point after quiet point.
+async fn inject_faults(
     plan: &Plan,
-    week: &mut Week,
+    faults: &mut Faults,
     subject: &mut Subject,
     tally: &Tally,
 ) -> Result<Report> {
@@ -249,13 +249,13 @@ async fn torment(
     let mut quiet_due = plan.settled;
     while !is_over(start.elapsed()) {
         let next = Instant::now() + Duration::from_secs(1);
-        week.trouble(plan, subject, tally).await?;
+        faults.inject(plan, subject, tally).await?;
         sleep_until(next).await;
         let ended = subject.child.try_wait()?;
         ensure!(ended.is_none(), "the arbiter ended: {ended:?}");
         rss_kib.push(rss_kib_of(subject.pid)?);
         if start.elapsed() >= quiet_due {
-            quiet.push(quiet_point(plan, week, subject, start).await?);
+            quiet.push(quiet_point(plan, faults, subject, start).await?);
             quiet_due += plan.settled;
             let seen = tally.checked.load(Relaxed);
             eprintln!(
@@ -264,7 +264,7 @@ async fn torment(
             );
         }
     }
-    quiet.push(quiet_point(plan, week, subject, start).await?);
+    quiet.push(quiet_point(plan, faults, subject, start).await?);
     let ends = (
         quiet[0].rss_kib as f64,
         quiet[quiet.len() - 1].rss_kib as f64,
@@ -273,12 +273,12 @@ async fn torment(
         seconds: start.elapsed().as_secs_f64(),
         counts: tally.counts(),
         spoilt_most: 0,
-        kills: week.kills,
-        hangs: week.hangs,
-        all_down: week.all_down,
-        changes: week.changes,
-        reloads: week.reloads,
-        policies: week.policies.clone(),
+        kills: faults.kills,
+        hangs: faults.hangs,
+        all_down: faults.all_down,
+        changes: faults.changes,
+        reloads: faults.reloads,
+        policies: faults.policies.clone(),
         guarded: subject.stats().await?["guarded"].take(),
         quiet,
         growth_percent: (ends.1 / ends.0 - 1.0) * 100.0,
@@ -290,11 +290,11 @@ async fn torment(
 
 async fn quiet_point(
     plan: &Plan,
-    week: &mut Week,
+    faults: &mut Faults,
     subject: &Subject,
     start: Instant,
 ) -> Result<Quiet> {
-    week.calm(plan, subject).await?;
+    faults.baseline(plan, subject).await?;
     sleep(QUIET).await;
     let mut samples = Vec::with_capacity(QUIET_SAMPLES);
     for _ in 0..QUIET_SAMPLES {

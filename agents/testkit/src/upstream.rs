@@ -15,7 +15,7 @@ use crate::stream::{field, find};
 
 /// What a server does with a request.
 #[derive(Debug, Clone)]
-pub enum Manner {
+pub enum Behaviour {
     /// Sends these bytes.
     Reply(Vec<u8>),
     /// Sends these bytes and closes.
@@ -50,16 +50,19 @@ pub struct Upstream {
 }
 
 impl Upstream {
-    pub async fn start(manner: Manner) -> Self {
-        Self::start_at("127.0.0.1:0".parse().unwrap(), manner)
+    pub async fn start(behaviour: Behaviour) -> Self {
+        Self::start_at("127.0.0.1:0".parse().unwrap(), behaviour)
     }
 
-    /// Two of the same manner.
-    pub async fn pair(manner: Manner) -> [Self; 2] {
-        [Self::start(manner.clone()).await, Self::start(manner).await]
+    /// Two of the same behaviour.
+    pub async fn pair(behaviour: Behaviour) -> [Self; 2] {
+        [
+            Self::start(behaviour.clone()).await,
+            Self::start(behaviour).await,
+        ]
     }
 
-    pub fn start_at(address: SocketAddr, manner: Manner) -> Self {
+    pub fn start_at(address: SocketAddr, behaviour: Behaviour) -> Self {
         let socket = TcpSocket::new_v4().unwrap();
         socket.set_reuseaddr(true).unwrap();
         socket.bind(address).unwrap();
@@ -67,7 +70,12 @@ impl Upstream {
         let address = listener.local_addr().unwrap();
         let gate = Arc::new(Semaphore::new(0));
         let requests = Arc::new(Mutex::new(vec![]));
-        let serving = serve(listener, manner, Arc::clone(&gate), Arc::clone(&requests));
+        let serving = serve(
+            listener,
+            behaviour,
+            Arc::clone(&gate),
+            Arc::clone(&requests),
+        );
         Self {
             address,
             gate,
@@ -107,29 +115,29 @@ pub fn nobody() -> SocketAddr {
 
 async fn serve(
     listener: TcpListener,
-    manner: Manner,
+    behaviour: Behaviour,
     gate: Arc<Semaphore>,
     requests: Arc<Mutex<Vec<String>>>,
 ) {
     // Connections end with their server.
     let mut connections = tokio::task::JoinSet::new();
     while let Ok((stream, _)) = listener.accept().await {
-        let (manner, gate, requests) = (manner.clone(), gate.clone(), requests.clone());
+        let (behaviour, gate, requests) = (behaviour.clone(), gate.clone(), requests.clone());
         connections.spawn(async move {
-            let _ = talk(stream, manner, gate, requests).await;
+            let _ = talk(stream, behaviour, gate, requests).await;
         });
     }
 }
 
 async fn talk(
     mut stream: TcpStream,
-    manner: Manner,
+    behaviour: Behaviour,
     gate: Arc<Semaphore>,
     requests: Arc<Mutex<Vec<String>>>,
 ) -> std::io::Result<()> {
     let mut buffer = vec![];
     loop {
-        let wanted = if matches!(manner, Manner::Early(_)) {
+        let wanted = if matches!(behaviour, Behaviour::Early(_)) {
             head_length
         } else {
             message_length
@@ -151,22 +159,22 @@ async fn talk(
             .unwrap()
             .push(String::from_utf8_lossy(&request).into_owned());
         let is_head = request.starts_with(b"HEAD ");
-        match &manner {
-            Manner::Reply(reply) if is_head => {
+        match &behaviour {
+            Behaviour::Reply(reply) if is_head => {
                 let head = head_length(reply).unwrap();
                 stream.write_all(&reply[..head]).await?;
             }
-            Manner::Reply(reply) => stream.write_all(reply).await?,
-            Manner::ReplyAndClose(reply) => return stream.write_all(reply).await,
-            Manner::Gated(reply) => {
+            Behaviour::Reply(reply) => stream.write_all(reply).await?,
+            Behaviour::ReplyAndClose(reply) => return stream.write_all(reply).await,
+            Behaviour::Gated(reply) => {
                 gate.acquire().await.unwrap().forget();
                 stream.write_all(reply).await?;
             }
-            Manner::Early(reply) => {
+            Behaviour::Early(reply) => {
                 stream.write_all(reply).await?;
                 return stream.shutdown().await;
             }
-            Manner::Silent => {}
+            Behaviour::Silent => {}
         }
     }
 }

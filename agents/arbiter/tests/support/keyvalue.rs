@@ -1,4 +1,4 @@
-//! Real Redis and memcached servers, each ended when dropped; rude servers; a plain client.
+//! Real Redis and memcached servers, each ended when dropped; faulty servers; a plain client.
 
 use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
@@ -164,31 +164,31 @@ fn is_stopped(pid: u32) -> bool {
     })
 }
 
-/// What a rude server does after it was asked something.
+/// What a faulty server does after it was asked something.
 #[derive(Debug, Clone, Copy)]
-pub enum Manner {
+pub enum Fault {
     /// Sends these bytes each time.
-    Says(&'static [u8]),
+    Sends(&'static [u8]),
     /// Sends these bytes and closes.
-    Leaves(&'static [u8]),
+    Closes(&'static [u8]),
     /// Sends these bytes and nothing any more.
     Stalls(&'static [u8]),
 }
 
 /// A server that answers probes and nothing else well.
-pub struct Rude {
+pub struct FaultyServer {
     pub address: SocketAddr,
     task: tokio::task::JoinHandle<()>,
 }
 
-impl Rude {
-    pub async fn start(manner: Manner) -> Self {
+impl FaultyServer {
+    pub async fn start(fault: Fault) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let serving = async move {
             let mut connections = tokio::task::JoinSet::new();
             while let Ok((stream, _)) = listener.accept().await {
-                connections.spawn(misbehave(stream, manner));
+                connections.spawn(answer_faultily(stream, fault));
             }
         };
         Self {
@@ -198,13 +198,13 @@ impl Rude {
     }
 }
 
-impl Drop for Rude {
+impl Drop for FaultyServer {
     fn drop(&mut self) {
         self.task.abort();
     }
 }
 
-async fn misbehave(mut stream: TcpStream, manner: Manner) -> Option<()> {
+async fn answer_faultily(mut stream: TcpStream, fault: Fault) -> Option<()> {
     let mut bytes = [0; 65536];
     loop {
         let asked = stream
@@ -212,12 +212,12 @@ async fn misbehave(mut stream: TcpStream, manner: Manner) -> Option<()> {
             .await
             .ok()
             .filter(|&read| read > 0)?;
-        match (&bytes[..asked], manner) {
+        match (&bytes[..asked], fault) {
             (b"PING\r\n", _) => stream.write_all(b"+PONG\r\n").await.ok()?,
             (b"flush_all\r\n", _) => stream.write_all(b"OK\r\n").await.ok()?,
-            (_, Manner::Says(reply)) => stream.write_all(reply).await.ok()?,
-            (_, Manner::Leaves(reply)) => return stream.write_all(reply).await.ok(),
-            (_, Manner::Stalls(reply)) => {
+            (_, Fault::Sends(reply)) => stream.write_all(reply).await.ok()?,
+            (_, Fault::Closes(reply)) => return stream.write_all(reply).await.ok(),
+            (_, Fault::Stalls(reply)) => {
                 stream.write_all(reply).await.ok()?;
                 while stream.read(&mut bytes).await.ok()? > 0 {}
                 return None;

@@ -40,7 +40,7 @@ pub fn start_all(machine: &Machine, id: &str, programs: &[Vec<String>]) -> Resul
                 bail!(
                     "{} ended at once ({status}): {}",
                     shown(program),
-                    complaint(child)
+                    error_output(child)
                 );
             }
         }
@@ -131,12 +131,12 @@ pub fn run(joins: &[PathBuf], program: &[String]) -> Result<i32> {
 
 fn shown(program: &[String]) -> String {
     if program.is_empty() {
-        return "the CPU hog".into();
+        return "the spinning process".into();
     }
     program.join(" ")
 }
 
-fn complaint(child: &mut Child) -> String {
+fn error_output(child: &mut Child) -> String {
     let mut text = String::new();
     if let Some(stderr) = &mut child.stderr {
         // What cannot be read is not shown.

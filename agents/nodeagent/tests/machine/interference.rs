@@ -5,15 +5,18 @@ use serde_json::json;
 use crate::support::{wait_for, BUSY_ROLE, IDLE_ROLE};
 
 #[test]
-fn cpu_hogs_take_cpu_time_from_the_role_and_are_gone_after() {
+fn spinning_processes_take_cpu_time_from_the_role_and_are_gone_after() {
     let machine = machine_or_skip!(BUSY_ROLE);
     let id = machine.inject("interference.cpu", json!({ "workers": 4 }));
     let role = machine.role_pids().swap_remove(0);
-    let hogs = machine.run("ps -C nodeagent -o pid=,args= | grep neighbour | awk '{print $1}'");
-    assert_eq!(hogs.lines().count(), 4);
+    let neighbours =
+        machine.run("ps -C nodeagent -o pid=,args= | grep neighbour | awk '{print $1}'");
+    assert_eq!(neighbours.lines().count(), 4);
     // CPU time in clock ticks, the role's first.
     let look = || -> Vec<f64> {
-        let pids: Vec<&str> = std::iter::once(role.as_str()).chain(hogs.lines()).collect();
+        let pids: Vec<&str> = std::iter::once(role.as_str())
+            .chain(neighbours.lines())
+            .collect();
         let script = format!(
             "for p in {}; do cut -d' ' -f14 /proc/$p/stat; done",
             pids.join(" ")
@@ -65,10 +68,10 @@ fn an_iperf_pair_loads_the_data_network_and_is_gone_after() {
     assert!(listening.contains("5301"), "{listening:?}");
     let before = sent();
     let peer = server.container.data_address.clone();
-    let wish = json!({ "peer": peer, "port": 5301, "mbps": 50 });
-    let near = client.inject("interference.iperf", wish.clone());
+    let request = json!({ "peer": peer, "port": 5301, "mbps": 50 });
+    let near = client.inject("interference.iperf", request.clone());
     wait_for("5 MB of load", || (sent() - before > 5e6).then_some(()));
-    assert_eq!(client.refused("interference.iperf", wish, 5.0).0, 409);
+    assert_eq!(client.refused("interference.iperf", request, 5.0).0, 409);
     client.revert(&near);
     server.revert(&far);
     let count = "ps -C iperf3 -o pid= | wc -l";

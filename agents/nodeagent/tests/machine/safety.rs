@@ -6,7 +6,7 @@ use crate::support::{docker, wait_for, Machine, IDLE_ROLE};
 
 /// Every fault that can be active together, on one machine.
 fn inject_everything(machine: &Machine) -> Vec<String> {
-    let wishes = [
+    let requests = [
         ("net.limp", json!({ "factor": 100 })),
         ("net.loss", json!({ "percent": 50 })),
         ("process.hang", json!({})),
@@ -16,7 +16,7 @@ fn inject_everything(machine: &Machine) -> Vec<String> {
         ("interference.iperf_server", json!({ "port": 5401 })),
         ("net.link_down", json!({})),
     ];
-    let possible: Vec<_> = wishes
+    let possible: Vec<_> = requests
         .into_iter()
         .filter(|(kind, _)| machine.can(kind))
         .collect();
@@ -136,15 +136,15 @@ fn foreign_state_is_refused_and_left_alone() {
     assert!(machine
         .run(&format!("tc qdisc show dev {interface}"))
         .contains("tbf 77:"));
-    machine.run("nft add table netdev sparecraft_loss_stranger");
+    machine.run("nft add table netdev sparecraft_loss_foreign");
     conflict(
         "net.loss",
         json!({ "percent": 1 }),
-        "sparecraft_loss_stranger",
+        "sparecraft_loss_foreign",
     );
     assert!(machine
         .run("nft list tables")
-        .contains("sparecraft_loss_stranger"));
+        .contains("sparecraft_loss_foreign"));
     let role = machine.role_pids().swap_remove(1);
     machine.run(&format!("kill -STOP {role}"));
     conflict("process.hang", json!({}), "stopped already");
@@ -165,11 +165,11 @@ fn foreign_state_is_refused_and_left_alone() {
 fn an_undo_touches_only_what_the_agent_owns() {
     let machine = machine_or_skip!(IDLE_ROLE, "net.loss");
     let id = machine.inject("net.loss", json!({ "percent": 50 }));
-    machine.run("nft add table netdev stranger && nft add table netdev sparecraft_loss_stranger");
+    machine.run("nft add table netdev foreign && nft add table netdev sparecraft_loss_foreign");
     machine.revert(&id);
     let tables = machine.run("nft list tables netdev");
     assert!(
-        tables.contains("netdev stranger") && tables.contains("sparecraft_loss_stranger"),
+        tables.contains("netdev foreign") && tables.contains("sparecraft_loss_foreign"),
         "{tables}"
     );
     assert!(!tables.contains(&id), "{tables}");

@@ -316,8 +316,8 @@ impl Machine {
     }
 
     pub fn inject_for(&self, kind: &str, parameters: Value, lease_s: f64) -> String {
-        let wish = json!({ "kind": kind, "parameters": parameters, "lease_s": lease_s });
-        let (status, fault) = self.call("POST", "/v1/faults", Some(wish));
+        let request = json!({ "kind": kind, "parameters": parameters, "lease_s": lease_s });
+        let (status, fault) = self.call("POST", "/v1/faults", Some(request));
         assert_eq!(
             (status, &fault["state"]),
             (201, &json!("active")),
@@ -328,8 +328,8 @@ impl Machine {
 
     /// Asks for a fault that shall be refused; the status and the reason.
     pub fn refused(&self, kind: &str, parameters: Value, lease_s: f64) -> (u16, String) {
-        let wish = json!({ "kind": kind, "parameters": parameters, "lease_s": lease_s });
-        let (status, body) = self.call("POST", "/v1/faults", Some(wish));
+        let request = json!({ "kind": kind, "parameters": parameters, "lease_s": lease_s });
+        let (status, body) = self.call("POST", "/v1/faults", Some(request));
         (
             status,
             body["error"]

@@ -1,4 +1,4 @@
-//! What happens to servers and arbiter in a bad week.
+//! What happens to servers and arbiter in a bad faults.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -9,12 +9,12 @@ use anyhow::Result;
 use tokio::time::sleep;
 
 use super::subject::Subject;
-use super::{manners, Plan, SERVERS};
+use super::{behaviour, Plan, SERVERS};
 use crate::keyed::Server;
 use crate::load::Tally;
 use crate::random::Random;
 
-/// Of so many troubles one is the death of all servers; the tenth is the first of these.
+/// Of so many faults one is the death of all servers; the tenth is the first of these.
 const ALL_DOWN_EVERY: u64 = 40;
 const ALL_DOWN_FIRST: u64 = 10;
 
@@ -32,16 +32,17 @@ pub const POLICIES: [&str; 9] = [
 ];
 
 /// The settings at quiet points: always the same, so that memory can be compared.
-pub const CALM: &str = "policy = \"tad\"\nreplicas = 2\ntokens = 32\nrequest_timeout_ms = 500\n\
+pub const BASELINE: &str =
+    "policy = \"tad\"\nreplicas = 2\ntokens = 32\nrequest_timeout_ms = 500\n\
      [guardrails]\nejected_ms_first = 200\nejected_ms_max = 1000";
 
-/// Servers, their troubles, and how many there were.
-pub struct Week {
+/// Servers, and the faults that they had so far.
+pub struct Faults {
     pub addresses: Vec<SocketAddr>,
     /// None while it is dead.
     servers: Vec<Option<Server>>,
     random: Random,
-    troubles: u64,
+    injected: u64,
     pub kills: u64,
     pub hangs: u64,
     pub all_down: u64,
@@ -51,17 +52,17 @@ pub struct Week {
     pub policies: BTreeMap<&'static str, u64>,
 }
 
-impl Week {
+impl Faults {
     /// Servers that are all well.
     pub fn start(seed: u64) -> Result<Self> {
         let servers = (0..SERVERS as u64)
-            .map(|number| Server::start("127.0.0.1:0".parse()?, manners(seed + number)))
+            .map(|number| Server::start("127.0.0.1:0".parse()?, behaviour(seed + number)))
             .collect::<Result<Vec<_>>>()?;
         Ok(Self {
             addresses: servers.iter().map(|server| server.address).collect(),
             servers: servers.into_iter().map(Some).collect(),
             random: Random::new(seed),
-            troubles: 0,
+            injected: 0,
             kills: 0,
             hangs: 0,
             all_down: 0,
@@ -71,15 +72,15 @@ impl Week {
         })
     }
 
-    /// One trouble, of less than a second unless all servers die; before it, the next policy.
-    pub async fn trouble(&mut self, plan: &Plan, subject: &Subject, tally: &Tally) -> Result<()> {
+    /// One fault, of less than a second unless all servers die; before it, the next policy.
+    pub async fn inject(&mut self, plan: &Plan, subject: &Subject, tally: &Tally) -> Result<()> {
         self.heal()?;
-        self.troubles += 1;
+        self.injected += 1;
         let (policy, tokens) = (self.policy(), 4 + self.random.below(60));
         let body = format!("{{\"policy\":\"{policy}\",\"tokens\":{tokens}}}");
         subject.put("/v1/policy", &body).await?;
         self.changes += 1;
-        if self.troubles % ALL_DOWN_EVERY == ALL_DOWN_FIRST {
+        if self.injected % ALL_DOWN_EVERY == ALL_DOWN_FIRST {
             return self.all_die(subject, tally).await;
         }
         let victim = self.random.below(SERVERS as u64) as usize;
@@ -124,9 +125,9 @@ impl Week {
     }
 
     /// The settings of every quiet point, with all servers in use.
-    pub async fn calm(&mut self, plan: &Plan, subject: &Subject) -> Result<()> {
+    pub async fn baseline(&mut self, plan: &Plan, subject: &Subject) -> Result<()> {
         self.heal()?;
-        subject.reload(plan, &self.addresses, CALM).await?;
+        subject.reload(plan, &self.addresses, BASELINE).await?;
         subject.all_back().await
     }
 
@@ -140,8 +141,8 @@ impl Week {
     fn heal(&mut self) -> Result<()> {
         for (place, server) in self.servers.iter_mut().enumerate() {
             if server.is_none() {
-                let manners = manners(self.random.bits());
-                *server = Some(Server::start(self.addresses[place], manners)?);
+                let behaviour = behaviour(self.random.bits());
+                *server = Some(Server::start(self.addresses[place], behaviour)?);
             }
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! Clients that behave badly, and know how they have to be refused.
+//! Clients that misuse the protocol, and know how they have to be refused.
 
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering::Relaxed;
@@ -10,8 +10,8 @@ use tokio::time::{sleep, timeout};
 use crate::load::{Tally, PATIENCE, PAUSE};
 use crate::random::Random;
 
-/// A rude client, until the tally says stop: hangs up, sends garbage, sends too much.
-pub async fn be_rude(address: SocketAddr, seed: u64, tally: &Tally) {
+/// A misusing client, until the tally says stop: hangs up, sends garbage, sends too much.
+pub async fn misuse(address: SocketAddr, seed: u64, tally: &Tally) {
     let mut random = Random::new(seed);
     while tally.goes_on() {
         sleep(PAUSE).await;
@@ -49,9 +49,9 @@ pub async fn be_rude(address: SocketAddr, seed: u64, tally: &Tally) {
             ),
         };
         match timeout(PATIENCE, act(address, &bytes, expected)).await {
-            Ok(Ok(())) => drop(tally.rude.fetch_add(1, Relaxed)),
+            Ok(Ok(())) => drop(tally.misused.fetch_add(1, Relaxed)),
             Ok(Err(what)) => tally.wrong(what),
-            Err(_) => tally.wrong("a rude client was not answered within 20 s".to_owned()),
+            Err(_) => tally.wrong("a misusing client was not answered within 20 s".to_owned()),
         }
     }
 }
