@@ -29,13 +29,11 @@ class Verdict:
     reasons: tuple[str, ...]
 
 
-def chip(
-    question: str, answer: bool | None, reasons: Sequence[object] = (), unknown: str = "not known"
-) -> Verdict:
-    """The chip of an answer; None is shown as `unknown`."""
+def chip(question: str, answer: bool | None, reasons: Sequence[object] = ()) -> Verdict:
+    """The chip of an answer; None is not known."""
     said = tuple(str(reason) for reason in reasons)
     if answer is None:
-        return Verdict(question, unknown, "unknown", said)
+        return Verdict(question, "not known", "unknown", said)
     return Verdict(question, "yes" if answer else "no", "good" if answer else "bad", said)
 
 
