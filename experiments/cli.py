@@ -7,43 +7,60 @@ A command's module is imported when the command is called: `sparecraft --help` n
 from __future__ import annotations
 
 import ast
+import json
 import os
 import sys
 from collections.abc import Mapping
+from difflib import get_close_matches
 from pkgutil import resolve_name
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from experiments.paths import ROOT
 
+_WRONG_USAGE: Any = typer.BadParameter.__base__  # typer.UsageError is not exported
 _HERE, _PLANNER = "experiments.commands", "optimizer.commands"
 # Where each is; its help is the docstring of the function that is called like it.
-COMMANDS: Mapping[str, str] = {
-    "init": f"{_HERE}.init:init",
-    "check": f"{_HERE}.check:check",
-    "run": f"{_HERE}.run:run",
-    "nightly": f"{_HERE}.nightly:nightly",
-    "tune": f"{_HERE}.tune:tune",
-    "report": f"{_HERE}.report:report",
-    "adopt": f"{_HERE}.adopt:adopt",
-    "up": f"{_HERE}.up:up",
-    "down": f"{_HERE}.down:down",
-    "halt": f"{_HERE}.halt:halt",
-    "list": f"{_HERE}.listing:list_",
-    "reap": f"{_HERE}.reap:reap",
-    "availability": f"{_PLANNER}.availability:availability",
-    "integrity": f"{_PLANNER}.integrity:integrity",
-    "plan": f"{_PLANNER}.plan:plan",
-    "prices": f"{_PLANNER}.prices:group",
-    "reproduce": f"{_PLANNER}.reproduce:group",
-    "simulate": f"{_PLANNER}.simulate:simulate",
+PANELS: Mapping[str, Mapping[str, str]] = {
+    "Experiment": {
+        "init": f"{_HERE}.init:init",
+        "check": f"{_HERE}.check:check",
+        "run": f"{_HERE}.run:run",
+        "halt": f"{_HERE}.halt:halt",
+        "tune": f"{_HERE}.tune:tune",
+        "nightly": f"{_HERE}.nightly:nightly",
+        "list": f"{_HERE}.listing:list_",
+        "report": f"{_HERE}.report:report",
+        "open": f"{_HERE}.opening:open_",
+        "compare": f"{_HERE}.comparing:compare",
+    },
+    "Plan": {
+        "plan": f"{_PLANNER}.plan:plan",
+        "adopt": f"{_HERE}.adopt:adopt",
+        "prices": f"{_PLANNER}.prices:group",
+    },
+    "Models": {
+        "availability": f"{_PLANNER}.availability:availability",
+        "integrity": f"{_PLANNER}.integrity:integrity",
+        "simulate": f"{_PLANNER}.simulate:simulate",
+        "reproduce": f"{_PLANNER}.reproduce:group",
+    },
+    "Fleet": {
+        "doctor": f"{_HERE}.doctor:doctor",
+        "up": f"{_HERE}.up:up",
+        "down": f"{_HERE}.down:down",
+        "reap": f"{_HERE}.reap:reap",
+    },
 }
+COMMANDS = {name: where for panel in PANELS.values() for name, where in panel.items()}
 
 
 class _Commands(TyperGroup):
     """The commands of `COMMANDS`, each imported when it is asked for."""
+
+    _completes = False
 
     def list_commands(self, ctx: Any) -> list[str]:
         """All names, in the table's order."""
@@ -53,13 +70,35 @@ class _Commands(TyperGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """The command itself; None for an unknown name."""
         del ctx
-        return command(cmd_name) if cmd_name in COMMANDS else None
+        if cmd_name not in COMMANDS:
+            return None
+        if self._completes:  # its name and its help are enough
+            return TyperCommand(cmd_name, help=first_paragraph(cmd_name))
+        return command(cmd_name)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """As ever; an unknown name is answered with what it may have meant."""
+        near = get_close_matches(args[0], COMMANDS) if args[0] not in COMMANDS else []
+        if near:
+            ctx.fail(f"No such command '{args[0]}'. Did you mean {' or '.join(near)}?")
+        return super().resolve_command(ctx, args)
+
+    def shell_complete(self, ctx: Any, incomplete: str) -> Any:
+        """Commands by name, of which none is imported."""
+        self._completes = True
+        try:
+            return super().shell_complete(ctx, incomplete)
+        finally:
+            self._completes = False
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """The table, for --help."""
+        """A table for each panel, for --help."""
         del ctx
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, first_paragraph(name)) for name in COMMANDS])
+        width = max(len(name) for name in COMMANDS)
+        for title, panel in PANELS.items():
+            with formatter.section(title):
+                rows = [(name.ljust(width), first_paragraph(name)) for name in panel]
+                formatter.write_dl(rows)
 
 
 def command(name: str) -> Any:
@@ -92,7 +131,6 @@ app = typer.Typer(
     name="sparecraft",
     cls=_Commands,
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     help="Finds, by measurement, the cheapest fleet that stays available and keeps its tail "
@@ -121,18 +159,42 @@ def _options(
 
 
 def main() -> None:
-    """Entry point: every error of ours becomes one message and an exit code."""
+    """Entry point: every error of ours becomes one message and an exit code; with --json it is
+    JSON on the output, where a program looks for an answer."""
     from experiments.errors import SparecraftError
 
     try:
+        if "--json" in sys.argv:
+            sys.exit(_for_a_program())
         app()
     except SparecraftError as error:
-        from rich.console import Console
-        from rich.markup import escape
+        if "--json" in sys.argv:
+            _print_error(error.to_json(), error.exit_code)
+        else:
+            from rich.console import Console
+            from rich.markup import escape
 
-        said = f"[bold red]error[/bold red] {escape(str(error))}"
-        Console(stderr=True).print(said, highlight=False)
+            said = f"[bold red]error[/bold red] {escape(str(error))}"
+            Console(stderr=True).print(said, highlight=False)
         sys.exit(error.exit_code)
+
+
+def _for_a_program() -> int:
+    """The exit code; wrong usage is JSON too."""
+    try:
+        code = app(standalone_mode=False)
+    except _WRONG_USAGE as error:
+        message = error.format_message()
+        usage = {"place": "usage", "expected": "", "came": message, "do": "See --help.", "also": []}
+        _print_error(usage, 2)
+        return 2
+    except typer.Abort:
+        return 1
+    return code if isinstance(code, int) else 0
+
+
+def _print_error(error: dict[str, Any], exit_code: int) -> None:
+    typer.echo(json.dumps({"error": {**error, "exit_code": exit_code}}, indent=2))
 
 
 if __name__ == "__main__":

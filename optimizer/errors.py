@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 
 class SparecraftError(Exception):
@@ -35,6 +36,11 @@ class SparecraftError(Exception):
         self.came = came
         self.do = do
         self.also = tuple(also)
+
+    def to_json(self) -> dict[str, Any]:
+        """The four parts, and those of what else is wrong."""
+        parts = {name: getattr(self, name) for name in ("place", "expected", "came", "do")}
+        return {**parts, "also": [other.to_json() for other in self.also]}
 
     def __str__(self) -> str:
         came = self.came.rstrip(".")

@@ -21,7 +21,10 @@ def adopt(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Make a design of a run's plan, to measure whether the plan keeps what it predicts."""
+    """Make a design of a run's plan, to measure whether the plan keeps what it predicts.
+
+    Example: sparecraft adopt results/mediawiki-noisy/latest --to planned
+    """
     from experiments.kinds.compare.adopt import adopt as make_design
 
     design = make_design(run, to=to, plan_file=plan_file)

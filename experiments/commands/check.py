@@ -28,6 +28,8 @@ def check(design: DesignArgument, as_json: JsonOption = False) -> None:
 
     With every fault and neighbour: on which machines, for how long, by which commands, and how it
     is undone. Exit code 2 names everything that is wrong, each with file, line and key.
+
+    Example: sparecraft check mediawiki-noisy
     """
     try:
         found = summary_of(checked(load_design(design)))

@@ -21,7 +21,10 @@ def down(
     ] = False,
     yes: YesOption = False,
 ) -> None:
-    """Remove a fleet and every trace of it, also one that a killed run left behind."""
+    """Remove a fleet and every trace of it, also one that a killed run left behind.
+
+    Example: sparecraft down mediawiki-noisy
+    """
     if experiment is not None and all_fleets:
         raise InputError(
             "sparecraft down",

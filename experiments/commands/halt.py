@@ -25,6 +25,8 @@ def halt(
 
     Such a run ends with exit code 1 and says `stopped by halt`; the reason stands in its
     events.jsonl and result.json.
+
+    Example: sparecraft halt mediawiki-noisy --reason "the host is needed"
     """
     going_on = runs.active()
     meant = [run for run in going_on if name in (None, run.experiment, run.design)]

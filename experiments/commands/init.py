@@ -20,7 +20,10 @@ def init(
         Path, typer.Argument(help="The folder to make; its last part names the experiment.")
     ],
 ) -> None:
-    """Make a design folder of a small service, commented, to put your own service into."""
+    """Make a design folder of a small service, commented, to put your own service into.
+
+    Example: sparecraft init my-shop
+    """
     make_design(folder)
     for line in (
         f"{folder}: README.md says what each file is.",

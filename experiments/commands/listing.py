@@ -10,10 +10,11 @@ from rich.table import Table
 
 from experiments import kinds
 from experiments.commands.on_platform import Chosen
-from experiments.commands.options import RESULTS, JsonOption, ResultsOption, err, out
+from experiments.commands.options import RESULTS, JsonOption, ResultsOption, err, out, words
 from experiments.errors import EnvironmentMissing, InputError
 from optimizer.commands.output import print_json
 
+_ASKS = "**What it asks:** "
 _ONLY_JSON = ("started", "folder")  # a run's name is its time, and its folder's
 
 
@@ -25,9 +26,12 @@ def list_(
     """The designs, the fleets that are up, and the runs in the results folder.
 
     The fleets are unknown where the platform does not answer: null in JSON, with the reason.
+
+    Example: sparecraft list --results results
     """
     fleets, unknown = _fleets(chosen)
-    designs, runs = _designs(), _runs(results)
+    runs = _runs(results)
+    designs = _designs(runs)
     if as_json:
         print_json({"designs": designs, "fleets": fleets, "unknown": unknown, "runs": runs})
         return
@@ -47,10 +51,41 @@ def _fleets(chosen: Chosen) -> tuple[list[dict[str, Any]] | None, str]:
         return None, f"{error.place} does not answer: {error.came}"
 
 
-def _designs() -> list[dict[str, Any]]:
+def _designs(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
     from experiments.design import designs_available
 
-    return [{"name": name} for name in designs_available()]
+    return [_design(name, runs) for name in designs_available()]
+
+
+def _design(name: str, runs: list[dict[str, Any]]) -> dict[str, Any]:
+    """What it asks, how many minutes of load that takes (None: as long as it takes), and what its
+    newest run came to."""
+    from experiments.design import load_design
+
+    design = load_design(name)
+    kind = kinds.kind_of(design)
+    load_s = kind.load_s(design, kinds.section_of(kind, design))
+    own = [run for run in runs if run["experiment"] == design.fleet.experiment]
+    return {
+        "name": name,
+        "minutes": None if load_s is None else round(load_s / 60, 1),
+        "last": _verdict(max(own, key=lambda run: str(run["run"]))) if own else None,
+        "question": question(design.directory),
+    }
+
+
+def _verdict(run: dict[str, Any]) -> str:
+    if not run["valid"]:
+        return "not valid"
+    return {True: "SLO met", False: "SLO missed", None: "valid"}[run["slo_met"]]
+
+
+def question(folder: Path) -> str:
+    """What a design asks: the line of its README that says so; "" without one."""
+    readme = folder / "README.md"
+    lines = readme.read_text(encoding="utf-8").splitlines() if readme.is_file() else []
+    said = [line.removeprefix(_ASKS) for line in lines if line.startswith(_ASKS)]
+    return said[0].partition("?")[0].strip() + "?" if said else ""
 
 
 def _runs(results: Path) -> list[dict[str, Any]]:
@@ -84,17 +119,7 @@ def _print_rows(title: str, rows: list[dict[str, Any]]) -> None:
     shown = [key for key in rows[0] if key not in _ONLY_JSON]
     table = Table(title=title, title_justify="left", box=None, pad_edge=False)
     for key in shown:
-        table.add_column(key, no_wrap=key != "found")
+        table.add_column(key, no_wrap=key not in ("found", "question"))
     for row in rows:
-        table.add_row(*(escape(_words(row[key])) for key in shown))
+        table.add_row(*(escape(words(row[key])) for key in shown))
     out.print(table)
-
-
-def _words(value: Any) -> str:
-    if isinstance(value, dict):
-        return ", ".join(f"{key} {_words(one)}" for key, one in value.items())
-    if value is None:
-        return "–"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return f"{value:.4g}" if isinstance(value, float) else str(value)

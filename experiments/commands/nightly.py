@@ -29,6 +29,8 @@ def nightly(
 
     Exit codes: 0 done, 1 an SLO was missed or a change was found, 3 no valid run, or another night
     goes on.
+
+    Example: sparecraft nightly --suite nightly.toml
     """
     from experiments.nightly.history import read_history
     from experiments.nightly.night import nightly as run_night

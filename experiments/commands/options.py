@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -16,12 +16,31 @@ err = Console(stderr=True)
 RESULTS = Path("results")
 
 
+def _designs(incomplete: str) -> list[str]:
+    from experiments.design import designs_available
+
+    return [name for name in designs_available() if name.startswith(incomplete)]
+
+
+def run_folders(incomplete: str) -> list[str]:
+    """Runs in the results folder, for a shell to complete."""
+    folders = {str(file.parent) for file in RESULTS.glob("*/*/manifest.json")}
+    return sorted(name for name in folders if name.startswith(incomplete))
+
+
 DesignArgument = Annotated[
-    str, typer.Argument(help="A design's name (`sparecraft list`) or its folder.")
+    str,
+    typer.Argument(
+        help="A design's name (`sparecraft list`) or its folder.", autocompletion=_designs
+    ),
 ]
 RunArgument = Annotated[
     Path,
-    typer.Argument(metavar="RUN", help="A run: results/EXPERIMENT/RUN, or .../latest"),
+    typer.Argument(
+        metavar="RUN",
+        help="A run: results/EXPERIMENT/RUN, or .../latest",
+        autocompletion=run_folders,
+    ),
 ]
 ResultsOption = Annotated[Path, typer.Option("--results", help="Where runs are kept.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
@@ -30,6 +49,17 @@ RegionOption = Annotated[
     typer.Option("--region", help="AWS region; else that of the environment or profile."),
 ]
 YesOption = Annotated[bool, typer.Option("--yes", help="Answer the question with yes.")]
+
+
+def words(value: Any) -> str:
+    """A value in a table."""
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {words(one)}" for key, one in value.items())
+    if value is None:
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def confirm(question: str, yes: bool, instead: str = "--yes") -> None:

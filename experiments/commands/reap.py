@@ -28,6 +28,8 @@ def reap(
 
     Machines end themselves in time; their network, disks and keys are left to this. Exit code 1
     where something has outlived and was not removed.
+
+    Example: sparecraft reap --region eu-central-1 --remove
     """
     aws = Aws(region)
     now = datetime.now(UTC)

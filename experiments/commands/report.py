@@ -12,7 +12,10 @@ def report(
     run: RunArgument,
     as_json: JsonOption = False,
 ) -> None:
-    """Write report.html anew from a run's files, and print its summary."""
+    """Write report.html anew from a run's files, and print its summary.
+
+    Example: sparecraft report results/mediawiki-noisy/latest
+    """
     result = read_result(run)
     kind = kinds.find(result["kind"])
     page = kind.write_page(run)

@@ -60,6 +60,8 @@ def run(
 
     With `--platform ec2`: on the first load machine of a fleet that `sparecraft up` made, which
     stays.
+
+    Example: sparecraft run mediawiki-noisy --quiet-wait 60
     """
     wanted = _with_pattern(load_design(design), interference)
     kind = kinds.kind_of(wanted)

@@ -54,6 +54,8 @@ def tune(
     """Find the replication factors on the live fleet (sPARE Alg. 1), with a test at each step.
 
     What is not given is what the design's [tune] says, else that table's default.
+
+    Example: sparecraft tune mediawiki-noisy --target p95
     """
     options = {
         "target": target,

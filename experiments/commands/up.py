@@ -16,6 +16,8 @@ def up(
     """Provision a design's fleet and wait until every machine is ready.
 
     Where that costs money it first shows how much an hour and at the most, and asks.
+
+    Example: sparecraft up mediawiki-noisy --yes
     """
     wanted = load_design(design)
     narrator = Narrator(err if as_json else out)

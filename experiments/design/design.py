@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -107,11 +108,12 @@ def _find(name_or_path: str | Path, root: Path) -> Path:
     for candidate in (root / name_or_path, Path(name_or_path)):
         if candidate.is_dir():
             return candidate.resolve()
+    near = get_close_matches(str(name_or_path), designs_available(root), n=1)
     raise InputError(
         f"design {name_or_path}",
         expected=f"a folder, or one of {', '.join(designs_available(root)) or '(none there yet)'}",
         came="no such design",
-        do="Name one of these, or give the path of your own.",
+        do=f"Did you mean {near[0]}?" if near else "Name one of these, or give the path of yours.",
     )
 
 

@@ -63,6 +63,10 @@ class Kind:
         """The result on a terminal; the last line is the page's path."""
         raise NotImplementedError
 
+    def figures(self, result: Result) -> Mapping[str, Any]:
+        """What `sparecraft compare` puts beside another run's."""
+        return self.row(result)
+
     def row(self, result: Result) -> Mapping[str, Any]:
         """What `sparecraft list` says of a run beside its head: little."""
         del result

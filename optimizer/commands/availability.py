@@ -96,6 +96,8 @@ def availability(
 
     Example: sparecraft availability --mechanism pf --scheme on-prem --nodes 10 --target 0.999
     --crash-per-year 1. Exit code 1 if no size reaches the target.
+
+    Example: sparecraft availability --mechanism pf --scheme cloud --nodes 10 --extra 2
     """
     began = time.perf_counter()
     given = {

@@ -63,7 +63,10 @@ def integrity(
     horizon_s: Annotated[float, typer.Option(help="From a correct node on.")] = 30 * 86_400.0,
     as_json: JsonOption = False,
 ) -> None:
-    """Share of a month that a node is correct, corrupt or down (PCRAFT Fig. 2)."""
+    """Share of a month that a node is correct, corrupt or down (PCRAFT Fig. 2).
+
+    Example: sparecraft integrity --faults-per-month 3
+    """
     from optimizer import integrity as model
 
     began = time.perf_counter()

@@ -75,7 +75,10 @@ def plan(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """The cheapest fleet that meets the SLOs, from what a run measured, a plan.toml, or both."""
+    """The cheapest fleet that meets the SLOs, from what a run measured, a plan.toml, or both.
+
+    Example: sparecraft plan --from results/mediawiki-noisy/latest --p95-ms 300
+    """
     from optimizer.plan.ask.overrides import Overrides
 
     if example:

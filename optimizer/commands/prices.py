@@ -31,7 +31,10 @@ group = typer.Typer(cls=_ListByDefault)
 
 @group.callback()
 def prices() -> None:
-    """What machines cost, since when, and says who."""
+    """What machines cost, since when, and says who.
+
+    Example: sparecraft prices list --region us-east-1
+    """
 
 
 @group.command(name="list")
@@ -40,7 +43,10 @@ def list_(
     region: Annotated[str | None, typer.Option(help="One region; without it, all.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """The book's machines, cheapest first (this is what `prices` alone does)."""
+    """The book's machines, cheapest first (this is what `prices` alone does).
+
+    Example: sparecraft prices list --region us-east-1
+    """
     found = price_book(book)
     regions = {name: found.instances(name) for name in ([region] if region else found.regions)}
     if as_json:
@@ -64,7 +70,10 @@ def refresh(
     ),
     as_json: JsonOption = False,
 ) -> None:
-    """Today's EC2 prices of the book's types, from AWS's pricing API, as a new book."""
+    """Today's EC2 prices of the book's types, from AWS's pricing API, as a new book.
+
+    Example: sparecraft prices refresh --region us-east-1 --output ec2.toml
+    """
     from optimizer.prices.refresh import refresh as fetch
     from optimizer.prices.refresh import write_book
 

@@ -23,12 +23,18 @@ group = typer.Typer(no_args_is_help=True)
 
 @group.callback()
 def reproduce() -> None:
-    """The papers' tables and curves, computed again beside theirs."""
+    """The papers' tables and curves, computed again beside theirs.
+
+    Example: sparecraft reproduce pcraft
+    """
 
 
 @group.command()
 def pcraft(figures: FiguresOption = None, as_json: JsonOption = False) -> None:
-    """Tables II and III cell for cell in both readings of 6/year, and Fig. 5, 6 and 7."""
+    """Tables II and III cell for cell in both readings of 6/year, and Fig. 5, 6 and 7.
+
+    Example: sparecraft reproduce pcraft --figures figures
+    """
     from optimizer.reproduce import ranges, show, tables
 
     began = time.perf_counter()
@@ -80,7 +86,10 @@ def spare(
         str, typer.Option(help="What is simulated as sPARE's: tad-paper, to the letter, or tad.")
     ] = "tad-paper",
 ) -> None:
-    """Equations 1 to 3, the capacities of section 4.2, section 6 simulated: beside the paper."""
+    """Equations 1 to 3, the capacities of section 4.2, section 6 simulated: beside the paper.
+
+    Example: sparecraft reproduce spare --figures figures
+    """
     from optimizer.reproduce import replicas, show
     from optimizer.reproduce.published import published
     from optimizer.reproduce.simulated import POLICIES, outcomes

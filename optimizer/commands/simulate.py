@@ -47,6 +47,8 @@ def simulate(
     Example: sparecraft simulate --example > scenario.json; sparecraft simulate --input
     scenario.json. Exit code 1 if a scenario is unstable or was cut off, or a decision of a trace
     differs.
+
+    Example: sparecraft simulate --from results/mediawiki-noisy/latest
     """
     from optimizer.simulation import program
 

@@ -47,6 +47,21 @@ class CompareKind(Kind):
 
         print_summary(flat(result), console, page)
 
+    def figures(self, result: Result) -> Mapping[str, Any]:
+        """Gains of the last arm, then what each arm's requests took."""
+        body = result[result["kind"]]
+        gains = {
+            f"{what} gain": f"{one['factor']:.2f} ({one['ci_low']:.2f} to {one['ci_high']:.2f})"
+            for what, one in (body.get("improvement") or {}).items()
+            if one.get("factor") is not None and one.get("ci_low") is not None
+        }
+        arms = {
+            f"{arm} {name}": one.get(name)
+            for arm, one in body["arms"].items()
+            for name in ("requests", "error_share", "p50_ms", "p95_ms", "p99_ms")
+        }
+        return {**gains, **arms}
+
     def row(self, result: Result) -> Mapping[str, Any]:
         """How many arms."""
         return {"arms": len(result[result["kind"]]["arms"])}

@@ -1,0 +1,131 @@
+"""`sparecraft doctor`: what is here of what runs need, a line each."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from experiments.commands.on_platform import Chosen
+from experiments.commands.options import RESULTS, JsonOption, ResultsOption, out
+from experiments.design.contracts import CONTRACTS
+from experiments.errors import EnvironmentMissing, SparecraftError
+from experiments.paths import ROOT
+from experiments.record import manifest
+from experiments.stage import runs
+from optimizer.commands.output import print_json
+
+_BIN = ROOT / "build" / "bin"
+_CORES_MIN, _MEMORY_GB_MIN, _DISK_GB_MIN = 2, 4.0, 5.0
+_SETUP = "Call `make setup`."
+
+
+@dataclass(frozen=True)
+class Line:
+    """One thing: `ok` False where runs need it and it is not as it should be."""
+
+    what: str
+    ok: bool
+    found: str
+    do: str = ""
+
+
+def doctor(chosen: Chosen, results: ResultsOption = RESULTS, as_json: JsonOption = False) -> None:
+    """What is installed, running and free of what runs need, and what to do about the rest.
+
+    Exit code 3 where something that a run needs is not there. Which faults a machine's kernel can
+    inject is tried by its agent when a fleet is up; a run says so before any load.
+
+    Example: sparecraft doctor
+    """
+    lines = [*_programs(), *_agents(), *_host(results), *_going_on(chosen)]
+    if as_json:
+        print_json({"ok": all(line.ok for line in lines), "lines": [asdict(one) for one in lines]})
+    else:
+        table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+        for line in lines:
+            mark = "[green]ok[/green]" if line.ok else "[bold red]missing[/bold red]"
+            table.add_row(mark, line.what, escape(f"{line.found}. {line.do}".rstrip()))
+        out.print(table)
+    if not all(line.ok for line in lines):
+        raise typer.Exit(EnvironmentMissing.exit_code)
+
+
+def _programs() -> Iterator[Line]:
+    versions = manifest.versions()
+    yield Line("sparecraft", True, f"{versions['sparecraft']}, commit {versions['commit']}")
+    for what, do in (
+        ("docker", "`make setup`, or `systemctl start docker`; the user must be in its group."),
+        ("terraform", "Install Terraform 1.9 or later; `make setup` says where from."),
+    ):
+        there = versions[what] != "unknown"
+        yield Line(what, there, versions[what] if there else "does not answer", "" if there else do)
+
+
+def _agents() -> Iterator[Line]:
+    for name, option, contract in (
+        ("arbiter", "--policies", "policies.json"),
+        ("nodeagent", "--kinds", "faults.json"),
+        ("simulator", "", ""),
+    ):
+        program = _BIN / name
+        if not program.is_file():
+            yield Line(name, False, "not built", _SETUP)
+        elif option and _printed(program, option) != (CONTRACTS / contract).read_text().strip():
+            yield Line(name, False, f"of another version than contracts/{contract}", "ci/build")
+        else:
+            yield Line(name, True, f"{program.stat().st_size / 1e6:.1f} MB")
+
+
+def _printed(program: Path, option: str) -> str:
+    try:
+        done = subprocess.run(
+            [program, option], capture_output=True, text=True, timeout=20, check=True
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        return str(error)
+    return done.stdout.strip()
+
+
+def _host(results: Path) -> Iterator[Line]:
+    host = manifest.host()
+    cores, memory_gb = int(host["cores"]), float(host["memory_gb"])
+    more = "A smaller host measures itself: use a larger one, or EC2."
+    yield _at_least("cores", cores, _CORES_MIN, f"{cores}, {host['cpu']}", more)
+    yield _at_least("memory", memory_gb, _MEMORY_GB_MIN, f"{memory_gb:g} GB", more)
+    there = next(one for one in (results.resolve(), *results.resolve().parents) if one.exists())
+    free_gb = shutil.disk_usage(there).free / 1e9
+    found = f"{free_gb:.1f} GB free in {there}"
+    yield _at_least("disk", free_gb, _DISK_GB_MIN, found, "Make room; a run writes some 100 MB.")
+    unified = Path("/sys/fs/cgroup/cgroup.controllers").exists()
+    yield Line("cgroups", True, f"version {2 if unified else 1}, kernel {host['kernel']}")
+    load = os.getloadavg()[0]
+    busy = "Others use this host: blocks can wait for quiet seconds, `--quiet-wait 60`."
+    yield Line("busy", True, f"load average {load:.1f} on {cores} cores", busy * (load > cores / 2))
+
+
+def _at_least(what: str, value: float, least: float, found: str, do: str) -> Line:
+    enough = value >= least
+    return Line(
+        what, enough, found if enough else f"{found}, {least:g} are needed", "" if enough else do
+    )
+
+
+def _going_on(chosen: Chosen) -> Iterator[Line]:
+    active = ", ".join(f"{run.experiment} (process {run.pid})" for run in runs.active())
+    yield Line("runs", True, active or "none", "One goes on at a time." if active else "")
+    try:
+        fleets = chosen.entry.fleets(chosen.given)
+    except SparecraftError as error:
+        yield Line("fleets", True, f"unknown: {error.came}")
+        return
+    names = ", ".join(str(fleet.get("experiment")) for fleet in fleets)
+    do = "`sparecraft down NAME` removes one." if names else ""
+    yield Line("fleets", True, names or "none", do)

@@ -1,0 +1,54 @@
+"""`sparecraft open`: where the newest report is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from experiments.commands.options import RESULTS, JsonOption, ResultsOption, out, run_folders
+from experiments.errors import InputError
+from optimizer.commands.output import print_json
+
+_PAGE = "report.html"
+
+
+def open_(
+    what: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[RUN|EXPERIMENT]",
+            help="A run's folder, or an experiment's name; without one, the newest report.",
+            autocompletion=run_folders,
+        ),
+    ] = None,
+    results: ResultsOption = RESULTS,
+    as_json: JsonOption = False,
+) -> None:
+    """Print the path of the newest report, and its URL for a browser.
+
+    Example: sparecraft open mediawiki-noisy
+    """
+    page = newest(what, results).resolve()
+    if as_json:
+        print_json({"path": str(page), "url": page.as_uri()})
+        return
+    for line in (str(page), page.as_uri()):
+        out.print(line, soft_wrap=True, markup=False, highlight=False)
+
+
+def newest(what: str | None, results: Path) -> Path:
+    """The report that is meant. Raises InputError where there is none."""
+    if what is not None and (Path(what) / _PAGE).is_file():
+        return Path(what) / _PAGE
+    patterns = [f"{what or '*'}/*/{_PAGE}", f"{what or '*'}/*/*/{_PAGE}"]
+    found = {page.resolve() for pattern in patterns for page in results.glob(pattern)}
+    if not found:
+        raise InputError(
+            what or str(results),
+            expected=f"a run with a {_PAGE}",
+            came="none",
+            do="`sparecraft list` shows the runs; `sparecraft report RUN` writes the page anew.",
+        )
+    return max(found, key=lambda page: page.parent.name)  # a run's name is its time

@@ -1,0 +1,164 @@
+"""What the command line answers: examples, what was meant, errors for a program, completion."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from experiments.cli import COMMANDS, PANELS, app, command
+from experiments.commands import doctor as doctors
+from experiments.commands.listing import question
+from experiments.design.design import DESIGNS, designs_available
+from experiments.tests.called import call, refusal, sparecraft
+from experiments.tests.report_fixture import fake_run
+
+
+def _commands(name: tuple[str, ...], one: Any) -> Iterator[tuple[tuple[str, ...], Any]]:
+    yield name, one
+    for below, inner in getattr(one, "commands", {}).items():
+        yield from _commands((*name, below), inner)
+
+
+ALL = dict(found for name in COMMANDS for found in _commands((name,), command(name)))
+
+
+@pytest.mark.parametrize("name", ALL, ids=" ".join)
+def test_every_help_ends_with_an_example_that_is_a_right_call(name: tuple[str, ...]) -> None:
+    last = ALL[name].help.split("\n\n")[-1].strip()
+    program, *words = shlex.split(last.removeprefix("Example: "))
+    assert last.startswith("Example: ")
+    assert (program, tuple(words[: len(name)])) == ("sparecraft", name)
+    one, rest = ALL[name], words[len(name) :]
+    if hasattr(one, "commands") and rest:
+        one, rest = one.commands[rest[0]], rest[1:]
+    one.make_context(" ".join(name), rest, resilient_parsing=False)
+
+
+def test_every_command_is_in_one_panel_of_the_help() -> None:
+    assert sum(len(panel) for panel in PANELS.values()) == len(COMMANDS)
+    shown = call("--help").output
+    assert all(f"\n{title}:\n" in shown for title in PANELS)
+
+
+def test_a_mistyped_command_is_answered_with_what_it_may_have_meant() -> None:
+    done = sparecraft("chekc", "mediawiki-noisy")
+    assert done.returncode == 2
+    assert "Did you mean check?" in done.stderr
+
+
+def test_a_mistyped_design_is_answered_with_what_it_may_have_meant() -> None:
+    assert refusal("check", "mediawiki-nosy").do == "Did you mean mediawiki-noisy?"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "exit_code"),
+    [
+        (("run", "no-such-design"), 2),
+        (("run", "mediawiki-noisy", "--no-such-option"), 2),
+        (("report", "no-such-run"), 2),
+        (("fly",), 2),
+    ],
+)
+def test_with_json_an_error_is_json(arguments: tuple[str, ...], exit_code: int) -> None:
+    done = sparecraft(*arguments, "--json")
+    error = json.loads(done.stdout)["error"]
+    assert done.returncode == error["exit_code"] == exit_code
+    assert set(error) == {"place", "expected", "came", "do", "also", "exit_code"}
+    assert error["came"]
+
+
+def test_with_json_an_answer_and_its_exit_code_are_as_without(tmp_path: Path) -> None:
+    done = sparecraft("list", "--results", str(tmp_path), "--json")
+    assert (done.returncode, json.loads(done.stdout)["runs"]) == (0, [])
+
+
+def _completed(*words: str) -> list[str]:
+    asked = {
+        "_SPARECRAFT_COMPLETE": "complete_bash",
+        "COMP_WORDS": " ".join(words),
+        "COMP_CWORD": str(len(words) - 1),
+    }
+    return CliRunner().invoke(app, [], env=asked, prog_name="sparecraft").stdout.split()
+
+
+def test_a_shell_completes_commands_and_designs() -> None:
+    assert _completed("sparecraft", "re") == ["report", "reproduce", "reap"]
+    assert _completed("sparecraft", "run", "mediawiki-n") == ["mediawiki-noisy", "mediawiki-null"]
+
+
+@pytest.mark.parametrize("name", designs_available())
+def test_every_design_says_what_it_asks(name: str) -> None:
+    assert len(question(DESIGNS / name)) > 20
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> Path:
+    """Two runs of the same design."""
+    for run in ("20260101T000000Z", "20260102T000000Z"):
+        made = fake_run()
+        made.manifest["run"] = run
+        folder = made.write(tmp_path / "mediawiki-noisy" / run)
+        (folder / "report.html").write_text(run)
+    return tmp_path
+
+
+def _json(*arguments: str) -> Any:
+    done = call(*arguments, "--json")
+    assert done.exit_code == 0, done.output
+    return json.loads(done.stdout)
+
+
+def test_list_says_what_a_design_asks_takes_and_came_to(results: Path) -> None:
+    designs = {one["name"]: one for one in _json("list", "--results", str(results))["designs"]}
+    noisy = designs["mediawiki-noisy"]
+    assert noisy["question"].endswith("?")
+    assert noisy["minutes"] == pytest.approx(6.4)
+    assert noisy["last"] in ("SLO met", "SLO missed", "not valid")
+    assert (designs["redis-capacity"]["minutes"], designs["redis-capacity"]["last"]) == (None, None)
+
+
+def test_open_names_the_newest_report(results: Path) -> None:
+    newest = results / "mediawiki-noisy" / "20260102T000000Z" / "report.html"
+    for words in ((), ("mediawiki-noisy",), (str(newest.parent),)):
+        found = _json("open", *words, "--results", str(results))
+        assert found == {"path": str(newest.resolve()), "url": newest.resolve().as_uri()}
+    assert refusal("open", "redis-noisy", "--results", str(results)).exit_code == 2
+
+
+def test_compare_puts_runs_side_by_side(results: Path) -> None:
+    folders = [str(folder) for folder in sorted(results.glob("*/2*"))]
+    first, second = _json("compare", *folders)["runs"]
+    assert [first["folder"], second["folder"]] == folders
+    assert (first["run"], second["run"]) == ("20260101T000000Z", "20260102T000000Z")
+    assert first["baseline p95_ms"] == second["baseline p95_ms"] > 0
+    assert "p95 gain" in first
+    shown = call("compare", *folders)
+    assert shown.exit_code == 0
+    assert refusal("compare", folders[0]).exit_code == 2
+
+
+def test_doctor_says_what_is_missing_and_what_to_do(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name in ("arbiter", "nodeagent", "simulator"):
+        program = tmp_path / name
+        program.write_text("#!/bin/sh\necho '{}'\n")
+        program.chmod(0o755)
+    monkeypatch.setattr(doctors, "_BIN", tmp_path)
+    monkeypatch.setenv("PATH", "/nowhere")
+    done = call("doctor", "--results", str(tmp_path / "results"), "--json")
+    assert done.exit_code == 3
+    lines = {line["what"]: line for line in json.loads(done.stdout)["lines"]}
+    missing = {what for what, line in lines.items() if not line["ok"]}
+    assert {"docker", "terraform", "nodeagent", "arbiter"} <= missing
+    assert all(line["do"] for line in lines.values() if not line["ok"])
+    assert lines["simulator"]["ok"]
+    (tmp_path / "simulator").unlink()
+    again = json.loads(call("doctor", "--results", str(tmp_path), "--json").stdout)
+    assert not next(line for line in again["lines"] if line["what"] == "simulator")["ok"]
