@@ -2,33 +2,40 @@
 
 from __future__ import annotations
 
-import json
 import math
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from experiments.nightly.changes import Change, host_words
+from experiments.nightly.changes import Change
 from experiments.nightly.figures import (
-    arms_of,
     gain_figure,
     latency_figure,
     plan_figure,
     scatter_figure,
     sparkline,
 )
-from experiments.nightly.history import History, Night, Percentile, Run, missed
+from experiments.nightly.history import History, Night, Run, missed
 from experiments.nightly.pooling import night_gain
 from experiments.nightly.rows import front_of
 from experiments.nightly.suite import Suite
+from experiments.nightly.tables import (
+    ROWS_MAX,
+    between,
+    change_table,
+    conditions_table,
+    heads,
+    percentile_words,
+    pooled_table,
+    runs_table,
+    slo_verdict,
+    tonight_table,
+)
 from experiments.paths import ROOT
-from experiments.report.tables import Cell, Table, named
-from experiments.report.text import MISSING, factor, interval, milliseconds, number, percent, usd
+from experiments.report.text import MISSING, factor, interval, milliseconds, percent, usd
 
 SPARK_RUNS = 30
-ROWS_MAX = 60  # of a table of runs
 _GHOST_NIGHTS = 7
 
 
@@ -77,7 +84,7 @@ def index_values(site: Site) -> dict[str, Any]:
     return {
         "headline": headline(site),
         "tiles": [tile(site, entry) for entry in site.entries],
-        "tonight": tonight_table(site),
+        "tonight": tonight_table(site.history),
         "notes": site.history.notes,
     }
 
@@ -86,7 +93,7 @@ def headline(site: Site) -> str:
     """The last night in a sentence or three."""
     if site.tonight is None:
         return "No night has been run yet."
-    number_, runs = site.history.last_night, _heads(site.history.runs, site.history.last_night)
+    number_, runs = site.history.last_night, heads(site.history.runs, site.history.last_night)
     valid = [run for run in runs if run.valid]
     if not runs:
         return f"Night {number_} ran nothing."
@@ -119,9 +126,9 @@ def tile(site: Site, entry: str) -> dict[str, Any]:
         "entry": entry,
         "state": site.state(entry),
         "mood": "gone" if gone else _mood(last),
-        "slo": _slo_words(last),
+        "slo": slo_verdict(last),
         "arm": last.arm if last else None,
-        "p95": _percentile(last.p95) if last else MISSING,
+        "p95": percentile_words(last.p95) if last else MISSING,
         "plan": usd(last.plan.get("usd_per_month")) if last else MISSING,
         "valid": bool(last and last.valid),
         "spark": sparkline(
@@ -138,38 +145,11 @@ def _mood(run: Run | None) -> str:
     return "good" if run.slo_met else "bad"
 
 
-def _slo_words(run: Run | None) -> str:
-    if run is None:
-        return "not run"
-    if not run.valid:
-        return "run not valid"
-    return {True: "SLO met", False: "SLO missed", None: "SLO undecided"}[run.slo_met]
-
-
 def change_words(change: Change) -> str:
     """A change in few words."""
     way = "gained" if change.size > 0 else "lost"
     by = factor(max(change.factor, 1 / change.factor))
     return f"{change.arm} {way} {by} in {change.statistic}, night {change.night}"
-
-
-def tonight_table(site: Site) -> Table | None:
-    """Every run of the newest night; None where there was none."""
-    runs = _heads(site.history.runs, site.history.last_night)
-    rows = []
-    for head in runs:
-        arm = _last_arm(site.history, head)
-        pooled = night_gain(
-            [run for run in site.history.of(head.entry) if run.arm == arm.arm], "p95"
-        )
-        rows.append((
-            named(head.entry), named(_valid_words(head)), named(_slo_words(arm)),
-            Cell(_percentile(arm.p95)), Cell(_gain(arm, "p95")),
-            Cell(f"{factor(math.exp(pooled.log))} of {pooled.runs}" if pooled else MISSING),
-            Cell(number(head.minutes)),
-        ))  # fmt: skip
-    head_row = ("design", "valid", "SLO", "p95", "gain in p95", "over all runs", "minutes")
-    return Table("tonight-table", "The newest night", head_row, tuple(rows)) if rows else None
 
 
 def design_values(site: Site, entry: str) -> dict[str, Any]:
@@ -195,7 +175,7 @@ def design_values(site: Site, entry: str) -> dict[str, Any]:
         "conditions": conditions_table(runs),
         "not_valid": [
             f"night {run.night}: {'; '.join(run.reasons) or 'no reason was given'}"
-            for run in reversed(_heads(runs))
+            for run in reversed(heads(runs))
             if not run.valid
         ][:ROWS_MAX],
         "links": _report_links(site, runs),
@@ -205,9 +185,9 @@ def design_values(site: Site, entry: str) -> dict[str, Any]:
 def _design_headline(runs: Sequence[Run]) -> str:
     if not runs:
         return "It was never run."
-    heads = _heads(runs)
-    valid = sum(run.valid for run in heads)
-    words = f"{len(heads)} runs in {len(_nights(runs))} nights, {valid} valid."
+    made = heads(runs)
+    valid = sum(run.valid for run in made)
+    words = f"{len(made)} runs in {len(_nights(runs))} nights, {valid} valid."
     if not valid:
         return f"{words} No night had a valid run, so nothing can be said."
     judged = [run for run in runs if run.valid and run.arm == run.judged]
@@ -217,7 +197,7 @@ def _design_headline(runs: Sequence[Run]) -> str:
     answer = {True: "met", False: "missed", None: "may have met"}[last.slo_met]
     said = f"{last.arm} {answer} the SLO in night {last.night}, the newest valid one"
     if last.p95:
-        said += f", with a p95 of {_percentile(last.p95)}"
+        said += f", with a p95 of {percentile_words(last.p95)}"
     pooled = night_gain(judged, "p95")
     if pooled:
         low, high = math.exp(pooled.low), math.exp(pooled.high)
@@ -246,7 +226,7 @@ def fronts(
 ) -> tuple[list[dict[str, float]], list[dict[str, float]], str]:
     """Points of the newest front, of one about a week older, and what that one is called."""
     known: list[tuple[Run, list[dict[str, float]]]] = []
-    for run in reversed(_heads(runs)):
+    for run in reversed(heads(runs)):
         points = front_of(site.suite.results / run.folder) if run.folder and run.valid else []
         if points and not known:
             known.append((run, points))
@@ -262,69 +242,11 @@ def fronts(
     return known[0][1], points, f"front of night {before.night}"
 
 
-def pooled_table(runs: Sequence[Run]) -> Table | None:
-    """Each arm's gain over all runs; None where nothing is compared."""
-    rows = []
-    for arm in arms_of(runs):
-        for statistic in ("mean", "p50", "p95", "p99"):
-            own = [run for run in runs if run.arm == arm]
-            pooled = night_gain(own, statistic)
-            if pooled is None:
-                continue
-            low, high = math.exp(pooled.low), math.exp(pooled.high)
-            further = MISSING
-            if pooled.next_low is not None and pooled.next_high is not None:
-                further = interval(math.exp(pooled.next_low), math.exp(pooled.next_high))
-            covered = _intervals_without_one(own, statistic)
-            rows.append((
-                named(arm), named(statistic), Cell(number(pooled.runs)),
-                Cell(factor(math.exp(pooled.log))), Cell(interval(low, high)), Cell(further),
-                Cell(number(pooled.tau)), Cell(f"{covered} of {pooled.runs}"),
-            ))  # fmt: skip
-    head = ("arm", "of", "runs", "factor", "95 % interval", "a further run", "spread (log)",
-            "runs whose interval leaves 1")  # fmt: skip
-    caption = "Gain over the baseline, all valid runs (random effects)"
-    return Table("pooled", caption, head, tuple(rows)) if rows else None
-
-
-def _intervals_without_one(runs: Sequence[Run], statistic: str) -> int:
-    gains = [run.gains[statistic] for run in runs if run.valid and statistic in run.gains]
-    return sum(
-        gain.low is not None and gain.high is not None and not gain.low <= 0.0 <= gain.high
-        for gain in gains
-    )
-
-
-def change_table(found: Sequence[Change]) -> Table | None:
-    """Changes, newest first; None without any."""
-    rows = tuple(
-        (
-            named(f"{change.when:%Y-%m-%d}, night {change.night}"),
-            named(change.entry),
-            named(f"{change.arm}, {change.statistic}"),
-            Cell(factor(change.factor)),
-            Cell(f"{change.p:.1g}"),
-            Cell(f"{change.nights_before} / {change.nights_after}"),
-            named(_between(change.commits)),
-            named(_between(change.hosts) if change.hosts[0] != change.hosts[1] else "the same"),
-            Cell(_between(tuple(number(speed) for speed in change.speeds))),
-        )
-        for change in found
-    )
-    head = ("when", "design", "what", "gain changed by", "p", "nights before / after", "commits",
-            "host", "core speed")  # fmt: skip
-    return Table("changes", "Changes, newest first", head, rows) if rows else None
-
-
-def _between(pair: Sequence[str | None]) -> str:
-    return f"{pair[0] or '?'} to {pair[1] or '?'}"
-
-
 def commits_between(found: Sequence[Change]) -> list[dict[str, Any]]:
     """What git says came between the nights of each change; nothing where it does not know."""
     told = {change.commits: change for change in found if change.commits[0] != change.commits[1]}
     return [
-        {"words": _between(commits), "lines": lines}
+        {"words": between(commits), "lines": lines}
         for commits in told
         if (lines := _log(*(str(commit).removesuffix("-dirty") for commit in commits)))
     ]
@@ -339,98 +261,19 @@ def _log(before: str, after: str) -> list[str]:
     return done.stdout.splitlines()
 
 
-def runs_table(runs: Sequence[Run]) -> Table | None:
-    """The newest runs arm by arm; None without any."""
-    rows = tuple(
-        (
-            named(_night_words(run)),
-            named(run.arm or MISSING),
-            named("yes" if run.valid else "no"),
-            Cell(milliseconds(run.p50.ms) if run.p50 else MISSING),
-            _percentile_cell(run.p95),
-            _percentile_cell(run.p99),
-            named(_slo_words(run).removeprefix("SLO ") if run.valid else MISSING),
-            Cell(_gain(run, "p95")),
-            Cell(usd(run.plan.get("usd_per_month"))),
-        )
-        for run in _newest_first(runs)
-    )
-    head = ("night", "arm", "valid", "p50", "p95", "p99", "SLO", "gain in p95", "plan a month")
-    return Table("runs", "Runs, newest first", head, rows) if rows else None
-
-
-def conditions_table(runs: Sequence[Run]) -> Table | None:
-    """What the same runs depended on."""
-    rows = tuple(
-        (
-            named(_night_words(run)),
-            named(run.arm or MISSING),
-            Cell(number(run.requests)),
-            Cell(number(run.errors)),
-            Cell(number(run.burn.get("p95_ms"))),
-            Cell(number(run.core_speed)),
-            Cell(percent(run.stolen_share)),
-            Cell(str(run.seed)),
-            named(run.commit or MISSING),
-            named(host_words(run)),
-        )
-        for run in _newest_first(runs)
-    )
-    head = ("night", "arm", "requests", "errors", "burn of p95", "core speed", "stolen", "seed",
-            "commit", "host")  # fmt: skip
-    return Table("conditions", "The same runs", head, rows) if rows else None
-
-
-def _newest_first(runs: Sequence[Run]) -> list[Run]:
-    return sorted(runs, key=lambda one: (-one.night, -one.number))[:ROWS_MAX]
-
-
-def _night_words(run: Run) -> str:
-    return f"{run.night}, {run.started or run.at:%-d %b}"
-
-
 def _report_links(site: Site, runs: Sequence[Run]) -> list[dict[str, str]]:
     return [
         {"folder": run.folder, "words": f"night {run.night}"}
-        for run in reversed(_heads(runs))
+        for run in reversed(heads(runs))
         if run.folder in site.reports and run.folder is not None
     ]
-
-
-def bench_table(folder: Path) -> Table | None:
-    """Ratios of the dated bench runs, the newest five; None where there are none."""
-    files = sorted(folder.glob("*.json"))[-5:]
-    bodies = []
-    for file in files:
-        try:
-            bodies.append((file.stem[:8], json.loads(file.read_text(encoding="utf-8"))))
-        except (OSError, ValueError):
-            continue
-    ratios = [(day, dict(_ratios(body))) for day, body in bodies]
-    names = list(dict.fromkeys(name for _, found in ratios for name in found))
-    rows = tuple(
-        (named(name), *(Cell(number(found.get(name))) for _, found in ratios)) for name in names
-    )
-    head = ("ours / peer", *(f"{day[:4]}-{day[4:6]}-{day[6:]}" for day, _ in ratios))
-    return Table("bench", "Ratios beside peers, by day", head, rows) if rows else None
-
-
-def _ratios(value: Mapping[str, Any], place: str = "") -> list[tuple[str, float]]:
-    found = []
-    for key, one in value.items():
-        inner = f"{place} {key}".strip()
-        if isinstance(one, Mapping):
-            found += _ratios(one, inner)
-        elif "ratio" in inner and isinstance(one, int | float):
-            found.append((inner, float(one)))
-    return found
 
 
 def feed_values(site: Site) -> list[dict[str, Any]]:
     """The newest thirty nights as entries of the feed."""
     found = []
     for night in reversed(site.history.nights[-30:]):
-        runs = _heads(site.history.runs, night.night)
+        runs = heads(site.history.runs, night.night)
         valid = [run for run in runs if run.valid]
         late = missed(run for run in site.history.runs if run.night == night.night)
         ends = [end for end in site.history.ends if end.night == night.night]
@@ -447,47 +290,9 @@ def feed_values(site: Site) -> list[dict[str, Any]]:
     return found
 
 
-def _heads(runs: Sequence[Run], night: int | None = None) -> list[Run]:
-    """One line of each run, oldest first, of one night or of all."""
-    wanted = [run for run in runs if night is None or run.night == night]
-    return list({(run.night, run.number): run for run in reversed(wanted)}.values())[::-1]
-
-
-def _last_arm(history: History, head: Run) -> Run:
-    """The arm that the SLO is asked of, else the run's last."""
-    arms = [r for r in history.runs if (r.night, r.number) == (head.night, head.number)]
-    return next((run for run in arms if run.arm == head.judged), arms[-1])
-
-
 def _newest(runs: Sequence[Run]) -> Run | None:
     return max(runs, key=lambda run: (run.night, run.number), default=None)
 
 
 def _nights(runs: Sequence[Run]) -> set[int]:
     return {run.night for run in runs}
-
-
-def _valid_words(run: Run) -> str:
-    return "yes" if run.valid else f"no: {run.reasons[0]}" if run.reasons else "no"
-
-
-def _percentile(one: Percentile | None) -> str:
-    if one is None:
-        return MISSING
-    if one.low_ms is None:
-        return milliseconds(one.ms)
-    return f"{milliseconds(one.ms)} ({interval(one.low_ms, one.high_ms, milliseconds)})"
-
-
-def _percentile_cell(one: Percentile | None) -> Cell:
-    return Cell(_percentile(one), doubtful=one is not None and not one.sufficient)
-
-
-def _gain(run: Run, statistic: str) -> str:
-    gain = run.gains.get(statistic)
-    if gain is None:
-        return MISSING
-    words = factor(math.exp(gain.log))
-    if gain.low is None or gain.high is None:
-        return words
-    return f"{words} ({interval(math.exp(gain.low), math.exp(gain.high))})"

@@ -8,7 +8,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from experiments.nightly import pages
+from experiments.nightly import pages, tables
 from experiments.nightly.changes import changes
 from experiments.nightly.history import SCHEMA, History, Run
 from experiments.nightly.suite import Suite
@@ -55,11 +55,11 @@ def _write(suite: Suite, history: History, into: Path) -> None:
         _page(path, "design.html.j2", entry, "../", site, **values)
     _page(
         into / "changes.html", "changes.html.j2", "Changes", "", site,
-        table=pages.change_table(site.changes), commits=pages.commits_between(site.changes),
+        table=tables.change_table(site.changes), commits=pages.commits_between(site.changes),
     )  # fmt: skip
     _page(
         into / "bench.html", "bench.html.j2", "Bench", "", site,
-        table=pages.bench_table(ROOT / "bench" / "runs"),
+        table=tables.bench_table(ROOT / "bench" / "runs"),
     )  # fmt: skip
     feed = render_page("feed.xml.j2", [_HERE], site=site, entries=pages.feed_values(site),
                        url=suite.file.url.rstrip("/"))  # fmt: skip

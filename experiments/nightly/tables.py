@@ -1,0 +1,218 @@
+"""The tables of the site's pages."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from experiments.nightly.changes import Change, host_words
+from experiments.nightly.figures import arms_of
+from experiments.nightly.history import History, Percentile, Run
+from experiments.nightly.pooling import night_gain
+from experiments.report.tables import Cell, Table, named
+from experiments.report.text import MISSING, factor, interval, milliseconds, number, percent, usd
+
+ROWS_MAX = 60  # of a table of runs
+
+
+def slo_verdict(run: Run | None) -> str:
+    if run is None:
+        return "not run"
+    if not run.valid:
+        return "run not valid"
+    return {True: "SLO met", False: "SLO missed", None: "SLO undecided"}[run.slo_met]
+
+
+def tonight_table(history: History) -> Table | None:
+    """Every run of the newest night; None where there was none."""
+    runs = heads(history.runs, history.last_night)
+    rows = []
+    for head in runs:
+        arm = _last_arm(history, head)
+        pooled = night_gain([run for run in history.of(head.entry) if run.arm == arm.arm], "p95")
+        rows.append((
+            named(head.entry), named(_valid_words(head)), named(slo_verdict(arm)),
+            Cell(percentile_words(arm.p95)), Cell(gain_words(arm, "p95")),
+            Cell(f"{factor(math.exp(pooled.log))} of {pooled.runs}" if pooled else MISSING),
+            Cell(number(head.minutes)),
+        ))  # fmt: skip
+    head_row = ("design", "valid", "SLO", "p95", "gain in p95", "over all runs", "minutes")
+    return Table("tonight-table", "The newest night", head_row, tuple(rows)) if rows else None
+
+
+def pooled_table(runs: Sequence[Run]) -> Table | None:
+    """Each arm's gain over all runs; None where nothing is compared."""
+    rows = []
+    for arm in arms_of(runs):
+        for statistic in ("mean", "p50", "p95", "p99"):
+            own = [run for run in runs if run.arm == arm]
+            pooled = night_gain(own, statistic)
+            if pooled is None:
+                continue
+            low, high = math.exp(pooled.low), math.exp(pooled.high)
+            further = MISSING
+            if pooled.next_low is not None and pooled.next_high is not None:
+                further = interval(math.exp(pooled.next_low), math.exp(pooled.next_high))
+            covered = _intervals_without_one(own, statistic)
+            rows.append((
+                named(arm), named(statistic), Cell(number(pooled.runs)),
+                Cell(factor(math.exp(pooled.log))), Cell(interval(low, high)), Cell(further),
+                Cell(number(pooled.tau)), Cell(f"{covered} of {pooled.runs}"),
+            ))  # fmt: skip
+    head = ("arm", "of", "runs", "factor", "95 % interval", "a further run", "spread (log)",
+            "runs whose interval leaves 1")  # fmt: skip
+    caption = "Gain over the baseline, all valid runs (random effects)"
+    return Table("pooled", caption, head, tuple(rows)) if rows else None
+
+
+def _intervals_without_one(runs: Sequence[Run], statistic: str) -> int:
+    gains = [run.gains[statistic] for run in runs if run.valid and statistic in run.gains]
+    return sum(
+        gain.low is not None and gain.high is not None and not gain.low <= 0.0 <= gain.high
+        for gain in gains
+    )
+
+
+def change_table(found: Sequence[Change]) -> Table | None:
+    """Changes, newest first; None without any."""
+    rows = tuple(
+        (
+            named(f"{change.when:%Y-%m-%d}, night {change.night}"),
+            named(change.entry),
+            named(f"{change.arm}, {change.statistic}"),
+            Cell(factor(change.factor)),
+            Cell(f"{change.p:.1g}"),
+            Cell(f"{change.nights_before} / {change.nights_after}"),
+            named(between(change.commits)),
+            named(between(change.hosts) if change.hosts[0] != change.hosts[1] else "the same"),
+            Cell(between(tuple(number(speed) for speed in change.speeds))),
+        )
+        for change in found
+    )
+    head = ("when", "design", "what", "gain changed by", "p", "nights before / after", "commits",
+            "host", "core speed")  # fmt: skip
+    return Table("changes", "Changes, newest first", head, rows) if rows else None
+
+
+def between(pair: Sequence[str | None]) -> str:
+    return f"{pair[0] or '?'} to {pair[1] or '?'}"
+
+
+def runs_table(runs: Sequence[Run]) -> Table | None:
+    """The newest runs arm by arm; None without any."""
+    rows = tuple(
+        (
+            named(_night_words(run)),
+            named(run.arm or MISSING),
+            named("yes" if run.valid else "no"),
+            Cell(milliseconds(run.p50.ms) if run.p50 else MISSING),
+            _percentile_cell(run.p95),
+            _percentile_cell(run.p99),
+            named(slo_verdict(run).removeprefix("SLO ") if run.valid else MISSING),
+            Cell(gain_words(run, "p95")),
+            Cell(usd(run.plan.get("usd_per_month"))),
+        )
+        for run in _newest_first(runs)
+    )
+    head = ("night", "arm", "valid", "p50", "p95", "p99", "SLO", "gain in p95", "plan a month")
+    return Table("runs", "Runs, newest first", head, rows) if rows else None
+
+
+def conditions_table(runs: Sequence[Run]) -> Table | None:
+    """What the same runs depended on."""
+    rows = tuple(
+        (
+            named(_night_words(run)),
+            named(run.arm or MISSING),
+            Cell(number(run.requests)),
+            Cell(number(run.errors)),
+            Cell(number(run.burn.get("p95_ms"))),
+            Cell(number(run.core_speed)),
+            Cell(percent(run.stolen_share)),
+            Cell(str(run.seed)),
+            named(run.commit or MISSING),
+            named(host_words(run)),
+        )
+        for run in _newest_first(runs)
+    )
+    head = ("night", "arm", "requests", "errors", "burn of p95", "core speed", "stolen", "seed",
+            "commit", "host")  # fmt: skip
+    return Table("conditions", "The same runs", head, rows) if rows else None
+
+
+def _newest_first(runs: Sequence[Run]) -> list[Run]:
+    return sorted(runs, key=lambda one: (-one.night, -one.number))[:ROWS_MAX]
+
+
+def _night_words(run: Run) -> str:
+    return f"{run.night}, {run.started or run.at:%-d %b}"
+
+
+def bench_table(folder: Path) -> Table | None:
+    """Ratios of the dated bench runs, the newest five; None where there are none."""
+    files = sorted(folder.glob("*.json"))[-5:]
+    bodies = []
+    for file in files:
+        try:
+            bodies.append((file.stem[:8], json.loads(file.read_text(encoding="utf-8"))))
+        except (OSError, ValueError):
+            continue
+    ratios = [(day, dict(_ratios(body))) for day, body in bodies]
+    names = list(dict.fromkeys(name for _, found in ratios for name in found))
+    rows = tuple(
+        (named(name), *(Cell(number(found.get(name))) for _, found in ratios)) for name in names
+    )
+    head = ("ours / peer", *(f"{day[:4]}-{day[4:6]}-{day[6:]}" for day, _ in ratios))
+    return Table("bench", "Ratios beside peers, by day", head, rows) if rows else None
+
+
+def _ratios(value: Mapping[str, Any], place: str = "") -> list[tuple[str, float]]:
+    found = []
+    for key, one in value.items():
+        inner = f"{place} {key}".strip()
+        if isinstance(one, Mapping):
+            found += _ratios(one, inner)
+        elif "ratio" in inner and isinstance(one, int | float):
+            found.append((inner, float(one)))
+    return found
+
+
+def heads(runs: Sequence[Run], night: int | None = None) -> list[Run]:
+    """One line of each run, oldest first, of one night or of all."""
+    wanted = [run for run in runs if night is None or run.night == night]
+    return list({(run.night, run.number): run for run in reversed(wanted)}.values())[::-1]
+
+
+def _last_arm(history: History, head: Run) -> Run:
+    """The arm that the SLO is asked of, else the run's last."""
+    arms = [r for r in history.runs if (r.night, r.number) == (head.night, head.number)]
+    return next((run for run in arms if run.arm == head.judged), arms[-1])
+
+
+def _valid_words(run: Run) -> str:
+    return "yes" if run.valid else f"no: {run.reasons[0]}" if run.reasons else "no"
+
+
+def percentile_words(one: Percentile | None) -> str:
+    if one is None:
+        return MISSING
+    if one.low_ms is None:
+        return milliseconds(one.ms)
+    return f"{milliseconds(one.ms)} ({interval(one.low_ms, one.high_ms, milliseconds)})"
+
+
+def _percentile_cell(one: Percentile | None) -> Cell:
+    return Cell(percentile_words(one), doubtful=one is not None and not one.sufficient)
+
+
+def gain_words(run: Run, statistic: str) -> str:
+    gain = run.gains.get(statistic)
+    if gain is None:
+        return MISSING
+    words = factor(math.exp(gain.log))
+    if gain.low is None or gain.high is None:
+        return words
+    return f"{words} ({interval(math.exp(gain.low), math.exp(gain.high))})"
