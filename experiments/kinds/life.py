@@ -71,8 +71,8 @@ def carry_out(
     )
     with (
         run_lock(results, design.fleet.experiment),
-        runs.registered(_active(stage)) as told,
         ending_signals(narrator.say) as signals,
+        runs.registered(_active(stage)) as told,
     ):
         failure: BaseException | None = None
         try:

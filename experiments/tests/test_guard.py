@@ -233,10 +233,15 @@ class _Quiet:
 
 
 class _Watching:
-    """A monitor that sees what it is told."""
+    """A monitor that sees what it is told, once the fault is in: no guard trips before."""
 
-    def __init__(self, unready: Mapping[str, Unready]) -> None:
-        self.unready = unready
+    def __init__(self, unready: Mapping[str, Unready], injected: threading.Event) -> None:
+        self._unready, self._injected = unready, injected
+
+    @property
+    def unready(self) -> Mapping[str, Unready]:
+        assert self._injected.wait(PATIENCE_S)
+        return self._unready
 
 
 @pytest.fixture
@@ -285,7 +290,8 @@ def test_a_block_that_its_guard_stops_undoes_its_faults_and_keeps_its_requests(
     recorder = Recorder(tmp_path, clock, "tst", "run", writer)
     tally = Tally()
     run = BlockRun(
-        design, fleet, recorder, cast(Monitor, _Watching(unready)),
+        design, fleet, recorder,
+        cast(Monitor, _Watching(unready, agents["db-1"].injected)),
         LoadGenerator(tmp_path / "load", t0_monotonic_s=clock.monotonic), tally,
     )  # fmt: skip
     with pytest.raises(Stopped) as caught:
@@ -294,7 +300,6 @@ def test_a_block_that_its_guard_stops_undoes_its_faults_and_keeps_its_requests(
     writer.close(1.0)
     assert caught.value.stop.condition == condition
     assert caught.value.exit_code == 1
-    assert agents["db-1"].injected.is_set()
     assert not any(agent.active for agent in agents.values())
     assert (tally.injected, tally.reverted, tally.errors) == (1, 1, [])
     assert run.handles[0].records().height > 0
