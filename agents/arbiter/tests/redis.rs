@@ -252,6 +252,23 @@ async fn values_of_megabytes_pass_and_larger_ones_are_refused() {
     assert_eq!(client.reply().await, "<closed>");
 }
 
+/// The end of such a reply comes before its client has run again: it is told once, and goes on.
+#[tokio::test]
+async fn a_reply_that_ends_just_beyond_what_is_held_fails_one_command() {
+    let length = (64 << 20) + (4 << 20);
+    let reply = format!("${length}\r\n{}\r\n", "x".repeat(length)).leak();
+    let faulty = FaultyServer::start(Fault::Sends(reply.as_bytes())).await;
+    let arbiter = front("redis", 1, &[faulty.address]).await;
+    let mut client = Client::open(arbiter.clients).await;
+    for _ in 0..10 {
+        let refused = client.redis("GET large").await;
+        assert_eq!(
+            refused,
+            "-ERR arbiter: the server's reply is larger than 64 MiB\r\n"
+        );
+    }
+}
+
 #[tokio::test]
 async fn clients_that_send_slowly_disconnect_or_send_garbage_disturb_no_other() {
     let servers = servers(0).await;

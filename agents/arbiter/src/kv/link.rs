@@ -19,7 +19,7 @@ use tokio::io::{AsyncReadExt, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::{sleep, Sleep};
 
-use super::slot::{Slot, Verdict};
+use super::slot::{Slot, Verdict, NOBODY};
 use super::{Dialect, Failure, Kind, HELD_MAX};
 use crate::lock;
 use crate::tier::{Flight, Lease, Tier};
@@ -143,6 +143,12 @@ impl Link {
 }
 
 impl Pending {
+    /// Its client is told now; what else comes of it, nobody waits for.
+    fn give_up(&mut self, server: ServerId, failure: Failure) {
+        self.slot.fail(self.ticket, server, failure);
+        self.ticket = NOBODY;
+    }
+
     /// There will be no reply.
     pub fn fail(self, server: ServerId, failure: Failure) {
         let spent = match failure {
@@ -360,9 +366,8 @@ impl<D: Dialect> Driver<D> {
         if self.head.is_none() {
             self.head = self.link.lock().pending.pop_front();
         }
-        if let Some(head) = &self.head {
-            // A second time it finds that nobody waits.
-            head.slot.fail(head.ticket, self.server, Failure::TooLarge);
+        if let Some(head) = &mut self.head {
+            head.give_up(self.server, Failure::TooLarge);
         }
         self.buffer.advance(self.scanned);
         (self.scanned, self.reply_start) = (0, 0);

@@ -16,6 +16,9 @@ use crate::lock;
 /// A buffer that grew beyond this is not kept.
 const KEPT_MAX: usize = 64 * 1024;
 
+/// A ticket that no round has: the first is 1.
+pub const NOBODY: u64 = 0;
+
 /// See the module.
 #[derive(Default)]
 pub struct Slot {
@@ -255,6 +258,16 @@ mod tests {
         assert!(decided(&slot).is_pending());
         assert_eq!(slot.fill(new, 0, b"new", false), Verdict::Won);
         assert_eq!(output(&slot), b"new");
+    }
+
+    #[test]
+    fn what_nobody_waits_for_counts_for_no_round() {
+        let slot = Slot::default();
+        slot.open(Mode::Race);
+        slot.expect_one();
+        assert_eq!(slot.fill(NOBODY, 0, b"late", false), Verdict::Late);
+        assert!(!slot.fail(NOBODY, 0, Failure::Closed));
+        assert!(decided(&slot).is_pending());
     }
 
     #[test]
