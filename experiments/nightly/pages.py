@@ -55,7 +55,7 @@ class Site:
 
     @property
     def left_out(self) -> tuple[str, ...]:
-        """What the newest night did not run for want of time."""
+        """What the newest night did not run to its end: it ran out of time, or was ended."""
         ends = [end for end in self.history.ends if end.night == self.history.last_night]
         return ends[-1].left_out if ends else ()
 
@@ -72,7 +72,7 @@ class Site:
         if entry not in {one.called for one in self.suite.file.designs}:
             return "no longer in the suite"
         if entry in self.left_out:
-            return "left out of the last night for want of time; it comes first in the next"
+            return "left for the next night, in which it comes first"
         runs = self.history.of(entry)
         if not runs:
             return "not run yet"
@@ -105,7 +105,7 @@ def headline(site: Site) -> str:
         first = f"Night {number_}: {len(valid)} of {len(runs)} runs valid, {met}."
     fresh = [f"{one.entry} ({one.statistic})" for one in site.changes if _fresh(site, one)]
     second = f" New change: {', '.join(fresh)}." if fresh else " No new change."
-    third = f" Left out for want of time: {', '.join(site.left_out)}." if site.left_out else ""
+    third = f" Left for the next night: {', '.join(site.left_out)}." if site.left_out else ""
     return first + (second if valid else "") + third
 
 
@@ -122,6 +122,7 @@ def tile(site: Site, entry: str) -> dict[str, Any]:
     own = [one for one in site.changes if one.entry == entry]
     gone = entry not in {member.name for member in site.suite.members}
     known = [(run.p95.ms, run.valid) for run in judged if run.p95 and run.p95.ms > 0]
+    nights = counted(len(_nights(runs)), "night")
     return {
         "entry": entry,
         "state": site.state(entry),
@@ -134,7 +135,7 @@ def tile(site: Site, entry: str) -> dict[str, Any]:
         "spark": sparkline(
             known[-SPARK_RUNS:], f"p95 of {entry} in its last {len(known[-SPARK_RUNS:])} runs"
         ),
-        "change": change_words(own[0]) if own else f"none in {len(_nights(runs))} nights",
+        "change": change_words(own[0]) if own else f"none in {nights}",
         "night": last.night if last else None,
     }
 
@@ -187,7 +188,8 @@ def _design_headline(runs: Sequence[Run]) -> str:
         return "It was never run."
     made = heads(runs)
     valid = sum(run.valid for run in made)
-    words = f"{len(made)} runs in {len(_nights(runs))} nights, {valid} valid."
+    nights = counted(len(_nights(runs)), "night")
+    words = f"{counted(len(made), 'run')} in {nights}, {valid} valid."
     if not valid:
         return f"{words} No night had a valid run, so nothing can be said."
     judged = [run for run in runs if run.valid and run.arm == run.judged]
@@ -201,10 +203,15 @@ def _design_headline(runs: Sequence[Run]) -> str:
     pooled = night_gain(judged, "p95")
     if pooled:
         low, high = math.exp(pooled.low), math.exp(pooled.high)
-        said += f"; its p95 is {factor(math.exp(pooled.log))} ({interval(low, high)}) lower than "
-        said += f"{last.baseline}'s over {pooled.runs} runs"
+        said += f"; {last.baseline}'s p95 over its own is {factor(math.exp(pooled.log))} "
+        said += f"({interval(low, high)}) over {counted(pooled.runs, 'run')}"
         said += ", which shows no difference" if low <= 1 <= high else ""
     return f"{said}. {words}"
+
+
+def counted(count: int, noun: str) -> str:
+    """A number and its noun: 1 night, 2 nights."""
+    return f"{count} {noun}" + ("" if count == 1 else "s")
 
 
 def slo_words(run: Run) -> str:

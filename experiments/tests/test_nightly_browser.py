@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser
 
 from experiments.nightly.history import Run, read_history
 from experiments.nightly.site import build_site
 from experiments.nightly.suite import load_suite
+from experiments.tests.chromium import browser as browser
+from experiments.tests.chromium import opened
 from experiments.tests.nightly_fixture import levels, made_up_run, suite_file, write_nights
 
 pytestmark = pytest.mark.real
 
-_ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
-              "--disable-component-update", "--disable-sync"]  # fmt: skip
 _WIDE = """
 (width) => [...document.querySelectorAll("body *")]
   .filter((node) => !node.closest("svg, .quiet, thead"))
@@ -31,17 +29,6 @@ _CUT = """
 """
 WIDTHS = pytest.mark.parametrize("width", [1400, 390])
 PAGES = pytest.mark.parametrize("name", ["index", "designs/mediawiki-noisy", "changes", "bench"])
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    path = shutil.which("chromium") or shutil.which("google-chrome")
-    if path is None:
-        pytest.skip("no chromium on this machine")
-    with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=path, args=_ARGUMENTS)
-        yield chromium
-        chromium.close()
 
 
 @pytest.fixture(scope="module")
@@ -62,18 +49,6 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_nights(folder / "nightly", nights, entries, left_out=("memcached-noisy",))
     suite = load_suite(path)
     return build_site(suite, read_history(suite.folder)).parent
-
-
-def opened(browser: Browser, page_file: Path, width: int) -> tuple[Page, list[str]]:
-    """The page, and everything that it complained about or asked the network for."""
-    page = browser.new_page(viewport={"width": width, "height": 900})
-    trouble: list[str] = []
-    page.on("console", lambda message: trouble.append(f"console {message.type}: {message.text}"))
-    page.on("pageerror", lambda error: trouble.append(f"error: {error}"))
-    page.on("request", lambda request: trouble.append(request.url)
-            if not request.url.startswith(("file:", "data:")) else None)  # fmt: skip
-    page.goto(page_file.as_uri())
-    return page, trouble
 
 
 @WIDTHS

@@ -69,7 +69,7 @@ def test_a_run_that_is_not_valid_is_drawn_hollow_and_not_left_out(tmp_path: Path
         (("memcached-noisy", "given-up"), [made_up_run(1, "given-up")], {}, "given-up",
          "cannot be read"),
         (("mediawiki-noisy", "memcached-noisy"), [made_up_run(1)],
-         {"left_out": ("memcached-noisy",)}, "memcached-noisy", "left out"),
+         {"left_out": ("memcached-noisy",)}, "memcached-noisy", "left for the next"),
         (("mediawiki-noisy",), [made_up_run(1, valid=False)], {}, "mediawiki-noisy",
          "no run was valid"),
         (("mediawiki-noisy",), [[]], {}, "mediawiki-noisy", "not run yet"),

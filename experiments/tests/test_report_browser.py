@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser
 
 from experiments.kinds.compare.page import write_report
 from experiments.tests.capacity_fixture import capacity_page_of, measured_steps
+from experiments.tests.chromium import browser as browser
+from experiments.tests.chromium import opened
 from experiments.tests.planned_fixture import planned_run
 from experiments.tests.report_fixture import fake_run
 
@@ -20,8 +20,6 @@ pytestmark = pytest.mark.real
 
 FIGURES = {"improvement", "over-time", "boxes", "tail", "servers", "hosts", "front-availability",
            "front-p99"}  # fmt: skip
-_ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
-              "--disable-component-update", "--disable-sync"]  # fmt: skip
 _CONTRAST = """
 () => {
   const channel = (v) => (v /= 255) <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4;
@@ -47,17 +45,6 @@ _CONTRAST = """
   return {text: Math.min(...found.text), graphic: Math.min(...found.graphic)};
 }
 """
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    path = shutil.which("chromium") or shutil.which("google-chrome")
-    if path is None:
-        pytest.skip("no chromium on this machine")
-    with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=path, args=_ARGUMENTS)
-        yield chromium
-        chromium.close()
 
 
 @pytest.fixture(scope="module")
@@ -91,20 +78,6 @@ def many_report(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def capacity_report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return capacity_page_of(measured_steps(sweeps=2), tmp_path_factory.mktemp("capacity"))
-
-
-def opened(
-    browser: Browser, report: Path, width: int = 1280, **options: Any
-) -> tuple[Page, list[str]]:
-    """The page, and everything that it complained about or asked the network for."""
-    page = browser.new_page(viewport={"width": width, "height": 900}, **options)
-    trouble: list[str] = []
-    page.on("console", lambda message: trouble.append(f"console {message.type}: {message.text}"))
-    page.on("pageerror", lambda error: trouble.append(f"error: {error}"))
-    page.on("request", lambda request: trouble.append(request.url)
-            if not request.url.startswith(("file:", "data:")) else None)  # fmt: skip
-    page.goto(report.as_uri())
-    return page, trouble
 
 
 @pytest.mark.parametrize("width", [1280, 390])
