@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from optimizer.errors import InputError
+from optimizer.units import YEAR_S
 
 TEXT, TITLE, GRID, AXIS = "#3b4046", "#22262a", "#e4e6e9", "#8b9097"
 BLUE, ORANGE, GREEN, PURPLE = "#0b6bb0", "#c4500b", "#0a7d5e", "#84479a"
@@ -91,7 +92,7 @@ def nines_axis(field: str, worst: float, best: float) -> Any:
 
 
 def _downtime(share: float) -> str:
-    seconds = share * 365 * 86_400
+    seconds = share * YEAR_S
     for unit, size_s in (("d", 86_400.0), ("h", 3600.0), ("min", 60.0)):
         if seconds >= size_s:
             count = seconds / size_s

@@ -7,7 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from optimizer.errors import InputError, SparecraftError
-from optimizer.prices import HOURS_PER_MONTH, Instance, price_book
+from optimizer.prices import Instance, price_book
+from optimizer.units import HOURS_PER_MONTH
+from optimizer.words import Scheme
 
 
 def tier_machines(spec: Mapping[str, Any], manifest: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -30,7 +32,7 @@ def measured_usd_per_month(
     if not machines or not scheme:
         return None
     try:
-        book = price_book("on-prem" if scheme == "on-prem" else "ec2")
+        book = price_book("on-prem" if scheme == Scheme.on_prem else "ec2")
         instances = book.instances(plan.get("region") or next(iter(book.regions)))
         return math.fsum(_usd_per_month(machine, instances, scheme) for machine in machines)
     except SparecraftError:
@@ -56,4 +58,4 @@ def _usd_per_month(machine: Mapping[str, Any], instances: Sequence[Instance], sc
     if not standby:
         return cheapest.usd_per_month
     off = cheapest.usd_per_month_off
-    return off or cheapest.usd_per_month if scheme == "on-prem" else off
+    return off or cheapest.usd_per_month if scheme == Scheme.on_prem else off

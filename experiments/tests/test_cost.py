@@ -17,8 +17,8 @@ from experiments.stage.platforms.ec2.cost import (
     planned_machines,
     quote_of,
 )
-from optimizer.prices import HOURS_PER_MONTH
 from optimizer.tests.pricing_api import PricingApi, product, serving
+from optimizer.units import HOURS_PER_MONTH
 
 TODAY = date(2026, 2, 3)
 

@@ -8,7 +8,8 @@ import pytest
 from experiments.kinds.schemes.strength import cycles_of, strength
 from experiments.record.metrics.windows import Window, windows
 from experiments.tests.strength_fixture import Events, cloud_events, fleet_of
-from optimizer.availability import YEAR_S, FailureRates, availability
+from optimizer.availability import FailureRates, availability
+from optimizer.units import YEAR_S
 
 BLOCK_S = 1000.0
 

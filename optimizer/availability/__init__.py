@@ -12,13 +12,12 @@ from optimizer.availability.models import (
     passive_failover,
     passive_failover_by_pool,
 )
-from optimizer.availability.rates import HORIZON_S, YEAR_S, Availability, FailureRates
+from optimizer.availability.rates import HORIZON_S, Availability, FailureRates
 from optimizer.availability.sizing import Sizing, least_extra_nodes, least_pool, sizes
 from optimizer.availability.steady import steady_state
 
 __all__ = [
     "HORIZON_S",
-    "YEAR_S",
     "Availability",
     "FailureRates",
     "Sizing",

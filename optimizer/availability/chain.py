@@ -27,9 +27,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from optimizer.availability.rates import YEAR_S, FailureRates
+from optimizer.availability.rates import FailureRates
 from optimizer.availability.transient import Flow
 from optimizer.errors import InputError
+from optimizer.tolerances import CAPACITY
+from optimizer.units import YEAR_S
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -40,7 +42,6 @@ if TYPE_CHECKING:
 STATES_MAX = 150_000
 PAST_CUT, DEAD = 0, 1  # the classes that a chain leaves into
 _SLOW_FAILOVER = 0.1  # crash rate over fail-over rate from which fail-over is slow
-_CAPACITY_SLACK = 1e-9  # of a node: 0.25 limping four times is one node
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,7 @@ class Chain:
     def shortfall(self, limp_capacity: float) -> Integers:
         """Active places that are missing, limping ones counted by what they lack, rounded up."""
         missing = self.down + (1.0 - limp_capacity) * self.limping
-        return np.ceil(missing - _CAPACITY_SLACK).astype(np.int64)
+        return np.ceil(missing - CAPACITY).astype(np.int64)
 
     def flow(self, rewards: Any) -> Flow:
         return Flow(self.generator, self.leaves, rewards, self.start, self.crash_per_horizon)

@@ -12,11 +12,11 @@ from optimizer.availability.models import check, depths, shape_of
 from optimizer.availability.rates import HORIZON_S, FailureRates
 from optimizer.availability.transient import law_over_time
 from optimizer.errors import InputError, require_count
+from optimizer.tolerances import U_BRACKET
+from optimizer.words import Mechanism
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-_BRACKET = 1e-10  # between all down past the cut, and nothing past it
 
 
 @dataclass(frozen=True)
@@ -47,14 +47,14 @@ def time_course(
     if require_count("points", points, least=1) > 10_000:
         raise InputError("points", expected="at most 10000", came=str(points))
     shape = shape_of(needed, extra, mechanism, scheme)
-    to_lose = extra if mechanism == "ara" else 0
+    to_lose = extra if mechanism == Mechanism.ara else 0
     for cut in depths(shape, rates, least=to_lose):
         (low, error), (high, other) = (
             _course(build(cut, rates, horizon_s, reflect=reflect), rates, to_lose, points)
             for reflect in (False, True)
         )
         bracket = float(np.abs(high - low).max())
-        if bracket < _BRACKET:
+        if bracket < U_BRACKET:
             break
     times_s = np.linspace(0.0, horizon_s, points + 1)
     return TimeCourse(tuple(times_s.tolist()), tuple(low.tolist()), error + other + bracket)

@@ -22,17 +22,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from optimizer.availability.chain import DEAD, PAST_CUT, Chain, Shape, build
-from optimizer.availability.rates import HORIZON_S, YEAR_S, Availability, FailureRates
+from optimizer.availability.rates import HORIZON_S, Availability, FailureRates
 from optimizer.availability.transient import expected_rewards
 from optimizer.errors import InputError, PlannerError, require_count, require_positive
+from optimizer.tolerances import U_BRACKET, U_ERROR_MAX, U_PAST_CUT
+from optimizer.units import YEAR_S
+from optimizer.words import Mechanism, Scheme, mechanism_of, scheme_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-_NARROW = 1e-12  # time past the cut that is taken as it is
-_BRACKET = 1e-10  # between all down past the cut, and nothing past it; a wider one cuts deeper
 _TAIL = 1e-16  # of a geometric law, where the first cut is put
-_ERROR_MAX = 1e-9
 
 
 def active_route_anywhere(
@@ -40,7 +40,7 @@ def active_route_anywhere(
     extra: int,
     rates: FailureRates,
     *,
-    scheme: str = "cloud",
+    scheme: str = Scheme.cloud,
     horizon_s: float = HORIZON_S,
 ) -> Availability:
     r"""Expected share of the horizon with at least `needed` of `needed + extra` active nodes up.
@@ -53,12 +53,12 @@ def active_route_anywhere(
     p(t) = exp(-lambda t),  U = 1/T \int_0^T P(Bin(needed + extra, p(t)) < needed) dt.
     """
     check(needed, extra, scheme, horizon_s)
-    if scheme == "on-prem" and rates.repair_s is None and rates.plain:
+    if scheme == Scheme.on_prem and rates.repair_s is None and rates.plain:
         return _dying(needed, extra, rates, horizon_s)
     total = needed + extra
     # one solve serves every split of the same total; room for more extra keeps it so, but where
     # nothing comes back the dead states begin right after the extra ones
-    dying = scheme == "on-prem" and rates.repair_s is None
+    dying = scheme == Scheme.on_prem and rates.repair_s is None
     room = extra if dying else min(total, 1 << (extra + 1).bit_length())
     table = _by_extra(total, room, rates, scheme, horizon_s)
     return _believed(table[extra])
@@ -69,7 +69,7 @@ def passive_failover(
     pool: int | None,
     rates: FailureRates,
     *,
-    scheme: str = "on-prem",
+    scheme: str = Scheme.on_prem,
     horizon_s: float = HORIZON_S,
 ) -> Availability:
     """Expected share of the horizon with all `needed` nodes up, crashes replaced from a pool.
@@ -79,14 +79,14 @@ def passive_failover(
     Returns: Availability, error_bound as in `active_route_anywhere`.  Source: PCRAFT Fig. 1(a).
     """
     check(needed, pool or 0, scheme, horizon_s)
-    if (pool is None) != (scheme == "cloud"):
+    if (pool is None) != (scheme == Scheme.cloud):
         raise InputError(
             "pool",
             expected="a size with scheme on-prem, none with scheme cloud (unlimited there)",
             came=f"{pool} with {scheme}",
         )
     if pool is None:
-        return active_route_anywhere(needed, 0, rates, scheme="cloud", horizon_s=horizon_s)
+        return active_route_anywhere(needed, 0, rates, scheme=Scheme.cloud, horizon_s=horizon_s)
     if rates.repair_s is None and not rates.standby_fraction:
         return passive_failover_by_pool(needed, pool, rates, horizon_s=horizon_s)[pool]
     return _believed(_pool(needed, pool, rates, horizon_s))
@@ -103,14 +103,14 @@ def passive_failover_by_pool(
     consumed k, A(pool) = sum_{k <= pool} L_k: one solve gives all sizes.
     Raises: InputError for rates with repair or with a standby that fails.
     """
-    check(needed, pool_max, "on-prem", horizon_s)
+    check(needed, pool_max, Scheme.on_prem, horizon_s)
     if rates.repair_s is not None or rates.standby_fraction:
         raise InputError("rates", expected="no repair and a cold standby", came=repr(rates))
 
     def full(chain: Chain) -> NDArray[np.int64]:
         return np.where(chain.shortfall(rates.limp_capacity) == 0, chain.consumed, -1)
 
-    shape = shape_of(needed, pool_max, "pf", "on-prem")
+    shape = shape_of(needed, pool_max, Mechanism.pf, Scheme.on_prem)
     solved = _solve(shape, rates, horizon_s, full, pool_max + 1)
     return tuple(
         _believed(Availability(share(1.0 - float(a)), solved.error, solved.chain.states))
@@ -131,20 +131,18 @@ def availability(
 
     In the cloud the pool of passive failover is unlimited: there `extra` changes nothing.
     """
-    if mechanism == "ara":
+    if mechanism_of(mechanism) is Mechanism.ara:
         return active_route_anywhere(needed, extra, rates, scheme=scheme, horizon_s=horizon_s)
-    if mechanism != "pf":
-        raise InputError("mechanism", expected="ara or pf", came=repr(mechanism))
     check(needed, extra, scheme, horizon_s)
-    pool = None if scheme == "cloud" else extra
+    pool = None if scheme == Scheme.cloud else extra
     return passive_failover(needed, pool, rates, scheme=scheme, horizon_s=horizon_s)
 
 
 def shape_of(needed: int, extra: int, mechanism: str, scheme: str) -> Shape:
     """The shape of a model, not cut at all."""
-    places = needed + (extra if mechanism == "ara" else 0)
-    pool = extra if mechanism == "pf" and scheme == "on-prem" else None
-    failover = scheme == "cloud" or mechanism == "pf"
+    places = needed + (extra if mechanism == Mechanism.ara else 0)
+    pool = extra if mechanism == Mechanism.pf and scheme == Scheme.on_prem else None
+    failover = scheme == Scheme.cloud or mechanism == Mechanism.pf
     return Shape(places, pool, failover, places, places, places, pool or 0)
 
 
@@ -153,8 +151,7 @@ def check(needed: int, extra: int, scheme: str, horizon_s: float) -> None:
     require_count("needed", needed, least=1)
     require_count("extra or pool", extra)
     require_positive("horizon_s", horizon_s)
-    if scheme not in ("cloud", "on-prem"):
-        raise InputError("scheme", expected="cloud or on-prem", came=repr(scheme))
+    scheme_of(scheme)
 
 
 def share(value: float) -> float:
@@ -236,16 +233,16 @@ def _solve(
         high = expected_rewards(chain.flow(rewards))
         past = float(high.absorbed[PAST_CUT])
         gone = past + float(high.absorbed[DEAD])
-        if past < _NARROW:
+        if past < U_PAST_CUT:
             return _Solved(chain, high.values, gone, high.error + past)
         low = expected_rewards(build(cut, rates, horizon_s, reflect=True).flow(rewards))
         ahead = np.cumsum(low.values)[:groups_up] - np.cumsum(high.values)[:groups_up]
         bracket = float(np.abs(ahead).max())
-        if bracket < _BRACKET:
+        if bracket < U_BRACKET:
             return _Solved(chain, high.values, gone, high.error + low.error + bracket)
     raise PlannerError(
         "availability model",
-        expected=f"a bracket below {_BRACKET}",
+        expected=f"a bracket below {U_BRACKET}",
         came=f"{bracket:.1e} without any cut",
         do="Please report the rates.",
     )
@@ -262,7 +259,12 @@ def _by_extra(
         return chain.shortfall(rates.limp_capacity)
 
     solved = _solve(
-        shape_of(total, 0, "ara", scheme), rates, horizon_s, beyond, extra_max + 1, least=extra_max
+        shape_of(total, 0, Mechanism.ara, scheme),
+        rates,
+        horizon_s,
+        beyond,
+        extra_max + 1,
+        least=extra_max,
     )
     missing = np.cumsum(solved.values[::-1])[::-1]  # share of time with at least so many missing
     found = []
@@ -279,7 +281,7 @@ def _pool(needed: int, pool: int, rates: FailureRates, horizon_s: float) -> Avai
     def down(chain: Chain) -> NDArray[np.int64]:
         return (chain.shortfall(rates.limp_capacity) > 0).astype(np.int64)
 
-    solved = _solve(shape_of(needed, pool, "pf", "on-prem"), rates, horizon_s, down, 1)
+    solved = _solve(shape_of(needed, pool, Mechanism.pf, Scheme.on_prem), rates, horizon_s, down, 1)
     value = float(solved.values[1]) if len(solved.values) > 1 else 0.0
     return Availability(share(value + solved.gone), solved.error, solved.chain.states)
 
@@ -305,10 +307,10 @@ def _dying(needed: int, extra: int, rates: FailureRates, horizon_s: float) -> Av
 
 
 def _believed(found: Availability) -> Availability:
-    if not found.error_bound < _ERROR_MAX:
+    if not found.error_bound < U_ERROR_MAX:
         raise PlannerError(
             "availability model",
-            expected=f"an error below {_ERROR_MAX}",
+            expected=f"an error below {U_ERROR_MAX}",
             came=f"{found.error_bound:.1e}",
             do="Please report the rates: the method does not cover them.",
         )

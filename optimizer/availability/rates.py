@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from optimizer.errors import InputError, require_count, require_positive, require_share
+from optimizer.tolerances import U_FLOOR
+from optimizer.units import YEAR_S
 
-YEAR_S = 365 * 86_400.0
 HORIZON_S = YEAR_S
 
 
@@ -81,3 +83,38 @@ class Availability:
     @property
     def availability(self) -> float:
         return 1.0 - self.unavailability
+
+    @property
+    def unavailability_most(self) -> float:
+        """What the models vouch for: with the error bound on top, and never below what they tell
+        apart. Whether a target is kept is asked of this figure."""
+        return max(self.unavailability + self.error_bound, U_FLOOR)
+
+    def keeps(self, target: float) -> bool:
+        """Whether this is an availability of at least `target`, whatever the error."""
+        return self.unavailability_most <= 1.0 - target
+
+    def misses(self, target: float) -> bool:
+        """Whether it is below `target`, whatever the error."""
+        return self.unavailability - self.error_bound > 1.0 - target
+
+
+def require_target(place: str, target: float) -> float:
+    """Return `target` if the models can vouch for such an availability, else raise InputError."""
+    require_share(place, target, one=False)
+    if 1.0 - target < U_FLOOR:
+        raise InputError(
+            place,
+            expected=f"at most 1 - {U_FLOOR:g}: nearer to one the models tell nothing apart",
+            came=repr(target),
+            do="Nobody can show that a fleet keeps it.",
+        )
+    return target
+
+
+def shown(unavailability: float) -> str:
+    """The availability with three digits of what is missing to one, never rounded up."""
+    lost = max(unavailability, U_FLOOR)
+    digits = 2 - math.floor(math.log10(lost))
+    value = math.floor((1.0 - lost) * 10**digits * (1 + 1e-15)) / 10**digits
+    return f"{value:.{digits}f}"

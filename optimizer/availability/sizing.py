@@ -21,8 +21,16 @@ from optimizer.availability.models import (
     passive_failover,
     passive_failover_by_pool,
 )
-from optimizer.availability.rates import HORIZON_S, Availability, FailureRates
-from optimizer.errors import InputError, require_share
+from optimizer.availability.rates import (
+    HORIZON_S,
+    Availability,
+    FailureRates,
+    require_target,
+    shown,
+)
+from optimizer.errors import InputError
+from optimizer.tolerances import U_FLOOR
+from optimizer.words import Mechanism, Scheme
 
 _HOUR_S = 3600.0
 _FAILING_POOL_MAX = 256  # larger pools whose nodes fail while they wait take minutes to solve
@@ -51,7 +59,7 @@ class _Search:
     what: str
 
     def meets(self, size: int) -> bool:
-        return self.at(size).availability >= self.target
+        return self.at(size).keeps(self.target)
 
     def short(self, size: int) -> str:
         lost = f"{_hours(self.at(size).unavailability * self.horizon_s)} h"
@@ -66,19 +74,27 @@ def sizes(
     mechanism: str,
     scheme: str,
     horizon_s: float = HORIZON_S,
+    tried: int = -1,
 ) -> Iterator[Availability]:
     """Availability with 0, 1, ..., `most` extra active nodes (ara) or nodes in the pool (pf).
 
-    Extra nodes go on to `most`, whatever a step brings: the next one may bring more. A pool ends
+    Extra nodes go on to `most`, whatever a step brings, for the next one may bring more; they end
+    before, but after `tried`, only where nothing can be said to be better (`U_FLOOR`). A pool ends
     before only within the models' error bound of a pool without end, which no pool beats. In the
     cloud the pool has no end, and there is one value.
     """
-    if mechanism == "ara":
+    if mechanism == Mechanism.ara:
         for extra in range(most + 1):
-            yield active_route_anywhere(needed, extra, rates, scheme=scheme, horizon_s=horizon_s)
+            yield (
+                found := active_route_anywhere(
+                    needed, extra, rates, scheme=scheme, horizon_s=horizon_s
+                )
+            )
+            if extra >= tried and found.unavailability_most <= U_FLOOR:
+                return
         return
-    unlimited = passive_failover(needed, None, rates, scheme="cloud", horizon_s=horizon_s)
-    if scheme == "cloud":
+    unlimited = passive_failover(needed, None, rates, scheme=Scheme.cloud, horizon_s=horizon_s)
+    if scheme == Scheme.cloud:
         yield unlimited
         return
     at = _pool_at(needed, most, rates, horizon_s)
@@ -114,7 +130,7 @@ def least_extra_nodes(
     they alone miss is infeasible at any size.
     Source: PCRAFT section V-C, Table II.
     """
-    require_share("target", target, one=False)
+    require_target("target", target)
 
     def at(extra: int) -> Availability:
         return active_route_anywhere(needed, extra, rates, scheme=scheme, horizon_s=horizon_s)
@@ -125,11 +141,11 @@ def least_extra_nodes(
     if rates.common_cause_nodes is not None:
         known = sizes(
             needed, min(extra_max, _SHOCKED_MAX), rates,
-            mechanism="ara", scheme=scheme, horizon_s=horizon_s,
+            mechanism=Mechanism.ara, scheme=scheme, horizon_s=horizon_s,
         )  # fmt: skip
         return _in_turn(known, target, horizon_s, what)
     bound = _shocks_alone(needed, rates, scheme, horizon_s)
-    if bound.availability < target:
+    if bound.misses(target):
         return _infeasible(bound, target, horizon_s, "shocks that take down all nodes alone cost")
     return _least(_Search(at, target, extra_max, horizon_s, what))
 
@@ -163,9 +179,9 @@ def least_pool(
     infeasible at any size, and is recognised before the search. Pools whose nodes fail while they
     wait are tried up to 256.  Source: PCRAFT Table III.
     """
-    require_share("target", target, one=False)
-    unlimited = passive_failover(needed, None, rates, scheme="cloud", horizon_s=horizon_s)
-    if unlimited.availability < target:
+    require_target("target", target)
+    unlimited = passive_failover(needed, None, rates, scheme=Scheme.cloud, horizon_s=horizon_s)
+    if unlimited.misses(target):
         cause = "fail-over alone costs" if rates.plain else "with an unlimited pool there are still"
         return _infeasible(unlimited, target, horizon_s, cause)
     if rates.repair_s is None and not rates.standby_fraction:
@@ -183,7 +199,7 @@ def _least_by_table(
     size = min(16, pool_max)
     while True:
         table = passive_failover_by_pool(needed, size, rates, horizon_s=horizon_s)
-        if table[size].availability >= target or size == pool_max:
+        if table[size].keeps(target) or size == pool_max:
             search = _Search(table.__getitem__, target, size, horizon_s, "nodes in the pool")
             return _least(search)
         size = min(2 * size, pool_max)
@@ -235,15 +251,15 @@ def _out_of_reach(search: _Search) -> Sizing:
 
 def _none_needed(search: _Search) -> Sizing:
     reached = search.at(0)
-    reason = f"no {search.what} needed: {reached.availability:.9f} without"
+    reason = f"no {search.what} needed: {shown(reached.unavailability_most)} without"
     return Sizing(0, reached, None, reason)
 
 
 def _found(search: _Search, size: int) -> Sizing:
     reached, fewer = search.at(size), search.at(size - 1)
     reason = (
-        f"{size} {search.what} reach {reached.availability:.9f}, "
-        f"{size - 1} reach {fewer.availability:.9f} < {search.target}"
+        f"{size} {search.what} reach {shown(reached.unavailability_most)}, "
+        f"{size - 1} reach {shown(fewer.unavailability_most)} < {search.target}"
     )
     return Sizing(size, reached, fewer, reason)
 

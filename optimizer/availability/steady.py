@@ -9,11 +9,11 @@ import numpy as np
 from optimizer.availability.chain import Chain, build
 from optimizer.availability.models import check, depths, shape_of, share
 from optimizer.availability.rates import HORIZON_S, FailureRates
+from optimizer.tolerances import U_EDGE
+from optimizer.words import Mechanism, Scheme
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-_BOUNDARY = 1e-14  # probability at the cut below which it does not matter
 
 
 def steady_state(
@@ -27,19 +27,19 @@ def steady_state(
     (on-premises without repair).  The chain is cut where less than 1e-14 of the time is spent.
     """
     check(needed, extra, scheme, HORIZON_S)
-    if scheme == "on-prem" and rates.repair_s is None:
+    if scheme == Scheme.on_prem and rates.repair_s is None:
         return None
-    if mechanism == "pf" and scheme == "on-prem" and extra == 0:
+    if mechanism == Mechanism.pf and scheme == Scheme.on_prem and extra == 0:
         return 0.0  # nothing to fail over to, ever
     shape = shape_of(needed, extra, mechanism, scheme)
-    to_lose = extra if mechanism == "ara" else 0
+    to_lose = extra if mechanism == Mechanism.ara else 0
     for cut in depths(shape, rates, least=to_lose):
         chain = build(cut, rates, HORIZON_S, reflect=True)
         law = stationary(chain)
         edge = (chain.down == cut.down_max) & (cut.down_max < shape.places)
         if rates.limps:
             edge |= (chain.limping == cut.limping_max) & (cut.limping_max < shape.places)
-        if float(law[edge].sum()) < _BOUNDARY:
+        if float(law[edge].sum()) < U_EDGE:
             break
     enough = chain.shortfall(rates.limp_capacity) <= to_lose
     return share(float(law[enough].sum()))

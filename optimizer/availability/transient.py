@@ -35,6 +35,7 @@ import numpy as np
 
 from optimizer.availability import doubling, uniformization
 from optimizer.errors import PlannerError
+from optimizer.tolerances import U_HALVING
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
 
 NODES = 28
 ROUNDING = 5e-14  # of one substep's sums: e^{max Re z} * machine epsilon, with a margin
-ACCEPTED = 1e-10  # a larger difference between h and h/2 is not believed
 HALVINGS_MAX = 5
 SUBSTEPS_MAX = 50_000  # taken, not counting those that a settled chain skips
 _SETTLING = 1e-11  # change of a substep below which the limit is tried
@@ -112,7 +112,7 @@ def expected_rewards(flow: Flow) -> Rewards:
             float(np.max(np.abs(fine.values - coarse.values), initial=0.0)),
             float(np.max(np.abs(fine.absorbed - coarse.absorbed), initial=0.0)),
         )
-        if max(difference, coarse.defect, fine.defect) < ACCEPTED:
+        if max(difference, coarse.defect, fine.defect) < U_HALVING:
             error = difference + fine.defect + ROUNDING * fine.taken
             return Rewards(fine.values, fine.absorbed, error, fine.taken)
         coarse = fine
@@ -128,7 +128,7 @@ def law_over_time(flow: Flow, points: int) -> tuple[Array, float]:
         fine = _laws(flow, points, per_point)
         difference = float(np.max(np.abs(fine - coarse).sum(axis=1)))
         negative = max(0.0, -float(fine.min()))
-        if max(difference, negative) < ACCEPTED:
+        if max(difference, negative) < U_HALVING:
             return np.clip(fine, 0.0, 1.0), difference + negative + ROUNDING * points * per_point
         coarse = fine
     raise _uncovered(f"laws that differ by {difference:.1e} at {points * per_point} substeps")
@@ -144,7 +144,7 @@ def _by_doubling(flow: Flow) -> Rewards | None:
     rates[:n, n:] = flow.exits.toarray().T
     np.fill_diagonal(rates, 0.0)
     found = doubling.occupancy(rates, 1.0)
-    if not found.error < ACCEPTED:
+    if not found.error < U_HALVING:
         return None
     return Rewards(flow.rewards @ found.shares[:n], found.shares[n:], found.error, 0)
 
@@ -348,7 +348,7 @@ def _substeps(crash_per_horizon: float) -> int:
 def _uncovered(came: str) -> PlannerError:
     return PlannerError(
         "availability model",
-        expected=f"a solution that is stable to {ACCEPTED}",
+        expected=f"a solution that is stable to {U_HALVING}",
         came=came,
         do="Please report the rates: the method does not cover them.",
     )

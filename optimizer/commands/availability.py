@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import fields
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,26 +11,12 @@ import typer
 
 from optimizer.commands.output import JsonOption, print_json, say
 from optimizer.errors import InputError, require_count
+from optimizer.units import YEAR_S
+from optimizer.words import Mechanism, Scheme
 
 if TYPE_CHECKING:
     from optimizer.availability import Availability, FailureRates, Sizing, TimeCourse
     from optimizer.uncertainty import UncertainRates
-
-_HORIZON_S = 365 * 86_400.0
-
-
-class Mechanism(StrEnum):
-    """How failures are covered."""
-
-    ara = "ara"
-    pf = "pf"
-
-
-class Scheme(StrEnum):
-    """Where the fleet lives."""
-
-    cloud = "cloud"
-    on_prem = "on-prem"
 
 
 def availability(
@@ -60,7 +45,7 @@ def availability(
     repair_s: Annotated[
         float | None, typer.Option(help="Mean repair time (on-prem); never if not given.")
     ] = None,
-    horizon_s: Annotated[float, typer.Option(help="Time looked at; a year.")] = _HORIZON_S,
+    horizon_s: Annotated[float, typer.Option(help="Time looked at; a year.")] = YEAR_S,
     standby_fraction: Annotated[
         float | None, typer.Option(help="Crash rate of a waiting node: 0 cold, 1 hot.")
     ] = None,
@@ -144,7 +129,7 @@ class _Asked:
     def __init__(self, mechanism: str, scheme: str, nodes: int, horizon_s: float) -> None:
         self.mechanism, self.scheme, self.nodes = mechanism, scheme, nodes
         self.horizon_s = horizon_s
-        self.endless = mechanism == "pf" and scheme == "cloud"
+        self.endless = mechanism == Mechanism.pf and scheme == Scheme.cloud
 
     def model(self, rates: FailureRates, extra: int) -> Availability:
         from optimizer.availability import availability
@@ -190,7 +175,7 @@ class _Asked:
     def least(self, rates: FailureRates, target: float) -> Sizing:
         from optimizer.availability import Sizing, least_extra_nodes, least_pool
 
-        if self.mechanism == "ara":
+        if self.mechanism == Mechanism.ara:
             return least_extra_nodes(
                 self.nodes, target, rates, scheme=self.scheme, horizon_s=self.horizon_s
             )
@@ -198,9 +183,11 @@ class _Asked:
         if not self.endless:
             return found
         unlimited = self.model(rates, 0)
-        if unlimited.availability < target:
+        if not unlimited.keeps(target):
             return found
-        reason = f"the cloud's pool has no end: {unlimited.availability:.9f} with it"
+        from optimizer.availability.rates import shown
+
+        reason = f"the cloud's pool has no end: {shown(unlimited.unavailability_most)} with it"
         return Sizing(0, unlimited, None, reason)
 
     def uncertain(
@@ -239,7 +226,7 @@ class _Asked:
                 rng=rng,
                 horizon_s=self.horizon_s,
             )
-            if self.mechanism == "ara"
+            if self.mechanism == Mechanism.ara
             else least_pool_at(
                 self.nodes, target, rates, confidence=confidence, rng=rng, horizon_s=self.horizon_s
             )
@@ -314,21 +301,24 @@ def _draw(course: TimeCourse, path: Path) -> None:
 
 
 def _print(body: dict[str, Any], horizon_s: float) -> None:
+    from optimizer.availability.rates import shown
+
     if "reason" in body:
         say("no size reaches it" if body["extra"] is None else f"extra {body['extra']}")
         say(body["reason"])
     lost_h = body["unavailability"] * horizon_s / 3600
     say(
-        f"availability {body['availability']:.9f}, {lost_h:.3g} h without enough nodes in "
+        f"availability {shown(body['unavailability'] + body['error_bound'])}, "
+        f"{lost_h:.3g} h without enough nodes in "
         f"{horizon_s / 86_400:g} days (error below {body['error_bound']:.1e})"
     )
     if body.get("steady_state") is not None:
-        say(f"in the long run {body['steady_state']:.9f}")
+        say(f"in the long run {shown(1.0 - body['steady_state'])}")
     if "interval" in body:
         found = body["interval"]
         say(
-            f"between {found['low']:.6f} and {found['high']:.6f} with {found['level']:.0%} "
-            f"probability, median {found['median']:.6f}"
+            f"between {shown(1.0 - found['low'])} and {shown(1.0 - found['high'])} with "
+            f"{found['level']:.0%} probability, median {shown(1.0 - found['median'])}"
         )
     if "at_confidence" in body:
         found = body["at_confidence"]

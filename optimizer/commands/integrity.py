@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from optimizer.commands.availability import Scheme
 from optimizer.commands.output import JsonOption, out, print_json, say
 from optimizer.errors import InputError
+from optimizer.units import FAULT_MONTH_S
+from optimizer.words import Scheme
 
 if TYPE_CHECKING:
     from optimizer.integrity import FaultOutcomes, Integrity
@@ -60,7 +61,7 @@ def integrity(
         float,
         typer.Option(help="Share of retries that crash; Table I's crash share holds them already."),
     ] = 0.0,
-    horizon_s: Annotated[float, typer.Option(help="From a correct node on.")] = 30 * 86_400.0,
+    horizon_s: Annotated[float, typer.Option(help="From a correct node on.")] = FAULT_MONTH_S,
     as_json: JsonOption = False,
 ) -> None:
     """Share of a month that a node is correct, corrupt or down (PCRAFT Fig. 2).

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from optimizer.commands.availability import Scheme
 from optimizer.commands.output import JsonOption, print_json
 from optimizer.errors import InputError
+from optimizer.words import Scheme
 
 if TYPE_CHECKING:
     from optimizer.plan.ask.overrides import Overrides

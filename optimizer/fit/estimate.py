@@ -28,6 +28,7 @@ from optimizer.fit.series import (
 )
 from optimizer.fit.service import ArmMeasure, Estimate, ServiceFit, TierFit
 from optimizer.fit.spec import TierSpec
+from optimizer.words import Scheme
 
 if TYPE_CHECKING:
     import polars as pl
@@ -59,7 +60,7 @@ def fit(results: Results) -> ServiceFit:
         missing.append(f"page rate: {pages.samples} requests measured, {pages.least} needed")
     arms = tuple(_arm(results, name) for name in dict.fromkeys(b.arm for b in blocks))
     manifest = results.manifest
-    scheme = str((manifest.get("fleet") or {}).get("scheme") or "cloud")
+    scheme = str((manifest.get("fleet") or {}).get("scheme") or Scheme.cloud)
     return ServiceFit(
         experiment=str(manifest.get("experiment") or ""),
         run=str(manifest.get("run") or ""),

@@ -5,7 +5,6 @@ method and its bound).
 """
 
 from optimizer.integrity.model import (
-    MONTH_S,
     NODE_TYPES,
     FaultOutcomes,
     Integrity,
@@ -15,7 +14,6 @@ from optimizer.integrity.model import (
 )
 
 __all__ = [
-    "MONTH_S",
     "NODE_TYPES",
     "FaultOutcomes",
     "Integrity",

@@ -23,9 +23,8 @@ import numpy as np
 
 from optimizer.availability.doubling import Matrix, Occupancy, occupancy
 from optimizer.errors import InputError, require_count, require_positive, require_share
+from optimizer.units import FAULT_MONTH_S, YEAR_S
 
-MONTH_S = 30 * 86_400.0
-_YEAR_S = 365 * 86_400.0
 _CORRECT, _CORRUPT, _CRASH, _RETRY = range(4)
 _NEGLIGIBLE = 1e-12
 _LEVELS_MAX = 200  # pool nodes that the chain can hold: 804 states, some seconds
@@ -109,7 +108,7 @@ def integrity(
     hardware_crash_per_year: float | None = None,
     pool: int | None = None,
     repair_s: float | None = None,
-    horizon_s: float = MONTH_S,
+    horizon_s: float = FAULT_MONTH_S,
 ) -> Integrity:
     r"""Expected share of the horizon that a node is correct, corrupt, crashed and in retry.
 
@@ -121,12 +120,12 @@ def integrity(
     Raises: InputError naming the field.  Source: PCRAFT Fig. 2, Table I, Fig. 7.
     """
     recovery = recovery or Recovery()
-    fault_per_s = require_positive("faults_per_month", faults_per_month) / MONTH_S
+    fault_per_s = require_positive("faults_per_month", faults_per_month) / FAULT_MONTH_S
     require_positive("horizon_s", horizon_s)
     hardware_per_s = 0.0
     if hardware_crash_per_year is not None:
         hardware_per_s = require_positive("hardware_crash_per_year", hardware_crash_per_year)
-        hardware_per_s /= _YEAR_S
+        hardware_per_s /= YEAR_S
     _check_pool(pool, repair_s)
     node = _node_rates(outcomes, fault_per_s, recovery, hardware_per_s)
     replaced = np.zeros((4, 4))

@@ -6,12 +6,11 @@ price), then `refresh.py` (today's EC2 prices from AWS).
 """
 
 from optimizer.prices.book import BOOK, BUILT_IN, load_prices, price_book
-from optimizer.prices.instance import HOURS_PER_MONTH, Instance, MonthlyCost, PriceBook
+from optimizer.prices.instance import Instance, MonthlyCost, PriceBook
 
 __all__ = [
     "BOOK",
     "BUILT_IN",
-    "HOURS_PER_MONTH",
     "Instance",
     "MonthlyCost",
     "PriceBook",

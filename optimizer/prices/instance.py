@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 
 from optimizer.errors import InputError
-
-HOURS_PER_MONTH = 730.0
+from optimizer.units import HOURS_PER_MONTH
 
 
 @dataclass(frozen=True)

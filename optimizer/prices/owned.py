@@ -25,7 +25,6 @@ from pydantic import Field
 
 from optimizer.prices.head import Day, Head, NotNegative, Positive, Text
 from optimizer.prices.instance import (
-    HOURS_PER_MONTH,
     Instance,
     MonthlyCost,
     PriceBook,
@@ -33,6 +32,7 @@ from optimizer.prices.instance import (
     unknown,
 )
 from optimizer.source import Source, Strict, check
+from optimizer.units import HOURS_PER_MONTH
 
 REGION = "on-prem"
 

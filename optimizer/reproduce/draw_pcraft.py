@@ -15,6 +15,7 @@ from optimizer.reproduce.ranges import (
     single_node,
 )
 from optimizer.style import AXIS, BLUE, ORANGE, colours, data, nines_axis
+from optimizer.words import Scheme
 
 _RATES = (1.0, 2.0, 6.0)
 _DASHES = [[1, 0], [1, 0], [1, 0], [6, 5]]
@@ -61,7 +62,7 @@ def figure_6() -> Any:
             for rate in _RATES
             for n in FIGURE_6_NODES
         ]
-        if scheme == "cloud":
+        if scheme == Scheme.cloud:
             y, title = nines_axis("u", worst, best), "cloud, fail-over 15 s"
         else:
             rows = [{**row, "u": 100 * (1 - row["u"])} for row in rows]

@@ -9,6 +9,7 @@ from typing import Any
 from optimizer.availability import FailureRates, passive_failover
 from optimizer.integrity import NODE_TYPES, FaultOutcomes, Integrity, integrity
 from optimizer.reproduce.published import Claim, is_printed_as, published
+from optimizer.words import Scheme
 
 FIGURE_6_NODES = (*range(1, 21), *range(25, 101, 5))
 RULE = "Match: less than one unit of the last printed digit off, or 5 %."
@@ -27,7 +28,7 @@ def cluster(nodes: int, crash_per_year: float, scheme: str) -> float:
 
     Source: PCRAFT Fig. 6.
     """
-    return _unavailability(nodes, crash_per_year, 15.0 if scheme == "cloud" else None)
+    return _unavailability(nodes, crash_per_year, 15.0 if scheme == Scheme.cloud else None)
 
 
 def integrity_nodes() -> dict[str, FaultOutcomes]:
@@ -53,7 +54,7 @@ def _unavailability(nodes: int, crash_per_year: float, failover_s: float | None)
     if failover_s is None:
         return passive_failover(nodes, 0, FailureRates(crash_per_year)).unavailability
     rates = FailureRates(crash_per_year, failover_s)
-    return passive_failover(nodes, None, rates, scheme="cloud").unavailability
+    return passive_failover(nodes, None, rates, scheme=Scheme.cloud).unavailability
 
 
 def _figure_5(said: dict[str, Any]) -> Iterator[Claim]:

@@ -20,6 +20,7 @@ from optimizer.availability import (
     passive_failover,
 )
 from optimizer.reproduce.published import published
+from optimizer.words import Scheme
 
 READINGS = {"fitted": "columns", "literal": "literal_columns"}
 TABLES = {
@@ -103,10 +104,10 @@ def _hashable(column: Any) -> Any:
 def _sizing(table: str, needed: int, column: Any, target: float) -> Sizing:
     sizes: dict[str, Callable[[], Sizing]] = {
         "table_ii_a": lambda: least_extra_nodes(
-            needed, target, FailureRates(*column), scheme="cloud"
+            needed, target, FailureRates(*column), scheme=Scheme.cloud
         ),
         "table_ii_b": lambda: least_extra_nodes(
-            needed, target, FailureRates(column), scheme="on-prem"
+            needed, target, FailureRates(column), scheme=Scheme.on_prem
         ),
         "table_iii": lambda: least_pool(needed, target, FailureRates(*column)),
     }
@@ -117,7 +118,7 @@ def _unlimited(table: str, needed: int, column: Any) -> float:
     """Availability without an end of spare nodes; active nodes can always be enough: 1."""
     if table != "table_iii":
         return 1.0
-    return passive_failover(needed, None, FailureRates(*column), scheme="cloud").availability
+    return passive_failover(needed, None, FailureRates(*column), scheme=Scheme.cloud).availability
 
 
 def _explanation(

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from scipy.linalg import expm
 
 from optimizer.availability import (
-    YEAR_S,
     FailureRates,
     active_route_anywhere,
     availability,
@@ -27,6 +26,7 @@ from optimizer.availability import (
 from optimizer.availability.chain import build
 from optimizer.availability.models import depths, shape_of
 from optimizer.errors import InputError
+from optimizer.units import YEAR_S
 
 State = tuple[int, int, int]
 

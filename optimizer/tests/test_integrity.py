@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 from optimizer.errors import InputError
 from optimizer.integrity import (
-    MONTH_S,
     NODE_TYPES,
     FaultOutcomes,
     Integrity,
@@ -23,6 +22,7 @@ from optimizer.integrity import (
     integrity,
 )
 from optimizer.tests.command_line import output_of
+from optimizer.units import FAULT_MONTH_S
 
 
 def _by_60_digits(
@@ -35,7 +35,7 @@ def _by_60_digits(
     repair_s: float | None = None,
 ) -> list[float]:
     """Fig. 2 written down once more, its Taylor series and doublings in 60 digits."""
-    fault, hardware = mpmath.mpf(faults_per_month) / MONTH_S, mpmath.mpf(hardware_per_year)
+    fault, hardware = mpmath.mpf(faults_per_month) / FAULT_MONTH_S, mpmath.mpf(hardware_per_year)
     hardware /= 365 * 86_400
     levels = 1 if pool is None else pool + 1
     q = mpmath.zeros(4 * levels)
@@ -62,7 +62,7 @@ def _by_60_digits(
     doublings = 50
     power = mean = term = mpmath.eye(4 * levels)
     for m in range(1, 25):
-        term = term * q * (mpmath.mpf(MONTH_S) / 2**doublings / m)
+        term = term * q * (mpmath.mpf(FAULT_MONTH_S) / 2**doublings / m)
         power, mean = power + term, mean + term / (m + 1)
     for _ in range(doublings):
         mean, power = (mean + power * mean) / 2, power * power
@@ -173,7 +173,7 @@ def test_a_larger_pool_is_never_longer_down(node: str, faults: float, pool: int)
 
 
 def test_the_steady_state_is_the_closed_form() -> None:
-    outcomes, recovery, fault = NODE_TYPES["ft_tx"], Recovery(), 300.0 / MONTH_S
+    outcomes, recovery, fault = NODE_TYPES["ft_tx"], Recovery(), 300.0 / FAULT_MONTH_S
     weights = (
         1.0,
         fault * outcomes.corrupt_p * recovery.sdc_s,
@@ -187,7 +187,7 @@ def test_the_steady_state_is_the_closed_form() -> None:
 
 def test_a_long_horizon_reaches_the_steady_state_of_a_repaired_pool() -> None:
     found = integrity(
-        NODE_TYPES["ft_ilr"], 660.0, pool=3, repair_s=3 * 3600.0, horizon_s=1000 * MONTH_S
+        NODE_TYPES["ft_ilr"], 660.0, pool=3, repair_s=3 * 3600.0, horizon_s=1000 * FAULT_MONTH_S
     )
     assert found.steady_state is not None
     assert found.down == pytest.approx(found.steady_state.down, rel=1e-4)
@@ -200,7 +200,7 @@ def test_the_steady_state_of_a_pool_that_cannot_keep_up_is_set_by_its_repair() -
         NODE_TYPES["ft_ilr"], 6600.0, pool=400, repair_s=10 * 3600.0, horizon_s=3600.0
     )
     assert found.steady_state is not None
-    life_s = MONTH_S / (6600 * 0.75)
+    life_s = FAULT_MONTH_S / (6600 * 0.75)
     assert found.steady_state.correct == pytest.approx(life_s / 36_000, rel=1e-9)
 
 

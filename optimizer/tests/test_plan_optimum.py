@@ -9,12 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from optimizer.availability import FailureRates, availability, least_extra_nodes
+from optimizer.availability import FailureRates, availability, least_extra_nodes, sizes
+from optimizer.availability.rates import shown
+from optimizer.errors import InputError
 from optimizer.latency import TierLatency
-from optimizer.plan.ask.case import Case, Slo
+from optimizer.plan.ask.case import Case, Slo, slo_from
 from optimizer.plan.solve.model import solve
 from optimizer.plan.solve.options import Degraded, Limits, TierDemand
 from optimizer.prices import Instance, PriceBook, load_prices
+from optimizer.tolerances import U_FLOOR
 from optimizer.uncertainty import rates_from
 
 DEGRADED = (
@@ -125,7 +128,45 @@ def _costs_of_all_fleets(case: Case, max_nodes: int) -> list[float]:
             reached = availability(
                 needed, extra, case.rates, mechanism=mechanism, scheme=case.scheme
             )
-            if reached.availability >= (case.slo.availability or 0.0):
+            if reached.unavailability_most <= 1.0 - (case.slo.availability or 0.0):
                 each = machine.usd_per_month_off if mechanism == "pf" else machine.usd_per_month
                 costs.append(needed * machine.usd_per_month + extra * each)
     return costs
+
+
+def test_a_target_that_the_models_cannot_vouch_for_is_refused() -> None:
+    with pytest.raises(InputError, match="tell nothing apart"):
+        slo_from({"availability": 1 - 1e-13})
+    with pytest.raises(InputError, match="tell nothing apart"):
+        least_extra_nodes(10, 1 - 1e-13, FailureRates(), scheme="cloud")
+
+
+@pytest.mark.parametrize("scheme", ["cloud", "on-prem"])
+def test_a_plan_keeps_its_target_whatever_the_error_of_the_models(scheme: str) -> None:
+    rates = FailureRates(repair_s=86_400.0)
+    found = solve(_case(rates, 1 - 2e-12, 20, scheme=scheme, busy_s=0.01).problem())
+    assert found.path is not None
+    for one in found.path:
+        lost = availability(one.needed, one.extra, rates, mechanism=one.mechanism, scheme=scheme)
+        assert lost.unavailability + lost.error_bound <= 2e-12
+
+
+def test_extra_nodes_end_where_nothing_can_be_said_to_be_better() -> None:
+    found = list(sizes(1, 100, FailureRates(), mechanism="ara", scheme="cloud"))
+    assert len(found) < 5
+    assert found[-1].unavailability_most == U_FLOOR
+    spared = list(sizes(1, 100, FailureRates(), mechanism="ara", scheme="cloud", tried=9))
+    assert len(spared) == 10, "as many as a degraded tier has to spare, all the same"
+
+
+@pytest.mark.parametrize(
+    ("lost", "text"),
+    [
+        (4.75e-6, "0.99999525"),
+        (2.9e-14, "0.99999999999900"),
+        (1e-9, "0.99999999900"),
+        (1.0, "0.00"),
+    ],
+)
+def test_an_availability_is_never_rounded_up(lost: float, text: str) -> None:
+    assert shown(lost) == text

@@ -25,9 +25,11 @@ from optimizer.availability import (
     least_pool,
     passive_failover,
 )
-from optimizer.errors import InputError, require_count, require_share
+from optimizer.availability.rates import require_target
+from optimizer.errors import InputError, require_count
 from optimizer.uncertainty.interval import proper_share
 from optimizer.uncertainty.rates import UNCERTAIN, UncertainRates
+from optimizer.words import Scheme
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -84,7 +86,7 @@ def least_extra_nodes_at(
 
     what = "extra active nodes"
     problem = _Problem(at, least, None, target, confidence, extra_max, what)
-    unused = "repair_s" if scheme == "cloud" else "failover_s"
+    unused = "repair_s" if scheme == Scheme.cloud else "failover_s"
     return _solve(problem, rates.settled(unused), samples, rng)
 
 
@@ -112,7 +114,7 @@ def least_pool_at(
         return passive_failover(needed, pool, known, horizon_s=horizon_s)
 
     def unlimited(known: FailureRates) -> Availability:
-        return passive_failover(needed, None, known, scheme="cloud", horizon_s=horizon_s)
+        return passive_failover(needed, None, known, scheme=Scheme.cloud, horizon_s=horizon_s)
 
     def least(known: FailureRates) -> Sizing:
         return least_pool(needed, target, known, pool_max=pool_max, horizon_s=horizon_s)
@@ -133,13 +135,13 @@ class _Problem:
     what: str
 
     def holds(self, size: int, known: FailureRates) -> bool:
-        return self.at(size, known).availability >= self.target
+        return self.at(size, known).keeps(self.target)
 
 
 def _solve(
     problem: _Problem, rates: UncertainRates, samples: int, rng: np.random.Generator
 ) -> ConfidentSizing:
-    require_share("target", problem.target, one=False)
+    require_target("target", problem.target)
     proper_share("confidence", problem.confidence)
     if require_count("samples", samples, least=20) > _SAMPLES_MOST:
         raise InputError("samples", expected=f"at most {_SAMPLES_MOST}", came=str(samples))
@@ -181,7 +183,7 @@ def _sampled(
     unlimited = problem.unlimited
     if unlimited is not None:
         free = _Worlds(
-            lambda _, known: unlimited(known).availability >= problem.target,
+            lambda _, known: not unlimited(known).misses(problem.target),
             worlds.draws,
             rates.monotone,
         )

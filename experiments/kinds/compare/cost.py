@@ -10,7 +10,7 @@ from experiments.kinds.compare.folder import RunFolder
 from experiments.record.cost import measured_usd_per_month, tier_machines
 from experiments.report.tables import Cell, Table
 from experiments.report.text import number, percent, usd
-from optimizer.prices import HOURS_PER_MONTH
+from optimizer.units import HOURS_PER_MONTH
 
 
 def costs(run: RunFolder) -> tuple[float | None, float | None]:

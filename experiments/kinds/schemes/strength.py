@@ -23,10 +23,11 @@ from experiments.record.metrics.summary import checked_fleet, run_end_s, seeded,
 from experiments.record.metrics.windows import Event, Window, of_kind, windows
 from experiments.record.records import REQUESTS, read_events, read_table, sound
 from experiments.record.result import read_manifest
-from optimizer.availability import YEAR_S, availability
+from optimizer.availability import availability
 from optimizer.errors import SparecraftError
 from optimizer.fit.failovers import SAMPLES_LEAST, Failovers, failovers
 from optimizer.uncertainty import rates_from
+from optimizer.units import YEAR_S
 
 CYCLES_MIN = 5
 _DRAWS = 2000

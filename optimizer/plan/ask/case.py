@@ -16,6 +16,7 @@ from typing import Annotated, Any
 from pydantic import Field, model_validator
 
 from optimizer.availability import FailureRates
+from optimizer.availability.rates import require_target
 from optimizer.errors import InputError
 from optimizer.fit import ServiceFit
 from optimizer.latency import zero_load_s
@@ -25,6 +26,7 @@ from optimizer.plan.solve.problem import Problem
 from optimizer.plan.solve.table import OptionTable, tier_table
 from optimizer.prices import Instance, PriceBook
 from optimizer.source import Source, Strict, check, refusal
+from optimizer.words import scheme_of
 
 PERCENTILES = {"p95_ms": 95, "p99_ms": 99}
 _NOT_OURS = ("max_error_share",)  # the run's own verdict, nothing that a plan can keep
@@ -39,6 +41,24 @@ class Slo(Strict):
     p99_ms: Annotated[float, Field(gt=0)] | None = None
     confidence: Annotated[float, Field(gt=0, lt=1)] | None = None
     degraded: Degraded | None = None
+
+    @model_validator(mode="after")
+    def _can_be_kept(self) -> Slo:
+        if self.availability is not None:
+            try:
+                require_target("availability", self.availability)
+            except InputError as error:
+                raise refusal(
+                    error.expected, came=error.came, key="availability", do=error.do
+                ) from error
+        if self.p95_ms is not None and self.p99_ms is not None and self.p99_ms < self.p95_ms:
+            raise refusal(
+                f"at least p95_ms ({self.p95_ms:g}): a p99 is never below the p95",
+                came=f"{self.p99_ms:g}",
+                key="p99_ms",
+                do="Leave p95_ms out, or correct one of the two.",
+            )
+        return self
 
     @model_validator(mode="after")
     def _asks_something(self) -> Slo:
@@ -76,8 +96,7 @@ class Case:
     measured: ServiceFit | None = None
 
     def __post_init__(self) -> None:
-        if self.scheme not in ("cloud", "on-prem"):
-            raise InputError("scheme", expected="cloud or on-prem", came=repr(self.scheme))
+        scheme_of(self.scheme)
         if self.limits.max_replicas > self.limits.max_nodes:
             raise InputError(
                 "limits.max_replicas",

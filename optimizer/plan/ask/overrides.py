@@ -16,6 +16,7 @@ from optimizer.plan.ask.plan_file import PlanFile, checked, read_plan
 from optimizer.plan.ask.question import Question, asked_as_stated, asked_of_service
 from optimizer.prices import BUILT_IN, price_book
 from optimizer.source import Source
+from optimizer.words import Scheme
 
 _SLO = ("availability", *PERCENTILES)
 
@@ -77,7 +78,7 @@ def asked_of_capacity(
     tier = {"name": found.machine["tier"], "capacity": str(run_dir.resolve())}
     values = {
         "experiment": f"{found.experiment.removesuffix('-capacity')}-planned",
-        "scheme": "on-prem",
+        "scheme": Scheme.on_prem,
         "arrival_per_s": arrival_per_s,
         "slo": dict(over.slo),
         "tiers": [{**tier, "workload": found.workload}],

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field
 
 from optimizer.errors import InputError
 from optimizer.latency.station import POLICIES
 from optimizer.plan.ask.case import Slo
-from optimizer.plan.solve.options import Limits, Mechanism
+from optimizer.plan.solve.options import Limits
 from optimizer.source import Problem, Source, Strict, check, read_toml, refusal
 from optimizer.uncertainty import rates_from
+from optimizer.words import MechanismText, SchemeText
 
 Text = Annotated[str, Field(min_length=1)]
 Positive = Annotated[float, Field(gt=0)]
@@ -69,7 +70,7 @@ class StatedTier(Strict):
     gamma: Annotated[float, Field(gt=0, le=1)] | None = None
     run_s: Annotated[float, Field(ge=0)] | None = None
     token_hold_s: Positive | None = None
-    mechanisms: Annotated[list[Mechanism], Field(min_length=1)] | None = None
+    mechanisms: Annotated[list[MechanismText], Field(min_length=1)] | None = None
     instance_types: Annotated[list[Text], Field(min_length=1)] | None = None
 
     @property
@@ -82,7 +83,7 @@ class Stated(Strict):
     """A whole plan.toml. None: the file does not say."""
 
     experiment: Annotated[str, Field(pattern=_EXPERIMENT)] | None = None
-    scheme: Literal["cloud", "on-prem"] | None = None
+    scheme: SchemeText | None = None
     arrival_per_s: Positive | None = None
     policy: Annotated[str, AfterValidator(_modelled)] | None = None
     prices: Prices = Prices()

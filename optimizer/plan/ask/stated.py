@@ -12,6 +12,7 @@ from optimizer.fit.spec import TierSpec
 from optimizer.plan.ask.evidence import stated
 from optimizer.plan.ask.plan_file import FIGURES, MACHINE, PlanFile, StatedTier
 from optimizer.prices import BUILT_IN, PriceBook, price_book
+from optimizer.words import Scheme
 
 _DEFAULTS: Mapping[str, float] = {
     "requests_per_copy": 1.0,
@@ -34,7 +35,7 @@ _PHRASES: Mapping[str, str] = {
 
 def book_of(book: str | None, scheme: str, folder: Path) -> PriceBook:
     """The price book by its name or file (a relative one: in `folder`); else the scheme's own."""
-    name = book or ("on-prem" if scheme == "on-prem" else "ec2")
+    name = book or ("on-prem" if scheme == Scheme.on_prem else "ec2")
     return price_book(name if name in BUILT_IN else folder / name)
 
 

@@ -18,14 +18,12 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
+from optimizer.availability.rates import shown
 from optimizer.errors import PlannerError
 from optimizer.plan.solve.model import LIMIT_S, Solution, solve
 from optimizer.plan.solve.problem import Path, Problem, stands, unavailability_of
+from optimizer.tolerances import CENT, LIMIT_STEP, U_FLOOR, U_STEP
 
-CENT = 0.005  # USD a month: costs that differ by less are equal
-_RESOLUTION = 1e-9
-_U_STEP = 1e-11  # of unavailability: less than the numerical error of the models
-_U_FLOOR = 1e-13  # unavailability below which the models tell nothing apart
 UNPROVED = "at a limit where no proof was found in time"
 FAR = 256.0  # the widest step into the unknown
 
@@ -134,10 +132,10 @@ class Axis:
     def below(self, x: float) -> float | None:
         """The next tighter limit that is told apart from x; None if there is none."""
         if self.is_availability:
-            return None if x <= _U_STEP else x - max(x * _RESOLUTION, _U_STEP)
+            return None if x <= U_STEP else x - max(x * LIMIT_STEP, U_STEP)
         if x <= 0:
             return None
-        return math.nextafter(x, 0.0) if math.isinf(x) else x * (1.0 - _RESOLUTION)
+        return math.nextafter(x, 0.0) if math.isinf(x) else x * (1.0 - LIMIT_STEP)
 
     def stated(self, x: float) -> float:
         """x as users state the limit, not rounded to the harder side: the availability, ms, or a
@@ -156,9 +154,7 @@ class Axis:
             return f"{math.ceil(x * 1e4 - 1e-6) / 1e2:.2f} %"
         if not self.is_availability:
             return f"{math.ceil(x * 100 - 1e-6) / 100:.2f} ms"
-        x = max(x, _U_FLOOR)
-        digits = 2 - math.floor(math.log10(x))  # three digits of U
-        return f"{math.floor((1.0 - x) * 10**digits * (1 + 1e-15)) / 10**digits:.{digits}f}"
+        return shown(x)
 
 
 def _conditions(problem: Problem, path: Path) -> list[Mapping[int, float]]:
@@ -183,8 +179,8 @@ def axes(problem: Problem) -> list[Axis]:
 
 
 def nines(unavailability: float) -> float:
-    """-log10(U), at most 13: the models tell no more apart."""
-    return -math.log10(max(unavailability, _U_FLOOR))
+    """-log10(U), at most 12: the models tell no more apart."""
+    return -math.log10(max(unavailability, U_FLOOR))
 
 
 @dataclass(frozen=True)

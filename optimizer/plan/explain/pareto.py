@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from optimizer.plan.explain.curve import (
-    CENT,
     FAR,
     UNPROVED,
     Axis,
@@ -27,6 +26,7 @@ from optimizer.plan.explain.curve import (
 )
 from optimizer.plan.solve.model import Solution
 from optimizer.plan.solve.problem import Path, Problem, unavailability_of
+from optimizer.tolerances import CENT
 
 NINES_BEYOND = 3  # the SLO, up to which availability is drawn
 _SMALL_STEPS = 4.0  # to a gap: then it is halved

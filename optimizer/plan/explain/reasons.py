@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from optimizer.plan.explain.curve import AVAILABILITY, CENT, Axis, Budget, Curve
+from optimizer.plan.explain.curve import AVAILABILITY, Axis, Budget, Curve
 from optimizer.plan.explain.marginal import marginal_prices
 from optimizer.plan.explain.pareto import front
 from optimizer.plan.explain.relaxation import SECONDS, SOLVES, Relaxation, relaxations, together
@@ -17,6 +17,7 @@ from optimizer.plan.solve.options import Option, usd_when_off
 from optimizer.plan.solve.problem import FAMILIES, Problem
 from optimizer.plan.solve.screen import cost
 from optimizer.plan.solve.table import columns
+from optimizer.tolerances import CENT
 
 _BINDING_S = 5.0  # of each solve
 _MARGINAL_S = 10.0  # of each limit

@@ -15,6 +15,7 @@ from optimizer.plan.outcome import Fleet, TierPlan
 from optimizer.plan.solve.options import usd_when_off
 from optimizer.plan.solve.problem import Path, unavailability_of
 from optimizer.replication import least_tokens
+from optimizer.words import Scheme
 
 if TYPE_CHECKING:
     from optimizer.availability import FailureRates
@@ -165,7 +166,7 @@ def _on_failures(case: Case, uncertain: UncertainRates | None) -> list[str]:
         texts.append("nodes fail independently of each other")
     if not rates.standby_fraction:
         texts.append("standby nodes in a pool do not fail")
-    if case.scheme == "cloud":
+    if case.scheme == Scheme.cloud:
         texts.append(
             "in the cloud a crashed node is replaced by itself: passive failover there is active "
             "route anywhere without extra nodes"
@@ -211,7 +212,7 @@ def _on_prices(case: Case) -> list[str]:
         f"prices: {case.book.source}; 730 h a month",
         "arbiters, storage and traffic are not in the cost",
     ]
-    if case.scheme == "cloud":
+    if case.scheme == Scheme.cloud:
         return texts
     machines = case.book.instances(case.region)
     if not case.book.costs:

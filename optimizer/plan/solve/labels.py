@@ -46,6 +46,7 @@ from optimizer.plan.solve.screen import (
     weights_at,
 )
 from optimizer.plan.solve.table import undominated
+from optimizer.tolerances import LOG_ROUNDING, USD_ROUNDING
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -60,8 +61,6 @@ _REDUCTIONS = 4  # rounds of leaving out what is too slow, or too dear then
 _COMPARED_AT = 100_000  # candidates at one tier
 _LABELS_MAX = 100_000  # at one tier, that no other one beats
 _FAR = 2.33  # standard deviations: quantiles of 1 % and 99 %
-_ROUNDING = 1e-9
-_CENT = 1e-6
 
 
 class GivenUpError(Exception):
@@ -84,7 +83,7 @@ def cheap(
     factors: tuple[float, ...] = _FACTORS
     good = factors[0]
     for number, (least, route) in enumerate(_by_cost(problem, pools, fair)):
-        if least >= cost(best) - _CENT or spent():
+        if least >= cost(best) - USD_ROUNDING or spent():
             break
         if number == _ROUTES_TRIED:
             factors = (good,)
@@ -112,7 +111,7 @@ def cheapest(
     Raises: GivenUpError when `spent()` says so, with the best plan up to then.
     """
     for least, route in _by_cost(problem, pools, best_price(problem, pools)):
-        if least >= cost(best) - _CENT:
+        if least >= cost(best) - USD_ROUNDING:
             break
         some = _reduced(problem, _affordable(problem, _on(pools, route), best), best)
         if not some:
@@ -252,7 +251,7 @@ class _Route:
         self._problem, self._pools, self._spent, self._one_sum = problem, pools, spent, price
         self._chain: Chain = problem.chain
         self._most = cost(best)
-        self._budget = budget(problem) * (1.0 + _ROUNDING)
+        self._budget = budget(problem) * (1.0 + LOG_ROUNDING)
         self._price = best_price(problem, pools)
         self._above_usd = _before(pools, [pool.columns.usd for pool in pools])
         self._above_priced = _before(pools, weights_at(problem, pools, self._price))
@@ -330,11 +329,11 @@ class _Route:
 
     def _fits(self, t: int, usd: Floats, loss: Floats) -> Mask:
         """Whether a plan with this from tier t on costs little enough and loses little enough."""
-        fits: Mask = usd + self._above_usd[t] <= self._most + _CENT
+        fits: Mask = usd + self._above_usd[t] <= self._most + USD_ROUNDING
         if math.isfinite(self._budget):
             priced = usd + (self._price / self._budget) * loss + self._above_priced[t]
             fits = fits & (loss + self._above_loss[t] <= self._budget)
-            fits = fits & (priced <= self._most + self._price * (1.0 + _ROUNDING) + _CENT)
+            fits = fits & (priced <= self._most + self._price * (1.0 + LOG_ROUNDING) + USD_ROUNDING)
         return fits
 
     def _undominated(self, t: int, labels: Labels) -> Labels:
@@ -386,7 +385,7 @@ class _Route:
         c = pool.columns
         usd = (c.usd[:, None] + below.usd[None, :]).ravel()
         loss = (c.loss[:, None] + below.loss[None, :]).ravel()
-        some = np.flatnonzero((usd < self._most - _CENT) & (loss <= self._budget))
+        some = np.flatnonzero((usd < self._most - USD_ROUNDING) & (loss <= self._budget))
         order = some[np.argsort(usd[some], kind="stable")]
         option, label = np.divmod(order, len(below))
         x, y = self._slowness(1, below)

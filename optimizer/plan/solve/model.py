@@ -48,10 +48,10 @@ from optimizer.plan.solve.screen import (
     front,
     weights_at,
 )
+from optimizer.words import Mechanism
 
 LIMIT_S = 120.0
 _CUTS_MAX = 2_000
-_CENT = 1e-6
 
 
 @dataclass(frozen=True)
@@ -338,7 +338,7 @@ def _corner(problem: Problem, option: Option) -> Option:
     if problem.degraded is None:
         return option
     missing = option.needed - problem.degraded.servers(option)
-    return replace(option, mechanism="ara", extra=problem.degraded.nodes_down - missing)
+    return replace(option, mechanism=Mechanism.ara, extra=problem.degraded.nodes_down - missing)
 
 
 def _sized(option: Option, vcpus: float | None = None, needed: int | None = None) -> Option:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field, model_validator
 
@@ -18,9 +18,7 @@ from optimizer.availability import FailureRates, sizes
 from optimizer.latency import Station, TierLatency
 from optimizer.prices import Instance
 from optimizer.source import Strict, refusal
-
-Mechanism = Literal["ara", "pf"]
-MECHANISMS: tuple[Mechanism, ...] = ("ara", "pf")
+from optimizer.words import MECHANISMS, Mechanism, Scheme
 
 
 class Limits(Strict):
@@ -42,7 +40,7 @@ class TierDemand:
     memory_mb: float
     connection_per_s: float = 0.0  # of what takes a token: requests, or connections
     token_hold_s: float | None = None
-    mechanisms: Sequence[Mechanism] = MECHANISMS
+    mechanisms: Sequence[str] = MECHANISMS
     instance_types: Sequence[str] | None = None  # None: all of the region
 
 
@@ -65,12 +63,12 @@ class Option:
     @property
     def nodes(self) -> int:
         """Active machines."""
-        return self.needed + (self.extra if self.mechanism == "ara" else 0)
+        return self.needed + (self.extra if self.mechanism == Mechanism.ara else 0)
 
     @property
     def standby(self) -> int:
         """Cold machines in the pool."""
-        return self.extra if self.mechanism == "pf" else 0
+        return self.extra if self.mechanism == Mechanism.pf else 0
 
     def station(self, demand: TierDemand, policy: str) -> Station:
         """The queueing station of the needed nodes (extra and standby ones are not counted on)."""
@@ -144,8 +142,8 @@ class Covers:
 
     def of(self, needed: int, mechanisms: Sequence[str]) -> list[Redundancy]:
         """All that could be worth it. Both mechanisms, where they differ."""
-        if self._scheme == "cloud" and "ara" in mechanisms:
-            mechanisms = ("ara",)
+        if self._scheme == Scheme.cloud and Mechanism.ara in mechanisms:
+            mechanisms = (Mechanism.ara,)
         return [cover for mechanism in mechanisms for cover in self._of(needed, mechanism)]
 
     def _of(self, needed: int, mechanism: str) -> tuple[Redundancy, ...]:
@@ -158,11 +156,15 @@ class Covers:
         """All but those with more extra nodes than another, and neither more available nor better
         off with `nodes_down`."""
         best, most = math.inf, self._limits.max_nodes - needed
-        values = sizes(needed, most, self._rates, mechanism=mechanism, scheme=self._scheme)
+        spared = self._nodes_down if mechanism == Mechanism.ara else -1
+        values = sizes(
+            needed, most, self._rates, mechanism=mechanism, scheme=self._scheme, tried=spared
+        )
         for extra, value in enumerate(values):
-            if value.unavailability < best or (mechanism == "ara" and extra <= self._nodes_down):
-                yield Redundancy(mechanism, extra, value.unavailability)
-            best = min(best, value.unavailability)
+            lost = value.unavailability_most
+            if lost < best or extra <= spared:
+                yield Redundancy(mechanism, extra, lost)
+            best = min(best, lost)
 
 
 def fitting(

@@ -23,6 +23,7 @@ import numpy as np
 from optimizer.plan.solve.options import Degraded, Option
 from optimizer.plan.solve.problem import Path, Problem
 from optimizer.plan.solve.table import Columns, columns, undominated
+from optimizer.tolerances import LOG_ROUNDING, USD_ROUNDING
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -33,8 +34,6 @@ if TYPE_CHECKING:
 
 Group = tuple[int, int]  # (upstream amplification, replicas)
 _PRICES = 40  # prices of availability tried
-_ROUNDING = 1e-9  # of sums of logarithms; what is let through is checked exactly later
-_CENT = 1e-6  # of a dollar: rounding of sums
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,7 +97,7 @@ def eligible(problem: Problem) -> list[Pool]:
     for tier in problem.options:
         c = columns(tier)
         fits = (
-            (c.loss <= budget(problem) * (1.0 + _ROUNDING))
+            (c.loss <= budget(problem) * (1.0 + LOG_ROUNDING))
             & (c.utilisation <= problem.utilisation_max)
             & (c.collision <= problem.collision_max)
         )
@@ -222,7 +221,9 @@ def affordable(problem: Problem, pools: Sequence[Pool], most: float) -> list[Poo
             break
         weights = weights_at(problem, pools, price)
         known = bounds(pools, weights)
-        rounding = _CENT + 1e-12 * (abs(most) if math.isfinite(most) else 0.0) + 1e-12 * price
+        rounding = (
+            USD_ROUNDING + 1e-12 * (abs(most) if math.isfinite(most) else 0.0) + 1e-12 * price
+        )
         ceiling = most + price + rounding
         pools = [
             pool.keep(np.isfinite(least) & (least <= ceiling))

@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 
 from optimizer.plan.solve.options import (
-    MECHANISMS,
     Covers,
     Limits,
     Option,
@@ -31,6 +30,7 @@ from optimizer.plan.solve.options import (
 )
 from optimizer.prices import Instance
 from optimizer.replication import collision_probability
+from optimizer.words import MECHANISMS, Mechanism
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -167,7 +167,7 @@ class _CoverRows:
 def _cover_rows(found: Sequence[Redundancy]) -> _CoverRows:
     return _CoverRows(
         np.array([c.extra for c in found], dtype=np.int64),
-        np.array([MECHANISMS.index(c.mechanism) for c in found], dtype=np.int64),
+        np.array([MECHANISMS.index(Mechanism(c.mechanism)) for c in found], dtype=np.int64),
         np.array([c.unavailability for c in found], dtype=np.float64),
     )
 
@@ -221,7 +221,7 @@ def _block(
 
 def _rows(instance: Instance, needed: int, cover: _CoverRows) -> tuple[Any, ...]:
     """Rows of one type and number of needed nodes that none with as many active nodes undercuts."""
-    pool = cover.mechanism == MECHANISMS.index("pf")
+    pool = cover.mechanism == MECHANISMS.index(Mechanism.pf)
     each = np.where(pool, usd_when_off(instance), instance.usd_per_month)
     usd = needed * instance.usd_per_month + cover.extra * each
     order = np.lexsort((cover.mechanism, cover.unavailability, usd))

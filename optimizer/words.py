@@ -1,0 +1,46 @@
+"""Where a fleet lives, and how its failures are covered: the words that files, options and models
+share. A member is its text, so that a text from a file or a program may be compared with it."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+from pydantic import Field
+
+from optimizer.errors import InputError
+
+
+class Scheme(StrEnum):
+    """Where the fleet lives."""
+
+    cloud = "cloud"
+    on_prem = "on-prem"
+
+
+class Mechanism(StrEnum):
+    """How failures are covered."""
+
+    ara = "ara"
+    pf = "pf"
+
+
+MECHANISMS = tuple(Mechanism)
+SchemeText = Annotated[Scheme, Field(strict=False)]  # of a strict model: its text will do
+MechanismText = Annotated[Mechanism, Field(strict=False)]
+
+
+def scheme_of(text: str, place: str = "scheme") -> Scheme:
+    """The scheme of this name. Raises InputError."""
+    try:
+        return Scheme(text)
+    except ValueError as error:
+        raise InputError(place, expected="cloud or on-prem", came=repr(text)) from error
+
+
+def mechanism_of(text: str, place: str = "mechanism") -> Mechanism:
+    """The mechanism of this name. Raises InputError."""
+    try:
+        return Mechanism(text)
+    except ValueError as error:
+        raise InputError(place, expected="ara or pf", came=repr(text)) from error
