@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -17,14 +18,17 @@ def halt(
     reason: Annotated[str, typer.Option("--reason", help="Why; it is kept with the run's data.")],
     name: Annotated[
         str | None,
-        typer.Argument(help="An experiment's or a design's name; without one, all your runs here."),
+        typer.Argument(
+            help="An experiment's, a design's or a suite's name; without one, all your runs here."
+        ),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Have runs on this host undo all their faults at once, keep their data, and end.
 
     Such a run ends with exit code 1 and says `stopped by halt`; the reason stands in its
-    events.jsonl and result.json.
+    events.jsonl and result.json. A night whose run is halted ends too, with exit code 130, and its
+    site says why; the next night begins as ever.
 
     Example: sparecraft halt mediawiki-noisy --reason "the host is needed"
     """
@@ -38,12 +42,21 @@ def halt(
             do="`sparecraft list` shows what is up; `sparecraft down NAME` removes a fleet that "
             "a killed run left.",
         )
-    for run in meant:
+    meant = [one for one in going_on if any(_together(one, other) for other in meant)]
+    for run in sorted(meant, key=lambda run: run.is_night):  # a night would interrupt its run
         runs.halt(run, reason)
     if as_json:
         print_json({"halted": [asdict(run) for run in meant], "reason": reason})
         return
     for run in meant:
-        out.print(f"{run.experiment}: told (process {run.pid})", highlight=False)
+        what = f"night of {run.design}" if run.is_night else run.experiment
+        out.print(f"{what}: told (process {run.pid})", highlight=False)
     if not meant:
         out.print("No run goes on here.", highlight=False)
+
+
+def _together(one: runs.Active, other: runs.Active) -> bool:
+    """Whether both are the same, or one is a night and the other its run: no other run can go on
+    in a night's results."""
+    night, run = sorted((one, other), key=lambda active: not active.is_night)
+    return one == other or (night.is_night and Path(run.folder).is_relative_to(night.folder))

@@ -15,7 +15,7 @@ from experiments.errors import EnvironmentMissing, InputError
 from optimizer.commands.output import print_json
 
 _ASKS = "**What it asks:** "
-_ONLY_JSON = ("started", "folder")  # a run's name is its time, and its folder's
+_ONLY_JSON = ("started", "folder", "stopped")  # a run's name is its time, and its folder's
 
 
 def list_(
@@ -40,7 +40,11 @@ def list_(
         out.print(f"[bold]fleets[/bold]: unknown ({escape(unknown)})", soft_wrap=True)
     else:
         _print_rows("fleets", fleets)
-    _print_rows("runs", runs)
+    _print_rows("runs", [{**run, "valid": _valid(run)} for run in runs])
+
+
+def _valid(run: dict[str, Any]) -> str:
+    return _verdict(run) if run["stopped"] else words(run["valid"])
 
 
 def _fleets(chosen: Chosen) -> tuple[list[dict[str, Any]] | None, str]:
@@ -75,6 +79,8 @@ def _design(name: str, runs: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _verdict(run: dict[str, Any]) -> str:
+    if run["stopped"]:
+        return f"stopped by {run['stopped']}"
     if not run["valid"]:
         return "not valid"
     return {True: "SLO met", False: "SLO missed", None: "valid"}[run["slo_met"]]
@@ -103,12 +109,19 @@ def _row(folder: Path, result: dict[str, Any]) -> dict[str, Any]:
     """A run by its head, and `found` by its kind."""
     head = {key: result[key] for key in ("kind", "experiment", "run", "valid")}
     slo_met = result["slo"]["met"] if result["slo"] else None
+    stopped = result["stopped"] and result["stopped"]["by"]
     try:
         found = kinds.find(result["kind"]).row(result)
     except InputError:  # a kind of somebody's own, which is not here
         found = {}
     usd, started = result["cost"]["usd"], result["started"]
-    more = {"slo_met": slo_met, "usd": usd, "started": started, "found": dict(found)}
+    more = {
+        "stopped": stopped,
+        "slo_met": slo_met,
+        "usd": usd,
+        "started": started,
+        "found": dict(found),
+    }
     return {**head, **more, "folder": str(folder)}
 
 

@@ -105,6 +105,8 @@ class Run(_Line):
     host: dict[str, Any] = {}
     valid: bool
     reasons: tuple[str, ...] = ()
+    stopped: str = ""  # guard or halt, where one of them ended it
+    found: str = ""  # in few words, of a kind without arms
     cost: dict[str, float | None] = {}
     plan: dict[str, Any] = {}  # feasible, usd_per_month, book, prices_as_of, region
     faults: dict[str, Any] = {}  # injected, reverted, clean
@@ -132,6 +134,7 @@ class End(_Line):
     runs: int
     left_out: tuple[str, ...] = ()
     changes: tuple[str, ...] = ()  # new tonight
+    halted: str = ""  # the reason that `sparecraft halt` gave
 
 
 Line = Annotated[Night | Start | Run | End, Field(discriminator="what")]
@@ -170,6 +173,10 @@ class History:
         """Runs that were started and left no line: the night was cut short."""
         done = {(run.night, run.number) for run in self.runs}
         return tuple(one for one in self.starts if (one.night, one.number) not in done)
+
+    def end_of(self, night: int) -> End | None:
+        """How a night ended; None where it was cut short."""
+        return next((end for end in reversed(self.ends) if end.night == night), None)
 
     def of(self, entry: str) -> tuple[Run, ...]:
         """All arms of all runs of an entry."""

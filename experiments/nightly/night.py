@@ -6,6 +6,7 @@ begins, and the next night looks for what became of it.
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -20,6 +21,7 @@ from experiments.console import Narrator
 from experiments.errors import Interrupted
 from experiments.nightly.changes import Change, new_changes
 from experiments.nightly.child import Ended, carry_out
+from experiments.nightly.folders import prune, run_folders
 from experiments.nightly.history import (
     End,
     History,
@@ -34,6 +36,7 @@ from experiments.nightly.order import Job, jobs
 from experiments.nightly.rows import Made, lines_of
 from experiments.nightly.site import build_site
 from experiments.nightly.suite import Suite, variant
+from experiments.stage import runs
 from experiments.stage.lock import only_one, run_lock
 from experiments.stage.signals import ending_signals
 
@@ -87,7 +90,19 @@ def nightly(suite: Suite, narrator: Narrator, tools: Tools | None = None) -> Out
     ):
         with run_lock(suite.results, "a night that begins"):
             pass  # a run by hand would only be disturbed
-        return _Night(suite, narrator, tools or Tools()).whole()
+        with runs.registered(_active(suite)) as told:
+            return _Night(suite, narrator, tools or Tools(), told).whole()
+
+
+def _active(suite: Suite) -> runs.Active:
+    return runs.Active(
+        pid=os.getpid(),
+        experiment=suite.path.stem,
+        design=suite.path.name,
+        folder=str(suite.results),
+        started=_now().isoformat(),
+        is_night=True,
+    )
 
 
 @dataclass
@@ -95,6 +110,7 @@ class _Night:
     suite: Suite
     narrator: Narrator
     tools: Tools
+    told: Path  # where `sparecraft halt` says why
     history: History = field(init=False)
     number: int = field(init=False)
 
@@ -155,7 +171,7 @@ class _Night:
         known = {run.folder for run in self.history.runs}
         left = [
             folder
-            for folder in _run_folders(self.suite.results / start.experiment)
+            for folder in run_folders(self.suite.results / start.experiment)
             if str(folder.relative_to(self.suite.results)) not in known
             and folder.stat().st_mtime >= start.at.timestamp()
         ]
@@ -183,7 +199,7 @@ class _Night:
         seed = job.seed if job.seed != member.design.experiment.design.seed else None
         folder = variant(member.entry, member.directory, seed, self.suite.folder / "designs")
         experiment = member.design.fleet.experiment
-        before = set(_run_folders(self.suite.results / experiment))
+        before = set(run_folders(self.suite.results / experiment))
         self.started += 1
         start = Start(
             night=self.number, number=self.started, at=self.tools.now(), entry=name,
@@ -209,9 +225,11 @@ class _Night:
                 minutes = round((self.tools.monotonic() - began_s) / 60, 2)
                 if ended is None or ended.late or ended.code not in (0, 1, 2, 3):
                     self._down(experiment)
-                new = sorted(set(_run_folders(self.suite.results / experiment)) - before)
+                new = sorted(set(run_folders(self.suite.results / experiment)) - before)
                 code = ended.code if ended else 130
-                trouble = "the night was interrupted while it ran" if ended is None else ""
+                halted = f"the night was halted: {self._halted}" if self._halted else ""
+                interrupted = halted or "the night was interrupted while it ran"
+                trouble = interrupted if ended is None else ""
                 if ended and ended.late:
                     trouble = f"it took longer than {job.minutes_max:.0f} minutes and was ended"
                 self._record(Made(start, code, minutes, trouble), new[-1] if new else None)
@@ -234,16 +252,25 @@ class _Night:
     def _log(self, name: str) -> Path:
         return self.suite.folder / "logs" / f"{self.number:05d}-{name}.log"
 
+    @property
+    def _halted(self) -> str:
+        """The reason that `sparecraft halt` gave; "" where nobody called it."""
+        halt = runs.asked(self.told)
+        return halt.reason or "no reason was given" if halt else ""
+
     def _interrupted(self, left_out: Sequence[str]) -> NoReturn:
-        left = tuple(dict.fromkeys(left_out))
+        left, halted = tuple(dict.fromkeys(left_out)), self._halted
         names = ", ".join(left) or "nothing"
         self.writer.append(
-            End(night=self.number, at=self.tools.now(), runs=self.started, left_out=left)
-        )
+            End(night=self.number, at=self.tools.now(), runs=self.started, left_out=left,
+                halted=halted)
+        )  # fmt: skip
+        if halted:
+            build_site(self.suite, read_history(self.suite.folder))
         raise Interrupted(
             f"night {self.number}",
             expected="to reach its end",
-            came="an interrupt",
+            came=f"`sparecraft halt`: {halted}" if halted else "an interrupt",
             do=f"What was measured is recorded. Left for the next night: {names}.",
         )
 
@@ -264,25 +291,3 @@ class _Night:
         with self.narrator.step("Making the site"):
             site = build_site(self.suite, self.history)
         return Outcome(self.number, tuple(self.runs), left_out, changes, site)
-
-
-def _run_folders(experiment: Path) -> list[Path]:
-    """The folders of an experiment's runs, oldest first: RUN, and KIND/RUN."""
-    found = {
-        file.parent
-        for pattern in ("*/manifest.json", "*/*/manifest.json")
-        for file in experiment.glob(pattern)
-        if not file.parent.is_symlink()
-    }
-    return sorted(found)
-
-
-def prune(suite: Suite, history: History) -> None:
-    """Remove tables of single requests, and logs, of nights that are long past."""
-    oldest = history.last_night - suite.file.keep_parquet_nights + 1
-    for folder in {run.folder for run in history.runs if run.night < oldest and run.folder}:
-        for table in (suite.results / folder).glob("*.parquet"):
-            table.unlink()
-    for log in (suite.folder / "logs").glob("*.log"):
-        if int(log.name.split("-", 1)[0]) < oldest:
-            log.unlink()

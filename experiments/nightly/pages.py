@@ -16,12 +16,13 @@ from experiments.nightly.figures import (
     scatter_figure,
     sparkline,
 )
-from experiments.nightly.history import History, Night, Run, missed
+from experiments.nightly.history import End, History, Night, Run, missed
 from experiments.nightly.pooling import night_gain
 from experiments.nightly.rows import front_of
 from experiments.nightly.suite import Suite
 from experiments.nightly.tables import (
     ROWS_MAX,
+    answer,
     between,
     change_table,
     conditions_table,
@@ -29,7 +30,6 @@ from experiments.nightly.tables import (
     percentile_words,
     pooled_table,
     runs_table,
-    slo_verdict,
     tonight_table,
 )
 from experiments.paths import ROOT
@@ -54,10 +54,14 @@ class Site:
         return self.history.nights[-1] if self.history.nights else None
 
     @property
+    def end(self) -> End | None:
+        """How the newest night ended; None where it was cut short."""
+        return self.history.end_of(self.history.last_night)
+
+    @property
     def left_out(self) -> tuple[str, ...]:
         """What the newest night did not run to its end: it ran out of time, or was ended."""
-        ends = [end for end in self.history.ends if end.night == self.history.last_night]
-        return ends[-1].left_out if ends else ()
+        return self.end.left_out if self.end else ()
 
     @property
     def entries(self) -> list[str]:
@@ -106,12 +110,14 @@ def headline(site: Site) -> str:
     fresh = [f"{one.entry} ({one.statistic})" for one in site.changes if _fresh(site, one)]
     second = f" New change: {', '.join(fresh)}." if fresh else " No new change."
     third = f" Left for the next night: {', '.join(site.left_out)}." if site.left_out else ""
-    return first + (second if valid else "") + third
+    guarded = [run.entry for run in runs if run.stopped == "guard"]
+    fourth = f" Stopped by guard: {', '.join(guarded)}." if guarded else ""
+    halted = f"Halted: {site.end.halted.rstrip('.')}. " if site.end and site.end.halted else ""
+    return halted + first + (second if valid else "") + third + fourth
 
 
 def _fresh(site: Site, change: Change) -> bool:
-    ends = [end for end in site.history.ends if end.night == site.history.last_night]
-    return any(change.identity in end.changes for end in ends)
+    return site.end is not None and change.identity in site.end.changes
 
 
 def tile(site: Site, entry: str) -> dict[str, Any]:
@@ -127,7 +133,7 @@ def tile(site: Site, entry: str) -> dict[str, Any]:
         "entry": entry,
         "state": site.state(entry),
         "mood": "gone" if gone else _mood(last),
-        "slo": slo_verdict(last),
+        "answer": answer(last),
         "arm": last.arm if last else None,
         "p95": percentile_words(last.p95) if last else MISSING,
         "plan": usd(last.plan.get("usd_per_month")) if last else MISSING,
@@ -141,6 +147,8 @@ def tile(site: Site, entry: str) -> dict[str, Any]:
 
 
 def _mood(run: Run | None) -> str:
+    if run is not None and run.valid and not run.slo:
+        return "told"
     if run is None or not run.valid or run.slo_met is None:
         return "unknown"
     return "good" if run.slo_met else "bad"
@@ -169,7 +177,7 @@ def design_values(site: Site, entry: str) -> dict[str, Any]:
             gain_figure(runs, "p95", own),
             plan_figure(runs),
             scatter_figure(runs, front, ghost, ghost_words),
-        ] if runs else [],
+        ] if any(run.arm for run in runs) else [],
         "pooled": pooled_table(runs),
         "changes": change_table(own),
         "runs": runs_table(runs),
@@ -196,8 +204,10 @@ def _design_headline(runs: Sequence[Run]) -> str:
     last = _newest(judged)
     if last is None:
         return words
-    answer = {True: "met", False: "missed", None: "may have met"}[last.slo_met]
-    said = f"{last.arm} {answer} the SLO in night {last.night}, the newest valid one"
+    if last.arm is None or not last.slo:
+        return f"{answer(last)} in night {last.night}, the newest valid one. {words}"
+    met = {True: "met", False: "missed", None: "may have met"}[last.slo_met]
+    said = f"{last.arm} {met} the SLO in night {last.night}, the newest valid one"
     if last.p95:
         said += f", with a p95 of {percentile_words(last.p95)}"
     pooled = night_gain(judged, "p95")
@@ -274,27 +284,6 @@ def _report_links(site: Site, runs: Sequence[Run]) -> list[dict[str, str]]:
         for run in reversed(heads(runs))
         if run.folder in site.reports and run.folder is not None
     ]
-
-
-def feed_values(site: Site) -> list[dict[str, Any]]:
-    """The newest thirty nights as entries of the feed."""
-    found = []
-    for night in reversed(site.history.nights[-30:]):
-        runs = heads(site.history.runs, night.night)
-        valid = [run for run in runs if run.valid]
-        late = missed(run for run in site.history.runs if run.night == night.night)
-        ends = [end for end in site.history.ends if end.night == night.night]
-        changed = [identity for end in ends for identity in end.changes]
-        title = "no valid run" if not valid else "SLO missed" if late else "SLO met"
-        title = f"{title}, {len(changed)} changes" if changed else title
-        found.append({
-            "night": night.night, "updated": (ends[-1].at if ends else night.at).isoformat(),
-            "title": f"Night {night.night}: {title}",
-            "text": f"{len(valid)} of {len(runs)} runs valid. "
-                    f"SLO missed: {', '.join(late) or 'none'}. "
-                    f"Changes: {', '.join(changed) or 'none'}.",
-        })  # fmt: skip
-    return found
 
 
 def _newest(runs: Sequence[Run]) -> Run | None:

@@ -89,6 +89,8 @@ def _head_of(
         "host": result["host"],
         "valid": bool(result["valid"]) and not made.trouble,
         "reasons": tuple(reasons),
+        "stopped": (result["stopped"] or {}).get("by", ""),
+        "found": result["found"],
         "cost": {
             **result["cost"],
             "usd_per_month": measured_usd_per_month(manifest.get("spec") or {}, manifest, plan),

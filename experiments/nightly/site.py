@@ -10,6 +10,7 @@ from typing import Any
 
 from experiments.nightly import pages, tables
 from experiments.nightly.changes import changes
+from experiments.nightly.feed import feed_values
 from experiments.nightly.history import SCHEMA, History, Run
 from experiments.nightly.suite import Suite
 from experiments.paths import ROOT
@@ -61,7 +62,7 @@ def _write(suite: Suite, history: History, into: Path) -> None:
         into / "bench.html", "bench.html.j2", "Bench", "", site,
         table=tables.bench_table(ROOT / "bench" / "runs"),
     )  # fmt: skip
-    feed = render_page("feed.xml.j2", [_HERE], site=site, entries=pages.feed_values(site),
+    feed = render_page("feed.xml.j2", [_HERE], site=site, entries=feed_values(history),
                        url=suite.file.url.rstrip("/"))  # fmt: skip
     write_bytes(into / "feed.xml", feed.encode())
     write_json(into / "history.json", _everything(history, site))

@@ -18,11 +18,16 @@ from experiments.report.text import MISSING, factor, interval, milliseconds, num
 ROWS_MAX = 60  # of a table of runs
 
 
-def slo_verdict(run: Run | None) -> str:
+def answer(run: Run | None) -> str:
+    """What a run said, in few words: whether its SLO was met, or what it found without arms."""
     if run is None:
         return "not run"
+    if run.stopped:
+        return f"stopped by {run.stopped}"
     if not run.valid:
         return "run not valid"
+    if not run.slo:
+        return run.found or "no SLO"
     return {True: "SLO met", False: "SLO missed", None: "SLO undecided"}[run.slo_met]
 
 
@@ -34,12 +39,12 @@ def tonight_table(history: History) -> Table | None:
         arm = _last_arm(history, head)
         pooled = night_gain([run for run in history.of(head.entry) if run.arm == arm.arm], "p95")
         rows.append((
-            named(head.entry), named(_valid_words(head)), named(slo_verdict(arm)),
+            named(head.entry), named(_valid_words(head)), named(answer(arm)),
             Cell(percentile_words(arm.p95)), Cell(gain_words(arm, "p95")),
             Cell(f"{factor(math.exp(pooled.log))} of {pooled.runs}" if pooled else MISSING),
             Cell(number(head.minutes)),
         ))  # fmt: skip
-    head_row = ("design", "valid", "SLO", "p95", "gain in p95", "over all runs", "minutes")
+    head_row = ("design", "valid", "answer", "p95", "gain in p95", "over all runs", "minutes")
     return Table("tonight-table", "The newest night", head_row, tuple(rows)) if rows else None
 
 
@@ -111,13 +116,13 @@ def runs_table(runs: Sequence[Run]) -> Table | None:
             Cell(milliseconds(run.p50.ms) if run.p50 else MISSING),
             _percentile_cell(run.p95),
             _percentile_cell(run.p99),
-            named(slo_verdict(run).removeprefix("SLO ") if run.valid else MISSING),
+            named(answer(run)),
             Cell(gain_words(run, "p95")),
             Cell(usd(run.plan.get("usd_per_month"))),
         )
         for run in _newest_first(runs)
     )
-    head = ("night", "arm", "valid", "p50", "p95", "p99", "SLO", "gain in p95", "plan a month")
+    head = ("night", "arm", "valid", "p50", "p95", "p99", "answer", "gain in p95", "plan a month")
     return Table("runs", "Runs, newest first", head, rows) if rows else None
 
 

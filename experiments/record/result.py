@@ -1,7 +1,8 @@
 """result.json: the head that every kind of run has, and under the kind's own name what it found.
 
 Head: schema, kind, experiment, run, platform, valid, verdicts, stopped (null but where a guard or
-`sparecraft halt` ended the run), slo (null where none was asked for), cost, started, commit, host.
+`sparecraft halt` ended the run), found (in few words, "" where arms say it), slo (null where none
+was asked for), cost, started, commit, host.
 Folders of older versions, with summary.json, capacity.json or tune.json, are read as if they had
 been written so.
 """
@@ -9,7 +10,7 @@ been written so.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
 from pathlib import Path
@@ -30,20 +31,22 @@ Result = dict[str, Any]
 class Findings:
     """What a kind makes of a run's files: its own part of the result, and its say in the head.
 
-    complete: it found what it was to find; verdicts: the runner's, with the kind's reasons added.
+    verdicts: the runner's, with the kind's reasons added; found: the same in few words, of a kind
+    without arms.
     """
 
     body: dict[str, Any]
     verdicts: Mapping[str, Any]
-    complete: bool = True
     slo: Mapping[str, Any] | None = None
+    found: str = ""
 
 
 def result_of(kind: str, manifest: Mapping[str, Any], found: Findings) -> Result:
     """The whole of result.json."""
     verdicts = found.verdicts
-    valid = found.complete and all(verdicts[name]["ok"] for name in _COUNTING)
-    return {**_head(kind, manifest, valid, verdicts, found.slo), kind: dict(found.body)}
+    valid = all(verdicts[name]["ok"] for name in _COUNTING)
+    head = _head(kind, manifest, valid, verdicts, found.slo)
+    return {**head, "found": found.found, kind: dict(found.body)}
 
 
 def _head(
@@ -63,6 +66,7 @@ def _head(
         "valid": valid,
         "verdicts": verdicts,
         "stopped": manifest.get("stopped"),
+        "found": "",
         "slo": slo,
         "cost": _cost(manifest),
         "started": manifest.get("started_at"),
@@ -96,6 +100,24 @@ def passed(result: Result) -> bool:
     """The run is valid, its SLO, if it has one, was met, and nothing was left behind."""
     met = result["slo"] is None or result["slo"]["met"]
     return bool(result["valid"] and met and result["verdicts"]["cleanup"]["ok"])
+
+
+def not_measured(verdicts: Mapping[str, Any], reasons: Sequence[str]) -> dict[str, Any]:
+    """The verdicts, where a kind has reasons why it did not find what it was to find."""
+    own = verdicts["measurement"]
+    if not reasons:
+        return dict(verdicts)
+    return {**verdicts, "measurement": {"ok": False, "reasons": [*own["reasons"], *reasons]}}
+
+
+def stopped_words(result: Mapping[str, Any]) -> str:
+    """Who stopped the run, when and why, in a sentence; "" where it came to its end."""
+    stop = result.get("stopped")
+    if not stop:
+        return ""
+    by = {"guard": "its guard", "halt": "`sparecraft halt`"}.get(stop["by"], stop["by"])
+    undone = f"{stop['undone_after_s']:.1f} s later nothing was disturbed any more."
+    return f"Stopped by {by} after {stop['at_s']:.0f} s: {stop['reason']}; {undone}"
 
 
 def read_result(folder: Path) -> Result:
@@ -153,6 +175,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 
 
 def _new(body: dict[str, Any], manifest: Mapping[str, Any]) -> Result:
+    body = {"stopped": None, "found": "", **body}  # older ones knew nothing of these
     expected = {*_head("", manifest, True, {}, None), body["kind"]}
     if missing := expected - body.keys():
         raise KeyError(", ".join(sorted(missing)))

@@ -1,4 +1,4 @@
-"""The runs that go on on this host, so that another terminal finds and halts them.
+"""The runs and nights that go on on this host, so that another terminal finds and halts them.
 
 A run holds a lock on a file of its own while it lives; the kernel lets go of it however the run
 ends, so a file without a lock is of a run that is no more.
@@ -24,13 +24,14 @@ FOLDER = Path(tempfile.gettempdir()) / f"sparecraft-{os.getuid()}"  # of this us
 
 @dataclass(frozen=True)
 class Active:
-    """A run that goes on."""
+    """A run that goes on, or a night of runs: its `folder` is then that of all results."""
 
     pid: int
     experiment: str
     design: str
     folder: str
     started: str
+    is_night: bool = False
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ def active(where: Path | None = None) -> list[Active]:
 
 
 def halt(run: Active, reason: str, where: Path | None = None) -> None:
-    """Have the run undo its faults, keep its data, and end."""
+    """Have the run undo its faults, keep its data, and end; have the night begin no other."""
     file = (where or FOLDER) / f"{run.pid}.json"
     new = file.with_suffix(".new")
     new.write_text(json.dumps({"reason": reason, "at": datetime.now(UTC).isoformat()}))

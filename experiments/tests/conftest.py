@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 
 from experiments.paths import ROOT
 from experiments.record.metrics import bootstrap
+from experiments.stage import runs
 from experiments.tests.aws import environment, moto_server, reset
 from experiments.tests.disks import mounted
 
@@ -26,6 +28,16 @@ def bundle() -> Path:
     """What machines of EC2 are made of, packed once."""
     subprocess.run([ROOT / "ci" / "bundle"], check=True, capture_output=True)
     return ROOT / "build/bundle/sparecraft.tar.gz"
+
+
+@pytest.fixture
+def own_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the runs are that `halt` sees, also in processes of the test's: no other of this
+    host."""
+    folder = tmp_path / f"sparecraft-{os.getuid()}"
+    monkeypatch.setattr(runs, "FOLDER", folder)
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    return folder
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from experiments.nightly.history import End, Gain, Night, Percentile, Run, Start, Writer
+from experiments.paths import ROOT
 from experiments.tests.report_fixture import fake_run
 
 T0 = datetime(2026, 11, 1, 1, 0, tzinfo=UTC)
@@ -39,6 +40,17 @@ if act == "no docker":
 count = len(list((results / name).glob("2*"))) if (results / name).is_dir() else 0
 run = f"20261101T01{{count:02d}}00Z"
 folder = results / name / run
+if act == "halted":  # until it is told
+    import signal
+    sys.path.insert(0, {root!r})
+    from experiments.stage import runs
+    active = runs.Active(os.getpid(), name, design.name, str(folder), "")
+    with runs.registered(active) as told:
+        ends = {{signal.SIGINT, signal.SIGTERM}}
+        signal.pthread_sigmask(signal.SIG_BLOCK, ends)
+        (here / "hangs").write_text(str(os.getpid()))
+        signal.sigwait(ends)
+        reason = runs.asked(told).reason
 if act in ("hang", "stubborn"):
     folder.mkdir(parents=True)
     (folder / "manifest.json").write_text("{{}}")
@@ -53,7 +65,10 @@ for file in ("result.json", "manifest.json"):
     body = json.loads((folder / file).read_text())
     body.update(run=run, experiment=name)
     if file == "result.json":
-        if act == "not valid":
+        if act == "halted":
+            body["stopped"] = {{"by": "halt", "condition": "", "reason": reason, "at_s": 9.0,
+                                "undone_after_s": 0.5}}
+        if act in ("not valid", "halted"):
             body["valid"] = False
             body["verdicts"]["measurement"] = {{"ok": False, "reasons": ["made up"]}}
         for one in (body["slo"], *body["slo"]["arms"].values()):
@@ -76,7 +91,7 @@ def stand_in(folder: Path, template: Path, acts: Mapping[str, Sequence[str]]) ->
     (folder / "template").symlink_to(template)
     (folder / "acts.json").write_text(json.dumps(acts))
     program = folder / "sparecraft"
-    program.write_text(_STAND_IN.format(python=sys.executable))
+    program.write_text(_STAND_IN.format(python=sys.executable, root=str(ROOT)))
     program.chmod(0o755)
     return [str(program)]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import html
 import json
 from typing import Any
 
@@ -138,6 +139,28 @@ def test_the_file_and_the_page(steps: list[Step]) -> None:
     assert headline(body).split(" (")[0] in page
     assert page.count("<figure") == 2
     assert "20.0 ms" not in headline(body)
+
+
+def test_a_run_without_nodt_says_why_where_it_says_not_valid(steps: list[Step]) -> None:
+    found = capacity_result(steps)
+    assert found["valid"]
+    nodt = found["capacity"]["workloads"]["cache-reader"]["nodt_per_s"]["value"]
+    assert found["found"] == f"NodT: cache-reader {nodt:.0f}/s"
+    slow = capacity_result(measured_steps(RATES[-2:], sweeps=1))
+    (reason,) = slow["verdicts"]["measurement"]["reasons"]
+    why = slow["capacity"]["workloads"]["cache-reader"]["reason"]
+    assert why
+    assert (slow["valid"], slow["found"]) == (False, "")
+    assert reason.endswith(why)
+    assert reason in html.unescape(capacity_page(flat(slow), manifest()))
+
+
+def test_the_page_of_a_run_that_was_stopped_begins_with_who_stopped_it(steps: list[Step]) -> None:
+    stop = {"by": "guard", "condition": "p99_ms_max", "reason": "p99 900 ms, limit 800",
+            "at_s": 31.0, "undone_after_s": 0.4}  # fmt: skip
+    page = capacity_page(flat(capacity_result(steps)), {**manifest(), "stopped": stop})
+    said = page.split('class="headline">', 1)[1]
+    assert said.startswith("Stopped by its guard after 31 s: p99 900 ms, limit 800;")
 
 
 def read(name: str) -> tuple[Experiment, CapacitySection]:

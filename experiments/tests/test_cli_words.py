@@ -123,6 +123,18 @@ def test_list_says_what_a_design_asks_takes_and_came_to(results: Path) -> None:
     assert (designs["redis-capacity"]["minutes"], designs["redis-capacity"]["last"]) == (None, None)
 
 
+def test_list_says_who_stopped_a_run(results: Path) -> None:
+    newest = results / "mediawiki-noisy" / "20260102T000000Z" / "result.json"
+    body = json.loads(newest.read_text())
+    stop = {"by": "halt", "condition": "", "reason": "hot", "at_s": 3.0, "undone_after_s": 0.1}
+    newest.write_text(json.dumps({**body, "valid": False, "stopped": stop}))
+    found = _json("list", "--results", str(results))
+    assert [run["stopped"] for run in found["runs"]] == [None, "halt"]
+    last = {one["name"]: one["last"] for one in found["designs"]}["mediawiki-noisy"]
+    assert last == "stopped by halt"
+    assert call("list", "--results", str(results)).output.count("stopped by halt") == 2
+
+
 def test_open_names_the_newest_report(results: Path) -> None:
     newest = results / "mediawiki-noisy" / "20260102T000000Z" / "report.html"
     for words in ((), ("mediawiki-noisy",), (str(newest.parent),)):

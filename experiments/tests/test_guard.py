@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import subprocess
 import sys
 import threading
@@ -74,6 +73,8 @@ def stop_of(
         return stopped.stop
     return None
 
+
+pytestmark = pytest.mark.usefixtures("own_runs")
 
 FAILED = [record("bad_status")] * 6 + [record()] * 14
 
@@ -332,15 +333,6 @@ class Counting(Kind):
     def write_page(self, folder: Path) -> Path:
         (folder / "report.html").write_text("counted")
         return folder / "report.html"
-
-
-@pytest.fixture(autouse=True)
-def own_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """No other run of this host is seen, or halted."""
-    folder = tmp_path / f"sparecraft-{os.getuid()}"
-    monkeypatch.setattr(runs, "FOLDER", folder)
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    return folder
 
 
 def carried_out(kind: Kind, results: Path) -> tuple[Stopped, dict[str, Any]]:

@@ -20,8 +20,9 @@ from experiments.cli import app, command
 from experiments.errors import DiskFull, EnvironmentMissing
 from experiments.nightly import night as night_module
 from experiments.nightly.child import carry_out
+from experiments.nightly.folders import prune
 from experiments.nightly.history import History, Run, read_history
-from experiments.nightly.night import Outcome, Tools, nightly, prune
+from experiments.nightly.night import Outcome, Tools, nightly
 from experiments.nightly.site import build_site
 from experiments.nightly.suite import Suite, load_suite
 from experiments.stage.lock import run_lock
@@ -37,7 +38,7 @@ from experiments.tests.nightly_fixture import (
 )
 from experiments.tests.quiet import NOBODY
 
-pytestmark = pytest.mark.usefixtures("few_draws")
+pytestmark = pytest.mark.usefixtures("few_draws", "own_runs")
 
 _BY_ITSELF = """
 import sys
@@ -241,6 +242,63 @@ def test_after_ctrl_c_all_is_recorded_and_the_next_night_goes_on(nights: Nights)
     assert nights.calls("down") == [["down", "memcached-noisy"]]
     nights.night(suite)
     assert nights.history().starts[2].entry == "memcached-noisy"
+
+
+def _halt(*words: str) -> list[str]:
+    """Whom `sparecraft halt` told."""
+    done = CliRunner().invoke(app, ["halt", *words, "--reason", "too hot", "--json"])
+    assert done.exit_code == 0, done.output
+    return [one["experiment"] for one in json.loads(done.stdout)["halted"]]
+
+
+@pytest.mark.parametrize(
+    ("act", "named", "told"),
+    [
+        ("halted", ("mediawiki-noisy",), ["mediawiki-noisy", "nightly"]),
+        ("halted", ("nightly",), ["mediawiki-noisy", "nightly"]),
+        ("hang", (), ["nightly"]),  # a run that is just beginning is not known yet
+    ],
+)
+def test_halt_ends_its_run_and_the_night_and_both_say_why(
+    nights: Nights, act: str, named: tuple[str, ...], told: list[str]
+) -> None:
+    suite = nights.suite("mediawiki-noisy", "memcached-noisy")
+    with nights.by_itself({"mediawiki-noisy": [act]}) as process:
+        assert _halt(*named) == told
+        said, _ = process.communicate()
+        assert process.returncode == 130, said
+        assert "too hot" in said
+    history = nights.history()
+    assert (history.ends[-1].halted, history.ends[-1].left_out) == (
+        "too hot", ("mediawiki-noisy", "memcached-noisy"),
+    )  # fmt: skip
+    assert {run.valid for run in history.runs} == {False}
+    assert all(run.reasons[0].startswith("the night was halted: too hot") for run in history.runs)
+    assert {run.stopped for run in history.runs} == ({"halt"} if len(told) > 1 else {""})
+    assert [call[1] for call in nights.calls("down")] == ["mediawiki-noisy"]
+    page = (suite.folder / "site" / "index.html").read_text()
+    assert "Halted: too hot." in page
+    assert nights.night(suite).exit_code == 0
+
+
+def test_a_night_goes_on_when_a_run_elsewhere_is_halted(nights: Nights, tmp_path: Path) -> None:
+    nights.suite("mediawiki-noisy")
+    elsewhere = f"""
+import os, signal
+from experiments.stage import runs
+signal.pthread_sigmask(signal.SIG_BLOCK, {{signal.SIGTERM}})
+with runs.registered(runs.Active(os.getpid(), "shop", "shop", {str(tmp_path / "other")!r}, "")):
+    print("ready", flush=True)
+    signal.sigwait({{signal.SIGTERM}})
+"""
+    with (
+        nights.by_itself({"mediawiki-noisy": ["hang"]}),
+        subprocess.Popen([sys.executable, "-c", elsewhere], stdout=subprocess.PIPE) as run,
+    ):
+        assert run.stdout is not None
+        assert run.stdout.readline() == b"ready\n"
+        assert _halt("shop") == ["shop"]
+        assert run.wait() == 0
 
 
 def test_after_a_kill_the_next_night_removes_the_fleet_and_goes_on(nights: Nights) -> None:

@@ -106,10 +106,21 @@ def test_a_kind_without_arms_has_one_line(run: Path, tmp_path: Path) -> None:
     folder = tmp_path / "cache" / "one"
     shutil.copytree(run, folder)
     body = json.loads((folder / "result.json").read_text())
-    body = {**body, "kind": "dice", "dice": {"sixes": 3}, "slo": None}
+    body = {**body, "kind": "dice", "dice": {"sixes": 3}, "slo": None, "found": "3 sixes"}
     (folder / "result.json").write_text(json.dumps(body))
     (line,) = lines_of(Made(START, 0, 7.5), folder, tmp_path, T0)
     assert (line.kind, line.arm, line.valid) == ("dice", None, body["valid"])
+    assert (line.found, line.stopped) == ("3 sixes", "")
+
+
+def test_who_stopped_a_run_is_kept(run: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "mediawiki-noisy" / "one"
+    shutil.copytree(run, folder)
+    body = json.loads((folder / "result.json").read_text())
+    body["stopped"] = {"by": "guard", "reason": "p99 900 ms"}
+    (folder / "result.json").write_text(json.dumps(body))
+    lines = lines_of(Made(START, 1, 7.5), folder, tmp_path, T0)
+    assert {line.stopped for line in lines} == {"guard"}
 
 
 @pytest.mark.parametrize("torn", [None, "{"])

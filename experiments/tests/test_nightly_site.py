@@ -105,6 +105,42 @@ def test_a_missed_slo_stands_in_the_headline_and_the_feed(tmp_path: Path) -> Non
     assert len(set(ids)) == 2
 
 
+def test_a_run_without_arms_shows_what_it_found(tmp_path: Path) -> None:
+    found = "NodT: cache-reader 437/s"
+    plain = made_up_run(1, "redis-capacity", kind="capacity", found=found, slo={}, judged=None)
+    line = plain[0].model_copy(
+        update={"arm": None, "p50": None, "p95": None, "p99": None, "plan": {}, "baseline": None}
+    )
+    site = _site(tmp_path, [[line]], "redis-capacity")
+    words = _words((site / "index.html").read_text())
+    assert words.count(found) == 2  # on its tile, and in the table of the night
+    page = _words((site / "designs" / "redis-capacity.html").read_text())
+    assert page.count(found) == 2  # in the headline, and in the table of runs
+    assert "SLO undecided" not in words + page
+
+
+def test_a_run_that_its_guard_stopped_is_seen_everywhere(tmp_path: Path) -> None:
+    reasons = ("measurement: stopped by guard: p99 900 ms of 93 requests in 15 s, limit 800",)
+    stopped = made_up_run(2, valid=False, stopped="guard", reasons=reasons, slo_met=None)
+    site = _site(tmp_path, [made_up_run(1), stopped])
+    words = _words((site / "index.html").read_text())
+    assert "Stopped by guard: mediawiki-noisy." in words
+    assert "stopped by guard, night 2" in words
+    page = _words((site / "designs" / "mediawiki-noisy.html").read_text())
+    assert page.count("stopped by guard") >= 3  # a row for each arm, and why it is not valid
+
+
+def test_a_halted_night_says_so_in_headline_and_feed(tmp_path: Path) -> None:
+    site = _site(tmp_path, [made_up_run(1)], halted="too hot")
+    assert "Halted: too hot. Night 1: 1 of 1 runs valid" in _words(
+        (site / "index.html").read_text()
+    )
+    feed = ET.fromstring((site / "feed.xml").read_text())
+    assert [one.findtext(f"{ATOM}title") for one in feed.iter(f"{ATOM}entry")] == [
+        "Night 1: halted, SLO met"
+    ]
+
+
 def test_a_design_s_page_begins_with_the_answer_of_its_newest_valid_run(tmp_path: Path) -> None:
     nights = [made_up_run(1), made_up_run(2, p95_ms=700.0), made_up_run(3, valid=False)]
     site = _site(tmp_path, nights)

@@ -77,6 +77,9 @@ def test_a_verdict_says_what_it_rests_on() -> None:
     assert "interval contains 1" in verdict(judged(COPIES, [False, True], improvement=unsure))
     sure = {"p95": {"factor": 2.0, "ci_low": 1.4, "ci_high": 2.9}}
     assert "contains 1" not in verdict(judged(COPIES, [False, True], improvement=sure))
+    stop = {"by": "halt", "reason": "too hot", "at_s": 12.0, "undone_after_s": 0.2}
+    halted = verdict(judged(COPIES, [True, True], valid=False, stopped=stop))
+    assert halted.startswith("Stopped by `sparecraft halt` after 12 s: too hot; ")
     reasons = {"measurement": {"ok": False, "reasons": ["the generator sent late"]}}
     run = judged(COPIES, [False, True], valid=False, verdicts=reasons)
     assert verdict(run) == (

@@ -14,6 +14,7 @@ from experiments.errors import InputError
 from experiments.record.result import (
     Findings,
     flat,
+    not_measured,
     passed,
     read_result,
     result_of,
@@ -56,7 +57,7 @@ def test_a_price_that_is_not_known_makes_the_cost_unknown() -> None:
     ("found", "valid", "good"),
     [
         (Findings({}, VERDICTS), True, True),
-        (Findings({}, VERDICTS, complete=False), False, False),
+        (Findings({}, not_measured(VERDICTS, ["nothing was found"])), False, False),
         (Findings({}, bad("measurement")), False, False),
         (Findings({}, bad("revert")), False, False),
         (Findings({}, bad("cleanup")), True, False),
@@ -104,6 +105,19 @@ def test_folders_of_older_versions_are_read_as_if_written_today(tmp_path: Path, 
     if kind == "compare":
         assert result["compare"]["compared"] == {"baseline": "a", "other": "b"}
         assert result["compare"]["host_blocks"] == [1]
+
+
+def test_a_result_of_the_days_before_guards_is_read_as_never_stopped(tmp_path: Path) -> None:
+    result = result_of("dice", MANIFEST, Findings({}, VERDICTS))
+    del result["stopped"], result["found"]
+    (tmp_path / "result.json").write_text(json.dumps(result))
+    assert read_result(tmp_path)["stopped"] is None
+
+
+def test_what_a_kind_did_not_find_stands_beside_the_runner_s_reasons() -> None:
+    found = not_measured(bad("measurement"), ["no die was thrown"])
+    assert found["measurement"] == {"ok": False, "reasons": ["why", "no die was thrown"]}
+    assert not_measured(VERDICTS, []) == VERDICTS
 
 
 def test_an_old_summary_with_fail_over_is_of_the_kind_schemes(tmp_path: Path) -> None:

@@ -250,6 +250,7 @@ def test_a_walk_is_written_read_back_and_shown_with_its_answer(tmp_path: Path) -
     write_json(tmp_path / "result.json", result)
     assert result["valid"]
     assert KIND.row(result) == {"r": [1, 2]}
+    assert result["found"] == "r = (1, 2)"
     assert result["tune"]["exhaustive"]["rounds"] == 2
     page = KIND.write_page(tmp_path)
     text = page.read_text()
@@ -258,3 +259,7 @@ def test_a_walk_is_written_read_back_and_shown_with_its_answer(tmp_path: Path) -
     printed = io.StringIO()
     KIND.print_result(result, Console(file=printed, width=300), page)
     assert printed.getvalue().endswith(f"Report: {page}\n")
+    write_json(tmp_path / WALK, {**walked, "complete": False, "stopped": "time is over"})
+    cut = result_of("tune", manifest, KIND.analyse(tmp_path))
+    assert not cut["valid"]
+    assert "time is over" in cut["verdicts"]["measurement"]["reasons"][0]

@@ -10,8 +10,8 @@ from typing import Any
 from rich.console import Console
 
 from experiments.kinds.capacity.figures import cpu_figure, latency_figure
-from experiments.record.result import flat, read_manifest, read_result
-from experiments.report.shell import chip, chips, render_page, repeat_rows, save_page
+from experiments.record.result import flat, read_manifest, read_result, stopped_words
+from experiments.report.shell import chips, render_page, repeat_rows, save_page
 from experiments.report.tables import Cell, Table, named
 from experiments.report.terminal import print_path, print_reasons, print_table
 from experiments.report.text import interval, milliseconds, number, percent, plain
@@ -26,7 +26,7 @@ def capacity_page(capacity: Mapping[str, Any], manifest: Mapping[str, Any]) -> s
     """The page as HTML; `capacity` is the result, head and body in one."""
     caps = _caps(manifest)
     machine = capacity["machine"]
-    questions = {"measurement": "Measured to the end?", "cleanup": "Cleaned up?"}
+    questions = {"measurement": "NodT of every workload?", "cleanup": "Cleaned up?"}
     return render_page(
         "capacity.html.j2",
         [Path(__file__).parent],
@@ -34,11 +34,8 @@ def capacity_page(capacity: Mapping[str, Any], manifest: Mapping[str, Any]) -> s
         when=str(manifest.get("started_at") or ""),
         about=f"{machine['role']}, {machine['cpus']:g} CPU, {machine['memory_mb']} MB, "
         f"{machine['nic_mbps']:g} Mbit/s",
-        headline=headline(capacity),
-        verdicts=[
-            chip("NodT of every workload?", capacity["complete"]),
-            *chips(capacity["verdicts"], questions),
-        ],
+        headline=f"{stopped_words(manifest)} {headline(capacity)}".strip(),
+        verdicts=chips(capacity["verdicts"], questions),
         summary=_summary_table(capacity),
         workloads=[
             {
@@ -76,9 +73,8 @@ def print_capacity(capacity: Mapping[str, Any], console: Console, report: Path) 
     title = f"{capacity['experiment']}, run {capacity['run']}"
     print_table(dataclasses.replace(table, caption=title), console)
     for user, found in capacity["workloads"].items():
-        for text in (found["reason"], *found["doubts"]):
-            if text:
-                console.print(f"  - {user}: {text}", highlight=False)
+        for text in found["doubts"]:
+            console.print(f"  - {user}: {text}", highlight=False)
     print_reasons(capacity["verdicts"], console)
     print_path(report, console)
 

@@ -14,7 +14,8 @@ from experiments.kinds.capacity.analysis import Interval, NodeCapacity, capacity
 from experiments.kinds.capacity.steps import STEPS, AskedStep, Step, steps_of
 from experiments.record.metrics.frames import response_limit_ms
 from experiments.record.records import HOSTS, REQUESTS, read_table
-from experiments.record.result import Findings, read_manifest
+from experiments.record.result import Findings, not_measured, read_manifest
+from experiments.report.text import number
 
 GENERATOR_CORES_MAX = 0.9
 
@@ -48,10 +49,19 @@ def node_findings(
         )
         for user, limit_ms in limits_ms.items()
     }
-    verdicts = manifest["verdicts"]
-    complete = all(found["nodt_per_s"] is not None for found in workloads.values())
-    body = {"complete": complete, "machine": machine, "workloads": workloads}
-    return Findings(body, verdicts, complete)
+    missing = [
+        f"no NodT of {user}: {found['reason']}"
+        for user, found in workloads.items()
+        if found["nodt_per_s"] is None
+    ]
+    body = {"complete": not missing, "machine": machine, "workloads": workloads}
+    said = ", ".join(
+        f"{user} {number(found['nodt_per_s']['value'])}/s"
+        for user, found in workloads.items()
+        if found["nodt_per_s"] is not None
+    )
+    verdicts = not_measured(manifest["verdicts"], missing)
+    return Findings(body, verdicts, found=f"NodT: {said}" if said else "")
 
 
 def _workload(

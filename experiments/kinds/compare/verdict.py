@@ -10,6 +10,7 @@ from experiments.kinds.compare.asked import in_short, settings_of
 from experiments.kinds.compare.folder import RunFolder
 from experiments.kinds.compare.predicted import verdict_sentence
 from experiments.record.metrics.summary import compared_arms
+from experiments.record.result import stopped_words
 from experiments.report.tables import Cell, Table, named
 from experiments.report.text import MISSING, factor, interval, milliseconds, number, percent, plain
 
@@ -23,6 +24,8 @@ def verdict(run: RunFolder) -> str:
     """Which arms met the SLO, in a sentence; of a run that is not valid, that nothing follows."""
     if run.summary.get("valid") is None:
         return "There is no result, so there is no verdict."
+    if stopped := stopped_words(run.summary):
+        return f"{stopped} Nothing follows from this run."
     if not run.summary["valid"]:
         return f"This run is not valid, so nothing follows from it{_against(run)}."
     arms = (run.summary.get("slo") or {}).get("arms") or {}

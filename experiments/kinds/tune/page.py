@@ -10,8 +10,8 @@ from rich.console import Console
 from rich.table import Table as TerminalTable
 
 from experiments.kinds.tune.figures import exhaustive_figure, trajectory_figure
-from experiments.record.result import flat, read_manifest, read_result
-from experiments.report.shell import Verdict, chip, chips, render_page, repeat_rows, save_page
+from experiments.record.result import flat, read_manifest, read_result, stopped_words
+from experiments.report.shell import Verdict, chips, render_page, repeat_rows, save_page
 from experiments.report.tables import Cell, Table, named
 from experiments.report.terminal import print_path, print_reasons
 from experiments.report.text import interval, milliseconds, number, percent
@@ -32,7 +32,7 @@ def tune_page(tuning: Mapping[str, Any], manifest: Mapping[str, Any]) -> str:
         name=tuning["experiment"],
         when=str(manifest.get("started_at") or ""),
         target=asked["target"],
-        headline=headline(tuning),
+        headline=f"{stopped_words(manifest)} {headline(tuning)}".strip(),
         verdicts=_verdicts(tuning),
         trajectory=trajectory_figure(tuning),
         steps=_step_table(tuning),
@@ -130,15 +130,13 @@ def _p(step: Mapping[str, Any]) -> float:
 
 
 def _verdicts(tuning: Mapping[str, Any]) -> list[Verdict]:
-    complete = tuning["complete"]
     questions = {
-        "measurement": "Measurement valid?",
+        "measurement": "Walked to the end?",
         "injection": "Neighbours as drawn?",
         "revert": "Neighbours reverted?",
         "cleanup": "Cleaned up?",
     }
-    reasons = () if complete else (tuning["stopped"],)
-    return [chip("Walked to the end?", complete, reasons), *chips(tuning["verdicts"], questions)]
+    return chips(tuning["verdicts"], questions)
 
 
 def _step_table(tuning: Mapping[str, Any]) -> Table | None:

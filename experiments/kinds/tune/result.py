@@ -11,7 +11,7 @@ from typing import Any
 from experiments.kinds.tune.evidence import Ratio, ratio
 from experiments.kinds.tune.section import TuneSection
 from experiments.kinds.tune.walk import Contest, Measured, Point, Walk
-from experiments.record.result import Findings, read_manifest
+from experiments.record.result import Findings, not_measured, read_manifest
 from optimizer.replication import (
     Replicas,
     TierLoad,
@@ -26,7 +26,10 @@ WALK = "walk.json"  # of a run's folder: the walk as it went
 def analyse(folder: Path) -> Findings:
     """The walk; it was decided while it went."""
     walk = json.loads((folder / WALK).read_text(encoding="utf-8"))
-    return Findings(walk, read_manifest(folder)["verdicts"], bool(walk["complete"]))
+    cut = [] if walk["complete"] else [f"the walk was cut short: {walk['stopped']}"]
+    verdicts = not_measured(read_manifest(folder)["verdicts"], cut)
+    said = f"r = ({', '.join(map(str, walk['chosen']))})" if walk["chosen"] else ""
+    return Findings(walk, verdicts, found=said)
 
 
 def walk_json(
