@@ -24,6 +24,7 @@ from experiments.stage.radius import Radius
 LEASE_S = 12.0
 _RENEW_EVERY_S = 4.0
 _TICK_S = 0.05
+_MISSED_S = 1.0  # what was due so long before the end and is not in was missed, not just cut off
 _HELD_BACK = SparecraftError(
     "[guard] machines_per_tier_max",
     expected="room for one more machine before the injection is over",
@@ -64,12 +65,12 @@ class FaultController:
     ) -> None:
         """Carry out `injections`, at_s after `origin` (monotonic); returns at `end_s` or `stop`.
 
-        Whatever is active then has been reverted. Times after `end_s` are not reached and do
-        not count as planned. An injection that would disturb too many machines at once waits until
-        there is room, and is an error where that comes too late.
+        Whatever is active then has been reverted. What was not due before the end, which a block
+        may reach with its last reply, does not count as planned. An injection that would disturb
+        too many machines at once waits until there is room, and is an error where that comes too
+        late.
         """
         waiting = sorted((i for i in injections if i.at_s < end_s), key=lambda i: i.at_s)
-        self.tally.planned += len(waiting)
         due: list[Injection] = []  # but held back
         active: list[_Active] = []
         renew_at_s = 0.0
@@ -79,6 +80,7 @@ class FaultController:
             while not stop.is_set() and (now_s := time.monotonic() - origin) < end_s:
                 while waiting and waiting[0].at_s <= now_s:
                     due.append(waiting.pop(0))
+                    self.tally.planned += 1
                 due, asked = [], due
                 for injection in asked:
                     if self.radius.take(injection.machines):
@@ -95,6 +97,8 @@ class FaultController:
                     renew_at_s = now_s + _RENEW_EVERY_S
                     others += [pool.submit(self._renew, held) for held in active]
                 stop.wait(min(_TICK_S, end_s - now_s))
+            ended_s = min(time.monotonic() - origin, end_s)
+            self.tally.planned += sum(i.at_s < ended_s - _MISSED_S for i in waiting)
             wait(starting)
             for injection in due:
                 self._fail(injection, injection.steps[-1], "inject", _HELD_BACK)

@@ -140,6 +140,31 @@ def test_a_sticky_fault_ends_with_the_block_and_what_lies_beyond_is_not_planned(
     assert events[-1]["action"] == "revert"
 
 
+def _clock(monkeypatch: pytest.MonkeyPatch, *times: float) -> Callable[[], float]:
+    """A clock of the controller that shows each of `times`, then the last for ever."""
+    left = list(times)
+    clock = SimpleNamespace(monotonic=lambda: left.pop(0) if len(left) > 1 else left[0])
+    monkeypatch.setattr(faults, "time", clock)
+    monkeypatch.setattr(faults, "_TICK_S", 0.0)
+    return lambda: 0.0
+
+
+def test_what_is_due_between_the_last_look_and_the_end_is_not_planned(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = _clock(monkeypatch, 0.0, 19.96, 20.01)
+    journal, _, tally, _ = _run([_one("cpu.limp", 5.0, at_s=19.98)], end_s=20.0, now=now)
+    assert journal == []
+    assert (tally.planned, tally.injected) == (0, 0)
+
+
+def test_what_a_controller_slept_through_was_planned(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = _clock(monkeypatch, 0.0, 20.01)
+    journal, _, tally, _ = _run([_one("cpu.limp", 5.0, at_s=10.0)], end_s=20.0, now=now)
+    assert journal == []
+    assert (tally.planned, tally.injected) == (1, 0)
+
+
 BOTH = Injection(
     0.0, 0.1, "interference",
     (Step("interference.iperf_server", "b", {"port": 5201}), Step("interference.iperf", "a")),
