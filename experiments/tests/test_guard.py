@@ -308,6 +308,16 @@ def test_a_block_that_its_guard_stops_undoes_its_faults_and_keeps_its_requests(
     assert stopped["undone_after_s"] > 0
 
 
+@pytest.mark.parametrize("name", ["mediawiki-noisy", "nginx-python", "postgresql"])
+def test_designs_that_are_shipped_show_their_guard(name: str) -> None:
+    for words in (("check", name), ("run", name, "--dry-run")):
+        done = CliRunner().invoke(app, [*words, "--json"])
+        assert done.exit_code == 0, done.output
+        found = json.loads(done.stdout)
+        guard = found["guard"]
+        assert (guard["error_share_max"], guard["down_s_max"]) == (0.2, 30.0)
+
+
 # Runs that go on, and `sparecraft halt`.
 
 
