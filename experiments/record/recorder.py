@@ -67,8 +67,12 @@ class Recorder:
         parameters: Mapping[str, Any] | None = None,
         duration_s: float | None = None,
         text: str = "",
+        asked: float | None = None,
     ) -> None:
-        """Append to events.jsonl and write the window (or mark) to InfluxDB."""
+        """Append to events.jsonl and write the window (or mark) to InfluxDB.
+
+        Parameters: asked, of a revert, when it was to be [monotonic s].
+        """
         time_s = self.clock.since_s(monotonic)
         block = self.block
         line = {
@@ -84,6 +88,7 @@ class Recorder:
             "parameters": dict(parameters or {}),
             "duration_s": duration_s,
             "text": text,
+            "asked_s": None if asked is None else round(self.clock.since_s(asked), 6),
         }
         with self._guard:
             self.events.append(line)

@@ -1,8 +1,9 @@
 """result.json: the head that every kind of run has, and under the kind's own name what it found.
 
 Head: schema, kind, experiment, run, platform, valid, verdicts, stopped (null but where a guard or
-`sparecraft halt` ended the run), found (in few words, "" where arms say it), slo (null where none
-was asked for), cost, started, commit, host.
+`sparecraft halt` ended the run), undone (`undone.py`; null in runs before it was recorded), found
+(in few words, "" where arms say it), slo (null where none was asked for), cost, started, commit,
+host.
 Folders of older versions, with summary.json, capacity.json or tune.json, are read as if they had
 been written so.
 """
@@ -66,6 +67,7 @@ def _head(
         "valid": valid,
         "verdicts": verdicts,
         "stopped": manifest.get("stopped"),
+        "undone": manifest.get("undone"),
         "found": "",
         "slo": slo,
         "cost": _cost(manifest),
@@ -175,7 +177,8 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 
 
 def _new(body: dict[str, Any], manifest: Mapping[str, Any]) -> Result:
-    body = {"stopped": None, "found": "", **body}  # older ones knew nothing of these
+    # older ones knew nothing of these
+    body = {"stopped": None, "undone": manifest.get("undone"), "found": "", **body}
     expected = {*_head("", manifest, True, {}, None), body["kind"]}
     if missing := expected - body.keys():
         raise KeyError(", ".join(sorted(missing)))

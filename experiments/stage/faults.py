@@ -25,21 +25,26 @@ LEASE_S = 12.0
 _RENEW_EVERY_S = 4.0
 _TICK_S = 0.05
 _MISSED_S = 1.0  # what was due so long before the end and is not in was missed, not just cut off
+_AT_ONCE = 32  # calls to agents and platform: an undo does not wait for what is slow elsewhere
 _HELD_BACK = SparecraftError(
     "[guard] machines_per_tier_max",
     expected="room for one more machine before the injection is over",
     came="as many disturbed machines of its tier as may be",
 )
 
+_BY_ITSELF = ("lease", "restart", "sigterm")  # the agent's reasons to undo what nobody told it to
+
 
 @dataclass
 class Tally:
-    """Counts over a run: an injection counts once all its steps are in."""
+    """Counts over a run: an injection counts once all its steps are in; `struck` are machines that
+    lost power or were frozen on purpose."""
 
     planned: int = 0
     injected: int = 0
     reverted: int = 0
     errors: list[str] = field(default_factory=list)
+    struck: set[str] = field(default_factory=set)
 
 
 @dataclass
@@ -74,7 +79,7 @@ class FaultController:
         due: list[Injection] = []  # but held back
         active: list[_Active] = []
         renew_at_s = 0.0
-        with ThreadPoolExecutor(max_workers=8, thread_name_prefix="faults") as pool:
+        with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="faults") as pool:
             starting: list[Future[_Active | None]] = []
             others: list[Future[None]] = []
             while not stop.is_set() and (now_s := time.monotonic() - origin) < end_s:
@@ -92,17 +97,19 @@ class FaultController:
                 active += _begun(starting)
                 for over in [held for held in active if held.injection.end_s <= now_s]:
                     active.remove(over)
-                    others.append(pool.submit(self._end, over))
+                    others.append(pool.submit(self._end, over, origin, now_s))
                 if now_s >= renew_at_s:
                     renew_at_s = now_s + _RENEW_EVERY_S
                     others += [pool.submit(self._renew, held) for held in active]
                 stop.wait(min(_TICK_S, end_s - now_s))
             ended_s = min(time.monotonic() - origin, end_s)
             self.tally.planned += sum(i.at_s < ended_s - _MISSED_S for i in waiting)
+            # What is in goes out at once; what is still going in has to be in before.
+            others += [pool.submit(self._end, held, origin, ended_s) for held in active]
             wait(starting)
+            others += [pool.submit(self._end, held, origin, ended_s) for held in _begun(starting)]
             for injection in due:
                 self._fail(injection, injection.steps[-1], "inject", _HELD_BACK)
-            others += [pool.submit(self._end, held) for held in active + _begun(starting)]
         for future in others:
             future.result()  # a defect must not pass in silence
 
@@ -113,7 +120,8 @@ class FaultController:
                 held.append((step, self._inject(step)))
             except SparecraftError as error:
                 self._fail(injection, step, "inject", error)
-                if self._undo(injection, held, time.monotonic()):
+                now = time.monotonic()
+                if self._undo(injection, held, now, now):
                     self.radius.give(injection.machines)
                 return None
         started = time.monotonic()
@@ -125,13 +133,17 @@ class FaultController:
             self._report(injection, step, "inject", fault, injection.duration_s, text)
         return _Active(injection, started, held)
 
-    def _end(self, active: _Active) -> None:
-        if self._undo(active.injection, active.held, active.started):
+    def _end(self, active: _Active, origin: float, now_s: float) -> None:
+        """Undo it, which was asked for by its own end or, before that, by the block's, now."""
+        asked = origin + min(now_s, active.injection.end_s)
+        if self._undo(active.injection, active.held, active.started, asked):
             self.radius.give(active.injection.machines)
             with self._lock:
                 self.tally.reverted += 1
 
-    def _undo(self, injection: Injection, held: Sequence[tuple[Step, str]], since: float) -> bool:
+    def _undo(
+        self, injection: Injection, held: Sequence[tuple[Step, str]], since: float, asked: float
+    ) -> bool:
         clean = True
         for step, fault in reversed(held):
             try:
@@ -140,11 +152,16 @@ class FaultController:
                 self._fail(injection, step, "revert", error)
                 clean = False
                 continue
-            self._report(injection, step, "revert", fault, time.monotonic() - since, text)
+            lasted_s = time.monotonic() - since
+            self._report(injection, step, "revert", fault, lasted_s, text, asked)
+            if text in _BY_ITSELF and step.machine not in self.tally.struck:
+                self._fail(injection, step, "inject", _ended_early(text))
         return clean
 
     def _inject(self, step: Step) -> str:
         if self._by_platform(step):
+            with self._lock:
+                self.tally.struck.add(step.machine)
             self.platform.inject(step.kind, step.machine)
             return f"{step.kind}-{step.machine}"
         kind = self.platform.through_agent.get(step.kind, step.kind)
@@ -182,6 +199,7 @@ class FaultController:
         fault: str,
         duration_s: float | None,
         text: str,
+        asked: float | None = None,
     ) -> None:
         self.log(
             time.monotonic(),
@@ -193,7 +211,14 @@ class FaultController:
             parameters=step.parameters,
             duration_s=duration_s,
             text=text,
+            asked=asked,
         )
+
+
+def _ended_early(reason: str) -> SparecraftError:
+    return SparecraftError(
+        "fault", expected="in force until it was to end", came=f"undone before ({reason})"
+    )
 
 
 def _begun(starting: list[Future[_Active | None]]) -> list[_Active]:

@@ -22,15 +22,16 @@ _LOST_AFTER = 2  # failed health checks in a row
 class Monitor:
     """A thread that polls once a second until `stop`.
 
-    `on_stats(now_monotonic, tier, stats)` is called for each arbiter's answer, and
-    `on_machine(name, alive, text)` when a machine is lost or comes back, but not for those that
-    `expect_down` named (crashed or frozen on purpose).
+    `on_stats(now_monotonic, tier, stats)` is called for each arbiter's answer, `on_restart(tier)`
+    when one has been started again, and `on_machine(name, alive, text)` when a machine is lost or
+    comes back, but not for those that `expect_down` named (crashed or frozen on purpose).
     """
 
     arbiters: Mapping[str, Arbiter]
     agents: Mapping[str, Agent]
     on_stats: Callable[[float, str, dict[str, Any]], None]
     on_machine: Callable[[str, bool, str], None]
+    on_restart: Callable[[str], None]
     missed_polls: int = 0
     _misses: Counter[str] = field(default_factory=Counter)
     _expected: Counter[str] = field(default_factory=Counter)
@@ -71,6 +72,7 @@ class Monitor:
 
     def _poll_stats(self) -> None:
         due = time.monotonic()
+        uptime_s: dict[str, float] = {}
         while not self._stop.wait(max(0.0, due - time.monotonic())):
             for tier, arbiter in self.arbiters.items():
                 try:
@@ -78,6 +80,9 @@ class Monitor:
                 except SparecraftError:
                     self.missed_polls += 1
                     continue
+                if stats["uptime_s"] < uptime_s.get(tier, 0.0):
+                    self.on_restart(tier)
+                uptime_s[tier] = stats["uptime_s"]
                 self.on_stats(time.monotonic(), tier, stats)
             due = max(due + _POLL_S, time.monotonic() - _POLL_S)
 

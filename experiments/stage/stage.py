@@ -23,7 +23,8 @@ from experiments.record import manifest as manifests
 from experiments.record.recorder import Clock, Recorder
 from experiments.record.records import ARBITERS, HOSTS, write_json, write_table
 from experiments.record.telemetry import InfluxQuery, InfluxWriter, TelemetryStats
-from experiments.stage.faults import Tally
+from experiments.record.undone import undone_json
+from experiments.stage.faults import LEASE_S, Tally
 from experiments.stage.fleet import (
     check_capabilities,
     connect,
@@ -125,7 +126,9 @@ class Stage:
         self.recorder = Recorder(self.folder, self.clock, name, self.run, self._writer)
         others = watched(self.design, inventory)
         agents = {name: agent for name, agent in self.fleet.agents.items() if name not in others}
-        self.monitor = Monitor(self.fleet.arbiters, agents, self.recorder.arbiter, self._on_machine)
+        self.monitor = Monitor(
+            self.fleet.arbiters, agents, self.recorder.arbiter, self._on_machine, self._on_restart
+        )
         self.monitor.start()
 
     def _on_machine(self, name: str, alive: bool, text: str) -> None:
@@ -136,6 +139,11 @@ class Stage:
         if not alive:
             self.verdicts.measurement.fail(f"machine {name} was lost: {text}")
             self.narrator.say(f"[bold red]machine {name} was lost[/bold red]")
+
+    def _on_restart(self, tier: str) -> None:
+        self.verdicts.measurement.fail(
+            f"the arbiter of {tier} was started again: its arm's settings were gone"
+        )
 
     def failed(self, error: BaseException) -> None:
         """What ended the measurement early, as a verdict."""
@@ -276,7 +284,13 @@ class Stage:
             "host": manifests.host(),
             "verdicts": self.verdicts.to_json(),
             "stopped": self.stopped,
+            "undone": self._undone(),
             "setup_s": self.setup_s,
             "telemetry": {**vars(self._telemetry), "in_influxdb": self._in_influxdb},
             "fingerprint_clean": self._fingerprint_clean,
         }
+
+    def _undone(self) -> dict[str, Any] | None:
+        if self._writer is None:
+            return None
+        return undone_json(self.recorder.events, self.stopped, LEASE_S)

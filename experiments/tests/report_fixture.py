@@ -152,7 +152,7 @@ def event(time_s: float, what: str, kind: str, action: str, **more: Any) -> dict
             "time_s": round(time_s, 3), "wall": (T0 + timedelta(seconds=time_s)).isoformat(),
             "what": what, "kind": kind, "machine": "", "arm": "", "repeat": None,
             "action": action, "id": "", "parameters": {}, "duration_s": None,
-            "text": ""}  # fmt: skip
+            "text": "", "asked_s": None}  # fmt: skip
     return {**line, **more}
 
 

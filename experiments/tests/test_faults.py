@@ -28,11 +28,14 @@ class Machine:
         self.refuses = refuses
         self.active: set[str] = set()
         self.renewals = 0
+        self.reason = "requested"
+        self.before_inject: Callable[[], object] = lambda: None
 
     def inject(self, kind: str, parameters: Mapping[str, Any], lease_s: float) -> str:
         assert 0 < lease_s <= 600
         if kind in self.refuses:
             raise EnvironmentMissing(self.name, expected="success", came="501", do="Nothing.")
+        self.before_inject()
         fault = f"{kind}@{self.name}"
         assert fault not in self.active, "injected twice"
         self.active.add(fault)
@@ -48,7 +51,7 @@ class Machine:
     def revert(self, fault: str) -> dict[str, Any]:
         self.active.discard(fault)
         self.journal.append(f"revert {fault}")
-        return {"revert_reason": "requested"}
+        return {"revert_reason": self.reason}
 
 
 class Power:
@@ -86,11 +89,13 @@ def _run(
     refuses: tuple[str, ...] = (),
     through_agent: Mapping[str, str] | None = None,
     now: Callable[[], float] = time.monotonic,
+    prepare: Callable[[dict[str, Machine], Journal], None] = lambda *_: None,
 ) -> tuple[list[str], list[dict[str, Any]], Tally, dict[str, Machine]]:
     """A block that is stopped at a line of its journal, or lasts until `end_s`."""
     journal = Journal(until)
     events: list[dict[str, Any]] = []
     machines = {name: Machine(name, journal, refuses) for name in ("a", "b")}
+    prepare(machines, journal)
     tally = Tally()
     agents: Any = machines
     power: Any = Power(journal, through_agent or {})
@@ -188,6 +193,67 @@ def test_a_refused_second_step_undoes_the_first_and_is_an_error() -> None:
     assert (tally.planned, tally.injected, len(tally.errors)) == (1, 0, 1)
     assert "interference.iperf on a" in tally.errors[0]
     assert [event["action"] for event in events] == ["error", "revert"]
+
+
+@pytest.mark.parametrize("reason", ["lease", "restart", "sigterm"])
+def test_a_fault_that_the_agent_undid_by_itself_was_not_in_force_as_asked(reason: str) -> None:
+    def undoes(machines: dict[str, Machine], _: Journal) -> None:
+        machines["a"].reason = reason
+
+    _, events, tally, _ = _run([_one("cpu.limp", 0.1)], until="revert cpu.limp@a", prepare=undoes)
+    assert [event["action"] for event in events] == ["inject", "revert", "error"]
+    assert (tally.injected, tally.reverted, len(tally.errors)) == (1, 1, 1)
+    assert tally.errors[0].startswith("cpu.limp on a: inject: ")
+    assert f"({reason})" in tally.errors[0]
+
+
+def test_a_machine_that_was_crashed_on_purpose_forgets_its_other_faults() -> None:
+    def undoes(machines: dict[str, Machine], _: Journal) -> None:
+        machines["a"].reason = "restart"
+
+    both = [_one("machine.crash", None), _one("cpu.limp", None, at_s=0.05)]
+    _, _, tally, _ = _run(both, until="inject cpu.limp@a", prepare=undoes)
+    assert (tally.reverted, tally.errors) == (2, [])
+
+
+def test_a_stop_undoes_what_is_in_before_what_is_still_going_in() -> None:
+    """Else the slowest machine would hold up all others."""
+
+    def slow(machines: dict[str, Machine], journal: Journal) -> None:
+        undone = threading.Event()
+        revert = machines["a"].revert
+
+        def reverted(fault: str) -> dict[str, Any]:
+            found = revert(fault)
+            undone.set()
+            return found
+
+        def until_the_other_is_undone() -> None:
+            journal.stop.set()
+            assert undone.wait(60), "the undo waited for this injection"
+
+        machines["a"].revert = reverted  # type: ignore[method-assign]
+        machines["b"].before_inject = until_the_other_is_undone
+
+    later = Injection(0.05, None, "fault", (Step("net.loss", "b"),))
+    journal, events, tally, _ = _run([_one("cpu.limp", None), later], prepare=slow)
+    assert [line.split(" {")[0] for line in journal] == [
+        "inject cpu.limp@a", "revert cpu.limp@a", "inject net.loss@b", "revert net.loss@b",
+    ]  # fmt: skip
+    assert (tally.injected, tally.reverted) == (2, 2)
+    asked = {event["asked"] for event in events if event["action"] == "revert"}
+    assert len(asked) == 1, "both were to end when the block was stopped"
+
+
+def test_a_revert_says_when_it_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    ticks = itertools.count()
+    clock = SimpleNamespace(monotonic=lambda: 0.01 * next(ticks))
+    monkeypatch.setattr(faults, "time", clock)
+    monkeypatch.setattr(faults, "_TICK_S", 0.0)
+    until_end = Injection(0.0, None, "fault", (Step("net.loss", "b"),))
+    _, events, _, _ = _run([_one("cpu.limp", 0.1), until_end], end_s=0.5, now=clock.monotonic)
+    asked = {event["kind"]: event["asked"] for event in events if event["action"] == "revert"}
+    assert asked == {"cpu.limp": pytest.approx(0.1), "net.loss": pytest.approx(0.5)}
 
 
 def test_machine_faults_go_through_the_platform() -> None:

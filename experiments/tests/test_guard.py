@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -177,13 +178,37 @@ class _Agent:
         return {}
 
 
+def _ignored(*_: object) -> None:
+    """What the monitor says."""
+
+
+def test_an_arbiter_that_was_started_again_is_told_of_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(monitors, "_POLL_S", 0.001)
+    told: list[str] = []
+    polled = threading.Event()
+    uptimes_s = iter([5.0, 6.0, 0.5, 1.5])
+
+    def stats() -> dict[str, Any]:
+        if (uptime_s := next(uptimes_s, None)) is None:
+            polled.set()
+            raise EnvironmentMissing("arbiter", expected="an answer", came="none", do="Wait.")
+        return {"uptime_s": uptime_s}
+
+    arbiters = cast(Any, {"web": SimpleNamespace(stats=stats)})
+    watching = Monitor(arbiters, {}, _ignored, _ignored, told.append)
+    watching.start()
+    polled.wait()
+    watching.stop()
+    assert told == ["web"]
+
+
 @pytest.mark.parametrize("state", [False, None], ids=["not ready", "no answer"])
 def test_the_monitor_says_since_when_a_machine_is_not_ready(
     monkeypatch: pytest.MonkeyPatch, state: bool | None
 ) -> None:
     monkeypatch.setattr(monitors, "_POLL_S", 0.01)
     agent = _Agent()
-    watching = Monitor({}, cast(Any, {"web-1": agent}), lambda *_: None, lambda *_: None)
+    watching = Monitor({}, cast(Any, {"web-1": agent}), _ignored, _ignored, _ignored)
     watching.start()
     try:
         assert watching.unready == {}

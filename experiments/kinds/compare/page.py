@@ -24,6 +24,7 @@ from experiments.kinds.compare.verdict import (
 )
 from experiments.report.shell import Verdict, chip, chips, render_page, save_page
 from experiments.report.text import milliseconds, number, percent
+from experiments.report.undone import undone_words
 
 FOLDER = Path(__file__).parent
 TEMPLATE = "compare.html.j2"
@@ -65,6 +66,7 @@ def page_values(run: RunFolder) -> dict[str, Any]:
         "arms": tables.arm_tables(run.summary.get("arms") or {}),
         "phases": tables.phase_table(run),
         "faults": tables.fault_table(run),
+        "undone": undone_words(run.summary.get("undone")),
         "replication": tables.replication_table(run),
         "folded": [
             (host_words(host), host_table(host)),

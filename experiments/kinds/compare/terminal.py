@@ -18,6 +18,7 @@ from experiments.kinds.compare.predicted import (
 )
 from experiments.report.terminal import print_path, print_table
 from experiments.report.text import factor, interval, milliseconds, number, percent, usd
+from experiments.report.undone import undone_words
 from optimizer.commands.output import fitting
 
 _ROWS = (
@@ -130,7 +131,8 @@ def _print_verdicts(summary: Mapping[str, Any], console: Console) -> None:
         highlight=False,
     )
     load = (summary.get("load") or {}).get("blocks") or ()
-    for line in (host_words(summary.get("host_blocks") or ()), load_words(load)):
+    undone = undone_words(summary.get("undone"))
+    for line in (undone, host_words(summary.get("host_blocks") or ()), load_words(load)):
         if line:
             console.print(line, highlight=False)
     reasons = [reason for verdict in found.values() for reason in verdict.get("reasons") or ()]

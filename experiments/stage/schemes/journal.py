@@ -34,6 +34,7 @@ class Journal:
     _in_service: set[str] = field(default_factory=set)
     _crashes: dict[str, tuple[str, float]] = field(default_factory=dict)
     _count: int = 0
+    _asked: float | None = None
 
     @property
     def in_service(self) -> frozenset[str]:
@@ -65,6 +66,7 @@ class Journal:
             self._crashes[machine] = (name := f"crash-{self._count}", at)
             self.tally.planned += 1
             self.tally.injected += 1
+            self.tally.struck.add(machine)
         self.log(at, what="fault", kind="machine.crash", action="inject", machine=machine, id=name)
         self.leave(machine, at)
 
@@ -72,6 +74,10 @@ class Journal:
         """When the machine crashed [monotonic s]; None where no crash of ours is open."""
         with self._guard:
             return self._crashes[machine][1] if machine in self._crashes else None
+
+    def end_asked(self) -> None:
+        """From now on machines are mended because the block is over."""
+        self._asked = time.monotonic()
 
     def mended(self, machine: str) -> None:
         """The machine's crash is undone."""
@@ -84,7 +90,7 @@ class Journal:
         name, at = crash
         self.log(
             now, what="fault", kind="machine.crash", action="revert", machine=machine, id=name,
-            duration_s=now - at,
+            duration_s=now - at, asked=self._asked,
         )  # fmt: skip
 
     def failed(self, machine: str, what: str, error: Exception) -> None:
