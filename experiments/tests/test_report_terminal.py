@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import html
 import io
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
 
+from experiments import kinds
 from experiments.design.prediction import Prediction
+from experiments.kinds.compare.answer import said
+from experiments.kinds.compare.folder import RunFolder, read_folder
+from experiments.kinds.compare.page import write_report
 from experiments.kinds.compare.terminal import print_summary
+from experiments.kinds.compare.verdict import verdict
+from experiments.record.result import read_result
 from experiments.tests.planned_fixture import planned_run
 from experiments.tests.report_fixture import FakeRun, fake_run
 
@@ -19,11 +28,32 @@ def run() -> FakeRun:
     return fake_run(seed=4, measure_s=30.0)
 
 
-def printed(summary: object, report: Path | None, width: int = 100) -> str:
+def printed(summary: Mapping[str, Any], report: Path | None, width: int = 100) -> str:
     """What a terminal of that width shows."""
     out = io.StringIO()
-    print_summary(summary, Console(file=out, width=width), report)  # type: ignore[arg-type]
+    plan, arms = summary.get("plan") or {}, list(summary.get("arms") or {})
+    run = RunFolder(Path("/nowhere/run"), summary=dict(summary), plan=plan, arms=arms)
+    print_summary(run, Console(file=out, width=width), report)
     return out.getvalue()
+
+
+def test_it_ends_with_the_sentences_of_the_page_s_first_screen(
+    run: FakeRun, tmp_path: Path
+) -> None:
+    folder = run.write(tmp_path / "run")
+    page = write_report(folder)
+    out = io.StringIO()
+    result = read_result(folder)
+    kinds.find(result["kind"]).print_result(result, Console(file=out, width=100), page)
+    shown = " ".join(out.getvalue().split())
+    read = read_folder(folder)
+    sentences = [verdict(read), *said(read)]
+    assert len(sentences) == 4
+    place = -1
+    for sentence in sentences:
+        assert html.escape(sentence, quote=False) in page.read_text().replace("&#39;", "'")
+        assert shown.index(sentence) > place
+        place = shown.index(sentence)
 
 
 def test_it_shows_both_arms_and_ends_with_the_whole_path(run: FakeRun) -> None:
@@ -37,7 +67,8 @@ def test_it_shows_both_arms_and_ends_with_the_whole_path(run: FakeRun) -> None:
 
 def test_the_name_of_the_run_is_not_folded_to_the_width_of_a_narrow_table(run: FakeRun) -> None:
     summary = run.summary()
-    alone = {**summary, "arms": {"tad": summary["arms"]["replicated"]}, "improvement": {}}
+    arms = {"tad": summary["arms"]["replicated"]}
+    alone = {**summary, "arms": arms, "improvement": {}, "slo": None}
     name = f"{summary['experiment']}, run {summary['run']}"
     assert name in printed(alone, None, width=80).splitlines()
 
@@ -48,6 +79,7 @@ def test_many_arms_are_rows_that_fit(run: FakeRun) -> None:
     arms = {"baseline": summary["arms"]["baseline"], **{f"tad-{n}": replicated for n in range(7)}}
     entry = {"mean": summary["improvement"]["mean"]}
     many = {**summary, "arms": arms, "comparison": {f"tad-{n}": entry for n in range(7)}}
+    many["slo"] = None
     lines = printed(many, None, width=80).splitlines()
     for name in arms:
         assert sum(line.startswith(f"{name} ") for line in lines) == 1, name
@@ -68,7 +100,7 @@ def test_a_plan_names_its_spares(run: FakeRun) -> None:
     tier = {"nodes": 3, "spares": 1, "instance_type": "t3.small", "replicas": 2}
     plan = {"feasible": True, "usd_per_month": 60.0, "tiers": {"web": tier}}
     summary = run.summary(plan=plan)
-    assert "(web: 3 + 1 spare x t3.small, r = 2)" in printed(summary, None)
+    assert "Planned: web: 3 + 1 spare x t3.small, r = 2." in printed(summary, None)
 
 
 def test_doubtful_percentiles_carry_a_question_mark(run: FakeRun) -> None:

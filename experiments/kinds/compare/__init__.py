@@ -41,11 +41,12 @@ class CompareKind(Kind):
         return write_report(folder)
 
     def print_result(self, result: Result, console: Console, page: Path) -> None:
-        """Arms, factors, verdicts, plan."""
+        """Arms, factors, verdicts; then the sentences of the page's first screen."""
+        from experiments.kinds.compare.folder import read_folder
         from experiments.kinds.compare.terminal import print_summary
-        from experiments.record.result import flat
 
-        print_summary(flat(result), console, page)
+        del result  # the folder has it
+        print_summary(read_folder(page.parent), console, page)
 
     def figures(self, result: Result) -> Mapping[str, Any]:
         """Gains of the last arm, then what each arm's requests took."""

@@ -6,16 +6,15 @@ from pathlib import Path
 from typing import Any
 
 from experiments.kinds.compare import tables
+from experiments.kinds.compare.answer import said
 from experiments.kinds.compare.asked import asked_rows
-from experiments.kinds.compare.cost import cost_sentence, cost_table, work_words
-from experiments.kinds.compare.earlier import among_earlier
+from experiments.kinds.compare.cost import cost_table, work_words
 from experiments.kinds.compare.figures import all_figures, fronts
 from experiments.kinds.compare.folder import RunFolder, read_folder
 from experiments.kinds.compare.host import host_table, host_words, load_table, load_words
 from experiments.kinds.compare.plan import plan_table, plan_words
 from experiments.kinds.compare.predicted import availability_words, predicted_table
 from experiments.kinds.compare.verdict import (
-    gain,
     gain_table,
     headline_arms,
     slo_notes,
@@ -42,7 +41,7 @@ def page_values(run: RunFolder) -> dict[str, Any]:
     """What the template says, by name."""
     ideal = run.summary.get("ideal") or {"source": "unknown"}
     platform = run.manifest.get("platform")
-    baseline, other, _ = headline_arms(run) if run.arms else ("", None, {})
+    baseline = headline_arms(run)[0] if run.arms else ""
     load = (run.summary.get("load") or {}).get("blocks") or []
     host = (run.manifest.get("host") or {}).get("blocks") or []
     return {
@@ -52,7 +51,7 @@ def page_values(run: RunFolder) -> dict[str, Any]:
         "about": f"platform {platform}" if platform else "",
         "verdicts": verdicts(run),
         "headline": verdict(run),
-        "said": [gain(run), among_earlier(run, other), cost_sentence(run)],
+        "said": said(run),
         "first": [slo_table(run), gain_table(run), cost_table(run)],
         "slo_notes": slo_notes(run),
         "work": work_words(run),

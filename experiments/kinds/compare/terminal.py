@@ -10,14 +10,13 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from experiments.kinds.compare.answer import said
+from experiments.kinds.compare.folder import RunFolder
 from experiments.kinds.compare.host import host_words, load_words
-from experiments.kinds.compare.predicted import (
-    availability_words,
-    predicted_table,
-    verdict_sentence,
-)
+from experiments.kinds.compare.predicted import availability_words, predicted_table
+from experiments.kinds.compare.verdict import verdict
 from experiments.report.terminal import print_path, print_table
-from experiments.report.text import factor, interval, milliseconds, number, percent, usd
+from experiments.report.text import factor, interval, milliseconds, number, percent
 from experiments.report.undone import undone_words
 from optimizer.commands.output import fitting
 
@@ -38,11 +37,13 @@ _MANY = ("requests", "errors", "mean_ms", "p50_ms", "p95_ms", "p99_ms")
 _COLUMNS_MOST = 4
 
 
-def print_summary(summary: Mapping[str, Any], console: Console, report: Path | None = None) -> None:
-    """Print arms, improvement, verdicts and plan; the last line is the report's path, whole.
+def print_summary(run: RunFolder, console: Console, report: Path | None = None) -> None:
+    """Print arms, improvement and verdicts, then what the report's first screen says: verdict, gain
+    and cost; the last line is the report's path, whole.
 
     A figure that rests on fewer than 10 samples beyond it carries a question mark.
     """
+    summary = run.summary
     many = len(summary.get("arms") or {}) > _COLUMNS_MOST
     # Not as the table's title, which would be folded to its width.
     about = ": latencies in ms, factor of the mean" if many else ""
@@ -50,7 +51,7 @@ def print_summary(summary: Mapping[str, Any], console: Console, report: Path | N
     console.print(fitting(_many_arms(summary) if many else _arms(summary), console))
     _print_predicted(summary, console)
     _print_verdicts(summary, console)
-    _print_plan(summary, console)
+    _print_answer(run, console)
     if report is not None:
         print_path(report, console)
 
@@ -114,7 +115,7 @@ def _print_predicted(summary: Mapping[str, Any], console: Console) -> None:
     if not found:
         return
     print_table(predicted_table(found), console)
-    for line in (verdict_sentence(summary), *availability_words(found)):
+    for line in availability_words(found):
         console.print(f"  {line}", markup=False, highlight=False)
 
 
@@ -146,20 +147,20 @@ def _answer(answer: Any) -> str:
     return "[green]yes[/]" if answer else "[red]no[/]"
 
 
-def _print_plan(summary: Mapping[str, Any], console: Console) -> None:
-    plan = summary.get("plan") or {}
+def _print_answer(run: RunFolder, console: Console) -> None:
+    console.print()
+    console.print(verdict(run), style="bold", markup=False, highlight=False)
+    for sentence in (*said(run), _planned(run.plan)):
+        console.print(sentence, markup=False, highlight=False)
+
+
+def _planned(plan: Mapping[str, Any]) -> str:
     if plan.get("feasible") is None:
-        console.print("plan: none was made")
-        return
+        return "No fleet was planned from it."
     if not plan["feasible"]:
-        console.print("plan: [red]no fleet meets the SLO[/]")
-        return
+        return "No fleet within the limits meets the SLO."
     tiers = [f"{name}: {_machines(tier)}" for name, tier in (plan.get("tiers") or {}).items()]
-    console.print(
-        f"plan: {usd(plan.get('usd_per_month'))} a month ({'; '.join(tiers)})",
-        markup=False,
-        highlight=False,
-    )
+    return f"Planned: {'; '.join(tiers)}."
 
 
 def _machines(tier: Mapping[str, Any]) -> str:
