@@ -15,6 +15,9 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+# What a rate, time, size or price can be, in whichever unit: beyond, products leave floating point.
+LEAST, MOST = 1e-15, 1e15
+
 
 class SparecraftError(Exception):
     """Something the user must know; never shown as a traceback."""
@@ -78,9 +81,12 @@ def require_number(place: str, value: object) -> float:
 
 
 def require_positive(place: str, value: float) -> float:
-    """Return `value` if it is a finite number above zero, else raise InputError."""
-    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < math.inf:
-        raise InputError(place, expected="a finite number above 0", came=repr(value))
+    """Return `value` if it is a number in [LEAST, MOST], else raise InputError."""
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not number or not LEAST <= value <= MOST:
+        raise InputError(
+            place, expected=f"a number above 0 ({LEAST:g} to {MOST:g})", came=repr(value)
+        )
     return float(value)
 
 

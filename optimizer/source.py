@@ -12,12 +12,12 @@ import tomllib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
 
-from optimizer.errors import InputError, SparecraftError
+from optimizer.errors import LEAST, MOST, InputError, SparecraftError
 
 Key = tuple[str | int, ...]
 
@@ -64,6 +64,16 @@ def refusal(
     """A model's complaint with the parts of an InputError; `key` is relative to the model."""
     context = {"expected": expected, "came": came, "key": key, "do": do}
     return PydanticCustomError("refused", "expected {expected}; came {came}", context)
+
+
+def _positive(value: float, most: float = MOST) -> float:
+    if not LEAST <= value <= most:
+        raise refusal(f"a number above 0 ({LEAST:g} to {most:g})", came=f"{value:g}")
+    return value
+
+
+Positive = Annotated[float, AfterValidator(_positive)]  # as `errors.require_positive`
+Share = Annotated[float, AfterValidator(lambda value: _positive(value, 1.0))]  # above 0
 
 
 @dataclass(frozen=True)

@@ -69,9 +69,11 @@ def occupancy(rates: Matrix, horizon_s: float) -> Occupancy:
     doublings = max(0, math.ceil(math.log2(events))) if events > 0 else 0
     step, mean, terms = _first_step(rates, leaving, events, doublings)
     apart = 1.0  # D / T, from the time before the first step on
+    rounding = len(rates) * float(np.finfo(np.float64).eps)
     apart_share = 2.0**-doublings
     for level in range(doublings):
-        apart = min(apart, 1.0 - float(step.min(axis=0).sum()))
+        met = float(step.min(axis=0).sum()) - rounding
+        apart = min(apart, 1.0 - max(0.0, met))
         apart_share += apart * 2.0 ** (level - doublings)
         mean = _stochastic(mean + _product(step, mean))
         step = _stochastic(_product(step, step))

@@ -88,7 +88,7 @@ class Availability:
     def unavailability_most(self) -> float:
         """What the models vouch for: with the error bound on top, and never below what they tell
         apart. Whether a target is kept is asked of this figure."""
-        return max(self.unavailability + self.error_bound, U_FLOOR)
+        return min(1.0, max(self.unavailability + self.error_bound, U_FLOOR))
 
     def keeps(self, target: float) -> bool:
         """Whether this is an availability of at least `target`, whatever the error."""

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, StringConstraints
 
+from optimizer.errors import MOST
 from optimizer.source import Strict, refusal
 
 
@@ -20,8 +21,7 @@ def _day(value: Any) -> str:
 
 Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 Day = Annotated[str, BeforeValidator(_day)]
-Positive = Annotated[float, Field(gt=0)]
-NotNegative = Annotated[float, Field(ge=0)]
+NotNegative = Annotated[float, Field(ge=0, le=MOST)]
 
 
 class Head(Strict):

@@ -23,7 +23,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from optimizer.prices.head import Day, Head, NotNegative, Positive, Text
+from optimizer.prices.head import Day, Head, NotNegative, Text
 from optimizer.prices.instance import (
     Instance,
     MonthlyCost,
@@ -31,7 +31,7 @@ from optimizer.prices.instance import (
     cheapest_first,
     unknown,
 )
-from optimizer.source import Source, Strict, check
+from optimizer.source import Positive, Source, Strict, check
 from optimizer.units import HOURS_PER_MONTH
 
 REGION = "on-prem"

@@ -6,9 +6,9 @@ from typing import Annotated
 
 from pydantic import Field
 
-from optimizer.prices.head import Head, NotNegative, Positive
+from optimizer.prices.head import Head, NotNegative
 from optimizer.prices.instance import Instance, PriceBook, cheapest_first, unknown
-from optimizer.source import Source, Strict, check
+from optimizer.source import Positive, Share, Source, Strict, check
 
 _Prices = Annotated[dict[str, Positive], Field(min_length=1)]
 
@@ -18,7 +18,7 @@ class Kind(Strict):
 
     vcpus: Positive
     memory_gb: Positive
-    baseline_share: Annotated[float, Field(gt=0, le=1)] = 1.0
+    baseline_share: Share = 1.0
     usd_per_month_off: NotNegative = 0.0
 
 

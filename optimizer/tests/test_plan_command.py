@@ -187,6 +187,7 @@ def test_wrong_input_is_refused_by_name(words: tuple[str, ...], named: str) -> N
         (("--figures", "here"), "--figures: expected with --pareto"),
         (("--availability", "1.0"), "slo.availability"),
         (("--p99-ms", "-5"), "slo.p99_ms"),
+        (("--p95-ms", "500"), "slo.p99_ms"),
         (("--p99-ms", "nan"), "slo.p99_ms"),
         (("--p99-ms", "0.5"), "p99_ms: expected at least"),
         (("--confidence", "1.5"), "slo.confidence"),

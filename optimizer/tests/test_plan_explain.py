@@ -228,7 +228,7 @@ def test_max_nodes_binds_where_many_small_machines_would_be_cheaper() -> None:
     source = Two()
     problem = source.problem()
     texts = binding(problem, solve(problem), source)
-    assert "max_nodes: with twice as many 470.00 USD a month less" in texts
+    assert "max_nodes: with 4 allowed 470.00 USD a month less" in texts
 
 
 def test_nodes_that_are_too_dear_anyway_are_not_looked_for() -> None:

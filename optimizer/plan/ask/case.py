@@ -25,7 +25,7 @@ from optimizer.plan.solve.options import Covers, Degraded, Limits, TierDemand, f
 from optimizer.plan.solve.problem import Problem
 from optimizer.plan.solve.table import OptionTable, tier_table
 from optimizer.prices import Instance, PriceBook
-from optimizer.source import Source, Strict, check, refusal
+from optimizer.source import Positive, Source, Strict, check, refusal
 from optimizer.words import scheme_of
 
 PERCENTILES = {"p95_ms": 95, "p99_ms": 99}
@@ -37,8 +37,8 @@ class Slo(Strict):
     """What has to be kept. `confidence` is that of the availability, for uncertain rates."""
 
     availability: Annotated[float, Field(gt=0, lt=1)] | None = None
-    p95_ms: Annotated[float, Field(gt=0)] | None = None
-    p99_ms: Annotated[float, Field(gt=0)] | None = None
+    p95_ms: Positive | None = None
+    p99_ms: Positive | None = None
     confidence: Annotated[float, Field(gt=0, lt=1)] | None = None
     degraded: Degraded | None = None
 

@@ -12,17 +12,16 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field
 
-from optimizer.errors import InputError
+from optimizer.errors import MOST, InputError
 from optimizer.latency.station import POLICIES
 from optimizer.plan.ask.case import Slo
 from optimizer.plan.solve.options import Limits
-from optimizer.source import Problem, Source, Strict, check, read_toml, refusal
+from optimizer.source import Positive, Problem, Share, Source, Strict, check, read_toml, refusal
 from optimizer.uncertainty import rates_from
 from optimizer.words import MechanismText, SchemeText
 
 Text = Annotated[str, Field(min_length=1)]
-Positive = Annotated[float, Field(gt=0)]
-Rate = Annotated[float, Field(ge=1)]
+Rate = Annotated[float, Field(ge=1, le=MOST)]
 _EXPERIMENT = r"^[a-z]([a-z0-9-]{0,28}[a-z0-9])?$"
 _TIER = r"^[a-z]([a-z0-9-]{0,18}[a-z0-9])?$"
 
@@ -67,8 +66,8 @@ class StatedTier(Strict):
     nic_mbps: Rate | None = None
     disk_mbps: Rate | None = None
     interference_share: Annotated[float, Field(ge=0, lt=1)] | None = None
-    gamma: Annotated[float, Field(gt=0, le=1)] | None = None
-    run_s: Annotated[float, Field(ge=0)] | None = None
+    gamma: Share | None = None
+    run_s: Annotated[float, Field(ge=0, le=MOST)] | None = None
     token_hold_s: Positive | None = None
     mechanisms: Annotated[list[MechanismText], Field(min_length=1)] | None = None
     instance_types: Annotated[list[Text], Field(min_length=1)] | None = None

@@ -13,7 +13,7 @@ from optimizer.plan.explain.pareto import front
 from optimizer.plan.explain.relaxation import SECONDS, SOLVES, Relaxation, relaxations, together
 from optimizer.plan.explain.sensitivity import Variants, sensitivity
 from optimizer.plan.solve.model import Solution, solve
-from optimizer.plan.solve.options import Option, usd_when_off
+from optimizer.plan.solve.options import NODES_MAX, Option, usd_when_off
 from optimizer.plan.solve.problem import FAMILIES, Problem
 from optimizer.plan.solve.screen import cost
 from optimizer.plan.solve.table import columns
@@ -175,13 +175,14 @@ def _nodes_binding(problem: Problem, found: Solution, source: Variants) -> list[
     dearer = min(sum(least) - one + more for one, more in zip(least, larger, strict=True))
     if dearer >= found.usd_per_month - CENT:
         return []
-    other = solve(
-        source.problem(max_nodes=2 * source.max_nodes), known=found.path, limit_s=_BINDING_S
-    )
+    most = min(2 * source.max_nodes, NODES_MAX)
+    if most == source.max_nodes:
+        return []
+    other = solve(source.problem(max_nodes=most), known=found.path, limit_s=_BINDING_S)
     if other.usd_per_month is None or found.usd_per_month - other.usd_per_month <= CENT:
         return []
     saved = found.usd_per_month - other.usd_per_month
-    return [(saved, f"max_nodes: with twice as many {saved:.2f} USD a month less")]
+    return [(saved, f"max_nodes: with {most} allowed {saved:.2f} USD a month less")]
 
 
 def _more_than(tier: Sequence[Option], machines: int) -> float:

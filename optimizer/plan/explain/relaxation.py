@@ -29,7 +29,7 @@ from optimizer.plan.explain.curve import (
 )
 from optimizer.plan.explain.sensitivity import Variants
 from optimizer.plan.solve.model import solve
-from optimizer.plan.solve.options import Option
+from optimizer.plan.solve.options import NODES_MAX, Option
 from optimizer.plan.solve.problem import FAMILIES, Path, Problem, violations
 from optimizer.plan.solve.table import Columns, OptionTable, columns
 
@@ -163,8 +163,12 @@ def _dropped(problem: Problem, family: str, budget: Budget) -> Relaxation | None
 
 
 def _more_nodes(source: Variants, budget: Budget) -> Relaxation | None:
-    """The least max_nodes at which everything is kept, up to four times as many, or 40 more."""
-    low, high = source.max_nodes, min(4 * source.max_nodes, source.max_nodes + 40)
+    """The least max_nodes at which everything is kept, up to four times as many, 40 more, or all
+    that are allowed."""
+    low = source.max_nodes
+    high = min(4 * low, low + 40, NODES_MAX)
+    if high <= low:
+        return None
     best = budget.solve(source.problem(max_nodes=high)).path
     if best is None:
         return None

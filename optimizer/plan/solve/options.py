@@ -17,16 +17,18 @@ from pydantic import Field, model_validator
 from optimizer.availability import FailureRates, sizes
 from optimizer.latency import Station, TierLatency
 from optimizer.prices import Instance
-from optimizer.source import Strict, refusal
+from optimizer.source import Share, Strict, refusal
 from optimizer.words import MECHANISMS, Mechanism, Scheme
+
+NODES_MAX = 200  # a tier then has 20,000 ways to be redundant, each with its availability
 
 
 class Limits(Strict):
     """Bounds of the search. Nodes and standbys of a tier count together against max_nodes."""
 
-    max_nodes: Annotated[int, Field(ge=1)] = 20
-    max_replicas: Annotated[int, Field(ge=1)] = 3
-    max_utilisation: Annotated[float, Field(gt=0, le=1)] = 0.7
+    max_nodes: Annotated[int, Field(ge=1, le=NODES_MAX)] = 20
+    max_replicas: Annotated[int, Field(ge=1, le=NODES_MAX)] = 3
+    max_utilisation: Share = 0.7
     max_collision: Annotated[float, Field(ge=0, le=1)] = 0.5
 
 
@@ -93,7 +95,7 @@ class Degraded(Strict):
 
     nodes_down: Annotated[int, Field(ge=0)] = 0
     limping: Annotated[int, Field(ge=0, le=1)] = 0
-    limp_speed: Annotated[float, Field(gt=0, le=1)] = 1.0
+    limp_speed: Share = 1.0
 
     @model_validator(mode="after")
     def _is_one(self) -> Degraded:

@@ -13,6 +13,7 @@ collision limit: no plan holds them, and lifting the collision limit does not br
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
+from optimizer.errors import InputError
 from optimizer.plan.solve.options import (
     Covers,
     Limits,
@@ -38,6 +40,8 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
     Ints = NDArray[np.int64]
     Mask = NDArray[np.bool_]
+
+ROWS_MAX = 2_000_000  # of one tier: some 200 MB
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,14 +141,17 @@ def tier_table(
 ) -> OptionTable:
     """All options of a tier at these amplification levels, r = 1..max_replicas; see the module."""
     tables: dict[int, _CoverRows] = {}
-    blocks = [
-        _block(demand, level, r, number, one, tables, covers, limits)
-        for level in levels
-        for r in range(1, limits.max_replicas + 1)
-        if r <= limits.max_nodes
-        and collision_probability(limits.max_nodes, level, r) <= limits.max_collision
-        for number, one in enumerate(instances)
-    ]
+    blocks, rows = [], 0
+    for level, r in itertools.product(levels, range(1, limits.max_replicas + 1)):
+        if r > limits.max_nodes:
+            continue
+        if collision_probability(limits.max_nodes, level, r) > limits.max_collision:
+            continue
+        for number, one in enumerate(instances):
+            blocks.append(_block(demand, level, r, number, one, tables, covers, limits))
+            rows += len(blocks[-1][0])
+            if rows > ROWS_MAX:
+                raise _too_many(demand, limits)
     joined = [np.concatenate(column) for column in zip(*blocks, strict=True)]
     if not joined:
         joined = [np.zeros(0)] * 12
@@ -152,6 +159,15 @@ def tier_table(
     *shared, instance, mechanism, extra = counts
     return OptionTable(
         demand.name, instances, Columns(*floats, *shared), instance, mechanism, extra
+    )
+
+
+def _too_many(demand: TierDemand, limits: Limits) -> InputError:
+    return InputError(
+        f"tier {demand.name}",
+        expected=f"at most {ROWS_MAX:,} ways to build it",
+        came=f"more, with limits.max_nodes = {limits.max_nodes}",
+        do="Lower max_nodes or max_replicas, or name the tier's instance_types.",
     )
 
 
