@@ -153,7 +153,10 @@ def faults_page() -> str:
             else "No parameters.\n"
         )
         runs = f"Runs: {kind.commands}. Undone by: {kind.undo}."
-        parts.append(f"## `{kind.kind}`\n\n{_sentence(kind.summary)}{stops} {runs}\n\n{keys}")
+        dose = f"Dose, in {kind.dose.unit}: {kind.dose.how}."
+        parts.append(
+            f"## `{kind.kind}`\n\n{_sentence(kind.summary)}{stops} {runs} {dose}\n\n{keys}"
+        )
     introduction = (
         "`[[faults]]` in experiment.toml names a kind and its parameters. Each holds by a lease "
         "and is undone at its end, whatever happens to the runner. `machine.*` are the platform's; "

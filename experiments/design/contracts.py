@@ -114,6 +114,13 @@ class Parameter(_Told):
         return kind | None, self.limits(self.default)
 
 
+class DoseScale(_Told):
+    """In what unit a fault's dose is given, and how it is measured."""
+
+    unit: str
+    how: str
+
+
 class FaultKind(_Told):
     """One kind of fault or of neighbours' load."""
 
@@ -123,6 +130,7 @@ class FaultKind(_Told):
     undo: str
     group: Literal["fault", "interference"]
     stops_service: bool
+    dose: DoseScale
     parameters: tuple[Parameter, ...] = ()
 
     def said(self, text: str, parameters: Mapping[str, Any]) -> str:
@@ -147,6 +155,7 @@ class FaultKind(_Told):
 
 # What only a platform can do to a machine: its agent is on the machine and goes with it.
 MACHINE_CRASH, MACHINE_REBOOT, MACHINE_FREEZE = "machine.crash", "machine.reboot", "machine.freeze"
+PLATFORM_DOSE = DoseScale(unit="s", how="time in which the machine's agent did not answer")
 _BY_PLATFORM = {
     MACHINE_CRASH: (
         "The machine loses its power, and gets it back when the fault ends",
@@ -187,6 +196,7 @@ def _kinds(told: Mapping[str, Any]) -> dict[str, FaultKind]:
             undo=undo,
             group="fault",
             stops_service=True,
+            dose=PLATFORM_DOSE,
         )
         for kind, (summary, commands, undo) in _BY_PLATFORM.items()
     ]

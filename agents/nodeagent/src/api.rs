@@ -14,8 +14,8 @@ use serde::Deserialize;
 use tokio::task::spawn_blocking;
 use utoipa::OpenApi;
 use wire::agent::{
-    Capabilities, Capability, ErrorBody, Fault, FaultRequest, FaultState, Fingerprint, Health,
-    LeaseRequest, MetricsDelivery, RevertReason, ServiceState, ServiceStatus, Setting,
+    Capabilities, Capability, Dose, ErrorBody, Fault, FaultRequest, FaultState, Fingerprint,
+    Health, LeaseRequest, MetricsDelivery, RevertReason, ServiceState, ServiceStatus, Setting,
     SettingsAnswer, Snapshot,
 };
 
@@ -66,6 +66,7 @@ type Answer<T> = Result<T, Refusal>;
         Health,
         Capabilities,
         Capability,
+        Dose,
         Fault,
         FaultRequest,
         FaultState,

@@ -14,6 +14,7 @@ use crate::clock::Moment;
 use crate::faults::{Kind, Refusal};
 use crate::journal::{Entry, Journal};
 use crate::machine::Machine;
+use crate::meter::Meter;
 
 /// Faults that are kept in the list; the oldest reverted ones are forgotten first.
 const REMEMBERED_MAX: usize = 10_000;
@@ -42,6 +43,8 @@ struct Held {
     due: Duration,
     /// Kept for the retries.
     reason: RevertReason,
+    /// Until the fault is undone.
+    meter: Option<Meter>,
 }
 
 impl Engine {
@@ -130,12 +133,17 @@ impl Engine {
             record,
         };
         self.journal.write(&entry)?;
-        let injected = kind.inject(&self.machine, &entry.record);
+        let injected = kind
+            .inject(&self.machine, &entry.record)
+            .and_then(|()| kind.probe(&self.machine, &entry.record));
         let at = now();
         let mut held = Held::new(entry, at, RevertReason::Lease);
         held.due = at.uptime + lease;
         let result = match injected {
-            Ok(()) => Ok(held.fault.clone()),
+            Ok(probe) => {
+                held.meter = Some(Meter::start(probe));
+                Ok(held.told())
+            }
             Err(error) => Err(self.give_up(&mut held, &error, at)),
         };
         if result.is_ok() || held.fault.state == FaultState::RevertFailed {
@@ -148,11 +156,7 @@ impl Engine {
 
     /// All faults of this agent's life, oldest first.
     pub fn list(&self) -> Vec<Fault> {
-        self.lock()
-            .faults
-            .iter()
-            .map(|held| held.fault.clone())
-            .collect()
+        self.lock().faults.iter().map(Held::told).collect()
     }
 
     /// Undoes one fault; one that is undone already is returned as it is.
@@ -197,7 +201,7 @@ impl Engine {
         held.due = now.uptime + lease;
         held.fault.lease_s = lease_s;
         held.fault.expires_at_ms = now.wall_ms + lease.as_millis() as u64;
-        Ok(held.fault.clone())
+        Ok(held.told())
     }
 
     /// Undoes what is due: ended leases, and undos that failed before. Returns what it touched.
@@ -248,7 +252,11 @@ impl Engine {
         }
     }
 
+    /// The undo does not wait for a look: the dose is what the last one before it found.
     fn revert_one(&self, held: &mut Held, reason: RevertReason, now: Moment) {
+        if let Some(meter) = held.meter.take() {
+            held.fault.dose = Some(meter.stop());
+        }
         let undone = self
             .kinds
             .iter()
@@ -347,12 +355,23 @@ impl Held {
             reverted_at_ms: None,
             revert_reason: None,
             error: None,
+            dose: None,
         };
         Held {
             fault,
             entry,
             due: now.uptime,
             reason,
+            meter: None,
+        }
+    }
+
+    /// The fault as it is now.
+    fn told(&self) -> Fault {
+        let measured = self.meter.as_ref().map(Meter::dose);
+        Fault {
+            dose: measured.or_else(|| self.fault.dose.clone()),
+            ..self.fault.clone()
         }
     }
 

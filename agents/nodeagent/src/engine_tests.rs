@@ -1,6 +1,7 @@
 //! The life of a fault, with a fault that records what is asked of it and fails when told to.
 
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::{channel, Receiver, Sender};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::config::tests::example_in;
+use crate::faults::dose::{Probe, Reading, Scale};
 use crate::faults::parameter::Parameter;
 use crate::faults::Fault as FaultKind;
 use crate::machine::cgroup::Cgroups;
@@ -22,6 +24,50 @@ struct Script {
     journal_at_injection: Option<bool>,
     inject_fails: bool,
     undo_fails: bool,
+    /// That of the next fault.
+    probe: Option<Gated>,
+}
+
+/// A probe that says when it looks, and looks until it is let go on.
+struct Gated {
+    looks: Sender<&'static str>,
+    go_on: Receiver<()>,
+    samples: u64,
+}
+
+impl Probe for Gated {
+    fn look(&mut self, _held: Duration) -> Result<()> {
+        self.looks.send("look")?;
+        self.go_on.recv()?;
+        self.samples += 1;
+        Ok(())
+    }
+
+    fn reading(&self) -> Reading {
+        Reading {
+            asked: Some(2.0),
+            samples: self.samples,
+            ..Reading::default()
+        }
+    }
+}
+
+impl Drop for Gated {
+    fn drop(&mut self) {
+        // The test may be over.
+        let _ = self.looks.send("gone");
+    }
+}
+
+/// Has the next fault measured by a gated probe: what it says, and what lets it go on.
+fn gated(bench: &Bench) -> (Receiver<&'static str>, Sender<()>) {
+    let ((looks, told), (let_go_on, go_on)) = (channel(), channel());
+    bench.script.lock().unwrap().probe = Some(Gated {
+        looks,
+        go_on,
+        samples: 0,
+    });
+    (told, let_go_on)
 }
 
 struct Scripted {
@@ -45,6 +91,10 @@ impl FaultKind for Scripted {
     const COMMANDS: &'static str = "the script";
     const UNDO: &'static str = "the script, backwards";
     const PARAMETERS: &'static [Parameter] = &[Parameter::string("place", "what it holds")];
+    const DOSE: Scale = Scale {
+        unit: "looks",
+        how: "by the script",
+    };
     type Parameters = Parameters;
     type Record = Record;
 
@@ -79,6 +129,16 @@ impl FaultKind for Scripted {
         script.calls.push("undo".into());
         anyhow::ensure!(!script.undo_fails, "the scripted undo fails");
         Ok(())
+    }
+
+    fn probe(&self, _machine: &Arc<Machine>, _record: &Record) -> Box<dyn Probe> {
+        let (looks, go_on) = (channel().0, channel().1);
+        let shut = Gated {
+            looks,
+            go_on,
+            samples: 0,
+        };
+        Box::new(self.script.lock().unwrap().probe.take().unwrap_or(shut))
     }
 }
 
@@ -321,4 +381,54 @@ fn an_unknown_kind_is_refused_with_those_that_are_known() {
         matches!(&error, Refusal::Invalid(why) if why.contains("test.scripted")),
         "{error}"
     );
+}
+
+#[test]
+fn what_a_fault_did_is_told_while_it_is_held_and_kept_once_it_is_undone() {
+    let bench = bench();
+    let (told, let_go_on) = gated(&bench);
+    let fault = bench.engine.inject(&request("a", 5.0), || at(0)).unwrap();
+    assert_eq!(fault.dose.unwrap().samples, 0);
+    assert_eq!(told.recv().unwrap(), "look");
+    let_go_on.send(()).unwrap();
+    // The second look begins when the first is told of.
+    assert_eq!(told.recv().unwrap(), "look");
+    let dose = bench.engine.list()[0].dose.clone().unwrap();
+    assert_eq!((dose.asked, dose.samples), (Some(2.0), 1));
+    assert_eq!((dose.unit.as_str(), dose.bit), ("looks", None));
+    let undone = bench.engine.revert(&fault.id, || at(1)).unwrap();
+    assert_eq!(undone.dose, Some(dose));
+}
+
+#[test]
+fn an_undo_waits_for_no_look_and_what_that_finds_late_is_thrown_away() {
+    let bench = bench();
+    let (told, let_go_on) = gated(&bench);
+    let fault = bench.engine.inject(&request("a", 5.0), || at(0)).unwrap();
+    assert_eq!(told.recv().unwrap(), "look");
+    let undone = bench.engine.revert(&fault.id, || at(1)).unwrap();
+    assert_eq!(undone.state, FaultState::Reverted);
+    let_go_on.send(()).unwrap();
+    assert_eq!(told.recv().unwrap(), "gone");
+    assert_eq!(bench.engine.list()[0].dose.as_ref().unwrap().samples, 0);
+}
+
+#[test]
+fn a_look_that_fails_is_told_and_hinders_nothing() {
+    let bench = bench();
+    let (told, let_go_on) = gated(&bench);
+    let fault = bench.engine.inject(&request("a", 5.0), || at(0)).unwrap();
+    drop(let_go_on);
+    assert_eq!([told.recv().unwrap(), told.recv().unwrap()], ["look"; 2]);
+    let undone = bench.engine.revert(&fault.id, || at(1)).unwrap();
+    assert!(undone.dose.unwrap().problem.is_some());
+}
+
+#[test]
+fn what_an_earlier_agent_injected_has_no_dose() {
+    let bench = bench();
+    bench.engine.inject(&request("a", 5.0), || at(0)).unwrap();
+    let (successor, _) = engine_in(bench.directory.path());
+    successor.replay(at(0)).unwrap();
+    assert_eq!(successor.list()[0].dose, None);
 }

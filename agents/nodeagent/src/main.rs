@@ -14,6 +14,7 @@ mod influx;
 mod init;
 mod journal;
 mod machine;
+mod meter;
 mod metrics;
 mod readiness;
 mod tls;

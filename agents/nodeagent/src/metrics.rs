@@ -1,6 +1,5 @@
 //! Host metrics: what the machine's cgroup and data interface did since the last look.
 
-use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
@@ -8,6 +7,7 @@ use crate::config::Config;
 use crate::influx::line;
 use crate::machine::cgroup::Cgroups;
 use crate::machine::cgroup_place::read;
+use crate::machine::network::traffic;
 
 /// Counters since boot; each is absent where this kernel does not tell.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -33,9 +33,9 @@ pub struct Gauges {
 
 /// Reads the counters.
 pub fn read_counters(cgroups: &Cgroups, interface: Option<&str>, uptime: Duration) -> Counters {
-    let (net_rx_bytes, net_tx_bytes) = interface
-        .and_then(|name| net_bytes(&fs::read_to_string("/proc/net/dev").ok()?, name))
-        .map_or((None, None), |(rx, tx)| (Some(rx), Some(tx)));
+    let (net_rx_bytes, net_tx_bytes) = interface.and_then(traffic).map_or((None, None), |seen| {
+        (Some(seen.rx_bytes), Some(seen.tx_bytes))
+    });
     let disk = cgroups
         .disk
         .as_ref()
@@ -125,7 +125,8 @@ fn share(before: (u64, u64), after: (u64, u64)) -> Option<f64> {
     })
 }
 
-fn cpu_s(unified: bool, directory: &Path) -> Option<f64> {
+/// CPU seconds of a cgroup.
+pub fn cpu_s(unified: bool, directory: &Path) -> Option<f64> {
     if unified {
         let text = read(&directory.join("cpu.stat")).ok()?;
         return Some(value_of(&text, "usage_usec")? as f64 / 1e6);
@@ -138,7 +139,8 @@ fn cpu_s(unified: bool, directory: &Path) -> Option<f64> {
     Some(nanoseconds / 1e9)
 }
 
-fn throttling(statistics: &str) -> Option<(u64, u64)> {
+/// Enforcement periods, and those that were throttled, of a `cpu.stat`.
+pub fn throttling(statistics: &str) -> Option<(u64, u64)> {
     Some((
         value_of(statistics, "nr_periods")?,
         value_of(statistics, "nr_throttled")?,
@@ -155,16 +157,8 @@ fn value_of(text: &str, key: &str) -> Option<u64> {
     })
 }
 
-fn net_bytes(text: &str, interface: &str) -> Option<(u64, u64)> {
-    let line = text
-        .lines()
-        .find_map(|line| line.trim().strip_prefix(interface)?.strip_prefix(':'))?;
-    let fields: Vec<&str> = line.split_whitespace().collect();
-    Some((fields.first()?.parse().ok()?, fields.get(8)?.parse().ok()?))
-}
-
 /// Bytes read and written, over all devices, children included.
-fn disk_bytes(unified: bool, directory: &Path) -> Option<(u64, u64)> {
+pub fn disk_bytes(unified: bool, directory: &Path) -> Option<(u64, u64)> {
     if unified {
         let text = read(&directory.join("io.stat")).ok()?;
         let sum = |key: &str| {
@@ -219,12 +213,5 @@ mod tests {
              cpu_percent=50.0000,cpu_cores=0.3000,memory_mb=64.0000,net_rx_mbps=4.0000,\
              throttled_percent=25.0000,faults_active=1i 5000000"
         );
-    }
-
-    #[test]
-    fn an_interface_is_not_taken_for_one_whose_name_begins_alike() {
-        let text = "eth10: 7 0 0 0 0 0 0 0 8\n  eth1: 5 0 0 0 0 0 0 0 6 0\n";
-        assert_eq!(net_bytes(text, "eth1"), Some((5, 6)));
-        assert_eq!(net_bytes(text, "eth2"), None);
     }
 }

@@ -155,6 +155,34 @@ pub struct Fault {
     /// Why the undo failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+    /// What it really does, or did until it was undone; absent where an earlier agent injected it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dose: Option<Dose>,
+}
+
+/// What a fault really did beside what was asked of it, by what the kernel counted meanwhile.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Dose {
+    /// What was asked for, in `unit`; absent where that is another machine's to say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asked: Option<f64>,
+    /// What was measured; absent as long as nothing was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub measured: Option<f64>,
+    /// Of both.
+    pub unit: String,
+    /// How it was measured.
+    pub how: String,
+    /// Whether it did what was asked; absent where the evidence is too thin to say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bit: Option<bool>,
+    /// Looks that it rests on.
+    pub samples: u64,
+    /// From the first of them to the last.
+    pub seconds: f64,
+    /// Why the last look saw nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
 }
 
 /// A machine's state as text: section (`qdisc`, `link`, ...) -> thing -> state.

@@ -2,14 +2,19 @@
 //! neighbours.
 
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
+use super::dose::{Probe, Reading, Scale};
 use super::parameter::{Parameter, FACTOR};
 use super::{Fault, Refusal};
 use crate::machine::cgroup::Quota;
-use crate::machine::Machine;
+use crate::machine::cgroup_place::read;
+use crate::machine::{processes, Machine};
+use crate::metrics::{cpu_s, throttling};
 
 pub struct CpuLimp;
 
@@ -31,6 +36,10 @@ impl Fault for CpuLimp {
         "the role's cgroup: cpu.max (v1: cpu.cfs_quota_us) to its CPU cap / {factor}";
     const UNDO: &'static str = "the role's cgroup: cpu.max to max (v1: cpu.cfs_quota_us to -1)";
     const PARAMETERS: &'static [Parameter] = &[FACTOR];
+    const DOSE: Scale = Scale {
+        unit: "cores",
+        how: "CPU time of the role's cgroup while the kernel throttled it, by its own counters",
+    };
     type Parameters = Parameters;
     type Record = Record;
 
@@ -73,5 +82,181 @@ impl Fault for CpuLimp {
             return Ok(());
         }
         machine.cgroups.write_quota(&record.cgroup, None)
+    }
+
+    fn probe(&self, machine: &Arc<Machine>, record: &Record) -> Box<dyn Probe> {
+        Box::new(Throttled {
+            used: Used {
+                machine: machine.clone(),
+                cgroup: record.cgroup.clone(),
+            },
+            cap: machine.cgroups.cap_cores(),
+            asked: record.limping.cores(),
+            last: None,
+            throttled: Stretch::default(),
+            free: Stretch::default(),
+            samples: 0,
+        })
+    }
+}
+
+/// Seconds of two looks' difference, and the CPU seconds in them.
+#[derive(Debug, Default, Clone, Copy)]
+struct Stretch {
+    wall_s: f64,
+    cpu_s: f64,
+}
+
+impl Stretch {
+    fn cores(self) -> f64 {
+        self.cpu_s / self.wall_s
+    }
+}
+
+struct Throttled {
+    used: Used,
+    cap: f64,
+    asked: f64,
+    last: Option<(Duration, u64, f64)>,
+    throttled: Stretch,
+    free: Stretch,
+    samples: u64,
+}
+
+/// The kernel counts processes in ticks, and each may be one off at either end.
+const TICK_S: f64 = 0.01;
+/// Less of throttled time than this says nothing.
+const WALL_S_MIN: f64 = 0.2;
+
+impl Throttled {
+    /// More than this is nearer to the cap, or half as much again as was asked.
+    fn cores_max(&self, over: Stretch) -> f64 {
+        let nearest = (self.asked + self.cap) / 2.0;
+        nearest.min(1.5 * self.asked) + 2.0 * TICK_S / over.wall_s
+    }
+
+    fn add(&mut self, held: Duration, times: u64, cpu_s: f64) {
+        if let Some((before, times_before, cpu_before)) = self.last {
+            let into = if times > times_before {
+                &mut self.throttled
+            } else {
+                &mut self.free
+            };
+            into.wall_s += held.saturating_sub(before).as_secs_f64();
+            into.cpu_s += (cpu_s - cpu_before).max(0.0);
+        }
+        self.last = Some((held, times, cpu_s));
+        self.samples += 1;
+    }
+}
+
+impl Probe for Throttled {
+    fn look(&mut self, held: Duration) -> Result<()> {
+        let (times, cpu_s) = self.used.look()?;
+        self.add(held, times, cpu_s);
+        Ok(())
+    }
+
+    /// It bit where the kernel held the role back and it got about the quota. A role that wanted less
+    /// than the quota says nothing; one that got more, unthrottled, says that it did not bite.
+    fn reading(&self) -> Reading {
+        let over = [self.throttled, self.free]
+            .into_iter()
+            .find(|stretch| stretch.wall_s >= WALL_S_MIN);
+        let bit = over.and_then(|over| {
+            let within = over.cores() <= self.cores_max(over);
+            (over.wall_s == self.throttled.wall_s || !within).then_some(within)
+        });
+        Reading {
+            asked: Some(self.asked),
+            measured: over.map(Stretch::cores),
+            bit,
+            samples: self.samples,
+            seconds: self.throttled.wall_s + self.free.wall_s,
+        }
+    }
+}
+
+/// How often the kernel throttled a cgroup, and the CPU seconds that its processes had.
+struct Used {
+    machine: Arc<Machine>,
+    cgroup: PathBuf,
+}
+
+impl Used {
+    fn look(&self) -> Result<(u64, f64)> {
+        let (_, times) = throttling(&read(&self.cgroup.join("cpu.stat"))?)
+            .context("cpu.stat has no nr_throttled")?;
+        let cgroups = &self.machine.cgroups;
+        let counted = cpu_s(cgroups.unified, &self.cgroup);
+        // cgroup v1 may have mounted `cpu` without `cpuacct`.
+        let summed = || {
+            let members = cgroups.members().into_iter().filter_map(processes::find);
+            members.map(|one| one.cpu_ticks as f64 * TICK_S).sum()
+        };
+        Ok((times, counted.unwrap_or_else(summed)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::tests::example_in;
+    use crate::machine::cgroup::Cgroups;
+    use crate::machine::role::Role;
+
+    /// A tenth of 0.6 cores; looks are seconds, times throttled and CPU seconds so far.
+    fn seen(looks: &[(f64, u64, f64)]) -> Reading {
+        let config = example_in(std::path::Path::new("/nowhere"));
+        let cgroups = Arc::new(Cgroups::absent("a unit test"));
+        let role = Role::new(&config, cgroups.clone());
+        let machine = Machine {
+            config,
+            data: Err("a unit test".into()),
+            cgroups,
+            role,
+        };
+        let mut throttled = Throttled {
+            used: Used {
+                machine: Arc::new(machine),
+                cgroup: PathBuf::new(),
+            },
+            cap: 0.6,
+            asked: 0.06,
+            last: None,
+            throttled: Stretch::default(),
+            free: Stretch::default(),
+            samples: 0,
+        };
+        for (held_s, times, cpu_s) in looks {
+            throttled.add(Duration::from_secs_f64(*held_s), *times, *cpu_s);
+        }
+        throttled.reading()
+    }
+
+    #[test]
+    fn a_role_that_is_held_back_to_its_quota_was_bitten() {
+        let looks = seen(&[(0.0, 0, 5.0), (1.0, 40, 5.06), (2.0, 90, 5.12)]);
+        assert_eq!(looks.bit, Some(true));
+        assert!((looks.measured.unwrap() - 0.06).abs() < 1e-9, "{looks:?}");
+    }
+
+    #[test]
+    fn a_role_that_gets_what_it_had_before_was_not() {
+        assert_eq!(seen(&[(0.0, 0, 5.0), (2.0, 0, 6.2)]).bit, Some(false));
+        assert_eq!(seen(&[(0.0, 0, 5.0), (2.0, 1, 6.2)]).bit, Some(false));
+    }
+
+    #[test]
+    fn a_role_that_wants_less_than_its_quota_says_nothing() {
+        assert_eq!(seen(&[(0.0, 3, 5.0), (2.0, 3, 5.01)]).bit, None);
+        assert_eq!(
+            seen(&[(0.0, 3, 5.0)]),
+            Reading {
+                asked: Some(0.06),
+                samples: 1,
+                ..Reading::default()
+            }
+        );
     }
 }

@@ -4,16 +4,21 @@
 //! On cgroup v1 this slows reads from the device and direct or synchronous writes; the write-back
 //! of the page cache is not attributed to the role and not slowed. On v2 it is.
 
+use std::fs;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
+use super::dose::{Probe, Reading, Scale};
 use super::parameter::{Parameter, FACTOR};
-use super::{Fault, Refusal};
+use super::{neighbour, Fault, Refusal};
 use crate::machine::cgroup::Throttle;
 use crate::machine::disk::root_device;
 use crate::machine::Machine;
+use crate::metrics::disk_bytes;
 
 pub struct DiskLimp;
 
@@ -39,6 +44,11 @@ impl Fault for DiskLimp {
          {factor}";
     const UNDO: &'static str =
         "the role's cgroup: io.max (v1: blkio.throttle.*_bps_device) to what it was";
+    const DOSE: Scale = Scale {
+        unit: "MB/s",
+        how: "a direct write of a quarter of a second in the role's cgroup, then the cgroup's own \
+              counters: the fastest",
+    };
     const PARAMETERS: &'static [Parameter] = &[
         FACTOR,
         Parameter::number(
@@ -113,5 +123,119 @@ impl Fault for DiskLimp {
         machine
             .cgroups
             .write_throttle(&record.cgroup, &record.device, &record.nominal)
+    }
+
+    fn probe(&self, machine: &Arc<Machine>, record: &Record) -> Box<dyn Probe> {
+        Box::new(Written {
+            machine: machine.clone(),
+            cgroup: record.cgroup.clone(),
+            asked: record.limping.write_bytes_per_s.unwrap_or(0) as f64,
+            nominal: record.nominal.write_bytes_per_s.map(|rate| rate as f64),
+            fastest: None,
+            last: None,
+            samples: 0,
+            held: Duration::ZERO,
+        })
+    }
+}
+
+const BLOCK_BYTES: u64 = 4096;
+const PROBE_S: f64 = 0.25;
+const PROBE_BLOCKS_MAX: f64 = 2048.0;
+
+/// Rates in bytes per second.
+struct Written {
+    machine: Arc<Machine>,
+    cgroup: PathBuf,
+    asked: f64,
+    nominal: Option<f64>,
+    fastest: Option<f64>,
+    last: Option<(Duration, u64, u64)>,
+    samples: u64,
+    held: Duration,
+}
+
+impl Written {
+    /// What `dd` says of a small write.
+    fn write(&self) -> Result<f64> {
+        let blocks =
+            (self.asked * PROBE_S / BLOCK_BYTES as f64).clamp(8.0, PROBE_BLOCKS_MAX) as u64;
+        let file = self.machine.config.state_dir.join("dose");
+        let (to, count) = (format!("of={}", file.display()), format!("count={blocks}"));
+        let size = format!("bs={BLOCK_BYTES}");
+        let words = ["dd", "if=/dev/zero", &to, &size, &count, "oflag=direct"];
+        let told = neighbour::run_once(&self.machine, &words.map(str::to_owned));
+        // It is small, and written over by the next.
+        let _ = fs::remove_file(&file);
+        let told = told?;
+        let seconds = dd_seconds(&told).with_context(|| format!("dd said `{told}`"))?;
+        Ok((blocks * BLOCK_BYTES) as f64 / seconds)
+    }
+
+    fn saw(&mut self, bytes_per_s: f64) {
+        self.fastest = Some(
+            self.fastest
+                .map_or(bytes_per_s, |most| most.max(bytes_per_s)),
+        );
+    }
+}
+
+impl Probe for Written {
+    fn look(&mut self, held: Duration) -> Result<()> {
+        if self.samples == 0 {
+            let rate = self.write()?;
+            self.saw(rate);
+        }
+        let (read, written) = disk_bytes(self.machine.cgroups.unified, &self.cgroup)
+            .context("the cgroup counts no bytes")?;
+        if let Some((before, read_before, written_before)) = self.last {
+            let passed_s = held.saturating_sub(before).as_secs_f64();
+            for (now, then) in [(read, read_before), (written, written_before)] {
+                self.saw(now.saturating_sub(then) as f64 / passed_s);
+            }
+        }
+        self.last = Some((held, read, written));
+        self.samples += 1;
+        self.held = held;
+        Ok(())
+    }
+
+    /// The throttle works in slices of a tenth of a second, so it bit up to twice what was asked, or
+    /// half-way to the nominal rate where that is less.
+    fn reading(&self) -> Reading {
+        let nearest = self
+            .nominal
+            .map_or(f64::INFINITY, |nominal| (self.asked + nominal) / 2.0);
+        let most = nearest.min(2.0 * self.asked);
+        Reading {
+            asked: Some(self.asked / 1e6),
+            measured: self.fastest.map(|rate| rate / 1e6),
+            bit: self.fastest.map(|rate| rate <= most),
+            samples: self.samples,
+            seconds: self.held.as_secs_f64(),
+        }
+    }
+}
+
+/// `4096 bytes (4.1 kB, 4.0 KiB) copied, 0.25 s, 16 kB/s`: the seconds.
+fn dd_seconds(told: &str) -> Option<f64> {
+    let seconds: f64 = told
+        .split(", ")
+        .find_map(|part| part.strip_suffix(" s"))?
+        .parse()
+        .ok()?;
+    (seconds > 0.0).then_some(seconds)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_seconds_of_dd_are_read() {
+        let told = "8+0 records in\n8+0 records out\n32768 bytes (33 kB, 32 KiB) copied, \
+                    0.25012 s, 131 kB/s";
+        assert_eq!(dd_seconds(told), Some(0.25012));
+        assert_eq!(dd_seconds("dd: failed to open"), None);
     }
 }

@@ -1,11 +1,15 @@
 //! `interference.cpu`: processes that spin at normal priority next to the role (sPARE section 6.1).
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
+use super::dose::{Load, Probe, Reading, Scale};
 use super::parameter::Parameter;
 use super::{neighbour, Fault, Refusal};
-use crate::machine::Machine;
+use crate::machine::{processes, Machine};
 
 pub struct InterferenceCpu;
 
@@ -28,6 +32,11 @@ impl Fault for InterferenceCpu {
     const PARAMETERS: &'static [Parameter] = &[Parameter::integer("workers", "spinning processes")
         .at_least(1.0)
         .at_most(64.0)];
+    const DOSE: Scale = Scale {
+        unit: "cores",
+        how: "CPU time of the spinning processes, by /proc, beside what the machine's cap lets as \
+              many have alone",
+    };
     type Parameters = Parameters;
     type Record = Record;
 
@@ -57,5 +66,34 @@ impl Fault for InterferenceCpu {
 
     fn undo(&self, _machine: &Machine, record: &Record) -> Result<()> {
         neighbour::stop(&record.id)
+    }
+
+    fn probe(&self, machine: &Arc<Machine>, record: &Record) -> Box<dyn Probe> {
+        Box::new(Spinning {
+            pids: neighbour::pids(&record.id),
+            asked: f64::from(record.workers).min(machine.cgroups.cap_cores()),
+            load: Load::default(),
+        })
+    }
+}
+
+struct Spinning {
+    pids: Vec<i32>,
+    asked: f64,
+    load: Load,
+}
+
+impl Probe for Spinning {
+    fn look(&mut self, held: Duration) -> Result<()> {
+        let cpu_s = self
+            .pids
+            .iter()
+            .filter_map(|pid| processes::cpu_s_of_first_thread(*pid));
+        self.load.look(held, cpu_s.sum());
+        Ok(())
+    }
+
+    fn reading(&self) -> Reading {
+        self.load.reading(Some(self.asked))
     }
 }

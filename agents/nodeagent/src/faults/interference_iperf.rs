@@ -1,12 +1,14 @@
 //! `interference.iperf`: an iperf3 client that sends to a peer's server over the data network.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
 use wire::agent::LEASE_S_MAX;
 
-use super::interference_iperf_server::PORT;
+use super::dose::{Probe, Scale};
+use super::interference_iperf_server::{Streams, PORT};
 use super::parameter::Parameter;
 use super::{neighbour, Fault, Refusal};
 use crate::machine::Machine;
@@ -24,6 +26,9 @@ pub struct Parameters {
 pub struct Record {
     id: String,
     command: Vec<String>,
+    peer: IpAddr,
+    port: u16,
+    mbps: Option<f64>,
 }
 
 impl Fault for InterferenceIperf {
@@ -46,6 +51,10 @@ impl Fault for InterferenceIperf {
         .at_most(100_000.0)
         .optional(),
     ];
+    const DOSE: Scale = Scale {
+        unit: "Mbit/s",
+        how: "bytes that the peer's kernel acknowledged, by the TCP connections' own counters",
+    };
     type Parameters = Parameters;
     type Record = Record;
 
@@ -80,6 +89,9 @@ impl Fault for InterferenceIperf {
         Ok(Record {
             id: id.into(),
             command,
+            peer: parameters.peer,
+            port: parameters.port,
+            mbps: parameters.mbps.or(machine.config.nic_mbps),
         })
     }
 
@@ -89,5 +101,10 @@ impl Fault for InterferenceIperf {
 
     fn undo(&self, _machine: &Machine, record: &Record) -> Result<()> {
         neighbour::stop(&record.id)
+    }
+
+    fn probe(&self, _machine: &Arc<Machine>, record: &Record) -> Box<dyn Probe> {
+        let filter = format!("dst {} and dport = :{}", record.peer, record.port);
+        Box::new(Streams::new(filter, "bytes_acked:", record.mbps))
     }
 }

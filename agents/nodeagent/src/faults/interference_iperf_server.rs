@@ -1,11 +1,13 @@
 //! `interference.iperf_server`: an iperf3 server on the data address, the far end of a noisy pair.
 
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{bail, Result};
 use serde::{Deserialize, Serialize};
 
+use super::dose::{Load, Probe, Reading, Scale};
 use super::parameter::{Default, Parameter};
 use super::{neighbour, Fault, Refusal};
 use crate::machine::command::run;
@@ -43,6 +45,11 @@ impl Fault for InterferenceIperfServer {
         "iperf3 --server --bind DATA_ADDRESS --port {port}, in the role's cgroup";
     const UNDO: &'static str = "kill -KILL the neighbour that carries the fault's id";
     const PARAMETERS: &'static [Parameter] = &[PORT];
+    const DOSE: Scale = Scale {
+        unit: "Mbit/s",
+        how: "bytes received, by the TCP connections' own counters; how much is asked is the \
+              client's to say",
+    };
     type Parameters = Parameters;
     type Record = Record;
 
@@ -80,6 +87,51 @@ impl Fault for InterferenceIperfServer {
     fn undo(&self, _machine: &Machine, record: &Record) -> Result<()> {
         neighbour::stop(&record.id)
     }
+
+    fn probe(&self, _machine: &Arc<Machine>, record: &Record) -> Box<dyn Probe> {
+        let filter = format!("sport = :{}", record.port);
+        Box::new(Streams::new(filter, "bytes_received:", None))
+    }
+}
+
+/// What the TCP connections of an `ss` filter carried, by one of their counters.
+pub struct Streams {
+    filter: String,
+    counter: &'static str,
+    asked_mbps: Option<f64>,
+    load: Load,
+}
+
+impl Streams {
+    pub fn new(filter: String, counter: &'static str, asked_mbps: Option<f64>) -> Streams {
+        Streams {
+            filter,
+            counter,
+            asked_mbps,
+            load: Load::default(),
+        }
+    }
+}
+
+impl Probe for Streams {
+    fn look(&mut self, held: Duration) -> Result<()> {
+        let words = ["--tcp", "--info", "--numeric", "--no-header", &self.filter];
+        let listing = run("ss", &words)?;
+        self.load
+            .look(held, total(&listing, self.counter) * 8.0 / 1e6);
+        Ok(())
+    }
+
+    fn reading(&self) -> Reading {
+        self.load.reading(self.asked_mbps)
+    }
+}
+
+fn total(listing: &str, counter: &str) -> f64 {
+    listing
+        .split_whitespace()
+        .filter_map(|word| word.strip_prefix(counter)?.parse::<f64>().ok())
+        .sum()
 }
 
 /// Returns when something listens on `port`: a client that comes before is refused.
@@ -94,4 +146,17 @@ fn await_listener(port: u16) -> Result<()> {
         thread::sleep(PAUSE);
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_counters_of_all_connections_are_added() {
+        let listing = "ESTAB 0 0 a:1 b:5201\n\t cubic bytes_sent:184 bytes_acked:185\n\
+                       ESTAB 0 0 a:2 b:5201\n\t cubic bytes_sent:655397 bytes_acked:655398 x\n";
+        assert_eq!(total(listing, "bytes_acked:"), 655_583.0);
+        assert_eq!(total("", "bytes_acked:"), 0.0);
+    }
 }

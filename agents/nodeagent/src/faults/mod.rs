@@ -1,7 +1,11 @@
 //! The faults, one per file, behind one small trait. `agents/README.md` tells how to add one.
 
+pub mod dose;
 mod neighbour;
+mod net_flow;
 pub mod parameter;
+
+use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use serde::de::DeserializeOwned;
@@ -10,6 +14,7 @@ use serde_json::Value;
 use wire::agent::LEASE_S_MAX;
 
 use crate::machine::{Machine, Missing};
+use dose::{Probe, Scale};
 use parameter::Parameter;
 
 pub use neighbour::run as run_neighbour;
@@ -86,6 +91,8 @@ pub trait Fault: Send + Sync + 'static {
     const STOPS_SERVICE: bool = false;
     /// What its parameters may be: requests are held against it and completed by it.
     const PARAMETERS: &'static [Parameter] = &[];
+    /// What is measured of it while it is held.
+    const DOSE: Scale;
     /// The complete parameters.
     type Parameters: Serialize + DeserializeOwned;
     /// What `inject` does and `undo` needs, kept on disk from before the one until after the other.
@@ -110,6 +117,9 @@ pub trait Fault: Send + Sync + 'static {
     /// Undoes it, also if it was never or only partly injected, or is undone already; touches only
     /// its own.
     fn undo(&self, machine: &Machine, record: &Self::Record) -> Result<()>;
+    /// What will look, from a thread of its own, at what the kernel counts; made once the fault is
+    /// in. It may take no lock that `undo` takes for longer than one read of `/proc`.
+    fn probe(&self, machine: &Arc<Machine>, record: &Self::Record) -> Box<dyn Probe>;
 }
 
 /// What a design's author may know of a kind.
@@ -121,6 +131,7 @@ pub struct Description {
     undo: &'static str,
     group: &'static str,
     stops_service: bool,
+    dose: Scale,
     parameters: &'static [Parameter],
 }
 
@@ -135,6 +146,8 @@ pub trait Kind: Send + Sync {
     fn plan(&self, machine: &Machine, id: &str, parameters: &Value) -> Result<Value, Refusal>;
     fn inject(&self, machine: &Machine, record: &Value) -> Result<()>;
     fn undo(&self, machine: &Machine, record: &Value) -> Result<()>;
+    /// Its scale, and what measures by it.
+    fn probe(&self, machine: &Arc<Machine>, record: &Value) -> Result<(Scale, Box<dyn Probe>)>;
 }
 
 impl<F: Fault> Kind for F {
@@ -155,6 +168,7 @@ impl<F: Fault> Kind for F {
                 "fault"
             },
             stops_service: F::STOPS_SERVICE,
+            dose: F::DOSE,
             parameters: F::PARAMETERS,
         }
     }
@@ -181,6 +195,10 @@ impl<F: Fault> Kind for F {
 
     fn undo(&self, machine: &Machine, record: &Value) -> Result<()> {
         Fault::undo(self, machine, &typed::<F>(record)?)
+    }
+
+    fn probe(&self, machine: &Arc<Machine>, record: &Value) -> Result<(Scale, Box<dyn Probe>)> {
+        Ok((F::DOSE, Fault::probe(self, machine, &typed::<F>(record)?)))
     }
 }
 

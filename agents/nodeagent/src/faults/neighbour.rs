@@ -18,6 +18,7 @@ use crate::machine::{cgroup, processes, Machine, FAULT_MARK};
 
 /// How long a program must live to count as started; iperf3 gives up connecting before that.
 const SETTLE: Duration = Duration::from_millis(400);
+const RUN_LIMIT: Duration = Duration::from_secs(5);
 const PASSES_MAX: usize = 50;
 const PAUSE: Duration = Duration::from_millis(20);
 /// Iterations between two looks at the clock.
@@ -59,7 +60,8 @@ fn start(machine: &Machine, id: &str, program: &[String]) -> Result<Child> {
     for file in machine.cgroups.join_files() {
         command.arg("--join").arg(file);
     }
-    command.arg("--").args(program).env(FAULT_MARK, id);
+    command.arg("--").args(program);
+    command.env(FAULT_MARK, id).env("LC_ALL", "C");
     command
         .stdin(Stdio::null())
         .stdout(Stdio::null())
@@ -71,26 +73,47 @@ fn start(machine: &Machine, id: &str, program: &[String]) -> Result<Child> {
 
 /// Kills every process of the episode `id`; none is no error.
 pub fn stop(id: &str) -> Result<()> {
-    let marker = format!("{FAULT_MARK}={id}");
     let mut empty_passes = 0;
     for _ in 0..PASSES_MAX {
-        let left: Vec<_> = processes::list()
-            .into_iter()
-            .filter(|process| {
-                process.is_alive() && processes::has_environment(process.pid, &marker)
-            })
-            .collect();
+        let left = pids(id);
         // In the midst of its exec a process shows no environment, so once is not enough.
         empty_passes = if left.is_empty() { empty_passes + 1 } else { 0 };
         if empty_passes == 2 {
             return Ok(());
         }
-        for process in left {
-            processes::signal(process.pid, Signal::SIGKILL)?;
+        for pid in left {
+            processes::signal(pid, Signal::SIGKILL)?;
         }
         thread::sleep(PAUSE);
     }
     bail!("interference {id} still had processes after {PASSES_MAX} rounds of SIGKILL")
+}
+
+/// Runs a program in the role's cgroup to its end, for at most `RUN_LIMIT`; what it said on its
+/// standard error.
+pub fn run_once(machine: &Machine, program: &[String]) -> Result<String> {
+    let mut child = start(machine, "probe", program)?;
+    let until = Instant::now() + RUN_LIMIT;
+    while child.try_wait()?.is_none() {
+        if Instant::now() > until {
+            stop("probe")?;
+            let _ = child.wait();
+            bail!("{} did not end within {RUN_LIMIT:?}", shown(program));
+        }
+        thread::sleep(PAUSE);
+    }
+    Ok(error_output(&mut child))
+}
+
+/// The processes of the episode `id` that are alive.
+pub fn pids(id: &str) -> Vec<i32> {
+    let marker = format!("{FAULT_MARK}={id}");
+    processes::list()
+        .into_iter()
+        .filter(|process| process.is_alive())
+        .map(|process| process.pid)
+        .filter(|pid| processes::has_environment(*pid, &marker))
+        .collect()
 }
 
 /// Refuses where the program cannot be run at all.

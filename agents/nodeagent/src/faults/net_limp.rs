@@ -5,9 +5,13 @@
 //! packets are forwarded to an `ifb` device with a token bucket of the same rate, by an nft table
 //! of our own.
 
+use std::sync::Arc;
+
 use anyhow::{ensure, Result};
 use serde::{Deserialize, Serialize};
 
+use super::dose::{Probe, Scale};
+use super::net_flow::Flows;
 use super::net_loss::{delete_table, refuse_foreign_tables};
 use super::parameter::{Parameter, FACTOR};
 use super::{Fault, Refusal};
@@ -45,6 +49,11 @@ impl Fault for NetLimp {
     const UNDO: &'static str =
         "tc qdisc change dev DATA root handle 5ca0: tbf rate NIC; nft delete table netdev \
          sparecraft_limp_ID; ip link del sc-ID";
+    const DOSE: Scale = Scale {
+        unit: "Mbit/s",
+        how: "bytes that pass the card's token buckets while packets wait in them, of which a few \
+              kB at the beginning are the agent's own; the faster direction",
+    };
     const PARAMETERS: &'static [Parameter] = &[FACTOR];
     type Parameters = Parameters;
     type Record = Record;
@@ -123,6 +132,15 @@ impl Fault for NetLimp {
             _ => Ok(()),
         };
         remove_ingress(&record.ingress, &record.table).and(outgoing)
+    }
+
+    fn probe(&self, machine: &Arc<Machine>, record: &Record) -> Box<dyn Probe> {
+        Box::new(Flows::new(
+            machine.config.data_address,
+            record.limping,
+            &record.interface,
+            &record.ingress,
+        ))
     }
 }
 

@@ -1,16 +1,20 @@
 //! `net.link_down`: the data interface administratively down. The undo sets it up and restores the
 //! routes that the kernel forgot with it.
 
+use std::fs;
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{bail, Result};
+use anyhow::{bail, Context, Result};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::dose::{Lasted, Probe, Reading, Scale};
 use super::process_hang::Nothing;
 use super::{Fault, Refusal};
 use crate::machine::command::run;
+use crate::machine::network::{traffic, Traffic};
 use crate::machine::Machine;
 
 pub struct NetLinkDown;
@@ -30,6 +34,10 @@ impl Fault for NetLinkDown {
     const COMMANDS: &'static str = "ip link set DATA down";
     const UNDO: &'static str = "ip link set DATA up; ip route replace each of its routes";
     const STOPS_SERVICE: bool = true;
+    const DOSE: Scale = Scale {
+        unit: "s",
+        how: "time in which the data interface was down and its counters stood still",
+    };
     type Parameters = Nothing;
     type Record = Record;
 
@@ -95,6 +103,38 @@ impl Fault for NetLinkDown {
             )?;
         }
         Ok(())
+    }
+
+    fn probe(&self, _machine: &Arc<Machine>, record: &Record) -> Box<dyn Probe> {
+        Box::new(Down {
+            carried: traffic(&record.interface),
+            interface: record.interface.clone(),
+            lasted: Lasted::default(),
+        })
+    }
+}
+
+struct Down {
+    interface: String,
+    carried: Option<Traffic>,
+    lasted: Lasted,
+}
+
+impl Probe for Down {
+    fn look(&mut self, held: Duration) -> Result<()> {
+        const IFF_UP: u32 = 1;
+        let file = format!("/sys/class/net/{}/flags", self.interface);
+        let text = fs::read_to_string(&file).with_context(|| format!("cannot read {file}"))?;
+        let flags = u32::from_str_radix(text.trim().trim_start_matches("0x"), 16)?;
+        let carried = traffic(&self.interface);
+        let is_still = carried == self.carried;
+        self.carried = carried;
+        self.lasted.look(held, flags & IFF_UP == 0 && is_still);
+        Ok(())
+    }
+
+    fn reading(&self) -> Reading {
+        self.lasted.reading(None)
     }
 }
 

@@ -3,9 +3,14 @@
 //! The kernel hands segmented TCP data through the hooks in units of up to 64 kB; a unit is one
 //! packet here. Needs no netem: an nft `numgen` in the netdev ingress and egress hooks.
 
-use anyhow::Result;
-use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+use std::time::Duration;
 
+use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::dose::{Probe, Reading, Scale};
 use super::parameter::{Default, Parameter};
 use super::{Fault, Refusal};
 use crate::machine::command::{run, run_with_input};
@@ -51,6 +56,10 @@ impl Fault for NetLoss {
             .one_of(&["both", "ingress", "egress"])
             .or(Default::Text("both")),
     ];
+    const DOSE: Scale = Scale {
+        unit: "%",
+        how: "packets dropped of packets seen, by the counters of the nft table",
+    };
     type Parameters = Parameters;
     type Record = Record;
 
@@ -106,6 +115,78 @@ impl Fault for NetLoss {
     fn undo(&self, _machine: &Machine, record: &Record) -> Result<()> {
         delete_table(&record.table)
     }
+
+    fn probe(&self, _machine: &Arc<Machine>, record: &Record) -> Box<dyn Probe> {
+        Box::new(Counted {
+            table: record.table.clone(),
+            asked: f64::from(record.lost_in_10000) / 1e4,
+            packets: Packets::default(),
+            samples: 0,
+            held: Duration::ZERO,
+        })
+    }
+}
+
+struct Counted {
+    table: String,
+    asked: f64,
+    packets: Packets,
+    samples: u64,
+    held: Duration,
+}
+
+/// What the table's chains counted, together.
+#[derive(Debug, std::default::Default, PartialEq)]
+struct Packets {
+    seen: f64,
+    dropped: f64,
+}
+
+/// Losses that the asked share would have made by now, below which nothing can be said: with ten,
+/// none at all comes by chance once in 20,000 times.
+const EXPECTED_MIN: f64 = 10.0;
+
+impl Probe for Counted {
+    fn look(&mut self, held: Duration) -> Result<()> {
+        let listing = run("nft", &["-j", "list", "table", "netdev", &self.table])?;
+        self.packets = Packets::parse(&listing)?;
+        self.samples += 1;
+        self.held = held;
+        Ok(())
+    }
+
+    /// It bit if it dropped packets, and not fewer than five standard deviations below what is
+    /// expected of a share that the kernel draws exactly.
+    fn reading(&self) -> Reading {
+        let Packets { seen, dropped } = self.packets;
+        let expected = self.asked * seen;
+        let bit = dropped > 0.0 && dropped >= expected - 5.0 * expected.sqrt();
+        Reading {
+            asked: Some(100.0 * self.asked),
+            measured: (seen > 0.0).then(|| 100.0 * dropped / seen),
+            bit: (expected >= EXPECTED_MIN).then_some(bit),
+            samples: self.samples,
+            seconds: self.held.as_secs_f64(),
+        }
+    }
+}
+
+impl Packets {
+    /// Reads `nft -j list table`: in each chain one rule counts what comes and one what it drops.
+    fn parse(listing: &str) -> Result<Packets> {
+        let listing: Value = serde_json::from_str(listing).context("`nft -j list table`")?;
+        let mut packets = Packets::default();
+        for object in listing["nftables"].as_array().into_iter().flatten() {
+            let expressions = object["rule"]["expr"].as_array();
+            let of = |name: &str| expressions?.iter().find(|one| one.get(name).is_some());
+            let count = of("counter").and_then(|one| one["counter"]["packets"].as_f64());
+            match of("drop") {
+                Some(_) => packets.dropped += count.unwrap_or(0.0),
+                None => packets.seen += count.unwrap_or(0.0),
+            }
+        }
+        Ok(packets)
+    }
 }
 
 fn ruleset(table: &str, interface: &str, lost_in_10000: u32, hooks: &[String]) -> String {
@@ -114,7 +195,8 @@ fn ruleset(table: &str, interface: &str, lost_in_10000: u32, hooks: &[String]) -
         text += &format!(
             "chain {hook} {{ type filter hook {hook} device \"{interface}\" \
              priority -10; policy accept\n\
-             numgen random mod 10000 < {lost_in_10000} drop\n}}\n"
+             counter\n\
+             numgen random mod 10000 < {lost_in_10000} counter drop\n}}\n"
         );
     }
     text + "}\n"
@@ -159,9 +241,53 @@ mod tests {
     fn a_rule_set_drops_the_asked_share_in_each_hook() {
         let text = ruleset("t", "eth1", 250, &["ingress".into(), "egress".into()]);
         assert_eq!(
-            text.matches("numgen random mod 10000 < 250 drop").count(),
+            text.matches("numgen random mod 10000 < 250 counter drop")
+                .count(),
             2
         );
         assert!(text.contains("hook egress device \"eth1\""), "{text}");
+    }
+
+    fn counted(seen: f64, dropped: f64) -> Reading {
+        let counted = Counted {
+            table: String::new(),
+            asked: 0.1,
+            packets: Packets { seen, dropped },
+            samples: 1,
+            held: Duration::from_secs(1),
+        };
+        counted.reading()
+    }
+
+    #[test]
+    fn a_loss_bit_where_about_the_asked_share_is_gone() {
+        let seen = counted(4_000.0, 390.0);
+        assert_eq!((seen.asked, seen.measured), (Some(10.0), Some(9.75)));
+        assert_eq!(seen.bit, Some(true));
+        assert_eq!(counted(4_000.0, 200.0).bit, Some(false));
+        assert_eq!(counted(4_000.0, 0.0).bit, Some(false));
+    }
+
+    #[test]
+    fn too_few_packets_decide_nothing() {
+        assert_eq!(
+            (counted(0.0, 0.0).measured, counted(0.0, 0.0).bit),
+            (None, None)
+        );
+        assert_eq!(counted(90.0, 0.0).bit, None);
+        assert_eq!(counted(110.0, 0.0).bit, Some(false));
+        assert_eq!(counted(110.0, 3.0).bit, Some(true));
+    }
+
+    #[test]
+    fn both_chains_of_a_listing_are_counted() {
+        let chain = r#"{"rule":{"expr":[{"counter":{"packets":70,"bytes":1}}]}},
+            {"rule":{"expr":[{"match":{}},{"counter":{"packets":7,"bytes":1}},{"drop":null}]}}"#;
+        let listing = format!(r#"{{"nftables":[{{"metainfo":{{}}}},{chain},{chain}]}}"#);
+        let expected = Packets {
+            seen: 140.0,
+            dropped: 14.0,
+        };
+        assert_eq!(Packets::parse(&listing).unwrap(), expected);
     }
 }

@@ -1,11 +1,13 @@
 //! `process.crash`: SIGKILL to the role's whole process tree. The undo starts the role again.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
 use wire::agent::{ServiceState, LEASE_S_MAX};
 
+use super::dose::{Lasted, Probe, Reading, Scale};
 use super::parameter::Parameter;
 use super::{Fault, Refusal};
 use crate::machine::Machine;
@@ -23,6 +25,10 @@ impl Fault for ProcessCrash {
     const COMMANDS: &'static str = "kill -KILL every process of the role";
     const UNDO: &'static str = "start.sh of the role is started again";
     const STOPS_SERVICE: bool = true;
+    const DOSE: Scale = Scale {
+        unit: "s",
+        how: "time in which the role's first process was dead, by /proc",
+    };
     const PARAMETERS: &'static [Parameter] = &[Parameter::number(
         "restart_after_s",
         "the role starts again by itself after this time",
@@ -69,5 +75,31 @@ impl Fault for ProcessCrash {
 
     fn undo(&self, machine: &Machine, _record: &Parameters) -> Result<()> {
         machine.role.recover()
+    }
+
+    fn probe(&self, machine: &Arc<Machine>, record: &Parameters) -> Box<dyn Probe> {
+        Box::new(Dead {
+            machine: machine.clone(),
+            until_s: record.restart_after_s,
+            lasted: Lasted::default(),
+        })
+    }
+}
+
+struct Dead {
+    machine: Arc<Machine>,
+    until_s: Option<f64>,
+    lasted: Lasted,
+}
+
+impl Probe for Dead {
+    fn look(&mut self, held: Duration) -> Result<()> {
+        let is_dead = self.machine.role.service() == ServiceState::Crashed;
+        self.lasted.look(held, is_dead);
+        Ok(())
+    }
+
+    fn reading(&self) -> Reading {
+        self.lasted.reading(self.until_s)
     }
 }

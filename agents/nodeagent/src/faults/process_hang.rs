@@ -1,11 +1,16 @@
 //! `process.hang`: SIGSTOP to the role's whole process tree; its connections stay open and
 //! unanswered.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
 use wire::agent::ServiceState;
 
+use super::dose::{Lasted, Probe, Reading, Scale};
 use super::{Fault, Refusal};
+use crate::machine::processes::{self, Process};
 use crate::machine::Machine;
 
 pub struct ProcessHang;
@@ -19,6 +24,10 @@ impl Fault for ProcessHang {
     const COMMANDS: &'static str = "kill -STOP every process of the role";
     const UNDO: &'static str = "kill -CONT every process of the role";
     const STOPS_SERVICE: bool = true;
+    const DOSE: Scale = Scale {
+        unit: "s",
+        how: "time in which every process of the role was stopped and got no CPU time, by /proc",
+    };
     type Parameters = Nothing;
     type Record = Nothing;
 
@@ -57,5 +66,38 @@ impl Fault for ProcessHang {
 
     fn undo(&self, machine: &Machine, _record: &Nothing) -> Result<()> {
         machine.role.thaw()
+    }
+
+    fn probe(&self, machine: &Arc<Machine>, _record: &Nothing) -> Box<dyn Probe> {
+        Box::new(Stopped {
+            processes: machine.role.stopped_processes(),
+            lasted: Lasted::default(),
+        })
+    }
+}
+
+/// The role's processes as they were last seen.
+struct Stopped {
+    processes: Vec<Process>,
+    lasted: Lasted,
+}
+
+impl Probe for Stopped {
+    fn look(&mut self, held: Duration) -> Result<()> {
+        let mut all = !self.processes.is_empty();
+        for before in &mut self.processes {
+            let now = processes::find(before.pid);
+            all &= now.as_ref() == Some(before) && before.is_stopped();
+            // One that went on for a while and is stopped again counts anew from here.
+            if let Some(now) = now {
+                *before = now;
+            }
+        }
+        self.lasted.look(held, all);
+        Ok(())
+    }
+
+    fn reading(&self) -> Reading {
+        self.lasted.reading(None)
     }
 }

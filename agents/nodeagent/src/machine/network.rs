@@ -5,6 +5,7 @@
 //! neither that one nor the kernel's default (handle `0:`) is foreign: it is left alone and
 //! refused.
 
+use std::fs;
 use std::net::IpAddr;
 
 use anyhow::{anyhow, bail, Context, Result};
@@ -112,6 +113,36 @@ impl DataInterface {
     }
 }
 
+/// What an interface has carried, as the kernel counts it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Traffic {
+    pub rx_bytes: u64,
+    pub rx_packets: u64,
+    pub tx_bytes: u64,
+    pub tx_packets: u64,
+}
+
+/// Reads the counters of an interface; none where it is not there.
+pub fn traffic(interface: &str) -> Option<Traffic> {
+    parse_traffic(&fs::read_to_string("/proc/net/dev").ok()?, interface)
+}
+
+fn parse_traffic(text: &str, interface: &str) -> Option<Traffic> {
+    let line = text
+        .lines()
+        .find_map(|line| line.trim().strip_prefix(interface)?.strip_prefix(':'))?;
+    let fields: Vec<u64> = line
+        .split_whitespace()
+        .map_while(|field| field.parse().ok())
+        .collect();
+    Some(Traffic {
+        rx_bytes: *fields.first()?,
+        rx_packets: *fields.get(1)?,
+        tx_bytes: *fields.get(8)?,
+        tx_packets: *fields.get(9)?,
+    })
+}
+
 fn interface_of(addresses: &str, wanted: IpAddr) -> Result<Option<String>> {
     let links: Vec<Value> = serde_json::from_str(addresses).context("`ip -j address`")?;
     let wanted = wanted.to_string();
@@ -179,6 +210,19 @@ mod tests {
         assert_eq!(root("tbf", "5ca0:"), RootQdisc::Own);
         assert_eq!(root("tbf", "8001:"), RootQdisc::Foreign("tbf 8001:".into()));
         assert_eq!(root("htb", "5ca0:"), RootQdisc::Foreign("htb 5ca0:".into()));
+    }
+
+    #[test]
+    fn an_interface_is_not_taken_for_one_whose_name_begins_alike() {
+        let text = "eth10: 7 1 0 0 0 0 0 0 8 2\n  eth1: 5 3 0 0 0 0 0 0 6 4 0\n";
+        let expected = Traffic {
+            rx_bytes: 5,
+            rx_packets: 3,
+            tx_bytes: 6,
+            tx_packets: 4,
+        };
+        assert_eq!(parse_traffic(text, "eth1"), Some(expected));
+        assert_eq!(parse_traffic(text, "eth2"), None);
     }
 
     #[test]

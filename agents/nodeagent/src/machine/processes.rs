@@ -16,6 +16,8 @@ pub struct Process {
     pub state: char,
     pub parent: i32,
     pub session: i32,
+    /// CPU time that it had, of all its threads.
+    pub cpu_ticks: u64,
     /// Start in clock ticks since boot: with the pid, an identity that is not reused.
     pub start_ticks: u64,
 }
@@ -32,6 +34,8 @@ impl Process {
             state: fields.first()?.chars().next()?,
             parent: fields.get(1)?.parse().ok()?,
             session: fields.get(3)?.parse().ok()?,
+            cpu_ticks: fields.get(11)?.parse::<u64>().ok()?
+                + fields.get(12)?.parse::<u64>().ok()?,
             start_ticks: fields.get(19)?.parse().ok()?,
         })
     }
@@ -80,6 +84,13 @@ fn any_variable(pid: i32, is_meant: impl Fn(&[u8]) -> bool) -> bool {
         .is_ok_and(|block| block.split(|byte| *byte == 0).any(is_meant))
 }
 
+/// CPU seconds of a process's first thread, to the nanosecond; none where it is gone.
+pub fn cpu_s_of_first_thread(pid: i32) -> Option<f64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/schedstat")).ok()?;
+    let nanoseconds: f64 = text.split_whitespace().next()?.parse().ok()?;
+    Some(nanoseconds / 1e9)
+}
+
 /// Sends a signal; a process that is gone already is no error.
 pub fn signal(pid: i32, what: Signal) -> Result<()> {
     match kill(Pid::from_raw(pid), what) {
@@ -114,6 +125,7 @@ mod tests {
         let own = i32::try_from(std::process::id()).unwrap();
         assert!(list().iter().any(|process| process.pid == own));
         assert!(find(own).unwrap().start_ticks > 0);
+        assert!(cpu_s_of_first_thread(own).unwrap() > 0.0);
     }
 
     #[test]

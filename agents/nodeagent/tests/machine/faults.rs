@@ -16,6 +16,7 @@ fn process_crash_kills_the_whole_role_and_its_undo_starts_it_again() {
     assert_eq!(machine.role_processes(), Vec::<String>::new());
     assert_eq!(machine.service(), "crashed");
     assert_eq!(machine.call("POST", "/v1/service/start", None).0, 409);
+    machine.dose(&id, true);
     machine.revert(&id);
     machine.wait_until_ready();
     assert_eq!(machine.service(), "running");
@@ -32,6 +33,7 @@ fn process_crash_restarts_the_role_by_itself_when_asked_to() {
         (machine.service() == "running").then_some(())
     });
     assert_eq!(machine.fault(&id)["state"], "active");
+    assert!(machine.dose(&id, true)["asked"].as_f64().unwrap() <= 1.0);
     machine.revert(&id);
     machine.wait_for_role();
     machine.assert_clean();
@@ -59,6 +61,7 @@ fn process_hang_stops_every_process_of_the_role_and_its_undo_continues_them() {
         .differences()
         .iter()
         .all(|line| line.ends_with("is new: stopped")));
+    machine.dose(&id, true);
     machine.revert(&id);
     let after = machine.role_processes();
     assert_eq!(machine.role_pids(), before);
@@ -117,6 +120,10 @@ fn net_loss_drops_the_asked_share_of_packets_in_the_asked_direction() {
         (out - 10.0).abs() < 2.9 && back < 1.0,
         "out {out} %, back {back} %"
     );
+    // Of what left the machine; the 4,000 packets and a few of TCP.
+    let dose = machine.dose(&id, true);
+    let measured = dose["measured"].as_f64().unwrap();
+    assert!((measured - 10.0).abs() < 2.9, "{dose}");
     machine.revert(&id);
     let id = machine.inject("net.loss", json!({ "percent": 10.0 }));
     let (out, back) = (
@@ -168,6 +175,10 @@ fn net_limp_divides_the_nominal_rate_exactly_in_both_directions() {
             2,
             "{qdiscs}"
         );
+        let dose = machine.dose(&id, true);
+        let (asked, measured) = (&dose["asked"], dose["measured"].as_f64().unwrap());
+        assert_eq!(asked.as_f64().unwrap(), NIC_MBPS / f64::from(factor));
+        assert!(measured < asked.as_f64().unwrap() * 1.3, "{dose}");
         if factor < 1000 {
             let nominal = NIC_MBPS / f64::from(factor);
             for reversed in [false, true] {
@@ -210,6 +221,7 @@ fn net_link_down_cuts_the_data_side_only_and_its_undo_restores_the_routes() {
     let id = machine.inject("net.link_down", json!({}));
     assert_eq!(machine.run(&probe), "shut");
     assert!(!machine.run("ip route").contains("198.51.100.0/24"));
+    machine.dose(&id, true);
     machine.revert(&id);
     assert_eq!(machine.run(&probe), "open");
     assert_eq!(machine.run("ip route"), routes);
@@ -238,6 +250,11 @@ fn cpu_limp_divides_the_cpu_time_that_the_role_gets() {
         (look().0 > before.1 .0 + 10.0).then_some(())
     });
     let after = (look(), before.0.elapsed());
+    let dose = machine.dose(&id, true);
+    assert!(
+        (dose["asked"].as_f64().unwrap() - 0.06).abs() < 1e-4,
+        "{dose}"
+    );
     machine.revert(&id);
     // 0.06 cores are 6 ticks a second, and one for each edge. A busy host only makes it less.
     let (ticks, seconds) = (after.0 .1 - before.1 .1, after.1.as_secs_f64());
@@ -281,6 +298,7 @@ fn disk_limp_divides_the_rate_of_direct_writes_and_reads() {
     let limit = DISK_BYTES_PER_S as f64 / 20.0;
     assert!(rate(write) > limit * 2.0 && rate(read) > limit * 2.0);
     let id = machine.inject("disk.limp", json!({ "factor": 20 }));
+    assert_eq!(machine.dose(&id, true)["asked"], limit / 1e6);
     for operands in [write, read] {
         let seen = rate(operands);
         assert!(

@@ -42,6 +42,7 @@ fn spinning_processes_take_cpu_time_from_the_role_and_are_gone_after() {
         (0.08..0.45).contains(&share),
         "the role got {share} of the CPU time: {gained:?}"
     );
+    assert_eq!(machine.dose(&id, true)["asked"], 0.6);
     machine.revert(&id);
     assert_eq!(
         machine.run("ps -C nodeagent -o args= | grep -c neighbour || true"),
@@ -72,6 +73,8 @@ fn an_iperf_pair_loads_the_data_network_and_is_gone_after() {
     let near = client.inject("interference.iperf", request.clone());
     wait_for("5 MB of load", || (sent() - before > 5e6).then_some(()));
     assert_eq!(client.refused("interference.iperf", request, 5.0).0, 409);
+    assert_eq!(client.dose(&near, true)["asked"], 50.0);
+    assert!(server.dose(&far, true)["asked"].is_null());
     client.revert(&near);
     server.revert(&far);
     let count = "ps -C iperf3 -o pid= | wc -l";

@@ -10,6 +10,7 @@ mod support;
 
 mod api;
 mod client;
+mod dose;
 mod faults;
 mod interference;
 mod metrics;

@@ -339,6 +339,14 @@ impl Machine {
         )
     }
 
+    /// What it did, once that is measured; whether it bit is as expected.
+    pub fn dose(&self, id: &str, bit: bool) -> Value {
+        wait_for("a dose", || {
+            let dose = self.fault(id)["dose"].clone();
+            (dose["bit"] == bit).then_some(dose)
+        })
+    }
+
     pub fn revert(&self, id: &str) {
         let (status, fault) = self.call("DELETE", &format!("/v1/faults/{id}"), None);
         assert_eq!(
@@ -346,6 +354,7 @@ impl Machine {
             (200, &json!("reverted")),
             "{fault}"
         );
+        assert!(fault["dose"]["how"].is_string(), "{fault}");
     }
 
     /// The differences from the baseline, settled: a process that is just ending is no difference.

@@ -1,0 +1,205 @@
+//! What a fault really does, found by looking again and again at what the kernel counts.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use serde::Serialize;
+
+/// Rates over less than this say nothing.
+const SECONDS_MIN: f64 = 0.2;
+/// A load that has not come by then is not coming; one that was held for less may be starting yet.
+const SILENT_S: f64 = 2.0;
+/// Of what was asked. Neighbours share a card that may limp a thousandfold, or cores that are wanted
+/// many times over: little is a bite, nothing is none.
+const SHARE_MIN: f64 = 1e-3;
+/// Of the time that a state was to last.
+const LASTED_MIN: f64 = 0.8;
+
+/// In what a dose is given, and how it is measured.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct Scale {
+    pub unit: &'static str,
+    pub how: &'static str,
+}
+
+/// What is known of a dose.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Reading {
+    pub asked: Option<f64>,
+    pub measured: Option<f64>,
+    /// `None` where the evidence is too thin.
+    pub bit: Option<bool>,
+    pub samples: u64,
+    pub seconds: f64,
+}
+
+/// Measures one fault.
+pub trait Probe: Send {
+    /// Looks once, so long after the injection.
+    fn look(&mut self, held: Duration) -> Result<()>;
+    /// What is known by now.
+    fn reading(&self) -> Reading;
+}
+
+/// How long a state lasted, by looks at it; between two looks that differ it lasted half the time.
+#[derive(Debug, Default)]
+pub struct Lasted {
+    first: Option<Duration>,
+    last: Option<(Duration, bool)>,
+    whole_s: f64,
+    mixed_s: f64,
+    samples: u64,
+}
+
+impl Lasted {
+    /// A look that found the state, or did not.
+    pub fn look(&mut self, held: Duration, is_in_force: bool) {
+        if let Some((before, was)) = self.last {
+            let passed_s = held.saturating_sub(before).as_secs_f64();
+            match (was, is_in_force) {
+                (true, true) => self.whole_s += passed_s,
+                (false, false) => {}
+                _ => self.mixed_s += passed_s,
+            }
+        }
+        self.first.get_or_insert(held);
+        self.last = Some((held, is_in_force));
+        self.samples += 1;
+    }
+
+    /// It was to last all the time, or `until_s` at most. It bit if it lasted for 80 % of that, all
+    /// that is not known counted for it.
+    pub fn reading(&self, until_s: Option<f64>) -> Reading {
+        let (Some(first), Some((last, _))) = (self.first, self.last) else {
+            return Reading::default();
+        };
+        let seconds = (last - first).as_secs_f64();
+        let asked = until_s.map_or(seconds, |most| seconds.min(most));
+        let longest_s = self.whole_s + self.mixed_s;
+        let bit = longest_s > 0.0 && longest_s >= LASTED_MIN * asked;
+        Reading {
+            asked: Some(asked),
+            measured: Some(self.whole_s + self.mixed_s / 2.0),
+            bit: (asked >= SECONDS_MIN || bit).then_some(bit),
+            samples: self.samples,
+            seconds,
+        }
+    }
+}
+
+/// A load's rate, by looks at a counter; where it falls, what was counted is gone (a process, a
+/// connection), and the rest goes on.
+#[derive(Debug, Default)]
+pub struct Load {
+    first: Option<Duration>,
+    last: Option<(Duration, f64)>,
+    gained: f64,
+    samples: u64,
+}
+
+impl Load {
+    /// The counter's value.
+    pub fn look(&mut self, held: Duration, count: f64) {
+        let before = self.last.map_or(count, |(_, before)| before);
+        self.gained += (count - before).max(0.0);
+        self.first.get_or_insert(held);
+        self.last = Some((held, count));
+        self.samples += 1;
+    }
+
+    /// The rate beside the one that was asked. It bit if it came to a thousandth of that (or, where
+    /// nobody said how much, to anything), and did not if it has not for 2 s.
+    pub fn reading(&self, asked: Option<f64>) -> Reading {
+        let (Some(began), Some((ended, _))) = (self.first, self.last) else {
+            return Reading {
+                asked,
+                ..Reading::default()
+            };
+        };
+        let seconds = (ended - began).as_secs_f64();
+        let measured = (seconds >= SECONDS_MIN).then(|| self.gained / seconds);
+        let bit = measured.map(|rate| rate > 0.0 && rate >= asked.unwrap_or(0.0) * SHARE_MIN);
+        Reading {
+            asked,
+            measured,
+            bit: bit.filter(|bit| *bit || seconds >= SILENT_S),
+            samples: self.samples,
+            seconds,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: f64) -> Duration {
+        Duration::from_secs_f64(seconds)
+    }
+
+    fn lasted(looks: &[(f64, bool)]) -> Lasted {
+        let mut lasted = Lasted::default();
+        for (held_s, is_in_force) in looks {
+            lasted.look(at(*held_s), *is_in_force);
+        }
+        lasted
+    }
+
+    #[test]
+    fn a_state_that_lasted_bit_and_one_that_ended_early_did_not() {
+        let whole = lasted(&[(0.0, true), (0.25, true), (1.25, true), (2.25, true)]);
+        let seen = whole.reading(None);
+        assert_eq!((seen.asked, seen.measured), (Some(2.25), Some(2.25)));
+        assert_eq!((seen.bit, seen.samples), (Some(true), 4));
+        let early = lasted(&[(0.0, true), (0.25, false), (1.25, false), (2.25, false)]);
+        assert_eq!(early.reading(None).bit, Some(false));
+        assert_eq!(early.reading(None).measured, Some(0.125));
+    }
+
+    #[test]
+    fn a_state_that_was_to_end_by_itself_is_held_against_its_own_length() {
+        let looks = lasted(&[(0.0, true), (0.25, true), (1.25, false), (2.25, false)]);
+        let seen = looks.reading(Some(1.0));
+        assert_eq!((seen.asked, seen.bit), (Some(1.0), Some(true)));
+        assert_eq!(looks.reading(None).bit, Some(false));
+    }
+
+    #[test]
+    fn one_look_is_too_little_to_say_anything() {
+        assert_eq!(lasted(&[]).reading(None), Reading::default());
+        assert_eq!(lasted(&[(0.0, false)]).reading(None).bit, None);
+        assert_eq!(lasted(&[(0.0, true)]).reading(None).bit, None);
+    }
+
+    fn load(counts: &[(f64, f64)]) -> Load {
+        let mut load = Load::default();
+        for (held_s, count) in counts {
+            load.look(at(*held_s), *count);
+        }
+        load
+    }
+
+    #[test]
+    fn a_load_is_its_counters_rate_and_a_thousandth_of_what_was_asked_is_a_bite() {
+        let seen = load(&[(0.0, 10.0), (1.0, 60.0), (2.0, 110.0)]).reading(Some(100.0));
+        assert_eq!((seen.measured, seen.bit), (Some(50.0), Some(true)));
+        let little = load(&[(0.0, 0.0), (4.0, 0.5)]);
+        assert_eq!(little.reading(Some(100.0)).bit, Some(true));
+        assert_eq!(little.reading(Some(1000.0)).bit, Some(false));
+        assert_eq!(little.reading(None).bit, Some(true));
+    }
+
+    #[test]
+    fn what_is_counted_no_more_was_counted() {
+        let seen = load(&[(0.0, 0.0), (1.0, 8.0), (2.0, 0.0)]).reading(Some(4.0));
+        assert_eq!((seen.measured, seen.bit), (Some(4.0), Some(true)));
+    }
+
+    #[test]
+    fn silence_counts_against_a_load_only_once_it_had_the_time_to_come() {
+        let silent = |until_s: f64| load(&[(0.0, 7.0), (until_s, 7.0)]).reading(Some(1.0)).bit;
+        assert_eq!((silent(0.1), silent(1.9)), (None, None));
+        assert_eq!(silent(2.1), Some(false));
+        assert_eq!(load(&[]).reading(Some(1.0)).asked, Some(1.0));
+    }
+}

@@ -1,0 +1,101 @@
+//! Measures one fault from a thread of its own, so that no undo waits for a look.
+//!
+//! It looks when the fault is in, a quarter of a second later and then each second: a few
+//! milliseconds of CPU time at most. What a look finds that ends after the fault began to be undone
+//! is thrown away, for it may have seen the undone machine.
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use wire::agent::Dose;
+
+use crate::faults::dose::{Probe, Reading, Scale};
+
+const SECOND_LOOK_AFTER: Duration = Duration::from_millis(250);
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// Holds what was found so far.
+pub struct Meter {
+    shared: Arc<Shared>,
+    scale: Scale,
+}
+
+struct Shared {
+    found: Mutex<Found>,
+    over: Condvar,
+}
+
+#[derive(Default)]
+struct Found {
+    stopped: bool,
+    reading: Reading,
+    problem: Option<String>,
+}
+
+impl Meter {
+    /// Starts looking.
+    pub fn start((scale, probe): (Scale, Box<dyn Probe>)) -> Meter {
+        let shared = Arc::new(Shared {
+            found: Mutex::default(),
+            over: Condvar::new(),
+        });
+        let of_thread = shared.clone();
+        let started = thread::Builder::new()
+            .name("dose".into())
+            .spawn(move || watch(&of_thread, probe));
+        if let Err(error) = started {
+            shared.lock().problem = Some(format!("no thread to measure with: {error}"));
+        }
+        Meter { shared, scale }
+    }
+
+    /// What is known now.
+    pub fn dose(&self) -> Dose {
+        let found = self.shared.lock();
+        Dose {
+            asked: found.reading.asked,
+            measured: found.reading.measured,
+            unit: self.scale.unit.into(),
+            how: self.scale.how.into(),
+            bit: found.reading.bit,
+            samples: found.reading.samples,
+            seconds: found.reading.seconds,
+            problem: found.problem.clone(),
+        }
+    }
+
+    /// Ends it without waiting for a look that is under way; what was known until now.
+    pub fn stop(self) -> Dose {
+        self.shared.lock().stopped = true;
+        self.shared.over.notify_all();
+        self.dose()
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Found> {
+        self.found.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn watch(shared: &Shared, mut probe: Box<dyn Probe>) {
+    let began = Instant::now();
+    let mut pause = SECOND_LOOK_AFTER;
+    loop {
+        let looked = probe.look(began.elapsed());
+        let mut found = shared.lock();
+        if found.stopped {
+            return;
+        }
+        found.problem = looked.err().map(|error| format!("{error:#}"));
+        found.reading = probe.reading();
+        let waited = shared
+            .over
+            .wait_timeout_while(found, pause, |found| !found.stopped);
+        if waited.unwrap_or_else(PoisonError::into_inner).0.stopped {
+            return;
+        }
+        pause = LOOK_EVERY;
+    }
+}
