@@ -13,7 +13,7 @@ from pathlib import Path
 
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 
-from grafana import dashboard, statistics
+from grafana import dashboard, nights, queries, statistics
 
 GENERATED = Path(__file__).parent / "generated"
 
@@ -21,8 +21,9 @@ GENERATED = Path(__file__).parent / "generated"
 def render() -> dict[Path, str]:
     """Each generated file and its text."""
     boards = {
-        dashboard.UID: dashboard.experiment_dashboard(),
+        queries.UID: dashboard.experiment_dashboard(),
         statistics.UID: statistics.statistics_dashboard(),
+        nights.UID: nights.nights_dashboard(),
     }
     return {
         GENERATED / f"{uid}.json": json.dumps(

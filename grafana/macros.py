@@ -1,6 +1,6 @@
 """Expands Grafana's macros in InfluxQL as Grafana's InfluxDB datasource does.
 
-The order is Grafana's: the dashboard's variables first, then $timeFilter, then $__interval_ms
+The order is Grafana's: the dashboard's variables first, then the range's, then $__interval_ms
 before $__interval, of which it begins. A value is put in as it is, as Grafana does for a variable
 with one value; so a value that could end its quotes is refused here.
 """
@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-_LEFT_OVER = re.compile(r"\$(?:__)?[A-Za-z]\w*")
+_LEFT_OVER = re.compile(r"\$\{?(?:__)?[A-Za-z]\w*")
 
 
 class MacroError(ValueError):
@@ -27,14 +27,17 @@ class View:
     from_ms: int
     to_ms: int
     tier: str = ""
+    entry: str = ""
 
 
 def expand(influxql: str, view: View, interval_s: int) -> str:
     """The query as InfluxDB gets it. Raises MacroError for a name that is no plain word."""
-    for name in ("experiment", "run", "tier"):
+    for name in ("experiment", "run", "tier", "entry"):
         if f"${name}" in influxql:
             influxql = influxql.replace(f"${name}", _plain(name, getattr(view, name)))
     for macro, text in (
+        ("${__from}", str(view.from_ms)),
+        ("${__to}", str(view.to_ms)),
         ("$timeFilter", f"time >= {view.from_ms}ms and time <= {view.to_ms}ms"),
         ("$__interval_ms", str(interval_s * 1000)),
         ("$__interval", f"{interval_s}s"),

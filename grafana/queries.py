@@ -1,98 +1,54 @@
-"""The InfluxQL of the dashboard, apart from its panels.
+"""The InfluxQL of the dashboards, apart from their panels.
 
-Every query is written with Grafana's macros, so that a test and `grafana.verify` can run exactly
-what Grafana runs. `grafana.dashboard` draws them; nothing else holds a query.
-
-What InfluxQL of InfluxDB 1.6 to 1.8, and the v1 endpoints of 2.x and 3.x, asks for:
-- a cumulative counter is read by NON_NEGATIVE_DERIVATIVE of its MAX, so that an arbiter's restart
-  is a gap and not a negative spike;
-- a rate of points is COUNT over the bucket's width, as nested transformations are not in 1.6;
-- time cannot be computed with, so an event carries its end as a field (`end_ms`, Unix time);
-- no query wraps a variable between two slashes except in a regular expression on purpose: Grafana
-  escapes a variable that it finds between slashes.
+Every query is written with Grafana's macros, so that a test, `grafana.verify` and `sparecraft
+watch` can run exactly what Grafana runs. Nothing else holds a query. Begin with
+`panel_query.py`; SLO and cost are in `queries_slo.py`, nights in `queries_nights.py`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
-DATASOURCE_UID = "sparecraft-influxdb"
+from grafana.panel_query import (
+    THESE_HOSTS,
+    THIS_RUN,
+    THIS_TIER,
+    PanelQuery,
+    mean,
+    rate_of_counter,
+    rate_of_points,
+)
+from grafana.queries_nights import NIGHT_QUERIES
+from grafana.queries_slo import COST_QUERIES, EXTRA, SLO_QUERIES
 
-_THIS_RUN = """$timeFilter AND "experiment" = '$experiment' AND "run" = '$run'"""
-_THIS_TIER = f'{_THIS_RUN} AND "tier" =~ /^$tier$/'
-_THESE_HOSTS = """$timeFilter AND "experiment" = '$experiment'"""  # `host` has no run tag
-
-
-@dataclass(frozen=True)
-class PanelQuery:
-    """One query of one panel, annotation or variable.
-
-    `interval_s` is the least width of a bucket. `may_be_empty` says when a sound run returns no
-    row; empty text means that no row is a fault.
-    """
-
-    panel: str
-    ref: str
-    influxql: str
-    alias: str = ""
-    format: Literal["time_series", "table"] = "time_series"
-    interval_s: int = 1
-    may_be_empty: str = ""
-
-    @property
-    def per_tier(self) -> bool:
-        """True when Grafana repeats the panel for each tier."""
-        return "$tier" in self.influxql
-
-
-def _rate_of_points(where: str, group_by: str = "") -> str:
-    tags = f", {group_by}" if group_by else ""
-    return (
-        'SELECT 1000.0 * count("repeat") / $__interval_ms FROM "request" '
-        f"WHERE {where} GROUP BY time($__interval){tags} fill(0)"
-    )
-
-
-def _rate_of_counter(measurement: str, counter: str, where: str, group_by: str) -> str:
-    return (
-        f'SELECT non_negative_derivative(max("{counter}"), 1s) FROM "{measurement}" '
-        f"WHERE {where} GROUP BY time($__interval), {group_by} fill(none)"
-    )
-
-
-def _mean(measurement: str, field: str, where: str, group_by: str) -> str:
-    return (
-        f'SELECT mean("{field}") FROM "{measurement}" '
-        f"WHERE {where} GROUP BY time($__interval), {group_by} fill(none)"
-    )
+UID = "sparecraft-experiment"  # bookmarks and the home page hang on it: never change it
+MARGIN_MS = 30_000  # machines report before the first request and after the last
 
 
 def _host(
     panel: str, field: str, ref: str = "A", suffix: str = "", may_be_empty: str = ""
 ) -> PanelQuery:
-    query = _mean("host", field, _THESE_HOSTS, '"machine"')
+    query = mean("host", field, THESE_HOSTS, '"machine"')
     alias = f"$tag_machine{suffix}"
     return PanelQuery(panel, ref, query, alias, interval_s=2, may_be_empty=may_be_empty)
 
 
 def _server(panel: str, field: str, interval_s: int) -> PanelQuery:
-    query = _mean("arbiter_server", field, _THIS_TIER, '"server"')
+    query = mean("arbiter_server", field, THIS_TIER, '"server"')
     return PanelQuery(panel, "A", query, "$tag_server", interval_s=interval_s)
 
 
 def _tier(panel: str, ref: str, field: str, alias: str, interval_s: int) -> PanelQuery:
-    query = _mean("arbiter", field, _THIS_TIER, '"tier"')
+    query = mean("arbiter", field, THIS_TIER, '"tier"')
     return PanelQuery(panel, ref, query, alias, interval_s=interval_s)
 
 
 def _tier_rate(panel: str, ref: str, counter: str, alias: str) -> PanelQuery:
-    query = _rate_of_counter("arbiter", counter, _THIS_TIER, '"tier"')
+    query = rate_of_counter("arbiter", counter, THIS_TIER, '"tier"')
     return PanelQuery(panel, ref, query, alias, interval_s=5)
 
 
 RATE = "Offered and achieved rate"
-LATENCY = "Latency percentiles per arm"
 FAILURES = "Failed requests by outcome"
 LAG = "Generator lag"
 TABLE = "Latency per arm, warm-up left out"
@@ -108,27 +64,19 @@ MEMORY = "Memory"
 FAULTS_ACTIVE = "Faults active"
 
 _LOAD = (
-    PanelQuery(RATE, "A", _rate_of_points(_THIS_RUN), alias="offered", interval_s=5),
+    PanelQuery(RATE, "A", rate_of_points(THIS_RUN), alias="offered", interval_s=5),
     PanelQuery(
         RATE,
         "B",
-        _rate_of_points(f"{_THIS_RUN} AND \"outcome\" = 'ok'"),
+        rate_of_points(f"{THIS_RUN} AND \"outcome\" = 'ok'"),
         alias="answered well",
         interval_s=5,
     ),
-    PanelQuery(
-        LATENCY,
-        "A",
-        'SELECT percentile("latency_ms", 50) AS "p50", percentile("latency_ms", 95) AS "p95", '
-        'percentile("latency_ms", 99) AS "p99" FROM "request" '
-        f'WHERE {_THIS_RUN} GROUP BY time($__interval), "arm" fill(none)',
-        alias="$tag_arm $col",
-        interval_s=15,
-    ),
+    *SLO_QUERIES,
     PanelQuery(
         FAILURES,
         "A",
-        _rate_of_points(f"{_THIS_RUN} AND \"outcome\" <> 'ok'", '"outcome"'),
+        rate_of_points(f"{THIS_RUN} AND \"outcome\" <> 'ok'", '"outcome"'),
         alias="$tag_outcome",
         interval_s=5,
         may_be_empty="no request failed",
@@ -136,7 +84,7 @@ _LOAD = (
     PanelQuery(
         FAILURES,
         "B",
-        _rate_of_counter("arbiter", "failed", _THIS_RUN, '"tier"'),
+        rate_of_counter("arbiter", "failed", THIS_RUN, '"tier"'),
         alias="failed at arbiter $tag_tier",
         interval_s=5,
     ),
@@ -144,7 +92,7 @@ _LOAD = (
         LAG,
         "A",
         'SELECT percentile("lag_ms", 99) AS "p99", max("lag_ms") AS "max" FROM "request" '
-        f"WHERE {_THIS_RUN} GROUP BY time($__interval) fill(none)",
+        f"WHERE {THIS_RUN} GROUP BY time($__interval) fill(none)",
         alias="$col",
         interval_s=15,
     ),
@@ -152,9 +100,10 @@ _LOAD = (
         TABLE,
         "A",
         'SELECT count("latency_ms") AS "requests", mean("latency_ms") AS "mean", '
-        'percentile("latency_ms", 50) AS "p50", percentile("latency_ms", 95) AS "p95", '
-        'percentile("latency_ms", 99) AS "p99", max("latency_ms") AS "max" FROM "request" '
-        f'WHERE {_THIS_RUN} AND "phase" <> \'warm-up\' GROUP BY "arm"',
+        'percentile("latency_ms", 50) AS "p50", percentile("latency_ms", 90) AS "p90", '
+        'percentile("latency_ms", 95) AS "p95", percentile("latency_ms", 99) AS "p99", '
+        'max("latency_ms") AS "max" FROM "request" '
+        f'WHERE {THIS_RUN} AND "phase" <> \'warm-up\' GROUP BY "arm"',
         format="table",
     ),
 )
@@ -166,6 +115,7 @@ _ARBITERS = (
     _tier(TOKENS, "B", "tokens_total", "in total", interval_s=2),
     _tier_rate(REPLICAS, "A", "replicas_sent", "sent"),
     _tier_rate(REPLICAS, "B", "replicas_wasted", "wasted"),
+    EXTRA,
 )
 
 # The arbiters' own statistics: a dashboard of its own (grafana/statistics.py).
@@ -187,7 +137,7 @@ _STATISTICS = (
         "A",
         "SELECT "
         + ", ".join(f'mean("{name}_ms") AS "{name}"' for name in ("mean", *_PERCENTILES))
-        + f' FROM "arbiter" WHERE {_THIS_TIER} GROUP BY time($__interval) fill(none)',
+        + f' FROM "arbiter" WHERE {THIS_TIER} GROUP BY time($__interval) fill(none)',
         alias="$col",
         interval_s=2,
     ),
@@ -198,14 +148,14 @@ _STATISTICS = (
         AT_SERVER,
         "A",
         'SELECT non_negative_derivative(max("busy_us"), 1s) / 1000000 FROM "arbiter_server" '
-        f'WHERE {_THIS_TIER} GROUP BY time($__interval), "server" fill(none)',
+        f'WHERE {THIS_TIER} GROUP BY time($__interval), "server" fill(none)',
         alias="$tag_server",
         interval_s=5,
     ),
     PanelQuery(
         SERVER_ERRORS,
         "A",
-        _rate_of_counter("arbiter_server", "errors", _THIS_TIER, '"server"'),
+        rate_of_counter("arbiter_server", "errors", THIS_TIER, '"server"'),
         alias="$tag_server",
         interval_s=5,
     ),
@@ -213,7 +163,7 @@ _STATISTICS = (
         ALIVE,
         "A",
         'SELECT min("alive") FROM "arbiter_server" '
-        f'WHERE {_THIS_TIER} GROUP BY time($__interval), "server" fill(none)',
+        f'WHERE {THIS_TIER} GROUP BY time($__interval), "server" fill(none)',
         alias="$tag_server",
         interval_s=2,
     ),
@@ -248,7 +198,7 @@ def _annotation(name: str, colour: str, kinds: tuple[str, ...], may_be_empty: st
     # Grafana's standard annotations: time, timeEnd, title, text and tags, by column name.
     query = (
         'SELECT "end_ms" AS "timeEnd", "title", "text", "kind" AS "tags" FROM "event" '
-        f"WHERE {_THIS_RUN} AND ({what})"
+        f"WHERE {THIS_RUN} AND ({what})"
     )
     panel = f"annotation: {name}"
     return Annotation(
@@ -261,6 +211,7 @@ ANNOTATIONS = (
     _annotation("Interference", "orange", ("interference",), "the pattern is none, or no run fell"),
     _annotation("Phases", "blue", ("phase",), ""),
     _annotation("Arms", "purple", ("arm",), ""),
+    _annotation("Verdicts", "green", ("verdict",), "written by a runner that did not tell it yet"),
 )
 
 
@@ -291,12 +242,13 @@ VARIABLES = (
         all_at_once=True,
     ),
 )
+NIGHT_VARIABLES = (Variable("entry", "Design", 'SHOW TAG VALUES FROM "night" WITH KEY = "entry"'),)
 
 
 def panel_queries() -> list[PanelQuery]:
     """Every query of the experiment's dashboard: panels in order of appearance, annotations,
     variables."""
-    return [*_LOAD, *_ARBITERS, *_HOSTS, *_around()]
+    return [*_LOAD, *COST_QUERIES, *_ARBITERS, *_HOSTS, *_around()]
 
 
 def statistics_queries() -> list[PanelQuery]:
@@ -304,10 +256,23 @@ def statistics_queries() -> list[PanelQuery]:
     return [*_STATISTICS, *_around()]
 
 
+def night_queries() -> list[PanelQuery]:
+    """The same of the nights' dashboard."""
+    return [*NIGHT_QUERIES, *map(_values, NIGHT_VARIABLES)]
+
+
 def _around() -> list[PanelQuery]:
-    """What both dashboards have: annotations and variables."""
-    variables = (
-        PanelQuery(f"variable: {variable.name}", "Var", variable.influxql, format="table")
-        for variable in VARIABLES
+    """What both dashboards of a run have: annotations and variables."""
+    return [*(layer.query for layer in ANNOTATIONS), *map(_values, VARIABLES)]
+
+
+def _values(variable: Variable) -> PanelQuery:
+    return PanelQuery(f"variable: {variable.name}", "Var", variable.influxql, format="table")
+
+
+def run_path(experiment: str, run: str, first_ms: int, last_ms: int) -> str:
+    """The experiment dashboard's address under Grafana's root, showing the whole run."""
+    return (
+        f"/d/{UID}?var-experiment={experiment}&var-run={run}"
+        f"&from={first_ms - MARGIN_MS}&to={last_ms + MARGIN_MS}"
     )
-    return [*(layer.query for layer in ANNOTATIONS), *variables]

@@ -6,7 +6,7 @@ from grafana_foundation_sdk.builders import dashboard as dashboard_builders
 from grafana_foundation_sdk.models import dashboard, units
 
 from grafana import queries
-from grafana.dashboard import Chart, empty_board, time_series
+from grafana.charts import Chart, empty_board, time_series
 
 UID = "sparecraft-arbiters"  # bookmarks hang on it: never change it
 

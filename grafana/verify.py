@@ -10,19 +10,20 @@ from __future__ import annotations
 import argparse
 import sys
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import httpx
 
-from grafana.dashboard import UID
+from grafana.influx import Influx, QueryError, newest, view_of
 from grafana.macros import MacroError, View, expand
-from grafana.queries import VARIABLES, PanelQuery, panel_queries, statistics_queries
-
-_MARGIN_MS = 30_000  # machines report before the first request and after the last
-
-
-class VerifyError(Exception):
-    """InfluxDB refused a query, or has nothing of the run."""
+from grafana.panel_query import PanelQuery
+from grafana.queries import (
+    MARGIN_MS,
+    VARIABLES,
+    panel_queries,
+    run_path,
+    statistics_queries,
+)
 
 
 class PanelRows(NamedTuple):
@@ -30,58 +31,6 @@ class PanelRows(NamedTuple):
 
     panel: str
     rows: int
-
-
-class Influx:
-    """InfluxQL over the v1 endpoint for one database; close it, or use it in a `with`."""
-
-    def __init__(self, url: str, database: str) -> None:
-        # A proxy from the environment has no way to a fleet's addresses.
-        self._client = httpx.Client(base_url=url, timeout=30.0, trust_env=False)
-        self._database = database
-
-    def __enter__(self) -> Influx:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._client.close()
-
-    def series(self, influxql: str, epoch: str = "ms") -> list[dict[str, Any]]:
-        """The series of one statement, times as Unix time in `epoch`.
-
-        Raises VerifyError with InfluxDB's own words.
-        """
-        parameters = {"db": self._database, "q": influxql, "epoch": epoch}
-        answer = self._client.get("/query", params=parameters)
-        body = answer.json() if answer.content else {}
-        result = (body.get("results") or [{}])[0]
-        if error := body.get("error") or result.get("error"):
-            raise VerifyError(f"expected rows for `{influxql}`, InfluxDB says: {error}")
-        answer.raise_for_status()
-        return list(result.get("series", []))
-
-    def tag_values(self, influxql: str) -> list[str]:
-        """The values of a SHOW TAG VALUES, sorted."""
-        found = {row[1] for series in self.series(influxql) for row in series["values"]}
-        return sorted(found)
-
-
-def _bound_ms(influx: Influx, which: str, experiment: str, run: str) -> int:
-    where = f"\"experiment\" = '{experiment}' AND \"run\" = '{run}'"
-    found = influx.series(f'SELECT {which}("repeat") FROM "request" WHERE {where}')
-    if not found:
-        raise VerifyError(
-            f"expected requests of experiment {experiment}, run {run} in InfluxDB, got none: "
-            "name a run that `SHOW TAG VALUES FROM request WITH KEY = run` lists"
-        )
-    return int(found[0]["values"][0][0])
-
-
-def view_of(influx: Influx, experiment: str, run: str) -> View:
-    """The dashboard's variables and the time range that shows the whole run."""
-    first_ms = _bound_ms(influx, "first", experiment, run)
-    last_ms = _bound_ms(influx, "last", experiment, run)
-    return View(experiment, run, first_ms - _MARGIN_MS, last_ms + _MARGIN_MS)
 
 
 def _rows(influx: Influx, query: PanelQuery, view: View) -> int:
@@ -120,7 +69,7 @@ def verify(
 ) -> list[PanelRows]:
     """Runs every query of a dashboard as Grafana would, over the whole run.
 
-    Raises VerifyError when a query is refused or the run is unknown, and httpx.TransportError when
+    Raises QueryError when a query is refused or the run is unknown, and httpx.TransportError when
     InfluxDB does not answer.
     """
     rows: dict[str, list[int]] = {}
@@ -138,26 +87,6 @@ def empty_panels(results: list[PanelRows]) -> list[str]:
     """The panels without data, those left out that a sound run may leave empty."""
     always = {query.panel for query in queries_of("both") if not query.may_be_empty}
     return [panel for panel, rows in results if rows == 0 and panel in always]
-
-
-def _newest(influx: Influx, key: str, other: str, value: str | None) -> str:
-    """The last value of a tag of `request`; run names are UTC times, so the newest run."""
-    where = f" WHERE \"{other}\" = '{value}'" if value else ""
-    found = influx.tag_values(f'SHOW TAG VALUES FROM "request" WITH KEY = "{key}"{where}')
-    if not found:
-        raise VerifyError(
-            f"expected a run of {value or 'any experiment'} in InfluxDB, got none: start one with "
-            "`sparecraft run NAME --keep`"
-        )
-    return found[-1]
-
-
-def dashboard_path(view: View) -> str:
-    """The dashboard's address under Grafana's root, showing the whole run."""
-    return (
-        f"/d/{UID}?var-experiment={view.experiment}&var-run={view.run}"
-        f"&from={view.from_ms}&to={view.to_ms}"
-    )
 
 
 def _arguments() -> argparse.Namespace:
@@ -183,7 +112,7 @@ def _print(results: list[PanelRows], view: View) -> int:
     width = max(len(panel) for panel, _ in results)
     for panel, rows in results:
         print(f"{panel:{width}}  {rows:6d}")
-    print(dashboard_path(view))
+    print(run_path(view.experiment, view.run, view.from_ms + MARGIN_MS, view.to_ms - MARGIN_MS))
     empty = empty_panels(results)
     for panel in empty:
         print(f"expected data for {panel!r}, got no row", file=sys.stderr)
@@ -194,14 +123,14 @@ def main() -> int:
     arguments = _arguments()
     try:
         with Influx(arguments.url, arguments.database) as influx:
-            run = arguments.run or _newest(influx, "run", "experiment", arguments.experiment)
-            experiment = arguments.experiment or _newest(influx, "experiment", "run", run)
+            run = arguments.run or newest(influx, "run", "experiment", arguments.experiment)
+            experiment = arguments.experiment or newest(influx, "experiment", "run", run)
             view = view_of(influx, experiment, run)
             results = verify(
                 arguments.url, arguments.database, experiment, run, arguments.dashboard
             )
         return _print(results, view)
-    except (VerifyError, MacroError, httpx.InvalidURL) as error:
+    except (QueryError, MacroError, httpx.InvalidURL) as error:
         print(error, file=sys.stderr)
         return 2
     except (httpx.TransportError, httpx.HTTPStatusError) as error:

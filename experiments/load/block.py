@@ -8,6 +8,8 @@ import time
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import polars as pl
+
 from experiments.console import Narrator
 from experiments.design import Design
 from experiments.design.contracts import MACHINE_KINDS
@@ -18,6 +20,8 @@ from experiments.design.schedule import Block, pair_seed
 from experiments.design.workloads import Workload
 from experiments.load.generator import LoadGenerator, LoadHandle
 from experiments.load.plan import plan_block
+from experiments.record.metrics.frames import measured
+from experiments.record.metrics.verdicts import slo_verdict
 from experiments.record.recorder import Recorder
 from experiments.record.records import SPOILED
 from experiments.stage.faults import FaultController, Tally
@@ -60,6 +64,7 @@ class BlockRun:
     spoiled: list[LoadHandle] = field(default_factory=list)
     host: list[HostBlock] = field(default_factory=list)
     _healed: dict[str, float] = field(default_factory=dict)
+    _measured: dict[Block, pl.DataFrame] = field(default_factory=dict)
 
     @functools.cached_property
     def _radius(self) -> Radius:
@@ -125,6 +130,16 @@ class BlockRun:
             handle.stop()
             self.recorder.requests(block, handle.poll().records)
             self.recorder.block = None
+        if experiment is None:
+            self._judge(block, measured(handle.records()))
+
+    def _judge(self, block: Block, requests: pl.DataFrame) -> None:
+        """Tell InfluxDB what the arm came to so far."""
+        self._measured[block] = requests
+        frame = pl.concat([one for of, one in self._measured.items() if of.arm == block.arm])
+        slo = self.design.experiment.slo.model_dump(mode="json")
+        found = slo_verdict(frame, [block.arm], slo)
+        self.recorder.verdict(time.monotonic(), block.arm, found["met"], found["reasons"])
 
     def settle(self, narrator: Narrator) -> None:
         """The design's load without neighbours and faults, if it asks for that; nothing of it is
@@ -155,6 +170,7 @@ class BlockRun:
         )
         self.recorder.block = None
         self.spoiled.append(self.handles.pop())
+        self._measured.pop(block, None)
         self.host[-1] = replace(self.host[-1], spoiled=why)
 
     def _follow(
@@ -177,6 +193,7 @@ class BlockRun:
         title = f"  block {block.repeat + 1}: {block.arm}, {load.user} at {load.rate_per_s:g}/s"
         if block.repeat == SETTLING:
             title = f"  settling, {length_s:g} s without neighbours"
+        self.recorder.accounts(origin, block, begins=True)
         guard = GuardWatch(self.design.experiment.guard, origin)
         with narrator.bar(title, length_s) as show:
             while True:
@@ -188,6 +205,7 @@ class BlockRun:
                 self.recorder.requests(block, status.records)
                 watch.tick()
                 now = time.monotonic()
+                self.recorder.accounts(now, block)
                 guard.requests(now, status.records)
                 guard.look(now, self.monitor.unready, self._radius.disturbed, self._healed)
                 show(min(now_s, length_s), f"{status.recorded}/{status.planned} requests")

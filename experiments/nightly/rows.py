@@ -17,13 +17,12 @@ from experiments.errors import SparecraftError
 from experiments.nightly.history import Gain, Percentile, Run, Start
 from experiments.record.cost import measured_usd_per_month
 from experiments.record.metrics.bootstrap import intervals, quantile_value, stratum
-from experiments.record.metrics.frames import measured, prepared, response_limit_ms
+from experiments.record.metrics.frames import ALLOWED, measured, prepared, response_limit_ms
 from experiments.record.metrics.latency import QUANTILES
 from experiments.record.metrics.summary import correlated_s, seeded
 from experiments.record.result import VERDICTS, Result, read_manifest, read_result
 
 PERCENTILES = ("p50", "p95", "p99")
-_ALLOWED = {"p95_ms": 0.05, "p99_ms": 0.01}  # share of requests that may lie beyond an SLO's limit
 
 
 @dataclass(frozen=True)
@@ -178,7 +177,7 @@ def _burn(
 ) -> dict[str, float]:
     """How fast the error budget of each limit is used up: 1 is just what the SLO allows."""
     burn = {}
-    for key, allowed in _ALLOWED.items():
+    for key, allowed in ALLOWED.items():
         if asked.get(key) is not None and own is not None and own.height:
             bad = (pl.col("outcome") != "ok") | (pl.col("latency_ms") > float(asked[key]))
             burn[key] = own.filter(bad).height / own.height / allowed

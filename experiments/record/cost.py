@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from experiments.record.telemetry import Account
 from optimizer.errors import InputError, SparecraftError
 from optimizer.prices import Instance, price_book
 from optimizer.units import HOURS_PER_MONTH
@@ -37,6 +38,16 @@ def measured_usd_per_month(
         return math.fsum(_usd_per_month(machine, instances, scheme) for machine in machines)
     except SparecraftError:
         return None
+
+
+def account_of(spec: Mapping[str, Any], fleet: Mapping[str, Any]) -> Account:
+    """What telemetry needs to tell burn and cost.
+
+    Parameters: spec, as the manifest has it; fleet, the inventory.
+    """
+    monthly = measured_usd_per_month(spec, {"fleet": fleet}, {})
+    slo = {key: limit for key, limit in (spec.get("slo") or {}).items() if limit is not None}
+    return Account(slo, None if monthly is None else monthly / HOURS_PER_MONTH)
 
 
 def _usd_per_month(machine: Mapping[str, Any], instances: Sequence[Instance], scheme: str) -> float:

@@ -12,10 +12,17 @@ from typing import Any
 import polars as pl
 
 from experiments.design.schedule import Block
+from experiments.record.metrics.frames import OK
 from experiments.record.records import ARBITERS, EventLog, RequestRecord, arbiter_rows
-from experiments.record.telemetry import InfluxWriter, Point, arbiter_points, request_point
-
-_EVENT_KEYS = ("what", "kind", "machine", "arm", "repeat", "action", "id")
+from experiments.record.telemetry import (
+    Account,
+    Annotations,
+    InfluxWriter,
+    arbiter_points,
+    request_point,
+    verdict_point,
+)
+from experiments.record.telemetry.account import EVERY_S
 
 
 @dataclass(frozen=True)
@@ -42,7 +49,13 @@ class Recorder:
     """Thread-safe; nothing here waits for InfluxDB."""
 
     def __init__(
-        self, folder: Path, clock: Clock, experiment: str, run: str, writer: InfluxWriter
+        self,
+        folder: Path,
+        clock: Clock,
+        experiment: str,
+        run: str,
+        writer: InfluxWriter,
+        account: Account,
     ) -> None:
         self.clock = clock
         self.events: list[dict[str, Any]] = []
@@ -51,7 +64,10 @@ class Recorder:
         self._names = {"experiment": experiment, "run": run}
         self._rows: list[dict[str, Any]] = []
         self._previous: dict[str, dict[str, Any]] = {}
-        self._open: dict[tuple[Any, ...], float] = {}
+        self._annotations = Annotations(self._names, clock.ns_at)
+        self._account = account
+        self._accounted_s = 0.0
+        self._good = 0
         self._guard = threading.Lock()
         self.block: Block | None = None
 
@@ -93,14 +109,34 @@ class Recorder:
         with self._guard:
             self.events.append(line)
             self._log.append(line)
-            self._annotate(line)
+            self._writer.write([self._annotations.point(line)])
 
     def requests(self, block: Block, records: Sequence[RequestRecord]) -> None:
         """Live samples of a block."""
         t0_ns = self.clock.ns_at(0.0)
         self._writer.write(
-            request_point(record, block, t0_ns=t0_ns, **self._names) for record in records
+            request_point(record, block, self._account, t0_ns=t0_ns, **self._names)
+            for record in records
         )
+        self._good += sum(record["outcome"] == OK for record in records)
+
+    def accounts(self, monotonic: float, block: Block, *, begins: bool = False) -> None:
+        """Every few seconds of a block: the SLO's limits, and what the fleet cost since the last
+        time, or since the block `begins`."""
+        now_s = self.clock.since_s(monotonic)
+        length_s = 0.0 if begins else now_s - self._accounted_s
+        if begins or length_s >= EVERY_S:
+            good, time_ns = 0 if begins else self._good, self.clock.ns_at(now_s)
+            points = self._account.points(self._names, block.arm, time_ns, length_s, good)
+            self._writer.write(points)
+            self._accounted_s, self._good = now_s, 0
+
+    def verdict(
+        self, monotonic: float, kind: str, met: bool | None, reasons: Sequence[str]
+    ) -> None:
+        """What an arm, or the run, came to so far, as a mark in InfluxDB."""
+        time_ns = self.clock.ns_at(self.clock.since_s(monotonic))
+        self._writer.write([verdict_point(self._names, kind, met, reasons, time_ns)])
 
     def arbiter(self, monotonic: float, tier: str, stats: dict[str, Any]) -> None:
         """One poll of an arbiter."""
@@ -120,24 +156,3 @@ class Recorder:
     def close(self) -> None:
         """Close events.jsonl; the writer is its owner's."""
         self._log.close()
-
-    def _annotate(self, line: Mapping[str, Any]) -> None:
-        """Write a window's start when it opens, and over it, with its end, when it closes."""
-        machine = line["machine"] or "all"
-        key = tuple(line[name] for name in _EVENT_KEYS if name != "action")
-        time_s = float(line["time_s"])
-        opens = line["action"] in ("start", "inject")
-        closes = line["action"] in ("end", "revert")
-        start_s = self._open.pop(key, time_s) if closes else time_s
-        if opens:
-            self._open[key] = time_s
-        title = " ".join(part for part in (line["kind"], line["machine"]) if part)
-        if line["action"] == "error":
-            title = f"error: {title}"
-        end = {
-            "duration_ms": (time_s - start_s) * 1e3,
-            "end_ms": self.clock.ns_at(time_s) // 1_000_000,
-        }
-        tags = {**self._names, "what": line["what"], "kind": line["kind"], "machine": machine}
-        fields = {"title": title, "text": line["text"] or title, **(end if closes else {})}
-        self._writer.write([Point("event", tags, fields, self.clock.ns_at(start_s))])

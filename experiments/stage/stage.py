@@ -20,6 +20,7 @@ from experiments.design.inventory import Inventory
 from experiments.design.own import FOLDER, copy_own
 from experiments.errors import SparecraftError
 from experiments.record import manifest as manifests
+from experiments.record.cost import account_of
 from experiments.record.recorder import Clock, Recorder
 from experiments.record.records import ARBITERS, HOSTS, write_json, write_table
 from experiments.record.telemetry import InfluxQuery, InfluxWriter, TelemetryStats
@@ -123,7 +124,8 @@ class Stage:
         inventory = self.fleet.inventory
         self._writer = InfluxWriter(inventory.endpoints.influxdb, self.folder / "telemetry.lp")
         name = self.design.fleet.experiment
-        self.recorder = Recorder(self.folder, self.clock, name, self.run, self._writer)
+        account = account_of(manifests.spec_json(self.design), inventory.model_dump(mode="json"))
+        self.recorder = Recorder(self.folder, self.clock, name, self.run, self._writer, account)
         others = watched(self.design, inventory)
         agents = {name: agent for name, agent in self.fleet.agents.items() if name not in others}
         self.monitor = Monitor(
@@ -190,6 +192,9 @@ class Stage:
         self._fingerprint_clean = fingerprints(fleet, self.verdicts.revert.fail)
 
     def _collect_telemetry(self, writer: InfluxWriter) -> None:
+        against = [text for one in vars(self.verdicts).values() for text in one.reasons]
+        against += self.tally.errors
+        self.recorder.verdict(time.monotonic(), "run", not against, against)
         self.recorder.close()
         self._telemetry = writer.close(_INFLUX_CLOSE_S)
         self._in_influxdb = self._telemetry.written

@@ -79,6 +79,11 @@ def test_a_run_measures_both_arms_reverts_plans_and_leaves_nothing(tmp_path: Pat
     assert docker.find(EXPERIMENT) == []
 
 
+# What the runner tells of a design with an SLO and a fleet with a price.
+TOLD = ("Burn rate of the p95", "Burn rate of the errors", "USD per hour",
+        "USD per million good requests", "annotation: Verdicts")  # fmt: skip
+
+
 def test_a_plans_fleet_is_made_as_described_shown_and_held_to_its_prediction(
     tmp_path: Path,
 ) -> None:
@@ -98,7 +103,9 @@ def test_a_plans_fleet_is_made_as_described_shown_and_held_to_its_prediction(
     _check_prediction(flat(read_result(folder))["predicted"])
     assert "cost a month" in output
     url = platform.inventory().endpoints.influxdb
-    assert empty_panels(verify(url, "sparecraft", PLANNED, folder.name)) == []
+    rows = verify(url, "sparecraft", PLANNED, folder.name)
+    assert empty_panels(rows) == []
+    assert [name for name in TOLD if not dict(rows)[name]] == []
     docker.run("kill", platform.container("web-2"))
     assert any("web-2" in address for address in platform.stack.changes()), "drift is seen"
 

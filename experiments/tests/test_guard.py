@@ -35,7 +35,7 @@ from experiments.load.generator import LoadGenerator
 from experiments.record.recorder import Clock, Recorder
 from experiments.record.records import RequestRecord, read_events
 from experiments.record.result import Findings, read_manifest, read_result
-from experiments.record.telemetry import InfluxWriter
+from experiments.record.telemetry import Account, InfluxWriter
 from experiments.stage import monitor as monitors
 from experiments.stage import runs
 from experiments.stage.faults import Tally
@@ -313,7 +313,7 @@ def test_a_block_that_its_guard_stops_undoes_its_faults_and_keeps_its_requests(
     fleet = Fleet(cast(Any, _Quiet()), inventory, cast(Any, agents), cast(Any, arbiters))
     clock = Clock(time.monotonic(), datetime.now(UTC))
     writer = InfluxWriter(ends.influxdb, tmp_path / "telemetry.lp")
-    recorder = Recorder(tmp_path, clock, "tst", "run", writer)
+    recorder = Recorder(tmp_path, clock, "tst", "run", writer, Account({"p95_ms": 5.0}))
     tally = Tally()
     run = BlockRun(
         design, fleet, recorder,
@@ -324,6 +324,8 @@ def test_a_block_that_its_guard_stops_undoes_its_faults_and_keeps_its_requests(
         run.run(Block(0, 0, "baseline", 7), Narrator(Console(file=io.StringIO())))
     recorder.close()
     writer.close(1.0)
+    told = (tmp_path / "telemetry.lp").read_text().splitlines()
+    assert [line.split(",")[0] for line in told].count("slo") >= 1
     assert caught.value.stop.condition == condition
     assert caught.value.exit_code == 1
     assert not any(agent.active for agent in agents.values())

@@ -8,7 +8,13 @@ import pytest
 
 from experiments.design.schedule import Block
 from experiments.record.records import RequestRecord
-from experiments.record.telemetry import Point, arbiter_points, request_point
+from experiments.record.telemetry import (
+    Account,
+    Annotations,
+    Point,
+    arbiter_points,
+    request_point,
+)
 from experiments.record.telemetry.spool import Spool
 from experiments.tests.arbiter_stats import STATS
 
@@ -33,11 +39,53 @@ def test_a_request_becomes_a_point_at_its_intended_start() -> None:
         phase="measure", index=0, name="good", intended_s=1.5, sent_s=1.6, done_s=None,
         latency_ms=None, lag_ms=100.0, outcome="dropped", status=0, bytes=0,
     )  # fmt: skip
-    point = request_point(record, Block(3, 1, "baseline", 0), experiment="e", run="r", t0_ns=10**18)
+    names = {"experiment": "e", "run": "r"}
+    block = Block(3, 1, "baseline", 0)
+    point = request_point(record, block, Account(), t0_ns=10**18, **names)
     assert point.line().decode() == (
         "request,arm=baseline,experiment=e,outcome=dropped,phase=measure,run=r"
         " lag_ms=100.0,status=0i,repeat=3i 1000000001500000000"
     )
+
+
+@pytest.mark.parametrize(
+    ("outcome", "latency_ms", "burn"),
+    [
+        ("ok", 150.0, {"burn_p95": 0.0, "burn_p99": 0.0, "burn_errors": 0.0}),
+        ("ok", 151.0, {"burn_p95": 20.0, "burn_p99": 0.0, "burn_errors": 0.0}),
+        ("dropped", None, {"burn_p95": 20.0, "burn_p99": 100.0, "burn_errors": 50.0}),
+        ("bad_status", 3.0, {"burn_p95": 20.0, "burn_p99": 100.0, "burn_errors": 50.0}),
+    ],
+)
+def test_a_request_spends_what_the_slo_allows(
+    outcome: str, latency_ms: float | None, burn: dict[str, float]
+) -> None:
+    account = Account({"p95_ms": 150.0, "p99_ms": 300.0, "max_error_share": 0.02, "set": "before"})
+    assert account.burn(outcome, latency_ms) == pytest.approx(burn)
+
+
+def test_without_slo_or_price_there_is_nothing_to_tell() -> None:
+    assert Account().burn("time_out", None) == {}
+    assert Account().points({"run": "r"}, "a", 7, 5.0, 3) == []
+    assert Account({"max_error_share": 0.0}).burn("time_out", None) == {}, "no budget to burn"
+
+
+def test_a_stretch_costs_its_share_of_an_hour() -> None:
+    names = {"experiment": "e", "run": "r"}
+    slo, cost = Account({"p95_ms": 150.0}, 0.72).points(names, "a", 7, 5.0, 40)
+    assert slo.line() == b"slo,experiment=e,run=r p95_ms=150.0 7"
+    assert cost.fields == {"usd_per_hour": 0.72, "usd": pytest.approx(0.001), "good": 40}
+
+
+def test_an_event_is_written_when_it_opens_and_over_it_when_it_closes() -> None:
+    event = {"what": "fault", "kind": "net.loss", "machine": "web-1", "arm": "a", "repeat": 0,
+             "id": "f1", "time_s": 2.0, "action": "inject", "text": ""}  # fmt: skip
+    annotations = Annotations({"run": "r"}, lambda since_s: int(since_s * 1e9))
+    opened = annotations.point(event)
+    closed = annotations.point({**event, "time_s": 5.0, "action": "revert"})
+    assert (opened.tags, opened.time_ns) == (closed.tags, closed.time_ns)
+    assert "end_ms" not in opened.fields
+    assert (closed.fields["end_ms"], closed.fields["duration_ms"]) == (5000, 3000.0)
 
 
 def test_the_mean_latency_of_a_server_is_that_of_the_last_interval() -> None:

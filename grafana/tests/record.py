@@ -11,10 +11,10 @@ import gzip
 from pathlib import Path
 from typing import Any
 
-from grafana.verify import Influx, view_of
+from grafana.influx import Influx, view_of
 
 RECORDED = Path(__file__).parent / "data" / "run.lp.gz"
-_OF_RUN = ("request", "arbiter", "arbiter_server", "event")
+_OF_RUN = ("request", "arbiter", "arbiter_server", "event", "slo", "cost")
 
 
 def _field(value: Any, field_type: str) -> str:

@@ -10,11 +10,13 @@ from dataclasses import replace
 import pytest
 
 from grafana import queries
+from grafana.influx import Influx, QueryError, view_of
 from grafana.macros import expand
+from grafana.queries_slo import LATENCY
 from grafana.tests.conftest import Filled
 from grafana.tests.influxd import write
 from grafana.tests.record import record
-from grafana.verify import Influx, VerifyError, empty_panels, verify, view_of
+from grafana.verify import empty_panels, verify
 
 pytestmark = pytest.mark.real
 _HOST_QUERIES = [query for query in queries.panel_queries() if '"host"' in query.influxql]
@@ -102,7 +104,7 @@ def test_annotations_come_back_as_windows_that_end_after_they_start(filled: Fill
 
 
 def test_an_unknown_run_is_refused_with_what_to_do(filled: Filled) -> None:
-    with pytest.raises(VerifyError, match="SHOW TAG VALUES"):
+    with pytest.raises(QueryError, match="SHOW TAG VALUES"):
         verify(filled.url, filled.database, filled.experiment, "20000101T000000Z")
 
 
@@ -110,7 +112,7 @@ def test_the_command_takes_the_newest_run_and_prints_its_address(filled: Filled)
     done = _cli("--url", filled.url, "--dashboard", "experiment")
     assert done.returncode == 0, done.stderr
     assert f"var-run={filled.run}" in done.stdout.splitlines()[-1]
-    assert queries.LATENCY in done.stdout
+    assert LATENCY in done.stdout
 
 
 def test_the_command_exits_2_for_an_unknown_run_without_a_traceback(filled: Filled) -> None:

@@ -14,6 +14,8 @@ WARM_UP = "warm-up"
 OK = "ok"
 DROPPED = "dropped"
 ANSWERED = ("ok", "bad_status", "bad_content")
+# Of an SLO's limits: the share of requests that may be slower.
+ALLOWED = {"p50_ms": 0.5, "p90_ms": 0.1, "p95_ms": 0.05, "p99_ms": 0.01}
 
 _RESPONSE_LIMIT_S = 6.0
 

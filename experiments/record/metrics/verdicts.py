@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 from scipy import stats
 
-from experiments.record.metrics.frames import OK
+from experiments.record.metrics.frames import ALLOWED, OK
 from experiments.record.metrics.latency import SAMPLES_BEYOND_MIN
 from experiments.record.metrics.windows import CLOSING, OPENING, Event, Window
 from experiments.record.result import VERDICTS
@@ -122,7 +122,7 @@ def _arm_slo(requests: pl.DataFrame, asked: Mapping[str, Any]) -> dict[str, Any]
     if not total:
         return {"met": None, "limits": {}, "reasons": ["no request was measured"]}
     answers: dict[str, tuple[bool | None, str]] = {}
-    for name, share_max in (("p50_ms", 0.5), ("p90_ms", 0.1), ("p95_ms", 0.05), ("p99_ms", 0.01)):
+    for name, share_max in ALLOWED.items():
         if asked.get(name) is not None:
             answers[name] = _tail_answer(requests, name, float(asked[name]), share_max)
     if asked.get("max_error_share") is not None:

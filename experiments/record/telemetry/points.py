@@ -1,17 +1,27 @@
-"""The measurements that the runner writes: request, arbiter, arbiter_server."""
+"""The measurements that the runner writes: request, arbiter, arbiter_server, event."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from experiments.design.schedule import Block
 from experiments.record.records import RequestRecord
+from experiments.record.telemetry.account import Account
 from experiments.record.telemetry.line import Point
+
+_EVENT_KEYS = ("what", "kind", "machine", "arm", "repeat", "id")
+_VERDICTS = {True: "SLO met", False: "SLO missed", None: "SLO undecided"}
 
 
 def request_point(
-    record: RequestRecord, block: Block, *, experiment: str, run: str, t0_ns: int
+    record: RequestRecord,
+    block: Block,
+    account: Account,
+    *,
+    experiment: str,
+    run: str,
+    t0_ns: int,
 ) -> Point:
     """A request at its intended start. `t0_ns` is the run's t0 on the wall clock."""
     return Point(
@@ -28,6 +38,7 @@ def request_point(
             "lag_ms": record["lag_ms"],
             "status": record["status"],
             "repeat": block.repeat,
+            **account.burn(record["outcome"], record["latency_ms"]),
         },
         t0_ns + round(record["intended_s"] * 1e9),
     )
@@ -44,22 +55,22 @@ def arbiter_points(
     """One poll of an arbiter's statistics; `previous` is the poll before it, for means."""
     tags = {"experiment": experiment, "run": run, "tier": stats["tier"]}
     requests = stats["requests"]
-    recent = stats["recent"]
+    latency = (stats.get("recent") or {}).get("latency") or {}  # no file of a run has it
     fields = {
         "requests": requests["received"],
         "answered": requests["answered"],
-        "failed": requests["failed"],
+        "failed": requests.get("failed"),
         "replicas_sent": stats["replicas_sent"],
         "replicas_wasted": stats["replicas_wasted"],
         "tokens_total": stats["tokens"]["total"],
         "tokens_in_use": stats["tokens"]["in_use"],
-        "client_open": stats["connections"]["client_open"],
+        "client_open": stats["connections"].get("client_open"),
         "connections": stats["connections"]["client_accepted"],
         "token_hold_ms": _grown_ratio(stats, previous, "token_hold_us_total", "token_holds", 1e-3),
         "wasted_percent": _grown_ratio(stats, previous, "wasted_us", "busy_us", 100.0),
-        "latency_samples": recent["latency"]["count"],
+        "latency_samples": latency.get("count"),
         **{
-            f"{name}_ms": _ms(recent["latency"][f"{name}_us"])
+            f"{name}_ms": _ms(latency.get(f"{name}_us"))
             for name in ("mean", "p50", "p95", "p99", "p99_9")
         },
         "replicas": stats["replicas"],
@@ -78,6 +89,58 @@ def arbiter_points(
     return [Point("arbiter", tags, fields, time_ns), *servers]
 
 
+class Annotations:
+    """Events as points: a window's start when it opens, and over it, with its end, when it
+    closes."""
+
+    def __init__(self, names: Mapping[str, str], ns_at: Callable[[float], int]) -> None:
+        self._names = names
+        self._ns_at = ns_at
+        self._open: dict[tuple[Any, ...], float] = {}
+
+    def point(self, event: Mapping[str, Any]) -> Point:
+        """The next line of events.jsonl."""
+        key = tuple(event[name] for name in _EVENT_KEYS)
+        time_s = float(event["time_s"])
+        closes = event["action"] in ("end", "revert")
+        start_s = self._open.pop(key, time_s) if closes else time_s
+        if event["action"] in ("start", "inject"):
+            self._open[key] = time_s
+        title = " ".join(part for part in (event["kind"], event["machine"]) if part)
+        if event["action"] == "error":
+            title = f"error: {title}"
+        end = {
+            "duration_ms": (time_s - start_s) * 1e3,
+            "end_ms": self._ns_at(time_s) // 1_000_000,
+        }
+        tags = {
+            **self._names,
+            "what": event["what"],
+            "kind": event["kind"],
+            "machine": event["machine"] or "all",
+        }
+        fields = {"title": title, "text": event["text"] or title, **(end if closes else {})}
+        return Point("event", tags, fields, self._ns_at(start_s))
+
+
+def verdict_point(
+    names: Mapping[str, str], kind: str, met: bool | None, reasons: Sequence[str], time_ns: int
+) -> Point:
+    """What an arm, or the `run`, came to by then, as an event of no length."""
+    title = f"{kind}: {_VERDICTS[met]}"
+    if kind == "run":
+        title = "run: nothing against it" if met else "run: not valid"
+    tags = {**names, "what": "verdict", "kind": kind, "machine": "all"}
+    fields: dict[str, float | int | str] = {
+        "title": title,
+        "text": "; ".join(reasons) or title,
+        "met": -1 if met is None else int(met),
+        "end_ms": time_ns // 1_000_000,
+        "duration_ms": 0.0,
+    }
+    return Point("event", tags, fields, time_ns)
+
+
 def _ms(us: int | None) -> float | None:
     return None if us is None else us / 1e3
 
@@ -85,8 +148,11 @@ def _ms(us: int | None) -> float | None:
 def _grown_ratio(
     now: Mapping[str, Any], before: Mapping[str, Any] | None, above: str, below: str, scale: float
 ) -> float | None:
-    """How much `above` grew for each one that `below` grew; None where that did not grow."""
-    if before is None or now[below] <= before[below]:
+    """How much `above` grew for each one that `below` grew; None where that did not grow, or is not
+    known."""
+    if before is None or None in (now[above], now[below], before[above], before[below]):
+        return None
+    if now[below] <= before[below]:
         return None
     return scale * float(now[above] - before[above]) / float(now[below] - before[below])
 

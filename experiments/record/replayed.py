@@ -1,0 +1,162 @@
+"""A finished run's folder as the points that were written while it went on, batch by batch.
+
+What no file of a run has is missing: an arbiter's failures and its latencies of the last minute,
+and verdicts after each block (there is one of each arm, and one of the run, at the end).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import groupby
+from pathlib import Path
+from typing import Any, cast
+
+import polars as pl
+import pyarrow.parquet as pq
+
+from experiments.design.schedule import Block
+from experiments.errors import InputError
+from experiments.record.cost import account_of
+from experiments.record.metrics.frames import OK
+from experiments.record.records import ARBITERS, HOSTS, REQUESTS, RequestRecord, read_events
+from experiments.record.result import Result, read_manifest, read_result
+from experiments.record.telemetry import (
+    Account,
+    Annotations,
+    Point,
+    arbiter_points,
+    request_point,
+    verdict_point,
+)
+from experiments.record.telemetry.account import EVERY_S
+
+_BATCH_ROWS = 5000
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """A run that can be told again."""
+
+    folder: Path
+    result: Result | None  # None of an older version, or of a run that was cut short
+    manifest: Mapping[str, Any]
+    account: Account
+
+    @property
+    def names(self) -> dict[str, str]:
+        """The tags of every point."""
+        return {name: str(self.manifest[name]) for name in ("experiment", "run")}
+
+    def ns_at(self, since_s: float) -> int:
+        """A time of the run's clock as Unix nanoseconds."""
+        return self.span_ns()[0] + int(since_s * 1e9)
+
+    def points(self) -> Iterator[Point]:
+        """Everything; no more than a batch of a file is in memory."""
+        yield from self._requests()
+        if (self.folder / "events.jsonl").is_file():
+            annotations = Annotations(self.names, self.ns_at)
+            yield from map(annotations.point, read_events(self.folder / "events.jsonl"))
+        yield from self._arbiters()
+        yield from self._hosts()
+        yield from self._verdicts()
+
+    def _rows(self, file: str, schema: pl.Schema) -> Iterator[dict[str, Any]]:
+        """With None in columns that an older version did not write."""
+        unknown = dict.fromkeys(schema.names())
+        if (self.folder / file).is_file():
+            with pq.ParquetFile(self.folder / file) as table:  # type: ignore[no-untyped-call]
+                for batch in table.iter_batches(_BATCH_ROWS):
+                    yield from ({**unknown, **row} for row in batch.to_pylist())
+
+    def span_ns(self) -> tuple[int, int]:
+        """From its beginning to its end."""
+        begin = str(self.manifest["started_at"])
+        end = str(self.manifest.get("ended_at") or begin)
+        first, last = (int(datetime.fromisoformat(one).timestamp() * 1e6) for one in (begin, end))
+        return first * 1000, last * 1000
+
+    def _requests(self) -> Iterator[Point]:
+        """Each request; and of each block, every few seconds, what the SLO asks and the fleet
+        cost. Blocks are together in the file."""
+        rows = self._rows("requests.parquet", REQUESTS)
+        for (repeat, arm), block in groupby(rows, key=lambda row: (row["repeat"], row["arm"])):
+            of, t0_ns = Block(repeat, 0, arm, 0), self.ns_at(0.0)
+            good: Counter[int] = Counter()
+            seen: list[float] = []
+            for row in block:
+                at_s = row["done_s"] if row["done_s"] is not None else row["intended_s"]
+                seen = [min([*seen[:1], row["intended_s"]]), max([*seen[1:], at_s])]
+                good[int(at_s // EVERY_S)] += row["outcome"] == OK
+                yield request_point(
+                    cast(RequestRecord, row), of, self.account, t0_ns=t0_ns, **self.names
+                )
+            for part in range(int(seen[0] // EVERY_S), int(seen[1] // EVERY_S) + 1):
+                begin_s, end_s = max(seen[0], part * EVERY_S), min(seen[1], (part + 1) * EVERY_S)
+                time_ns = self.ns_at(end_s)
+                yield from self.account.points(
+                    self.names, arm, time_ns, end_s - begin_s, good[part]
+                )
+
+    def _arbiters(self) -> Iterator[Point]:
+        """One poll's servers are together in the file."""
+        previous: dict[str, Mapping[str, Any]] = {}
+        rows = self._rows("arbiters.parquet", ARBITERS)
+        for (time_s, tier), servers in groupby(rows, key=lambda row: (row["time_s"], row["tier"])):
+            stats = _stats(list(servers))
+            yield from arbiter_points(
+                stats, previous.get(tier), time_ns=self.ns_at(time_s), **self.names
+            )
+            previous[tier] = stats
+
+    def _hosts(self) -> Iterator[Point]:
+        tags = ("machine", "tier", "role")
+        for row in self._rows("hosts.parquet", HOSTS):
+            fields = {key: value for key, value in row.items() if key not in (*tags, "time_s")}
+            named = {"experiment": self.names["experiment"], **{tag: row[tag] for tag in tags}}
+            if any(value is not None for value in fields.values()):
+                yield Point("host", named, fields, self.ns_at(row["time_s"]))
+
+    def _verdicts(self) -> Iterator[Point]:
+        _, end_ns = self.span_ns()
+        if self.result is None:
+            return
+        for arm, found in ((self.result["slo"] or {}).get("arms") or {}).items():
+            yield verdict_point(self.names, arm, found["met"], found["reasons"], end_ns)
+        reasons = [text for one in self.result["verdicts"].values() for text in one["reasons"]]
+        yield verdict_point(self.names, "run", bool(self.result["valid"]), reasons, end_ns)
+
+
+def replayed(folder: Path) -> Replayed:
+    """The run in a folder. Raises InputError where there is none, or no manifest of it."""
+    manifest = read_manifest(folder)
+    if missing := [key for key in ("experiment", "run", "started_at") if not manifest.get(key)]:
+        raise InputError(
+            str(folder / "manifest.json"),
+            expected="a run's manifest, with its experiment and when it began",
+            came=f"no {', '.join(missing)}",
+            do="Name a folder that `sparecraft list` shows.",
+        )
+    try:
+        result = read_result(folder)
+    except InputError:
+        result = None
+    spec, fleet = manifest.get("spec") or {}, manifest.get("fleet") or {}
+    return Replayed(folder, result, manifest, account_of(spec, fleet))
+
+
+def _stats(servers: list[dict[str, Any]]) -> dict[str, Any]:
+    """Rows of arbiters.parquet of one poll as the arbiter told them."""
+    tier = servers[0]
+    return {
+        **tier,
+        "requests": {"received": tier["received"], "answered": tier["answered"]},
+        "tokens": {"total": tier["tokens_total"], "in_use": tier["tokens_in_use"]},
+        "connections": {"client_accepted": tier["client_accepted"]},
+        "servers": [
+            {**row, "name": row["server"], "busy_us": row["server_busy_us"]} for row in servers
+        ],
+    }

@@ -1,0 +1,54 @@
+"""An SLO's budget and the fleet's price as telemetry: what a request spends, and what it costs.
+
+A budget is the share of requests that an SLO allows to be bad. Each request carries what it spends
+of it, 1 / share where it is bad and 0 where it is not, so that the mean over any window is the
+burn rate over it: at 1 the budget is used up just as fast as it may be (SRE workbook, chapter 5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from experiments.record.metrics.frames import ALLOWED, OK
+from experiments.record.telemetry.line import Point
+
+EVERY_S = 5.0  # between two points of `slo` and `cost`
+_ERRORS = "max_error_share"
+
+
+@dataclass(frozen=True)
+class Account:
+    """Of one run. `slo` as experiment.toml has it, empty where none was asked for; usd_per_hour is
+    None where a machine has no price."""
+
+    slo: Mapping[str, Any] = field(default_factory=dict)
+    usd_per_hour: float | None = None
+
+    def burn(self, outcome: str, latency_ms: float | None) -> dict[str, float]:
+        """The fields of a request: what it spends of each limit's budget."""
+        failed = outcome != OK
+        spent = {}
+        for key, share in ALLOWED.items():
+            if (limit_ms := self.slo.get(key)) is not None:
+                bad = failed or latency_ms is None or latency_ms > limit_ms
+                spent[f"burn_{key.removesuffix('_ms')}"] = bad / share
+        if self.slo.get(_ERRORS):  # where none may fail there is no budget to burn
+            spent["burn_errors"] = failed / float(self.slo[_ERRORS])
+        return spent
+
+    def points(
+        self, names: Mapping[str, str], arm: str, time_ns: int, length_s: float, good: int
+    ) -> list[Point]:
+        """The limits, and what the last `length_s` cost, in which `good` requests were answered."""
+        limits = {key: float(one) for key, one in self.slo.items() if key in (*ALLOWED, _ERRORS)}
+        points = [Point("slo", names, limits, time_ns)] if limits else []
+        if self.usd_per_hour is not None:
+            cost = {
+                "usd_per_hour": self.usd_per_hour,
+                "usd": self.usd_per_hour * length_s / 3600.0,
+                "good": good,
+            }
+            points.append(Point("cost", {**names, "arm": arm}, cost, time_ns))
+        return points

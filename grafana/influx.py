@@ -1,0 +1,78 @@
+"""InfluxQL over the v1 endpoint, and the runs that an InfluxDB holds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+
+from grafana.macros import View
+from grafana.queries import MARGIN_MS
+
+
+class QueryError(Exception):
+    """InfluxDB refused a query, or has nothing of the run."""
+
+
+class Influx:
+    """One database; close it, or use it in a `with`."""
+
+    def __init__(self, url: str, database: str) -> None:
+        # A proxy from the environment has no way to a fleet's addresses.
+        self._client = httpx.Client(base_url=url, timeout=30.0, trust_env=False)
+        self._database = database
+
+    def __enter__(self) -> Influx:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._client.close()
+
+    def series(self, influxql: str, epoch: str = "ms") -> list[dict[str, Any]]:
+        """The series of one statement, times as Unix time in `epoch`.
+
+        Raises QueryError with InfluxDB's own words.
+        """
+        parameters = {"db": self._database, "q": influxql, "epoch": epoch}
+        answer = self._client.get("/query", params=parameters)
+        body = answer.json() if answer.content else {}
+        result = (body.get("results") or [{}])[0]
+        if error := body.get("error") or result.get("error"):
+            raise QueryError(f"expected rows for `{influxql}`, InfluxDB says: {error}")
+        answer.raise_for_status()
+        return list(result.get("series", []))
+
+    def tag_values(self, influxql: str) -> list[str]:
+        """The values of a SHOW TAG VALUES, sorted."""
+        found = {row[1] for series in self.series(influxql) for row in series["values"]}
+        return sorted(found)
+
+
+def _bound_ms(influx: Influx, which: str, experiment: str, run: str) -> int:
+    where = f"\"experiment\" = '{experiment}' AND \"run\" = '{run}'"
+    found = influx.series(f'SELECT {which}("repeat") FROM "request" WHERE {where}')
+    if not found:
+        raise QueryError(
+            f"expected requests of experiment {experiment}, run {run} in InfluxDB, got none: "
+            "name a run that `SHOW TAG VALUES FROM request WITH KEY = run` lists"
+        )
+    return int(found[0]["values"][0][0])
+
+
+def view_of(influx: Influx, experiment: str, run: str) -> View:
+    """The dashboard's variables and the time range that shows the whole run."""
+    first_ms = _bound_ms(influx, "first", experiment, run)
+    last_ms = _bound_ms(influx, "last", experiment, run)
+    return View(experiment, run, first_ms - MARGIN_MS, last_ms + MARGIN_MS)
+
+
+def newest(influx: Influx, key: str, other: str, value: str | None) -> str:
+    """The last value of a tag of `request`; run names are UTC times, so the newest run."""
+    where = f" WHERE \"{other}\" = '{value}'" if value else ""
+    found = influx.tag_values(f'SHOW TAG VALUES FROM "request" WITH KEY = "{key}"{where}')
+    if not found:
+        raise QueryError(
+            f"expected a run of {value or 'any experiment'} in InfluxDB, got none: start one with "
+            "`sparecraft run NAME --keep`"
+        )
+    return found[-1]

@@ -1,0 +1,70 @@
+"""What a query of a panel is, and the pieces of InfluxQL that queries are made of.
+
+What InfluxQL of InfluxDB 1.6 to 1.8, and the v1 endpoints of 2.x and 3.x, asks for:
+- a cumulative counter is read by NON_NEGATIVE_DERIVATIVE of its MAX, so that an arbiter's restart
+  is a gap and not a negative spike;
+- a rate of points is COUNT over the bucket's width, as nested transformations are not in 1.6;
+- time cannot be computed with, so an event carries its end as a field (`end_ms`, Unix time);
+- a window that slides is a MOVING_AVERAGE of buckets of one width, whatever the panel's; its query
+  begins earlier than the panel by the window (`${__from}`);
+- no query wraps a variable between two slashes except in a regular expression on purpose: Grafana
+  escapes a variable that it finds between slashes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+DATASOURCE_UID = "sparecraft-influxdb"
+
+THIS_RUN = """$timeFilter AND "experiment" = '$experiment' AND "run" = '$run'"""
+THIS_TIER = f'{THIS_RUN} AND "tier" =~ /^$tier$/'
+THESE_HOSTS = """$timeFilter AND "experiment" = '$experiment'"""  # `host` has no run tag
+
+
+@dataclass(frozen=True)
+class PanelQuery:
+    """One query of one panel, annotation or variable.
+
+    `interval_s` is the least width of a bucket. `may_be_empty` says when a sound run returns no
+    row; empty text means that no row is a fault.
+    """
+
+    panel: str
+    ref: str
+    influxql: str
+    alias: str = ""
+    format: Literal["time_series", "table"] = "time_series"
+    interval_s: int = 1
+    may_be_empty: str = ""
+
+    @property
+    def per_tier(self) -> bool:
+        """True when Grafana repeats the panel for each tier."""
+        return "$tier" in self.influxql
+
+
+def rate_of_points(where: str, group_by: str = "") -> str:
+    """Requests per second of a bucket."""
+    tags = f", {group_by}" if group_by else ""
+    return (
+        'SELECT 1000.0 * count("repeat") / $__interval_ms FROM "request" '
+        f"WHERE {where} GROUP BY time($__interval){tags} fill(0)"
+    )
+
+
+def rate_of_counter(measurement: str, counter: str, where: str, group_by: str) -> str:
+    """How fast a cumulative counter grows."""
+    return (
+        f'SELECT non_negative_derivative(max("{counter}"), 1s) FROM "{measurement}" '
+        f"WHERE {where} GROUP BY time($__interval), {group_by} fill(none)"
+    )
+
+
+def mean(measurement: str, field: str, where: str, group_by: str) -> str:
+    """A field's mean in a bucket."""
+    return (
+        f'SELECT mean("{field}") FROM "{measurement}" '
+        f"WHERE {where} GROUP BY time($__interval), {group_by} fill(none)"
+    )

@@ -1,0 +1,105 @@
+"""Latency beside the SLO, how fast its budgets burn, and what good requests cost."""
+
+from __future__ import annotations
+
+from grafana.panel_query import THIS_RUN, THIS_TIER, PanelQuery
+
+LATENCY = "p95 and p99 per arm"
+MIDDLE = "Mean and median per arm"
+SAMPLES = "Requests per bucket and arm"
+BURN = {
+    "p95": "Burn rate of the p95",
+    "p99": "Burn rate of the p99",
+    "errors": "Burn rate of the errors",
+}
+USD_PER_HOUR = "USD per hour"
+USD_PER_MILLION = "USD per million good requests"
+EXTRA_WORK = "Extra work of replicas, tier $tier"
+
+WINDOWS_MIN = (1, 5)  # of burn rates: what goes on now, and whether it has lasted
+_BUCKET_S = 5
+_TAIL_S = 15
+_COST_S = 15  # the runner tells the cost every 5 s of a block
+_MEASURED = f"{THIS_RUN} AND \"phase\" <> 'warm-up'"
+_OLD_RUN = "written by a runner that did not tell it yet, or the design has no SLO"
+_NO_PRICE = "a machine of the fleet has no price"
+
+
+def _per_arm(panel: str, ref: str, *columns: str) -> PanelQuery:
+    query = (
+        f'SELECT {", ".join(columns)} FROM "request" '
+        f'WHERE {THIS_RUN} GROUP BY time($__interval), "arm" fill(none)'
+    )
+    return PanelQuery(panel, ref, query, "$tag_arm $col", interval_s=_TAIL_S)
+
+
+def _percentile(number: int) -> str:
+    return f'percentile("latency_ms", {number}) AS "p{number}"'
+
+
+def _limit(name: str, ref: str) -> PanelQuery:
+    """The SLO's limit, as the runner tells it while the load runs."""
+    query = (
+        f'SELECT max("{name}_ms") FROM "slo" WHERE {THIS_RUN} GROUP BY time($__interval) fill(none)'
+    )
+    return PanelQuery(LATENCY, ref, query, f"SLO {name}", interval_s=_TAIL_S, may_be_empty=_OLD_RUN)
+
+
+def _burn(name: str, minutes: int, ref: str) -> PanelQuery:
+    """Share of bad requests over the share that may be, over a window that slides: `burn_*` is
+    1 / share for a bad request and 0 for another, so its mean is the burn rate. 0 where no request
+    was. The warm-up counts for nothing, as in the verdict."""
+    buckets = minutes * 60 // _BUCKET_S
+    where = _MEASURED.replace(
+        "$timeFilter", f"time >= ${{__from}}ms - {minutes}m AND time <= ${{__to}}ms"
+    )
+    query = (
+        f'SELECT moving_average(sum("burn_{name}"), {buckets}) / '
+        f'moving_average(count("burn_{name}"), {buckets}) FROM "request" '
+        f'WHERE {where} GROUP BY time({_BUCKET_S}s), "arm" fill(0)'
+    )
+    alias = f"$tag_arm {minutes} min"
+    return PanelQuery(BURN[name], ref, query, alias, interval_s=_BUCKET_S, may_be_empty=_OLD_RUN)
+
+
+SLO_QUERIES = (
+    _per_arm(LATENCY, "A", _percentile(95), _percentile(99)),
+    _limit("p95", "B"),
+    _limit("p99", "C"),
+    _per_arm(MIDDLE, "A", 'mean("latency_ms") AS "mean"', _percentile(50)),
+    _per_arm(SAMPLES, "A", 'count("latency_ms") AS "requests"'),
+    *(
+        _burn(name, minutes, ref)
+        for name in BURN
+        for minutes, ref in zip(WINDOWS_MIN, "AB", strict=True)
+    ),
+)
+COST_QUERIES = (
+    PanelQuery(
+        USD_PER_HOUR,
+        "A",
+        f'SELECT max("usd_per_hour") FROM "cost" WHERE {THIS_RUN} '
+        "GROUP BY time($__interval) fill(none)",
+        "the tiers' machines",
+        interval_s=_COST_S,
+        may_be_empty=_NO_PRICE,
+    ),
+    PanelQuery(
+        USD_PER_MILLION,
+        "A",
+        f'SELECT 1000000 * sum("usd") / sum("good") FROM "cost" WHERE {THIS_RUN} '
+        'GROUP BY time($__interval), "arm" fill(none)',
+        "$tag_arm",
+        interval_s=_COST_S,
+        may_be_empty=_NO_PRICE,
+    ),
+)
+EXTRA = PanelQuery(
+    EXTRA_WORK,
+    "A",
+    'SELECT 100 * non_negative_derivative(max("replicas_sent"), 1s) / '
+    'non_negative_derivative(max("requests"), 1s) - 100 FROM "arbiter" '
+    f'WHERE {THIS_TIER} GROUP BY time($__interval), "tier" fill(none)',
+    "copies beyond the first",
+    interval_s=10,
+)
