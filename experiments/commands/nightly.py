@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.markup import escape
 
-from experiments.commands.options import JsonOption, err, out
+from experiments.commands.options import InfluxOption, JsonOption, err, out
 from experiments.console import Narrator
 from optimizer.commands.output import print_json
 
@@ -23,12 +23,14 @@ def nightly(
     site_only: Annotated[
         bool, typer.Option("--site-only", help="Run nothing; make the site of what is kept.")
     ] = False,
+    influxdb: InfluxOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Run a suite of designs for one night, keep what was measured, and make a site of all nights.
 
     Exit codes: 0 done, 1 an SLO was missed or a change was found, 3 no valid run, or another night
-    goes on.
+    goes on. With --influxdb the whole history is also written there, for Grafana's dashboard of
+    nights.
 
     Example: sparecraft nightly --suite nightly.toml
     """
@@ -40,14 +42,25 @@ def nightly(
     wanted = load_suite(suite)
     if site_only:
         page = build_site(wanted, read_history(wanted.folder))
+        _tell(influxdb, wanted.folder)
         print_json({"site": str(page)}) if as_json else _print_path(page)
         return
     outcome = run_night(wanted, Narrator(err if as_json else out))
+    _tell(influxdb, wanted.folder)
     if as_json:
         print_json(_body(outcome))
     else:
         _print(outcome)
     raise typer.Exit(outcome.exit_code)
+
+
+def _tell(influxdb: str | None, folder: Path) -> None:
+    from experiments.nightly.history import read_history
+    from experiments.nightly.points import night_points
+    from experiments.record.telemetry.bulk import deliver
+
+    if influxdb is not None:
+        deliver(influxdb, night_points(read_history(folder)))
 
 
 def _body(outcome: Outcome) -> dict[str, object]:

@@ -88,7 +88,7 @@ def _completed(*words: str) -> list[str]:
 
 
 def test_a_shell_completes_commands_and_designs() -> None:
-    assert _completed("sparecraft", "re") == ["report", "reproduce", "reap"]
+    assert _completed("sparecraft", "re") == ["report", "replay", "reproduce", "reap"]
     assert _completed("sparecraft", "run", "mediawiki-n") == ["mediawiki-noisy", "mediawiki-null"]
 
 

@@ -1,0 +1,106 @@
+"""`sparecraft replay`: what is over, once more before Grafana."""
+
+from __future__ import annotations
+
+import signal
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from experiments.commands.options import InfluxOption, JsonOption, err, out, run_folders
+from experiments.console import Narrator
+from optimizer.commands.output import print_json
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from experiments.record.telemetry import Point
+
+
+@dataclass(frozen=True)
+class _Told:
+    """What is replayed, and how to look at it."""
+
+    what: str
+    points: Iterable[Point]
+    grafana: str
+
+
+def replay(
+    folder: Annotated[
+        Path,
+        typer.Argument(
+            metavar="RUN|NIGHTS",
+            help="A run: results/EXPERIMENT/RUN, or .../latest; or a suite's folder of nights.",
+            autocompletion=run_folders,
+        ),
+    ],
+    influxdb: InfluxOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Load a finished run, or the history of nights, into an InfluxDB, for Grafana.
+
+    Without --influxdb one is started on loopback with a temporary folder, and ended with Ctrl-C.
+    Once more into the same InfluxDB changes nothing.
+
+    Example: sparecraft replay results/mediawiki-noisy/latest
+    """
+    from experiments.record.telemetry.bulk import deliver
+    from experiments.stage.signals import ending_signals
+
+    told = _told(folder)
+    say = Narrator(err if as_json else out)
+    with ending_signals(lambda _: None), _server(influxdb) as url:
+        with say.step(f"Loading {told.what} into {url}"):
+            count = deliver(url, told.points)
+        if as_json:
+            print_json({"influxdb": url, "points": count, "grafana": told.grafana})
+        else:
+            lines = [f"{count} points"]
+            lines += [f"Grafana, with INFLUXDB_URL={url}: {told.grafana}"]
+            for line in lines:
+                out.print(line, soft_wrap=True, markup=False, highlight=False)
+        if influxdb is None:
+            say.say("InfluxDB runs until Ctrl-C.")
+            with suppress(KeyboardInterrupt):
+                while True:
+                    signal.pause()
+
+
+def _told(folder: Path) -> _Told:
+    from experiments.nightly.history import FILE, read_history
+    from experiments.nightly.points import night_points
+    from experiments.record.replayed import replayed
+    from grafana.queries import run_path
+    from grafana.queries_nights import UID as NIGHTS_UID
+
+    if (folder / FILE).is_file():
+        history = read_history(folder)
+        what = f"{len(history.nights)} nights"
+        return _Told(what, night_points(history), f"/d/{NIGHTS_UID}")
+    run = replayed(folder)
+    name, own = run.names["experiment"], run.names["run"]
+    path = run_path(name, own, *(round(ns / 1e6) for ns in run.span_ns()))
+    return _Told(f"run {own} of {name}", run.points(), path)
+
+
+@contextmanager
+def _server(url: str | None) -> Iterator[str]:
+    """The InfluxDB that was named; else one of our own, which ends with the block."""
+    from experiments.record.telemetry.local import LocalInflux
+
+    if url is not None:
+        yield url
+        return
+    with tempfile.TemporaryDirectory(prefix="sparecraft-replay-") as folder:
+        server = LocalInflux(Path(folder))
+        try:
+            server.start()
+            yield server.url
+        finally:
+            server.kill()

@@ -1,0 +1,46 @@
+"""The history as points, for the dashboard of nights."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from experiments.nightly.history import History, Run
+from experiments.record.telemetry import Point
+
+Fields = dict[str, float | int | str | None]
+
+
+def night_points(history: History) -> Iterator[Point]:
+    """A point `night` for each arm of each run, at the time of the run."""
+    for run in history.runs:
+        tags = {"entry": run.entry, "arm": run.arm or "none"}
+        at = run.started or run.at
+        yield Point("night", tags, _fields(run), int(at.timestamp() * 1e6) * 1000)
+
+
+def _fields(run: Run) -> Fields:
+    fields: Fields = {
+        "night": run.night,
+        "run": run.run or "",
+        "valid": int(run.valid),
+        "judged": int(run.arm is not None and run.arm == run.judged),
+        "slo_met": -1 if run.slo_met is None else int(run.slo_met),
+        "requests": run.requests,
+        "errors": run.errors,
+        "core_speed": run.core_speed,
+        "usd_per_month": run.cost.get("usd_per_month"),
+        "planned_usd_per_month": run.plan.get("usd_per_month"),
+    }
+    for name in ("p50", "p95", "p99"):
+        if (found := getattr(run, name)) is not None:
+            fields |= {
+                f"{name}_ms": found.ms,
+                f"{name}_low_ms": found.low_ms,
+                f"{name}_high_ms": found.high_ms,
+            }
+    fields |= {f"slo_{key}": float(limit) for key, limit in run.slo.items()}
+    fields |= {f"burn_{key.removesuffix('_ms')}": float(one) for key, one in run.burn.items()}
+    for name, gain in run.gains.items():
+        fields[f"gain_{name}"] = math.exp(gain.log)
+    return fields
