@@ -69,4 +69,6 @@ def _usd_per_month(machine: Mapping[str, Any], instances: Sequence[Instance], sc
     if not standby:
         return cheapest.usd_per_month
     off = cheapest.usd_per_month_off
-    return off or cheapest.usd_per_month if scheme == Scheme.on_prem else off
+    if off is not None:
+        return off
+    return cheapest.usd_per_month if scheme == Scheme.on_prem else 0.0

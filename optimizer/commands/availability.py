@@ -31,9 +31,7 @@ def availability(
     nodes: Annotated[int, typer.Option(help="Nodes that carry the load.")],
     extra: Annotated[
         int | None,
-        typer.Option(
-            help="Extra active nodes (ara) or pool nodes (pf; no end of them in a cloud)."
-        ),
+        typer.Option(help="Extra active nodes (ara) or pool nodes (pf on-prem)."),
     ] = None,
     target: Annotated[
         float | None, typer.Option(help="Instead of --extra: find the least that reaches this.")
@@ -70,7 +68,7 @@ def availability(
     confidence: Annotated[
         float | None, typer.Option(help="With observed rates: interval, or size at confidence.")
     ] = None,
-    seed: Annotated[int, typer.Option(help="Of the draws behind an interval.")] = 1,
+    seed: Annotated[int | None, typer.Option(help="With --confidence: of the draws; 1.")] = None,
     course: Annotated[
         int | None, typer.Option(help="Also P(enough nodes up) at so many times.")
     ] = None,
@@ -82,7 +80,7 @@ def availability(
     Example: sparecraft availability --mechanism pf --scheme on-prem --nodes 10 --target 0.999
     --crash-per-year 1. Exit code 1 if no size reaches the target.
 
-    Example: sparecraft availability --mechanism pf --scheme cloud --nodes 10 --extra 2
+    Example: sparecraft availability --mechanism pf --scheme cloud --nodes 10 --crash-per-year 2
     """
     began = time.perf_counter()
     given = {
@@ -100,16 +98,15 @@ def availability(
     require_count("--nodes", nodes, least=1)
     require_count("--extra", extra or 0)
     asked = _Asked(mechanism.value, scheme.value, nodes, horizon_s)
-    known = _rates(rates, {k: v for k, v in given.items() if v is not None})
-    if (extra is None) == (target is None):
-        came = "neither" if extra is None else "both"
-        raise InputError("--extra", expected="either --extra or --target", came=came)
+    known = _rates(rates, {k: v for k, v in given.items() if v is not None}, asked)
+    asked.check(known, extra, target, confidence, seed)
     body = (
         asked.sized(known.mean(), target) if target is not None else asked.at(known.mean(), extra)
     )
     if confidence is not None:
-        body |= asked.uncertain(known, extra, target, confidence, seed)
+        body |= asked.uncertain(known, extra, target, confidence, 1 if seed is None else seed)
     size = body.get("extra", extra)
+    body["notes"] = asked.notes(known.mean(), size)
     if course is not None or figure is not None:
         found = asked.course(known.mean(), size or 0, course or 200)
         body["course"] = list(map(list, zip(found.times_s, found.probability, strict=True)))
@@ -130,6 +127,44 @@ class _Asked:
         self.mechanism, self.scheme, self.nodes = mechanism, scheme, nodes
         self.horizon_s = horizon_s
         self.endless = mechanism == Mechanism.pf and scheme == Scheme.cloud
+
+    def check(
+        self,
+        rates: UncertainRates,
+        extra: int | None,
+        target: float | None,
+        confidence: float | None,
+        seed: int | None,
+    ) -> None:
+        """Refuse options that contradict each other, or change nothing."""
+        if self.endless and extra is not None:
+            raise InputError(
+                "--extra",
+                expected="none with pf in the cloud: its pool has no end",
+                came=str(extra),
+            )
+        if extra is not None and target is not None:
+            raise InputError("--extra", expected="either --extra or --target", came="both")
+        if extra is None and target is None and not self.endless:
+            raise InputError("--extra", expected="either --extra or --target", came="neither")
+        if confidence is not None and not rates.uncertain:
+            raise InputError(
+                "--confidence",
+                expected="it with rates that were observed (--rates FILE), which are uncertain",
+                came="rates that are all certain",
+            )
+        if seed is not None and confidence is None:
+            raise InputError("--seed", expected="it with --confidence", came="without it")
+
+    def notes(self, rates: FailureRates, extra: int | None) -> list[str]:
+        """What has to be said of the answer."""
+        pool = self.mechanism == Mechanism.pf and self.scheme == Scheme.on_prem
+        if pool and not extra and rates.repair_s is not None:
+            return [
+                "A repaired node goes back to the pool (PCRAFT Fig. 1a), and a pool of 0 takes "
+                "none: repair has no effect here. With --mechanism ara it returns to service."
+            ]
+        return []
 
     def model(self, rates: FailureRates, extra: int) -> Availability:
         from optimizer.availability import availability
@@ -256,9 +291,10 @@ class _Asked:
         )
 
 
-def _rates(path: Path | None, given: dict[str, Any]) -> UncertainRates:
+def _rates(path: Path | None, given: dict[str, Any], asked: _Asked) -> UncertainRates:
     """The file's [rates], with the options in the place of its figures."""
     from optimizer.availability import FailureRates
+    from optimizer.availability.effect import without_effect
     from optimizer.uncertainty import rates_from
 
     table: dict[str, Any] = {}
@@ -267,6 +303,12 @@ def _rates(path: Path | None, given: dict[str, Any]) -> UncertainRates:
     if path is None and "crash_per_year" not in given:
         raise InputError("--crash-per-year", expected="a rate, or --rates FILE", came="nothing")
     assert {f.name for f in fields(FailureRates)} >= set(given)
+    for key, expected in without_effect(
+        {**table, **given}, scheme=asked.scheme, mechanisms=(asked.mechanism,)
+    ):
+        if key in given:
+            name = "--" + key.replace("_", "-")
+            raise InputError(name, expected=expected, came=str(given[key]), do="Leave it out.")
     return rates_from({**table, **given}, "rates" if path is None else f"{path}: rates")
 
 
@@ -320,6 +362,8 @@ def _print(body: dict[str, Any], horizon_s: float) -> None:
             f"between {shown(1.0 - found['low'])} and {shown(1.0 - found['high'])} with "
             f"{found['level']:.0%} probability, median {shown(1.0 - found['median'])}"
         )
+    for note in body["notes"]:
+        say(note)
     if "at_confidence" in body:
         found = body["at_confidence"]
         say(f"at {found['confidence']:.0%} confidence: {found['reason']}")

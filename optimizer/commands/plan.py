@@ -93,6 +93,9 @@ def plan(
     slo["confidence"] = confidence
     given = {key: value for key, value in slo.items() if value is not None}
     over = Overrides(slo=given, scheme=scheme.value if scheme else None, book=book, region=region)
+    for name, value in (("--workload", workload), ("--arrival", arrival_per_s)):
+        if value is not None and capacity is None:
+            raise InputError(name, expected="it with --capacity", came="without it")
     if capacity is not None:
         asked = _asked_of_capacity(capacity, workload, arrival_per_s, from_run or input_, over)
     else:

@@ -26,7 +26,7 @@ class Instance:
     memory_gb: float
     usd_per_hour: float
     baseline_share: float = 1.0
-    usd_per_month_off: float = 0.0
+    usd_per_month_off: float | None = None
 
     @property
     def sustained_cores(self) -> float:

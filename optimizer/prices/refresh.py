@@ -190,7 +190,8 @@ def _toml(book: PriceBook) -> str:
     ]
     for name, one in sorted(kinds.items()):
         extra = f", baseline_share = {one.baseline_share!r}" if one.baseline_share < 1 else ""
-        extra += f", usd_per_month_off = {one.usd_per_month_off!r}" if one.usd_per_month_off else ""
+        if one.usd_per_month_off is not None:
+            extra += f", usd_per_month_off = {one.usd_per_month_off!r}"
         size = f"vcpus = {one.vcpus!r}, memory_gb = {one.memory_gb!r}"
         lines.append(f"{json.dumps(name)} = {{ {size}{extra} }}")
     for region, instances in book.regions.items():

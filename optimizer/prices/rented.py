@@ -19,7 +19,7 @@ class Kind(Strict):
     vcpus: Positive
     memory_gb: Positive
     baseline_share: Share = 1.0
-    usd_per_month_off: NotNegative = 0.0
+    usd_per_month_off: NotNegative | None = None
 
 
 class Rented(Head):

@@ -16,7 +16,7 @@ from optimizer.availability import FailureRates, availability
 from optimizer.latency import PageLatency, Station, TierLatency, moments_of, visits_of
 from optimizer.plan.solve.model import solve
 from optimizer.plan.solve.moments import tail_above
-from optimizer.plan.solve.options import Covers, Degraded, Limits, TierDemand
+from optimizer.plan.solve.options import Covers, Degraded, Limits, TierDemand, usd_when_off
 from optimizer.plan.solve.problem import Path, Problem, unavailability_of, violations
 from optimizer.plan.solve.table import tier_table, undominated
 from optimizer.prices import Instance
@@ -199,7 +199,7 @@ def test_the_table_holds_a_match_for_every_fleet_that_could_be_built() -> None:
             continue
         for mechanism, extra in itertools.product(["ara", "pf"], range(6 - n)):
             u = availability(n, extra, rates, mechanism=mechanism, scheme="on-prem").unavailability
-            off = one.usd_per_month_off or one.usd_per_month
+            off = usd_when_off(one)
             usd = n * one.usd_per_month + extra * (off if mechanism == "pf" else one.usd_per_month)
             match = (c.upstream == level) & (c.replicas == r) & (c.needed == n)
             match &= (c.vcpus == one.vcpus) & np.isclose(c.utilisation, used)
@@ -210,14 +210,20 @@ def test_the_table_holds_a_match_for_every_fleet_that_could_be_built() -> None:
     assert all(o.usd_per_month > 0 and 0 < o.utilisation < 1 for o in table)
 
 
-def test_a_cold_spare_costs_what_a_machine_that_is_off_costs() -> None:
-    machine = Instance("slice", 1.0, 1.0, 10.0 / 730.0, usd_per_month_off=4.0)
+@pytest.mark.parametrize(
+    ("off", "standby", "usd"), [(4.0, 1, 14.0), (0.0, 2, 10.0), (None, 1, 20.0)]
+)
+def test_a_cold_spare_costs_what_a_machine_that_is_off_costs(
+    off: float | None, standby: int, usd: float
+) -> None:
+    """0 is a price; without one a machine that is off costs as much as one that is on."""
+    machine = Instance("slice", 1.0, 1.0, 10.0 / 730.0, usd_per_month_off=off)
     limits = Limits(max_nodes=3, max_replicas=1)
     covers = Covers(FailureRates(), "on-prem", limits)
     demand = TierDemand("web", TierLatency(0.01, 1.0, 1.0), 10.0, 512.0)
     table = tier_table(demand, [1], [machine], covers, limits)
     cheapest = {(o.nodes, o.standby): o.usd_per_month for o in table}
-    assert cheapest[1, 1] == pytest.approx(14.0)
+    assert cheapest[1, standby] == pytest.approx(usd)
     assert (2, 0) not in cheapest or cheapest[2, 0] == pytest.approx(20.0)
 
 

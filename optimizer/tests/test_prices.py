@@ -100,7 +100,7 @@ def test_a_fraction_of_a_core_and_the_cost_of_a_stopped_machine_are_read(tmp_pat
     path.write_text(GOOD.replace("vcpus = 2", "vcpus = 0.5, usd_per_month_off = 3"))
     found = price_book(str(path)).instance("here", "a.small")
     assert (found.vcpus, found.usd_per_month_off) == (0.5, 3.0)
-    assert load_prices().instance("us-east-1", "m5.large").usd_per_month_off == 0.0
+    assert load_prices().instance("us-east-1", "m5.large").usd_per_month_off is None
 
 
 def test_an_unknown_region_and_a_missing_book_are_refused(tmp_path: Path) -> None:

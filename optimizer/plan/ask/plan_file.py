@@ -12,13 +12,14 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field
 
+from optimizer.availability.effect import without_effect
 from optimizer.errors import MOST, InputError
 from optimizer.latency.station import POLICIES
 from optimizer.plan.ask.case import Slo
 from optimizer.plan.solve.options import Limits
 from optimizer.source import Positive, Problem, Share, Source, Strict, check, read_toml, refusal
 from optimizer.uncertainty import rates_from
-from optimizer.words import MechanismText, SchemeText
+from optimizer.words import MECHANISMS, MechanismText, SchemeText
 
 Text = Annotated[str, Field(min_length=1)]
 Rate = Annotated[float, Field(ge=1, le=MOST)]
@@ -122,6 +123,7 @@ def checked(source: Source) -> PlanFile:
     except InputError as error:
         key = error.place.split(".")
         raise source.error(*key, expected=error.expected, came=error.came) from error
+    _check_effect(source, stated)
     limits = stated.limits
     if "max_replicas" not in limits.model_fields_set:
         fewer = min(limits.max_replicas, limits.max_nodes)
@@ -129,6 +131,15 @@ def checked(source: Source) -> PlanFile:
             update={"limits": limits.model_copy(update={"max_replicas": fewer})}
         )
     return PlanFile(source, stated)
+
+
+def _check_effect(source: Source, stated: Stated) -> None:
+    """Refuse rates that change nothing, with the file's own scheme and mechanisms."""
+    used = {m for tier in stated.tiers for m in tier.mechanisms or MECHANISMS} or set(MECHANISMS)
+    source.refuse_all(
+        Problem(("rates", key), expected, "it without effect", "Leave it out.")
+        for key, expected in without_effect(stated.rates, scheme=stated.scheme, mechanisms=used)
+    )
 
 
 def _problems(stated: Stated) -> Iterator[Problem]:

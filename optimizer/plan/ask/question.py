@@ -9,6 +9,7 @@ from pathlib import Path as FilePath
 from typing import Any, TypedDict, Unpack
 
 from optimizer.availability import FailureRates
+from optimizer.availability.effect import without_effect
 from optimizer.fit import ServiceFit, fit, read_results
 from optimizer.plan.ask.capacity import with_capacities
 from optimizer.plan.ask.case import Case, Slo, slo_from
@@ -66,15 +67,17 @@ def asked_of_service(
     service = replace(service, scheme=scheme)
     if book is None:
         book = book_of(None, service.scheme, FilePath())
+    stated: Mapping[str, Any] = {}
     if isinstance(rates, FailureRates):
         known: UncertainRates = _certain(rates)
         said: tuple[str, ...] = ()
     else:
-        known, said = _stated_rates({**service.stated_rates, **(rates or {})})
+        stated = {**service.stated_rates, **(rates or {})}
+        known, said = _stated_rates(stated)
     return _asked(
         service, service, slo_from(slo), book, choices.get("region"),
         choices.get("limits") or Limits(), known,
-        mode="results", said=said,
+        mode="results", said=(*said, *_idle(stated, service.scheme)),
     )  # fmt: skip
 
 
@@ -91,7 +94,8 @@ def asked_as_stated(file: PlanFile, results: FilePath | None = None) -> Question
     asked = _asked(
         service, measured, plan.slo, book, plan.prices.region, plan.limits, known,
         mode="plan.toml" if measured is None else "results and plan.toml",
-        said=(*carried, *said), file=file,
+        said=(*carried, *said, *_idle({**service.stated_rates, **plan.rates}, service.scheme)),
+        file=file,
     )  # fmt: skip
     return replace(asked, stated=said_instead)
 
@@ -163,6 +167,15 @@ def _stated_rates(
         if key not in given
     )
     return rates_from(given), (*said, *_from_failovers(given))
+
+
+def _idle(stated: Mapping[str, Any], scheme: str) -> tuple[str, ...]:
+    """Figures that a run or a file brings along, and that change nothing here."""
+    known = {key: value for key, value in stated.items() if value is not None}
+    return tuple(
+        f"{key}: without effect; expected {expected}"
+        for key, expected in without_effect(known, scheme=scheme)
+    )
 
 
 def _from_failovers(given: Mapping[str, Any]) -> list[str]:

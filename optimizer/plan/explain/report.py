@@ -166,6 +166,11 @@ def _on_failures(case: Case, uncertain: UncertainRates | None) -> list[str]:
         texts.append("nodes fail independently of each other")
     if not rates.standby_fraction:
         texts.append("standby nodes in a pool do not fail")
+    if case.scheme == Scheme.on_prem and rates.repair_s is not None:
+        texts.append(
+            "a repaired machine returns to service (ara) or to its pool (pf): a tier with a pool "
+            "of 0 is never repaired, as in PCRAFT's Fig. 1(a)"
+        )
     if case.scheme == Scheme.cloud:
         texts.append(
             "in the cloud a crashed node is replaced by itself: passive failover there is active "

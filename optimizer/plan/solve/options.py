@@ -199,4 +199,5 @@ def _beats(one: Instance, other: Instance) -> bool:
 
 def usd_when_off(instance: Instance) -> float:
     """USD a month of a cold standby: the book's price of a machine that is off, else the whole."""
-    return instance.usd_per_month_off or instance.usd_per_month
+    off = instance.usd_per_month_off
+    return instance.usd_per_month if off is None else off
