@@ -36,6 +36,7 @@ PANELS: Mapping[str, Mapping[str, str]] = {
         "open": f"{_HERE}.opening:open_",
         "replay": f"{_HERE}.replay:replay",
         "compare": f"{_HERE}.comparing:compare",
+        "glossary": f"{_HERE}.glossary:glossary",
     },
     "Plan": {
         "plan": f"{_PLANNER}.plan:plan",
@@ -115,7 +116,11 @@ def command(name: str) -> Any:
         alone.command(name)(on_platform(found))
     else:
         alone.command(name)(found)
-    return typer.main.get_group(alone).commands[name]
+    made: Any = typer.main.get_group(alone).commands[name]
+    from experiments.commands.glossary import words_of
+
+    made.epilog = words_of("\n".join(one.help or "" for one in (made, *made.params)))
+    return made
 
 
 def first_paragraph(name: str) -> str:
@@ -136,6 +141,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     help="Finds, by measurement, the cheapest fleet that stays available and keeps its tail "
     "latency low when neighbours are noisy and hardware limps, hangs and dies.",
+    epilog="A word that you do not know (arm, r, NodT, TAD, PCRAFT)? `sparecraft glossary WORD`.",
 )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +16,7 @@ from experiments.cli import COMMANDS, PANELS, app, command
 from experiments.commands import doctor as doctors
 from experiments.commands.listing import question
 from experiments.design.design import DESIGNS, designs_available
+from experiments.paths import ROOT
 from experiments.tests.called import call, refusal, sparecraft
 from experiments.tests.report_fixture import fake_run
 
@@ -38,6 +40,39 @@ def test_every_help_ends_with_an_example_that_is_a_right_call(name: tuple[str, .
     if hasattr(one, "commands") and rest:
         one, rest = one.commands[rest[0]], rest[1:]
     one.make_context(" ".join(name), rest, resilient_parsing=False)
+
+
+@pytest.mark.parametrize(
+    ("word", "of"),
+    [("PCRAFT", "PCRAFT"), ("spare", "sPARE"), ("TAD", "TAD"), ("arm", "arm"), ("r", "replicas"),
+     ("ara", "over-provisioning"), ("pf", "over-provisioning"), ("Blocks", "block"),
+     ("nodt", "NodT"), ("gain", "factor")],
+)  # fmt: skip
+def test_a_word_is_explained_by_the_row_of_the_concepts(word: str, of: str) -> None:
+    found = _json("glossary", word)
+    meaning = re.sub(r"\[([^\]]+)\]\([^)]+\)|`", r"\1", (ROOT / "docs/concepts.md").read_text())
+    assert list(found) == [of]
+    assert f"{found[of]['meaning']} |" in meaning
+
+
+def test_every_word_is_shown_and_one_that_nobody_knows_is_guessed() -> None:
+    shown = call("glossary").output
+    assert all(word in shown for word in _json("glossary"))
+    assert refusal("glossary", "limpwear").do == "Did you mean limpware?"
+    rows = (ROOT / "docs/concepts.md").read_text().partition("## Glossary")[2]
+    assert len(_json("glossary")) == rows.partition("\n## ")[0].count("\n| ") - 1
+
+
+def test_help_names_the_words_that_it_uses() -> None:
+    known = set(_json("glossary"))
+    for name, said in (("run", "block"), ("availability", "PCRAFT"), ("tune", "sPARE")):
+        epilog = command(name).epilog
+        words = epilog.removeprefix("Words: ").partition(".")[0].split(", ")
+        assert said in words
+        assert set(words) <= known
+        assert " ".join(epilog.split()) in " ".join(call(name, "--help").output.split())
+    hint = str(app.info.epilog)
+    assert known >= set(re.findall(r"NodT|TAD|PCRAFT|arm", hint))
 
 
 def test_every_command_is_in_one_panel_of_the_help() -> None:

@@ -53,6 +53,7 @@ def test_workers_installed_from_the_bundle_send_their_shares(machine: str, tmp_p
     docker("exec", machine, f"{ROLE}/ready.sh")
     said = docker("exec", machine, "sparecraft", "--version")
     assert said.startswith("sparecraft ")
+    assert docker("exec", machine, "sparecraft", "glossary", "NodT").startswith("NodT")
     workloads = "from experiments.design.workloads import find_workloads as w; print(*w(None))"
     said = docker("exec", machine, "/opt/sparecraft/venv/bin/python", "-c", workloads)
     assert set(said.split()) == set(find_workloads(None)), "the roles are in the bundle"
