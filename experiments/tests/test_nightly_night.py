@@ -21,7 +21,7 @@ from experiments.errors import DiskFull, EnvironmentMissing
 from experiments.nightly import night as night_module
 from experiments.nightly.child import carry_out
 from experiments.nightly.folders import prune
-from experiments.nightly.history import History, Run, read_history
+from experiments.nightly.history import ASIDE, FILE, History, Run, read_history
 from experiments.nightly.night import Outcome, Tools, nightly
 from experiments.nightly.site import build_site
 from experiments.nightly.suite import Suite, load_suite
@@ -342,6 +342,38 @@ def test_a_clock_that_went_backwards_is_noticed_and_changes_no_order(nights: Nig
     assert [run.night for run in history.runs] == [1, 1, 2, 2]
 
 
+def test_a_design_that_was_deleted_is_kept_as_gone_and_the_others_run(nights: Nights) -> None:
+    write_nights(nights.folder / "nightly", [made_up_run(1, "given-up")], ["given-up"])
+    outcome = nights.night(nights.suite("given-up", "memcached-noisy"))
+    history = nights.history()
+    assert set(history.nights[-1].gone) == {"given-up"}
+    assert [run.entry for run in history.runs if run.night == 2] == ["memcached-noisy"] * 2
+    assert (outcome.exit_code, outcome.left_out) == (0, ())
+
+
+def test_a_history_cut_short_and_one_of_a_later_version_hinder_no_night(nights: Nights) -> None:
+    write_nights(nights.folder / "nightly", [made_up_run(1)])
+    file = nights.folder / "nightly" / FILE
+    later = json.dumps({"schema": 99, "what": "dream", "night": 7})
+    file.write_text(f'{file.read_text()}{later}\n{{"schema": 1, "what": "ru')
+    outcome = nights.night(nights.suite("mediawiki-noisy"))
+    assert (outcome.night, outcome.exit_code) == (2, 0)
+    assert [run.night for run in nights.history().runs] == [1, 1, 2, 2]
+    assert later in file.read_text()
+    assert "ru" in (nights.folder / "nightly" / ASIDE).read_text()
+
+
+def test_a_design_that_is_longer_than_any_night_keeps_no_other_from_running(
+    nights: Nights,
+) -> None:
+    suite = nights.suite("mediawiki-tad-c3", "memcached-noisy", budget_minutes=11)
+    for night in (1, 2):
+        outcome = nights.night(suite)
+        assert (outcome.night, outcome.exit_code) == (night, 0)
+        assert outcome.left_out == ("mediawiki-tad-c3",)
+        assert {run.entry for run in outcome.runs} == {"memcached-noisy"}
+
+
 def test_tables_of_requests_go_after_their_nights_and_the_rest_stays(
     nights: Nights, template: Path
 ) -> None:
@@ -373,6 +405,26 @@ def test_a_night_ends_with_a_site_that_has_the_run_s_own_files(
     assert outcome.site.is_file()
     run: Run = outcome.runs[0]
     assert (outcome.site.parent / "runs" / str(run.folder) / "result.json").is_file()
+
+
+@pytest.mark.real
+def test_a_night_whose_site_does_not_fit_on_the_disk_is_kept_whole(
+    small_disk: Path, tmp_path: Path, template: Path
+) -> None:
+    nights = Nights(tmp_path, template)
+    suite = nights.suite("mediawiki-noisy", folder=str(small_disk))
+    (small_disk / "else").write_bytes(b"x" * 192 * 1024)  # a site needs more than the rest
+    with pytest.raises(DiskFull) as raised:
+        nights.night(suite)
+    assert raised.value.exit_code == 3
+    history = read_history(small_disk)
+    assert [(run.night, run.valid) for run in history.runs] == [(1, True)] * 2
+    assert [end.night for end in history.ends] == [1]
+    assert not (small_disk / "site").exists()
+    roomy = nights.suite("mediawiki-noisy", folder=str(tmp_path / "roomy"))
+    roomy.folder.mkdir()
+    (roomy.folder / FILE).write_bytes((small_disk / FILE).read_bytes())
+    assert build_site(roomy, read_history(roomy.folder)).is_file()
 
 
 @pytest.mark.real

@@ -6,6 +6,7 @@ import json
 import re
 import xml.etree.ElementTree as ET
 from collections.abc import Sequence
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from experiments.nightly.history import FILE, Run, read_history
 from experiments.nightly.site import build_site
 from experiments.nightly.suite import load_suite
 from experiments.report import palette
-from experiments.tests.nightly_fixture import levels, made_up_run, suite_file, write_nights
+from experiments.tests.nightly_fixture import T0, levels, made_up_run, suite_file, write_nights
 
 ATOM = "{http://www.w3.org/2005/Atom}"
 
@@ -103,6 +104,19 @@ def test_a_missed_slo_stands_in_the_headline_and_the_feed(tmp_path: Path) -> Non
     assert titles == ["Night 2: SLO missed", "Night 1: SLO met"]
     ids = [one.findtext(f"{ATOM}id") for one in feed.iter(f"{ATOM}entry")]
     assert len(set(ids)) == 2
+
+
+def test_nights_stay_in_their_order_when_the_clock_went_backwards(tmp_path: Path) -> None:
+    early = T0 - timedelta(days=9)
+    site = _site(tmp_path, [made_up_run(1), made_up_run(2, at=early, started=early, p95_ms=800.0)])
+    assert "Night 2: 1 of 1 runs valid, SLO missed" in _words((site / "index.html").read_text())
+    page = _words((site / "designs" / "mediawiki-noisy.html").read_text())
+    assert "replicated missed the SLO in night 2, the newest valid one" in page
+    titles = [
+        one.findtext(f"{ATOM}title")
+        for one in ET.fromstring((site / "feed.xml").read_text()).iter(f"{ATOM}entry")
+    ]
+    assert titles == ["Night 2: SLO missed", "Night 1: SLO met"]
 
 
 def test_a_run_without_arms_shows_what_it_found(tmp_path: Path) -> None:

@@ -24,14 +24,6 @@ def test_a_suite_has_its_designs_in_the_order_of_the_file(tmp_path: Path) -> Non
     assert 6 < suite.members[0].expected_minutes < 15
 
 
-@pytest.mark.parametrize("path", sorted(ROOT.glob("ci/nightly/*.toml")), ids=lambda one: one.stem)
-def test_a_suite_that_is_shipped_is_right_and_fits_into_its_night(path: Path) -> None:
-    suite = load_suite(path)
-    assert not suite.gone
-    minutes = sum(one.expected_minutes * one.entry.repeats for one in suite.members)
-    assert minutes <= suite.file.budget_minutes
-
-
 @pytest.mark.parametrize(
     ("designs", "keys", "key", "said"),
     [
