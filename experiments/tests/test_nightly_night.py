@@ -74,7 +74,7 @@ class Nights:
         self.folder = folder
         self._template = template
 
-    def suite(self, *designs: str, **keys: float) -> Suite:
+    def suite(self, *designs: str, **keys: float | str) -> Suite:
         return load_suite(suite_file(self.folder, *designs, **keys))
 
     def acts(self, acts: Mapping[str, Sequence[str]]) -> list[str]:
