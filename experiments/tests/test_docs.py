@@ -10,7 +10,7 @@ import pytest
 
 from experiments.paths import ROOT
 
-LINK = re.compile(r"\]\(([^)\s]+)\)")
+LINK = re.compile(r"\]\(([^)\s]+)\)|^\[[^\]]+\]: (\S+)$", re.MULTILINE)
 CODE = re.compile(r"`[^`\n]*`")
 HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
 
@@ -33,7 +33,7 @@ def _anchors(page: Path) -> set[str]:
 def test_links_of_a_page_lead_somewhere(name: str) -> None:
     page = ROOT / name
     dead = []
-    for link in LINK.findall(CODE.sub("", page.read_text())):
+    for link in map("".join, LINK.findall(CODE.sub("", page.read_text()))):
         file, _, anchor = link.partition("#")
         if file.startswith(("http:", "https:", "mailto:")):
             continue
