@@ -113,8 +113,8 @@ def require_target(place: str, target: float) -> float:
 
 
 def shown(unavailability: float) -> str:
-    """The availability with three digits of what is missing to one, never rounded up."""
+    """The availability with up to three digits of what is missing to one, never rounded up."""
     lost = max(unavailability, U_FLOOR)
     digits = 2 - math.floor(math.log10(lost))
     value = math.floor((1.0 - lost) * 10**digits * (1 + 1e-15)) / 10**digits
-    return f"{value:.{digits}f}"
+    return f"{value:.{digits}f}".rstrip("0").rstrip(".")

@@ -6,6 +6,7 @@ Exit codes: 0 a plan, 1 none is feasible or there is not enough evidence, 2 wron
 from __future__ import annotations
 
 import contextlib
+import datetime
 import json
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -102,7 +103,8 @@ def plan(
         asked = _asked(from_run, input_, over)
     with _progress() as say:
         say("planning")
-        wanted = Wanted(marginal=True, pareto=pareto, sensitivity=sensitivity, say=say)
+        today = datetime.datetime.now(datetime.UTC).date()
+        wanted = Wanted(marginal=True, pareto=pareto, sensitivity=sensitivity, today=today, say=say)
         found, body = explained_plan(asked, wanted)
     _write(tfvars, body["tfvars"])
     _write(output, json.dumps(body, indent=2, allow_nan=False) + "\n")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from optimizer.plan.outcome import Plan
 def print_plan(plan: Plan, body: Mapping[str, Any], written: Sequence[Path]) -> None:
     """Print plan.json for people; `written` are the files that hold more."""
     if plan.fleet is not None:
+        _print_warnings(body["warnings"])
         _print_fleet(body, {name: tier["cpus"] for name, tier in plan.fleet.tiers.items()})
         _print_lines("What binds", body["binding"])
         if "marginal" in body:
@@ -31,9 +32,10 @@ def print_plan(plan: Plan, body: Mapping[str, Any], written: Sequence[Path]) -> 
         if "sensitivity" in body:
             _print_table(_sensitivity(body["sensitivity"]))
     else:
+        _print_warnings(body["warnings"])
         _print_lines("No fleet meets the SLOs", body["reasons"])
     _print_lines("Not enough evidence for", body["insufficient"])
-    _print_lines("Assumed", body["assumptions"])
+    _print_lines("Assumed, the most decisive first", body["assumptions"])
     for path in written:
         if path.exists():
             say(f"Wrote {path}")
@@ -60,6 +62,8 @@ def _print_fleet(body: Mapping[str, Any], cores: Mapping[str, float]) -> None:
             f"{tier['usd_per_month']:.2f}",
         )
     _print_table(table)
+    for line in _legend(body["tiers"].values()):
+        out.print(Text(line))
     _print_table(_predicted(body))
     if not body["solver"]["proved"]:
         gap = body["solver"]["gap"]
@@ -67,9 +71,28 @@ def _print_fleet(body: Mapping[str, Any], cores: Mapping[str, float]) -> None:
         say("marginal prices, fronts or sensitivities: lower max_nodes or max_replicas for these.")
 
 
+def _legend(tiers: Iterable[Mapping[str, Any]]) -> list[str]:
+    """What the columns' short words mean, as far as they are in the table."""
+    meant = {
+        "ara": "by ara: active route anywhere, extra machines are active and share the load",
+        "pf": "by pf: passive failover, standbys are off until an active machine fails",
+    }
+    used = {tier["mechanism"] for tier in tiers}
+    return [
+        *(meant[one] for one in sorted(used)),
+        "r: copies of each request, the first reply wins; tokens: copies that a server may have "
+        "at a time; load: of the machines that are needed for it",
+    ]
+
+
 def _predicted(body: Mapping[str, Any]) -> Table:
     slo, found = body["inputs"]["slo"], body["predicted"]
-    table = _table("predicted", "SLO", f"plan ({found['evidence']})", "of what is allowed")
+    sure = body["margin"] or {}
+    head = ["predicted", "SLO", f"plan ({found['evidence']})", "of what is allowed"]
+    if sure:
+        at = slo.get("confidence")
+        head += ["kept with", *([f"at {at:g}"] if at is not None else [])]
+    table = _table(*head)
     for key in ("availability", "p95_ms", "p99_ms"):
         asked, value = slo.get(key), found.get(key)
         if asked is None and value is None:
@@ -78,7 +101,13 @@ def _predicted(body: Mapping[str, Any]) -> Table:
         shown = "-" if value is None else axis.text(axis.from_stated(value))
         unit = " ms" if key != "availability" else ""
         margin = "" if asked is None or value is None else _margin(key, asked, value)
-        table.add_row(_name(key), "-" if asked is None else f"{asked:.12g}{unit}", shown, margin)
+        cells = ["-" if asked is None else f"{asked:.12g}{unit}", shown, margin]
+        one = sure.get(key)
+        if sure:
+            cells.append(f"{one['probability_kept']:.0%}" if one else "")
+            if slo.get("confidence") is not None:
+                cells.append(f"{one['at_confidence_ms']:.2f} ms" if one else "")
+        table.add_row(_name(key), *cells)
     return table
 
 
@@ -175,6 +204,11 @@ def _table(first: str, *columns: str, left: int = 1) -> Table:
 def _print_table(table: Table) -> None:
     say("")
     out.print(fitting(table))
+
+
+def _print_warnings(lines: Sequence[str]) -> None:
+    for line in lines:
+        out.print(Text(f"! {line}", style="yellow"))
 
 
 def _print_lines(title: str, lines: Sequence[str]) -> None:

@@ -52,10 +52,12 @@ class Plan:
     predicted: Mapping[str, Any] = field(default_factory=dict)
     binding: tuple[str, ...] = ()
     assumptions: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
     insufficient: tuple[str, ...] = ()
     reasons: tuple[str, ...] = ()
     relaxation: Mapping[str, Any] = field(default_factory=dict)  # if infeasible: what would help
     confidence: Mapping[str, Any] | None = None  # of the availability, if rates are uncertain
+    margin: Mapping[str, Any] | None = None  # of the latency limits against the law's error
     solver: Mapping[str, Any] = field(default_factory=dict)
     inputs: Mapping[str, Any] = field(default_factory=dict)
     fleet: Fleet | None = None
@@ -72,11 +74,13 @@ class Plan:
             "tiers": {name: asdict(tier) for name, tier in self.tiers.items()},
             "predicted": dict(self.predicted),
             "binding": list(self.binding),
+            "warnings": list(self.warnings),
             "assumptions": list(self.assumptions),
             "insufficient": list(self.insufficient),
             "reasons": list(self.reasons),
             "relaxation": dict(self.relaxation),
             "confidence": None if self.confidence is None else dict(self.confidence),
+            "margin": None if self.margin is None else dict(self.margin),
             "solver": dict(self.solver),
             "inputs": dict(self.inputs),
             "tfvars": self.to_tfvars(),

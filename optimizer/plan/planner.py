@@ -6,6 +6,7 @@ plan with everything that has to be said about it (`explain`).
 
 from __future__ import annotations
 
+import datetime
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -22,9 +23,11 @@ from optimizer.plan.explain.report import (
     confidence_of,
     fleet_of,
     inputs_of,
+    margin_of,
     outlook,
     tier_plans,
 )
+from optimizer.plan.explain.warnings import of_margin, of_prices
 from optimizer.plan.outcome import Plan
 from optimizer.plan.solve.model import Solution, solve
 from optimizer.plan.solve.problem import Problem
@@ -65,8 +68,8 @@ def plan_from_file(path: FilePath, results: FilePath | None = None) -> Plan:
     return answer(asked_as_stated(read_plan(FilePath(path)), results)).plan
 
 
-def answer(asked: Question) -> Answer:
-    """The cheapest plan for the case, explained."""
+def answer(asked: Question, today: datetime.date | None = None) -> Answer:
+    """The cheapest plan for the case, explained; `today` tells how old the prices are."""
     began_s, case = time.monotonic(), asked.case
     frame = Plan(
         False, case.scheme, case.region, case.book.as_of, inputs=inputs_of(asked, asked.service)
@@ -79,7 +82,8 @@ def answer(asked: Question) -> Answer:
     found = solve(problem)
     frame = replace(
         frame,
-        assumptions=(*asked.said, *assumptions(case, asked.service, asked.rates)),
+        assumptions=assumptions(asked),
+        warnings=of_prices(case.book, today),
         insufficient=asked.thin,
         solver=_solver(found, time.monotonic() - began_s, problem),
     )
@@ -87,14 +91,19 @@ def answer(asked: Question) -> Answer:
         texts, relaxation = infeasible(problem, case)
         plan = replace(frame, reasons=tuple(texts), relaxation=relaxation)
         return Answer(plan, case, problem, found)
+    binds = tuple(binding(problem, found, case))
+    margin = margin_of(case, asked.figures, found.path)
     plan = replace(
         frame,
+        assumptions=assumptions(asked, binds),
+        warnings=(*of_margin(margin, case.slo), *frame.warnings),
         feasible=True,
         usd_per_month=found.usd_per_month,
         tiers=tier_plans(case, found.path),
         predicted=outlook(case, found.path),
         confidence=confidence_of(case, asked.rates, found.path),
-        binding=tuple(binding(problem, found, case)),
+        margin=margin,
+        binding=binds,
         fleet=fleet_of(asked.service, found.path, case.policy),
     )
     return Answer(plan, case, problem, found)
@@ -102,7 +111,7 @@ def answer(asked: Question) -> Answer:
 
 def explained_plan(asked: Question, wanted: Wanted) -> tuple[Plan, dict[str, Any]]:
     """The plan, and plan.json with the explanations that were asked for."""
-    found = answer(asked)
+    found = answer(asked, wanted.today)
     body = found.plan.to_json_dict()
     if found.plan.feasible and found.problem is not None and found.found is not None:
         body |= explained(found.problem, found.found, found.case, wanted)

@@ -15,7 +15,7 @@ from optimizer.errors import InputError
 from optimizer.latency import TierLatency
 from optimizer.plan.ask.case import Case, Slo, slo_from
 from optimizer.plan.solve.model import solve
-from optimizer.plan.solve.options import Degraded, Limits, TierDemand
+from optimizer.plan.solve.options import Degraded, Limits, TierDemand, usd_when_off
 from optimizer.prices import Instance, PriceBook, load_prices
 from optimizer.tolerances import U_FLOOR
 from optimizer.uncertainty import rates_from
@@ -129,7 +129,7 @@ def _costs_of_all_fleets(case: Case, max_nodes: int) -> list[float]:
                 needed, extra, case.rates, mechanism=mechanism, scheme=case.scheme
             )
             if reached.unavailability_most <= 1.0 - (case.slo.availability or 0.0):
-                each = machine.usd_per_month_off if mechanism == "pf" else machine.usd_per_month
+                each = usd_when_off(machine) if mechanism == "pf" else machine.usd_per_month
                 costs.append(needed * machine.usd_per_month + extra * each)
     return costs
 
@@ -163,9 +163,9 @@ def test_extra_nodes_end_where_nothing_can_be_said_to_be_better() -> None:
     ("lost", "text"),
     [
         (4.75e-6, "0.99999525"),
-        (2.9e-14, "0.99999999999900"),
-        (1e-9, "0.99999999900"),
-        (1.0, "0.00"),
+        (2.9e-14, "0.999999999999"),
+        (1e-9, "0.999999999"),
+        (1.0, "0"),
     ],
 )
 def test_an_availability_is_never_rounded_up(lost: float, text: str) -> None:

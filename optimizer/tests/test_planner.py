@@ -269,6 +269,7 @@ def test_a_mechanism_that_is_not_allowed_is_not_planned(tmp_path: Path) -> None:
         text.replace('"on-prem"   # cloud', '"cloud"   # cloud')
         .replace('book = "on-prem"', 'book = "ec2"')
         .replace('["ara", "pf"]', '["pf"]')
+        .replace("repair_s       = 86400.0", "")
     )
     web = plan_from_file(cloud).tiers["web"]
     assert (web.mechanism, web.spares, web.nodes) == ("pf", 0, web.needed)

@@ -89,8 +89,11 @@ class UncertainRates:
         a lower availability: P(A >= A(corner)) >= confidence, with equality for k = 1.
         """
         require_share("confidence", confidence, one=False)
+        return self.at_level(confidence ** (1.0 / max(1, len(self.uncertain))))
+
+    def at_level(self, level: float) -> FailureRates:
+        """Each uncertain figure at this quantile."""
         known = self.uncertain
-        level = confidence ** (1.0 / len(known)) if known else confidence
         return self.with_values({name: one.quantile(level) for name, one in known.items()})
 
     def sample(self, rng: np.random.Generator, n: int) -> list[FailureRates]:

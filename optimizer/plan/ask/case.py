@@ -34,7 +34,8 @@ _CLOUD_HEADROOM_MB = 256.0  # for the operating system of a virtual machine
 
 
 class Slo(Strict):
-    """What has to be kept. `confidence` is that of the availability, for uncertain rates."""
+    """What has to be kept. `confidence`: with at least this probability all of it, whatever the
+    uncertain figures turn out to be (`margin`)."""
 
     availability: Annotated[float, Field(gt=0, lt=1)] | None = None
     p95_ms: Positive | None = None
@@ -64,8 +65,6 @@ class Slo(Strict):
     def _asks_something(self) -> Slo:
         if self.availability is None and not self.latency_ms:
             raise refusal("availability, p95_ms or p99_ms", came="none of them")
-        if self.confidence is not None and self.availability is None:
-            raise refusal("it beside an availability", came="none", key="confidence")
         return self
 
     @property
@@ -94,6 +93,7 @@ class Case:
     rates: FailureRates
     policy: str = "tad"
     measured: ServiceFit | None = None
+    level: float | None = None  # of the latency law's error; None: predictions as they are
 
     def __post_init__(self) -> None:
         scheme_of(self.scheme)
@@ -121,7 +121,12 @@ class Case:
     def latency(self) -> CalibratedLatency:
         """The page's percentiles of any plan of this case."""
         return CalibratedLatency(
-            self.tiers, list(self.slo.latency_ms), self._horizon_s(), self.policy, self.measured
+            self.tiers,
+            list(self.slo.latency_ms),
+            self._horizon_s(),
+            self.policy,
+            self.measured,
+            self.level,
         )
 
     def problem(self, *, max_nodes: int | None = None) -> Problem:

@@ -30,6 +30,7 @@ from optimizer.latency import (
     moments_of,
     visits_of,
 )
+from optimizer.plan.ask.margin import LawError, law_error
 from optimizer.plan.solve.moments import tail_above
 from optimizer.plan.solve.options import Degraded, Option, TierDemand
 from optimizer.plan.solve.problem import Path
@@ -128,11 +129,13 @@ def speed_under_interference(
 
 @dataclass(frozen=True)
 class Factor:
-    """Calibration by one arm, at least 1 per percentile, and the measured percentiles [ms]."""
+    """Calibration by one arm, at least 1 per percentile, the measured percentiles [ms], and what
+    the model says [ms]."""
 
     arm: ArmMeasure
     by_percentile: Mapping[int, float]
     measured_ms: Mapping[int, float]
+    modelled_ms: Mapping[int, float]
 
 
 @dataclass(frozen=True)
@@ -150,7 +153,8 @@ class CalibratedLatency:
     """Percentiles [ms] of a plan: the page model times the calibration of the plan's replicas.
 
     Parameters: planned, the demands that the plan is for; measured, the service with the arms that
-    calibrate the model (None: nothing was measured, all factors are 1); horizon_s of the grid [s].
+    calibrate the model (None: nothing was measured, all factors are 1); horizon_s of the grid [s];
+    level, with which a percentile shall not lie above what is said (None: about the middle).
     """
 
     def __init__(
@@ -160,6 +164,7 @@ class CalibratedLatency:
         horizon_s: float,
         policy: str,
         measured: ServiceFit | None = None,
+        level: float | None = None,
     ) -> None:
         self._planned = tuple(planned)
         self._percentiles = tuple(percentiles)
@@ -170,9 +175,17 @@ class CalibratedLatency:
         self._arm_demands = demands(measured) if measured is not None else ()
         arms = measured.arms if measured is not None else ()
         self.factors = {arm.replicas: f for arm in arms if (f := self._factor(arm))}
+        self.errors = {q: self._error(q) for q in self._percentiles}
+        self.margins = {
+            q: 1.0 if level is None else error.factor(level) for q, error in self.errors.items()
+        }
 
     def __call__(self, path: Path) -> dict[int, float]:
         return self._evaluated(self._stations(path))
+
+    def middle(self, found: Mapping[int, float]) -> dict[int, float]:
+        """Percentiles as they are predicted, without the margin."""
+        return {q: value / self.margins[q] for q, value in found.items()}
 
     def while_degraded(self, degraded: Degraded) -> DegradedPage:
         """The same while one tier is in that condition."""
@@ -219,7 +232,7 @@ class CalibratedLatency:
         if stations not in self._seen:
             factors = self.factor_of(tuple(s.replicas for s in stations))
             self._seen[stations] = {
-                q: factors[q] * 1000.0 * self._page.percentile_s(stations, q)
+                q: self.margins[q] * factors[q] * 1000.0 * self._page.percentile_s(stations, q)
                 for q in self._percentiles
             }
         return self._seen[stations]
@@ -229,11 +242,24 @@ class CalibratedLatency:
         known = self.factors.get(replicas)
         if known is not None:
             return dict(known.by_percentile)
-        logs: dict[int, list[float]] = {q: [] for q in self._percentiles}
-        for factor in self.factors.values():
-            for q, value in factor.by_percentile.items():
-                logs[q].append(math.log(value))
-        return {q: math.exp(math.fsum(v) / len(v)) if v else 1.0 for q, v in logs.items()}
+        return {q: self._carried(q, list(self.factors.values())) for q in self._percentiles}
+
+    def _carried(self, q: int, factors: Sequence[Factor]) -> float:
+        """The geometric mean of arms' factors; 1 without any."""
+        logs = [math.log(factor.by_percentile[q]) for factor in factors]
+        return math.exp(math.fsum(logs) / len(logs)) if logs else 1.0
+
+    def _error(self, q: int) -> LawError:
+        """How far off the predictions of this percentile are; see `margin`."""
+        known = list(self.factors.values())
+        residuals = [
+            math.log(one.measured_ms[q] / (one.modelled_ms[q] * self._carried(q, others)))
+            for number, one in enumerate(known)
+            if (others := [*known[:number], *known[number + 1 :]])
+        ]
+        found = [percentile_of(one.arm, q) for one in known]
+        relative = [f.spread / f.value for f in found if f.spread is not None and f.value]
+        return law_error(q, residuals, relative if residuals else ())
 
     def measured(self, path: Path) -> Factor | None:
         """The arm that measured exactly this plan's fleet under its load, if there is one."""
@@ -266,7 +292,7 @@ class CalibratedLatency:
                 )
             )
             upstream *= r
-        ratios, measured = {}, {}
+        ratios, measured, modelled = {}, {}, {}
         for q in self._percentiles:
             estimate = percentile_of(arm, q)
             if not estimate.value or estimate.samples < LEAST_REQUESTS:
@@ -278,12 +304,13 @@ class CalibratedLatency:
             if not 0 < modelled_s < math.inf:
                 return None
             measured[q] = estimate.value
-            ratios[q] = max(1.0, estimate.value / (1000.0 * modelled_s))
+            modelled[q] = 1000.0 * modelled_s
+            ratios[q] = max(1.0, estimate.value / modelled[q])
         sure = [ratios[q] for q in self._percentiles if percentile_of(arm, q).sufficient]
         for q in self._percentiles:
             if sure and not percentile_of(arm, q).sufficient:
                 ratios[q] = max(ratios[q], *sure)  # thin: not below what is better known
-        return Factor(arm, ratios, measured)
+        return Factor(arm, ratios, measured, modelled)
 
 
 def _loads(tiers: Sequence[TierDemand]) -> list[tuple[TierLatency, float]]:

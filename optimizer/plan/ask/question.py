@@ -10,10 +10,11 @@ from typing import Any, TypedDict, Unpack
 
 from optimizer.availability import FailureRates
 from optimizer.availability.effect import without_effect
-from optimizer.fit import ServiceFit, fit, read_results
+from optimizer.fit import Estimate, ServiceFit, fit, read_results
 from optimizer.plan.ask.capacity import with_capacities
 from optimizer.plan.ask.case import Case, Slo, slo_from
 from optimizer.plan.ask.evidence import LEAST_REQUESTS, demands, percentile_of
+from optimizer.plan.ask.margin import level_of
 from optimizer.plan.ask.plan_file import PlanFile, Stated
 from optimizer.plan.ask.stated import book_of, merged, region_of, stated_service
 from optimizer.plan.solve.options import Limits, TierDemand
@@ -35,8 +36,11 @@ class Question:
     service: ServiceFit
     mode: str  # results | plan.toml | results and plan.toml
     stated: tuple[str, ...] = ()  # figures of plan.toml that stand in for measured ones
-    said: tuple[str, ...] = ()  # assumptions made on the way here
+    said: tuple[str, ...] = ()  # of failures, assumed on the way here
+    carried: tuple[str, ...] = ()  # what nodes carry, from capacity runs
+    level: float | None = None  # of each uncertain figure
     rates: UncertainRates | None = None
+    figures: tuple[str, ...] = ()  # those that are uncertain
     missing: tuple[str, ...] = ()  # without these there is no plan
     thin: tuple[str, ...] = ()
 
@@ -94,10 +98,10 @@ def asked_as_stated(file: PlanFile, results: FilePath | None = None) -> Question
     asked = _asked(
         service, measured, plan.slo, book, plan.prices.region, plan.limits, known,
         mode="plan.toml" if measured is None else "results and plan.toml",
-        said=(*carried, *said, *_idle({**service.stated_rates, **plan.rates}, service.scheme)),
+        said=(*said, *_idle({**service.stated_rates, **plan.rates}, service.scheme)),
         file=file,
     )  # fmt: skip
-    return replace(asked, stated=said_instead)
+    return replace(asked, stated=said_instead, carried=carried)
 
 
 def _asked(
@@ -116,16 +120,21 @@ def _asked(
     """One way in for all: the case, or what is missing for it."""
     missing = (*service.missing, *_missing_latency(measured, slo))
     plan = file.stated if file is not None else None
+    demand = service.pages_per_s
+    figures = _uncertain_figures(rates, demand, slo)
+    level = level_of(slo.confidence, len(figures))
+    planned = replace(service, pages_per_s=_at_level(demand, level))
     case = Case(
-        tiers=() if missing else _chosen(demands(service), plan),
+        tiers=() if missing else _chosen(demands(planned), plan),
         slo=slo,
         scheme=service.scheme,
         region=region_of(book, region),
         book=book,
         limits=limits,
-        rates=rates.mean() if slo.confidence is None else rates.at(slo.confidence),
+        rates=rates.mean() if level is None else rates.at_level(level),
         policy=(plan.policy if plan else None) or "tad",
         measured=measured if measured is not None and not measured.missing else None,
+        level=level if slo.latency_ms else None,
     )
     book.instances(case.region)  # an unknown region is refused before anything is computed
     case.check_zero_load(file.source if file is not None else None)
@@ -135,9 +144,31 @@ def _asked(
         mode=mode,
         said=said,
         rates=rates,
+        figures=figures,
+        level=level,
         missing=missing,
         thin=(*service.thin, *_thin_latency(measured, slo)),
     )
+
+
+def _uncertain_figures(rates: UncertainRates, demand: Estimate, slo: Slo) -> tuple[str, ...]:
+    """What is not known for sure, and matters for this SLO."""
+    found = sorted(rates.uncertain) if slo.availability is not None else []
+    if demand.spread:
+        found.append("arrival_per_s")
+    if slo.latency_ms:
+        found.append("latency")
+    return tuple(found)
+
+
+def _at_level(demand: Estimate, level: float | None) -> Estimate:
+    """The demand that is not exceeded with that probability, its error taken as normal."""
+    if level is None or not demand.spread or demand.value is None:
+        return demand
+    from scipy.special import ndtri
+
+    more = max(0.0, float(ndtri(level))) * demand.spread
+    return replace(demand, value=demand.value + more)
 
 
 def _chosen(tiers: tuple[TierDemand, ...], plan: Stated | None) -> tuple[TierDemand, ...]:

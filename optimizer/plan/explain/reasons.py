@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -37,6 +38,7 @@ class Wanted:
     sensitivity: bool = False
     seconds: float = 60.0
     clock: Callable[[], float] = time.monotonic
+    today: datetime.date | None = None  # tells how old prices are
     say: Callable[[str], None] = lambda _text: None
 
     def budget(self, solves: int) -> Budget:

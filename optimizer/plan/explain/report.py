@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ from optimizer.availability import availability
 from optimizer.fit import Estimate, ServiceFit, TierFit
 from optimizer.plan.ask.case import Case
 from optimizer.plan.ask.evidence import is_stated
+from optimizer.plan.ask.margin import RECORDED
 from optimizer.plan.explain.curve import AVAILABILITY
 from optimizer.plan.outcome import Fleet, TierPlan
 from optimizer.plan.solve.options import usd_when_off
@@ -66,7 +68,7 @@ def _page_hold_s(case: Case, path: Path) -> float:
 def outlook(case: Case, path: Path) -> dict[str, Any]:
     """What the plan is predicted to do; measured only where exactly this fleet was."""
     asked = bool(case.slo.latency_ms)
-    found = case.latency(path) if asked else {}
+    found = case.latency.middle(case.latency(path)) if asked else {}
     measured = case.latency.measured(path) if asked else None
     if measured:
         found = dict(measured.measured_ms)
@@ -82,7 +84,7 @@ def outlook(case: Case, path: Path) -> dict[str, Any]:
     page = case.latency.while_degraded(degraded)
     tiers = {}
     for tier, option in enumerate(path):
-        slow = page(path, tier) if asked else {}
+        slow = case.latency.middle(page(path, tier)) if asked else {}
         tiers[option.tier] = {
             "servers": degraded.servers(option),
             "utilisation": degraded.utilisation(option),
@@ -90,6 +92,31 @@ def outlook(case: Case, path: Path) -> dict[str, Any]:
             "p99_ms": _rounded(slow.get(99)),
         }
     return {**result, "degraded": {"condition": degraded.model_dump(), "while": tiers}}
+
+
+def margin_of(case: Case, figures: Sequence[str], path: Path) -> dict[str, Any] | None:
+    """How safe the latency limits are from the law's error; None where none is asked for."""
+    if not case.slo.latency_ms:
+        return None
+    at = case.latency(path)
+    middle = case.latency.middle(at)
+    body: dict[str, Any] = {
+        "confidence": case.slo.confidence,
+        "level": case.level,
+        "uncertain": list(figures),
+    }
+    for q, limit_ms in case.slo.latency_ms.items():
+        error = case.latency.errors[q]
+        body[f"p{q}_ms"] = {
+            "predicted_ms": _rounded(middle[q]),
+            "at_confidence_ms": _rounded(at[q]),
+            "factor": round(case.latency.margins[q], 4),
+            "log_spread": round(error.spread, 4),
+            "freedom": error.freedom,
+            "source": error.source,
+            "probability_kept": round(error.kept(middle[q], limit_ms), 4),
+        }
+    return body
 
 
 def confidence_of(case: Case, rates: UncertainRates | None, path: Path) -> dict[str, Any] | None:
@@ -131,14 +158,45 @@ def _rounded(value: float | None) -> float | None:
     return None if value is None or math.isinf(value) else round(value, 2)
 
 
-def assumptions(case: Case, service: ServiceFit, rates: UncertainRates | None) -> tuple[str, ...]:
-    """What has to hold for the plan to be right."""
-    return (
-        *_on_capacity(case, service),
-        *_on_failures(case, rates),
-        *_on_latency(case),
-        *_on_prices(case),
-    )
+# the limits that each group of assumptions stands behind
+_BEHIND = {
+    "capacity": ("utilisation", "collision", "max_nodes"),
+    "failures": ("availability",),
+    "latency": ("latency", "degraded"),
+    "prices": (),
+}
+
+
+def assumptions(asked: Question, binding: Sequence[str] = ()) -> tuple[str, ...]:
+    """What has to hold for the plan to be right: first what the dearest limit (the first of
+    `binding`) rests on, and within each group what nobody measured."""
+    case = asked.case
+    groups = {
+        "capacity": [*asked.carried, *_on_capacity(case, asked.service)],
+        "failures": [*asked.said, *_on_failures(case, asked.rates)],
+        "latency": _on_latency(case),
+        "prices": _on_prices(case),
+    }
+    dearest = [text.partition(":")[0] for text in binding]
+
+    def rank(group: str) -> int:
+        places = [dearest.index(family) for family in _BEHIND[group] if family in dearest]
+        return min(places, default=len(dearest))
+
+    order = sorted(groups, key=rank)
+    certain = _on_confidence(asked)
+    return (*groups[order[0]], *certain, *(text for name in order[1:] for text in groups[name]))
+
+
+def _on_confidence(asked: Question) -> list[str]:
+    confidence, level = asked.case.slo.confidence, asked.level
+    if not asked.figures or confidence is None or level is None:
+        return []
+    names = ", ".join(asked.figures)
+    return [
+        f"{names}: uncertain; each is planned with what it does not exceed with probability "
+        f"{level:.4g}, so that all limits are kept with at least {confidence:g}"
+    ]
 
 
 def _on_capacity(case: Case, service: ServiceFit) -> list[str]:
@@ -181,34 +239,40 @@ def _on_failures(case: Case, uncertain: UncertainRates | None) -> list[str]:
             "degraded: one tier at a time; active extra nodes stand in for lost ones, standbys "
             "do not, and a limping server is not taken out"
         )
-    if uncertain is not None and uncertain.uncertain:
+    if uncertain is not None and uncertain.uncertain and case.slo.confidence is None:
         names = ", ".join(sorted(uncertain.uncertain))
-        at = case.slo.confidence
-        texts.append(
-            f"{names}: uncertain, planned with their posterior means (no confidence was asked)"
-            if at is None
-            else f"{names}: uncertain, planned with values that are all at least as bad as the "
-            f"true ones with probability {at:g}"
+        texts.insert(
+            0, f"{names}: uncertain, planned with their posterior means (no confidence was asked)"
         )
     return texts
 
 
 def _on_latency(case: Case) -> list[str]:
+    if not case.slo.latency_ms:
+        return []
     texts = ["latency is planned for the needed nodes, extra and standby ones are not counted on"]
     if any(tier.latency.interference_share for tier in case.tiers):
         as_in = "as they disturbed the measured one" if case.measured else "as stated"
         texts.append(f"neighbours disturb the planned fleet {as_in}")
     if case.measured is None:
-        return [*texts, f"latency: the model of {_HERE}, calibrated by no measurement"]
+        record = " and ".join(
+            f"p{q} {min(RECORDED[q]) - 1:+.0%} to {max(RECORDED[q]) - 1:+.0%}"
+            for q in case.slo.latency_ms
+        )
+        return [
+            f"latency: the model of {_HERE}, calibrated by no measurement (off by {record} where "
+            "it was held against one)",
+            *texts,
+        ]
     factors = "; ".join(
         f"r = {replicas}: " + ", ".join(f"p{q} x {v:.2f}" for q, v in f.by_percentile.items())
         for replicas, f in case.latency.factors.items()
         if f.by_percentile
     )
     return [
-        *texts,
         f"latency of fleets that were not measured: the model of {_HERE}, times measured / "
         f"modelled of the arms where that is above 1 ({factors or 'no arm could be calibrated'})",
+        *texts,
     ]
 
 

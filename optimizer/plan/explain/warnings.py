@@ -1,0 +1,45 @@
+"""What a reader of a plan has to know before the figures: said first, and only where it is so."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from optimizer.plan.ask.case import Slo
+    from optimizer.prices import PriceBook
+
+PRICES_DAYS_MAX = 180
+_SURE = 0.9  # a limit that is kept with less has no margin
+
+
+def of_prices(book: PriceBook, today: datetime.date | None) -> tuple[str, ...]:
+    """Whether the prices are old."""
+    if today is None:
+        return ()
+    days = (today - datetime.date.fromisoformat(book.as_of)).days
+    if days <= PRICES_DAYS_MAX:
+        return ()
+    do = (
+        "put your own figures in a copy of the book"
+        if book.costs
+        else "`sparecraft prices refresh` asks AWS for today's"
+    )
+    return (f"prices are {days} days old ({book.as_of}): {do}",)
+
+
+def of_margin(margin: Mapping[str, Any] | None, slo: Slo) -> tuple[str, ...]:
+    """Which latency limits are nearer than the law's error."""
+    if margin is None or slo.confidence is not None:
+        return ()
+    found = []
+    for q, limit_ms in slo.latency_ms.items():
+        one = margin[f"p{q}_ms"]
+        if one["probability_kept"] < _SURE:
+            found.append(
+                f"p{q} is predicted to be {one['predicted_ms']:g} of {limit_ms:g} ms: with the "
+                f"law's error it is kept with a probability of {one['probability_kept']:.0%} only. "
+                "A fleet with a margin: confidence = 0.9 in [slo], or --confidence 0.9"
+            )
+    return tuple(found)

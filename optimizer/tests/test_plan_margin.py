@@ -1,0 +1,111 @@
+"""What a limit is worth that a prediction just meets, and what a plan says before its figures."""
+
+from __future__ import annotations
+
+import datetime
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from optimizer.plan.ask.margin import RECORDED, law_error, level_of
+from optimizer.plan.ask.plan_file import checked
+from optimizer.plan.ask.question import Question, asked_as_stated
+from optimizer.plan.explain.warnings import of_prices
+from optimizer.plan.planner import answer
+from optimizer.plan.solve.model import solve
+from optimizer.prices import load_prices
+from optimizer.source import Source
+
+
+def _asked(slo: dict[str, Any], **values: Any) -> Question:
+    tier = {"name": "web", "role": "r", "processing_s": 0.03, "memory_mb": 900}
+    stated = {
+        "scheme": "cloud",
+        "arrival_per_s": 20.0,
+        "limits": {"max_nodes": 6, "max_replicas": 1},
+        "tiers": [{**tier, "instance_types": ["c5.large", "c5.xlarge"]}],
+        "slo": slo,
+    }
+    return asked_as_stated(checked(Source(Path("plan.toml"), {**stated, **values}, {})))
+
+
+@pytest.mark.parametrize("q", [95, 99])
+@pytest.mark.parametrize("level", [0.6, 0.9, 0.99])
+def test_a_limit_at_the_margin_is_kept_with_its_level(q: int, level: float) -> None:
+    error = law_error(q, [], [])
+    assert error.kept(100.0, 100.0 * error.factor(level)) == pytest.approx(level)
+    assert error.factor(0.3) == 1.0, "a law that exaggerates is not counted on"
+
+
+def test_nine_in_ten_of_the_recorded_truths_are_below_the_margin() -> None:
+    for q, ratios in RECORDED.items():
+        factor = law_error(q, [], []).factor(0.9)
+        assert np.mean([1.0 / ratio <= factor for ratio in ratios]) >= 0.9
+
+
+def test_arms_that_predict_each_other_narrow_the_error_and_others_widen_it() -> None:
+    record = law_error(99, [], []).spread
+    assert law_error(99, [0.02, -0.03, 0.01], []).spread < record
+    assert law_error(99, [0.9, -0.8], []).spread > record
+    assert law_error(99, [0.02, -0.03], [0.5, 0.5]).spread > record, "few requests an arm"
+
+
+def test_each_of_k_figures_is_taken_at_the_level_that_keeps_all_together() -> None:
+    level = level_of(0.9, 3)
+    assert level is not None
+    assert level**3 == pytest.approx(0.9)
+    assert level_of(None, 3) is None
+    rates = {"crash_per_year": {"count": 3, "node_years": 2.0}, "failover_s": 20.0}
+    asked = _asked({"availability": 0.99, "p99_ms": 400.0, "confidence": 0.9}, rates=rates)
+    assert set(asked.figures) == {"crash_per_year", "latency"}
+    assert asked.level == pytest.approx(math.sqrt(0.9))
+    assert asked.rates is not None
+    assert asked.case.rates == asked.rates.at_level(math.sqrt(0.9))
+
+
+def test_a_plan_at_a_confidence_keeps_its_limit_in_that_share_of_worlds() -> None:
+    tight = answer(_asked({"p99_ms": 190.0})).plan
+    sure = answer(_asked({"p99_ms": 190.0, "confidence": 0.8})).plan
+    assert tight.margin is not None
+    assert sure.margin is not None
+    assert tight.margin["p99_ms"]["probability_kept"] < 0.8
+    assert sure.margin["p99_ms"]["probability_kept"] >= 0.8
+    assert sure.margin["p99_ms"]["at_confidence_ms"] <= 190.0
+    assert sure.predicted["p99_ms"] < sure.margin["p99_ms"]["at_confidence_ms"]
+    assert sure.usd_per_month is not None
+    assert tight.usd_per_month is not None
+    assert sure.usd_per_month > tight.usd_per_month
+    draws = np.random.default_rng(1).standard_t(10, 20_000) * sure.margin["p99_ms"]["log_spread"]
+    kept = np.mean(sure.predicted["p99_ms"] * np.exp(draws) <= 190.0)
+    assert kept >= 0.8 - 0.01
+    (warning,) = tight.warnings
+    assert "--confidence" in warning
+    assert not sure.warnings
+
+
+def test_a_plan_at_a_confidence_is_the_cheapest_that_has_the_margin() -> None:
+    problem = _asked({"p99_ms": 190.0, "confidence": 0.8}).case.problem()
+    found = solve(problem)
+    fleets = [(o,) for o in problem.options[0] if o.utilisation <= problem.utilisation_max]
+    kept = [o[0].usd_per_month for o in fleets if problem.latency(o)[99] <= 190.0]
+    assert found.usd_per_month == pytest.approx(min(kept))
+
+
+def test_what_the_dearest_limit_rests_on_is_said_first() -> None:
+    latency = answer(_asked({"p99_ms": 140.5})).plan
+    assert latency.binding[0].startswith("latency")
+    assert latency.assumptions[0].startswith("latency: the model")
+    nines = answer(_asked({"availability": 0.99999999})).plan
+    assert nines.binding[0].startswith("availability")
+    assert nines.assumptions[0].startswith("crash rate")
+
+
+def test_old_prices_are_said_with_their_age_and_todays_are_not() -> None:
+    book = load_prices()
+    day = datetime.date.fromisoformat(book.as_of)
+    assert of_prices(book, None) == of_prices(book, day + datetime.timedelta(days=100)) == ()
+    (said,) = of_prices(book, day + datetime.timedelta(days=400))
+    assert "400 days" in said
