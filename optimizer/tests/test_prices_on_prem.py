@@ -103,6 +103,7 @@ def test_the_book_in_the_project_has_one_region_small_slices_and_honest_sources(
     assert "assumption" in book.source
     for one in book.instances("on-prem"):
         cost = book.costs[one.name]
+        assert one.usd_per_month_off is not None
         assert 0 < one.usd_per_month_off < one.usd_per_month
         assert cost.total == pytest.approx(one.usd_per_hour * HOURS_PER_MONTH)
 
