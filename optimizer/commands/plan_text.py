@@ -65,6 +65,8 @@ def _print_fleet(body: Mapping[str, Any], cores: Mapping[str, float]) -> None:
     for line in _legend(body["tiers"].values()):
         out.print(Text(line))
     _print_table(_predicted(body))
+    for line in _load(body["load"]):
+        out.print(Text(line))
     if not body["solver"]["proved"]:
         gap = body["solver"]["gap"]
         say(f"\nNot proved to be the cheapest: a plan could cost up to {gap:.1%} less. Hence no")
@@ -109,6 +111,28 @@ def _predicted(body: Mapping[str, Any]) -> Table:
                 cells.append(f"{one['at_confidence_ms']:.2f} ms" if one else "")
         table.add_row(_name(key), *cells)
     return table
+
+
+def _load(load: Mapping[str, Any]) -> list[str]:
+    """What the fleet is planned for, and up to where and until when it holds."""
+    planned, most = f"{load['planned_per_s']:.4g}", f"{load['holds_to_per_s']:.4g}"
+    text = f"Planned for {planned} pages/s, holds up to {most} ({load['headroom']:+.0%})"
+    text += f": then {load['gives_way']} gives way."
+    if load["holds_months"] is not None:
+        growth = f"{100 * load['growth_per_month']:.3g} % a month"
+        text += f" At {growth} that is in {load['holds_months']:.1f} months."
+    lines = [text]
+    if load.get("day"):
+        hours = sorted(load["day"], key=lambda hour: hour["per_s"])
+        lines += [f"{name} hour: {_hour(one)}" for name, one in
+                  (("quietest", hours[0]), ("busiest", hours[-1]))]  # fmt: skip
+    return lines
+
+
+def _hour(hour: Mapping[str, Any]) -> str:
+    tail = [f"{_name(key)} {hour[key]:.0f} ms" for key in ("p95_ms", "p99_ms") if key in hour]
+    parts = [f"{hour['per_s']:.4g} pages/s", f"load {hour['utilisation']:.0%}", *tail]
+    return f"{hour['hour']:02d}:00, " + ", ".join(parts)
 
 
 def _margin(key: str, asked: float, value: float) -> str:

@@ -58,6 +58,7 @@ class Plan:
     relaxation: Mapping[str, Any] = field(default_factory=dict)  # if infeasible: what would help
     confidence: Mapping[str, Any] | None = None  # of the availability, if rates are uncertain
     margin: Mapping[str, Any] | None = None  # of the latency limits against the law's error
+    load: Mapping[str, Any] | None = None  # up to which it holds, and until when
     solver: Mapping[str, Any] = field(default_factory=dict)
     inputs: Mapping[str, Any] = field(default_factory=dict)
     fleet: Fleet | None = None
@@ -81,6 +82,7 @@ class Plan:
             "relaxation": dict(self.relaxation),
             "confidence": None if self.confidence is None else dict(self.confidence),
             "margin": None if self.margin is None else dict(self.margin),
+            "load": None if self.load is None else dict(self.load),
             "solver": dict(self.solver),
             "inputs": dict(self.inputs),
             "tfvars": self.to_tfvars(),

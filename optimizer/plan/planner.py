@@ -17,6 +17,7 @@ from optimizer.fit import fit, read_results
 from optimizer.plan.ask.case import Case
 from optimizer.plan.ask.plan_file import read_plan
 from optimizer.plan.ask.question import Choices, Question, asked_as_stated, asked_of_service
+from optimizer.plan.explain.load import load_of
 from optimizer.plan.explain.reasons import Wanted, binding, explained, infeasible
 from optimizer.plan.explain.report import (
     assumptions,
@@ -30,7 +31,7 @@ from optimizer.plan.explain.report import (
 from optimizer.plan.explain.warnings import of_margin, of_prices
 from optimizer.plan.outcome import Plan
 from optimizer.plan.solve.model import Solution, solve
-from optimizer.plan.solve.problem import Problem
+from optimizer.plan.solve.problem import Path, Problem
 
 
 @dataclass(frozen=True)
@@ -103,10 +104,17 @@ def answer(asked: Question, today: datetime.date | None = None) -> Answer:
         predicted=outlook(case, found.path),
         confidence=confidence_of(case, asked.rates, found.path),
         margin=margin,
+        load=_load(asked, found.path),
         binding=binds,
         fleet=fleet_of(asked.service, found.path, case.policy),
     )
     return Answer(plan, case, problem, found)
+
+
+def _load(asked: Question, path: Path) -> dict[str, Any]:
+    now_per_s = asked.service.pages_per_s.value
+    assert now_per_s is not None  # without it nothing is missing
+    return load_of(asked.case, asked.load, now_per_s, path)
 
 
 def explained_plan(asked: Question, wanted: Wanted) -> tuple[Plan, dict[str, Any]]:

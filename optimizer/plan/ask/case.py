@@ -134,9 +134,13 @@ class Case:
         limits = self.limits
         if max_nodes is not None:
             limits = limits.model_copy(update={"max_nodes": max_nodes})
-        degraded, asked = self.slo.degraded, self.slo.availability
+        return self.limited(self._options(limits))
+
+    def limited(self, options: tuple[OptionTable, ...]) -> Problem:
+        """The limits of this case, over these options."""
+        limits, degraded, asked = self.limits, self.slo.degraded, self.slo.availability
         return Problem(
-            options=self._options(limits),
+            options=options,
             latency=self.latency,
             unavailability_max=None if asked is None else 1.0 - asked,
             latency_ms_max=self.slo.latency_ms,
@@ -155,6 +159,10 @@ class Case:
         """
         other = self._changed(name, factor)
         return None if other == self else other.problem()
+
+    def with_load(self, factor: float) -> Case:
+        """The same service with `factor` times the load."""
+        return self._changed("arrival_rate", factor)
 
     def check_zero_load(self, source: Source | None = None) -> None:
         """Raises InputError for a latency limit that no fleet of any size can keep; `source`: where

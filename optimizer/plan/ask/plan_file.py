@@ -16,6 +16,7 @@ from optimizer.availability.effect import without_effect
 from optimizer.errors import MOST, InputError
 from optimizer.latency.station import POLICIES
 from optimizer.plan.ask.case import Slo
+from optimizer.plan.ask.load import Load
 from optimizer.plan.solve.options import Limits
 from optimizer.source import Positive, Problem, Share, Source, Strict, check, read_toml, refusal
 from optimizer.uncertainty import rates_from
@@ -88,6 +89,7 @@ class Stated(Strict):
     policy: Annotated[str, AfterValidator(_modelled)] | None = None
     prices: Prices = Prices()
     slo: Slo
+    load: Load | None = None
     limits: Limits = Limits()
     rates: dict[str, Any] = Field(default_factory=dict)
     tiers: list[StatedTier] = Field(default_factory=list)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path as FilePath
 from typing import Any, TypedDict, Unpack
 
@@ -14,6 +14,7 @@ from optimizer.fit import Estimate, ServiceFit, fit, read_results
 from optimizer.plan.ask.capacity import with_capacities
 from optimizer.plan.ask.case import Case, Slo, slo_from
 from optimizer.plan.ask.evidence import LEAST_REQUESTS, demands, percentile_of
+from optimizer.plan.ask.load import Load
 from optimizer.plan.ask.margin import level_of
 from optimizer.plan.ask.plan_file import PlanFile, Stated
 from optimizer.plan.ask.stated import book_of, merged, region_of, stated_service
@@ -40,6 +41,7 @@ class Question:
     carried: tuple[str, ...] = ()  # what nodes carry, from capacity runs
     level: float | None = None  # of each uncertain figure
     rates: UncertainRates | None = None
+    load: Load = field(default_factory=Load)
     figures: tuple[str, ...] = ()  # those that are uncertain
     missing: tuple[str, ...] = ()  # without these there is no plan
     thin: tuple[str, ...] = ()
@@ -120,10 +122,11 @@ def _asked(
     """One way in for all: the case, or what is missing for it."""
     missing = (*service.missing, *_missing_latency(measured, slo))
     plan = file.stated if file is not None else None
-    demand = service.pages_per_s
+    load = (plan.load if plan else None) or Load()
+    demand = _with_spread(service.pages_per_s, load)
     figures = _uncertain_figures(rates, demand, slo)
     level = level_of(slo.confidence, len(figures))
-    planned = replace(service, pages_per_s=_at_level(demand, level))
+    planned = replace(service, pages_per_s=_at_level(demand, level, load.factor))
     case = Case(
         tiers=() if missing else _chosen(demands(planned), plan),
         slo=slo,
@@ -144,6 +147,7 @@ def _asked(
         mode=mode,
         said=said,
         rates=rates,
+        load=load,
         figures=figures,
         level=level,
         missing=missing,
@@ -161,14 +165,24 @@ def _uncertain_figures(rates: UncertainRates, demand: Estimate, slo: Slo) -> tup
     return tuple(found)
 
 
-def _at_level(demand: Estimate, level: float | None) -> Estimate:
-    """The demand that is not exceeded with that probability, its error taken as normal."""
-    if level is None or not demand.spread or demand.value is None:
+def _with_spread(demand: Estimate, load: Load) -> Estimate:
+    """The demand with the spread that is stated for it."""
+    if load.spread is None or demand.value is None:
         return demand
-    from scipy.special import ndtri
+    return replace(demand, spread=load.spread * demand.value)
 
-    more = max(0.0, float(ndtri(level))) * demand.spread
-    return replace(demand, value=demand.value + more)
+
+def _at_level(demand: Estimate, level: float | None, factor: float) -> Estimate:
+    """The demand that is not exceeded with that probability, its error taken as normal, times the
+    factor from today's mean to what is planned for."""
+    if demand.value is None:
+        return demand
+    more = 0.0
+    if level is not None and demand.spread:
+        from scipy.special import ndtri
+
+        more = max(0.0, float(ndtri(level))) * demand.spread
+    return replace(demand, value=factor * (demand.value + more))
 
 
 def _chosen(tiers: tuple[TierDemand, ...], plan: Stated | None) -> tuple[TierDemand, ...]:

@@ -322,6 +322,7 @@ def inputs_of(asked: Question, service: ServiceFit) -> dict[str, Any]:
             "confidence": slo.confidence,
             "degraded": None if slo.degraded is None else slo.degraded.model_dump(),
         },
+        "load": asked.load.model_dump(),
         "rates": asdict(asked.case.rates),
         "limits": asked.case.limits.model_dump(),
         "policy": asked.case.policy,

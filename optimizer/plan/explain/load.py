@@ -1,0 +1,99 @@
+"""How much load a plan holds, and so when it stops holding: the same fleet asked with more load.
+
+Everything but the load stays: machines, replicas, failure rates, neighbours. Availability does not
+depend on the load while the needed nodes carry it, so utilisation or latency gives way.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from optimizer.errors import UnstableError
+from optimizer.plan.solve.problem import Path, violations
+
+if TYPE_CHECKING:
+    from optimizer.plan.ask.case import Case
+    from optimizer.plan.ask.load import Load
+
+_RESOLUTION = 1e-3  # relative, of the load that is held
+_MOST = 1e6  # times the planned load: no limit is in the way
+
+
+@dataclass(frozen=True)
+class Held:
+    """The largest load, over the planned one, at which all limits are kept, and what gives way."""
+
+    factor: float
+    gives_way: str
+
+
+def held(case: Case, path: Path) -> Held:
+    """The load up to which `path`, which keeps all limits at the planned one, goes on keeping them.
+
+    Utilisation grows with the load, so its bound is exact; latency does too, and is bisected down
+    to 0.1 %, from below.
+    """
+    busiest = max(option.utilisation for option in path)
+    most = min(_MOST, case.limits.max_utilisation / busiest)
+    if not _broken(case, path, most):
+        return Held(most, "utilisation")
+    low, high = 1.0, most
+    while high / low > 1.0 + _RESOLUTION:
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if _broken(case, path, middle) else (middle, high)
+    return Held(low, " and ".join(_broken(case, path, high)))
+
+
+def at_load(case: Case, path: Path, factor: float) -> tuple[Case, Path]:
+    """The case and the fleet with `factor` times the load."""
+    other = case.with_load(factor)
+    used = tuple(replace(o, utilisation=o.utilisation * factor) for o in path)
+    return other, used
+
+
+def _broken(case: Case, path: Path, factor: float) -> list[str]:
+    other, used = at_load(case, path, factor * (1.0 - 1e-12))  # the bound itself is kept
+    try:
+        return violations(other.limited(()), used)
+    except UnstableError:
+        return ["utilisation"]
+
+
+def load_of(case: Case, load: Load, now_per_s: float, path: Path) -> dict[str, Any]:
+    """For plan.json: what was planned for, up to where it holds, until when, hour by hour.
+
+    Parameters: now_per_s, pages a second today, on average over the day [1/s].
+    """
+    planned_per_s = now_per_s * load.factor
+    bound = held(case, path)
+    body: dict[str, Any] = {
+        "now_per_s": now_per_s,
+        "peak": load.highest,
+        "growth_per_month": load.growth_per_month,
+        "planned_months": load.months,
+        "planned_per_s": planned_per_s,
+        "holds_to_per_s": planned_per_s * bound.factor,
+        "headroom": bound.factor - 1.0,
+        "gives_way": bound.gives_way,
+        "holds_months": load.months_until(load.factor * bound.factor),
+    }
+    if load.day is not None:
+        body["day"] = list(_hours(case, load, now_per_s, path))
+    return body
+
+
+def _hours(case: Case, load: Load, now_per_s: float, path: Path) -> Iterator[dict[str, Any]]:
+    """The load today and what the fleet does with it, for each hour of the day."""
+    assert load.day is not None
+    for hour, share in enumerate(load.day):
+        other, used = at_load(case, path, share / load.factor)
+        found = other.latency.middle(other.latency(used)) if case.slo.latency_ms else {}
+        yield {
+            "hour": hour,
+            "per_s": now_per_s * share,
+            "utilisation": max(option.utilisation for option in used),
+            **{f"p{q}_ms": round(value, 2) for q, value in found.items()},
+        }
