@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from experiments.kinds.compare.answer import said
 from experiments.kinds.compare.cost import cost_table
 from experiments.kinds.compare.earlier import among_earlier, earlier_factors
 from experiments.kinds.compare.folder import RunFolder, read_folder
@@ -80,6 +81,8 @@ def test_a_verdict_says_what_it_rests_on() -> None:
     stop = {"by": "halt", "reason": "too hot", "at_s": 12.0, "undone_after_s": 0.2}
     halted = verdict(judged(COPIES, [True, True], valid=False, stopped=stop))
     assert halted.startswith("Stopped by `sparecraft halt` after 12 s: too hot; ")
+    assert said(judged(COPIES, [True, True], valid=False, improvement=sure)) == []
+    assert said(judged(COPIES, [True, True], improvement=sure))[0].startswith("With replicated")
     reasons = {"measurement": {"ok": False, "reasons": ["the generator sent late"]}}
     run = judged(COPIES, [False, True], valid=False, verdicts=reasons)
     assert verdict(run) == (

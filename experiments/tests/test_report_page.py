@@ -11,7 +11,9 @@ import polars as pl
 import pytest
 
 from experiments.errors import InputError
+from experiments.kinds.compare.folder import read_folder
 from experiments.kinds.compare.page import write_report
+from experiments.kinds.compare.verdict import gain
 from experiments.record.records import REQUESTS, write_table
 from experiments.tests.planned_fixture import planned_run
 from experiments.tests.report_fixture import FakeRun, fake_run
@@ -121,7 +123,8 @@ def test_an_interrupted_run_shows_what_was_measured(tmp_path: Path) -> None:
     run.manifest["verdicts"]["measurement"] = {"ok": False, "reasons": ["interrupted at 20 s"]}
     text = write_report(run.write(tmp_path)).read_text()
     assert "interrupted at 20 s" in text
-    assert "does not compare two arms" in text
+    assert "nothing follows from it: interrupted at 20 s" in text
+    assert "does not compare two arms" in gain(read_folder(tmp_path))
     assert 'id="over-time" data-figure' in text
 
 

@@ -9,8 +9,9 @@ from experiments.kinds.compare.verdict import gain, headline_arms
 
 
 def said(run: RunFolder) -> list[str]:
-    """What was gained, where this run lies among the earlier ones, and what the fleets cost."""
-    if not run.arms:
-        return []
-    sentences = (gain(run), among_earlier(run, headline_arms(run)[1]), cost_sentence(run))
+    """What was gained, where this run lies among the earlier ones, and what the fleets cost; of a
+    run from which nothing follows the last only."""
+    sentences = [cost_sentence(run)]
+    if run.arms and run.summary.get("valid") is not False:
+        sentences[:0] = [gain(run), among_earlier(run, headline_arms(run)[1])]
     return [sentence for sentence in sentences if sentence]
