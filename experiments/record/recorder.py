@@ -12,6 +12,7 @@ from typing import Any
 import polars as pl
 
 from experiments.design.schedule import Block
+from experiments.record.dose import Dose
 from experiments.record.metrics.frames import OK
 from experiments.record.records import ARBITERS, EventLog, RequestRecord, arbiter_rows
 from experiments.record.telemetry import (
@@ -84,10 +85,11 @@ class Recorder:
         duration_s: float | None = None,
         text: str = "",
         asked: float | None = None,
+        dose: Dose | None = None,
     ) -> None:
         """Append to events.jsonl and write the window (or mark) to InfluxDB.
 
-        Parameters: asked, of a revert, when it was to be [monotonic s].
+        Parameters: asked, of a revert, when it was to be [monotonic s]; dose, what it did.
         """
         time_s = self.clock.since_s(monotonic)
         block = self.block
@@ -104,6 +106,7 @@ class Recorder:
             "parameters": dict(parameters or {}),
             "duration_s": duration_s,
             "text": text,
+            "dose": dose,
             "asked_s": None if asked is None else round(self.clock.since_s(asked), 6),
         }
         with self._guard:

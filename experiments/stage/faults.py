@@ -14,12 +14,14 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 
-from experiments.design.contracts import MACHINE_KINDS
+from experiments.design.contracts import MACHINE_KINDS, MACHINE_REBOOT
 from experiments.design.injections import Injection, Step
 from experiments.errors import SparecraftError
+from experiments.record.dose import Dose, dose_of
 from experiments.stage.agents import Agent
 from experiments.stage.platforms import Platform
 from experiments.stage.radius import Radius
+from experiments.stage.unanswered import Unanswered
 
 LEASE_S = 12.0
 _RENEW_EVERY_S = 4.0
@@ -64,6 +66,7 @@ class FaultController:
     tally: Tally
     radius: Radius
     _lock: threading.Lock = field(default_factory=threading.Lock)
+    _silences: dict[str, Unanswered] = field(default_factory=dict)  # by the platform's faults
 
     def run(
         self, injections: Sequence[Injection], origin: float, end_s: float, stop: threading.Event
@@ -110,6 +113,8 @@ class FaultController:
             others += [pool.submit(self._end, held, origin, ended_s) for held in _begun(starting)]
             for injection in due:
                 self._fail(injection, injection.steps[-1], "inject", _HELD_BACK)
+        for silence in self._silences.values():
+            silence.close()
         for future in others:
             future.result()  # a defect must not pass in silence
 
@@ -147,13 +152,13 @@ class FaultController:
         clean = True
         for step, fault in reversed(held):
             try:
-                text = self._revert(step, fault)
+                text, dose = self._revert(step, fault, since)
             except SparecraftError as error:
                 self._fail(injection, step, "revert", error)
                 clean = False
                 continue
             lasted_s = time.monotonic() - since
-            self._report(injection, step, "revert", fault, lasted_s, text, asked)
+            self._report(injection, step, "revert", fault, lasted_s, text, asked, dose)
             if text in _BY_ITSELF and step.machine not in self.tally.struck:
                 self._fail(injection, step, "inject", _ended_early(text))
         return clean
@@ -162,16 +167,21 @@ class FaultController:
         if self._by_platform(step):
             with self._lock:
                 self.tally.struck.add(step.machine)
+            before, fault = time.monotonic(), f"{step.kind}-{step.machine}"
             self.platform.inject(step.kind, step.machine)
-            return f"{step.kind}-{step.machine}"
+            self._silences[fault] = Unanswered(self.agents[step.machine], before)
+            return fault
         kind = self.platform.through_agent.get(step.kind, step.kind)
         return self.agents[step.machine].inject(kind, step.parameters, LEASE_S)
 
-    def _revert(self, step: Step, fault: str) -> str:
+    def _revert(self, step: Step, fault: str, since: float) -> tuple[str, Dose | None]:
         if self._by_platform(step):
+            lasted_s = None if step.kind == MACHINE_REBOOT else time.monotonic() - since
+            dose = self._silences[fault].dose(lasted_s)
             self.platform.revert(step.kind, step.machine)
-            return ""
-        return str(self.agents[step.machine].revert(fault).get("revert_reason", ""))
+            return "", dose
+        undone = self.agents[step.machine].revert(fault)
+        return str(undone.get("revert_reason", "")), dose_of(undone.get("dose"))
 
     def _by_platform(self, step: Step) -> bool:
         return step.kind in MACHINE_KINDS and step.kind not in self.platform.through_agent
@@ -200,6 +210,7 @@ class FaultController:
         duration_s: float | None,
         text: str,
         asked: float | None = None,
+        dose: Dose | None = None,
     ) -> None:
         self.log(
             time.monotonic(),
@@ -212,6 +223,7 @@ class FaultController:
             duration_s=duration_s,
             text=text,
             asked=asked,
+            dose=dose,
         )
 
 

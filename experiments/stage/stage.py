@@ -21,6 +21,7 @@ from experiments.design.own import FOLDER, copy_own
 from experiments.errors import SparecraftError
 from experiments.record import manifest as manifests
 from experiments.record.cost import account_of
+from experiments.record.dose import dose_reasons, doses_json
 from experiments.record.recorder import Clock, Recorder
 from experiments.record.records import ARBITERS, HOSTS, write_json, write_table
 from experiments.record.telemetry import InfluxQuery, InfluxWriter, TelemetryStats
@@ -223,6 +224,8 @@ class Stage:
             verdict.fail(error)
         if tally.injected < tally.planned and not tally.errors:
             verdicts.injection.fail(f"{tally.injected} of {tally.planned} were injected")
+        for reason in dose_reasons(self._doses()):
+            verdicts.injection.fail(reason)
         if tally.reverted < tally.injected:
             verdicts.revert.fail(f"{tally.reverted} of {tally.injected} were reverted")
         if self._telemetry.lost or self._telemetry.rejected:
@@ -290,10 +293,14 @@ class Stage:
             "verdicts": self.verdicts.to_json(),
             "stopped": self.stopped,
             "undone": self._undone(),
+            "doses": self._doses(),
             "setup_s": self.setup_s,
             "telemetry": {**vars(self._telemetry), "in_influxdb": self._in_influxdb},
             "fingerprint_clean": self._fingerprint_clean,
         }
+
+    def _doses(self) -> list[dict[str, Any]]:
+        return [] if self._writer is None else doses_json(self.recorder.events)
 
     def _undone(self) -> dict[str, Any] | None:
         if self._writer is None:

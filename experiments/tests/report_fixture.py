@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from experiments.record.dose import Dose
 from experiments.record.metrics.summary import summarize, summarize_run
 from experiments.record.records import ARBITERS, HOSTS, REQUESTS, EventLog, write_json, write_table
 from experiments.record.result import flat, result_of
@@ -152,8 +153,16 @@ def event(time_s: float, what: str, kind: str, action: str, **more: Any) -> dict
             "time_s": round(time_s, 3), "wall": (T0 + timedelta(seconds=time_s)).isoformat(),
             "what": what, "kind": kind, "machine": "", "arm": "", "repeat": None,
             "action": action, "id": "", "parameters": {}, "duration_s": None,
-            "text": "", "asked_s": None}  # fmt: skip
+            "text": "", "asked_s": None, "dose": None}  # fmt: skip
     return {**line, **more}
+
+
+def dose(
+    asked: float | None, measured: float | None, bit: bool | None, unit: str, seconds: float = 5.0
+) -> Dose:
+    """What a fault did."""
+    return {"asked": asked, "measured": measured, "unit": unit, "how": "by the kernel's counters",
+            "bit": bit, "samples": 6, "seconds": seconds}  # fmt: skip
 
 
 def _block_events(
@@ -189,7 +198,11 @@ def _disturb(
             tags: dict[str, Any] = {"machine": machine, "arm": arm, "repeat": repeat,
                                     "id": f"{machine}-{repeat}-{at_s:.0f}"}  # fmt: skip
             events.append(event(start_s + at_s, "interference", kind, "inject", **tags))
-            events.append(event(start_s + end_s, "interference", kind, "revert", **tags))
+            lasted_s = end_s - at_s
+            got = dose(0.4, 0.21, lasted_s > 0.25 or None, "cores", lasted_s)
+            if kind != "interference.cpu":
+                got = dose(100.0, 99.2, lasted_s > 0.25 or None, "Mbit/s", lasted_s)
+            events.append(event(start_s + end_s, "interference", kind, "revert", dose=got, **tags))
             slow.append((machine, start_s + at_s, start_s + end_s, 6.0 if machine in WEB else 2.0))
             at_s = end_s + float(rng.exponential(40.0))
     return slow
@@ -201,7 +214,8 @@ def _limp(
     tags: dict[str, Any] = {"machine": "web-2", "arm": arm, "repeat": repeat}
     tags |= {"id": f"limp-{repeat}", "parameters": {"factor": 100}}
     events.append(event(at_s, "fault", "net.limp", "inject", duration_s=10.0, **tags))
-    events.append(event(at_s + 10.0, "fault", "net.limp", "revert", **tags))
+    got = dose(2.0, 2.01, True, "Mbit/s", 9.25)
+    events.append(event(at_s + 10.0, "fault", "net.limp", "revert", dose=got, **tags))
     return ("web-2", at_s, at_s + 10.0, 25.0)
 
 

@@ -51,7 +51,12 @@ class Machine:
     def revert(self, fault: str) -> dict[str, Any]:
         self.active.discard(fault)
         self.journal.append(f"revert {fault}")
-        return {"revert_reason": self.reason}
+        dose = {"unit": "cores", "how": "so", "bit": True, "samples": 2, "seconds": 1.0}
+        return {"revert_reason": self.reason, "dose": dose}
+
+    def health(self, timeout_s: float) -> dict[str, Any]:
+        assert timeout_s > 0
+        raise EnvironmentMissing(self.name, expected="an answer", came="none", do="Nothing.")
 
 
 class Power:
@@ -116,6 +121,7 @@ def test_a_fault_goes_in_and_comes_out_within_the_block() -> None:
     journal, events, tally, _ = _run([_one("cpu.limp", 0.1)], until="revert cpu.limp@a")
     assert journal == ["inject cpu.limp@a {}", "revert cpu.limp@a"]
     assert [event["action"] for event in events] == ["inject", "revert"]
+    assert [event["dose"] and event["dose"]["bit"] for event in events] == [None, True]
     assert (tally.planned, tally.injected, tally.reverted) == (1, 1, 1)
 
 
@@ -257,9 +263,10 @@ def test_a_revert_says_when_it_was_asked_for(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_machine_faults_go_through_the_platform() -> None:
-    journal, _, tally, machines = _run(
+    journal, events, tally, machines = _run(
         [_one("machine.freeze", 0.1)], until="revert machine.freeze@a"
     )
+    assert events[-1]["dose"]["unit"] == "s"
     assert journal == ["inject machine.freeze@a {}", "revert machine.freeze@a"]
     assert machines["a"].renewals == 0
     assert tally.reverted == 1

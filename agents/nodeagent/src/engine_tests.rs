@@ -388,7 +388,8 @@ fn what_a_fault_did_is_told_while_it_is_held_and_kept_once_it_is_undone() {
     let bench = bench();
     let (told, let_go_on) = gated(&bench);
     let fault = bench.engine.inject(&request("a", 5.0), || at(0)).unwrap();
-    assert_eq!(fault.dose.unwrap().samples, 0);
+    let dose = fault.dose.unwrap();
+    assert_eq!((dose.asked, dose.samples), (Some(2.0), 0));
     assert_eq!(told.recv().unwrap(), "look");
     let_go_on.send(()).unwrap();
     // The second look begins when the first is told of.

@@ -37,7 +37,10 @@ impl Meter {
     /// Starts looking.
     pub fn start((scale, probe): (Scale, Box<dyn Probe>)) -> Meter {
         let shared = Arc::new(Shared {
-            found: Mutex::default(),
+            found: Mutex::new(Found {
+                reading: probe.reading(),
+                ..Found::default()
+            }),
             over: Condvar::new(),
         });
         let of_thread = shared.clone();

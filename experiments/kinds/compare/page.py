@@ -21,12 +21,14 @@ from experiments.kinds.compare.verdict import (
     slo_table,
     verdict,
 )
+from experiments.report.doses import dose_notes, dose_table, dose_words
 from experiments.report.shell import Verdict, chip, chips, render_page, save_page
 from experiments.report.text import milliseconds, number, percent
 from experiments.report.undone import undone_words
 
 FOLDER = Path(__file__).parent
 TEMPLATE = "compare.html.j2"
+DOSES_MOST = 6  # rows that are not folded
 
 
 def write_report(run_dir: Path) -> Path:
@@ -42,6 +44,7 @@ def page_values(run: RunFolder) -> dict[str, Any]:
     ideal = run.summary.get("ideal") or {"source": "unknown"}
     platform = run.manifest.get("platform")
     baseline = headline_arms(run)[0] if run.arms else ""
+    doses = (run.summary.get("faults") or {}).get("doses") or []
     load = (run.summary.get("load") or {}).get("blocks") or []
     host = (run.manifest.get("host") or {}).get("blocks") or []
     return {
@@ -65,6 +68,10 @@ def page_values(run: RunFolder) -> dict[str, Any]:
         "arms": tables.arm_tables(run.summary.get("arms") or {}),
         "phases": tables.phase_table(run),
         "faults": tables.fault_table(run),
+        "dose": dose_words(doses),
+        "doses": dose_table(doses),
+        "dose_notes": dose_notes(doses),
+        "doses_most": DOSES_MOST,
         "undone": undone_words(run.summary.get("undone")),
         "replication": tables.replication_table(run),
         "folded": [

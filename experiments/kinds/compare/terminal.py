@@ -15,6 +15,7 @@ from experiments.kinds.compare.folder import RunFolder
 from experiments.kinds.compare.host import host_words, load_words
 from experiments.kinds.compare.predicted import availability_words, predicted_table
 from experiments.kinds.compare.verdict import verdict
+from experiments.report.doses import dose_words
 from experiments.report.terminal import print_path, print_table
 from experiments.report.text import factor, interval, milliseconds, number, percent
 from experiments.report.undone import undone_words
@@ -132,8 +133,9 @@ def _print_verdicts(summary: Mapping[str, Any], console: Console) -> None:
         highlight=False,
     )
     load = (summary.get("load") or {}).get("blocks") or ()
+    dose = dose_words((summary.get("faults") or {}).get("doses") or ())
     undone = undone_words(summary.get("undone"))
-    for line in (undone, host_words(summary.get("host_blocks") or ()), load_words(load)):
+    for line in (dose, undone, host_words(summary.get("host_blocks") or ()), load_words(load)):
         if line:
             console.print(line, highlight=False)
     reasons = [reason for verdict in found.values() for reason in verdict.get("reasons") or ()]

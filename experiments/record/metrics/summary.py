@@ -14,6 +14,7 @@ import polars as pl
 
 from experiments.design.fleet import Fleet
 from experiments.design.prediction import Prediction, read_prediction
+from experiments.record.dose import doses_json
 from experiments.record.metrics.arbiters import replication_load
 from experiments.record.metrics.frames import arm_names, measured, prepared, response_limit_ms
 from experiments.record.metrics.generator import generator_blocks, generator_reasons
@@ -61,7 +62,10 @@ def summarize(
         )
         for arm in arms
     }
-    faults = fault_counts(events, manifest.get("fingerprint_clean"))
+    faults = {
+        **fault_counts(events, manifest.get("fingerprint_clean")),
+        "doses": doses_json(events),
+    }
     load = generator_blocks(requests, manifest)
     verdicts = run_verdicts(manifest, arm_figures, disturbances, faults, generator_reasons(load))
     body = {

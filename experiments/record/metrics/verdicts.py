@@ -8,6 +8,7 @@ from typing import Any
 import polars as pl
 from scipy import stats
 
+from experiments.record.dose import dose_reasons
 from experiments.record.metrics.frames import ALLOWED, OK
 from experiments.record.metrics.latency import SAMPLES_BEYOND_MIN
 from experiments.record.metrics.windows import CLOSING, OPENING, Event, Window
@@ -67,6 +68,7 @@ def run_verdicts(
     limit = ((manifest.get("spec") or {}).get("slo") or {}).get("max_error_share")
     _add_reasons(found["measurement"], [*measurement_reasons(arms, limit), *against])
     _add_reasons(found["injection"], _injection_reasons(manifest, faults))
+    _add_reasons(found["injection"], dose_reasons(faults.get("doses") or []))
     _add_reasons(found["revert"], _revert_reasons(disturbances, faults))
     return found
 

@@ -110,6 +110,7 @@ class Controller:
         down_since = lost.since if crashed_at is None else crashed_at
         kind = self.mechanisms[tier]
         self.journal.leave(machine, down_since)
+        self.journal.unanswered(machine, lost.since)
         self.journal.note("failover", kind, "start", machine, at=lost.at, text=lost.text)
         now = time.monotonic()
         case = Case(machine, tier, down_since, now, {"detection_s": lost.at - down_since})

@@ -17,6 +17,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from experiments.design.contracts import PLATFORM_DOSE
+from experiments.record.dose import Dose
 from experiments.stage.faults import Tally
 
 
@@ -34,6 +36,7 @@ class Journal:
     _in_service: set[str] = field(default_factory=set)
     _crashes: dict[str, tuple[str, float]] = field(default_factory=dict)
     _count: int = 0
+    _silent: dict[str, float] = field(default_factory=dict)
     _asked: float | None = None
 
     @property
@@ -75,6 +78,11 @@ class Journal:
         with self._guard:
             return self._crashes[machine][1] if machine in self._crashes else None
 
+    def unanswered(self, machine: str, since: float) -> None:
+        """The machine has missed its heartbeats from then on [monotonic s]."""
+        with self._guard:
+            self._silent[machine] = since
+
     def end_asked(self) -> None:
         """From now on machines are mended because the block is over."""
         self._asked = time.monotonic()
@@ -87,10 +95,18 @@ class Journal:
             if crash is None:
                 return
             self.tally.reverted += 1
+            silent_since = self._silent.pop(machine, None)
         name, at = crash
+        silent_s = None if silent_since is None else now - silent_since
+        dose: Dose = {
+            "asked": now - at, "measured": silent_s, "unit": PLATFORM_DOSE.unit,
+            "how": "time from the first heartbeat missed until another serves",
+            "bit": None if silent_s is None else True, "samples": 0 if silent_s is None else 1,
+            "seconds": now - at,
+        }  # fmt: skip
         self.log(
             now, what="fault", kind="machine.crash", action="revert", machine=machine, id=name,
-            duration_s=now - at, asked=self._asked,
+            duration_s=now - at, asked=self._asked, dose=dose,
         )  # fmt: skip
 
     def failed(self, machine: str, what: str, error: Exception) -> None:

@@ -1,0 +1,128 @@
+"""What faults and neighbours really did, beside what was asked, and what that says against a run.
+
+Agents measure the dose of what they inject while they hold it; of what the platform does to a
+machine the runner measures it. It stands in the `revert` event, null where nobody measured, as an
+agent of an older version.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from typing_extensions import TypedDict
+
+from experiments.record.records import sound
+
+_DISTURBING = ("fault", "interference")
+BIT, MISSED, INSUFFICIENT, UNMEASURED = "bit", "did not bite", "insufficient", "not measured"
+ANSWERS = (BIT, MISSED, INSUFFICIENT, UNMEASURED)
+
+
+class Dose(TypedDict):
+    """One fault's; as a node agent tells it, which has more keys.
+
+    `asked` and `measured` in `unit`, None where nothing was asked or could be measured; `bit` None
+    where the evidence is too thin.
+    """
+
+    asked: float | None
+    measured: float | None
+    unit: str
+    how: str
+    bit: bool | None
+    samples: int
+    seconds: float
+
+
+def dose_of(told: Mapping[str, Any] | None) -> Dose | None:
+    """What an agent tells, which leaves out what it does not know; None of an older one."""
+    if told is None:
+        return None
+    return {
+        "asked": told.get("asked"),
+        "measured": told.get("measured"),
+        "unit": str(told["unit"]),
+        "how": str(told["how"]),
+        "bit": told.get("bit"),
+        "samples": int(told["samples"]),
+        "seconds": float(told["seconds"]),
+    }
+
+
+def doses_json(events: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """`doses` of manifest.json and result.json: a row for each kind and machine, of what counts.
+
+    Returns: kind, machine, unit, how; answers, how many of each of ANSWERS; asked and measured,
+    means over the time measured [unit], of those that did not bite, else of those that did, else
+    of all; seconds.
+    """
+    found: dict[tuple[str, str], list[Dose | None]] = {}
+    for event in sound(events):
+        if event["what"] in _DISTURBING and event["action"] == "revert":
+            place = str(event["kind"]), str(event["machine"])
+            found.setdefault(place, []).append(event.get("dose"))
+    return [_row(kind, machine, doses) for (kind, machine), doses in sorted(found.items())]
+
+
+def _row(kind: str, machine: str, doses: Sequence[Dose | None]) -> dict[str, Any]:
+    answers = Counter(answer(dose) for dose in doses)
+    known = [dose for dose in doses if dose is not None]
+    of = {name: [dose for dose in known if answer(dose) == name] for name in (MISSED, BIT)}
+    shown = of[MISSED] or of[BIT] or known
+    return {
+        "kind": kind,
+        "machine": machine,
+        "unit": known[0]["unit"] if known else None,
+        "how": known[0]["how"] if known else None,
+        "answers": {name: answers[name] for name in ANSWERS},
+        "asked": _mean(shown, [dose["asked"] for dose in shown]),
+        "measured": _mean(shown, [dose["measured"] for dose in shown]),
+        "seconds": round(sum(dose["seconds"] for dose in shown), 3),
+    }
+
+
+def answer(dose: Dose | None) -> str:
+    """One of ANSWERS."""
+    if dose is None:
+        return UNMEASURED
+    return {True: BIT, False: MISSED, None: INSUFFICIENT}[dose["bit"]]
+
+
+def _mean(doses: Sequence[Dose], values: Sequence[float | None]) -> float | None:
+    """Over the time that each was measured for."""
+    known = [(dose["seconds"], value) for dose, value in zip(doses, values, strict=True)
+             if value is not None]  # fmt: skip
+    weight = sum(seconds for seconds, _ in known)
+    if not known:
+        return None
+    if weight == 0.0:
+        return sum(value for _, value in known) / len(known)
+    return sum(seconds * value for seconds, value in known) / weight
+
+
+def dose_reasons(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Against the run: what did not bite; and, where nothing is shown to have bitten, that.
+
+    What nobody measured says nothing.
+    """
+    reasons = [
+        f"{row['kind']} on {row['machine']} did not bite: asked {_said('asked', row)}, measured "
+        f"{_said('measured', row)} ({missed} of {sum(row['answers'].values())})"
+        for row in rows
+        if (missed := row["answers"][MISSED])
+    ]
+    total = Counter[str]()
+    for row in rows:
+        total.update(row["answers"])
+    if total[INSUFFICIENT] and not total[BIT] and not total[MISSED]:
+        reasons.append(
+            f"nothing is shown to have bitten: of all {total[INSUFFICIENT]} doses that were "
+            "measured the evidence is too thin"
+        )
+    return reasons
+
+
+def _said(what: str, row: Mapping[str, Any]) -> str:
+    return "nothing" if row[what] is None else f"{row[what]:.3g} {row['unit']}"

@@ -1,0 +1,198 @@
+"""What faults really did: a run in which one did nothing is not valid, and says which."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from experiments.errors import EnvironmentMissing
+from experiments.kinds.compare.page import write_report
+from experiments.record.dose import dose_of, dose_reasons, doses_json
+from experiments.record.result import read_result
+from experiments.report.doses import dose_table, dose_words
+from experiments.stage.faults import Tally
+from experiments.stage.schemes.journal import Journal
+from experiments.stage.unanswered import Looks, Unanswered
+from experiments.tests.report_fixture import FakeRun, dose, event, fake_run
+
+LIMP = dose(2.0, 2.01, True, "Mbit/s")
+NO_LIMP = dose(2.0, 198.0, False, "Mbit/s")
+TOO_SHORT = dose(2.0, None, None, "Mbit/s", 0.1)
+
+
+def reverts(*doses: Any, machine: str = "web-1", **more: Any) -> list[dict[str, Any]]:
+    return [
+        event(float(at), "fault", "net.limp", "revert", machine=machine, dose=one, **more)
+        for at, one in enumerate(doses)
+    ]
+
+
+def test_a_row_holds_the_mean_over_the_time_measured() -> None:
+    long = dose(2.0, 2.2, True, "Mbit/s", 15.0)
+    [row] = doses_json(reverts(long, dose(2.0, 1.8, True, "Mbit/s", 5.0)))
+    assert (row["kind"], row["machine"], row["unit"]) == ("net.limp", "web-1", "Mbit/s")
+    assert row["measured"] == pytest.approx(2.1)
+    assert (row["answers"]["bit"], row["seconds"]) == (2, 20.0)
+    [thin] = doses_json(reverts(LIMP, dose(2.0, 9.0, None, "Mbit/s")))
+    assert thin["measured"] == pytest.approx(2.01)
+
+
+def test_each_machine_has_a_row_and_what_a_block_set_aside_had_does_not_count() -> None:
+    events = reverts(LIMP) + reverts(LIMP, machine="web-2") + reverts(NO_LIMP, repeat=3)
+    events.append(event(9.0, "block", "a", "spoiled", repeat=3))
+    assert [row["machine"] for row in doses_json(events)] == ["web-1", "web-2"]
+    assert dose_reasons(doses_json(events)) == []
+
+
+def test_one_that_did_not_bite_is_named_with_what_was_asked_and_measured() -> None:
+    [reason] = dose_reasons(doses_json(reverts(LIMP, NO_LIMP, TOO_SHORT)))
+    for said in ("net.limp on web-1", "2 Mbit/s", "198 Mbit/s", "1 of 3"):
+        assert said in reason
+
+
+def test_thin_evidence_alone_is_against_a_run_and_beside_a_bite_it_is_not() -> None:
+    assert len(dose_reasons(doses_json(reverts(TOO_SHORT, TOO_SHORT)))) == 1
+    assert dose_reasons(doses_json(reverts(TOO_SHORT, LIMP))) == []
+
+
+def test_what_nobody_measured_says_nothing() -> None:
+    rows = doses_json(reverts(None, None))
+    assert dose_reasons(rows) == []
+    assert rows[0]["answers"]["not measured"] == 2
+    assert "not measured" in dose_words(rows)
+    older = [{key: value for key, value in one.items() if key != "dose"} for one in reverts(LIMP)]
+    assert doses_json(older)[0]["answers"]["not measured"] == 1
+
+
+def test_an_agent_leaves_out_what_it_does_not_know() -> None:
+    told = {"unit": "%", "how": "so", "samples": 1, "seconds": 0.0, "problem": "none"}
+    found = dose_of(told)
+    assert found is not None
+    assert (found["asked"], found["measured"], found["bit"]) == (None, None, None)
+    assert dose_of(None) is None
+
+
+def with_limp(run: FakeRun, done: Any) -> FakeRun:
+    """The run with another dose of its first net.limp."""
+    limps = (e for e in run.events if e["kind"] == "net.limp" and e["action"] == "revert")
+    next(limps)["dose"] = done
+    return run
+
+
+def test_a_run_whose_faults_bit_is_valid_and_one_that_did_not_makes_it_not(tmp_path: Path) -> None:
+    good = read_result(fake_run().write(tmp_path / "good"))
+    assert good["valid"]
+    bad = read_result(with_limp(fake_run(), NO_LIMP).write(tmp_path / "bad"))
+    assert not bad["valid"]
+    assert not bad["verdicts"]["injection"]["ok"]
+    [reason] = bad["verdicts"]["injection"]["reasons"]
+    assert "net.limp on web-2" in reason
+    thin = read_result(with_limp(fake_run(), TOO_SHORT).write(tmp_path / "thin"))
+    assert thin["valid"]
+
+
+def test_the_report_shows_asked_against_measured(tmp_path: Path) -> None:
+    folder = with_limp(fake_run(), NO_LIMP).write(tmp_path / "run")
+    page = write_report(folder).read_text()
+    assert 'id="dose-table"' in page
+    rows = read_result(folder)["compare"]["faults"]["doses"]
+    table = dose_table(rows)
+    assert table is not None
+    first = [cell.text for cell in table.rows[0]]
+    assert first[:4] == ["net.limp", "web-2", "2.00 Mbit/s", "198 Mbit/s"]
+    assert table.rows[0][-1].mood == "bad"
+    assert f"<summary>{dose_words(rows)}</summary>" in page
+
+
+def test_a_run_without_faults_shows_no_dose() -> None:
+    assert dose_words([]) == ""
+    assert dose_table([]) is None
+
+
+def looks(*found: tuple[float, float | None]) -> Looks:
+    """Asked at a time, with the uptime of the agent that answered; power was taken at 0."""
+    all_ = Looks(since=0.0)
+    for at, uptime_s in found:
+        all_.add(at, uptime_s)
+    return all_
+
+
+def test_a_machine_that_falls_silent_was_struck_and_its_silence_is_measured() -> None:
+    found = looks((0.1, None), (1.1, None), (2.1, None)).dose(2.5)
+    assert (found["asked"], found["bit"]) == (2.5, True)
+    assert found["measured"] == pytest.approx(2.0)
+    assert looks((0.1, None)).dose(0.5)["bit"] is True
+
+
+def test_a_machine_that_was_started_again_was_struck_and_one_that_goes_on_was_not() -> None:
+    assert looks((0.8, 0.2), (1.8, 1.2)).dose(None)["bit"] is True
+    goes_on = looks((0.1, 50.1), (1.1, 51.1), (2.2, 52.2)).dose(2.5)
+    assert (goes_on["bit"], goes_on["measured"]) == (False, 0.0)
+    assert looks((0.1, 50.1), (1.1, 51.1)).dose(1.5)["bit"] is None
+    assert looks().dose(1.0)["measured"] is None
+
+
+class Frozen:
+    """An agent that never answers; `asked` is set once it was asked."""
+
+    def __init__(self) -> None:
+        self.asked = threading.Event()
+
+    def health(self, timeout_s: float) -> dict[str, Any]:
+        assert timeout_s > 0
+        self.asked.set()
+        raise EnvironmentMissing("web-1", expected="an answer", came="none", do="Nothing.")
+
+
+class Slow:
+    """An agent that says when it is asked, and answers when it is let go on."""
+
+    def __init__(self) -> None:
+        self.asked, self.go_on = threading.Event(), threading.Event()
+
+    def health(self, timeout_s: float) -> dict[str, Any]:
+        assert timeout_s > 0
+        self.asked.set()
+        self.go_on.wait()
+        return {"uptime_s": 1000.0}
+
+
+def test_an_answer_that_is_overdue_is_silence_and_one_that_comes_later_counts_for_nothing() -> None:
+    agent: Any = Slow()
+    clock = iter([10.0, 12.0])
+    silence = Unanswered(agent, since=9.0, now=lambda: next(clock))
+    agent.asked.wait()
+    found = silence.dose(3.0)
+    agent.go_on.set()
+    silence.close()
+    assert (found["samples"], found["bit"]) == (1, True)
+    assert silence._looks.found == [(12.0, True)]
+
+
+def test_a_machine_is_asked_until_it_is_closed() -> None:
+    agent: Any = Frozen()
+    silence = Unanswered(agent, since=0.0)
+    agent.asked.wait()
+    found = silence.dose(3.0)
+    silence.close()
+    agent.asked.clear()
+    assert found["asked"] == 3.0
+    assert silence.dose(3.0) == found
+    assert not agent.asked.is_set()
+
+
+@pytest.mark.parametrize(("silent", "bit"), [(True, True), (False, None)])
+def test_a_crash_bit_once_its_machine_missed_its_heartbeats(silent: bool, bit: bool | None) -> None:
+    events: list[dict[str, Any]] = []
+    journal = Journal(lambda _, **event: events.append(event), Tally(), {"web-1": "web"})
+    journal.crashed("web-1", 5.0)
+    if silent:
+        journal.unanswered("web-1", 6.0)
+    journal.mended("web-1")
+    found = events[-1]["dose"]
+    assert (events[-1]["action"], found["bit"]) == ("revert", bit)
+    if silent:
+        assert found["asked"] - found["measured"] == pytest.approx(1.0)
