@@ -34,6 +34,7 @@ PANELS: Mapping[str, Mapping[str, str]] = {
         "list": f"{_HERE}.listing:list_",
         "report": f"{_HERE}.report:report",
         "open": f"{_HERE}.opening:open_",
+        "watch": f"{_HERE}.watch:watch",
         "replay": f"{_HERE}.replay:replay",
         "compare": f"{_HERE}.comparing:compare",
         "glossary": f"{_HERE}.glossary:glossary",

@@ -10,7 +10,7 @@ from grafana import queries
 from grafana.charts import Chart, a_table, empty_board, time_series
 from grafana.slo import COST_CHARTS, EXTRA_WORK, LATENCY, SLO_CHARTS
 
-_LOAD_CHARTS = (
+LOAD_CHARTS = (
     Chart(
         queries.RATE,
         "Requests by their intended start, and those of them answered well (status, content and "
@@ -37,7 +37,7 @@ _LOAD_CHARTS = (
         width=8,
     ),
 )
-_ARBITER_CHARTS = (
+ARBITER_CHARTS = (
     Chart(
         queries.SERVER_LATENCY,
         "Mean latency of each server as its arbiter sees it, over one poll of a second. A limping "
@@ -69,7 +69,7 @@ _ARBITER_CHARTS = (
     ),
     EXTRA_WORK,
 )
-_HOST_CHARTS = (
+HOST_CHARTS = (
     Chart(
         queries.CPU,
         "CPU time used, in percent of what the machine may use.",
@@ -132,8 +132,9 @@ def _latency_table(panel_id: int) -> table.Panel:
         a_table(queries.TABLE, about, panel_id, 8)
         .unit(units.Milliseconds)
         .decimals(0)
+        .with_transformation(dashboard.DataTransformerConfig(id_val="merge", options={}))
         .with_transformation(without_time)
-        .override_by_name("requests", [count_unit])
+        .override_by_regexp("requests|failed", [count_unit])
     )
 
 
@@ -146,16 +147,16 @@ def experiment_dashboard() -> dashboard.Dashboard:
         "One experiment as it runs: load, arbiters, machines, and what disturbs them.",
     )
     board.with_row(dashboard_builders.Row("Load, as users see it").id(next(ids)))
-    for chart in _LOAD_CHARTS:
+    for chart in LOAD_CHARTS:
         board.with_panel(time_series(chart, next(ids)))
     board.with_panel(_latency_table(next(ids)))
     board.with_row(dashboard_builders.Row("SLO and cost").id(next(ids)))
     for chart in (*SLO_CHARTS, *COST_CHARTS):
         board.with_panel(time_series(chart, next(ids)))
     board.with_row(dashboard_builders.Row("Arbiter of tier $tier").id(next(ids)).repeat("tier"))
-    for chart in _ARBITER_CHARTS:
+    for chart in ARBITER_CHARTS:
         board.with_panel(time_series(chart, next(ids)))
     board.with_row(dashboard_builders.Row("Machines").id(next(ids)))
-    for chart in _HOST_CHARTS:
+    for chart in HOST_CHARTS:
         board.with_panel(time_series(chart, next(ids)))
     return board.build()

@@ -99,12 +99,20 @@ _LOAD = (
     PanelQuery(
         TABLE,
         "A",
-        'SELECT count("latency_ms") AS "requests", mean("latency_ms") AS "mean", '
+        'SELECT count("repeat") AS "requests", mean("latency_ms") AS "mean", '
         'percentile("latency_ms", 50) AS "p50", percentile("latency_ms", 90) AS "p90", '
         'percentile("latency_ms", 95) AS "p95", percentile("latency_ms", 99) AS "p99", '
         'max("latency_ms") AS "max" FROM "request" '
         f'WHERE {THIS_RUN} AND "phase" <> \'warm-up\' GROUP BY "arm"',
         format="table",
+    ),
+    PanelQuery(
+        TABLE,
+        "B",
+        'SELECT count("repeat") AS "failed" FROM "request" '
+        f'WHERE {THIS_RUN} AND "phase" <> \'warm-up\' AND "outcome" <> \'ok\' GROUP BY "arm"',
+        format="table",
+        may_be_empty="no request failed",
     ),
 )
 

@@ -1,4 +1,4 @@
-"""`sparecraft replay`: what is over, once more before Grafana."""
+"""`sparecraft replay`: what is over, once more before Grafana and `sparecraft watch`."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ class _Told:
     what: str
     points: Iterable[Point]
     grafana: str
+    watch: str
 
 
 def replay(
@@ -43,7 +44,7 @@ def replay(
     influxdb: InfluxOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Load a finished run, or the history of nights, into an InfluxDB, for Grafana.
+    """Load a finished run, or the history of nights, into an InfluxDB, for Grafana and `watch`.
 
     Without --influxdb one is started on loopback with a temporary folder, and ended with Ctrl-C.
     Once more into the same InfluxDB changes nothing.
@@ -58,10 +59,13 @@ def replay(
     with ending_signals(lambda _: None), _server(influxdb) as url:
         with say.step(f"Loading {told.what} into {url}"):
             count = deliver(url, told.points)
+        watch = f"sparecraft watch {told.watch} --influxdb {url}" if told.watch else None
         if as_json:
-            print_json({"influxdb": url, "points": count, "grafana": told.grafana})
+            grafana = told.grafana
+            print_json({"influxdb": url, "points": count, "grafana": grafana, "watch": watch})
         else:
             lines = [f"{count} points"]
+            lines += [f"Terminal: {watch}", f"Browser:  {watch} --page"] if watch else []
             lines += [f"Grafana, with INFLUXDB_URL={url}: {told.grafana}"]
             for line in lines:
                 out.print(line, soft_wrap=True, markup=False, highlight=False)
@@ -82,11 +86,11 @@ def _told(folder: Path) -> _Told:
     if (folder / FILE).is_file():
         history = read_history(folder)
         what = f"{len(history.nights)} nights"
-        return _Told(what, night_points(history), f"/d/{NIGHTS_UID}")
+        return _Told(what, night_points(history), f"/d/{NIGHTS_UID}", "")
     run = replayed(folder)
     name, own = run.names["experiment"], run.names["run"]
     path = run_path(name, own, *(round(ns / 1e6) for ns in run.span_ns()))
-    return _Told(f"run {own} of {name}", run.points(), path)
+    return _Told(f"run {own} of {name}", run.points(), path, f"{name} --run {own}")
 
 
 @contextmanager

@@ -23,7 +23,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "load": {"design", "record", "stage"},
     "kinds": {"design", "record", "report", "stage", "load"},
     "nightly": {"design", "record", "report", "stage"},
-    "commands": {"design", "record", "report", "stage", "load", "kinds", "nightly"},
+    "watch": {"record", "report"},
+    "commands": {"design", "record", "report", "stage", "load", "kinds", "nightly", "watch"},
     "cli": {"commands"},
     **{name: {"paths"} for name in EVERYWHERE},
 }

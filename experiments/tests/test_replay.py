@@ -108,7 +108,7 @@ def test_its_own_influxdb_ends_with_the_command(folder: Path, tmp_path: Path) ->
             [*COMMAND, "replay", str(folder)], stdout=output, stderr=output,
             env={**os.environ, "TMPDIR": str(tmp_path)},
         )  # fmt: skip
-    url = told(process, log, r"into (http://127\.0\.0\.1:\d+)")
+    url = told(process, log, r"--influxdb (http://127\.0\.0\.1:\d+)")
     told(process, log, "(until Ctrl-C)")
     [started] = [int(pid) for pid in _children(process.pid)]
     process.send_signal(signal.SIGTERM)

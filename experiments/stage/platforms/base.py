@@ -39,6 +39,9 @@ class Platform(Protocol):
     def up(self, tfvars: Path, progress: Progress) -> Inventory:
         """Make the fleet that `tfvars` describes; returns what was made."""
 
+    def inventory(self) -> Inventory:
+        """What was made. Raises EnvironmentMissing where that is not known."""
+
     def identity(self) -> Identity:
         """The client certificate for the agents' API."""
 
@@ -77,7 +80,7 @@ class Platform(Protocol):
 
 @dataclass(frozen=True)
 class Option:
-    """An option of `sparecraft up`, `down` or `list` that a platform has and others need not.
+    """An option of `up`, `down`, `list` or `watch` that a platform has and others need not.
 
     `type`: bool, str, float or list[str] (may be repeated); nothing given is None, False for bool.
     """

@@ -14,7 +14,7 @@ OPTIONS = (
         "region",
         str,
         "AWS region; else that of the environment or profile.",
-        ("up", "down", "list"),
+        ("up", "down", "list", "watch"),
     ),
     Option(
         "ttl_hours",

@@ -1,0 +1,152 @@
+"""`sparecraft watch`: what Grafana's dashboard shows, in a terminal or as a page."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from experiments.commands.on_platform import Chosen
+from experiments.commands.options import InfluxOption, JsonOption, out
+from experiments.errors import EnvironmentMissing, InputError
+from optimizer.commands.output import print_json
+
+if TYPE_CHECKING:
+    from experiments.watch.look import Look, Watcher
+
+_REFRESH_S = 5.0
+
+
+def watch(
+    chosen: Chosen,
+    experiment: Annotated[
+        str | None,
+        typer.Argument(help="An experiment's name; without one, the fleet that is up."),
+    ] = None,
+    run: Annotated[str | None, typer.Option("--run", help="A run; else the newest.")] = None,
+    influxdb: InfluxOption = None,
+    page: Annotated[bool, typer.Option("--page", help="A page with charts, on 127.0.0.1.")] = False,
+    port: Annotated[
+        int, typer.Option("--port", min=0, max=65535, help="The page's port; 0: a free one.")
+    ] = 0,
+    once: Annotated[bool, typer.Option("--once", help="One look, then end.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Watch a run: latency per arm beside the SLO, burn rates, errors, active faults, cost.
+
+    The figures are those of the Grafana dashboard, by the same queries. --json prints one look.
+    With --influxdb it shows what `sparecraft replay` loaded.
+
+    Example: sparecraft watch mediawiki-noisy --page
+    """
+    from grafana.influx import Influx
+
+    url = influxdb or _influxdb_of(chosen, experiment)
+    with Influx(url, "sparecraft") as influx, _said(url):
+        watcher = _watcher(influx, experiment, run)
+        if as_json:
+            print_json(_all(watcher))
+        elif page:
+            _serve(watcher, port)
+        else:
+            _follow(watcher, once)
+
+
+def _watcher(influx: Any, experiment: str | None, run: str | None) -> Watcher:
+    from experiments.watch.look import Watcher
+
+    return Watcher(influx, experiment, run)
+
+
+def _all(watcher: Watcher) -> Look:
+    """A look, with its charts."""
+    from experiments.watch.panels import panels
+
+    look = watcher.look()
+    return {**look, "panels": panels(watcher, look)}
+
+
+def _follow(watcher: Watcher, once: bool) -> None:
+    from rich.live import Live
+
+    from experiments.watch.terminal import shown
+
+    first = shown(watcher.look(), out.width)
+    if once:
+        out.print(first)
+        return
+    with Live(first, console=out, auto_refresh=False) as live:
+        while True:
+            time.sleep(_REFRESH_S)
+            live.update(shown(watcher.look(), out.width), refresh=True)
+
+
+def _serve(watcher: Watcher, port: int) -> None:
+    from experiments.watch.page import Page
+
+    watcher.look()  # an error is told here rather than there
+    try:
+        server = Page(port, lambda: _all(watcher), _REFRESH_S / 2)
+    except OSError as error:
+        raise EnvironmentMissing(
+            f"port {port} of 127.0.0.1",
+            expected="to be free",
+            came=str(error),
+            do="Give another --port, or none.",
+        ) from error
+    with server:
+        out.print(f"{server.url}  (until Ctrl-C)", soft_wrap=True, highlight=False)
+        server.serve_forever()
+
+
+@contextmanager
+def _said(url: str) -> Iterator[None]:
+    """InfluxDB's answers, or none, in our words."""
+    import httpx
+
+    from grafana.influx import QueryError
+    from grafana.macros import MacroError
+
+    try:
+        yield
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        raise EnvironmentMissing(
+            f"InfluxDB at {url}",
+            expected="an answer",
+            came=f"{type(error).__name__}: {error}",
+            do="The fleet may be gone: `sparecraft list`. `sparecraft replay RUN` shows a run that "
+            "is over.",
+        ) from error
+    except (QueryError, MacroError) as error:
+        raise InputError(
+            f"InfluxDB at {url}",
+            expected="requests of that run",
+            came=str(error),
+            do="A run that has just begun has none yet: try again.",
+        ) from error
+
+
+def _influxdb_of(chosen: Chosen, experiment: str | None) -> str:
+    """The InfluxDB of the fleet that is up. Raises EnvironmentMissing where none is."""
+    up = chosen.entry.made()
+    if experiment is None and len(up) > 1:
+        raise InputError(
+            "sparecraft watch",
+            expected="the name of one of the fleets that are up",
+            came=f"none, of {', '.join(up)}",
+            do=f"Say which: sparecraft watch {up[0]}",
+        )
+    name = experiment or next(iter(up), None)
+    if name not in up:
+        raise EnvironmentMissing(
+            f"fleet {name}" if name else "a fleet",
+            expected="to be up, and made from here",
+            came=f"only {', '.join(up)}" if up else "none is",
+            do="Start one with `sparecraft run NAME`, or show a run that is over: "
+            "`sparecraft replay results/NAME/latest`.",
+        )
+    assert name is not None
+    return chosen.entry.for_down(name, chosen.given).inventory().endpoints.influxdb
