@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from experiments.watch.look import Look, Watcher
 
 _REFRESH_S = 5.0
+_GONE_AFTER = 3  # looks in a row that got no answer
 
 
 def watch(
@@ -70,6 +71,8 @@ def _all(watcher: Watcher) -> Look:
 
 
 def _follow(watcher: Watcher, once: bool) -> None:
+    """Until Ctrl-C, or until the InfluxDB that was there is gone for some looks."""
+    import httpx
     from rich.live import Live
 
     from experiments.watch.terminal import shown
@@ -78,10 +81,18 @@ def _follow(watcher: Watcher, once: bool) -> None:
     if once:
         out.print(first)
         return
-    with Live(first, console=out, auto_refresh=False) as live:
-        while True:
+    gone = 0
+    with Live(first, console=out, auto_refresh=False) as live, suppress(KeyboardInterrupt):
+        while gone < _GONE_AFTER:
             time.sleep(_REFRESH_S)
-            live.update(shown(watcher.look(), out.width), refresh=True)
+            try:
+                live.update(shown(watcher.look(), out.width), refresh=True)
+                gone = 0
+            except httpx.TransportError:
+                gone += 1
+    if gone:
+        out.print("InfluxDB no longer answers: the run is over, or its fleet is gone.")
+        out.print("`sparecraft open` says where the report is.")
 
 
 def _serve(watcher: Watcher, port: int) -> None:
@@ -99,7 +110,8 @@ def _serve(watcher: Watcher, port: int) -> None:
         ) from error
     with server:
         out.print(f"{server.url}  (until Ctrl-C)", soft_wrap=True, highlight=False)
-        server.serve_forever()
+        with suppress(KeyboardInterrupt):
+            server.serve_forever()
 
 
 @contextmanager

@@ -14,11 +14,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
+import httpx
 import pytest
 from playwright.sync_api import Browser
 from rich.console import Console
 
+from experiments.commands import watch as watching
 from experiments.commands.on_platform import Chosen
+from experiments.commands.options import out
 from experiments.commands.watch import watch
 from experiments.errors import EnvironmentMissing, InputError
 from experiments.record.metrics.summary import summarize_run
@@ -229,8 +232,26 @@ def test_the_page_of_the_command_ends_with_ctrl_c(loaded: Loaded, tmp_path: Path
         process = subprocess.Popen([*COMMAND, *asked], stdout=output, stderr=output)
     assert re.fullmatch(r"http://127\.0\.0\.1:\d+/", told(process, log, r"(http\S+)  \(until"))
     process.send_signal(signal.SIGINT)
-    process.wait()
+    assert process.wait() == 0
     assert "Traceback" not in log.read_text()
+
+
+def test_the_terminal_ends_when_the_influxdb_that_was_there_is_gone(
+    loaded: Loaded, reader: Reader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watching, "_REFRESH_S", 0.0)
+    watcher = Watcher(reader, None, loaded.names["run"])
+    answers = iter([watcher.look()])
+
+    def look() -> Any:
+        if (found := next(answers, None)) is None:
+            raise httpx.ConnectError("refused")
+        return found
+
+    monkeypatch.setattr(watcher, "look", look)
+    with out.capture() as said:
+        watching._follow(watcher, once=False)
+    assert "no longer answers" in said.get()
 
 
 class _Entry:

@@ -137,7 +137,14 @@ class Stack:
         return json.loads(done.stdout)
 
     def inventory(self) -> Inventory:
-        """What the state says is there."""
+        """What the state says is there. Raises EnvironmentMissing where it is none of ours."""
+        if not self.held():
+            raise EnvironmentMissing(
+                f"fleet {self.experiment}",
+                expected="one that was made from this checkout",
+                came=f"nothing in {self.state_directory}",
+                do="Go to the checkout that made it.",
+            )
         try:
             return Inventory.model_validate(self.output("fleet"))
         except ValidationError as error:
