@@ -65,6 +65,9 @@ def _print_fleet(body: Mapping[str, Any], cores: Mapping[str, float]) -> None:
     for line in _legend(body["tiers"].values()):
         out.print(Text(line))
     _print_table(_predicted(body))
+    if body["present"] is not None:
+        _print_table(_present(body["present"], body["usd_per_month"]))
+        out.print(Text(_present_words(body["present"])))
     for line in _load(body["load"]):
         out.print(Text(line))
     if not body["solver"]["proved"]:
@@ -111,6 +114,32 @@ def _predicted(body: Mapping[str, Any]) -> Table:
                 cells.append(f"{one['at_confidence_ms']:.2f} ms" if one else "")
         table.add_row(_name(key), *cells)
     return table
+
+
+def _present(there: Mapping[str, Any], usd: float) -> Table:
+    table = _table("against today", "present", "plan", "USD more", left=3)
+    for name, tier in there["tiers"].items():
+        plan = tier["plan"] if tier["changes"] else "the same"
+        table.add_row(name, tier["present"], plan, f"{tier['usd_more']:+.2f}")
+    table.add_row(
+        "USD a month", f"{there['usd_per_month']:.2f}", f"{usd:.2f}", f"{there['usd_more']:+.2f}"
+    )
+    return table
+
+
+def _present_words(there: Mapping[str, Any]) -> str:
+    if there["keeps_all_limits"]:
+        return "The present fleet keeps all limits."
+    found = there["predicted"]
+    figures = [f"availability {_availability(found['availability'])}",
+               f"load {found['utilisation']:.0%}"]  # fmt: skip
+    figures += [
+        f"{_name(key)} {'without end' if found[key] is None else f'{found[key]:.2f} ms'}"
+        for key in ("p95_ms", "p99_ms")
+        if key in found
+    ]
+    broken = " and ".join(there["breaks"])
+    return f"The present fleet does not keep {broken}: {', '.join(figures)}."
 
 
 def _load(load: Mapping[str, Any]) -> list[str]:

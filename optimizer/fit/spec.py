@@ -28,6 +28,8 @@ class TierSpec:
     memory_mb: float
     nic_mbps: float | None
     disk_mbps: float | None
+    standby: int = 0
+    instance_type: str = ""  # on a platform that has types
     token_hold: str = "request"  # what holds a token: a request, or a connection
 
 
@@ -73,15 +75,16 @@ def tiers_of(manifest: Mapping[str, Any]) -> tuple[TierSpec, ...]:
         )
     tiers = {}
     for name in dict.fromkeys(names):
-        active = [m for m in machines if m.get("tier") == name and not m.get("standby")]
-        tiers[name] = _tier(name, active, stated.get(name) or {}, roles)
+        own = [m for m in machines if m.get("tier") == name]
+        tiers[name] = _tier(name, own, stated.get(name) or {}, roles)
     return _front_to_back(tiers, _entry(fleet))
 
 
 def _tier(
-    name: str, active: list[Any], stated: Mapping[str, Any], roles: Mapping[str, Any]
+    name: str, machines: list[Any], stated: Mapping[str, Any], roles: Mapping[str, Any]
 ) -> TierSpec:
     cpus = stated.get("cpus")
+    active = [machine for machine in machines if not machine.get("standby")]
     role = str(stated.get("role") or (active[0].get("role") if active else ""))
     return TierSpec(
         name=name,
@@ -92,6 +95,8 @@ def _tier(
         memory_mb=float(stated.get("memory_mb") or 512),
         nic_mbps=stated.get("nic_mbps"),
         disk_mbps=stated.get("disk_mbps"),
+        standby=len(machines) - len(active),
+        instance_type=str((active[0].get("instance_type") if active else "") or ""),
         token_hold=_token_hold(role, roles),
     )
 

@@ -59,6 +59,7 @@ class Plan:
     confidence: Mapping[str, Any] | None = None  # of the availability, if rates are uncertain
     margin: Mapping[str, Any] | None = None  # of the latency limits against the law's error
     load: Mapping[str, Any] | None = None  # up to which it holds, and until when
+    present: Mapping[str, Any] | None = None  # the fleet that is there, beside the plan
     solver: Mapping[str, Any] = field(default_factory=dict)
     inputs: Mapping[str, Any] = field(default_factory=dict)
     fleet: Fleet | None = None
@@ -83,6 +84,7 @@ class Plan:
             "confidence": None if self.confidence is None else dict(self.confidence),
             "margin": None if self.margin is None else dict(self.margin),
             "load": None if self.load is None else dict(self.load),
+            "present": None if self.present is None else dict(self.present),
             "solver": dict(self.solver),
             "inputs": dict(self.inputs),
             "tfvars": self.to_tfvars(),

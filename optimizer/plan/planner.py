@@ -17,10 +17,11 @@ from optimizer.fit import fit, read_results
 from optimizer.plan.ask.case import Case
 from optimizer.plan.ask.plan_file import read_plan
 from optimizer.plan.ask.question import Choices, Question, asked_as_stated, asked_of_service
+from optimizer.plan.explain.assumptions import assumptions
 from optimizer.plan.explain.load import load_of
+from optimizer.plan.explain.present import against_present
 from optimizer.plan.explain.reasons import Wanted, binding, explained, infeasible
 from optimizer.plan.explain.report import (
-    assumptions,
     confidence_of,
     fleet_of,
     inputs_of,
@@ -105,6 +106,7 @@ def answer(asked: Question, today: datetime.date | None = None) -> Answer:
         confidence=confidence_of(case, asked.rates, found.path),
         margin=margin,
         load=_load(asked, found.path),
+        present=against_present(asked, found.path),
         binding=binds,
         fleet=fleet_of(asked.service, found.path, case.policy),
     )

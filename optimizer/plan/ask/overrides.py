@@ -98,4 +98,6 @@ def _overruled(file: PlanFile, over: Overrides) -> PlanFile:
     if over.region is not None:
         prices["region"] = over.region
     scheme = over.scheme or plan.scheme
+    if prices or scheme != plan.scheme:  # machines of another book are not in this one
+        file = file.having(tiers=[tier.model_copy(update={"present": None}) for tier in plan.tiers])
     return file.having(slo=slo, scheme=scheme, prices=plan.prices.model_copy(update=prices))

@@ -10,14 +10,14 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, model_validator
 
 from optimizer.availability.effect import without_effect
 from optimizer.errors import MOST, InputError
 from optimizer.latency.station import POLICIES
 from optimizer.plan.ask.case import Slo
 from optimizer.plan.ask.load import Load
-from optimizer.plan.solve.options import Limits
+from optimizer.plan.solve.options import NODES_MAX, Limits
 from optimizer.source import Positive, Problem, Share, Source, Strict, check, read_toml, refusal
 from optimizer.uncertainty import rates_from
 from optimizer.words import MECHANISMS, MechanismText, SchemeText
@@ -53,6 +53,21 @@ class Prices(Strict):
     region: Text | None = None
 
 
+class Present(Strict):
+    """A tier's machines as they are today: what a plan is compared with."""
+
+    instance_type: Text
+    nodes: Annotated[int, Field(ge=1, le=NODES_MAX)]
+    standby: Annotated[int, Field(ge=0, le=NODES_MAX)] = 0
+    replicas: Annotated[int, Field(ge=1, le=NODES_MAX)] = 1
+
+    @model_validator(mode="after")
+    def _can_be(self) -> Present:
+        if self.replicas > self.nodes:
+            raise refusal(f"at most nodes ({self.nodes})", came=f"{self.replicas}", key="replicas")
+        return self
+
+
 class StatedTier(Strict):
     """One of [[tiers]]; what the file does not say is None."""
 
@@ -73,6 +88,7 @@ class StatedTier(Strict):
     token_hold_s: Positive | None = None
     mechanisms: Annotated[list[MechanismText], Field(min_length=1)] | None = None
     instance_types: Annotated[list[Text], Field(min_length=1)] | None = None
+    present: Present | None = None
 
     @property
     def values(self) -> dict[str, Any]:

@@ -13,10 +13,11 @@ from optimizer.availability.effect import without_effect
 from optimizer.fit import Estimate, ServiceFit, fit, read_results
 from optimizer.plan.ask.capacity import with_capacities
 from optimizer.plan.ask.case import Case, Slo, slo_from
-from optimizer.plan.ask.evidence import LEAST_REQUESTS, demands, percentile_of
+from optimizer.plan.ask.demand import demands
+from optimizer.plan.ask.evidence import LEAST_REQUESTS, percentile_of
 from optimizer.plan.ask.load import Load
 from optimizer.plan.ask.margin import level_of
-from optimizer.plan.ask.plan_file import PlanFile, Stated
+from optimizer.plan.ask.plan_file import PlanFile, Present, Stated
 from optimizer.plan.ask.stated import book_of, merged, region_of, stated_service
 from optimizer.plan.solve.options import Limits, TierDemand
 from optimizer.prices import PriceBook
@@ -41,6 +42,7 @@ class Question:
     carried: tuple[str, ...] = ()  # what nodes carry, from capacity runs
     level: float | None = None  # of each uncertain figure
     rates: UncertainRates | None = None
+    present: Mapping[str, Present] = field(default_factory=dict)  # tiers as they are, stated
     load: Load = field(default_factory=Load)
     figures: tuple[str, ...] = ()  # those that are uncertain
     missing: tuple[str, ...] = ()  # without these there is no plan
@@ -140,6 +142,9 @@ def _asked(
         level=level if slo.latency_ms else None,
     )
     book.instances(case.region)  # an unknown region is refused before anything is computed
+    for tier in plan.tiers if plan else []:
+        if tier.present is not None:
+            book.instance(case.region, tier.present.instance_type)
     case.check_zero_load(file.source if file is not None else None)
     return Question(
         case=case,
@@ -148,6 +153,7 @@ def _asked(
         said=said,
         rates=rates,
         load=load,
+        present={t.name: t.present for t in plan.tiers if t.present is not None} if plan else {},
         figures=figures,
         level=level,
         missing=missing,

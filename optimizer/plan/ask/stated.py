@@ -9,7 +9,7 @@ from typing import Any
 
 from optimizer.fit import Estimate, ServiceFit, TierFit
 from optimizer.fit.spec import TierSpec
-from optimizer.plan.ask.evidence import stated
+from optimizer.plan.ask.demand import stated
 from optimizer.plan.ask.plan_file import FIGURES, MACHINE, PlanFile, StatedTier
 from optimizer.prices import BUILT_IN, PriceBook, price_book
 from optimizer.words import Scheme
@@ -139,7 +139,7 @@ def _replaced(fit: TierFit, tier: StatedTier, said: list[str]) -> TierFit:
             fit = replace(fit, spec=replace(fit.spec, **{key: value}))
         elif key == "run_s":
             fit = replace(fit, interference_run_s=value)
-        if key != "name":
+        if key not in ("name", "present"):
             said.append(f"tiers.{tier.name}.{key}")
     return fit
 

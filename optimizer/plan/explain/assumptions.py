@@ -1,0 +1,152 @@
+"""What has to hold for a plan to be right, the most decisive first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from optimizer.fit import ServiceFit
+from optimizer.plan.ask.case import Case
+from optimizer.plan.ask.margin import RECORDED
+from optimizer.plan.solve.options import usd_when_off
+from optimizer.words import Scheme
+
+if TYPE_CHECKING:
+    from optimizer.plan.ask.question import Question
+    from optimizer.uncertainty import UncertainRates
+
+_HERE = "optimizer/latency"
+
+# the limits that each group of assumptions stands behind
+_BEHIND = {
+    "capacity": ("utilisation", "collision", "max_nodes"),
+    "failures": ("availability",),
+    "latency": ("latency", "degraded"),
+    "prices": (),
+}
+
+
+def assumptions(asked: Question, binding: Sequence[str] = ()) -> tuple[str, ...]:
+    """What has to hold for the plan to be right: first what the dearest limit (the first of
+    `binding`) rests on, and within each group what nobody measured."""
+    case = asked.case
+    groups = {
+        "capacity": [*asked.carried, *_on_capacity(case, asked.service)],
+        "failures": [*asked.said, *_on_failures(case, asked.rates)],
+        "latency": _on_latency(case),
+        "prices": _on_prices(case),
+    }
+    dearest = [text.partition(":")[0] for text in binding]
+
+    def rank(group: str) -> int:
+        places = [dearest.index(family) for family in _BEHIND[group] if family in dearest]
+        return min(places, default=len(dearest))
+
+    order = sorted(groups, key=rank)
+    certain = _on_confidence(asked)
+    return (*groups[order[0]], *certain, *(text for name in order[1:] for text in groups[name]))
+
+
+def _on_confidence(asked: Question) -> list[str]:
+    confidence, level = asked.case.slo.confidence, asked.level
+    if not asked.figures or confidence is None or level is None:
+        return []
+    names = ", ".join(asked.figures)
+    return [
+        f"{names}: uncertain; each is planned with what it does not exceed with probability "
+        f"{level:.4g}, so that all limits are kept with at least {confidence:g}"
+    ]
+
+
+def _on_capacity(case: Case, service: ServiceFit) -> list[str]:
+    if case.measured is not None:
+        caps = ", ".join(f"{t.spec.name} {t.spec.cpus:g}" for t in service.tiers if t.spec.cpus)
+        speed = f"one core of the measured host (caps in the run: {caps} cores)"
+    else:
+        speed = "the core that processing_s is stated for"
+    texts = [f"capacity scales with vCPUs: one vCPU is as fast as {speed}"]
+    if any(i.baseline_share < 1 for i in case.book.instances(case.region)):
+        texts.append(
+            "burstable types (t3): sustained load is held against the baseline share, single "
+            "requests run at full speed (CPU credits suffice while the load is below the baseline)"
+        )
+    memory = "a machine needs the tier's memory"
+    if case.headroom_mb:
+        memory += f" and {case.headroom_mb:g} MB more for its system"
+    return [*texts, memory]
+
+
+def _on_failures(case: Case, uncertain: UncertainRates | None) -> list[str]:
+    rates = case.rates
+    texts = ["tiers fail independently of each other"]
+    if not rates.common_cause:
+        texts.append("nodes fail independently of each other")
+    if not rates.standby_fraction:
+        texts.append("standby nodes in a pool do not fail")
+    if case.scheme == Scheme.on_prem and rates.repair_s is not None:
+        texts.append(
+            "a repaired machine returns to service (ara) or to its pool (pf): a tier with a pool "
+            "of 0 is never repaired, as in PCRAFT's Fig. 1(a)"
+        )
+    if case.scheme == Scheme.cloud:
+        texts.append(
+            "in the cloud a crashed node is replaced by itself: passive failover there is active "
+            "route anywhere without extra nodes"
+        )
+    if case.slo.degraded is not None:
+        texts.append(
+            "degraded: one tier at a time; active extra nodes stand in for lost ones, standbys "
+            "do not, and a limping server is not taken out"
+        )
+    if uncertain is not None and uncertain.uncertain and case.slo.confidence is None:
+        names = ", ".join(sorted(uncertain.uncertain))
+        texts.insert(
+            0, f"{names}: uncertain, planned with their posterior means (no confidence was asked)"
+        )
+    return texts
+
+
+def _on_latency(case: Case) -> list[str]:
+    if not case.slo.latency_ms:
+        return []
+    texts = ["latency is planned for the needed nodes, extra and standby ones are not counted on"]
+    if any(tier.latency.interference_share for tier in case.tiers):
+        as_in = "as they disturbed the measured one" if case.measured else "as stated"
+        texts.append(f"neighbours disturb the planned fleet {as_in}")
+    if case.measured is None:
+        record = " and ".join(
+            f"p{q} {min(RECORDED[q]) - 1:+.0%} to {max(RECORDED[q]) - 1:+.0%}"
+            for q in case.slo.latency_ms
+        )
+        return [
+            f"latency: the model of {_HERE}, calibrated by no measurement (off by {record} where "
+            "it was held against one)",
+            *texts,
+        ]
+    factors = "; ".join(
+        f"r = {replicas}: " + ", ".join(f"p{q} x {v:.2f}" for q, v in f.by_percentile.items())
+        for replicas, f in case.latency.factors.items()
+        if f.by_percentile
+    )
+    return [
+        f"latency of fleets that were not measured: the model of {_HERE}, times measured / "
+        f"modelled of the arms where that is above 1 ({factors or 'no arm could be calibrated'})",
+        *texts,
+    ]
+
+
+def _on_prices(case: Case) -> list[str]:
+    texts = [
+        f"prices: {case.book.source}; 730 h a month",
+        "arbiters, storage and traffic are not in the cost",
+    ]
+    if case.scheme == Scheme.cloud:
+        return texts
+    machines = case.book.instances(case.region)
+    if not case.book.costs:
+        texts.append("on-premises machines are priced as on-demand instances")
+    if all(usd_when_off(one) == one.usd_per_month for one in machines):
+        texts.append("a standby costs as much as an active machine: the book has no other price")
+    else:
+        texts.append("a standby costs what a machine that is off costs: all but its power")
+    return texts

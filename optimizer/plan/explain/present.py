@@ -1,0 +1,186 @@
+"""The plan beside the fleet that is there: what changes, what it costs, whether that one does.
+
+The present fleet is what plan.toml states (`present` of a tier), else the one that the run measured
+with its first arm's replicas. It is looked at as a plan is: of a tier's machines as many count as
+needed as let the fewest limits break.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from optimizer.availability import availability
+from optimizer.errors import UnstableError
+from optimizer.plan.explain.curve import AVAILABILITY
+from optimizer.plan.solve.options import Option, TierDemand, usd_when_off
+from optimizer.plan.solve.problem import Path, unavailability_of, violations
+from optimizer.replication import collision_probability
+from optimizer.words import Mechanism
+
+if TYPE_CHECKING:
+    from optimizer.fit import TierFit
+    from optimizer.plan.ask.case import Case
+    from optimizer.plan.ask.plan_file import Present
+    from optimizer.plan.ask.question import Question
+    from optimizer.prices import Instance
+
+_TRIED = 64  # ways to count needed machines
+
+
+@dataclass(frozen=True)
+class _There:
+    """One tier as it is."""
+
+    instance: Instance
+    nodes: int
+    standby: int
+    replicas: int
+
+    @property
+    def usd_per_month(self) -> float:
+        off = self.standby * usd_when_off(self.instance)
+        return self.nodes * self.instance.usd_per_month + off
+
+    @property
+    def text(self) -> str:
+        standby = f"+{self.standby}" if self.standby else ""
+        copies = f" r={self.replicas}" if self.replicas > 1 else ""
+        return f"{self.nodes}{standby} {self.instance.name}{copies}"
+
+
+def against_present(asked: Question, planned: Path) -> dict[str, Any] | None:
+    """For plan.json: the present fleet beside the plan; None where nobody says what is there."""
+    there = _present(asked)
+    if there is None:
+        return None
+    path, broken = _judged(asked.case, there)
+    usd = math.fsum(one.usd_per_month for one in there)
+    new = [_There(o.instance, o.nodes, o.standby, o.replicas) for o in planned]
+    return {
+        "usd_per_month": round(usd, 2),
+        "usd_more": round(math.fsum(one.usd_per_month for one in new) - usd, 2),
+        "keeps_all_limits": not broken,
+        "breaks": broken,
+        "predicted": _predicted(asked.case, path),
+        "tiers": {
+            option.tier: {
+                "present": old.text,
+                "plan": one.text,
+                "changes": old.text != one.text,
+                "usd_more": round(one.usd_per_month - old.usd_per_month, 2),
+            }
+            for option, old, one in zip(planned, there, new, strict=True)
+        },
+    }
+
+
+def _present(asked: Question) -> list[_There] | None:
+    found = []
+    for number, tier in enumerate(asked.service.tiers):
+        stated = asked.present.get(tier.spec.name)
+        one = _stated(asked.case, stated) if stated is not None else _measured(asked, tier, number)
+        if one is None:
+            return None
+        found.append(one)
+    return found
+
+
+def _stated(case: Case, present: Present) -> _There:
+    instance = case.book.instance(case.region, present.instance_type)
+    return _There(instance, present.nodes, present.standby, present.replicas)
+
+
+def _measured(asked: Question, tier: TierFit, number: int) -> _There | None:
+    """Its own type; else the cheapest that has its cores and memory."""
+    spec, case = tier.spec, asked.case
+    if not spec.nodes or spec.cpus is None:
+        return None
+    types = case.book.instances(case.region)
+    large = [
+        one for one in types if one.vcpus >= spec.cpus and one.memory_gb * 1024 >= spec.memory_mb
+    ]
+    fitting = [one for one in types if one.name == spec.instance_type] or large
+    if not fitting:
+        return None
+    arms = asked.service.arms
+    replicas = arms[0].replicas[number] if arms else 1
+    cheapest = min(fitting, key=lambda one: one.usd_per_month)
+    return _There(cheapest, spec.nodes, spec.standby, replicas)
+
+
+def _judged(case: Case, there: Sequence[_There]) -> tuple[Path, list[str]]:
+    """The fleet with the needed machines counted so that the fewest limits break."""
+    problem, best = case.limited(()), None
+    for path in itertools.islice(itertools.product(*_ways(case, there)), _TRIED):
+        try:
+            broken = violations(problem, path)
+        except UnstableError:
+            broken = ["utilisation"]
+        if best is None or len(broken) < len(best[1]):
+            best = (path, broken)
+        if not broken:
+            break
+    assert best is not None
+    return best
+
+
+def _ways(case: Case, there: Sequence[_There]) -> Iterator[list[Option]]:
+    upstream = 1
+    for demand, one in zip(case.tiers, there, strict=True):
+        first = one.nodes if one.standby else min(one.nodes, _least(case, demand, one, upstream))
+        yield [
+            _option(case, demand, one, upstream, needed) for needed in range(first, one.nodes + 1)
+        ]
+        upstream *= one.replicas
+
+
+def _load(demand: TierDemand, one: _There, upstream: int) -> float:
+    """Utilisation of a single machine."""
+    tier = demand.latency
+    left = 1.0 - tier.interference_share * (1.0 - tier.gamma)
+    work = demand.request_per_s * upstream * one.replicas * tier.processing_s
+    return work / (one.instance.sustained_cores * left)
+
+
+def _least(case: Case, demand: TierDemand, one: _There, upstream: int) -> int:
+    load = _load(demand, one, upstream)
+    return max(1, one.replicas, math.ceil(load / case.limits.max_utilisation))
+
+
+def _option(case: Case, demand: TierDemand, one: _There, upstream: int, needed: int) -> Option:
+    mechanism = Mechanism.pf if one.standby else Mechanism.ara
+    extra = one.standby if one.standby else one.nodes - needed
+    lost = availability(needed, extra, case.rates, mechanism=mechanism, scheme=case.scheme)
+    return Option(
+        tier=demand.name,
+        upstream=upstream,
+        replicas=one.replicas,
+        instance=one.instance,
+        needed=needed,
+        mechanism=mechanism,
+        extra=extra,
+        usd_per_month=one.usd_per_month,
+        unavailability=lost.unavailability_most,
+        utilisation=_load(demand, one, upstream) / needed,
+        collision=collision_probability(needed, upstream, one.replicas),
+    )
+
+
+def _predicted(case: Case, path: Path) -> dict[str, float | None]:
+    body: dict[str, float | None] = {
+        "availability": AVAILABILITY.stated(unavailability_of(path)),
+        "utilisation": max(option.utilisation for option in path),
+    }
+    if not case.slo.latency_ms:
+        return body
+    try:
+        found = case.latency.middle(case.latency(path))
+    except UnstableError:
+        found = dict.fromkeys(case.slo.latency_ms, math.inf)
+    return body | {
+        f"p{q}_ms": round(value, 2) if math.isfinite(value) else None for q, value in found.items()
+    }

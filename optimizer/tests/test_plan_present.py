@@ -1,0 +1,79 @@
+"""The plan beside the fleet that is there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from optimizer.errors import InputError
+from optimizer.plan.ask.overrides import Overrides, asked_of_run
+from optimizer.plan.ask.plan_file import checked
+from optimizer.plan.ask.question import asked_as_stated
+from optimizer.plan.outcome import Plan
+from optimizer.plan.planner import answer
+from optimizer.source import Source
+
+
+def _plan(**present: Any) -> Plan:
+    tier = {"name": "web", "role": "r", "processing_s": 0.03, "memory_mb": 900}
+    values = {
+        "scheme": "cloud",
+        "arrival_per_s": 20.0,
+        "limits": {"max_nodes": 6, "max_replicas": 1},
+        "tiers": [{**tier, "instance_types": ["c5.large", "c5.xlarge"], "present": present}],
+        "slo": {"availability": 0.999, "p99_ms": 200.0},
+    }
+    return answer(asked_as_stated(checked(Source(Path("plan.toml"), values, {})))).plan
+
+
+def test_a_present_fleet_that_is_too_large_is_shrunk_and_the_saving_said() -> None:
+    plan = _plan(instance_type="c5.xlarge", nodes=3)
+    assert plan.present is not None
+    assert plan.present["keeps_all_limits"]
+    assert plan.present["usd_per_month"] == pytest.approx(372.30)
+    assert plan.usd_per_month is not None
+    assert plan.present["usd_more"] == pytest.approx(plan.usd_per_month - 372.30, abs=0.01)
+    assert plan.present["tiers"]["web"]["changes"]
+
+
+def test_the_plan_is_the_present_fleet_where_that_is_the_cheapest() -> None:
+    found = _plan(instance_type="c5.large", nodes=1)
+    tier = found.tiers["web"]
+    same = _plan(instance_type=tier.instance_type, nodes=tier.nodes)
+    assert same.present is not None
+    assert same.present["usd_more"] == 0
+    assert same.present["keeps_all_limits"]
+    assert not same.present["tiers"]["web"]["changes"]
+
+
+def test_a_present_fleet_that_is_too_small_is_said_to_break_what_it_breaks() -> None:
+    plan = _plan(instance_type="t3.nano", nodes=1)
+    assert plan.present is not None
+    assert "utilisation" in plan.present["breaks"]
+    assert plan.present["usd_more"] > 0
+
+
+def test_a_run_is_its_own_present_fleet(run_dir: Path) -> None:
+    plan = answer(asked_of_run(run_dir, Overrides(scheme="cloud"))).plan
+    assert plan.present is not None
+    web = plan.present["tiers"]["web"]
+    assert web["present"].startswith("4 ")
+    assert plan.present["tiers"]["db"]["present"].startswith("3 ")
+    assert plan.present["usd_more"] == pytest.approx(
+        (plan.usd_per_month or 0.0) - plan.present["usd_per_month"], abs=0.02
+    )
+
+
+@pytest.mark.parametrize(
+    ("present", "named"),
+    [
+        ({"instance_type": "c5.huge", "nodes": 1}, "c5.huge"),
+        ({"instance_type": "c5.large", "nodes": 0}, "present.nodes"),
+        ({"instance_type": "c5.large", "nodes": 2, "replicas": 3}, "present.replicas"),
+    ],
+)
+def test_a_present_fleet_that_cannot_be_is_refused(present: dict[str, Any], named: str) -> None:
+    with pytest.raises(InputError, match=named):
+        _plan(**present)
