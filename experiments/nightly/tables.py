@@ -65,7 +65,8 @@ def pooled_table(runs: Sequence[Run]) -> Table | None:
             rows.append((
                 named(arm), named(statistic), Cell(number(pooled.runs)),
                 Cell(factor(math.exp(pooled.log))), Cell(interval(low, high)), Cell(further),
-                Cell(number(pooled.tau)), Cell(f"{covered} of {pooled.runs}"),
+                Cell(number(pooled.tau) if pooled.runs > 1 else MISSING),
+                Cell(f"{covered} of {pooled.runs}"),
             ))  # fmt: skip
     head = ("arm", "of", "runs", "factor", "95 % interval", "a further run", "spread (log)",
             "runs whose interval leaves 1")  # fmt: skip

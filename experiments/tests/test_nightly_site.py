@@ -15,6 +15,7 @@ from experiments.nightly.history import FILE, Run, read_history
 from experiments.nightly.site import build_site
 from experiments.nightly.suite import load_suite
 from experiments.report import palette
+from experiments.report.text import MISSING
 from experiments.tests.nightly_fixture import T0, levels, made_up_run, suite_file, write_nights
 
 ATOM = "{http://www.w3.org/2005/Atom}"
@@ -209,3 +210,11 @@ def test_lines_that_were_not_read_are_named(tmp_path: Path) -> None:
     suite = load_suite(path)
     page = build_site(suite, read_history(suite.folder))
     assert "later version" in page.read_text()
+
+
+def test_one_run_has_no_spread(tmp_path: Path) -> None:
+    site = _site(tmp_path, [made_up_run(1)])
+    page = (site / "designs" / "mediawiki-noisy.html").read_text()
+    rows = re.findall(r"<tr>.*?</tr>", page.split('id="pooled"')[1].split("</table>")[0], re.S)
+    spreads = [re.findall(r"<td[^>]*>(.*?)</td>", row, re.S)[-2] for row in rows[1:]]
+    assert {re.sub(r"<[^>]+>", "", cell).strip() for cell in spreads} == {MISSING}
