@@ -163,7 +163,7 @@ def test_an_infeasible_slo_says_how_short_the_best_fleet_is() -> None:
     only = (option(0, 1, 1, 4, 4, u=1e-4),)
     asked = Problem((only,), latency, unavailability_max=1 - 0.99999, latency_ms_max={95: 100.0})
     texts, _ = infeasible(asked)
-    said = "0.999900 is the most with the other limits kept, for 160.00 USD a month"
+    said = "0.9999 is the most with the other limits kept, for 160.00 USD a month"
     assert texts == [f"availability: 0.99999 asked, {said}; short by 9e-05"]
     best = latency((only[0],))[95]
     slow = Problem((only,), latency, latency_ms_max={95: best - 10.0})

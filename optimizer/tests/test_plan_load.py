@@ -9,7 +9,7 @@ import pytest
 from optimizer.errors import InputError
 from optimizer.plan.planner import answer
 from optimizer.plan.solve.problem import violations
-from optimizer.tests.test_plan_margin import _asked
+from optimizer.tests.one_tier import asked
 
 DAY = [0.5] * 8 + [1.0] * 8 + [1.6] * 4 + [1.0] * 4
 
@@ -20,14 +20,14 @@ DAY = [0.5] * 8 + [1.0] * 8 + [1.6] * 4 + [1.0] * 4
 def test_a_plan_holds_up_to_the_load_that_is_said_and_not_beyond(
     slo: dict[str, Any], gives_way: str
 ) -> None:
-    found = answer(_asked(slo))
+    found = answer(asked(slo))
     assert found.plan.load is not None
     assert found.found is not None
     assert found.found.path is not None
     assert found.plan.load["gives_way"] == gives_way
     factor = found.plan.load["holds_to_per_s"] / 20.0
     for times, kept in ((factor * 0.999, True), (factor * 1.003, False)):
-        case = _asked(slo, arrival_per_s=20.0 * times).case
+        case = asked(slo, arrival_per_s=20.0 * times).case
         same = [
             option
             for option in case.problem().options[0]
@@ -40,11 +40,11 @@ def test_a_plan_holds_up_to_the_load_that_is_said_and_not_beyond(
 
 def test_the_plan_is_for_the_busiest_hour_in_the_last_month() -> None:
     load = {"day": DAY, "growth_per_month": 0.05, "months": 12}
-    found = answer(_asked({"availability": 0.99}, load=load)).plan
+    found = answer(asked({"availability": 0.99}, load=load)).plan
     planned = 20.0 * 1.6 * 1.05**12
     assert found.load is not None
     assert found.load["planned_per_s"] == pytest.approx(planned)
-    same = answer(_asked({"availability": 0.99}, arrival_per_s=planned)).plan
+    same = answer(asked({"availability": 0.99}, arrival_per_s=planned)).plan
     assert found.usd_per_month == same.usd_per_month
     held = found.load["holds_to_per_s"]
     assert 20.0 * 1.6 * 1.05 ** found.load["holds_months"] == pytest.approx(held)
@@ -56,7 +56,7 @@ def test_the_plan_is_for_the_busiest_hour_in_the_last_month() -> None:
 
 def test_a_demand_that_is_not_sure_is_planned_higher_with_a_confidence() -> None:
     slo = {"availability": 0.99, "confidence": 0.9}
-    sure, unsure = (_asked(slo, load={"spread": spread}) for spread in (0.0, 0.2))
+    sure, unsure = (asked(slo, load={"spread": spread}) for spread in (0.0, 0.2))
     assert unsure.figures == ("arrival_per_s",)
     assert sure.case.tiers[0].request_per_s == pytest.approx(20.0)
     assert unsure.case.tiers[0].request_per_s == pytest.approx(20.0 * (1 + 0.2 * 1.2816), rel=1e-4)
@@ -74,4 +74,4 @@ def test_a_demand_that_is_not_sure_is_planned_higher_with_a_confidence() -> None
 )
 def test_a_load_that_is_no_story_is_refused(load: dict[str, Any], named: str) -> None:
     with pytest.raises(InputError, match=named):
-        _asked({"availability": 0.99}, load=load)
+        asked({"availability": 0.99}, load=load)

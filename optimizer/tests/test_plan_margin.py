@@ -4,32 +4,16 @@ from __future__ import annotations
 
 import datetime
 import math
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 from optimizer.plan.ask.margin import RECORDED, law_error, level_of
-from optimizer.plan.ask.plan_file import checked
-from optimizer.plan.ask.question import Question, asked_as_stated
 from optimizer.plan.explain.warnings import of_prices
 from optimizer.plan.planner import answer
 from optimizer.plan.solve.model import solve
 from optimizer.prices import load_prices
-from optimizer.source import Source
-
-
-def _asked(slo: dict[str, Any], **values: Any) -> Question:
-    tier = {"name": "web", "role": "r", "processing_s": 0.03, "memory_mb": 900}
-    stated = {
-        "scheme": "cloud",
-        "arrival_per_s": 20.0,
-        "limits": {"max_nodes": 6, "max_replicas": 1},
-        "tiers": [{**tier, "instance_types": ["c5.large", "c5.xlarge"]}],
-        "slo": slo,
-    }
-    return asked_as_stated(checked(Source(Path("plan.toml"), {**stated, **values}, {})))
+from optimizer.tests.one_tier import asked
 
 
 @pytest.mark.parametrize("q", [95, 99])
@@ -59,16 +43,16 @@ def test_each_of_k_figures_is_taken_at_the_level_that_keeps_all_together() -> No
     assert level**3 == pytest.approx(0.9)
     assert level_of(None, 3) is None
     rates = {"crash_per_year": {"count": 3, "node_years": 2.0}, "failover_s": 20.0}
-    asked = _asked({"availability": 0.99, "p99_ms": 400.0, "confidence": 0.9}, rates=rates)
-    assert set(asked.figures) == {"crash_per_year", "latency"}
-    assert asked.level == pytest.approx(math.sqrt(0.9))
-    assert asked.rates is not None
-    assert asked.case.rates == asked.rates.at_level(math.sqrt(0.9))
+    question = asked({"availability": 0.99, "p99_ms": 400.0, "confidence": 0.9}, rates=rates)
+    assert set(question.figures) == {"crash_per_year", "latency"}
+    assert question.level == pytest.approx(math.sqrt(0.9))
+    assert question.rates is not None
+    assert question.case.rates == question.rates.at_level(math.sqrt(0.9))
 
 
 def test_a_plan_at_a_confidence_keeps_its_limit_in_that_share_of_worlds() -> None:
-    tight = answer(_asked({"p99_ms": 190.0})).plan
-    sure = answer(_asked({"p99_ms": 190.0, "confidence": 0.8})).plan
+    tight = answer(asked({"p99_ms": 190.0})).plan
+    sure = answer(asked({"p99_ms": 190.0, "confidence": 0.8})).plan
     assert tight.margin is not None
     assert sure.margin is not None
     assert tight.margin["p99_ms"]["probability_kept"] < 0.8
@@ -87,7 +71,7 @@ def test_a_plan_at_a_confidence_keeps_its_limit_in_that_share_of_worlds() -> Non
 
 
 def test_a_plan_at_a_confidence_is_the_cheapest_that_has_the_margin() -> None:
-    problem = _asked({"p99_ms": 190.0, "confidence": 0.8}).case.problem()
+    problem = asked({"p99_ms": 190.0, "confidence": 0.8}).case.problem()
     found = solve(problem)
     fleets = [(o,) for o in problem.options[0] if o.utilisation <= problem.utilisation_max]
     kept = [o[0].usd_per_month for o in fleets if problem.latency(o)[99] <= 190.0]
@@ -95,10 +79,10 @@ def test_a_plan_at_a_confidence_is_the_cheapest_that_has_the_margin() -> None:
 
 
 def test_what_the_dearest_limit_rests_on_is_said_first() -> None:
-    latency = answer(_asked({"p99_ms": 140.5})).plan
+    latency = answer(asked({"p99_ms": 140.5})).plan
     assert latency.binding[0].startswith("latency")
     assert latency.assumptions[0].startswith("latency: the model")
-    nines = answer(_asked({"availability": 0.99999999})).plan
+    nines = answer(asked({"availability": 0.99999999})).plan
     assert nines.binding[0].startswith("availability")
     assert nines.assumptions[0].startswith("crash rate")
 

@@ -9,23 +9,14 @@ import pytest
 
 from optimizer.errors import InputError
 from optimizer.plan.ask.overrides import Overrides, asked_of_run
-from optimizer.plan.ask.plan_file import checked
-from optimizer.plan.ask.question import asked_as_stated
 from optimizer.plan.outcome import Plan
 from optimizer.plan.planner import answer
-from optimizer.source import Source
+from optimizer.tests.one_tier import asked
 
 
 def _plan(**present: Any) -> Plan:
-    tier = {"name": "web", "role": "r", "processing_s": 0.03, "memory_mb": 900}
-    values = {
-        "scheme": "cloud",
-        "arrival_per_s": 20.0,
-        "limits": {"max_nodes": 6, "max_replicas": 1},
-        "tiers": [{**tier, "instance_types": ["c5.large", "c5.xlarge"], "present": present}],
-        "slo": {"availability": 0.999, "p99_ms": 200.0},
-    }
-    return answer(asked_as_stated(checked(Source(Path("plan.toml"), values, {})))).plan
+    slo = {"availability": 0.999, "p99_ms": 200.0}
+    return answer(asked(slo, tier={"present": present})).plan
 
 
 def test_a_present_fleet_that_is_too_large_is_shrunk_and_the_saving_said() -> None:
