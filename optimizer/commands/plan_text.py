@@ -50,7 +50,7 @@ def _print_fleet(body: Mapping[str, Any], cores: Mapping[str, float]) -> None:
     for name, tier in body["tiers"].items():
         table.add_row(
             name,
-            tier["instance_type"],
+            _paid(tier),
             f"{cores[name]:g}",
             str(tier["nodes"]),
             str(tier["spares"]),
@@ -74,6 +74,11 @@ def _print_fleet(body: Mapping[str, Any], cores: Mapping[str, float]) -> None:
         gap = body["solver"]["gap"]
         say(f"\nNot proved to be the cheapest: a plan could cost up to {gap:.1%} less. Hence no")
         say("marginal prices, fronts or sensitivities: lower max_nodes or max_replicas for these.")
+
+
+def _paid(tier: Mapping[str, Any]) -> str:
+    way = tier["purchase"]
+    return str(tier["instance_type"]) + ("" if way == "on-demand" else f"@{way}")
 
 
 def _legend(tiers: Iterable[Mapping[str, Any]]) -> list[str]:

@@ -26,6 +26,7 @@ class TierPlan:
     needed: int
     usd_per_month: float
     collision: float
+    purchase: str = "on-demand"
     usd_active_per_month: float | None = None
     usd_standby_per_month: float | None = None
 

@@ -27,6 +27,14 @@ class Instance:
     usd_per_hour: float
     baseline_share: float = 1.0
     usd_per_month_off: float | None = None
+    type: str = ""  # the platform's name for it, where `name` says how it is paid for, too
+    purchase: str = "on-demand"
+    interruptions_per_year: float = 0.0
+
+    @property
+    def type_name(self) -> str:
+        """What the platform calls it."""
+        return self.type or self.name
 
     @property
     def sustained_cores(self) -> float:

@@ -17,6 +17,7 @@ from optimizer.errors import MOST, InputError
 from optimizer.latency.station import POLICIES
 from optimizer.plan.ask.case import Slo
 from optimizer.plan.ask.load import Load
+from optimizer.plan.ask.purchase import Purchase
 from optimizer.plan.solve.options import NODES_MAX, Limits
 from optimizer.source import Positive, Problem, Share, Source, Strict, check, read_toml, refusal
 from optimizer.uncertainty import rates_from
@@ -51,6 +52,7 @@ class Prices(Strict):
 
     book: Text | None = None
     region: Text | None = None
+    purchase: list[Purchase] = Field(default_factory=list)
 
 
 class Present(Strict):

@@ -18,6 +18,7 @@ from optimizer.plan.ask.evidence import LEAST_REQUESTS, percentile_of
 from optimizer.plan.ask.load import Load
 from optimizer.plan.ask.margin import level_of
 from optimizer.plan.ask.plan_file import PlanFile, Present, Stated
+from optimizer.plan.ask.purchase import with_purchases
 from optimizer.plan.ask.stated import book_of, merged, region_of, stated_service
 from optimizer.plan.solve.options import Limits, TierDemand
 from optimizer.prices import PriceBook
@@ -99,8 +100,10 @@ def asked_as_stated(file: PlanFile, results: FilePath | None = None) -> Question
     )
     known, said = _stated_rates({**service.stated_rates, **plan.rates})
     book = book_of(plan.prices.book, service.scheme, file.folder)
+    region = region_of(book, plan.prices.region)
+    book = with_purchases(book, region, plan.prices.purchase)
     asked = _asked(
-        service, measured, plan.slo, book, plan.prices.region, plan.limits, known,
+        service, measured, plan.slo, book, region, plan.limits, known,
         mode="plan.toml" if measured is None else "results and plan.toml",
         said=(*said, *_idle({**service.stated_rates, **plan.rates}, service.scheme)),
         file=file,

@@ -140,6 +140,14 @@ def _on_prices(case: Case) -> list[str]:
         f"prices: {case.book.source}; 730 h a month",
         "arbiters, storage and traffic are not in the cost",
     ]
+    ways = sorted({one.purchase for one in case.book.instances(case.region)} - {"on-demand"})
+    if ways:
+        texts.append(f"{', '.join(ways)}: discounts as stated, for machines of every hour")
+    if any(one.interruptions_per_year for one in case.book.instances(case.region)):
+        texts.append(
+            "a machine that is taken away (spot) is a crash more, independent of the others but "
+            "for the stated common cause, and another one can be had"
+        )
     if case.scheme == Scheme.cloud:
         return texts
     machines = case.book.instances(case.region)

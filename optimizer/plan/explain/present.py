@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from optimizer.availability import availability
 from optimizer.errors import UnstableError
 from optimizer.plan.explain.curve import AVAILABILITY
-from optimizer.plan.solve.options import Option, TierDemand, usd_when_off
+from optimizer.plan.solve.options import Option, TierDemand, rates_of, usd_when_off
 from optimizer.plan.solve.problem import Path, unavailability_of, violations
 from optimizer.replication import collision_probability
 from optimizer.words import Mechanism
@@ -154,7 +154,9 @@ def _least(case: Case, demand: TierDemand, one: _There, upstream: int) -> int:
 def _option(case: Case, demand: TierDemand, one: _There, upstream: int, needed: int) -> Option:
     mechanism = Mechanism.pf if one.standby else Mechanism.ara
     extra = one.standby if one.standby else one.nodes - needed
-    lost = availability(needed, extra, case.rates, mechanism=mechanism, scheme=case.scheme)
+    lost = availability(
+        needed, extra, rates_of(case.rates, one.instance), mechanism=mechanism, scheme=case.scheme
+    )
     return Option(
         tier=demand.name,
         upstream=upstream,

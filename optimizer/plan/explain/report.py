@@ -13,6 +13,7 @@ from optimizer.plan.ask.case import Case
 from optimizer.plan.ask.demand import is_stated
 from optimizer.plan.explain.curve import AVAILABILITY
 from optimizer.plan.outcome import Fleet, TierPlan
+from optimizer.plan.solve.options import rates_of
 from optimizer.plan.solve.problem import Path, unavailability_of
 from optimizer.replication import least_tokens
 
@@ -37,7 +38,8 @@ def tier_plans(case: Case, path: Path) -> dict[str, TierPlan]:
         tokens = least_tokens(per_s / _TOKEN_SHARE, option.replicas, option.needed, hold_s)
         active = option.nodes * option.instance.usd_per_month
         plans[option.tier] = TierPlan(
-            instance_type=option.instance.name,
+            instance_type=option.instance.type_name,
+            purchase=option.instance.purchase,
             nodes=option.nodes,
             spares=option.standby,
             mechanism=option.mechanism,
@@ -142,7 +144,7 @@ def _availability(case: Case, path: Path, rates: FailureRates) -> float:
         availability(
             o.needed,
             o.extra,
-            rates,
+            rates_of(rates, o.instance),
             mechanism=o.mechanism,
             scheme=case.scheme,
         ).availability

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 from pydantic import Field, model_validator
@@ -140,33 +140,41 @@ class Covers:
     ) -> None:
         self._rates, self._scheme, self._limits = rates, scheme, limits
         self._nodes_down = nodes_down
-        self._known: dict[tuple[int, str], tuple[Redundancy, ...]] = {}
+        self._known: dict[tuple[int, str, FailureRates], tuple[Redundancy, ...]] = {}
 
-    def of(self, needed: int, mechanisms: Sequence[str]) -> list[Redundancy]:
+    def of(
+        self, needed: int, mechanisms: Sequence[str], instance: Instance | None = None
+    ) -> list[Redundancy]:
         """All that could be worth it. Both mechanisms, where they differ."""
+        rates = self._rates if instance is None else rates_of(self._rates, instance)
         if self._scheme == Scheme.cloud and Mechanism.ara in mechanisms:
             mechanisms = (Mechanism.ara,)
-        return [cover for mechanism in mechanisms for cover in self._of(needed, mechanism)]
+        return [cover for mechanism in mechanisms for cover in self._of(needed, mechanism, rates)]
 
-    def _of(self, needed: int, mechanism: str) -> tuple[Redundancy, ...]:
-        key = (needed, mechanism)
+    def _of(self, needed: int, mechanism: str, rates: FailureRates) -> tuple[Redundancy, ...]:
+        key = (needed, mechanism, rates)
         if key not in self._known:
-            self._known[key] = tuple(self._worth(needed, mechanism))
+            self._known[key] = tuple(self._worth(needed, mechanism, rates))
         return self._known[key]
 
-    def _worth(self, needed: int, mechanism: str) -> Iterator[Redundancy]:
+    def _worth(self, needed: int, mechanism: str, rates: FailureRates) -> Iterator[Redundancy]:
         """All but those with more extra nodes than another, and neither more available nor better
         off with `nodes_down`."""
         best, most = math.inf, self._limits.max_nodes - needed
         spared = self._nodes_down if mechanism == Mechanism.ara else -1
-        values = sizes(
-            needed, most, self._rates, mechanism=mechanism, scheme=self._scheme, tried=spared
-        )
+        values = sizes(needed, most, rates, mechanism=mechanism, scheme=self._scheme, tried=spared)
         for extra, value in enumerate(values):
             lost = value.unavailability_most
             if lost < best or extra <= spared:
                 yield Redundancy(mechanism, extra, lost)
             best = min(best, lost)
+
+
+def rates_of(rates: FailureRates, instance: Instance) -> FailureRates:
+    """The rates of machines of this kind: one that is taken away has crashed."""
+    if not instance.interruptions_per_year:
+        return rates
+    return replace(rates, crash_per_year=rates.crash_per_year + instance.interruptions_per_year)
 
 
 def fitting(
@@ -179,7 +187,7 @@ def fitting(
         i
         for i in instances
         if i.memory_gb * 1024 >= demand.memory_mb + headroom_mb
-        and (allowed is None or i.name in allowed)
+        and (allowed is None or i.type_name in allowed)
     ]
     kept: list[Instance] = []
     for one in sorted(enough, key=lambda i: (i.usd_per_hour, -i.sustained_cores, -i.vcpus, i.name)):
@@ -194,6 +202,7 @@ def _beats(one: Instance, other: Instance) -> bool:
         and one.sustained_cores >= other.sustained_cores
         and one.usd_per_hour <= other.usd_per_hour
         and usd_when_off(one) <= usd_when_off(other)
+        and one.interruptions_per_year <= other.interruptions_per_year
     )
 
 

@@ -1,0 +1,71 @@
+"""Ways to pay: the planner weighs a discount against what comes with it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from optimizer.availability import FailureRates, availability
+from optimizer.errors import InputError
+from optimizer.plan.planner import answer
+from optimizer.tests.one_tier import asked
+
+RESERVED = {"name": "reserved", "discount": 0.4, "committed": True}
+SPOT = {"name": "spot", "discount": 0.7, "interruptions_per_year": 50.0}
+
+
+def _plan(slo: dict[str, Any], *ways: dict[str, Any]) -> Any:
+    return answer(asked(slo, prices={"purchase": list(ways)})).plan
+
+
+def test_a_reserved_machine_is_the_same_machine_for_less() -> None:
+    slo = {"availability": 0.9999}
+    dear, cheap = _plan(slo), _plan(slo, RESERVED)
+    assert cheap.usd_per_month == pytest.approx(0.6 * dear.usd_per_month)
+    assert cheap.tiers["web"].purchase == "reserved"
+    assert cheap.tiers["web"].instance_type == dear.tiers["web"].instance_type
+    assert cheap.tiers["web"].nodes == dear.tiers["web"].nodes
+    assert dear.tiers["web"].purchase == "on-demand"
+
+
+def test_spot_machines_are_taken_where_they_keep_the_target_with_their_interruptions() -> None:
+    found = _plan({"availability": 0.999999}, SPOT)
+    web = found.tiers["web"]
+    assert web.purchase == "spot"
+    lost = availability(
+        web.needed, web.nodes - web.needed, FailureRates(51.0), mechanism="ara", scheme="cloud"
+    )
+    assert web.availability == pytest.approx(1.0 - lost.unavailability_most, abs=1e-15)
+    assert lost.keeps(0.999999)
+    assert any("taken away" in text for text in found.assumptions)
+
+
+def test_a_machine_that_is_taken_away_all_the_time_is_not_worth_its_discount() -> None:
+    often = {**SPOT, "discount": 0.05, "interruptions_per_year": 3000.0}
+    assert _plan({"availability": 0.9999}, often).tiers["web"].purchase == "on-demand"
+
+
+@pytest.mark.parametrize(
+    ("ways", "named"),
+    [
+        (({**SPOT, "discount": 1.2},), "discount"),
+        (({**SPOT, "committed": True},), "committed or interrupted"),
+        (({**SPOT, "name": "on-demand"},), "on-demand"),
+        ((SPOT, SPOT), "names of their own"),
+        (({**SPOT, "instance_types": ["c5.huge"]},), "c5.huge"),
+    ],
+)
+def test_a_way_to_pay_that_cannot_be_is_refused(ways: tuple[Any, ...], named: str) -> None:
+    with pytest.raises(InputError, match=named):
+        _plan({"availability": 0.99}, *ways)
+
+
+def test_owned_machines_are_not_bought_in_other_ways() -> None:
+    with pytest.raises(InputError, match="rented machines"):
+        asked(
+            {"availability": 0.99},
+            tier={"instance_types": ["slice-1"]},
+            scheme="on-prem",
+            prices={"purchase": [SPOT]},
+        )
