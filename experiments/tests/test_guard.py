@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
@@ -277,21 +277,24 @@ def server() -> Iterator[Server]:
     made.close()
 
 
-@pytest.mark.parametrize(
-    ("guard", "unready", "condition"),
-    [
-        (Guard(error_share_max=0.5, window_s=5.0), {}, "error_share_max"),
-        (Guard(down_s_max=1.0), {"web-2": Unready(0.0, 1e12)}, "down_s_max"),
-    ],
-)
-def test_a_block_that_its_guard_stops_undoes_its_faults_and_keeps_its_requests(
-    tmp_path: Path,
-    server: Server,
-    guard: Guard,
-    unready: Mapping[str, Unready],
-    condition: str,
-) -> None:
-    design = failing(guard)
+@dataclass(frozen=True)
+class _Staged:
+    """A run of blocks on a fleet in memory whose InfluxDB is away: what it is told is spooled."""
+
+    run: BlockRun
+    agents: Mapping[str, _Agent]
+    writer: InfluxWriter
+
+    def told(self, folder: Path) -> list[str]:
+        """The points, once the run is closed."""
+        self.run.recorder.close()
+        self.writer.close(1.0)
+        return (folder / "telemetry.lp").read_text().splitlines()
+
+
+def _staged(
+    folder: Path, server: Server, design: Design, unready: Mapping[str, Unready]
+) -> _Staged:
     machines = tuple(
         Machine(
             name=name, tier=tier, role=design.fleet.tiers[tier].role, place=None, standby=False,
@@ -312,27 +315,62 @@ def test_a_block_that_its_guard_stops_undoes_its_faults_and_keeps_its_requests(
     arbiters = {tier: _Quiet() for tier in design.fleet.arbiters}
     fleet = Fleet(cast(Any, _Quiet()), inventory, cast(Any, agents), cast(Any, arbiters))
     clock = Clock(time.monotonic(), datetime.now(UTC))
-    writer = InfluxWriter(ends.influxdb, tmp_path / "telemetry.lp")
-    recorder = Recorder(tmp_path, clock, "tst", "run", writer, Account({"p95_ms": 5.0}))
-    tally = Tally()
+    writer = InfluxWriter(ends.influxdb, folder / "telemetry.lp")
+    recorder = Recorder(folder, clock, "tst", "run", writer, Account({"p95_ms": 5.0}))
     run = BlockRun(
         design, fleet, recorder,
         cast(Monitor, _Watching(unready, agents["db-1"].injected)),
-        LoadGenerator(tmp_path / "load", t0_monotonic_s=clock.monotonic), tally,
+        LoadGenerator(folder / "load", t0_monotonic_s=clock.monotonic), Tally(),
     )  # fmt: skip
+    return _Staged(run, agents, writer)
+
+
+@pytest.mark.parametrize(
+    ("guard", "unready", "condition"),
+    [
+        (Guard(error_share_max=0.5, window_s=5.0), {}, "error_share_max"),
+        (Guard(down_s_max=1.0), {"web-2": Unready(0.0, 1e12)}, "down_s_max"),
+    ],
+)
+def test_a_block_that_its_guard_stops_undoes_its_faults_and_keeps_its_requests(
+    tmp_path: Path,
+    server: Server,
+    guard: Guard,
+    unready: Mapping[str, Unready],
+    condition: str,
+) -> None:
+    design = failing(guard)
+    staged = _staged(tmp_path, server, design, unready)
+    run, tally = staged.run, staged.run.tally
     with pytest.raises(Stopped) as caught:
         run.run(Block(0, 0, "baseline", 7), Narrator(Console(file=io.StringIO())))
-    recorder.close()
-    writer.close(1.0)
-    told = (tmp_path / "telemetry.lp").read_text().splitlines()
-    assert [line.split(",")[0] for line in told].count("slo") >= 1
+    staged.told(tmp_path)
     assert caught.value.stop.condition == condition
     assert caught.value.exit_code == 1
-    assert not any(agent.active for agent in agents.values())
+    assert not any(agent.active for agent in staged.agents.values())
     assert (tally.injected, tally.reverted, tally.errors) == (1, 1, [])
     assert run.handles[0].records().height > 0
-    stopped = stopped_json(caught.value.stop, clock, read_events(tmp_path / "events.jsonl"))
+    stopped = stopped_json(
+        caught.value.stop, run.recorder.clock, read_events(tmp_path / "events.jsonl")
+    )
     assert stopped["undone_after_s"] > 0
+
+
+def test_a_block_that_ends_tells_the_limits_and_what_its_arm_came_to(
+    tmp_path: Path, server: Server
+) -> None:
+    design = failing(Guard())
+    short = design.experiment.model_copy(update={"phases": Phases(warm_up=0.0, measure=2.0)})
+    staged = _staged(tmp_path, server, replace(design, experiment=short), {})
+    staged.run.run(Block(0, 0, "baseline", 7), Narrator(Console(file=io.StringIO())))
+    told = staged.told(tmp_path)
+    assert "slo" in {line.split(",")[0] for line in told}
+    [verdict] = [line for line in told if "what=verdict" in line]
+    assert "kind=baseline" in verdict
+    assert "baseline: SLO missed" in verdict
+    requests = [line for line in told if line.startswith("request,")]
+    assert requests
+    assert all("burn_p95=20.0" in line for line in requests), "each of them failed"
 
 
 @pytest.mark.parametrize("name", ["mediawiki-noisy", "nginx-python", "postgresql"])
