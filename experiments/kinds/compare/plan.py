@@ -13,7 +13,7 @@ def plan_words(plan: Mapping[str, Any]) -> dict[str, Any]:
     """The plan in words: cost, what binds it, why it cannot be."""
     lists = {
         name: [_words(item) for item in plan.get(name) or []]
-        for name in ("binding", "reasons", "assumptions", "insufficient")
+        for name in ("warnings", "binding", "reasons", "assumptions", "insufficient")
     }
     if plan.get("feasible") is None:
         return {"state": "missing", **lists}
