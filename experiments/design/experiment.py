@@ -226,6 +226,16 @@ class Slo(Strict):
     set: Literal["before", "after"] | None = None
     """When the limits were chosen: before or after the first run that showed what is reached."""
 
+    @model_validator(mode="after")
+    def _p99_is_the_larger(self) -> Slo:
+        if self.p99_ms < self.p95_ms:
+            raise refusal(
+                f"at least p95_ms ({self.p95_ms:g}): a p99 is never below the p95",
+                came=f"{self.p99_ms:g}",
+                key="p99_ms",
+            )
+        return self
+
 
 class Rates(Strict):
     """`[rates]`: how machines fail, for the plan; what is not said is the planner's default."""

@@ -96,6 +96,7 @@ def test_selectors_name_machines_by_tier_and_by_name(tmp_path: Path) -> None:
     ("old", "new", "message"),
     [
         ("rate_per_s = 5", "rate_per_s = -5", "experiment.toml:4: load.rate_per_s"),
+        ("p99_ms = 1000.0", "p99_ms = 10.0", "slo.p99_ms"),
         ("rate_per_s = 5", 'rate_per_s = "5"', "experiment.toml:4: load.rate_per_s"),
         ("rate_per_s = 5", "rate_per_s = nan", "experiment.toml:4: load.rate_per_s"),
         ("rate_per_s = 5", "rate_per_s = 1e9", "load.rate_per_s"),
