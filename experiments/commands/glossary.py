@@ -48,7 +48,9 @@ def _rows(table: str) -> Iterator[Entry]:
 def words_of(text: str) -> str:
     """The line below a command's help: which of its words the glossary has; "" without any."""
     used = [entry.words[0] for entry in entries() if entry.is_in(text)]
-    return f"Words: {', '.join(used)}. `sparecraft glossary WORD` says what one means."
+    return (
+        f"Words: {', '.join(used)}. `sparecraft glossary WORD` says what one means." if used else ""
+    )
 
 
 def _names(incomplete: str) -> list[str]:

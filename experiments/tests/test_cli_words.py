@@ -75,6 +75,12 @@ def test_help_names_the_words_that_it_uses() -> None:
     assert known >= set(re.findall(r"NodT|TAD|PCRAFT|arm", hint))
 
 
+def test_help_without_a_word_of_the_glossary_names_none() -> None:
+    for name in ("reap", "reproduce"):
+        assert not command(name).epilog
+        assert "Words:" not in call(name, "--help").output
+
+
 def test_every_command_is_in_one_panel_of_the_help() -> None:
     assert sum(len(panel) for panel in PANELS.values()) == len(COMMANDS)
     shown = call("--help").output
