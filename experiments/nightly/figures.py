@@ -20,6 +20,7 @@ from optimizer.style import data
 
 NIGHTS_MAX = 120  # that a figure shows
 _SHIFT = 0.16  # of an arm from the next, in nights
+_WIDTH = 0.7  # of what a night's runs take of it
 _HEIGHT = 240
 
 
@@ -34,7 +35,7 @@ def latency_figure(runs: Sequence[Run], name: str) -> Figure:
     """A percentile of every arm over nights, with its interval and the SLO's limit."""
     arms = arms_of(runs)
     points = [
-        _point(run, arms, one.ms, one.low_ms, one.high_ms)
+        _point(run, runs, arms, one.ms, one.low_ms, one.high_ms)
         for run in runs
         if isinstance(one := getattr(run, name), Percentile) and one.ms > 0
     ]
@@ -59,7 +60,7 @@ def gain_figure(runs: Sequence[Run], statistic: str, found: Sequence[Change]) ->
     """The factor over the same run's baseline, with the changes that were found."""
     arms = arms_of(runs)
     points = [
-        _point(run, arms, math.exp(gain.log), _exp(gain.low), _exp(gain.high))
+        _point(run, runs, arms, math.exp(gain.log), _exp(gain.low), _exp(gain.high))
         for run in runs
         if isinstance(gain := run.gains.get(statistic), Gain)
     ]
@@ -81,7 +82,9 @@ def gain_figure(runs: Sequence[Run], statistic: str, found: Sequence[Change]) ->
 def plan_figure(runs: Sequence[Run]) -> Figure:
     """What the planned fleet costs, night by night."""
     shown = [run for run in _each_run(runs) if run.plan.get("usd_per_month")]
-    points = [_point(run, [None], float(run.plan["usd_per_month"]), None, None) for run in shown]
+    points = [
+        _point(run, runs, [None], float(run.plan["usd_per_month"]), None, None) for run in shown
+    ]
     return drawn(
         "plan-nights",
         "Planned cost over nights",
@@ -231,7 +234,10 @@ def _night_axis(runs: Sequence[Run], first: float, last: float, size: Size) -> A
     nights = [night for night in sorted(dates) if night >= first]
     step = math.ceil(len(nights) / (4 if size.small else 9))
     ticks = nights[::-1][::step][::-1]
-    labels = ", ".join(json.dumps(f"{dates[night]:%-d %b}") for night in ticks)
+    days = [f"{dates[night]:%-d %b}" for night in nights]
+    again = len(set(days)) < len(days)  # then a date alone does not tell which night it is
+    label = "%-d %b\n%H:%M" if again else "%-d %b"
+    labels = ", ".join(json.dumps(f"{dates[night]:{label}}".split("\n")) for night in ticks)
     return alt.X(
         "x:Q",
         scale=alt.Scale(domain=[first, last], nice=False),
@@ -256,16 +262,29 @@ def _linear_y(title: str) -> Callable[[str], Any]:
 
 
 def _point(
-    run: Run, arms: Sequence[str | None], y: float, low: float | None, high: float | None
+    run: Run,
+    runs: Sequence[Run],
+    arms: Sequence[str | None],
+    y: float,
+    low: float | None,
+    high: float | None,
 ) -> dict[str, Any]:
     place = arms.index(run.arm) if run.arm in arms else 0
     named = [str(arm) for arm in arms]
-    shift = (place - (len(arms) - 1) / 2) * min(_SHIFT, 0.7 / max(1, len(arms)))
+    repeats = sorted({other.number for other in runs if other.night == run.night})
+    room = _WIDTH / len(repeats)  # of each run of the night, beside the others
+    shift = _off_middle(repeats.index(run.number), len(repeats)) * room
+    shift += _off_middle(place, len(arms)) * min(_SHIFT / len(repeats), room / max(1, len(arms)))
     return {
         "x": round(run.night + shift, 3), "y": y, "low": low, "high": high, "arm": run.arm,
         "filled": run.valid, "colour": palette.ARMS[place % len(palette.ARMS)].light,
         "shape": palette.arm_shape(named, named[place]),
     }  # fmt: skip
+
+
+def _off_middle(place: int, count: int) -> float:
+    """Of so many side by side, how far one stands from their middle."""
+    return place - (count - 1) / 2
 
 
 def _each_run(runs: Sequence[Run]) -> list[Run]:

@@ -64,6 +64,33 @@ def test_a_run_that_is_not_valid_is_drawn_hollow_and_not_left_out(tmp_path: Path
     assert spark.split("</svg>", 1)[0].count(f'fill="{palette.PAPER.light}"') == 1
 
 
+def _drawing(site: Path, identity: str) -> str:
+    page = (site / "designs" / "mediawiki-noisy.html").read_text()
+    figure = page.split(f'id="{identity}"', 1)[1].split("</figure>", 1)[0]
+    return figure.split('<div class="drawing">', 1)[1].split("<template>", 1)[0]
+
+
+def test_runs_of_one_night_stand_side_by_side(tmp_path: Path) -> None:
+    night = [*made_up_run(1), *made_up_run(1, number=2), *made_up_run(1, number=3)]
+    site = _site(tmp_path, [night, made_up_run(2)])
+    for identity, points in (("p95-nights", 8), ("gain-p95", 4), ("plan-nights", 4)):
+        marks = re.findall(r'<path[^>]*transform="translate\(([\d.]+),[\d.]+\)"[^>]*fill="#',
+                           _drawing(site, identity))  # fmt: skip
+        assert len(marks) == len(set(marks)) == points, identity
+
+
+def test_nights_of_one_date_are_told_apart_by_their_hour(tmp_path: Path) -> None:
+    hours = (22, 23)
+    same = [
+        made_up_run(night, started=T0.replace(hour=hour)) for night, hour in enumerate(hours, 1)
+    ]
+    drawing = _drawing(_site(tmp_path, same), "p95-nights")
+    assert all(f">{hour}:00<" in drawing for hour in hours)
+    other = _drawing(_site(tmp_path / "days", [made_up_run(1), made_up_run(2)]), "p95-nights")
+    assert ">2 Nov<" in other
+    assert ":00<" not in other
+
+
 @pytest.mark.parametrize(
     ("designs", "nights", "last", "entry", "said"),
     [
