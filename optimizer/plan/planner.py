@@ -29,7 +29,7 @@ from optimizer.plan.explain.report import (
     outlook,
     tier_plans,
 )
-from optimizer.plan.explain.warnings import of_margin, of_prices
+from optimizer.plan.explain.warnings import of_calibration, of_margin, of_prices
 from optimizer.plan.outcome import Plan
 from optimizer.plan.solve.model import Solution, solve
 from optimizer.plan.solve.problem import Path, Problem
@@ -98,7 +98,11 @@ def answer(asked: Question, today: datetime.date | None = None) -> Answer:
     plan = replace(
         frame,
         assumptions=assumptions(asked, binds),
-        warnings=(*of_margin(margin, case.slo), *frame.warnings),
+        warnings=(
+            *of_margin(margin, case.slo),
+            *of_calibration(case.latency.factor_of(tuple(o.replicas for o in found.path))),
+            *frame.warnings,
+        ),
         feasible=True,
         usd_per_month=found.usd_per_month,
         tiers=tier_plans(case, found.path),

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from optimizer.plan.ask.margin import RECORDED, law_error, level_of
-from optimizer.plan.explain.warnings import of_prices
+from optimizer.plan.explain.warnings import of_calibration, of_prices
 from optimizer.plan.planner import answer
 from optimizer.plan.solve.model import solve
 from optimizer.prices import load_prices
@@ -85,6 +85,13 @@ def test_what_the_dearest_limit_rests_on_is_said_first() -> None:
     nines = answer(asked({"availability": 0.99999999})).plan
     assert nines.binding[0].startswith("availability")
     assert nines.assumptions[0].startswith("crash rate")
+
+
+def test_a_law_that_is_far_off_what_was_measured_is_said_to_be() -> None:
+    assert of_calibration({95: 1.4, 99: 2.5}) == of_calibration({}) == ()
+    (said,) = of_calibration({95: 2.0, 99: 9.04})
+    assert "p99 9.0 times" in said
+    assert "p95" not in said
 
 
 def test_old_prices_are_said_with_their_age_and_todays_are_not() -> None:

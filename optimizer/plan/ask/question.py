@@ -10,6 +10,7 @@ from typing import Any, TypedDict, Unpack
 
 from optimizer.availability import FailureRates
 from optimizer.availability.effect import without_effect
+from optimizer.errors import InputError
 from optimizer.fit import Estimate, ServiceFit, fit, read_results
 from optimizer.plan.ask.capacity import with_capacities
 from optimizer.plan.ask.case import Case, Slo, slo_from
@@ -131,6 +132,13 @@ def _asked(
     demand = _with_spread(service.pages_per_s, load)
     figures = _uncertain_figures(rates, demand, slo)
     level = level_of(slo.confidence, len(figures))
+    if slo.confidence is not None and not figures and not missing:
+        raise InputError(
+            file.source.place("slo", "confidence") if file is not None else "slo.confidence",
+            expected="it where something is uncertain: a latency limit, observed rates, the demand",
+            came="figures that are all certain",
+            do="Leave it out, or state what was observed (plan.toml [rates], [load] spread).",
+        )
     planned = replace(service, pages_per_s=_at_level(demand, level, load.factor))
     case = Case(
         tiers=() if missing else _chosen(demands(planned), plan),

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from optimizer.prices import PriceBook
 
 PRICES_DAYS_MAX = 180
+_FACTOR_MAX = 3.0  # measured over modelled
 _SURE = 0.9  # a limit that is kept with less has no margin
 
 
@@ -27,6 +28,21 @@ def of_prices(book: PriceBook, today: datetime.date | None) -> tuple[str, ...]:
         else "`sparecraft prices refresh` asks AWS for today's"
     )
     return (f"prices are {days} days old ({book.as_of}): {do}",)
+
+
+def of_calibration(factors: Mapping[int, float]) -> tuple[str, ...]:
+    """Whether the law had to be multiplied by so much that it cannot be the whole story.
+
+    Parameters: factors, measured / modelled of the plan's replicas, by percentile.
+    """
+    far = {q: factor for q, factor in factors.items() if factor > _FACTOR_MAX}
+    if not far:
+        return ()
+    text = " and ".join(f"p{q} {factor:.1f} times" for q, factor in sorted(far.items()))
+    return (
+        f"measured was {text} what the latency model says: something is not in it. What is "
+        "predicted, and how surely, holds for fleets like the measured one",
+    )
 
 
 def of_margin(margin: Mapping[str, Any] | None, slo: Slo) -> tuple[str, ...]:
