@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,6 +14,7 @@ from experiments import kinds
 from experiments.commands.options import JsonOption, out, run_folders, words
 from experiments.errors import InputError
 from experiments.record.result import Result, read_result
+from experiments.report.text import milliseconds, number, percent
 from optimizer.commands.output import print_json
 
 
@@ -45,8 +47,18 @@ def compare(
         return
     table = Table("", *(escape(one["experiment"]) for one in columns), box=None, pad_edge=False)
     for key in dict.fromkeys(key for one in columns for key in one if key != "experiment"):
-        table.add_row(escape(key), *(escape(words(one.get(key))) for one in columns))
+        name, show = _in_words(key)
+        table.add_row(escape(name), *(escape(show(one.get(key))) for one in columns))
     out.print(table)
+
+
+def _in_words(key: str) -> tuple[str, Callable[[Any], str]]:
+    """A figure's name and style in a report, by the unit that ends its key."""
+    if key.endswith("_ms"):
+        return key.removesuffix("_ms"), milliseconds
+    if key.endswith("error_share"):
+        return f"{key.removesuffix('error_share')}errors", percent
+    return key, lambda value: words(value) if isinstance(value, (bool, dict)) else number(value)
 
 
 def column(result: Result) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from experiments.commands import doctor as doctors
 from experiments.commands.listing import question
 from experiments.design.design import DESIGNS, designs_available
 from experiments.paths import ROOT
+from experiments.report.text import milliseconds
 from experiments.tests.called import call, refusal, sparecraft
 from experiments.tests.report_fixture import fake_run
 
@@ -193,6 +194,8 @@ def test_compare_puts_runs_side_by_side(results: Path) -> None:
     assert "p95 gain" in first
     shown = call("compare", *folders)
     assert shown.exit_code == 0
+    assert milliseconds(first["baseline p95_ms"]) in shown.output
+    assert not {"_ms", "error_share"} & set(re.findall(r"_ms|error_share", shown.output))
     assert refusal("compare", folders[0]).exit_code == 2
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from experiments.kinds.kind import Kind
+from experiments.report.text import factor, interval
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -52,7 +53,7 @@ class CompareKind(Kind):
         """Gains of the last arm, then what each arm's requests took."""
         body = result[result["kind"]]
         gains = {
-            f"{what} gain": f"{one['factor']:.2f} ({one['ci_low']:.2f} to {one['ci_high']:.2f})"
+            f"{what} gain": f"{factor(one['factor'])} ({interval(one['ci_low'], one['ci_high'])})"
             for what, one in (body.get("improvement") or {}).items()
             if one.get("factor") is not None and one.get("ci_low") is not None
         }
