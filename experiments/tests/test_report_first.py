@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from experiments.kinds.compare.answer import said
-from experiments.kinds.compare.cost import cost_table
+from experiments.kinds.compare.cost import cost_table, work_words
 from experiments.kinds.compare.earlier import among_earlier, earlier_factors
 from experiments.kinds.compare.folder import RunFolder, read_folder
 from experiments.kinds.compare.tables import arm_tables, simulated_table
@@ -228,3 +228,14 @@ def test_many_arms_are_so_many_to_a_table_as_fit() -> None:
     assert [len(table.head) for table in tables] == [7, 7, 3]
     assert len({table.identity for table in tables}) == 3
     assert tables[2].rows[0][-1].text == "13"
+
+
+@pytest.mark.parametrize(("sent", "said"), [(750, 0), (751, 1), (1_496, 1)])
+def test_work_of_replicas_is_said_where_there_are_replicas(sent: int, said: int) -> None:
+    """One request of tens of thousands that went out a second time after a crash is none."""
+    tiers = {"web": {"received": 750, "replicas_sent": sent, "wasted_s": 0.1},
+             "db": {"received": 0, "replicas_sent": 0, "wasted_s": 0.0}}  # fmt: skip
+    run = judged(COPIES, [True, True], replication={"replicated": tiers})
+    assert len(work_words(run)) == said
+    once = {"web": {"received": 24_000, "replicas_sent": 24_001, "wasted_s": 0.1}}
+    assert work_words(judged(COPIES, [True, True], replication={"replicated": once})) == []

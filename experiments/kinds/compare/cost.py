@@ -12,6 +12,8 @@ from experiments.report.tables import Cell, Table
 from experiments.report.text import number, percent, usd
 from optimizer.units import HOURS_PER_MONTH
 
+_EXTRA_MIN = 0.001  # a request tried again after a crash is no work of replicas
+
 
 def costs(run: RunFolder) -> tuple[float | None, float | None]:
     """USD a month of the measured fleet and of the planned one, as far as they are known."""
@@ -72,7 +74,7 @@ def work_words(run: RunFolder) -> list[str]:
     words = []
     for arm, tiers in (run.summary.get("replication") or {}).items():
         extra = extra_work(tiers)
-        if extra:
+        if extra and extra >= _EXTRA_MIN:
             wasted_s = sum(load["wasted_s"] for load in tiers.values())
             words.append(
                 f"{arm} sent the servers {percent(extra)} more requests; "
