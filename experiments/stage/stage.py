@@ -223,11 +223,11 @@ class Stage:
             verdict = verdicts.revert if ": revert:" in error else verdicts.injection
             verdict.fail(error)
         if tally.injected < tally.planned and not tally.errors:
-            verdicts.injection.fail(f"{tally.injected} of {tally.planned} were injected")
+            verdicts.injection.fail(f"{tally.injected} of {tally.planned} faults were injected")
         for reason in dose_reasons(self._doses()):
             verdicts.injection.fail(reason)
         if tally.reverted < tally.injected:
-            verdicts.revert.fail(f"{tally.reverted} of {tally.injected} were reverted")
+            verdicts.revert.fail(f"{tally.reverted} of {tally.injected} faults were reverted")
         if self._telemetry.lost or self._telemetry.rejected:
             verdicts.measurement.fail(
                 f"telemetry: {self._telemetry.lost} points lost, "
