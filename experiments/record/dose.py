@@ -24,7 +24,7 @@ class Dose(TypedDict):
     """One fault's; as a node agent tells it, which has more keys.
 
     `asked` and `measured` in `unit`, None where nothing was asked or could be measured; `bit` None
-    where the evidence is too thin.
+    where the evidence is too thin; `problem` says why the last look saw nothing, or what it saw.
     """
 
     asked: float | None
@@ -34,6 +34,7 @@ class Dose(TypedDict):
     bit: bool | None
     samples: int
     seconds: float
+    problem: str | None
 
 
 def dose_of(told: Mapping[str, Any] | None) -> Dose | None:
@@ -48,6 +49,7 @@ def dose_of(told: Mapping[str, Any] | None) -> Dose | None:
         "bit": told.get("bit"),
         "samples": int(told["samples"]),
         "seconds": float(told["seconds"]),
+        "problem": told.get("problem"),
     }
 
 
@@ -56,7 +58,7 @@ def doses_json(events: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
     Returns: kind, machine, unit, how; answers, how many of each of ANSWERS; asked and measured,
     means over the time measured [unit], of those that did not bite, else of those that did, else
-    of all; seconds.
+    of all; seconds; problem, of one of them.
     """
     found: dict[tuple[str, str], list[Dose | None]] = {}
     for event in sound(events):
@@ -80,6 +82,7 @@ def _row(kind: str, machine: str, doses: Sequence[Dose | None]) -> dict[str, Any
         "asked": _mean(shown, [dose["asked"] for dose in shown]),
         "measured": _mean(shown, [dose["measured"] for dose in shown]),
         "seconds": round(sum(dose["seconds"] for dose in shown), 3),
+        "problem": next((dose["problem"] for dose in shown if dose["problem"]), None),
     }
 
 
@@ -110,6 +113,7 @@ def dose_reasons(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     reasons = [
         f"{row['kind']} on {row['machine']} did not bite: asked {_said('asked', row)}, measured "
         f"{_said('measured', row)} ({missed} of {sum(row['answers'].values())})"
+        f"{': ' + row['problem'] if row['problem'] else ''}"
         for row in rows
         if (missed := row["answers"][MISSED])
     ]

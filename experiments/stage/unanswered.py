@@ -56,6 +56,7 @@ class Looks:
             "bit": True if struck else False if seconds >= _SILENT_S else None,
             "samples": len(self.found),
             "seconds": seconds,
+            "problem": None,
         }
 
 

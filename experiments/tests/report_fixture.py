@@ -162,7 +162,7 @@ def dose(
 ) -> Dose:
     """What a fault did."""
     return {"asked": asked, "measured": measured, "unit": unit, "how": "by the kernel's counters",
-            "bit": bit, "samples": 6, "seconds": seconds}  # fmt: skip
+            "bit": bit, "samples": 6, "seconds": seconds, "problem": None}  # fmt: skip
 
 
 def _block_events(

@@ -51,6 +51,8 @@ def test_one_that_did_not_bite_is_named_with_what_was_asked_and_measured() -> No
     [reason] = dose_reasons(doses_json(reverts(LIMP, NO_LIMP, TOO_SHORT)))
     for said in ("net.limp on web-1", "2 Mbit/s", "198 Mbit/s", "1 of 3"):
         assert said in reason
+    past = {**dose(2.0, 2.0, False, "Mbit/s"), "problem": "past its bucket"}
+    assert dose_reasons(doses_json(reverts(past)))[0].endswith("past its bucket")
 
 
 def test_thin_evidence_alone_is_against_a_run_and_beside_a_bite_it_is_not() -> None:

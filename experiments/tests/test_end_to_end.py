@@ -62,6 +62,9 @@ def test_a_run_measures_both_arms_reverts_plans_and_leaves_nothing(tmp_path: Pat
     assert summary["faults"]["injected"] >= 2
     assert summary["faults"]["reverted"] == summary["faults"]["injected"]
     assert summary["faults"]["fingerprint_clean"] is True
+    doses = summary["faults"]["doses"]
+    assert doses
+    assert not any(row["answers"]["not measured"] for row in doses)
     assert summary["verdicts"]["revert"]["ok"], summary["verdicts"]
     assert summary["verdicts"]["cleanup"]["ok"], summary["verdicts"]
     assert summary["influx_points"] > baseline + replicated

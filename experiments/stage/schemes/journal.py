@@ -102,7 +102,7 @@ class Journal:
             "asked": now - at, "measured": silent_s, "unit": PLATFORM_DOSE.unit,
             "how": "time from the first heartbeat missed until another serves",
             "bit": None if silent_s is None else True, "samples": 0 if silent_s is None else 1,
-            "seconds": now - at,
+            "seconds": now - at, "problem": None,
         }  # fmt: skip
         self.log(
             now, what="fault", kind="machine.crash", action="revert", machine=machine, id=name,

@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
@@ -92,6 +92,7 @@ impl Fault for CpuLimp {
             },
             cap: machine.cgroups.cap_cores(),
             asked: record.limping.cores(),
+            began: Instant::now(),
             last: None,
             throttled: Stretch::default(),
             free: Stretch::default(),
@@ -117,6 +118,7 @@ struct Throttled {
     used: Used,
     cap: f64,
     asked: f64,
+    began: Instant,
     last: Option<(Duration, u64, f64)>,
     throttled: Stretch,
     free: Stretch,
@@ -127,6 +129,8 @@ struct Throttled {
 const TICK_S: f64 = 0.01;
 /// Less of throttled time than this says nothing.
 const WALL_S_MIN: f64 = 0.2;
+/// And less than this speaks for nothing worse than late looks.
+const WALL_S_AGAINST: f64 = 2.0;
 
 impl Throttled {
     /// More than this is nearer to the cap, or half as much again as was asked.
@@ -135,42 +139,44 @@ impl Throttled {
         nearest.min(1.5 * self.asked) + 2.0 * TICK_S / over.wall_s
     }
 
-    fn add(&mut self, held: Duration, times: u64, cpu_s: f64) {
+    /// A look that lasted `from` to `to`: what it counted fell at most between the beginning of the
+    /// one before and its end.
+    fn add(&mut self, from: Duration, to: Duration, times: u64, cpu_s: f64) {
         if let Some((before, times_before, cpu_before)) = self.last {
             let into = if times > times_before {
                 &mut self.throttled
             } else {
                 &mut self.free
             };
-            into.wall_s += held.saturating_sub(before).as_secs_f64();
+            into.wall_s += to.saturating_sub(before).as_secs_f64();
             into.cpu_s += (cpu_s - cpu_before).max(0.0);
         }
-        self.last = Some((held, times, cpu_s));
+        self.last = Some((from, times, cpu_s));
         self.samples += 1;
     }
 }
 
 impl Probe for Throttled {
-    fn look(&mut self, held: Duration) -> Result<()> {
+    fn look(&mut self, _held: Duration) -> Result<()> {
+        let from = self.began.elapsed();
         let (times, cpu_s) = self.used.look()?;
-        self.add(held, times, cpu_s);
+        self.add(from, self.began.elapsed(), times, cpu_s);
         Ok(())
     }
 
     /// It bit where the kernel held the role back and it got about the quota. A role that wanted less
-    /// than the quota says nothing; one that got more, unthrottled, says that it did not bite.
+    /// than the quota says nothing; one that got more for 2 s, throttled or not, was not bitten.
     fn reading(&self) -> Reading {
-        let over = [self.throttled, self.free]
-            .into_iter()
-            .find(|stretch| stretch.wall_s >= WALL_S_MIN);
-        let bit = over.and_then(|over| {
-            let within = over.cores() <= self.cores_max(over);
-            (over.wall_s == self.throttled.wall_s || !within).then_some(within)
-        });
+        let stretches = [self.throttled, self.free];
+        let too_much = |over: &&Stretch| over.cores() > self.cores_max(**over);
+        let long = |over: &&Stretch| over.wall_s >= WALL_S_AGAINST;
+        let against = stretches.iter().filter(long).find(too_much);
+        let over = stretches.iter().find(|over| over.wall_s >= WALL_S_MIN);
+        let held_back = self.throttled.wall_s >= WALL_S_MIN && !too_much(&&self.throttled);
         Reading {
             asked: Some(self.asked),
-            measured: over.map(Stretch::cores),
-            bit,
+            measured: against.or(over).map(|over| over.cores()),
+            bit: (against.is_some() || held_back).then_some(against.is_none()),
             samples: self.samples,
             seconds: self.throttled.wall_s + self.free.wall_s,
         }
@@ -223,13 +229,15 @@ mod tests {
             },
             cap: 0.6,
             asked: 0.06,
+            began: Instant::now(),
             last: None,
             throttled: Stretch::default(),
             free: Stretch::default(),
             samples: 0,
         };
         for (held_s, times, cpu_s) in looks {
-            throttled.add(Duration::from_secs_f64(*held_s), *times, *cpu_s);
+            let at = Duration::from_secs_f64(*held_s);
+            throttled.add(at, at, *times, *cpu_s);
         }
         throttled.reading()
     }
@@ -245,6 +253,9 @@ mod tests {
     fn a_role_that_gets_what_it_had_before_was_not() {
         assert_eq!(seen(&[(0.0, 0, 5.0), (2.0, 0, 6.2)]).bit, Some(false));
         assert_eq!(seen(&[(0.0, 0, 5.0), (2.0, 1, 6.2)]).bit, Some(false));
+        let lifted = seen(&[(0.0, 0, 5.0), (1.0, 40, 5.06), (3.0, 40, 6.2)]);
+        assert_eq!(lifted.bit, Some(false));
+        assert!(lifted.measured.unwrap() > 0.5, "{lifted:?}");
     }
 
     #[test]

@@ -7,7 +7,7 @@
 use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
@@ -132,6 +132,7 @@ impl Fault for DiskLimp {
             asked: record.limping.write_bytes_per_s.unwrap_or(0) as f64,
             nominal: record.nominal.write_bytes_per_s.map(|rate| rate as f64),
             fastest: None,
+            began: Instant::now(),
             last: None,
             samples: 0,
             held: Duration::ZERO,
@@ -141,6 +142,8 @@ impl Fault for DiskLimp {
 
 const BLOCK_BYTES: u64 = 4096;
 const PROBE_S: f64 = 0.25;
+/// The throttle works in slices of this length.
+const SLICE_S: f64 = 0.1;
 const PROBE_BLOCKS_MAX: f64 = 2048.0;
 
 /// Rates in bytes per second.
@@ -150,13 +153,14 @@ struct Written {
     asked: f64,
     nominal: Option<f64>,
     fastest: Option<f64>,
+    began: Instant,
     last: Option<(Duration, u64, u64)>,
     samples: u64,
     held: Duration,
 }
 
 impl Written {
-    /// What `dd` says of a small write.
+    /// What `dd` says of a small write, without what the throttle lets pass at once.
     fn write(&self) -> Result<f64> {
         let blocks =
             (self.asked * PROBE_S / BLOCK_BYTES as f64).clamp(8.0, PROBE_BLOCKS_MAX) as u64;
@@ -169,7 +173,7 @@ impl Written {
         let _ = fs::remove_file(&file);
         let told = told?;
         let seconds = dd_seconds(&told).with_context(|| format!("dd said `{told}`"))?;
-        Ok((blocks * BLOCK_BYTES) as f64 / seconds)
+        Ok(((blocks * BLOCK_BYTES) as f64 - self.asked * SLICE_S).max(0.0) / seconds)
     }
 
     fn saw(&mut self, bytes_per_s: f64) {
@@ -186,22 +190,22 @@ impl Probe for Written {
             let rate = self.write()?;
             self.saw(rate);
         }
+        let from = self.began.elapsed();
         let (read, written) = disk_bytes(self.machine.cgroups.unified, &self.cgroup)
             .context("the cgroup counts no bytes")?;
         if let Some((before, read_before, written_before)) = self.last {
-            let passed_s = held.saturating_sub(before).as_secs_f64();
+            let passed_s = (self.began.elapsed() - before).as_secs_f64();
             for (now, then) in [(read, read_before), (written, written_before)] {
                 self.saw(now.saturating_sub(then) as f64 / passed_s);
             }
         }
-        self.last = Some((held, read, written));
+        self.last = Some((from, read, written));
         self.samples += 1;
         self.held = held;
         Ok(())
     }
 
-    /// The throttle works in slices of a tenth of a second, so it bit up to twice what was asked, or
-    /// half-way to the nominal rate where that is less.
+    /// It bit up to twice what was asked, or half-way to the nominal rate where that is less.
     fn reading(&self) -> Reading {
         let nearest = self
             .nominal

@@ -7,8 +7,9 @@ use serde::Serialize;
 
 /// Rates over less than this say nothing.
 const SECONDS_MIN: f64 = 0.2;
-/// A load that has not come by then is not coming; one that was held for less may be starting yet.
-const SILENT_S: f64 = 2.0;
+/// A load that has not come by then is not coming; one that was held for less may be starting yet, in
+/// a machine that has a hundredth of a core.
+const SILENT_S: f64 = 5.0;
 /// Of what was asked. Neighbours share a card that may limp a thousandfold, or cores that are wanted
 /// many times over: little is a bite, nothing is none.
 const SHARE_MIN: f64 = 1e-3;
@@ -108,7 +109,8 @@ impl Load {
     }
 
     /// The rate beside the one that was asked. It bit if it came to a thousandth of that (or, where
-    /// nobody said how much, to anything), and did not if it has not for 2 s.
+    /// nobody said how much, to anything), and did not if it has not for 5 s; nothing where nothing
+    /// was asked is nothing to blame.
     pub fn reading(&self, asked: Option<f64>) -> Reading {
         let (Some(began), Some((ended, _))) = (self.first, self.last) else {
             return Reading {
@@ -122,7 +124,7 @@ impl Load {
         Reading {
             asked,
             measured,
-            bit: bit.filter(|bit| *bit || seconds >= SILENT_S),
+            bit: bit.filter(|bit| *bit || (asked.is_some() && seconds >= SILENT_S)),
             samples: self.samples,
             seconds,
         }
@@ -183,7 +185,7 @@ mod tests {
     fn a_load_is_its_counters_rate_and_a_thousandth_of_what_was_asked_is_a_bite() {
         let seen = load(&[(0.0, 10.0), (1.0, 60.0), (2.0, 110.0)]).reading(Some(100.0));
         assert_eq!((seen.measured, seen.bit), (Some(50.0), Some(true)));
-        let little = load(&[(0.0, 0.0), (4.0, 0.5)]);
+        let little = load(&[(0.0, 0.0), (5.0, 0.6)]);
         assert_eq!(little.reading(Some(100.0)).bit, Some(true));
         assert_eq!(little.reading(Some(1000.0)).bit, Some(false));
         assert_eq!(little.reading(None).bit, Some(true));
@@ -198,8 +200,9 @@ mod tests {
     #[test]
     fn silence_counts_against_a_load_only_once_it_had_the_time_to_come() {
         let silent = |until_s: f64| load(&[(0.0, 7.0), (until_s, 7.0)]).reading(Some(1.0)).bit;
-        assert_eq!((silent(0.1), silent(1.9)), (None, None));
-        assert_eq!(silent(2.1), Some(false));
+        assert_eq!((silent(0.1), silent(4.9)), (None, None));
+        assert_eq!(silent(5.1), Some(false));
+        assert_eq!(load(&[(0.0, 7.0), (9.0, 7.0)]).reading(None).bit, None);
         assert_eq!(load(&[]).reading(Some(1.0)).asked, Some(1.0));
     }
 }

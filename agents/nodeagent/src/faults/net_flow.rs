@@ -27,8 +27,10 @@ const FILL_BYTES_MIN: f64 = 6_000.0;
 const FILL_BYTES_MAX: f64 = 256_000.0;
 const FILL_LIMIT: Duration = Duration::from_millis(500);
 const SEND_LIMIT: Duration = Duration::from_millis(50);
-/// Packets that come to the card, of which some must have been led to the bucket.
+/// Packets that come to the card between two looks, of which some must have been led to the bucket.
 const LED_OF: u64 = 20;
+/// Looks in a row: one alone may have been taken just as they came.
+const UNLED_LOOKS: u32 = 2;
 
 /// Both directions of one card.
 pub struct Flows {
@@ -36,9 +38,9 @@ pub struct Flows {
     bucket: TokenBucket,
     out: Flow,
     in_: Flow,
-    /// Packets that had come to the card and to its `ifb` device when it was filled.
+    /// Packets that had come to the card, and through its `ifb` device, at the last look.
     arrived: Option<(Duration, u64, u64)>,
-    unled: bool,
+    unled_looks: u32,
     samples: u64,
     held: Duration,
 }
@@ -47,7 +49,7 @@ pub struct Flows {
 struct Flow {
     device: String,
     passed: fn(&Traffic) -> u64,
-    last: Option<(Duration, u64)>,
+    last: Option<(Instant, u64)>,
     overlimits: u64,
     held_back: bool,
     fastest_bit_per_s: Option<f64>,
@@ -64,7 +66,7 @@ impl Flows {
             // What leaves an ifb device's queue counts as received by it.
             in_: Flow::new(ingress, |seen| seen.rx_bytes),
             arrived: None,
-            unled: false,
+            unled_looks: 0,
             samples: 0,
             held: Duration::ZERO,
         }
@@ -74,12 +76,25 @@ impl Flows {
     fn look_at_way_in(&mut self, held: Duration) -> Result<()> {
         let card = traffic(&self.out.device).context("the data interface is gone")?;
         let led = traffic(&self.in_.device).context("the ifb device is gone")?;
-        let now = (held, card.rx_packets, led.rx_packets);
-        let (since, came, passed) = *self.arrived.get_or_insert(now);
-        let frames =
-            self.bucket.rate_bit_per_s as f64 * (held - since).as_secs_f64() / (8.0 * FRAME_BYTES);
-        self.unled = card.rx_packets >= came + LED_OF && led.rx_packets == passed && frames > 2.0;
+        // What an ifb device hands on counts as sent by it; its own packets it drops.
+        self.way_in(held, card.rx_packets, led.tx_packets);
         Ok(())
+    }
+
+    fn way_in(&mut self, held: Duration, come: u64, led: u64) {
+        if let Some((before, come_before, led_before)) = self.arrived.replace((held, come, led)) {
+            let bits = self.bucket.rate_bit_per_s as f64 * (held - before).as_secs_f64();
+            let may_pass = bits > 2.0 * 8.0 * FRAME_BYTES;
+            if led > led_before {
+                self.unled_looks = 0;
+            } else if come >= come_before + LED_OF && may_pass {
+                self.unled_looks += 1;
+            }
+        }
+    }
+
+    fn is_unled(&self) -> bool {
+        self.unled_looks >= UNLED_LOOKS
     }
 }
 
@@ -90,12 +105,12 @@ impl Probe for Flows {
             if self.samples == 0 {
                 flow.fill(self.source, &self.bucket)?;
             }
-            flow.look(held + began.elapsed(), &self.bucket)?;
+            flow.look(&self.bucket)?;
         }
         self.held = held + began.elapsed();
         self.look_at_way_in(self.held)?;
         self.samples += 1;
-        let led = !self.unled;
+        let led = !self.is_unled();
         ensure!(
             led,
             "packets come to the card, and none to the bucket for them"
@@ -106,7 +121,7 @@ impl Probe for Flows {
     /// It bit where both buckets held packets back, and neither ever let more pass than it may.
     fn reading(&self) -> Reading {
         let flows = [&self.out, &self.in_];
-        let broken = self.unled || flows.iter().any(|flow| flow.too_fast);
+        let broken = self.is_unled() || flows.iter().any(|flow| flow.too_fast);
         let held_back = flows.iter().all(|flow| flow.held_back);
         let fastest = flows.iter().filter_map(|flow| flow.fastest_bit_per_s);
         Reading {
@@ -137,7 +152,7 @@ impl Flow {
         Ok((self.passed)(&seen))
     }
 
-    /// What passed between two looks. A bucket lets pass its rate and, at once, what it holds.
+    /// What passed between two looks, in at most so many seconds. A bucket lets pass its rate and, at once, what it holds.
     fn add(&mut self, bytes: f64, seconds: f64, bucket: &TokenBucket) {
         let rate = bucket.rate_bit_per_s as f64 / 8.0;
         let at_once = 2.0 * (bucket.burst_bytes as f64 + FRAME_BYTES);
@@ -154,9 +169,8 @@ impl Flow {
         let begin = self.count()?;
         let rate = bucket.rate_bit_per_s as f64 / 8.0;
         let goal = (FILL_S * rate).clamp(FILL_BYTES_MIN, FILL_BYTES_MAX) as u64;
-        let emptied = self.send(&socket, begin + bucket.burst_bytes, until)?;
-        let began = Instant::now();
-        let ended = self.send(&socket, emptied + goal, until)?;
+        let (began, emptied) = self.send(&socket, begin + bucket.burst_bytes, until)?;
+        let (_, ended) = self.send(&socket, emptied + goal, until)?;
         let seconds = began.elapsed().as_secs_f64();
         self.look_at_queue()?;
         if ended > emptied || self.held_back {
@@ -165,12 +179,13 @@ impl Flow {
         Ok(())
     }
 
-    /// Sends until so much has passed or it is late; what has passed.
-    fn send(&self, socket: &UdpSocket, count: u64, until: Instant) -> Result<u64> {
+    /// Sends until so much has passed or it is late; what has passed, counted not before then.
+    fn send(&self, socket: &UdpSocket, count: u64, until: Instant) -> Result<(Instant, u64)> {
         loop {
+            let then = Instant::now();
             let now = self.count()?;
-            if now >= count || Instant::now() >= until {
-                return Ok(now);
+            if now >= count || then >= until {
+                return Ok((then, now));
             }
             match socket.send_to(&[0; PAYLOAD_BYTES], (Ipv4Addr::BROADCAST, DISCARD)) {
                 Err(error) if error.kind() != ErrorKind::WouldBlock => {
@@ -181,13 +196,14 @@ impl Flow {
         }
     }
 
-    fn look(&mut self, held: Duration, bucket: &TokenBucket) -> Result<()> {
+    fn look(&mut self, bucket: &TokenBucket) -> Result<()> {
+        let then = Instant::now();
         let count = self.count()?;
         if let Some((before, count_before)) = self.last {
-            let seconds = held.saturating_sub(before).as_secs_f64();
+            let seconds = before.elapsed().as_secs_f64();
             self.add(count.saturating_sub(count_before) as f64, seconds, bucket);
         }
-        self.last = Some((held, count));
+        self.last = Some((then, count));
         if !self.held_back {
             self.look_at_queue()?;
         }
@@ -221,4 +237,72 @@ fn overlimits(device: &str) -> Result<u64> {
     bucket
         .and_then(|qdisc| qdisc["overlimits"].as_u64())
         .with_context(|| format!("{device} has no token bucket"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 2 Mbit/s with a burst of 3,200 bytes: 250 kB/s.
+    fn limped(passed: &[(f64, f64)]) -> Flow {
+        let mut flow = Flow::new("eth1", |seen| seen.tx_bytes);
+        for (bytes, seconds) in passed {
+            flow.add(*bytes, *seconds, &TokenBucket::for_rate(2_000_000));
+        }
+        flow
+    }
+
+    fn flows(out: Flow, in_: Flow) -> Flows {
+        Flows {
+            out,
+            in_,
+            ..Flows::new(
+                Ipv4Addr::LOCALHOST.into(),
+                TokenBucket::for_rate(2_000_000),
+                "eth1",
+                "sc-f1",
+            )
+        }
+    }
+
+    #[test]
+    fn a_bucket_may_let_pass_its_rate_and_what_it_holds_at_once() {
+        assert!(!limped(&[(25_000.0, 0.1), (250_000.0, 1.0)]).too_fast);
+        assert!(!limped(&[(9_000.0, 0.001)]).too_fast);
+        assert!(limped(&[(25_000.0, 0.001)]).too_fast);
+        assert!(limped(&[(300_000.0, 1.0)]).too_fast);
+    }
+
+    #[test]
+    fn packets_that_come_and_are_led_nowhere_are_no_limp_however_full_the_buckets() {
+        let full = || Flow {
+            held_back: true,
+            ..limped(&[(25_000.0, 0.1)])
+        };
+        let seen = |looks: &[(u64, u64)]| {
+            let mut flows = flows(full(), full());
+            for (second, (come, led)) in (0..).zip(looks) {
+                flows.way_in(Duration::from_secs(second), *come, *led);
+            }
+            flows.reading().bit
+        };
+        assert_eq!(seen(&[(0, 0), (40, 0), (80, 0)]), Some(false));
+        assert_eq!(seen(&[(0, 0), (40, 0), (41, 0), (80, 0)]), Some(false));
+        assert_eq!(seen(&[(0, 0), (40, 0), (80, 40)]), Some(true));
+        assert_eq!(seen(&[(0, 0), (10, 0), (20, 0), (30, 0)]), Some(true));
+    }
+
+    #[test]
+    fn both_directions_must_have_held_packets_back() {
+        let full = || Flow {
+            held_back: true,
+            ..limped(&[(25_000.0, 0.1)])
+        };
+        let seen = flows(full(), full()).reading();
+        assert_eq!((seen.asked, seen.measured), (Some(2.0), Some(2.0)));
+        assert_eq!(seen.bit, Some(true));
+        assert_eq!(flows(full(), limped(&[(100.0, 1.0)])).reading().bit, None);
+        let fast = limped(&[(25_000_000.0, 1.0)]);
+        assert_eq!(flows(full(), fast).reading().bit, Some(false));
+    }
 }

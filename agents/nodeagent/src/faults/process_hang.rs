@@ -84,15 +84,18 @@ struct Stopped {
 
 impl Probe for Stopped {
     fn look(&mut self, held: Duration) -> Result<()> {
-        let mut all = !self.processes.is_empty();
-        for before in &mut self.processes {
-            let now = processes::find(before.pid);
-            all &= now.as_ref() == Some(before) && before.is_stopped();
-            // One that went on for a while and is stopped again counts anew from here.
-            if let Some(now) = now {
-                *before = now;
-            }
-        }
+        // One that was killed meanwhile does nothing any more.
+        let alive = self.processes.iter().filter_map(|before| {
+            let now = processes::find(before.pid)?;
+            (now.start_ticks == before.start_ticks && now.is_alive()).then_some((before, now))
+        });
+        let pairs: Vec<(&Process, Process)> = alive.collect();
+        let stood_still = |(before, now): &(&Process, Process)| {
+            now.is_stopped() && now.cpu_ticks == before.cpu_ticks
+        };
+        let all = !pairs.is_empty() && pairs.iter().all(stood_still);
+        // One that went on for a while and is stopped again counts anew from here.
+        self.processes = pairs.into_iter().map(|(_, now)| now).collect();
         self.lasted.look(held, all);
         Ok(())
     }

@@ -36,6 +36,26 @@ fn a_card_that_got_its_rate_back_did_not_limp() {
 }
 
 #[test]
+fn a_card_whose_packets_come_in_past_its_bucket_did_not_limp() {
+    let machine = machine_or_skip!(IDLE_ROLE, "net.limp");
+    let peer = Container::peer();
+    let id = machine.inject("net.limp", json!({ "factor": 100 }));
+    machine.run(&format!("nft delete table netdev sparecraft_limp_{id}"));
+    let from_peer = format!(
+        "iperf3 -c {} -u -b 200K -l 200 -t 2 --reverse",
+        peer.data_address
+    );
+    let dose = wait_for("a dose", || {
+        machine.run(&from_peer);
+        let dose = machine.fault(&id)["dose"].clone();
+        (dose["bit"] == false).then_some(dose)
+    });
+    assert!(dose["problem"].is_string(), "{dose}");
+    machine.revert(&id);
+    machine.assert_clean();
+}
+
+#[test]
 fn a_loss_without_packets_says_nothing_and_one_without_its_rule_did_not_bite() {
     let machine = machine_or_skip!(IDLE_ROLE, "net.loss");
     let peer = Container::peer();
