@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from optimizer.availability import FailureRates, availability, least_extra_nodes, sizes
+from optimizer.availability import FailureRates, availability, least_extra_nodes, least_pool, sizes
 from optimizer.availability.rates import shown
 from optimizer.errors import InputError
 from optimizer.latency import TierLatency
@@ -88,6 +88,28 @@ def rates(draw: st.DrawFn) -> FailureRates:
         table["limp_capacity"] = draw(st.sampled_from([0.0, 0.5]))
     known = rates_from({key: value for key, value in table.items() if value is not None})
     return known.at(draw(st.sampled_from([0.5, 0.95])))
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    rates(),
+    st.sampled_from(["cloud", "on-prem"]),
+    st.sampled_from(["ara", "pf"]),
+    st.integers(1, 3),
+    st.sampled_from([0.99, 0.9999, 1 - 1e-6, 1 - 1e-8, 1 - 1e-10]),
+)
+def test_planner_and_target_find_the_same_least_size(
+    rates: FailureRates, scheme: str, mechanism: str, needed: int, target: float
+) -> None:
+    tried = sizes(needed, 12, rates, mechanism=mechanism, scheme=scheme)
+    first = next((size for size, one in enumerate(tried) if one.keeps(target)), None)
+    if mechanism == "ara":
+        sized = least_extra_nodes(needed, target, rates, scheme=scheme, extra_max=12)
+    elif scheme == "on-prem":
+        sized = least_pool(needed, target, rates, pool_max=12)
+    else:
+        return  # the cloud's pool has no end, and no size
+    assert sized.extra == first
 
 
 @settings(max_examples=200, deadline=None)
