@@ -203,3 +203,12 @@ def test_a_second_report_replaces_the_first(small: FakeRun, tmp_path: Path) -> N
     write_table(tmp_path / "requests.parquet", pl.DataFrame(schema=REQUESTS), REQUESTS)
     assert write_report(tmp_path).read_text() != first
     assert json.loads((tmp_path / "result.json").read_text())["schema"] == 1
+
+
+def test_limits_beyond_every_latency_are_drawn_where_they_are(tmp_path: Path) -> None:
+    run = small_run()
+    run.manifest["spec"]["slo"].update(p95_ms=300_000.0, p99_ms=600_000.0)
+    text = write_report(run.write(tmp_path / "run")).read_text()
+    figure = text.split('id="over-time"', 1)[1].split("<template>", 1)[0]
+    at = re.findall(r'translate\([\d.]+,(-?[\d.]+)\)"[^>]*>SLO p9[59]<', figure)
+    assert len(at) == len(set(at)) == 2

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import altair as alt
@@ -134,7 +134,8 @@ def _latency_panel(
 ) -> Any:
     scale = alt.Scale(domain=domain, nice=False)
     x = alt.X("t:Q", scale=scale, axis=axis) if x is None else x
-    y_domain = _latency_domain(run.requests)
+    limits = _slo_limits(run)
+    y_domain = _latency_domain(run.requests, list(limits.values()))
     y = alt.Y(
         "ms:Q",
         scale=alt.Scale(type="log", domain=y_domain, nice=False, clamp=True),
@@ -146,20 +147,28 @@ def _latency_panel(
             maxExtent=_AXIS_EXTENT,
         ),
     )
-    layers = [shading(disturbances, domain, x), _slo_rules(run, domain, x, y)]
+    layers = [shading(disturbances, domain, x), _slo_rules(limits, domain, x, y)]
     layers.append(_points(run, size, x, y))
     layers.append(_median_steps(run, x, y))
     layers.append(_failures(run, size, x, y, y_domain[0]))
     return alt.layer(*layers).properties(height=260 if size.small else 300, width=size.plot_width)
 
 
-def _latency_domain(requests: pl.DataFrame) -> list[float]:
+def _slo_limits(run: RunFolder) -> dict[str, float]:
+    """The SLO's latencies in ms, as far as there are any."""
+    slo = run.spec.get("slo") or {}
+    return {name: float(slo[f"{name}_ms"]) for name in ("p95", "p99") if slo.get(f"{name}_ms")}
+
+
+def _latency_domain(requests: pl.DataFrame, limits: Sequence[float]) -> list[float]:
+    """From the least to the greatest latency, and to the limits: none is drawn where it is not."""
     latencies = requests["latency_ms"].to_numpy()
     latencies = latencies[latencies > 0]
     if latencies.size == 0:
         return [1.0, 1000.0]
     low, high = float(np.quantile(latencies, 0.001)), float(latencies.max())
-    return [max(0.1, low * 0.8), max(high * 1.15, low * 2)]
+    low, high = min([low, *limits]), max([high, *limits, low * 2 / 1.15])
+    return [max(0.1, low * 0.8), high * 1.15]
 
 
 def shading(disturbances: Sequence[Window], domain: list[float], x: Any) -> Any:
@@ -189,13 +198,8 @@ def _window_colour(window: Window) -> str:
     return (palette.INTERFERENCE if window.what == "interference" else palette.FAULT).light
 
 
-def _slo_rules(run: RunFolder, domain: list[float], x: Any, y: Any) -> Any:
-    slo = run.spec.get("slo") or {}
-    rows = [
-        {"ms": float(slo[key]), "t": domain[1], "label": f"SLO {key.removesuffix('_ms')}"}
-        for key in ("p95_ms", "p99_ms")
-        if slo.get(key)
-    ]
+def _slo_rules(limits: Mapping[str, float], domain: list[float], x: Any, y: Any) -> Any:
+    rows = [{"ms": ms, "t": domain[1], "label": f"SLO {name}"} for name, ms in limits.items()]
     base = alt.Chart(data(rows))
     rule = base.mark_rule(strokeDash=[4, 3], stroke=palette.MARKER.light, opacity=0.7)
     label = base.mark_text(
