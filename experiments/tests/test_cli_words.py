@@ -82,6 +82,11 @@ def test_help_without_a_word_of_the_glossary_names_none() -> None:
         assert "Words:" not in call(name, "--help").output
 
 
+@pytest.mark.parametrize("name", ["prices", "reproduce"])
+def test_a_group_s_help_cuts_no_command_s_line(name: str) -> None:
+    assert "..." not in call(name, "--help").output.partition("Commands:")[2]
+
+
 def test_every_command_is_in_one_panel_of_the_help() -> None:
     assert sum(len(panel) for panel in PANELS.values()) == len(COMMANDS)
     shown = call("--help").output

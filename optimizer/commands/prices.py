@@ -43,7 +43,7 @@ def list_(
     region: Annotated[str | None, typer.Option(help="One region; without it, all.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """The book's machines, cheapest first (this is what `prices` alone does).
+    """The book's machines, cheapest first; also without `list`.
 
     Example: sparecraft prices list --region us-east-1
     """
@@ -70,7 +70,9 @@ def refresh(
     ),
     as_json: JsonOption = False,
 ) -> None:
-    """Today's EC2 prices of the book's types, from AWS's pricing API, as a new book.
+    """Today's EC2 prices from AWS, as a new book.
+
+    Of the book's types, from AWS's pricing API.
 
     Example: sparecraft prices refresh --region us-east-1 --output ec2.toml
     """

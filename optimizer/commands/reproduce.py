@@ -31,7 +31,9 @@ def reproduce() -> None:
 
 @group.command()
 def pcraft(figures: FiguresOption = None, as_json: JsonOption = False) -> None:
-    """Tables II and III cell for cell in both readings of 6/year, and Fig. 5, 6 and 7.
+    """Tables II and III cell for cell, and figures 5 to 7.
+
+    In both readings of 6/year.
 
     Example: sparecraft reproduce pcraft --figures figures
     """
@@ -86,7 +88,9 @@ def spare(
         str, typer.Option(help="What is simulated as sPARE's: tad-paper, to the letter, or tad.")
     ] = "tad-paper",
 ) -> None:
-    """Equations 1 to 3, the capacities of section 4.2, section 6 simulated: beside the paper.
+    """Equations 1 to 3, the capacities, section 6 simulated.
+
+    The capacities are those of section 4.2; all stands beside the paper's.
 
     Example: sparecraft reproduce spare --figures figures
     """
