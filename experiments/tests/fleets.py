@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from experiments.design.roles import Roles
 from experiments.record.records import read_events
@@ -23,12 +23,16 @@ _WAIT_S = 300.0
 
 @contextmanager
 def nothing_stays(*experiments: str) -> Iterator[None]:
-    """No fleet of these names before, and none after."""
+    """No fleet of these names before, and none after; nor a run that would remove another's."""
     for name in experiments:
         LocalPlatform(name).down(print)
     try:
         yield
     finally:
+        while Started.processes:
+            process = Started.processes.pop()
+            process.kill()  # nothing where it has ended
+            process.wait()
         for name in experiments:
             LocalPlatform(name).down(print)
     assert [found for name in experiments for found in docker.find(name)] == []
@@ -48,6 +52,8 @@ def live(experiment: str, tfvars: Path, roles: Roles) -> Iterator[Fleet]:
 class Started:
     """`sparecraft` in the background; its files are in `results`."""
 
+    processes: ClassVar[list[subprocess.Popen[bytes]]] = []
+
     def __init__(self, results: Path, *arguments: str) -> None:
         results.mkdir(parents=True, exist_ok=True)
         self.results = results
@@ -57,6 +63,7 @@ class Started:
             self.process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=out, stderr=err
             )
+        self.processes.append(self.process)
 
     @property
     def output(self) -> str:

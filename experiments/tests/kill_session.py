@@ -1,0 +1,237 @@
+"""Runs on a live fleet whose parts are killed; what has to be true after each kill is asserted."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from experiments.design.roles import find_roles
+from experiments.errors import SparecraftError
+from experiments.load.plan import LoadPlan, read_plan
+from experiments.load.received import RecordReader
+from experiments.record.telemetry import InfluxQuery
+from experiments.stage.fleet import await_ready, connect, disconnect
+from experiments.stage.live_fleet import Fleet
+from experiments.stage.platforms.local import docker
+from experiments.stage.platforms.local.platform import LocalPlatform
+from experiments.tests.called import sparecraft
+from experiments.tests.engine import docker as call_docker
+from experiments.tests.fleets import Started
+from experiments.tests.kills import CACHES, EXPERIMENT, Kill, faulty, not_recorded, processes_of
+from experiments.tests.load_fixture import alive, children
+
+ARBITER, INFLUXDB = "arbiter-cache", "influxdb-1"
+_WAIT_S = 120.0
+# What a fault can leave, as the machine says; many of a fault's things have its id in their name.
+_LOOK = (
+    "tc qdisc show; nft --stateless list ruleset netdev; ip -o link | cut -d: -f2 | cut -d@ -f1; "
+    "ps -eo stat=,comm= | grep ^T; grep -aoh 'SPARECRAFT_FAULT=[^[:cntrl:]]*' /proc/*/environ; true"
+)
+Held = Mapping[str, set[str]]  # faults in force, by machine
+
+
+def until(what: str, condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + _WAIT_S
+    while not condition():
+        assert time.monotonic() < deadline, f"no {what} within {_WAIT_S:g} s"
+        time.sleep(0.1)
+
+
+class Session:
+    """Runs of one design on one fleet, one after another, and the kills in them."""
+
+    def __init__(self, folder: Path, design: Path) -> None:
+        self.folder = folder
+        self.design = faulty(design, folder / "design")
+        self.platform = LocalPlatform(EXPERIMENT)
+        self.undone_s: dict[str, list[float]] = {}  # by target, from the kill on
+        self.lost: set[str] = set()  # machines that the run under way has missed
+        self._runs = 0
+
+    def up(self) -> None:
+        """A fleet that nothing has disturbed yet, and what its caches look like."""
+        done = sparecraft("up", str(self.design))
+        assert done.returncode == 0, done.stdout + done.stderr
+        self.fleet: Fleet = connect(self.platform, self.platform.inventory())
+        self._clean = {name: self._look(name) for name in CACHES}
+
+    def begin(self) -> None:
+        """A run on the fleet, with something in force."""
+        self._runs += 1
+        self.lost = set()
+        self.started = Started(self.folder / f"run-{self._runs}", "run", str(self.design))
+        self.started.until_event(action="inject")
+
+    def down(self) -> None:
+        """`sparecraft down`, after which nothing is left."""
+        disconnect(self.fleet)
+        done = sparecraft("down", EXPERIMENT)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert docker.find(EXPERIMENT) == []
+        assert processes_of(self.folder) == []
+
+    @property
+    def run(self) -> Path:
+        """The run's own folder."""
+        [found] = self.started.results.glob("*/2*")
+        return found
+
+    @property
+    def plan(self) -> LoadPlan:
+        """The load of the run under way."""
+        return read_plan(self.run / "load" / "block-00.plan.json")
+
+    # kills
+
+    def strike(self, kill: Kill, *, last: bool) -> str:
+        """Kill it, hold what came of it against what is promised, and mend it (but the last);
+        says what was killed, where, and what was in force."""
+        assert self.started.process.poll() is None, self.started.output
+        until("fault in force", lambda: bool(self._in_force()))
+        time.sleep(kill.pause_s)  # the moment is drawn
+        held = self._in_force()
+        machine = kill.of(CACHES)
+        if kill.target == "runner":
+            machine = ""
+            self._kill_runner(held)
+        elif kill.target == "agent":
+            machine = kill.of(held or CACHES)
+            self._kill_agent(machine, held.get(machine, set()))
+        elif kill.target == "influxdb":
+            machine = INFLUXDB
+            self._kill_influxdb(stays=last)
+        elif kill.target == "arbiter":
+            machine = ARBITER
+            self._kill_arbiter()
+        else:
+            self._kill_machine(machine)
+        in_force = ", ".join(f"{len(ids)} on {name}" for name, ids in held.items()) or "nothing"
+        return f"{kill.target} {machine}, {in_force} in force"
+
+    def _kill_runner(self, held: Held) -> None:
+        load = children(self.started.process.pid)
+        began = time.monotonic()
+        self.started.process.kill()
+        self.started.process.wait()
+        until("lease that ended", lambda: not self._in_force())
+        self.undone_s.setdefault("runner", []).append(time.monotonic() - began)
+        assert alive(load) == []
+        for name in CACHES:
+            agent = self.fleet.agents[name]
+            reasons = {one["id"]: one["revert_reason"] for one in agent.faults()}
+            # the run itself may have ended one between the look and the kill
+            assert {reasons[one] for one in held.get(name, ())} <= {"lease", "requested"}
+            assert agent.fingerprint()["differences"] == []
+            self._until_clean(name)
+        self._all_was_recorded()
+
+    def _kill_agent(self, machine: str, held: set[str]) -> None:
+        agent = self.fleet.agents[machine]
+
+        def undone() -> bool:
+            try:
+                states = {one["id"]: one["state"] for one in agent.faults()}
+            except SparecraftError:
+                return False
+            # one that ended between the look and the kill is not in the journal any more
+            return all(states.get(one, "reverted") == "reverted" for one in held)
+
+        began = time.monotonic()
+        # Process 1 starts it again; the others of this program are neighbours.
+        self._inside(machine, "pkill -KILL -P 1 -f -x /opt/sparecraft/bin/nodeagent")
+        until(f"undo on {machine}", undone)
+        self.undone_s.setdefault("agent", []).append(time.monotonic() - began)
+        left = [line for line in self._look(machine) if any(one in line for one in held)]
+        assert left == []
+
+    def _kill_influxdb(self, *, stays: bool) -> None:
+        before = self._points()
+        self._inside(INFLUXDB, "pkill -KILL -x influxd")
+        until("spool", (self.run / "telemetry.lp").exists)
+        if not stays:
+            recorded = len(self._lines())
+            self._start_service(INFLUXDB)
+            # what it had taken, and what has waited since
+            until("delivery", lambda: self._points() >= max(before, recorded))
+
+    def _kill_arbiter(self) -> None:
+        self._inside(ARBITER, "pkill -KILL -x arbiter")
+        until("refused request", lambda: self._outcome() == "connection_error")
+        self._start_service(ARBITER)
+        until("answer", lambda: self._outcome() == "ok")
+
+    def _kill_machine(self, machine: str) -> None:
+        seen = len(self.started.events())
+        self.lost.add(machine)
+        self.platform.stop(machine)
+
+        def noticed(action: str) -> bool:
+            wanted = {"what": "machine", "machine": machine, "action": action}
+            return any(wanted.items() <= event.items() for event in self.started.events()[seen:])
+
+        until(f"loss of {machine}", lambda: noticed("start"))
+        self.platform.start(machine)
+        await_ready(self.fleet, find_roles(), {machine: self.fleet.agents[machine]})
+        until(f"return of {machine}", lambda: noticed("end"))
+
+    # what is there
+
+    def _inside(self, machine: str, command: str) -> str:
+        return call_docker("exec", self.platform.container(machine), "bash", "-c", command)
+
+    def _look(self, machine: str) -> list[str]:
+        lines = self._inside(machine, _LOOK).splitlines()
+        return sorted(re.sub(r"(eth|refcnt )\d+", r"\1", line) for line in lines)  # differ by start
+
+    def _until_clean(self, machine: str) -> None:
+        """What was told to end may take its time to be gone."""
+        before = self._clean[machine]
+        deadline = time.monotonic() + _WAIT_S
+        while (now := self._look(machine)) != before:
+            assert time.monotonic() < deadline, f"{machine} was {before} and is {now}"
+
+    def _start_service(self, machine: str) -> None:
+        self.fleet.agents[machine].client.post("/v1/service/start").raise_for_status()
+
+    def _in_force(self) -> dict[str, set[str]]:
+        """On the caches that answer."""
+        found = {}
+        for name in CACHES:
+            try:
+                faults = self.fleet.agents[name].faults()
+            except SparecraftError:
+                continue
+            if held := {one["id"] for one in faults if one["state"] != "reverted"}:
+                found[name] = held
+        return found
+
+    def _points(self) -> int:
+        """Requests of this run that InfluxDB has; -1 where it does not answer."""
+        query = InfluxQuery(self.fleet.inventory.endpoints.influxdb)
+        try:
+            return query.points(self.run.name).get("request", 0)
+        except SparecraftError:
+            return -1
+        finally:
+            query.close()
+
+    def _lines(self) -> list[bytes]:
+        """The records so far, without one that is being written."""
+        return (self.run / "load" / "block-00.jsonl").read_bytes().split(b"\n")[:-1]
+
+    def _outcome(self) -> str:
+        return str(json.loads(self._lines()[-1])["outcome"])
+
+    def _all_was_recorded(self) -> None:
+        """Of a run that is no more: each record is whole, and there is one of each request but
+        those in flight at the end."""
+        load = self.run / "load"
+        reader = RecordReader(load / "block-00.jsonl", self.plan)
+        records = reader.take()
+        assert (reader.problem, len(records)) == ("", len(self._lines()))
+        assert not_recorded(records, self.plan) == []
+        assert "Traceback" not in (load / "block-00.log").read_text()
+        assert all(event["action"] for event in self.started.events())
