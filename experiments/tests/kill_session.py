@@ -141,7 +141,7 @@ class Session:
 
         began = time.monotonic()
         # Process 1 starts it again; the others of this program are neighbours.
-        self._inside(machine, "pkill -KILL -P 1 -f -x /opt/sparecraft/bin/nodeagent")
+        self._kill_process(machine, "-P 1 -f -x /opt/sparecraft/bin/nodeagent")
         until(f"undo on {machine}", undone)
         self.undone_s.setdefault("agent", []).append(time.monotonic() - began)
         left = [line for line in self._look(machine) if any(one in line for one in held)]
@@ -149,7 +149,7 @@ class Session:
 
     def _kill_influxdb(self, *, stays: bool) -> None:
         before = self._points()
-        self._inside(INFLUXDB, "pkill -KILL -x influxd")
+        self._kill_process(INFLUXDB, "-x influxd")
         until("spool", (self.run / "telemetry.lp").exists)
         if not stays:
             recorded = len(self._lines())
@@ -158,7 +158,7 @@ class Session:
             until("delivery", lambda: self._points() >= max(before, recorded))
 
     def _kill_arbiter(self) -> None:
-        self._inside(ARBITER, "pkill -KILL -x arbiter")
+        self._kill_process(ARBITER, "-x arbiter")
         until("refused request", lambda: self._outcome() == "connection_error")
         self._start_service(ARBITER)
         until("answer", lambda: self._outcome() == "ok")
@@ -181,6 +181,12 @@ class Session:
 
     def _inside(self, machine: str, command: str) -> str:
         return call_docker("exec", self.platform.container(machine), "bash", "-c", command)
+
+    def _kill_process(self, machine: str, wanted: str) -> None:
+        """Kill the one process there that `pgrep` finds by these options."""
+        found = self._inside(machine, f"pgrep {wanted}").split()
+        assert len(found) == 1, f"{machine}: pgrep {wanted} finds {found}"
+        self._inside(machine, f"kill -KILL {found[0]}")
 
     def _look(self, machine: str) -> list[str]:
         lines = self._inside(machine, _LOOK).splitlines()
