@@ -30,6 +30,7 @@ pub struct Parameters {
 
 #[derive(Serialize, Deserialize)]
 pub struct Record {
+    id: String,
     cgroup: PathBuf,
     device: String,
     nominal: Throttle,
@@ -73,7 +74,7 @@ impl Fault for DiskLimp {
     fn plan(
         &self,
         machine: &Machine,
-        _id: &str,
+        id: &str,
         parameters: &Parameters,
     ) -> Result<Record, Refusal> {
         let disk = machine.disk()?;
@@ -103,6 +104,7 @@ impl Fault for DiskLimp {
             write_bytes_per_s: Some(divide(capped.write_bytes_per_s)?),
         };
         Ok(Record {
+            id: id.into(),
             cgroup: disk.own.clone(),
             device,
             nominal,
@@ -117,16 +119,18 @@ impl Fault for DiskLimp {
     }
 
     fn undo(&self, machine: &Machine, record: &Record) -> Result<()> {
-        if !record.cgroup.exists() {
-            return Ok(());
+        if record.cgroup.exists() {
+            machine
+                .cgroups
+                .write_throttle(&record.cgroup, &record.device, &record.nominal)?;
         }
-        machine
-            .cgroups
-            .write_throttle(&record.cgroup, &record.device, &record.nominal)
+        neighbour::end_looks(&record.id)
     }
 
     fn probe(&self, machine: &Arc<Machine>, record: &Record) -> Box<dyn Probe> {
+        neighbour::begin_looks(&record.id);
         Box::new(Written {
+            id: record.id.clone(),
             machine: machine.clone(),
             cgroup: record.cgroup.clone(),
             asked: record.limping.write_bytes_per_s.unwrap_or(0) as f64,
@@ -148,6 +152,7 @@ const PROBE_BLOCKS_MAX: f64 = 2048.0;
 
 /// Rates in bytes per second.
 struct Written {
+    id: String,
     machine: Arc<Machine>,
     cgroup: PathBuf,
     asked: f64,
@@ -168,7 +173,7 @@ impl Written {
         let (to, count) = (format!("of={}", file.display()), format!("count={blocks}"));
         let size = format!("bs={BLOCK_BYTES}");
         let words = ["dd", "if=/dev/zero", &to, &size, &count, "oflag=direct"];
-        let told = neighbour::run_once(&self.machine, &words.map(str::to_owned));
+        let told = neighbour::run_once(&self.machine, &self.id, &words.map(str::to_owned));
         // It is small, and written over by the next.
         let _ = fs::remove_file(&file);
         let told = told?;

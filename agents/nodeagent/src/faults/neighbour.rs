@@ -2,9 +2,11 @@
 //! or runs a program. It carries the episode's id in its environment, by which the undo finds it.
 //! It ends by itself when the agent that started it is gone or the longest lease has passed.
 
+use std::collections::BTreeSet;
 use std::io::Read;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -23,6 +25,8 @@ const PASSES_MAX: usize = 50;
 const PAUSE: Duration = Duration::from_millis(20);
 /// Iterations between two looks at the clock.
 const SPINS: u64 = 1_000_000;
+/// The episodes whose probes may start a program.
+static LOOKED_AT: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
 
 /// Starts one neighbour for each program of the episode `id` (an empty one spins), and returns when
 /// all of them have stayed alive for a moment.
@@ -89,14 +93,35 @@ pub fn stop(id: &str) -> Result<()> {
     bail!("interference {id} still had processes after {PASSES_MAX} rounds of SIGKILL")
 }
 
-/// Runs a program in the role's cgroup to its end, for at most `RUN_LIMIT`; what it said on its
-/// standard error.
-pub fn run_once(machine: &Machine, program: &[String]) -> Result<String> {
-    let mut child = start(machine, "probe", program)?;
+/// From now on the probe of the episode `id` may run programs, until `end_looks`.
+pub fn begin_looks(id: &str) {
+    looked_at().insert(id.into());
+}
+
+/// Ends what the probe of the episode `id` runs; it starts nothing any more.
+pub fn end_looks(id: &str) -> Result<()> {
+    looked_at().remove(id);
+    stop(id)
+}
+
+fn looked_at() -> MutexGuard<'static, BTreeSet<String>> {
+    LOOKED_AT.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// For the probe of the episode `id`: runs a program in the role's cgroup to its end, for at most
+/// `RUN_LIMIT`; what it said on its standard error.
+pub fn run_once(machine: &Machine, id: &str, program: &[String]) -> Result<String> {
+    let mut child = {
+        let allowed = looked_at(); // until it runs, so that `end_looks` finds it
+        if !allowed.contains(id) {
+            bail!("{id} is being undone");
+        }
+        start(machine, id, program)?
+    };
     let until = Instant::now() + RUN_LIMIT;
     while child.try_wait()?.is_none() {
         if Instant::now() > until {
-            stop("probe")?;
+            stop(id)?;
             let _ = child.wait();
             bail!("{} did not end within {RUN_LIMIT:?}", shown(program));
         }

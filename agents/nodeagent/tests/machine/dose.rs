@@ -98,3 +98,18 @@ fn a_role_that_got_its_cpu_back_did_not_limp() {
     machine.revert(&id);
     machine.assert_clean();
 }
+
+#[test]
+fn an_undo_ends_the_write_that_measures_a_disk() {
+    let machine = machine_or_skip!(IDLE_ROLE, "disk.limp");
+    for _ in 0..5 {
+        let slow = json!({ "factor": 1000, "nominal_mbps": 10 });
+        let id = machine.inject("disk.limp", slow);
+        wait_for("the write", || {
+            (!machine.differences().is_empty() && !machine.run("pidof dd || true").is_empty())
+                .then_some(())
+        });
+        machine.revert(&id);
+        machine.assert_clean();
+    }
+}

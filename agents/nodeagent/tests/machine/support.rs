@@ -413,7 +413,9 @@ impl Machine {
     /// The interface with the data address.
     pub fn data_interface(&self) -> String {
         let data = &self.container.data_address;
-        self.run(&format!("ip -br -4 address | grep {data} | cut -d@ -f1"))
+        self.run(&format!(
+            "ip -br -4 address show to {data}/32 | cut -d@ -f1"
+        ))
     }
 
     /// The pid of the agent proper, the child of process 1.
