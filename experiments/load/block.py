@@ -83,7 +83,7 @@ class BlockRun:
 
         Parameters: experiment, which goes before the design's; its arms are the design's.
         """
-        waited_s = wait_until_quiet(self.quiet_wait_s)
+        waited_s = wait_until_quiet(self.quiet_wait_s, self.fleet.platform.cpu_s)
         if waited_s > 0.0:
             narrator.detail(f"waited {waited_s:.0f} s for a quiet host")
         configure(self.design, block.arm, self.fleet)
@@ -101,7 +101,7 @@ class BlockRun:
         )
         try:
             handle.wait_ready()
-            watch = HostWatch()
+            watch = HostWatch(self.fleet.platform.cpu_s)
             origin = time.monotonic() + _LEAD_S
             worker = threading.Thread(
                 target=controller.run,

@@ -117,6 +117,7 @@ class Run(_Line):
     errors: int = 0
     core_speed: float | None = None  # 10^6 additions per CPU second, median of its blocks
     stolen_share: float | None = None
+    others_share: float | None = None
     p50: Percentile | None = None
     p95: Percentile | None = None
     p99: Percentile | None = None

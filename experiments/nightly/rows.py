@@ -128,6 +128,7 @@ def _of_arm(
         "errors": int(figures.get("errors") or 0),
         "core_speed": _median([one.get("core_speed") for one in blocks]),
         "stolen_share": _mean([one.get("stolen_share") for one in blocks]),
+        "others_share": _mean([one.get("others_share") for one in blocks]),
         **_percentiles(figures, own, manifest),
         "slo_met": ((slo.get("arms") or {}).get(arm) or {}).get("met"),
         "burn": _burn(own, figures, slo.get("asked") or {}),

@@ -137,6 +137,7 @@ def conditions_table(runs: Sequence[Run]) -> Table | None:
             Cell(number(run.errors)),
             Cell(number(run.burn.get("p95_ms"))),
             Cell(number(run.core_speed)),
+            Cell(percent(run.others_share)),
             Cell(percent(run.stolen_share)),
             Cell(str(run.seed)),
             named(run.commit or MISSING),
@@ -144,8 +145,8 @@ def conditions_table(runs: Sequence[Run]) -> Table | None:
         )
         for run in _newest_first(runs)
     )
-    head = ("night", "arm", "requests", "errors", "burn of p95", "core speed", "stolen", "seed",
-            "commit", "host")  # fmt: skip
+    head = ("night", "arm", "requests", "errors", "burn of p95", "core speed", "other work",
+            "stolen", "seed", "commit", "host")  # fmt: skip
     return Table("conditions", "The same runs", head, rows) if rows else None
 
 

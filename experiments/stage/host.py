@@ -1,24 +1,29 @@
-"""The host under all machines: how busy it was in each block, and how fast its cores ran.
+"""The host under all machines: how busy it was in each block, with whose work, and how fast.
 
 Every machine of a local fleet runs on the same few cores. Where these are full, the machines' caps
-are not what limits them; and a core that is shared with strangers, or with its own other thread,
-changes its speed from second to second. Neither voids a run, and both stand beside its figures,
-because both move them.
+are not what limits them; and a core that is shared with strangers, with other work on this host or
+with its own other thread, changes its speed from second to second. None of it voids a run, and all
+of it stands beside its figures, because it moves them.
 """
 
 from __future__ import annotations
 
+import contextlib
+import os
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+
+import psutil
 
 from experiments.design.schedule import Block
 
 _LOOPS = 40_000  # 3 ms: of one core, 0.3 % at a sample a second
 _SAMPLE_EVERY_S = 1.0
 QUIET_STOLEN_MAX = 0.05
+QUIET_OTHERS_MAX = 0.15  # runner, load and kernel leave 5 to 8 % on 2 cores unexplained
 _QUIET_SAMPLE_S = 3.0
 _STAT = Path("/proc/stat")
 
@@ -35,6 +40,17 @@ class HostBlock:
     speed_samples: int
     waited_s: float = 0.0  # for a quiet host, before the block
     spoiled: str = ""  # why the block was set aside
+    # Busy with what is neither the fleet's nor this process's: other work on this host, and what
+    # the kernel does for all. None where the fleet is not on this host.
+    others_share: float | None = None
+
+
+# CPU seconds so far of each machine on this host
+CpuSeconds = Callable[[], Mapping[str, float]]
+
+
+def _no_machine() -> Mapping[str, float]:
+    return {}
 
 
 @dataclass(frozen=True)
@@ -44,6 +60,11 @@ class CpuTimes:
     total: int
     idle: int
     stolen: int
+
+    @property
+    def busy_s(self) -> float:
+        """CPU seconds of all cores, neither idle nor stolen."""
+        return (self.total - self.idle - self.stolen) / os.sysconf("SC_CLK_TCK")
 
     @staticmethod
     def read(stat: Path = _STAT) -> CpuTimes:
@@ -61,8 +82,9 @@ class CpuTimes:
 class HostWatch:
     """From its making, which is the block's start, to `block`."""
 
-    def __init__(self) -> None:
+    def __init__(self, fleet_cpu_s: CpuSeconds = _no_machine) -> None:
         self._before = CpuTimes.read()
+        self._use = Use(fleet_cpu_s)
         self._speeds = [core_speed()]
         self._sampled_s = time.monotonic()
 
@@ -77,16 +99,53 @@ class HostWatch:
         busy_share, stolen_share = self._before.shares_until(CpuTimes.read())
         speed = statistics.median(self._speeds)
         count = len(self._speeds)
-        return HostBlock(block.repeat, block.arm, busy_share, stolen_share, speed, count, waited_s)
+        return HostBlock(
+            block.repeat, block.arm, busy_share, stolen_share, speed, count, waited_s,
+            others_share=self._use.others_share(),
+        )  # fmt: skip
+
+
+class Use:
+    """From its making on: whose the CPU time of this host was."""
+
+    def __init__(self, fleet_cpu_s: CpuSeconds) -> None:
+        self._fleet_cpu_s = fleet_cpu_s
+        self._host, self._fleet, self._own_s = CpuTimes.read(), fleet_cpu_s(), own_cpu_s()
+
+    def others_share(self) -> float | None:
+        """Of all cores' time until now, what was neither idle nor the fleet's nor this process's
+        and its children's."""
+        host, fleet, own_s = CpuTimes.read(), self._fleet_cpu_s(), own_cpu_s()
+        if not fleet:
+            return None
+        explained_s = own_s - self._own_s
+        for machine, now_s in fleet.items():
+            before_s = self._fleet.get(machine, 0.0)
+            explained_s += now_s - before_s if now_s >= before_s else now_s  # started again
+        busy_s = host.busy_s - self._host.busy_s
+        total_s = max(1, host.total - self._host.total) / os.sysconf("SC_CLK_TCK")
+        return max(0.0, busy_s - explained_s) / total_s
+
+
+def own_cpu_s() -> float:
+    """CPU seconds of this process and of all that it started: the load's workers."""
+    own = psutil.Process()
+    spent_s = 0.0
+    for process in (own, *own.children(recursive=True)):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            spent_s += sum(process.cpu_times()[:4])  # user, system, and of its ended children
+    return spent_s
 
 
 def wait_until_quiet(
     limit_s: float,
+    fleet_cpu_s: CpuSeconds = _no_machine,
     *,
     read: Callable[[], CpuTimes] = CpuTimes.read,
     sleep: Callable[[float], None] = time.sleep,
 ) -> float:
-    """Seconds until other guests took at most 5 % of the cores' time for 3 s; at most `limit_s`.
+    """Seconds until other guests took at most 5 % of the cores' time for 3 s, and other work on
+    this host at most 15 %; at most `limit_s`.
 
     It is seen in the little that an idle fleet runs, and is no promise of the seconds that follow.
     """
@@ -94,10 +153,12 @@ def wait_until_quiet(
     before = read()
     while waited_s < limit_s:
         sample_s = min(_QUIET_SAMPLE_S, limit_s - waited_s)
+        use = Use(fleet_cpu_s)
         sleep(sample_s)
         waited_s += sample_s
         now = read()
-        if before.shares_until(now)[1] <= QUIET_STOLEN_MAX:
+        stolen_share, others_share = before.shares_until(now)[1], use.others_share() or 0.0
+        if stolen_share <= QUIET_STOLEN_MAX and others_share <= QUIET_OTHERS_MAX:
             break
         before = now
     return waited_s

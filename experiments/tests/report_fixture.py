@@ -362,6 +362,7 @@ def _manifest(
                  "blocks": [
                      {"repeat": repeat, "arm": {"A": "baseline", "B": "replicated"}[letter],
                       "busy_share": 0.6 + 0.1 * repeat, "stolen_share": 0.002,
+                      "others_share": 0.05,
                       "core_speed": 20.0 - repeat}
                      for repeat, letter in enumerate(order)
                  ]},

@@ -251,6 +251,10 @@ class _Quiet:
 
     through_agent: Mapping[str, str] = {}
 
+    def cpu_s(self) -> Mapping[str, float]:
+        """None of them is a process of this host."""
+        return {}
+
     def set_policy(self, policy: str, tokens: int | None) -> None:
         """As it is told."""
 

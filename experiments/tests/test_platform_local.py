@@ -53,3 +53,18 @@ def test_power_goes_off_and_on_and_what_is_so_already_is_left(machine: str) -> N
         platform.start(machine)
         assert platform.running(machine)
     assert platform.left() == [f"container sc-{EXPERIMENT}-web-1"]
+
+
+def test_the_work_of_a_machine_is_counted_while_it_runs(machine: str) -> None:
+    platform = LocalPlatform(EXPERIMENT)
+    [before_s] = platform.cpu_s().values()
+    call_docker("exec", platform.container(machine), "sh", "-c", "seq 300000 | tail -1")
+    [after_s] = platform.cpu_s().values()
+    assert after_s > before_s
+    platform.stop(machine)
+    assert platform.cpu_s() == {}
+
+
+def test_an_engine_of_another_host_counts_nothing_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOCKER_HOST", "tcp://198.18.0.9:2375")
+    assert LocalPlatform(EXPERIMENT).cpu_s() == {}

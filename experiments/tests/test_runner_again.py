@@ -22,6 +22,7 @@ from experiments.tests.report_fixture import event, fake_run
 
 QUIET = HostBlock(0, "baseline", 0.5, 0.01, 20.0, 60)
 STOLEN = dataclasses.replace(QUIET, stolen_share=0.12)
+DISTURBED = dataclasses.replace(QUIET, others_share=0.31)
 
 
 @pytest.fixture(scope="module")
@@ -95,6 +96,9 @@ def test_what_spoils_a_block_is_the_hosts_doing(requests: pl.DataFrame) -> None:
 
     assert spoiled_by(QUIET, requests) == ""
     assert spoiled_by(STOLEN, requests) == "other guests took 12% of the cores"
+    assert spoiled_by(DISTURBED, requests) == "other work on this host took 31% of the cores"
+    little = dataclasses.replace(DISTURBED, others_share=0.08)
+    assert spoiled_by(little, requests) == ""
     assert spoiled_by(QUIET, late("warm-up")) == ""
     assert "requests left late" in spoiled_by(QUIET, late("measure"))
     dropped = requests.with_columns(outcome=pl.lit("dropped"))

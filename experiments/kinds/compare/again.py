@@ -1,8 +1,8 @@
 """On a shared host: a block that the host spoiled is set aside and measured again.
 
 Only with `--quiet-wait`, and only for reasons that have nothing to do with the arms: other guests
-took the cores, or the load left late. What is set aside is kept (`spoiled.parquet`), counted and
-named in the report; nobody looked at its latencies first.
+or other work on this host took the cores, or the load left late. What is set aside is kept
+(`spoiled.parquet`), counted and named in the report; nobody looked at its latencies first.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from experiments.design.schedule import Block
 from experiments.load.block import BlockRun
 from experiments.record.metrics.frames import measured
 from experiments.record.metrics.saturation import saturation
-from experiments.stage.host import QUIET_STOLEN_MAX, HostBlock
+from experiments.stage.host import QUIET_OTHERS_MAX, QUIET_STOLEN_MAX, HostBlock
 
 TRIES_MAX = 3  # of one block
 _HOSTS_DOING = ("lag", "pace")  # a generator's other limits are the plan's or the fleet's
@@ -54,6 +54,8 @@ def spoiled_by(host: HostBlock, records: pl.DataFrame) -> str:
     reasons = []
     if host.stolen_share > QUIET_STOLEN_MAX:
         reasons.append(f"other guests took {host.stolen_share:.0%} of the cores")
+    if (others := host.others_share) is not None and others > QUIET_OTHERS_MAX:
+        reasons.append(f"other work on this host took {others:.0%} of the cores")
     verdict = saturation(measured(records), [])
     reasons += [
         reason

@@ -48,10 +48,11 @@ def host_words(blocks: Blocks) -> str:
     busy, stolen, speed = (
         [block[name] for block in blocks] for name in ("busy_share", "stolen_share", "core_speed")
     )
+    others = max((block.get("others_share") or 0.0 for block in blocks), default=0.0)
     return (
         f"host: cores {percent(min(busy))} to {percent(max(busy))} busy in a block, at most "
-        f"{percent(max(stolen))} stolen, the slowest at {percent(min(speed) / max(speed))} of the "
-        "fastest one's core speed"
+        f"{percent(others)} with other work and {percent(max(stolen))} stolen, the slowest at "
+        f"{percent(min(speed) / max(speed))} of the fastest one's core speed"
     )
 
 
@@ -61,11 +62,12 @@ def host_table(blocks: Blocks) -> Table | None:
     rows = tuple(
         (
             named(block["repeat"] + 1), named(block["arm"]), Cell(percent(block["busy_share"])),
-            Cell(percent(block["stolen_share"])), Cell(percent(block["core_speed"] / fastest)),
+            Cell(percent(block.get("others_share"))), Cell(percent(block["stolen_share"])),
+            Cell(percent(block["core_speed"] / fastest)),
             named(f"set aside: {why}" if (why := block.get("spoiled")) else "counts"),
         )
         for block in blocks
     )  # fmt: skip
-    head = ("block", "arm", "cores busy", "stolen by others", "core speed",
+    head = ("block", "arm", "cores busy", "with other work", "stolen by other guests", "core speed",
             "what became of it")  # fmt: skip
     return Table("host-table", "The host under all machines", head, rows) if rows else None

@@ -77,6 +77,10 @@ class Platform(Protocol):
     def running(self, machine: str) -> bool:
         """Whether the machine's power is on."""
 
+    def cpu_s(self) -> Mapping[str, float]:
+        """CPU seconds so far of each machine that runs on this host; empty where none does, or
+        where that is not known."""
+
 
 @dataclass(frozen=True)
 class Option:

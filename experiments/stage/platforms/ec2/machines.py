@@ -108,6 +108,10 @@ class Ec2Machines:
         """The load machines but the first, which is the runner."""
         return max(0, len(self._load_machines()) - 1)
 
+    def cpu_s(self) -> Mapping[str, float]:
+        """None of them: they have hosts of their own."""
+        return {}
+
     def _load_machines(self) -> dict[str, str]:
         """Their ids by name."""
         return {

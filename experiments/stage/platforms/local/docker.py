@@ -8,6 +8,8 @@ import subprocess
 from dataclasses import dataclass
 from ipaddress import IPv4Network
 
+import httpx
+
 from experiments.errors import EnvironmentMissing
 
 LABEL = "sparecraft.experiment"
@@ -65,6 +67,27 @@ def subnets(*, but: str) -> set[IPv4Network]:
         for one in (network.get("IPAM") or {}).get("Config") or []
     ]
     return {IPv4Network(text) for text in ranges if "." in text}
+
+
+def cpu_s(experiment: str) -> dict[str, float]:
+    """CPU seconds of each running container of the experiment since its start; none where the
+    engine is another host's, or does not say."""
+    host = run("context", "inspect", "--format", "{{.Endpoints.docker.Host}}").strip()
+    if not host.startswith("unix://"):
+        return {}
+    wanted = json.dumps({"label": [f"{LABEL}={experiment}"]})
+    transport = httpx.HTTPTransport(uds=host.removeprefix("unix://"))
+    with httpx.Client(transport=transport, base_url="http://engine", timeout=_TIMEOUT_S) as engine:
+        try:
+            listed = engine.get("/containers/json", params={"filters": wanted}).json()
+            spent = {}
+            for container in listed:
+                path = f"/containers/{container['Id']}/stats"
+                stats = engine.get(path, params={"stream": "false", "one-shot": "true"}).json()
+                spent[container["Id"]] = stats["cpu_stats"]["cpu_usage"]["total_usage"] / 1e9
+        except (httpx.HTTPError, ValueError, KeyError, TypeError):
+            return {}
+    return spent
 
 
 def sweep(experiment: str) -> list[Found]:

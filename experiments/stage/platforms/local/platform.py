@@ -131,3 +131,7 @@ class LocalPlatform:
     def running(self, machine: str) -> bool:
         """Whether the container runs; a frozen one does."""
         return docker.state(self.container(machine)) in ("running", "paused")
+
+    def cpu_s(self) -> Mapping[str, float]:
+        """As the engine counts them, where it is this host's."""
+        return docker.cpu_s(self.experiment)
