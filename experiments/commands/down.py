@@ -2,13 +2,31 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Collection
+from dataclasses import asdict, dataclass
+from difflib import get_close_matches
+from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import Console
 
 from experiments.commands.on_platform import Chosen
-from experiments.commands.options import YesOption, confirm, out
+from experiments.commands.options import RESULTS, JsonOption, YesOption, confirm, err, out
+from experiments.design import designs_available
+from experiments.design.fleet import NAME
 from experiments.errors import InputError
+from optimizer.commands.output import print_json
+
+
+@dataclass(frozen=True)
+class _Gone:
+    """What became of a fleet; `removed` unless nothing of it was there."""
+
+    experiment: str
+    removed: bool
+    swept: list[str]
 
 
 def down(
@@ -20,27 +38,74 @@ def down(
         bool, typer.Option("--all", help="Every fleet of the platform that was made here, unasked.")
     ] = False,
     yes: YesOption = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Remove a fleet and every trace of it, also one that a killed run left behind.
 
+    Exit code 0 too where nothing of it is left; 2 where no fleet, design or run has that name.
+
     Example: sparecraft down mediawiki-noisy
     """
-    if experiment is not None and all_fleets:
-        raise InputError(
-            "sparecraft down",
-            expected="an experiment's name or --all",
-            came="both",
-            do="Give one of them.",
-        )
-    names = [experiment] if experiment else chosen.entry.made()
+    console = err if as_json else out
+    if experiment is not None:
+        if all_fleets:
+            raise InputError(
+                "sparecraft down",
+                expected="an experiment's name or --all",
+                came="both",
+                do="Give one of them.",
+            )
+        gone = [_named(chosen, experiment, console)]
+    else:
+        gone = _all(chosen, yes or all_fleets, console)
+    if as_json:
+        print_json({"platform": chosen.entry.name, "fleets": [asdict(one) for one in gone]})
+
+
+def _all(chosen: Chosen, yes: bool, console: Console) -> list[_Gone]:
+    names = chosen.entry.made()
     if not names:
-        out.print(f"No fleet on {chosen.entry.name} was made here.", highlight=False)
-    elif experiment is None:
-        several = f"all {len(names)} fleets" if len(names) > 1 else "the fleet"
-        question = f"Remove {several} on {chosen.entry.name}: {', '.join(names)}?"
-        confirm(question, yes or all_fleets, "a name, or --all")
-    for name in names:
-        fleet = chosen.entry.for_down(name, chosen.given)
-        for thing in fleet.down(lambda line: out.print(f"  {line}", highlight=False)):
-            out.print(f"  swept {thing}", highlight=False)
-        out.print(f"{name}: removed", highlight=False)
+        console.print(f"No fleet on {chosen.entry.name} was made here.", highlight=False)
+        return []
+    several = f"all {len(names)} fleets" if len(names) > 1 else "the fleet"
+    question = f"Remove {several} on {chosen.entry.name}: {', '.join(names)}?"
+    confirm(question, yes, "a name, or --all")
+    return [_told(_removed(chosen, name, names, console), console) for name in names]
+
+
+def _named(chosen: Chosen, name: str, console: Console) -> _Gone:
+    """Raises InputError for a name that nothing has: it is a slip, and a fleet may still be up."""
+    made = chosen.entry.made()
+    is_name = name in made or re.fullmatch(NAME, name) is not None
+    if is_name:  # what is none may be a path, and states are kept by name
+        gone = _removed(chosen, name, made, console)
+        if gone.removed or _is_known(name):
+            return _told(gone, console)
+    near = get_close_matches(Path(name).name, {*made, *designs_available()}, n=1, cutoff=0.5)
+    raise InputError(
+        f"sparecraft down {name}",
+        expected=f"the name of a fleet on {chosen.entry.name}, or of a design or run that is here",
+        came="a name that none of them has" if is_name else "no name of an experiment",
+        do=f"Did you mean {near[0]}?" if near else "`sparecraft list` shows all of them.",
+    )
+
+
+def _removed(chosen: Chosen, name: str, made: Collection[str], console: Console) -> _Gone:
+    """Swept whether or not it was made here: a label or a tag may be all that is left of it."""
+    fleet = chosen.entry.for_down(name, chosen.given)
+    swept = fleet.down(lambda line: console.print(f"  {line}", highlight=False))
+    for thing in swept:
+        console.print(f"  swept {thing}", highlight=False)
+    return _Gone(name, name in made or bool(swept), swept)
+
+
+def _told(gone: _Gone, console: Console) -> _Gone:
+    said = "removed" if gone.removed else "nothing to remove"
+    console.print(f"{gone.experiment}: {said}", highlight=False)
+    return gone
+
+
+def _is_known(name: str) -> bool:
+    """Whether a design of this name is there, or a run of it."""
+    own = Path(name, "fleet.tfvars").is_file()
+    return own or name in designs_available() or (RESULTS / name).is_dir()

@@ -15,7 +15,8 @@ from optimizer.source import Problem, Strict, refusal
 INFLUXDB = "influxdb-1"  # the machine that keeps the telemetry
 MACHINES_MAX = 100  # of a tier
 
-Name = Annotated[str, Field(pattern=r"^[a-z]([a-z0-9-]{0,28}[a-z0-9])?$")]
+NAME = r"^[a-z]([a-z0-9-]{0,28}[a-z0-9])?$"
+Name = Annotated[str, Field(pattern=NAME)]
 TierName = Annotated[str, Field(pattern=r"^[a-z]([a-z0-9-]{0,18}[a-z0-9])?$")]
 Cpus = Annotated[float, Field(ge=0.1, le=256)]  # a quota is at least 1 ms in each 10
 MemoryMb = Annotated[int, Field(ge=64)]

@@ -246,7 +246,7 @@ class _Night:
     def _down(self, experiment: str) -> None:
         log = self._log("down")
         ended = carry_out([*self.tools.sparecraft, "down", experiment], log, _DOWN_S)
-        if ended.code:
+        if ended.code not in (0, 2):  # 2: nothing at all is left of that name
             self.narrator.say(f"the fleet of {experiment} may still be there: see {log}")
 
     def _log(self, name: str) -> Path:

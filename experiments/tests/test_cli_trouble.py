@@ -189,6 +189,7 @@ def test_a_full_results_disk_ends_the_run_with_a_message_and_no_fleet(tmp_path: 
     assert docker.find(EXPERIMENT) == []
 
 
-def test_down_without_a_fleet_says_so_and_succeeds() -> None:
-    done = sparecraft("down", "tst-never-made")
-    assert done.returncode == 0, done.stderr
+def test_down_of_a_name_that_nothing_has_is_refused() -> None:
+    slip = sparecraft("down", "tst-never-made")
+    assert slip.returncode == 2, slip.stdout
+    assert "tst-never-made" in slip.stderr

@@ -8,6 +8,7 @@ import sys
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -133,6 +134,50 @@ def test_down_removes_all_only_when_told_so() -> None:
     assert call("down", "--platform", "lent").exit_code == 0, "nothing to ask for"
     both = refusal("down", "tst-small", "--all", "--platform", "lent")
     assert both.exit_code == 2
+
+
+@pytest.mark.usefixtures("lent")
+def test_down_of_a_name_that_nothing_has_is_a_slip() -> None:
+    assert call("up", SMALL, "--platform", "lent").exit_code == 0
+    refused = refusal("down", "tst-smal", "--platform", "lent")
+    assert (refused.exit_code, refused.do) == (2, "Did you mean tst-small?")
+    assert refusal("down", "zzz", "--platform", "lent").exit_code == 2
+    assert call("down", "tst-small", "--platform", "lent").exit_code == 0
+
+
+@pytest.mark.usefixtures("lent")
+def test_down_never_takes_a_path_for_a_fleet(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(type(platforms.entry("lent")), "for_down")
+    for path in (str(tmp_path), "../local", SMALL, "."):
+        assert refusal("down", path, "--platform", "lent").exit_code == 2
+
+
+@pytest.mark.usefixtures("lent")
+def test_down_of_a_fleet_that_is_gone_succeeds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "results" / "ran-here").mkdir(parents=True)
+    (tmp_path / "my-shop").mkdir()
+    (tmp_path / "my-shop" / "fleet.tfvars").touch()
+    for name in ("mediawiki-noisy", "ran-here", "my-shop"):
+        done = call("down", name, "--platform", "lent", "--json")
+        gone: dict[str, Any] = {"experiment": name, "removed": False, "swept": []}
+        assert (done.exit_code, json.loads(done.stdout)) == (
+            0, {"platform": "lent", "fleets": [gone]},
+        )  # fmt: skip
+
+
+@pytest.mark.usefixtures("lent")
+@pytest.mark.parametrize("words", [("tst-small",), ("--all",)])
+def test_down_says_what_it_removed_as_json(words: tuple[str, ...]) -> None:
+    assert call("up", SMALL, "--platform", "lent").exit_code == 0
+    said = json.loads(call("down", *words, "--platform", "lent", "--json").stdout)
+    assert [(one["experiment"], one["removed"]) for one in said["fleets"]] == [("tst-small", True)]
+    said = json.loads(call("down", "--all", "--platform", "lent", "--json").stdout)
+    assert said["fleets"] == []
 
 
 def test_fleets_are_unknown_while_docker_does_not_answer(
