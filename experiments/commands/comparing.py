@@ -22,7 +22,7 @@ def compare(
     runs: Annotated[
         list[Path],
         typer.Argument(
-            metavar="RUN RUN...",
+            metavar="RUN",
             help="Runs: results/EXPERIMENT/RUN, or .../latest",
             autocompletion=run_folders,
         ),

@@ -18,7 +18,7 @@ def open_(
     what: Annotated[
         str | None,
         typer.Argument(
-            metavar="[RUN|EXPERIMENT]",
+            metavar="RUN|EXPERIMENT",
             help="A run's folder, or an experiment's name; without one, the newest report.",
             autocompletion=run_folders,
         ),

@@ -32,10 +32,18 @@ ALL = dict(found for name in COMMANDS for found in _commands((name,), command(na
 
 
 @pytest.mark.parametrize("name", ALL, ids=" ".join)
-def test_every_help_ends_with_an_example_that_is_a_right_call(name: tuple[str, ...]) -> None:
-    last = ALL[name].help.split("\n\n")[-1].strip()
-    program, *words = shlex.split(last.removeprefix("Example: "))
-    assert last.startswith("Example: ")
+def test_every_help_ends_with_examples_that_are_right_calls(name: tuple[str, ...]) -> None:
+    *prose, last = ALL[name].help.split("\n\n")
+    examples = [one for one in (*prose, last) if one.startswith("Example: ")]
+    assert last in examples
+    assert ALL[name].help.count("Example") == len(examples), "each is a paragraph by itself"
+    for example in examples:
+        _is_a_right_call(name, shlex.split(example.removeprefix("Example: ")))
+
+
+def _is_a_right_call(name: tuple[str, ...], line: list[str]) -> None:
+    assert not any(word.endswith((".", ";")) for word in line), "a call and nothing else"
+    program, *words = line[: line.index(">")] if ">" in line else line
     assert (program, tuple(words[: len(name)])) == ("sparecraft", name)
     one, rest = ALL[name], words[len(name) :]
     if hasattr(one, "commands") and rest:

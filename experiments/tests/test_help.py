@@ -22,8 +22,8 @@ ALL = dict(found for name in COMMANDS for found in _commands((name,), command(na
 
 
 def _words(text: str) -> str:
-    """The text as it is, lines joined."""
-    return " ".join(text.split())
+    """The text as it is, but for where lines break: also behind a hyphen."""
+    return "".join(text.split())
 
 
 @pytest.mark.parametrize("name", ALL, ids=" ".join)

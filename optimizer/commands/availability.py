@@ -77,8 +77,10 @@ def availability(
 ) -> None:
     """Expected share of a year with enough nodes up (PCRAFT), from all up, with its error bound.
 
+    Exit code 1 if no size reaches the target.
+
     Example: sparecraft availability --mechanism pf --scheme on-prem --nodes 10 --target 0.999
-    --crash-per-year 1. Exit code 1 if no size reaches the target.
+    --crash-per-year 1
 
     Example: sparecraft availability --mechanism pf --scheme cloud --nodes 10 --crash-per-year 2
     """

@@ -44,9 +44,11 @@ def simulate(
 ) -> None:
     """Simulate tiers of servers behind arbiters: any policy and r, neighbours, crashes.
 
-    Example: sparecraft simulate --example > scenario.json; sparecraft simulate --input
-    scenario.json. Exit code 1 if a scenario is unstable or was cut off, or a decision of a trace
-    differs.
+    Exit code 1 if a scenario is unstable or was cut off, or a decision of a trace differs.
+
+    Example: sparecraft simulate --example > scenario.json
+
+    Example: sparecraft simulate --input scenario.json
 
     Example: sparecraft simulate --from results/mediawiki-noisy/latest
     """
