@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -18,6 +18,7 @@ from experiments.design.experiment import Arm
 from experiments.design.scripts import script_errors
 from experiments.design.workloads import population_of
 from experiments.errors import InputError, SparecraftError
+from experiments.paths import brief
 from optimizer.commands.output import print_json
 from optimizer.prices import price_book
 from optimizer.source import raise_all
@@ -143,7 +144,7 @@ def rows_of(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield f"tier {name}", ", ".join([*words, "arbiter" if tier["arbiter"] else "no arbiter"])
     yield "entries", ", ".join(found["entries"])
     for name, folder in found["roles"].items():
-        yield f"role {name}", os.path.relpath(folder)
+        yield f"role {name}", brief(Path(folder))
     load = found["load"]
     yield "load", f"{load['user']}, {load['arrivals']}, {load['rate_per_s']:g}/s"
     for name, arm in found["arms"].items():

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from experiments.commands.check import rows_of
 from experiments.design import designs_available
 from experiments.tests.called import call
 from experiments.tests.spec_fixture import role
@@ -69,6 +70,18 @@ def test_it_says_what_it_looked_at(shop: Path) -> None:
     shown = call("check", str(shop))
     assert shown.exit_code == 0
     assert "tier web" in shown.output
+
+
+@pytest.mark.parametrize("where", ["shop", "elsewhere"])
+def test_a_role_s_folder_is_said_from_where_one_is_or_from_the_project_s_root(
+    shop: Path, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    (shop.parent / "elsewhere").mkdir()
+    monkeypatch.chdir(shop.parent / where)
+    found = dict(rows_of(check(shop)[1]))
+    own = "roles/shop" if where == "shop" else str(shop.resolve() / "roles" / "shop")
+    assert found["role shop"] == own
+    assert found["role mariadb"] == "infra/roles/mariadb"
 
 
 def test_what_is_wrong_in_several_files_comes_at_once(shop: Path) -> None:
