@@ -56,6 +56,17 @@ class InputError(SparecraftError):
 
     exit_code = 2
 
+    def __init__(
+        self,
+        place: str,
+        *,
+        expected: str,
+        came: str,
+        do: str = "Correct it.",
+        also: Sequence[SparecraftError] = (),
+    ) -> None:
+        super().__init__(place, expected=expected, came=came, do=do, also=also)
+
 
 class UnstableError(InputError):
     """A queue's load is at least its capacity: it has no steady state."""

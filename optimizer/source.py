@@ -144,7 +144,7 @@ def _alone(error: SparecraftError, also: Sequence[SparecraftError] = ()) -> Inpu
 
 def read_json(path: Path) -> Source:
     """Parse a JSON file that holds an object."""
-    text = _read_text(path)
+    text = read_text(path)
     try:
         values = json.loads(text)
     except ValueError as error:
@@ -160,7 +160,7 @@ def read_json(path: Path) -> Source:
 
 def read_toml(path: Path) -> Source:
     """Parse a TOML file."""
-    text = _read_text(path)
+    text = read_text(path)
     try:
         values = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -181,7 +181,7 @@ def _line(text: str, message: str) -> str:
 
 def read_tfvars(path: Path) -> Source:
     """Parse a Terraform variables file."""
-    return parse_tfvars(_read_text(path), path)
+    return parse_tfvars(read_text(path), path)
 
 
 def parse_tfvars(text: str, path: Path) -> Source:
@@ -237,16 +237,26 @@ def _translate(source: Source, detail: dict[str, Any]) -> InputError:
     return source.error(*key, expected=expected, came=repr(detail["input"]))
 
 
-def _read_text(path: Path) -> str:
+def read_text(path: Path) -> str:
+    """What is written in a file. Raises InputError where that is no text, or no file."""
     try:
         return path.read_text(encoding="utf-8")
     except FileNotFoundError as error:
         raise InputError(
-            str(path), expected="this file", came="no such file", do="Write it."
+            str(path),
+            expected="this file",
+            came="no such file",
+            do="Give the path of one that is there, or write it.",
         ) from error
     except (OSError, UnicodeDecodeError) as error:
+        came = (
+            f"bytes that are no text (at {error.start})"
+            if isinstance(error, UnicodeDecodeError)
+            else str(error.strerror or error)
+        )
+        do = "Give the path of such a file."
         raise InputError(
-            str(path), expected="a readable UTF-8 text file", came=str(error), do="Correct it."
+            str(path), expected="a readable UTF-8 text file", came=came, do=do
         ) from error
 
 

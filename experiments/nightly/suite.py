@@ -144,6 +144,14 @@ def load_suite(path: Path) -> Suite:
     """Read and check a suite with all its designs. Where one is gone that the history knows, the
     others are run all the same. Raises InputError for all that is wrong otherwise.
     """
+    if not path.exists():
+        raise InputError(
+            str(path),
+            expected="a suite: which designs a night runs",
+            came="no such file",
+            do="Give yours with --suite; ci/nightly/short.toml is one to begin with, and "
+            "docs/nightly.md says what stands in it.",
+        )
     source = read_toml(path)
     file = check(source, SuiteFile)
     known = read_history(path.parent / file.folder).entries

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from optimizer.commands.output import JsonOption, print_json, say
+from optimizer.commands.output import JsonOption, print_json, say, told_by_option
 from optimizer.errors import InputError, require_count
 from optimizer.units import YEAR_S
 from optimizer.words import Mechanism, Scheme
@@ -70,7 +70,7 @@ def availability(
     ] = None,
     seed: Annotated[int | None, typer.Option(help="With --confidence: of the draws; 1.")] = None,
     course: Annotated[
-        int | None, typer.Option(help="Also P(enough nodes up) at so many times.")
+        int | None, typer.Option(min=1, help="Also P(enough nodes up) at so many times.")
     ] = None,
     figure: Annotated[Path | None, typer.Option(help="Draw that time course: an SVG file.")] = None,
     as_json: JsonOption = False,
@@ -100,11 +100,18 @@ def availability(
     require_count("--nodes", nodes, least=1)
     require_count("--extra", extra or 0)
     asked = _Asked(mechanism.value, scheme.value, nodes, horizon_s)
-    known = _rates(rates, {k: v for k, v in given.items() if v is not None}, asked)
-    asked.check(known, extra, target, confidence, seed)
-    body = (
-        asked.sized(known.mean(), target) if target is not None else asked.at(known.mean(), extra)
-    )
+    if figure is not None and figure.suffix != ".svg":
+        raise InputError("--figure", expected="a file called .svg", came=str(figure))
+    given = {name: value for name, value in given.items() if value is not None}
+    options = {f"rates.{name}": _option(name) for name in given}
+    with told_by_option({**options, "target": "--target", "horizon_s": "--horizon-s"}):
+        known = _rates(rates, given, asked)
+        asked.check(known, extra, target, confidence, seed)
+        body = (
+            asked.sized(known.mean(), target)
+            if target is not None
+            else asked.at(known.mean(), extra)
+        )
     if confidence is not None:
         body |= asked.uncertain(known, extra, target, confidence, 1 if seed is None else seed)
     size = body.get("extra", extra)
@@ -144,19 +151,23 @@ class _Asked:
                 "--extra",
                 expected="none with pf in the cloud: its pool has no end",
                 came=str(extra),
+                do="Leave it out.",
             )
-        if extra is not None and target is not None:
-            raise InputError("--extra", expected="either --extra or --target", came="both")
-        if extra is None and target is None and not self.endless:
-            raise InputError("--extra", expected="either --extra or --target", came="neither")
+        if (extra is not None) == (target is not None) and not (self.endless and target is None):
+            came = "neither" if extra is None else "both"
+            do = "Give --extra for one fleet's availability, --target for the least fleet."
+            raise InputError("--extra", expected="either --extra or --target", came=came, do=do)
         if confidence is not None and not rates.uncertain:
             raise InputError(
                 "--confidence",
                 expected="it with rates that were observed (--rates FILE), which are uncertain",
                 came="rates that are all certain",
+                do="Leave it out.",
             )
         if seed is not None and confidence is None:
-            raise InputError("--seed", expected="it with --confidence", came="without it")
+            raise InputError(
+                "--seed", expected="it with --confidence", came="it alone", do="Leave it out."
+            )
 
     def notes(self, rates: FailureRates, extra: int | None) -> list[str]:
         """What has to be said of the answer."""
@@ -293,6 +304,10 @@ class _Asked:
         )
 
 
+def _option(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
 def _rates(path: Path | None, given: dict[str, Any], asked: _Asked) -> UncertainRates:
     """The file's [rates], with the options in the place of its figures."""
     from optimizer.availability import FailureRates
@@ -303,14 +318,20 @@ def _rates(path: Path | None, given: dict[str, Any], asked: _Asked) -> Uncertain
     if path is not None:
         table = _table(path)
     if path is None and "crash_per_year" not in given:
-        raise InputError("--crash-per-year", expected="a rate, or --rates FILE", came="nothing")
+        raise InputError(
+            "--crash-per-year",
+            expected="a rate, or --rates FILE",
+            came="nothing",
+            do="Give one: crashes per node and year.",
+        )
     assert {f.name for f in fields(FailureRates)} >= set(given)
     for key, expected in without_effect(
         {**table, **given}, scheme=asked.scheme, mechanisms=(asked.mechanism,)
     ):
         if key in given:
-            name = "--" + key.replace("_", "-")
-            raise InputError(name, expected=expected, came=str(given[key]), do="Leave it out.")
+            raise InputError(
+                _option(key), expected=expected, came=str(given[key]), do="Leave it out."
+            )
     return rates_from({**table, **given}, "rates" if path is None else f"{path}: rates")
 
 
@@ -319,7 +340,12 @@ def _table(path: Path) -> dict[str, Any]:
 
     found = read_toml(path).values.get("rates")
     if not isinstance(found, dict):
-        raise InputError(f"{path}: rates", expected="a table [rates]", came=repr(found))
+        raise InputError(
+            f"{path}: rates",
+            expected="a table [rates]",
+            came="none",
+            do="Write [rates] and below it such keys as crash_per_year, each on its line.",
+        )
     return found
 
 

@@ -9,13 +9,29 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from optimizer.commands.output import JsonOption, out, print_json, say
-from optimizer.errors import InputError
+from optimizer.commands.output import JsonOption, out, print_json, say, told_by_option
+from optimizer.errors import InputError, require_positive
 from optimizer.units import FAULT_MONTH_S
 from optimizer.words import Scheme
 
 if TYPE_CHECKING:
     from optimizer.integrity import FaultOutcomes, Integrity
+
+
+_OPTIONS = {
+    "corrupt_p": "--corrupt-p",
+    "crash_p": "--crash-p",
+    "retry_p": "--retry-p",
+    "corrupt_p + crash_p + retry_p": "--corrupt-p, --crash-p and --retry-p",
+    "sdc_s": "--sdc-recovery-s",
+    "crash_s": "--crash-recovery-s",
+    "retry_s": "--retry-s",
+    "retry_abort_p": "--retry-abort-p",
+    "hardware_crash_per_year": "--hardware-crash-per-year",
+    "pool": "--pool",
+    "repair_s": "--repair-s",
+    "horizon_s": "--horizon-s",
+}  # by the model's arguments
 
 
 class Node(StrEnum):
@@ -66,7 +82,7 @@ def integrity(
 ) -> None:
     """Share of a month that a node is correct, corrupt or down (PCRAFT Fig. 2).
 
-    Example: sparecraft integrity --faults-per-month 3
+    Example: sparecraft integrity --faults-per-month 3 --node native
     """
     from optimizer import integrity as model
 
@@ -78,15 +94,17 @@ def integrity(
             came=str(pool),
             do="Add --scheme on-prem.",
         )
-    found = model.integrity(
-        _outcomes(node, corrupt_p, crash_p, retry_p),
-        faults_per_month,
-        model.Recovery(sdc_recovery_s, crash_recovery_s, retry_s, retry_abort_p),
-        hardware_crash_per_year=hardware_crash_per_year,
-        pool=pool,
-        repair_s=repair_s,
-        horizon_s=horizon_s,
-    )
+    require_positive("--faults-per-month", faults_per_month)
+    with told_by_option(_OPTIONS):
+        found = model.integrity(
+            _outcomes(node, corrupt_p, crash_p, retry_p),
+            faults_per_month,
+            model.Recovery(sdc_recovery_s, crash_recovery_s, retry_s, retry_abort_p),
+            hardware_crash_per_year=hardware_crash_per_year,
+            pool=pool,
+            repair_s=repair_s,
+            horizon_s=horizon_s,
+        )
     if as_json:
         print_json({**_body(found, horizon_s), "seconds": time.perf_counter() - began})
     else:
@@ -102,11 +120,19 @@ def _outcomes(
     if node is not None:
         for name, value in given.items():
             if value is not None:
-                raise InputError(name, expected="nothing beside --node", came=str(value))
+                raise InputError(
+                    name, expected="nothing beside --node", came=str(value), do="Give one of them."
+                )
         return NODE_TYPES[node.value]
     for name, value in given.items():
         if value is None and name != "--retry-p":
-            raise InputError(name, expected="a share in [0, 1], or --node", came="neither")
+            types = ", ".join(NODE_TYPES)
+            raise InputError(
+                name,
+                expected="a share in [0, 1], or --node",
+                came="neither",
+                do=f"Add it, or --node for the shares of a node of PCRAFT's Table I: {types}.",
+            )
     return FaultOutcomes(corrupt_p or 0.0, crash_p or 0.0, retry_p or 0.0)
 
 

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.measure import Measurement
 from rich.table import Table
+
+from optimizer.errors import InputError
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
 out = Console()
@@ -39,6 +43,18 @@ def _width(table: Table, console: Console) -> int:
     """Columns that the table takes where it may take as many as it likes."""
     unlimited = console.options.update(max_width=10_000)
     return Measurement.get(console, unlimited, table).maximum
+
+
+@contextmanager
+def told_by_option(options: Mapping[str, str]) -> Iterator[None]:
+    """A refusal of an argument that is in `options` names the option that it was given by."""
+    try:
+        yield
+    except InputError as error:
+        if error.place not in options:
+            raise
+        error.place = options[error.place]
+        raise
 
 
 def print_json(value: Any) -> None:

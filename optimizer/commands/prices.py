@@ -11,7 +11,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from typer.core import TyperGroup
 
-from optimizer.commands.output import JsonOption, out, print_json, say
+from optimizer.commands.output import JsonOption, out, print_json, say, told_by_option
 from optimizer.prices import Instance, PriceBook, price_book
 
 BookOption = Annotated[str, typer.Option(help="ec2, on-prem, or a price book's file.")]
@@ -48,7 +48,8 @@ def list_(
     Example: sparecraft prices list --region us-east-1
     """
     found = price_book(book)
-    regions = {name: found.instances(name) for name in ([region] if region else found.regions)}
+    with told_by_option({"region": "--region"}):
+        regions = {name: found.instances(name) for name in ([region] if region else found.regions)}
     if as_json:
         rows = {name: [_row(found, one) for one in group] for name, group in regions.items()}
         head = {"book": book, "as_of": found.as_of, "source": found.source}

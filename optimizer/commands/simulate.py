@@ -12,6 +12,7 @@ from rich.table import Table
 
 from optimizer.commands.output import JsonOption, out, print_json, say
 from optimizer.errors import InputError
+from optimizer.source import read_text
 
 _NUMBERS = ("requests", "measured", "simulated", "off")
 
@@ -65,11 +66,7 @@ def simulate(
         return
     if input_file is None:
         raise InputError("--input", expected="a file", came="none", do="--example prints one.")
-    try:
-        text = input_file.read_text(encoding="utf-8")
-    except OSError as error:
-        raise InputError(str(input_file), expected="a file", came=str(error.strerror)) from error
-    found = program.simulate(text, threads=threads)
+    found = program.simulate(read_text(input_file), threads=threads, place=str(input_file))
     if as_json:
         print_json(found)
     else:

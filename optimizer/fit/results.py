@@ -21,6 +21,7 @@ _ARBITERS = (
     *("time_s", "tier", "policy", "replicas", "server", "requests", "last_latency_us"),
     *("latency_us_sum", "latency_count", "received", "tokens_in_use", "client_accepted"),
 )
+_NO_RUN = "Name a run's folder: `sparecraft list` shows them."
 _HOSTS = ("time_s", "machine", "tier", "cpu_percent", "cpu_cores")
 
 
@@ -75,12 +76,13 @@ def _json(path: Path) -> dict[str, Any]:
         value = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise InputError(
-            str(path), expected="the run's manifest", came=str(error.strerror)
+            str(path), expected="the run's manifest", came=str(error.strerror), do=_NO_RUN
         ) from error
     except ValueError as error:
-        raise InputError(str(path), expected="JSON", came=str(error)) from error
+        raise InputError(str(path), expected="JSON", came=str(error), do=_NO_RUN) from error
     if not isinstance(value, dict):
-        raise InputError(str(path), expected="a JSON object", came=type(value).__name__)
+        came = type(value).__name__
+        raise InputError(str(path), expected="a JSON object", came=came, do=_NO_RUN)
     return value
 
 
@@ -97,13 +99,16 @@ def _table(path: Path, columns: tuple[str, ...]) -> pl.DataFrame:
     try:
         table = pl.read_parquet(path)
     except Exception as error:  # polars has no common base for damaged files
-        raise InputError(str(path), expected="a Parquet file", came=str(error)) from error
+        raise InputError(
+            str(path), expected="a Parquet file", came=str(error), do=_NO_RUN
+        ) from error
     for column in columns:
         if column not in table.columns:
             raise InputError(
                 f"{path.name}: {column}",
                 expected="this column",
                 came="only " + ", ".join(table.columns),
+                do=_NO_RUN,
             )
     return table
 

@@ -154,6 +154,7 @@ def _check_pool(pool: int | None, repair_s: float | None) -> None:
             "repair_s",
             expected="a pool of at least 1 node beside it, to which repaired nodes return",
             came="no pool" if pool is None else "a pool of 0",
+            do="Add such a pool, or leave the repair out.",
         )
 
 

@@ -23,7 +23,7 @@ def load_prices(path: Path = BOOK) -> PriceBook:
 
     A book lists either [instances] and their [usd_per_hour.REGION], or [servers] and [slices].
     """
-    if not path.is_file():
+    if not path.exists():
         raise InputError(
             str(path),
             expected="a price book",
@@ -34,5 +34,10 @@ def load_prices(path: Path = BOOK) -> PriceBook:
     kinds = {"instances", "usd_per_hour", "servers", "slices"} & set(source.values)
     if not kinds:
         expected = "a book with [instances] and [usd_per_hour.REGION], or with [servers]"
-        raise InputError(str(path), expected=expected, came="neither (the book is empty)")
+        raise InputError(
+            str(path),
+            expected=expected,
+            came="neither (the book is empty)",
+            do="The built-in books show how: optimizer/prices/ec2.toml and on-prem.toml.",
+        )
     return owned.owned(source) if kinds & {"servers", "slices"} else rented.rented(source)

@@ -106,5 +106,5 @@ def unknown(place: str, came: object, known: Iterable[str]) -> InputError:
     names = sorted(known)
     near = get_close_matches(str(came), names, n=1, cutoff=0.5)
     shown = names if len(names) <= 10 else [*names[:10], f"{len(names) - 10} more"]
-    advice = f"Did you mean {near[0]}?" if near else ""
+    advice = f"Did you mean {near[0]}?" if near else "Take one of them."
     return InputError(place, expected=f"one of {', '.join(shown)}", came=repr(came), do=advice)

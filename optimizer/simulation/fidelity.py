@@ -63,7 +63,10 @@ def fidelity(run_dir: Path, fitted_arm: str, predicted_arms: Sequence[str] = ())
     service = fit(results)
     if service.missing:
         raise InputError(
-            str(run_dir), expected="a run that can be fitted", came="; ".join(service.missing)
+            str(run_dir),
+            expected="a run that can be fitted",
+            came="; ".join(service.missing),
+            do="Take another run: `sparecraft list` shows them.",
         )
     first = _Arm(results, service, fitted_arm)
     others = predicted_arms or [name for name in results.arms if name != fitted_arm]
@@ -94,7 +97,12 @@ class _Arm:
         import polars as pl
 
         if name not in results.arms:
-            raise InputError("--arm", expected=f"one of {', '.join(results.arms)}", came=name)
+            raise InputError(
+                "--arm",
+                expected=f"one of {', '.join(results.arms)}",
+                came=name,
+                do="Take one of them.",
+            )
         self.results, self.service, self.name = results, service, name
         rows = results.requests.filter(pl.col("arm") == name).sort("intended_s")
         rows = rows.filter(pl.col("intended_s").is_not_null())

@@ -12,18 +12,21 @@ from optimizer.errors import EnvironmentMissing, InputError
 
 PROGRAM = Path(__file__).parents[2] / "build" / "bin" / "simulator"
 _LIMIT_S = 900.0
+_TRACE = "An arbiter writes one if it is told to: agents/README.md."
 
 
-def simulate(text: str, *, threads: int | None = None) -> dict[str, Any]:
-    """What the simulator says of `text`: one scenario, or {"scenarios": [...]}.
+def simulate(text: str, *, threads: int | None = None, place: str = "scenario") -> dict[str, Any]:
+    """What the simulator says of `text`: one scenario, or {"scenarios": [...]}; errors call it
+    `place`.
 
     Returns: {"schema", "reports": [...] in the scenarios' order, "events", "wall_s", "threads"}.
     Raises: InputError with the simulator's refusal; EnvironmentMissing without the program.
     """
     options = ["--threads", str(threads)] if threads else []
-    done = _run([*options, "-"], text, "scenario", "Lower `requests` or `events_max`.")
+    done = _run([*options, "-"], text, place, "Lower `requests` or `events_max`.")
     if done.returncode != 0:
-        raise _refusal(done.stderr, "scenario", "one that can be simulated")
+        do = "`sparecraft simulate --example` prints scenarios to begin with."
+        raise _refusal(done.stderr, place, "one that can be simulated", do)
     found: dict[str, Any] = json.loads(done.stdout)
     return found
 
@@ -35,10 +38,12 @@ def replay(trace: Path) -> dict[str, Any]:
     "first_difference": None or {"line", "call", "recorded", "replayed"}}.
     Raises: InputError for what is not a trace, by its line; EnvironmentMissing without the program.
     """
+    if not trace.exists():
+        raise InputError(str(trace), expected="a trace", came="no such file", do=_TRACE)
     do = "Lower `trace_lines_max` of the arbiter."
     done = _run(["--replay", str(trace)], "", str(trace), do)
     if done.returncode not in (0, 1):
-        raise _refusal(done.stderr, str(trace), "a trace")
+        raise _refusal(done.stderr, str(trace), "a trace", _TRACE)
     found: dict[str, Any] = json.loads(done.stdout)
     return found
 
@@ -74,11 +79,15 @@ def percentile_s(latency: dict[str, Any], q: float) -> float:
     return float(next(p["value_s"] for p in latency["percentiles"] if p["q"] == q))
 
 
-def _refusal(said: str, what: str, wanted: str) -> InputError:
+def _refusal(said: str, what: str, wanted: str, do: str) -> InputError:
     """The simulator's "place: expected ..., but got ..." as an error of ours."""
     line = said.strip().removeprefix("simulator: ")
     place, _, rest = line.partition(": expected ")
     expected, _, came = rest.rpartition(", but got ")
     if not expected:
-        return InputError(what, expected=wanted, came=line or "nothing")
-    return InputError(place, expected=expected, came=came)
+        return InputError(what, expected=wanted, came=line or "nothing", do=do)
+    if place in (".", "input"):
+        place = what
+    elif not place.startswith(what):
+        place = f"{what}: {place}"
+    return InputError(place, expected=expected, came=came, do=do)

@@ -79,12 +79,12 @@ def test_the_time_course_is_printed_and_drawn(tmp_path: Path) -> None:
     [
         ([*PF, "--extra", "1", "--target", "0.9"], "--extra"),
         (PF, "--extra"),
-        ([*PF, "--target", "1"], "target"),
+        ([*PF, "--target", "1"], "--target"),
         ([*PF, "--extra", "-1"], "--extra"),
         ([*PF, "--extra", "1", "--nodes", "0"], "--nodes"),
-        ([*PF[:-1], "-2", "--extra", "1"], "crash_per_year"),
-        ([*PF, "--extra", "1", "--failover-s", "0"], "failover_s"),
-        ([*PF, "--extra", "1", "--horizon-s", "nan"], "horizon_s"),
+        ([*PF[:-1], "-2", "--extra", "1"], "--crash-per-year"),
+        ([*PF, "--extra", "1", "--failover-s", "0"], "--failover-s"),
+        ([*PF, "--extra", "1", "--horizon-s", "nan"], "--horizon-s"),
         ([*PF, "--extra", "1", "--rates", "/nonexistent"], "/nonexistent"),
         ([*PF[:-2], "--extra", "1"], "--crash-per-year"),
         ([*ARA, "cloud", "--repair-s", "9"], "--repair-s"),
@@ -98,7 +98,7 @@ def test_the_time_course_is_printed_and_drawn(tmp_path: Path) -> None:
         ([*ARA, "cloud", "--confidence", "0.9"], "--confidence"),
         ([*ARA, "cloud", "--seed", "2"], "--seed"),
         ([*CLOUD_PF, "--extra", "2"], "--extra"),
-        ([*PF, "--target", "0.9999999999999"], "target"),
+        ([*PF, "--target", "0.9999999999999"], "--target"),
     ],
 )
 def test_bad_input_is_named(arguments: list[str], named: str) -> None:

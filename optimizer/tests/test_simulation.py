@@ -74,7 +74,9 @@ def test_a_refusal_names_the_place_and_a_missing_program_is_said(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     wrong = QUEUE | {"tiers": [QUEUE["tiers"][0] | {"servers": 0}]}  # type: ignore[index]
-    with pytest.raises(InputError, match=r"^tiers\[0\].servers: expected 1 to 1000000; came 0"):
+    with pytest.raises(
+        InputError, match=r"^scenario: tiers\[0\].servers: expected 1 to 1000000; came 0"
+    ):
         simulate(json.dumps(wrong))
     with pytest.raises(InputError, match="JSON"):
         simulate("no JSON")

@@ -1,0 +1,95 @@
+"""Wrong input, for every command that takes some: one message that says where, what was expected,
+what came and what to do; never a traceback."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from experiments.errors import SparecraftError
+from experiments.tests.called import call, refusal
+
+FILES = ("nowhere", "folder", "binary", "empty", "{}", "[1")
+READERS = (
+    ("simulate", "--input"),
+    ("simulate", "--from"),
+    ("simulate", "--replay"),
+    ("prices", "list", "--book"),
+    ("availability", "--mechanism=ara", "--scheme=cloud", "--nodes=3", "--extra=1", "--rates"),
+    ("nightly", "--suite"),
+)
+ARA = ("availability", "--mechanism=ara", "--scheme=cloud", "--nodes=3")
+INTEGRITY = ("integrity", "--node=native")
+
+
+@pytest.fixture
+def odd(tmp_path: Path) -> dict[str, Path]:
+    """A path for each of FILES."""
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "binary").write_bytes(bytes(range(256)))
+    (tmp_path / "empty").touch()
+    for text in ("{}", "[1"):
+        (tmp_path / text).write_text(text)
+    return {name: tmp_path / name for name in FILES}
+
+
+def _all_said(error: SparecraftError) -> None:
+    for part in ("place", "expected", "came", "do"):
+        assert getattr(error, part), f"{part}: {error}"
+        assert "Errno" not in getattr(error, part)
+
+
+@pytest.mark.parametrize("kind", FILES)
+@pytest.mark.parametrize("words", READERS, ids=" ".join)
+def test_a_file_that_is_none_of_the_kind_is_named(
+    odd: dict[str, Path], words: tuple[str, ...], kind: str
+) -> None:
+    error = refusal(*words, str(odd[kind]))
+    assert error.exit_code == 2
+    assert error.place.startswith(str(odd[kind]))
+    _all_said(error)
+
+
+@pytest.mark.parametrize(
+    ("words", "option"),
+    [
+        ((*ARA, "--extra=1", "--crash-per-year=-1"), "--crash-per-year"),
+        ((*ARA, "--extra=1", "--crash-per-year=nan"), "--crash-per-year"),
+        ((*ARA, "--extra=1", "--crash-per-year=1", "--horizon-s=-4"), "--horizon-s"),
+        ((*ARA, "--extra=1", "--crash-per-year=1", "--failover-s=1e99"), "--failover-s"),
+        ((*ARA, "--extra=1", "--crash-per-year=1", "--figure=here"), "--figure"),
+        ((*ARA, "--extra=1"), "--crash-per-year"),
+        ((*ARA, "--extra=-1", "--crash-per-year=1"), "--extra"),
+        ((*ARA, "--target=2", "--crash-per-year=1"), "--target"),
+        ((*ARA, "--crash-per-year=1"), "--extra"),
+        (("integrity", "--faults-per-month=-1"), "--faults-per-month"),
+        (("integrity", "--faults-per-month=1"), "--corrupt-p"),
+        (("integrity", "--faults-per-month=1", "--corrupt-p=2", "--crash-p=0"), "--corrupt-p"),
+        ((*INTEGRITY, "--faults-per-month=inf"), "--faults-per-month"),
+        ((*INTEGRITY, "--faults-per-month=1", "--sdc-recovery-s=-1"), "--sdc-recovery-s"),
+        ((*INTEGRITY, "--faults-per-month=1", "--pool=-1", "--scheme=on-prem"), "--pool"),
+        ((*INTEGRITY, "--faults-per-month=1", "--repair-s=1"), "--repair-s"),
+        (("prices", "list", "--region=nowhere"), "--region"),
+        (("simulate",), "--input"),
+    ],
+)
+def test_a_figure_that_cannot_be_is_named_by_its_option(
+    words: tuple[str, ...], option: str
+) -> None:
+    error = refusal(*words)
+    assert (error.exit_code, error.place) == (2, option)
+    _all_said(error)
+
+
+def test_a_night_without_a_suite_is_told_of_one_to_begin_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    error = refusal("nightly")
+    assert error.place == "nightly.toml"
+    assert "ci/nightly/short.toml" in error.do
+
+
+def test_the_models_examples_come_to_an_answer() -> None:
+    assert call("integrity", "--faults-per-month", "3", "--node", "native").exit_code == 0
