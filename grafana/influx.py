@@ -6,12 +6,16 @@ from typing import Any
 
 import httpx
 
-from grafana.macros import View
+from grafana.macros import View, plain
 from grafana.queries import MARGIN_MS
 
 
 class QueryError(Exception):
-    """InfluxDB refused a query, or has nothing of the run."""
+    """InfluxDB refused a query, or has nothing of the run. Says what came."""
+
+
+class NoRunError(QueryError):
+    """It has nothing of the run."""
 
 
 class Influx:
@@ -38,7 +42,7 @@ class Influx:
         body = answer.json() if answer.content else {}
         result = (body.get("results") or [{}])[0]
         if error := body.get("error") or result.get("error"):
-            raise QueryError(f"expected rows for `{influxql}`, InfluxDB says: {error}")
+            raise QueryError(f"{error}, for `{influxql}`")
         answer.raise_for_status()
         return list(result.get("series", []))
 
@@ -52,10 +56,7 @@ def _bound_ms(influx: Influx, which: str, experiment: str, run: str) -> int:
     where = f"\"experiment\" = '{experiment}' AND \"run\" = '{run}'"
     found = influx.series(f'SELECT {which}("repeat") FROM "request" WHERE {where}')
     if not found:
-        raise QueryError(
-            f"expected requests of experiment {experiment}, run {run} in InfluxDB, got none: "
-            "name a run that `SHOW TAG VALUES FROM request WITH KEY = run` lists"
-        )
+        raise NoRunError(f"no requests of experiment {experiment}, run {run}")
     return int(found[0]["values"][0][0])
 
 
@@ -68,11 +69,10 @@ def view_of(influx: Influx, experiment: str, run: str) -> View:
 
 def newest(influx: Influx, key: str, other: str, value: str | None) -> str:
     """The last value of a tag of `request`; run names are UTC times, so the newest run."""
-    where = f" WHERE \"{other}\" = '{value}'" if value else ""
+    where = f" WHERE \"{other}\" = '{plain(other, value)}'" if value else ""
     found = influx.tag_values(f'SHOW TAG VALUES FROM "request" WITH KEY = "{key}"{where}')
     if not found:
-        raise QueryError(
-            f"expected a run of {value or 'any experiment'} in InfluxDB, got none: start one with "
-            "`sparecraft run NAME --keep`"
-        )
+        known = influx.tag_values(f'SHOW TAG VALUES FROM "request" WITH KEY = "{other}"')
+        there = f"only {', '.join(known)}" if known else "no run at all"
+        raise NoRunError(f"no {other} {value}: {there}" if value else there)
     return found[-1]

@@ -34,7 +34,7 @@ def expand(influxql: str, view: View, interval_s: int) -> str:
     """The query as InfluxDB gets it. Raises MacroError for a name that is no plain word."""
     for name in ("experiment", "run", "tier", "entry"):
         if f"${name}" in influxql:
-            influxql = influxql.replace(f"${name}", _plain(name, getattr(view, name)))
+            influxql = influxql.replace(f"${name}", plain(name, getattr(view, name)))
     for macro, text in (
         ("${__from}", str(view.from_ms)),
         ("${__to}", str(view.to_ms)),
@@ -44,14 +44,14 @@ def expand(influxql: str, view: View, interval_s: int) -> str:
     ):
         influxql = influxql.replace(macro, text)
     if left := _LEFT_OVER.search(influxql):
-        raise MacroError(f"expected only Grafana's macros that are known here, got {left.group()}")
+        raise MacroError(f"{left.group()}, a macro of Grafana's that is not known here")
     return influxql
 
 
-def _plain(name: str, value: str) -> str:
+def plain(name: str, value: str) -> str:
+    """The value of `name`, which may stand in a query. Raises MacroError."""
     if not _PLAIN.fullmatch(value):
         raise MacroError(
-            f"expected {name} to be letters, digits, '.', '_' and '-', got {value!r}: choose one "
-            "that `SHOW TAG VALUES` lists"
+            f"the {name} {value!r}, which is not of letters, digits, '.', '_' and '-' alone"
         )
     return value

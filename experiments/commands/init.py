@@ -44,6 +44,13 @@ def make_design(folder: Path) -> None:
             came="one that does",
             do="Give another name, or remove it.",
         ) from None
+    except OSError as error:
+        raise InputError(
+            str(folder),
+            expected="a folder that can be made",
+            came=str(error.strerror),
+            do="Give another place.",
+        ) from error
     for path in sorted(folder.iterdir()):
         if path.is_file():
             text = path.read_text(encoding="utf-8")

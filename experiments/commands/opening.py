@@ -42,8 +42,9 @@ def newest(what: str | None, results: Path) -> Path:
     """The report that is meant. Raises InputError where there is none."""
     if what is not None and (Path(what) / _PAGE).is_file():
         return Path(what) / _PAGE
-    patterns = [f"{what or '*'}/*/{_PAGE}", f"{what or '*'}/*/*/{_PAGE}"]
-    found = {page.resolve() for pattern in patterns for page in results.glob(pattern)}
+    of = results.glob("*") if what is None else [results / what]
+    patterns = (f"*/{_PAGE}", f"*/*/{_PAGE}")
+    found = {page.resolve() for one in of for pattern in patterns for page in one.glob(pattern)}
     if not found:
         raise InputError(
             what or str(results),

@@ -14,6 +14,7 @@ import typer
 
 from experiments.commands.options import InfluxOption, JsonOption, err, out, run_folders
 from experiments.console import Narrator
+from experiments.errors import InputError
 from optimizer.commands.output import print_json
 
 if TYPE_CHECKING:
@@ -87,6 +88,13 @@ def _told(folder: Path) -> _Told:
         history = read_history(folder)
         what = f"{len(history.nights)} nights"
         return _Told(what, night_points(history), f"/d/{NIGHTS_UID}", "")
+    if not (folder / "manifest.json").is_file():
+        raise InputError(
+            str(folder),
+            expected=f"the folder of a run, with its manifest.json, or of nights, with {FILE}",
+            came="a folder without them" if folder.is_dir() else "no such folder",
+            do="`sparecraft list` shows the runs.",
+        )
     run = replayed(folder)
     name, own = run.names["experiment"], run.names["run"]
     path = run_path(name, own, *(round(ns / 1e6) for ns in run.span_ns()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -119,7 +120,7 @@ def _said(url: str) -> Iterator[None]:
     """InfluxDB's answers, or none, in our words."""
     import httpx
 
-    from grafana.influx import QueryError
+    from grafana.influx import NoRunError, QueryError
     from grafana.macros import MacroError
 
     try:
@@ -128,16 +129,21 @@ def _said(url: str) -> Iterator[None]:
         raise EnvironmentMissing(
             f"InfluxDB at {url}",
             expected="an answer",
-            came=f"{type(error).__name__}: {error}",
-            do="The fleet may be gone: `sparecraft list`. `sparecraft replay RUN` shows a run that "
-            "is over.",
+            came=re.sub(r"\[Errno \d+\] ", "", str(error)) or type(error).__name__,
+            do="`sparecraft list` shows the fleets that are up; `sparecraft replay RUN` shows a "
+            "run that is over.",
         ) from error
-    except (QueryError, MacroError) as error:
+    except NoRunError as error:
         raise InputError(
             f"InfluxDB at {url}",
             expected="requests of that run",
             came=str(error),
-            do="A run that has just begun has none yet: try again.",
+            do="A run that has just begun has none yet: try again. "
+            f"`sparecraft replay RUN --influxdb {url}` loads one that is over.",
+        ) from error
+    except (QueryError, MacroError) as error:
+        raise InputError(
+            f"InfluxDB at {url}", expected="answers to the dashboard's queries", came=str(error)
         ) from error
 
 
@@ -154,11 +160,11 @@ def _influxdb_of(chosen: Chosen, experiment: str | None) -> str:
     name = experiment or next(iter(up), None)
     if name not in up:
         raise EnvironmentMissing(
-            f"fleet {name}" if name else "a fleet",
-            expected="to be up, and made from here",
-            came=f"only {', '.join(up)}" if up else "none is",
-            do="Start one with `sparecraft run NAME`, or show a run that is over: "
-            "`sparecraft replay results/NAME/latest`.",
+            f"sparecraft watch {name}" if name else "sparecraft watch",
+            expected="a fleet of that name that is up" if name else "a fleet that is up",
+            came=f"only {', '.join(up)}" if up else "none that was made from here",
+            do="`sparecraft run NAME` starts one; `sparecraft replay results/NAME/latest` shows a "
+            "run that is over.",
         )
     assert name is not None
     return chosen.entry.for_down(name, chosen.given).inventory().endpoints.influxdb

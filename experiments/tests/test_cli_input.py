@@ -18,6 +18,12 @@ READERS = (
     ("prices", "list", "--book"),
     ("availability", "--mechanism=ara", "--scheme=cloud", "--nodes=3", "--extra=1", "--rates"),
     ("nightly", "--suite"),
+    ("replay",),
+    ("report",),
+    ("open",),
+    ("adopt",),
+    ("plan", "--input"),
+    ("plan", "--from"),
 )
 ARA = ("availability", "--mechanism=ara", "--scheme=cloud", "--nodes=3")
 INTEGRITY = ("integrity", "--node=native")
@@ -89,6 +95,10 @@ def test_a_night_without_a_suite_is_told_of_one_to_begin_with(
     error = refusal("nightly")
     assert error.place == "nightly.toml"
     assert "ci/nightly/short.toml" in error.do
+
+
+def test_a_folder_that_cannot_be_made_is_said(odd: dict[str, Path]) -> None:
+    _all_said(refusal("init", str(odd["empty"] / "shop")))
 
 
 def test_the_models_examples_come_to_an_answer() -> None:

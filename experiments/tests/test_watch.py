@@ -283,6 +283,9 @@ def test_without_a_fleet_or_with_several_it_says_what_to_do(
 
 def test_an_influxdb_that_does_not_answer_or_knows_no_such_run_is_said(loaded: Loaded) -> None:
     assert refusal("watch", "--influxdb", "http://127.0.0.1:9", "--once").exit_code == 3
-    asked = ("watch", "--run", "no-such-run", "--influxdb", loaded.url, "--once")
-    assert refusal(*asked).exit_code == 2
-    assert refusal("watch", "it's", "--influxdb", loaded.url, "--once").exit_code == 2
+    asked = ("watch", "--influxdb", loaded.url, "--once")
+    for words in (("--run", "no-such-run"), ("nosuch",), ("it's",)):
+        error = refusal(*asked, *words)
+        assert (error.exit_code, words[-1] in error.came) == (2, True)
+        assert "expected" not in error.came, "one sentence is not within another"
+    assert loaded.names["experiment"] in refusal(*asked, "nosuch").came

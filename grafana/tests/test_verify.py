@@ -104,7 +104,7 @@ def test_annotations_come_back_as_windows_that_end_after_they_start(filled: Fill
 
 
 def test_an_unknown_run_is_refused_with_what_to_do(filled: Filled) -> None:
-    with pytest.raises(QueryError, match="SHOW TAG VALUES"):
+    with pytest.raises(QueryError, match="no requests of experiment"):
         verify(filled.url, filled.database, filled.experiment, "20000101T000000Z")
 
 
