@@ -63,5 +63,5 @@ def _answers(row: Mapping[str, Any]) -> Cell:
     several = sum(given.values()) > 1
     said = ", ".join(f"{number(count)} {name}" if several else name
                      for name, count in given.items())  # fmt: skip
-    why = row["problem"] if worst in (MISSED, INSUFFICIENT) else None
+    why = row.get("problem") if worst in (MISSED, INSUFFICIENT) else None
     return Cell(said, numeric=False, mood=_MOODS[worst], about=why or "")

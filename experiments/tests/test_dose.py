@@ -107,6 +107,9 @@ def test_the_report_shows_asked_against_measured(tmp_path: Path) -> None:
     assert first[:4] == ["net.limp", "web-2", "2.00 Mbit/s", "198 Mbit/s"]
     assert table.rows[0][-1].mood == "bad"
     assert f"<summary>{dose_words(rows)}</summary>" in page
+    older = dose_table([{k: v for k, v in row.items() if k != "problem"} for row in rows])
+    assert older is not None
+    assert [row[-1].text for row in older.rows] == [row[-1].text for row in table.rows]
 
 
 def test_a_run_without_faults_shows_no_dose() -> None:
