@@ -190,6 +190,33 @@ def test_list_says_who_stopped_a_run(results: Path) -> None:
     assert call("list", "--results", str(results)).output.count("stopped by halt") == 2
 
 
+def test_list_shows_the_gain_and_the_plan_of_runs_from_which_something_follows(
+    results: Path,
+) -> None:
+    file = results / "mediawiki-noisy" / "20260102T000000Z" / "result.json"
+    body = json.loads(file.read_text())
+    body["compare"]["improvement"]["p95"] |= {"factor": 1.87, "ci_low": 0.828, "ci_high": 4.23}
+    first, second = (
+        file.write_text(json.dumps({**body, "valid": valid}))
+        and _json("list", "--results", str(results))["runs"][1]["found"]
+        for valid in (True, False)
+    )
+    assert first == {"p95 gain": "1.87 × (0.828 to 4.23)", "plan": "106.29 USD a month"}
+    assert second == {"arms": 2, "plan": "106.29 USD a month"}
+
+
+def test_list_shows_of_many_arms_the_best(results: Path) -> None:
+    file = results / "mediawiki-noisy" / "20260102T000000Z" / "result.json"
+    body = json.loads(file.read_text())
+    body["compare"]["comparison"] = {
+        f"tad-{n}": {"p95": {"factor": 1.0 * n, "ci_low": n - 0.5, "ci_high": n + 0.5}}
+        for n in (2, 3)
+    }
+    file.write_text(json.dumps({**body, "valid": True}))
+    found = _json("list", "--results", str(results))["runs"][1]["found"]
+    assert found["p95 gain"] == "3.00 × (2.50 to 3.50)"
+
+
 def test_open_names_the_newest_report(results: Path) -> None:
     newest = results / "mediawiki-noisy" / "20260102T000000Z" / "report.html"
     for words in ((), ("mediawiki-noisy",), (str(newest.parent),)):
@@ -205,9 +232,12 @@ def test_compare_puts_runs_side_by_side(results: Path) -> None:
     assert (first["run"], second["run"]) == ("20260101T000000Z", "20260102T000000Z")
     assert first["baseline p95_ms"] == second["baseline p95_ms"] > 0
     assert "p95 gain" in first
+    assert first["rent, USD"] is None  # the machines of the platform local are not rented
+    assert first["planned fleet, USD a month"] == 106.29
     shown = call("compare", *folders)
     assert shown.exit_code == 0
     assert milliseconds(first["baseline p95_ms"]) in shown.output
+    assert "106.29" in shown.output
     assert not {"_ms", "error_share"} & set(re.findall(r"_ms|error_share", shown.output))
     assert refusal("compare", folders[0]).exit_code == 2
 

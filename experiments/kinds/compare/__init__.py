@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from experiments.kinds.compare.headline import headline
 from experiments.kinds.kind import Kind
-from experiments.report.text import factor, interval
+from experiments.report.text import factor, interval, usd
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -50,23 +51,40 @@ class CompareKind(Kind):
         print_summary(read_folder(page.parent), console, page)
 
     def figures(self, result: Result) -> Mapping[str, Any]:
-        """Gains of the last arm, then what each arm's requests took."""
+        """What the planned fleet costs, gains of the last arm, then what each arm's requests
+        took."""
         body = result[result["kind"]]
-        gains = {
-            f"{what} gain": f"{factor(one['factor'])} ({interval(one['ci_low'], one['ci_high'])})"
-            for what, one in (body.get("improvement") or {}).items()
-            if one.get("factor") is not None and one.get("ci_low") is not None
-        }
+        planned = {"planned fleet, USD a month": _planned_usd(body)}
+        entries = body.get("improvement") or {}
+        gains = {f"{what} gain": gain for what, one in entries.items() if (gain := _gain(one))}
         arms = {
             f"{arm} {name}": one.get(name)
             for arm, one in body["arms"].items()
             for name in ("requests", "error_share", "p50_ms", "p95_ms", "p99_ms")
         }
-        return {**gains, **arms}
+        return {**planned, **gains, **arms}
 
     def row(self, result: Result) -> Mapping[str, Any]:
-        """How many arms."""
-        return {"arms": len(result[result["kind"]]["arms"])}
+        """The p95 factor of a run from which something follows, and what the plan costs."""
+        body = result[result["kind"]]
+        compared = body.get("compared") or {}
+        _, other, entries = headline(compared.get("baseline", ""), compared.get("other"), body)
+        gain = _gain(entries.get("p95") or {}) if other and result["valid"] else ""
+        found = {"p95 gain": gain} if gain else {"arms": len(body["arms"])}
+        planned = _planned_usd(body)
+        return found if planned is None else {**found, "plan": f"{usd(planned)} a month"}
+
+
+def _gain(entry: Mapping[str, Any]) -> str:
+    """ "2.13 × (1.60 to 2.81)"; "" where there is no factor or no interval of it."""
+    if entry.get("factor") is None or entry.get("ci_low") is None:
+        return ""
+    return f"{factor(entry['factor'])} ({interval(entry['ci_low'], entry['ci_high'])})"
+
+
+def _planned_usd(body: Mapping[str, Any]) -> float | None:
+    planned: float | None = (body.get("plan") or {}).get("usd_per_month")
+    return planned
 
 
 KIND = CompareKind()

@@ -8,6 +8,7 @@ from typing import Any
 
 from experiments.kinds.compare.asked import in_short, settings_of
 from experiments.kinds.compare.folder import RunFolder
+from experiments.kinds.compare.headline import headline
 from experiments.kinds.compare.predicted import verdict_sentence
 from experiments.record.metrics.summary import compared_arms
 from experiments.record.result import stopped_words
@@ -161,18 +162,8 @@ def gain(run: RunFolder) -> str:
 
 
 def headline_arms(run: RunFolder) -> tuple[str, str | None, dict[str, Any]]:
-    """The two arms of the headline, and their factors; of many arms that of the best p95."""
-    baseline, other = compared_arms(run.arms)
-    comparison = run.summary.get("comparison") or {}
-    known = {
-        arm: entries["p95"]["factor"]
-        for arm, entries in comparison.items()
-        if (entries.get("p95") or {}).get("factor") is not None
-    }
-    if not known:
-        return baseline, other, run.summary.get("improvement") or {}
-    best = max(known, key=lambda arm: float(known[arm]))
-    return baseline, best, comparison[best]
+    """The two arms of the headline, and their factors."""
+    return headline(*compared_arms(run.arms), run.summary)
 
 
 def gain_table(run: RunFolder) -> Table | None:
