@@ -9,7 +9,7 @@ from typing import Any
 @dataclass(frozen=True)
 class Cell:
     """One cell; `doubtful` marks a figure that rests on too few samples, `mood` (good, bad,
-    unknown) what it is to the reader; `about` stands small below it."""
+    unknown, void) what it is to the reader; `about` stands small below it."""
 
     text: str
     doubtful: bool = False

@@ -11,7 +11,7 @@ from experiments.kinds.compare.answer import said
 from experiments.kinds.compare.cost import cost_table, work_words
 from experiments.kinds.compare.earlier import among_earlier, earlier_factors
 from experiments.kinds.compare.folder import RunFolder, read_folder
-from experiments.kinds.compare.tables import arm_tables, simulated_table
+from experiments.kinds.compare.tables import arm_tables, comparison_table, simulated_table
 from experiments.kinds.compare.verdict import gain, gain_table, slo_notes, slo_table, verdict
 from experiments.record.records import write_json
 from experiments.tests.report_fixture import FakeRun, fake_run
@@ -86,7 +86,7 @@ def test_a_verdict_says_what_it_rests_on() -> None:
     reasons = {"measurement": {"ok": False, "reasons": ["the generator sent late"]}}
     run = judged(COPIES, [False, True], valid=False, verdicts=reasons)
     assert verdict(run) == (
-        "This run is not valid, so nothing follows from it: the generator sent late."
+        "This run is not valid: nothing may be concluded from it (the generator sent late)."
     )
     assert verdict(judged({}, [])) == "No SLO was asked for."
     assert verdict(RunFolder(Path("results"))) == "There is no result, so there is no verdict."
@@ -115,6 +115,24 @@ def test_each_limit_stands_beside_what_each_arm_reached(folder: Path) -> None:
     moods = {True: "good", False: "bad", None: "unknown"}
     assert [cell.mood for cell in table.rows[0][1:]] == [moods[met] for met in limits.values()]
     assert table.rows[1][0].about == "tad, r = (2, 2)"
+
+
+def test_a_run_that_is_not_valid_shows_neither_ticks_nor_colours(folder: Path) -> None:
+    found = read_folder(folder)
+    found.summary["improvement"]["p95"] |= {"factor": 2.0, "ci_low": 1.5, "ci_high": 2.7}
+    found.summary["comparison"] = {"replicated": found.summary["improvement"]}
+
+    def moods() -> set[str]:
+        first = [slo_table(found), gain_table(found), comparison_table(found)]
+        cells = [cell for table in first if table for row in table.rows for cell in row]
+        return {cell.mood for cell in cells} | {
+            mark for c in cells for mark in "✓✗" if mark in c.text
+        }
+
+    found.summary["valid"] = True
+    assert {"good", "✓"} <= moods()
+    found.summary["valid"] = False
+    assert moods() == {"", "void"}
 
 
 def test_an_older_result_says_of_an_arm_that_failed_not_which_limit_it_missed() -> None:

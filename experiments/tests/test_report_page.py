@@ -123,7 +123,7 @@ def test_an_interrupted_run_shows_what_was_measured(tmp_path: Path) -> None:
     run.manifest["verdicts"]["measurement"] = {"ok": False, "reasons": ["interrupted at 20 s"]}
     text = write_report(run.write(tmp_path)).read_text()
     assert "interrupted at 20 s" in text
-    assert "nothing follows from it: interrupted at 20 s" in text
+    assert "nothing may be concluded from it (interrupted at 20 s)." in text
     assert "does not compare two arms" in gain(read_folder(tmp_path))
     assert 'id="over-time" data-figure' in text
 

@@ -111,10 +111,13 @@ def test_a_run_with_fail_over_has_its_section_beside_the_arms(tmp_path: Path) ->
         "fleet": fleet_of("cloud", 2, 0).model_dump(mode="json"),
     }
     run.write(tmp_path)
-    result = result_of("schemes", run.manifest, KIND.analyse(tmp_path))
+    result = result_of("schemes", run.manifest, KIND.analyse(tmp_path)) | {"valid": True}
     write_json(tmp_path / "result.json", result)
     assert result["schemes"]["strength"]["tiers"]["web"]["crashes"] > 0
     page = KIND.write_page(tmp_path).read_text()
     for identity in ("strength-table", "members", "failovers", "arm-table"):
         assert f'id="{identity}"' in page
-    assert strength_sentence(result["schemes"]["strength"]) in html.unescape(page)
+    said = strength_sentence(result["schemes"]["strength"])
+    assert said in html.unescape(page)
+    write_json(tmp_path / "result.json", result | {"valid": False})
+    assert said not in html.unescape(KIND.write_page(tmp_path).read_text())

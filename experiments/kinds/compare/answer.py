@@ -10,7 +10,7 @@ from experiments.kinds.compare.verdict import gain, headline_arms
 
 def said(run: RunFolder) -> list[str]:
     """What was gained, where this run lies among the earlier ones, and what the fleets cost; of a
-    run from which nothing follows the last only."""
+    run from which nothing may be concluded the last only."""
     sentences = [cost_sentence(run)]
     if run.arms and run.summary.get("valid") is not False:
         sentences[:0] = [gain(run), among_earlier(run, headline_arms(run)[1])]

@@ -37,7 +37,7 @@ def comparison_table(run: RunFolder) -> Table | None:
             Cell(number(figures.get("requests"))),
             *(Cell(milliseconds(figures.get(f"{key}_ms")), key in few)
               for key in ("mean", "p95", "p99", "p99_9")),
-            *(factor_cell(entries.get(key)) for key in ("mean", "p95", "p99")),
+            *(factor_cell(run, entries.get(key)) for key in ("mean", "p95", "p99")),
             Cell(percent(extra_work(loads.get(name)))),
         ))  # fmt: skip
     head = ("arm", "requests", "mean", "p95", "p99", "p99.9", "mean, factor", "p95, factor",

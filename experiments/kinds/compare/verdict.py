@@ -17,18 +17,20 @@ from experiments.report.text import MISSING, factor, interval, milliseconds, num
 
 _COUNTS = ("no copy", "one copy", "two copies of each read", "three copies of each read")
 _MARKS = {True: ("✓", "good"), False: ("✗", "bad"), None: ("?", "unknown")}
+_NO_MARK = ("○", "void")  # of a run that is not valid
 _LIMITS = ("p50_ms", "p90_ms", "p95_ms", "p99_ms", "max_error_share")
 _ARMS_MOST = 3  # that the verdict names each
 
 
 def verdict(run: RunFolder) -> str:
-    """Which arms met the SLO, in a sentence; of a run that is not valid, that nothing follows."""
+    """Which arms met the SLO, in a sentence; of a run that is not valid, that nothing may be
+    concluded."""
     if run.summary.get("valid") is None:
         return "There is no result, so there is no verdict."
     if stopped := stopped_words(run.summary):
-        return f"{stopped} Nothing follows from this run."
+        return f"{stopped} Nothing may be concluded from this run."
     if not run.summary["valid"]:
-        return f"This run is not valid, so nothing follows from it{_against(run)}."
+        return f"This run is not valid: nothing may be concluded from it{_against(run)}."
     arms = (run.summary.get("slo") or {}).get("arms") or {}
     if not arms:
         return "No SLO was asked for."
@@ -53,7 +55,7 @@ def _against(run: RunFolder) -> str:
     """The first reason against the run."""
     found = run.summary.get("verdicts") or run.manifest.get("verdicts") or {}
     reasons = [reason for one in found.values() for reason in (one or {}).get("reasons") or ()]
-    return f": {reasons[0]}" if reasons else ""
+    return f" ({reasons[0]})" if reasons else ""
 
 
 def _of_many(run: RunFolder, found: Mapping[str, bool | None], words: Mapping[str, str]) -> str:
@@ -179,7 +181,7 @@ def gain_table(run: RunFolder) -> Table | None:
             Cell(milliseconds((arms.get(arm) or {}).get(f"{name}_ms")), doubtful)
             for arm in (baseline, other)
         ]
-        rows.append((named(name), *both, factor_cell(entry)))
+        rows.append((named(name), *both, factor_cell(run, entry)))
     first = next(iter(entries.values()))
     caption = f"Gain: {number(first.get('samples'))} requests per arm, {first.get('pairs')} pairs"
     if (beyond := (entries.get("p99") or {}).get("samples_beyond")) is not None:
@@ -187,11 +189,14 @@ def gain_table(run: RunFolder) -> Table | None:
     return Table("gain-table", caption, ("", baseline, other, "factor (95 %)"), tuple(rows))
 
 
-def factor_cell(entry: Mapping[str, Any] | None) -> Cell:
-    """A factor, its interval below it; coloured where the interval leaves 1 out."""
+def factor_cell(run: RunFolder, entry: Mapping[str, Any] | None) -> Cell:
+    """A factor, its interval below it; coloured where the interval leaves 1 out and the run is
+    valid."""
     if not entry or entry.get("factor") is None:
         return Cell(MISSING)
     mood = ("good" if entry["factor"] > 1 else "bad") if differs(entry) else ""
+    if not run.summary.get("valid"):
+        mood = _NO_MARK[1]
     doubtful, bounds = bool(entry.get("insufficient")), interval(entry["ci_low"], entry["ci_high"])
     return Cell(factor(entry["factor"]), doubtful, mood=mood, about=bounds)
 
@@ -214,7 +219,9 @@ def slo_table(run: RunFolder) -> Table | None:
     ]  # fmt: skip
     words = f"SLO, set {asked['set']} the first run" if asked.get("set") else (
         "SLO; when it was set is not said")  # fmt: skip
-    if asked.get("availability") is not None:
+    if not run.summary.get("valid"):
+        words += f"; {_NO_MARK[0]} not judged"
+    elif asked.get("availability") is not None:
         words += f"; availability of {100 * asked['availability']:g} % is the plan's"
     return Table("slo-table", words, ("arm", *heads), tuple(rows))
 
@@ -226,8 +233,13 @@ def _limit_cell(run: RunFolder, arm: str, key: str) -> Cell:
     text = percent(figures.get("error_share")) if errors else milliseconds(figures.get(key))
     entry = run.summary["slo"]["arms"][arm]
     # older results judge the arm alone: which of its limits it missed is not known
-    mark, mood = _MARKS[(entry.get("limits") or {}).get(key, entry["met"] or None)]
+    mark, mood = _mark(run, (entry.get("limits") or {}).get(key, entry["met"] or None))
     return Cell(f"{text} {mark}", mood=mood)
+
+
+def _mark(run: RunFolder, answer: bool | None) -> tuple[str, str]:
+    """The mark and the mood of an answer; hollow and grey where the run is not valid."""
+    return _MARKS[answer] if run.summary.get("valid") else _NO_MARK
 
 
 def slo_notes(run: RunFolder) -> list[str]:
@@ -253,5 +265,5 @@ def _of_first_screen(run: RunFolder, arms: Iterable[str]) -> list[str]:
 def arm_cell(run: RunFolder, arm: str) -> Cell:
     """An arm, whether it met the SLO, and what it is."""
     entry = ((run.summary.get("slo") or {}).get("arms") or {}).get(arm) or {"met": None}
-    mark, mood = _MARKS[entry["met"]]
+    mark, mood = _mark(run, entry["met"])
     return Cell(f"{mark} {arm}", numeric=False, mood=mood, about=in_short(run, arm))

@@ -18,7 +18,7 @@ def write_page(folder: Path) -> Path:
     found = run.summary.get("strength")
     if not found:
         return compare.write_report(folder)
-    if len(run.arms) == 1:
+    if len(run.arms) == 1 and run.summary["valid"]:
         values["said"][0] = strength_sentence(found)
     values["schemes"] = {
         **scheme_words(run),
