@@ -6,21 +6,28 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from optimizer.plan.explain import pareto
 from optimizer.plan.explain.curve import AVAILABILITY, Axis, Budget, Curve
-from optimizer.plan.explain.pareto import NINES_BEYOND, front
-from optimizer.plan.solve.model import solve
+from optimizer.plan.explain.pareto import NINES_BEYOND, TIMES_THE_PLAN, front
+from optimizer.plan.solve.model import Solution, solve
 from optimizer.plan.solve.problem import Problem
 from optimizer.tests.small_problems import small_problems, true_front
+from optimizer.tolerances import CENT
 
 AXES = st.sampled_from([AVAILABILITY, Axis("p95_ms"), Axis("p99_ms")])
 
 
-def _drawn_part(problem: Problem, axis: Axis) -> list[tuple[float, float]]:
-    """The true front, up to the first point that is NINES_BEYOND nines beyond the SLO."""
+def _drawn_part(
+    problem: Problem, axis: Axis, found: Solution, times: float = TIMES_THE_PLAN
+) -> list[tuple[float, float]]:
+    """The true front, up to the first point that is NINES_BEYOND nines beyond the SLO, of fleets
+    that cost at most `times` the plan."""
+    assert found.usd_per_month is not None
     asked = axis.asked(problem)
     assert asked is not None
     end = asked / 10**NINES_BEYOND if axis.is_availability else 0.0
-    points = true_front(problem, axis)
+    usd_max = times * found.usd_per_month + CENT
+    points = [point for point in true_front(problem, axis) if point[1] <= usd_max]
     inside = sum(x >= end for x, _ in points)
     return points[: inside + 1]
 
@@ -33,12 +40,27 @@ def test_the_front_is_that_of_exhaustive_enumeration(problem: Problem, axis: Axi
     drawn = front(Curve(problem, axis, Budget(500)), found, points_max=60, finest=0.0)
     assert drawn.cut == ""
     assert all(drawn.closed)
-    expected = _drawn_part(problem, axis)
+    expected = _drawn_part(problem, axis, found)
     assert [p.usd for p in drawn.points] == pytest.approx([usd for _, usd in expected])
     least = [x for x, _ in expected]
     if axis.is_availability:  # the last may lie where no better fleet of its cost is looked for
         least[-1] = drawn.points[-1].tight
     assert [p.tight for p in drawn.points] == pytest.approx(least, rel=1e-7)
+
+
+@settings(max_examples=12, deadline=None)
+@given(small_problems(), st.sampled_from([Axis("p95_ms"), Axis("p99_ms")]), st.floats(1.0, 3.0))
+def test_fleets_that_cost_so_many_times_the_plan_are_not_on_the_front(
+    problem: Problem, axis: Axis, times: float
+) -> None:
+    found = solve(problem)
+    assume(found.path is not None)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(pareto, "TIMES_THE_PLAN", times)
+        drawn = front(Curve(problem, axis, Budget(500)), found, points_max=60, finest=0.0)
+    assert drawn.cut == ""
+    expected = _drawn_part(problem, axis, found, times)
+    assert [p.usd for p in drawn.points] == pytest.approx([usd for _, usd in expected])
 
 
 @settings(max_examples=12, deadline=None)
@@ -49,7 +71,7 @@ def test_a_front_that_is_cut_says_so_and_its_points_are_optima(
     found = solve(problem)
     assume(found.path is not None)
     drawn = front(Curve(problem, axis, Budget(8)), found, points_max=points_max, finest=0.0)
-    expected = _drawn_part(problem, axis)
+    expected = _drawn_part(problem, axis, found)
     if not drawn.cut:
         assert len(drawn.points) == len(expected)
     for point in drawn.points:

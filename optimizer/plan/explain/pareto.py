@@ -29,6 +29,7 @@ from optimizer.plan.solve.problem import Path, Problem, unavailability_of
 from optimizer.tolerances import CENT
 
 NINES_BEYOND = 3  # the SLO, up to which availability is drawn
+TIMES_THE_PLAN = 10.0  # the dearest fleet that is drawn: beyond, a tail nears the service time
 _SMALL_STEPS = 4.0  # to a gap: then it is halved
 
 
@@ -71,10 +72,10 @@ class Front:
 def front(curve: Curve, found: Solution, *, points_max: int = 24, finest: float = 0.002) -> Front:
     """The front of cost against the curve's limit, all other limits kept.
 
-    From the cheapest fleet at all to the best that is reachable, for availability at most
-    `NINES_BEYOND` nines beyond the SLO. If there are more than `points_max` points, or the budget
-    ends, those found are spread over the range; points closer than `finest` (of the limit, relative
-    to it) to a found one are not looked for. `cut` says so.
+    From the cheapest fleet at all to the best that costs at most `TIMES_THE_PLAN` times the plan,
+    for availability at most `NINES_BEYOND` nines beyond the SLO. If there are more than
+    `points_max` points, or the budget ends, those found are spread over the range; points closer
+    than `finest` (of the limit, relative to it) to a found one are not looked for. `cut` says so.
     """
     asked = curve.axis.asked(curve.problem)
     assert found.path is not None
@@ -82,10 +83,11 @@ def front(curve: Curve, found: Solution, *, points_max: int = 24, finest: float 
     reached = curve.axis.reached(curve.problem, found.path)
     curve.learn(found.path, found.usd_per_month, reached if asked is None else asked)
     end = (asked or reached) / 10**NINES_BEYOND if curve.axis.is_availability else 0.0
+    usd_max = TIMES_THE_PLAN * found.usd_per_month + CENT
     cut, unsure = "", 0.0
     try:
         curve.at(math.inf)
-        while (gap := _widest(curve, end, unsure)) is not None:
+        while (gap := _widest(curve, end, usd_max, unsure)) is not None:
             if gap.width < finest:
                 raise SpentError(f"at steps below {finest:.1%}")
             if len(curve.known) >= points_max:
@@ -99,7 +101,7 @@ def front(curve: Curve, found: Solution, *, points_max: int = 24, finest: float 
             raise SpentError(UNPROVED)
     except SpentError as ended:
         cut = f"cut {ended}: there may be more points than these"
-    points = tuple(p for p in reversed(curve.known) if p.loose >= end)
+    points = tuple(p for p in reversed(curve.known) if p.loose >= end and p.usd <= usd_max)
     closed = tuple(p.tight < end or curve.closed(p) for p in points)
     return Front(curve.axis, points, closed, cut)
 
@@ -132,12 +134,13 @@ class _Gap:
         return min(middle(self.low, self.high), self.below)
 
 
-def _widest(curve: Curve, end: float, unsure: float) -> _Gap | None:
-    """The widest gap above `end`, and of the one that holds `unsure` the part above that."""
+def _widest(curve: Curve, end: float, usd_max: float, unsure: float) -> _Gap | None:
+    """The widest gap above `end` below a fleet of at most `usd_max`, and of the one that holds
+    `unsure` the part above that."""
     gaps = []
     for index, stretch in enumerate(curve.known):
         below = curve.axis.below(stretch.tight)
-        if below is None or below < end or curve.closed(stretch):
+        if below is None or below < end or stretch.usd > usd_max or curve.closed(stretch):
             continue
         low = curve.known[index - 1].loose if index else max(curve.infeasible, end)
         if low <= unsure < stretch.tight:
