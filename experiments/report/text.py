@@ -66,12 +66,20 @@ def interval(low: Any, high: Any, show: Callable[[Any], str] | None = None) -> s
     return f"{left} to {right}"
 
 
-def usd(value: Any) -> str:
-    """An amount of money: "10.63 USD"; what is below ten cents, as an hour of a small fleet, with
-    four digits behind the point."""
+def usd(value: Any, digits: int | None = None) -> str:
+    """An amount of money: "10.63 USD", with so many digits behind the point; else four below ten
+    cents, as an hour of a small fleet is, and two above."""
     if value is None:
         return MISSING
-    return f"{value:,.{4 if 0 < abs(value) < 0.1 else 2}f} USD"
+    if digits is None:
+        digits = 4 if 0 < abs(value) < 0.1 else 2
+    return f"{value:,.{digits}f} USD"
+
+
+def usd_more(value: float, digits: int = 2) -> str:
+    """A difference of money, with its sign: "+2.61 USD", "-2.61 USD", "0.00 USD"."""
+    rounded = round(value, digits)
+    return f"{'+' if rounded > 0 else ''}{usd(rounded or 0.0, digits)}"
 
 
 def command_line(command: Any) -> str:

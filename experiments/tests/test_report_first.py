@@ -13,6 +13,7 @@ from experiments.kinds.compare.earlier import among_earlier, earlier_factors
 from experiments.kinds.compare.folder import RunFolder, read_folder
 from experiments.kinds.compare.tables import arm_tables, comparison_table, simulated_table
 from experiments.kinds.compare.verdict import gain, gain_table, slo_notes, slo_table, verdict
+from experiments.record.cost import tier_machines
 from experiments.record.records import write_json
 from experiments.tests.report_fixture import FakeRun, fake_run
 
@@ -177,6 +178,24 @@ def test_cost_is_that_of_both_fleets_and_what_lies_between(folder: Path) -> None
     assert usd[0] > 0.0
 
 
+def test_a_difference_of_costs_is_that_of_what_is_shown(folder: Path) -> None:
+    found = read_folder(folder)
+    machines = found.manifest["fleet"]["machines"]
+    count = len(tier_machines(found.spec, found.manifest))
+    for planned, hour, month in (
+        (2.31, "-0.0035 USD", "-2.61 USD"),  # 0.0032 less 0.0067, though it is 0.00358
+        (4.92, "0.0000 USD", "0.00 USD"),
+        (8.0, "+0.0043 USD", "+3.08 USD"),
+    ):
+        for machine in machines:
+            machine["usd_per_hour"] = 4.92 / 730 / count
+        found.plan["usd_per_month"] = planned
+        table = cost_table(found)
+        assert table is not None
+        assert [cell.text for cell in table.rows[0][1:]] == ["0.0067 USD", "4.92 USD"]
+        assert [cell.text for cell in table.rows[2][1:]] == [hour, month]
+
+
 def test_a_fleet_without_a_price_has_none(folder: Path) -> None:
     found = read_folder(folder)
     found.manifest["spec"]["fleet"]["tiers"]["web"]["memory_mb"] = 10**9
@@ -194,7 +213,7 @@ def test_a_machines_own_price_goes_first_and_its_standby_is_off(folder: Path) ->
     machines[0]["standby"] = True
     table = cost_table(found)
     assert table is not None
-    assert [cell.text for cell in table.rows[0][1:]] == ["0.12 USD", "87.60 USD"]
+    assert [cell.text for cell in table.rows[0][1:]] == ["0.1200 USD", "87.60 USD"]
 
 
 def beside(run: FakeRun, folder: Path, day: str, **spec: Any) -> Path:

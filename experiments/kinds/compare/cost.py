@@ -9,7 +9,7 @@ from typing import Any
 from experiments.kinds.compare.folder import RunFolder
 from experiments.record.cost import measured_usd_per_month, tier_machines
 from experiments.report.tables import Cell, Table
-from experiments.report.text import number, percent, usd
+from experiments.report.text import MISSING, number, percent, usd, usd_more
 from optimizer.units import HOURS_PER_MONTH
 
 _EXTRA_MIN = 0.001  # a request tried again after a crash is no work of replicas
@@ -40,7 +40,9 @@ def cost_table(run: RunFolder) -> Table | None:
         _row("planned fleet", _planned(plan), planned),
     ]
     if measured is not None and planned is not None:
-        rows.append(_row("difference", "planned less measured", planned - measured))
+        less = zip(_shown(planned), _shown(measured), strict=True)
+        more = [Cell(usd_more(one - other, digits)) for (one, digits), (other, _) in less]
+        rows.append((Cell("difference", numeric=False, about="planned less measured"), *more))
     words = ["Cost", f"{plan['region']} prices of {plan['prices_as_of']}"
              if plan.get("prices_as_of") else "", "without arbiters"]  # fmt: skip
     caption = ", ".join(word for word in words if word)
@@ -48,9 +50,16 @@ def cost_table(run: RunFolder) -> Table | None:
 
 
 def _row(name: str, about: str, per_month: float | None) -> tuple[Cell, ...]:
-    per_hour = None if per_month is None else per_month / HOURS_PER_MONTH
     head = Cell(name, numeric=False, about=about)
-    return head, Cell(usd(per_hour)), Cell(usd(per_month))
+    if per_month is None:
+        return head, Cell(MISSING), Cell(MISSING)
+    return head, *(Cell(usd(value, digits)) for value, digits in _shown(per_month))
+
+
+def _shown(per_month: float) -> list[tuple[float, int]]:
+    """USD an hour and a month, rounded as they are shown, with how many digits those are."""
+    both = ((per_month / HOURS_PER_MONTH, 4), (per_month, 2))
+    return [(round(value, digits), digits) for value, digits in both]
 
 
 def _counted(machines: list[dict[str, Any]]) -> str:

@@ -60,9 +60,10 @@ def against_present(asked: Question, planned: Path) -> dict[str, Any] | None:
     path, broken = _judged(asked.case, there)
     usd = math.fsum(one.usd_per_month for one in there)
     new = [_There(o.instance, o.nodes, o.standby, o.replicas) for o in planned]
+    usd_new = math.fsum(one.usd_per_month for one in new)
     return {
         "usd_per_month": round(usd, 2),
-        "usd_more": round(math.fsum(one.usd_per_month for one in new) - usd, 2),
+        "usd_more": _more(usd_new, usd),
         "keeps_all_limits": not broken,
         "breaks": broken,
         "predicted": _predicted(asked.case, path),
@@ -71,11 +72,16 @@ def against_present(asked: Question, planned: Path) -> dict[str, Any] | None:
                 "present": old.text,
                 "plan": one.text,
                 "changes": old.text != one.text,
-                "usd_more": round(one.usd_per_month - old.usd_per_month, 2),
+                "usd_more": _more(one.usd_per_month, old.usd_per_month),
             }
             for option, old, one in zip(planned, there, new, strict=True)
         },
     }
+
+
+def _more(usd: float, than: float) -> float:
+    """The difference of two amounts as they are shown, in whole cents; never -0.0."""
+    return round(round(usd, 2) - round(than, 2), 2) or 0.0
 
 
 def _present(asked: Question) -> list[_There] | None:
