@@ -24,6 +24,16 @@ class Mechanism(StrEnum):
     ara = "ara"
     pf = "pf"
 
+    @property
+    def meaning(self) -> str:
+        """What it does with machines beyond what the load needs, in the glossary's words."""
+        return {
+            Mechanism.ara: "active route anywhere: they run and share the load "
+            "(N+k, active-active)",
+            Mechanism.pf: "passive fail-over: cold standbys that are started when one fails "
+            "(active-passive)",
+        }[self]
+
 
 MECHANISMS = tuple(Mechanism)
 SchemeText = Annotated[Scheme, Field(strict=False)]  # of a strict model: its text will do

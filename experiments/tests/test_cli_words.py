@@ -20,6 +20,7 @@ from experiments.paths import ROOT
 from experiments.report.text import milliseconds
 from experiments.tests.called import call, refusal, sparecraft
 from experiments.tests.report_fixture import fake_run
+from optimizer.words import MECHANISMS
 
 
 def _commands(name: tuple[str, ...], one: Any) -> Iterator[tuple[tuple[str, ...], Any]]:
@@ -82,6 +83,12 @@ def test_help_names_the_words_that_it_uses() -> None:
         assert " ".join(epilog.split()) in " ".join(call(name, "--help").output.split())
     hint = str(app.info.epilog)
     assert known >= set(re.findall(r"NodT|TAD|PCRAFT|arm", hint))
+
+
+def test_a_plan_says_of_mechanisms_what_the_glossary_says() -> None:
+    for mechanism in MECHANISMS:
+        [entry] = _json("glossary", mechanism.value).values()
+        assert f"{mechanism}, {mechanism.meaning}" in entry["meaning"]
 
 
 def test_help_without_a_word_of_the_glossary_names_none() -> None:

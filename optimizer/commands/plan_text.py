@@ -15,6 +15,7 @@ from optimizer.commands.output import fitting, out, say
 from optimizer.plan.explain.curve import Axis
 from optimizer.plan.explain.marginal import CUT
 from optimizer.plan.outcome import Plan
+from optimizer.words import Mechanism
 
 
 def print_plan(plan: Plan, body: Mapping[str, Any], written: Sequence[Path]) -> None:
@@ -83,15 +84,11 @@ def _paid(tier: Mapping[str, Any]) -> str:
 
 def _legend(tiers: Iterable[Mapping[str, Any]]) -> list[str]:
     """What the columns' short words mean, as far as they are in the table."""
-    meant = {
-        "ara": "by ara: active route anywhere, extra machines are active and share the load",
-        "pf": "by pf: passive failover, standbys are off until an active machine fails",
-    }
-    used = {tier["mechanism"] for tier in tiers}
+    used = sorted({Mechanism(tier["mechanism"]) for tier in tiers})
     return [
-        *(meant[one] for one in sorted(used)),
-        "r: copies of each request, the first reply wins; tokens: copies that a server may have "
-        "at a time; load: of the machines that are needed for it",
+        *(f"by {one}, {one.meaning}" for one in used),
+        "load: of the machines that are needed for it; `sparecraft glossary r` and `token` say "
+        "what these are",
     ]
 
 
@@ -125,10 +122,9 @@ def _present(there: Mapping[str, Any], usd: float) -> Table:
     table = _table("against today", "present", "plan", "USD more", left=3)
     for name, tier in there["tiers"].items():
         plan = tier["plan"] if tier["changes"] else "the same"
-        table.add_row(name, tier["present"], plan, f"{tier['usd_more']:+.2f}")
-    table.add_row(
-        "USD a month", f"{there['usd_per_month']:.2f}", f"{usd:.2f}", f"{there['usd_more']:+.2f}"
-    )
+        table.add_row(name, tier["present"], plan, _more(tier["usd_more"]))
+    present = f"{there['usd_per_month']:.2f}"
+    table.add_row("USD a month", present, f"{usd:.2f}", _more(there["usd_more"]))
     return table
 
 
@@ -150,7 +146,7 @@ def _present_words(there: Mapping[str, Any]) -> str:
 def _load(load: Mapping[str, Any]) -> list[str]:
     """What the fleet is planned for, and up to where and until when it holds."""
     planned, most = f"{load['planned_per_s']:.4g}", f"{load['holds_to_per_s']:.4g}"
-    text = f"Planned for {planned} pages/s, holds up to {most} ({load['headroom']:+.0%})"
+    text = f"Planned for {planned} requests/s, holds up to {most} ({load['headroom']:+.0%})"
     text += f": then {load['gives_way']} gives way."
     if load["holds_months"] is not None:
         growth = f"{100 * load['growth_per_month']:.3g} % a month"
@@ -165,7 +161,7 @@ def _load(load: Mapping[str, Any]) -> list[str]:
 
 def _hour(hour: Mapping[str, Any]) -> str:
     tail = [f"{_name(key)} {hour[key]:.0f} ms" for key in ("p95_ms", "p99_ms") if key in hour]
-    parts = [f"{hour['per_s']:.4g} pages/s", f"load {hour['utilisation']:.0%}", *tail]
+    parts = [f"{hour['per_s']:.4g} requests/s", f"load {hour['utilisation']:.0%}", *tail]
     return f"{hour['hour']:02d}:00, " + ", ".join(parts)
 
 
@@ -219,7 +215,10 @@ def _slope(step: Mapping[str, Any]) -> str:
 
 
 def _more(usd: float | None) -> str:
-    return "not feasible" if usd is None else f"{usd:+.2f}"
+    """A difference with its sign; none where there is no difference."""
+    if usd is None:
+        return "not feasible"
+    return f"{usd:+.2f}" if round(usd, 2) else "0.00"
 
 
 def _front(front: Mapping[str, Any]) -> Table:
@@ -247,7 +246,7 @@ def _sensitivity(rows: Sequence[Mapping[str, Any]]) -> Table:
             table.add_row(*cells, "not feasible")
         else:
             changed = ", ".join(row["changed"]) or "none"
-            table.add_row(*cells, f"{row['usd_per_month']:.2f}", f"{row['usd_more']:+.2f}", changed)
+            table.add_row(*cells, f"{row['usd_per_month']:.2f}", _more(row["usd_more"]), changed)
     return table
 
 

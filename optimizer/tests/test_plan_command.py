@@ -84,6 +84,24 @@ def test_the_files_hold_what_was_printed(whole: Result, stated: Path) -> None:
     assert more["arrival_rate"]["usd_more"] >= 0
 
 
+def test_a_fleet_that_is_the_plan_costs_no_more(stated: Path, tmp_path: Path) -> None:
+    tiers = json.loads(invoke("plan", "--input", str(stated), "--json").stdout)["tiers"]
+    lines = []
+    for line in STATED.splitlines():
+        lines.append(line)
+        if line.startswith("name"):
+            tier = tiers[line.split('"')[1]]
+            there = f"""instance_type = "{tier["instance_type"]}", nodes = {tier["nodes"]}"""
+            lines.append(f"present = {{ {there} }}")
+    same = tmp_path / "plan.toml"
+    same.write_text("\n".join(lines))
+    printed = invoke("plan", "--input", str(same)).output
+    table = printed.partition("against today")[2].partition("The present fleet")[0]
+    assert table.count("the same") == 2
+    more = [line.split()[-1] for line in table.splitlines()[2:5]]
+    assert more == ["0.00", "0.00", "0.00"]
+
+
 def test_json_is_one_document_and_the_command_line_goes_before_the_file(stated: Path) -> None:
     strict = ("--availability", "0.9999", "--p99-ms", "900", "--region", "eu-west-1")
     done = invoke("plan", "--input", str(stated), *strict, "--json")

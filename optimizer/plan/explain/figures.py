@@ -98,7 +98,7 @@ def _x_axis(limit: str, points: Sequence[Mapping[str, Any]], slo: float | None) 
         )
         return alt.X("x:Q", scale=alt.Scale(domain=domain, nice=False, zero=False), axis=axis)
     axis = alt.Axis(
-        title=f"{limit.removesuffix('_ms')} of a page, ms (log scale)",
+        title=f"{limit.removesuffix('_ms')} of a request, ms (log scale)",
         values=_ticks(domain),
         format=",.6~g",
     )
