@@ -56,7 +56,8 @@ def _is_a_right_call(name: tuple[str, ...], line: list[str]) -> None:
     ("word", "of"),
     [("PCRAFT", "PCRAFT"), ("spare", "sPARE"), ("TAD", "TAD"), ("arm", "arm"), ("r", "replicas"),
      ("ara", "over-provisioning"), ("pf", "over-provisioning"), ("Blocks", "block"),
-     ("nodt", "NodT"), ("gain", "factor")],
+     ("nodt", "NodT"), ("gain", "factor"),
+     ("a further run", "further run"), ("spread (log)", "spread")],
 )  # fmt: skip
 def test_a_word_is_explained_by_the_row_of_the_concepts(word: str, of: str) -> None:
     found = _json("glossary", word)
