@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from experiments.stage.signals import Signals
+
 GRACE_S = 300.0  # for a run to revert its faults and remove its fleet
 
 
@@ -22,28 +24,37 @@ class Ended:
 
 
 def carry_out(
-    command: Sequence[str | Path], log: Path, limit_s: float, grace_s: float = GRACE_S
+    command: Sequence[str | Path],
+    log: Path,
+    limit_s: float,
+    signals: Signals,
+    grace_s: float = GRACE_S,
 ) -> Ended:
     """Run a command to its end, or for `limit_s`: then it is interrupted as by Ctrl-C, and killed
     with all its children if it has not ended `grace_s` later.
 
-    A KeyboardInterrupt ends the command in the same way, and is raised again.
+    A KeyboardInterrupt ends the command in the same way, and is raised again; one by `signals` that
+    comes while the command is being started too.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
+    process = None
     with log.open("ab") as output:
-        process = subprocess.Popen(
-            [str(word) for word in command],
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            start_new_session=True,  # so that a Ctrl-C reaches it once, from here
-        )
         try:
+            with signals.held():  # else a child may be there of which nobody knows
+                process = subprocess.Popen(
+                    [str(word) for word in command],
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=output,
+                    start_new_session=True,  # so that a Ctrl-C reaches it once, from here
+                )
             return Ended(process.wait(limit_s))
         except subprocess.TimeoutExpired:
+            assert process is not None
             return Ended(_ended(process, grace_s), late=True)
         except KeyboardInterrupt:
-            _ended(process, grace_s)
+            if process is not None:
+                _ended(process, grace_s)
             raise
 
 

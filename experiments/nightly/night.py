@@ -38,7 +38,7 @@ from experiments.nightly.site import build_site
 from experiments.nightly.suite import Suite, variant
 from experiments.stage import runs
 from experiments.stage.lock import only_one, run_lock
-from experiments.stage.signals import ending_signals
+from experiments.stage.signals import Signals, ending_signals
 
 SPARECRAFT = (sys.executable, "-m", "experiments.cli")
 _DOWN_S = 600.0
@@ -86,12 +86,12 @@ def nightly(suite: Suite, narrator: Narrator, tools: Tools | None = None) -> Out
     do = "Wait for it, or end it with Ctrl-C."
     with (
         only_one(suite.folder / ".lock", f"night of {suite.path}", expected, do),
-        ending_signals(narrator.say),
+        ending_signals(narrator.say) as signals,
     ):
         with run_lock(suite.results, "a night that begins"):
             pass  # a run by hand would only be disturbed
         with runs.registered(_active(suite)) as told:
-            return _Night(suite, narrator, tools or Tools(), told).whole()
+            return _Night(suite, narrator, tools or Tools(), told, signals).whole()
 
 
 def _active(suite: Suite) -> runs.Active:
@@ -111,6 +111,7 @@ class _Night:
     narrator: Narrator
     tools: Tools
     told: Path  # where `sparecraft halt` says why
+    signals: Signals
     history: History = field(init=False)
     number: int = field(init=False)
 
@@ -220,7 +221,7 @@ class _Night:
         ended: Ended | None = None
         with self.narrator.step(f"{name}, seed {job.seed}, about {job.minutes:.0f} minutes"):
             try:
-                ended = carry_out(command, self._log(name), job.minutes_max * 60)
+                ended = carry_out(command, self._log(name), job.minutes_max * 60, self.signals)
             finally:
                 minutes = round((self.tools.monotonic() - began_s) / 60, 2)
                 if ended is None or ended.late or ended.code not in (0, 1, 2, 3):
@@ -245,7 +246,8 @@ class _Night:
 
     def _down(self, experiment: str) -> None:
         log = self._log("down")
-        ended = carry_out([*self.tools.sparecraft, "down", experiment], log, _DOWN_S)
+        command = [*self.tools.sparecraft, "down", experiment]
+        ended = carry_out(command, log, _DOWN_S, self.signals)
         if ended.code not in (0, 2):  # 2: nothing at all is left of that name
             self.narrator.say(f"the fleet of {experiment} may still be there: see {log}")
 

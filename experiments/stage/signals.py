@@ -11,11 +11,29 @@ _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Signals:
-    """While `shielded`, signals only call `said`; otherwise they raise KeyboardInterrupt."""
+    """While `shielded`, signals only call `said`; otherwise they raise KeyboardInterrupt, at once
+    or where `held` ends."""
 
     def __init__(self, said: Callable[[str], None]) -> None:
         self._said = said
         self._shielded = False
+        self._held = False
+        self._came = False
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """What is done in here is done whole: a signal that comes meanwhile interrupts behind it.
+
+        The process's mask would not do: what another thread is given is handled in this one too.
+        """
+        self._held = True
+        try:
+            yield
+        finally:
+            self._held = False
+            if self._came:
+                self._came = False
+                raise KeyboardInterrupt
 
     def shield(self) -> None:
         """From now on: finish what is under way."""
@@ -29,6 +47,9 @@ class Signals:
             self._said(f"{name}: reverting faults and removing the fleet, please wait")
             return
         self._shielded = True
+        if self._held:
+            self._came = True
+            return
         raise KeyboardInterrupt
 
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -26,6 +27,7 @@ from experiments.nightly.night import Outcome, Tools, nightly
 from experiments.nightly.site import build_site
 from experiments.nightly.suite import Suite, load_suite
 from experiments.stage.lock import run_lock
+from experiments.stage.signals import Signals, ending_signals
 from experiments.tests.disks import fill
 from experiments.tests.nightly_fixture import (
     T0,
@@ -206,11 +208,37 @@ def test_a_run_that_hangs_is_ended_its_fleet_removed_and_the_night_goes_on(
 def test_a_child_that_will_not_end_is_killed(tmp_path: Path) -> None:
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # which a child inherits
     try:
-        ended = carry_out(["sleep", "600"], tmp_path / "log", limit_s=0.1, grace_s=0.1)
+        ended = carry_out(
+            ["sleep", "600"], tmp_path / "log", limit_s=0.1, signals=Signals(print), grace_s=0.1
+        )
     finally:
         signal.signal(signal.SIGINT, before)
     assert ended.late
     assert ended.code == 128 + signal.SIGKILL
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_that_comes_while_a_child_is_started_ends_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
+    started: list[subprocess.Popen[bytes]] = []
+
+    class Disturbed(subprocess.Popen[bytes]):
+        def __init__(self, *words: Any, **more: Any) -> None:
+            super().__init__(*words, **more)
+            started.append(self)
+            signal.raise_signal(number)  # is handled here: the child is there, and nobody has it
+
+    monkeypatch.setattr(subprocess, "Popen", Disturbed)
+    try:
+        with ending_signals(print) as signals, pytest.raises(KeyboardInterrupt):
+            carry_out(["sleep", "600"], tmp_path / "log", 600.0, signals)
+        [child] = started
+        assert child.returncode == -signal.SIGINT
+    finally:
+        for child in started:
+            child.kill()
+            child.wait()
 
 
 def test_a_second_night_is_refused_and_told_who_holds_the_first(nights: Nights) -> None:
