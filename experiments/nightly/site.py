@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.nightly import pages, tables
+from experiments.nightly.bench import bench_tables
 from experiments.nightly.changes import changes
 from experiments.nightly.feed import feed_values
 from experiments.nightly.history import SCHEMA, History, Run
@@ -60,7 +61,7 @@ def _write(suite: Suite, history: History, into: Path) -> None:
     )  # fmt: skip
     _page(
         into / "bench.html", "bench.html.j2", "Bench", "", site,
-        table=tables.bench_table(ROOT / "bench" / "runs"),
+        tables=bench_tables(ROOT / "bench" / "runs"),
     )  # fmt: skip
     feed = render_page("feed.xml.j2", [_HERE], site=site, entries=feed_values(history),
                        url=suite.file.url.rstrip("/"))  # fmt: skip

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any
+from collections.abc import Sequence
 
 from experiments.nightly.changes import Change, host_words
 from experiments.nightly.figures import arms_of
@@ -156,35 +153,6 @@ def _newest_first(runs: Sequence[Run]) -> list[Run]:
 
 def _night_words(run: Run) -> str:
     return f"{run.night}, {run.started or run.at:%-d %b}"
-
-
-def bench_table(folder: Path) -> Table | None:
-    """Ratios of the dated bench runs, the newest five; None where there are none."""
-    files = sorted(folder.glob("*.json"))[-5:]
-    bodies = []
-    for file in files:
-        try:
-            bodies.append((file.stem[:8], json.loads(file.read_text(encoding="utf-8"))))
-        except (OSError, ValueError):
-            continue
-    ratios = [(day, dict(_ratios(body))) for day, body in bodies]
-    names = list(dict.fromkeys(name for _, found in ratios for name in found))
-    rows = tuple(
-        (named(name), *(Cell(number(found.get(name))) for _, found in ratios)) for name in names
-    )
-    head = ("ours / peer", *(f"{day[:4]}-{day[4:6]}-{day[6:]}" for day, _ in ratios))
-    return Table("bench", "Ratios beside peers, by day", head, rows) if rows else None
-
-
-def _ratios(value: Mapping[str, Any], place: str = "") -> list[tuple[str, float]]:
-    found = []
-    for key, one in value.items():
-        inner = f"{place} {key}".strip()
-        if isinstance(one, Mapping):
-            found += _ratios(one, inner)
-        elif "ratio" in inner and isinstance(one, int | float):
-            found.append((inner, float(one)))
-    return found
 
 
 def heads(runs: Sequence[Run], night: int | None = None) -> list[Run]:
