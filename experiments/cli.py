@@ -47,6 +47,7 @@ PANELS: Mapping[str, Mapping[str, str]] = {
     "Models": {
         "availability": f"{_PLANNER}.availability:availability",
         "integrity": f"{_PLANNER}.integrity:integrity",
+        "limplock": f"{_PLANNER}.limplock:limplock",
         "simulate": f"{_PLANNER}.simulate:simulate",
         "reproduce": f"{_PLANNER}.reproduce:group",
     },

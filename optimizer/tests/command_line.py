@@ -5,12 +5,13 @@ from __future__ import annotations
 import typer
 from typer.testing import CliRunner, Result
 
-from optimizer.commands import availability, integrity, plan, prices, reproduce, simulate
+from optimizer.commands import availability, integrity, limplock, plan, prices, reproduce, simulate
 
 _APP = typer.Typer()
 for _function in (
     availability.availability,
     integrity.integrity,
+    limplock.limplock,
     plan.plan,
     simulate.simulate,
 ):

@@ -1,0 +1,170 @@
+"""`sparecraft limplock`: what limping nodes lock up in a block store, and for how long per year."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from optimizer.commands.output import JsonOption, out, print_json, say
+from optimizer.errors import InputError
+
+if TYPE_CHECKING:
+    from optimizer.limplock import Cluster, Limplock, LimpRates, Simulated, Year
+
+
+def limplock(
+    nodes: Annotated[int, typer.Option(help="Nodes of the store, the crashed one included.")],
+    blocks: Annotated[
+        int, typer.Option(help="Blocks on a node: so many are copied again when it crashes.")
+    ],
+    requests: Annotated[int, typer.Option(help="Reads, or writes, of one user.")] = 1,
+    replicas: Annotated[int, typer.Option(help="Nodes that hold a block.")] = 3,
+    threads: Annotated[int, typer.Option(help="Blocks that a node copies at a time.")] = 2,
+    limping: Annotated[int, typer.Option(help="Nodes with a slow network card.")] = 1,
+    simulate: Annotated[
+        int | None,
+        typer.Option(metavar="TRIALS", help="Also simulate the protocol, so many crashes."),
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Of the simulation; 1.")] = None,
+    limp_per_year: Annotated[
+        float | None, typer.Option(help="How often a node starts to limp: hours per year, MTTDL.")
+    ] = None,
+    limp_hours: Annotated[
+        float | None, typer.Option(help="How long it limps until it is healed or taken out.")
+    ] = None,
+    repair_hours: Annotated[
+        float | None, typer.Option(help="Copying a crashed node's blocks while none limps.")
+    ] = None,
+    crash_per_year: Annotated[
+        float | None, typer.Option(help="Crashes per node and year of 365 d; 1.")
+    ] = None,
+    slowdown: Annotated[
+        float | None, typer.Option(help="How many times longer that takes in limplock; 309.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """How likely limping nodes lock up a block store (limplock paper, Table 2).
+
+    Its reads, its writes, and copying a crashed node's blocks again. With --limp-per-year,
+    --limp-hours and --repair-hours also: hours in limplock per year, and years until data are lost.
+
+    Example: sparecraft limplock --nodes 100 --blocks 3200 --limp-per-year 0.1 --limp-hours 24
+    --repair-hours 0.12
+
+    Example: sparecraft limplock --nodes 30 --blocks 3200 --requests 100 --json
+    """
+    from optimizer import limplock as model
+
+    cluster = model.Cluster(nodes, blocks, requests, replicas, threads, limping)
+    if seed is not None and simulate is None:
+        raise InputError("--seed", expected="it with --simulate", came="without it")
+    rates = _rates(
+        {"limp_per_year": limp_per_year, "limp_hours": limp_hours, "repair_hours": repair_hours},
+        {"crash_per_year": crash_per_year, "slowdown": slowdown},
+    )
+    found = model.limplock(cluster)
+    simulated = None if simulate is None else _simulated(cluster, simulate, seed)
+    year = None if rates is None else model.year(cluster, rates)
+    if as_json:
+        body: dict[str, Any] = asdict(found)
+        if simulated is not None:
+            body["simulated"] = {**asdict(simulated), "trials": simulate}
+        if year is not None:
+            body["per_year"] = asdict(year)
+        print_json(body)
+        return
+    _print(cluster, found, simulated)
+    if year is not None:
+        _print_year(cluster, year)
+
+
+def _rates(needed: dict[str, float | None], more: dict[str, float | None]) -> LimpRates | None:
+    """The rates that were given, if any; all of `needed` or none."""
+    from optimizer.limplock import LimpRates
+
+    given = {name: value for name, value in (needed | more).items() if value is not None}
+    if not given:
+        return None
+    for name, value in needed.items():
+        if value is None:
+            raise InputError(
+                f"--{name.replace('_', '-')}",
+                expected="it beside " + ", ".join(f"--{one.replace('_', '-')}" for one in given),
+                came="without it",
+                do="Hours per year need --limp-per-year, --limp-hours and --repair-hours.",
+            )
+    return LimpRates(**given)
+
+
+def _simulated(cluster: Cluster, trials: int, seed: int | None) -> Simulated:
+    import numpy as np
+
+    from optimizer.limplock import simulate
+
+    return simulate(cluster, trials, np.random.default_rng(1 if seed is None else seed))
+
+
+def _meanings(cluster: Cluster) -> dict[str, str]:
+    r, b, t = cluster.requests, cluster.blocks, cluster.threads
+    slow = "the limping node" if cluster.limping == 1 else f"one of {cluster.limping} limping nodes"
+    return {
+        "read": f"one of a user's {r:,} reads is served by {slow}",
+        "write": f"one of a user's {r:,} writes passes through {slow}",
+        "node_regeneration": f"all {t} copying threads of a healthy node are stuck on {slow}",
+        "cluster_regeneration": "those of all healthy nodes are",
+        "block": f"a block to be copied has no source left that is not stuck, or {slow}",
+        "any_block": f"one of the {b:,} blocks has none",
+    }
+
+
+def _print(cluster: Cluster, found: Limplock, simulated: Simulated | None) -> None:
+    from rich.table import Table
+
+    table = Table("limplock", box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column("probability", justify="right")
+    if simulated is not None:
+        table.add_column("simulated, 95 %", justify="right")
+    table.add_column("which means that")
+    for name, meaning in _meanings(cluster).items():
+        cells = [name.replace("_", " "), _percent(getattr(found, name))]
+        if simulated is not None:
+            one = getattr(simulated, name)
+            cells.append(f"{_percent(one.low)} to {_percent(one.high)}")
+        table.add_row(*cells, meaning)
+    out.print(table)
+    if simulated is not None:
+        say(
+            "\nFormulas take nodes and blocks as independent, and copying as done at once; the "
+            "simulation does not."
+        )
+
+
+def _print_year(cluster: Cluster, year: Year) -> None:
+    r = cluster.requests
+    say("\nIn a year, with these rates:")
+    for hours, meaning in (
+        (year.limping_h, "a node limps"),
+        (year.read_h, f"{r:,} reads of a user would meet limplock"),
+        (year.write_h, f"{r:,} writes of a user would meet limplock"),
+        (year.regeneration_h, "blocks of crashed nodes are being copied"),
+        (year.regeneration_limplock_h, "that is in limplock"),
+    ):
+        say(f"  {hours:>10,.3g} h  {meaning}")
+    say(
+        f"Data are lost once in {_years(year.mttdl_years)} years; "
+        f"{_years(year.mttdl_years_without_limping)} if no node ever limped."
+    )
+
+
+def _years(years: float) -> str:
+    return f"{years:,.0f}" if 100 <= years < 1e9 else f"{years:.3g}"
+
+
+def _percent(share: float) -> str:
+    if 0.0 < share < 1e-6:
+        return f"{share:.2g}"
+    if 0.99995 < share < 1.0:
+        return ">99.99 %"
+    return f"{100 * share:.4g} %" if share else "0 %"

@@ -1,0 +1,30 @@
+"""What limping nodes lock up in a replicated block store: HDFS's reads, writes and regeneration.
+
+Read `cluster.py` first (Table 2 of the limplock paper), then `protocol.py` (the same simulated),
+`year.py` and `repair.py` (rates of limping: hours in limplock per year, mean time to data loss).
+"""
+
+from optimizer.limplock.cluster import (
+    Cluster,
+    Limplock,
+    any_block_together,
+    limplock,
+    nodes_in_limplock,
+)
+from optimizer.limplock.protocol import Estimate, Simulated, simulate
+from optimizer.limplock.year import PAPER_SLOWDOWN, LimpRates, Year, year
+
+__all__ = [
+    "PAPER_SLOWDOWN",
+    "Cluster",
+    "Estimate",
+    "LimpRates",
+    "Limplock",
+    "Simulated",
+    "Year",
+    "any_block_together",
+    "limplock",
+    "nodes_in_limplock",
+    "simulate",
+    "year",
+]

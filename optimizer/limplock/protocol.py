@@ -1,0 +1,192 @@
+r"""Limplock by simulation: what the formulas of `cluster.py` say, drawn instead of derived.
+
+average    as Table 2 assumes: every node that lives is the source of b / (n - 1) blocks, each is
+           sent to a node drawn from the others, and a block's holders are drawn apart from that
+in_turn    the protocol: blocks wait in one queue. The master takes the next, passes over sources
+           whose t threads are busy for good, draws one of the other holders and a node that has no
+           copy. If either limps, the thread is lost to it (nothing revokes it) and the block, once
+           it has timed out, goes to the end of the queue. A block is in limplock when all its
+           holders have lost their threads; the end is when only such blocks are left.
+
+A healthy copy takes no time beside a limping one: the paper's slowest are 1000 times slower.
+Trials are independent; shares of nodes and blocks are averaged per trial, so that an interval needs
+no independence within one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from optimizer.errors import InputError, require_count, require_share
+from optimizer.limplock.cluster import Cluster, Limplock
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+ORDERS = ("average", "in_turn")
+AT_A_TIME = 4_000_000  # numbers of one array: 32 MB
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A probability by simulation, with its interval."""
+
+    value: float
+    low: float
+    high: float
+
+    def holds(self, probability: float) -> bool:
+        """Whether this probability lies within the interval."""
+        return self.low <= probability <= self.high
+
+
+@dataclass(frozen=True)
+class Simulated:
+    """The six probabilities of `Limplock`, simulated."""
+
+    read: Estimate
+    write: Estimate
+    node_regeneration: Estimate
+    cluster_regeneration: Estimate
+    block: Estimate
+    any_block: Estimate
+
+
+NAMES = tuple(field.name for field in fields(Limplock))
+
+
+def simulate(
+    cluster: Cluster,
+    trials: int,
+    rng: np.random.Generator,
+    *,
+    order: str = "in_turn",
+    confidence: float = 0.95,
+) -> Simulated:
+    """The six probabilities from `trials` crashes in independently drawn clusters.
+
+    Parameters: trials >= 2; order average or in_turn; confidence in (0, 1), of each interval alone.
+    Returns: Simulated.  An interval is Student's of the trials' shares; where all are alike, and
+    for what a trial answers with yes or no, it is Clopper and Pearson's.
+    """
+    require_count("trials", trials, least=2)
+    require_share("confidence", confidence, one=False)
+    if order not in ORDERS:
+        raise InputError("order", expected=" or ".join(ORDERS), came=repr(order))
+    largest = max(cluster.blocks * cluster.holders, cluster.nodes, cluster.requests)
+    found = [
+        np.stack(_trials(cluster, some, rng, order), axis=1)
+        for some in _parts(trials, max(1, AT_A_TIME // largest))
+    ]
+    columns = np.concatenate(found).T
+    return Simulated(*(_estimate(column, confidence) for column in columns))
+
+
+def _parts(total: int, most: int) -> Iterator[int]:
+    while total > 0:
+        yield min(total, most)
+        total -= most
+
+
+def _trials(
+    cluster: Cluster, trials: int, rng: np.random.Generator, order: str
+) -> tuple[NDArray[np.float64], ...]:
+    """Per trial: each of the six as a share in [0, 1]."""
+    regenerate = _average if order == "average" else _in_turn
+    locked, stuck = regenerate(cluster, trials, rng)
+    return (
+        _requests(cluster, trials, rng, 1),
+        _requests(cluster, trials, rng, cluster.replicas),
+        locked.mean(axis=1),
+        locked.all(axis=1).astype(float),
+        stuck.mean(axis=1),
+        stuck.any(axis=1).astype(float),
+    )
+
+
+def _requests(
+    cluster: Cluster, trials: int, rng: np.random.Generator, nodes_each: int
+) -> NDArray[np.float64]:
+    """1.0 where one of the requests goes to a limping node: those are 0, 1, ..., m - 1."""
+    drawn = _distinct(rng, cluster.nodes, nodes_each, (trials, cluster.requests))
+    return (drawn < cluster.limping).any(axis=(1, 2)).astype(float)
+
+
+def _average(
+    cluster: Cluster, trials: int, rng: np.random.Generator
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """(trials, healthy) sources that are locked; (trials, blocks) blocks."""
+    n, m = cluster.nodes, cluster.limping
+    least, more = divmod(cluster.blocks, n - 1)
+    tasks = least + (np.arange(cluster.healthy) < more)
+    slow = rng.binomial(np.broadcast_to(tasks, (trials, len(tasks))), m / (n - 2))
+    locked = slow >= cluster.threads
+    full = np.concatenate([np.ones((trials, m), dtype=bool), locked], axis=1)
+    holders = _distinct(rng, n - 1, cluster.holders, (trials, cluster.blocks))
+    held_by_full = full[np.arange(trials)[:, None, None], holders]
+    return locked, np.logical_and.reduce(held_by_full, axis=2)
+
+
+def _in_turn(
+    cluster: Cluster, trials: int, rng: np.random.Generator
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """(trials, healthy) sources that are locked; (trials, blocks) blocks."""
+    n, m = cluster.nodes, cluster.limping
+    rows = np.arange(trials)
+    holders = _distinct(rng, n - 1, cluster.holders, (trials, cluster.blocks))
+    limping_to_send_to = m - (holders < m).sum(axis=2)
+    lost = np.zeros((trials, n - 1), dtype=np.int32)
+    waits = np.ones((trials, cluster.blocks), dtype=bool)
+    stuck = np.zeros_like(waits)
+    while waits.any():
+        for block in _in_queue(waits):
+            here = holders[rows, block]
+            free = lost[rows[:, None], here] < cluster.threads
+            chances = np.where(free, rng.random(here.shape), -1.0)
+            source = here[rows, chances.argmax(axis=1)]
+            asks = waits[rows, block]
+            stuck[rows, block] |= asks & ~free.any(axis=1)
+            slow = rng.integers(n - cluster.replicas, size=trials) < limping_to_send_to[rows, block]
+            slow |= source < m
+            sends = asks & free.any(axis=1)
+            lost[rows, source] += sends & slow
+            waits[rows, block] = sends & slow
+    return lost[:, m:] >= cluster.threads, stuck
+
+
+def _in_queue(waits: NDArray[np.bool_]) -> Iterator[NDArray[np.intp]]:
+    """Each trial's next waiting block; one that does not wait where a trial has no more."""
+    behind = np.argsort(~waits, axis=1, kind="stable")
+    for place in range(int(waits.sum(axis=1).max())):
+        yield behind[:, place]
+
+
+def _distinct(
+    rng: np.random.Generator, among: int, count: int, shape: tuple[int, ...]
+) -> NDArray[np.int64]:
+    """`count` different ones of 0, 1, ..., among - 1, all sets alike: an array (*shape, count)."""
+    drawn = np.empty((*shape, count), dtype=np.int64)
+    for i in range(count):
+        next_one = rng.integers(among - i, size=shape)
+        for taken in np.moveaxis(np.sort(drawn[..., :i], axis=-1), -1, 0):
+            next_one += next_one >= taken
+        drawn[..., i] = next_one
+    return drawn
+
+
+def _estimate(shares: NDArray[np.float64], confidence: float) -> Estimate:
+    from scipy.special import betaincinv, stdtrit
+
+    trials, mean = len(shares), float(shares.mean())
+    beyond = (1.0 - confidence) / 2.0
+    if np.isin(shares, (0.0, 1.0)).all() or (shares == shares[0]).all():
+        yes = mean * trials
+        low = float(betaincinv(yes, trials - yes + 1.0, beyond)) if yes > 0 else 0.0
+        high = float(betaincinv(yes + 1.0, trials - yes, 1.0 - beyond)) if yes < trials else 1.0
+        return Estimate(mean, low, high)
+    width = float(stdtrit(trials - 1, 1.0 - beyond) * shares.std(ddof=1) / np.sqrt(trials))
+    return Estimate(mean, max(0.0, mean - width), min(1.0, mean + width))

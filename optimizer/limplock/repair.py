@@ -1,0 +1,154 @@
+r"""A store whose nodes crash, limp and are healed, as a Markov chain that ends when data are lost.
+
+j counts the crashed nodes whose blocks are not all copied again, l the limping ones of the others.
+With l of them limping a regeneration is in limplock with probability P(l).
+
+    a healthy node crashes  (n - j - l) lambda  j + 1; locks with P(l)
+    a limping node crashes  l lambda            j + 1, l - 1; unlocks as when healed, then locks
+                                                with P(l-1)
+    one starts to limp      (n - j - l) alpha   l + 1; locks with (P(l+1) - P(l)) / (1 - P(l))
+    one is healed           l omega             l - 1; unlocks with 1 - P(l-1) / P(l)
+    blocks are copied       mu; locked mu / S   j - 1: one node's after the other's
+
+The crash after j others loses data if a block has all R copies on those nodes, which for
+B = n b / R blocks placed at random is h = 1 - (1 - 1/C(n, R))^(B C(j, R-1)). What was copied before
+a regeneration ends does not count as saved, and blocks with one copy left are not served first:
+both make the store less safe than HDFS is, with limping nodes and without.
+
+Method: elimination without subtraction, the highest l first (a level meets only its neighbours), so
+that no digit is lost however rare a loss is. j is cut at a crash too many, which is taken for a
+loss or for none: the two answers bracket the truth.
+Source: Grassmann, Taksar, Heyman 1985.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from optimizer.limplock.cluster import Cluster
+
+    Numbers = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Store:
+    """The rates [1/h] of the module's table; locks: P(l) for each level, and one more."""
+
+    cluster: Cluster
+    crash_per_h: float
+    limp_per_h: float
+    healed_per_h: float
+    regenerated_per_h: float
+    slowdown: float
+    locks: Numbers
+
+
+@dataclass(frozen=True)
+class _Level:
+    """Rates [1/h] out of the states with l limping nodes: j = 0 to J, then locked j = 1 to J."""
+
+    within: Numbers
+    up: Numbers
+    down: Numbers
+    loss: Numbers
+
+
+def hours_until_loss(
+    store: Store, crashed_max: int, rewards: Numbers, lost_past_cut: bool
+) -> Numbers:
+    """Expected hours from j = l = 0 until data are lost, by what is the case.
+
+    Parameters: crashed_max J >= 1; rewards (levels, k) of an hour with l limping nodes;
+    lost_past_cut: whether the crash after J is a loss (from below) or does not happen (from above).
+    Returns: (k + 2,) hours: each reward, a regeneration under way, one in limplock.
+    """
+    width = 2 * crashed_max + 1
+    above: tuple[Numbers, Numbers, Numbers, Numbers] | None = None
+    for limping in reversed(range(len(rewards))):
+        level = _level(store, limping, crashed_max, lost_past_cut)
+        within, loss = level.within, level.loss
+        reward = np.column_stack([np.tile(rewards[limping], (width, 1)), _states(crashed_max)])
+        if above is not None:
+            window = np.block([[within, level.up], [above[1], above[0]]])
+            loss, reward = np.concatenate([loss, above[2]]), np.vstack([reward, above[3]])
+            _eliminate(window, loss, reward, width)
+            within, loss, reward = window[:width, :width], loss[:width], reward[:width]
+        above = within, level.down, loss, reward
+    _eliminate(within, loss, reward, 1)
+    hours: Numbers = reward[0] / loss[0]
+    return hours
+
+
+def loss_share(cluster: Cluster, crashed: int) -> float:
+    """Probability that the crash after `crashed` others loses data that those had not lost."""
+    n, copies = cluster.nodes, cluster.replicas
+    sets = math.comb(crashed, copies - 1) * n * cluster.blocks / copies
+    return -math.expm1(sets * math.log1p(-1.0 / math.comb(n, copies)))
+
+
+def _states(crashed_max: int) -> Numbers:
+    """1 where a regeneration is under way, 1 where it is in limplock."""
+    crashed = np.concatenate([np.arange(crashed_max + 1), np.arange(1, crashed_max + 1)])
+    return np.column_stack([crashed > 0, np.arange(len(crashed)) > crashed_max]).astype(float)
+
+
+def _level(store: Store, limping: int, crashed_max: int, lost_past_cut: bool) -> _Level:
+    lock, fewer = store.locks[limping], store.locks[max(limping - 1, 0)]
+    kept = fewer / lock if lock > 0 else 0.0
+    j = np.arange(crashed_max + 1)
+    one_more = np.minimum(j + 1, crashed_max)
+    free, locked = j, crashed_max + j[1:]
+    healthy = np.maximum(store.cluster.nodes - j - limping, 0)
+    lost = np.array([loss_share(store.cluster, crashed) for crashed in range(len(j))])
+    if lost_past_cut:
+        lost[-1] = 1.0
+    within, up, down = np.zeros((3, 2 * crashed_max + 1, 2 * crashed_max + 1))
+    for rates, crashes, share, left in (
+        (within, healthy, lock, 1.0),
+        (down, np.minimum(limping, store.cluster.nodes - j), fewer, kept),
+    ):
+        rate = crashes * store.crash_per_h * (1.0 - lost)
+        rates[free, one_more] += rate * (1.0 - share)
+        rates[free, crashed_max + one_more] += rate * share
+        rates[locked, one_more[1:]] += rate[1:] * (1.0 - left) * (1.0 - share)
+        rates[locked, crashed_max + one_more[1:]] += rate[1:] * (left + (1.0 - left) * share)
+    if limping + 1 < len(store.locks) - 1:
+        _start_to_limp(up, store, limping, healthy * store.limp_per_h)
+    heal = limping * store.healed_per_h
+    down[free, free] += heal
+    down[locked, locked] += heal * kept
+    down[locked, free[1:]] += heal * (1.0 - kept)
+    within[free[1:], free[:-1]] += store.regenerated_per_h
+    within[locked, [0, *locked[:-1]]] += store.regenerated_per_h / store.slowdown
+    np.fill_diagonal(within, 0.0)
+    crashes = (healthy + np.minimum(limping, store.cluster.nodes - j)) * store.crash_per_h
+    return _Level(within, up, down, np.concatenate([crashes * lost, (crashes * lost)[1:]]))
+
+
+def _start_to_limp(up: Numbers, store: Store, limping: int, rate: Numbers) -> None:
+    lock, more = store.locks[limping], store.locks[limping + 1]
+    locks = (more - lock) / (1.0 - lock) if lock < 1.0 else 0.0
+    crashed_max = len(rate) - 1
+    free, locked = np.arange(1, crashed_max + 1), np.arange(crashed_max + 1, 2 * crashed_max + 1)
+    up[0, 0] += rate[0]
+    up[free, free] += rate[1:] * (1.0 - locks)
+    up[free, locked] += rate[1:] * locks
+    up[locked, locked] += rate[1:]
+
+
+def _eliminate(rates: Numbers, loss: Numbers, reward: Numbers, least: int) -> None:
+    """Censor the states from the last down to `least`: what happens there counts where they are
+    entered from. All terms are sums of what is not negative."""
+    for last in reversed(range(least, len(rates))):
+        entered = rates[:last, last] / (rates[last, :last].sum() + loss[last])
+        rates[:last, :last] += np.outer(entered, rates[last, :last])
+        loss[:last] += entered * loss[last]
+        reward[:last] += np.outer(entered, reward[last])
+        rates[np.arange(last), np.arange(last)] = 0.0

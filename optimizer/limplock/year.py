@@ -1,0 +1,145 @@
+"""Beyond the paper: how long a store is in limplock per year, and how long until it loses data.
+
+Nodes limp, are healed, crash and have their blocks copied again at the rates of `LimpRates`; the
+chain is in `repair.py`. Hours and MTTDL are expectations from a start with all nodes healthy.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from optimizer.errors import InputError, PlannerError, require_number, require_positive
+from optimizer.limplock.cluster import Cluster, any_block_together, limplock
+from optimizer.limplock.repair import Store, hours_until_loss
+from optimizer.units import HOURS_PER_YEAR
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Numbers = NDArray[np.float64]
+
+PAPER_SLOWDOWN = 309.0  # regeneration in limplock: section 5.2.3, Fig. 1, F8
+BRACKET = 1e-3  # relative, of the MTTDL
+STEPS_MAX = 5e8  # multiplications of one elimination: seconds
+
+
+@dataclass(frozen=True)
+class LimpRates:
+    """How often nodes limp and crash, and for how long.
+
+    limp_per_year: times per node and year that it starts to limp; limp_hours: until it is healed or
+    taken out; crash_per_year: per node; repair_hours: regeneration of a crashed node's blocks while
+    none limps; slowdown S: how many times longer in limplock, >= 1.  Times are means.
+    """
+
+    limp_per_year: float
+    limp_hours: float
+    repair_hours: float
+    crash_per_year: float = 1.0
+    slowdown: float = PAPER_SLOWDOWN
+
+    def __post_init__(self) -> None:
+        for name in ("limp_per_year", "limp_hours", "repair_hours", "crash_per_year"):
+            require_positive(name, getattr(self, name))
+        if require_number("slowdown", self.slowdown) < 1.0:
+            raise InputError(
+                "slowdown", expected="1 or more times longer", came=repr(self.slowdown)
+            )
+        require_positive("slowdown", self.slowdown)
+
+    @property
+    def limping_share(self) -> float:
+        """Of a node's time."""
+        busy = self.limp_per_year * self.limp_hours / HOURS_PER_YEAR
+        return busy / (1.0 + busy)
+
+
+@dataclass(frozen=True)
+class Year:
+    """Expected hours of a year, and years until data are lost.
+
+    limping_h: at least one node limps; read_h, write_h: a user's requests would meet limplock;
+    regeneration_h: blocks are copied again; regeneration_limplock_h: in limplock;
+    mttdl_years: mean time to data loss; mttdl_years_without_limping: if no node ever limped.
+    """
+
+    limping_h: float
+    read_h: float
+    write_h: float
+    regeneration_h: float
+    regeneration_limplock_h: float
+    mttdl_years: float
+    mttdl_years_without_limping: float
+
+
+def year(cluster: Cluster, rates: LimpRates) -> Year:
+    """Hours in limplock per year, and MTTDL, for nodes that limp at these rates.
+
+    `cluster.limping` is not looked at: as many limp as the rates say.
+    Raises: PlannerError where crashes come faster than this model can follow.
+    """
+    spent = _until_loss(cluster, rates, _limping_max(cluster, rates))
+    without = _until_loss(cluster, rates, 0)
+    hours = HOURS_PER_YEAR * spent[1:] / spent[0]
+    return Year(*map(float, hours), *(float(t[0]) / HOURS_PER_YEAR for t in (spent, without)))
+
+
+def _limping_max(cluster: Cluster, rates: LimpRates) -> int:
+    """More limp at once less often than once in 1e12."""
+    share = rates.limping_share
+    mean = cluster.nodes * share
+    return min(cluster.nodes - 2, math.ceil(mean + 8 * math.sqrt(mean * (1 - share)) + 12))
+
+
+def _until_loss(cluster: Cluster, rates: LimpRates, limping_max: int) -> Numbers:
+    """Expected hours until data are lost: in all, with a limping node, with the user's reads and
+    writes in limplock, with a regeneration, with one in limplock."""
+    at = [replace(cluster, limping=level) for level in range(limping_max + 1)]
+    store = Store(
+        cluster,
+        crash_per_h=rates.crash_per_year / HOURS_PER_YEAR,
+        limp_per_h=rates.limp_per_year / HOURS_PER_YEAR if limping_max else 0.0,
+        healed_per_h=1.0 / rates.limp_hours,
+        regenerated_per_h=1.0 / rates.repair_hours,
+        slowdown=rates.slowdown,
+        locks=_locks(at),
+    )
+    rewards = np.array([_rewards(one) for one in at])
+    crashed_max = cluster.replicas
+    while True:
+        crashed_max = min(2 * crashed_max, cluster.nodes - 1)
+        if (limping_max + 1) * (2 * crashed_max + 1) ** 3 > STEPS_MAX:
+            raise _cannot_follow(cluster, rates)
+        most, least = (
+            hours_until_loss(store, crashed_max, rewards, lost) for lost in (False, True)
+        )
+        if most[0] - least[0] <= BRACKET * least[0] or crashed_max == cluster.nodes - 1:
+            return least
+
+
+def _locks(at: list[Cluster]) -> Numbers:
+    """P(l) for l = 0, 1, ... and one more; past a certain lock all others are certain too."""
+    found = [0.0]
+    for one in at[1:]:
+        found.append(1.0 if found[-1] > 1 - 1e-15 else max(found[-1], any_block_together(one)))
+    return np.array([*found, found[-1]])
+
+
+def _rewards(cluster: Cluster) -> tuple[float, float, float, float]:
+    """What an hour with so many limping nodes counts: 1, whether one limps, P_rl, P_wl."""
+    found = limplock(cluster)
+    return 1.0, float(cluster.limping > 0), found.read, found.write
+
+
+def _cannot_follow(cluster: Cluster, rates: LimpRates) -> PlannerError:
+    return PlannerError(
+        "crash_per_year",
+        expected="crashes whose blocks are mostly copied again before the next ones",
+        came=f"{rates.crash_per_year:g} a node and year, {cluster.nodes} nodes, regeneration in "
+        f"{rates.repair_hours:g} h, {rates.slowdown:g} times that in limplock",
+        do="State fewer crashes or shorter times: this model cannot follow so many at once.",
+    )

@@ -1,0 +1,253 @@
+"""Table 2 of the limplock paper against 50 digits, counting and invariants; the command."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, replace
+from itertools import combinations
+from typing import Any
+
+import mpmath
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from optimizer.errors import InputError
+from optimizer.limplock import Cluster, any_block_together, limplock, nodes_in_limplock
+from optimizer.tests.command_line import output_of
+
+NAMES = ("read", "write", "node_regeneration", "cluster_regeneration", "block", "any_block")
+
+
+def _table_2(n: int, b: int, r: int) -> dict[str, Any]:
+    """The paper's expressions as they are printed; p_bl by its two sums while they are short."""
+    n_, b_ = mpmath.mpf(n), mpmath.mpf(b)
+    kept = (n_ - 3) / (n_ - 2)
+    p_nl = (
+        1
+        - kept ** (b_ / (n_ - 1))
+        - b_ / ((n_ - 1) * (n_ - 2)) * kept ** ((b_ - n_ + 1) / (n_ - 1))
+    )
+
+    def exactly(i: int) -> Any:
+        return mpmath.binomial(n - 2, i) * p_nl**i * (1 - p_nl) ** (n - 2 - i)
+
+    pairs = mpmath.binomial(n - 1, 2)
+    p_bl = mpmath.fsum(exactly(i) * mpmath.binomial(i, 2) / pairs for i in range(2, n - 1))
+    p_bl += mpmath.fsum(exactly(i) * i / pairs for i in range(1, n - 1))
+    return {
+        "read": 1 - ((n_ - 1) / n_) ** r,
+        "write": 1 - ((n_ - 3) / n_) ** r,
+        "node_regeneration": p_nl,
+        "cluster_regeneration": p_nl ** (n - 2),
+        "block": p_bl,
+        "any_block": 1 - (1 - p_bl) ** b,
+    }
+
+
+@pytest.mark.parametrize(
+    ("nodes", "blocks", "requests"),
+    [
+        (4, 3, 1),
+        (5, 4000, 10),
+        (10, 90, 0),
+        (30, 90, 7),
+        (30, 3200, 100),
+        (100, 3200, 1000),
+        (400, 1234, 3),
+    ],
+)
+def test_the_papers_expressions_agree_with_50_digits(
+    nodes: int, blocks: int, requests: int
+) -> None:
+    found = asdict(limplock(Cluster(nodes, blocks, requests)))
+    with mpmath.workdps(50):
+        for name, exact in _table_2(nodes, blocks, requests).items():
+            assert found[name] == pytest.approx(float(exact), rel=1e-11, abs=1e-300), name
+
+
+def test_ten_thousand_nodes_agree_with_80_digits() -> None:
+    n, b, r = 10_000, 1_000_000, 50_000
+    found = limplock(Cluster(n, b, r))
+    with mpmath.workdps(80):
+        kept = mpmath.mpf(n - 3) / (n - 2)
+        k = mpmath.mpf(b) / (n - 1)
+        p = 1 - kept**k - k / (n - 2) * kept ** (k - 1)
+        block = p * (2 + (n - 3) * p) / (n - 1)
+        assert found.read == pytest.approx(float(1 - (1 - mpmath.mpf(1) / n) ** r), rel=1e-12)
+        assert found.node_regeneration == pytest.approx(float(p), rel=1e-11)
+        assert found.block == pytest.approx(float(block), rel=1e-11)
+        assert found.any_block == pytest.approx(float(1 - (1 - block) ** b), rel=1e-11)
+    assert found.cluster_regeneration == 0.0
+
+
+@pytest.mark.parametrize("nodes", [4, 30, 300])
+def test_the_nodes_in_limplock_are_a_law_with_the_nodes_probability_as_mean(nodes: int) -> None:
+    cluster = Cluster(nodes, 3200)
+    law = nodes_in_limplock(cluster)
+    assert len(law) == nodes - 1
+    assert law.sum() == pytest.approx(1.0, rel=1e-11)
+    found = limplock(cluster)
+    mean = law @ np.arange(len(law))
+    assert mean == pytest.approx((nodes - 2) * found.node_regeneration, rel=1e-11)
+    assert law[-1] == pytest.approx(found.cluster_regeneration, rel=1e-10, abs=1e-300)
+
+
+def test_a_source_with_less_than_a_block_for_each_thread_is_never_locked() -> None:
+    """The printed expression is below 0 there."""
+    with mpmath.workdps(50):
+        assert _table_2(40, 20, 1)["node_regeneration"] < 0
+    found = limplock(Cluster(40, 20))
+    assert (found.node_regeneration, found.cluster_regeneration, found.block) == (0.0, 0.0, 0.0)
+
+
+def _by_counting(cluster: Cluster, node: float) -> tuple[float, float]:
+    """P(a write touches a limping node), p_bl: every set of nodes, every set of locked ones."""
+    n, m = cluster.nodes, cluster.limping
+    sets = list(combinations(range(n), cluster.replicas))
+    write = sum(min(one) < m for one in sets) / len(sets)
+    held = list(combinations(range(n - 1), cluster.holders))
+    locked = sum(node ** sum(holder >= m for holder in one) for one in held) / len(held)
+    return write, locked
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_more_limping_nodes_and_other_replicas_agree_with_counting(data: st.DataObject) -> None:
+    replicas = data.draw(st.integers(2, 4))
+    nodes = data.draw(st.integers(replicas + 1, 9))
+    cluster = Cluster(
+        nodes,
+        data.draw(st.integers(1, 200)),
+        1,
+        replicas,
+        threads=data.draw(st.integers(1, 4)),
+        limping=data.draw(st.integers(0, nodes - 2)),
+    )
+    found = limplock(cluster)
+    write, block = _by_counting(cluster, found.node_regeneration)
+    assert found.write == pytest.approx(write, rel=1e-12, abs=1e-15)
+    assert found.block == pytest.approx(block, rel=1e-12, abs=1e-15)
+
+
+def test_whole_blocks_per_source_make_the_node_a_binomial_tail() -> None:
+    cluster = Cluster(11, 70, threads=3, limping=2)
+    k, q = 7, mpmath.mpf(2) / 9
+    tail = mpmath.fsum(mpmath.binomial(k, i) * q**i * (1 - q) ** (k - i) for i in range(3, k + 1))
+    assert limplock(cluster).node_regeneration == pytest.approx(float(tail), rel=1e-12)
+
+
+_CLUSTERS = st.builds(
+    Cluster,
+    nodes=st.integers(6, 10_000),
+    blocks=st.integers(1, 1_000_000),
+    requests=st.integers(0, 100_000),
+    replicas=st.integers(2, 5),
+    threads=st.integers(1, 4),
+    limping=st.integers(0, 3),
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(_CLUSTERS)
+def test_all_are_probabilities_and_grow_with_what_is_asked(cluster: Cluster) -> None:
+    found = limplock(cluster)
+    assert all(0.0 <= value <= 1.0 for value in asdict(found).values())
+    assert found.read <= found.write
+    assert found.block <= found.any_block
+    for more in (
+        replace(cluster, blocks=2 * cluster.blocks),
+        replace(cluster, requests=cluster.requests + 1),
+        replace(cluster, limping=cluster.limping + 1),
+    ):
+        larger = limplock(more)
+        for name in NAMES:
+            assert getattr(larger, name) >= getattr(found, name) * (1 - 1e-9)
+    thread = limplock(replace(cluster, threads=cluster.threads + 1))
+    assert thread.any_block <= found.any_block * (1 + 1e-9)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.builds(Cluster, nodes=st.integers(6, 300), blocks=st.integers(1, 10_000)))
+def test_blocks_that_are_locked_together_are_locked_less_often(cluster: Cluster) -> None:
+    assert any_block_together(cluster) <= limplock(cluster).any_block * (1 + 1e-10)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "field"),
+    [
+        ({"nodes": 3}, "nodes: expected at least 4"),
+        ({"nodes": 4, "replicas": 4}, "nodes: expected at least 5"),
+        ({"nodes": 0}, "nodes"),
+        ({"blocks": 0}, "blocks"),
+        ({"requests": -1}, "requests"),
+        ({"replicas": 1}, "replicas"),
+        ({"threads": 0}, "threads"),
+        ({"limping": -1}, "limping"),
+        ({"limping": 29}, "limping: expected at most 28"),
+    ],
+)
+def test_what_cannot_be_is_refused_by_name(arguments: dict[str, int], field: str) -> None:
+    with pytest.raises(InputError, match=field):
+        Cluster(**{"nodes": 30, "blocks": 3200, **arguments})
+
+
+_ASKED = ("limplock", "--nodes", "30", "--blocks", "3200", "--requests", "100")
+_RATES = ("--limp-per-year", "0.1", "--limp-hours", "24", "--repair-hours", "0.12")
+
+
+def _json(*words: str) -> dict[str, Any]:
+    body: dict[str, Any] = json.loads(output_of(*_ASKED, *words, "--json"))
+    return body
+
+
+def test_the_command_prints_the_six_probabilities_and_nothing_else() -> None:
+    body = _json()
+    assert list(body) == list(NAMES)
+    assert body["read"] == pytest.approx(1 - (29 / 30) ** 100)
+    assert body["write"] == pytest.approx(1 - 0.9**100)
+    assert body["node_regeneration"] == pytest.approx(0.908, abs=5e-4)
+
+
+def test_the_command_simulates_where_asked_and_the_seed_decides() -> None:
+    body = _json("--simulate", "20")["simulated"]
+    assert set(body) == {*NAMES, "trials"}
+    assert all(body[n]["low"] <= body[n]["value"] <= body[n]["high"] for n in NAMES)
+    assert body == _json("--simulate", "20", "--seed", "1")["simulated"]
+    assert body != _json("--simulate", "20", "--seed", "2")["simulated"]
+
+
+def test_rates_of_limping_add_hours_per_year_and_the_time_to_data_loss() -> None:
+    body = _json(*_RATES)["per_year"]
+    assert 0 < body["regeneration_limplock_h"] < body["regeneration_h"] < body["limping_h"] < 8760
+    assert body["mttdl_years"] < body["mttdl_years_without_limping"]
+    assert _json(*_RATES, "--slowdown", "1")["per_year"]["mttdl_years"] > body["mttdl_years"]
+
+
+def test_people_are_told_what_each_word_means() -> None:
+    printed = " ".join(output_of(*_ASKED, *_RATES, "--simulate", "20").split())
+    for name in NAMES:
+        assert name.replace("_", " ") in printed
+    assert "90.8 %" in printed
+    assert "Data are lost once in" in printed
+
+
+@pytest.mark.parametrize(
+    ("words", "field"),
+    [
+        (("--nodes", "3"), "nodes"),
+        (("--replicas", "30"), "nodes"),
+        (("--seed", "3"), "--seed"),
+        (("--simulate", "1"), "trials"),
+        (("--slowdown", "10"), "--limp-per-year"),
+        (_RATES[:4], "--repair-hours"),
+        ((*_RATES, "--slowdown", "0.5"), "slowdown"),
+        ((*_RATES, "--limp-per-year", "0"), "limp_per_year"),
+        ((*_RATES, "--crash-per-year", "-1"), "crash_per_year"),
+        ((*_RATES, "--repair-hours", "nan"), "repair_hours"),
+    ],
+)
+def test_the_command_names_what_is_wrong(words: tuple[str, ...], field: str) -> None:
+    with pytest.raises(InputError, match=field):
+        output_of(*_ASKED, *words)
