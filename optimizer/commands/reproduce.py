@@ -1,9 +1,11 @@
-"""`sparecraft reproduce`: two papers' tables, ranges and curves, computed again beside theirs."""
+"""`sparecraft reproduce`: three papers' tables, ranges and curves, computed again beside theirs."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import asdict
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -44,7 +46,7 @@ def pcraft(figures: FiguresOption = None, as_json: JsonOption = False) -> None:
     at_two = tables.table_ii_b_at_two_a_year()
     tables_s = time.perf_counter() - began
     claims = ranges.claims()
-    drawn = _draw(figures, "pcraft")
+    drawn = _draw(figures, lambda: _charts("pcraft").charts())
     fitted = cells["fitted"]
     matched = sum(cell.matches for cell in fitted)
     if as_json:
@@ -101,7 +103,7 @@ def spare(
     if policy not in POLICIES:
         raise InputError("--policy", expected=" or ".join(POLICIES), came=policy)
     claims, grids = replicas.claims(), replicas.grids()
-    drawn = _draw(figures, "spare")
+    drawn = _draw(figures, lambda: _charts("spare").charts())
     simulated = outcomes(policy=policy) if simulation else []
     if as_json:
         at_odds = [asdict(claim) for claim in claims if not claim.matches]
@@ -132,22 +134,70 @@ def spare(
     _say_drawn(drawn)
 
 
+@group.command()
+def limplock(
+    figures: FiguresOption = None,
+    as_json: JsonOption = False,
+    simulation: Annotated[
+        bool, typer.Option(help="Also simulate clusters of 10 to 10,000 nodes, half a minute.")
+    ] = True,
+) -> None:
+    """Table 2's formulas, Fig. 3's curves, both simulated.
+
+    How often one limping node locks up a block store: beside what the text says of it.
+
+    Example: sparecraft reproduce limplock --figures figures
+    """
+    from optimizer.reproduce import limplock as paper
+    from optimizer.reproduce import show
+
+    claims, grids = paper.claims(), paper.grids()
+    compared = paper.compared() if simulation else []
+    drawn = _draw(figures, lambda: _charts("limplock").charts(compared))
+    if as_json:
+        at_odds = [asdict(claim) for claim in claims if not claim.matches]
+        print_json(
+            {
+                "claims": len(claims),
+                "matched": len(claims) - len(at_odds),
+                "mismatched": at_odds,
+                "tables": {name: asdict(grid) for name, grid in grids.items()},
+                "simulated": [asdict(one) for one in compared],
+                "drawn": drawn,
+            }
+        )
+        return
+    for grid in grids.values():
+        show.show_grid(out, grid)
+    say("\nWhat the text says")
+    show.show_claims(out, claims)
+    say(f"  {paper.RULE}")
+    if compared:
+        from optimizer.reproduce.show_limplock import show_compared
+
+        show_compared(out, compared)
+    _say_drawn(drawn)
+
+
 _READINGS = """Two readings of "6/year":
   literal  six crashes a year
   fitted   one crash every six months, 183 days (at exactly 2 a year all other cells come out as
            well, but Table II(b) is {at_two})"""
 
 
-def _draw(folder: Path | None, paper: str) -> list[str]:
+def _charts(paper: str) -> Any:
+    """The paper's module of figures, imported when figures are asked for."""
+    return import_module(f"optimizer.reproduce.draw_{paper}")
+
+
+def _draw(folder: Path | None, charts: Callable[[], dict[str, Any]]) -> list[str]:
     if folder is None:
         return []
-    from optimizer.reproduce import draw_pcraft, draw_spare
     from optimizer.style import write_figures
 
     if folder.exists() and not folder.is_dir():
         raise InputError("--figures", expected="a folder", came=f"the file {folder}")
-    charts = draw_pcraft.charts() if paper == "pcraft" else draw_spare.charts()
-    return [str(path) for path in write_figures(folder, charts)]
+    return [str(path) for path in write_figures(folder, charts())]
 
 
 def _say_drawn(drawn: list[str]) -> None:

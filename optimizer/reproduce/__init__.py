@@ -1,6 +1,6 @@
-"""What two papers print, computed again: PCRAFT's Tables II and III and Fig. 5 to 7, sPARE's Eq. 1
-to 3.
+"""What three papers print, computed again: PCRAFT's Tables II and III and Fig. 5 to 7, sPARE's
+Eq. 1 to 3, the limplock paper's Table 2 and Fig. 3.
 
 Read `published.py` first (the data and what a claim is), then `tables.py` and `ranges.py` (PCRAFT),
-`replicas.py` (sPARE); `draw_*.py` are the figures, `show*.py` the terminal.
+`replicas.py` (sPARE), `limplock.py`; `draw_*.py` are the figures, `show*.py` the terminal.
 """

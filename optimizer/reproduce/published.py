@@ -21,7 +21,7 @@ class Claim:
 
 
 def published(name: str) -> dict[str, Any]:
-    """The published figures of one paper, `pcraft` or `spare`, with their source."""
+    """The published figures of one paper, its file's name in `data`, with their source."""
     text = resources.files("optimizer.reproduce").joinpath("data", f"{name}.json").read_text()
     found: dict[str, Any] = json.loads(text)
     return found

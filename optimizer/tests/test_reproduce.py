@@ -154,10 +154,10 @@ def test_spare_marks_what_is_above_the_limit() -> None:
     assert max(map(len, printed.splitlines())) <= 100
 
 
-_FAST = {"pcraft": [], "spare": ["--no-simulation"]}
+_FAST = {"pcraft": [], "spare": ["--no-simulation"], "limplock": ["--no-simulation"]}
 
 
-@pytest.mark.parametrize("paper", ["pcraft", "spare"])
+@pytest.mark.parametrize("paper", _FAST)
 def test_figures_are_drawn_where_asked(
     paper: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,0 +1,54 @@
+"""The limplock paper's formulas beside simulations, for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.table import Table
+
+from optimizer.limplock import Estimate, Simulated
+from optimizer.limplock.protocol import NAMES
+from optimizer.reproduce.limplock import Compared
+
+_NOTE = """  average: what the formulas assume. in turn: the protocol, where what timed out is sent
+  again and what was copied is safe. 95 % intervals; * where the formula is outside of one."""
+
+
+def show_compared(out: Console, found: Sequence[Compared]) -> None:
+    """Three lines for each size of the cluster."""
+    first = found[0].cluster
+    out.print(
+        f"\nFormulas and simulations: {first.blocks} blocks to copy, {first.requests} requests",
+        style="bold",
+        highlight=False,
+    )
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column("nodes", justify="right")
+    table.add_column("")
+    for name in NAMES:
+        table.add_column(name.replace("_regeneration", "").replace("_", " "), justify="right")
+    for one in found:
+        formula = (f"{_short(getattr(one.formula, name))} " for name in NAMES)
+        table.add_row(str(one.cluster.nodes), "formula", *formula)
+        for word, simulated in (("average", one.average), ("in turn", one.in_turn)):
+            table.add_row("", word, *_intervals(one, simulated))
+    out.print(table)
+    out.print(_NOTE, highlight=False, soft_wrap=True)
+
+
+def _intervals(one: Compared, simulated: Simulated) -> list[str]:
+    cells = []
+    for name in NAMES:
+        estimate: Estimate = getattr(simulated, name)
+        sign = " " if estimate.holds(getattr(one.formula, name)) else "*"
+        cells.append(f"{_short(estimate.low)}-{_short(estimate.high)}{sign}")
+    return cells
+
+
+def _short(share: float) -> str:
+    if share in (0.0, 1.0):
+        return f"{share:g}"
+    if share < 5e-4:
+        return f"{share:.0e}".replace("e-0", "e-")
+    return ">.999" if share >= 0.9995 else f"{share:.3f}".removeprefix("0")
