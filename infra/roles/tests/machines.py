@@ -73,7 +73,10 @@ class Machine:
 
 def build(role: str, context: Path) -> None:
     """The role's image, from its folder and what its role.json adds."""
-    shutil.copytree(ROOT / "infra/roles" / role, context)
+    folder = ROOT / "infra/roles" / role
+    if any(folder.rglob("pom.xml")):
+        subprocess.run([ROOT / "ci/jars", folder], check=True)
+    shutil.copytree(folder, context)
     told = json.loads((context / "role.json").read_text())
     for to, source in {**told.get("build", {}), "bin/nodeagent": "build/bin/nodeagent"}.items():
         found = sorted(ROOT.glob(source))

@@ -88,7 +88,7 @@ resource "aws_s3_object" "machine" {
   lifecycle {
     precondition {
       condition     = contains(try(split("\n", file("${dirname(local.bundle)}/roles")), []), local.boxes[each.key].folder)
-      error_message = "Expected role ${local.boxes[each.key].folder} in the bundle, came none. Run ci/bundle with the folder of the design's own roles."
+      error_message = "Expected role ${local.boxes[each.key].folder} in the bundle, came none. Run ci/bundle with the folder of the design's own roles; of a role with a pom.xml, ci/jars first."
     }
     precondition {
       condition     = fileexists("${local.roles[local.boxes[each.key].role].folder}/install.sh")

@@ -7,10 +7,11 @@ from pathlib import Path
 
 from experiments.design.fleet import Fleet
 from experiments.design.inventory import Identity, Inventory
+from experiments.design.roles import find_roles
 from experiments.errors import EnvironmentMissing
 from experiments.paths import ROOT
 from experiments.stage.platforms import terraform
-from experiments.stage.platforms.local import docker
+from experiments.stage.platforms.local import docker, jars
 from experiments.stage.platforms.local.places import networks_of, places, ports_of, told
 from experiments.stage.platforms.terraform import Progress, Stack
 from optimizer.source import check, read_tfvars
@@ -56,16 +57,20 @@ class LocalPlatform:
         """`terraform apply` at ports and ranges that no other fleet has; returns what was made."""
         source = read_tfvars(tfvars)
         stated = source.values
+        fleet = check(source, Fleet)
         others = [Stack(STACK, name) for name in terraform.stated(STACK) if name != self.experiment]
         given = [other.variables for other in others]
         chosen = places(
             stated,
             self.stack.variables if self.stack.held() else {},
-            further_entries=check(source, Fleet).entry_tiers[1:],
+            further_entries=fleet.entry_tiers[1:],
             taken_ports=ports_of(given),
             taken_networks=networks_of(given) | docker.subnets(but=self.experiment),
         )
         progress(told({**chosen, **stated}))
+        roles = find_roles(tfvars.resolve().parent)
+        images = {roles[tier.role].image_of or tier.role for tier in fleet.tiers.values()}
+        jars.fetch((roles[image].directory for image in images), progress)
         self.stack.apply(tfvars, progress, chosen)
         return self.inventory()
 

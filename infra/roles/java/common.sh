@@ -1,0 +1,31 @@
+# shellcheck shell=bash
+# What the scripts of roles that are Java programs begin with. Such a role has its software in two generations, the folders
+# `old` and `new` with their jars in lib/; what an arm calls GENERATION says which runs, each on data of its own.
+set -euo pipefail
+set -a # what the fleet says of this machine, then what an arm says
+# shellcheck source=/dev/null
+for file in /etc/sparecraft/role.env /etc/sparecraft/settings.env; do
+  if [ -e "$file" ]; then source "$file"; fi
+done
+set +a
+software=/opt/sparecraft/role/$GENERATION
+data=/opt/sparecraft/data/$GENERATION
+run=/run/sparecraft
+export software data run
+
+as_store() { setpriv --reuid=store --regid=store --clear-groups "$@"; }
+
+# The machine's name is its address in the data network, whatever the resolver says: servers tell others what they are called.
+write_hosts() {
+  mkdir -p "$run"
+  {
+    echo "127.0.0.1 localhost"
+    echo "$ADDRESS $HOSTNAME"
+    tr ',' '\n' <<<"$PEERS" | sed -E 's/(.*)=(.*)/\2 \1/'
+  } >"$run/hosts"
+}
+
+# The JVM and its options, one a line, without class path and class.
+java_of() { # its heap in MB
+  printf '%s\n' /usr/bin/java "-Xms$1m" "-Xmx$1m" -XX:+UseSerialGC -Djava.net.preferIPv4Stack=true "-Djdk.net.hosts.file=$run/hosts"
+}
