@@ -1,0 +1,18 @@
+# shellcheck shell=bash
+# Which server of HDFS this machine is, and what every program of Hadoop is told: "${java[@]}" CLASS runs one.
+# shellcheck source=infra/roles/java/common.sh
+source /opt/sparecraft/role/common.sh
+if [ "$NODES" -lt 3 ]; then
+  echo "hdfs: expected a tier of a NameNode, a SecondaryNameNode and DataNodes, came $NODES machines" >&2
+  exit 1
+fi
+IFS=, read -ra peers <<<"$PEERS"
+# shellcheck disable=SC2034 # for those who source this
+case $ID in
+  1) server=namenode.NameNode ;;
+  2) server=namenode.SecondaryNameNode ;;
+  *) server=datanode.DataNode ;;
+esac
+mapfile -t java < <(java_of "$HEAP_MB")
+java+=("-Dfleet.namenode=$NAMENODE" "-Dfleet.secondary=${peers[1]#*=}" "-Dfleet.address=$ADDRESS" "-Dfleet.data=$data"
+  "-Dfleet.checkpoint_s=$CHECKPOINT_S" "-Dhadoop.log.dir=$data" -cp "$run/classes:$software:$software/lib/*")
