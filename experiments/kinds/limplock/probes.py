@@ -1,0 +1,172 @@
+"""Probes: small operations that are asked of every node again and again, and what became of them.
+
+A **stream** is one operation asked of one node, by what it needs:
+
+- `limpware`: the limping part itself (a block that lies on the limping disk);
+- `node`: the limping node, but nothing that limps there (what it has in memory);
+- `neither`: nothing of the limping node at all.
+
+What counts is where a stream has come to: the last part of the fault, or of the time until the node
+went down. What healed by then (a time-out, an election) is a fail-over, and no limplock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from experiments.errors import InputError
+from experiments.kinds.limplock.slowdown import Waited, median
+
+Needs = Literal["limpware", "node", "neither"]
+Outcome = Literal["ok", "timeout", "error"]
+SCHEMA = pl.Schema({
+    "repeat": pl.Int64, "node": pl.String, "operation": pl.String, "needs": pl.String,
+    "start_s": pl.Float64, "end_s": pl.Float64, "outcome": pl.String,
+})  # fmt: skip
+"""A row is a probe; times are seconds since its repeat's fault began, before it negative."""
+
+_DOWN_LEAST = 3  # errors, of which none is followed by anything else
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, order=True)
+class Stream:
+    """One operation asked of one node."""
+
+    node: str
+    operation: str
+    needs: Needs
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A stream in one repeat."""
+
+    base_s: float | None  # median without the fault
+    halves_s: tuple[float, ...]  # the medians of its two halves: what it differs by from itself
+    faulty: Waited | None  # median at the end; None: nothing but errors
+    down_s: float | None  # from when on it only failed
+    slow_s: tuple[float, float] | None  # between which times it became slow for good
+
+
+def seen(
+    probes: pl.DataFrame, fault_s: Mapping[int, float], factor: float, judged_share: float
+) -> dict[Stream, tuple[Seen, ...]]:
+    """Every stream, repeat by repeat.
+
+    Parameters: probes as in SCHEMA; fault_s length of each repeat's fault [s]; factor from which on
+    a probe is slow; judged_share the last part of the fault that counts, in (0, 1].
+    Raises: InputError where the frame is not as SCHEMA says, or a repeat has no length.
+    """
+    _check(probes, fault_s)
+    found: dict[Stream, list[Seen]] = {}
+    keys = ["node", "operation", "needs", "repeat"]
+    for key, rows in probes.sort(*keys, "start_s").group_by(keys, maintain_order=True):
+        node, operation, needs, repeat = key
+        series = _Series(rows, fault_s[int(str(repeat))])
+        stream = Stream(str(node), str(operation), _needs(str(needs)))
+        found.setdefault(stream, []).append(series.seen(factor, judged_share))
+    return {stream: tuple(repeats) for stream, repeats in found.items()}
+
+
+def _needs(word: str) -> Needs:
+    return next(one for one in get_args(Needs) if one == word)
+
+
+def _check(probes: pl.DataFrame, fault_s: Mapping[int, float]) -> None:
+    def refuse(expected: str, came: object) -> InputError:
+        return InputError("probes", expected=expected, came=str(came), do="Correct the record.")
+
+    if probes.schema != SCHEMA:
+        raise refuse(f"the columns {SCHEMA}", probes.schema)
+    for column, allowed in (("needs", get_args(Needs)), ("outcome", get_args(Outcome))):
+        if unknown := set(probes[column].unique()) - set(allowed):
+            raise refuse(f"{column} one of {', '.join(allowed)}", unknown)
+    if lacking := set(probes["repeat"].unique()) - set(fault_s):
+        raise refuse("the length of every repeat's fault", f"none of {lacking}")
+    start, end = pl.col("start_s"), pl.col("end_s")
+    good = start.is_finite() & end.is_finite() & (start <= end)
+    if not probes.select(good.fill_null(False).all()).item():
+        raise refuse("an end after every start", "one before it, or none")
+
+
+class _Series:
+    """The probes of one stream in one repeat, by their start."""
+
+    def __init__(self, rows: pl.DataFrame, fault_s: float) -> None:
+        self._start = rows["start_s"].to_numpy()
+        self._end = rows["end_s"].to_numpy()
+        self._error = (rows["outcome"] == "error").to_numpy()
+        self._ok = (rows["outcome"] == "ok").to_numpy()
+        self._fault_s = fault_s
+
+    def seen(self, factor: float, judged_share: float) -> Seen:
+        base = self._base(-np.inf, 0.0)
+        down_s = self._down_s()
+        until = self._fault_s if down_s is None else down_s
+        base_s = None if base is None or base.at_least else base.seconds
+        return Seen(
+            base_s=base_s,
+            halves_s=self._halves_s(),
+            faulty=self._faulty(until * (1.0 - judged_share), until),
+            down_s=down_s,
+            slow_s=None if base_s is None else self._slow_s(factor * base_s, until),
+        )
+
+    def _waits(self, some: NDArray[np.bool_], until: float) -> list[Waited]:
+        """What is not over at `until`, or never ended well, took at least that long."""
+        seconds = np.minimum(self._end, until) - self._start
+        cut = ~self._ok | (self._end > until)
+        return [Waited(*one) for one in zip(seconds[some], cut[some], strict=True)]
+
+    def _base(self, start: float, end: float) -> Waited | None:
+        some = (self._start >= start) & (self._end <= end)
+        return median(self._waits(some, end)) if some.any() else None
+
+    def _halves_s(self) -> tuple[float, ...]:
+        before = self._start[self._start < 0.0]
+        if not before.size:
+            return ()
+        middle = float(before[0]) / 2.0
+        halves = (self._base(-np.inf, middle), self._base(middle, 0.0))
+        return tuple(one.seconds for one in halves if one is not None)
+
+    def _faulty(self, start: float, end: float) -> Waited | None:
+        """The median of all that was under way in that time."""
+        some = (self._start < end) & (self._end > start)
+        return median(self._waits(some, end)) if (some & ~self._error).any() else None
+
+    def _down_s(self) -> float | None:
+        inside = np.flatnonzero((self._start >= 0.0) & (self._start < self._fault_s))
+        good = inside[~self._error[inside]]
+        last = inside[inside > good[-1]] if good.size else inside
+        return float(self._start[last[0]]) if last.size >= _DOWN_LEAST else None
+
+    def _slow_s(self, limit_s: float, until: float) -> tuple[float, float] | None:
+        """The change of quick to slow probes that errs least, and what lies around it.
+
+        It was after the last quick probe began, and before the first slow one was over the limit.
+        """
+        waited = np.minimum(self._end, until) - self._start
+        slow = waited > limit_s
+        told = (
+            (self._end > 0.0) & (self._start < until) & (slow | (self._ok & (self._end <= until)))
+        )
+        start, slow = self._start[told], slow[told]
+        if not slow.any():
+            return None
+        wrong = np.concatenate([[0], np.cumsum(slow)]) + np.concatenate([
+            np.cumsum(~slow[::-1])[::-1], [0]
+        ])  # fmt: skip
+        change = int(np.argmin(wrong))
+        if change == slow.size:
+            return None
+        first = change + int(np.argmax(slow[change:]))
+        low = max(0.0, float(start[change - 1])) if change else 0.0
+        return low, max(low, min(float(start[first]) + limit_s, until))

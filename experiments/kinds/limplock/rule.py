@@ -1,0 +1,221 @@
+"""Which limplock a row showed: operation, node, cluster, each yes, no or insufficient.
+
+- **Operation**: the row's own operation is slower than `factor`.
+- **Node**: a node is slow in what needs nothing that limps. On the limping node that is what it
+  has to itself; on any other, what does not touch the limping one: the limplock spread.
+- **Cluster**: an operation is slow on every node that is asked for it, whatever it needs there, so
+  that no node of the cluster can do it as before. `scope` names these operations. An operation that
+  one node serves for all (a master's) is such a one as soon as that node is slow in it.
+
+Slower than `factor` is a slowdown whose lower bound is above it; not slower, one whose upper bound
+is below it; else it is insufficient, as is a base that differs too much from itself. A node that
+went down is judged by the time before; if there is none, it crashed, and does not limp.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Annotated, Literal
+
+import numpy as np
+import polars as pl
+from pydantic import Field
+
+from experiments.kinds.limplock.probes import Seen, Stream, seen
+from experiments.kinds.limplock.slowdown import Slowdown, Waited, slowdown
+from optimizer.source import Share, Strict
+
+Verdict = Literal["yes", "no", "insufficient"]
+
+
+class Rule(Strict):
+    """What is called slow, and how sure one has to be."""
+
+    factor: Annotated[float, Field(gt=1)] = 3.0
+    """A slowdown above this is limplock; the paper calls one of 2 none."""
+    confidence: Annotated[float, Field(gt=0.5, lt=1)] = 0.95
+    """Of each bound."""
+    noise_max: Annotated[float, Field(gt=1)] = 1.5
+    """Geometric standard deviation of the base values; what is beyond it is not judged."""
+    judged_share: Share = 1 / 3
+    """The last part of the fault, which counts."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a row's repeats left. Each run of the operation is at least so long if not finished."""
+
+    limping: str  # the node
+    fault_s: Mapping[int, float]  # by repeat
+    probes: pl.DataFrame  # as probes.SCHEMA
+    base: Sequence[Waited]  # runs of the row's operation without the fault
+    faulty: Sequence[Waited]
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """A verdict, why there is none, and the slowdown where there is one."""
+
+    verdict: Verdict
+    slowdown: Slowdown | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Since:
+    """When it became slow, after the fault's begin: the median of the repeats, and an interval."""
+
+    seconds: float
+    low_s: float
+    high_s: float
+    confidence: float  # that the interval holds the median over all repeats there might be
+
+
+@dataclass(frozen=True)
+class StreamJudged:
+    """A stream's verdict. `down`: in most repeats it only failed in the end."""
+
+    stream: Stream
+    judgement: Judgement
+    down: bool
+    since: Since | None  # where it is slow
+
+
+@dataclass(frozen=True)
+class NodeJudged:
+    """A node's verdict, and since when."""
+
+    node: str
+    verdict: Verdict
+    down: bool
+    since: Since | None
+
+
+@dataclass(frozen=True)
+class Limplock:
+    """The three verdicts and what they rest on; `nodes` in the order in which they became slow."""
+
+    rule: Rule
+    operation: Judgement
+    node: Verdict
+    cluster: Verdict
+    scope: tuple[str, ...]
+    nodes: tuple[NodeJudged, ...]
+    streams: tuple[StreamJudged, ...]
+
+
+def judge(measured: Measured, rule: Rule) -> Limplock:
+    """The verdicts of a row.
+
+    Raises: InputError where the probes are not as `probes.SCHEMA` says.
+    """
+    found = seen(measured.probes, measured.fault_s, rule.factor, rule.judged_share)
+    streams = tuple(_stream(stream, found[stream], rule) for stream in sorted(found))
+    nodes = _nodes(streams, measured.limping)
+    cluster, scope = _cluster(streams)
+    return Limplock(
+        rule=rule,
+        operation=_operation(measured, rule),
+        node=_any([node.verdict for node in nodes]),
+        cluster=cluster,
+        scope=scope,
+        nodes=nodes,
+        streams=streams,
+    )
+
+
+def _operation(measured: Measured, rule: Rule) -> Judgement:
+    if any(one.at_least for one in measured.base):
+        return Judgement("insufficient", reason="a base run did not end well")
+    base_s = [one.seconds for one in measured.base]
+    return _judged(base_s, base_s, measured.faulty, rule)
+
+
+def _judged(
+    base_s: Sequence[float], spread_s: Sequence[float], faulty: Sequence[Waited], rule: Rule
+) -> Judgement:
+    if not base_s or min(spread_s) <= 0.0:
+        return Judgement("insufficient", reason="there is no base")
+    found = slowdown(base_s, faulty, rule.confidence)
+    if found is None:
+        return Judgement("insufficient", reason=f"too few repeats for {rule.confidence:g}")
+    noise = float(np.exp(np.std(np.log(spread_s), ddof=1)))
+    if noise > rule.noise_max:
+        return Judgement("insufficient", found, f"the base differs by {noise:.3g} from itself")
+    if found.low > rule.factor:
+        return Judgement("yes", found)
+    if found.high is not None and found.high < rule.factor:
+        return Judgement("no", found)
+    return Judgement("insufficient", found, "the bounds lie on both sides of the factor")
+
+
+def _stream(stream: Stream, repeats: Sequence[Seen], rule: Rule) -> StreamJudged:
+    base_s = [one.base_s for one in repeats if one.base_s is not None]
+    spread_s = [half for one in repeats for half in one.halves_s]
+    faulty = [one.faulty for one in repeats if one.faulty is not None]
+    down = 2 * sum(one.down_s is not None for one in repeats) > len(repeats)
+    if len(base_s) < len(repeats):
+        judgement = Judgement("insufficient", reason="a repeat has no base")
+    elif down and not faulty:
+        judgement = Judgement("no", reason="it went down at once")
+    else:
+        judgement = _judged(base_s, spread_s, faulty, rule)
+    since = _since(repeats) if judgement.verdict == "yes" else None
+    return StreamJudged(stream, judgement, down, since)
+
+
+def _since(repeats: Sequence[Seen]) -> Since | None:
+    """The least and the most of r repeats hold the median with 1 - 2^(1 - r)."""
+    times = [one.slow_s for one in repeats if one.slow_s is not None]
+    if not times:
+        return None
+    return Since(
+        seconds=float(np.median([(low + high) / 2 for low, high in times])),
+        low_s=min(low for low, _ in times),
+        high_s=max(high for _, high in times),
+        confidence=1.0 - 2.0 ** (1 - len(times)),
+    )
+
+
+def _nodes(streams: Sequence[StreamJudged], limping: str) -> tuple[NodeJudged, ...]:
+    """Every node that was asked for something that needs nothing that limps."""
+    found = []
+    for name, group in groupby(streams, key=lambda one: one.stream.node):
+        wanted = "node" if name == limping else "neither"
+        own = [one for one in group if one.stream.needs == wanted]
+        if own:
+            since = [one.since for one in own if one.since is not None]
+            first = min(since, key=lambda one: one.seconds, default=None)
+            verdict = _any([one.judgement.verdict for one in own])
+            found.append(NodeJudged(name, verdict, any(one.down for one in own), first))
+    return tuple(sorted(found, key=lambda one: one.since.seconds if one.since else np.inf))
+
+
+def _any(verdicts: Sequence[Verdict]) -> Verdict:
+    """Yes if one is, no if all are."""
+    if "yes" in verdicts:
+        return "yes"
+    return "no" if verdicts and set(verdicts) == {"no"} else "insufficient"
+
+
+def _cluster(streams: Sequence[StreamJudged]) -> tuple[Verdict, tuple[str, ...]]:
+    by_operation: dict[str, list[StreamJudged]] = {}
+    for one in streams:
+        by_operation.setdefault(one.stream.operation, []).append(one)
+    locked = {operation: _locked(some) for operation, some in by_operation.items()}
+    scope = tuple(sorted(name for name, verdict in locked.items() if verdict == "yes"))
+    return _any(list(locked.values())), scope
+
+
+def _locked(streams: Iterable[StreamJudged]) -> Verdict:
+    """Whether no node can do an operation as before, and not only because all are down."""
+    verdicts = set()
+    for one in streams:
+        if one.judgement.verdict == "no" and not one.down:
+            return "no"
+        verdicts.add(one.judgement.verdict)
+    if "insufficient" in verdicts:
+        return "insufficient"
+    return "yes" if "yes" in verdicts else "no"

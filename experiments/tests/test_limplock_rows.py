@@ -1,0 +1,77 @@
+"""Rows of limplock: the 28 of the paper's Table 1 as data, and what a row may not say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from experiments.errors import InputError
+from experiments.kinds.limplock.row import FOLDER, Row, read_row, rows
+
+ROWS = rows()
+# Table 1's base latencies in seconds, in its order.
+BASES_S = {
+    "F": [12, 182, 120, 9, 39, 208, 104, 432, 11, 4105, 174],
+    "H": [80, 80, 80, 4320],
+    "Z": [4, 5, 23, 26, 64],
+    "C": [66, 73, 36],
+    "B": [61, 151, 17, 4, 122],
+}
+
+
+def test_all_rows_of_table_1_are_here_with_their_base_latencies() -> None:
+    found = {
+        letter: [ROWS[f"{letter}{number}"].paper.base_s for number in range(1, len(bases) + 1)]
+        for letter, bases in BASES_S.items()
+    }
+    assert found == BASES_S
+    assert len(ROWS) == 28
+
+
+def test_disks_limp_in_five_rows_of_one_system() -> None:
+    disks = [name for name, row in ROWS.items() if row.limpware == "disk"]
+    assert disks == ["F1", "F2", "F3", "F4", "F5"]
+    assert len({ROWS[name].system for name in disks}) == 1
+
+
+@pytest.mark.parametrize("row", ROWS.values(), ids=lambda row: row.name)
+def test_a_rows_verdicts_agree_with_each_other(row: Row) -> None:
+    """The paper's limplock spreads upwards: no node without an operation, but a master's."""
+    paper = row.paper
+    assert not (paper.operation == "no" and "yes" in (paper.node, paper.cluster))
+    if "yes" not in (paper.operation, paper.node, paper.cluster):
+        assert paper.slowdown is None or paper.slowdown <= 2.0
+
+
+def test_rows_that_the_text_calls_free_of_limplock_have_none() -> None:
+    free = {
+        name
+        for name, row in ROWS.items()
+        if {row.paper.operation, row.paper.node, row.paper.cluster} == {"no"}
+    }
+    assert free == {"F2", "F3", "H2", "H3", "Z1", "Z2", "Z4", "C1", "C2"}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "key"),
+    [
+        ('limpware = "disk"', 'limpware = "fan"', "limpware"),
+        ('limpware = "disk"', 'limpware = "disk"\ncolour = "red"', "colour"),
+        ('name = "F4"', 'name = "F5"', "name"),
+        ("count = 1000", "count = 0", "workload.count"),
+        ('"stat", needs = "node"', '"stat", needs = "neither"', "probes.0.needs"),
+        ('"read-block", needs = "neither"', '"read-block", needs = "node"', "probes"),
+        ('node = "yes"', 'node = "maybe"', "paper.node"),
+        ('injected = ["master"]', "injected = []", "injected"),
+    ],
+)
+def test_a_row_that_is_none_is_refused_with_its_key(
+    tmp_path: Path, old: str, new: str, key: str
+) -> None:
+    text = (FOLDER / "F4.toml").read_text()
+    assert old in text
+    (tmp_path / "F4.toml").write_text(text.replace(old, new))
+    with pytest.raises(InputError) as refused:
+        read_row(tmp_path / "F4.toml")
+    assert refused.value.place.endswith(key)
