@@ -37,7 +37,7 @@ def strength_table(summary: Mapping[str, Any]) -> Table | None:
             Cell(interval(predicted.get("ci_low"), predicted.get("ci_high"), _share)),
         ))  # fmt: skip
     head = (
-        "tier", "nodes", "crash, mean", "CrashRecovery", "PoolRepair",
+        "tier", "nodes", "time to a crash", "until another serves", "until repaired",
         "measured", "95 % interval", "model", "95 % interval",
     )  # fmt: skip
     return Table("strength-table", "Time at full strength", head, tuple(rows))
@@ -60,7 +60,7 @@ def recovery_table(summary: Mapping[str, Any]) -> Table | None:
     tiers = (summary.get("strength") or {}).get("tiers") or {}
     rows = []
     for tier, one in tiers.items():
-        for name, key in (("CrashRecovery", "recovery"), ("PoolRepair", "repair")):
+        for name, key in (("until another serves", "recovery"), ("until repaired", "repair")):
             times = one[key]
             if times["samples"]:
                 figures = ("mean_s", "sd_s", "min_s", "p05_s", "p50_s", "p95_s", "max_s")
