@@ -12,6 +12,7 @@ from optimizer.plan.explain.curve import nines
 from optimizer.style import BLUE, LIMIT, ORANGE, data, svg
 
 _WIDTH, _HEIGHT = 720, 340
+_LETTER = 8.0  # pixels of a label's letter, with its distance from its point
 
 
 def front_svg(body: Mapping[str, Any]) -> str:
@@ -56,7 +57,7 @@ def front_chart(body: Mapping[str, Any], width: int, height: int) -> Any:
         ),
         dots.encode(x=x, y=y),
         *(_slo_layers(body, slo, _domain(limit, points, slo), x) if slo is not None else []),
-        *_chosen_layers(limit, points, x, y),
+        *_chosen_layers(limit, points, slo, width, x, y),
     ]
     return alt.layer(*layers).properties(width=width, height=height)
 
@@ -174,14 +175,41 @@ def _slo_layers(body: Mapping[str, Any], slo: float, domain: Sequence[float], x:
     ]
 
 
-def _chosen_layers(limit: str, points: Sequence[Mapping[str, Any]], x: Any, y: Any) -> list[Any]:
-    """The plan, its cost written where no line runs: below it for availability, above for
-    latency."""
+def _chosen_layers(
+    limit: str,
+    points: Sequence[Mapping[str, Any]],
+    slo: float | None,
+    width: int,
+    x: Any,
+    y: Any,
+) -> list[Any]:
+    """The plan, its cost written where no line runs: on the right below the line for availability,
+    above it for latency; on the left the other way round."""
     chosen = [{**p, "text": f"plan: {p['usd']:,.2f} USD"} for p in points if p["chosen"]]
-    below = limit == "availability"
     base = alt.Chart(data(chosen))
     mark = base.mark_point(shape="diamond", size=150, filled=True, color=ORANGE, opacity=1)
+    right = all(
+        _room_on_the_right(limit, _domain(limit, points, slo), one["x"], slo, width)
+        > _LETTER * len(one["text"])
+        for one in chosen
+    )
+    below = right == (limit == "availability")
     label = base.mark_text(
-        align="left", dx=10, dy=16 if below else -14, color=ORANGE, fontSize=12, fontWeight=600
+        align="left" if right else "right",
+        dx=10 if right else -10,
+        dy=16 if below else -14,
+        color=ORANGE,
+        fontSize=12,
+        fontWeight=600,
     )
     return [mark.encode(x=x, y=y), label.encode(x=x, y=y, text="text:N")]
+
+
+def _room_on_the_right(
+    limit: str, domain: Sequence[float], x: float, slo: float | None, width: int
+) -> float:
+    """Pixels between a point and the edge, or the line of the SLO."""
+    scale = (lambda value: value) if limit == "availability" else math.log
+    low, high = (scale(value) for value in domain)
+    end = high if slo is None or slo < x else scale(slo)
+    return (end - scale(x)) / (high - low) * width
