@@ -22,7 +22,7 @@ from experiments.kinds.compare.verdict import (
     verdict,
 )
 from experiments.report.doses import dose_notes, dose_table, dose_words
-from experiments.report.shell import Verdict, chip, chips, render_page, save_page
+from experiments.report.shell import Verdict, chips, render_page, save_page
 from experiments.report.text import milliseconds, number, percent
 from experiments.report.undone import undone_words
 
@@ -89,18 +89,15 @@ def page_values(run: RunFolder) -> dict[str, Any]:
 
 
 def verdicts(run: RunFolder) -> list[Verdict]:
-    """Valid? Faults injected and reverted? Cleaned up? The SLO has a table."""
+    """Measured? Faults injected and reverted? Cleaned up? The SLO has a table."""
     found = run.summary.get("verdicts") or run.manifest.get("verdicts") or {}
-    valid = run.summary.get("valid")
-    measurement = (found.get("measurement") or {}).get("reasons") or ()
-    if valid is False and not measurement:
-        measurement = ("see the other verdicts",)
     questions = {
+        "measurement": "Measured as asked?",
         "injection": "Faults injected?",
         "revert": "Faults reverted?",
         "cleanup": "Cleaned up?",
     }
-    return [chip("Measurement valid?", valid, measurement), *chips(found, questions)]
+    return chips(found, questions)
 
 
 def predicted_words(run: RunFolder) -> dict[str, Any] | None:
