@@ -70,14 +70,10 @@ class Watcher:
             ],
             "failures": self._failures(view),
             "extra_work_percent": self._extra_work(view),
-            "verdicts": {
-                one["kind"]: {key: one[key] for key in ("title", "text", "start_ms")}
-                for one in windows
-                if one["layer"] == "Verdicts"
-            },
             "windows": [one for one in windows if one["layer"] in _DISTURB],
         }
-        return {**body, "arms": self._arms(view)}
+        arms = self._arms(view)
+        return {**body, "arms": arms, "verdicts": _verdicts(windows, [one["arm"] for one in arms])}
 
     def tiers(self, view: View) -> list[str]:
         """Those with an arbiter."""
@@ -195,6 +191,17 @@ def _last_minutes(view: View, minutes: int) -> View:
 
 def _newest_of(windows: Sequence[Mapping[str, Any]], layer: str) -> str | None:
     return next((one["title"] for one in reversed(windows) if one["layer"] == layer), None)
+
+
+def _verdicts(windows: Sequence[Mapping[str, Any]], arms: Sequence[str]) -> dict[str, Any]:
+    """The newest of the run, without which no other counts, and of each arm as the tables have
+    them."""
+    found = {
+        one["kind"]: {key: one[key] for key in ("title", "text", "start_ms")}
+        for one in windows
+        if one["layer"] == "Verdicts"
+    }
+    return {name: found[name] for name in dict.fromkeys(("run", *arms, *found)) if name in found}
 
 
 def _named(alias: str, tags: Mapping[str, str], column: str) -> str:

@@ -90,12 +90,13 @@ def _table(title: str, first: str, *others: str) -> Table:
 
 
 def _rest(look: Look) -> Iterator[Text]:
-    """Faults, cost, extra work, verdicts: a line each."""
-    faults = [
-        f"{one['title']} for {(look['to_ms'] - one['start_ms']) / 1000:.0f} s"
-        for one in look["faults"]
-    ]
-    yield Text.assemble(("Active  ", "bold"), ", ".join(faults) or "no fault, no neighbour")
+    """Faults, cost, extra work, verdicts: a line each; what is now, only while there is a now."""
+    if look["live"]:
+        faults = [
+            f"{one['title']} for {(look['to_ms'] - one['start_ms']) / 1000:.0f} s"
+            for one in look["faults"]
+        ]
+        yield Text.assemble(("Active  ", "bold"), ", ".join(faults) or "no fault, no neighbour")
     if look["failures"]:
         failed = ", ".join(f"{count:,} {name}" for name, count in look["failures"].items())
         yield Text.assemble(("Failed  ", "bold"), failed)
@@ -107,7 +108,7 @@ def _rest(look: Look) -> Iterator[Text]:
         ]
         text = f"{number(usd)} an hour; per million good requests: {', '.join(dear) or MISSING}"
         yield Text.assemble(("USD     ", "bold"), text)
-    if extra := look["extra_work_percent"]:
+    if look["live"] and (extra := look["extra_work_percent"]):
         copies = [f"{tier} {number(value)} %" for tier, value in extra.items()]
         yield Text.assemble(("Copies  ", "bold"), f"beyond the first, now: {', '.join(copies)}")
     for verdict in look["verdicts"].values():

@@ -14,11 +14,12 @@ const make = (tag, text, kind) => {
 };
 const figure = (value) => {
   if (value === null || value === undefined) return "–";
-  if (value === 0) return "0";
-  if (Math.abs(value) >= 1000) return Math.round(value).toLocaleString("en");
-  return Number(value.toPrecision(3)).toString();
+  if (Number.isInteger(value) || Math.abs(value) >= 999.5) return Math.round(value).toLocaleString("en");
+  const text = value.toPrecision(3);
+  return Math.abs(value) < 1e-3 ? Number(text).toString() : text;
 };
-const clock = (ms) => `${new Date(ms).toISOString().slice(11, 19)} UTC`;
+const clock = (ms) => new Date(ms).toISOString().slice(11, 19);
+const day = (ms) => new Date(ms).toISOString().slice(0, 10);
 
 function table(id, heads, rows) {
   const [head, body] = [place(id).tHead, place(id).tBodies[0]];
@@ -28,8 +29,9 @@ function table(id, heads, rows) {
   body.replaceChildren(...rows.map(({ cells, kind }) => {
     const row = make("tr", undefined, kind);
     cells.forEach((cell, at) => {
-      const [text, mood] = Array.isArray(cell) ? cell : [cell, "n"];
+      const [text, mood, below] = Array.isArray(cell) ? cell : [cell, "n"];
       const made = make(at ? "td" : "th", text, mood);
+      if (below) made.append(make("small", below));
       if (!at) { made.scope = "row"; made.className = ""; }
       row.append(made);
     });
@@ -47,7 +49,7 @@ const latencyCells = (name, row, slo) => [name, figure(row.requests),
   })];
 
 function latency({ arms, slo }) {
-  const limit = (key) => slo[key] === undefined ? key : `${key} ≤ ${figure(slo[key])}`;
+  const limit = (key) => slo[key] === undefined ? key : `${key} ≤ ${slo[key].toLocaleString("en")}`;
   const heads = ["arm", "requests", "failed", "mean", "p50", "p90", limit("p95"), limit("p99"), "max"];
   table("latency", heads, arms.flatMap((one) => [
     { cells: latencyCells(one.arm, one, slo) },
@@ -57,7 +59,7 @@ function latency({ arms, slo }) {
 }
 
 const MOODS = { burns: "bad", "begins to burn": "unknown", "has burnt": "unknown", within: "good" };
-const rate = ({ said, ...now }) => [said ? `${figure(now["1 min"])} / ${figure(now["5 min"])} ${said}` : "–", `n ${MOODS[said] ?? ""}`];
+const rate = ({ said, ...now }) => [said ? `${figure(now["1 min"])} / ${figure(now["5 min"])}` : "–", `n ${MOODS[said] ?? ""}`, said];
 function burn({ arms }) {
   const limits = [...new Set(arms.flatMap((one) => Object.keys(one.burn)))];
   table("burn", ["arm", ...limits], arms.map((one) => (
@@ -73,11 +75,11 @@ function facts(look) {
   const faults = look.faults.map((one) =>
     `${one.title} for ${Math.round((look.to_ms - one.start_ms) / 1000)} s`).join(", ");
   const rows = [
-    ["Active", faults || "no fault, no neighbour"],
+    ["Active", look.live && (faults || "no fault, no neighbour")],
     ["Failed", Object.entries(look.failures).map(([name, count]) => `${count} ${name}`).join(", ")],
     ["USD", look.usd_per_hour === null ? "" :
       `${figure(look.usd_per_hour)} an hour; per million good requests: ${costs || "–"}`],
-    ["Copies", copies && `beyond the first, now: ${copies}`],
+    ["Copies", look.live && copies && `beyond the first, now: ${copies}`],
     ["Verdicts", Object.values(look.verdicts).map((one) => one.title).join("; ")],
   ].filter(([, text]) => text);
   place("facts").replaceChildren(...rows.map(([name, text]) => {
@@ -120,7 +122,7 @@ function specification(panel, look) {
       { data: { name: "rows" }, mark: { type: "line", strokeWidth: 1.75, clip: true, tooltip: true, invalid: "break-paths-show-domains" },
         encoding: {
           x, y: { field: "v", type: "quantitative", title: panel.unit || null, scale: panel.log ? { type: "log", nice: true } : { zero: true, nice: true }, axis: { tickCount: 5 } },
-          color: { ...named, scale: { domain: names, range: colours }, legend: { title: null, orient: "bottom", columns: innerWidth < 720 ? 2 : 3, symbolType: "stroke", labelLimit: 170 } },
+          color: { ...named, scale: { domain: names, range: colours }, legend: { title: null, orient: "bottom", columns: innerWidth < 720 ? 2 : 3, symbolType: "stroke", symbolSize: 500, labelLimit: 170 } },
           strokeDash: { ...named, scale: { domain: names, range: panel.lines.map((line) => line.dash.length ? line.dash : [1, 0]) } },
         } },
     ],
@@ -169,9 +171,9 @@ async function show() {
     if (!answer.ok) throw new Error(look.error);
     document.title = `${look.experiment} ${look.run}`;
     place("experiment").textContent = look.experiment;
-    place("when").textContent = `run ${look.run}, ${clock(look.from_ms)} to ${clock(look.to_ms)}`;
+    place("when").textContent = `run ${look.run}, ${day(look.from_ms)}, ${clock(look.from_ms)} to ${clock(look.to_ms)} UTC`;
     const now = [look.arm, look.phase].filter(Boolean).join(", ");
-    place("state").textContent = look.live ? `Live${now && `: ${now}`}` : "Over";
+    place("state").textContent = look.live ? `Live${now && `: ${now}`}` : `Over since ${clock(look.to_ms)} UTC`;
     place("state").className = look.live ? "state live" : "state";
     latency(look);
     burn(look);
