@@ -13,12 +13,15 @@ import sys
 from collections.abc import Mapping
 from difflib import get_close_matches
 from pkgutil import resolve_name
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
 from experiments.paths import ROOT
+
+if TYPE_CHECKING:
+    from experiments.errors import SparecraftError
 
 _WRONG_USAGE: Any = typer.BadParameter.__base__  # typer.UsageError is not exported
 _HERE, _PLANNER = "experiments.commands", "optimizer.commands"
@@ -177,15 +180,37 @@ def main() -> None:
             sys.exit(_for_a_program())
         app()
     except SparecraftError as error:
-        if "--json" in sys.argv:
-            _print_error(error.to_json(), error.exit_code)
-        else:
-            from rich.console import Console
-            from rich.markup import escape
+        _fail(error)
+    except OSError as error:
+        if error.filename is None:  # no path that was given: a defect of ours
+            raise
+        _fail(_of_a_path(error))
 
-            said = f"[bold red]error[/bold red] {escape(str(error))}"
-            Console(stderr=True).print(said, highlight=False)
-        sys.exit(error.exit_code)
+
+def _of_a_path(error: OSError) -> SparecraftError:
+    """The system's refusal of a path, wherever it was used."""
+    from experiments.errors import EnvironmentMissing, InputError
+
+    wrong = (FileNotFoundError, FileExistsError, NotADirectoryError, IsADirectoryError)
+    kind = InputError if isinstance(error, wrong) else EnvironmentMissing
+    return kind(
+        str(error.filename),
+        expected="a path that can be used here",
+        came=str(error.strerror),
+        do="Give another, or see to what is there and who may read and write it.",
+    )
+
+
+def _fail(error: SparecraftError) -> NoReturn:
+    if "--json" in sys.argv:
+        _print_error(error.to_json(), error.exit_code)
+    else:
+        from rich.console import Console
+        from rich.markup import escape
+
+        said = f"[bold red]error[/bold red] {escape(str(error))}"
+        Console(stderr=True).print(said, highlight=False)
+    sys.exit(error.exit_code)
 
 
 def _for_a_program() -> int:

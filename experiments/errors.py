@@ -10,6 +10,8 @@ SparecraftError
 
 from __future__ import annotations
 
+import re
+
 from optimizer.errors import EnvironmentMissing, InputError, SparecraftError
 
 __all__ = [
@@ -20,7 +22,13 @@ __all__ = [
     "MeasurementFailed",
     "SparecraftError",
     "VerdictFailed",
+    "in_words",
 ]
+
+
+def in_words(error: Exception) -> str:
+    """What a connection's error says, without the system's number."""
+    return re.sub(r"\[Errno -?\d+\] ", "", str(error)) or type(error).__name__
 
 
 class VerdictFailed(SparecraftError):

@@ -101,6 +101,8 @@ def _host(results: Path) -> Iterator[Line]:
     yield _at_least("cores", cores, _CORES_MIN, f"{cores}, {host['cpu']}", more)
     yield _at_least("memory", memory_gb, _MEMORY_GB_MIN, f"{memory_gb:g} GB", more)
     there = next(one for one in (results.resolve(), *results.resolve().parents) if one.exists())
+    if not there.is_dir():
+        yield Line("results", False, f"{there} is no folder", "Give another one with --results.")
     free_gb = shutil.disk_usage(there).free / 1e9
     found = f"{free_gb:.1f} GB free in {there}"
     yield _at_least("disk", free_gb, _DISK_GB_MIN, found, "Make room; a run writes some 100 MB.")

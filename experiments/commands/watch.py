@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -12,7 +11,7 @@ import typer
 
 from experiments.commands.on_platform import Chosen
 from experiments.commands.options import InfluxOption, JsonOption, out
-from experiments.errors import EnvironmentMissing, InputError
+from experiments.errors import EnvironmentMissing, InputError, in_words
 from optimizer.commands.output import print_json
 
 if TYPE_CHECKING:
@@ -47,7 +46,7 @@ def watch(
     from grafana.influx import Influx
 
     url = influxdb or _influxdb_of(chosen, experiment)
-    with Influx(url, "sparecraft") as influx, _said(url):
+    with _said(url), Influx(url, "sparecraft") as influx:
         watcher = _watcher(influx, experiment, run)
         if as_json:
             print_json(_all(watcher))
@@ -129,7 +128,7 @@ def _said(url: str) -> Iterator[None]:
         raise EnvironmentMissing(
             f"InfluxDB at {url}",
             expected="an answer",
-            came=re.sub(r"\[Errno \d+\] ", "", str(error)) or type(error).__name__,
+            came=in_words(error),
             do="`sparecraft list` shows the fleets that are up; `sparecraft replay RUN` shows a "
             "run that is over.",
         ) from error

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import groupby
@@ -57,9 +58,11 @@ class Replayed:
     def points(self) -> Iterator[Point]:
         """Everything; no more than a batch of a file is in memory."""
         yield from self._requests()
-        if (self.folder / "events.jsonl").is_file():
+        events = self.folder / "events.jsonl"
+        if events.is_file():
             annotations = Annotations(self.names, self.ns_at)
-            yield from map(annotations.point, read_events(self.folder / "events.jsonl"))
+            with _whole(events):
+                yield from map(annotations.point, read_events(events))
         yield from self._arbiters()
         yield from self._hosts()
         yield from self._verdicts()
@@ -67,8 +70,9 @@ class Replayed:
     def _rows(self, file: str, schema: pl.Schema) -> Iterator[dict[str, Any]]:
         """With None in columns that an older version did not write."""
         unknown = dict.fromkeys(schema.names())
-        if (self.folder / file).is_file():
-            with pq.ParquetFile(self.folder / file) as table:  # type: ignore[no-untyped-call]
+        path = self.folder / file
+        if path.is_file():
+            with _whole(path), pq.ParquetFile(path) as table:  # type: ignore[no-untyped-call]
                 for batch in table.iter_batches(_BATCH_ROWS):
                     yield from ({**unknown, **row} for row in batch.to_pylist())
 
@@ -144,8 +148,25 @@ def replayed(folder: Path) -> Replayed:
         result = read_result(folder)
     except InputError:
         result = None
+    with _whole(folder / "manifest.json"):
+        for key in ("started_at", "ended_at"):
+            datetime.fromisoformat(str(manifest.get(key) or manifest["started_at"]))
     spec, fleet = manifest.get("spec") or {}, manifest.get("fleet") or {}
     return Replayed(folder, result, manifest, account_of(spec, fleet))
+
+
+@contextmanager
+def _whole(file: Path) -> Iterator[None]:
+    """A file that is damaged is an InputError, wherever in it that shows."""
+    try:
+        yield
+    except (ValueError, KeyError, OSError) as error:  # Arrow's errors are ValueErrors or OSErrors
+        raise InputError(
+            str(file),
+            expected="a whole file of a run",
+            came=f"a damaged one ({str(error).partition(chr(10))[0]})",
+            do="Take another run: `sparecraft list` shows them.",
+        ) from error
 
 
 def _stats(servers: list[dict[str, Any]]) -> dict[str, Any]:

@@ -3,12 +3,14 @@ what came and what to do; never a traceback."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from experiments.errors import SparecraftError
-from experiments.tests.called import call, refusal
+from experiments.tests.called import call, refusal, sparecraft
+from experiments.tests.report_fixture import fake_run
 
 FILES = ("nowhere", "folder", "binary", "empty", "{}", "[1")
 READERS = (
@@ -66,6 +68,7 @@ def test_a_file_that_is_none_of_the_kind_is_named(
         ((*ARA, "--extra=1", "--crash-per-year=1", "--failover-s=1e99"), "--failover-s"),
         ((*ARA, "--extra=1", "--crash-per-year=1", "--figure=here"), "--figure"),
         ((*ARA, "--extra=1"), "--crash-per-year"),
+        ((*ARA, "--extra=1", "--crash-per-year=1", "--course=1000000000"), "--course"),
         ((*ARA, "--extra=-1", "--crash-per-year=1"), "--extra"),
         ((*ARA, "--target=2", "--crash-per-year=1"), "--target"),
         ((*ARA, "--crash-per-year=1"), "--extra"),
@@ -97,8 +100,37 @@ def test_a_night_without_a_suite_is_told_of_one_to_begin_with(
     assert "ci/nightly/short.toml" in error.do
 
 
+@pytest.mark.parametrize(
+    "url", ["127.0.0.1:8086", "http://[", "http://127.0.0.1:99999", "nonsense"]
+)
+def test_an_address_that_is_none_is_said(tmp_path: Path, url: str) -> None:
+    run = fake_run(measure_s=40.0).write(tmp_path / "run")
+    for words in (("watch", "--once"), ("replay", str(run))):
+        error = refusal(*words, "--influxdb", url)
+        assert error.exit_code == 3
+        assert url in error.place
+        _all_said(error)
+
+
 def test_a_folder_that_cannot_be_made_is_said(odd: dict[str, Path]) -> None:
     _all_said(refusal("init", str(odd["empty"] / "shop")))
+
+
+def test_a_path_that_the_system_refuses_is_an_error_and_no_traceback(
+    odd: dict[str, Path],
+) -> None:
+    asked = ("run", "mediawiki-noisy", "--results", str(odd["empty"] / "results"), "--json")
+    done = sparecraft(*asked, PATH="/nowhere", DOCKER_HOST=f"unix://{odd['nowhere']}")
+    error = json.loads(done.stdout)["error"]
+    assert done.returncode == error["exit_code"] == 2
+    assert error["place"].startswith(str(odd["empty"]))
+
+
+def test_doctor_says_that_results_are_no_folder(odd: dict[str, Path]) -> None:
+    lines = json.loads(call("doctor", "--results", str(odd["empty"]), "--json").stdout)["lines"]
+    [told] = [line for line in lines if line["what"] == "results"]
+    assert not told["ok"]
+    assert told["do"]
 
 
 def test_the_models_examples_come_to_an_answer() -> None:

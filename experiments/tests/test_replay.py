@@ -13,7 +13,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from experiments.errors import EnvironmentMissing
+from experiments.errors import EnvironmentMissing, InputError
 from experiments.nightly.history import read_history
 from experiments.nightly.points import night_points
 from experiments.record.replayed import replayed
@@ -120,6 +120,23 @@ def test_its_own_influxdb_ends_with_the_command(folder: Path, tmp_path: Path) ->
 
 def _children(pid: int) -> list[str]:
     return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+
+
+@pytest.mark.parametrize(
+    "name", ["hosts.parquet", "arbiters.parquet", "requests.parquet", "events.jsonl"]
+)
+def test_a_damaged_file_of_a_run_is_named(tmp_path: Path, name: str) -> None:
+    file = fake_run(measure_s=40.0).write(tmp_path / "run") / name
+    file.write_bytes(b'{"what": \n' + file.read_bytes()[:100])
+    with pytest.raises(InputError) as refused:
+        list(replayed(file.parent).points())
+    assert refused.value.place == str(file)
+
+
+def test_a_run_that_began_at_no_time_is_named(tmp_path: Path) -> None:
+    file = fake_run(measure_s=40.0).write(tmp_path / "run") / "manifest.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "started_at": "yesterday"}))
+    assert refusal("replay", str(file.parent)).place == str(file)
 
 
 def test_what_cannot_be_replayed_says_so(folder: Path, tmp_path: Path) -> None:

@@ -18,6 +18,15 @@ if TYPE_CHECKING:
     from optimizer.availability import Availability, FailureRates, Sizing, TimeCourse
     from optimizer.uncertainty import UncertainRates
 
+_POINTS = 200  # of a time course
+_OPTIONS = {
+    "target": "--target",
+    "horizon_s": "--horizon-s",
+    "level": "--confidence",
+    "confidence": "--confidence",
+    "points": "--course",
+}  # by the models' arguments
+
 
 def availability(
     mechanism: Annotated[
@@ -104,23 +113,20 @@ def availability(
         raise InputError("--figure", expected="a file called .svg", came=str(figure))
     given = {name: value for name, value in given.items() if value is not None}
     options = {f"rates.{name}": _option(name) for name in given}
-    with told_by_option({**options, "target": "--target", "horizon_s": "--horizon-s"}):
+    with told_by_option({**options, **_OPTIONS}):
         known = _rates(rates, given, asked)
         asked.check(known, extra, target, confidence, seed)
-        body = (
-            asked.sized(known.mean(), target)
-            if target is not None
-            else asked.at(known.mean(), extra)
-        )
-    if confidence is not None:
-        body |= asked.uncertain(known, extra, target, confidence, 1 if seed is None else seed)
-    size = body.get("extra", extra)
-    body["notes"] = asked.notes(known.mean(), size)
-    if course is not None or figure is not None:
-        found = asked.course(known.mean(), size or 0, course or 200)
-        body["course"] = list(map(list, zip(found.times_s, found.probability, strict=True)))
-        if figure is not None:
-            _draw(found, figure)
+        mean = known.mean()
+        body = asked.sized(mean, target) if target is not None else asked.at(mean, extra)
+        if confidence is not None:
+            body |= asked.uncertain(known, extra, target, confidence, 1 if seed is None else seed)
+        size = body.get("extra", extra)
+        body["notes"] = asked.notes(mean, size)
+        if course is not None or figure is not None:
+            found = asked.course(mean, size or 0, course or _POINTS)
+            body["course"] = list(map(list, zip(found.times_s, found.probability, strict=True)))
+            if figure is not None:
+                _draw(found, figure)
     body["seconds"] = time.perf_counter() - began
     if as_json:
         print_json(body)
@@ -343,7 +349,7 @@ def _table(path: Path) -> dict[str, Any]:
         raise InputError(
             f"{path}: rates",
             expected="a table [rates]",
-            came="none",
+            came="none" if found is None else repr(found),
             do="Write [rates] and below it such keys as crash_per_year, each on its line.",
         )
     return found

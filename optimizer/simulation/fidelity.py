@@ -74,7 +74,7 @@ def fidelity(run_dir: Path, fitted_arm: str, predicted_arms: Sequence[str] = ())
     fitted = _pairs(first, work_s, first.cv2, speed)
     found = []
     for name in others:
-        second = _Arm(results, service, name)
+        second = _Arm(results, service, name, "--predict")
         found.append(
             Fidelity(
                 fitted_arm=fitted_arm,
@@ -93,12 +93,14 @@ def fidelity(run_dir: Path, fitted_arm: str, predicted_arms: Sequence[str] = ())
 class _Arm:
     """One arm of a run: its arrivals, its neighbours, what it measured, its configuration."""
 
-    def __init__(self, results: Results, service: ServiceFit, name: str) -> None:
+    def __init__(
+        self, results: Results, service: ServiceFit, name: str, option: str = "--arm"
+    ) -> None:
         import polars as pl
 
         if name not in results.arms:
             raise InputError(
-                "--arm",
+                option,
                 expected=f"one of {', '.join(results.arms)}",
                 came=name,
                 do="Take one of them.",
@@ -107,7 +109,8 @@ class _Arm:
         rows = results.requests.filter(pl.col("arm") == name).sort("intended_s")
         rows = rows.filter(pl.col("intended_s").is_not_null())
         if rows.is_empty():
-            raise InputError("--arm", expected=f"requests of {name} in the run", came="none")
+            expected = f"an arm of which the run has requests, not {name}"
+            raise InputError(option, expected=expected, came="none of it", do="Take another.")
         self.start_s = float(rows["intended_s"][0])
         self.arrivals_s = [float(t) - self.start_s for t in rows["intended_s"]]
         phases = rows["phase"].to_list()

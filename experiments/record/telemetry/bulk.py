@@ -7,7 +7,7 @@ from itertools import islice
 
 import httpx
 
-from experiments.errors import EnvironmentMissing
+from experiments.errors import EnvironmentMissing, in_words
 from experiments.record.telemetry.line import Point
 from experiments.record.telemetry.writer import BATCH_LINES, DATABASE
 
@@ -20,27 +20,28 @@ def deliver(url: str, points: Iterable[Point]) -> int:
     The same points again change nothing. Raises EnvironmentMissing where it does not take them.
     """
     count, rest = 0, iter(points)
-    with httpx.Client(base_url=url, timeout=_TIMEOUT_S, trust_env=False) as client:
-        _post(client, "/query", {"q": f'CREATE DATABASE "{DATABASE}"'})
-        while lines := [point.line() for point in islice(rest, BATCH_LINES)]:
-            _post(client, "/write", {"db": DATABASE, "precision": "ns"}, b"\n".join(lines))
-            count += len(lines)
+
+    def post(path: str, parameters: dict[str, str], content: bytes = b"") -> None:
+        answer = client.post(path, params=parameters, content=content)
+        if not answer.is_success:
+            came = f"HTTP {answer.status_code}: {answer.text.strip()[:300]}"
+            raise _refusal(url, f"to take POST {path}", came)
+
+    try:
+        with httpx.Client(base_url=url, timeout=_TIMEOUT_S, trust_env=False) as client:
+            post("/query", {"q": f'CREATE DATABASE "{DATABASE}"'})
+            while lines := [point.line() for point in islice(rest, BATCH_LINES)]:
+                post("/write", {"db": DATABASE, "precision": "ns"}, b"\n".join(lines))
+                count += len(lines)
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        raise _refusal(url, "an answer", in_words(error)) from error
     return count
 
 
-def _post(
-    client: httpx.Client, path: str, parameters: dict[str, str], content: bytes = b""
-) -> None:
-    try:
-        answer = client.post(path, params=parameters, content=content)
-        if answer.is_success:
-            return
-        came = f"HTTP {answer.status_code}: {answer.text.strip()[:300]}"
-    except (httpx.HTTPError, httpx.InvalidURL) as error:
-        came = f"{type(error).__name__}: {error}"
-    raise EnvironmentMissing(
-        f"InfluxDB at {client.base_url}",
-        expected=f"to take POST {path}",
+def _refusal(url: str, expected: str, came: str) -> EnvironmentMissing:
+    return EnvironmentMissing(
+        f"InfluxDB at {url}",
+        expected=expected,
         came=came,
         do="Name one that runs, such as http://127.0.0.1:8086, or leave --influxdb out: then one "
         "is started here.",
