@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import polars as pl
@@ -17,7 +17,7 @@ from experiments.errors import InputError
 from experiments.kinds.limplock import calibrate
 from experiments.kinds.limplock.calibrate import SCENARIOS, Scenario, verdicts
 from experiments.kinds.limplock.model import HOLDER, Cluster, Repeat
-from experiments.kinds.limplock.probes import SCHEMA, Needs, Outcome, Stream, seen
+from experiments.kinds.limplock.probes import SCHEMA, Needs, Outcome, Stream
 from experiments.kinds.limplock.rule import Limplock, Measured, Rule, judge
 from experiments.kinds.limplock.slowdown import Waited, median, slowdown
 
@@ -64,16 +64,20 @@ def frame(*streams: list[Probe]) -> pl.DataFrame:
 
 
 def found(
-    *streams: list[Probe], faulty: Sequence[Waited] = times(1.0), rule: Rule | None = None
+    *streams: list[Probe],
+    faulty: Sequence[Waited] = times(1.0),
+    down_s: Mapping[tuple[int, str], float] | None = None,
 ) -> Limplock:
-    measured = Measured(
-        limping="n0",
-        fault_s=dict.fromkeys(range(5), FAULT_S),
-        probes=frame(*streams),
-        base=times(1.0),
-        faulty=faulty,
-    )
-    return judge(measured, rule or Rule())
+    return judged(frame(*streams), faulty, down_s)
+
+
+def judged(
+    probes: pl.DataFrame,
+    faulty: Sequence[Waited] = times(1.0),
+    down_s: Mapping[tuple[int, str], float] | None = None,
+) -> Limplock:
+    fault_s = dict.fromkeys(range(3), FAULT_S)
+    return judge(Measured("n0", fault_s, probes, times(1.0), faulty, down_s or {}), Rule())
 
 
 def own(slowdown: float = 1.0) -> list[Probe]:
@@ -105,6 +109,18 @@ def test_a_bound_is_above_a_factor_where_mann_and_whitneys_exact_test_says_so(
     test = stats.mannwhitneyu(faulty, base, alternative="greater", method="exact")
     above = bounds is not None and bounds.low > 1.0
     assert above == (test.pvalue <= 1.0 - confidence + 1e-12)
+
+
+@pytest.mark.parametrize("count", [3, 5, 8])
+def test_a_slowdown_of_just_the_factor_is_above_it_once_in_twenty_times(count: int) -> None:
+    rng = RNG(9)
+    above = 0
+    for _ in range(600):
+        base, faulty = np.exp(rng.normal(0.0, 0.2, (2, count)))
+        bounds = slowdown(base.tolist(), waits(*(3.0 * faulty)), 0.95)
+        assert bounds is not None
+        above += bounds.low > 3.0
+    assert 12 <= above <= 46  # 30 expected at most, of three repeats; three deviations either way
 
 
 def test_waits_cut_short_bound_a_slowdown_from_below_only() -> None:
@@ -182,6 +198,15 @@ def test_a_node_that_crashed_does_not_limp_and_one_that_limped_before_did() -> N
     node = {one.node: (one.verdict, one.down) for one in out_of_memory.nodes}
     assert node == {"n0": ("no", False), "n1": ("yes", True), "n2": ("no", False)}
     assert out_of_memory.cluster == "no"
+
+
+def test_a_machine_that_is_gone_answers_nothing_and_does_not_limp() -> None:
+    """Its probes time out, as those of a very slow one do: that it is gone has to be said."""
+    silent = probes("n0", 50.0, needs="node", outcome="timeout")
+    assert found(silent, probes("n1")).node == "yes"
+    known = found(silent, probes("n1"), down_s={(repeat, "n0"): 0.3 for repeat in range(3)})
+    [node, _] = known.nodes
+    assert (known.node, node.verdict, node.down) == ("no", "no", True)
 
 
 def test_a_cluster_that_is_all_down_is_out_and_not_in_limplock() -> None:
@@ -263,7 +288,7 @@ def test_a_cascade_is_dated_node_by_node() -> None:
 )
 def test_a_record_that_is_none_is_refused(change: pl.Expr) -> None:
     with pytest.raises(InputError):
-        seen(frame(own()).with_columns(change), dict.fromkeys(range(3), FAULT_S), 3.0, 1 / 3)
+        judged(frame(own()).with_columns(change))
 
 
 # Known clusters
@@ -305,8 +330,8 @@ def test_intervals_of_when_a_node_slowed_hold_what_they_say() -> None:
     held = 0
     for _ in range(20):
         outcomes = calibrate.repeats(cluster, rng)
-        judged = judge(calibrate.measured(cluster, outcomes), Rule()).streams
-        [since] = [one.since for one in judged if one.stream == stream]
+        streams = judge(calibrate.measured(cluster, outcomes), Rule()).streams
+        [since] = [one.since for one in streams if one.stream == stream]
         assert since is not None
         held += bool(since.low_s <= true_s <= since.high_s)
     assert held >= 12  # 15 expected at the least; fewer than 12 comes once in 20 times

@@ -25,7 +25,8 @@ from experiments.kinds.limplock.slowdown import Waited
 REPEATS = 3
 SEVERITIES = (10.0, 100.0, 1000.0)
 FACTORS = (1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0, 5.0, 6.0, 10.0)
-SPREADS = ((3, 0.1), (3, 0.2), (3, 0.4), (5, 0.2), (5, 0.4))  # repeats, of a run's log duration
+SPREADS = ((3, 0.1, 0.1), (3, 0.2, 0.2), (3, 0.1, 0.4), (5, 0.2, 0.2), (5, 0.1, 0.4))
+"""Repeats, and the spread of the logarithm of a base run's and of a faulty run's duration."""
 BANDS = (1.0, 1.5, 2.0, 3.0, 4.5, 9.0)
 _REPEATS_TRUE = 12
 _SEED = 20261124
@@ -168,7 +169,7 @@ def near_row(factor: float, draws: int) -> str:
     """Operations of a known slowdown: how often each verdict comes, by repeats and spread."""
     rng = np.random.default_rng((_SEED, round(factor * 100)))
     cells = []
-    for count, spread in SPREADS:
+    for count, *spread in SPREADS:
         came = Counter(
             judge(_runs(factor, count, spread, rng), Rule()).operation.verdict for _ in range(draws)
         )
@@ -176,8 +177,8 @@ def near_row(factor: float, draws: int) -> str:
     return f"| {factor:g} × | {' | '.join(cells)} |"
 
 
-def _runs(factor: float, count: int, spread: float, rng: np.random.Generator) -> Measured:
-    base, faulty = np.exp(rng.normal(0.0, spread, (2, count)))
+def _runs(factor: float, count: int, spread: Sequence[float], rng: np.random.Generator) -> Measured:
+    base, faulty = (np.exp(rng.normal(0.0, one, count)) for one in spread)
     return Measured(
         limping="",
         fault_s={},
@@ -200,7 +201,9 @@ def mild(rng: np.random.Generator) -> tuple[float, Verdict]:
 def _true(cluster: Cluster, rng: np.random.Generator) -> float:
     many = measured(cluster, repeats(cluster, rng, _REPEATS_TRUE))
     rule = Rule()
-    streams = seen(many.probes, many.fault_s, rule.factor, rule.judged_share)
+    streams = seen(
+        many.probes, many.fault_s, {}, factor=rule.factor, judged_share=rule.judged_share
+    )
     reads = streams[Stream(many.limping, "read", "node")]
     faulty = [one.faulty.seconds for one in reads if one.faulty is not None]
     base = [one.base_s for one in reads if one.base_s is not None]
@@ -226,7 +229,7 @@ def main() -> None:
     print("| cluster | known answer | operation | node | cluster |", "|---" * 5 + "|", sep="\n")
     for scenario in SCENARIOS:
         print(row(scenario, draws), flush=True)
-    heads = [f"{count} repeats, spread {spread:g}" for count, spread in SPREADS]
+    heads = [f"{count} repeats, {base:g} and {faulty:g}" for count, base, faulty in SPREADS]
     print("", f"| slowdown | {' | '.join(heads)} |", "|---" * (len(heads) + 1) + "|", sep="\n")
     for factor in FACTORS:
         print(near_row(factor, 10 * draws), flush=True)

@@ -56,12 +56,18 @@ class Seen:
 
 
 def seen(
-    probes: pl.DataFrame, fault_s: Mapping[int, float], factor: float, judged_share: float
+    probes: pl.DataFrame,
+    fault_s: Mapping[int, float],
+    down_s: Mapping[tuple[int, str], float],
+    *,
+    factor: float,
+    judged_share: float,
 ) -> dict[Stream, tuple[Seen, ...]]:
     """Every stream, repeat by repeat.
 
-    Parameters: probes as in SCHEMA; fault_s length of each repeat's fault [s]; factor from which on
-    a probe is slow; judged_share the last part of the fault that counts, in (0, 1].
+    Parameters: probes as in SCHEMA; fault_s length of each repeat's fault [s]; down_s by repeat and
+    node since when it was known to be down until the fault's end [s]; factor from which on a probe
+    is slow; judged_share the last part of the fault that counts, in (0, 1].
     Raises: InputError where the frame is not as SCHEMA says, or a repeat has no length.
     """
     _check(probes, fault_s)
@@ -69,8 +75,9 @@ def seen(
     keys = ["node", "operation", "needs", "repeat"]
     for key, rows in probes.sort(*keys, "start_s").group_by(keys, maintain_order=True):
         node, operation, needs, repeat = key
-        series = _Series(rows, fault_s[int(str(repeat))])
         stream = Stream(str(node), str(operation), _needs(str(needs)))
+        number = int(str(repeat))
+        series = _Series(rows, fault_s[number], down_s.get((number, stream.node)))
         found.setdefault(stream, []).append(series.seen(factor, judged_share))
     return {stream: tuple(repeats) for stream, repeats in found.items()}
 
@@ -99,22 +106,27 @@ def _check(probes: pl.DataFrame, fault_s: Mapping[int, float]) -> None:
 class _Series:
     """The probes of one stream in one repeat, by their start."""
 
-    def __init__(self, rows: pl.DataFrame, fault_s: float) -> None:
+    def __init__(self, rows: pl.DataFrame, fault_s: float, down_s: float | None) -> None:
         self._start = rows["start_s"].to_numpy()
         self._end = rows["end_s"].to_numpy()
         self._error = (rows["outcome"] == "error").to_numpy()
         self._ok = (rows["outcome"] == "ok").to_numpy()
         self._fault_s = fault_s
+        self._known_down_s = down_s
 
     def seen(self, factor: float, judged_share: float) -> Seen:
         base = self._base(-np.inf, 0.0)
         down_s = self._down_s()
         until = self._fault_s if down_s is None else down_s
         base_s = None if base is None or base.at_least else base.seconds
+        faulty = self._faulty(until * (1.0 - judged_share), until)
+        if down_s is not None and faulty is not None and faulty.at_least:
+            # That it had not answered when it went down says nothing, unless that was long.
+            faulty = faulty if base_s is None or faulty.seconds > factor * base_s else None
         return Seen(
             base_s=base_s,
             halves_s=self._halves_s(),
-            faulty=self._faulty(until * (1.0 - judged_share), until),
+            faulty=faulty,
             down_s=down_s,
             slow_s=None if base_s is None else self._slow_s(factor * base_s, until),
         )
@@ -146,7 +158,9 @@ class _Series:
         inside = np.flatnonzero((self._start >= 0.0) & (self._start < self._fault_s))
         good = inside[~self._error[inside]]
         last = inside[inside > good[-1]] if good.size else inside
-        return float(self._start[last[0]]) if last.size >= _DOWN_LEAST else None
+        failing = [float(self._start[last[0]])] if last.size >= _DOWN_LEAST else []
+        known = [] if self._known_down_s is None else [self._known_down_s]
+        return min(failing + known, default=None)
 
     def _slow_s(self, limit_s: float, until: float) -> tuple[float, float] | None:
         """The change of quick to slow probes that errs least, and what lies around it.

@@ -15,7 +15,7 @@ went down is judged by the time before; if there is none, it crashed, and does n
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Annotated, Literal
 
@@ -52,6 +52,9 @@ class Measured:
     probes: pl.DataFrame  # as probes.SCHEMA
     base: Sequence[Waited]  # runs of the row's operation without the fault
     faulty: Sequence[Waited]
+    down_s: Mapping[tuple[int, str], float] = field(default_factory=dict)
+    """Since when a node is known to have been down until the fault's end, by repeat and node: a
+    machine that is gone may answer nothing, which probes cannot tell from a very slow one."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +114,13 @@ def judge(measured: Measured, rule: Rule) -> Limplock:
 
     Raises: InputError where the probes are not as `probes.SCHEMA` says.
     """
-    found = seen(measured.probes, measured.fault_s, rule.factor, rule.judged_share)
+    found = seen(
+        measured.probes,
+        measured.fault_s,
+        measured.down_s,
+        factor=rule.factor,
+        judged_share=rule.judged_share,
+    )
     streams = tuple(_stream(stream, found[stream], rule) for stream in sorted(found))
     nodes = _nodes(streams, measured.limping)
     cluster, scope = _cluster(streams)
