@@ -21,6 +21,7 @@ from experiments.record.metrics.windows import windows
 from experiments.record.records import write_json
 from experiments.record.result import result_of
 from experiments.report.layout import NARROW, WIDE
+from experiments.report.text import percent
 from experiments.tests.report_fixture import fake_run
 from experiments.tests.strength_fixture import cloud_events, fleet_of
 
@@ -119,5 +120,9 @@ def test_a_run_with_fail_over_has_its_section_beside_the_arms(tmp_path: Path) ->
         assert f'id="{identity}"' in page
     said = strength_sentence(result["schemes"]["strength"])
     assert said in html.unescape(page)
+    share = percent(result["schemes"]["strength"]["tiers"]["web"]["measured"]["share"])
+    assert KIND.row(result)["web at full strength"] == share
+    assert "arms" not in KIND.row(result)
+    assert KIND.row(result | {"valid": False})["arms"] == 1
     write_json(tmp_path / "result.json", result | {"valid": False})
     assert said not in html.unescape(KIND.write_page(tmp_path).read_text())

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from experiments.kinds.compare import CompareKind
 
@@ -43,6 +44,16 @@ class SchemesKind(CompareKind):
         if table is not None:
             print_table(table, console)
         super().print_result(result, console, page)
+
+    def row(self, result: Result) -> Mapping[str, Any]:
+        """How long its tiers were at full strength, where something follows from the run."""
+        from experiments.kinds.schemes.tables import strength_words
+
+        found = dict(super().row(result))
+        words = strength_words(result[self.name]) if result["valid"] else {}
+        if words:
+            found.pop("arms", None)
+        return {**words, **found}
 
 
 KIND = SchemesKind()

@@ -43,6 +43,14 @@ def strength_table(summary: Mapping[str, Any]) -> Table | None:
     return Table("strength-table", "Time at full strength", head, tuple(rows))
 
 
+def strength_words(summary: Mapping[str, Any]) -> dict[str, str]:
+    """Each tier's measured share of the time at full strength."""
+    tiers = (summary.get("strength") or {}).get("tiers") or {}
+    return {
+        f"{tier} at full strength": _share(one["measured"]["share"]) for tier, one in tiers.items()
+    }
+
+
 def _nodes(one: Mapping[str, Any]) -> str:
     extra = one["nodes"] - one["needed"]
     words = [f"{one['needed']} needed"]
