@@ -29,7 +29,7 @@ from experiments.nightly.tables import (
     heads,
     percentile_words,
     pooled_table,
-    runs_table,
+    runs_tables,
     tonight_table,
 )
 from experiments.paths import ROOT
@@ -180,7 +180,7 @@ def design_values(site: Site, entry: str) -> dict[str, Any]:
         ] if any(run.arm for run in runs) else [],
         "pooled": pooled_table(runs),
         "changes": change_table(own),
-        "runs": runs_table(runs),
+        "runs": runs_tables(runs),
         "conditions": conditions_table(runs),
         "not_valid": [
             f"night {run.night}: {'; '.join(run.reasons) or 'no reason was given'}"

@@ -12,7 +12,8 @@ from experiments.nightly.pooling import night_gain
 from experiments.report.tables import Cell, Table, named
 from experiments.report.text import MISSING, factor, interval, milliseconds, number, percent, usd
 
-ROWS_MAX = 60  # of a table of runs
+ROWS_MAX = 60  # of the tables of runs
+RUNS_SHOWN = 3  # that are not folded
 
 
 def answer(run: Run | None) -> str:
@@ -104,8 +105,19 @@ def between(pair: Sequence[str | None]) -> str:
     return f"{pair[0] or '?'} to {pair[1] or '?'}"
 
 
-def runs_table(runs: Sequence[Run]) -> Table | None:
-    """The newest runs arm by arm; None without any."""
+def runs_tables(runs: Sequence[Run]) -> list[Table]:
+    """Arm by arm the newest runs, and those before them, as far as there are any."""
+    shown = {(run.night, run.number) for run in heads(_newest_first(runs))[:RUNS_SHOWN]}
+    newest = [run for run in _newest_first(runs) if (run.night, run.number) in shown]
+    older = [run for run in _newest_first(runs) if (run.night, run.number) not in shown]
+    tables = (
+        _runs_table("runs", "The newest runs", newest),
+        _runs_table("older-runs", f"Older runs: {len(heads(older))}", older),
+    )
+    return [table for table in tables if table.rows]
+
+
+def _runs_table(identity: str, caption: str, runs: Sequence[Run]) -> Table:
     rows = tuple(
         (
             named(_night_words(run)),
@@ -118,10 +130,10 @@ def runs_table(runs: Sequence[Run]) -> Table | None:
             Cell(gain_words(run, "p95")),
             Cell(usd(run.plan.get("usd_per_month"))),
         )
-        for run in _newest_first(runs)
+        for run in runs
     )
     head = ("night", "arm", "valid", "p50", "p95", "p99", "answer", "gain in p95", "plan a month")
-    return Table("runs", "Runs, newest first", head, rows) if rows else None
+    return Table(identity, caption, head, rows)
 
 
 def conditions_table(runs: Sequence[Run]) -> Table | None:

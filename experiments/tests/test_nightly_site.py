@@ -147,6 +147,23 @@ def test_nights_stay_in_their_order_when_the_clock_went_backwards(tmp_path: Path
     assert titles == ["Night 2: SLO missed", "Night 1: SLO met"]
 
 
+def test_older_runs_are_folded(tmp_path: Path) -> None:
+    two = [*made_up_run(5), *made_up_run(5, number=2)]
+    site = _site(tmp_path, [*(made_up_run(night) for night in range(1, 5)), two])
+    page = (site / "designs" / "mediawiki-noisy.html").read_text()
+    nights = {
+        name: re.findall(
+            r"<th scope=\"row\">(\d+), ", page.split(f'id="{name}"', 1)[1].split("</table>")[0]
+        )
+        for name in ("runs", "older-runs")
+    }
+    assert nights == {"runs": [*"555544"], "older-runs": [*"332211"]}
+    assert "<summary>Older runs: 3</summary>" in page
+    few = (_site(tmp_path / "few", [made_up_run(1)]) / "designs/mediawiki-noisy.html").read_text()
+    assert 'id="runs"' in few
+    assert 'id="older' not in few
+
+
 def test_a_run_without_arms_shows_what_it_found(tmp_path: Path) -> None:
     found = "NodT: cache-reader 437/s"
     plain = made_up_run(1, "redis-capacity", kind="capacity", found=found, slo={}, judged=None)
