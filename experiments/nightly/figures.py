@@ -1,8 +1,7 @@
-"""The site's figures. A run that is not valid is drawn hollow, and never left out."""
+"""Figures over nights. A run that is not valid is drawn hollow, and never left out."""
 
 from __future__ import annotations
 
-import html
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -21,7 +20,7 @@ from optimizer.style import data
 NIGHTS_MAX = 120  # that a figure shows
 _SHIFT = 0.16  # of an arm from the next, in nights
 _WIDTH = 0.7  # of what a night's runs take of it
-_HEIGHT = 240
+HEIGHT = 240
 
 
 def arms_of(runs: Sequence[Run]) -> list[str]:
@@ -41,7 +40,7 @@ def latency_figure(runs: Sequence[Run], name: str) -> Figure:
     ]
     limits = [
         {"x": run.night + side, "y": run.slo[f"{name}_ms"]}
-        for run in _each_run(runs)
+        for run in each_run(runs)
         for side in (-0.5, 0.5)
         if f"{name}_ms" in run.slo
     ]
@@ -50,7 +49,7 @@ def latency_figure(runs: Sequence[Run], name: str) -> Figure:
         f"{name} over nights",
         f"{name} of each run with its 95 % interval, log scale{_shown(runs)}. Hollow: the run was "
         "not valid. A line of the SLO that moves is a design that changed.",
-        (*_keys(arms, arms), *([_limit_key(f"SLO {name}")] if limits else [])),
+        (*arm_keys(arms, arms), *([limit_key(f"SLO {name}")] if limits else [])),
         lambda size: _over_nights(points, limits, runs, size, "ms"),
         "" if points else "No run has this percentile yet.",
     )
@@ -64,7 +63,7 @@ def gain_figure(runs: Sequence[Run], statistic: str, found: Sequence[Change]) ->
         for run in runs
         if isinstance(gain := run.gains.get(statistic), Gain)
     ]
-    one = [{"x": run.night + side, "y": 1.0} for run in _each_run(runs) for side in (-0.5, 0.5)]
+    one = [{"x": run.night + side, "y": 1.0} for run in each_run(runs) for side in (-0.5, 0.5)]
     marks = [{"x": change.night - 0.5} for change in found if change.statistic == statistic]
     keys = [Key("line", palette.MARKER.light, "a change")] if marks else []
     return drawn(
@@ -72,8 +71,8 @@ def gain_figure(runs: Sequence[Run], statistic: str, found: Sequence[Change]) ->
         f"{statistic} against the same night's baseline",
         f"baseline / arm, log scale, above 1 the arm is faster{_shown(runs)}; bars are 95 % "
         "intervals of a single run, and runs differ by more. Hollow: the run was not valid.",
-        (*_keys(arms, [point["arm"] for point in points]),
-         _limit_key("no difference"), *keys),
+        (*arm_keys(arms, [point["arm"] for point in points]),
+         limit_key("no difference"), *keys),
         lambda size: _over_nights(points, one, runs, size, "×", marks),
         "" if points else "No run has two arms to compare.",
     )  # fmt: skip
@@ -81,7 +80,7 @@ def gain_figure(runs: Sequence[Run], statistic: str, found: Sequence[Change]) ->
 
 def plan_figure(runs: Sequence[Run]) -> Figure:
     """What the planned fleet costs, night by night."""
-    shown = [run for run in _each_run(runs) if run.plan.get("usd_per_month")]
+    shown = [run for run in each_run(runs) if run.plan.get("usd_per_month")]
     points = [
         _point(run, runs, [None], float(run.plan["usd_per_month"]), None, None) for run in shown
     ]
@@ -96,90 +95,7 @@ def plan_figure(runs: Sequence[Run]) -> Figure:
     )
 
 
-def scatter_figure(
-    runs: Sequence[Run],
-    front: Sequence[Mapping[str, float]],
-    ghost: Sequence[Mapping[str, float]],
-    ghost_words: str,
-) -> Figure:
-    """Cost against p95: the fronts, the plans of all nights, and the fleets that were measured."""
-    last = max((run.night for run in runs), default=0)
-    steps = [
-        {"usd": point["usd_per_month"], "ms": point["p95_ms"], "part": part}
-        for part, points in (("now", front), ("ghost", ghost))
-        for point in points
-    ]
-    dots = [
-        {"usd": run.plan["usd_per_month"], "ms": run.plan["p95_ms"], "now": run.night == last,
-         "kind": "plan", "filled": run.valid, "colour": palette.ARMS[2].light}
-        for run in _each_run(runs) if run.plan.get("usd_per_month") and run.plan.get("p95_ms")
-    ]  # fmt: skip
-    arms = arms_of(runs)
-    dots += [
-        {"usd": per_month, "ms": run.p95.ms,
-         "now": run.night == last, "kind": "measured", "filled": run.valid,
-         "colour": palette.arm_colour(arms, str(run.arm)).light}
-        for run in runs
-        if run.p95 and run.p95.ms > 0 and (per_month := run.cost.get("usd_per_month"))
-    ]  # fmt: skip
-    limit = next((run.slo["p95_ms"] for run in reversed(runs) if "p95_ms" in run.slo), None)
-    keys = [
-        *([Key("line", palette.ARMS[2].light, "front of the newest run")] if front else []),
-        *([Key("line", palette.INTERFERENCE.light, ghost_words)] if ghost else []),
-        Key("diamond", palette.ARMS[2].light, "planned fleet, predicted"),
-        *_keys(arms, arms if any(dot["kind"] == "measured" for dot in dots) else (), "circle"),
-        *([_limit_key("SLO p95")] if limit else []),
-    ]
-    return drawn(
-        "cost-slo",
-        "Cost against p95",
-        "Down and to the left is better. The front is the least cost of each p95 that fleets are "
-        "predicted to reach; circles are fleets that were measured, at the plan's prices, without "
-        "arbiters. Large: the newest night. Hollow: not valid.",
-        tuple(keys),
-        lambda size: _scatter(steps, dots, limit, size),
-        "" if steps or dots else "No run has a plan with a price and a p95 yet.",
-    )
-
-
-def _scatter(
-    steps: list[dict[str, Any]], dots: list[dict[str, Any]], limit: float | None, size: Size
-) -> Any:
-    costs = [row["usd"] for row in (*steps, *dots)]
-    latencies = [row["ms"] for row in (*steps, *dots)] + ([limit] if limit else [])
-    room = (max(costs) - min(costs) or max(costs)) * 0.06
-    x = alt.X(
-        "usd:Q",
-        scale=alt.Scale(domain=[max(0.0, min(costs) - room), max(costs) + room], nice=False),
-        axis=alt.Axis(title="USD a month", tickCount=5 if size.small else 8),
-    )
-    y = _log_y(latencies, "p95, ms (log scale)")("ms")
-    colours = alt.Scale(
-        domain=["now", "ghost"], range=[palette.ARMS[2].light, palette.INTERFERENCE.light]
-    )
-    line = alt.Chart(data(steps)).mark_line(interpolate="step-after", strokeWidth=2).encode(
-        x=x, y=y, detail="part:N", order="usd:Q",
-        stroke=alt.Stroke("part:N", scale=colours, legend=None),
-        strokeDash=alt.StrokeDash("part:N", legend=None, scale=alt.Scale(
-            domain=["now", "ghost"], range=[[1, 0], [3, 4]])),
-    )  # fmt: skip
-    base = alt.Chart(data(dots)).encode(
-        x=x, y=y,
-        shape=alt.Shape("kind:N", legend=None, scale=alt.Scale(
-            domain=["plan", "measured"], range=["diamond", "circle"])),
-        size=alt.Size("now:N", legend=None, scale=alt.Scale(
-            domain=[False, True], range=[36, 130])),
-    )  # fmt: skip
-    layers = [line, *_filled_and_hollow(base)]
-    if limit:
-        rule = alt.Chart(data([{"ms": limit}])).mark_rule(
-            stroke=palette.FAULT.light, strokeDash=[5, 3], strokeWidth=1.6
-        )
-        layers.insert(0, rule.encode(y=y))
-    return alt.layer(*layers).properties(width=size.plot_width, height=_HEIGHT + 40)
-
-
-def _filled_and_hollow(base: Any) -> list[Any]:
+def filled_and_hollow(base: Any) -> list[Any]:
     colour = alt.Stroke("colour:N", scale=None)
     fill = alt.Fill("colour:N", scale=None)
     return [
@@ -207,7 +123,7 @@ def _over_nights(
     values = [
         row[key] for row in points for key in ("y", "low", "high") if row[key] is not None
     ] + [row["y"] for row in limits]
-    channel = _linear_y(unit) if linear else _log_y(values, f"{unit} (log scale)")
+    channel = _linear_y(unit) if linear else log_y(values, f"{unit} (log scale)")
     y = channel("y")
     base = alt.Chart(data(points)).encode(x=x, y=y)
     bars = base.transform_filter("isValid(datum.low)").mark_rule(strokeWidth=1.6).encode(
@@ -221,8 +137,8 @@ def _over_nights(
     changed = alt.Chart(data([dict(mark) for mark in marks if mark["x"] >= first])).mark_rule(
         stroke=palette.MARKER.light, strokeWidth=1.4
     ).encode(x=x)  # fmt: skip
-    return alt.layer(changed, line, bars, *_filled_and_hollow(shaped)).properties(
-        width=size.plot_width, height=_HEIGHT
+    return alt.layer(changed, line, bars, *filled_and_hollow(shaped)).properties(
+        width=size.plot_width, height=HEIGHT
     )
 
 
@@ -248,7 +164,7 @@ def _night_axis(runs: Sequence[Run], first: float, last: float, size: Size) -> A
     )  # fmt: skip
 
 
-def _log_y(values: Sequence[float], title: str) -> Callable[[str], Any]:
+def log_y(values: Sequence[float], title: str) -> Callable[[str], Any]:
     """The axis for each field that is drawn along it."""
     domain = [min(values) * 0.85, max(values) * 1.18]
     scale = alt.Scale(type="log", domain=domain, nice=False, clamp=True)
@@ -287,12 +203,12 @@ def _off_middle(place: int, count: int) -> float:
     return place - (count - 1) / 2
 
 
-def _each_run(runs: Sequence[Run]) -> list[Run]:
+def each_run(runs: Sequence[Run]) -> list[Run]:
     """One line of each run."""
     return list({(run.night, run.number): run for run in runs}.values())
 
 
-def _keys(arms: Sequence[str], shown: Sequence[str | None], shape: str = "") -> list[Key]:
+def arm_keys(arms: Sequence[str], shown: Sequence[str | None], shape: str = "") -> list[Key]:
     """The legend of those arms that are shown, each in its own shape or all in one."""
     return [
         Key(shape or palette.arm_shape(arms, arm), palette.arm_colour(arms, arm).light, arm)
@@ -301,7 +217,7 @@ def _keys(arms: Sequence[str], shown: Sequence[str | None], shape: str = "") -> 
     ]
 
 
-def _limit_key(text: str) -> Key:
+def limit_key(text: str) -> Key:
     return Key("line", palette.FAULT.light, text)
 
 
@@ -312,30 +228,3 @@ def _shown(runs: Sequence[Run]) -> str:
 
 def _exp(value: float | None) -> float | None:
     return None if value is None else min(max(math.exp(value), 0.01), 100.0)
-
-
-def sparkline(values: Sequence[tuple[float, bool]], words: str) -> str:
-    """A tile's line as SVG: values with whether they are valid, oldest first."""
-    if not values:
-        return ""
-    logs = [math.log(value) for value, _ in values]
-    low, high = min(logs), max(logs)
-
-    def place(index: int) -> tuple[float, float]:
-        across = index / max(1, len(logs) - 1)
-        up = (logs[index] - low) / (high - low) if high > low else 0.5
-        return 6 + across * 148, 34 - up * 28
-
-    places = [place(index) for index in range(len(logs))]
-    path = "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in places)
-    colour, paper = palette.ARMS[0].light, palette.PAPER.light
-    dots = "".join(
-        f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{colour if valid else paper}" '
-        f'stroke="{colour}" stroke-width="1.4"/>'
-        for (x, y), (_, valid) in zip(places, values, strict=True)
-    )
-    return (
-        f'<svg class="figure spark" viewBox="0 0 160 40" width="160" height="40" role="img" '
-        f'aria-label="{html.escape(words)}"><path d="{path}" fill="none" stroke="{colour}" '
-        f'stroke-width="1.4"/>{dots}</svg>'
-    )

@@ -9,16 +9,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from experiments.nightly.changes import Change
-from experiments.nightly.figures import (
-    gain_figure,
-    latency_figure,
-    plan_figure,
-    scatter_figure,
-    sparkline,
-)
+from experiments.nightly.figures import gain_figure, latency_figure, plan_figure
 from experiments.nightly.history import End, History, Night, Run, missed
 from experiments.nightly.pooling import night_gain
 from experiments.nightly.rows import front_of
+from experiments.nightly.scatter import scatter_figure
+from experiments.nightly.sparkline import sparkline
 from experiments.nightly.suite import Suite
 from experiments.nightly.tables import (
     ROWS_MAX,

@@ -7,6 +7,7 @@ from typing import Any
 
 import polars as pl
 
+from experiments.kinds.compare.figures_disturbed import disturbances_of
 from experiments.kinds.compare.figures_latency import (
     box_rows,
     comparison_factors,
@@ -22,7 +23,6 @@ from experiments.kinds.compare.figures_machines import (
 )
 from experiments.kinds.compare.figures_time import (
     blocks_of,
-    disturbances_of,
     latency_over_time,
     median_bin_s,
     shown_points,

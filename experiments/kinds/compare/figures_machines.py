@@ -9,12 +9,8 @@ import altair as alt
 import numpy as np
 import polars as pl
 
-from experiments.kinds.compare.figures_time import (
-    blocks_of,
-    disturbances_of,
-    shading,
-    time_domain,
-)
+from experiments.kinds.compare.figures_disturbed import disturbances_of, shading
+from experiments.kinds.compare.figures_time import blocks_of, time_domain
 from experiments.kinds.compare.folder import RunFolder
 from experiments.report import palette
 from experiments.report.figures import log_ticks

@@ -1,4 +1,4 @@
-"""The run over time: every request, the disturbances, and a lane for each disturbed machine."""
+"""The run over time: every request, and below a lane for each machine that was disturbed."""
 
 from __future__ import annotations
 
@@ -9,6 +9,13 @@ import altair as alt
 import numpy as np
 import polars as pl
 
+from experiments.kinds.compare.figures_disturbed import (
+    AXIS_EXTENT,
+    disturbances_of,
+    lanes,
+    shading,
+    time_axis,
+)
 from experiments.kinds.compare.folder import RunFolder
 from experiments.record.metrics.windows import Window, of_kind
 from experiments.report import palette
@@ -16,11 +23,8 @@ from experiments.report.figures import log_ticks
 from experiments.report.layout import Size
 from optimizer.style import data
 
-_LANES_MAX = 24
 _BINS = 90
 _SEED = 1
-_AXIS_EXTENT = 66
-_TIME_TITLE = "time since the run began, s"
 
 
 def blocks_of(run: RunFolder) -> list[Window]:
@@ -38,11 +42,6 @@ def blocks_of(run: RunFolder) -> list[Window]:
         Window("arm", arm, "", arm, repeat, start, end, closed=True, text="")
         for arm, repeat, start, end in spans.sort("start").iter_rows()
     ]
-
-
-def disturbances_of(run: RunFolder) -> list[Window]:
-    """Faults, interference, and machines that were lost."""
-    return of_kind(run.windows, "fault", "interference", "machine")
 
 
 def shown_points(requests: pl.DataFrame, points_max: int) -> pl.DataFrame:
@@ -69,16 +68,13 @@ def latency_over_time(run: RunFolder, size: Size) -> Any:
     blocks, disturbances = blocks_of(run), disturbances_of(run)
     domain = time_domain(run, blocks)
     x = alt.X("t:Q", scale=alt.Scale(domain=domain, nice=False), axis=None)
-    lanes = _lanes(disturbances, domain, size)
-    points_axis = alt.Axis(title=_TIME_TITLE, grid=False, tickCount=5 if size.small else 10)
-    parts = [_block_strip(run, blocks, domain, size)]
-    parts.append(
-        _latency_panel(
-            run, disturbances, domain, size, x if lanes is not None else None, points_axis
-        )
+    below = lanes(disturbances, domain, size)
+    panel = _latency_panel(
+        run, disturbances, domain, size, x if below is not None else None, time_axis(size)
     )
-    if lanes is not None:
-        parts.append(lanes)
+    parts = [_block_strip(run, blocks, domain, size), panel]
+    if below is not None:
+        parts.append(below)
     return alt.vconcat(*parts, spacing=6)
 
 
@@ -143,8 +139,8 @@ def _latency_panel(
             title="latency, ms",
             values=log_ticks(y_domain),
             format="~s" if y_domain[1] > 1e5 else ",~g",
-            minExtent=_AXIS_EXTENT,
-            maxExtent=_AXIS_EXTENT,
+            minExtent=AXIS_EXTENT,
+            maxExtent=AXIS_EXTENT,
         ),
     )
     layers = [shading(disturbances, domain, x), _slo_rules(limits, domain, x, y)]
@@ -169,33 +165,6 @@ def _latency_domain(requests: pl.DataFrame, limits: Sequence[float]) -> list[flo
     low, high = float(np.quantile(latencies, 0.001)), float(latencies.max())
     low, high = min([low, *limits]), max([high, *limits, low * 2 / 1.15])
     return [max(0.1, low * 0.8), high * 1.15]
-
-
-def shading(disturbances: Sequence[Window], domain: list[float], x: Any) -> Any:
-    rows = [
-        {
-            "t": max(window.start_s, domain[0]),
-            "end": min(window.end_s, domain[1]),
-            "colour": _window_colour(window),
-            "opacity": 0.10 if window.what == "interference" else 0.16,
-        }
-        for window in disturbances
-        if window.end_s > domain[0] and window.start_s < domain[1]
-    ]
-    return (
-        alt.Chart(data(rows))
-        .mark_rect()
-        .encode(
-            x=x,
-            x2="end:Q",
-            fill=alt.Fill("colour:N", scale=None),
-            fillOpacity=alt.FillOpacity("opacity:Q", scale=None),
-        )
-    )
-
-
-def _window_colour(window: Window) -> str:
-    return (palette.INTERFERENCE if window.what == "interference" else palette.FAULT).light
 
 
 def _slo_rules(limits: Mapping[str, float], domain: list[float], x: Any, y: Any) -> Any:
@@ -286,48 +255,3 @@ def _failures(run: RunFolder, size: Size, x: Any, y: Any, low_ms: float) -> Any:
         )
         .encode(x=x, y=y)
     )  # fmt: skip
-
-
-def _lanes(disturbances: Sequence[Window], domain: list[float], size: Size) -> Any:
-    """One lane for each disturbed machine, or None where there is none."""
-    inside = [w for w in disturbances if w.end_s > domain[0] and w.start_s < domain[1]]
-    machines = sorted({window.machine or "all" for window in inside})[:_LANES_MAX]
-    if not machines:
-        return None
-    rows = [
-        {
-            "t": max(window.start_s, domain[0]),
-            "end": min(max(window.end_s, window.start_s + 0.3), domain[1]),
-            "machine": window.machine or "all",
-            "colour": _window_colour(window),
-        }
-        for window in inside
-        if (window.machine or "all") in machines
-    ]
-    return (
-        alt.Chart(data(rows), width=size.plot_width, height=15 * len(machines))
-        .mark_bar(height=9, cornerRadius=2)
-        .encode(
-            x=alt.X(
-                "t:Q",
-                scale=alt.Scale(domain=domain, nice=False),
-                axis=alt.Axis(title=_TIME_TITLE, grid=False, tickCount=5 if size.small else 10),
-            ),
-            x2="end:Q",
-            y=alt.Y(
-                "machine:N",
-                sort=machines,
-                axis=alt.Axis(
-                    title=None,
-                    grid=True,
-                    ticks=False,
-                    domain=False,
-                    labelLimit=_AXIS_EXTENT,
-                    labelFontSize=11,
-                    minExtent=_AXIS_EXTENT,
-                    maxExtent=_AXIS_EXTENT,
-                ),
-            ),
-            fill=alt.Fill("colour:N", scale=None),
-        )
-    )

@@ -1,0 +1,101 @@
+"""Faults, interference and lost machines over time: shaded, and a lane for each machine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import altair as alt
+
+from experiments.kinds.compare.folder import RunFolder
+from experiments.record.metrics.windows import Window, of_kind
+from experiments.report import palette
+from experiments.report.layout import Size
+from optimizer.style import data
+
+AXIS_EXTENT = 66  # of labels on the left, the same in all panels that stand below one another
+_LANES_MAX = 24
+
+
+def disturbances_of(run: RunFolder) -> list[Window]:
+    """Faults, interference, and machines that were lost."""
+    return of_kind(run.windows, "fault", "interference", "machine")
+
+
+def time_axis(size: Size) -> Any:
+    """The axis of the lowest panel."""
+    title = "time since the run began, s"
+    return alt.Axis(title=title, grid=False, tickCount=5 if size.small else 10)
+
+
+def shading(disturbances: Sequence[Window], domain: list[float], x: Any) -> Any:
+    """Where anything was disturbed, behind what is drawn."""
+    rows = [
+        {
+            "t": max(window.start_s, domain[0]),
+            "end": min(window.end_s, domain[1]),
+            "colour": _window_colour(window),
+            "opacity": 0.10 if window.what == "interference" else 0.16,
+        }
+        for window in disturbances
+        if window.end_s > domain[0] and window.start_s < domain[1]
+    ]
+    return (
+        alt.Chart(data(rows))
+        .mark_rect()
+        .encode(
+            x=x,
+            x2="end:Q",
+            fill=alt.Fill("colour:N", scale=None),
+            fillOpacity=alt.FillOpacity("opacity:Q", scale=None),
+        )
+    )
+
+
+def lanes(disturbances: Sequence[Window], domain: list[float], size: Size) -> Any:
+    """One lane for each disturbed machine, or None where there is none."""
+    inside = [w for w in disturbances if w.end_s > domain[0] and w.start_s < domain[1]]
+    machines = sorted({window.machine or "all" for window in inside})[:_LANES_MAX]
+    if not machines:
+        return None
+    rows = [
+        {
+            "t": max(window.start_s, domain[0]),
+            "end": min(max(window.end_s, window.start_s + 0.3), domain[1]),
+            "machine": window.machine or "all",
+            "colour": _window_colour(window),
+        }
+        for window in inside
+        if (window.machine or "all") in machines
+    ]
+    return (
+        alt.Chart(data(rows), width=size.plot_width, height=15 * len(machines))
+        .mark_bar(height=9, cornerRadius=2)
+        .encode(
+            x=alt.X(
+                "t:Q",
+                scale=alt.Scale(domain=domain, nice=False),
+                axis=time_axis(size),
+            ),
+            x2="end:Q",
+            y=alt.Y(
+                "machine:N",
+                sort=machines,
+                axis=alt.Axis(
+                    title=None,
+                    grid=True,
+                    ticks=False,
+                    domain=False,
+                    labelLimit=AXIS_EXTENT,
+                    labelFontSize=11,
+                    minExtent=AXIS_EXTENT,
+                    maxExtent=AXIS_EXTENT,
+                ),
+            ),
+            fill=alt.Fill("colour:N", scale=None),
+        )
+    )
+
+
+def _window_colour(window: Window) -> str:
+    return (palette.INTERFERENCE if window.what == "interference" else palette.FAULT).light
