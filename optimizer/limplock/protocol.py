@@ -77,7 +77,16 @@ def simulate(
     require_share("confidence", confidence, one=False)
     if order not in ORDERS:
         raise InputError("order", expected=" or ".join(ORDERS), came=repr(order))
-    largest = max(cluster.blocks * cluster.holders, cluster.nodes, cluster.requests)
+    largest = max(
+        cluster.blocks * cluster.holders, cluster.nodes, cluster.requests * cluster.replicas
+    )
+    if largest > 10 * AT_A_TIME:
+        raise InputError(
+            "simulation",
+            expected=f"at most {10 * AT_A_TIME:,} nodes, requests x replicas, and blocks x others",
+            came=f"{largest:,}",
+            do="Simulate a smaller cluster, or do without: the formulas have no such bound.",
+        )
     found = [
         np.stack(_trials(cluster, some, rng, order), axis=1)
         for some in _parts(trials, max(1, AT_A_TIME // largest))

@@ -89,8 +89,10 @@ def hours_until_loss(
 def loss_share(cluster: Cluster, crashed: int) -> float:
     """Probability that the crash after `crashed` others loses data that those had not lost."""
     n, copies = cluster.nodes, cluster.replicas
-    sets = math.comb(crashed, copies - 1) * n * cluster.blocks / copies
-    return -math.expm1(sets * math.log1p(-1.0 / math.comb(n, copies)))
+    places = math.comb(n, copies)
+    each = places * math.log1p(-1 / places) if places < 10**15 else -1.0
+    sets = math.comb(crashed, copies - 1) * n * cluster.blocks
+    return -math.expm1(each * (sets / (copies * places)))
 
 
 def _states(crashed_max: int) -> Numbers:

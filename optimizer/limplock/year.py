@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     Numbers = NDArray[np.float64]
 
 PAPER_SLOWDOWN = 309.0  # regeneration in limplock: section 5.2.3, Fig. 1, F8
+NODES_MAX = 100_000
 BRACKET = 1e-3  # relative, of the MTTDL
 STEPS_MAX = 5e8  # multiplications of one elimination: seconds
 
@@ -82,6 +83,8 @@ def year(cluster: Cluster, rates: LimpRates) -> Year:
     `cluster.limping` is not looked at: as many limp as the rates say.
     Raises: PlannerError where crashes come faster than this model can follow.
     """
+    if cluster.nodes > NODES_MAX:
+        raise InputError("nodes", expected=f"at most {NODES_MAX:,}", came=f"{cluster.nodes:,}")
     spent = _until_loss(cluster, rates, _limping_max(cluster, rates))
     without = _until_loss(cluster, rates, 0)
     hours = HOURS_PER_YEAR * spent[1:] / spent[0]

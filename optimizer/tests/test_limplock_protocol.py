@@ -120,6 +120,14 @@ def test_drawn_nodes_are_distinct(among: int, seed: int, data: st.DataObject) ->
 
 
 @pytest.mark.parametrize(
+    "cluster", [Cluster(30, 10**9), Cluster(30, 90, 10**9), Cluster(10**9, 90)]
+)
+def test_what_no_memory_holds_is_refused(cluster: Cluster) -> None:
+    with pytest.raises(InputError, match="simulation"):
+        simulate(cluster, 2, np.random.default_rng(1))
+
+
+@pytest.mark.parametrize(
     ("arguments", "field"),
     [({"trials": 1}, "trials"), ({"order": "none"}, "order"), ({"confidence": 1.0}, "confidence")],
 )

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from optimizer.errors import InputError, PlannerError
 from optimizer.limplock import Cluster, LimpRates, any_block_together, limplock, year
+from optimizer.limplock.repair import loss_share
 
 HOURS = 8760.0
 
@@ -212,6 +213,20 @@ def test_nothing_gets_better_by_limping_more(nodes: int, blocks: int, **given: f
     longer = year(cluster, replace(rates, limp_hours=2 * rates.limp_hours))
     assert longer.limping_h >= found.limping_h
     assert longer.mttdl_years <= found.mttdl_years * 1.002
+
+
+def test_the_chance_of_a_loss_is_that_of_sets_of_nodes_and_never_overflows() -> None:
+    assert loss_share(Cluster(5, 6), 1) == 0.0
+    assert loss_share(Cluster(5, 6), 2) == pytest.approx(1 - 0.9**10)  # 10 blocks, 10 triples
+    assert loss_share(Cluster(5, 6), 3) == pytest.approx(1 - 0.9**30)
+    many = Cluster(3000, 3200, replicas=1000)
+    assert loss_share(many, 1000) < 1e-200
+    assert loss_share(many, 2999) == pytest.approx(1.0)
+
+
+def test_more_nodes_than_the_chain_holds_are_refused() -> None:
+    with pytest.raises(InputError, match="nodes"):
+        year(Cluster(1_000_000, 3200), LimpRates(0.1, 24.0, 0.12))
 
 
 def test_a_store_that_cannot_keep_up_with_its_crashes_is_refused() -> None:
