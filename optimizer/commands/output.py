@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.measure import Measurement
 from rich.table import Table
@@ -17,6 +18,20 @@ from optimizer.errors import InputError
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
 out = Console()
+
+
+def plain_table(first: str, *columns: str, left: int = 1) -> Table:
+    """A plain table; the first `left` columns are texts, the others figures."""
+    table = Table(box=SIMPLE_HEAD, padding=(0, 1), pad_edge=False, show_edge=False)
+    for number, name in enumerate((first, *columns)):
+        table.add_column(name, justify="left" if number < left else "right", no_wrap=True)
+    return table
+
+
+def print_table(table: Table) -> None:
+    """The table below an empty line, on its side where it is too wide."""
+    say("")
+    out.print(fitting(table))
 
 
 def fitting(table: Table, console: Console = out) -> Table:

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.box import SIMPLE_HEAD
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from optimizer.commands.output import fitting, out, say
+from optimizer.commands.output import out, plain_table, print_table, say
+from optimizer.commands.plan_limping import print_limping
 from optimizer.plan.explain.curve import Axis
 from optimizer.plan.explain.marginal import CUT
 from optimizer.plan.outcome import Plan
@@ -25,16 +25,18 @@ def print_plan(plan: Plan, body: Mapping[str, Any], written: Sequence[Path]) -> 
         _print_fleet(body, {name: tier["cpus"] for name, tier in plan.fleet.tiers.items()})
         _print_lines("What binds", body["binding"])
         if "marginal" in body:
-            _print_table(_marginal(body["marginal"]))
+            print_table(_marginal(body["marginal"]))
         for front in body.get("pareto", []):
-            _print_table(_front(front))
+            print_table(_front(front))
             if front["cut"]:
                 say(f"  ... {front['cut']}")
         if "sensitivity" in body:
-            _print_table(_sensitivity(body["sensitivity"]))
+            print_table(_sensitivity(body["sensitivity"]))
     else:
         _print_warnings(body["warnings"])
         _print_lines("No fleet meets the SLOs", body["reasons"])
+    if "limping" in body:
+        print_limping(body["limping"], body["usd_per_month"])
     _print_lines("Not enough evidence for", body["insufficient"])
     _print_lines("Assumed, the most decisive first", body["assumptions"])
     for path in written:
@@ -47,7 +49,7 @@ def _print_fleet(body: Mapping[str, Any], cores: Mapping[str, float]) -> None:
     where = f"{', '.join(places)}, prices of {body['prices_as_of']}"
     say(f"{body['usd_per_month']:.2f} USD a month ({where})")
     columns = ("cores", "active", "standby", "by", "r", "tokens", "load", "availability", "USD")
-    table = _table("tier", "type", *columns, left=2)
+    table = plain_table("tier", "type", *columns, left=2)
     for name, tier in body["tiers"].items():
         table.add_row(
             name,
@@ -62,12 +64,12 @@ def _print_fleet(body: Mapping[str, Any], cores: Mapping[str, float]) -> None:
             _availability(tier["availability"]),
             f"{tier['usd_per_month']:.2f}",
         )
-    _print_table(table)
+    print_table(table)
     for line in _legend(body["tiers"].values()):
         out.print(Text(line))
-    _print_table(_predicted(body))
+    print_table(_predicted(body))
     if body["present"] is not None:
-        _print_table(_present(body["present"], body["usd_per_month"]))
+        print_table(_present(body["present"], body["usd_per_month"]))
         out.print(Text(_present_words(body["present"])))
     for line in _load(body["load"]):
         out.print(Text(line))
@@ -99,7 +101,7 @@ def _predicted(body: Mapping[str, Any]) -> Table:
     if sure:
         at = slo.get("confidence")
         head += ["kept with", *([f"at {at:g}"] if at is not None else [])]
-    table = _table(*head)
+    table = plain_table(*head)
     for key in ("availability", "p95_ms", "p99_ms"):
         asked, value = slo.get(key), found.get(key)
         if asked is None and value is None:
@@ -119,7 +121,7 @@ def _predicted(body: Mapping[str, Any]) -> Table:
 
 
 def _present(there: Mapping[str, Any], usd: float) -> Table:
-    table = _table("against today", "present", "plan", "USD more", left=3)
+    table = plain_table("against today", "present", "plan", "USD more", left=3)
     for name, tier in there["tiers"].items():
         plan = tier["plan"] if tier["changes"] else "the same"
         table.add_row(name, tier["present"], plan, _more(tier["usd_more"]))
@@ -173,7 +175,7 @@ def _margin(key: str, asked: float, value: float) -> str:
 
 def _marginal(prices: Mapping[str, Mapping[str, Any]]) -> Table:
     """The exact steps of the least cost next to the plan, limit by limit."""
-    table = _table("marginal prices", "limit", "USD a month", "slope", left=2)
+    table = plain_table("marginal prices", "limit", "USD a month", "slope", left=2)
     for key, price in prices.items():
         name = _name(key)
         for change, usd, slope in _steps(Axis(key), price):
@@ -224,7 +226,7 @@ def _more(usd: float | None) -> str:
 def _front(front: Mapping[str, Any]) -> Table:
     axis = Axis(front["limit"])
     nines = ("nines",) if axis.is_availability else ()
-    table = _table(f"cost against {_name(axis.key)}", *nines, "USD a month", "fleet", left=1)
+    table = plain_table(f"cost against {_name(axis.key)}", *nines, "USD a month", "fleet", left=1)
     table.columns[-1].justify, table.columns[-1].no_wrap = "left", False
     for point in front["points"]:
         value = point[axis.key]
@@ -237,7 +239,7 @@ def _front(front: Mapping[str, Any]) -> Table:
 
 
 def _sensitivity(rows: Sequence[Mapping[str, Any]]) -> Table:
-    table = _table("if it were", "times", "USD a month", "more", "tiers that change")
+    table = plain_table("if it were", "times", "USD a month", "more", "tiers that change")
     for row in rows:
         cells = [row["input"], f"{row['factor']:g}"]
         if "cut" in row:
@@ -248,19 +250,6 @@ def _sensitivity(rows: Sequence[Mapping[str, Any]]) -> Table:
             changed = ", ".join(row["changed"]) or "none"
             table.add_row(*cells, f"{row['usd_per_month']:.2f}", _more(row["usd_more"]), changed)
     return table
-
-
-def _table(first: str, *columns: str, left: int = 1) -> Table:
-    """A plain table; the first `left` columns are texts, the others figures."""
-    table = Table(box=SIMPLE_HEAD, padding=(0, 1), pad_edge=False, show_edge=False)
-    for number, name in enumerate((first, *columns)):
-        table.add_column(name, justify="left" if number < left else "right", no_wrap=True)
-    return table
-
-
-def _print_table(table: Table) -> None:
-    say("")
-    out.print(fitting(table))
 
 
 def _print_warnings(lines: Sequence[str]) -> None:

@@ -21,6 +21,7 @@ from optimizer.errors import InputError
 from optimizer.fit import ServiceFit
 from optimizer.latency import zero_load_s
 from optimizer.plan.ask.evidence import CalibratedLatency
+from optimizer.plan.ask.remedy import Remedy, without_limping
 from optimizer.plan.solve.options import Covers, Degraded, Limits, TierDemand, fitting
 from optimizer.plan.solve.problem import Problem
 from optimizer.plan.solve.table import OptionTable, tier_table
@@ -94,6 +95,7 @@ class Case:
     policy: str = "tad"
     measured: ServiceFit | None = None
     level: float | None = None  # of the latency law's error; None: predictions as they are
+    remedies: tuple[Remedy, ...] = ()  # against limping: to be compared with the plan's machines
 
     def __post_init__(self) -> None:
         scheme_of(self.scheme)
@@ -163,6 +165,16 @@ class Case:
     def with_load(self, factor: float) -> Case:
         """The same service with `factor` times the load."""
         return self._changed("arrival_rate", factor)
+
+    def without_limping(self) -> Case:
+        """The same service on machines that never limp."""
+        slo = self.slo.model_copy(update={"degraded": without_limping(self.slo.degraded)})
+        return replace(self, slo=slo, rates=replace(self.rates, limp_per_year=0.0))
+
+    def with_remedy(self, remedy: Remedy) -> Case:
+        """The same service with this remedy against limping."""
+        slo = self.slo.model_copy(update={"degraded": remedy.with_degraded(self.slo.degraded)})
+        return replace(self, slo=slo, rates=remedy.with_rates(self.rates))
 
     def check_zero_load(self, source: Source | None = None) -> None:
         """Raises InputError for a latency limit that no fleet of any size can keep; `source`: where

@@ -18,6 +18,7 @@ from optimizer.latency.station import POLICIES
 from optimizer.plan.ask.case import Slo
 from optimizer.plan.ask.load import Load
 from optimizer.plan.ask.purchase import Purchase
+from optimizer.plan.ask.remedy import Remedy
 from optimizer.plan.solve.options import NODES_MAX, Limits
 from optimizer.source import Positive, Problem, Share, Source, Strict, check, read_toml, refusal
 from optimizer.uncertainty import rates_from
@@ -110,6 +111,7 @@ class Stated(Strict):
     load: Load | None = None
     limits: Limits = Limits()
     rates: dict[str, Any] = Field(default_factory=dict)
+    remedies: list[Remedy] = Field(default_factory=list)
     tiers: list[StatedTier] = Field(default_factory=list)
 
 

@@ -20,6 +20,7 @@ from optimizer.plan.ask.load import Load
 from optimizer.plan.ask.margin import level_of
 from optimizer.plan.ask.plan_file import PlanFile, Present, Stated
 from optimizer.plan.ask.purchase import with_purchases
+from optimizer.plan.ask.remedy import check_remedies
 from optimizer.plan.ask.stated import book_of, merged, region_of, stated_service
 from optimizer.plan.solve.options import Limits, TierDemand
 from optimizer.prices import PriceBook
@@ -151,7 +152,10 @@ def _asked(
         policy=(plan.policy if plan else None) or "tad",
         measured=measured if measured is not None and not measured.missing else None,
         level=level if slo.latency_ms else None,
+        remedies=tuple(plan.remedies) if plan else (),
     )
+    if file is not None:
+        check_remedies(case.remedies, case.rates, slo.degraded, file.source)
     book.instances(case.region)  # an unknown region is refused before anything is computed
     for tier in plan.tiers if plan else []:
         if tier.present is not None:
