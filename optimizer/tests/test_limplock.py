@@ -154,8 +154,8 @@ _CLUSTERS = st.builds(
 def test_all_are_probabilities_and_grow_with_what_is_asked(cluster: Cluster) -> None:
     found = limplock(cluster)
     assert all(0.0 <= value <= 1.0 for value in asdict(found).values())
-    assert found.read <= found.write
-    assert found.block <= found.any_block
+    assert found.read <= found.write * (1 + 1e-12)
+    assert found.block <= found.any_block * (1 + 1e-12)
     for more in (
         replace(cluster, blocks=2 * cluster.blocks),
         replace(cluster, requests=cluster.requests + 1),
