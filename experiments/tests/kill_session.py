@@ -67,9 +67,13 @@ class Session:
 
     def down(self) -> None:
         """`sparecraft down`, after which nothing is left."""
-        disconnect(self.fleet)
         done = sparecraft("down", EXPERIMENT)
         assert done.returncode == 0, done.stdout + done.stderr
+        self.nothing_is_left()
+
+    def nothing_is_left(self) -> None:
+        """The fleet is gone, and so is whatever was started."""
+        disconnect(self.fleet)
         assert docker.find(EXPERIMENT) == []
         assert processes_of(self.folder) == []
 
