@@ -26,22 +26,28 @@ def machine(
     network: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Callable[..., Machine]]:
     """Builds a role's image, once, and starts a machine of it."""
-    started: list[Machine] = []
+    started: dict[str, Machine] = {}
     built: set[str] = set()
 
     def start(
-        role: str, address: str, files: Mapping[str, Path] | None = None, name: str = ""
+        role: str,
+        address: str,
+        files: Mapping[str, Path] | None = None,
+        name: str = "",
+        *,
+        wait: bool = True,
     ) -> Machine:
         assert network
         if role not in built:
             build(role, tmp_path_factory.mktemp("context") / role)
             built.add(role)
-        started.append(Machine(role, address, files or {}, name))
-        started[-1].wait_until_ready()
-        return started[-1]
+        made = started[name or role] = Machine(role, address, files or {}, name)
+        if wait:
+            made.wait_until_ready()
+        return made
 
     yield start
-    for one in started:
+    for one in started.values():
         docker("rm", "-f", "-v", one.name)
     for role in built:
         docker("rmi", "--no-prune", f"{PREFIX}{role}:test")
