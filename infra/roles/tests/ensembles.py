@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 import struct
@@ -124,6 +125,10 @@ class Cql:
         body = struct.pack(">I", len(text)) + text + struct.pack(">H", consistency) + self.end
         return self._call(7, body)
 
+    def close(self) -> None:
+        """End the connection."""
+        self.connection.close()
+
     def answers(self, query: str, consistency: int, words: bytes = b"") -> bool:
         """Whether the query succeeds, with these words in its result."""
         try:
@@ -151,10 +156,18 @@ class Cql:
 
 @pytest.mark.parametrize("generation", GENERATIONS)
 def test_cassandra_s_rows_are_on_a_quorum_and_outlive_a_sigkill(
-    machine: Start, tmp_path: Path, generation: str
+    machine: Start, tmp_path: Path, generation: str, request: pytest.FixtureRequest
 ) -> None:
     nodes = ensemble(machine, tmp_path, "cassandra", 3, GENERATION=generation)
-    first, second = (Cql(address("cassandra", index), generation) for index in (1, 2))
+    connected = contextlib.ExitStack()
+    request.addfinalizer(connected.close)
+
+    def connect(index: int) -> Cql:
+        return connected.enter_context(
+            contextlib.closing(Cql(address("cassandra", index), generation))
+        )
+
+    first, second = connect(1), connect(2)
     how = "{'class': 'SimpleStrategy', 'replication_factor': 3}"
     first(f"CREATE KEYSPACE made WITH replication = {how}", QUORUM)
     first("CREATE TABLE made.pairs (k text PRIMARY KEY, v text)", QUORUM)
@@ -170,7 +183,7 @@ def test_cassandra_s_rows_are_on_a_quorum_and_outlive_a_sigkill(
     eventually("and written", lambda: second.answers(insert.format("other words"), QUORUM))
     docker("start", nodes[2].name)
     nodes[2].wait_until_ready()
-    third = Cql(address("cassandra", 3), generation)
+    third = connect(3)
     eventually("the dead one has it", lambda: third.answers(select, QUORUM, b"other words"))
 
 

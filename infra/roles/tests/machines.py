@@ -47,7 +47,8 @@ class Machine:
         mounts = [x for to, path in files.items() for x in ("-v", f"{path}:{to}:ro")]
         docker("rm", "-f", self.name, check=False)
         docker(
-            *("run", "-d", "--name", self.name, "--network", NETWORK, "--ip", address, *mounts),
+            *("run", "-d", "--name", self.name, "--hostname", name or role, *mounts),
+            *("--network", NETWORK, "--ip", address),
             *("--memory", "512m", "--entrypoint", "/opt/sparecraft/role/start.sh"),
             f"{PREFIX}{role}:test",
         )
