@@ -124,8 +124,10 @@ def _added_line(key: str, row: dict[str, Any]) -> str:
 def _load_line(row: dict[str, Any]) -> str:
     (low, high), (low_wrk, high_wrk) = row["ratio_locust_range"], row["ratio_wrk_range"]
     return (
-        f"load worker, in time: {row['ours_per_s']:.0f}/s; Locust's closed loop "
-        f"{row['locust_per_s']:.0f}/s, ratio {row['ratio_locust']:.2f} ({low:.2f} to {high:.2f}); "
+        f"load worker, in time: {row['ours_per_s']:.0f}/s, {row['ours_per_cpu_s']:.0f} per second "
+        f"of its CPU, lag p99 {row['half_lag_ms_p99'] * 1e3:.0f} us at half of it; "
+        f"Locust's closed loop {row['locust_per_s']:.0f}/s, ratio {row['ratio_locust']:.2f} "
+        f"({low:.2f} to {high:.2f}), per second of CPU {row['ratio_locust_cpu']:.2f}; "
         f"wrk {row['wrk_per_s']:.0f}/s, {row['ratio_wrk']:.3f} ({low_wrk:.3f} to {high_wrk:.3f})"
     )
 

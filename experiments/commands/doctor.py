@@ -16,6 +16,7 @@ from rich.table import Table
 from experiments.commands.on_platform import Chosen
 from experiments.commands.options import RESULTS, JsonOption, ResultsOption, out
 from experiments.design.contracts import CONTRACTS
+from experiments.design.workers import PROGRAM
 from experiments.errors import EnvironmentMissing, SparecraftError
 from experiments.paths import ROOT
 from experiments.record import manifest
@@ -74,6 +75,7 @@ def _agents() -> Iterator[Line]:
         ("arbiter", "--policies", "policies.json"),
         ("nodeagent", "--kinds", "faults.json"),
         ("simulator", "", ""),
+        (PROGRAM, "--protocols", "load-protocols.json"),
     ):
         program = _BIN / name
         if not program.is_file():

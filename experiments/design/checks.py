@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from experiments.design.contracts import MACHINE_KINDS
+from experiments.design.contracts import MACHINE_KINDS, SPOKEN
 from experiments.design.experiment import Arm, Experiment, Selector, TierSettings
 from experiments.design.failover import failover_problems
 from experiments.design.fleet import Fleet, replicas_max
 from experiments.design.roles import Roles
-from experiments.design.workloads import MODULE, SPOKEN, Workload, population_of
+from experiments.design.workloads import MODULE, Workload, population_of
 from optimizer.source import Problem
 
 

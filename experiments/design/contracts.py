@@ -206,6 +206,8 @@ def _kinds(told: Mapping[str, Any]) -> dict[str, FaultKind]:
 _ARBITER, _AGENT = _read("policies.json"), _read("faults.json")
 
 PROTOCOLS = {p["name"]: Protocol.model_validate(p) for p in _ARBITER["protocols"]}
+# Those that the load worker has a client for.
+SPOKEN: tuple[str, ...] = tuple(_read("load-protocols.json")["protocols"])
 POLICIES = {p["name"]: Policy.model_validate(p) for p in _ARBITER["policies"]}
 TOKENS = Bounds.model_validate(_ARBITER["bounds"]["tokens"])
 DEFAULT_POLICY = next(iter(POLICIES))  # the plain one, of which an arbiter knows first

@@ -17,7 +17,7 @@ from experiments.design.fleet import Fleet, fleet_problems
 from experiments.design.guarded import guard_problems
 from experiments.design.prediction import PLANNED_ARM, Prediction, read_prediction
 from experiments.design.roles import Roles, find_roles
-from experiments.design.workers import worker_command
+from experiments.design.workers import check_worker
 from experiments.design.workloads import Workload, find_workloads
 from experiments.errors import InputError
 from optimizer.source import Source, Strict, check, raise_all, read_tfvars, read_toml
@@ -119,7 +119,7 @@ def _find(name_or_path: str | Path, root: Path) -> Path:
 
 def _check_worker(toml: Source, experiment: Experiment, directory: Path) -> None:
     try:
-        worker_command(experiment.load.worker, directory)
+        check_worker(experiment.load.worker, directory)
     except InputError as error:
         raise toml.error(
             "load", "worker", expected=error.expected, came=error.came, do=error.do

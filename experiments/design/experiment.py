@@ -48,9 +48,9 @@ class Load(Strict):
     max_in_flight: Annotated[int, Field(ge=1, le=10_000)] = 200
     """Requests under way at most; what is beyond is counted as dropped."""
     worker: str = DEFAULT
-    """What sends it: a built-in worker, or a program of the design."""
-    workers: Annotated[int, Field(ge=1, le=WORKERS_MAX)] = 1  # processes that share the schedule
-    """Processes that share the load."""
+    """What sends it: `native`, `locust`, or a program of the design."""
+    workers: Annotated[int, Field(ge=1, le=WORKERS_MAX)] = 1
+    """Threads or processes that share the load."""
 
     @property
     def rate_per_s_max(self) -> float:

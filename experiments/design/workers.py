@@ -6,29 +6,57 @@ import os
 import sys
 from pathlib import Path
 
-from experiments.errors import InputError
+from experiments.errors import EnvironmentMissing, InputError
 from experiments.paths import ROOT
 
-DEFAULT = "locust"
+DEFAULT = "native"
+PYTHON = "locust"
+PROGRAM = "loadworker"  # what `native` is
+# Where it was built, and where a load machine has it from its bundle.
+_PROGRAMS = (ROOT / "build" / "bin" / PROGRAM, Path("/opt/sparecraft/bin") / PROGRAM)
 _PACKAGE = "experiments.load.workers"
 
 
-def worker_command(worker: str, directory: Path) -> tuple[str, ...]:
+def check_worker(worker: str, directory: Path) -> None:
+    """Raises: InputError where `worker_command` would."""
+    if worker != DEFAULT:
+        worker_command(worker, directory)
+
+
+def worker_command(worker: str, directory: Path, *, in_python: bool = False) -> tuple[str, ...]:
     """The command that starts it, without its arguments.
 
-    Parameters: worker, a folder of experiments/load/workers, or the path of an executable from a
-    design's `directory`. Raises: InputError where it is neither.
+    Parameters: worker, `native`, a folder of experiments/load/workers, or the path of an executable
+    from a design's `directory`; in_python, whether the load is of the kind that only Python sends:
+    by a client of the workload's own, or by workers on other machines. Then `locust` stands in for
+    `native`. Raises: InputError where it is none of these; EnvironmentMissing where `native` is not
+    built.
     """
+    if worker == DEFAULT and not in_python:
+        return (str(_native()),)
     folder = ROOT.joinpath(*_PACKAGE.split("."))
     built_in = sorted(path.parent.name for path in folder.glob("*/__main__.py"))
-    if worker in built_in:
-        return (sys.executable, "-m", f"{_PACKAGE}.{worker}")
+    if worker in (DEFAULT, *built_in):
+        return (sys.executable, "-m", f"{_PACKAGE}.{PYTHON if worker == DEFAULT else worker}")
     path = directory / worker
     if path.is_file() and os.access(path, os.X_OK):
         return (str(path.resolve()),)
     raise InputError(
         "load.worker",
-        expected=f"one of {', '.join(built_in)}, or the path of an executable from {directory}",
+        expected=f"one of {', '.join((DEFAULT, *built_in))}, or the path of an executable "
+        f"from {directory}",
         came=worker if not path.is_file() else f"{worker}, which is not executable",
         do="experiments/load/README.md says what a worker is told and what it tells.",
+    )
+
+
+def _native() -> Path:
+    for path in _PROGRAMS:
+        if path.is_file():
+            return path
+    raise EnvironmentMissing(
+        "load worker",
+        expected=f"the program {PROGRAM}",
+        came=f"none at {_PROGRAMS[0]}",
+        do="Call `make build`.",
     )

@@ -24,8 +24,6 @@ from experiments.paths import ROOT
 
 ROLES = ROOT / "infra" / "roles"
 MODULE = "workload.py"
-# Protocols that the load has a client for: its files.
-SPOKEN = tuple(sorted(path.stem for path in ROOT.glob("experiments/load/protocols/[a-z]*.py")))
 PAGE_ZIPF = 0.8  # between 0.64 and 0.83 in Breslau et al.
 KEY_ZIPF = 0.99
 

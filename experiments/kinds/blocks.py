@@ -8,7 +8,6 @@ from typing import Any
 
 import polars as pl
 
-from experiments.design.workers import worker_command
 from experiments.load.block import BlockRun
 from experiments.load.generator import LoadGenerator, remote_workers
 from experiments.record import manifest as manifests
@@ -24,7 +23,8 @@ def blocks_on(stage: Stage) -> BlockRun:
     generator = LoadGenerator(
         stage.folder / "load",
         t0_monotonic_s=stage.clock.monotonic,
-        command=worker_command(load.worker, stage.design.directory),
+        worker=load.worker,
+        design=stage.design.directory,
         remote=remote_workers(load.workers, waiting),
     )
     runner = BlockRun(

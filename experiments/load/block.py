@@ -7,6 +7,7 @@ import threading
 import time
 from dataclasses import dataclass, field, replace
 from typing import Any
+from urllib.parse import quote, urlsplit
 
 import polars as pl
 
@@ -16,6 +17,7 @@ from experiments.design.contracts import MACHINE_KINDS
 from experiments.design.experiment import Experiment, Interference
 from experiments.design.injections import injections
 from experiments.design.inventory import Inventory
+from experiments.design.roles import Session
 from experiments.design.schedule import Block, pair_seed
 from experiments.design.workloads import Workload
 from experiments.load.generator import LoadGenerator, LoadHandle
@@ -45,7 +47,21 @@ def entries_for(
     """URLs by entry tier, first those of the roles that the workload is for."""
     tiers, entries = design.fleet.tiers, inventory.endpoints.entries
     fitting = sorted(entries, key=lambda one: tiers[one.tier].role not in workload.roles)
-    return {one.tier: one.urls for one in fitting}
+    sessions = {tier: design.roles[tiers[tier].role].session for tier in design.fleet.entry_tiers}
+    return {
+        one.tier: tuple(with_session(url, sessions[one.tier]) for url in one.urls)
+        for one in fitting
+    }
+
+
+def with_session(url: str, session: Session | None) -> str:
+    """The URL with the account that callers of a role have, if it has one."""
+    if session is None:
+        return url
+    parts = urlsplit(url)
+    account = f"{quote(session.user, safe='')}:{quote(session.password, safe='')}"
+    database = f"/{quote(session.database, safe='')}"
+    return parts._replace(netloc=f"{account}@{parts.netloc}", path=database).geturl()
 
 
 @dataclass

@@ -72,11 +72,15 @@ def remote_workers(asked: int, waiting: int) -> RemoteWorkers | None:
 
 @dataclass(frozen=True)
 class LoadGenerator:
-    """Starts one worker per block, `command` and its arguments; its files go into `directory`."""
+    """Starts one worker per block; its files go into `directory`.
+
+    worker: as a design names it, whose folder is `design`.
+    """
 
     directory: Path
     t0_monotonic_s: float
-    command: Sequence[str] = worker_command(DEFAULT, Path())
+    worker: str = DEFAULT
+    design: Path = Path()
     remote: RemoteWorkers | None = None
 
     def start(self, plan: LoadPlan) -> LoadHandle:
@@ -85,7 +89,9 @@ class LoadGenerator:
         stem = self.directory / f"block-{plan.repeat:02d}"
         plan = replace(plan, remote=self.remote)
         write_plan(stem.with_suffix(".plan.json"), plan)
-        return LoadHandle(plan, self.command, stem, self.t0_monotonic_s)
+        in_python = plan.client is not None or plan.remote is not None
+        command = worker_command(self.worker, self.design, in_python=in_python)
+        return LoadHandle(plan, command, stem, self.t0_monotonic_s)
 
 
 class LoadHandle:

@@ -39,13 +39,16 @@ WORKERS = Path(__file__).with_name("workers")
 def test_a_worker_of_another_s_hand_sends_the_block_with_the_same_outcomes(tmp_path: Path) -> None:
     with serving() as server:
         plan = make_plan(server.url, PATHS)
-        own, _ = run(tmp_path / "own", plan, command=worker_command("toy", WORKERS))
-        built_in, _ = run(tmp_path / "ours", plan, command=worker_command("locust", WORKERS))
+        own, _ = run(tmp_path / "own", plan, worker="toy", design=WORKERS)
+        native, _ = run(tmp_path / "native", plan, worker="native")
+        locust, _ = run(tmp_path / "locust", plan, worker="locust")
     assert own.schema == REQUESTS
     same = ["arm", "repeat", "pair", "phase", "index", "user", "name", "outcome"]
-    assert own.select(same).equals(built_in.select(same))
+    assert own.select(same).equals(native.select(same))
+    assert own.select(same).equals(locust.select(same))
+    assert native.select("status", "bytes").equals(locust.select("status", "bytes"))
     assert (own["lag_ms"] >= 0).all()
-    assert sorted(server.requests) == sorted([f"/{path}" for path in PATHS] * 2)
+    assert sorted(server.requests) == sorted([f"/{path}" for path in PATHS] * 3)
 
 
 # What a worker does after its imports; `told` is the socket, `plan` and `records` are paths.
@@ -65,12 +68,12 @@ RECORD = {
 }  # fmt: skip
 
 
-def program(directory: Path, body: str) -> tuple[str, ...]:
-    """A worker that does as `body` says."""
+def program(directory: Path, body: str) -> dict[str, Any]:
+    """A worker that does as `body` says, as a generator takes it."""
     path = directory / "worker"
     path.write_text(BEGIN + body, encoding="utf-8")
     path.chmod(0o755)
-    return worker_command("worker", directory)
+    return {"worker": "worker", "design": directory}
 
 
 @pytest.mark.real
@@ -92,7 +95,7 @@ def test_a_worker_that_does_not_come_to_be_ready_is_ended_and_says_why(
 ) -> None:
     if said == "is ready":  # what another says may take as long as it likes
         monkeypatch.setattr(generator, "READY_TIMEOUT_S", 1.0)
-    handle = waiting(tmp_path, PLAN, command=program(tmp_path, body))
+    handle = waiting(tmp_path, PLAN, **program(tmp_path, body))
     with pytest.raises(MeasurementFailed) as failed:
         handle.wait_ready()
     assert failed.value.place == "load worker, block 3"
@@ -116,7 +119,7 @@ def test_a_worker_that_does_not_come_to_be_ready_is_ended_and_says_why(
 def test_a_worker_that_fails_at_its_block_is_noticed_and_says_why(
     tmp_path: Path, body: str, said: str
 ) -> None:
-    handle = begun(tmp_path, PLAN, command=program(tmp_path, READY + body))
+    handle = begun(tmp_path, PLAN, **program(tmp_path, READY + body))
     try:
         status = follow(handle, lambda status: status.state == "failed")
     finally:
@@ -129,7 +132,7 @@ def test_a_worker_that_fails_at_its_block_is_noticed_and_says_why(
 @pytest.mark.real
 def test_what_a_worker_has_started_ends_with_it(tmp_path: Path) -> None:
     body = "subprocess.Popen(['sleep', '600'])\n" + READY + FOREVER
-    handle = begun(tmp_path, PLAN, command=program(tmp_path, body))
+    handle = begun(tmp_path, PLAN, **program(tmp_path, body))
     pids = [handle.pid, *children(handle.pid)]
     handle.stop()
     assert len(pids) == 2
@@ -144,7 +147,7 @@ def test_a_worker_that_is_no_program_is_refused(tmp_path: Path) -> None:
         assert refused.value.place == "load.worker"
     (tmp_path / "notes").chmod(0o755)
     with pytest.raises(InputError) as refused:
-        waiting(tmp_path, PLAN, command=worker_command("notes", tmp_path))
+        waiting(tmp_path, PLAN, worker="notes", design=tmp_path)
     assert refused.value.place == "load.worker"
 
 

@@ -30,6 +30,7 @@ from experiments.tests.load_fixture import (
 from experiments.tests.servers import deaf, refusing, serving
 
 pytestmark = pytest.mark.real
+of_both = pytest.mark.parametrize("worker", ["native", "locust"])
 
 LOCUSTFILE = ROOT / "experiments/load/workers/locust/locustfile.py"
 
@@ -51,9 +52,13 @@ print(json.dumps(ends[0].get()))
 """
 
 
-def test_a_time_out_enters_at_its_limit_even_if_the_server_trickles(tmp_path: Path) -> None:
+@of_both
+def test_a_time_out_enters_at_its_limit_even_if_the_server_trickles(
+    tmp_path: Path, worker: str
+) -> None:
     with serving() as server:
-        records, _ = run(tmp_path, make_plan(server.url, ["trickle", "never"] * 5))
+        plan = make_plan(server.url, ["trickle", "never"] * 5)
+        records, _ = run(tmp_path, plan, worker=worker)
     since_sent_ms = records["latency_ms"] - records["lag_ms"]
     assert records["outcome"].unique().to_list() == ["time_out"]
     # Beyond its limit is only the time to connect, which has a limit of its own.
@@ -61,25 +66,30 @@ def test_a_time_out_enters_at_its_limit_even_if_the_server_trickles(tmp_path: Pa
     assert (since_sent_ms <= (RESPONSE_S + CONNECT_S) * 1e3).all()
 
 
-def test_a_connection_that_is_not_made_in_time_is_aborted_at_its_limit(tmp_path: Path) -> None:
+@of_both
+def test_a_connection_that_is_not_made_in_time_is_aborted_at_its_limit(
+    tmp_path: Path, worker: str
+) -> None:
     with deaf() as url:
-        records, _ = run(tmp_path, make_plan(url, ["good"] * 5))
+        records, _ = run(tmp_path, make_plan(url, ["good"] * 5), worker=worker)
     assert records["outcome"].to_list() == ["aborted_connection"] * 5
     since_sent_ms = records["latency_ms"] - records["lag_ms"]
     assert since_sent_ms.to_list() == pytest.approx([CONNECT_S * 1e3] * 5, abs=0.01)
 
 
-def test_a_refused_connection_is_a_connection_error(tmp_path: Path) -> None:
+@of_both
+def test_a_refused_connection_is_a_connection_error(tmp_path: Path, worker: str) -> None:
     with refusing() as url:
-        records, _ = run(tmp_path, make_plan(url, ["good"] * 5))
+        records, _ = run(tmp_path, make_plan(url, ["good"] * 5), worker=worker)
     assert records["outcome"].to_list() == ["connection_error"] * 5
 
 
-def test_a_stalled_server_does_not_hold_up_arrivals(tmp_path: Path) -> None:
+@of_both
+def test_a_stalled_server_does_not_hold_up_arrivals(tmp_path: Path, worker: str) -> None:
     paths = ["never"] * 30 + ["good"] * 10
     with serving() as server:
         plan = make_plan(server.url, paths, gap_s=0.01, response_s=LONG_S)
-        handle = begun(tmp_path, plan)
+        handle = begun(tmp_path, plan, worker=worker)
         follow(handle, lambda status: status.recorded == 10)
         handle.stop()
     assert handle.poll().unfinished == 30, "the others were answered meanwhile"
@@ -94,11 +104,12 @@ def test_a_stalled_server_does_not_hold_up_arrivals(tmp_path: Path) -> None:
     assert (records["latency_ms"] >= records["lag_ms"]).all()
 
 
-def test_beyond_max_in_flight_requests_are_dropped_and_counted(tmp_path: Path) -> None:
+@of_both
+def test_beyond_max_in_flight_requests_are_dropped_and_counted(tmp_path: Path, worker: str) -> None:
     with serving() as server:
         never = ["never"] * 20
         plan = make_plan(server.url, never, gap_s=0.01, response_s=LONG_S, max_in_flight=6)
-        handle = begun(tmp_path, plan)
+        handle = begun(tmp_path, plan, worker=worker)
         follow(handle, lambda status: status.recorded == 14)
         handle.stop()
     dropped = handle.records()
@@ -131,18 +142,20 @@ def test_a_plan_can_be_repeated_with_plain_locust_which_counts_the_same(tmp_path
     assert len((tmp_path / "again.jsonl").read_text().splitlines()) == 9
 
 
-def test_a_generator_that_cannot_start_says_why(tmp_path: Path) -> None:
-    handle = waiting(tmp_path, PLAN)
+@of_both
+def test_a_generator_that_cannot_start_says_why(tmp_path: Path, worker: str) -> None:
+    handle = waiting(tmp_path, PLAN, worker=worker)
     handle.records_path.mkdir()
     with pytest.raises(MeasurementFailed, match=r"block 3.*Is a directory"):
         handle.wait_ready()
     handle.stop()
 
 
-def test_records_that_find_the_disk_full_are_missed_by_name(small_disk: Path) -> None:
+@of_both
+def test_records_that_find_the_disk_full_are_missed_by_name(small_disk: Path, worker: str) -> None:
     with serving() as server:
         t0_s = time.monotonic()
-        handle = waiting(small_disk, make_plan(server.url, ["good"] * 30), t0_s)
+        handle = waiting(small_disk, make_plan(server.url, ["good"] * 30), t0_s, worker=worker)
         handle.wait_ready()
         fill(small_disk)
         handle.go(time.monotonic() - t0_s + LEAD_S)

@@ -1,20 +1,15 @@
-"""The key-value clients against real servers, and against streams that no server should send."""
+"""Python's key-value clients against real servers, and streams that no server should send."""
 
 from __future__ import annotations
 
-import shutil
-import socket
-import subprocess
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import pytest
 
 from experiments.load.client import ByteClient, Cut, Garbled, Reply
 from experiments.load.protocols.memcached import MemcachedClient
 from experiments.load.protocols.redis import RedisClient
-from experiments.tests.load_fixture import free_port
+from experiments.tests.stores import MEMCACHED, MEMCACHED_DIALOGUE, REDIS, REDIS_DIALOGUE, started
 
 
 def client(kind: type[ByteClient], port: int = 0) -> ByteClient:
@@ -23,48 +18,14 @@ def client(kind: type[ByteClient], port: int = 0) -> ByteClient:
     )
 
 
-@contextmanager
-def started(name: str, *options: str) -> Iterator[int]:
-    """The port of a real server."""
-    port = free_port()
-    program = shutil.which(name)
-    assert program, f"{name} is missing: run `make setup`"
-    command = [program, *(option.format(port=port) for option in options)]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
-        try:
-            with socket.socket() as probe:
-                while probe.connect_ex(("127.0.0.1", port)) != 0:
-                    assert process.poll() is None, f"{name} ended"
-                    time.sleep(0.05)
-            yield port
-        finally:
-            process.kill()
-
-
-MEMCACHED = ("memcached", "-l", "127.0.0.1", "-p", "{port}", "-U", "0", "-u", "nobody")
-REDIS = ("redis-server", "--port", "{port}", "--save", "")
-
-
 @pytest.mark.real
 @pytest.mark.parametrize(
     ("kind", "server", "dialogue"),
     [
-        (MemcachedClient, MEMCACHED, [
-            ("get entry:000001", "entry:000001", "bad_content", 0),
-            ("set entry:000001 1000", "STORED", "ok", 0),
-            ("get entry:000001", "entry:000001", "ok", 1000),
-            ("get entry:000001", "entry:000002", "bad_content", 1000),
-            ("set entry:000001 2000000", "STORED", "bad_status", None),  # too large an item
-        ]),
-        (RedisClient, REDIS, [
-            ("HGETALL entry:000001", "entry:000001", "bad_content", 0),
-            ("HSET entry:000001 field0 100", "1", "ok", 1),
-            ("HSET entry:000001 field0 100", "0", "ok", 1),
-            ("HGETALL entry:000001", "entry:000001", "ok", 106),
-            ("LPUSH entry:000001 field0 5", "0", "bad_status", None),  # the wrong type
-        ]),
+        (MemcachedClient, MEMCACHED, MEMCACHED_DIALOGUE),
+        (RedisClient, REDIS, REDIS_DIALOGUE),
     ],
-)  # fmt: skip
+)
 def test_a_server_s_answers_have_their_outcome_and_size(
     kind: type[ByteClient],
     server: tuple[str, ...],

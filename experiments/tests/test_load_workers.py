@@ -33,18 +33,22 @@ from experiments.tests.servers import serving
 
 pytestmark = pytest.mark.real
 
-PROCESSES = {1: 1, 2: 3, 3: 4}  # of so many workers: a master beside several
+LOCUST = {1: 1, 2: 3, 3: 4}  # processes of so many workers: a master beside several
+NATIVE = {1: 1, 2: 1, 3: 1}  # threads of one
+PROCESSES = {"native": NATIVE, "locust": LOCUST}
+of_both = pytest.mark.parametrize("kind", list(PROCESSES))
 WORKER = [sys.executable, "-m", "experiments.load.workers.locust.worker"]
 
 
+@of_both
 @pytest.mark.parametrize("workers", [1, 3])
-def test_every_misbehaviour_of_a_server_has_its_outcome_from_one_process_and_from_several(
-    tmp_path: Path, workers: int
+def test_every_misbehaviour_of_a_server_has_its_outcome_from_one_worker_and_from_several(
+    tmp_path: Path, workers: int, kind: str
 ) -> None:
     paths = list(EXPECTED) * 6
     with serving() as server:
         plan = make_plan(server.url, paths)
-        handle = begun(tmp_path, shared(plan, workers))
+        handle = begun(tmp_path, shared(plan, workers), worker=kind)
         pids = [handle.pid, *children(handle.pid)]
         records, status = ended(handle)
         asked = sorted(server.requests)
@@ -70,9 +74,9 @@ def test_every_misbehaviour_of_a_server_has_its_outcome_from_one_process_and_fro
     done = [(worker["planned"], worker["recorded"]) for worker in handle.workers]
     assert done == [(share, share)] * workers
     assert all(0 < worker["cpu_share"] <= worker["cpu_share_max"] for worker in handle.workers)
-    offset_s = None if workers == 1 else 0.0  # one kernel
+    offset_s = None if len(pids) == 1 else 0.0  # one kernel
     assert {worker["clock_offset_s"] for worker in handle.workers} == {offset_s}
-    assert len(pids) == PROCESSES[workers]
+    assert len(pids) == PROCESSES[kind][workers]
     assert alive(pids) == []
 
 
@@ -81,7 +85,7 @@ def test_what_a_killed_worker_had_to_send_is_lost_and_the_measurement_fails(
 ) -> None:
     with serving() as server:
         plan = shared(make_plan(server.url, ["good"] * 600, gap_s=0.01), 3)
-        handle = begun(tmp_path, plan)
+        handle = begun(tmp_path, plan, worker="locust")
         follow(handle, lambda status: status.recorded >= 60)
         os.kill(children(handle.pid)[0], signal.SIGKILL)
         records, status = ended(handle)
@@ -111,15 +115,16 @@ def test_workers_that_never_connect_end_it_in_time_with_how_many_came(tmp_path: 
     assert alive([handle.pid]) == []
 
 
+@of_both
 @pytest.mark.parametrize("killed", [False, True])
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_stop_or_a_kill_leaves_no_process_and_keeps_what_was_measured(
-    tmp_path: Path, workers: int, killed: bool
+    tmp_path: Path, workers: int, killed: bool, kind: str
 ) -> None:
     with serving() as server:
         paths = ["never", *["good"] * 4000]
         plan = shared(make_plan(server.url, paths, gap_s=0.005, response_s=LONG_S), workers)
-        handle = begun(tmp_path, plan)
+        handle = begun(tmp_path, plan, worker=kind)
         pids = [handle.pid, *children(handle.pid)]
         follow(handle, lambda status: status.recorded >= 100)
         if killed:
@@ -131,23 +136,27 @@ def test_a_stop_or_a_kill_leaves_no_process_and_keeps_what_was_measured(
     assert handle.records().height == status.recorded
     assert 100 <= status.recorded < status.planned
     assert killed or status.unfinished >= 1, "the first is counted, too"
-    assert len(pids) == PROCESSES[workers]
+    assert len(pids) == PROCESSES[kind][workers]
     assert alive(pids) == []
     handle.stop()  # a second time does nothing
 
 
+@of_both
 @pytest.mark.parametrize("workers", [1, 2])
-def test_all_processes_end_when_the_runner_is_killed(tmp_path: Path, workers: int) -> None:
+def test_all_processes_end_when_the_runner_is_killed(
+    tmp_path: Path, workers: int, kind: str
+) -> None:
     script = (
         "import sys, time, pathlib\n"
         "from experiments.tests.load_fixture import begun, children, make_plan, shared\n"
         "plan = make_plan(sys.argv[1], ['good'] * 20000, gap_s=0.005)\n"
-        "handle = begun(pathlib.Path(sys.argv[2]), shared(plan, int(sys.argv[3])))\n"
+        "workers, kind = int(sys.argv[3]), sys.argv[4]\n"
+        "handle = begun(pathlib.Path(sys.argv[2]), shared(plan, workers), worker=kind)\n"
         "print(handle.pid, *children(handle.pid), flush=True)\n"
         "time.sleep(600)\n"
     )
     with serving() as server:
-        command = [sys.executable, "-c", script, server.url, str(tmp_path), str(workers)]
+        command = [sys.executable, "-c", script, server.url, str(tmp_path), str(workers), kind]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as runner:
             assert runner.stdout is not None
             pids = [int(pid) for pid in runner.stdout.readline().split()]
@@ -155,18 +164,22 @@ def test_all_processes_end_when_the_runner_is_killed(tmp_path: Path, workers: in
         stay = alive(pids)
     for pid in stay:
         os.kill(pid, signal.SIGKILL)
-    assert len(pids) == PROCESSES[workers]
+    assert len(pids) == PROCESSES[kind][workers]
     assert stay == []
 
 
-def test_a_stop_before_the_start_ends_it_at_once_with_nothing_sent(tmp_path: Path) -> None:
+@of_both
+def test_a_stop_before_the_start_ends_it_at_once_with_nothing_sent(
+    tmp_path: Path, kind: str
+) -> None:
     with serving() as server:
-        handle = waiting(tmp_path, shared(make_plan(server.url, ["good"] * 50), 2))
+        plan = shared(make_plan(server.url, ["good"] * 50), 2)
+        handle = waiting(tmp_path, plan, worker=kind)
         handle.wait_ready()
         pids = [handle.pid, *children(handle.pid)]
         handle.stop()
         assert server.requests == []
-    assert handle.poll().state == "stopped", "the master said its last word"
+    assert handle.poll().state == "stopped", "it said its last word"
     assert alive(pids) == []
 
 

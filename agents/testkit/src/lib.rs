@@ -13,6 +13,7 @@
 //! | `soak` | minutes of load on an arbiter whose servers die and whose settings change |
 //! | `rate` | a client of a fixed rate: latency from the moment a request was due |
 //! | `hold` | very many idle connections |
+//! | `scripted` | an HTTP server that answers each request when a script says |
 
 pub mod hold;
 pub mod keyed;
@@ -20,6 +21,7 @@ pub mod load;
 pub mod misuse;
 pub mod random;
 pub mod rate;
+pub mod scripted;
 pub mod soak;
 pub mod stream;
 pub mod upstream;

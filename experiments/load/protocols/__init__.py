@@ -1,21 +1,24 @@
-"""One file for each protocol that the load speaks: its name is the scheme of an entry's URL, its
-`CLIENT` is a class of `experiments/load/client.py`."""
+"""One file for each protocol that Python's worker speaks without a client of the workload's own:
+its name is the scheme of an entry's URL, its `CLIENT` a class of `experiments/load/client.py`."""
 
 from __future__ import annotations
 
 from importlib import import_module
+from pathlib import Path
 
-from experiments.design.workloads import SPOKEN
+from experiments.design.contracts import SPOKEN
 from experiments.errors import InputError
 from experiments.load.client import Client
 
+_HERE = tuple(sorted(path.stem for path in Path(__file__).parent.glob("[a-z]*.py")))
 
-def check_protocol(protocol: str) -> None:
-    """Raises: InputError for one that has no file here."""
-    if protocol not in SPOKEN:
+
+def check_protocol(protocol: str, spoken: tuple[str, ...] = SPOKEN) -> None:
+    """Raises: InputError for one that no built-in client speaks."""
+    if protocol not in spoken:
         raise InputError(
             "load: protocol of the entry",
-            expected=f"one of {', '.join(SPOKEN)}, or a workload with a client of its own",
+            expected=f"one of {', '.join(spoken)}, or a workload with a client of its own",
             came=protocol,
             do="Give the workload a client: experiments/load/README.md shows how.",
         )
@@ -23,6 +26,6 @@ def check_protocol(protocol: str) -> None:
 
 def client_class(protocol: str) -> type[Client]:
     """The client of a protocol. Raises: InputError for one that has no file here."""
-    check_protocol(protocol)
+    check_protocol(protocol, _HERE)
     found: type[Client] = import_module(f"{__name__}.{protocol}").CLIENT
     return found

@@ -1,0 +1,244 @@
+//! One connection and the request on it, if there is one. A request is never sent twice.
+
+use std::io::{self, Read, Write};
+
+use memchr::memmem::Finder;
+use mio::net::TcpStream;
+use mio::{Interest, Registry, Token};
+
+use crate::protocol::mysql::{Login, Step};
+use crate::protocol::{Progress, Protocol, Reader, Seen};
+use crate::record::{Outcome, Record};
+use crate::target::Target;
+
+#[derive(Debug)]
+enum State {
+    Connecting,
+    LoggingIn(Login),
+    Answering,
+    Idle,
+}
+
+/// What a read led to.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Took {
+    /// More has to come.
+    Nothing,
+    /// The request has ended; whether the connection can be used again.
+    Ended(Outcome, bool),
+    /// It can be asked.
+    LoggedIn,
+    /// Something is to be written.
+    Write,
+    /// It was idle, and is no good any more.
+    Gone,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Conn {
+    stream: TcpStream,
+    state: State,
+    reader: Reader,
+    input: Vec<u8>,
+    output: Vec<u8>,
+    written: usize,
+    /// Whom it leads to.
+    pub target: usize,
+    /// The arrival that it is for.
+    pub place: usize,
+    /// When that began.
+    pub sent_ns: i64,
+    /// When that ends at the latest.
+    pub limit_ns: i64,
+    /// Another at each change of what it does.
+    pub stamp: u64,
+}
+
+impl Conn {
+    /// Begins to connect.
+    ///
+    /// # Errors
+    /// Where it is refused at once.
+    pub fn connect(
+        told: &Target,
+        target: usize,
+        place: usize,
+        now_ns: i64,
+        stamp: u64,
+    ) -> io::Result<Self> {
+        Ok(Self {
+            stream: TcpStream::connect(told.address)?,
+            state: State::Connecting,
+            reader: Reader::new(told.protocol),
+            input: vec![],
+            output: vec![],
+            written: 0,
+            target,
+            place,
+            sent_ns: now_ns,
+            limit_ns: i64::MAX,
+            stamp,
+        })
+    }
+
+    /// Once, for all that it will do.
+    ///
+    /// # Errors
+    /// When the kernel takes no more.
+    pub fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
+        let both = Interest::READABLE | Interest::WRITABLE;
+        registry.register(&mut self.stream, token, both)
+    }
+
+    /// Whether it is not made yet, or not logged in.
+    pub fn is_connecting(&self) -> bool {
+        matches!(self.state, State::Connecting)
+    }
+
+    /// Whether it came to be made; none: it goes on.
+    pub fn connected(&mut self) -> Option<io::Result<()>> {
+        if let Ok(Some(error)) | Err(error) = self.stream.take_error() {
+            return Some(Err(error));
+        }
+        match self.stream.peer_addr() {
+            Ok(_) => {
+                self.state = State::LoggingIn(Login::default());
+                Some(self.stream.set_nodelay(true))
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotConnected => None,
+            Err(error) => Some(Err(error)),
+        }
+    }
+
+    /// Whether the server has to let it in first.
+    pub fn must_log_in(&self) -> bool {
+        matches!(self.reader, Reader::Mysql(_))
+    }
+
+    /// Begins with another request.
+    pub fn take_on(&mut self, place: usize, sent_ns: i64) {
+        self.place = place;
+        self.sent_ns = sent_ns;
+    }
+
+    /// Puts a request's bytes where `write` takes them.
+    pub fn ask(&mut self, request: &[u8], protocol: Protocol, limit_ns: i64, stamp: u64) {
+        self.state = State::Answering;
+        self.reader = Reader::new(protocol);
+        self.input.clear();
+        self.output.clear();
+        self.output.extend(request);
+        self.written = 0;
+        self.limit_ns = limit_ns;
+        self.stamp = stamp;
+    }
+
+    /// Nothing is asked any more.
+    pub fn rest(&mut self, stamp: u64) {
+        self.state = State::Idle;
+        self.stamp = stamp;
+    }
+
+    /// Whether a part of the request waits for the kernel to take it.
+    pub fn is_unsent(&self) -> bool {
+        self.written < self.output.len()
+    }
+
+    /// Writes what the kernel takes.
+    ///
+    /// # Errors
+    /// When the connection is broken.
+    pub fn write(&mut self) -> io::Result<()> {
+        while self.is_unsent() {
+            match self.stream.write(&self.output[self.written..]) {
+                Ok(count) => self.written += count,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// How a request ends whose connection broke.
+    pub fn lost(&self) -> Outcome {
+        match self.state {
+            State::Connecting | State::LoggingIn(_) => Outcome::ConnectionError,
+            _ => Outcome::AbortedConnection,
+        }
+    }
+
+    /// Its request, which has ended.
+    pub fn record(&self, outcome: Outcome, done_ns: i64) -> Record {
+        let seen = match self.state {
+            State::Connecting | State::LoggingIn(_) => Seen::default(),
+            _ => self.reader.seen(),
+        };
+        Record {
+            status: seen.status,
+            bytes: seen.bytes,
+            ..Record::unsent(self.place, outcome, self.sent_ns, Some(done_ns))
+        }
+    }
+
+    /// An idle connection has nothing to read but its end.
+    pub fn is_silent(&self) -> bool {
+        let looked = self.stream.peek(&mut [0]);
+        looked.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
+    }
+
+    /// Takes what has come. `ends`: the server has said that no more will come, and no event will
+    /// say it again.
+    pub fn read(
+        &mut self,
+        scratch: &mut [u8],
+        ends: bool,
+        target: &Target,
+        wanted: &Finder<'_>,
+    ) -> Took {
+        loop {
+            let ended = match self.stream.read(scratch) {
+                Ok(count) => {
+                    self.input.extend(&scratch[..count]);
+                    count == 0
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Took::Nothing,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(_) if matches!(self.state, State::Idle) => return Took::Gone,
+                Err(_) => return Took::Ended(self.lost(), false),
+            };
+            match self.take(ended, ends, target, wanted) {
+                Took::Nothing => {}
+                other => return other,
+            }
+        }
+    }
+
+    fn take(&mut self, ended: bool, ends: bool, target: &Target, wanted: &Finder<'_>) -> Took {
+        match &mut self.state {
+            State::Idle => Took::Gone,
+            State::Connecting => Took::Nothing,
+            State::LoggingIn(login) => match login.read(&self.input, &target.account) {
+                Step::More if ended => Took::Ended(Outcome::ConnectionError, false),
+                Step::More => Took::Nothing,
+                Step::Send(bytes) => {
+                    self.output = bytes;
+                    self.written = 0;
+                    Took::Write
+                }
+                Step::Done => Took::LoggedIn,
+                Step::Refused => Took::Ended(Outcome::BadStatus, false),
+                Step::Garbled => Took::Ended(Outcome::BadContent, false),
+            },
+            State::Answering => match self.reader.read(&self.input, ended, wanted) {
+                Progress::More => Took::Nothing,
+                Progress::Whole { outcome, keep } => {
+                    Took::Ended(outcome, keep && !ended && !ends && !self.is_unsent())
+                }
+                Progress::Cut => Took::Ended(Outcome::AbortedConnection, false),
+                Progress::Garbled => Took::Ended(Outcome::BadContent, false),
+            },
+        }
+    }
+}

@@ -1,0 +1,24 @@
+//! The native load worker: an open loop in Rust, by the contract of `experiments/load/README.md` or
+//! as a worker of a Locust master.
+//!
+//! Locust's own clients wait in Python for each answer: at some thousand requests a second they are
+//! late themselves. Read `engine.rs` first (when a request leaves), then `conn.rs` (what becomes of
+//! it), then `block.rs` (threads and records).
+
+mod block;
+pub mod clock;
+mod conn;
+pub mod contract;
+mod control;
+mod cpu;
+mod engine;
+pub mod locust;
+pub mod plan;
+mod pool;
+pub mod protocol;
+pub mod record;
+mod recorder;
+mod signals;
+mod tally;
+pub mod target;
+mod waiting;

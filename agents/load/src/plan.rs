@@ -1,0 +1,334 @@
+//! A block of load as the runner drew it (`contracts/load-plan.schema.json`), made ready to be sent.
+
+use std::collections::BTreeMap;
+
+use memchr::memmem::Finder;
+use serde::de::IgnoredAny;
+use serde::Deserialize;
+use thiserror::Error;
+
+use crate::clock::from_s;
+use crate::target::Target;
+
+/// A plan that cannot be carried out: what was expected, what came.
+#[derive(Debug, Error)]
+#[error("expected {expected}; came {came}")]
+pub struct Refused {
+    expected: String,
+    came: String,
+}
+
+impl Refused {
+    /// Says it.
+    pub fn new(expected: impl Into<String>, came: impl Into<String>) -> Self {
+        Self {
+            expected: expected.into(),
+            came: came.into(),
+        }
+    }
+}
+
+#[derive(Debug, Deserialize)]
+struct PlanFile {
+    entries: BTreeMap<String, Vec<String>>,
+    load: LoadOptions,
+    windows: Vec<WindowOption>,
+    operations: Vec<OperationOption>,
+    offsets_s: Vec<f64>,
+    operation_of: Vec<usize>,
+    #[serde(default)]
+    client: Option<IgnoredAny>,
+    #[serde(default)]
+    remote: Option<IgnoredAny>,
+    #[serde(default)]
+    first: u64,
+    #[serde(default = "one")]
+    step: u64,
+    #[serde(default = "one")]
+    schema: u64,
+}
+
+#[derive(Debug, Deserialize)]
+struct LoadOptions {
+    user: String,
+    connect_timeout_s: f64,
+    response_timeout_s: f64,
+    max_in_flight: usize,
+    #[serde(default = "one")]
+    workers: u64,
+}
+
+#[derive(Debug, Deserialize)]
+struct WindowOption {
+    phase: String,
+    end_s: f64,
+}
+
+#[derive(Debug, Deserialize)]
+struct OperationOption {
+    name: String,
+    request: String,
+    check: String,
+    entry: String,
+}
+
+fn one() -> u64 {
+    1
+}
+
+/// One thing to ask for.
+#[derive(Debug, Clone)]
+pub struct Operation {
+    /// In the records.
+    pub name: String,
+    /// What a good answer contains.
+    pub check: Finder<'static>,
+    /// One for each URL of its entry: arrival `index` takes the one of `index` modulo their count.
+    pub routes: Vec<Route>,
+}
+
+/// Where an operation is asked, and how.
+#[derive(Debug, Clone)]
+pub struct Route {
+    /// Place in `Plan::targets`.
+    pub target: usize,
+    /// The request, ready to be sent.
+    pub bytes: Vec<u8>,
+}
+
+/// A phase, up to an offset.
+#[derive(Debug, Clone)]
+pub struct Window {
+    /// Its name.
+    pub phase: String,
+    /// From the block's start.
+    pub end_ns: i64,
+}
+
+/// A block of load.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// The workload's name.
+    pub user: String,
+    /// Whom it asks.
+    pub targets: Vec<Target>,
+    /// What it asks.
+    pub operations: Vec<Operation>,
+    /// When each request leaves, from the block's start; in order.
+    pub offsets_ns: Vec<i64>,
+    /// What each asks, a place in `operations`.
+    pub operation_of: Vec<u32>,
+    /// Phases, in order.
+    pub windows: Vec<Window>,
+    /// Limit of a connection, from the request's start.
+    pub connect_timeout_ns: i64,
+    /// Limit of a whole answer, from the send.
+    pub response_timeout_ns: i64,
+    /// Requests under way at most.
+    pub max_in_flight: usize,
+    /// Threads that share the load.
+    pub workers: usize,
+    /// The first arrival's number in the block.
+    first: u64,
+    /// From one to the next.
+    step: u64,
+}
+
+impl Plan {
+    /// Reads and checks a plan.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn parse(json: &[u8], on_load_machine: bool) -> Result<Self, Refused> {
+        let file: PlanFile = serde_json::from_slice(json)
+            .map_err(|error| Refused::new("a plan of load-plan.schema.json", error.to_string()))?;
+        file.check()?;
+        let mut targets: Vec<Target> = vec![];
+        let mut places: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+        for (tier, urls) in &file.entries {
+            for url in urls {
+                let target = Target::parse(url, on_load_machine)?;
+                let known = targets.iter().position(|one| *one == target);
+                let place = known.unwrap_or(targets.len());
+                if known.is_none() {
+                    targets.push(target);
+                }
+                places.entry(tier).or_default().push(place);
+            }
+        }
+        let operations = file
+            .operations
+            .iter()
+            .map(|one| one.routed(&targets, &places))
+            .collect::<Result<_, _>>()?;
+        Ok(Self {
+            targets,
+            operations,
+            offsets_ns: file.offsets_s.iter().copied().map(from_s).collect(),
+            // In bounds: `check`.
+            operation_of: file
+                .operation_of
+                .iter()
+                .map(|&place| place as u32)
+                .collect(),
+            windows: file.windows.iter().map(WindowOption::window).collect(),
+            connect_timeout_ns: from_s(file.load.connect_timeout_s),
+            response_timeout_ns: from_s(file.load.response_timeout_s),
+            max_in_flight: file.load.max_in_flight,
+            workers: file.load.workers.max(1) as usize,
+            first: file.first,
+            step: file.step,
+            user: file.load.user,
+        })
+    }
+
+    /// How many arrivals it has.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.offsets_ns.len()
+    }
+
+    /// Whether it has none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.offsets_ns.is_empty()
+    }
+
+    /// The number in the block of arrival `place`.
+    #[must_use]
+    pub fn index_of(&self, place: usize) -> u64 {
+        self.first + self.step * place as u64
+    }
+
+    /// What arrival `place` asks.
+    #[must_use]
+    pub fn operation(&self, place: usize) -> &Operation {
+        &self.operations[self.operation_of[place] as usize]
+    }
+
+    /// Where and how arrival `place` asks.
+    #[must_use]
+    pub fn route(&self, place: usize) -> &Route {
+        let routes = &self.operation(place).routes;
+        &routes[(self.index_of(place) % routes.len() as u64) as usize]
+    }
+
+    /// The phase of arrival `place`.
+    #[must_use]
+    pub fn phase(&self, place: usize) -> &str {
+        let offset_ns = self.offsets_ns[place];
+        let found = self.windows.iter().find(|window| offset_ns < window.end_ns);
+        found
+            .or(self.windows.last())
+            .map_or("", |window| &window.phase)
+    }
+
+    /// The same with every `count`-th arrival from `number` on: of several workers each has one.
+    #[must_use]
+    pub fn share(mut self, number: usize, count: usize) -> Self {
+        let every = |place: &usize| place % count == number;
+        let kept: Vec<usize> = (0..self.len()).filter(every).collect();
+        self.offsets_ns = kept.iter().map(|&place| self.offsets_ns[place]).collect();
+        self.operation_of = kept.iter().map(|&place| self.operation_of[place]).collect();
+        self.max_in_flight = part(self.max_in_flight, number, count).max(1);
+        self.workers = self.workers.min(self.max_in_flight);
+        self.first += self.step * number as u64;
+        self.step *= count as u64;
+        self
+    }
+}
+
+/// Part `number` of `count` of a whole, as even as can be.
+#[must_use]
+pub fn part(whole: usize, number: usize, count: usize) -> usize {
+    whole / count + usize::from(number < whole % count)
+}
+
+impl PlanFile {
+    fn check(&self) -> Result<(), Refused> {
+        if self.schema != 1 {
+            return Err(Refused::new("a plan of schema 1", self.schema.to_string()));
+        }
+        if self.client.is_some() {
+            return Err(Refused::new(
+                "a plan without a client of its own, which is Python: worker = \"locust\"",
+                "one with a client",
+            ));
+        }
+        if self.remote.is_some() {
+            return Err(Refused::new(
+                "a plan for one machine",
+                "one for workers on other machines: worker = \"locust\"",
+            ));
+        }
+        let (arrivals, chosen) = (self.offsets_s.len(), self.operation_of.len());
+        if arrivals != chosen || arrivals > u32::MAX as usize {
+            let expected = "as many offsets as operations, less than 2^32";
+            return Err(Refused::new(expected, format!("{arrivals} and {chosen}")));
+        }
+        let is_good = |offset: &f64| (0.0..1e9).contains(offset);
+        if !self.offsets_s.iter().all(is_good)
+            || self.offsets_s.windows(2).any(|pair| pair[0] > pair[1])
+        {
+            return Err(Refused::new("offsets of at least 0, in order", "others"));
+        }
+        let count = self.operations.len();
+        if let Some(wrong) = self.operation_of.iter().find(|&&place| place >= count) {
+            return Err(Refused::new(
+                format!("places in {count} operations"),
+                wrong.to_string(),
+            ));
+        }
+        let load = &self.load;
+        let limits = [load.connect_timeout_s, load.response_timeout_s];
+        let bounded = limits.iter().all(|limit| *limit > 0.0 && *limit <= 3600.0);
+        let workers = 1..=load.max_in_flight.min(256) as u64;
+        if !bounded || !workers.contains(&load.workers) || self.step == 0 {
+            return Err(Refused::new(
+                "limits above 0, at least one request in flight for each worker, a step",
+                format!("{load:?}, step {}", self.step),
+            ));
+        }
+        Ok(())
+    }
+}
+
+impl WindowOption {
+    fn window(&self) -> Window {
+        Window {
+            phase: self.phase.clone(),
+            end_ns: from_s(self.end_s),
+        }
+    }
+}
+
+impl OperationOption {
+    fn routed(
+        &self,
+        targets: &[Target],
+        places: &BTreeMap<&str, Vec<usize>>,
+    ) -> Result<Operation, Refused> {
+        let Some(urls) = places.get(self.entry.as_str()) else {
+            let tiers: Vec<&str> = places.keys().copied().collect();
+            let expected = format!("operation {}: an entry of {}", self.name, tiers.join(", "));
+            return Err(Refused::new(expected, &self.entry));
+        };
+        let routes = urls.iter().map(|&place| {
+            let target = &targets[place];
+            let bytes = target.protocol.request(target, &self.request);
+            let bytes = bytes.ok_or_else(|| {
+                let expected = format!("operation {}: {}", self.name, target.protocol.form());
+                Refused::new(expected, &self.request)
+            })?;
+            Ok(Route {
+                target: place,
+                bytes,
+            })
+        });
+        Ok(Operation {
+            name: self.name.clone(),
+            check: Finder::new(self.check.as_bytes()).into_owned(),
+            routes: routes.collect::<Result<_, _>>()?,
+        })
+    }
+}

@@ -1,0 +1,190 @@
+//! What a request's bytes are, and where a reply ends. A reader sees all bytes of a reply that have
+//! come so far, again and again until it is whole, and goes on where it was.
+
+mod http;
+mod memcached;
+pub(crate) mod mysql;
+mod redis;
+mod text;
+
+use memchr::memmem::Finder;
+
+use crate::record::Outcome;
+use crate::target::Target;
+
+/// Largest reply.
+pub const REPLY_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// Longest head or line.
+const LINE_BYTES_MAX: usize = 64 * 1024;
+
+/// What an entry speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Protocol {
+    /// HTTP/1.1.
+    Http,
+    /// memcached's text protocol.
+    Memcached,
+    /// MySQL's and MariaDB's.
+    Mysql,
+    /// Redis, RESP2.
+    Redis,
+}
+
+/// All of them, with the scheme of their URLs and their port.
+const ALL: [(Protocol, &str, u16); 4] = [
+    (Protocol::Http, "http", 80),
+    (Protocol::Memcached, "memcached", 11211),
+    (Protocol::Mysql, "mysql", 3306),
+    (Protocol::Redis, "redis", 6379),
+];
+
+impl Protocol {
+    /// The protocol of a URL's scheme.
+    #[must_use]
+    pub fn named(scheme: &str) -> Option<Self> {
+        let found = ALL.iter().find(|(_, name, _)| *name == scheme);
+        found.map(|(protocol, _, _)| *protocol)
+    }
+
+    /// All of their schemes.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        ALL.iter().map(|(_, name, _)| *name)
+    }
+
+    /// Its scheme.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        self.row().1
+    }
+
+    /// Where it is served unless a URL says otherwise.
+    #[must_use]
+    pub fn default_port(self) -> u16 {
+        self.row().2
+    }
+
+    fn row(self) -> &'static (Self, &'static str, u16) {
+        // In the order of the enum.
+        &ALL[self as usize]
+    }
+
+    /// The form of a request in a plan.
+    #[must_use]
+    pub fn form(self) -> &'static str {
+        match self {
+            Self::Http => "a path",
+            Self::Memcached => "`COMMAND KEY` or `COMMAND KEY SIZE`",
+            Self::Mysql => "a statement",
+            Self::Redis => "`COMMAND KEY` or `COMMAND KEY FIELD SIZE`",
+        }
+    }
+
+    /// The bytes of a request that a plan names by `text`; none where it has another form.
+    #[must_use]
+    pub fn request(self, target: &Target, text: &str) -> Option<Vec<u8>> {
+        match self {
+            Self::Http => http::request(target.address, text),
+            Self::Memcached => memcached::request(text),
+            Self::Mysql => mysql::request(text),
+            Self::Redis => redis::request(text),
+        }
+    }
+}
+
+/// How far a reply has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Progress {
+    /// It goes on.
+    More,
+    /// It is whole; whether the connection can be used again.
+    Whole {
+        /// What the reply says.
+        outcome: Outcome,
+        /// Nothing came after it, and the server goes on.
+        keep: bool,
+    },
+    /// The connection ended before it was whole.
+    Cut,
+    /// It is not of the protocol, or too large.
+    Garbled,
+}
+
+/// What was seen of a reply so far.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Seen {
+    /// Of HTTP; 0: none.
+    pub status: u16,
+    /// Of the content.
+    pub bytes: u64,
+}
+
+/// Reads the replies of one connection, one after the other.
+#[derive(Debug)]
+pub enum Reader {
+    /// See the protocol.
+    Http(http::Reader),
+    /// See the protocol.
+    Memcached(memcached::Reader),
+    /// See the protocol.
+    Mysql(mysql::Reader),
+    /// See the protocol.
+    Redis(redis::Reader),
+}
+
+impl Reader {
+    /// For one more reply of this protocol.
+    #[must_use]
+    pub fn new(protocol: Protocol) -> Self {
+        match protocol {
+            Protocol::Http => Self::Http(http::Reader::default()),
+            Protocol::Memcached => Self::Memcached(memcached::Reader::default()),
+            Protocol::Mysql => Self::Mysql(mysql::Reader::default()),
+            Protocol::Redis => Self::Redis(redis::Reader::default()),
+        }
+    }
+
+    /// Reads on in `data`, all that has come; `ended`: no more will come.
+    pub fn read(&mut self, data: &[u8], ended: bool, wanted: &Finder<'_>) -> Progress {
+        let progress = match self {
+            Self::Http(reader) => reader.read(data, ended, wanted),
+            Self::Memcached(reader) => reader.read(data, wanted),
+            Self::Mysql(reader) => reader.read(data, wanted),
+            Self::Redis(reader) => reader.read(data, wanted),
+        };
+        match progress {
+            Progress::More if ended => Progress::Cut,
+            Progress::More if data.len() > REPLY_BYTES_MAX + LINE_BYTES_MAX => Progress::Garbled,
+            other => other,
+        }
+    }
+
+    /// Of the reply that was read last.
+    #[must_use]
+    pub fn seen(&self) -> Seen {
+        match self {
+            Self::Http(reader) => reader.seen(),
+            Self::Memcached(reader) => Seen {
+                status: 0,
+                bytes: reader.bytes(),
+            },
+            Self::Mysql(reader) => Seen {
+                status: 0,
+                bytes: reader.bytes(),
+            },
+            Self::Redis(reader) => Seen {
+                status: 0,
+                bytes: reader.bytes(),
+            },
+        }
+    }
+}
+
+/// Whether a content is what was asked for.
+fn judged(content: &[u8], wanted: &Finder<'_>) -> Outcome {
+    if wanted.find(content).is_some() {
+        Outcome::Ok
+    } else {
+        Outcome::BadContent
+    }
+}

@@ -1,0 +1,208 @@
+//! What became of a request, and how that is written (`contracts/load-record.schema.json`).
+
+use crate::plan::Plan;
+
+/// How a request ended. `experiments/load/client.py` says what each means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// Complete in time, and what was asked for.
+    Ok,
+    /// No connection in time, or it ended before the answer was complete.
+    AbortedConnection,
+    /// No connection: refused, unreachable.
+    ConnectionError,
+    /// Not complete in time.
+    TimeOut,
+    /// Complete, and it says that the server failed.
+    BadStatus,
+    /// Complete, and not what was asked for; not of the protocol; too large.
+    BadContent,
+    /// Not sent: too many were under way.
+    Dropped,
+}
+
+impl Outcome {
+    /// Its name in the records.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::AbortedConnection => "aborted_connection",
+            Self::ConnectionError => "connection_error",
+            Self::TimeOut => "time_out",
+            Self::BadStatus => "bad_status",
+            Self::BadContent => "bad_content",
+            Self::Dropped => "dropped",
+        }
+    }
+}
+
+/// One request; times on the monotonic clock.
+#[derive(Debug, Clone, Copy)]
+pub struct Record {
+    /// The arrival, a place in the plan.
+    pub place: u32,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// Of HTTP; 0: none.
+    pub status: u16,
+    /// Of the content.
+    pub bytes: u64,
+    /// When it was begun with.
+    pub sent_ns: i64,
+    /// When it ended; none for one that was dropped.
+    pub done_ns: Option<i64>,
+}
+
+impl Record {
+    /// One of which no answer has come.
+    #[must_use]
+    pub fn unsent(place: usize, outcome: Outcome, sent_ns: i64, done_ns: Option<i64>) -> Self {
+        Self {
+            place: place as u32, // a plan has less than 2^32
+            outcome,
+            status: 0,
+            bytes: 0,
+            sent_ns,
+            done_ns,
+        }
+    }
+}
+
+/// The run's t0 on the monotonic clock, and the block's start after it.
+#[derive(Debug, Clone, Copy)]
+pub struct Start {
+    /// What the records' times are counted from.
+    pub t0_ns: i64,
+    /// What the plan's offsets are counted from, less `t0_ns`.
+    pub start_ns: i64,
+}
+
+impl Start {
+    /// The block's start on the monotonic clock.
+    #[must_use]
+    pub fn origin_ns(self) -> i64 {
+        self.t0_ns + self.start_ns
+    }
+}
+
+/// Writes records of one plan as lines of JSON.
+pub struct Lines {
+    names: Vec<String>,
+}
+
+impl Lines {
+    /// Names are escaped once.
+    #[must_use]
+    pub fn new(plan: &Plan) -> Self {
+        let quoted = |name: &str| serde_json::Value::from(name).to_string();
+        Self {
+            names: plan
+                .operations
+                .iter()
+                .map(|one| quoted(&one.name))
+                .collect(),
+        }
+    }
+
+    /// Appends the line of `record`.
+    pub fn append(&self, line: &mut Vec<u8>, plan: &Plan, start: Start, record: &Record) {
+        let place = record.place as usize;
+        let intended_ns = start.start_ns + plan.offsets_ns[place];
+        let sent_ns = record.sent_ns - start.t0_ns;
+        line.extend(b"{\"phase\": \"");
+        line.extend(plan.phase(place).as_bytes());
+        line.extend(b"\", \"index\": ");
+        integer(line, plan.index_of(place));
+        line.extend(b", \"name\": ");
+        line.extend(self.names[plan.operation_of[place] as usize].as_bytes());
+        line.extend(b", \"intended_s\": ");
+        seconds(line, intended_ns);
+        line.extend(b", \"sent_s\": ");
+        seconds(line, sent_ns);
+        match record.done_ns.map(|done_ns| done_ns - start.t0_ns) {
+            Some(done_ns) => {
+                line.extend(b", \"done_s\": ");
+                seconds(line, done_ns);
+                line.extend(b", \"latency_ms\": ");
+                milliseconds(line, done_ns - intended_ns);
+            }
+            None => line.extend(b", \"done_s\": null, \"latency_ms\": null"),
+        }
+        line.extend(b", \"lag_ms\": ");
+        milliseconds(line, sent_ns - intended_ns);
+        line.extend(b", \"outcome\": \"");
+        line.extend(record.outcome.name().as_bytes());
+        line.extend(b"\", \"status\": ");
+        integer(line, u64::from(record.status));
+        line.extend(b", \"bytes\": ");
+        integer(line, record.bytes);
+        line.extend(b"}\n");
+    }
+}
+
+fn seconds(line: &mut Vec<u8>, ns: i64) {
+    decimal(line, ns, 1_000_000);
+}
+
+fn milliseconds(line: &mut Vec<u8>, ns: i64) {
+    decimal(line, ns, 1_000);
+}
+
+/// Microseconds, rounded, as a decimal number of `unit` microseconds.
+fn decimal(line: &mut Vec<u8>, ns: i64, unit: u64) {
+    if ns < 0 {
+        line.push(b'-');
+    }
+    let us = (ns.unsigned_abs() + 500) / 1_000;
+    integer(line, us / unit);
+    line.push(b'.');
+    let (mut rest, mut digit) = (us % unit, unit / 10);
+    while digit > 0 {
+        line.push(b'0' + (rest / digit) as u8);
+        rest %= digit;
+        digit /= 10;
+    }
+}
+
+fn integer(line: &mut Vec<u8>, mut number: u64) {
+    let mut digits = [0_u8; 20];
+    let mut at = digits.len();
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (number % 10) as u8;
+        number /= 10;
+        if number == 0 {
+            break;
+        }
+    }
+    line.extend(&digits[at..]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(ns: i64) -> (String, String) {
+        let (mut s, mut ms) = (vec![], vec![]);
+        seconds(&mut s, ns);
+        milliseconds(&mut ms, ns);
+        (
+            String::from_utf8(s).unwrap(),
+            String::from_utf8(ms).unwrap(),
+        )
+    }
+
+    #[test]
+    fn times_are_decimal_numbers_rounded_to_microseconds() {
+        for (ns, s, ms) in [
+            (0, "0.000000", "0.000"),
+            (1_499, "0.000001", "0.001"),
+            (1_500, "0.000002", "0.002"),
+            (12_345_678_901, "12.345679", "12345.679"),
+            (-2_000_000, "-0.002000", "-2.000"),
+        ] {
+            assert_eq!(written(ns), (s.to_owned(), ms.to_owned()));
+        }
+    }
+}

@@ -1,0 +1,282 @@
+//! What a Locust master is told: Locust's own counts by name, and the latencies in a histogram that
+//! does not round them (microseconds, 3 digits).
+
+use std::collections::BTreeMap;
+
+use hdrhistogram::serialization::{Serializer, V2DeflateSerializer};
+use hdrhistogram::Histogram;
+use serde::Serialize;
+
+use crate::clock::{wall_s, SECOND};
+use crate::plan::Plan;
+use crate::record::{Outcome, Record, Start};
+
+/// Plans of more names are counted under the workload's.
+const NAMES_MAX: usize = 100;
+
+/// As `experiments/record/records.py`: 1 us to 2 minutes.
+const LATENCY_US_MAX: u64 = 120_000_000;
+
+/// What Locust calls a `StatsEntry`, since the last report.
+#[derive(Debug, Clone, Serialize)]
+pub struct Entry {
+    name: String,
+    method: String,
+    last_request_timestamp: Option<f64>,
+    start_time: f64,
+    num_requests: u64,
+    num_none_requests: u64,
+    num_failures: u64,
+    total_response_time: f64,
+    max_response_time: f64,
+    min_response_time: Option<f64>,
+    total_content_length: u64,
+    response_times: BTreeMap<u64, u64>,
+    num_reqs_per_sec: BTreeMap<u64, u64>,
+    num_fail_per_sec: BTreeMap<u64, u64>,
+}
+
+/// What Locust calls a `StatsError`, since the last report.
+#[derive(Debug, Clone, Serialize)]
+pub struct Failure {
+    name: String,
+    method: String,
+    error: &'static str,
+    occurrences: u64,
+    first_seen: f64,
+    last_seen: f64,
+}
+
+/// Locust's `stats` message, without what the worker adds.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    stats: Vec<Entry>,
+    stats_total: Entry,
+    errors: BTreeMap<String, Failure>,
+}
+
+/// Of a whole block.
+#[derive(Debug, Clone, Serialize, PartialEq)]
+pub struct Totals {
+    /// Arrivals with a record.
+    pub requests: u64,
+    /// Those that were not answered as they should.
+    pub failures: u64,
+    /// Those that were not sent, since too many were under way.
+    pub dropped: u64,
+    /// Of all that were sent, from the intended start [ms].
+    pub latency_ms_p50: f64,
+    /// See p50.
+    pub latency_ms_p99: f64,
+    /// See p50.
+    pub latency_ms_p999: f64,
+    /// How much later than intended they were sent [ms].
+    pub lag_ms_p99: f64,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Tally {
+    /// Of the wall clock's second 0 on the monotonic clock.
+    wall_less_monotonic_s: f64,
+    entries: BTreeMap<String, Entry>,
+    total: Entry,
+    failures: BTreeMap<String, Failure>,
+    latency: Histogram<u64>,
+    lag: Histogram<u64>,
+    requests: u64,
+    failed: u64,
+    dropped: u64,
+}
+
+impl Tally {
+    /// Nothing yet; `monotonic_ns` is now.
+    ///
+    /// # Errors
+    /// Never: the histogram's bounds are good.
+    pub fn new(monotonic_ns: i64) -> anyhow::Result<Self> {
+        Ok(Self {
+            wall_less_monotonic_s: wall_s() - monotonic_ns as f64 / SECOND as f64,
+            entries: BTreeMap::new(),
+            total: Entry::new("Aggregated", "", wall_s()),
+            failures: BTreeMap::new(),
+            latency: Histogram::new_with_bounds(1, LATENCY_US_MAX, 3)?,
+            lag: Histogram::new_with_bounds(1, LATENCY_US_MAX, 3)?,
+            requests: 0,
+            failed: 0,
+            dropped: 0,
+        })
+    }
+
+    /// Counts records.
+    pub fn take(&mut self, plan: &Plan, start: Start, batch: &[Record]) {
+        for record in batch {
+            let place = record.place as usize;
+            let intended_ns = start.origin_ns() + plan.offsets_ns[place];
+            let latency_us = record.done_ns.map(|done_ns| us(done_ns - intended_ns));
+            self.requests += 1;
+            match latency_us {
+                Some(latency_us) => {
+                    self.latency.saturating_record(latency_us);
+                    self.lag.saturating_record(us(record.sent_ns - intended_ns));
+                }
+                None => self.dropped += 1,
+            }
+            let ended_ns = record.done_ns.unwrap_or(record.sent_ns);
+            let at_s = self.wall_less_monotonic_s + ended_ns as f64 / SECOND as f64;
+            let failed = record.outcome != Outcome::Ok;
+            let operation = plan.operation(place);
+            let name = if plan.operations.len() > NAMES_MAX {
+                &plan.user
+            } else {
+                &operation.name
+            };
+            let method = plan.targets[operation.routes[0].target].protocol.name();
+            if !self.entries.contains_key(name) {
+                self.entries
+                    .insert(name.clone(), Entry::new(name, method, at_s));
+            }
+            if let Some(entry) = self.entries.get_mut(name) {
+                entry.take(latency_us, record.bytes, failed, at_s);
+            }
+            self.total.take(latency_us, record.bytes, failed, at_s);
+            if failed {
+                self.failed += 1;
+                self.fail(name, method, record.outcome, at_s);
+            }
+        }
+    }
+
+    /// What came since the last report.
+    pub fn report(&mut self) -> Report {
+        let stats = std::mem::take(&mut self.entries).into_values().collect();
+        let next = Entry::new("Aggregated", "", wall_s());
+        Report {
+            stats,
+            stats_total: std::mem::replace(&mut self.total, next),
+            errors: std::mem::take(&mut self.failures),
+        }
+    }
+
+    /// All latencies so far, as HdrHistogram's own base64 text of its V2 encoding.
+    ///
+    /// # Errors
+    /// Never: the memory takes it.
+    pub fn histogram(&self) -> anyhow::Result<Vec<u8>> {
+        let mut bytes = vec![];
+        V2DeflateSerializer::new()
+            .serialize(&self.latency, &mut bytes)
+            .map_err(|error| anyhow::anyhow!("histogram: {error:?}"))?;
+        Ok(bytes)
+    }
+
+    /// All so far.
+    #[must_use]
+    pub fn totals(&self) -> Totals {
+        let ms = |histogram: &Histogram<u64>, quantile| {
+            histogram.value_at_quantile(quantile) as f64 / 1e3
+        };
+        Totals {
+            requests: self.requests,
+            failures: self.failed,
+            dropped: self.dropped,
+            latency_ms_p50: ms(&self.latency, 0.5),
+            latency_ms_p99: ms(&self.latency, 0.99),
+            latency_ms_p999: ms(&self.latency, 0.999),
+            lag_ms_p99: ms(&self.lag, 0.99),
+        }
+    }
+
+    fn fail(&mut self, name: &str, method: &str, outcome: Outcome, at_s: f64) {
+        let key = format!("{method}.{name}.{}", outcome.name());
+        let failure = self.failures.entry(key).or_insert_with(|| Failure {
+            name: name.to_owned(),
+            method: method.to_owned(),
+            error: outcome.name(),
+            occurrences: 0,
+            first_seen: at_s,
+            last_seen: at_s,
+        });
+        failure.occurrences += 1;
+        failure.last_seen = at_s;
+    }
+}
+
+/// Microseconds, rounded, at least one.
+fn us(ns: i64) -> u64 {
+    ((ns.max(0) as u64 + 500) / 1_000).max(1)
+}
+
+impl Entry {
+    fn new(name: &str, method: &str, now_s: f64) -> Self {
+        Self {
+            name: name.to_owned(),
+            method: method.to_owned(),
+            last_request_timestamp: None,
+            start_time: now_s,
+            num_requests: 0,
+            num_none_requests: 0,
+            num_failures: 0,
+            total_response_time: 0.0,
+            max_response_time: 0.0,
+            min_response_time: None,
+            total_content_length: 0,
+            response_times: BTreeMap::new(),
+            num_reqs_per_sec: BTreeMap::new(),
+            num_fail_per_sec: BTreeMap::new(),
+        }
+    }
+
+    /// Counts one request; one without a latency was not sent.
+    fn take(&mut self, latency_us: Option<u64>, bytes: u64, failed: bool, at_s: f64) {
+        let second = at_s as u64;
+        self.num_requests += 1;
+        *self.num_reqs_per_sec.entry(second).or_default() += 1;
+        self.last_request_timestamp = Some(self.last_request_timestamp.unwrap_or(at_s).max(at_s));
+        self.total_content_length += bytes;
+        if failed {
+            self.num_failures += 1;
+            *self.num_fail_per_sec.entry(second).or_default() += 1;
+        }
+        let Some(latency_us) = latency_us else {
+            self.num_none_requests += 1;
+            return;
+        };
+        let latency_ms = latency_us as f64 / 1e3;
+        self.total_response_time += latency_ms;
+        self.max_response_time = self.max_response_time.max(latency_ms);
+        let least = self.min_response_time.unwrap_or(latency_ms);
+        self.min_response_time = Some(least.min(latency_ms));
+        *self.response_times.entry(bucket(latency_ms)).or_default() += 1;
+    }
+}
+
+/// Locust's `bucket_response_time`: two digits of a millisecond's multiples.
+fn bucket(latency_ms: f64) -> u64 {
+    let unit: f64 = match latency_ms {
+        ms if ms < 100.0 => 1.0,
+        ms if ms < 1_000.0 => 10.0,
+        ms if ms < 10_000.0 => 100.0,
+        _ => 1_000.0,
+    };
+    ((latency_ms / unit).round_ties_even() * unit) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn latencies_fall_into_locust_s_buckets() {
+        let pairs = [
+            (0.4, 0),
+            (98.6, 99),
+            (147.0, 150),
+            (3432.0, 3400),
+            (58_760.0, 59_000),
+        ];
+        for (latency_ms, expected) in pairs {
+            assert_eq!(bucket(latency_ms), expected);
+        }
+    }
+}

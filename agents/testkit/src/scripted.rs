@@ -1,0 +1,139 @@
+//! An HTTP server that answers each request when a script says, and remembers when it did. What a
+//! client measures can be held against that: neither a busy host nor a late timer is the client's
+//! error then.
+
+// A failing test may end in a panic here.
+#![allow(clippy::unwrap_used)]
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use tokio::io::AsyncWriteExt;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::Builder;
+use tokio::sync::oneshot;
+use tokio::time::{sleep_until, Instant};
+
+use crate::stream::Buffered;
+
+const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+
+/// When requests are answered. They ask for `/0`, `/1`, ...
+#[derive(Debug, Clone, Default)]
+pub struct Script {
+    /// How long each takes.
+    pub delays: Vec<Duration>,
+    /// From when, after the first request, and how long nothing is answered at all.
+    pub stall: Option<(Duration, Duration)>,
+}
+
+/// A server on a thread of its own, until it is dropped.
+pub struct Scripted {
+    /// Where it listens, on loopback.
+    pub address: SocketAddr,
+    told: Arc<Told>,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<thread::JoinHandle<()>>,
+}
+
+struct Told {
+    script: Script,
+    now_ns: fn() -> i64,
+    first: Mutex<Option<Instant>>,
+    answered_ns: Mutex<Vec<Option<i64>>>,
+}
+
+impl Scripted {
+    /// Starts it; `now_ns` is the clock of what it remembers.
+    ///
+    /// # Panics
+    /// When it cannot listen.
+    #[must_use]
+    pub fn start(script: Script, now_ns: fn() -> i64) -> Self {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let address = listener.local_addr().unwrap();
+        let told = Arc::new(Told {
+            answered_ns: Mutex::new(vec![None; script.delays.len()]),
+            script,
+            now_ns,
+            first: Mutex::new(None),
+        });
+        let (stop, stopped) = oneshot::channel();
+        let serving = Arc::clone(&told);
+        let thread = thread::spawn(move || {
+            let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async {
+                let listener = TcpListener::from_std(listener).unwrap();
+                tokio::select! {
+                    () = serve(listener, serving) => {}
+                    _ = stopped => {}
+                }
+            });
+        });
+        Self {
+            address,
+            told,
+            stop: Some(stop),
+            thread: Some(thread),
+        }
+    }
+
+    /// When each request was answered, on the clock that it was started with; none: it never was.
+    ///
+    /// # Panics
+    /// When the server did.
+    #[must_use]
+    pub fn answered_ns(&self) -> Vec<Option<i64>> {
+        self.told.answered_ns.lock().unwrap().clone()
+    }
+}
+
+impl Drop for Scripted {
+    fn drop(&mut self) {
+        if let Some(stop) = self.stop.take() {
+            let _ = stop.send(());
+        }
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+async fn serve(listener: TcpListener, told: Arc<Told>) {
+    let mut connections = tokio::task::JoinSet::new();
+    while let Ok((stream, _)) = listener.accept().await {
+        connections.spawn(talk(stream, Arc::clone(&told)));
+    }
+}
+
+async fn talk(stream: TcpStream, told: Arc<Told>) {
+    let _ = stream.set_nodelay(true);
+    let mut client = Buffered::new(stream);
+    while let Some(head) = client.head().await {
+        let path = head.split(' ').nth(1).unwrap_or("/");
+        let place: usize = path.trim_start_matches('/').parse().unwrap();
+        sleep_until(told.due(place)).await;
+        // Noted before, so that nobody can have read it earlier.
+        let at_ns = (told.now_ns)();
+        if client.stream.write_all(ANSWER).await.is_err() {
+            return;
+        }
+        told.answered_ns.lock().unwrap()[place] = Some(at_ns);
+    }
+}
+
+impl Told {
+    /// When request `place`, which has just come, is to be answered.
+    fn due(&self, place: usize) -> Instant {
+        let now = Instant::now();
+        let first = *self.first.lock().unwrap().get_or_insert(now);
+        let due = now + self.script.delays[place];
+        match self.script.stall {
+            Some((from, lasts)) if due >= first + from => due.max(first + from + lasts),
+            _ => due,
+        }
+    }
+}
