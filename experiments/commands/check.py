@@ -69,6 +69,8 @@ def checked(design: Design) -> Design:
 
 def _operation_errors(design: Design) -> list[InputError]:
     user = design.experiment.load.user
+    if user not in design.workloads:  # a kind without [load]
+        return []
     population = population_of(design.workloads[user])
     unchecked = [one.name for one in (*population.operations, *population.writes) if not one.check]
     if not unchecked:
@@ -90,6 +92,7 @@ def summary_of(design: Design) -> dict[str, Any]:
     section = kinds.section_of(kind, design)
     load_s = kind.load_s(design, section)
     done = kind.adapted(design, section)
+    own = kind.disturbs(design, section)
     return {
         "experiment": fleet.experiment,
         "kind": experiment.kind,
@@ -102,13 +105,13 @@ def summary_of(design: Design) -> dict[str, Any]:
             name: str(design.roles[name].directory)
             for name in dict.fromkeys(tier.role for tier in fleet.tiers.values())
         },
-        "load": experiment.load.model_dump(mode="json"),
+        "load": experiment.load.model_dump(mode="json") if kind.needs_load else None,
         "arms": {
             name: {tier: _settings(design, arm, tier) for tier in fleet.tier_order}
             for name, arm in experiment.arms.items()
         },
-        "disturbances": foreseen.disturbances(done),
-        "at_once": foreseen.at_once(done),
+        "disturbances": [*foreseen.disturbances(done), *own],
+        "at_once": foreseen.at_once(done, own),
         "guard": experiment.guard.model_dump(mode="json"),
         "load_s": load_s,
         "cost": _cost(design, load_s),
@@ -146,7 +149,8 @@ def rows_of(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for name, folder in found["roles"].items():
         yield f"role {name}", brief(Path(folder))
     load = found["load"]
-    yield "load", f"{load['user']}, {load['arrivals']}, {load['rate_per_s']:g}/s"
+    said = f"{load['user']}, {load['arrivals']}, {load['rate_per_s']:g}/s" if load else ""
+    yield "load", said or f"what kind {found['kind']} asks"
     for name, arm in found["arms"].items():
         yield f"arm {name}", "; ".join(f"{tier}: {_words(one)}" for tier, one in arm.items())
     yield from foreseen.rows(found)

@@ -3,7 +3,7 @@ undone."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from experiments.design import Design
@@ -80,12 +80,18 @@ def _crashes(design: Design) -> list[dict[str, Any]]:
     ]
 
 
-def at_once(design: Design) -> dict[str, int]:
-    """By tier, the most machines that are disturbed at once; crashes may come to all of a tier."""
+def at_once(design: Design, own: Sequence[Mapping[str, Any]] = ()) -> dict[str, int]:
+    """By tier, the most machines that are disturbed at once; crashes may come to all of a tier,
+    `own`, a kind's, to one."""
+    touched = {name for one in own for name in one["machines"]}
     most = most_in_any_block(design.experiment, design.fleet)
     crashed = {name for one in _crashes(design) for name in one["machines"]}
     return {
-        tier: max(len(one.machines), len(crashed & set(design.fleet.nodes_of(tier))))
+        tier: max(
+            len(one.machines),
+            len(crashed & set(design.fleet.nodes_of(tier))),
+            int(not touched.isdisjoint(design.fleet.nodes_of(tier))),
+        )
         for tier, one in most.items()
     }
 
@@ -109,7 +115,7 @@ def rows(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 def _times(one: Mapping[str, Any]) -> str:
     counted = [times for times in one["machines"].values() if times is not None]
     if not counted:
-        return "at times drawn from the seed"
+        return str(one.get("when", "at times drawn from the seed"))
     total = sum(times["times"] for times in counted)
     seconds = sum(times["seconds"] for times in counted)
     begins = "" if one["at_s"] is None else f", from {one['at_s']:g} s of a block on"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from experiments.design.contracts import MACHINE_KINDS, SPOKEN
-from experiments.design.experiment import Arm, Experiment, Selector, TierSettings
+from experiments.design.experiment import NOBODY, Arm, Experiment, Selector, TierSettings
 from experiments.design.failover import failover_problems
 from experiments.design.fleet import Fleet, replicas_max
 from experiments.design.roles import Roles
@@ -29,6 +29,8 @@ def experiment_problems(
 def _user_problems(
     experiment: Experiment, fleet: Fleet, roles: Roles, workloads: Mapping[str, Workload]
 ) -> Iterator[Problem]:
+    if experiment.load.user == NOBODY and "load" not in experiment.model_fields_set:
+        return
     asked = {fleet.tiers[tier].role for tier in fleet.entry_tiers}
     fitting = [user for user, one in workloads.items() if asked & set(one.roles)]
     user = experiment.load.user

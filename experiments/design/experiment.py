@@ -25,6 +25,7 @@ RATE_PER_WORKER_MAX = 2000.0  # load is bounded in time and count
 WORKERS_MAX = 16
 RATE_PER_S_MAX = RATE_PER_WORKER_MAX * WORKERS_MAX
 PHASE_S_MAX = 3600.0
+NOBODY = "nobody"  # the user where a design has no [load]
 
 User = Annotated[str, Field(min_length=1, max_length=64)]  # the name of a workload
 Rate = Annotated[float, Field(gt=0, le=RATE_PER_S_MAX)]
@@ -264,18 +265,19 @@ class Experiment(Strict):
 
     kind: Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]*$")] = "compare"
     """What is done: see kinds."""
-    load: Load
-    """Who asks what."""
-    phases: Phases
-    """How long."""
+    load: Load = Load(user=NOBODY, arrivals="constant", rate_per_s=1.0)
+    """Who asks what; not in kinds that bring their own clients."""
+    phases: Phases = Phases(warm_up=0.0, measure=1.0)
+    """How long; likewise."""
     interference: Interference = Interference(pattern="none")
     """Neighbours."""
     faults: Annotated[tuple[Fault, ...], Field(strict=False)] = ()
     """What goes wrong on purpose."""
     arms: Annotated[dict[str, Arm], Field(min_length=1)]
     """What is compared; the first is the baseline."""
-    slo: Slo
-    """What is promised."""
+    slo: Slo = Slo(availability=0.5, p95_ms=PHASE_S_MAX * 1e3, p99_ms=PHASE_S_MAX * 1e3,
+                   max_error_share=1.0)  # fmt: skip
+    """What is promised; likewise."""
     rates: Rates = Rates()
     """How machines fail."""
     failover: Failover | None = None

@@ -61,5 +61,18 @@ def section_of(kind: Kind, design: Design, options: Mapping[str, Any] | None = N
             came="none" if kind.replaces_machines else "one",
             do='`kind = "schemes"` measures machines that fail and are replaced.',
         )
+    if own and kind.needs_load:
+        _check_load(design)
     kind.check(design, section)
     return section
+
+
+def _check_load(design: Design) -> None:
+    for table in ("load", "phases", "slo"):
+        if table not in design.experiment.model_fields_set:
+            raise InputError(
+                f"{design.directory / 'experiment.toml'}: {table}",
+                expected="this table, kind " + design.experiment.kind + " needs it",
+                came="nothing",
+                do="Add it.",
+            )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -26,10 +26,20 @@ class Kind:
     summary: ClassVar[str]
     Section: ClassVar[type[Strict] | None] = None
     needs_fleet: ClassVar[bool] = True
+    needs_load: ClassVar[bool] = True  # whether a design of it has [load], [phases] and [slo]
     replaces_machines: ClassVar[bool] = False  # whether a design of it has a [failover]
 
     def check(self, design: Design, section: Any) -> None:
         """Raises InputError where design and section do not fit."""
+
+    def check_host(self, design: Design, section: Any) -> None:
+        """Raises EnvironmentMissing where this host cannot carry it; before anything is made."""
+
+    def disturbs(self, design: Design, section: Any) -> Sequence[Mapping[str, Any]]:
+        """What it does to machines of its own accord, to one of a tier at a time, as `sparecraft
+        check` says it: what, kind, parameters, at_s, machines, commands, undo, when."""
+        del design, section
+        return ()
 
     def adapted(self, design: Design, section: Any) -> Design:
         """The design as it is carried out."""

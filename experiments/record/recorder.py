@@ -19,6 +19,7 @@ from experiments.record.telemetry import (
     Account,
     Annotations,
     InfluxWriter,
+    Point,
     arbiter_points,
     request_point,
     verdict_point,
@@ -113,6 +114,17 @@ class Recorder:
             self.events.append(line)
             self._log.append(line)
             self._writer.write([self._annotations.point(line)])
+
+    def sample(
+        self,
+        monotonic: float,
+        measurement: str,
+        tags: Mapping[str, str],
+        fields: Mapping[str, float],
+    ) -> None:
+        """A point of a kind's own measurement; nothing of it is in a file."""
+        time_ns = self.clock.ns_at(self.clock.since_s(monotonic))
+        self._writer.write([Point(measurement, {**self._names, **tags}, fields, time_ns)])
 
     def requests(self, block: Block, records: Sequence[RequestRecord]) -> None:
         """Live samples of a block."""

@@ -78,6 +78,10 @@ class Agent(_Api):
         the role's service is restarted for it."""
         return bool(self._call("PUT", "/v1/settings", settings, _SLOW)["restarted"])
 
+    def restart_service(self) -> None:
+        """Stop the role's service and start it anew."""
+        self._call("POST", "/v1/service/restart", timeout=_SLOW)
+
     def inject(self, kind: str, parameters: Mapping[str, Any], lease_s: float) -> str:
         """Start a fault; returns its id. It ends by itself after `lease_s` unless renewed."""
         body = {"kind": kind, "parameters": dict(parameters), "lease_s": lease_s}

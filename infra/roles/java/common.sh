@@ -25,6 +25,16 @@ write_hosts() {
   } >"$run/hosts"
 }
 
+# What a server's JVM tells of its heap, at http://ADDRESS:9404/metrics, where the generation's pom.xml names the exporter.
+jmx_of() {
+  local jar
+  for jar in "$software"/lib/jmx_prometheus_javaagent-*.jar; do
+    if [ ! -e "$jar" ]; then continue; fi
+    printf '%s\n' 'whitelistObjectNames: ["java.lang:type=Memory"]' 'rules: []' >"$run/jmx.yaml" # and nothing of the server's own
+    echo "-javaagent:$jar=9404:$run/jmx.yaml"
+  done
+}
+
 # The JVM and its options, one a line, without class path and class.
 java_of() { # its heap in MB
   printf '%s\n' /usr/bin/java "-Xms$1m" "-Xmx$1m" -XX:+UseSerialGC -Djava.net.preferIPv4Stack=true "-Djdk.net.hosts.file=$run/hosts"

@@ -1,0 +1,79 @@
+"""Which limplock a slow card or disk leads to, row by row of the paper's Table 1. Begin with
+rule.py, then measure.py."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from experiments.kinds.kind import Kind
+from experiments.kinds.limplock.section import LimplockSection
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from experiments.design import Design
+    from experiments.record.result import Findings, Result
+    from experiments.stage.stage import Stage
+
+
+class LimplockKind(Kind):
+    """Rows of limpbench (Do et al., SoCC 2013): one part limps, and who slows down is measured."""
+
+    name = "limplock"
+    summary = "which limplock a slow card or disk leads to: operation, node, cluster (Do et al.)"
+    Section = LimplockSection
+    needs_load = False
+
+    def check(self, design: Design, section: LimplockSection) -> None:
+        """Rows that are known, of systems that the fleet runs."""
+        section.check(design)
+
+    def check_host(self, design: Design, section: LimplockSection) -> None:
+        """Memory for all machines and clients."""
+        from experiments.kinds.limplock.foreseen import check_memory
+
+        del section
+        check_memory(design)
+
+    def disturbs(self, design: Design, section: LimplockSection) -> Sequence[Mapping[str, Any]]:
+        """Each scenario of each row, on one machine at a time."""
+        from experiments.kinds.limplock.foreseen import disturbances
+
+        return disturbances(design, section)
+
+    def load_s(self, design: Design, section: LimplockSection) -> None:
+        """As long as the rows take."""
+
+    def measure(self, stage: Stage, section: LimplockSection) -> None:
+        """Every repeat of every row."""
+        from experiments.kinds.limplock.measure import Rows
+
+        Rows(stage, section).measure()
+
+    def analyse(self, folder: Path) -> Findings:
+        """The verdicts of each row and scenario."""
+        from experiments.kinds.limplock.result import analyse
+
+        return analyse(folder)
+
+    def write_page(self, folder: Path) -> Path:
+        """Table 1 and Figures 1 and 4, ours beside the paper's."""
+        from experiments.kinds.limplock.page import write_page
+
+        return write_page(folder)
+
+    def print_result(self, result: Result, console: Console, page: Path) -> None:
+        """A line for each row."""
+        from experiments.kinds.limplock.page import print_rows
+        from experiments.record.result import flat
+
+        print_rows(flat(result), console, page)
+
+    def row(self, result: Result) -> Mapping[str, Any]:
+        """Operation, node and cluster of each row at its worst, as letters."""
+        return dict(result[self.name]["letters"])
+
+
+KIND = LimplockKind()

@@ -1,0 +1,306 @@
+"""The stores' official clients: one Java process for each arm, which asks in lanes until stopped.
+
+`infra/roles/java/Lanes.java` says what goes over its pipes. Its clock is this host's monotonic one,
+as Python's, so its times and the runner's are of one clock.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from experiments.errors import EnvironmentMissing, MeasurementFailed, SparecraftError
+from experiments.paths import ROOT
+
+_BUILD = ROOT / "build"
+_JAVA = ROOT / "infra" / "roles" / "java"
+_MAIN = "Lanes"
+_HEAP_MB = 160
+_START_S = 30.0
+_OPEN_S = 30.0
+_END_S = 5.0
+_NEVER_S = 3600.0
+_TAIL_BYTES = 2000
+_GONE = "it has ended"
+Work = Callable[[threading.Event], None]
+
+
+@dataclass(frozen=True)
+class Task:
+    """What a lane asks: an operation of one machine, `count` times (0: until it is stopped), one
+    after another, each with `size` bytes, over `keys` names."""
+
+    node: str
+    operation: str
+    target: str
+    count: int
+    size: int
+    keys: int
+    gap_s: float = 0.0
+    timeout_s: float = _NEVER_S
+
+
+@dataclass(frozen=True)
+class Did:
+    """One operation of a lane; monotonic times [s]."""
+
+    start: float
+    end: float
+    outcome: str
+
+
+@dataclass
+class Lane:
+    """A task: `started` once it is under way; over, `ended` is when, and `reason` why [monotonic
+    s]."""
+
+    task: Task
+    number: int
+    started: float = 0.0
+    did: list[Did] = field(default_factory=list)
+    ended: float | None = None
+    reason: str = ""
+    work: Work | None = None  # in place of what a client asks
+    halt: threading.Event = field(default_factory=threading.Event)  # the work is to end
+    is_open: threading.Event = field(default_factory=threading.Event)
+    _over: threading.Event = field(default_factory=threading.Event)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all of it was done."""
+        return self.reason == "done"
+
+    def wait(self, timeout_s: float) -> bool:
+        """Until it is over; False where that takes longer."""
+        return self._over.wait(max(0.0, timeout_s))
+
+    def end(self, now: float, reason: str) -> None:
+        """It is over."""
+        if self.ended is None:
+            self.ended, self.reason = now, reason
+            self.is_open.set()  # nobody need wait for it
+            self._over.set()
+
+
+class Clients:
+    """The process; always `close` it. Lanes that are over stay in `lanes`."""
+
+    def __init__(self, command: Sequence[str], log: Path) -> None:
+        """Starts `command`, whose errors go to `log`. Raises EnvironmentMissing."""
+        self.lanes: list[Lane] = []
+        self._log = log
+        with log.open("ab") as errors:
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors,
+                text=True, start_new_session=True,
+            )  # fmt: skip
+        self._up = False
+        self._ready = threading.Event()
+        self._reader = threading.Thread(target=self._read, name="clients", daemon=True)
+        self._reader.start()
+        if not self._ready.wait(_START_S) or not self._up:
+            self.close()
+            raise EnvironmentMissing(
+                f"the client {command[-1]}",
+                expected=f"to start within {_START_S:g} s",
+                came=self._tail(),
+                do="Call `ci/setup`; the client needs a JDK and the role's jars.",
+            )
+
+    def open(self, task: Task) -> Lane:
+        """A lane of its own, with its client connected; `go` lets it begin. Raises
+        MeasurementFailed where it cannot be connected, or the process has ended."""
+        lane = self._open(task)
+        if not lane.is_open.wait(_OPEN_S) or lane.ended is not None:
+            raise self._failed(f"no connection to {task.target} within {_OPEN_S:g} s")
+        return lane
+
+    def call(self, task: Task, work: Work) -> Lane:
+        """A lane whose only operation is `work`, which ends soon after its event is set; one that
+        raises a SparecraftError failed."""
+        lane = Lane(task, len(self.lanes), work=work)
+        self.lanes.append(lane)
+        return lane
+
+    def go(self, lane: Lane) -> None:
+        """Let it begin."""
+        lane.started = time.monotonic()
+        if lane.work is None:
+            self._say("go", lane.number)
+        else:
+            threading.Thread(target=_work, args=(lane, lane.work), name="work", daemon=True).start()
+
+    def start(self, task: Task) -> Lane:
+        """A lane that begins as soon as it is connected, whenever that is."""
+        lane = self._open(task)
+        self.go(lane)
+        return lane
+
+    def _open(self, task: Task) -> Lane:
+        lane = Lane(task, len(self.lanes))
+        self.lanes.append(lane)
+        self._say(
+            "open", lane.number, task.target, task.operation, task.count, task.size, task.keys,
+            round(1000 * task.gap_s), round(1000 * task.timeout_s),
+        )  # fmt: skip
+        return lane
+
+    def stop(self, lane: Lane) -> None:
+        """End it, done or not; returns when it is over. Raises MeasurementFailed where the process
+        has ended."""
+        if lane.ended is None:
+            lane.halt.set()
+            if lane.work is None:
+                self._say("stop", lane.number)
+            elif not lane.started:
+                lane.end(time.monotonic(), "stopped")
+            if not lane.wait(_END_S):
+                raise self._failed("a lane did not stop")
+        if lane.reason == _GONE:
+            raise self._failed(_GONE)
+
+    def do(self, task: Task, timeout_s: float) -> None:
+        """The whole task. Raises MeasurementFailed where that takes longer."""
+        lane = self.start(task)
+        if not (lane.wait(timeout_s) and lane.is_done):
+            self.stop(lane)
+            good = sum(one.outcome == "ok" for one in lane.did)
+            raise self._failed(
+                f"{good} of {task.count} {task.operation} at {task.node} within {timeout_s:g} s"
+            )
+
+    def close(self) -> None:
+        """End the process."""
+        with suppress(OSError):
+            assert self._process.stdin is not None
+            self._process.stdin.close()
+        try:
+            self._process.wait(_END_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._reader.join(_END_S)
+        if self._process.stdout is not None:
+            self._process.stdout.close()
+
+    def _say(self, *words: object) -> None:
+        try:
+            assert self._process.stdin is not None
+            self._process.stdin.write("\t".join(map(str, words)) + "\n")
+            self._process.stdin.flush()
+        except (OSError, ValueError) as error:
+            raise self._failed(_GONE) from error
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self._heard(line.rstrip("\n").split("\t"))
+        now = time.monotonic()
+        for lane in list(self.lanes):
+            lane.end(now, _GONE)
+        self._ready.set()
+
+    def _heard(self, words: Sequence[str]) -> None:
+        if words[0] == "did":
+            start, end = int(words[2]) / 1e9, int(words[3]) / 1e9
+            self.lanes[int(words[1])].did.append(Did(start, end, words[4]))
+        elif words[0] == "end":
+            lane = self.lanes[int(words[1])]
+            last = lane.did[-1].end if lane.did else time.monotonic()
+            lane.end(last, words[2])
+        elif words[0] == "open":
+            self.lanes[int(words[1])].is_open.set()
+        elif words[0] == "ready":
+            self._up = True
+            self._ready.set()
+
+    def _failed(self, came: str) -> MeasurementFailed:
+        return MeasurementFailed(
+            "the store's client",
+            expected="to do what it is told",
+            came=f"{came}; it printed: {self._tail()}",
+            do=f"Its log is {self._log}.",
+        )
+
+    def _tail(self) -> str:
+        return self._log.read_bytes()[-_TAIL_BYTES:].decode(errors="replace").strip() or "nothing"
+
+
+def _work(lane: Lane, work: Work) -> None:
+    reason = "done"
+    try:
+        work(lane.halt)
+    except SparecraftError as error:
+        reason = str(error)
+    now = time.monotonic()
+    if lane.halt.is_set():
+        reason = "stopped"
+    outcome = {"done": "ok", "stopped": "timeout"}.get(reason, "error")
+    lane.did.append(Did(lane.started, now, outcome))
+    lane.end(now, reason)
+
+
+def command(
+    role: Path, generation: str, sources: Sequence[str], opener: str, names: Mapping[str, str],
+    folder: Path,
+) -> tuple[str, ...]:  # fmt: skip
+    """The command of a client, compiled where that was not done before.
+
+    Parameters: role's folder, whose jars `ci/jars` has in build/ROLE/GENERATION; names of machines
+    by address, for a resolver that asks nobody; folder to write these to. Raises
+    EnvironmentMissing.
+    """
+    jars = _BUILD / role.name / generation
+    java = _program("java")
+    classes = _compiled(jars, [*(role / name for name in sources), *sorted(_JAVA.glob("*.java"))])
+    hosts = folder / "hosts"
+    hosts.write_text("".join(f"{address} {name}\n" for address, name in names.items()))
+    path = f"{classes}:{role / generation}:{jars}/*"
+    return (
+        java, f"-Xmx{_HEAP_MB}m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
+        "-Djava.net.preferIPv4Stack=true", f"-Djdk.net.hosts.file={hosts}", "-cp", path, _MAIN,
+        opener,
+    )  # fmt: skip
+
+
+def _compiled(jars: Path, sources: Sequence[Path]) -> Path:
+    """The folder of the classes of these sources."""
+    made = hashlib.sha256()
+    for path in sources:
+        made.update(path.read_bytes())
+    target = _BUILD / "clients" / f"{jars.parent.name}-{jars.name}-{made.hexdigest()[:12]}"
+    if target.is_dir():
+        return target
+    new = target.with_name(f".{target.name}.new")
+    shutil.rmtree(new, ignore_errors=True)
+    new.mkdir(parents=True)
+    words = [_program("javac"), "-proc:none", "-nowarn", "-d", str(new), "-cp", f"{jars}/*"]
+    done = subprocess.run([*words, *map(str, sources)], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise EnvironmentMissing(
+            f"the client of {jars.parent.name} {jars.name}",
+            expected="to compile",
+            came=(done.stdout + done.stderr)[-_TAIL_BYTES:].strip(),
+            do="`ci/jars` has its jars; see whether they are there.",
+        )
+    new.replace(target)
+    return target
+
+
+def _program(name: str) -> str:
+    found = shutil.which(name)
+    if found is None:
+        raise EnvironmentMissing(
+            name,
+            expected="a JDK on this host, for the stores' own clients",
+            came="none",
+            do="Install one (Debian: openjdk-17-jdk-headless), then call this again.",
+        )
+    return found

@@ -1,0 +1,71 @@
+"""One fault on one machine, held as long as a `with` lasts, by the stage's own fault controller."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from experiments.design.contracts import MACHINE_KINDS
+from experiments.design.injections import Injection, Step
+from experiments.errors import MeasurementFailed
+from experiments.stage.faults import FaultController
+from experiments.stage.radius import Radius
+from experiments.stage.stage import Stage
+
+_ARMED_S = 45.0  # an agent may take 30 to answer
+_LONGEST_S = 3600.0
+
+
+@contextmanager
+def held(stage: Stage, step: Step) -> Iterator[float]:
+    """Gives when it was in force [monotonic s]; it is undone when this ends.
+
+    Raises: MeasurementFailed where it cannot be injected.
+    """
+    heard = _Heard(stage)
+    stop = threading.Event()
+    controller = FaultController(
+        stage.fleet.agents, stage.fleet.platform, heard.event, stage.tally, Radius({}, None)
+    )
+    injection = Injection(0.0, None, "fault", (step,))
+    origin = time.monotonic()
+    thread = threading.Thread(
+        target=controller.run, args=([injection], origin, _LONGEST_S, stop), name="faults"
+    )
+    thread.start()
+    try:
+        if not heard.told.wait(_ARMED_S) or heard.since is None:
+            raise MeasurementFailed(
+                f"{step.kind} on {step.machine}",
+                expected="to be injected",
+                came=heard.text or f"no answer within {_ARMED_S:g} s",
+                do="`GET /v1/capabilities` of the machine says what can be injected there.",
+            )
+        yield heard.since
+    finally:
+        stop.set()
+        thread.join()
+
+
+class _Heard:
+    """What the controller logs, on its way to the run's files."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+        self.told = threading.Event()
+        self.since: float | None = None
+        self.text = ""
+
+    def event(self, monotonic: float, **event: Any) -> None:
+        if event["kind"] in MACHINE_KINDS:
+            monitor, down = self._stage.monitor, event["action"] == "inject"
+            (monitor.expect_down if down else monitor.expect_up)(event["machine"])
+        self._stage.recorder.event(monotonic, **event)
+        if event["action"] == "inject":
+            self.since = monotonic
+        elif event["action"] == "error":
+            self.text = str(event["text"])
+        self.told.set()

@@ -1,0 +1,157 @@
+"""The rows on a fleet: block by block, each a repeat of all rows of one arm."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from experiments.design.schedule import Block, blocks
+from experiments.kinds.limplock.clients import Clients, Lane, command
+from experiments.kinds.limplock.repeat import Moved, Repeat, whole
+from experiments.kinds.limplock.row import Row
+from experiments.kinds.limplock.section import LimplockSection
+from experiments.kinds.limplock.system import Node, System, adapter_of
+from experiments.kinds.limplock.whitebox import Whitebox
+from experiments.kinds.limplock.windows import (
+    ASKED,
+    ASKED_FILE,
+    WHITEBOX,
+    WHITEBOX_FILE,
+    Left,
+    Window,
+    write_windows,
+)
+from experiments.record.records import write_table
+from experiments.stage.settings import configure
+from experiments.stage.stage import Stage
+
+_WARM_UP_GAP_S = 0.002
+ATTEMPTS_MAX = 3  # at a repeat whose parts moved before anything was done to them
+
+
+class Rows:
+    """Measures them; `stage.keep` sees to it that all of it is written, whatever happens."""
+
+    def __init__(self, stage: Stage, section: LimplockSection) -> None:
+        self._stage = stage
+        self._section = section
+        self._rows = section.asked()
+        self._windows: list[Window] = []
+        self._abandoned: list[str] = []
+        self._lanes: list[tuple[str, Lane]] = []  # with their purpose
+        self._whitebox: list[dict[str, Any]] = []
+        self._clients: dict[tuple[str, str], Clients] = {}  # by arm and system
+        self._shown: dict[str, dict[str, Any]] = {}
+        stage.keep(self._write)
+
+    def measure(self) -> None:
+        """Every block. The clients are gone when this ends."""
+        before = ""
+        try:
+            for block in blocks(self._stage.design.experiment):
+                configure(self._stage.design, block.arm, self._stage.fleet)
+                for name in dict.fromkeys(row.system for row in self._rows):
+                    self._of_system(block, name, fresh=block.arm != before)
+                before = block.arm
+        finally:
+            self._stage.recorder.block = None
+            for clients in self._clients.values():
+                clients.close()
+
+    def _of_system(self, block: Block, name: str, *, fresh: bool) -> None:
+        """All rows of one system and arm; `fresh` where it was started since the last block."""
+        system = self._adapter(block.arm, name)
+        mine = [row for row in self._rows if row.system == name]
+        self._shown |= {one.metric: asdict(one) for one in system.shown}
+        said = f"{block.arm}, repeat {block.pair + 1}: {', '.join(row.name for row in mine)}"
+        watch = Whitebox(system, self._stage.recorder)
+        with self._stage.narrator.step(said), watch:
+            try:
+                look = partial(system.parts, mine[0])
+                whole(self._stage, look, self._section.recover_max_s)
+                clients = self._client_of(block.arm, name, system, mine)
+                if fresh:
+                    self._warm_up(system, mine, clients)
+                for row in mine:
+                    for part in row.injected:
+                        self._row(block, row, part, system, clients, watch)
+            finally:
+                self._whitebox += watch.rows
+
+    def _row(
+        self, block: Block, row: Row, part: str, system: System, clients: Clients, watch: Whitebox
+    ) -> None:
+        for _ in range(ATTEMPTS_MAX):
+            repeat = Repeat(self._stage, self._section, block, row, part, system, clients, watch)
+            try:
+                repeat.measure()
+            except Moved as error:
+                self._abandoned.append(str(error))
+                self._stage.narrator.detail(str(error))
+                continue
+            finally:
+                self._lanes += repeat.lanes
+                self._windows += repeat.windows
+            return
+
+    def _adapter(self, arm: str, name: str) -> System:
+        design = self._stage.design
+        role = design.roles[name]
+        tier = next(tier for tier, one in design.fleet.tiers.items() if one.role == name)
+        stated = design.experiment.arms[arm].of(tier).role
+        defaults = {key: setting.default for key, setting in role.settings.items()}
+        started = self._stage.fleet.inventory.started
+        nodes = [Node.of(one) for one in started if one.tier == tier and one.role == name]
+        return adapter_of(role.directory)(nodes, {**defaults, **stated})
+
+    def _client_of(self, arm: str, name: str, system: System, rows: Sequence[Row]) -> Clients:
+        """Started once for each arm, with what its rows need to be there."""
+        if (arm, name) not in self._clients:
+            role, folder = self._stage.design.roles[name].directory, self._stage.folder
+            names = {node.address: node.name for node in system.nodes.values()}
+            generation = str(system.settings.get("GENERATION", ""))
+            words = command(role, generation, system.sources, system.opener, names, folder)
+            clients = Clients(words, folder / f"client-{arm}-{name}.log")
+            self._clients[arm, name] = clients
+            for row in rows:
+                system.prepare(row, self._section.count_of(row.workload.count), clients)
+        return self._clients[arm, name]
+
+    def _warm_up(self, system: System, rows: Sequence[Row], clients: Clients) -> None:
+        """Each probe of each machine, often: servers and client compile what they run."""
+        asked = {(probe.operation, node): row for row in rows for probe in row.probes
+                 for node in system.nodes}  # fmt: skip
+        tasks = [system.probe(row, operation, node) for (operation, node), row in asked.items()]
+        lanes = [clients.start(replace(task, gap_s=_WARM_UP_GAP_S)) for task in tasks]
+        time.sleep(self._section.warm_up_s)
+        for lane in lanes:
+            clients.stop(lane)
+
+    def _write(self, folder: Path) -> dict[str, Any] | None:
+        if not self._windows:
+            return None
+        counts = {row.name: self._section.count_of(row.workload.count) for row in self._rows}
+        limits = {row.name: self._section.wait_max or row.wait_max for row in self._rows}
+        left = Left(
+            self._section.scale, counts, limits, list(self._shown.values()), self._abandoned
+        )
+        write_windows(folder, left, self._windows)
+        write_table(folder / ASKED_FILE, self._asked(), ASKED)
+        write_table(folder / WHITEBOX_FILE, pl.DataFrame(self._whitebox, WHITEBOX), WHITEBOX)
+        return {}
+
+    def _asked(self) -> pl.DataFrame:
+        t0 = self._stage.clock.monotonic
+        rows = [
+            (purpose, lane.task.node, lane.task.operation, one.start - t0, one.end - t0,
+             one.outcome)
+            for purpose, lane in self._lanes
+            for one in lane.did
+        ]  # fmt: skip
+        return pl.DataFrame(rows, ASKED, orient="row")

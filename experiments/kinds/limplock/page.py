@@ -1,0 +1,220 @@
+"""The page of a run's rows, and its summary on a terminal."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from experiments.kinds.limplock.figures import course_figures, slowdown_figure
+from experiments.kinds.limplock.result import CLASSES
+from experiments.kinds.limplock.scenarios import label
+from experiments.kinds.limplock.windows import (
+    ASKED,
+    ASKED_FILE,
+    WHITEBOX,
+    WHITEBOX_FILE,
+    read_windows,
+)
+from experiments.record.records import read_table
+from experiments.record.result import flat, read_manifest, read_result, stopped_words
+from experiments.report.doses import dose_notes, dose_table, dose_words
+from experiments.report.shell import chips, render_page, repeat_rows, save_page
+from experiments.report.tables import Cell, Table, named
+from experiments.report.terminal import print_path, print_reasons, print_table
+from experiments.report.text import MISSING, factor, number, plain
+from experiments.report.undone import undone_words
+
+_MOODS = {"yes": "bad", "no": "good", "insufficient": "unknown", "unread": "void"}
+_SHORT = {"insufficient": "?", "unread": "unread"}
+_QUESTIONS = {
+    "measurement": "Measured?",
+    "injection": "Faults as asked?",
+    "revert": "All undone?",
+    "cleanup": "Cleaned up?",
+}
+
+
+def write_page(folder: Path) -> Path:
+    """Write report.html from a run's files, whole or not at all."""
+    result, manifest = flat(read_result(folder)), read_manifest(folder)
+    left, windows = read_windows(folder)
+    asked = read_table(folder / ASKED_FILE, ASKED)
+    whitebox = read_table(folder / WHITEBOX_FILE, WHITEBOX)
+    doses = manifest.get("doses") or []
+    html = render_page(
+        "limplock.html.j2",
+        [Path(__file__).parent],
+        name=result["experiment"],
+        when=str(manifest.get("started_at") or ""),
+        about=f"{plain(left.scale)} of the paper's operations",
+        headline=f"{stopped_words(manifest)} {headline(result)}".strip(),
+        verdicts=chips(result["verdicts"], _QUESTIONS),
+        summary=summary_table(result),
+        scenarios=scenario_table(result),
+        slowdowns=slowdown_figure(result),
+        courses=course_figures(left, windows, asked, whitebox),
+        streams=stream_table(result),
+        doses=dose_table(doses),
+        dose_words=dose_words(doses),
+        dose_notes=dose_notes(doses),
+        undone=undone_words(result.get("undone")),
+        abandoned=result["abandoned"],
+        repeat=repeat_rows(manifest),
+    )
+    return save_page(folder, html)
+
+
+def headline(result: Mapping[str, Any]) -> str:
+    """Who locks up, and whether the paper says so too."""
+    rows = result["rows"]
+    locked = [_name(result, one) for one in rows if "yes" in (one[name] for name in CLASSES)]
+    agreed = [one["agrees"][name] for one in rows for name in CLASSES]
+    known = [one for one in agreed if one is not None]
+    said = f"Limplock in {', '.join(locked)}." if locked else "No limplock is shown in any row."
+    return f"{said} {sum(known)} of {len(known)} verdicts that can be compared are the paper's."
+
+
+def _name(result: Mapping[str, Any], one: Mapping[str, Any]) -> str:
+    several = len(result["arms"]) > 1
+    return f"{one['row']} ({one['arm']})" if several else str(one["row"])
+
+
+def summary_table(result: Mapping[str, Any]) -> Table:
+    """Table 1: base latency and verdicts, the paper's below ours."""
+    rows = tuple(
+        (
+            dataclasses.replace(named(_name(result, one)), about=one["protocol"]),
+            named(f"{one['limpware']}, {one['part']}"),
+            named(_workload(one)),
+            Cell(f"{number(one['base_s'])} s", about=f"paper {plain(one['paper']['base_s'])} s"),
+            *(_verdict(one[name], one["paper"][name], one["agrees"][name]) for name in CLASSES),
+        )
+        for one in result["rows"]
+    )
+    head = ("row", "limps", "workload", "base latency", "operation", "node", "cluster")
+    return Table("limplock-table", "Which rows lock up (the paper's verdict below)", head, rows)
+
+
+def _workload(one: Mapping[str, Any]) -> str:
+    work = one["workload"]
+    size = f" of {plain(work['size_kb'])} KB" if work.get("size_kb") else ""
+    over = f" over {plain(work['keys'])}" if work.get("keys") else ""
+    return f"{plain(one['count'])} {work['operation']}{size}{over}"
+
+
+def _verdict(ours: str, paper: str, agrees: bool | None) -> Cell:
+    mark = {True: ", as here", False: ", not as here", None: ""}[agrees]
+    return Cell(
+        _SHORT.get(ours, ours), numeric=False, mood=_MOODS[ours], about=f"paper {paper}{mark}"
+    )
+
+
+def scenario_table(result: Mapping[str, Any]) -> Table:
+    """Each scenario's slowdown with its interval, and what it led to."""
+    rows = tuple(
+        (
+            named(f"{_name(result, one)}, {label(one['scenario'])}"),
+            Cell(f"{number(one['base_s'])} s"),
+            Cell(_slowdown(one["slowdown"]), about=_interval(one["slowdown"])),
+            *(_said(one, name) for name in CLASSES),
+            named(_notes(one)),
+        )
+        for one in result["scenarios"]
+    )
+    head = ("row and scenario", "base", "slowdown", "operation", "node", "cluster", "seen")
+    return Table("scenario-table", "Every scenario", head, rows)
+
+
+def _slowdown(found: Mapping[str, Any] | None) -> str:
+    if found is None:
+        return MISSING
+    return f"{'at least ' if found['at_least'] else ''}{factor(found['factor'])}"
+
+
+def _interval(found: Mapping[str, Any] | None) -> str:
+    if found is None:
+        return ""
+    high = "" if found["high"] is None else f" to {number(found['high'])}"
+    return f"{number(found['low'])}{high}" if high else f"{number(found['low'])} or more"
+
+
+def _said(one: Mapping[str, Any], name: str) -> Cell:
+    about = {
+        "operation": one["reason"],
+        "node": ", ".join(
+            f"{node['node']}{_since(node['since'])}"
+            for node in one["nodes"]
+            if node["verdict"] == "yes"
+        ),
+        "cluster": ", ".join(one["scope"]),
+    }[name]
+    verdict = one[name]
+    return Cell(_SHORT.get(verdict, verdict), numeric=False, mood=_MOODS[verdict], about=about)
+
+
+def _since(since: Mapping[str, Any] | None) -> str:
+    return f" after {number(since['seconds'])} s" if since else ""
+
+
+def _notes(one: Mapping[str, Any]) -> str:
+    down = [node["node"] for node in one["nodes"] if node["down"]]
+    words = [f"{one['repeats']} repeats"]
+    words += (
+        [f"{one['cut']} cut short at {plain(one['wait_max'])} × the base"] if one["cut"] else []
+    )
+    words += [f"{number(one['errors'])} failed attempts"] if one["errors"] else []
+    words += [f"parts moved in {one['moved']}"] if one["moved"] else []
+    words += [f"started anew after {one['anew']}"] if one["anew"] else []
+    words += [f"down: {', '.join(down)}"] if down else []
+    return "; ".join(words)
+
+
+def stream_table(result: Mapping[str, Any]) -> Table | None:
+    """What each probe came to."""
+    rows = tuple(
+        (
+            named(f"{_name(result, one)}, {label(one['scenario'])}"),
+            named(stream["node"]),
+            named(stream["operation"]),
+            named(stream["needs"]),
+            Cell(_slowdown(stream["slowdown"]), about=_interval(stream["slowdown"])),
+            Cell(
+                _SHORT.get(stream["verdict"], stream["verdict"]),
+                numeric=False,
+                mood=_MOODS[stream["verdict"]],
+                about="; ".join(filter(None, [stream["reason"], "down" * stream["down"]])),
+            ),
+        )
+        for one in result["scenarios"]
+        for stream in one["streams"]
+    )
+    head = ("row and scenario", "node", "probe", "needs", "slowdown", "slow")
+    return Table("stream-table", "Every stream of probes", head, rows) if rows else None
+
+
+def print_rows(result: Mapping[str, Any], console: Console, page: Path) -> None:
+    """Both tables, the verdicts that failed, and the page's path."""
+    title = f"{result['experiment']}, run {result['run']}"
+    for table in (summary_table(result), scenario_table(result)):
+        if table.rows:
+            print_table(_in_one(dataclasses.replace(table, caption=title)), console)
+    print_reasons(result["verdicts"], console)
+    print_path(page, console)
+
+
+def _in_one(table: Table) -> Table:
+    """What stands below a cell on the page stands in it."""
+    rows: Sequence[tuple[Cell, ...]] = [
+        tuple(
+            dataclasses.replace(
+                cell, text=f"{cell.text} ({cell.about})" if cell.about else cell.text
+            )
+            for cell in row
+        )
+        for row in table.rows
+    ]
+    return dataclasses.replace(table, rows=tuple(rows))

@@ -1,0 +1,287 @@
+"""One repeat of a row: a run without a fault, then one in each scenario, with probes beside all."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import replace
+from functools import partial
+from typing import TypeVar
+
+from experiments.design.injections import Step
+from experiments.design.schedule import Block
+from experiments.errors import MeasurementFailed, SparecraftError
+from experiments.kinds.limplock.cast import Cast, cast_of
+from experiments.kinds.limplock.clients import Clients, Lane
+from experiments.kinds.limplock.held import held
+from experiments.kinds.limplock.row import Row
+from experiments.kinds.limplock.scenarios import BASE, CRASH, Scenario, label
+from experiments.kinds.limplock.section import LimplockSection
+from experiments.kinds.limplock.system import System, Unsettled
+from experiments.kinds.limplock.whitebox import Whitebox
+from experiments.kinds.limplock.windows import BESIDE, PROBE, ROW, Window
+from experiments.stage.agents import AgentError
+from experiments.stage.fleet import await_ready
+from experiments.stage.live_fleet import serving
+from experiments.stage.stage import Stage
+
+Found = TypeVar("Found")
+_POLL_S = 0.2
+_PROBES_BEFORE_S = 1.0  # connections are made
+
+
+class Moved(SparecraftError):
+    """Parts were others before anything was done to them: the repeat says nothing."""
+
+
+class Repeat:
+    """Of one part; `windows` and `lanes` (with their purpose) have what was measured until then."""
+
+    def __init__(
+        self,
+        stage: Stage,
+        section: LimplockSection,
+        block: Block,
+        row: Row,
+        part: str,
+        system: System,
+        clients: Clients,
+        watch: Whitebox,
+    ) -> None:
+        self.windows: list[Window] = []
+        self.lanes: list[tuple[str, Lane]] = []
+        self._stage = stage
+        self._section = section
+        self._block = block
+        self._row = row
+        self._part = part
+        self._system = system
+        self._clients = clients
+        self._watch = watch
+        self._count = section.count_of(row.workload.count)
+        self._probes: list[Lane] = []
+
+    def measure(self) -> None:
+        """The whole repeat. Raises Moved where its base says nothing of its parts."""
+        with ExitStack() as stack:
+            self._begin_probes(stack)
+            time.sleep(_PROBES_BEFORE_S)
+            self._rehearse()
+            base = self._base(stack)
+            for scenario in self._section.scenarios:
+                self._scenario(scenario, base)
+
+    def _begin_probes(self, stack: ExitStack) -> None:
+        """Of every machine: which of them limps is found anew before each fault."""
+        gap_s, timeout_s = self._section.probe_gap_s, self._section.probe_timeout_s
+        for operation in dict.fromkeys(probe.operation for probe in self._row.probes):
+            for node in self._system.nodes:
+                task = self._system.probe(self._row, operation, node)
+                lane = self._clients.start(replace(task, gap_s=gap_s, timeout_s=timeout_s))
+                self._until_the_end(stack, PROBE, lane)
+                self._probes.append(lane)
+
+    def _until_the_end(self, stack: ExitStack, purpose: str, lane: Lane) -> None:
+        self.lanes.append((purpose, lane))
+        stack.callback(self._clients.stop, lane)
+
+    # windows
+
+    def _rehearse(self) -> None:
+        """A run of which nothing is kept: a server that was started anew compiles what it runs."""
+        self._system.reset(self._row, self._clients)
+        node = self._cast().asked
+        lane = self._system.opened(self._clients, self._row, node, self._count)
+        self._clients.go(lane)
+        lane.wait(self._section.base_max_s)
+        self._clients.stop(lane)
+
+    def _base(self, stack: ExitStack) -> Window:
+        self._system.reset(self._row, self._clients)
+        cast = self._cast()
+        if self._row.beside is not None:
+            task = self._system.operation(self._row, self._row.beside, 0, cast.asked)
+            self._until_the_end(stack, BESIDE, self._clients.start(task))
+        lane = self._opened(cast)
+        start = time.monotonic()
+        self._clients.go(lane)
+        lane.wait(self._section.base_max_s)
+        time.sleep(max(0.0, start + self._section.window_least_s - time.monotonic()))
+        self._clients.stop(lane)
+        base = self._window(BASE, cast, start, time.monotonic(), lane)
+        self.windows.append(base)
+        if base.moved:
+            raise Moved(
+                f"{self._row.name} of {self._block.arm}, repeat {self._block.pair + 1}",
+                expected="the same parts before and after the run without a fault",
+                came="others: it is begun again",
+            )
+        return base
+
+    def _scenario(self, scenario: Scenario, base: Window) -> None:
+        row, section = self._row, self._section
+        self._system.reset(row, self._clients)
+        cast = self._cast()
+        limit_s = max(section.window_least_s, (section.wait_max or row.wait_max) * base.took_s)
+        kind, parameters = scenario.fault(row.limpware)
+        self._stage.recorder.block = replace(self._block, repeat=self._number())
+        lane = self._opened(cast)
+        with held(self._stage, Step(kind, cast.limping, parameters)) as since:
+            self._clients.go(lane)
+            lane.wait(limit_s)
+            time.sleep(max(0.0, since + section.window_least_s - time.monotonic()))
+            self._clients.stop(lane)
+            window = self._window(scenario.name, cast, since, time.monotonic(), lane)
+        self._stage.recorder.block = None
+        window = replace(window, whole_after_s=self._recover())
+        self.windows.append(window)
+        self._tell(since)
+        self._say(scenario, base, window)
+
+    def _number(self) -> int:
+        """Of the fault in the run, for its events."""
+        return self._stage.tally.planned
+
+    def _opened(self, cast: Cast) -> Lane:
+        """The row's operation, connected before anything limps."""
+        lane = self._system.opened(self._clients, self._row, cast.asked, self._count)
+        self.lanes.append((ROW, lane))
+        return lane
+
+    def _window(self, scenario: str, cast: Cast, start: float, end: float, lane: Lane) -> Window:
+        clock = self._stage.clock
+        over = lane.ended if lane.is_done and lane.ended is not None else end
+        return Window(
+            arm=self._block.arm,
+            row=self._row.name,
+            part=self._part,
+            scenario=scenario,
+            repeat=self._block.pair,
+            limping=cast.limping,
+            asked=cast.asked,
+            labels=cast.labels,
+            start_s=clock.since_s(start),
+            end_s=clock.since_s(end),
+            took_s=over - lane.started,
+            cut=not lane.is_done,
+            gone_s=self._gone(scenario, cast, start),
+            moved=self._now(cast) != cast,
+            errors=sum(one.outcome == "error" for one in lane.did),
+        )
+
+    def _now(self, cast: Cast) -> Cast:
+        """The parts now; where nobody has them, others than before."""
+        try:
+            return cast_of(self._row, self._part, self._system)
+        except Unsettled:
+            return replace(cast, limping="")
+
+    def _gone(self, scenario: str, cast: Cast, start: float) -> Mapping[str, float]:
+        """Machines whose service has ended, and since when: at once where it was made to."""
+        found = {cast.limping: 0.0} if scenario == CRASH else {}
+        for name in self._system.nodes:
+            last = self._watch.answered(name)
+            if name not in found and last is not None and self._service(name) == "crashed":
+                found[name] = max(0.0, last - start)
+        return found
+
+    def _service(self, machine: str) -> str:
+        """What its agent says of it; "" where that does not answer, so that nobody knows."""
+        try:
+            return str(self._stage.fleet.agents[machine].health()["service"])
+        except AgentError:
+            return ""
+
+    # between windows
+
+    def _cast(self) -> Cast:
+        """Raises MeasurementFailed where nobody has the part for too long."""
+        look = partial(cast_of, self._row, self._part, self._system)
+        return whole(self._stage, look, self._section.recover_max_s)
+
+    def _recover(self) -> float | None:
+        """Until the system is whole and every probe is answered; where that takes too long it is
+        started anew, and None is returned."""
+        begun = time.monotonic()
+        limit_s = self._section.recover_max_s
+        try:
+            until_settled(partial(self._system.parts, self._row), limit_s)
+            self._await_probes(begun, limit_s)
+        except Unsettled as error:
+            self._stage.narrator.detail(f"started anew: {error.came}")
+            self._start_anew()
+            return None
+        return time.monotonic() - begun
+
+    def _await_probes(self, since: float, limit_s: float) -> None:
+        while True:
+            late = [lane for lane in self._probes if not _answered_since(lane, since)]
+            if not late:
+                return
+            if time.monotonic() - since > limit_s:
+                names = ", ".join(f"{one.task.operation} at {one.task.node}" for one in late)
+                raise Unsettled("probes", expected="answers", came=f"none to {names}")
+            time.sleep(_POLL_S)
+
+    def _start_anew(self) -> None:
+        stage, limit_s = self._stage, self._section.recover_max_s
+        agents = {name: stage.fleet.agents[name] for name in self._system.nodes}
+        for agent in agents.values():
+            agent.restart_service()
+        begun = time.monotonic()
+        await_ready(stage.fleet, stage.design.roles, agents)
+        whole(stage, partial(self._system.parts, self._row), limit_s)
+        whole(stage, partial(self._await_probes, begun, limit_s), limit_s)
+
+    def _tell(self, since: float) -> None:
+        """The probes since then, to InfluxDB."""
+        for lane in self._probes:
+            tags = {"machine": lane.task.node, "operation": lane.task.operation}
+            for one in lane.did:
+                if one.start >= since:
+                    took = {"latency_ms": 1000.0 * (one.end - one.start)}
+                    more = {**tags, "outcome": one.outcome}
+                    self._stage.recorder.sample(one.end, "probe", more, took)
+
+    def _say(self, scenario: Scenario, base: Window, window: Window) -> None:
+        least = "at least " if window.cut else ""
+        self._stage.narrator.detail(
+            f"{self._row.name}, {label(scenario.name)} on {window.labels[window.limping]}: "
+            f"{base.took_s:.1f} s, then {least}{window.took_s:.1f} s"
+        )
+
+
+def until_settled(look: Callable[[], Found], limit_s: float) -> Found:
+    """What it finds, asked again while that is unsettled. Raises Unsettled after `limit_s`."""
+    deadline = time.monotonic() + limit_s
+    while True:
+        try:
+            return look()
+        except Unsettled:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(_POLL_S)
+
+
+def whole(stage: Stage, look: Callable[[], Found], limit_s: float) -> Found:
+    """As `until_settled`, for what a run cannot do without. Raises MeasurementFailed with what the
+    machines printed last."""
+    try:
+        return until_settled(look, limit_s)
+    except Unsettled as error:
+        platform, tiers = stage.fleet.platform, set(stage.design.fleet.tiers)
+        names = [one.name for one in serving(stage.fleet.inventory, tiers)]
+        printed = {name: platform.machine_logs(name) for name in names}
+        said = "; ".join(f"{name} printed: {text}" for name, text in printed.items())
+        raise MeasurementFailed(
+            error.place,
+            expected=f"{error.expected}, within {limit_s:g} s",
+            came=f"{error.came}; {said}",
+            do="`sparecraft up` the design, and look into it.",
+        ) from error
+
+
+def _answered_since(lane: Lane, since: float) -> bool:
+    last = lane.did[-1] if lane.did else None
+    return last is not None and last.outcome == "ok" and last.start >= since

@@ -1,0 +1,236 @@
+"""From the files of a run to the verdicts of each row and scenario, beside the paper's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from experiments.kinds.limplock.probes import SCHEMA
+from experiments.kinds.limplock.row import Row, rows
+from experiments.kinds.limplock.rule import Judgement, Limplock, Measured, Rule, Verdict, judge
+from experiments.kinds.limplock.scenarios import BASE, CRASH
+from experiments.kinds.limplock.windows import (
+    ASKED,
+    ASKED_FILE,
+    PROBE,
+    Left,
+    Window,
+    read_windows,
+)
+from experiments.record.records import read_table
+from experiments.record.result import Findings, not_measured, read_manifest
+
+CLASSES = ("operation", "node", "cluster")
+_LETTERS = {"operation": "O", "node": "N", "cluster": "C"}
+
+
+def analyse(folder: Path) -> Findings:
+    """What the files of a run say of its rows."""
+    manifest = read_manifest(folder)
+    left, windows = read_windows(folder)
+    asked = read_table(folder / ASKED_FILE, ASKED).filter(purpose=PROBE)
+    spec = manifest["spec"]["limplock"]
+    rule = Rule.model_validate(spec["rule"])
+    known = rows()
+    found = [
+        _scenario(windows, known[key[1]], key, asked, rule, left)
+        for key in dict.fromkeys((w.arm, w.row, w.part, w.scenario) for w in windows)
+        if key[-1] != BASE
+    ]
+    summary = _summary(found, known)
+    arms = list(dict.fromkeys(one["arm"] for one in summary))
+    letters = {
+        one["row"] if len(arms) == 1 else f"{one['row']} {one['arm']}": _letters(one)
+        for one in summary
+    }
+    body = {
+        "scale": left.scale,
+        "rule": rule.model_dump(),
+        "arms": arms,
+        "rows": summary,
+        "scenarios": found,
+        "letters": letters,
+        "abandoned": list(left.abandoned),
+    }
+    missing = [f"{name}: nothing was measured" for name in spec["rows"]
+               if name not in {one["row"] for one in found}]  # fmt: skip
+    verdicts = not_measured(manifest["verdicts"], missing)
+    said = ", ".join(f"{name} {letter}" for name, letter in letters.items())
+    return Findings(body, verdicts, found=said)
+
+
+Key = tuple[str, str, str, str]
+
+
+def _scenario(
+    windows: Sequence[Window], row: Row, key: Key, asked: pl.DataFrame, rule: Rule, left: Left
+) -> dict[str, Any]:
+    arm, name, part, scenario = key
+    mine = [w for w in windows if (w.arm, w.row, w.part) == (arm, name, part)]
+    faulty = {w.repeat: w for w in mine if w.scenario == scenario}
+    # A repeat that was begun again has its later base.
+    base = {w.repeat: w for w in mine if w.scenario == BASE and w.repeat in faulty}
+    measured = measured_of(row, base, faulty, asked)
+    found = judge(measured, rule)
+    return {
+        "arm": arm,
+        "row": name,
+        "part": part,
+        "scenario": scenario,
+        "repeats": len(faulty),
+        "count": left.counts[name],
+        "base_s": float(np.median([w.took_s for w in base.values()])),
+        "base_all_s": [w.took_s for w in base.values()],
+        "took_all_s": [w.took_s for w in faulty.values()],
+        "cut": sum(w.cut for w in faulty.values()),
+        "wait_max": left.wait_max[name],
+        "limping": measured.limping,
+        "moved": sum(w.moved for w in faulty.values()),
+        "anew": sum(w.whole_after_s is None for w in faulty.values()),
+        "errors": sum(w.errors for w in faulty.values()),
+        **_json(found),
+    }
+
+
+def measured_of(
+    row: Row, base: Mapping[int, Window], faulty: Mapping[int, Window], asked: pl.DataFrame
+) -> Measured:
+    """A row's repeats as the rule takes them; nodes are called by their parts.
+
+    Parameters: base and faulty by repeat; asked, the probes as ASKED. A repeat's base is that of
+    all its scenarios: its probes end at second 0, the fault's begin there.
+    """
+    frames = [pl.DataFrame(schema=SCHEMA)]
+    for repeat, window in faulty.items():
+        calm = base[repeat]
+        whole = (pl.col("start_s") >= calm.start_s) & (pl.col("end_s") <= calm.end_s)
+        begun = (pl.col("start_s") >= window.start_s) & (pl.col("start_s") < window.end_s)
+        frames.append(_probes(row, calm, asked.filter(whole), repeat, calm.end_s))
+        frames.append(_probes(row, window, asked.filter(begun), repeat, window.start_s))
+    down_s = {
+        (repeat, window.labels[machine]): since_s
+        for repeat, window in faulty.items()
+        for machine, since_s in window.gone_s.items()
+    }
+    first = next(iter(faulty.values()))
+    return Measured(
+        limping=first.labels[first.limping],
+        fault_s={repeat: window.length_s for repeat, window in faulty.items()},
+        probes=pl.concat(frames),
+        base=[base[repeat].waited for repeat in faulty],
+        faulty=[window.waited for window in faulty.values()],
+        down_s=down_s,
+    )
+
+
+def _probes(
+    row: Row, window: Window, asked: pl.DataFrame, repeat: int, zero_s: float
+) -> pl.DataFrame:
+    """Those that the row has, by what they need of the node that limps in this window."""
+    needs = pl.DataFrame(
+        [
+            (machine, probe.operation, label, probe.needs)
+            for machine, label in window.labels.items()
+            for probe in row.probes
+            if (probe.at == "injected") == (machine == window.limping)
+        ],
+        dict.fromkeys(("machine", "operation", "node", "needs"), pl.String),
+        orient="row",
+    )
+    return (
+        asked.join(needs, on=["machine", "operation"])
+        .with_columns(
+            pl.lit(repeat, pl.Int64).alias("repeat"),
+            pl.col("start_s") - zero_s,
+            pl.col("end_s") - zero_s,
+        )
+        .select(SCHEMA.names())
+    )
+
+
+def _json(found: Limplock) -> dict[str, Any]:
+    return {
+        "slowdown": found.operation.slowdown and asdict(found.operation.slowdown),
+        "operation": found.operation.verdict,
+        "reason": found.operation.reason,
+        "node": found.node,
+        "cluster": found.cluster,
+        "scope": list(found.scope),
+        "nodes": [
+            {
+                "node": one.node,
+                "verdict": one.verdict,
+                "down": one.down,
+                "since": one.since and asdict(one.since),
+            }
+            for one in found.nodes
+        ],
+        "streams": [
+            {
+                **asdict(one.stream),
+                **_judged(one.judgement),
+                "down": one.down,
+            }
+            for one in found.streams
+        ],
+    }
+
+
+def _judged(judgement: Judgement) -> dict[str, Any]:
+    return {
+        "verdict": judgement.verdict,
+        "reason": judgement.reason,
+        "slowdown": judgement.slowdown and asdict(judgement.slowdown),
+    }
+
+
+def _summary(found: Sequence[Mapping[str, Any]], known: Mapping[str, Row]) -> list[dict[str, Any]]:
+    """Each row of each arm over its severities, as in the paper's Table 1; a crash is beside."""
+    result = []
+    for arm, name, part in dict.fromkeys((f["arm"], f["row"], f["part"]) for f in found):
+        mine = [f for f in found if (f["arm"], f["row"], f["part"]) == (arm, name, part)]
+        limping = [f for f in mine if f["scenario"] != CRASH]
+        row = known[name]
+        result.append({
+            "arm": arm,
+            "row": name,
+            "part": part,
+            "protocol": row.protocol,
+            "limpware": row.limpware,
+            "workload": row.workload.model_dump(mode="json", exclude_none=True),
+            "count": mine[0]["count"],
+            "base_s": mine[0]["base_s"],
+            "repeats": min(f["repeats"] for f in mine),
+            **{name: _over([f[name] for f in limping]) for name in CLASSES},
+            "paper": row.paper.model_dump(mode="json"),
+            "agrees": {
+                name: _agrees(row.paper.model_dump()[name], _over([f[name] for f in limping]))
+                for name in CLASSES
+            },
+        })  # fmt: skip
+    return result
+
+
+def _over(verdicts: Iterable[Verdict]) -> Verdict:
+    """Yes where one is, no where all are."""
+    listed = list(verdicts)
+    if "yes" in listed:
+        return "yes"
+    return "no" if listed and set(listed) == {"no"} else "insufficient"
+
+
+def _agrees(paper: str, ours: Verdict) -> bool | None:
+    """None where either says nothing."""
+    return None if paper == "unread" or ours == "insufficient" else paper == ours
+
+
+def _letters(one: Mapping[str, Any]) -> str:
+    """`O C`, `-` for none; `N?` is not known."""
+    said = {"yes": "{}", "insufficient": "{}?", "no": ""}
+    words = [said[one[name]].format(letter) for name, letter in _LETTERS.items()]
+    return " ".join(filter(None, words)) or "-"

@@ -1,0 +1,97 @@
+"""`[limplock]`: which rows are run, how far they are scaled, and how long things are waited for."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from typing import Annotated
+
+from pydantic import Field
+
+from experiments.design import Design
+from experiments.errors import InputError
+from experiments.kinds.limplock.row import Row, rows
+from experiments.kinds.limplock.rule import Rule
+from experiments.kinds.limplock.scenarios import Scenario, scenarios_of
+from experiments.kinds.limplock.system import MODULE, adapter_of
+from optimizer.source import Share, Strict
+
+Names = Annotated[tuple[str, ...], Field(strict=False, min_length=1, max_length=28)]
+Factor = Annotated[float, Field(gt=1, le=1e6)]
+Seconds = Annotated[float, Field(gt=0, le=3600)]
+
+
+class LimplockSection(Strict):
+    """Each repeat of a row is a run without a fault, then one in each scenario: the part limps
+    `severities` times slower, one after the other, and crashes. Arms are generations or settings.
+    """
+
+    rows: Names
+    """Which rows of Limplock's Table 1."""
+    severities: Annotated[tuple[Factor, ...], Field(strict=False, max_length=8)] = (10, 100, 1000)
+    """How many times slower the card or disk gets, each a scenario."""
+    crash: bool = True
+    """Whether the node crashes too, as a scenario of its own."""
+    scale: Share = 1.0
+    """Operations, as a share of the paper's; their sizes are the paper's."""
+    wait_max: Annotated[float, Field(gt=1)] | None = None
+    """How many times its base an operation is waited for; then it took at least that. Else the
+    row's."""
+    window_least_s: Seconds = 5.0
+    """How long a base lasts and a fault is held, though the operation be over [s]."""
+    base_max_s: Seconds = 120.0
+    """How long an operation is waited for without a fault [s]."""
+    warm_up_s: Annotated[float, Field(ge=0, le=600)] = 10.0
+    """How long servers and clients of an arm that was just started are asked before anything
+    counts [s]."""
+    recover_max_s: Seconds = 60.0
+    """How long the system may take to be whole after a fault; then it is started anew [s]."""
+    probe_gap_s: Annotated[float, Field(ge=0.01, le=60)] = 0.15
+    """From one probe of a stream to the next [s]."""
+    probe_timeout_s: Seconds = 10.0
+    """How long a probe is waited for [s]."""
+    rule: Rule = Rule()
+    """What is called slow, and how sure one has to be."""
+
+    @property
+    def scenarios(self) -> tuple[Scenario, ...]:
+        """What is done to a node, in this order."""
+        return scenarios_of(self.severities, self.crash)
+
+    def asked(self) -> tuple[Row, ...]:
+        """The rows themselves."""
+        known = rows()
+        return tuple(known[name] for name in self.rows)
+
+    def count_of(self, count: int | None) -> int:
+        """So many operations in place of the paper's; 0 for those without end."""
+        return 0 if count is None else max(1, round(count * self.scale))
+
+    def check(self, design: Design) -> None:
+        """Raises InputError where a row is unknown, twice, or not of what the fleet runs."""
+        known = rows()
+        for name in self.rows:
+            if name not in known:
+                near = get_close_matches(name, known, n=1, cutoff=0.3)
+                said = f"Did you mean {near[0]}?" if near else "Name one of these."
+                raise self._error(design, "rows", f"one of {', '.join(known)}", name, said)
+        if len(set(self.rows)) != len(self.rows):
+            raise self._error(design, "rows", "each row once", ", ".join(self.rows))
+        if not self.scenarios:
+            raise self._error(design, "severities", "one at least, or crash = true", "neither")
+        run = {tier.role for tier in design.fleet.tiers.values()}
+        for row in self.asked():
+            if row.system not in run:
+                came = f"{row.name}, of {row.system}"
+                expected = f"rows of what the tiers run ({', '.join(sorted(run))})"
+                raise self._error(design, "rows", expected, came)
+            role = design.roles[row.system]
+            if not (role.directory / MODULE).is_file():
+                expected = f"{MODULE} in the folder of role {row.system}, which asks it"
+                raise self._error(design, "rows", expected, "none", "Write it, or take it out.")
+            adapter_of(role.directory).check(row)
+
+    def _error(
+        self, design: Design, key: str, expected: str, came: str, do: str = "Correct it."
+    ) -> InputError:
+        place = f"{design.directory / 'experiment.toml'}: limplock.{key}"
+        return InputError(place, expected=expected, came=came, do=do)

@@ -1,0 +1,91 @@
+"""The record of a run's rows: windows of time, and what was asked meanwhile. Times are the run's.
+
+`limplock.json` has the windows, a repeat's base and one for each scenario; `asked.parquet` every
+operation of every lane, `whitebox.parquet` what the machines said of themselves. All that is said
+of a run follows from these.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from experiments.kinds.limplock.slowdown import Waited
+from experiments.record.records import write_json
+
+FILE, ASKED_FILE, WHITEBOX_FILE = "limplock.json", "asked.parquet", "whitebox.parquet"
+PROBE, ROW, BESIDE = "probe", "row", "beside"
+
+ASKED = pl.Schema({
+    "purpose": pl.String, "machine": pl.String, "operation": pl.String,
+    "start_s": pl.Float64, "end_s": pl.Float64, "outcome": pl.String,
+})  # fmt: skip
+WHITEBOX = pl.Schema({
+    "time_s": pl.Float64, "machine": pl.String, "metric": pl.String, "value": pl.Float64,
+})  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Window:
+    """A run of a row's operation, and how long its fault was held.
+
+    labels: what machines are called by their parts, since parts move; limping: the machine, also of
+    a base; took_s: of the operation, at least so long where `cut`; gone_s: machines whose service
+    ended, after so long; moved: whether parts were others at the end; errors: failed attempts.
+    """
+
+    arm: str
+    row: str
+    part: str
+    scenario: str
+    repeat: int
+    limping: str
+    asked: str
+    labels: Mapping[str, str]
+    start_s: float
+    end_s: float
+    took_s: float
+    cut: bool
+    gone_s: Mapping[str, float]
+    moved: bool
+    errors: int
+    whole_after_s: float | None = None  # until it was; None: of a base, or it was started anew
+
+    @property
+    def length_s(self) -> float:
+        """Of the window, not of the operation."""
+        return self.end_s - self.start_s
+
+    @property
+    def waited(self) -> Waited:
+        """How long the operation took."""
+        return Waited(self.took_s, at_least=self.cut)
+
+
+@dataclass(frozen=True)
+class Left:
+    """What is in limplock.json beside the windows: what was asked for."""
+
+    scale: float
+    counts: Mapping[str, int]  # by row, of its operations
+    wait_max: Mapping[str, float]
+    shown: Sequence[Mapping[str, Any]]  # white-box metrics of the page
+    abandoned: Sequence[str]  # repeats that were begun again, and why
+
+
+def write_windows(folder: Path, left: Left, windows: Sequence[Window]) -> None:
+    """limplock.json."""
+    body = {**asdict(left), "windows": [asdict(window) for window in windows]}
+    write_json(folder / FILE, body)
+
+
+def read_windows(folder: Path) -> tuple[Left, tuple[Window, ...]]:
+    """What `write_windows` wrote."""
+    body = json.loads((folder / FILE).read_text(encoding="utf-8"))
+    windows = tuple(Window(**one) for one in body.pop("windows"))
+    return Left(**body), windows

@@ -1,0 +1,184 @@
+"""A run of limplock's rows whose truth is known. For tests only; nothing here measures anything."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from experiments.design import load_design
+from experiments.kinds.limplock.result import analyse
+from experiments.kinds.limplock.row import rows
+from experiments.kinds.limplock.section import LimplockSection
+from experiments.kinds.limplock.windows import (
+    ASKED,
+    ASKED_FILE,
+    PROBE,
+    ROW,
+    WHITEBOX,
+    WHITEBOX_FILE,
+    Left,
+    Window,
+    write_windows,
+)
+from experiments.record.manifest import spec_json
+from experiments.record.records import write_json, write_table
+from experiments.record.result import FILE, Result, result_of
+
+MACHINES = ("ensemble-1", "ensemble-2", "ensemble-3")
+KNOWN = rows()
+BASE_S = 4.0
+FAULT_S = 6.0
+PROBE_S = 0.002
+VERDICTS = {
+    name: {"ok": True, "reasons": []} for name in ("measurement", "injection", "revert", "cleanup")
+}
+Slow = Callable[[str, str, bool], float]
+"""How many times slower a probe is, by scenario, operation, and whether its node limps."""
+
+
+@dataclass
+class Truth:
+    """What a row does: its operation's slowdown by scenario, and its probes'."""
+
+    row: str
+    part: str
+    operation: Mapping[str, float]
+    probes: Slow
+    noise: float = 0.03  # of the logarithm of a base run
+    wait_max: float = 12.0
+    leaders: tuple[str, str, str] = ("ensemble-2", "ensemble-1", "ensemble-3")  # by repeat
+    gone: Mapping[str, float] | None = None  # by label, since when
+
+
+def leader_limps(scenario: str, operation: str, limps: bool) -> float:
+    """Updates go through the leader, whose card everything of its own passes too."""
+    severe = scenario in ("100", "1000")
+    return float(scenario) / 5.0 if severe and (operation == "set" or limps) else 1.0
+
+
+def nobody_limps(scenario: str, operation: str, limps: bool) -> float:
+    """Only what the limping card carries."""
+    del operation
+    return 40.0 if limps and scenario in ("100", "1000") else 1.0
+
+
+SLOW_LEADER = Truth(
+    "Z3", "leader", {"10": 1.1, "100": 8.0, "1000": 200.0, "crash": 1.4}, leader_limps
+)
+SLOW_FOLLOWER = Truth(
+    "Z4", "follower", {"10": 1.0, "100": 1.0, "1000": 1.05, "crash": 1.0}, nobody_limps
+)
+
+
+class Made:
+    """The files of a run of these rows: `folder` has what a stage would have written."""
+
+    def __init__(self, folder: Path, *truths: Truth, arms: tuple[str, ...] = ("new",)) -> None:
+        self.folder = folder
+        self._rng = np.random.default_rng(7)
+        self._at_s = 10.0
+        self._windows: list[Window] = []
+        self._asked: list[tuple[str, str, str, float, float, str]] = []
+        for arm in arms:
+            for repeat in range(3):
+                for truth in truths:
+                    self._repeat(arm, repeat, truth)
+        self._write([truth.row for truth in truths], {t.row: t.wait_max for t in truths})
+
+    def result(self) -> Result:
+        """result.json of it, which is written too."""
+        manifest = manifest_of(self._section)
+        found = result_of("limplock", manifest, analyse(self.folder))
+        write_json(self.folder / FILE, found)
+        return found
+
+    def _repeat(self, arm: str, repeat: int, truth: Truth) -> None:
+        base_s = BASE_S * float(np.exp(self._rng.normal(0.0, truth.noise)))
+        self._window(arm, repeat, truth, "base", base_s, base_s, cut=False)
+        for scenario, slower in truth.operation.items():
+            limit_s = truth.wait_max * base_s
+            took_s = min(slower * base_s, limit_s)
+            length_s = max(FAULT_S, took_s)
+            self._window(arm, repeat, truth, scenario, took_s, length_s, cut=took_s == limit_s)
+
+    def _window(
+        self, arm: str, repeat: int, truth: Truth, scenario: str, took_s: float, length_s: float,
+        *, cut: bool,
+    ) -> None:  # fmt: skip
+        leader = truth.leaders[repeat]
+        followers = [name for name in MACHINES if name != leader]
+        limping = leader if truth.part == "leader" else followers[0]
+        asked = next(name for name in followers if name != limping)
+        order = [limping, asked, *followers] if truth.part == "follower" else [asked, *followers]
+        labels = {leader: "leader"}
+        labels |= {n: f"follower-{k}" for k, n in enumerate(dict.fromkeys(order), start=1)}
+        crashed = {limping: 0.0} if scenario == "crash" else {}
+        gone = {name: since for name, label in labels.items()
+                for wanted, since in (truth.gone or {}).items()
+                if label == wanted and scenario != "base"}  # fmt: skip
+        operation = KNOWN[truth.row].workload.operation
+        start_s = self._at_s
+        self._windows.append(
+            Window(
+                arm, truth.row, truth.part, scenario, repeat, limping, asked, labels, start_s,
+                start_s + length_s, took_s, cut, {**gone, **crashed}, False, 0, 1.0,
+            )
+        )  # fmt: skip
+        self._asked += [
+            (ROW, asked, operation, start_s + k * took_s / 40,
+             start_s + (k + 1) * took_s / 40, "ok")
+            for k in range(40)
+        ]  # fmt: skip
+        for machine in labels:
+            for operation in ("get", "set"):
+                slower = truth.probes(scenario, operation, machine == limping)
+                self._probes(machine, operation, start_s, length_s, slower,
+                             fails=machine in crashed)  # fmt: skip
+        self._at_s += length_s + 2.0
+
+    def _probes(
+        self, machine: str, operation: str, start_s: float, length_s: float, slower: float,
+        *, fails: bool,
+    ) -> None:  # fmt: skip
+        at_s = start_s
+        while at_s < start_s + length_s:
+            took_s = PROBE_S * slower * float(np.exp(self._rng.normal(0.0, 0.1)))
+            outcome = "error" if fails else "ok"
+            self._asked.append((PROBE, machine, operation, at_s, at_s + took_s, outcome))
+            at_s += max(0.15, took_s)
+
+    def _write(self, names: list[str], wait_max: dict[str, float]) -> None:
+        self._section = LimplockSection(rows=tuple(names))
+        self.folder.mkdir(parents=True, exist_ok=True)
+        shown = [{"metric": "outstanding_requests", "title": "requests under way", "unit": 1.0}]
+        left = Left(0.4, dict.fromkeys(names, 2800), wait_max, shown, [])
+        write_windows(self.folder, left, self._windows)
+        write_table(self.folder / ASKED_FILE, pl.DataFrame(self._asked, ASKED, orient="row"), ASKED)
+        whitebox = [
+            (float(second), machine, "outstanding_requests", float(second % 5))
+            for second in range(0, round(self._at_s), 3)
+            for machine in MACHINES
+        ]
+        frame = pl.DataFrame(whitebox, WHITEBOX, orient="row")
+        write_table(self.folder / WHITEBOX_FILE, frame, WHITEBOX)
+        write_json(self.folder / "manifest.json", manifest_of(self._section))
+
+
+def manifest_of(section: LimplockSection) -> dict[str, Any]:
+    design = load_design("limplock-zookeeper")
+    return {
+        "experiment": design.fleet.experiment,
+        "run": "20261124T000000Z",
+        "platform": "local",
+        "started_at": "2026-11-24T00:00:00+00:00",
+        "verdicts": VERDICTS,
+        "seed": 1,
+        "command": ["sparecraft", "run", "limplock-zookeeper"],
+        "spec": spec_json(design, {"limplock": section.model_dump(mode="json")}),
+        "doses": [],
+    }

@@ -1,0 +1,51 @@
+"""Row Z3 on real machines: the leader of an ensemble limps, and all updates with it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from experiments.record.records import read_events
+from experiments.record.result import flat, read_result
+from experiments.stage.platforms.local import docker
+from experiments.tests.fleets import Started, nothing_stays
+
+pytestmark = [pytest.mark.real, pytest.mark.fleet, pytest.mark.timeout(900)]
+
+DESIGN = Path(__file__).parent / "designs" / "limping-leader"
+EXPERIMENT = "tst-limplock"
+
+
+@pytest.fixture(autouse=True)
+def _nothing_stays() -> Iterator[None]:
+    with nothing_stays(EXPERIMENT):
+        yield
+
+
+def test_a_leader_whose_card_limps_locks_up_all_updates_and_leaves_nothing(tmp_path: Path) -> None:
+    Started(tmp_path, "run", str(DESIGN), "--json").ended(0)
+    folder = tmp_path / EXPERIMENT / "latest"
+    result = read_result(folder)
+    assert json.loads((tmp_path / "out.txt").read_text()) == result
+    found = flat(result)
+    [limped, crashed] = found["scenarios"]
+    assert (limped["scenario"], crashed["scenario"]) == ("1000", "crash")
+    assert limped["repeats"] == 3
+    assert limped["operation"] == "yes"
+    assert limped["slowdown"]["low"] > found["rule"]["factor"]
+    assert "set" in limped["scope"]
+    assert "leader" in {one["node"] for one in crashed["nodes"] if one["down"]} | {
+        one["node"] for one in crashed["streams"] if one["down"]
+    }
+    events = list(read_events(folder / "events.jsonl"))
+    faults = [event for event in events if event["what"] == "fault"]
+    assert [event["action"] for event in faults].count("inject") == 6
+    assert [event["action"] for event in faults].count("revert") == 6
+    whitebox = pl.read_parquet(folder / "whitebox.parquet")
+    assert set(whitebox["machine"]) == {f"ensemble-{k}" for k in (1, 2, 3)}
+    assert 'id="course-new-z3-leader"' in (folder / "report.html").read_text()
+    assert docker.find(EXPERIMENT) == []

@@ -1,0 +1,129 @@
+"""A run of limplock's rows: verdicts from its files alone, and the page."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from experiments import kinds
+from experiments.kinds.limplock.cast import labels_of
+from experiments.kinds.limplock.page import headline
+from experiments.record.result import flat
+from experiments.tests.called import call
+from experiments.tests.limplock_fixture import SLOW_FOLLOWER, SLOW_LEADER, Made
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
+    return Made(tmp_path_factory.mktemp("run"), SLOW_LEADER, SLOW_FOLLOWER)
+
+
+def scenario(result: dict[str, Any], row: str, name: str) -> dict[str, Any]:
+    [found] = [one for one in flat(result)["scenarios"]
+               if (one["row"], one["scenario"]) == (row, name)]  # fmt: skip
+    return dict(found)
+
+
+def row(result: dict[str, Any], name: str) -> dict[str, Any]:
+    [found] = [one for one in flat(result)["rows"] if one["row"] == name]
+    return dict(found)
+
+
+def test_a_leader_that_limps_locks_up_all_updates_wherever_it_is_at_each_repeat(made: Made) -> None:
+    found = scenario(made.result(), "Z3", "100")
+    assert (found["operation"], found["node"], found["cluster"]) == ("yes", "no", "yes")
+    assert found["scope"] == ["set"]
+    assert found["limping"] == "leader"
+    assert found["slowdown"]["low"] > 7
+    assert {one["node"] for one in found["streams"]} == {"leader", "follower-1", "follower-2"}
+    needs = {(one["node"], one["operation"]): one["needs"] for one in found["streams"]}
+    assert needs["follower-1", "set"] == "limpware"
+    assert needs["follower-1", "get"] == "neither"
+
+
+def test_a_follower_that_limps_locks_up_nothing(made: Made) -> None:
+    result = made.result()
+    for name in ("10", "100", "1000", "crash"):
+        found = scenario(result, "Z4", name)
+        assert (found["operation"], found["node"], found["cluster"]) == ("no", "no", "no"), name
+
+
+def test_a_row_is_what_its_worst_severity_is_and_a_crash_is_beside(made: Made) -> None:
+    result = made.result()
+    leader = row(result, "Z3")
+    assert (leader["operation"], leader["cluster"]) == ("yes", "yes")
+    assert leader["agrees"] == {"operation": True, "node": None, "cluster": True}
+    assert scenario(result, "Z3", "crash")["operation"] == "no"
+    assert scenario(result, "Z3", "10")["operation"] == "no"
+    assert result["limplock"]["letters"] == {"Z3": "O C", "Z4": "-"}
+    assert result["found"] == "Z3 O C, Z4 -"
+    assert kinds.find("limplock").row(result) == {"Z3": "O C", "Z4": "-"}
+    assert headline(flat(result)).startswith("Limplock in Z3.")
+
+
+def test_an_operation_that_was_cut_short_took_at_least_so_long(tmp_path: Path) -> None:
+    found = scenario(Made(tmp_path, replace(SLOW_LEADER, wait_max=6.0)).result(), "Z3", "1000")
+    assert found["cut"] == 3
+    assert found["slowdown"]["at_least"]
+    assert found["slowdown"]["high"] is None
+    assert found["operation"] == "yes"
+
+
+def test_a_row_whose_base_differs_from_itself_is_not_judged(tmp_path: Path) -> None:
+    noisy = replace(SLOW_FOLLOWER, noise=1.2)
+    found = scenario(Made(tmp_path, noisy).result(), "Z4", "10")
+    assert found["operation"] == "insufficient"
+    assert "differs" in found["reason"]
+
+
+def test_a_server_that_ran_out_of_memory_is_down_and_not_an_error(tmp_path: Path) -> None:
+    gone = replace(SLOW_LEADER, gone={"leader": 5.0})
+    result = Made(tmp_path, gone).result()
+    down = {one["node"] for one in scenario(result, "Z3", "100")["streams"] if one["down"]}
+    assert down == {"leader"}
+    assert result["valid"]
+
+
+def test_a_row_that_was_never_measured_makes_the_run_not_valid(tmp_path: Path) -> None:
+    made = Made(tmp_path, SLOW_LEADER)
+    manifest = tmp_path / "manifest.json"
+    manifest.write_text(manifest.read_text().replace('"Z3"', '"Z3",\n   "Z5"', 1))
+    result = made.result()
+    assert not result["valid"]
+    assert result["verdicts"]["measurement"]["reasons"] == ["Z5: nothing was measured"]
+
+
+def test_two_generations_stand_beside_each_other(tmp_path: Path) -> None:
+    result = Made(tmp_path, SLOW_LEADER, arms=("new", "old")).result()
+    assert result["limplock"]["letters"] == {"Z3 new": "O C", "Z3 old": "O C"}
+
+
+def test_the_page_is_made_anew_from_the_files(tmp_path: Path) -> None:
+    folder = tmp_path / "limplock-zookeeper" / "20261124T000000Z"
+    Made(folder, SLOW_LEADER, SLOW_FOLLOWER).result()
+    done = call("report", str(folder))
+    assert done.exit_code == 0, done.output
+    page = (folder / "report.html").read_text()
+    for identity in ("limplock-table", "scenario-table", "stream-table", "slowdowns",
+                     "course-new-z3-leader", "course-new-z4-follower"):  # fmt: skip
+        assert f'id="{identity}"' in page
+    assert "paper yes, as here" in page
+    assert "://" not in page.replace("http://www.w3.org", "")
+    assert "Z3" in done.output
+
+
+@pytest.mark.parametrize(
+    ("limping", "asked", "labels"),
+    [
+        ("b", "a", {"b": "leader", "a": "follower-1", "c": "follower-2"}),
+        ("b", "c", {"b": "leader", "c": "follower-1", "a": "follower-2"}),
+        ("c", "a", {"b": "leader", "c": "follower-1", "a": "follower-2"}),
+    ],
+)
+def test_machines_are_called_by_their_parts_the_one_that_limps_first(
+    limping: str, asked: str, labels: dict[str, str]
+) -> None:
+    assert labels_of({"leader": ("b",), "follower": ("a", "c")}, limping, asked) == labels

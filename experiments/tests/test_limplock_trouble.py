@@ -1,0 +1,328 @@
+"""Limplock's rows in trouble: designs refused, systems that do not settle, clients that die."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sys
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from experiments.commands.check import checked
+from experiments.design import load_design
+from experiments.design.design import DESIGNS
+from experiments.errors import EnvironmentMissing, InputError, MeasurementFailed
+from experiments.kinds.limplock.cast import cast_of
+from experiments.kinds.limplock.clients import Clients, Lane, Task
+from experiments.kinds.limplock.foreseen import check_memory, needed_mb
+from experiments.kinds.limplock.repeat import Moved, Repeat, until_settled, whole
+from experiments.kinds.limplock.row import Row, rows
+from experiments.kinds.limplock.section import LimplockSection
+from experiments.kinds.limplock.system import Node, Parts, System, Unsettled
+from experiments.kinds.limplock.windows import Window
+from experiments.stage.stage import Stage
+from experiments.tests.called import call, refusal
+
+NODES = [Node(name, f"198.18.0.{k}", f"198.19.0.{k}") for k, name in enumerate("abc", start=1)]
+# A client that answers at once, dies when asked to, and hangs when asked to.
+PROGRAM = """
+import sys, time
+print("ready", flush=True)
+tasks = {}
+for line in sys.stdin:
+    word, lane, *task = line.rstrip("\\n").split("\\t")
+    if word == "open":
+        tasks[lane] = task
+        print("open", lane, sep="\\t", flush=True)
+        continue
+    task = tasks[lane]
+    if word == "stop":
+        print("end", lane, "stopped", sep="\\t", flush=True)
+    elif task[1] == "die":
+        print("out of memory", file=sys.stderr, flush=True)
+        sys.exit(3)
+    elif task[1] != "hang":
+        for _ in range(int(task[2])):
+            now = time.monotonic_ns()
+            print("did", lane, now, now + 1000, "ok", sep="\\t")
+        print("end", lane, "done", sep="\\t", flush=True)
+"""
+
+
+class Three(System):
+    """A leader and two followers, as `told` says at each look."""
+
+    sources, opener = (), ""
+
+    def __init__(self, told: Sequence[Parts | None]) -> None:
+        super().__init__(NODES, {})
+        self._told = list(told)
+
+    @classmethod
+    def check(cls, row: Row) -> None:
+        """Any."""
+
+    def parts(self, row: Row) -> Parts:
+        del row
+        found = self._told.pop(0) if len(self._told) > 1 else self._told[0]
+        if found is None:
+            raise Unsettled("three", expected="a leader", came="none")
+        return found
+
+    def asked(self, row: Row, parts: Parts, injected: str) -> str:
+        del row
+        return next(name for name in parts["follower"] if name != injected)
+
+    def target(self, node: str, operation: str) -> str:
+        del operation
+        return node
+
+    def prepare(self, row: Row, count: int, clients: Clients) -> None:
+        """Nothing."""
+
+    def probe(self, row: Row, operation: str, node: str) -> Task:
+        del row, operation
+        return Task(node, "hang", node, 0, 1, 1)
+
+
+A_LEADS: Parts = {"leader": ("a",), "follower": ("b", "c")}
+B_LEADS: Parts = {"leader": ("b",), "follower": ("a", "c")}
+
+
+@pytest.fixture
+def clients(tmp_path: Path) -> Iterator[Clients]:
+    found = Clients([sys.executable, "-c", PROGRAM], tmp_path / "log")
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def design(tmp_path: Path) -> Path:
+    return Path(shutil.copytree(DESIGNS / "limplock-zookeeper", tmp_path / "mine"))
+
+
+def change(design: Path, was: str, now: str, file: str = "experiment.toml") -> None:
+    path = design / file
+    text = path.read_text()
+    assert was in text
+    path.write_text(text.replace(was, now))
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "key", "said"),
+    [
+        ('"Z3"', '"Z33"', "limplock.rows", "Z3"),
+        ('"Z3"', '"F6"', "limplock.rows", "F6"),
+        ('"Z3"', '"Z1"', "limplock.rows", "each row once"),
+        ("severities = [10, 100, 1000]\ncrash = true", "severities = []\ncrash = false",
+         "limplock.severities", "one at least"),
+        ("[10, 100, 1000]", "[1]", "limplock.severities.0", "greater than 1"),
+        ("scale = 0.25", "scale = 4.0", "limplock.scale", "1"),
+        ("wait_max = 4.5", "wait_least = 4.5", "limplock.wait_least", ""),
+        ('rows = ["Z1", "Z2", "Z3", "Z4", "Z5"]', "rows = []", "limplock.rows", "1"),
+    ],
+)  # fmt: skip
+def test_a_design_that_no_row_fits_is_refused_with_its_key(
+    design: Path, was: str, now: str, key: str, said: str
+) -> None:
+    change(design, was, now)
+    with pytest.raises(InputError) as refused:
+        checked(load_design(design))
+    assert refused.value.place.endswith(key)
+    assert said in str(refused.value)
+
+
+def test_an_unknown_row_is_answered_with_the_nearest(design: Path) -> None:
+    change(design, '"Z3"', '"Z33"')
+    assert refusal("check", str(design)).do == "Did you mean Z3?"
+
+
+def test_a_role_that_no_adapter_asks_is_refused(design: Path) -> None:
+    built_in = Path(load_design("limplock-zookeeper").roles["zookeeper"].directory)
+    ignored = shutil.ignore_patterns("limplock.py")
+    shutil.copytree(built_in, design / "roles" / "zookeeper", ignore=ignored)
+    with pytest.raises(InputError) as refused:
+        checked(load_design(design))
+    assert "limplock.py" in refused.value.expected
+
+
+def test_a_kind_with_a_load_of_its_own_needs_no_load_and_another_does(design: Path) -> None:
+    checked(load_design(design))
+    text = (design / "experiment.toml").read_text()
+    compared = re.sub(r"\[limplock\].*?\n\n", "", text, flags=re.DOTALL)
+    (design / "experiment.toml").write_text(compared.replace('"limplock"', '"compare"'))
+    with pytest.raises(InputError) as refused:
+        checked(load_design(design))
+    assert refused.value.place.endswith("experiment.toml: load")
+
+
+def test_a_dry_run_says_each_fault_its_machines_and_its_undo() -> None:
+    found = call("run", "limplock-zookeeper", "--dry-run")
+    assert found.exit_code == 0
+    for words in (
+        "net.limp",
+        "factor 1000",
+        "process.crash",
+        "ensemble-3",
+        "one machine at a time",
+    ):
+        assert words in " ".join(found.output.split())
+
+
+def test_a_host_with_too_little_memory_is_refused_with_both_figures(tmp_path: Path) -> None:
+    meminfo = tmp_path / "meminfo"
+    wanted = load_design("limplock-zookeeper")
+    meminfo.write_text("MemTotal: 9999999 kB\nMemAvailable:    524288 kB\n")
+    with pytest.raises(EnvironmentMissing) as refused:
+        check_memory(wanted, meminfo)
+    assert refused.value.came == "512 MB"
+    assert f"{needed_mb(wanted)} MB" in refused.value.expected
+    assert needed_mb(wanted) == 3 * 384 + 1024
+    meminfo.write_text(f"MemAvailable: {needed_mb(wanted) * 1024} kB\n")
+    check_memory(wanted, meminfo)
+
+
+class Printed:
+    """A stage whose machines only print."""
+
+    class fleet:
+        class platform:
+            @staticmethod
+            def machine_logs(machine: str) -> str:
+                return f"the last words of {machine}"
+
+        class inventory:
+            machines: Sequence[Any] = ()
+            arbiters: Sequence[Any] = ()
+
+    design = load_design("limplock-zookeeper")
+
+
+def test_a_system_that_never_settles_is_refused_with_what_its_machines_printed() -> None:
+    class Machine:
+        name, tier = "ensemble-1", "ensemble"
+
+    stage = cast(Stage, Printed)
+    Printed.fleet.inventory.machines = (Machine,)
+    system = Three([None])
+    with pytest.raises(MeasurementFailed) as failed:
+        whole(stage, lambda: system.parts(rows()["Z3"]), 0.0)
+    assert "the last words of ensemble-1" in failed.value.came
+    late = Three([None, A_LEADS])
+    assert until_settled(lambda: late.parts(rows()["Z3"]), 5.0) == A_LEADS
+
+
+def test_the_node_that_limps_is_found_in_the_system_and_is_not_the_one_that_is_asked() -> None:
+    for told, part, limping in (
+        (A_LEADS, "leader", "a"),
+        (B_LEADS, "leader", "b"),
+        (A_LEADS, "follower", "b"),
+    ):
+        found = cast_of(rows()["Z3"], part, Three([told]))
+        assert found.limping == limping
+        assert found.asked != limping
+    with pytest.raises(Unsettled):
+        cast_of(rows()["Z3"], "observer", Three([A_LEADS]))
+
+
+class Small:
+    """A repeat's surroundings without a fleet."""
+
+    class clock:
+        @staticmethod
+        def since_s(monotonic: float) -> float:
+            return monotonic
+
+    class fleet:
+        agents: Mapping[str, Any]
+
+    class recorder:
+        block = None
+
+    def __init__(self) -> None:
+        class Agent:
+            def health(self) -> dict[str, Any]:
+                return {"service": "running", "ready": True}
+
+        self.fleet.agents = dict.fromkeys("abc", Agent())
+
+
+class Watch:
+    def answered(self, machine: str) -> float | None:
+        del machine
+        return None
+
+
+def repeat_of(told: Sequence[Parts | None], clients: Clients) -> Repeat:
+    section = LimplockSection(rows=("Z3",), scale=0.001, base_max_s=5.0, window_least_s=0.5)
+    block: Any = type("Block", (), {"arm": "new", "pair": 0, "repeat": 0})()
+    stage, watch = cast(Any, Small()), cast(Any, Watch())
+    return Repeat(stage, section, block, rows()["Z3"], "leader", Three(told), clients, watch)
+
+
+def test_an_election_in_a_base_makes_its_repeat_begin_anew(clients: Clients) -> None:
+    repeat = repeat_of([A_LEADS, A_LEADS, B_LEADS], clients)
+    with pytest.raises(Moved):
+        repeat.measure()
+    [base] = repeat.windows
+    assert (base.limping, base.moved, base.cut) == ("a", True, False)
+    assert all(lane.ended is not None for _, lane in repeat.lanes)
+
+
+def test_a_client_does_what_it_is_told_and_a_lane_ends_when_it_is_stopped(clients: Clients) -> None:
+    clients.do(Task("a", "set", "a", 5, 1, 1), 5.0)
+    assert [one.outcome for one in clients.lanes[0].did] == ["ok"] * 5
+    endless = clients.start(Task("a", "hang", "a", 0, 1, 1))
+    clients.stop(endless)
+    assert (endless.reason, endless.is_done) == ("stopped", False)
+    with pytest.raises(MeasurementFailed):
+        clients.do(Task("a", "hang", "a", 5, 1, 1), 0.1)
+
+
+def test_a_client_that_dies_ends_the_run_with_its_last_words(clients: Clients) -> None:
+    lane = clients.start(Task("a", "die", "a", 1, 1, 1))
+    assert lane.wait(5.0)
+    assert not lane.is_done
+    with pytest.raises(MeasurementFailed) as failed:
+        clients.do(Task("a", "set", "a", 1, 1, 1), 5.0)
+    assert "out of memory" in str(failed.value)
+
+
+def test_a_client_that_does_not_start_is_an_environment_that_is_missing(tmp_path: Path) -> None:
+    program = [sys.executable, "-c", "import sys; sys.exit('no such class')"]
+    with pytest.raises(EnvironmentMissing) as missing:
+        Clients(program, tmp_path / "log")
+    assert "no such class" in missing.value.came
+
+
+def test_work_that_no_client_does_is_a_lane_too(clients: Clients) -> None:
+    task = Task("a", "balance", "a", 1, 0, 1)
+
+    def fail(halt: threading.Event) -> None:
+        del halt
+        raise InputError("balance", expected="an end", came="none")
+
+    def wait(halt: threading.Event) -> None:
+        halt.wait(30.0)
+
+    done = clients.call(task, threading.Event.clear)
+    failed, stopped = clients.call(task, fail), clients.call(task, wait)
+    for lane in (done, failed, stopped):
+        clients.go(lane)
+    assert done.wait(5.0)
+    assert failed.wait(5.0)
+    clients.stop(stopped)
+    lanes: list[Lane] = [done, failed, stopped]
+    assert [lane.did[0].outcome for lane in lanes] == ["ok", "error", "timeout"]
+    assert [lane.is_done for lane in lanes] == [True, False, False]
+
+
+def test_windows_stand_on_their_own() -> None:
+    window = Window("new", "Z3", "leader", "10", 0, "a", "b", {}, 1.0, 5.0, 3.0, True, {}, False, 0)
+    assert (window.length_s, window.waited.at_least) == (4.0, True)
+    assert replace(window, cut=False).waited.seconds == 3.0

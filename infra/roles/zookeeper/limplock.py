@@ -1,0 +1,137 @@
+"""How limplock's rows ask ZooKeeper: who leads, what is asked of whom, what a server tells.
+
+Parts and metrics are those of the four-letter word `mntr`, and its JVM's, asked over the control
+network, which no limping card is on.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from experiments.errors import InputError
+from experiments.kinds.limplock.clients import Clients, Task
+from experiments.kinds.limplock.jvm import look_at_jvm
+from experiments.kinds.limplock.row import Row
+from experiments.kinds.limplock.system import Node, Parts, Shown, System, Unsettled
+
+_PORT = 2181
+_WORD_S = 2.0
+_PREPARED_S = 180.0
+_PROBED_BYTES, _PROBED_KEYS = 100, 10
+_OPERATIONS = ("get", "set")
+_PARTS = ("leader", "follower")
+_QUEUE = "_learner_handler_qp_size"  # 3.9: packets that wait for a follower, as each one leaves
+_TOLD = (
+    "avg_latency", "max_latency", "outstanding_requests", "packets_received", "packets_sent",
+    "pending_syncs", "synced_followers", "approximate_data_size",
+)  # fmt: skip
+
+
+class ZooKeeper(System):
+    """An ensemble; the row's client asks a follower that does not limp, as the paper's did."""
+
+    sources = ("ZooKeeperClient.java",)
+    opener = "ZooKeeperClient"
+    shown = (
+        Shown("outstanding_requests", "requests under way in a server"),
+        Shown("queued_to_learners", "proposals that wait for a follower, at the leader"),
+        Shown("heap_used_mb", "heap in use, MB"),
+        Shown("avg_latency", "mean latency as the server counts it, ms"),
+    )
+
+    def __init__(self, nodes: Sequence[Node], settings: Mapping[str, Any]) -> None:
+        super().__init__(nodes, settings)
+        self._queued: dict[str, list[float]] = {}
+
+    @classmethod
+    def check(cls, row: Row) -> None:
+        """Raises InputError for what its client cannot ask."""
+        for load in filter(None, (row.workload, row.beside)):
+            if load.operation not in _OPERATIONS:
+                expected = f"one of {', '.join(_OPERATIONS)}"
+                raise InputError(f"row {row.name}", expected=expected, came=load.operation)
+
+    def parts(self, row: Row) -> Parts:
+        """The leader, and the followers that it has synced."""
+        del row
+        told = {name: self._monitored(name) for name in self.nodes}
+        found = {part: _of(told, part) for part in _PARTS}
+        synced = sum(float(one.get("zk_synced_followers", 0)) for one in told.values())
+        if len(found["leader"]) != 1 or len(found["follower"]) != len(self.nodes) - 1:
+            states = {name: one.get("zk_server_state", "none") for name, one in told.items()}
+            raise _unsettled(", ".join(f"{name} {state}" for name, state in states.items()))
+        if synced < len(self.nodes) - 1:
+            raise _unsettled(f"a leader with {synced:g} synced followers")
+        return found
+
+    def asked(self, row: Row, parts: Parts, injected: str) -> str:
+        """The first follower that does not limp."""
+        del row
+        return next(name for name in parts["follower"] if name != injected)
+
+    def target(self, node: str, operation: str) -> str:
+        """One server, so that no client turns to another."""
+        del operation
+        return f"{self.nodes[node].address}:{_PORT}"
+
+    def prepare(self, row: Row, count: int, clients: Clients) -> None:
+        """The znodes that the row and its probes get and set."""
+        first = next(iter(self.nodes))
+        own = self.operation(row, row.workload, count, first)
+        for size, keys in ((own.size, own.keys), (_PROBED_BYTES, _PROBED_KEYS)):
+            task = Task(first, "create", self.target(first, "create"), keys, size, keys)
+            clients.do(task, _PREPARED_S)
+
+    def probe(self, row: Row, operation: str, node: str) -> Task:
+        """A small znode's."""
+        del row
+        target = self.target(node, operation)
+        return Task(node, operation, target, 0, _PROBED_BYTES, _PROBED_KEYS)
+
+    def look(self, node: str) -> Mapping[str, float]:
+        """What `mntr` says in numbers, how much waits for followers, and the heap."""
+        told = self._monitored(node)
+        found = {key: float(told[f"zk_{key}"]) for key in _TOLD if f"zk_{key}" in told}
+        seen = [_sum(told, f"zk_{word}_") for word in ("sum", "cnt")]
+        before, self._queued[node] = self._queued.get(node, seen), seen
+        if (samples := seen[1] - before[1]) > 0:
+            found["queued_to_learners"] = (seen[0] - before[0]) / samples
+        return found | look_at_jvm(self.nodes[node].control) if told else {}
+
+    def _monitored(self, node: str) -> dict[str, str]:
+        """Keys and values of `mntr`; empty where it does not serve."""
+        try:
+            answer = _word("mntr", self.nodes[node].control)
+        except OSError:
+            return {}
+        pairs = (line.split("\t", 1) for line in answer.splitlines() if "\t" in line)
+        return {key: value.strip() for key, value in pairs}
+
+
+def _sum(told: Mapping[str, str], start: str) -> float:
+    """Over all followers: what the leader's queue to each counted so far."""
+    mine = (value for key, value in told.items() if key.startswith(start) and _QUEUE in key)
+    return sum(float(value) for value in mine)
+
+
+def _of(told: Mapping[str, Mapping[str, str]], state: str) -> tuple[str, ...]:
+    return tuple(name for name, one in told.items() if one.get("zk_server_state") == state)
+
+
+def _unsettled(came: str) -> Unsettled:
+    return Unsettled("the ensemble", expected="a leader that all others follow", came=came)
+
+
+def _word(word: str, host: str) -> str:
+    """What a server answers to a four-letter word."""
+    found = b""
+    with socket.create_connection((host, _PORT), timeout=_WORD_S) as connection:
+        connection.sendall(word.encode())
+        while part := connection.recv(65536):
+            found += part
+    return found.decode()
+
+
+SYSTEM = ZooKeeper
