@@ -35,6 +35,25 @@ jmx_of() {
   done
 }
 
+# The same for servers that tell others the first name that an address has: here it is the address, which all can reach.
+write_own_name() {
+  mkdir -p "$run"
+  printf '127.0.0.1 localhost\n%s %s %s\n' "$ADDRESS" "$ADDRESS" "$HOSTNAME" >"$run/hosts"
+}
+
+# Waits until one of these takes connections.
+await_any() { # host:port,...
+  local at
+  for _ in {1..300}; do
+    for at in ${1//,/ }; do
+      if timeout 2 bash -c ": <>/dev/tcp/${at/://}" 2>/dev/null; then return; fi
+    done
+    sleep 1
+  done
+  echo "start: expected one of $1 to take connections within 300 s" >&2
+  exit 1
+}
+
 # The JVM and its options, one a line, without class path and class.
 java_of() { # its heap in MB
   printf '%s\n' /usr/bin/java "-Xms$1m" "-Xmx$1m" -XX:+UseSerialGC -Djava.net.preferIPv4Stack=true "-Djdk.net.hosts.file=$run/hosts"

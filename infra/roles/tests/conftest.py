@@ -36,12 +36,13 @@ def machine(
         name: str = "",
         *,
         wait: bool = True,
+        memory_mb: int = 512,
     ) -> Machine:
         assert network
         if role not in built:
             build(role, tmp_path_factory.mktemp("context") / role)
             built.add(role)
-        made = started[name or role] = Machine(role, address, files or {}, name)
+        made = started[name or role] = Machine(role, address, files or {}, name, memory_mb)
         if wait:
             made.wait_until_ready()
         return made

@@ -9,6 +9,7 @@ import contextlib
 import json
 import socket
 import struct
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -20,18 +21,27 @@ pytestmark = [pytest.mark.real, pytest.mark.fleet, pytest.mark.timeout(1800)]
 Start = Callable[..., Machine]
 GENERATIONS = ("new", "old")
 QUORUM, ALL = 4, 5
+MEMORY_MB = {"hadoop": 1536}  # a worker's tasks are on it
 
 
 def address(role: str, index: int) -> str:
     """Each role has ten addresses of its own."""
-    first = {"zookeeper": 101, "hdfs": 111, "cassandra": 121, "etcd": 131}[role]
-    return f"198.18.241.{first + index - 1}"
+    roles = ("zookeeper", "hdfs", "cassandra", "etcd", "hbase", "hadoop")
+    return f"198.18.241.{100 + 10 * roles.index(role) + index}"
 
 
 def ensemble(
-    start: Start, folder: Path, role: str, nodes: int, **settings: str | int
+    start: Start,
+    folder: Path,
+    role: str,
+    nodes: int,
+    *called: str,
+    **settings: str | int,
 ) -> list[Machine]:
-    """A tier's machines, told what role.json says, started in reverse and ready."""
+    """A tier's machines, told what role.json says, started in reverse and ready.
+
+    `called` are roles whose first machines it calls, in the order of its calls.
+    """
     told = json.loads((ROOT / "infra/roles" / role / "role.json").read_text())
     names = [f"{role}-{index}" for index in range(1, nodes + 1)]
     peers = ",".join(f"{name}={address(role, i)}" for i, name in enumerate(names, start=1))
@@ -49,13 +59,19 @@ def ensemble(
         }
         values = {key: one["default"] for key, one in told.get("settings", {}).items()} | settings
         values |= {key: text.format(**words) for key, text in told["environment"].items()}
+        for other, call in zip(called, told.get("calls", []), strict=True):
+            port = json.loads((ROOT / "infra/roles" / other / "role.json").read_text())["port"]
+            of_call = {"host": address(other, 1), "hosts": f"{address(other, 1)}:{port}"}
+            asked = call["environment"].items()
+            values |= {key: text.format(**words, **of_call) for key, text in asked}
         path = folder / f"{names[index - 1]}.env"
         path.write_text("".join(f"{key}={value}\n" for key, value in values.items()))
         files = {"/etc/sparecraft/role.env": path}
-        machines.append(start(role, address(role, index), files, names[index - 1], wait=False))
+        where = (address(role, index), files, names[index - 1])
+        machines.append(start(role, *where, wait=False, memory_mb=MEMORY_MB.get(role, 512)))
     machines.reverse()
     for machine in machines:
-        machine.wait_until_ready()
+        machine.wait_until_ready(told.get("ready", {}).get("timeout_s", 120))
     return machines
 
 
@@ -89,10 +105,9 @@ def test_hdfs_gives_back_what_was_put_also_after_a_sigkill(
 ) -> None:
     made: dict[str, str | int] = {"GENERATION": generation, "HEAP_MB": 64, "CHECKPOINT_S": 10}
     servers = ensemble(machine, tmp_path, "hdfs", 5, **made)
-    program = 'source /opt/sparecraft/role/hadoop.sh; exec "${java[@]}" "$@"'
 
     def call(*command: str) -> str:
-        return servers[1].run("bash", "-c", program, "client", *command)
+        return program(servers[1], *command)
 
     servers[0].run("touch", "/tmp/before")
     servers[1].run("dd", "if=/dev/urandom", "of=/tmp/put", "bs=1M", "count=8")
@@ -205,3 +220,107 @@ def test_etcd_s_keys_are_on_every_server_and_outlive_a_sigkill(
     docker("start", servers[1].name)
     servers[0].wait_until_ready()
     assert call(1, "get", "made") == "made\nsome\n"
+
+
+def program(machine: Machine, *command: str, check: bool = True) -> str:
+    """What a class of Hadoop says, run with arguments on a machine that has it."""
+    run = 'source /opt/sparecraft/role/hadoop.sh; exec "${java[@]}" "$@"'
+    return machine.run("bash", "-c", run, "client", *command, check=check)
+
+
+class Lane:
+    """A store's client on this host, as `java/Lanes.java` says; compiled here."""
+
+    def __init__(self, role: str, generation: str, client: str, folder: Path) -> None:
+        roles = ROOT / "infra/roles"
+        jars = f"{ROOT}/build/{role}/{generation}/*"
+        sources = [f"{roles}/java/Lanes.java", f"{roles}/{role}/{generation}/{client}.java"]
+        made = ["javac", "-nowarn", "-proc:none", "-d", str(folder), "-cp", jars, *sources]
+        subprocess.run(made, check=True, capture_output=True)
+        self._process = subprocess.Popen(
+            ["java", "-Xmx128m", "-cp", f"{folder}:{jars}", "Lanes", client],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def did(self, operation: str, target: str, count: int = 1, size: int = 0) -> bool:
+        """Whether it was done so often within two minutes."""
+        opened = "\t".join(["open", "0", target, operation, f"{count}\t{size}\t{count}\t0\t120000"])
+        assert self._process.stdin
+        assert self._process.stdout
+        self._process.stdin.write(f"{opened}\ngo\t0\n")
+        self._process.stdin.flush()
+        words = next(line.split() for line in self._process.stdout if line.startswith("end"))
+        return words == ["end", "0", "done"]
+
+    def close(self) -> None:
+        """End it."""
+        self._process.kill()
+        self._process.communicate()
+
+
+@pytest.mark.parametrize("generation", GENERATIONS)
+def test_hbase_s_rows_outlive_a_region_server_s_sigkill(
+    machine: Start, tmp_path: Path, generation: str, request: pytest.FixtureRequest
+) -> None:
+    ensemble(machine, tmp_path, "zookeeper", 1, GENERATION=generation, HEAP_MB=64)
+    ensemble(machine, tmp_path, "hdfs", 5, GENERATION=generation, HEAP_MB=64)
+    made: dict[str, str | int] = {"GENERATION": generation, "HEAP_MB": 128}
+    servers = ensemble(machine, tmp_path, "hbase", 3, "hdfs", "zookeeper", **made)
+    client = Lane("hbase", generation, "HBaseClient", tmp_path / "classes")
+    request.addfinalizer(client.close)
+    rows = address("zookeeper", 1)
+    last = f"{rows} {address('hbase', 3)}"
+
+    assert client.did("table", rows, size=2)
+    assert client.did("put", rows, count=100, size=200)
+    assert client.did("get", last, count=50)
+    docker("kill", servers[1].name)
+    assert client.did("get", rows, count=100)
+    docker("start", servers[1].name)
+    servers[1].wait_until_ready()
+    servers[0].die_and_return()
+    assert client.did("put", rows, count=100, size=100)
+    assert client.did("compact", rows)
+
+
+@pytest.mark.parametrize("generation", GENERATIONS)
+def test_hadoop_counts_words_also_after_a_worker_s_sigkill(
+    machine: Start, tmp_path: Path, generation: str
+) -> None:
+    made: dict[str, str | int] = {"GENERATION": generation, "HEAP_MB": 128}
+    ensemble(machine, tmp_path, "hdfs", 3, **made)
+    servers = ensemble(machine, tmp_path, "hadoop", 4, "hdfs", **made)
+    jobs, history, *workers = servers
+    given = (Path(__file__).parent / "wordcount.xml").read_text()
+
+    def shell(*command: str, check: bool = True) -> str:
+        return program(jobs, "org.apache.hadoop.fs.FsShell", *command, check=check)
+
+    def count(output: str) -> str:
+        """Count the words of /words into a folder; the job's name."""
+        (tmp_path / "job.xml").write_text(given.replace("OUTPUT", output))
+        docker("cp", str(tmp_path / "job.xml"), f"{jobs.name}:/tmp/job.xml")
+        said = program(jobs, "org.apache.hadoop.mapred.JobClient", "-submit", "/tmp/job.xml")
+        name = next(word for word in said.split() if word.startswith("job_"))
+        ended = f"{output}/_SUCCESS"
+        eventually(f"{name} succeeds", lambda: ended in shell("-ls", output, check=False))
+        return name
+
+    jobs.run("bash", "-c", "for n in {1..2000}; do echo one two two; done >/tmp/words")
+    shell("-put", "/tmp/words", "/words")
+    name = count("/first")
+    assert "two\t4000" in shell("-cat", "/first/part-r-*")
+    if generation == "new":
+        url = f"http://{address('hadoop', 2)}:19888/ws/v1/history/mapreduce/jobs/{name}"
+        eventually("the history has the job", lambda: "SUCCEEDED" in history.run("curl", "-s", url))
+    else:
+        listed = shell("-lsr", "/mapred/history").split()
+        path = next(word for word in listed if f"/{name}_" in word and "conf" not in word)
+        url = f"http://{address('hadoop', 2)}:51111/historyfile?logFile={path}"
+        assert "SUCCESS" in history.run("curl", "-sf", url)
+    workers[0].die_and_return()
+    jobs.die_and_return()
+    count("/second")
+    assert "one\t2000" in shell("-cat", "/second/part-r-*")

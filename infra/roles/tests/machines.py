@@ -42,14 +42,21 @@ def eventually(what: str, condition: Callable[[], bool], limit_s: float = 120) -
 class Machine:
     """A container of a role, run by its start.sh."""
 
-    def __init__(self, role: str, address: str, files: Mapping[str, Path], name: str = "") -> None:
+    def __init__(
+        self,
+        role: str,
+        address: str,
+        files: Mapping[str, Path],
+        name: str = "",
+        memory_mb: int = 512,
+    ) -> None:
         self.name = f"{PREFIX}{name or role}"
         mounts = [x for to, path in files.items() for x in ("-v", f"{path}:{to}:ro")]
         docker("rm", "-f", self.name, check=False)
         docker(
             *("run", "-d", "--name", self.name, "--hostname", name or role, *mounts),
             *("--network", NETWORK, "--ip", address),
-            *("--memory", "512m", "--entrypoint", "/opt/sparecraft/role/start.sh"),
+            *("--memory", f"{memory_mb}m", "--entrypoint", "/opt/sparecraft/role/start.sh"),
             f"{PREFIX}{role}:test",
         )
 
@@ -60,10 +67,9 @@ class Machine:
         command = ["docker", "exec", self.name, "/opt/sparecraft/role/ready.sh"]
         return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
-    def wait_until_ready(self) -> None:
-        eventually(
-            f"{self.name} is ready; its log: {docker('logs', self.name)[-800:]}", self.is_ready
-        )
+    def wait_until_ready(self, limit_s: float = 120) -> None:
+        said = f"{self.name} is ready; its log: {docker('logs', self.name)[-800:]}"
+        eventually(said, self.is_ready, limit_s)
 
     def die_and_return(self) -> None:
         docker("kill", "--signal", "KILL", self.name)

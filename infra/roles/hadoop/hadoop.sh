@@ -1,0 +1,35 @@
+# shellcheck shell=bash
+# Which server of MapReduce this machine is, and what every program of Hadoop is told: "${java[@]}" CLASS runs one.
+# shellcheck source=infra/roles/java/common.sh
+source /opt/sparecraft/role/common.sh
+if [ "$NODES" -lt 3 ]; then
+  echo "hadoop: expected a tier of a machine for jobs, one for their history and workers, came $NODES machines" >&2
+  exit 1
+fi
+IFS=, read -ra peers <<<"$PEERS"
+case $ID in 1) place="jobs" ;; 2) place="history" ;; *) place="worker" ;; esac
+# shellcheck disable=SC2034 # for those who source this
+case $GENERATION.$place in
+  new.jobs) server=yarn.server.resourcemanager.ResourceManager ;;
+  new.history) server=mapreduce.v2.hs.JobHistoryServer ;;
+  new.worker) server=yarn.server.nodemanager.NodeManager ;;
+  old.jobs) server=mapred.JobTracker ;;
+  old.history) server=mapred.JobHistoryServer ;;
+  old.worker) server=mapred.TaskTracker ;;
+esac
+JAVA_HOME=$(readlink -f /usr/bin/java)
+export JAVA_HOME=${JAVA_HOME%/bin/java} # the NodeManager starts tasks with it
+mapfile -t java < <(java_of "$HEAP_MB")
+# What is of fleet. is for the DataNode, whose configuration is the role hdfs's.
+java+=(--add-opens java.base/java.lang=ALL-UNNAMED "-Dfleet.namenode=$NAMENODE" "-Dfleet.address=$ADDRESS" "-Dfleet.data=$data"
+  "-Dhadoop.log.dir=$data/logs" -cp "$run/classes:$run/conf:$software:$software/lib/*")
+
+# Jobs carry their configuration to other machines, so that it must not name properties of this JVM.
+write_configuration() {
+  local file
+  mkdir -p "$run/conf"
+  for file in "$software"/{core,mapred,yarn}-site.xml; do
+    [ ! -e "$file" ] || sed -e "s|NAMENODE|$NAMENODE|g" -e "s|FIRST|$FIRST|g" -e "s|SECOND|${peers[1]#*=}|g" \
+      -e "s|ADDRESS|$ADDRESS|g" -e "s|DATA|$data|g" "$file" >"$run/conf/${file##*/}"
+  done
+}
