@@ -40,11 +40,14 @@ def list_(
         out.print(f"[bold]fleets[/bold]: unknown ({escape(unknown)})", soft_wrap=True)
     else:
         _print_rows("fleets", fleets)
-    _print_rows("runs", [{**run, "valid": _valid(run)} for run in runs])
+    _print_rows("runs", [_shown(run) for run in runs])
 
 
-def _valid(run: dict[str, Any]) -> str:
-    return _verdict(run) if run["stopped"] else words(run["valid"])
+def _shown(run: dict[str, Any]) -> dict[str, Any]:
+    """What a run that is not valid says of its SLO counts for nothing: it is left out."""
+    if run["stopped"]:
+        return {**run, "valid": _verdict(run), "slo_met": None}
+    return {**run, "slo_met": run["slo_met"] if run["valid"] else None}
 
 
 def _fleets(chosen: Chosen) -> tuple[list[dict[str, Any]] | None, str]:

@@ -45,6 +45,7 @@ def nightly(
         _tell(influxdb, wanted.folder)
         print_json({"site": str(page)}) if as_json else _print_path(page)
         return
+    _tell(influxdb, wanted.folder)  # one that takes nothing is told now, not after the night
     outcome = run_night(wanted, Narrator(err if as_json else out))
     _tell(influxdb, wanted.folder)
     if as_json:

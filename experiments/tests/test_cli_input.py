@@ -10,6 +10,7 @@ import pytest
 
 from experiments.errors import SparecraftError
 from experiments.tests.called import call, refusal, sparecraft
+from experiments.tests.nightly_fixture import suite_file
 from experiments.tests.report_fixture import fake_run
 
 FILES = ("nowhere", "folder", "binary", "empty", "{}", "[1")
@@ -100,12 +101,20 @@ def test_a_night_without_a_suite_is_told_of_one_to_begin_with(
     assert "ci/nightly/short.toml" in error.do
 
 
+def _not_before_it_is_said(*_: object) -> None:
+    raise AssertionError("a night was begun")
+
+
 @pytest.mark.parametrize(
     "url", ["127.0.0.1:8086", "http://[", "http://127.0.0.1:99999", "nonsense"]
 )
-def test_an_address_that_is_none_is_said(tmp_path: Path, url: str) -> None:
+def test_an_address_that_is_none_is_said(
+    tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("experiments.nightly.night.nightly", _not_before_it_is_said)
     run = fake_run(measure_s=40.0).write(tmp_path / "run")
-    for words in (("watch", "--once"), ("replay", str(run))):
+    night = ("nightly", "--suite", str(suite_file(tmp_path / "suite", "mediawiki-noisy")))
+    for words in (("watch", "--once"), ("replay", str(run)), night):
         error = refusal(*words, "--influxdb", url)
         assert error.exit_code == 3
         assert url in error.place

@@ -198,6 +198,18 @@ def test_list_says_who_stopped_a_run(results: Path) -> None:
     assert call("list", "--results", str(results)).output.count("stopped by halt") == 2
 
 
+def test_list_shows_no_slo_met_of_a_run_that_is_not_valid(results: Path) -> None:
+    file = results / "mediawiki-noisy" / "20260102T000000Z" / "result.json"
+    body = json.loads(file.read_text())
+    body["slo"]["met"] = True
+    told = []
+    for valid in (True, False):
+        file.write_text(json.dumps({**body, "valid": valid}))
+        lines = call("list", "--results", str(results)).output.splitlines()
+        told.append(next(line for line in lines if "20260102T000000Z" in line).split()[2:5])
+    assert told == [[body["run"], "yes", "yes"], [body["run"], "no", "–"]]
+
+
 def test_list_shows_the_gain_and_the_plan_of_runs_from_which_something_follows(
     results: Path,
 ) -> None:

@@ -43,6 +43,5 @@ def _refusal(url: str, expected: str, came: str) -> EnvironmentMissing:
         f"InfluxDB at {url}",
         expected=expected,
         came=came,
-        do="Name one that runs, such as http://127.0.0.1:8086, or leave --influxdb out: then one "
-        "is started here.",
+        do="Name one that runs, such as http://127.0.0.1:8086, or leave --influxdb out.",
     )
