@@ -1,0 +1,106 @@
+"""Danger zones are found where they are, and not where an operation suffers as its device does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from experiments.errors import InputError
+from experiments.kinds.limplock.slowdown import Waited
+from experiments.kinds.limplock.zones import Point, Zones, judge_zones, search
+from optimizer.source import Source, check
+
+LONGEST_S = 1000.0
+SEVERITIES = Zones(low=1.0, high=1000.0)
+
+
+def _noisy(
+    duration_s: Callable[[float], float], seed: int, spread: float = 0.1, repeats: int = 3
+) -> Callable[[float], Sequence[Waited]]:
+    """Repeats of an operation whose true duration is known, cut short after LONGEST_S."""
+    rng = np.random.default_rng(seed)
+
+    def measure(at: float) -> list[Waited]:
+        drawn = duration_s(at) * np.exp(rng.normal(0.0, spread, repeats))
+        return [Waited(min(float(one), LONGEST_S), bool(one >= LONGEST_S)) for one in drawn]
+
+    return measure
+
+
+@pytest.mark.parametrize("at", [1.7, 12.0, 37.0, 260.0, 800.0])
+@pytest.mark.parametrize("factor", [30.0, 1e6], ids=["slow", "cut short"])
+def test_a_jump_is_cornered_between_two_severities(at: float, factor: float) -> None:
+    found = search(_noisy(lambda x: 1.0 if x < at else factor, seed=1), SEVERITIES)
+    [zone] = found.zones
+    assert zone.low <= at <= zone.high
+    assert zone.narrow
+    assert zone.worse
+    assert zone.high / zone.low < SEVERITIES.width
+    assert len(found.points) < SEVERITIES.budget
+
+
+def test_a_worse_fault_that_is_detected_at_last_is_a_zone_too() -> None:
+    found = search(_noisy(lambda x: 2.0 if x > 200.0 else 60.0, seed=2), SEVERITIES)
+    [zone] = found.zones
+    assert zone.low <= 200.0 <= zone.high
+    assert not zone.worse
+    assert zone.ratio.low > 20.0
+
+
+def test_a_bump_has_a_zone_on_both_sides() -> None:
+    found = search(_noisy(lambda x: 80.0 if 20.0 < x < 120.0 else 1.0, seed=3), SEVERITIES)
+    assert [zone.worse for zone in found.zones] == [True, False]
+    assert all(zone.narrow for zone in found.zones)
+
+
+@pytest.mark.parametrize("power", [0.0, 0.5, 1.0])
+def test_what_suffers_as_its_device_does_has_no_zone(power: float) -> None:
+    wrong = 0
+    for seed in range(50):
+        found = search(_noisy(lambda x: x**power, seed, spread=0.2), SEVERITIES)
+        wrong += bool(found.zones)
+    assert wrong == 0
+
+
+def test_a_budget_that_ends_early_leaves_a_wide_zone_or_says_that_it_is_open() -> None:
+    short = SEVERITIES.model_copy(update={"budget": 5})
+    steep = search(_noisy(lambda x: 1.0 if x < 37.0 else 900.0, seed=4), short)
+    assert [zone.narrow for zone in steep.zones] == [False]
+    hidden = search(_noisy(lambda x: 1.0 if x < 37.0 else 8.0, seed=4), short)
+    assert (len(hidden.points), hidden.zones, len(hidden.open)) == (5, (), 1)
+
+
+def test_two_repeats_are_too_few_to_tell_a_zone() -> None:
+    found = search(_noisy(lambda x: 1.0 if x < 37.0 else 30.0, seed=5, repeats=2), SEVERITIES)
+    assert found.zones == ()
+
+
+def test_where_both_ends_were_cut_short_nothing_is_told() -> None:
+    cut = (Waited(50.0, at_least=True),) * 3
+    found = judge_zones([Point(10.0, cut), Point(100.0, cut)], SEVERITIES)
+    assert (found.zones, found.open) == ((), ())
+
+
+def test_a_search_measures_no_more_than_its_budget() -> None:
+    asked: list[float] = []
+
+    def wild(at: float) -> list[Waited]:
+        """A jump between any two severities that are asked for."""
+        asked.append(at)
+        return [Waited(10.0 ** (len(asked) % 2))] * 3
+
+    search(wild, SEVERITIES.model_copy(update={"width": 1.01}))
+    assert len(asked) == len(set(asked)) == SEVERITIES.budget
+
+
+@pytest.mark.parametrize(
+    ("values", "key"),
+    [({"low": 10.0, "high": 1.0}, "high"), ({"low": 1.0, "high": 9.0, "budget": 3}, "first")],
+)
+def test_an_axis_that_cannot_be_searched_is_refused(values: dict[str, float], key: str) -> None:
+    with pytest.raises(InputError) as refused:
+        check(Source(Path("zones.toml"), dict(values), {}), Zones)
+    assert key in refused.value.place
