@@ -73,9 +73,7 @@ def _head_of(
         reasons += [f"{name}: {reason}" for reason in verdict.get("reasons") or ()]
     versions = manifest.get("versions") or {}
     body = result[result["kind"]]
-    plan = body.get("plan") or {}
-    faults = body.get("faults") or {}
-    compared = body.get("compared") or {}
+    plan, faults, compared = (_table(body, key) for key in ("plan", "faults", "compared"))
     slo = result["slo"] or {}
     return {
         "run": result["run"],
@@ -109,6 +107,12 @@ def _head_of(
         "slo": {key: float(one) for key, one in (slo.get("asked") or {}).items() if _number(one)},
         "slo_set": (slo.get("asked") or {}).get("set"),
     }
+
+
+def _table(body: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    """A table of a kind's own part; what another kind calls so may be something else."""
+    found = body.get(key)
+    return found if isinstance(found, Mapping) else {}
 
 
 def _of_arm(

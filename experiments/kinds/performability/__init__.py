@@ -1,0 +1,74 @@
+"""What users get under each fault, phase by phase, and in a year of them. Begin with phases.py."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from experiments.kinds.kind import Kind
+from experiments.kinds.performability.section import PerformabilitySection
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from experiments.design import Design
+    from experiments.record.result import Findings, Result
+    from experiments.stage.stage import Stage
+
+
+class PerformabilityKind(Kind):
+    """Each of the design's faults alone in a block, on every arm, repeat by repeat."""
+
+    name = "performability"
+    summary = "what users get under each fault, phase by phase, and in a year of them"
+    Section = PerformabilitySection
+
+    def check(self, design: Design, section: PerformabilitySection) -> None:
+        """Faults that end, with time before and after; nothing else that disturbs."""
+        section.check(design)
+
+    def load_s(self, design: Design, section: PerformabilitySection) -> float:
+        """A block for each fault in the place of one."""
+        experiment = design.experiment
+        settle_s = experiment.phases.settle
+        whole_s = super().load_s(design, None) or 0.0
+        blocks_s = (whole_s - settle_s) * len(experiment.faults)
+        rests = experiment.design.repeats * len(experiment.design.order) * len(experiment.faults)
+        return settle_s + blocks_s + rests * section.rest_s
+
+    def measure(self, stage: Stage, section: PerformabilitySection) -> None:
+        """Every fault of every block."""
+        from experiments.kinds.performability.measure import measure
+
+        measure(stage, section)
+
+    def analyse(self, folder: Path) -> Findings:
+        """Figures of each fault's phases, of the failures, and of the year."""
+        from experiments.kinds.performability.analysis import analyse
+
+        return analyse(folder)
+
+    def write_page(self, folder: Path) -> Path:
+        """Each fault over time; what users got, five ways; the year."""
+        from experiments.kinds.performability.page import write_page
+
+        return write_page(folder)
+
+    def print_result(self, result: Result, console: Console, page: Path) -> None:
+        """A line for each fault and arm, and the year."""
+        from experiments.kinds.performability.page import print_performability
+        from experiments.record.result import flat
+
+        print_performability(flat(result), console, page)
+
+    def row(self, result: Result) -> Mapping[str, Any]:
+        """How long the longest failure lasted, by arm [s]."""
+        found: dict[str, float] = {}
+        for fault in result[self.name]["faults"]:
+            for arm, one in fault["arms"].items():
+                found[arm] = max(found.get(arm, 0.0), one["failure_s"]["median"])
+        return {f"{arm}, longest failure": f"{seconds:.1f} s" for arm, seconds in found.items()}
+
+
+KIND = PerformabilityKind()

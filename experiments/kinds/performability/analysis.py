@@ -1,0 +1,207 @@
+"""What a run's files say of each fault, of the failures that users saw, and of a year of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+from scipy import stats
+
+from experiments.kinds.performability.folder import Measured, Run, between, read_run
+from experiments.kinds.performability.phases import PHASES
+from experiments.kinds.performability.section import fault_name
+from experiments.kinds.performability.year import year_of
+from experiments.record.metrics.frames import OK
+from experiments.record.metrics.generator import generator_blocks, generator_reasons
+from experiments.record.metrics.performability import user_metrics
+from experiments.record.records import REQUESTS, read_table
+from experiments.record.result import Findings, not_measured, read_manifest
+from experiments.report.text import number
+
+REPEATS_MIN = 3  # for an interval
+_QUARTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
+COMPARED = ("lost", "waited_s", "demerits")  # of one fault, in all
+
+
+def analyse(folder: Path) -> Findings:
+    """Every figure of a run."""
+    manifest = read_manifest(folder)
+    run = read_run(folder, manifest)
+    load = generator_blocks(read_table(folder / "requests.parquet", REQUESTS), manifest)
+    faults = [_fault(run, index) for index in range(len(run.faults))]
+    year = year_of(run)
+    against = [*generator_reasons(load), *_not_seen(run, faults), *_not_quiet(run)]
+    verdicts = not_measured(manifest["verdicts"], against)
+    body = {
+        "ideal": {"latency_ms": run.ideal.latency_ms, "source": run.ideal.source},
+        "faults": faults,
+        "year": year,
+    }
+    return Findings(body, verdicts, slo=_slo(run, year), found=_found(faults))
+
+
+def _not_seen(run: Run, faults: Sequence[Mapping[str, Any]]) -> list[str]:
+    return [
+        f"{fault['name']}, {arm}: no block of it was measured"
+        for fault in faults
+        for arm in run.arms
+        if arm not in fault["arms"]
+    ]
+
+
+def _not_quiet(run: Run) -> list[str]:
+    """Blocks that were not as others of their arm before their own fault: what came before them
+    had not passed."""
+    found = []
+    for arm in run.arms:
+        before = {one.block: one.within("before") for one in run.blocks if one.arm == arm}
+        seen = {block: _before(rows) for block, rows in before.items() if rows.height}
+        usual_ms, usual = (float(np.median(column)) for column in zip(*seen.values(), strict=True))
+        found += [
+            f"block {block + 1}, {arm}: before its fault {ms:.0f} ms and {share:.1%} answered "
+            f"well, {usual_ms:.0f} ms and {usual:.1%} usually; a longer rest_s lets faults pass"
+            for block, (ms, share) in seen.items()
+            if ms > run.section.slow_factor * usual_ms or share < usual - run.section.lost_share
+        ]
+    return found
+
+
+def _before(rows: pl.DataFrame) -> tuple[float, float]:
+    """Mean latency [ms] and share answered well."""
+    return float(rows["latency_ms"].to_numpy().mean()), rows.filter(outcome=OK).height / rows.height
+
+
+def _found(faults: Sequence[Mapping[str, Any]]) -> str:
+    """The longest failure of each arm, in few words."""
+    longest: dict[str, tuple[float, str]] = {}
+    for fault in faults:
+        for arm, one in fault["arms"].items():
+            seconds = one["failure_s"]["median"]
+            longest[arm] = max(longest.get(arm, (-1.0, "")), (seconds, fault["name"]))
+    return "; ".join(
+        f"{arm}: longest failure {number(seconds)} s ({name})"
+        for arm, (seconds, name) in longest.items()
+    )
+
+
+def _fault(run: Run, index: int) -> dict[str, Any]:
+    fault = run.faults[index]
+    of_arm = {
+        arm: [one for one in run.blocks if one.fault == index and one.arm == arm]
+        for arm in run.arms
+    }
+    return {
+        "name": fault_name(fault),
+        "kind": fault["kind"],
+        "asked_s": fault["for_s"],
+        "arms": {arm: _figures(run, blocks) for arm, blocks in of_arm.items() if blocks},
+        "comparison": {
+            arm: _comparison(run, of_arm[run.arms[0]], of_arm[arm]) for arm in run.arms[1:]
+        },
+    }
+
+
+def _figures(run: Run, blocks: Sequence[Measured]) -> dict[str, Any]:
+    """An arm under a fault, all repeats together."""
+    phases = {}
+    for phase in PHASES:
+        spans = [one.course.spans[phase] for one in blocks if phase in one.course.spans]
+        rows = pl.concat([one.within(phase) for one in blocks])
+        if rows.height:
+            phases[phase] = user_metrics(rows, sum(end - start for start, end in spans), run.ideal)
+    failing = pl.concat([between(one.requests, *one.course.failure) for one in blocks])
+    lasted_s = [one.course.failure[1] - one.course.failure[0] for one in blocks]
+    detected = [one.course.detected_s for one in blocks]
+    costs = [_compared(run, one) for one in blocks]
+    return {
+        "repeats": len(blocks),
+        "fault_s": _spread([one.course.end_s - one.course.start_s for one in blocks]),
+        "failure_s": _spread([one.course.failure_s for one in blocks]),
+        "recovered": sum(one.course.recovered for one in blocks),
+        "detected_s": _spread([s for s in detected if s is not None]),
+        "detected": sum(s is not None for s in detected),
+        "phases": phases,
+        "failure": user_metrics(failing, sum(lasted_s), run.ideal),
+        "box_ms": _box(failing),
+        "cost": {name: _spread([one[name] for one in costs]) for name in COMPARED},
+    }
+
+
+def _spread(values: Sequence[float]) -> dict[str, Any] | None:
+    if not values:
+        return None
+    return {"median": float(np.median(values)), "min": min(values), "max": max(values)}
+
+
+def _box(requests: pl.DataFrame) -> dict[str, float] | None:
+    """What a box-and-whiskers plot needs: quantiles by rank, and the mean."""
+    if requests.is_empty():
+        return None
+    values = np.sort(requests["latency_ms"].to_numpy())
+    ranks = {f"q{round(100 * q)}": math.ceil(q * values.size) - 1 for q in _QUARTILES}
+    return {**{q: float(values[rank]) for q, rank in ranks.items()}, "mean": float(values.mean())}
+
+
+def _compared(run: Run, one: Measured) -> dict[str, Any]:
+    """What one fault cost its users in all, which does not depend on how long the failure is said
+    to have lasted, as means of a failure do: requests lost, waiting above the ideal, demerits."""
+    rows = between(one.requests, *one.course.failure)
+    metrics = user_metrics(rows, one.course.failure[1] - one.course.failure[0], run.ideal)
+    ideal_ms = run.ideal.latency_ms or 0.0
+    waited_s = rows.height * max(0.0, (metrics["mean_ms"] or 0.0) - ideal_ms) / 1e3
+    return {
+        "pair": one.pair,
+        "lost": float(metrics["errors"]),
+        "waited_s": waited_s,
+        "demerits": metrics["demerits"] or 0.0,
+    }
+
+
+def _comparison(
+    run: Run, first: Sequence[Measured], other: Sequence[Measured]
+) -> dict[str, dict[str, Any]]:
+    """Other minus first, pair by pair: paired t, for repeats differ from each other in their
+    arrivals, which both arms of a pair share. None for bounds of fewer than 3 pairs."""
+    before = {one.pair: _compared(run, one) for one in first}
+    after = {one.pair: _compared(run, one) for one in other}
+    pairs = sorted(before.keys() & after.keys())
+    found = {}
+    for name in COMPARED:
+        found[name] = difference([after[pair][name] - before[pair][name] for pair in pairs])
+    return found
+
+
+def difference(change: Sequence[float]) -> dict[str, Any]:
+    """Mean of paired differences, with Student's 95 % interval from 3 of them on."""
+    count = len(change)
+    mean = float(np.mean(change)) if count else None
+    if mean is None or count < REPEATS_MIN:
+        return {"mean": mean, "low": None, "high": None, "pairs": count}
+    half = float(stats.t.ppf(0.975, count - 1) * np.std(change, ddof=1) / math.sqrt(count))
+    return {"mean": mean, "low": mean - half, "high": mean + half, "pairs": count}
+
+
+def _slo(run: Run, year: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """Whether the last arm's year keeps what the design asks for; null where it asks nothing."""
+    asked = run.section.slo.model_dump(exclude_none=True)
+    if not asked or year is None:
+        return None
+    judged = {arm: _kept(asked, one) for arm, one in year["arms"].items()}
+    last = run.arms[-1]
+    return {"asked": asked, "arm": last, "arms": judged, **judged[last]}
+
+
+def _kept(asked: Mapping[str, float], one: Mapping[str, Any]) -> dict[str, Any]:
+    reasons = []
+    for key, found, what in (
+        ("lost_share", one["lost"], "of a year's requests lost to faults"),
+        ("demerits_per_request", one["demerits_added"], "demerits of a request by faults"),
+    ):
+        limit = asked.get(key, math.inf)
+        if found > limit:
+            reasons.append(f"{found:.3g} {what}, asked for at most {limit:g}")
+    return {"met": not reasons, "reasons": reasons}

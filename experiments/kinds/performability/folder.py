@@ -1,0 +1,115 @@
+"""Reads a run: its blocks, each with its fault and what became of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from experiments.kinds.performability.phases import Course, course
+from experiments.kinds.performability.section import PerformabilitySection
+from experiments.record.metrics.frames import OK, arm_names, measured, prepared, response_limit_ms
+from experiments.record.metrics.performability import Ideal
+from experiments.record.metrics.windows import Window, of_kind, windows
+from experiments.record.records import ARBITERS, REQUESTS, read_events, read_table, sound
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One block: its arm, its fault, the requests that count, and what became of it."""
+
+    block: int
+    pair: int
+    arm: str
+    fault: int
+    requests: pl.DataFrame
+    course: Course
+
+    def within(self, phase: str) -> pl.DataFrame:
+        """Its requests of a phase; none where that did not come."""
+        return between(self.requests, *self.course.spans.get(phase, (0.0, 0.0)))
+
+    def lasted_s(self, phase: str) -> float:
+        """How long a phase took."""
+        start_s, end_s = self.course.spans.get(phase, (0.0, 0.0))
+        return end_s - start_s
+
+
+@dataclass(frozen=True)
+class Run:
+    """All blocks of a run, and what they are measured against."""
+
+    arms: list[str]
+    faults: list[dict[str, Any]]
+    section: PerformabilitySection
+    nodes: dict[str, int]  # of each tier
+    blocks: list[Measured]
+    ideal: Ideal
+
+
+def read_run(folder: Path, manifest: Mapping[str, Any]) -> Run:
+    """The blocks of a run's folder; those whose fault was not injected are left out."""
+    spec = manifest["spec"]
+    section = PerformabilitySection.model_validate(spec.get("performability") or {})
+    frame = prepared(read_table(folder / "requests.parquet", REQUESTS), response_limit_ms(manifest))
+    file = folder / "arbiters.parquet"
+    arbiters = read_table(file, ARBITERS) if file.is_file() else pl.DataFrame(schema=ARBITERS)
+    events = sound(list(read_events(folder / "events.jsonl")))
+    found = windows(events, float(frame["intended_s"].max() or 0.0))  # type: ignore[arg-type]
+    lasted = {one.repeat: one for one in of_kind(found, "fault")}
+    loaded = {one.repeat: one for one in of_kind(found, "arm")}
+    counted = measured(frame)
+    blocks = [
+        _measured(
+            counted.filter(repeat=block), block, lasted[block], loaded, arbiters, section, spec
+        )
+        for block in sorted(counted["repeat"].unique().to_list())
+        if block in lasted
+    ]
+    arms = [str(arm) for arm in arm_names(frame, manifest)]
+    nodes = {name: int(tier["nodes"]) for name, tier in spec["fleet"]["tiers"].items()}
+    return Run(arms, spec["faults"], section, nodes, blocks, _ideal(blocks, arms))
+
+
+def _measured(
+    requests: pl.DataFrame,
+    block: int,
+    fault: Window,
+    loaded: Mapping[int | None, Window],
+    arbiters: pl.DataFrame,
+    section: PerformabilitySection,
+    spec: Mapping[str, Any],
+) -> Measured:
+    begin_s = float(requests["intended_s"].min())  # type: ignore[arg-type]
+    end_s = loaded[block].end_s if block in loaded else float(requests["intended_s"].max())  # type: ignore[arg-type]
+    struck = arbiters.filter(pl.col("server") == fault.machine)
+    return Measured(
+        block=block,
+        pair=int(requests["pair"][0]),
+        arm=str(requests["arm"][0]),
+        fault=block % len(spec["faults"]),
+        requests=requests,
+        course=course(requests, (fault.start_s, fault.end_s), (begin_s, end_s), struck, section),
+    )
+
+
+def _ideal(blocks: Sequence[Measured], arms: Sequence[str]) -> Ideal:
+    """The best-case mean latency: of the arm that is quickest before its faults."""
+    means = {}
+    for arm in arms:
+        before = [one.within("before") for one in blocks if one.arm == arm]
+        ok = pl.concat(before).filter(pl.col("outcome") == OK) if before else pl.DataFrame()
+        if ok.height:
+            means[arm] = float(ok["latency_ms"].to_numpy().mean()), ok.height
+    if not means:
+        return Ideal(None, "no request was answered before a fault")
+    best = min(means, key=lambda arm: means[arm][0])
+    return Ideal(means[best][0], f"{means[best][1]} requests of {best} before its faults")
+
+
+def between(requests: pl.DataFrame, start_s: float, end_s: float) -> pl.DataFrame:
+    """Requests that were to be sent in [start_s, end_s)."""
+    return requests.filter(pl.col("intended_s").is_between(start_s, end_s, closed="left"))

@@ -1,0 +1,43 @@
+"""The blocks on the fleet: each fault alone, the same arrivals for every arm."""
+
+from __future__ import annotations
+
+import time
+
+from experiments.design.experiment import Experiment
+from experiments.design.schedule import Block, blocks, pair_seed
+from experiments.kinds.blocks import blocks_on
+from experiments.kinds.performability.section import PerformabilitySection
+from experiments.stage.stage import Stage
+
+
+def measure(stage: Stage, section: PerformabilitySection) -> None:
+    """Every fault of the design in every block of its order."""
+    experiment, say = stage.design.experiment, stage.narrator
+    runner = blocks_on(stage)
+    with say.step("Measuring each fault alone"):
+        runner.settle(say)
+        for block, fault in fault_blocks(experiment):
+            asked = experiment.model_copy(update={"faults": (experiment.faults[fault],)})
+            say.detail(asked.faults[0].kind)
+            runner.run(block, say, asked)
+            time.sleep(section.rest_s)
+
+
+def fault_blocks(experiment: Experiment) -> list[tuple[Block, int]]:
+    """Blocks and the index of each one's fault: block k has fault k modulo their number, and arms
+    of a pair meet the same arrivals at the same fault."""
+    count = len(experiment.faults)
+    return [
+        (
+            Block(
+                block.repeat * count + fault,
+                block.pair * count + fault,
+                block.arm,
+                pair_seed(experiment.design.seed, block.pair * count + fault),
+            ),
+            fault,
+        )
+        for block in blocks(experiment)
+        for fault in range(count)
+    ]

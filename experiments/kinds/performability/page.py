@@ -1,0 +1,102 @@
+"""The page of a performability run, and its summary on a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from experiments.kinds.performability import figures, tables
+from experiments.kinds.performability.folder import read_run
+from experiments.record.result import flat, read_manifest, read_result, stopped_words
+from experiments.report.shell import chip, chips, render_page, repeat_rows, save_page
+from experiments.report.terminal import print_path, print_reasons, print_table
+from experiments.report.text import milliseconds, number
+
+_QUESTIONS = {"measurement": "Measured?", "injection": "Faults as asked?",
+              "revert": "All undone?", "cleanup": "Cleaned up?"}  # fmt: skip
+
+
+def write_page(folder: Path) -> Path:
+    """Write report.html from a run's files, whole or not at all."""
+    manifest, found = read_manifest(folder), flat(read_result(folder))
+    run = read_run(folder, manifest)
+    faults, year = found["faults"], found["year"]
+    html = render_page(
+        "performability.html.j2",
+        [Path(__file__).parent],
+        name=found["experiment"],
+        when=str(manifest.get("started_at") or ""),
+        headline=f"{stopped_words(manifest)} {headline(found)}".strip(),
+        verdicts=[*_slo(found), *chips(found["verdicts"], _QUESTIONS)],
+        ideal=f"{milliseconds(found['ideal']['latency_ms'])}, {found['ideal']['source']}",
+        durations=tables.durations_table(faults),
+        failures=tables.failures_table(faults),
+        costs=tables.costs_table(faults),
+        comparison=tables.comparison_table(faults, run.arms[0]),
+        year=tables.year_table(year) if year else None,
+        rates=tables.rates_table(year, faults) if year else None,
+        merits=[
+            figures.shares_figure(faults, run.arms),
+            figures.demerits_figure(faults, run.arms),
+            figures.thresholds_figure(faults, run.arms),
+            figures.box_figure(faults, run.arms),
+        ],
+        courses=[
+            {
+                "identity": f"fault-{place}",
+                "name": fault["name"],
+                "figure": figures.course_figure(run, place, fault["name"]),
+                "phases": tables.phases_table(fault, f"phases-{place}"),
+            }
+            for place, fault in enumerate(faults)
+            if fault["arms"]
+        ],
+        repeat=repeat_rows(manifest),
+    )
+    return save_page(folder, html)
+
+
+def _slo(found: Mapping[str, Any]) -> list[Any]:
+    slo = found["slo"]
+    return [] if slo is None else [chip("The year's SLO?", slo["met"], slo["reasons"])]
+
+
+def headline(found: Mapping[str, Any]) -> str:
+    """What the faults did to users, an arm each; and the year."""
+    said = [_worst(arm, found["faults"]) for arm in _arms(found)]
+    year = found["year"]
+    for arm, one in (year["arms"] if year else {}).items():
+        said.append(
+            f"A year of these faults takes {1e6 * one['lost']:.1f} of a million requests from "
+            f"{arm}."
+        )
+    return " ".join(said)
+
+
+def _arms(found: Mapping[str, Any]) -> list[str]:
+    return list(dict.fromkeys(arm for fault in found["faults"] for arm in fault["arms"]))
+
+
+def _worst(arm: str, faults: Any) -> str:
+    """The fault with the most demerits on an arm."""
+    having = [fault for fault in faults if arm in fault["arms"]]
+    fault = max(having, key=lambda one: one["arms"][arm]["cost"]["demerits"]["median"])
+    one = fault["arms"][arm]
+    return (
+        f"{arm}: the worst fault was {fault['name']}, {tables.seconds(one['failure_s'])} of "
+        f"failure, {number(one['cost']['lost']['median'])} requests lost, "
+        f"{number(one['cost']['demerits']['median'])} demerits."
+    )
+
+
+def print_performability(found: Mapping[str, Any], console: Console, page: Path) -> None:
+    """Durations, the year, reasons, and the report's path."""
+    print_table(tables.durations_table(found["faults"]), console)
+    if found["year"]:
+        print_table(tables.year_table(found["year"]), console)
+    console.print(headline(found), highlight=False)
+    print_reasons(found["verdicts"], console)
+    print_path(page, console)

@@ -1,0 +1,97 @@
+"""`[performability]`: how a failure is told, how often faults come, and what a year may hold."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from experiments.design import Design
+from experiments.design.injections import selected
+from experiments.errors import InputError
+from optimizer.source import Positive, Strict
+
+PERIODS_MIN = 8  # before the fault, and after it: what is normal is told by them
+
+
+class FaultRate(Strict):
+    """How often a fault comes, for the year."""
+
+    per_year: Positive
+    """How often it strikes a machine in a year."""
+    repair_s: Positive
+    """How long it lasts where nobody ends it sooner [s]."""
+    source: Annotated[str, Field(min_length=1)]
+    """Where these figures come from."""
+
+
+class YearSlo(Strict):
+    """What a year of faults may take from users, beside what they have without a fault."""
+
+    lost_share: Annotated[float, Field(gt=0, lt=1)] | None = None
+    """The largest share of requests that faults may take."""
+    demerits_per_request: Positive | None = None
+    """The most demerits that faults may add to a request."""
+
+
+class PerformabilitySection(Strict):
+    """Each fault of the design is injected alone, in blocks of its own; `at_s` of it is the time
+    before the fault, and what `measure` leaves after its end is for the recovery."""
+
+    period_s: Annotated[float, Field(ge=0.1, le=60)] = 1.0
+    """Length of a logging period [s]; the paper's is 5."""
+    slow_factor: Annotated[float, Field(gt=1)] = 2.0
+    """A period is a failure's whose mean latency is above so many times the worst one before."""
+    lost_share: Annotated[float, Field(gt=0, lt=1)] = 0.05
+    """Or whose share of good answers is so much below that of the worst one before."""
+    rest_s: Annotated[float, Field(ge=0, le=3600)] = 0.0
+    """After each block, without load: a replica that was gone is filled again [s]."""
+    rates: dict[str, FaultRate] = Field(default_factory=dict)
+    """By kind of fault; without any there is no year."""
+    slo: YearSlo = YearSlo()
+    """What is promised for a year."""
+
+    def check(self, design: Design) -> None:
+        """Raises InputError where phases cannot be told apart."""
+        experiment = design.experiment
+        place = f"{design.directory / 'experiment.toml'}"
+        names = [fault_name(fault.model_dump()) for fault in experiment.faults]
+        unknown = set(self.rates) - {fault.kind for fault in experiment.faults}
+        least_s = PERIODS_MIN * self.period_s
+        for key, wrong, expected, came in (
+            ("faults", not names, "at least one fault", "none"),
+            ("faults", len(set(names)) < len(names), "each fault once", ", ".join(names)),
+            ("interference", experiment.interference.pattern != "none", "no neighbours",
+             experiment.interference.pattern),
+            ("performability.rates", bool(unknown), "rates of the design's faults",
+             ", ".join(sorted(unknown))),
+            ("performability.slo", self.slo != YearSlo() and not self.rates,
+             "rates, of which a year follows", "none"),
+        ):  # fmt: skip
+            if wrong:
+                raise InputError(f"{place}: {key}", expected=expected, came=came)
+        for index, fault in enumerate(experiment.faults):
+            struck = selected(fault.select, design.fleet)
+            if len(struck) != 1:
+                raise InputError(
+                    f"{place}: faults.{index}.select", expected="one machine",
+                    came=", ".join(struck) or "none",
+                )  # fmt: skip
+            if fault.for_s is None:
+                raise InputError(f"{place}: faults.{index}.sticky", expected="for_s", came="sticky")
+            left_s = experiment.phases.measure - fault.at_s - fault.for_s
+            if min(fault.at_s, left_s) < least_s:
+                raise InputError(
+                    f"{place}: faults.{index}",
+                    expected=f"{PERIODS_MIN} periods of {self.period_s:g} s before and after it",
+                    came=f"{fault.at_s:g} s before, {left_s:g} s after",
+                    do="Move it, or make phases.measure longer.",
+                )
+
+
+def fault_name(fault: dict[str, Any]) -> str:
+    """A fault as tables name it: "net.limp (factor 100) on store-2"."""
+    parameters = ", ".join(f"{key} {value}" for key, value in (fault["parameters"] or {}).items())
+    select = fault["select"]
+    where = select["machine"] or " ".join(filter(None, (select["place"], select["tier"])))
+    return f"{fault['kind']}{f' ({parameters})' if parameters else ''} on {where}"

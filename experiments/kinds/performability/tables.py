@@ -1,0 +1,184 @@
+"""The tables of a performability run, on the page and on a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from experiments.report.tables import Cell, Table, named
+from experiments.report.text import MISSING, interval, milliseconds, number, percent
+
+_NAMES = {
+    "lost": "requests not answered well",
+    "waited_s": "waited above the ideal, s",
+    "demerits": "demerits",
+}
+
+
+def seconds(spread: Mapping[str, Any] | None) -> str:
+    """ "3.0 s (2.5 to 4.0)": the median of the repeats, and their range where they differ."""
+    if spread is None:
+        return MISSING
+    text = f"{spread['median']:.1f} s"
+    if f"{spread['min']:.1f}" == f"{spread['max']:.1f}":
+        return text
+    return f"{text} ({spread['min']:.1f} to {spread['max']:.1f})"
+
+
+def durations_table(faults: Sequence[Mapping[str, Any]]) -> Table:
+    """How long each fault and its failure lasted (Broadwell's Table 2)."""
+    rows = []
+    for fault in faults:
+        for arm, one in fault["arms"].items():
+            lasted = seconds(one["failure_s"])
+            if one["recovered"] < one["repeats"]:
+                lasted = f"at least {lasted}"
+            noticed = seconds(one["detected_s"])
+            if 0 < one["detected"] < one["repeats"]:
+                noticed += f", {one['detected']} of {one['repeats']}"
+            rows.append((
+                named(fault["name"]), named(arm), Cell(str(one["repeats"])),
+                Cell(seconds(one["fault_s"])), Cell(noticed), Cell(lasted),
+            ))  # fmt: skip
+    head = ("fault", "arm", "repeats", "fault lasted", "given up by its arbiter after",
+            "failure lasted")  # fmt: skip
+    caption = "Fault and failure: median, and range over repeats"
+    return Table("durations", caption, head, tuple(rows))
+
+
+def costs_table(faults: Sequence[Mapping[str, Any]]) -> Table:
+    """What one fault cost users in all (Fig. 14 and 19)."""
+    rows = [
+        (
+            named(fault["name"]),
+            named(arm),
+            *(Cell(_spread_words(one["cost"][name])) for name in _NAMES),
+        )
+        for fault in faults
+        for arm, one in fault["arms"].items()
+    ]
+    head = ("fault", "arm", *_NAMES.values())
+    caption = "What one fault cost its users: median, and range over repeats"
+    return Table("costs", caption, head, tuple(rows))
+
+
+def _spread_words(spread: Mapping[str, Any]) -> str:
+    text, low, high = (number(spread[key]) for key in ("median", "min", "max"))
+    return text if low == high else f"{text} ({low} to {high})"
+
+
+def failures_table(faults: Sequence[Mapping[str, Any]]) -> Table:
+    """What users got while each failure lasted, raw and on average (Fig. 14 to 16, 19)."""
+    rows = []
+    for fault in faults:
+        for arm, one in fault["arms"].items():
+            got = one["failure"]
+            waited_s = got["requests"] * (got["mean_ms"] or 0.0) / 1000.0
+            rows.append((
+                named(fault["name"]), named(arm), Cell(number(got["requests"])),
+                Cell(number(got["ok"])), Cell(number(waited_s)),
+                Cell(percent(got["goodput"])), Cell(number(got["punctuality"])),
+                Cell(milliseconds(got["mean_ms"])), Cell(milliseconds(got["trimmed_mean_ms"])),
+                Cell(milliseconds(got["sd_ms"])),
+                Cell(milliseconds(got["p95_ms"]), "p95" in got["insufficient"]),
+                Cell(number(got["demerits_per_request"])),
+            ))  # fmt: skip
+    head = ("fault", "arm", "requests", "answered well", "waited in all, s", "goodput",
+            "punctuality", "mean", "trimmed mean", "standard deviation", "p95",
+            "demerits of a request")  # fmt: skip
+    return Table("failures", "What users got while the failure lasted", head, tuple(rows))
+
+
+def comparison_table(faults: Sequence[Mapping[str, Any]], first: str) -> Table | None:
+    """Each arm against the first, pair by pair."""
+    rows = []
+    for fault in faults:
+        for arm, found in fault["comparison"].items():
+            for key, one in found.items():
+                rows.append((
+                    named(fault["name"]), named(arm), named(_NAMES[key]),
+                    Cell(signed(one["mean"])), Cell(_bounds(one)), _better(one),
+                ))  # fmt: skip
+    head = ("fault", "arm", "of one fault", f"more than {first}", "95 %", "better?")
+    caption = f"What one fault costs users, against {first}: paired differences over repeats"
+    return Table("comparison", caption, head, tuple(rows)) if rows else None
+
+
+def _bounds(one: Mapping[str, Any]) -> str:
+    if one["low"] is None:
+        return f"insufficient, {one['pairs']} pairs"
+    return interval(one["low"], one["high"], signed)
+
+
+def _better(one: Mapping[str, Any]) -> Cell:
+    if one["low"] is None or one["low"] <= 0.0 <= one["high"]:
+        return Cell("not shown", numeric=False, mood="unknown")
+    good = one["mean"] < 0.0
+    return Cell("yes" if good else "no", numeric=False, mood="good" if good else "bad")
+
+
+def signed(value: float | None) -> str:
+    """A difference with its sign."""
+    if value is None:
+        return MISSING
+    return f"{'+' if value > 0 else ''}{value:.3g}"
+
+
+def phases_table(fault: Mapping[str, Any], identity: str) -> Table:
+    """One fault, phase by phase, on every arm."""
+    rows = []
+    for arm, one in fault["arms"].items():
+        for phase, got in one["phases"].items():
+            rows.append((
+                named(phase), named(arm), Cell(f"{got['duration_s'] / one['repeats']:.1f} s"),
+                Cell(number(got["requests"])), Cell(percent(got["goodput"])),
+                Cell(number(got["punctuality"])), Cell(milliseconds(got["mean_ms"])),
+                Cell(milliseconds(got["p95_ms"]), "p95" in got["insufficient"]),
+                Cell(number(got["demerits_per_request"])),
+            ))  # fmt: skip
+    head = ("phase", "arm", "lasts", "requests", "goodput", "punctuality", "mean", "p95",
+            "demerits of a request")  # fmt: skip
+    return Table(identity, f"{fault['name']}: phase by phase", head, tuple(rows))
+
+
+def year_table(year: Mapping[str, Any]) -> Table:
+    """The expectation of a year for each arm."""
+    rows = []
+    for arm, one in year["arms"].items():
+        worst = next(iter(one["lost_by_fault"].items()), None)
+        rows.append((
+            named(arm), Cell(_millionths(one["lost"])),
+            Cell(_range(one["lost_range"], _millionths)),
+            Cell(number(one["demerits_added"])), Cell(_range(one["demerits_added_range"], number)),
+            Cell(f"{one['goodput']:.6f}"), Cell(number(one["punctuality"])),
+            Cell(f"{one['hours']:.1f} h"),
+            named(worst[0] if worst and worst[1] > 0.0 else MISSING),
+        ))  # fmt: skip
+    head = ("arm", "of a million requests, lost to faults", "single repeats",
+            "demerits that faults add to a request", "single repeats", "goodput", "punctuality",
+            "disturbed in a year", "most is lost by")  # fmt: skip
+    return Table("year", "A year of these faults, at the stated rates", head, tuple(rows))
+
+
+def _millionths(share: float) -> str:
+    return f"{1e6 * share:.1f}"
+
+
+def _range(bounds: Sequence[float], show: Callable[[Any], str]) -> str:
+    return interval(bounds[0], bounds[1], show)
+
+
+def rates_table(year: Mapping[str, Any], faults: Sequence[Mapping[str, Any]]) -> Table:
+    """What the year rests on."""
+    rows = []
+    for fault in faults:
+        rate = year["rates"].get(fault["kind"])
+        if rate is None:
+            continue
+        machines = year["machines"][fault["name"]]
+        rows.append((
+            named(fault["name"]), Cell(number(rate["per_year"])), Cell(str(machines)),
+            Cell(f"{number(rate['repair_s'])} s"), named(rate["source"]),
+        ))  # fmt: skip
+    head = ("fault", "a machine and year", "machines", "lasts", "source")
+    return Table("rates", "What the year rests on", head, tuple(rows))

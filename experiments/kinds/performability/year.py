@@ -1,0 +1,117 @@
+"""A year of the design's faults, at the stated rates, from what was measured of each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from experiments.kinds.performability.folder import Measured, Run
+from experiments.kinds.performability.section import FaultRate, fault_name
+from experiments.record.metrics.performability import user_metrics
+from optimizer.performability import Fault, Level, Stage, Year, expected_year
+
+
+def year_of(run: Run) -> dict[str, Any] | None:
+    """Expectation of each arm: over all repeats, and the least and most of single ones. None
+    without rates, or where nothing was answered.
+
+    The stretch in which a fault is known and not yet repaired is as long as `repair_s` says; until
+    it is noticed, and after its end, the service took as long as was measured. Every machine of
+    the struck tier is taken to fail as the one that was struck.
+    """
+    if not run.section.rates or run.ideal.latency_ms is None:
+        return None
+    arms = {}
+    for arm in run.arms:
+        blocks = [one for one in run.blocks if one.arm == arm]
+        whole = _year(run, blocks)
+        if whole is None:
+            continue
+        count = len(run.faults)
+        repeats = sorted({one.pair // count for one in blocks})
+        single = [_year(run, [b for b in blocks if b.pair // count == pair]) for pair in repeats]
+        arms[arm] = _json(whole, [one for one in single if one is not None])
+    return {
+        "arms": arms,
+        "rates": {kind: rate.model_dump() for kind, rate in run.section.rates.items()},
+        "machines": {fault_name(fault): _machines(run, fault) for fault in run.faults},
+    }
+
+
+def _json(whole: Year, single: Sequence[Year]) -> dict[str, Any]:
+    lost = [one.lost for one in single]
+    demerits = [one.demerits_added for one in single]
+    return {
+        "goodput": whole.goodput,
+        "lost": whole.lost,
+        "lost_range": [min(lost), max(lost)],
+        "punctuality": whole.punctuality,
+        "mean_ms": whole.mean_ms,
+        "demerits": whole.demerits,
+        "demerits_added": whole.demerits_added,
+        "demerits_added_range": [min(demerits), max(demerits)],
+        "hours": whole.hours,
+        "lost_by_fault": dict(whole.lost_by_fault),
+        "repeats": len(single),
+    }
+
+
+def _year(run: Run, blocks: Sequence[Measured]) -> Year | None:
+    """None where a fault that has a rate was not measured in these blocks."""
+    normal = _level(run, blocks, "before")
+    faults = []
+    for index, fault in enumerate(run.faults):
+        rate = run.section.rates.get(fault["kind"])
+        if rate is None:
+            continue
+        of_fault = [one for one in blocks if one.fault == index]
+        stages = _stages(run, of_fault, rate) if of_fault else None
+        if stages is None:
+            return None
+        often = rate.per_year * _machines(run, fault)
+        faults.append(Fault(fault_name(fault), often, stages))
+    if normal is None or run.ideal.latency_ms is None:
+        return None
+    return expected_year(normal, faults, run.ideal.latency_ms)
+
+
+def _stages(run: Run, blocks: Sequence[Measured], rate: FaultRate) -> tuple[Stage, ...] | None:
+    """Until it is noticed, until it is repaired, until users feel nothing. A fault that nobody
+    noticed lasts all the while at the level of its beginning."""
+    seconds = {
+        phase: float(np.mean([one.lasted_s(phase) for one in blocks]))
+        for phase in ("fault", "degraded", "recovery")
+    }
+    noticed_s = seconds["fault"] if seconds["degraded"] else 0.0
+    held = "degraded" if seconds["degraded"] else "fault"
+    seconds["fault"] = noticed_s
+    seconds[held] = max(0.0, rate.repair_s - noticed_s)
+    stages = []
+    for phase, lasted_s in seconds.items():
+        # a phase too short for a request is taken for what came with the fault
+        level = _level(run, blocks, phase) or _level(run, blocks, "fault")
+        if lasted_s > 0.0 and level is None:
+            return None
+        if lasted_s > 0.0 and level is not None:
+            stages.append(Stage(lasted_s, level))
+    return tuple(stages)
+
+
+def _level(run: Run, blocks: Sequence[Measured], phase: str) -> Level | None:
+    """What requests got in a phase of these blocks; None of none."""
+    rows = [one.within(phase) for one in blocks if phase in one.course.spans]
+    total = sum(frame.height for frame in rows)
+    if total == 0:
+        return None
+    found = user_metrics(pl.concat(rows), 1.0, run.ideal)
+    return Level(found["goodput"], found["mean_ms"], found["demerits_per_request"])
+
+
+def _machines(run: Run, fault: dict[str, Any]) -> int:
+    """How many machines may be struck: all of the tier."""
+    select = fault["select"]
+    tier = select.get("tier") or str(select["machine"]).rpartition("-")[0]
+    return run.nodes[tier]

@@ -1,0 +1,194 @@
+"""Faults one by one: phases and failures of a run whose truth is known, the year, and refusals."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from experiments.commands.check import checked
+from experiments.design import load_design
+from experiments.design.design import DESIGNS
+from experiments.errors import InputError
+from experiments.kinds.performability import PerformabilityKind
+from experiments.kinds.performability.analysis import difference
+from experiments.kinds.performability.measure import fault_blocks
+from experiments.nightly.history import Start
+from experiments.nightly.rows import Made, lines_of
+from experiments.record.result import Result
+from experiments.tests.performability_fixture import (
+    LOST_EVERY,
+    NOTICED_S,
+    QUICK_MS,
+    SLOW_AFTER_S,
+    SLOW_MS,
+    TIME_OUT_MS,
+    write_run,
+)
+from experiments.tests.report_fixture import T0
+
+LOST_SHARE = 1.0 / LOST_EVERY
+CRASH = "process.crash on store-2"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("run")
+
+
+@pytest.fixture(scope="module")
+def result(folder: Path) -> Result:
+    return write_run(folder)
+
+
+def _of(result: Result, name: str, arm: str) -> dict[str, Any]:
+    [fault] = [one for one in result["performability"]["faults"] if one["name"] == name]
+    found: dict[str, Any] = fault["arms"][arm]
+    return found
+
+
+def test_each_fault_is_alone_in_a_block_and_both_arms_meet_the_same_arrivals() -> None:
+    experiment = load_design("redis-faults").experiment
+    blocks = fault_blocks(experiment)
+    assert len(blocks) == 2 * 3 * len(experiment.faults)
+    assert [block.repeat for block, _ in blocks] == list(range(len(blocks)))
+    for block, fault in blocks:
+        assert fault == block.repeat % len(experiment.faults)
+    seeds = {(block.arm, block.pair): block.seed for block, _ in blocks}
+    pairs = {pair for _, pair in seeds}
+    assert all(seeds["baseline", pair] == seeds["replicated", pair] for pair in pairs)
+    assert len(set(seeds.values())) == len(pairs)
+
+
+def test_a_failure_lasts_as_long_as_users_feel_it_and_not_as_long_as_the_fault(
+    result: Result,
+) -> None:
+    slow, quick = (_of(result, CRASH, arm) for arm in ("baseline", "replicated"))
+    assert quick["fault_s"]["median"] == slow["fault_s"]["median"] == 10.0
+    assert quick["failure_s"]["median"] == pytest.approx(NOTICED_S, abs=1.0)
+    assert slow["failure_s"]["median"] == pytest.approx(10.0 + SLOW_AFTER_S, abs=1.0)
+    assert (quick["detected"], quick["detected_s"]["median"]) == (3, pytest.approx(3.0, abs=0.5))
+    assert (slow["recovered"], slow["repeats"]) == (3, 3)
+
+
+def test_a_fault_that_no_arbiter_notices_has_no_degraded_phase(result: Result) -> None:
+    limp = _of(result, "net.limp (factor 100) on store-2", "replicated")
+    assert (limp["detected"], limp["detected_s"]) == (0, None)
+    assert list(limp["phases"]) == ["before", "fault", "after"]
+
+
+def test_what_users_get_is_told_phase_by_phase(result: Result) -> None:
+    phases = _of(result, CRASH, "baseline")["phases"]
+    assert list(phases) == ["before", "fault", "degraded", "recovery", "after"]
+    assert phases["fault"]["goodput"] == pytest.approx(1.0 - LOST_SHARE, abs=0.12)
+    assert phases["degraded"]["mean_ms"] == pytest.approx(SLOW_MS, rel=0.05)
+    assert phases["degraded"]["punctuality"] == pytest.approx(QUICK_MS / SLOW_MS, rel=0.05)
+    assert phases["before"]["demerits_per_request"] < 0.01
+    lost = phases["fault"]["outcomes"]["time_out"]
+    waited_s = (phases["fault"]["mean_ms"] - result["performability"]["ideal"]["latency_ms"]) / 1e3
+    told = phases["fault"]["demerits"]
+    assert told == pytest.approx(8.0 * lost + waited_s * phases["fault"]["requests"])
+
+
+def test_the_better_arm_is_told_by_pairs_with_an_interval(result: Result) -> None:
+    [crash] = [one for one in result["performability"]["faults"] if one["name"] == CRASH]
+    found = crash["comparison"]["replicated"]["waited_s"]
+    assert found["pairs"] == 3
+    assert found["low"] <= found["mean"] <= found["high"]
+    # baseline's answers are slow from NOTICED_S to SLOW_AFTER_S after the fault, 20 a second
+    slow_s = (10.0 - NOTICED_S + SLOW_AFTER_S) * 20.0 * (SLOW_MS - QUICK_MS) / 1e3
+    costs = [_of(result, CRASH, arm)["cost"] for arm in ("baseline", "replicated")]
+    lost = [one["lost"]["median"] for one in costs]
+    assert costs[0]["waited_s"]["median"] - costs[1]["waited_s"]["median"] == pytest.approx(
+        slow_s + 2.0 * (lost[0] - lost[1]), abs=3.0
+    )
+    assert difference([1.0, 2.0]) == {"mean": 1.5, "low": None, "high": None, "pairs": 2}
+    assert difference([2.0, 2.0, 2.0]) == {"mean": 2.0, "low": 2.0, "high": 2.0, "pairs": 3}
+
+
+def test_the_year_is_what_the_rates_make_of_the_phases(result: Result) -> None:
+    year = result["performability"]["year"]
+    got = year["arms"]["replicated"]
+    # crash, hang and link: NOTICED_S at a quarter lost, on 4 machines
+    often = 4 * (6.0 + 6.0 + 2.0)
+    lost = often * NOTICED_S * LOST_SHARE / (365 * 86400)
+    lost += 4 * 1.0 * 3600.0 * LOST_SHARE / (365 * 86400)  # the limping card, never noticed
+    assert got["lost"] == pytest.approx(lost, rel=0.25)
+    assert got["goodput"] == pytest.approx(1.0 - got["lost"])
+    assert next(iter(got["lost_by_fault"])).startswith("net.limp")
+    assert got["lost_range"][0] <= got["lost"] <= got["lost_range"][1]
+    assert year["arms"]["baseline"]["demerits_added"] > got["demerits_added"]
+    waits = TIME_OUT_MS / 1e3 - QUICK_MS / 1e3
+    assert got["demerits_added"] == pytest.approx(lost * (8.0 + waits), rel=0.3)
+
+
+def test_the_years_slo_is_judged_by_the_last_arm(result: Result) -> None:
+    slo = result["slo"]
+    assert slo["asked"] == {"lost_share": 0.00001, "demerits_per_request": 0.001}
+    assert slo["arm"] == "replicated"
+    assert slo["met"] is slo["arms"]["replicated"]["met"]
+    year = result["performability"]["year"]["arms"]["replicated"]
+    assert slo["met"] == (year["lost"] <= 0.00001 and year["demerits_added"] <= 0.001)
+
+
+def test_the_page_has_every_fault_and_figure(folder: Path, result: Result) -> None:
+    page = (folder / "report.html").read_text()
+    for fault in result["performability"]["faults"]:
+        assert f"{fault['name']}: phase by phase" in page
+    assert page.count("<figure") == 4 + len(result["performability"]["faults"])
+    assert "NaN" not in re.sub(r"<script.*?</script>", "", page, flags=re.DOTALL)
+
+
+def test_a_block_that_begins_before_the_last_fault_has_passed_voids_the_run(
+    folder: Path, result: Result, tmp_path: Path
+) -> None:
+    assert result["valid"]
+    run = tmp_path / "run"
+    shutil.copytree(folder, run)
+    table = pl.read_parquet(run / "requests.parquet")
+    slow = pl.when(pl.col("repeat") == 1).then(pl.col("latency_ms") * 3.0).otherwise("latency_ms")
+    table.with_columns(slow.alias("latency_ms")).write_parquet(run / "requests.parquet")
+    found = PerformabilityKind().analyse(run)
+    [reason] = found.verdicts["measurement"]["reasons"]
+    assert reason.startswith("block 2, baseline: before its fault 61 ms")
+
+
+def test_a_night_keeps_a_line_of_it(folder: Path, result: Result, tmp_path: Path) -> None:
+    run = tmp_path / "redis-faults" / "20261124T000000Z"
+    shutil.copytree(folder, run)
+    start = Start(
+        night=1, number=1, at=T0, entry="faults", design="redis-faults", digest="d", seed=1,
+        experiment="redis-faults",
+    )  # fmt: skip
+    (line,) = lines_of(Made(start, 0, 20.0), run, tmp_path, T0)
+    assert (line.kind, line.valid) == ("performability", True)
+    assert line.found == result["found"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "key"),
+    [
+        ("at_s = 10.0", "at_s = 3.0", "faults.0"),
+        ("measure = 34", "measure = 24", "faults.0"),
+        ('{ machine = "store-2" }', '{ tier = "store", count = 2 }', "faults.0.select"),
+        ('"process.hang"', '"process.crash"', "faults"),
+        ('rates."net.limp"', 'rates."cpu.limp"', "performability.rates"),
+        ("lost_share = 0.00001", "lost_share = 2", "performability.slo.lost_share"),
+        ("per_year = 1.0", "per_year = 0", "performability.rates.net.limp.per_year"),
+    ],
+)
+def test_a_design_whose_phases_cannot_be_told_apart_is_refused(
+    tmp_path: Path, old: str, new: str, key: str
+) -> None:
+    design = tmp_path / "redis-faults"
+    shutil.copytree(DESIGNS / "redis-faults", design)
+    toml = design / "experiment.toml"
+    assert old in toml.read_text()
+    toml.write_text(toml.read_text().replace(old, new, 1))
+    with pytest.raises(InputError) as refused:
+        checked(load_design(design))
+    assert refused.value.place.endswith(key)

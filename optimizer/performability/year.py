@@ -1,0 +1,111 @@
+r"""The year's expectation of what users get, from faults that were measured one by one.
+
+A fault of kind f comes lambda_f times a year and passes through stages s of d_fs seconds each
+(until it is noticed, degraded until it is repaired, recovering). Faults do not overlap, so that a
+share w_fs = lambda_f d_fs / year of the time is spent in each stage, and what a request gets is
+
+    X = (1 - sum w_fs) X_0 + sum w_fs X_fs,
+
+with X_0 of the undisturbed service. Arrivals do not depend on faults (an open loop), so that shares
+of time are shares of requests. X is the share of requests that were answered well (goodput), the
+mean latency (punctuality is the ideal over it), and demerits a request.
+
+Source: Nagaraja, Li, Bianchini, Martin and Nguyen, "Using Fault Injection and Modeling to Evaluate
+the Performability of Cluster-Based Services", USITS 2003 (average throughput); Broadwell 2004,
+section 2.1.4, for the metrics.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from optimizer.errors import InputError
+from optimizer.units import YEAR_S
+
+
+@dataclass(frozen=True)
+class Level:
+    """What a request gets, on average."""
+
+    goodput: float  # share of requests that are answered well
+    mean_ms: float
+    demerits: float  # of a request
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A part of a fault's course: how long it lasts, and what requests get meanwhile."""
+
+    seconds: float
+    level: Level
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A kind of fault: how often in a year over all machines, and its stages."""
+
+    name: str
+    per_year: float
+    stages: tuple[Stage, ...]
+
+    @property
+    def hours(self) -> float:
+        """Hours a year in which it disturbs the service."""
+        return self.per_year * sum(stage.seconds for stage in self.stages) / 3600.0
+
+
+@dataclass(frozen=True)
+class Year:
+    """The expectation over a year."""
+
+    goodput: float
+    mean_ms: float
+    punctuality: float
+    demerits: float
+    hours: float  # in which a fault disturbs the service
+    lost: float  # share of requests that faults take: what goodput has less than without them
+    demerits_added: float  # to a request, by faults
+    lost_by_fault: tuple[tuple[str, float], ...]
+    """What each kind of fault takes from goodput, the largest first."""
+
+
+def expected_year(normal: Level, faults: Sequence[Fault], ideal_ms: float) -> Year:
+    """The year of a service.
+
+    Parameters: normal, without a fault; ideal_ms float [ms] > 0, the best-case mean latency.
+    Raises: InputError where faults would fill more than a tenth of the year: they overlap then,
+    and the sum above says nothing.
+    """
+    total = Level(normal.goodput, normal.mean_ms, normal.demerits)
+    lost: dict[str, float] = {}
+    for fault in faults:
+        for stage in fault.stages:
+            weight = fault.per_year * stage.seconds / YEAR_S
+            change = stage.level
+            total = Level(
+                total.goodput + weight * (change.goodput - normal.goodput),
+                total.mean_ms + weight * (change.mean_ms - normal.mean_ms),
+                total.demerits + weight * (change.demerits - normal.demerits),
+            )
+            taken = weight * (normal.goodput - change.goodput)
+            lost[fault.name] = lost.get(fault.name, 0.0) + taken
+    hours = sum(fault.hours for fault in faults)
+    if hours * 3600.0 > YEAR_S / 10:
+        raise InputError(
+            "faults a year",
+            expected="less than a tenth of the year under faults, so that they do not overlap",
+            came=f"{hours:.0f} hours",
+            do="State fewer faults, or a shorter repair.",
+        )
+    worst = sorted(lost.items(), key=lambda one: -one[1])
+    return Year(
+        total.goodput,
+        total.mean_ms,
+        ideal_ms / total.mean_ms,
+        total.demerits,
+        hours,
+        sum(lost.values()),
+        total.demerits - normal.demerits,
+        tuple(worst),
+    )
