@@ -5,16 +5,19 @@ use std::sync::Arc;
 
 use axum::extract::rejection::JsonRejection;
 use axum::extract::{Path, State};
+use axum::http::header::CONTENT_TYPE;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, put};
 use axum::{Json, Router};
 use tokio::net::TcpListener;
-use wire::arbiter::{Config, Error, Guardrails, ServerStats, SetPolicy, SetReplicas, SetServer};
+use wire::arbiter::{
+    Config, Error, Guardrails, Health, ServerStats, SetPolicy, SetReplicas, SetServer,
+};
 
 use crate::config::TOKENS_MAX;
-use crate::stats;
 use crate::tier::Tier;
+use crate::{metrics, stats};
 
 /// Serves until `stop`.
 ///
@@ -38,6 +41,8 @@ pub async fn serve(
             "/v1/latency",
             get(|State(tier): Shared| async move { Json(tier.meter.latency(tier.now())) }),
         )
+        .route("/metrics", get(show_metrics))
+        .route("/health", get(health))
         .route("/v1/replicas", put(set_replicas))
         .route("/v1/policy", put(set_policy))
         .route("/v1/guardrails", put(set_guardrails))
@@ -50,6 +55,22 @@ pub async fn serve(
 
 type Shared = State<Arc<Tier>>;
 type Answer<T> = Result<Json<T>, Refusal>;
+
+async fn show_metrics(State(tier): Shared) -> Response {
+    let kind = (CONTENT_TYPE, "text/plain; version=0.0.4");
+    ([kind], metrics::text(&tier)).into_response()
+}
+
+/// 503 while no server can be asked.
+async fn health(State(tier): Shared) -> Response {
+    let alive = tier.standings().iter().filter(|one| one.alive).count();
+    let status = match alive {
+        0 => StatusCode::SERVICE_UNAVAILABLE,
+        _ => StatusCode::OK,
+    };
+    let servers = tier.config().servers.len();
+    (status, Json(Health { alive, servers })).into_response()
+}
 
 async fn set_replicas(
     State(tier): Shared,

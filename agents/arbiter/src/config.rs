@@ -11,6 +11,7 @@ use serde::Deserialize;
 use thiserror::Error;
 use wire::arbiter::{Guardrails, Policy, Protocol, Server};
 
+use crate::http::forwarded::Told;
 use crate::mysql::auth::Method;
 
 mod checks;
@@ -51,6 +52,17 @@ pub struct Config {
     /// Requests (MySQL: connections) that may wait for tokens; further ones are refused at once.
     #[serde(default = "default_waiting_max")]
     pub waiting_max: usize,
+    /// What clients may make the arbiter hold in all [MiB]: see `memory`.
+    #[serde(default = "default_held_mib_max")]
+    pub held_mib_max: usize,
+    /// Redis: clients that may have a connection of their own at a time.
+    #[serde(default = "default_pinned_max")]
+    pub pinned_max: usize,
+    /// HTTP: whether servers are told who asked.
+    #[serde(default)]
+    pub forwarded: Told,
+    /// HTTP: the file to which each request is told.
+    pub access_log: Option<PathBuf>,
     /// The percentile of latencies after which `hedge` sends another replica.
     #[serde(default = "default_hedge_percentile")]
     pub hedge_percentile: f64,
@@ -172,6 +184,14 @@ fn default_observation_age_ms() -> u64 {
 
 fn default_waiting_max() -> usize {
     10_000
+}
+
+fn default_held_mib_max() -> usize {
+    256
+}
+
+fn default_pinned_max() -> usize {
+    1_000
 }
 
 fn default_hedge_percentile() -> f64 {

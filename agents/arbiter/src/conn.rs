@@ -4,7 +4,7 @@
 //! timer is set again only when it goes off early (most deadlines are met and never looked at). An
 //! idle connection gives its buffer back, so that many of them cost little.
 
-use std::future::{poll_fn, Future};
+use std::future::{pending, poll_fn, Future};
 use std::io::{self, IoSlice};
 use std::pin::{pin, Pin};
 use std::task::Poll;
@@ -18,6 +18,8 @@ use tokio::time::{sleep_until, timeout, Instant, Sleep};
 const READ_SIZE: usize = 16 * 1024;
 /// With less room than this behind a message's first bytes the buffer grows.
 const ROOM_MIN: usize = 4 * 1024;
+/// What a peer may say before its turn comes; beyond, nothing more is read.
+const AHEAD_MAX: usize = 64 * 1024;
 /// A buffer that grew beyond this is given back as soon as it is empty.
 const KEPT_MAX: usize = 4 * READ_SIZE;
 
@@ -68,6 +70,41 @@ impl Conn {
     /// The future's result; none at the deadline. The timer is this connection's.
     pub async fn limit<F: Future>(&mut self, deadline: Instant, future: F) -> Option<F::Output> {
         self.alarm.limit(deadline, future).await
+    }
+
+    /// The future's result; none where the peer goes away before it (nobody waits for it any more).
+    /// What the peer says meanwhile stays in the buffer.
+    pub async fn while_here<F: Future>(&mut self, future: F) -> Option<F::Output> {
+        tokio::select! {
+            biased;
+            output = future => Some(output),
+            () = gone(&mut self.stream, &mut self.buffer) => None,
+        }
+    }
+
+    /// As `while_here`, but not beyond `deadline`: then it is the inner one that is none.
+    pub async fn limit_while_here<F: Future>(
+        &mut self,
+        deadline: Instant,
+        future: F,
+    ) -> Option<Option<F::Output>> {
+        let Self {
+            stream,
+            buffer,
+            alarm,
+        } = self;
+        let here = async {
+            tokio::select! {
+                biased;
+                output = future => Some(output),
+                () = gone(stream, buffer) => None,
+            }
+        };
+        match alarm.limit(deadline, here).await {
+            Some(Some(output)) => Some(Some(output)),
+            Some(None) => None,
+            None => Some(None),
+        }
     }
 
     /// Gives the buffer's memory back where nothing is in it.
@@ -124,6 +161,71 @@ impl Conn {
         Ok(())
     }
 
+    /// As `write_both`; false where the peer says something, or closes, before it has taken all: it
+    /// may read no further.
+    ///
+    /// # Errors
+    /// Those of the socket, and `TimedOut`.
+    pub async fn write_unanswered(
+        &mut self,
+        mut first: &[u8],
+        mut second: &[u8],
+        limit: Duration,
+    ) -> io::Result<bool> {
+        while !first.is_empty() || !second.is_empty() {
+            let written = match self.try_write(first, second) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(written) => written,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    let stream = &self.stream;
+                    let room = async {
+                        tokio::select! {
+                            biased;
+                            () = spoken(stream) => Ok(false),
+                            room = stream.writable() => room.map(|()| true),
+                        }
+                    };
+                    match self.alarm.limit(Instant::now() + limit, room).await {
+                        Some(Ok(true)) => continue,
+                        Some(other) => return other,
+                        None => return Err(io::ErrorKind::TimedOut.into()),
+                    }
+                }
+                Err(error) => return Err(error),
+            };
+            let of_first = written.min(first.len());
+            first = &first[of_first..];
+            second = &second[written - of_first..];
+        }
+        Ok(true)
+    }
+
+    /// Writes what the socket takes now; 0 where that is nothing.
+    ///
+    /// # Errors
+    /// Those of the socket.
+    pub fn write_now(&self, first: &[u8], second: &[u8]) -> io::Result<usize> {
+        match self.try_write(first, second) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(0),
+            tried => tried,
+        }
+    }
+
+    /// Writes what the socket takes, and waits for it to take any. With nothing to write, waits for
+    /// the end of the connection. May be dropped and called again.
+    ///
+    /// # Errors
+    /// Those of the socket, `UnexpectedEof`, and `TimedOut`.
+    pub async fn write_some(&mut self, bytes: &[u8], deadline: Instant) -> io::Result<usize> {
+        if bytes.is_empty() {
+            gone(&mut self.stream, &mut self.buffer).await;
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        let writing = self.stream.write(bytes);
+        let written = self.alarm.limit(deadline, writing).await;
+        written.unwrap_or_else(|| Err(io::ErrorKind::TimedOut.into()))
+    }
+
     /// One piece takes the kernel a little less than a list of one.
     fn try_write(&self, first: &[u8], second: &[u8]) -> io::Result<usize> {
         if second.is_empty() {
@@ -135,13 +237,7 @@ impl Conn {
 
     /// Waits until the peer closes or says something.
     pub async fn spoken(&self) {
-        // An error is an end as well. What is said stays there to be read. Polled, it takes no place
-        // in the socket's list of waiters: this is part of every wait for a command.
-        let _ = poll_fn(|context| {
-            let mut byte = [0];
-            self.stream.poll_peek(context, &mut ReadBuf::new(&mut byte))
-        })
-        .await;
+        spoken(&self.stream).await;
     }
 
     /// The other end's address, for messages.
@@ -179,6 +275,26 @@ impl Conn {
         // Beyond the limit the peer gets the reset.
         let _ = timeout(LINGER, drain).await;
     }
+}
+
+async fn spoken(stream: &TcpStream) {
+    // An error is an end as well. What is said stays there to be read. Polled, it takes no place
+    // in the socket's list of waiters: this is part of every wait for a command.
+    let _ = poll_fn(|context| {
+        let mut byte = [0];
+        stream.poll_peek(context, &mut ReadBuf::new(&mut byte))
+    })
+    .await;
+}
+
+/// Waits until the peer has closed; what it says is kept, so that the end behind it is seen.
+async fn gone(stream: &mut TcpStream, buffer: &mut BytesMut) {
+    while buffer.len() < AHEAD_MAX {
+        if !matches!(read(stream, buffer).await, Ok(1..)) {
+            return;
+        }
+    }
+    pending().await
 }
 
 async fn read(stream: &mut TcpStream, buffer: &mut BytesMut) -> io::Result<usize> {

@@ -49,6 +49,8 @@ pub struct Counters {
     pub client_open: Counter,
     pub token_wait_us_total: Counter,
     pub token_waits: Counter,
+    /// Connections that this machine could not make, for want of a descriptor, say.
+    pub local_errors: Counter,
 }
 
 /// Of one server; the fields are those of [`wire::arbiter::ServerStats`].

@@ -3,7 +3,7 @@
 //! It clones each read to `r` servers that the [`policy`] chooses, passes the first good reply on,
 //! and drains the losers off the client's path. `config` is the file, `tier` the state that all
 //! share, `traced` its selector, `siblings` who must be kept apart, `delayed` when a hedge is due,
-//! `meter` what is measured, `contract` what there is to choose from, `http`, `mysql`, `resp`
+//! `meter` what is measured, `memory` what clients make it hold, `contract` what there is to choose from, `http`, `mysql`, `resp`
 //! (Redis), `memcached` and `tcp` the protocols (`kv` is what Redis and memcached share), `admin` the
 //! API to watch and change it.
 
@@ -19,7 +19,9 @@ pub mod health;
 pub mod http;
 pub mod kv;
 pub mod memcached;
+pub mod memory;
 pub mod meter;
+pub mod metrics;
 pub mod mysql;
 pub mod parsers;
 pub mod resp;

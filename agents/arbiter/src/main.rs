@@ -8,6 +8,7 @@ use anyhow::{Context, Result};
 use arbiter::config::Config;
 use arbiter::server::Arbiter;
 use arbiter::tier::Tier;
+use nix::sys::resource::{getrlimit, setrlimit, Resource};
 use tokio::signal::unix::{signal, SignalKind};
 
 const USAGE: &str = "usage: arbiter --config FILE [--check]
@@ -86,6 +87,7 @@ fn serve(config: Config, path: &Path) -> Result<()> {
         let mut hung_up = signal(SignalKind::hangup()).context("cannot catch SIGHUP")?;
         let (tier, protocol) = (config.tier.clone(), config.protocol);
         let arbiter = Arbiter::bind(config).await?;
+        let arbiter = arbiter.within_descriptors(descriptors()?);
         eprintln!(
             "arbiter of tier {tier:?} ({protocol:?}) on {}, admin on {}",
             arbiter.client_address()?,
@@ -103,6 +105,14 @@ fn serve(config: Config, path: &Path) -> Result<()> {
         };
         arbiter.run(stop).await
     })
+}
+
+/// How many descriptors there may be: as many as the system lets us have without asking anyone.
+fn descriptors() -> Result<usize> {
+    let limit = Resource::RLIMIT_NOFILE;
+    let (now, most) = getrlimit(limit).context("cannot read the limit of open files")?;
+    let raised = setrlimit(limit, most, most).is_ok();
+    Ok(usize::try_from(if raised { most } else { now }).unwrap_or(usize::MAX))
 }
 
 /// Reads the file again; a bad one changes nothing.

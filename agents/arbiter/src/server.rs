@@ -16,12 +16,18 @@ use tokio::time::{sleep, timeout};
 use wire::arbiter::Protocol;
 
 use crate::config::Config;
-use crate::tier::{Down, Tier};
+use crate::http::log::AccessLog;
+use crate::tier::{random, Down, Tier};
 use crate::traced::Trace;
 use crate::{admin, health, http, memcached, mysql, resp, tcp};
 
 /// Most client connections at a time; further ones wait in the kernel's queue.
 const CLIENTS_MAX: usize = 20_000;
+/// Descriptors that are neither clients' nor for connections to servers: listeners, the admin API's,
+/// files.
+const DESCRIPTORS_OWN: usize = 64;
+/// Of the others, for servers: one in so many where connections to them are shared.
+const SERVERS_SHARE: usize = 8;
 /// Connections that the kernel keeps until they are accepted (cut to its own limit).
 const BACKLOG: u32 = 4096;
 /// After this long without a file descriptor or memory for it, accepting is tried again.
@@ -35,6 +41,20 @@ pub struct Arbiter {
     /// One per thread, all on the same port; the kernel spreads connections over them.
     clients: Vec<TcpListener>,
     admin: TcpListener,
+    clients_max: usize,
+}
+
+/// How many clients may be connected with so many descriptors, so that there are some left to reach
+/// servers with.
+fn clients_max(config: &Config, descriptors: usize) -> usize {
+    let free = descriptors.saturating_sub(DESCRIPTORS_OWN.min(descriptors / 2));
+    let clients = match config.protocol {
+        // Each has its own.
+        Protocol::Tcp => free / 2,
+        Protocol::Mysql => free / (1 + config.replicas),
+        Protocol::Http | Protocol::Redis | Protocol::Memcached => free - free / SERVERS_SHARE,
+    };
+    clients.clamp(1, CLIENTS_MAX)
 }
 
 impl Arbiter {
@@ -46,13 +66,21 @@ impl Arbiter {
         let clients = listen_for_clients(config.listen, config.threads)?;
         let admin = listen(config.admin, "admin", false)?;
         let trace = begin_trace(&config)?;
-        let (tier, downs) = Tier::new(config, trace);
+        let log = begin_log(&config)?;
+        let (tier, downs) = Tier::new(config, trace, log);
         Ok(Self {
+            clients_max: CLIENTS_MAX,
             tier,
             downs,
             clients,
             admin,
         })
+    }
+
+    /// Keeps descriptors back for connections to servers, of so many that there may be.
+    pub fn within_descriptors(mut self, descriptors: usize) -> Self {
+        self.clients_max = clients_max(self.tier.config(), descriptors);
+        self
     }
 
     /// The tier, to reload its configuration.
@@ -91,7 +119,7 @@ impl Arbiter {
         }));
         let door = Door {
             tier,
-            places: Arc::new(Semaphore::new(CLIENTS_MAX)),
+            places: Arc::new(Semaphore::new(self.clients_max)),
             stopped,
         };
         let mut listeners = self.clients.into_iter();
@@ -127,6 +155,15 @@ fn begin_trace(config: &Config) -> Result<Option<Trace>> {
     let trace = Trace::create(path, config.trace_lines_max)
         .with_context(|| format!("trace = {path:?}: cannot be written"))?;
     Ok(Some(trace))
+}
+
+fn begin_log(config: &Config) -> Result<Option<AccessLog>> {
+    let Some(path) = &config.access_log else {
+        return Ok(None);
+    };
+    let log = AccessLog::open(path, random())
+        .with_context(|| format!("access_log = {path:?}: cannot be written"))?;
+    Ok(Some(log))
 }
 
 /// One listener per thread, all on one port.
@@ -279,8 +316,8 @@ impl Front {
             let prober = prober.clone();
             async move {
                 match prober {
-                    Self::Http(front) => front.tier.is_reachable(server).await,
-                    Self::Tcp(tier) => tier.is_reachable(server).await,
+                    Self::Http(front) => front.tier.dial(server).await.is_ok(),
+                    Self::Tcp(tier) => tier.dial(server).await.is_ok(),
                     Self::Mysql(hub) => hub.probe(server).await,
                     Self::Redis(front) => resp::probe(&front, server).await,
                     Self::Memcached(front) => memcached::probe(&front, server).await,

@@ -13,9 +13,9 @@ use policy::ServerId;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{ReadHalf, WriteHalf};
 use tokio::net::TcpStream;
-use tokio::time::timeout;
+use tokio::time::{timeout_at, Instant as Deadline};
 
-use crate::tier::{Flight, Lease, Tier};
+use crate::tier::{Flight, Lease, Tier, Unreached};
 
 /// Read and not yet written, in each direction.
 const COPY_BYTES: usize = 16 * 1024;
@@ -31,7 +31,8 @@ enum Broken {
 pub async fn serve(tier: Arc<Tier>, mut client: TcpStream) {
     let received = Instant::now();
     tier.counters.received.inc();
-    let reached = timeout(tier.config().request_timeout(), reach(&tier)).await;
+    let deadline = Instant::now() + tier.config().request_timeout();
+    let reached = timeout_at(deadline.into(), reach(&tier, deadline.into())).await;
     let Ok(Some((lease, mut server))) = reached else {
         tier.counters.failed.inc();
         return tier.request_ended(received);
@@ -49,14 +50,15 @@ pub async fn serve(tier: Arc<Tier>, mut client: TcpStream) {
 }
 
 /// A server that takes the connection.
-async fn reach(tier: &Arc<Tier>) -> Option<(Lease, TcpStream)> {
+async fn reach(tier: &Arc<Tier>, deadline: Deadline) -> Option<(Lease, TcpStream)> {
     let mut refusing: Vec<ServerId> = Vec::new();
     loop {
         let lease = tier.acquire(1, &refusing).ok()?.next().await?;
-        if let Some(stream) = tier.connect(lease.server).await {
-            return Some((lease, stream));
+        match tier.connect(lease.server, deadline).await {
+            Ok(stream) => return Some((lease, stream)),
+            Err(Unreached::Local) => return None,
+            Err(_) => refusing.push(lease.server),
         }
-        refusing.push(lease.server);
     }
 }
 

@@ -11,13 +11,15 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use policy::{Ask, Grant, Hedge, Refused, RequestId, ServerId, Settings, TimeUs};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, Semaphore};
 use wire::arbiter::{Guardrails, Policy, Protocol, Server};
 use wire::guardrails;
 
 use crate::config::Config;
 use crate::counters::{Counters, ServerCounters};
+use crate::http::log::AccessLog;
 use crate::lock;
+use crate::memory::Memory;
 use crate::meter::{micros, Meter};
 use crate::siblings::{Siblings, Stamp};
 use crate::traced::{Trace, Traced};
@@ -28,7 +30,7 @@ mod reach;
 
 pub use flight::Flight;
 pub use leases::{Lease, Leases};
-pub use reach::Down;
+pub use reach::{Down, Unreached};
 
 /// See the module.
 pub struct Tier {
@@ -44,10 +46,17 @@ pub struct Tier {
     pub server_counters: Vec<ServerCounters>,
     /// What is measured beyond counters.
     pub meter: Meter,
+    /// Where requests are told, if anywhere.
+    pub log: Option<AccessLog>,
+    /// What clients make the arbiter hold.
+    pub memory: Arc<Memory>,
+    /// Places for clients with a connection of their own to a server.
+    pub pins: Arc<Semaphore>,
     /// Which servers the replicas of the tier above hold.
     pub siblings: Siblings,
     /// Of requests that are sent in stamped replicas.
     next_stamp: AtomicU64,
+    next_client: AtomicU64,
 }
 
 struct Choices {
@@ -77,7 +86,11 @@ pub struct Standing {
 
 impl Tier {
     /// A tier, and the servers that die from now on (for `health`).
-    pub fn new(config: Config, trace: Option<Trace>) -> (Arc<Self>, mpsc::UnboundedReceiver<Down>) {
+    pub fn new(
+        config: Config,
+        trace: Option<Trace>,
+        log: Option<AccessLog>,
+    ) -> (Arc<Self>, mpsc::UnboundedReceiver<Down>) {
         let (downs, downs_to_probe) = mpsc::unbounded_channel();
         let settings = Settings {
             tokens_per_server: config.tokens,
@@ -107,10 +120,14 @@ impl Tier {
                 waiters: HashMap::new(),
                 taken_out: vec![false; config.servers.len()],
             }),
+            log,
+            memory: Memory::new(config.held_mib_max << 20),
+            pins: Arc::new(Semaphore::new(config.pinned_max)),
             config,
             downs,
             siblings: Siblings::default(),
             next_stamp: AtomicU64::new(random()),
+            next_client: AtomicU64::new(1),
             counters: Counters::default(),
             server_counters,
             meter,
@@ -334,6 +351,11 @@ impl Tier {
         self.next_stamp.fetch_add(1, Relaxed)
     }
 
+    /// A number for a client.
+    pub fn next_client(&self) -> u64 {
+        self.next_client.fetch_add(1, Relaxed)
+    }
+
     /// A client's request ended: what it took since `received`, whatever came of it.
     pub fn request_ended(&self, received: Instant) {
         self.requests_ended(received, 1);
@@ -404,7 +426,7 @@ impl Tier {
 }
 
 /// Where a count begins, so that two arbiters' numbers do not meet.
-fn random() -> u64 {
+pub fn random() -> u64 {
     let mut bytes = [0; 8];
     // Without randomness numbers may meet, and two requests would avoid each other's servers.
     let _ = getrandom::fill(&mut bytes);

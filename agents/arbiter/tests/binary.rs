@@ -4,11 +4,10 @@
 
 mod support;
 
-use std::io::{BufRead, BufReader, Lines};
-use std::net::SocketAddr;
-use std::process::{Child, ChildStderr, Command, Output, Stdio};
+use std::process::{Command, Output};
 
 use support::eventually;
+use support::program::{config, Program};
 use support::upstream::{ok, Behaviour, Upstream};
 use support::web::{get, Connection};
 use testkit::hold::rss_kib_of;
@@ -18,60 +17,6 @@ fn arbiter(arguments: &[&str]) -> Output {
         .args(arguments)
         .output()
         .unwrap()
-}
-
-fn config(listen: &str, server: &str) -> tempfile::NamedTempFile {
-    let file = tempfile::NamedTempFile::new().unwrap();
-    let text = format!(
-        "protocol = \"http\"\nlisten = \"{listen}\"\nadmin = \"127.0.0.1:0\"\ntier = \"web\"\n\
-         policy = \"tad\"\nreplicas = 1\ntokens = 1\n[[servers]]\nname = \"web-1\"\n\
-         address = \"{server}\"\n"
-    );
-    std::fs::write(file.path(), text).unwrap();
-    file
-}
-
-/// A running arbiter, killed when dropped.
-struct Program {
-    child: Child,
-    lines: Lines<BufReader<ChildStderr>>,
-    clients: SocketAddr,
-    admin: SocketAddr,
-}
-
-impl Program {
-    fn start(file: &tempfile::NamedTempFile) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_arbiter"))
-            .arg("--config")
-            .arg(file.path())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
-        let line = lines.next().unwrap().unwrap();
-        let addresses = line.split(" on ").skip(1);
-        let mut addresses = addresses.map(|text| text.split(',').next().unwrap().parse().unwrap());
-        Self {
-            child,
-            lines,
-            clients: addresses.next().unwrap(),
-            admin: addresses.next().unwrap(),
-        }
-    }
-
-    fn signal(&self, name: &str) {
-        let pid = self.child.id().to_string();
-        let sent = Command::new("kill").args(["-s", name, &pid]).status();
-        assert!(sent.unwrap().success());
-    }
-}
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        // It may have ended.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }
 
 #[test]

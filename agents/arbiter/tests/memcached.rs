@@ -212,7 +212,7 @@ async fn a_server_that_missed_writes_is_emptied_before_it_is_used_again() {
     let refused = client.ask("cas k 0 0 3 1\r\nbad").await;
     assert_eq!(
         refused,
-        "SERVER_ERROR arbiter: the CAS value is of another server"
+        "SERVER_ERROR arbiter: the CAS value is of another server; it was not executed"
     );
     assert_eq!(held(&servers[1], "k").await.as_deref(), Some("newest"));
     servers[0].restart();
@@ -313,13 +313,16 @@ async fn bad_servers_make_errors_and_never_a_wrong_reply() {
         .await;
     for _ in 0..2 {
         let error = client.line().await;
-        assert_eq!(error, "SERVER_ERROR arbiter: no server could be reached");
+        assert_eq!(
+            error,
+            "SERVER_ERROR arbiter: no server could be reached; it was not executed"
+        );
     }
     // Silence would mean that it was stored.
     client.send(b"ms k 1 q\r\nx\r\n").await;
     assert_eq!(
         client.line().await,
-        "SERVER_ERROR arbiter: no server is alive"
+        "SERVER_ERROR arbiter: no server is alive; it was not executed"
     );
     assert_eq!(client.line().await, "<closed>");
 }

@@ -124,7 +124,7 @@ async fn what_can_be_read_in_two_ways_is_refused_once_and_never_reaches_a_server
 }
 
 #[tokio::test]
-async fn a_body_with_broken_chunks_ends_the_connection_and_no_request_is_complete() {
+async fn a_body_with_broken_chunks_is_refused_and_never_reaches_a_server() {
     let server = Upstream::start(Behaviour::Reply(ok("seen"))).await;
     let arbiter = front("tad", 1, 4, &[&server]).await;
     let extension = format!("5;{}\r\nhello\r\n0\r\n\r\n", "x".repeat(300));
@@ -148,7 +148,9 @@ async fn a_body_with_broken_chunks_ends_the_connection_and_no_request_is_complet
         let mut client = Connection::open(arbiter.clients).await;
         let head = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
         client.send(format!("{head}{body}{GET}").as_bytes()).await;
-        assert_eq!(client.reply(false).await, None, "{body:?}");
+        let reply = client.reply(false).await.unwrap();
+        assert_eq!(reply.status, 400, "{body:?}");
+        assert!(client.is_closed().await, "{body:?}");
     }
     assert_eq!(server.requests(), Vec::<String>::new());
 }

@@ -59,7 +59,7 @@ impl Connection {
         };
         let status = head.split(' ').nth(1).unwrap().parse().unwrap();
         let body = match status {
-            100 | 204 | 304 => Some(vec![]),
+            100..=199 | 204 | 304 => Some(vec![]),
             _ if to_head => Some(vec![]),
             _ if is_framed(&head) => self.0.body(&head).await,
             _ => Some(self.0.rest().await),

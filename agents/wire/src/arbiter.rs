@@ -123,6 +123,15 @@ pub struct SetServer {
     pub up: bool,
 }
 
+/// Answer of `GET /health`: 200 while a server can be asked, else 503.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Health {
+    /// Servers that are not dead.
+    pub alive: usize,
+    /// All of them.
+    pub servers: usize,
+}
+
 /// Body of every refusal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Error {

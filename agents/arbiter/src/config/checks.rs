@@ -13,6 +13,10 @@ pub const SERVERS_MAX: u64 = 1_000;
 const THREADS_MAX: u64 = 64;
 /// Requests that wait for tokens.
 const WAITING_MAX: u64 = 1_000_000;
+/// 1 TiB.
+const HELD_MIB_MAX: u64 = 1 << 20;
+/// Connections of one Redis client each.
+const PINNED_MAX: u64 = 1_000_000;
 const MINUTE_MS: u64 = 60_000;
 /// About 60 bytes each.
 const TRACE_LINES_MAX: u64 = 1_000_000_000;
@@ -69,6 +73,14 @@ impl Config {
                 " ms",
             ),
             ("waiting_max", self.waiting_max as u64, 0, WAITING_MAX, ""),
+            (
+                "held_mib_max",
+                self.held_mib_max as u64,
+                1,
+                HELD_MIB_MAX,
+                " MiB",
+            ),
+            ("pinned_max", self.pinned_max as u64, 0, PINNED_MAX, ""),
             (
                 "trace_lines_max",
                 self.trace_lines_max,

@@ -5,7 +5,9 @@ use bytes::BytesMut;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 
+use super::forwarded::Forwarded;
 use super::head::{RequestHead, ResponseHead};
+use super::log::Outcome;
 use super::refusal::Refusal;
 use super::Front;
 use crate::conn::Conn;
@@ -18,6 +20,10 @@ pub struct Client {
     pub reply: ResponseHead,
     /// An empty buffer, to be exchanged for one that holds a reply.
     pub spare: BytesMut,
+    /// What became of the last request.
+    pub outcome: Outcome,
+    /// What servers are told of it.
+    pub forwarded: Option<Forwarded>,
     stop: watch::Receiver<bool>,
 }
 
@@ -41,6 +47,8 @@ impl Client {
             conn: Conn::new(stream),
             reply: ResponseHead::default(),
             spare: BytesMut::new(),
+            outcome: Outcome::default(),
+            forwarded: None,
             stop,
         }
     }
@@ -55,6 +63,17 @@ impl Client {
         request.keep_alive && !self.is_stopped()
     }
 
+    /// Writes interim replies, if there are any, to a client that knows them; false where it is gone.
+    pub async fn pass_interim(
+        &mut self,
+        front: &Front,
+        request: &RequestHead,
+        interim: &[u8],
+    ) -> bool {
+        let limit = front.tier.config().request_timeout();
+        request.minor == 0 || self.conn.write(interim, limit).await.is_ok()
+    }
+
     /// Answers with the arbiter's own error.
     pub async fn refuse(
         &mut self,
@@ -64,6 +83,7 @@ impl Client {
         unread_body: bool,
     ) -> After {
         front.tier.counters.failed.inc();
+        self.outcome.status = Some(refusal.status);
         let keep = self.keeps(request) && request.minor == 1 && !unread_body;
         let reply = refusal.reply(request.is_head, !keep);
         self.write_last(front, (&reply, &[]), keep, unread_body)

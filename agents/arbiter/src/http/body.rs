@@ -3,6 +3,7 @@
 
 use std::io;
 
+use bytes::BytesMut;
 use thiserror::Error;
 use tokio::time::Instant;
 
@@ -104,15 +105,32 @@ impl Body {
     /// # Errors
     /// When the chunk framing is broken.
     pub fn consume(&mut self, bytes: &[u8]) -> Result<usize, BodyError> {
+        self.follow(bytes, |_| {})
+    }
+
+    /// Adds the data in the next bytes to `data`, without its framing.
+    ///
+    /// # Errors
+    /// When the chunk framing is broken.
+    pub fn unframe(&mut self, bytes: &[u8], data: &mut BytesMut) -> Result<usize, BodyError> {
+        self.follow(bytes, |piece| data.extend_from_slice(piece))
+    }
+
+    fn follow(&mut self, bytes: &[u8], mut data: impl FnMut(&[u8])) -> Result<usize, BodyError> {
         let mut at = 0;
         while at < bytes.len() && self.state != State::Done {
             let left = (bytes.len() - at) as u64;
             match &mut self.state {
-                State::UntilClose => at = bytes.len(),
+                State::UntilClose => {
+                    data(&bytes[at..]);
+                    at = bytes.len();
+                }
                 State::Length(rest) | State::Data(rest) => {
                     let taken = left.min(*rest);
                     *rest -= taken;
-                    at += usize::try_from(taken).unwrap_or(usize::MAX);
+                    let end = at + usize::try_from(taken).unwrap_or(usize::MAX);
+                    data(&bytes[at..end]);
+                    at = end;
                     self.end_of_data();
                 }
                 _ => {
@@ -136,14 +154,16 @@ impl Body {
     /// the body is complete. Who has used them advances the buffer. May be dropped and called again.
     ///
     /// # Errors
-    /// Those of the socket; `TimedOut`; `InvalidData` for broken framing or an early end.
+    /// Those of the socket; `TimedOut`; `InvalidData` for broken framing, `UnexpectedEof` for an
+    /// early end.
     pub async fn next(&mut self, conn: &mut Conn, deadline: Instant) -> io::Result<Option<usize>> {
         let broken = |error| io::Error::new(io::ErrorKind::InvalidData, error);
         if self.is_done() {
             return Ok(None);
         }
         if conn.buffer.is_empty() && conn.fill_by(deadline).await? == 0 {
-            self.end().map_err(broken)?;
+            self.end()
+                .map_err(|error| io::Error::new(io::ErrorKind::UnexpectedEof, error))?;
             return Ok(None);
         }
         self.consume(&conn.buffer).map(Some).map_err(broken)

@@ -13,8 +13,11 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::answer::{After, Client};
+use super::forwarded::{Forwarded, Told};
 use super::head::{RequestHead, HEAD_MAX};
+use super::log::Outcome;
 use super::refusal::Refusal;
+use super::upload::{Broken, Upload};
 use super::{direct, race, Front};
 
 /// How long a client may keep an idle connection.
@@ -32,10 +35,14 @@ pub async fn serve(front: Arc<Front>, stream: TcpStream, stop: watch::Receiver<b
         let _ = waiting.changed().await;
     });
     let mut client = Client::new(stream, stop);
+    let told = front.tier.config().forwarded;
+    if told != Told::Off {
+        client.forwarded = Forwarded::new(told, &client.conn.peer());
+    }
     let mut request = RequestHead::default();
     loop {
         let after = match client.next_request(&mut request, stopping.as_mut()).await {
-            Ok(true) => client.answer(&front, &request).await,
+            Ok(true) => client.answer_and_log(&front, &mut request).await,
             Ok(false) => After::Close,
             Err(refusal) => {
                 let reply = refusal.reply(false, true);
@@ -70,6 +77,9 @@ impl Client {
             }
             if let Some(length) = request.read(&self.conn.buffer)? {
                 self.conn.buffer.advance(length);
+                if let Some(forwarded) = &self.forwarded {
+                    forwarded.add_to(&mut request.forward);
+                }
                 return Ok(true);
             }
             let deadline = *deadline.get_or_insert_with(|| Instant::now() + HEAD_TIME_MAX);
@@ -126,8 +136,45 @@ impl Client {
         }
     }
 
+    async fn answer_and_log(&mut self, front: &Arc<Front>, request: &mut RequestHead) -> After {
+        let Some(log) = &front.tier.log else {
+            return self.answer(front, request).await;
+        };
+        let (received, client) = (Instant::now(), self.conn.peer());
+        let id = log.identify(&mut request.forward);
+        self.outcome = Outcome::default();
+        let after = self.answer(front, request).await;
+        let Outcome { status, server } = self.outcome;
+        let server = server.map(|server| &front.tier.server(server).name[..]);
+        let (who, took) = ((&id[..], &client[..]), received.elapsed());
+        log.say(who, &request.forward, (status, server), took);
+        after
+    }
+
     async fn answer(&mut self, front: &Arc<Front>, request: &RequestHead) -> After {
         front.tier.counters.received.inc();
+        if let Some(reply) = &request.own_reply {
+            let unread_body = request.has_body();
+            let keep = self.keeps(request) && !unread_body;
+            self.outcome.status = Some(200);
+            let head = reply.with_connection(keep, request.minor);
+            let bytes = (&head[..], &reply.body[..]);
+            return self.finish(front, bytes, keep, unread_body).await;
+        }
+        let mut upload = Upload::new(request);
+        // A client that waits to be told to go on says nothing before.
+        if !request.expects_continue {
+            match upload.fill(front, self).await {
+                Ok(()) => {}
+                Err(Broken::Refused(refusal)) => {
+                    return self.refuse(front, request, refusal, true).await;
+                }
+                Err(Broken::Gone | Broken::Server(_)) => {
+                    front.tier.counters.failed.inc();
+                    return After::Abort;
+                }
+            }
+        }
         let received = Instant::now();
         let r = if request.is_read {
             front.tier.read_replicas()
@@ -138,7 +185,7 @@ impl Client {
             front.tier.counters.cloned.inc();
             race::run(front, self, request, r).await
         } else {
-            direct::run(front, self, request).await
+            direct::run(front, self, request, upload).await
         };
         front.tier.request_ended(received.into());
         after

@@ -1,50 +1,267 @@
 //! A request to one server: all that are not reads, and reads at r = 1. The reply is streamed.
 //!
-//! A server that cannot be reached is passed over for the next, each at most once. What was sent is
-//! not sent again (but for a read on a pooled connection that the server had closed).
+//! A server that cannot be reached is passed over for the next, each at most once; so is one that
+//! breaks off before its reply, where the request is a read. Other requests are not sent twice. A
+//! client that goes away ends its request: the server's connection is closed.
 
-use std::io;
-
-use bytes::{Buf, BytesMut};
+use bytes::BytesMut;
 use policy::ServerId;
 use tokio::time::{timeout_at, Instant};
 
 use super::answer::{After, Client};
-use super::body::{Body, Framing};
-use super::exchange::{ask, open, reply_head, Failure, Link};
-use super::head::RequestHead;
+use super::body::Body;
+use super::exchange::{ask, open, reply_head, Failure, Link, Question};
+use super::head::{RequestHead, ResponseHead};
 use super::refusal::{refusal_of, Refusal};
 use super::relay::{pass_on, Sent};
-use super::Front;
-use crate::tier::Lease;
+use super::upload::{Broken, Upload};
+use super::{expect, Front};
+use crate::tier::{Flight, Lease};
 
-/// Serves one request.
-pub async fn run(front: &Front, client: &mut Client, request: &RequestHead) -> After {
+/// Servers that a read is sent to, one after the other.
+pub const READ_TRIES: usize = 3;
+
+/// Serves one request, whose body was read as far as it may be held.
+pub async fn run(
+    front: &Front,
+    client: &mut Client,
+    request: &RequestHead,
+    upload: Upload,
+) -> After {
     let deadline = Instant::now() + front.tier.config().request_timeout();
-    let (lease, link) = match reach(front, request, deadline).await {
-        Ok(reached) => reached,
-        Err(refusal) => {
-            return client
-                .refuse(front, request, refusal, has_body(request))
-                .await
-        }
+    let mut exchange = Exchange {
+        reply: std::mem::take(&mut client.reply),
+        front,
+        client,
+        request,
+        deadline,
     };
-    exchange(front, client, request, lease, link, deadline).await
+    let asked = if request.expects_continue {
+        expect::ask(&mut exchange, upload).await
+    } else if upload.is_whole() {
+        exchange.ask_whole(&upload.held).await
+    } else {
+        exchange.ask_streaming(upload).await
+    };
+    pass(exchange, asked).await
 }
 
-fn has_body(request: &RequestHead) -> bool {
-    !matches!(request.framing, Framing::Empty | Framing::Length(0))
+/// Passes on what came of the request.
+async fn pass(mut exchange: Exchange<'_>, asked: Result<Sent, Ended>) -> After {
+    let asked = match asked {
+        Ok(mut sent) => match exchange.final_head(&mut sent).await {
+            Ok(()) => Ok(sent),
+            Err(ended) => Err(ended),
+        },
+        ended => ended,
+    };
+    let Exchange {
+        front,
+        client,
+        request,
+        reply,
+        ..
+    } = exchange;
+    match asked {
+        Ok(sent) => {
+            let body = Body::new(reply.framing);
+            pass_on(front, client, request, sent, (reply, body), BytesMut::new()).await
+        }
+        Err(Ended::Gone) => {
+            client.reply = reply;
+            front.tier.counters.failed.inc();
+            After::Abort
+        }
+        Err(Ended::Refused(refusal, unread_body)) => {
+            client.reply = reply;
+            client.refuse(front, request, refusal, unread_body).await
+        }
+    }
 }
 
-/// A server and a connection to it.
-async fn reach(
+/// One request of a client, and what came back of it.
+pub struct Exchange<'a> {
+    pub front: &'a Front,
+    pub client: &'a mut Client,
+    pub request: &'a RequestHead,
+    pub deadline: Instant,
+    pub reply: ResponseHead,
+}
+
+/// Why there is nothing to pass on.
+pub enum Ended {
+    /// The client went away.
+    Gone,
+    /// What it gets, and whether its body was not read to the end.
+    Refused(Refusal, bool),
+}
+
+impl Exchange<'_> {
+    /// Sends a request whose body is here, and waits for the first head that comes back.
+    async fn ask_whole(&mut self, body: &[u8]) -> Result<Sent, Ended> {
+        let question = Question {
+            request: self.request,
+            body,
+            stamp: None,
+            deadline: self.deadline,
+        };
+        let asking = ask_somebody(self.front, &question, &mut self.reply);
+        let asked = self.client.conn.while_here(asking).await;
+        let asked = asked.ok_or(Ended::Gone)?;
+        asked.map_err(|refusal| Ended::Refused(refusal, false))
+    }
+
+    /// As `ask_whole`, with a body that does not come fast enough to be here.
+    async fn ask_streaming(&mut self, mut upload: Upload) -> Result<Sent, Ended> {
+        let (request, mut tried) = (self.request, Vec::new());
+        let reaching = reach(self.front, request, self.deadline, &mut tried);
+        let reached = self.client.conn.while_here(reaching).await;
+        let reached = reached.ok_or(Ended::Gone)?;
+        let (lease, link) = reached.map_err(|refusal| Ended::Refused(refusal, true))?;
+        self.send(lease, link, &mut upload, &request.forward).await
+    }
+
+    /// Sends head and body to a server, and waits for the first head that comes back.
+    pub async fn send(
+        &mut self,
+        lease: Lease,
+        mut link: Link,
+        upload: &mut Upload,
+        head: &[u8],
+    ) -> Result<Sent, Ended> {
+        let flight = self.front.tier.sent(lease.server);
+        let limit = self.front.tier.config().request_timeout();
+        let sent = upload.send(self.client, &mut link, head, limit).await;
+        let takes_all = match sent {
+            Ok(all) => all,
+            Err(why) => return Err(cut(why, Some(&flight))),
+        };
+        let unread_body = !upload.is_whole();
+        // The time that a request may take begins when it is complete.
+        self.deadline = Instant::now() + limit;
+        let head = reply_head(
+            &mut link.conn,
+            self.request.is_head,
+            self.deadline,
+            &mut self.reply,
+        );
+        match self.client.conn.while_here(head).await {
+            None => Err(Ended::Gone),
+            Some(Err(failure)) => {
+                flight.bad();
+                Err(Ended::Refused(failure.refusal(), unread_body))
+            }
+            Some(Ok(())) => Ok(Sent {
+                lease,
+                link,
+                flight,
+                is_cut: !takes_all,
+                unread_body,
+            }),
+        }
+    }
+
+    /// Passes interim replies on until the final one's head is there.
+    async fn final_head(&mut self, sent: &mut Sent) -> Result<(), Ended> {
+        let mut interim = 0;
+        while self.reply.status < 200 {
+            interim += 1;
+            let failed = if interim > super::exchange::INTERIM_MAX {
+                Some(Failure::Broken)
+            } else {
+                self.pass_interim().await?;
+                let head = reply_head(
+                    &mut sent.link.conn,
+                    self.request.is_head,
+                    self.deadline,
+                    &mut self.reply,
+                );
+                let head = self.client.conn.while_here(head).await;
+                head.ok_or(Ended::Gone)?.err()
+            };
+            if let Some(failure) = failed {
+                sent.flight.bad();
+                return Err(Ended::Refused(failure.refusal(), sent.unread_body));
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the interim reply that is there to the client; HTTP/1.0 knows none.
+    pub async fn pass_interim(&mut self) -> Result<(), Ended> {
+        if self.request.minor == 0 {
+            return Ok(());
+        }
+        let limit = self.front.tier.config().request_timeout();
+        let head = &self.reply.forward;
+        let written = self.client.conn.write_both(head, b"\r\n", limit).await;
+        written.map_err(|_| Ended::Gone)
+    }
+}
+
+/// What becomes of a request whose body does not reach the server.
+pub fn cut(why: Broken, flight: Option<&Flight>) -> Ended {
+    match why {
+        Broken::Gone => Ended::Gone,
+        Broken::Refused(refusal) => Ended::Refused(refusal, true),
+        Broken::Server(failure) => {
+            if let Some(flight) = flight {
+                flight.bad();
+            }
+            Ended::Refused(failure.refusal(), true)
+        }
+    }
+}
+
+/// Asks a server, and for a read another where that one breaks off before its reply.
+async fn ask_somebody(
+    front: &Front,
+    question: &Question<'_>,
+    reply: &mut ResponseHead,
+) -> Result<Sent, Refusal> {
+    let (request, mut tried) = (question.request, Vec::new());
+    let mut failure: Option<Failure> = None;
+    loop {
+        let reached = reach(front, request, question.deadline, &mut tried).await;
+        let (lease, mut link) = match (reached, failure) {
+            (Ok(reached), _) => reached,
+            (Err(_), Some(failure)) => return Err(failure.refusal()),
+            (Err(refusal), None) => return Err(refusal),
+        };
+        let server = lease.server;
+        let flight = front.tier.sent(server);
+        let why = match ask(front, server, &mut link, question, reply).await {
+            Ok(takes_all) => {
+                return Ok(Sent {
+                    lease,
+                    link,
+                    flight,
+                    is_cut: !takes_all,
+                    unread_body: false,
+                })
+            }
+            Err(why) => why,
+        };
+        if why != Failure::Local {
+            flight.bad();
+        }
+        tried.push(server);
+        if !request.is_read || !why.may_be_retried() || tried.len() >= READ_TRIES {
+            return Err(why.refusal());
+        }
+        failure = Some(why);
+    }
+}
+
+/// A server and a connection to it; those that were not to be reached are added to `tried`.
+pub async fn reach(
     front: &Front,
     request: &RequestHead,
     deadline: Instant,
+    tried: &mut Vec<ServerId>,
 ) -> Result<(Lease, Link), Refusal> {
-    let mut tried: Vec<ServerId> = Vec::new();
     loop {
-        let mut leases = match front.tier.acquire_for(request.stamp, 1, &tried) {
+        let mut leases = match front.tier.acquire_for(request.stamp, 1, tried) {
             Ok(leases) => leases,
             Err(refused) => return Err(refusal_of(refused, !tried.is_empty())),
         };
@@ -55,126 +272,10 @@ async fn reach(
             front.tier.holds(stamp, lease.server);
         }
         // A non-read on a connection that the server is just closing could not be sent again.
-        match open(front, lease.server, request.is_read).await {
+        match open(front, lease.server, request.is_read, deadline).await {
             Ok(link) => return Ok((lease, link)),
+            Err(Failure::Local) => return Err(Failure::Local.refusal()),
             Err(_) => tried.push(lease.server),
         }
     }
-}
-
-async fn exchange(
-    front: &Front,
-    client: &mut Client,
-    request: &RequestHead,
-    lease: Lease,
-    mut link: Link,
-    deadline: Instant,
-) -> After {
-    let flight = front.tier.sent(lease.server);
-    let mut unread_body = false;
-    let mut reply = std::mem::take(&mut client.reply);
-    let asked = if request.is_read {
-        let server = lease.server;
-        ask(
-            front, server, &mut link, request, None, deadline, &mut reply,
-        )
-        .await
-    } else {
-        match send(front, client, request, &mut link, deadline).await {
-            Ok(complete) => {
-                unread_body = !complete;
-                reply_head(&mut link.conn, request.is_head, deadline, &mut reply).await
-            }
-            Err(Sending::ToServer(failure)) => {
-                unread_body = has_body(request);
-                Err(failure)
-            }
-            Err(Sending::FromClient) => {
-                flight.neutral();
-                front.tier.counters.failed.inc();
-                return After::Abort;
-            }
-        }
-    };
-    let known = asked.and_then(|()| match (request.minor, reply.framing) {
-        // HTTP/1.0 knows no chunks.
-        (0, Framing::Chunked) => Err(Failure::Broken),
-        _ => Ok(Body::new(reply.framing)),
-    });
-    match known {
-        Ok(body) => {
-            let sent = Sent {
-                lease,
-                link,
-                flight,
-                unread_body,
-            };
-            pass_on(front, client, request, sent, (reply, body), BytesMut::new()).await
-        }
-        Err(failure) => {
-            flight.bad();
-            client.reply = reply;
-            let refusal = failure.refusal();
-            client.refuse(front, request, refusal, unread_body).await
-        }
-    }
-}
-
-enum Sending {
-    ToServer(Failure),
-    FromClient,
-}
-
-/// Sends head and body; false when the server replied before it had all.
-async fn send(
-    front: &Front,
-    client: &mut Client,
-    request: &RequestHead,
-    link: &mut Link,
-    deadline: Instant,
-) -> Result<bool, Sending> {
-    let limit = front.tier.config().request_timeout();
-    let to_server = |error: io::Error| {
-        let timed_out = error.kind() == io::ErrorKind::TimedOut;
-        Sending::ToServer(if timed_out {
-            Failure::TimedOut
-        } else {
-            Failure::Silent
-        })
-    };
-    link.conn
-        .write(&request.forward, limit)
-        .await
-        .map_err(to_server)?;
-    if request.expects_continue && has_body(request) {
-        let go_on = client
-            .conn
-            .write(b"HTTP/1.1 100 Continue\r\n\r\n", limit)
-            .await;
-        go_on.map_err(|_| Sending::FromClient)?;
-    }
-    let mut body = Body::new(request.framing);
-    while !body.is_done() {
-        // A reply before the end (413, say) ends the sending: the server may read no further.
-        let piece = tokio::select! {
-            biased;
-            piece = body.next(&mut client.conn, deadline) => piece,
-            () = link.conn.spoken() => return Ok(false),
-        };
-        let Ok(piece) = piece else {
-            return Err(Sending::FromClient);
-        };
-        let length = piece.unwrap_or(0);
-        if link
-            .conn
-            .write(&client.conn.buffer[..length], limit)
-            .await
-            .is_err()
-        {
-            // It may have replied before it closed.
-            return Ok(false);
-        }
-        client.conn.buffer.advance(length);
-    }
-    Ok(true)
 }

@@ -1,6 +1,7 @@
 //! One request sent to one server, up to the head of its reply.
 
 use std::io;
+use std::pin::pin;
 
 use bytes::Buf;
 use policy::ServerId;
@@ -11,9 +12,10 @@ use super::refusal::Refusal;
 use super::Front;
 use crate::conn::Conn;
 use crate::siblings::{self, Stamp};
+use crate::tier::Unreached;
 
 /// Interim replies (1xx) that a server may send before the real one.
-const INTERIM_MAX: usize = 8;
+pub const INTERIM_MAX: usize = 8;
 
 /// Why there is no usable reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,6 +28,8 @@ pub enum Failure {
     TimedOut,
     /// The reply broke off, or is not HTTP/1.1.
     Broken,
+    /// This machine has nothing left to connect with.
+    Local,
 }
 
 impl Failure {
@@ -36,8 +40,27 @@ impl Failure {
             Self::Silent => Refusal::new(502, "the server closed the connection without a reply"),
             Self::TimedOut => Refusal::new(504, "the server did not reply in time"),
             Self::Broken => Refusal::new(502, "the server's reply was broken"),
+            Self::Local => Refusal::new(503, "no connection is left to ask a server with"),
         }
     }
+
+    /// Whether a read may be sent to another server after it: there is time, and no reply.
+    pub fn may_be_retried(self) -> bool {
+        matches!(self, Self::Connect | Self::Silent | Self::Broken)
+    }
+}
+
+/// What is asked of a server.
+#[derive(Clone, Copy)]
+pub struct Question<'a> {
+    /// The head.
+    pub request: &'a RequestHead,
+    /// The whole body.
+    pub body: &'a [u8],
+    /// Which replica it is, where the tier behind is to know.
+    pub stamp: Option<Stamp>,
+    /// Until when its reply's head has to be there.
+    pub deadline: Instant,
 }
 
 /// A connection to a server.
@@ -48,27 +71,49 @@ pub struct Link {
     pub reused: bool,
 }
 
-/// A pooled connection, or a new one. A failure marks the server dead.
+/// A pooled connection, or a new one; where another comes back to the pool before the new one is
+/// there, that one: when many ask at once few connections do. A server that refuses one is dead.
 ///
 /// # Errors
-/// [`Failure::Connect`].
-pub async fn open(front: &Front, server: ServerId, may_reuse: bool) -> Result<Link, Failure> {
-    let counters = &front.tier.server_counters[server];
-    if may_reuse {
-        if let Some(conn) = front.pool.take(server) {
-            counters.connections_reused.inc();
-            return Ok(Link { conn, reused: true });
-        }
+/// [`Failure::Connect`] and [`Failure::Local`].
+pub async fn open(
+    front: &Front,
+    server: ServerId,
+    may_reuse: bool,
+    deadline: Instant,
+) -> Result<Link, Failure> {
+    let pooled = || {
+        let conn = front.pool.take(server)?;
+        front.tier.server_counters[server].connections_reused.inc();
+        Some(Link { conn, reused: true })
+    };
+    if let Some(link) = may_reuse.then(pooled).flatten() {
+        return Ok(link);
     }
-    let stream = front.tier.connect(server).await.ok_or(Failure::Connect)?;
-    Ok(Link {
-        conn: Conn::new(stream),
-        reused: false,
-    })
+    let mut connecting = pin!(front.tier.connect(server, deadline));
+    loop {
+        let connected = tokio::select! {
+            biased;
+            connected = &mut connecting => connected,
+            () = front.pool.returned(server), if may_reuse => match pooled() {
+                Some(link) => return Ok(link),
+                None => continue,
+            },
+        };
+        return match connected {
+            Ok(stream) => Ok(Link {
+                conn: Conn::new(stream),
+                reused: false,
+            }),
+            Err(Unreached::Local) => Err(Failure::Local),
+            Err(_) => Err(Failure::Connect),
+        };
+    }
 }
 
-/// Sends a read and waits for its reply's head. Where a pooled connection turns out to be closed
-/// before any reply, a new one is tried once: a read may be sent again.
+/// Sends a request and waits for the first head that comes back: whether the server took all of the
+/// request before. Where a pooled connection turns out to be closed before any reply, a new one is
+/// tried once: only reads go by pooled ones, and a read may be sent again.
 ///
 /// # Errors
 /// [`Failure`].
@@ -76,15 +121,13 @@ pub async fn ask(
     front: &Front,
     server: ServerId,
     link: &mut Link,
-    request: &RequestHead,
-    stamp: Option<Stamp>,
-    deadline: Instant,
+    question: &Question<'_>,
     reply: &mut ResponseHead,
-) -> Result<(), Failure> {
-    match ask_once(front, &mut link.conn, request, stamp, deadline, reply).await {
+) -> Result<bool, Failure> {
+    match ask_once(front, &mut link.conn, question, reply).await {
         Err(Failure::Silent) if link.reused => {
-            *link = open(front, server, false).await?;
-            ask_once(front, &mut link.conn, request, stamp, deadline, reply).await
+            *link = open(front, server, false, question.deadline).await?;
+            ask_once(front, &mut link.conn, question, reply).await
         }
         other => other,
     }
@@ -93,27 +136,57 @@ pub async fn ask(
 async fn ask_once(
     front: &Front,
     conn: &mut Conn,
-    request: &RequestHead,
-    stamp: Option<Stamp>,
-    deadline: Instant,
+    question: &Question<'_>,
     reply: &mut ResponseHead,
-) -> Result<(), Failure> {
+) -> Result<bool, Failure> {
     let limit = front.tier.config().request_timeout();
-    let head = &request.forward;
-    let written = match stamp {
-        None => conn.write(head, limit).await,
+    let head = &question.request.forward;
+    let written = match question.stamp {
+        None => conn.write_unanswered(head, question.body, limit).await,
         Some(stamp) => {
             // Before the empty line that ends the head.
             let fields = &head[..head.len() - 2];
             let last = format!("{}: {stamp}\r\n\r\n", siblings::HEADER);
-            conn.write_both(fields, last.as_bytes(), limit).await
+            conn.write_unanswered(fields, last.as_bytes(), limit).await
         }
     };
-    written.map_err(|error| failure(&error, Failure::Silent))?;
-    reply_head(conn, request.is_head, deadline, reply).await
+    let takes_all = match written {
+        Ok(all) => all,
+        Err(error) if error.kind() == io::ErrorKind::TimedOut => return Err(Failure::TimedOut),
+        // It may have replied before it closed.
+        Err(_) => false,
+    };
+    let is_head = question.request.is_head;
+    reply_head(conn, is_head, question.deadline, reply).await?;
+    Ok(takes_all)
 }
 
-/// Waits for a reply's head, stepping over interim replies.
+/// As [`ask`], to the head of the final reply; the interim ones are added to `interim`.
+///
+/// # Errors
+/// [`Failure`].
+pub async fn ask_for_final(
+    front: &Front,
+    server: ServerId,
+    link: &mut Link,
+    question: &Question<'_>,
+    reply: &mut ResponseHead,
+    interim: &mut Vec<u8>,
+) -> Result<(), Failure> {
+    ask(front, server, link, question, reply).await?;
+    let is_head = question.request.is_head;
+    for _ in 0..INTERIM_MAX {
+        if reply.status >= 200 {
+            return Ok(());
+        }
+        interim.extend_from_slice(&reply.forward);
+        interim.extend_from_slice(b"\r\n");
+        reply_head(&mut link.conn, is_head, question.deadline, reply).await?;
+    }
+    Err(Failure::Broken)
+}
+
+/// Waits for the head of a reply, be it an interim one.
 ///
 /// # Errors
 /// [`Failure`].
@@ -124,20 +197,12 @@ pub async fn reply_head(
     reply: &mut ResponseHead,
 ) -> Result<(), Failure> {
     let mut silent = Failure::Silent;
-    let mut interim = 0;
     loop {
         if !conn.buffer.is_empty() {
             match reply.read(&conn.buffer, to_head) {
                 Ok(Some(length)) => {
                     conn.buffer.advance(length);
-                    if reply.status >= 200 {
-                        return Ok(());
-                    }
-                    interim += 1;
-                    if interim > INTERIM_MAX {
-                        return Err(Failure::Broken);
-                    }
-                    continue;
+                    return Ok(());
                 }
                 Ok(None) => {}
                 Err(_) => return Err(Failure::Broken),

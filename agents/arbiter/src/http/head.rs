@@ -4,17 +4,25 @@
 //! messages (request smuggling). So whatever could be read in two ways is refused: both
 //! `Content-Length` and `Transfer-Encoding`, a repeated or odd length, any transfer coding but
 //! `chunked`, bare line feeds, folded lines, spaces before a colon. Hop-by-hop fields are not
-//! passed on.
+//! passed on, and every message goes on as HTTP/1.1, whatever its version was.
 
 use std::mem::MaybeUninit;
 
 use super::body::Framing;
+use super::fields::{only_crlf, Facts};
 use super::refusal::Refusal;
-use crate::siblings::{self, Stamp};
+use super::target::{OwnReply, Target};
+use crate::siblings::Stamp;
 
 /// Largest head, of a request or a response.
 pub const HEAD_MAX: usize = 64 * 1024;
 const FIELDS_MAX: usize = 128;
+
+/// Whether a reply may win while others are under way. What says nothing of the request, but of the
+/// server or of the connection to it, may not: another replica may do better.
+pub fn is_good(status: u16) -> bool {
+    status < 500 && !matches!(status, 408 | 421 | 425 | 429)
+}
 
 /// A request's head.
 #[derive(Debug, Clone, Default)]
@@ -29,6 +37,8 @@ pub struct RequestHead {
     pub keep_alive: bool,
     /// The client waits for `100 Continue` before it sends the body.
     pub expects_continue: bool,
+    /// It goes no further, and this is its reply.
+    pub own_reply: Option<Box<OwnReply>>,
     /// How the body ends.
     pub framing: Framing,
     /// Which replica of the tier above it serves; not passed on.
@@ -60,6 +70,9 @@ impl ResponseHead {
         keep: bool,
         held: Option<usize>,
     ) {
+        if request.minor == 0 {
+            self.leave_chunks_out();
+        }
         let out = &mut self.forward;
         for part in ["x-sparecraft-server: ", server, "\r\n"] {
             out.extend_from_slice(part.as_bytes());
@@ -72,6 +85,19 @@ impl ResponseHead {
             (true, 0) => b"Connection: keep-alive\r\n\r\n",
             (true, _) => b"\r\n",
         });
+    }
+
+    /// Takes the fields away that speak of chunks, which HTTP/1.0 does not know.
+    fn leave_chunks_out(&mut self) {
+        let mut kept = Vec::with_capacity(self.forward.len());
+        for line in self.forward.split_inclusive(|&byte| byte == b'\n') {
+            let name = line.split(|&byte| byte == b':').next().unwrap_or_default();
+            let is = |word: &[u8]| name.eq_ignore_ascii_case(word);
+            if !is(b"transfer-encoding") && !is(b"trailer") {
+                kept.extend_from_slice(line);
+            }
+        }
+        self.forward = kept;
     }
 }
 
@@ -99,6 +125,11 @@ pub fn parse_response(
 }
 
 impl RequestHead {
+    /// Whether a body follows.
+    pub fn has_body(&self) -> bool {
+        !matches!(self.framing, Framing::Empty | Framing::Length(0))
+    }
+
     /// As [`parse_request`], into a head that is used again and again; the length, or none yet.
     ///
     /// # Errors
@@ -121,7 +152,16 @@ impl RequestHead {
                 return Err(Refusal::new(431, reason));
             }
             Err(httparse::Error::Version) => {
-                return Err(Refusal::new(505, "HTTP/1.0 and 1.1 only"));
+                return match version_of(bytes) {
+                    Some((b'1', place)) if bytes[place] > b'1' => {
+                        // A later minor version is read as the one that we know (RFC 9110, 2.5).
+                        let mut known = bytes.to_vec();
+                        known[place] = b'1';
+                        self.read(&known)
+                    }
+                    Some((b'1', _)) | None => Err(BAD("not an HTTP/1.1 request head")),
+                    Some(_) => Err(Refusal::new(505, "HTTP/1.0 and 1.1 only")),
+                };
             }
             Err(_) => return Err(BAD("not an HTTP/1.1 request head")),
         };
@@ -134,31 +174,82 @@ impl RequestHead {
         if method == "CONNECT" {
             return Err(Refusal::new(501, "CONNECT is not supported"));
         }
+        let target = Target::read(method, target)?;
         let facts = Facts::of(request.headers).map_err(BAD)?;
         let framing = facts.framing(minor).map_err(BAD)?.unwrap_or(Framing::Empty);
         if facts.hosts > 1 || (minor == 1 && facts.hosts == 0) {
             return Err(BAD("expected exactly one Host field"));
+        }
+        if facts.is_host_invalid {
+            return Err(BAD("the Host field has no host"));
+        }
+        if minor == 1 && facts.expects_other {
+            return Err(Refusal::new(417, "expected nothing but 100-continue"));
         }
         self.is_head = method == "HEAD";
         self.is_read = (self.is_head || method == "GET")
             && matches!(framing, Framing::Empty | Framing::Length(0));
         self.minor = minor;
         self.keep_alive = facts.keep_alive(minor);
-        self.expects_continue = minor == 1 && facts.expects_continue;
         self.framing = framing;
+        self.expects_continue = minor == 1 && facts.expects_continue && self.has_body();
         self.stamp = facts.stamp;
-        let version = if minor == 0 {
-            " HTTP/1.0\r\n"
-        } else {
-            " HTTP/1.1\r\n"
-        };
+        self.own_reply = None;
         self.forward.clear();
-        for part in [method, " ", target, version] {
+        for part in [method, " ", &target.path, " HTTP/1.1\r\n"] {
             self.forward.extend_from_slice(part.as_bytes());
         }
-        facts.pass_on(request.headers, &mut self.forward);
-        self.forward.extend_from_slice(b"\r\n");
+        let mut left_out: &[&str] = &[];
+        if let Some(host) = target.host.or((facts.hosts == 0).then_some("")) {
+            self.add("Host", host);
+            left_out = &["host"];
+        }
+        if method == "TRACE" || method == "OPTIONS" {
+            if method == "TRACE" && self.has_body() {
+                return Err(BAD("TRACE has no body"));
+            }
+            match facts.max_forwards.map_err(BAD)? {
+                Some(0) => {
+                    let reply = OwnReply::last(method, &bytes[..length]);
+                    self.own_reply = Some(Box::new(reply));
+                }
+                Some(count) => self.add("Max-Forwards", &(count - 1).to_string()),
+                None => {}
+            }
+            left_out = match left_out {
+                [] => &["max-forwards"],
+                _ => &["host", "max-forwards"],
+            };
+        }
+        facts.pass_on(request.headers, left_out, &mut self.forward);
+        if self.expects_continue {
+            self.add("Expect", "100-continue");
+        }
+        let via: &[u8] = match minor {
+            0 => b"Via: 1.0 sparecraft\r\n\r\n",
+            _ => b"Via: 1.1 sparecraft\r\n\r\n",
+        };
+        self.forward.extend_from_slice(via);
         Ok(Some(length))
+    }
+
+    fn add(&mut self, name: &str, value: &str) {
+        for part in [name, ": ", value, "\r\n"] {
+            self.forward.extend_from_slice(part.as_bytes());
+        }
+    }
+}
+
+/// The major version of a request line that is otherwise one, and the place of the minor version.
+fn version_of(bytes: &[u8]) -> Option<(u8, usize)> {
+    let end = bytes.iter().position(|&byte| byte == b'\n')?;
+    let line = bytes[..end].strip_suffix(b"\r")?;
+    let start = line.iter().rposition(|&byte| byte == b' ')? + 1;
+    match line[start..].strip_prefix(b"HTTP/")? {
+        [major, b'.', minor] if major.is_ascii_digit() && minor.is_ascii_digit() => {
+            Some((*major, start + 7))
+        }
+        _ => None,
     }
 }
 
@@ -179,6 +270,16 @@ impl ResponseHead {
             Ok(httparse::Status::Complete(length)) if length <= HEAD_MAX => length,
             Ok(httparse::Status::Partial) if bytes.len() < HEAD_MAX => return Ok(None),
             Ok(_) => return Err("the response's head is larger than 64 KiB"),
+            Err(httparse::Error::Version)
+                if bytes.starts_with(b"HTTP/1.") && bytes.get(8) == Some(&b' ') =>
+            {
+                let mut known = bytes.to_vec();
+                if !known[7].is_ascii_digit() || known[7] < b'2' {
+                    return Err("not an HTTP/1.1 response head");
+                }
+                known[7] = b'1';
+                return self.read(&known, to_head);
+            }
             Err(_) => return Err("not an HTTP/1.1 response head"),
         };
         only_crlf(&bytes[..length])?;
@@ -197,7 +298,16 @@ impl ResponseHead {
         } else {
             declared.unwrap_or(Framing::UntilClose)
         };
-        self.keep_alive = facts.keep_alive(minor) && self.framing != Framing::UntilClose;
+        // Such a reply has no content, and must not announce any (RFC 9110, 8.6).
+        let is_bare = status < 200 || status == 204;
+        let is_sane = !is_bare || matches!(declared, None | Some(Framing::Length(0)));
+        let has_end = self.framing != Framing::UntilClose;
+        self.keep_alive = facts.keep_alive(minor) && has_end && is_sane;
+        let left_out: &[&str] = if is_bare {
+            &["content-length", "transfer-encoding"]
+        } else {
+            &[]
+        };
         let digit = |number: u16| b"0123456789"[usize::from(number % 10)];
         let digits = [digit(status / 100), digit(status / 10), digit(status), b' '];
         self.forward.clear();
@@ -206,127 +316,8 @@ impl ResponseHead {
         let reason = response.reason.unwrap_or_default();
         self.forward.extend_from_slice(reason.as_bytes());
         self.forward.extend_from_slice(b"\r\n");
-        facts.pass_on(response.headers, &mut self.forward);
+        facts.pass_on(response.headers, left_out, &mut self.forward);
         Ok(Some(length))
-    }
-}
-
-/// httparse takes a bare line feed for the end of a line; others may not.
-fn only_crlf(head: &[u8]) -> Result<(), &'static str> {
-    let mut before = 0;
-    for &byte in head {
-        if byte == b'\n' && before != b'\r' {
-            return Err("a line must end with CR LF");
-        }
-        before = byte;
-    }
-    Ok(())
-}
-
-/// What the header fields say of the connection and the body.
-#[derive(Default)]
-struct Facts {
-    length: Option<u64>,
-    chunked: bool,
-    close: bool,
-    keep: bool,
-    hosts: usize,
-    expects_continue: bool,
-    stamp: Option<Stamp>,
-    /// Field names that `Connection` lists.
-    listed: Vec<String>,
-}
-
-impl Facts {
-    fn of(fields: &[httparse::Header<'_>]) -> Result<Self, &'static str> {
-        let mut facts = Self::default();
-        for field in fields {
-            let is = |name: &str| field.name.eq_ignore_ascii_case(name);
-            if is("content-length") {
-                facts.set_length(field.value)?;
-            } else if is("transfer-encoding") {
-                if facts.chunked || !field.value.trim_ascii().eq_ignore_ascii_case(b"chunked") {
-                    return Err("the only transfer coding known is one \"chunked\"");
-                }
-                facts.chunked = true;
-            } else if is("connection") {
-                facts.set_connection(field.value);
-            } else if is("host") {
-                facts.hosts += 1;
-            } else if is("expect") {
-                facts.expects_continue = field.value.eq_ignore_ascii_case(b"100-continue");
-            } else if is(siblings::HEADER) {
-                facts.stamp = Stamp::parse(field.value);
-            }
-        }
-        Ok(facts)
-    }
-
-    fn set_length(&mut self, value: &[u8]) -> Result<(), &'static str> {
-        const ODD: &str = "expected one Content-Length of digits only";
-        let digits = !value.is_empty() && value.len() <= 18 && value.iter().all(u8::is_ascii_digit);
-        if !digits || self.length.is_some() {
-            return Err(ODD);
-        }
-        let text = std::str::from_utf8(value).map_err(|_| ODD)?;
-        self.length = Some(text.parse().map_err(|_| ODD)?);
-        Ok(())
-    }
-
-    fn set_connection(&mut self, value: &[u8]) {
-        for option in value.split(|&byte| byte == b',') {
-            let option = option.trim_ascii();
-            if option.eq_ignore_ascii_case(b"close") {
-                self.close = true;
-            } else if option.eq_ignore_ascii_case(b"keep-alive") {
-                self.keep = true;
-            } else if !option.is_empty() {
-                self.listed
-                    .push(String::from_utf8_lossy(option).into_owned());
-            }
-        }
-    }
-
-    fn framing(&self, minor: u8) -> Result<Option<Framing>, &'static str> {
-        match (self.length, self.chunked) {
-            (Some(_), true) => Err("both Content-Length and Transfer-Encoding"),
-            (None, true) if minor == 0 => Err("Transfer-Encoding in HTTP/1.0"),
-            (None, true) => Ok(Some(Framing::Chunked)),
-            (Some(length), false) => Ok(Some(Framing::Length(length))),
-            (None, false) => Ok(None),
-        }
-    }
-
-    fn keep_alive(&self, minor: u8) -> bool {
-        !self.close && (minor == 1 || self.keep)
-    }
-
-    /// Writes the fields that go end to end, and those of the framing, which were found to be single
-    /// and plain.
-    fn pass_on(&self, fields: &[httparse::Header<'_>], to: &mut Vec<u8>) {
-        const HOP_BY_HOP: [&str; 8] = [
-            "connection",
-            "keep-alive",
-            "proxy-connection",
-            "te",
-            "upgrade",
-            "http2-settings",
-            "expect",
-            // Ours to say.
-            siblings::HEADER,
-        ];
-        // What a client lists cannot take the fields away that servers and we decide by.
-        const OURS: [&str; 3] = ["host", "content-length", "transfer-encoding"];
-        for field in fields {
-            let is = |name: &str| field.name.eq_ignore_ascii_case(name);
-            let is_listed = || self.listed.iter().any(|name| is(name));
-            if HOP_BY_HOP.into_iter().any(is) || (is_listed() && !OURS.into_iter().any(is)) {
-                continue;
-            }
-            for part in [field.name.as_bytes(), b": ", field.value, b"\r\n"] {
-                to.extend_from_slice(part);
-            }
-        }
     }
 }
 
@@ -368,7 +359,7 @@ mod tests {
         .unwrap();
         assert_eq!(
             &head.forward[..],
-            b"GET /x HTTP/1.1\r\nHost: a\r\nAccept: */*\r\n\r\n"
+            b"GET /x HTTP/1.1\r\nHost: a\r\nAccept: */*\r\nVia: 1.1 sparecraft\r\n\r\n"
         );
         assert!(!head.keep_alive);
     }

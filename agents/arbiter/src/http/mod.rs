@@ -3,10 +3,16 @@
 //! | module | what |
 //! |---|---|
 //! | `head` | parsing request and response heads, what is refused, what is passed on |
+//! | `fields` | what a head's fields say, and which go on |
+//! | `forwarded` | what servers are told of who asked |
+//! | `log` | one line of JSON for each request |
 //! | `body` | where a body ends: length, chunks, end of connection |
 //! | `pool` | idle connections to the servers |
 //! | `exchange` | one request sent to one server, up to the reply's head |
 //! | `direct` | one server: the reply is streamed |
+//! | `upload` | a request's body, read before a server is asked for |
+//! | `expect` | `Expect: 100-continue`: the server says whether it wants the body |
+//! | `target` | the request's target, its host, how often it may be forwarded |
 //! | `race` | r servers: the first complete good reply wins, the losers are drained |
 //! | `relay` | a reply's way to the client |
 //! | `answer` | what ends an exchange |
@@ -18,11 +24,17 @@ pub mod body;
 pub mod client;
 mod direct;
 mod exchange;
+mod expect;
+mod fields;
+pub mod forwarded;
 pub mod head;
+pub mod log;
 pub mod pool;
 mod race;
 mod refusal;
 mod relay;
+pub mod target;
+mod upload;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -4,6 +4,7 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use policy::ServerId;
+use tokio::sync::Notify;
 
 use crate::conn::Conn;
 use crate::lock;
@@ -19,6 +20,8 @@ const BUFFER_KEPT: Duration = Duration::from_secs(1);
 /// See the module.
 pub struct Pool {
     idle: Vec<Mutex<Vec<Idle>>>,
+    /// Told of each connection that comes back.
+    returned: Vec<Notify>,
 }
 
 struct Idle {
@@ -31,6 +34,7 @@ impl Pool {
     pub fn new(servers: usize) -> Self {
         Self {
             idle: (0..servers).map(|_| Mutex::default()).collect(),
+            returned: (0..servers).map(|_| Notify::new()).collect(),
         }
     }
 
@@ -53,7 +57,14 @@ impl Pool {
                 conn,
                 since: Instant::now(),
             });
+            drop(idle);
+            self.returned[server].notify_one();
         }
+    }
+
+    /// Ready when a connection may be there to be taken; another may be faster.
+    pub async fn returned(&self, server: ServerId) {
+        self.returned[server].notified().await;
     }
 
     /// Closes all of a server's.

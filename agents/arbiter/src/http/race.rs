@@ -4,8 +4,10 @@
 //! those that are left move to a task of their own, where they are drained off the client's path,
 //! give their connections back and only then their tokens. Replies are held until they are complete
 //! (a server that dies in mid-reply has not won); one that outgrows the buffer wins by that and is
-//! streamed. A 5xx does not win while another replica may. A replica whose turn comes after the
-//! answer is not sent.
+//! streamed; so does one that finds no memory. What says something of the server and not of the
+//! request (5xx, 408, 421, 425, 429) does not win while another replica may. A replica whose turn
+//! comes after the answer is not sent. One that broke off before its reply makes place for another.
+//! A client that goes away ends all of them.
 
 use std::future::{poll_fn, Future};
 use std::pin::{pin, Pin};
@@ -19,13 +21,15 @@ use smallvec::SmallVec;
 use tokio::time::Instant;
 
 use super::answer::{After, Client};
-use super::body::{Body, Framing};
-use super::exchange::{ask, keep, open, Failure};
-use super::head::{RequestHead, ResponseHead};
+use super::body::Body;
+use super::direct::READ_TRIES;
+use super::exchange::{ask_for_final, keep, open, Failure, Question};
+use super::head::{is_good, RequestHead, ResponseHead};
 use super::refusal::{refusal_of, Refusal};
-use super::relay::{pass_on, pass_whole, Reply, Sent};
+use super::relay::{account, pass_on, pass_whole, Reply, Sent};
 use super::Front;
 use crate::delayed::Delayed;
+use crate::memory::{Held, UNCOUNTED};
 use crate::siblings::Stamp;
 use crate::tier::{Flight, Lease, Leases};
 
@@ -49,7 +53,7 @@ enum End {
     Good(Reply),
     /// A good reply that outgrew the buffer.
     Large(Box<Large>),
-    /// A 5xx reply or none.
+    /// A reply that is not good, or none.
     Lost {
         failure: Failure,
         reply: Option<Reply>,
@@ -88,6 +92,7 @@ pub async fn run(
     let delayed = leases.delayed().map(Delayed::new);
     let mut referee = Referee {
         race,
+        wanted: r,
         leases,
         delayed,
         used: SmallVec::new(),
@@ -95,13 +100,21 @@ pub async fn run(
         best: None,
         failure: None,
     };
-    let decided = client.conn.limit(deadline, referee.decide()).await;
+    let deciding = referee.decide();
+    let Some(decided) = client.conn.limit_while_here(deadline, deciding).await else {
+        front.tier.counters.failed.inc();
+        return referee.give_up();
+    };
     match referee.end(decided) {
         Outcome::Reply(reply) => pass_whole(front, client, request, reply).await,
         Outcome::Large(large) => {
             let Large { reply, body, sent } = *large;
-            let head = (reply.head, body);
-            pass_on(front, client, request, sent, head, reply.body).await
+            if client.pass_interim(front, request, &reply.interim).await {
+                let head = (reply.head, body);
+                return pass_on(front, client, request, sent, head, reply.body).await;
+            }
+            front.tier.counters.failed.inc();
+            After::Abort
         }
         Outcome::Refusal(refusal) => client.refuse(front, request, refusal, false).await,
     }
@@ -116,6 +129,8 @@ enum Outcome {
 /// Starts replicas as servers come free and waits for the first good reply.
 struct Referee {
     race: Arc<Race>,
+    /// Replicas that were asked for.
+    wanted: usize,
     leases: Leases,
     delayed: Option<Delayed>,
     used: SmallVec<[ServerId; 4]>,
@@ -183,15 +198,27 @@ impl Referee {
     }
 
     fn lost(&mut self, failure: Failure, reply: Option<Reply>) {
+        let may_be_retried = reply.is_none() && failure.may_be_retried();
         self.best = reply.or(self.best.take());
         self.failure = Some(failure);
-        // Nothing was sent: another server may take its place, each at most once.
-        if failure == Failure::Connect && self.leases.to_come() == 0 {
+        // Another server may take its place, each at most once. Where nothing was sent each may; else
+        // the last replica alone makes place, and not for all servers that there are.
+        let is_last = self.running.is_empty() && self.best.is_none();
+        let has_tries = self.used.len() < self.wanted + READ_TRIES - 1;
+        let was_sent = failure != Failure::Connect;
+        let again = may_be_retried && (!was_sent || (is_last && has_tries));
+        if again && self.leases.to_come() == 0 {
             let Race { front, request, .. } = &*self.race;
             if let Ok(leases) = front.tier.acquire_for(request.stamp, 1, &self.used) {
                 self.leases = leases;
             }
         }
+    }
+
+    /// The client has gone: nothing is drained, the servers' connections close.
+    fn give_up(self) -> After {
+        self.race.answered.store(true, SeqCst);
+        After::Abort
     }
 
     /// What the client gets; none for `decided` says that the time was up. Whatever completes from
@@ -251,7 +278,7 @@ impl Race {
             flight.wasted(spent);
             return End::TooLate;
         }
-        // Sent already: it must not look as if another server could be tried for it.
+        // Sent already: it must not look as if each could be tried in its place.
         let failure = match failure {
             Failure::Connect => Failure::Silent,
             other => other,
@@ -267,9 +294,14 @@ async fn replica(race: Arc<Race>, lease: Lease, stamp: Option<Stamp>) -> End {
     if race.is_answered() {
         return race.not_needed();
     }
-    let Ok(mut link) = open(&race.front, server, true).await else {
-        let (failure, reply) = (Failure::Connect, None);
-        return End::Lost { failure, reply };
+    // A time of its own, beyond the client's: the token stays out while the server is at work.
+    let drained_by = Instant::now() + race.front.tier.config().request_timeout();
+    let mut link = match open(&race.front, server, true, drained_by).await {
+        Ok(link) => link,
+        Err(failure) => {
+            let reply = None;
+            return End::Lost { failure, reply };
+        }
     };
     if race.is_answered() {
         race.front.pool.put(server, link.conn);
@@ -277,30 +309,26 @@ async fn replica(race: Arc<Race>, lease: Lease, stamp: Option<Stamp>) -> End {
     }
     let tier = &race.front.tier;
     let flight = tier.sent(server);
-    // A time of its own, beyond the client's: the token stays out while the server is at work.
-    let drained_by = Instant::now() + tier.config().request_timeout();
     let mut reply = Reply {
         server,
+        interim: Vec::new(),
         head: ResponseHead::default(),
         body: BytesMut::new(),
     };
-    let head = &mut reply.head;
-    match ask(
-        &race.front,
-        server,
-        &mut link,
-        &race.request,
+    let question = Question {
+        request: &race.request,
+        body: &[],
         stamp,
-        drained_by,
-        head,
-    )
-    .await
-    {
+        deadline: drained_by,
+    };
+    let (head, interim) = (&mut reply.head, &mut reply.interim);
+    match ask_for_final(&race.front, server, &mut link, &question, head, interim).await {
         Ok(()) => {
             let sent = Sent {
                 lease,
                 link,
                 flight,
+                is_cut: false,
                 unread_body: false,
             };
             collect(&race, sent, drained_by, reply).await
@@ -311,9 +339,7 @@ async fn replica(race: Arc<Race>, lease: Lease, stamp: Option<Stamp>) -> End {
 
 /// Reads the whole reply; what comes after another's answer is thrown away.
 async fn collect(race: &Race, mut sent: Sent, drained_by: Instant, mut reply: Reply) -> End {
-    if race.request.minor == 0 && reply.head.framing == Framing::Chunked {
-        return race.failed(&sent.flight, Failure::Broken);
-    }
+    let mut held: Option<Held> = None;
     let mut body = Body::new(reply.head.framing);
     loop {
         let conn = &mut sent.link.conn;
@@ -332,8 +358,13 @@ async fn collect(race: &Race, mut sent: Sent, drained_by: Instant, mut reply: Re
             }
             Err(_) => return race.failed(&sent.flight, Failure::Broken),
         }
-        if reply.body.len() > REPLY_MAX {
-            if reply.head.status >= 500 {
+        let length = reply.body.len();
+        let may_hold = length <= UNCOUNTED || {
+            let memory = &race.front.tier.memory;
+            held.get_or_insert_with(|| Held::new(memory)).cover(length)
+        };
+        if length > REPLY_MAX || !may_hold {
+            if !is_good(reply.head.status) {
                 return race.failed(&sent.flight, Failure::Broken);
             }
             return End::Large(Box::new(Large { reply, body, sent }));
@@ -344,13 +375,12 @@ async fn collect(race: &Race, mut sent: Sent, drained_by: Instant, mut reply: Re
 
 fn complete(race: &Race, sent: Sent, reply: Reply) -> End {
     let Sent { link, flight, .. } = sent;
-    let is_good = reply.head.status < 500;
-    let latency = if is_good { flight.good() } else { flight.bad() };
+    let latency = account(&flight, reply.head.status);
     keep(&race.front, reply.server, link, &reply.head);
     if race.is_answered() {
         flight.wasted(latency);
         End::TooLate
-    } else if is_good {
+    } else if is_good(reply.head.status) {
         flight.won();
         End::Good(reply)
     } else {

@@ -36,6 +36,8 @@ fn phrase(status: u16) -> &'static str {
     match status {
         400 => "Bad Request",
         408 => "Request Timeout",
+        421 => "Misdirected Request",
+        417 => "Expectation Failed",
         431 => "Request Header Fields Too Large",
         501 => "Not Implemented",
         502 => "Bad Gateway",

@@ -1,4 +1,9 @@
 //! The way of a server's reply to the client: streamed as it comes, or whole.
+//!
+//! A server is read from as fast as it sends, whatever its client takes: what the client has not
+//! taken yet waits here, as much as may be held. Beyond that the server waits for the client, which
+//! is no work of its own, so that its token goes back already then; else with the last byte that it
+//! sent.
 
 use std::io;
 use std::time::Duration;
@@ -10,9 +15,14 @@ use tokio::time::Instant;
 use super::answer::{After, Client};
 use super::body::{Body, Framing};
 use super::exchange::{keep, Link};
-use super::head::{RequestHead, ResponseHead};
+use super::head::{is_good, RequestHead, ResponseHead};
+use super::log::Outcome;
 use super::Front;
+use crate::memory::{Held, UNCOUNTED};
 use crate::tier::{Flight, Lease};
+
+/// Most of one reply that waits for its client.
+const WAITING_MAX: usize = 32 * 1024 * 1024;
 
 /// A request that was sent to a server.
 pub struct Sent {
@@ -22,6 +32,8 @@ pub struct Sent {
     pub link: Link,
     /// The accounts of this replica.
     pub flight: Flight,
+    /// The server was not sent all of the request.
+    pub is_cut: bool,
     /// The client's body was not read to its end.
     pub unread_body: bool,
 }
@@ -30,76 +42,133 @@ pub struct Sent {
 pub struct Reply {
     /// Whose it is.
     pub server: ServerId,
+    /// Interim replies that came before it.
+    pub interim: Vec<u8>,
     /// Its head.
     pub head: ResponseHead,
     /// Its body, without its framing.
     pub body: BytesMut,
 }
 
+/// What a client has not taken yet.
+struct Waiting {
+    bytes: BytesMut,
+    held: Option<Held>,
+}
+
+impl Waiting {
+    /// Whether more may come.
+    fn has_room(&mut self, front: &Front) -> bool {
+        let wanted = self.bytes.len() + UNCOUNTED;
+        if self.bytes.is_empty() {
+            return true;
+        }
+        let memory = &front.tier.memory;
+        let held = self.held.get_or_insert_with(|| Held::new(memory));
+        wanted <= WAITING_MAX && held.cover(wanted)
+    }
+
+    /// Writes two pieces after what waits already: now, as far as the client takes them.
+    fn write(&mut self, client: &Client, pieces: [&[u8]; 2]) -> io::Result<()> {
+        let mut written = 0;
+        if self.bytes.is_empty() {
+            written = client.conn.write_now(pieces[0], pieces[1])?;
+        }
+        for piece in pieces {
+            let taken = written.min(piece.len());
+            written -= taken;
+            self.bytes.extend_from_slice(&piece[taken..]);
+        }
+        Ok(())
+    }
+}
+
+/// Whose fault it is that a reply does not get to its end.
+enum Broken {
+    Client,
+    Server,
+}
+
 /// Streams the reply to the client: its head, the `held` beginning of its body, and the rest as it
-/// comes, straight from the server connection's buffer.
+/// comes, straight from the server connection's buffer where the client keeps up.
 pub async fn pass_on(
     front: &Front,
     client: &mut Client,
     request: &RequestHead,
-    sent: Sent,
+    mut sent: Sent,
     reply: (ResponseHead, Body),
     held: BytesMut,
 ) -> After {
-    let Sent {
-        lease,
-        mut link,
-        flight,
-        unread_body,
-    } = sent;
-    let (mut head, mut body) = reply;
-    let limit = front.tier.config().request_timeout();
-    let keeps = client.keeps(request) && !unread_body && head.framing != Framing::UntilClose;
-    let name = &front.tier.server(lease.server).name;
+    let (mut head, body) = reply;
+    // HTTP/1.0 knows no chunks: it gets what is in them, up to the connection's end.
+    let unframes = request.minor == 0 && head.framing == Framing::Chunked;
+    let has_end = head.framing != Framing::UntilClose && !unframes;
+    let keeps = client.keeps(request) && !sent.unread_body && has_end;
+    client.outcome = Outcome {
+        status: Some(head.status),
+        server: Some(sent.lease.server),
+    };
+    let name = &front.tier.server(sent.lease.server).name;
     head.close_for(name, request, keeps, None);
-    if begin(client, &mut head, held, limit).await.is_err() {
-        flight.neutral();
-        front.tier.counters.failed.inc();
-        return After::Abort;
-    }
-    let last = loop {
-        match body.next(&mut link.conn, Instant::now() + limit).await {
-            Ok(None) => break 0,
-            Ok(Some(length)) if body.is_done() => break length,
-            Ok(Some(length)) => {
-                let piece = &link.conn.buffer[..length];
-                let written = client.conn.write_both(&head.forward, piece, limit);
-                if written.await.is_err() {
-                    flight.neutral();
-                    front.tier.counters.failed.inc();
-                    return After::Abort;
-                }
-                head.forward.clear();
-                link.conn.buffer.advance(length);
-            }
-            Err(_) => {
-                flight.bad();
-                front.tier.counters.failed.inc();
-                // What came goes out; the missing rest tells the client that it was cut.
-                let _ = client.conn.write(&head.forward, limit).await;
-                return After::Abort;
-            }
+    let mut stream = Stream {
+        front,
+        body,
+        unframed: unframes.then(|| Body::new(Framing::Chunked)),
+        waiting: Waiting {
+            bytes: BytesMut::new(),
+            held: None,
+        },
+    };
+    let begun = stream.begin(client, &mut head, &held);
+    drop(held);
+    let (server, mut lease) = (sent.lease.server, Some(sent.lease));
+    let streamed = match begun {
+        Ok(()) => {
+            stream
+                .run(client, &mut head, &mut sent.link, &mut lease)
+                .await
+        }
+        Err(broken) => Err(broken),
+    };
+    let Stream { mut waiting, .. } = stream;
+    let Sent {
+        mut link, flight, ..
+    } = sent;
+    let last = match streamed {
+        Ok(last) => last,
+        Err(Broken::Client) => {
+            front.tier.counters.failed.inc();
+            return After::Abort;
+        }
+        Err(Broken::Server) => {
+            flight.bad();
+            drop((flight, lease, link));
+            front.tier.counters.failed.inc();
+            // What came goes out; the missing rest tells the client that it was cut.
+            let limit = front.tier.config().request_timeout();
+            let pieces = (&waiting.bytes[..], &head.forward[..]);
+            let _ = client.conn.write_both(pieces.0, pieces.1, limit).await;
+            return After::Abort;
         }
     };
-    if head.status < 500 {
-        flight.good();
-    } else {
-        flight.bad();
-    }
+    account(&flight, head.status);
     flight.won();
     // The connection goes back with another buffer while this one is written to the client.
-    let is_whole = link.conn.buffer.len() == last;
+    let is_whole = link.conn.buffer.len() == last && !sent.is_cut;
     let mut tail = std::mem::replace(&mut link.conn.buffer, std::mem::take(&mut client.spare));
-    if !unread_body && is_whole {
-        keep(front, lease.server, link, &head);
+    if is_whole {
+        keep(front, server, link, &head);
     }
     // Drained: a client that is slow to take the rest holds nothing of the server's.
     drop((flight, lease));
+    let unread_body = sent.unread_body;
+    if !waiting.bytes.is_empty() {
+        // The head is among it.
+        waiting.bytes.extend_from_slice(&tail[..last]);
+        (client.spare, client.reply) = (BytesMut::new(), head);
+        let bytes = (&waiting.bytes[..], &[][..]);
+        return client.finish(front, bytes, keeps, unread_body).await;
+    }
     let bytes = (&head.forward[..], &tail[..last]);
     let after = client.finish(front, bytes, keeps, unread_body).await;
     tail.clear();
@@ -107,19 +176,102 @@ pub async fn pass_on(
     after
 }
 
-/// Writes the head with what was held back, if anything was. Not by way of the head's buffer: that
-/// one stays with the client's connection, and would stay as large as this.
-async fn begin(
-    client: &mut Client,
-    head: &mut ResponseHead,
-    held: BytesMut,
-    limit: Duration,
-) -> io::Result<()> {
-    if !held.is_empty() {
-        client.conn.write_both(&head.forward, &held, limit).await?;
-        head.forward.clear();
+/// A reply on its way.
+struct Stream<'a> {
+    front: &'a Front,
+    body: Body,
+    /// Finds the data in chunks, for a client that knows none.
+    unframed: Option<Body>,
+    waiting: Waiting,
+}
+
+impl Stream<'_> {
+    /// Writes the head with what was held back, if anything was.
+    fn begin(
+        &mut self,
+        client: &Client,
+        head: &mut ResponseHead,
+        held: &[u8],
+    ) -> Result<(), Broken> {
+        if held.is_empty() {
+            return Ok(());
+        }
+        self.put(client, head, held)
     }
-    Ok(())
+
+    /// Writes a piece behind the head, if that was not yet written.
+    fn put(
+        &mut self,
+        client: &Client,
+        head: &mut ResponseHead,
+        piece: &[u8],
+    ) -> Result<(), Broken> {
+        let mut data = BytesMut::new();
+        let piece = match &mut self.unframed {
+            None => piece,
+            Some(body) => {
+                let found = body.unframe(piece, &mut data);
+                found.map_err(|_| Broken::Server)?;
+                &data[..]
+            }
+        };
+        let written = self.waiting.write(client, [&head.forward[..], piece]);
+        head.forward.clear();
+        written.map_err(|_| Broken::Client)
+    }
+
+    /// Takes the reply from the server to its end. What is left is in the link's buffer, so many
+    /// bytes of it, behind what waits.
+    async fn run(
+        &mut self,
+        client: &mut Client,
+        head: &mut ResponseHead,
+        link: &mut Link,
+        lease: &mut Option<Lease>,
+    ) -> Result<usize, Broken> {
+        let limit = self.front.tier.config().request_timeout();
+        let (mut silent_by, mut stuck_by) = (Instant::now() + limit, Instant::now() + limit);
+        loop {
+            let has_room = self.waiting.has_room(self.front);
+            if !has_room {
+                // The server waits for the client.
+                *lease = None;
+                silent_by = Instant::now() + limit;
+            }
+            tokio::select! {
+                biased;
+                piece = self.body.next(&mut link.conn, silent_by), if has_room => {
+                    let Some(length) = piece.map_err(|_| Broken::Server)? else {
+                        return Ok(0);
+                    };
+                    if self.body.is_done() && self.unframed.is_none() {
+                        return Ok(length);
+                    }
+                    if self.waiting.bytes.is_empty() {
+                        stuck_by = Instant::now() + limit;
+                    }
+                    self.put(client, head, &link.conn.buffer[..length])?;
+                    link.conn.buffer.advance(length);
+                    silent_by = Instant::now() + limit;
+                }
+                written = client.conn.write_some(&self.waiting.bytes, stuck_by) => {
+                    let written = written.map_err(|_| Broken::Client)?;
+                    self.waiting.bytes.advance(written);
+                    stuck_by = Instant::now() + limit;
+                }
+            }
+        }
+    }
+}
+
+/// A complete reply came: good, or of the server's making, or one that says nothing of its speed (to
+/// refuse a request for its client's rate is no work). The latency.
+pub fn account(flight: &Flight, status: u16) -> Duration {
+    match status {
+        500.. => flight.bad(),
+        _ if is_good(status) => flight.good(),
+        _ => flight.neutral(),
+    }
 }
 
 /// Writes a complete reply to the client.
@@ -131,15 +283,29 @@ pub async fn pass_whole(
 ) -> After {
     let Reply {
         server,
+        interim,
         mut head,
-        body,
+        mut body,
     } = reply;
-    if head.status >= 500 {
+    if !is_good(head.status) {
         front.tier.server_counters[server].wins.inc();
     }
+    if request.minor == 0 && head.framing == Framing::Chunked {
+        let mut data = BytesMut::with_capacity(body.len());
+        // It was followed to its end before.
+        let _ = Body::new(Framing::Chunked).unframe(&body, &mut data);
+        (body, head.framing) = (data, Framing::UntilClose);
+    }
+    client.outcome = Outcome {
+        status: Some(head.status),
+        server: Some(server),
+    };
     let keep = client.keeps(request);
     let name = &front.tier.server(server).name;
     head.close_for(name, request, keep, Some(body.len()));
+    if request.minor == 1 && !interim.is_empty() {
+        head.forward.splice(0..0, interim);
+    }
     let bytes = (&head.forward[..], &body[..]);
     client.finish(front, bytes, keep, false).await
 }

@@ -11,7 +11,10 @@ use super::front::Front;
 use super::slot::Slot;
 use super::socket::Socket;
 use super::Dialect;
+use crate::memory::Held;
 
+/// A buffer that grew beyond this is not kept.
+const KEPT_MAX: usize = 64 * 1024;
 /// More output than this is written before the next batch is sent.
 const OUTPUT_MAX: usize = 256 * 1024;
 
@@ -24,6 +27,8 @@ pub struct Client<D> {
     /// Where it waits, and what it gets.
     pub slot: Arc<Slot>,
     writing: BytesMut,
+    /// Of the socket's buffer.
+    held: Held,
 }
 
 /// Why the connection does not go on after the commands in the buffer.
@@ -42,17 +47,32 @@ pub enum End {
 impl<D: Dialect> Client<D> {
     /// A client that has just connected.
     pub fn new(front: Arc<Front<D>>, stream: TcpStream) -> Self {
+        let held = || Held::new(&front.tier.memory);
         Self {
-            front,
             socket: Socket::new(stream),
-            slot: Arc::default(),
+            slot: Arc::new(Slot::new(held())),
             writing: BytesMut::new(),
+            held: held(),
+            front,
         }
     }
 
     /// Waits for bytes; false at the end. A client may be idle for as long as it likes, but not in
-    /// the middle of a command.
+    /// the middle of a command; one whose command finds no memory is told, and goes.
     pub async fn more(&mut self, stop: &mut watch::Receiver<bool>) -> bool {
+        if !self.read(stop).await {
+            return false;
+        }
+        if self.held.cover(self.socket.buffer.len()) {
+            return true;
+        }
+        let limit = self.front.tier.config().request_timeout();
+        // It may be gone; there is nobody else to tell.
+        let _ = self.socket.write(D::TOO_MUCH, limit).await;
+        false
+    }
+
+    async fn read(&mut self, stop: &mut watch::Receiver<bool>) -> bool {
         if !self.socket.buffer.is_empty() {
             let limit = self.front.tier.config().request_timeout();
             return matches!(timeout(limit, self.socket.fill()).await, Ok(Ok(1..)));
@@ -81,6 +101,10 @@ impl<D: Dialect> Client<D> {
         self.slot.take_output(&mut self.writing);
         let limit = self.front.tier.config().request_timeout();
         let written = self.socket.write(&self.writing, limit).await;
+        if self.writing.capacity() > KEPT_MAX {
+            self.writing = BytesMut::new();
+        }
+        self.slot.written();
         written.map_err(|_| End::Gone)
     }
 }

@@ -4,14 +4,15 @@
 //! are matched in that order. A reply is handed over when its batch is complete, so that a server
 //! that dies in mid-reply has said nothing. Whatever breaks the order (bytes that nobody asked for,
 //! bytes that are not of the protocol, silence for longer than a request may take) ends the link
-//! and fails all that wait on it.
+//! and fails all that wait on it. Silence is what the server does not say while something is due of
+//! it: a queue that is long, and moves, is no reason to throw away what is in it.
 
 use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::{pin, Pin};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{ready, Context, Poll, Waker};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::{Buf, BytesMut};
 use policy::ServerId;
@@ -22,7 +23,8 @@ use tokio::time::{sleep, Sleep};
 use super::slot::{Slot, Verdict, NOBODY};
 use super::{Dialect, Failure, Kind, HELD_MAX};
 use crate::lock;
-use crate::tier::{Flight, Lease, Tier};
+use crate::memory::Held;
+use crate::tier::{Flight, Lease, Tier, Unreached};
 
 const READ_SIZE: usize = 64 * 1024;
 /// A buffer that grew beyond this is not kept.
@@ -152,8 +154,10 @@ impl Pending {
     /// There will be no reply.
     pub fn fail(self, server: ServerId, failure: Failure) {
         let spent = match failure {
-            // The size is of the command's making; a full queue is ours.
-            Failure::TooLarge | Failure::Busy => self.flight.neutral(),
+            // The size is of the command's making; a full queue, memory, descriptors are ours.
+            Failure::TooLarge | Failure::TooMuch | Failure::Busy | Failure::Local => {
+                self.flight.neutral()
+            }
             _ => self.flight.bad(),
         };
         if !self.slot.fail(self.ticket, server, failure) {
@@ -176,10 +180,12 @@ impl Pending {
 }
 
 async fn run<D: Dialect>(link: Arc<Link>, tier: Arc<Tier>, server: ServerId, greetings: usize) {
-    let Some(stream) = tier.connect(server).await else {
-        return link.close(server, None, Failure::Connect);
-    };
     let limit = tier.config().request_timeout();
+    let stream = match tier.connect(server, (Instant::now() + limit).into()).await {
+        Ok(stream) => stream,
+        Err(Unreached::Local) => return link.close(server, None, Failure::Local),
+        Err(_) => return link.close(server, None, Failure::Connect),
+    };
     let mut driver = Driver::<D> {
         link: Arc::clone(&link),
         server,
@@ -192,6 +198,8 @@ async fn run<D: Dialect>(link: Arc<Link>, tier: Arc<Tier>, server: ServerId, gre
         head: None,
         is_server_error: false,
         dialect: D::default(),
+        held: Held::new(&tier.memory),
+        heard: Instant::now(),
         limit,
         tick: Box::pin(sleep(tick_of(limit))),
     };
@@ -223,28 +231,49 @@ struct Driver<D> {
     /// A reply of the head's batch was an error of the server's making.
     is_server_error: bool,
     dialect: D,
+    /// Of `buffer`.
+    held: Held,
+    /// When bytes came last.
+    heard: Instant,
     limit: Duration,
     tick: Pin<Box<Sleep>>,
 }
 
 impl<D: Dialect> Driver<D> {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Failure> {
+        // What has come is read before anything is called late: we may be who was late.
+        if let Poll::Ready(failure) = self.poll_read(cx) {
+            return Poll::Ready(failure);
+        }
         if self.tick.as_mut().poll(cx).is_ready() {
             self.tick = Box::pin(sleep(tick_of(self.limit)));
             cx.waker().wake_by_ref();
             if self.is_stalled() {
                 return Poll::Ready(Failure::TimedOut);
             }
-        }
-        if let Poll::Ready(failure) = self.poll_read(cx) {
-            return Poll::Ready(failure);
+            self.give_up_overdue();
         }
         self.poll_write(cx)
     }
 
-    /// Whether the batch that is due has waited for too long.
+    /// Whose time is up is told so; the others wait on.
+    fn give_up_overdue(&mut self) {
+        let (server, limit) = (self.server, self.limit);
+        let overdue = |batch: &&mut Pending| batch.flight.age() > limit;
+        let mut state = self.link.lock();
+        let queued = state.pending.iter_mut();
+        // In the order in which they were queued: the oldest come first.
+        for batch in self.head.iter_mut().chain(queued).take_while(overdue) {
+            batch.give_up(server, Failure::TimedOut);
+        }
+    }
+
+    /// Whether something has been due for too long, and nothing at all has come meanwhile.
     fn is_stalled(&self) -> bool {
         let overdue = |batch: &Pending| batch.flight.age() > self.limit;
+        if self.heard.elapsed() <= self.limit {
+            return false;
+        }
         match &self.head {
             Some(head) => overdue(head),
             None => self.link.lock().pending.front().is_some_and(overdue),
@@ -286,6 +315,7 @@ impl<D: Dialect> Driver<D> {
             match ready!(reading) {
                 Ok(0) | Err(_) => return Poll::Ready(Failure::Closed),
                 Ok(_) => {
+                    self.heard = Instant::now();
                     if let Err(failure) = self.digest() {
                         return Poll::Ready(failure);
                     }
@@ -360,16 +390,25 @@ impl<D: Dialect> Driver<D> {
 
     /// A reply that is too large to be held is thrown away as it comes, and its client told.
     fn give_up_large(&mut self) {
-        if self.scanned <= HELD_MAX {
+        let failure = if self.scanned > HELD_MAX {
+            Failure::TooLarge
+        } else if !self.held.cover(self.buffer.len()) {
+            Failure::TooMuch
+        } else {
             return;
-        }
+        };
         if self.head.is_none() {
             self.head = self.link.lock().pending.pop_front();
         }
         if let Some(head) = &mut self.head {
-            head.give_up(self.server, Failure::TooLarge);
+            head.give_up(self.server, failure);
         }
         self.buffer.advance(self.scanned);
         (self.scanned, self.reply_start) = (0, 0);
+        if self.buffer.is_empty() {
+            self.buffer = BytesMut::new();
+        }
+        // Less than before, so that it is had.
+        self.held.cover(self.buffer.len());
     }
 }

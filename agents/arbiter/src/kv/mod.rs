@@ -58,6 +58,28 @@ pub enum Failure {
     /// Nothing was sent.
     #[error("no server came free in time")]
     NoToken,
+    /// Nothing was sent.
+    #[error("the arbiter has no connection left to ask with")]
+    Local,
+    /// It was executed.
+    #[error("too much is held for clients that read slowly")]
+    TooMuch,
+}
+
+impl Failure {
+    /// What became of a write that has no reply.
+    pub fn fate(self) -> &'static str {
+        match self {
+            Self::Closed | Self::TimedOut | Self::Broken => "; it may have been executed",
+            Self::TooLarge | Self::TooMuch => "; it was executed",
+            Self::Connect
+            | Self::Busy
+            | Self::NoServer
+            | Self::Foreign
+            | Self::NoToken
+            | Self::Local => "; it was not executed",
+        }
+    }
 }
 
 /// Bytes of a server that are not of the protocol.
@@ -91,6 +113,9 @@ pub struct Followed {
 pub trait Dialect: Default + Send + 'static {
     /// Kinds of links to a server (RESP2 and RESP3, say).
     const FLAVOURS: usize;
+
+    /// What a client is told whose command finds no memory.
+    const TOO_MUCH: &'static [u8];
 
     /// What a new link says first; none where it is empty. One reply comes back.
     fn greeting(flavour: usize) -> &'static [u8];

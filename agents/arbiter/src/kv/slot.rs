@@ -12,6 +12,7 @@ use policy::ServerId;
 
 use super::Failure;
 use crate::lock;
+use crate::memory::Held;
 
 /// A buffer that grew beyond this is not kept.
 const KEPT_MAX: usize = 64 * 1024;
@@ -40,6 +41,8 @@ struct State {
     replies: BytesMut,
     /// What goes to the client.
     out: BytesMut,
+    /// Of `out`, and of what was taken of it and is not yet written.
+    held: Option<Held>,
     waker: Option<Waker>,
 }
 
@@ -65,6 +68,13 @@ pub enum Verdict {
 }
 
 impl Slot {
+    /// Of a client whose output counts for `held`.
+    pub fn new(held: Held) -> Self {
+        let slot = Self::default();
+        slot.lock().held = Some(held);
+        slot
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         lock(&self.state)
     }
@@ -107,15 +117,20 @@ impl Slot {
             return Verdict::Late;
         }
         state.outstanding -= 1;
-        let verdict = match state.mode {
+        let mode = state.mode;
+        let verdict = match mode {
             Mode::Race if is_server_error => {
                 state.server_error = Some(BytesMut::from(reply));
                 Verdict::Kept
             }
-            Mode::Race => {
+            Mode::Race if state.can_hold(reply.len()) => {
                 state.answered = true;
                 state.out.extend_from_slice(reply);
                 Verdict::Won
+            }
+            Mode::Race => {
+                state.failure = Some(Failure::TooMuch);
+                Verdict::Kept
             }
             Mode::Gather => {
                 let start = state.replies.len();
@@ -208,7 +223,25 @@ impl Slot {
     }
 }
 
+impl Slot {
+    /// What was taken of the output is written.
+    pub fn written(&self) {
+        let mut state = self.lock();
+        let left = state.out.len();
+        if let Some(held) = &mut state.held {
+            // Less than before, so that it is had.
+            held.cover(left);
+        }
+    }
+}
+
 impl State {
+    /// Whether so much more output may be held.
+    fn can_hold(&mut self, more: usize) -> bool {
+        let wanted = self.out.len() + more;
+        self.held.as_mut().map_or(true, |held| held.cover(wanted))
+    }
+
     fn wake_when_decided(&mut self) {
         if self.answered || self.outstanding == 0 {
             if let Some(waker) = &self.waker {

@@ -160,7 +160,11 @@ impl Client {
             Ok(()) => counters.answered.add(u64::from(run.commands)),
             Err(failure) => {
                 counters.failed.add(u64::from(run.commands));
-                let error = format!("SERVER_ERROR arbiter: {failure}\r\n");
+                let fate = match run.class {
+                    Class::Write | Class::Decided => failure.fate(),
+                    _ => "",
+                };
+                let error = format!("SERVER_ERROR arbiter: {failure}{fate}\r\n");
                 self.wire
                     .slot
                     .say(error.repeat(run.loud.max(1) as usize).as_bytes());

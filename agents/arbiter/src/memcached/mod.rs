@@ -21,7 +21,6 @@ pub mod reply;
 use std::time::Duration;
 
 use policy::ServerId;
-use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
 
 use crate::conn::Conn;
@@ -38,7 +37,7 @@ const SETTLE: Duration = Duration::from_millis(500);
 pub async fn probe(front: &Front, server: ServerId) -> bool {
     let limit = front.tier.config().connect_timeout();
     let emptied = async {
-        let stream = TcpStream::connect(front.tier.server(server).address).await;
+        let stream = front.tier.dial(server).await;
         let mut conn = Conn::new(stream.ok()?);
         empty(&mut conn, limit).await?;
         sleep(SETTLE).await;

@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use policy::ServerId;
-use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::auth::{self, FAST_PATH_TAKEN, FULL_PATH_WANTED};
@@ -17,7 +16,7 @@ use super::terms::Task;
 use crate::config::Mysql;
 use crate::conn::Conn;
 use crate::lock;
-use crate::tier::Tier;
+use crate::tier::{Tier, Unreached};
 
 /// Most idle connections per server, of all keys together.
 const IDLE_MAX: usize = 64;
@@ -73,6 +72,8 @@ struct Idle {
 pub enum OpenError {
     /// The server could not be reached or broke off; it is now dead.
     Unreachable,
+    /// This machine has nothing left to connect with; says nothing of the server.
+    Local,
     /// The server said no.
     Refused(Packet),
 }
@@ -177,7 +178,7 @@ impl Hub {
                     return Err(OpenError::Refused(packet));
                 }
                 // It died in the pool: the next, or a new one.
-                Ok(Err(OpenError::Unreachable)) | Err(_) => {}
+                Ok(Err(OpenError::Unreachable | OpenError::Local)) | Err(_) => {}
             }
         }
         let connected = self.connect(server, key, database).await;
@@ -241,9 +242,12 @@ impl Hub {
         key: Key,
         database: Option<&[u8]>,
     ) -> Result<ServerConn, OpenError> {
-        let address = self.tier.server(server).address;
         let login = async {
-            let mut conn = Conn::new(TcpStream::connect(address).await?);
+            let stream = self.tier.dial(server).await.map_err(|why| match why {
+                Unreached::Local => OpenError::Local,
+                Unreached::Refused | Unreached::Late => OpenError::Unreachable,
+            })?;
+            let mut conn = Conn::new(stream);
             self.log_in(&mut conn, key, database).await?;
             Ok(conn)
         };

@@ -136,7 +136,9 @@ impl Worker {
             Err(OpenError::Refused(packet)) => {
                 return tell(News::Down(self.id, Loss::Refused(packet)))
             }
-            Err(OpenError::Unreachable) => return tell(News::Down(self.id, Loss::Broken)),
+            Err(OpenError::Unreachable | OpenError::Local) => {
+                return tell(News::Down(self.id, Loss::Broken))
+            }
         };
         tell(News::Ready(self.id));
         let worked = self.work(&mut conn).await;

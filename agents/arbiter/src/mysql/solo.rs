@@ -180,7 +180,7 @@ impl Solo {
                     }
                 }
                 Err(OpenError::Refused(packet)) => refusal = Some(packet),
-                Err(OpenError::Unreachable) => {}
+                Err(OpenError::Unreachable | OpenError::Local) => {}
             }
             self.refusing.push(server);
         }

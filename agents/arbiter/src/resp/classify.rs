@@ -19,6 +19,10 @@ pub enum Class {
     Name,
     /// `CLIENT SETINFO`: noted by nobody.
     Note,
+    /// `CLIENT ID`.
+    Id,
+    /// `CLIENT GETNAME`.
+    OwnName,
     /// `QUIT`.
     Quit,
     /// Refused with an error.
@@ -66,6 +70,16 @@ const REFUSED: [&str; 12] = [
     "CLUSTER", "DEBUG", "FAILOVER", "MIGRATE", "PSYNC", "REPLCONF", "REPLICAOF", "SHUTDOWN",
     "SLAVEOF", "SYNC", "WAIT", "WAITAOF",
 ];
+
+/// Refused of a client without a connection of its own only.
+const REFUSED_UNPINNED: [&[u8]; 2] = [b"WAIT", b"WAITAOF"];
+
+/// Whether a command is refused whoever sends it.
+pub fn is_refused_always(command: &[u8]) -> bool {
+    let name = arguments(command).next().unwrap_or_default();
+    let is = |word: &&[u8]| name.eq_ignore_ascii_case(word);
+    classify(command) == Class::Refuse && !REFUSED_UNPINNED.iter().any(is)
+}
 
 /// Longest name in the tables.
 const NAME_MAX: usize = 24;
@@ -116,6 +130,8 @@ fn client<'a>(mut arguments: impl Iterator<Item = &'a [u8]>) -> Class {
     match words {
         (Some(word), Some(_), None) if word.eq_ignore_ascii_case(b"SETNAME") => Class::Name,
         (Some(word), Some(_), Some(_)) if word.eq_ignore_ascii_case(b"SETINFO") => Class::Note,
+        (Some(word), None, None) if word.eq_ignore_ascii_case(b"ID") => Class::Id,
+        (Some(word), None, None) if word.eq_ignore_ascii_case(b"GETNAME") => Class::OwnName,
         _ => Class::Pin,
     }
 }
@@ -164,6 +180,8 @@ mod tests {
             ("CLIENT SETNAME me", Class::Name),
             ("client setinfo LIB-NAME x", Class::Note),
             ("CLIENT LIST", Class::Pin),
+            ("CLIENT id", Class::Id),
+            ("CLIENT GETNAME", Class::OwnName),
             ("WAIT 1 0", Class::Refuse),
             ("SHUTDOWN", Class::Refuse),
             ("JSON.GET k", Class::Pin),

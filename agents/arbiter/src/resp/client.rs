@@ -10,7 +10,7 @@ use tokio::sync::watch;
 
 use super::classify::{classify, Class};
 use super::command::{arguments, with_lengths, Commands, Found};
-use super::pinned::{self, Manners};
+use super::pinned::{self, Manners, Pin};
 use super::reply::Replies;
 use super::{Front, PRIMARY};
 use crate::kv::client::{self, End};
@@ -23,6 +23,10 @@ struct Client {
     commands: Commands,
     run: Run,
     manners: Manners,
+    /// What the arbiter calls it.
+    number: u64,
+    /// Its place among those with a connection of their own.
+    pin: Option<Pin>,
 }
 
 /// Commands of one class at the start of the buffer.
@@ -42,10 +46,12 @@ const NO_RUN: Run = Run {
 /// Serves a client until it goes, breaks the protocol, or the arbiter stops.
 pub async fn serve(front: Arc<Front>, stream: TcpStream, mut stop: watch::Receiver<bool>) {
     let mut client = Client {
+        number: front.tier.next_client(),
         wire: client::Client::new(front, stream),
         commands: Commands::default(),
         run: NO_RUN,
         manners: Manners::default(),
+        pin: None,
     };
     while client.wire.more(&mut stop).await {
         let after = client.answer().await;
@@ -56,7 +62,8 @@ pub async fn serve(front: Arc<Front>, stream: TcpStream, mut stop: watch::Receiv
             Ok(()) => {}
             Err(End::Linger) => return client.wire.socket.linger().await,
             Err(End::Pin) => {
-                return pinned::serve(&client.wire.front, client.wire.socket, client.manners).await
+                let (front, socket) = (&client.wire.front, client.wire.socket);
+                return pinned::serve(front, socket, client.manners, client.pin).await;
             }
             Err(End::Close | End::Gone) => return,
         }
@@ -116,10 +123,9 @@ impl Client {
     /// A command that is neither read nor write, at the start of the buffer.
     async fn special(&mut self, class: Class, length: usize) -> Result<(), End> {
         if class == Class::Pin {
-            return Err(End::Pin);
+            return self.pin(length);
         }
-        let counters = &self.wire.front.tier.counters;
-        counters.received.inc();
+        self.wire.front.tier.counters.received.inc();
         let command = &self.wire.socket.buffer[..length];
         match class {
             Class::Hello => return self.hello(length).await,
@@ -127,21 +133,44 @@ impl Client {
                 self.manners.name = arguments(command).nth(2).map(<[u8]>::to_vec);
                 self.wire.slot.say(b"+OK\r\n");
             }
+            Class::Id => {
+                let number = format!(":{}\r\n", self.number);
+                self.wire.slot.say(number.as_bytes());
+            }
+            Class::OwnName => self.wire.slot.say(&self.manners.own_name()),
             Class::Refuse => {
-                counters.failed.inc();
                 let refusal = b"-ERR not offered by the arbiter: ask the server itself\r\n";
-                self.wire.slot.say(refusal);
-                self.wire.socket.buffer.advance(length);
+                self.refuse(length, refusal);
                 return Ok(());
             }
             _ => self.wire.slot.say(b"+OK\r\n"),
         }
-        counters.answered.inc();
+        self.wire.front.tier.counters.answered.inc();
         self.wire.socket.buffer.advance(length);
         if class == Class::Quit {
             return Err(End::Close);
         }
         Ok(())
+    }
+
+    /// Gives it a connection of its own, if there is a place.
+    fn pin(&mut self, length: usize) -> Result<(), End> {
+        self.pin = Arc::clone(&self.wire.front.tier.pins)
+            .try_acquire_owned()
+            .ok();
+        if self.pin.is_some() {
+            return Err(End::Pin);
+        }
+        self.wire.front.tier.counters.received.inc();
+        let refusal = b"-ERR arbiter: pinned_max clients have a connection of their own\r\n";
+        self.refuse(length, refusal);
+        Ok(())
+    }
+
+    fn refuse(&mut self, length: usize, refusal: &[u8]) {
+        self.wire.front.tier.counters.failed.inc();
+        self.wire.slot.say(refusal);
+        self.wire.socket.buffer.advance(length);
     }
 
     /// Changes the version of RESP: from then on other links are used.
@@ -160,7 +189,7 @@ impl Client {
         if answered.is_ok() && self.wire.slot.output_at(before) != Some(b'-') {
             self.manners.resp3 = resp3;
         }
-        self.account(1, answered);
+        self.account(Class::Hello, 1, answered);
         Ok(())
     }
 
@@ -186,18 +215,22 @@ impl Client {
         };
         tier.requests_ended(received, run.commands);
         self.wire.socket.buffer.advance(run.bytes);
-        self.account(run.commands, answered);
+        self.account(run.class, run.commands, answered);
         self.wire.write_much().await
     }
 
     /// Counts, and says an error for each command that has no reply.
-    fn account(&self, commands: u32, answered: Result<(), Failure>) {
+    fn account(&self, class: Class, commands: u32, answered: Result<(), Failure>) {
         let counters = &self.wire.front.tier.counters;
         match answered {
             Ok(()) => counters.answered.add(commands.into()),
             Err(failure) => {
                 counters.failed.add(commands.into());
-                let error = format!("-ERR arbiter: {failure}\r\n");
+                let fate = match class {
+                    Class::Write => failure.fate(),
+                    _ => "",
+                };
+                let error = format!("-ERR arbiter: {failure}{fate}\r\n");
                 self.wire
                     .slot
                     .say(error.repeat(commands as usize).as_bytes());

@@ -4,7 +4,7 @@
 //! Reads go to r of all servers, the first good reply wins; writes go to the primary. Both travel
 //! on connections that all clients share. A command that leaves a state behind in its connection,
 //! blocks, or is not known pins the client: from then on it has a connection of its own to the
-//! primary, and bytes pass through as they are.
+//! primary, and its commands pass through, but for those that are refused of everybody.
 //!
 //! | module | what |
 //! |---|---|
@@ -23,7 +23,6 @@ pub mod reply;
 use std::time::Duration;
 
 use policy::ServerId;
-use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use crate::conn::Conn;
@@ -40,7 +39,7 @@ pub type Front = kv::front::Front<reply::Replies>;
 pub async fn probe(front: &Front, server: ServerId) -> bool {
     let config = front.tier.config();
     let asked = async {
-        let stream = TcpStream::connect(front.tier.server(server).address).await;
+        let stream = front.tier.dial(server).await;
         let mut conn = Conn::new(stream.ok()?);
         conn.write(b"PING\r\n", config.connect_timeout())
             .await

@@ -1,19 +1,34 @@
-//! A client with a connection of its own to the primary: bytes pass through as they are, until one
-//! of the two closes. So transactions, blocking commands, subscriptions and pushes are Redis' own.
+//! A client with a connection of its own to the primary: what it says passes command by command,
+//! what the server says as it comes, until one of the two closes. So transactions, blocking
+//! commands, subscriptions and pushes are Redis' own.
+//!
+//! What the arbiter refuses of others it refuses of these too. Replies are not counted here, so that
+//! the error has to come from the server to be in its place: it gets, in place of the command, one
+//! that it does not have.
 
 use std::io;
 
-use bytes::BytesMut;
-use tokio::io::copy_bidirectional_with_sizes;
-use tokio::time::timeout;
+use bytes::{Buf, BytesMut};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::tcp::{ReadHalf, WriteHalf};
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::{timeout, Instant};
 
+use super::classify::is_refused_always;
+use super::command::{with_lengths, Commands, Found};
 use super::reply::Replies;
 use super::{Front, PRIMARY};
 use crate::conn::Conn;
 use crate::kv::socket::Socket;
 use crate::kv::Dialect;
+use crate::memory::Held;
 
-const COPY_SIZE: usize = 16 * 1024;
+const READ_SIZE: usize = 16 * 1024;
+/// What the server is asked in place of a command that is refused.
+const NO_COMMAND: &[u8] = b"*1\r\n$26\r\nNOT_OFFERED_BY_THE_ARBITER\r\n";
+
+/// A place among the clients with a connection of their own.
+pub type Pin = OwnedSemaphorePermit;
 
 /// What the client's own connection has to be told first.
 #[derive(Debug, Default)]
@@ -24,12 +39,26 @@ pub struct Manners {
     pub name: Option<Vec<u8>>,
 }
 
+impl Manners {
+    /// The reply to `CLIENT GETNAME`.
+    pub fn own_name(&self) -> Vec<u8> {
+        match (&self.name, self.resp3) {
+            (None, true) => b"_\r\n".to_vec(),
+            (None, false) => b"$-1\r\n".to_vec(),
+            (Some(name), _) => {
+                let head = format!("${}\r\n", name.len()).into_bytes();
+                [&head[..], name, b"\r\n"].concat()
+            }
+        }
+    }
+}
+
 /// Serves the client to its end. The command that pinned it is in its buffer.
-pub async fn serve(front: &Front, mut client: Socket, manners: Manners) {
+pub async fn serve(front: &Front, mut client: Socket, manners: Manners, pin: Option<Pin>) {
     let counters = &front.tier.counters;
     counters.received.inc();
     let limit = front.tier.config().request_timeout();
-    let Ok(mut server) = reach(front, &manners).await else {
+    let Ok(server) = reach(front, &manners).await else {
         counters.failed.inc();
         // The client may be gone; there is nobody else to tell.
         let _ = client
@@ -38,20 +67,90 @@ pub async fn serve(front: &Front, mut client: Socket, manners: Manners) {
         return client.linger().await;
     };
     counters.answered.inc();
-    if server.write(&client.buffer, limit).await.is_err() {
-        return;
-    }
-    client.buffer = BytesMut::new();
     let mut server = server.into_stream();
+    let (client_reads, mut client_writes) = client.stream.split();
+    let (mut server_reads, server_writes) = server.split();
+    let up = Up {
+        from: client_reads,
+        to: server_writes,
+        buffer: client.buffer,
+        commands: Commands::default(),
+        held: Held::new(&front.tier.memory),
+    };
+    let down = async {
+        tokio::io::copy(&mut server_reads, &mut client_writes).await?;
+        client_writes.shutdown().await
+    };
     // An error is an end as well; both connections close then.
-    let _ =
-        copy_bidirectional_with_sizes(&mut client.stream, &mut server, COPY_SIZE, COPY_SIZE).await;
+    let _ = tokio::try_join!(up.go_on(), down);
+    drop(pin);
+}
+
+/// The way of the client's commands to the server.
+struct Up<'a> {
+    from: ReadHalf<'a>,
+    to: WriteHalf<'a>,
+    buffer: BytesMut,
+    commands: Commands,
+    /// Of `buffer`.
+    held: Held,
+}
+
+impl Up<'_> {
+    async fn go_on(mut self) -> io::Result<()> {
+        loop {
+            self.pass_all().await?;
+            if self.buffer.is_empty() {
+                // A large command leaves no large buffer.
+                self.buffer = BytesMut::new();
+            }
+            if !self.held.cover(self.buffer.len()) {
+                return Err(io::ErrorKind::OutOfMemory.into());
+            }
+            if self.buffer.is_empty() {
+                self.from.readable().await?;
+            }
+            self.buffer.reserve(READ_SIZE);
+            if self.from.read_buf(&mut self.buffer).await? == 0 {
+                return self.to.shutdown().await;
+            }
+        }
+    }
+
+    /// Passes on all complete commands, with one call where none is refused.
+    async fn pass_all(&mut self) -> io::Result<()> {
+        let mut good = 0;
+        loop {
+            let rest = &self.buffer[good..];
+            let broken = |_| io::Error::from(io::ErrorKind::InvalidData);
+            let (length, is_refused) = match self.commands.next(rest).map_err(broken)? {
+                None => break,
+                Some(Found::Nothing(length)) => (length, false),
+                Some(Found::Lengths(length)) => (length, is_refused_always(&rest[..length])),
+                Some(Found::Inline(length)) => {
+                    (length, is_refused_always(&with_lengths(&rest[..length])))
+                }
+            };
+            if is_refused {
+                self.to.write_all(&self.buffer[..good]).await?;
+                self.to.write_all(NO_COMMAND).await?;
+                self.buffer.advance(good + length);
+                good = 0;
+            } else {
+                good += length;
+            }
+        }
+        self.to.write_all(&self.buffer[..good]).await?;
+        self.buffer.advance(good);
+        Ok(())
+    }
 }
 
 async fn reach(front: &Front, manners: &Manners) -> io::Result<Conn> {
     let config = front.tier.config();
-    let stream = front.tier.connect(PRIMARY).await;
-    let mut conn = Conn::new(stream.ok_or(io::ErrorKind::ConnectionRefused)?);
+    let deadline = Instant::now() + config.request_timeout();
+    let stream = front.tier.connect(PRIMARY, deadline).await;
+    let mut conn = Conn::new(stream.map_err(|_| io::ErrorKind::ConnectionRefused)?);
     let greet = async {
         if manners.resp3 {
             tell(&mut conn, Replies::greeting(1), config.request_timeout()).await?;

@@ -10,7 +10,8 @@ const BULK_MAX: u64 = 512 * 1024 * 1024;
 /// Most elements of one aggregate, and of a reply with all that is nested in it.
 const ELEMENTS_MAX: u64 = 1 << 32;
 
-/// Errors of the server's making: another replica may do better.
+/// First words of the errors of the server's making: another replica may do better. Others begin
+/// alike and are the command's (`BUSYGROUP`, `BUSYKEY`).
 const SERVER_ERRORS: [&[u8]; 7] = [
     b"LOADING",
     b"MASTERDOWN",
@@ -35,6 +36,7 @@ pub struct Replies {
 
 impl Dialect for Replies {
     const FLAVOURS: usize = 2;
+    const TOO_MUCH: &'static [u8] = b"-ERR arbiter: too much is held for clients; try again\r\n";
 
     fn greeting(flavour: usize) -> &'static [u8] {
         match flavour {
@@ -93,8 +95,9 @@ impl Replies {
         match sign {
             b'+' | b':' | b'_' | b',' | b'#' | b'(' => self.elements -= 1,
             b'-' => {
+                let word = rest.split(|&byte| byte == b' ').next();
                 self.is_server_error =
-                    is_first && SERVER_ERRORS.iter().any(|start| rest.starts_with(start));
+                    is_first && word.is_some_and(|word| SERVER_ERRORS.contains(&word));
                 self.elements -= 1;
             }
             b'$' | b'=' | b'!' => match length(rest, BULK_MAX)? {
@@ -184,6 +187,26 @@ mod tests {
             .map(|(_, kind)| kind)
             .collect();
         assert_eq!(kinds, [Kind::Push, Kind::ServerError, Kind::Reply]);
+    }
+
+    #[test]
+    fn an_error_is_known_by_its_whole_first_word() {
+        for (reply, kind) in [
+            (
+                &b"-BUSY Redis is busy running a script.\r\n"[..],
+                Kind::ServerError,
+            ),
+            (b"-BUSY\r\n", Kind::ServerError),
+            (
+                b"-BUSYGROUP Consumer Group name already exists\r\n",
+                Kind::Reply,
+            ),
+            (b"-BUSYKEY Target key name already exists.\r\n", Kind::Reply),
+            (b"-OOM command not allowed\r\n", Kind::ServerError),
+            (b"-OOMPH\r\n", Kind::Reply),
+        ] {
+            assert_eq!(replies::<Replies>(reply).unwrap(), [(reply.len(), kind)]);
+        }
     }
 
     #[test]

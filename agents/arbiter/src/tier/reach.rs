@@ -1,10 +1,17 @@
 //! Which servers can be reached: by failed connections, by probes, and by who knows better.
+//!
+//! Every connection to a server is made by [`Tier::dial`]. What fails for want of a descriptor, a
+//! port or memory on this machine says nothing of the server, and is tried again. A connection that
+//! is late does not either, as long as the server answers others: its queue is full because many
+//! ask at once, and whoever takes it for dead then turns a burst into an outage.
 
+use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use policy::ServerId;
 use tokio::net::TcpStream;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout, Instant};
 
 use super::{Choices, Tier};
 
@@ -15,6 +22,36 @@ pub struct Down {
     pub server: ServerId,
     /// The first probe goes at once: somebody says that it is back.
     pub at_once: bool,
+}
+
+/// Why a connection cannot be had.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unreached {
+    /// The server does not take it.
+    Refused,
+    /// The server does not take it in time.
+    Late,
+    /// This machine has no descriptor, port or memory left for it.
+    Local,
+}
+
+/// After this long without a descriptor, connecting is tried again.
+const LOCAL_PAUSE: Duration = Duration::from_millis(20);
+
+/// Whether this machine, and not its peer, is why a socket cannot be had.
+fn is_local(error: &io::Error) -> bool {
+    use nix::errno::Errno;
+    const LOCAL: [Errno; 7] = [
+        Errno::EMFILE,
+        Errno::ENFILE,
+        Errno::ENOMEM,
+        Errno::ENOBUFS,
+        Errno::EADDRNOTAVAIL,
+        Errno::EAGAIN,
+        Errno::EPERM,
+    ];
+    let code = error.raw_os_error().map(Errno::from_raw);
+    code.is_some_and(|code| LOCAL.contains(&code))
 }
 
 impl Tier {
@@ -31,27 +68,57 @@ impl Tier {
         }
     }
 
-    /// A new connection to the server; one that cannot be had in time makes it dead.
-    pub async fn connect(self: &Arc<Self>, server: ServerId) -> Option<TcpStream> {
-        let Some(stream) = self.try_connect(server).await else {
-            self.server_failed(server);
-            return None;
-        };
-        // A socket that refuses the option still works.
-        let _ = stream.set_nodelay(true);
-        self.server_counters[server].connections_opened.inc();
-        Some(stream)
+    /// A new connection to the server, until `deadline`. A server that does not take it is dead.
+    ///
+    /// # Errors
+    /// [`Unreached`].
+    pub async fn connect(
+        self: &Arc<Self>,
+        server: ServerId,
+        deadline: Instant,
+    ) -> Result<TcpStream, Unreached> {
+        loop {
+            let answers = self.server_counters[server].latency_count.get();
+            let unreached = match self.dial(server).await {
+                Ok(stream) => {
+                    self.server_counters[server].connections_opened.inc();
+                    return Ok(stream);
+                }
+                Err(unreached) => unreached,
+            };
+            let answers_others = self.server_counters[server].latency_count.get() > answers;
+            let goes_on = Instant::now() < deadline;
+            match unreached {
+                Unreached::Local if goes_on => sleep(LOCAL_PAUSE).await,
+                Unreached::Local => return Err(unreached),
+                Unreached::Late if answers_others && goes_on => {}
+                Unreached::Late | Unreached::Refused => {
+                    self.server_failed(server);
+                    return Err(unreached);
+                }
+            }
+        }
     }
 
-    /// Whether the server takes connections.
-    pub async fn is_reachable(&self, server: ServerId) -> bool {
-        self.try_connect(server).await.is_some()
-    }
-
-    async fn try_connect(&self, server: ServerId) -> Option<TcpStream> {
+    /// One attempt to connect to the server; what comes of it is the caller's to judge.
+    ///
+    /// # Errors
+    /// [`Unreached`].
+    pub async fn dial(&self, server: ServerId) -> Result<TcpStream, Unreached> {
         let connecting = TcpStream::connect(self.server(server).address);
-        let connected = timeout(self.config().connect_timeout(), connecting).await;
-        connected.ok()?.ok()
+        match timeout(self.config().connect_timeout(), connecting).await {
+            Ok(Ok(stream)) => {
+                // A socket that refuses the option still works.
+                let _ = stream.set_nodelay(true);
+                Ok(stream)
+            }
+            Ok(Err(error)) if is_local(&error) => {
+                self.counters.local_errors.inc();
+                Err(Unreached::Local)
+            }
+            Ok(Err(_)) => Err(Unreached::Refused),
+            Err(_) => Err(Unreached::Late),
+        }
     }
 
     /// Takes a server out at once: it gets nothing new, whatever probes say. What it has goes on.

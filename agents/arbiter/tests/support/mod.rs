@@ -6,6 +6,7 @@ pub mod app;
 pub mod http;
 pub mod keyvalue;
 pub mod mariadb;
+pub mod program;
 #[allow(unused_imports)]
 pub use testkit::{upstream, web};
 
