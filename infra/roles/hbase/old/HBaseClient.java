@@ -66,7 +66,8 @@ public final class HBaseClient implements Lanes.Opener {
             break;
           case "scan": scan(size); break;
           case "compact": compact(); break;
-          default: throw new IllegalArgumentException("table, put, get, scan or compact, not " + operation);
+          case "flush": flush(); break;
+          default: throw new IllegalArgumentException("table, put, get, scan, compact or flush, not " + operation);
         }
       } catch (IOException error) {
         starts = List.of(); // they may be elsewhere by now
@@ -93,6 +94,17 @@ public final class HBaseClient implements Lanes.Opener {
         while (admin.getCompactionState(TABLE) != CompactionState.NONE) {
           Thread.sleep(POLL_MS);
         }
+      } finally {
+        admin.close();
+      }
+    }
+
+    /** The table and the one that knows its regions: of what is in a log only, this release loses a part with its server. */
+    private void flush() throws Exception {
+      HBaseAdmin admin = new HBaseAdmin(told);
+      try {
+        admin.flush(TABLE);
+        admin.flush(".META.");
       } finally {
         admin.close();
       }
