@@ -318,9 +318,13 @@ def test_hadoop_counts_words_also_after_a_worker_s_sigkill(
         url = f"http://{address('hadoop', 2)}:19888/ws/v1/history/mapreduce/jobs/{name}"
         eventually("the history has the job", lambda: "SUCCEEDED" in history.run("curl", "-s", url))
     else:
-        listed = shell("-lsr", "/mapred/history").split()
-        path = next(word for word in listed if f"/{name}_" in word and "conf" not in word)
-        url = f"http://{address('hadoop', 2)}:51111/historyfile?logFile={path}"
+
+        def kept() -> list[str]:
+            listed = shell("-lsr", "/mapred/history", check=False).split()
+            return [word for word in listed if f"/{name}_" in word and "conf" not in word]
+
+        eventually("the history has the job", lambda: kept() != [])
+        url = f"http://{address('hadoop', 2)}:51111/historyfile?logFile={kept()[0]}"
         assert "SUCCESS" in history.run("curl", "-sf", url)
     workers[0].die_and_return()
     jobs.die_and_return()
