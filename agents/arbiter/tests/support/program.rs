@@ -45,7 +45,9 @@ impl Program {
             .spawn()
             .unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
-        let line = lines.next().unwrap().unwrap();
+        // What it says before, such as a warning of its limits, is not where it listens.
+        let mut said = lines.by_ref().map(Result::unwrap);
+        let line = said.find(|line| line.matches(" on ").count() >= 2).unwrap();
         let addresses = line.split(" on ").skip(1);
         let mut addresses = addresses.map(|text| text.split(',').next().unwrap().parse().unwrap());
         Self {
