@@ -151,7 +151,9 @@ def test_a_block_that_the_host_spoils_is_set_aside_and_measured_again(tmp_path: 
 def _generator_of(pid: int) -> int:
     """The load generator among the children of a run."""
     [found] = [
-        child for child in children(pid) if b"locust" in Path(f"/proc/{child}/cmdline").read_bytes()
+        child
+        for child in children(pid)
+        if b"loadworker" in Path(f"/proc/{child}/cmdline").read_bytes()
     ]
     return found
 
