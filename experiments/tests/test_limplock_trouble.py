@@ -262,7 +262,8 @@ def repeat_of(told: Sequence[Parts | None], clients: Clients) -> Repeat:
     section = LimplockSection(rows=("Z3",), scale=0.001, base_max_s=5.0, window_least_s=0.5)
     block: Any = type("Block", (), {"arm": "new", "pair": 0, "repeat": 0})()
     stage, watch = cast(Any, Small()), cast(Any, Watch())
-    return Repeat(stage, section, block, rows()["Z3"], "leader", Three(told), clients, watch)
+    row, system = rows()["Z3"], Three(told)
+    return Repeat(stage, section, block, row, "leader", system, clients, watch, section.scenarios)
 
 
 def test_an_election_in_a_base_makes_its_repeat_begin_anew(clients: Clients) -> None:

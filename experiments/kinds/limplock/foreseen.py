@@ -18,7 +18,7 @@ _BESIDE_MB = 1024  # clients, InfluxDB, the runner
 
 def disturbances(design: Design, section: LimplockSection) -> Sequence[dict[str, Any]]:
     """A line for each fault and tier: on which machine it is found out when it is due."""
-    repeats = len(blocks(design.experiment))
+    repeats, search = len(blocks(design.experiment)), section.search
     found: dict[str, dict[str, Any]] = {}
     for row in section.asked():
         tier = next(name for name, one in design.fleet.tiers.items() if one.role == row.system)
@@ -38,10 +38,13 @@ def disturbances(design: Design, section: LimplockSection) -> Sequence[dict[str,
                 },
             )
             one["times"] += repeats * len(row.injected)
-    return [
-        {**one, "when": f"{one.pop('times')} times, one machine at a time, found when it is due"}
-        for one in found.values()
-    ]
+    when = "times, one machine at a time, found when it is due"
+    if search is not None:  # the scenarios are its ends
+        worst = list(found.values())[-1]
+        most = repeats * search.budget
+        del worst["times"]
+        return [{**worst, "when": f"at most {most} {when}; {search.range_words()}"}]
+    return [{**one, "when": f"{one.pop('times')} {when}"} for one in found.values()]
 
 
 def needed_mb(design: Design) -> int:

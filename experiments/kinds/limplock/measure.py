@@ -12,10 +12,14 @@ from typing import Any
 import polars as pl
 
 from experiments.design.schedule import Block, blocks
+from experiments.errors import MeasurementFailed
 from experiments.kinds.limplock.clients import Clients, Lane, command
 from experiments.kinds.limplock.repeat import Moved, Repeat, whole
 from experiments.kinds.limplock.row import Row
+from experiments.kinds.limplock.scenarios import Scenario
+from experiments.kinds.limplock.search import Search, relative
 from experiments.kinds.limplock.section import LimplockSection
+from experiments.kinds.limplock.slowdown import Waited
 from experiments.kinds.limplock.system import Node, System, adapter_of
 from experiments.kinds.limplock.whitebox import Whitebox
 from experiments.kinds.limplock.windows import (
@@ -27,6 +31,7 @@ from experiments.kinds.limplock.windows import (
     Window,
     write_windows,
 )
+from experiments.kinds.limplock.zones import search
 from experiments.record.records import write_table
 from experiments.stage.settings import configure
 from experiments.stage.stage import Stage
@@ -55,6 +60,8 @@ class Rows:
         before = ""
         try:
             for block in blocks(self._stage.design.experiment):
+                if self._section.search is not None and block.pair > 0:
+                    continue  # all repeats of a value are one after another
                 configure(self._stage.design, block.arm, self._stage.fleet)
                 for name in dict.fromkeys(row.system for row in self._rows):
                     self._of_system(block, name, fresh=block.arm != before)
@@ -78,17 +85,46 @@ class Rows:
                 clients = self._client_of(block.arm, name, system, mine)
                 if fresh:
                     self._warm_up(system, mine, clients)
+                rest = (system, clients, watch)
+                if self._section.search is not None:
+                    search(partial(self._at, self._section.search, block, mine[0], *rest),
+                           self._section.search)  # fmt: skip
+                    return
                 for row in mine:
                     for part in row.injected:
-                        self._row(block, row, part, system, clients, watch)
+                        self._row(block, row, part, *rest, self._section.scenarios)
             finally:
                 self._whitebox += watch.rows
 
+    def _at(
+        self, wanted: Search, block: Block, row: Row, system: System, clients: Clients,
+        watch: Whitebox, value: float,
+    ) -> list[Waited]:  # fmt: skip
+        """All repeats of a value; they are numbered through all values of an arm."""
+        scenario, found = wanted.scenario(value), []
+        first = len({one.repeat for one in self._windows if one.arm == block.arm})
+        for number in range(first, first + self._stage.design.experiment.design.repeats):
+            this = replace(block, pair=number)
+            windows = self._row(this, row, row.injected[0], system, clients, watch, (scenario,))
+            found += [relative(windows[0], faulty) for faulty in windows[1:]]
+        if not found:
+            raise MeasurementFailed(
+                f"{row.name} at {scenario.name}",
+                expected=f"a {row.injected[0]} that stays so without a fault",
+                came="others in each repeat",
+                do="Look into the machines' logs: elections without a fault mean a busy host.",
+            )
+        return found
+
     def _row(
-        self, block: Block, row: Row, part: str, system: System, clients: Clients, watch: Whitebox
-    ) -> None:
+        self, block: Block, row: Row, part: str, system: System, clients: Clients,
+        watch: Whitebox, scenarios: Sequence[Scenario],
+    ) -> list[Window]:  # fmt: skip
+        """The windows of the repeat; none where its parts moved time after time."""
         for _ in range(ATTEMPTS_MAX):
-            repeat = Repeat(self._stage, self._section, block, row, part, system, clients, watch)
+            repeat = Repeat(
+                self._stage, self._section, block, row, part, system, clients, watch, scenarios
+            )
             try:
                 repeat.measure()
             except Moved as error:
@@ -98,7 +134,8 @@ class Rows:
             finally:
                 self._lanes += repeat.lanes
                 self._windows += repeat.windows
-            return
+            return repeat.windows
+        return []
 
     def _adapter(self, arm: str, name: str) -> System:
         design = self._stage.design

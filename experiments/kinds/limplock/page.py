@@ -19,6 +19,7 @@ from experiments.kinds.limplock.windows import (
     WHITEBOX_FILE,
     read_windows,
 )
+from experiments.kinds.limplock.zones_page import zone_figures, zone_table, zone_words
 from experiments.record.records import read_table
 from experiments.record.result import flat, read_manifest, read_result, stopped_words
 from experiments.report.doses import dose_notes, dose_table, dose_words
@@ -54,6 +55,8 @@ def write_page(folder: Path) -> Path:
         headline=f"{stopped_words(manifest)} {headline(result)}".strip(),
         verdicts=chips(result["verdicts"], _QUESTIONS),
         summary=summary_table(result),
+        zones=zone_figures(result.get("zones") or (), result["arms"]),
+        zone_table=zone_table(result.get("zones") or ()),
         scenarios=scenario_table(result),
         slowdowns=slowdown_figure(result),
         courses=course_figures(left, windows, asked, whitebox),
@@ -69,7 +72,9 @@ def write_page(folder: Path) -> Path:
 
 
 def headline(result: Mapping[str, Any]) -> str:
-    """Who locks up, and whether the paper says so too."""
+    """Who locks up, and whether the paper says so too; of a search, where its zones are."""
+    if result.get("zones") is not None:
+        return zone_words(result["zones"])
     rows = result["rows"]
     locked = [_name(result, one) for one in rows if "yes" in (one[name] for name in CLASSES)]
     agreed = [one["agrees"][name] for one in rows for name in CLASSES]
@@ -199,8 +204,9 @@ def stream_table(result: Mapping[str, Any]) -> Table | None:
 def print_rows(result: Mapping[str, Any], console: Console, page: Path) -> None:
     """Both tables, the verdicts that failed, and the page's path."""
     title = f"{result['experiment']}, run {result['run']}"
-    for table in (summary_table(result), scenario_table(result)):
-        if table.rows:
+    tables = (summary_table(result), scenario_table(result), zone_table(result.get("zones") or ()))
+    for table in tables:
+        if table and table.rows:
             print_table(_in_one(dataclasses.replace(table, caption=title)), console)
     print_reasons(result["verdicts"], console)
     print_path(page, console)

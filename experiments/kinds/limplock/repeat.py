@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -48,6 +48,7 @@ class Repeat:
         system: System,
         clients: Clients,
         watch: Whitebox,
+        scenarios: Sequence[Scenario],
     ) -> None:
         self.windows: list[Window] = []
         self.lanes: list[tuple[str, Lane]] = []
@@ -59,6 +60,7 @@ class Repeat:
         self._system = system
         self._clients = clients
         self._watch = watch
+        self._scenarios = scenarios
         self._count = section.count_of(row.workload.count)
         self._probes: list[Lane] = []
 
@@ -69,7 +71,7 @@ class Repeat:
             time.sleep(_PROBES_BEFORE_S)
             self._rehearse()
             base = self._base(stack)
-            for scenario in self._section.scenarios:
+            for scenario in self._scenarios:
                 self._scenario(scenario, base)
 
     def _begin_probes(self, stack: ExitStack) -> None:
@@ -127,9 +129,13 @@ class Repeat:
         kind, parameters = scenario.fault(row.limpware)
         self._stage.recorder.block = replace(self._block, repeat=self._number())
         lane = self._opened(cast)
-        with held(self._stage, Step(kind, cast.limping, parameters)) as since:
+        with ExitStack() as fault:
+            since = fault.enter_context(held(self._stage, Step(kind, cast.limping, parameters)))
             self._clients.go(lane)
-            lane.wait(limit_s)
+            if scenario.held_s is not None:
+                time.sleep(max(0.0, since + scenario.held_s - time.monotonic()))
+                fault.close()  # it is over, and the operation may go on
+            lane.wait(lane.started + limit_s - time.monotonic())
             time.sleep(max(0.0, since + section.window_least_s - time.monotonic()))
             self._clients.stop(lane)
             window = self._window(scenario.name, cast, since, time.monotonic(), lane)

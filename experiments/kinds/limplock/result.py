@@ -14,6 +14,7 @@ from experiments.kinds.limplock.probes import SCHEMA
 from experiments.kinds.limplock.row import Row, rows
 from experiments.kinds.limplock.rule import Judgement, Limplock, Measured, Rule, Verdict, judge
 from experiments.kinds.limplock.scenarios import BASE, CRASH
+from experiments.kinds.limplock.search import Search, searched
 from experiments.kinds.limplock.windows import (
     ASKED,
     ASKED_FILE,
@@ -56,12 +57,20 @@ def analyse(folder: Path) -> Findings:
         "scenarios": found,
         "letters": letters,
         "abandoned": list(left.abandoned),
+        "zones": _zones(windows, spec.get("search")),
     }
     missing = [f"{name}: nothing was measured" for name in spec["rows"]
                if name not in {one["row"] for one in found}]  # fmt: skip
     verdicts = not_measured(manifest["verdicts"], missing)
     said = ", ".join(f"{name} {letter}" for name, letter in letters.items())
     return Findings(body, verdicts, found=said)
+
+
+def _zones(
+    windows: Sequence[Window], search: Mapping[str, Any] | None
+) -> list[dict[str, Any]] | None:
+    """Of a search; None where the design has none."""
+    return None if search is None else searched(windows, Search.model_validate(search))
 
 
 Key = tuple[str, str, str, str]

@@ -12,12 +12,14 @@ from experiments.errors import InputError
 from experiments.kinds.limplock.row import Row, rows
 from experiments.kinds.limplock.rule import Rule
 from experiments.kinds.limplock.scenarios import Scenario, scenarios_of
+from experiments.kinds.limplock.search import Search
 from experiments.kinds.limplock.system import MODULE, adapter_of
 from optimizer.source import Share, Strict
 
 Names = Annotated[tuple[str, ...], Field(strict=False, min_length=1, max_length=28)]
 Factor = Annotated[float, Field(gt=1, le=1e6)]
 Seconds = Annotated[float, Field(gt=0, le=3600)]
+_REPEATS_LEAST = 3  # with fewer no bound holds with 0.95: slowdown.py
 
 
 class LimplockSection(Strict):
@@ -51,10 +53,14 @@ class LimplockSection(Strict):
     """How long a probe is waited for [s]."""
     rule: Rule = Rule()
     """What is called slow, and how sure one has to be."""
+    search: Search | None = None
+    """Danger zones of one row, in place of `severities` and `crash`."""
 
     @property
     def scenarios(self) -> tuple[Scenario, ...]:
-        """What is done to a node, in this order."""
+        """What is done to a node, in this order; of a search its ends."""
+        if self.search is not None:
+            return (self.search.scenario(self.search.low), self.search.scenario(self.search.high))
         return scenarios_of(self.severities, self.crash)
 
     def asked(self) -> tuple[Row, ...]:
@@ -76,6 +82,8 @@ class LimplockSection(Strict):
                 raise self._error(design, "rows", f"one of {', '.join(known)}", name, said)
         if len(set(self.rows)) != len(self.rows):
             raise self._error(design, "rows", "each row once", ", ".join(self.rows))
+        if self.search is not None:
+            self._check_search(design, self.search)
         if not self.scenarios:
             raise self._error(design, "severities", "one at least, or crash = true", "neither")
         run = {tier.role for tier in design.fleet.tiers.values()}
@@ -89,6 +97,18 @@ class LimplockSection(Strict):
                 expected = f"{MODULE} in the folder of role {row.system}, which asks it"
                 raise self._error(design, "rows", expected, "none", "Write it, or take it out.")
             adapter_of(role.directory).check(row)
+
+    def _check_search(self, design: Design, search: Search) -> None:
+        repeats = design.experiment.design.repeats
+        if idle := self.model_fields_set & {"severities", "crash"}:
+            raise self._error(design, sorted(idle)[0], "nothing beside search", "a value")
+        if len(self.rows) > 1:
+            raise self._error(design, "rows", "one, as it is searched", ", ".join(self.rows))
+        if repeats < _REPEATS_LEAST:
+            expected = f"[design] repeats = {_REPEATS_LEAST} or more, without which nothing is told"
+            raise self._error(design, "search", expected, f"{repeats}")
+        if problem := search.problem_of(self.asked()[0]):
+            raise self._error(design, "search", *problem)
 
     def _error(
         self, design: Design, key: str, expected: str, came: str, do: str = "Correct it."

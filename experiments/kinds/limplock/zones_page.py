@@ -1,0 +1,138 @@
+"""Danger zones on the page: the curve along the axis, and a table of the zones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import altair as alt
+
+from experiments.report import palette
+from experiments.report.figures import Figure, Key, drawn, log_ticks
+from experiments.report.layout import Size
+from experiments.report.tables import Cell, Table, named
+from experiments.report.text import factor, number
+from optimizer.style import data
+
+AXES = {
+    "slower": "times slower than its nominal rate the part is (log scale)",
+    "loss": "packets lost each way, % (log scale)",
+    "held": "seconds that the part limps (log scale)",
+}
+_MARGIN = 1.3
+Searched = Mapping[str, Any]
+
+
+def zone_figures(found: Sequence[Searched], arms: Sequence[str]) -> list[Figure]:
+    """Of each arm."""
+    return [_figure(one, palette.arm_colour(arms, one["arm"]).light) for one in found]
+
+
+def _figure(one: Searched, colour: str) -> Figure:
+    caption = (
+        "How long the row's operation took over its base, each repeat a dot (a triangle: at least "
+        "so long, it was cut short), medians joined. Shaded: danger zones, where it changes far "
+        "more than the fault does. Lightly shaded: wide stretches that may hold one."
+    )
+    legend = (
+        Key("circle", colour, f"{one['row']}, {one['part']}, {one['arm']}"),
+        Key("line", palette.FAULT.light, "danger zone"),
+    )
+    identity = f"zones-{one['arm']}-{one['row']}-{one['part']}".lower()
+    title = f"{one['row']}, {one['part']}, {one['arm']}: slowdown along the fault"
+    note = "" if one["points"] else "Nothing was measured."
+    return drawn(identity, title, caption, legend, lambda size: _curve(one, colour, size), note)
+
+
+def _curve(one: Searched, colour: str, size: Size) -> Any:
+    waits = [
+        {"at": point["at"], "value": wait["seconds"], "colour": colour,
+         "shape": "triangle-up" if wait["at_least"] else "circle"}
+        for point in one["points"]
+        for wait in point["waits"]
+    ]  # fmt: skip
+    medians = [{"at": p["at"], "value": p["median"]["seconds"]} for p in one["points"]]
+    values = [row["value"] for row in waits]
+    ends = [one["points"][0]["at"] / 1.05, one["points"][-1]["at"] * 1.05]
+    domain = [min(0.7, min(values) / _MARGIN), max(2.0, max(values) * _MARGIN)]
+    x = alt.X(
+        "at:Q",
+        scale=alt.Scale(type="log", domain=ends, nice=False),
+        axis=alt.Axis(title=AXES[one["axis"]], values=log_ticks(ends), format="~g"),
+    )
+    y = alt.Y(
+        "value:Q",
+        scale=alt.Scale(type="log", domain=domain, nice=False),
+        axis=alt.Axis(title="slowdown (log scale)", values=log_ticks(domain), format="~g"),
+    )
+    line = alt.Chart(data(medians)).mark_line(strokeWidth=1.2, stroke=colour).encode(x=x, y=y)
+    dots = (
+        alt.Chart(data(waits))
+        .mark_point(filled=True, size=36, opacity=0.85)
+        .encode(
+            x=x, y=y, fill=alt.Fill("colour:N", scale=None), shape=alt.Shape("shape:N", scale=None)
+        )
+    )
+    shades = [_shade([(z["low"], z["high"]) for z in one["zones"]], 0.28, x)]
+    shades.append(_shade(one["open"], 0.09, x))
+    layers = [*filter(None, shades), line, dots]
+    return alt.layer(*layers).properties(width=size.plot_width, height=230 if size.small else 300)
+
+
+def _shade(stretches: Sequence[Sequence[float]], opacity: float, x: Any) -> Any | None:
+    rows = [{"at": low, "high": high} for low, high in stretches]
+    if not rows:
+        return None
+    return (
+        alt.Chart(data(rows))
+        .mark_rect(fill=palette.FAULT.light, opacity=opacity)
+        .encode(x=x, x2="high:Q")
+    )
+
+
+def zone_table(found: Sequence[Searched]) -> Table | None:
+    """Every zone, then what the budget left open."""
+    rows = [_zone(one, zone) for one in found for zone in one["zones"]]
+    rows += [_open(one, stretch) for one in found for stretch in one["open"]]
+    head = ("row", "between", "change of the operation", "elasticity", "seen")
+    return Table("zone-table", "Danger zones", head, tuple(rows)) if rows else None
+
+
+def _zone(one: Searched, zone: Mapping[str, Any]) -> tuple[Cell, ...]:
+    ratio = zone["ratio"]
+    least = "at least " if ratio["at_least"] else ""
+    high = "" if ratio["high"] is None else f" to {number(ratio['high'])}"
+    return (
+        named(f"{one['row']}, {one['arm']}"),
+        Cell(_between(one, (zone["low"], zone["high"]))),
+        Cell(
+            f"{least}{factor(ratio['factor'])} {'slower' if zone['worse'] else 'faster'}",
+            about=f"{number(ratio['low'])}{high}" if high else f"{number(ratio['low'])} or more",
+            mood="bad" if zone["worse"] else "good",
+        ),
+        Cell(f"{number(zone['elasticity'])} or more"),
+        named("cornered" if zone["narrow"] else "wide: the budget ended"),
+    )
+
+
+def _open(one: Searched, stretch: Sequence[float]) -> tuple[Cell, ...]:
+    where = Cell(_between(one, stretch))
+    return named(f"{one['row']}, {one['arm']}"), where, Cell(""), Cell(""), named("not decided")
+
+
+def _between(one: Searched, ends: Sequence[float]) -> str:
+    return f"{number(ends[0])} and {number(ends[1])} {one['unit']}"
+
+
+def zone_words(found: Sequence[Searched]) -> str:
+    """The first sentence of such a page."""
+    said = [
+        f"{_between(one, (zone['low'], zone['high']))} ({factor(zone['ratio']['low'])} or more "
+        f"{'slower' if zone['worse'] else 'faster'}, {one['row']}, {one['arm']})"
+        for one in found
+        for zone in one["zones"]
+    ]
+    values = sum(len(one["points"]) for one in found)
+    if not said:
+        return f"No danger zone is shown at {values} values."
+    return f"Danger zones between {'; between '.join(said)}; {values} values were measured."
