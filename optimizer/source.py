@@ -99,7 +99,11 @@ class Source:
 
     def section(self, name: str) -> Source:
         """The table `name` of this file as a source of its own; an empty one if it is not there."""
-        return Source(self.path, self.values.get(name, {}), self._lines, (*self._below, name))
+        return self.part(self.values.get(name, {}), name)
+
+    def part(self, values: dict[str, Any], *key: str | int) -> Source:
+        """`values`, which stand at `key`, as a source of their own."""
+        return Source(self.path, values, self._lines, (*self._below, *key))
 
     def having(self, values: dict[str, Any]) -> Source:
         """The same file with other values; its keys keep their lines."""

@@ -16,6 +16,7 @@ from optimizer.availability.effect import without_effect
 from optimizer.errors import MOST, InputError
 from optimizer.latency.station import POLICIES
 from optimizer.plan.ask.case import Slo
+from optimizer.plan.ask.limping import with_measured_limping
 from optimizer.plan.ask.load import Load
 from optimizer.plan.ask.purchase import Purchase
 from optimizer.plan.ask.remedy import Remedy
@@ -118,8 +119,9 @@ class Stated(Strict):
 class PlanFile:
     """A plan.toml that has been read: what it states, and where each key stands."""
 
-    def __init__(self, source: Source, stated: Stated) -> None:
-        self.source, self.stated = source, stated
+    def __init__(self, source: Source, stated: Stated, said: tuple[str, ...] = ()) -> None:
+        """`said`: what runs that it names were taken to say."""
+        self.source, self.stated, self.said = source, stated, said
 
     @property
     def folder(self) -> Path:
@@ -128,7 +130,7 @@ class PlanFile:
 
     def having(self, **changes: Any) -> PlanFile:
         """The same file with other values; its keys keep their lines."""
-        return PlanFile(self.source, self.stated.model_copy(update=changes))
+        return PlanFile(self.source, self.stated.model_copy(update=changes), self.said)
 
 
 def read_plan(path: Path) -> PlanFile:
@@ -138,6 +140,7 @@ def read_plan(path: Path) -> PlanFile:
 
 def checked(source: Source) -> PlanFile:
     """The plan.toml of these values. Raises InputError."""
+    source, said = with_measured_limping(source)
     stated = check(source, Stated)
     source.refuse_all(_problems(stated))
     try:
@@ -152,7 +155,7 @@ def checked(source: Source) -> PlanFile:
         stated = stated.model_copy(
             update={"limits": limits.model_copy(update={"max_replicas": fewer})}
         )
-    return PlanFile(source, stated)
+    return PlanFile(source, stated, said)
 
 
 def _check_effect(source: Source, stated: Stated) -> None:

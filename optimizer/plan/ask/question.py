@@ -107,7 +107,7 @@ def asked_as_stated(file: PlanFile, results: FilePath | None = None) -> Question
     asked = _asked(
         service, measured, plan.slo, book, region, plan.limits, known,
         mode="plan.toml" if measured is None else "results and plan.toml",
-        said=(*said, *_idle({**service.stated_rates, **plan.rates}, service.scheme)),
+        said=(*file.said, *said, *_idle({**service.stated_rates, **plan.rates}, service.scheme)),
         file=file,
     )  # fmt: skip
     return replace(asked, stated=said_instead, carried=carried)

@@ -1,9 +1,8 @@
 """[[remedies]] of plan.toml: what could be done against limping machines, and its price.
 
 A detector that takes slow cards out sooner, hedged reads, a shorter time-out: each changes how
-often a machine limps, for how long, or what it still does, and costs something a month. A run of a
-slow card or disk measures that: where all takes S times longer, limp_capacity and limp_speed are
-1 / S.
+often a machine limps, for how long, or what it still does, and costs something a month. What it
+still does may be a run's of kind limplock (limping.py), of the arm that has the remedy.
 """
 
 from __future__ import annotations
