@@ -152,8 +152,7 @@ class Rows:
         if (arm, name) not in self._clients:
             role, folder = self._stage.design.roles[name].directory, self._stage.folder
             names = {node.address: node.name for node in system.nodes.values()}
-            generation = str(system.settings.get("GENERATION", ""))
-            words = command(role, generation, system.sources, system.opener, names, folder)
+            words = command(role, system.jars, system.sources, system.opener, names, folder)
             clients = Clients(words, folder / f"client-{arm}-{name}.log")
             self._clients[arm, name] = clients
             for row in rows:

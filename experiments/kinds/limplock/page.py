@@ -80,6 +80,8 @@ def headline(result: Mapping[str, Any]) -> str:
     agreed = [one["agrees"][name] for one in rows for name in CLASSES]
     known = [one for one in agreed if one is not None]
     said = f"Limplock in {', '.join(locked)}." if locked else "No limplock is shown in any row."
+    if all(one["paper"] is None for one in rows):
+        return said
     return f"{said} {sum(known)} of {len(known)} verdicts that can be compared are the paper's."
 
 
@@ -95,8 +97,8 @@ def summary_table(result: Mapping[str, Any]) -> Table:
             dataclasses.replace(named(_name(result, one)), about=one["protocol"]),
             named(f"{one['limpware']}, {one['part']}"),
             named(_workload(one)),
-            Cell(f"{number(one['base_s'])} s", about=f"paper {plain(one['paper']['base_s'])} s"),
-            *(_verdict(one[name], one["paper"][name], one["agrees"][name]) for name in CLASSES),
+            Cell(f"{number(one['base_s'])} s", about=_paper(one, "base_s", " s")),
+            *(_verdict(one[name], _paper(one, name), one["agrees"][name]) for name in CLASSES),
         )
         for one in result["rows"]
     )
@@ -111,11 +113,14 @@ def _workload(one: Mapping[str, Any]) -> str:
     return f"{plain(one['count'])} {work['operation']}{size}{over}"
 
 
+def _paper(one: Mapping[str, Any], key: str, unit: str = "") -> str:
+    """What the paper says of it; nothing of a row that it has not."""
+    return "" if one["paper"] is None else f"paper {plain(one['paper'][key])}{unit}"
+
+
 def _verdict(ours: str, paper: str, agrees: bool | None) -> Cell:
     mark = {True: ", as here", False: ", not as here", None: ""}[agrees]
-    return Cell(
-        _SHORT.get(ours, ours), numeric=False, mood=_MOODS[ours], about=f"paper {paper}{mark}"
-    )
+    return Cell(_SHORT.get(ours, ours), numeric=False, mood=_MOODS[ours], about=f"{paper}{mark}")
 
 
 def scenario_table(result: Mapping[str, Any]) -> Table:

@@ -205,6 +205,7 @@ def _summary(found: Sequence[Mapping[str, Any]], known: Mapping[str, Row]) -> li
         mine = [f for f in found if (f["arm"], f["row"], f["part"]) == (arm, name, part)]
         limping = [f for f in mine if f["scenario"] != CRASH]
         row = known[name]
+        paper = None if row.paper is None else row.paper.model_dump(mode="json")
         result.append({
             "arm": arm,
             "row": name,
@@ -216,9 +217,9 @@ def _summary(found: Sequence[Mapping[str, Any]], known: Mapping[str, Row]) -> li
             "base_s": mine[0]["base_s"],
             "repeats": min(f["repeats"] for f in mine),
             **{name: _over([f[name] for f in limping]) for name in CLASSES},
-            "paper": row.paper.model_dump(mode="json"),
+            "paper": paper,
             "agrees": {
-                name: _agrees(row.paper.model_dump()[name], _over([f[name] for f in limping]))
+                name: _agrees(paper and paper[name], _over([f[name] for f in limping]))
                 for name in CLASSES
             },
         })  # fmt: skip
@@ -233,9 +234,9 @@ def _over(verdicts: Iterable[Verdict]) -> Verdict:
     return "no" if listed and set(listed) == {"no"} else "insufficient"
 
 
-def _agrees(paper: str, ours: Verdict) -> bool | None:
+def _agrees(paper: str | None, ours: Verdict) -> bool | None:
     """None where either says nothing."""
-    return None if paper == "unread" or ours == "insufficient" else paper == ours
+    return None if paper in (None, "unread") or ours == "insufficient" else paper == ours
 
 
 def _letters(one: Mapping[str, Any]) -> str:

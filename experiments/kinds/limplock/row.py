@@ -1,8 +1,9 @@
 """Rows: what is limped, what is asked of the system meanwhile, and what the paper found.
 
 A row is a file in `rows/`: one line of Limplock's Table 1 (Do et al., SoCC 2013), with the paper's
-figures. Its workload is the paper's; who runs it scales it, and says by how much. Places are parts
-of a protocol (leader, source, mapper), found in the running system.
+figures, or one of a system that the paper has not, made after its nearest. Its workload is the
+paper's; who runs it scales it, and says by how much. Places are parts of a protocol (leader,
+source, mapper), found in the running system.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ class Row(Strict):
     """A file in `rows/`."""
 
     name: Annotated[str, Field(pattern=r"^[A-Z][0-9]+$")]
-    """As in the paper."""
+    """As in the paper, where it has the row."""
     system: Word
     """Whose protocol it is."""
     protocol: Annotated[str, Field(min_length=1)]
@@ -94,7 +95,8 @@ class Row(Strict):
     """What else is asked for meanwhile."""
     probes: Annotated[list[Probe], Field(min_length=1)]
     """What verdicts on nodes and cluster rest on."""
-    paper: Paper
+    paper: Paper | None = None
+    """None: the paper has not this row."""
 
     @model_validator(mode="after")
     def _tells_of_others(self) -> Row:

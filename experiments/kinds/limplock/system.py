@@ -68,6 +68,11 @@ class System(ABC):
         self.nodes = {node.name: node for node in nodes}
         self.settings = settings
 
+    @property
+    def jars(self) -> str:
+        """The folder of the client's jars, in build/ROLE: the generation that runs, or `client`."""
+        return str(self.settings.get("GENERATION", "client"))
+
     @classmethod
     @abstractmethod
     def check(cls, row: Row) -> None:
