@@ -43,9 +43,11 @@ def server(
 def etcd(*told: Mapping[str, float]) -> System:
     """A cluster whose servers say this; an empty answer is none."""
 
+    said = dict(zip((node.name for node in NODES), told, strict=True))
+
     class Told(adapter_of(ROLE)):  # type: ignore[misc]
         def _told(self, node: str) -> Mapping[str, float]:
-            return dict(zip(self.nodes, told, strict=True))[node]
+            return said[node]
 
     return Told(NODES, {})
 

@@ -219,8 +219,7 @@ def _summary(found: Sequence[Mapping[str, Any]], known: Mapping[str, Row]) -> li
             **{name: _over([f[name] for f in limping]) for name in CLASSES},
             "paper": paper,
             "agrees": {
-                name: _agrees(paper and paper[name], _over([f[name] for f in limping]))
-                for name in CLASSES
+                name: _agrees(paper, name, _over([f[name] for f in limping])) for name in CLASSES
             },
         })  # fmt: skip
     return result
@@ -234,9 +233,11 @@ def _over(verdicts: Iterable[Verdict]) -> Verdict:
     return "no" if listed and set(listed) == {"no"} else "insufficient"
 
 
-def _agrees(paper: str | None, ours: Verdict) -> bool | None:
+def _agrees(paper: Mapping[str, Any] | None, name: str, ours: Verdict) -> bool | None:
     """None where either says nothing."""
-    return None if paper in (None, "unread") or ours == "insufficient" else paper == ours
+    if paper is None or paper[name] == "unread" or ours == "insufficient":
+        return None
+    return bool(paper[name] == ours)
 
 
 def _letters(one: Mapping[str, Any]) -> str:
