@@ -87,13 +87,15 @@ def test_a_jump_is_a_zone_in_the_result_and_the_first_thing_on_the_page(tmp_path
     assert said in page
     assert 'id="zones-new-z3-leader"' in page
     assert 'id="zone-table"' in page
+    assert page.index('id="zones"') < page.index('id="rows"')
+    assert 'id="slowdowns' not in page
 
 
 def test_a_host_that_gets_slower_makes_no_zone(tmp_path: Path) -> None:
     result = run_of(tmp_path / "run", SLOWER, VALUES, lambda _: 1.2, drift=1.3)
     [found] = flat(result)["zones"]
     assert (found["zones"], found["open"]) == ([], [])
-    assert headline(flat(result)).startswith("No danger zone is shown at 7 values")
+    assert headline(flat(result)).startswith("No danger zone is shown between 2.00 and 1,000 ×")
 
 
 def test_what_was_cut_short_is_at_least_so_long(tmp_path: Path) -> None:

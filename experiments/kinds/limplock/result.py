@@ -14,7 +14,7 @@ from experiments.kinds.limplock.probes import SCHEMA
 from experiments.kinds.limplock.row import Row, rows
 from experiments.kinds.limplock.rule import Judgement, Limplock, Measured, Rule, Verdict, judge
 from experiments.kinds.limplock.scenarios import BASE, CRASH
-from experiments.kinds.limplock.search import Search, searched
+from experiments.kinds.limplock.search import Search, searched, value_of
 from experiments.kinds.limplock.windows import (
     ASKED,
     ASKED_FILE,
@@ -43,6 +43,8 @@ def analyse(folder: Path) -> Findings:
         for key in dict.fromkeys((w.arm, w.row, w.part, w.scenario) for w in windows)
         if key[-1] != BASE
     ]
+    if spec.get("search") is not None:
+        found.sort(key=lambda one: value_of(one["scenario"]))
     summary = _summary(found, known)
     arms = list(dict.fromkeys(one["arm"] for one in summary))
     letters = {

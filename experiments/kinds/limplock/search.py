@@ -62,6 +62,11 @@ class Search(Zones):
         return f"{self.low:g} to {self.high:g} {unit}{limping}, at most {self.budget} values"
 
 
+def value_of(scenario: str) -> float:
+    """Where a scenario of a search stands on its axis, by its name."""
+    return float(scenario.split()[0])
+
+
 def relative(base: Window, faulty: Window) -> Waited:
     """How long an operation took in units of its repeat's base, so that a host whose speed drifts
     makes no zone."""
@@ -89,7 +94,7 @@ def _found(windows: Sequence[Window], rule: Search) -> dict[str, Any]:
     waits: dict[float, list[Waited]] = {}
     for window in windows:
         if window.scenario != BASE:
-            at = float(window.scenario.split()[0])
+            at = value_of(window.scenario)
             waits.setdefault(at, []).append(relative(base[window.repeat], window))
     points = [Point(at, tuple(waits[at])) for at in sorted(waits)]
     found = judge_zones(points, rule)

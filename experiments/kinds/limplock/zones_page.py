@@ -132,7 +132,17 @@ def zone_words(found: Sequence[Searched]) -> str:
         for one in found
         for zone in one["zones"]
     ]
-    values = sum(len(one["points"]) for one in found)
     if not said:
-        return f"No danger zone is shown at {values} values."
+        return " ".join(_none(one) for one in found)
+    values = sum(len(one["points"]) for one in found)
     return f"Danger zones between {'; between '.join(said)}; {values} values were measured."
+
+
+def _none(one: Searched) -> str:
+    ends = [one["points"][0]["at"], one["points"][-1]["at"]]
+    worst = max((point["median"] for point in one["points"]), key=lambda found: found["seconds"])
+    least = "at least " if worst["at_least"] else ""
+    return (
+        f"No danger zone is shown between {_between(one, ends)} ({one['row']}, {one['arm']}): the "
+        f"operation suffers as the fault does, up to {least}{factor(worst['seconds'])}."
+    )
