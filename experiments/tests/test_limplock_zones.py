@@ -65,6 +65,21 @@ def test_what_suffers_as_its_device_does_has_no_zone(power: float) -> None:
     assert wrong == 0
 
 
+def test_where_repeats_go_either_way_the_zone_is_from_the_last_sure_value_to_the_next() -> None:
+    """Beyond 600 a detector sees the fault for sure, below 500 it never does."""
+    points = [
+        Point(at, tuple(Waited(seconds, seconds >= 50.0) for seconds in waits))
+        for at, waits in (
+            (211.0, (50.0, 50.0, 50.0)), (460.0, (50.0, 50.0, 50.0)),
+            (558.0, (50.0, 50.0, 5.0)), (678.0, (6.0, 6.5, 7.0)), (1000.0, (4.0, 5.0, 6.0)),
+        )
+    ]  # fmt: skip
+    found = judge_zones(points, SEVERITIES)
+    [zone] = found.zones
+    assert (zone.low, zone.high, zone.worse, zone.narrow) == (460.0, 678.0, False, True)
+    assert found.open == ()
+
+
 def test_a_budget_that_ends_early_leaves_a_wide_zone_or_says_that_it_is_open() -> None:
     short = SEVERITIES.model_copy(update={"budget": 5})
     steep = search(_noisy(lambda x: 1.0 if x < 37.0 else 900.0, seed=4), short)

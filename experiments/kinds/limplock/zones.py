@@ -82,7 +82,7 @@ class Zone:
     worse: bool  # whether it is slower at `high`; else faster
     ratio: Slowdown  # of the slower end over the faster
     elasticity: float  # the least that the lower bound leaves, without sign
-    narrow: bool  # whether it is below `width`; else the budget ended before
+    narrow: bool  # whether no stretch in it is wide; else the budget ended before
 
 
 @dataclass(frozen=True)
@@ -111,14 +111,27 @@ def search(measure: Measure, rule: Zones) -> Searched:
 
 
 def judge_zones(points: Sequence[Point], rule: Zones) -> Searched:
-    """The zones between points that were measured, in order of the axis."""
-    zones, undecided = [], []
-    for one, other in pairwise(points):
-        if zone := _zone(one, other, rule):
-            zones.append(zone)
-        elif _is_wide(one, other, rule) and _change(one, other) >= rule.growth:
-            undecided.append((one.at, other.at))
-    return Searched(tuple(points), tuple(zones), tuple(undecided))
+    """The zones between points that were measured, in order of the axis.
+
+    The shortest stretches count. One may have points inside where some repeats went one way and
+    some the other: then its ends differ, and no two neighbours do.
+    """
+    zones: dict[int, Zone] = {}  # by the place where one begins
+    inside: set[int] = set()  # stretches between neighbours that belong to one
+    for length in range(1, len(points)):
+        for first in range(len(points) - length):
+            stretches = range(first, first + length)
+            if inside.isdisjoint(stretches) and (
+                zone := _zone(points[first : first + length + 1], rule)
+            ):
+                zones[first] = zone
+                inside.update(stretches)
+    undecided = tuple(
+        (one.at, other.at)
+        for place, (one, other) in enumerate(pairwise(points))
+        if place not in inside and _may_hold_one(one, other, rule)
+    )
+    return Searched(tuple(points), tuple(zones[first] for first in sorted(zones)), undecided)
 
 
 def _first(rule: Zones) -> Iterator[float]:
@@ -135,8 +148,12 @@ def _to_halve(points: Sequence[Point], rule: Zones) -> Iterator[tuple[float, flo
     """Change and ends of each stretch that is wide and may hold a zone. Its elasticity says nothing
     yet: a jump is hidden in it among slow growth."""
     for one, other in pairwise(points):
-        if _is_wide(one, other, rule) and _change(one, other) >= rule.growth:
+        if _may_hold_one(one, other, rule):
             yield _change(one, other), one.at, other.at
+
+
+def _may_hold_one(one: Point, other: Point, rule: Zones) -> bool:
+    return _is_wide(one, other, rule) and _change(one, other) >= rule.growth
 
 
 def _is_wide(one: Point, other: Point, rule: Zones) -> bool:
@@ -149,8 +166,10 @@ def _change(one: Point, other: Point) -> float:
     return 1.0 if faster.at_least else slower.seconds / faster.seconds
 
 
-def _zone(one: Point, other: Point, rule: Zones) -> Zone | None:
-    """None too where waits of the faster end were cut short: their length is unknown."""
+def _zone(points: Sequence[Point], rule: Zones) -> Zone | None:
+    """From the first to the last; None too where waits of the faster end were cut short: their
+    length is unknown."""
+    one, other = points[0], points[-1]
     worse = median(other.waits).seconds >= median(one.waits).seconds
     faster, slower = (one, other) if worse else (other, one)
     if any(wait.at_least for wait in faster.waits):
@@ -161,4 +180,5 @@ def _zone(one: Point, other: Point, rule: Zones) -> Zone | None:
     elasticity = math.log(ratio.low) / math.log(other.at / one.at)
     if elasticity < rule.elasticity:
         return None
-    return Zone(one.at, other.at, worse, ratio, elasticity, not _is_wide(one, other, rule))
+    narrow = not any(_is_wide(*pair, rule) for pair in pairwise(points))
+    return Zone(one.at, other.at, worse, ratio, elasticity, narrow)

@@ -139,10 +139,15 @@ def zone_words(found: Sequence[Searched]) -> str:
 
 
 def _none(one: Searched) -> str:
-    ends = [one["points"][0]["at"], one["points"][-1]["at"]]
-    worst = max((point["median"] for point in one["points"]), key=lambda found: found["seconds"])
-    least = "at least " if worst["at_least"] else ""
+    points = one["points"]
+    slow = {key: choose(points, key=lambda point: point["median"]["seconds"])
+            for key, choose in (("least", min), ("most", max))}  # fmt: skip
+    said = [_slowed(slow[key]["median"]) for key in ("least", "most")]
     return (
-        f"No danger zone is shown between {_between(one, ends)} ({one['row']}, {one['arm']}): the "
-        f"operation suffers as the fault does, up to {least}{factor(worst['seconds'])}."
+        f"No danger zone is shown between {_between(one, [points[0]['at'], points[-1]['at']])} "
+        f"({one['row']}, {one['arm']}): {said[0]} to {said[1]} slower, {len(points)} values."
     )
+
+
+def _slowed(middle: Mapping[str, Any]) -> str:
+    return f"{'at least ' if middle['at_least'] else ''}{factor(middle['seconds'])}"
