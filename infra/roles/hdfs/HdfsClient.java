@@ -84,7 +84,7 @@ public final class HdfsClient implements Lanes.Opener {
     @Override
     public void ask(String operation, int key, int size) throws Exception {
       switch (operation) {
-        case "stat": files.getFileStatus(new Path("/")); break;
+        case "stat": files.getFileStatus(folder); break;
         case "mkdir": files.mkdirs(fresh()); break;
         case "create": createSome(); break;
         case "write": write(fresh(), size, turned(0)); break;
