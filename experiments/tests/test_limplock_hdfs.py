@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import json
 import sys
+import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import httpx
 import pytest
 
 from experiments.design import load_design
 from experiments.errors import InputError
+from experiments.kinds.limplock.clients import Clients, Lane, Task, Work
 from experiments.kinds.limplock.row import rows
 from experiments.kinds.limplock.system import Node, System, Unsettled, adapter_of
 
 NODES = [Node(f"store-{k}", f"198.18.0.{k}", f"198.19.0.{k}") for k in range(1, 7)]
 MASTER, SECONDARY, *DATANODES = [node.name for node in NODES]
 # As 3.4.1 and 1.0.4 say it, without what is not read.
-LIVE = {
+LIVE: dict[str, dict[str, dict[str, Any]]] = {
     "new": {
         f"198.18.0.{k}:9866": {"xferaddr": f"198.18.0.{k}:9866", "lastContact": k - 3}
         for k in range(3, 7)
@@ -43,7 +45,7 @@ def generation(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def system(generation: str) -> System:
     role = load_design("limplock-hdfs").roles["hdfs"]
-    return adapter_of(role.directory)(NODES, {"GENERATION": generation})
+    return adapter_of(role.directory)(NODES, {"GENERATION": generation, "CHECKPOINT_S": 3600})
 
 
 @pytest.fixture
@@ -154,9 +156,57 @@ def test_the_queue_of_calls_and_the_heap_are_read_in_words_of_either_generation(
     assert system.look(MASTER) == {}
 
 
+class Asked:
+    """A client that is asked for things, and does none of them."""
+
+    def __init__(self) -> None:
+        self.tasks: list[Task] = []
+
+    def do(self, task: Task, timeout_s: float) -> None:
+        assert timeout_s > 0
+        self.tasks.append(task)
+
+    def call(self, task: Task, work: Work) -> Lane:
+        return Lane(task, 0, work=work)
+
+
+def test_a_fleet_or_an_arm_that_cannot_do_a_row_is_refused_before_anything_is_asked(
+    system: System,
+) -> None:
+    few = type(system)(NODES[:5], system.settings)
+    for store, name in ((few, "F9"), (system, "F5")):
+        with pytest.raises(InputError):
+            store.prepare(rows()[name], 1, cast(Clients, Asked()))
+
+
+@pytest.mark.parametrize("generation", ["new"], indirect=True)
+def test_a_checkpoint_is_from_the_next_log_to_the_next_image(
+    system: System, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = sys.modules[type(system).__module__]
+    monkeypatch.setattr(module, "_CHECKPOINT_S", 0.0)
+    # Image and log, each time somebody looks.
+    looks = iter([("1", "a"), ("2", "a"), ("2", "a"), ("2", "a"), ("2", "b"), ("3", "b")])
+
+    def page(*asked: object) -> dict[str, Any]:
+        assert INFO in str(asked)
+        image, log = next(looks)
+        journal = json.dumps({"MostRecentCheckpointTxId": image})
+        return {"JournalTransactionInfo": journal, "NameJournalStatus": log}
+
+    monkeypatch.setattr(module, "_page", page)
+    asked = Asked()
+    lane = system.opened(cast(Clients, asked), rows()["F5"], SECONDARY, 2040)
+    assert [(task.operation, task.count) for task in asked.tasks] == [("log", 128)]
+    assert lane.work is not None
+    lane.work(threading.Event())
+    assert lane.started > 0.0
+    assert next(looks, None) is None
+
+
 def test_rows_that_its_client_cannot_do_are_refused(system: System) -> None:
-    for name in ("F1", "F2", "F3", "F4", "F6", "F7", "F9"):
+    for name in ("F1", "F2", "F3", "F4", "F5", "F6", "F7", "F9"):
         system.check(rows()[name])
-    for name in ("F5", "F8", "F10", "F11"):
+    for name in ("F8", "F10", "F11"):
         with pytest.raises(InputError):
             system.check(rows()[name])

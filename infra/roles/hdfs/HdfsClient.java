@@ -49,7 +49,7 @@ public final class HdfsClient implements Lanes.Opener {
     private final Path folder;
     private final List<String> nodes;
     private final FileSystem files;
-    private final ExecutorService many = Executors.newCachedThreadPool(Session::daemon);
+    private final ExecutorService calls = Executors.newCachedThreadPool(Session::daemon);
     private FSDataInputStream pieces;
     private long length;
 
@@ -86,7 +86,8 @@ public final class HdfsClient implements Lanes.Opener {
       switch (operation) {
         case "stat": files.getFileStatus(folder); break;
         case "mkdir": files.mkdirs(fresh()); break;
-        case "create": createSome(); break;
+        case "create": many(this::create); break;
+        case "log": many(() -> files.mkdirs(fresh())); break;
         case "write": write(fresh(), size, turned(0)); break;
         case "write-block": writeThere(file(key), size, nodes); break;
         case "read": read(file(key), turned(key)); break;
@@ -114,13 +115,14 @@ public final class HdfsClient implements Lanes.Opener {
       return found.subList(0, Math.min(REPLICAS, found.size()));
     }
 
-    /** As many empty files at once as keep all handlers of a NameNode busy. */
-    private void createSome() throws Exception {
-      Callable<Void> create = () -> {
-        files.create(fresh(), false, BUFFER_BYTES, (short) REPLICAS, BLOCK_BYTES).close();
-        return null;
-      };
-      for (Future<Void> one : many.invokeAll(Collections.nCopies(AT_ONCE, create))) {
+    private Void create() throws IOException {
+      files.create(fresh(), false, BUFFER_BYTES, (short) REPLICAS, BLOCK_BYTES).close();
+      return null;
+    }
+
+    /** As many at once as keep all handlers of a NameNode busy. */
+    private void many(Callable<?> call) throws Exception {
+      for (Future<?> one : calls.invokeAll(Collections.nCopies(AT_ONCE, call))) {
         one.get();
       }
     }
@@ -238,7 +240,7 @@ public final class HdfsClient implements Lanes.Opener {
 
     @Override
     public void close() throws Exception {
-      many.shutdownNow();
+      calls.shutdownNow();
       files.close();
     }
   }

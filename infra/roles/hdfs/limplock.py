@@ -8,14 +8,16 @@ that it names, and asks the NameNode whether they lie there.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import httpx
 
 from experiments.errors import InputError, MeasurementFailed
-from experiments.kinds.limplock.clients import Clients, Task
+from experiments.kinds.limplock.clients import Clients, Lane, Task
 from experiments.kinds.limplock.row import Load, Row
 from experiments.kinds.limplock.system import Node, Parts, Shown, System, Unsettled
 
@@ -30,6 +32,13 @@ _CLEARED_S = 30.0
 _SILENT_S = 30.0  # what HDFS itself calls stale
 _MEGABYTE = 2.0**20
 
+_CHECKPOINT_S = 10.0  # from the end of a checkpoint to the begin of the next
+_CHANGED_S = 600.0  # of a disk a thousand times slower
+_LEFT_S = 1.5  # of that, for a fault to be injected
+_POLL_S = 0.05
+# Each update of the log that a checkpoint is made of names it: a thirtieth of the paper's updates
+# are as many bytes.
+_LONG_FOLDER = "/row" + 12 * ("/" + 250 * "x")
 _AT_ONCE = 16  # creates that the client asks for at once, as HdfsClient has it
 _PIECE_BYTES = 16_384  # of a read or a write that is a probe: a millisecond of a card
 # Of every DataNode, more than its machine keeps in memory, so that a piece that was not read yet is
@@ -38,7 +47,7 @@ _COLD_BYTES, _COLD_PIECE_BYTES = 384 << 20, 256 << 10
 _WRITTEN_KEYS = 20
 _FOLDERS = {
     "create": "/row", "write": "/row", "replicate": "/row", "read": "/files", "stat": "/",
-    "mkdir": "/dirs",
+    "mkdir": "/dirs", "checkpoint": _LONG_FOLDER,
 }  # fmt: skip
 _OF_MASTER = ("create", "stat", "mkdir")
 # What beans say, in words of either generation.
@@ -122,10 +131,7 @@ class Hdfs(System):
 
     def prepare(self, row: Row, count: int, clients: Clients) -> None:
         """Files to be read, by the row and by its probes, where they have to lie."""
-        many = max(row.workload.replicas or [1])
-        if len(self._datanodes) < many:
-            came = f"{len(self._datanodes)}"
-            raise InputError(f"row {row.name}", expected=f"{many} DataNodes", came=came)
+        self._check_fleet(row)
         tasks = []
         if row.workload.operation == "read":
             tasks.append(self._placed("/files", self._datanodes, _bytes(row.workload), count))
@@ -162,6 +168,27 @@ class Hdfs(System):
             return replace(task, target=self._target(_FOLDERS[load.operation], names))
         return task
 
+    def opened(self, clients: Clients, row: Row, node: str, count: int) -> Lane:
+        """As any, but a checkpoint is waited for: the log is filled after one, and the next is
+        about to begin."""
+        if row.workload.operation != "checkpoint":
+            return super().opened(clients, row, node, count)
+        _changed(self._image, self._image(), threading.Event())
+        ended = time.monotonic()
+        task = self.operation(row, row.workload, count, node)
+        clients.do(replace(task, operation="log", count=-(-count // _AT_ONCE)), _PREPARED_S)
+        log = self._log()
+        time.sleep(max(0.0, ended + _CHECKPOINT_S - _LEFT_S - time.monotonic()))
+
+        def made(halt: threading.Event) -> None:
+            image = self._image()
+            _changed(self._log, log, halt)  # what is in the next image is what was logged until now
+            lane.started = time.monotonic()
+            _changed(self._image, image, halt)
+
+        lane = clients.call(task, made)
+        return lane
+
     def probed(self, row: Row, operation: str) -> Sequence[str]:
         """Metadata are the NameNode's, blocks the DataNodes'."""
         del row
@@ -186,6 +213,27 @@ class Hdfs(System):
             told = self._told(node, bean)
             found |= {name: float(told[key]) for key, name in keys.items() if key in told}
         return found
+
+    def _check_fleet(self, row: Row) -> None:
+        """Raises InputError for a row that this fleet, as the arm has it, cannot do."""
+        place, many = f"row {row.name}", max(row.workload.replicas or [1])
+        if len(self._datanodes) < many:
+            came = str(len(self._datanodes))
+            raise InputError(place, expected=f"{many} DataNodes", came=came, do="Ask for more.")
+        made = {key: self.settings[key] for key in ("GENERATION", "CHECKPOINT_S")}
+        wanted = {"GENERATION": "new", "CHECKPOINT_S": _CHECKPOINT_S}
+        if row.workload.operation == "checkpoint" and made != wanted:
+            # The old one's NameNode does not say when it has a new image.
+            raise InputError(place, expected=f"settings {wanted}", came=str(made), do="Set them.")
+
+    def _image(self) -> str:
+        """The last update of the log that is in an image which the NameNode has."""
+        told = self._told(self._master, _INFO).get("JournalTransactionInfo")
+        return json.loads(told)["MostRecentCheckpointTxId"] if told else ""
+
+    def _log(self) -> str:
+        """The log's files that the NameNode writes now."""
+        return str(self._told(self._master, _INFO).get("NameJournalStatus", ""))
 
     def _groups(self, row: Row) -> Parts:
         """The DataNodes; where a file gets more replicas, by who has the first of them."""
@@ -226,6 +274,20 @@ def _page(host: str, port: int, bean: str) -> dict[str, Any]:
     address = f"http://{host}:{port}/jmx?qry={bean}"
     found = httpx.get(address, timeout=_PAGE_S, trust_env=False).json()["beans"]
     return dict(found[0]) if found else {}
+
+
+def _changed(look: Callable[[], str], before: str, halt: threading.Event) -> None:
+    """Returns once it is another, known one, or at the halt. Raises MeasurementFailed after a
+    while."""
+    deadline = time.monotonic() + _CHANGED_S
+    while look() in ("", before) and not halt.wait(_POLL_S):
+        if time.monotonic() > deadline:
+            raise MeasurementFailed(
+                "a checkpoint",
+                expected=f"within {_CHANGED_S:g} s",
+                came="none",
+                do="What the SecondaryNameNode printed says more.",
+            )
 
 
 def _addresses(live: str) -> set[str]:
