@@ -1,4 +1,5 @@
-"""Row Z3 on real machines: the leader of an ensemble limps, and all updates with it."""
+"""Rows Z3 and F6 on real machines: the leader of an ensemble limps, and all updates with it; a data
+node limps, and what is written through it."""
 
 from __future__ import annotations
 
@@ -16,18 +17,19 @@ from experiments.tests.fleets import Started, nothing_stays
 
 pytestmark = [pytest.mark.real, pytest.mark.fleet, pytest.mark.timeout(900)]
 
-DESIGN = Path(__file__).parent / "designs" / "limping-leader"
+DESIGNS = Path(__file__).parent / "designs"
 EXPERIMENT = "tst-limplock"
+BLOCKS = "tst-limplock-hdfs"
 
 
 @pytest.fixture(autouse=True)
 def _nothing_stays() -> Iterator[None]:
-    with nothing_stays(EXPERIMENT):
+    with nothing_stays(EXPERIMENT, BLOCKS):
         yield
 
 
 def test_a_leader_whose_card_limps_locks_up_all_updates_and_leaves_nothing(tmp_path: Path) -> None:
-    Started(tmp_path, "run", str(DESIGN), "--json").ended(0)
+    Started(tmp_path, "run", str(DESIGNS / "limping-leader"), "--json").ended(0)
     folder = tmp_path / EXPERIMENT / "latest"
     result = read_result(folder)
     assert json.loads((tmp_path / "out.txt").read_text()) == result
@@ -49,3 +51,19 @@ def test_a_leader_whose_card_limps_locks_up_all_updates_and_leaves_nothing(tmp_p
     assert set(whitebox["machine"]) == {f"ensemble-{k}" for k in (1, 2, 3)}
     assert 'id="course-new-z3-leader"' in (folder / "report.html").read_text()
     assert docker.find(EXPERIMENT) == []
+
+
+def test_a_data_node_whose_card_limps_holds_up_what_is_written_through_it(tmp_path: Path) -> None:
+    Started(tmp_path, "run", str(DESIGNS / "limping-datanode"), "--json").ended(0)
+    found = flat(read_result(tmp_path / BLOCKS / "latest"))
+    [limped] = found["scenarios"]
+    assert (limped["part"], limped["scenario"], limped["repeats"]) == ("datanode", "100", 3)
+    assert limped["operation"] == "yes"
+    assert limped["slowdown"]["low"] > found["rule"]["factor"]
+    [reads] = [one for one in limped["streams"]
+               if (one["operation"], one["needs"]) == ("read-block", "limpware")]  # fmt: skip
+    assert reads["node"] == limped["limping"]
+    assert reads["slowdown"]["low"] > found["rule"]["factor"]
+    whitebox = pl.read_parquet(tmp_path / BLOCKS / "latest" / "whitebox.parquet")
+    assert {"call_queue", "transfers", "heap_used_mb"} <= set(whitebox["metric"])
+    assert docker.find(BLOCKS) == []

@@ -156,13 +156,13 @@ class Rows:
             clients = Clients(words, folder / f"client-{arm}-{name}.log")
             self._clients[arm, name] = clients
             for row in rows:
-                system.prepare(row, self._section.count_of(row.workload.count), clients)
+                system.prepare(row, self._section.count_of(row), clients)
         return self._clients[arm, name]
 
     def _warm_up(self, system: System, rows: Sequence[Row], clients: Clients) -> None:
         """Each probe of each machine, often: servers and client compile what they run."""
         asked = {(probe.operation, node): row for row in rows for probe in row.probes
-                 for node in system.nodes}  # fmt: skip
+                 for node in system.probed(row, probe.operation)}  # fmt: skip
         tasks = [system.probe(row, operation, node) for (operation, node), row in asked.items()]
         lanes = [clients.start(replace(task, gap_s=_WARM_UP_GAP_S)) for task in tasks]
         time.sleep(self._section.warm_up_s)
@@ -172,10 +172,11 @@ class Rows:
     def _write(self, folder: Path) -> dict[str, Any] | None:
         if not self._windows:
             return None
-        counts = {row.name: self._section.count_of(row.workload.count) for row in self._rows}
+        counts = {row.name: self._section.count_of(row) for row in self._rows}
         limits = {row.name: self._section.wait_max or row.wait_max for row in self._rows}
+        scales = {row.name: self._section.scale_of(row) for row in self._rows}
         left = Left(
-            self._section.scale, counts, limits, list(self._shown.values()), self._abandoned
+            self._section.scale, counts, limits, list(self._shown.values()), self._abandoned, scales
         )
         write_windows(folder, left, self._windows)
         write_table(folder / ASKED_FILE, self._asked(), ASKED)

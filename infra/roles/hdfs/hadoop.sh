@@ -7,12 +7,13 @@ if [ "$NODES" -lt 3 ]; then
   exit 1
 fi
 IFS=, read -ra peers <<<"$PEERS"
+web=$NAMENODE # where others find its metrics and images
 # shellcheck disable=SC2034 # for those who source this
 case $ID in
-  1) server=namenode.NameNode ;;
+  1) server=namenode.NameNode web=0.0.0.0 ;; # served on the control network too
   2) server=namenode.SecondaryNameNode ;;
   *) server=datanode.DataNode ;;
 esac
 mapfile -t java < <(java_of "$HEAP_MB")
 java+=("-Dfleet.namenode=$NAMENODE" "-Dfleet.secondary=${peers[1]#*=}" "-Dfleet.address=$ADDRESS" "-Dfleet.data=$data"
-  "-Dfleet.checkpoint_s=$CHECKPOINT_S" "-Dhadoop.log.dir=$data" -cp "$run/classes:$software:$software/lib/*")
+  "-Dfleet.checkpoint_s=$CHECKPOINT_S" "-Dfleet.web=$web" "-Dhadoop.log.dir=$data" -cp "$run/classes:$software:$software/lib/*")

@@ -1,0 +1,212 @@
+"""The block store's adapter: parts and metrics out of what servers say of themselves."""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any, cast
+
+import httpx
+import pytest
+
+from experiments.design import load_design
+from experiments.errors import InputError
+from experiments.kinds.limplock.clients import Clients, Lane, Task, Work
+from experiments.kinds.limplock.row import rows
+from experiments.kinds.limplock.system import Node, System, Unsettled, adapter_of
+
+NODES = [Node(f"store-{k}", f"198.18.0.{k}", f"198.19.0.{k}") for k in range(1, 7)]
+MASTER, SECONDARY, *DATANODES = [node.name for node in NODES]
+# As 3.4.1 and 1.0.4 say it, without what is not read.
+LIVE: dict[str, dict[str, dict[str, Any]]] = {
+    "new": {
+        f"198.18.0.{k}:9866": {"xferaddr": f"198.18.0.{k}:9866", "lastContact": k - 3}
+        for k in range(3, 7)
+    },
+    "old": {f"198.18.0.{k}": {"usedSpace": 28672, "lastContact": 1} for k in range(3, 7)},
+}
+RPC = {
+    "new": {"CallQueueLength": 3, "RpcQueueTimeAvgTime": 4.25, "NumInProcessHandler": 10},
+    "old": {"callQueueLen": 3, "RpcQueueTime_avg_time": 4.25},
+}
+STATE = {"UnderReplicatedBlocks": 2, "PendingReplicationBlocks": 1, "TotalLoad": 5}
+MEMORY = {"HeapMemoryUsage": {"max": 67_108_864, "used": 31_457_280}}
+INFO, MEMORY_BEAN = "name=NameNodeInfo", "java.lang:type=Memory"
+Say = Callable[[dict[str, dict[str, Any]]], None]
+
+
+@pytest.fixture(params=["new", "old"])
+def generation(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def system(generation: str) -> System:
+    role = load_design("limplock-hdfs").roles["hdfs"]
+    return adapter_of(role.directory)(NODES, {"GENERATION": generation, "CHECKPOINT_S": 3600})
+
+
+@pytest.fixture
+def say(system: System, monkeypatch: pytest.MonkeyPatch) -> Say:
+    """Has all servers say something, by bean; what nobody says is an error, as of no server."""
+    module = sys.modules[type(system).__module__]
+
+    def told(beans: dict[str, dict[str, Any]]) -> None:
+        def page(host: str, port: int, bean: str) -> dict[str, Any]:
+            assert port > 1024
+            found = next((said for name, said in beans.items() if bean.endswith(name)), None)
+            if found is None:
+                raise httpx.ConnectError(host)
+            return found
+
+        monkeypatch.setattr(module, "_page", page)
+
+    return told
+
+
+def info(live: dict[str, Any], safemode: str = "") -> dict[str, dict[str, Any]]:
+    return {INFO: {"Safemode": safemode, "LiveNodes": json.dumps(live)}}
+
+
+def test_who_holds_blocks_is_what_the_namenode_says(
+    system: System, say: Say, generation: str
+) -> None:
+    say(info(LIVE[generation]))
+    parts = system.parts(rows()["F6"])
+    assert parts == {"master": (MASTER,), "datanode": tuple(DATANODES), "secondary": (SECONDARY,)}
+    assert system.asked(rows()["F6"], parts, "store-3") == "store-3"
+    assert system.asked(rows()["F4"], parts, MASTER) == MASTER
+
+
+def test_a_file_gets_more_replicas_from_some_datanodes_at_others(
+    system: System, say: Say, generation: str
+) -> None:
+    say(info(LIVE[generation]))
+    row = rows()["F9"]
+    parts = system.parts(row)
+    assert parts["source"] == ("store-3", "store-4")
+    assert parts["destination"] == ("store-5", "store-6")
+    task = system.operation(row, row.workload, 1, "store-5")
+    everywhere = ",".join(f"198.18.0.{k}" for k in range(3, 7))
+    assert task.target == f"198.18.0.1:8020 /row {everywhere}"
+
+
+@pytest.mark.parametrize("wrong", ["safe", "lost", "silent", "gone"])
+def test_without_all_datanodes_and_an_open_namenode_nobody_has_a_part(
+    system: System, say: Say, generation: str, wrong: str
+) -> None:
+    live = {name: dict(one) for name, one in LIVE[generation].items()}
+    first = next(iter(live))
+    if wrong == "lost":
+        del live[first]
+    elif wrong == "silent":
+        live[first]["lastContact"] = 31
+    safemode = "Safe mode is ON." if wrong == "safe" else ""
+    say({} if wrong == "gone" else info(live, safemode))
+    with pytest.raises(Unsettled):
+        system.parts(rows()["F6"])
+
+
+def test_what_is_written_and_read_begins_on_the_datanode_that_limps(system: System) -> None:
+    row = rows()["F6"]
+    written = system.operation(row, row.workload, 2, "store-4")
+    assert (written.count, written.size, written.keys) == (2, 65_536_000, 2)
+    assert written.target == "198.18.0.1:8020 /row 198.18.0.4,198.18.0.5,198.18.0.6,198.18.0.3"
+
+
+def test_creates_are_asked_for_many_at_once_and_no_fewer_than_the_paper_s(system: System) -> None:
+    row = rows()["F1"]
+    assert system.operation(row, row.workload, 8000, MASTER).count == 500
+    assert system.operation(row, row.workload, 17, MASTER).count == 2
+    assert system.operation(row, row.workload, 0, MASTER).count == 0
+
+
+def test_metadata_are_asked_of_the_namenode_and_blocks_of_their_datanode(system: System) -> None:
+    row = rows()["F1"]
+    assert system.probed(row, "stat") == system.probed(row, "mkdir") == [MASTER]
+    assert system.probed(row, "read-block") == DATANODES
+    probe = system.probe(row, "read-block", "store-5")
+    assert probe.target.split()[1:] == ["/probes/read-block/198.18.0.5", "198.18.0.5"]
+
+
+def test_a_read_that_needs_a_disk_is_of_another_file_than_one_of_memory(system: System) -> None:
+    def folder(row: str, operation: str) -> str:
+        return system.probe(rows()[row], operation, "store-3").target.split()[1]
+
+    assert folder("F2", "read-block") == "/probes/cold/198.18.0.3"
+    assert folder("F2", "read-cached") == "/probes/read-cached/198.18.0.3"
+    assert folder("F1", "read-block") == folder("F6", "read-block")
+
+
+def test_the_queue_of_calls_and_the_heap_are_read_in_words_of_either_generation(
+    system: System, say: Say, generation: str
+) -> None:
+    say({
+        "RpcActivityForPort8020": RPC[generation],
+        "FSNamesystemState": STATE,
+        MEMORY_BEAN: MEMORY,
+    })  # fmt: skip
+    found = system.look(MASTER)
+    assert (found["call_queue"], found["queue_ms"], found["under_replicated"]) == (3.0, 4.25, 2.0)
+    assert found["heap_used_mb"] == 30.0
+    assert system.look(SECONDARY) == {"heap_used_mb": 30.0}
+    say({"RpcActivityForPort8020": RPC[generation]})
+    assert system.look(MASTER) == {}
+
+
+class Asked:
+    """A client that is asked for things, and does none of them."""
+
+    def __init__(self) -> None:
+        self.tasks: list[Task] = []
+
+    def do(self, task: Task, timeout_s: float) -> None:
+        assert timeout_s > 0
+        self.tasks.append(task)
+
+    def call(self, task: Task, work: Work) -> Lane:
+        return Lane(task, 0, work=work)
+
+
+def test_a_fleet_or_an_arm_that_cannot_do_a_row_is_refused_before_anything_is_asked(
+    system: System,
+) -> None:
+    few = type(system)(NODES[:5], system.settings)
+    for store, name in ((few, "F9"), (system, "F5")):
+        with pytest.raises(InputError):
+            store.prepare(rows()[name], 1, cast(Clients, Asked()))
+
+
+@pytest.mark.parametrize("generation", ["new"], indirect=True)
+def test_a_checkpoint_is_from_the_next_log_to_the_next_image(
+    system: System, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = sys.modules[type(system).__module__]
+    monkeypatch.setattr(module, "_CHECKPOINT_S", 0.0)
+    # Image and log, each time somebody looks.
+    looks = iter([("1", "a"), ("2", "a"), ("2", "a"), ("2", "a"), ("2", "b"), ("3", "b")])
+
+    def page(*asked: object) -> dict[str, Any]:
+        assert INFO in str(asked)
+        image, log = next(looks)
+        journal = json.dumps({"MostRecentCheckpointTxId": image})
+        return {"JournalTransactionInfo": journal, "NameJournalStatus": log}
+
+    monkeypatch.setattr(module, "_page", page)
+    asked = Asked()
+    lane = system.opened(cast(Clients, asked), rows()["F5"], SECONDARY, 2040)
+    assert [(task.operation, task.count) for task in asked.tasks] == [("log", 128)]
+    assert lane.work is not None
+    lane.work(threading.Event())
+    assert lane.started > 0.0
+    assert next(looks, None) is None
+
+
+def test_rows_that_its_client_cannot_do_are_refused(system: System) -> None:
+    for name in ("F1", "F2", "F3", "F4", "F5", "F6", "F7", "F9"):
+        system.check(rows()[name])
+    for name in ("F8", "F10", "F11"):
+        with pytest.raises(InputError):
+            system.check(rows()[name])

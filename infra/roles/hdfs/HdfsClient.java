@@ -1,0 +1,247 @@
+import java.io.IOException;
+import java.io.OutputStream;
+import java.security.PrivilegedExceptionAction;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.Collections;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.concurrent.Callable;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.Future;
+import java.util.concurrent.atomic.AtomicLong;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.BlockLocation;
+import org.apache.hadoop.fs.FSDataInputStream;
+import org.apache.hadoop.fs.FileStatus;
+import org.apache.hadoop.fs.FileSystem;
+import org.apache.hadoop.fs.Path;
+import org.apache.hadoop.security.UserGroupInformation;
+
+/**
+ * Files of HDFS, by Hadoop's own client of either generation; {@code Placing} has what differs.
+ *
+ * <p>A target is {@code NAMENODE:PORT FOLDER DATANODE,...}: where files are, and the DataNodes that are asked, the first one first.
+ */
+public final class HdfsClient implements Lanes.Opener {
+  private static final long BLOCK_BYTES = 64L << 20; // the paper's
+  private static final int REPLICAS = 3;
+  private static final int AT_ONCE = 16; // creates: more than the NameNode has handlers
+  private static final int BUFFER_BYTES = 64 << 10;
+  private static final int OPENED_MAX = 50; // of three replicas each is the first as often
+  private static final int LOOKED_MAX = 100;
+  private static final long LOOK_MS = 20;
+  private static final int REGENERATED = 4;
+  private static final int STRIDE = 7919; // a prime: all pieces of a file in an order that no read ahead foresees
+  private static final AtomicLong NUMBER = new AtomicLong(System.nanoTime());
+  private static final Map<Path, AtomicLong> PIECES = new ConcurrentHashMap<>();
+
+  @Override
+  public Lanes.Client open(String target) throws Exception {
+    return new Session(target.split(" "));
+  }
+
+  private static final class Session implements Lanes.Client {
+    private final Path folder;
+    private final List<String> nodes;
+    private final FileSystem files;
+    private final ExecutorService calls = Executors.newCachedThreadPool(Session::daemon);
+    private FSDataInputStream pieces;
+    private long length;
+
+    Session(String[] target) throws Exception {
+      folder = new Path(target[1]);
+      nodes = Arrays.asList(target[2].split(","));
+      Configuration configuration = new Configuration();
+      String namenode = "hdfs://" + target[0];
+      configuration.set("fs.default.name", namenode);
+      configuration.set("fs.defaultFS", namenode);
+      configuration.setBoolean("fs.hdfs.impl.disable.cache", true);
+      // A file is closed as soon as the NameNode heard of its block: asked first after 10 ms, not 400, which small files would be
+      // measured by. As long in all as by default; Hadoop 1.0 has no such words, and waits 400.
+      configuration.setInt("dfs.client.block.write.locateFollowingBlock.initial.delay.ms", 10);
+      configuration.setInt("dfs.client.block.write.locateFollowingBlock.retries", 10);
+      // Of a user of its own, so that it has a connection of its own.
+      UserGroupInformation user = UserGroupInformation.createRemoteUser("lane-" + NUMBER.incrementAndGet());
+      files = user.doAs((PrivilegedExceptionAction<FileSystem>) () -> FileSystem.get(configuration));
+    }
+
+    private static Thread daemon(Runnable task) {
+      Thread thread = new Thread(task, "call");
+      thread.setDaemon(true);
+      return thread;
+    }
+
+    @Override
+    public void connect() throws Exception {
+      files.exists(folder); // which the NameNode answers from its memory
+    }
+
+    @Override
+    public void ask(String operation, int key, int size) throws Exception {
+      switch (operation) {
+        case "stat": files.getFileStatus(folder); break;
+        case "mkdir": files.mkdirs(fresh()); break;
+        case "create": many(this::create); break;
+        case "log": many(() -> files.mkdirs(fresh())); break;
+        case "write": write(fresh(), size, turned(0)); break;
+        case "write-block": writeThere(file(key), size, nodes); break;
+        case "read": read(file(key), turned(key)); break;
+        case "read-block": case "read-cached": readPiece(size); break;
+        case "replicate": replicate(file(key)); break;
+        case "regenerate": regenerate(size); break;
+        case "place": place(file(key), size, turned(key)); break;
+        case "clear": files.delete(folder, true); break;
+        default: throw new IllegalArgumentException("no operation of HDFS: " + operation);
+      }
+    }
+
+    private Path file(int key) {
+      return new Path(folder, String.valueOf(key));
+    }
+
+    private Path fresh() {
+      return new Path(folder, Long.toString(NUMBER.incrementAndGet(), 36));
+    }
+
+    /** As many DataNodes as there are replicas, each the first one as often. */
+    private List<String> turned(int key) {
+      List<String> found = new ArrayList<>(nodes);
+      Collections.rotate(found, -key);
+      return found.subList(0, Math.min(REPLICAS, found.size()));
+    }
+
+    private Void create() throws IOException {
+      files.create(fresh(), false, BUFFER_BYTES, (short) REPLICAS, BLOCK_BYTES).close();
+      return null;
+    }
+
+    /** As many at once as keep all handlers of a NameNode busy. */
+    private void many(Callable<?> call) throws Exception {
+      for (Future<?> one : calls.invokeAll(Collections.nCopies(AT_ONCE, call))) {
+        one.get();
+      }
+    }
+
+    /** A file on all of these DataNodes. */
+    private void write(Path path, long size, List<String> at) throws Exception {
+      byte[] bytes = new byte[BUFFER_BYTES];
+      try (OutputStream out = Placing.create(files, path, BLOCK_BYTES, at)) {
+        for (long left = size; left > 0; left -= bytes.length) {
+          out.write(bytes, 0, (int) Math.min(left, bytes.length));
+        }
+      }
+    }
+
+    /** The same, and an error where the NameNode chose others. */
+    private void writeThere(Path path, long size, List<String> at) throws Exception {
+      write(path, size, at);
+      for (int looked = 0; !isThere(path, at); looked++) {
+        if (looked == LOOKED_MAX) {
+          throw new IOException(path + ": expected on " + at + ", came elsewhere");
+        }
+        Thread.sleep(LOOK_MS); // the first replica that is told of is enough for the client
+      }
+    }
+
+    private boolean isThere(Path path, List<String> at) throws IOException {
+      FileStatus status = files.getFileStatus(path);
+      for (BlockLocation block : files.getFileBlockLocations(status, 0, status.getLen())) {
+        Set<String> found = new HashSet<>();
+        for (String name : block.getNames()) {
+          found.add(name.split(":")[0]);
+        }
+        if (!found.containsAll(at)) {
+          return false;
+        }
+      }
+      return status.getLen() > 0;
+    }
+
+    private void place(Path path, long size, List<String> at) throws Exception {
+      if (!files.exists(path) || files.getFileStatus(path).getLen() != size || !isThere(path, at)) {
+        writeThere(path, size, at);
+      }
+    }
+
+    /** More replicas, until all DataNodes have one. */
+    private void replicate(Path path) throws Exception {
+      files.setReplication(path, (short) nodes.size());
+      while (!isThere(path, nodes)) {
+        Thread.sleep(LOOK_MS);
+      }
+    }
+
+    /**
+     * Small blocks of which this DataNode alone has a replica, until one of them has another. The NameNode chooses where to, so that most
+     * have a way that leads past a limping DataNode.
+     */
+    private void regenerate(int size) throws Exception {
+      List<Path> some = new ArrayList<>();
+      for (int at = 0; at < REGENERATED; at++) {
+        some.add(fresh());
+        write(some.get(at), size, nodes);
+      }
+      for (Path path : some) {
+        files.setReplication(path, (short) 2);
+      }
+      while (!isAnyTwice(some)) {
+        Thread.sleep(10 * LOOK_MS);
+      }
+      for (Path path : some) {
+        files.delete(path, false);
+      }
+    }
+
+    private boolean isAnyTwice(List<Path> some) throws IOException {
+      for (Path path : some) {
+        if (files.getFileBlockLocations(files.getFileStatus(path), 0, 1)[0].getNames().length > 1) {
+          return true;
+        }
+      }
+      return false;
+    }
+
+    /** The whole file, of those replicas first that are on this DataNode. */
+    private void read(Path path, List<String> at) throws Exception {
+      byte[] bytes = new byte[BUFFER_BYTES];
+      try (FSDataInputStream in = openAt(path, at.get(0))) {
+        while (in.read(bytes) >= 0) {
+          // What it holds does not matter.
+        }
+      }
+    }
+
+    /** A NameNode lists replicas for a client on no DataNode in any order, and they are read in that one. */
+    private FSDataInputStream openAt(Path path, String node) throws Exception {
+      for (int opened = 1; ; opened++) {
+        FSDataInputStream in = files.open(path, BUFFER_BYTES);
+        if (opened == OPENED_MAX || Placing.order(in).get(0).equals(node)) {
+          return in;
+        }
+        in.close();
+      }
+    }
+
+    /** Some bytes of a file that is open: the NameNode is not asked. Each time others, until all were read. */
+    private void readPiece(int size) throws Exception {
+      Path path = file(0);
+      if (pieces == null) {
+        length = files.getFileStatus(path).getLen();
+        pieces = files.open(path, BUFFER_BYTES);
+      }
+      long piece = PIECES.computeIfAbsent(path, none -> new AtomicLong()).getAndIncrement();
+      pieces.readFully(piece * STRIDE % (length / size) * size, new byte[size]);
+    }
+
+    @Override
+    public void close() throws Exception {
+      calls.shutdownNow();
+      files.close();
+    }
+  }
+}

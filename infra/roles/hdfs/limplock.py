@@ -1,0 +1,312 @@
+"""How limplock's rows ask HDFS: who holds what, what is asked of whom, what a server tells.
+
+Parts and metrics are those of the servers' own pages (`/jmx`), asked over the control network,
+which no limping card is on. The NameNode says which DataNodes live; the client puts files on those
+that it names, and asks the NameNode whether they lie there.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import httpx
+
+from experiments.errors import InputError, MeasurementFailed
+from experiments.kinds.limplock.clients import Clients, Lane, Task
+from experiments.kinds.limplock.row import Load, Row
+from experiments.kinds.limplock.system import Node, Parts, Shown, System, Unsettled
+
+_PORT = 8020
+_PAGES = {  # of NameNode, SecondaryNameNode and DataNode
+    "new": (9870, 9868, 9864),
+    "old": (50070, 50090, 50075),
+}
+_PAGE_S = 2.0
+_PREPARED_S = 240.0
+_CLEARED_S = 30.0
+_SILENT_S = 30.0  # what HDFS itself calls stale
+_MEGABYTE = 2.0**20
+
+_CHECKPOINT_S = 10.0  # from the end of a checkpoint to the begin of the next
+_CHANGED_S = 600.0  # of a disk a thousand times slower
+_LEFT_S = 1.5  # of that, for a fault to be injected
+_POLL_S = 0.05
+# Each update of the log that a checkpoint is made of names it: a thirtieth of the paper's updates
+# are as many bytes.
+_LONG_FOLDER = "/row" + 12 * ("/" + 250 * "x")
+_AT_ONCE = 16  # creates that the client asks for at once, as HdfsClient has it
+_PIECE_BYTES = 16_384  # of a read or a write that is a probe: a millisecond of a card
+# Of every DataNode, more than its machine keeps in memory, so that a piece that was not read yet is
+# on the disk; pieces that a throttle, which lets a tenth of a second pass at once, holds up.
+_COLD_BYTES, _COLD_PIECE_BYTES = 384 << 20, 256 << 10
+_WRITTEN_KEYS = 20
+_FOLDERS = {
+    "create": "/row", "write": "/row", "replicate": "/row", "read": "/files", "stat": "/",
+    "mkdir": "/dirs", "checkpoint": _LONG_FOLDER,
+}  # fmt: skip
+_OF_MASTER = ("create", "stat", "mkdir")
+# What beans say, in words of either generation.
+_ANY = {"java.lang:type=Threading": {"ThreadCount": "threads"}}
+_NAMENODE = {
+    "Hadoop:service=NameNode,name=RpcActivityForPort8020": {
+        "CallQueueLength": "call_queue", "callQueueLen": "call_queue",
+        "RpcQueueTimeAvgTime": "queue_ms", "RpcQueueTime_avg_time": "queue_ms",
+        "NumInProcessHandler": "handlers_busy",
+    },
+    "Hadoop:service=NameNode,name=FSNamesystemState": {
+        "UnderReplicatedBlocks": "under_replicated", "PendingReplicationBlocks": "regenerating",
+        "TotalLoad": "transfers", "FilesTotal": "files",
+    },
+}  # fmt: skip
+_DATANODE = {
+    "Hadoop:service=DataNode,name=DataNodeInfo": {
+        "XceiverCount": "transfers", "XmitsInProgress": "regenerating",
+    },
+}  # fmt: skip
+_MEMORY = "java.lang:type=Memory"
+_INFO = "Hadoop:service=NameNode,name=NameNodeInfo"
+
+
+class Hdfs(System):
+    """A NameNode, a SecondaryNameNode and DataNodes: the tier's machines in this order.
+
+    A row that limps a DataNode asks that one: it is in the pipeline of what is written, and of what
+    is read each DataNode in turn is the first replica, the limping one first.
+    """
+
+    opener = "HdfsClient"
+    shown = (
+        Shown("call_queue", "calls that wait for a handler, at the NameNode"),
+        Shown("handlers_busy", "handlers at work, at the NameNode"),
+        Shown("transfers", "threads that transfer blocks (NameNode: of all DataNodes)"),
+        Shown("under_replicated", "blocks with too few replicas, as the NameNode counts"),
+        Shown("threads", "threads in all"),
+        Shown("heap_used_mb", "heap in use, MB"),
+    )
+
+    def __init__(self, nodes: Sequence[Node], settings: Mapping[str, Any]) -> None:
+        super().__init__(nodes, settings)
+        generation = str(settings["GENERATION"])
+        self.sources = ("HdfsClient.java", f"{generation}/Placing.java")
+        names = list(self.nodes)
+        self._master, self._secondary, self._datanodes = names[0], names[1], names[2:]
+        master, secondary, datanode = _PAGES[generation]
+        self._pages = {name: (self.nodes[name].control, datanode) for name in self._datanodes}
+        self._pages[self._master] = self.nodes[self._master].control, master
+        # The old one tells the NameNode to fetch its image from where it serves: not everywhere.
+        self._pages[self._secondary] = self.nodes[self._secondary].address, secondary
+
+    @classmethod
+    def check(cls, row: Row) -> None:
+        """Raises InputError for what its client cannot ask."""
+        for load in filter(None, (row.workload, row.beside)):
+            if load.operation not in _FOLDERS:
+                expected = f"one of {', '.join(_FOLDERS)}"
+                raise InputError(f"row {row.name}", expected=expected, came=load.operation)
+
+    def parts(self, row: Row) -> Parts:
+        """As the NameNode says: it is out of safe mode, and hears of every DataNode."""
+        told = self._told(self._master, _INFO)
+        if not told or told.get("Safemode"):
+            raise _unsettled(str(told.get("Safemode") or "no answer of the NameNode")[:200])
+        live = _addresses(told["LiveNodes"])
+        lost = [name for name in self._datanodes if self.nodes[name].address not in live]
+        if lost:
+            raise _unsettled(f"nothing heard of {', '.join(lost)}")
+        return {"master": (self._master,), **self._groups(row), "secondary": (self._secondary,)}
+
+    def asked(self, row: Row, parts: Parts, injected: str) -> str:
+        """The NameNode for its metadata, else the DataNode that limps."""
+        del parts
+        return self._master if row.workload.operation in _OF_MASTER else injected
+
+    def target(self, node: str, operation: str) -> str:
+        """The NameNode, a folder, and the DataNodes from this one on."""
+        return self._target(_FOLDERS[operation], self._from(node))
+
+    def prepare(self, row: Row, count: int, clients: Clients) -> None:
+        """Files to be read, by the row and by its probes, where they have to lie."""
+        self._check_fleet(row)
+        tasks = []
+        if row.workload.operation == "read":
+            tasks.append(self._placed("/files", self._datanodes, _bytes(row.workload), count))
+        for operation in {probe.operation for probe in row.probes} & {"read-cached", "read-block"}:
+            size = _COLD_BYTES if _is_cold(row, operation) else _PIECE_BYTES
+            for name in self._datanodes:
+                tasks.append(self._placed(self._probed_in(row, operation, name), [name], size, 1))
+        lanes = [clients.start(task) for task in tasks]
+        for lane in lanes:
+            if not (lane.wait(_PREPARED_S) and lane.is_done):
+                raise MeasurementFailed(
+                    "files to be read",
+                    expected=f"to be written within {_PREPARED_S:g} s",
+                    came=lane.reason or "not all of them",
+                    do="The client's log in the run's folder says more.",
+                )
+
+    def reset(self, row: Row, clients: Clients) -> None:
+        """What the last run wrote goes; a file that gets more replicas begins with its first."""
+        clear = Task(self._master, "clear", self._target("/row", []), 1, 0, 1)
+        clients.do(clear, _CLEARED_S)
+        if row.workload.replicas:
+            sources = self._groups(row)["source"]
+            task = self._placed("/row", sources, _bytes(row.workload), row.workload.count or 1)
+            clients.do(task, _PREPARED_S)
+
+    def operation(self, row: Row, load: Load, count: int, node: str) -> Task:
+        """As any, but creates are asked for many at once, and replicas for all DataNodes."""
+        task = super().operation(row, load, count, node)
+        if load.operation == "create":
+            return replace(task, count=-(-count // _AT_ONCE))
+        if load.replicas:
+            names = self._datanodes[: load.replicas[1]]
+            return replace(task, target=self._target(_FOLDERS[load.operation], names))
+        return task
+
+    def opened(self, clients: Clients, row: Row, node: str, count: int) -> Lane:
+        """As any, but a checkpoint is waited for: the log is filled after one, and the next is
+        about to begin."""
+        if row.workload.operation != "checkpoint":
+            return super().opened(clients, row, node, count)
+        _changed(self._image, self._image(), threading.Event())
+        ended = time.monotonic()
+        task = self.operation(row, row.workload, count, node)
+        clients.do(replace(task, operation="log", count=-(-count // _AT_ONCE)), _PREPARED_S)
+        log = self._log()
+        time.sleep(max(0.0, ended + _CHECKPOINT_S - _LEFT_S - time.monotonic()))
+
+        def made(halt: threading.Event) -> None:
+            image = self._image()
+            _changed(self._log, log, halt)  # what is in the next image is what was logged until now
+            lane.started = time.monotonic()
+            _changed(self._image, image, halt)
+
+        lane = clients.call(task, made)
+        return lane
+
+    def probed(self, row: Row, operation: str) -> Sequence[str]:
+        """Metadata are the NameNode's, blocks the DataNodes'."""
+        del row
+        return [self._master] if operation in _OF_MASTER else list(self._datanodes)
+
+    def probe(self, row: Row, operation: str, node: str) -> Task:
+        """A small thing that this machine does alone."""
+        if operation in _OF_MASTER:
+            return Task(node, operation, self.target(node, operation), 0, 0, 1)
+        target = self._target(self._probed_in(row, operation, node), [node])
+        size = _COLD_PIECE_BYTES if _is_cold(row, operation) else _PIECE_BYTES
+        return Task(node, operation, target, 0, size, _WRITTEN_KEYS)
+
+    def look(self, node: str) -> Mapping[str, float]:
+        """Queues and transfers as the server counts them, and its heap."""
+        memory = self._told(node, _MEMORY).get("HeapMemoryUsage")
+        if memory is None:
+            return {}
+        found = {"heap_used_mb": memory["used"] / _MEGABYTE}
+        own = {self._master: _NAMENODE, self._secondary: {}}.get(node, _DATANODE)
+        for bean, keys in {**_ANY, **own}.items():
+            told = self._told(node, bean)
+            found |= {name: float(told[key]) for key, name in keys.items() if key in told}
+        return found
+
+    def _check_fleet(self, row: Row) -> None:
+        """Raises InputError for a row that this fleet, as the arm has it, cannot do."""
+        place, many = f"row {row.name}", max(row.workload.replicas or [1])
+        if len(self._datanodes) < many:
+            came = str(len(self._datanodes))
+            raise InputError(place, expected=f"{many} DataNodes", came=came, do="Ask for more.")
+        made = {key: self.settings[key] for key in ("GENERATION", "CHECKPOINT_S")}
+        wanted = {"GENERATION": "new", "CHECKPOINT_S": _CHECKPOINT_S}
+        if row.workload.operation == "checkpoint" and made != wanted:
+            # The old one's NameNode does not say when it has a new image.
+            raise InputError(place, expected=f"settings {wanted}", came=str(made), do="Set them.")
+
+    def _image(self) -> str:
+        """The last update of the log that is in an image which the NameNode has."""
+        told = self._told(self._master, _INFO).get("JournalTransactionInfo")
+        return json.loads(told)["MostRecentCheckpointTxId"] if told else ""
+
+    def _log(self) -> str:
+        """The log's files that the NameNode writes now."""
+        return str(self._told(self._master, _INFO).get("NameJournalStatus", ""))
+
+    def _groups(self, row: Row) -> Parts:
+        """The DataNodes; where a file gets more replicas, by who has the first of them."""
+        if not row.workload.replicas:
+            return {"datanode": tuple(self._datanodes)}
+        few, many = row.workload.replicas
+        return {
+            "source": tuple(self._datanodes[:few]),
+            "destination": tuple(self._datanodes[few:many]),
+        }
+
+    def _from(self, node: str) -> list[str]:
+        """The DataNodes from this one on, round and round; in order for any other machine."""
+        at = self._datanodes.index(node) if node in self._datanodes else 0
+        return self._datanodes[at:] + self._datanodes[:at]
+
+    def _target(self, folder: str, names: Sequence[str]) -> str:
+        addresses = ",".join(self.nodes[name].address for name in names) or "-"
+        return f"{self.nodes[self._master].address}:{_PORT} {folder} {addresses}"
+
+    def _placed(self, folder: str, names: Sequence[str], size: int, count: int) -> Task:
+        return Task(names[0], "place", self._target(folder, names), count, size, count)
+
+    def _probed_in(self, row: Row, operation: str, node: str) -> str:
+        kind = "cold" if _is_cold(row, operation) else operation
+        return f"/probes/{kind}/{self.nodes[node].address}"
+
+    def _told(self, node: str, bean: str) -> dict[str, Any]:
+        """What a bean says; empty where it does not answer, or has no such bean."""
+        try:
+            return _page(*self._pages[node], bean)
+        except (httpx.HTTPError, ValueError):
+            return {}
+
+
+def _page(host: str, port: int, bean: str) -> dict[str, Any]:
+    """A bean as a server tells it. Raises HTTPError, ValueError."""
+    address = f"http://{host}:{port}/jmx?qry={bean}"
+    found = httpx.get(address, timeout=_PAGE_S, trust_env=False).json()["beans"]
+    return dict(found[0]) if found else {}
+
+
+def _changed(look: Callable[[], str], before: str, halt: threading.Event) -> None:
+    """Returns once it is another, known one, or at the halt. Raises MeasurementFailed after a
+    while."""
+    deadline = time.monotonic() + _CHANGED_S
+    while look() in ("", before) and not halt.wait(_POLL_S):
+        if time.monotonic() > deadline:
+            raise MeasurementFailed(
+                "a checkpoint",
+                expected=f"within {_CHANGED_S:g} s",
+                came="none",
+                do="What the SecondaryNameNode printed says more.",
+            )
+
+
+def _addresses(live: str) -> set[str]:
+    """Of DataNodes that the NameNode heard of lately, by its `LiveNodes`."""
+    nodes = json.loads(live)
+    return {name.split(":")[0] for name, one in nodes.items() if one["lastContact"] <= _SILENT_S}
+
+
+def _is_cold(row: Row, operation: str) -> bool:
+    """Whether a probe needs the disk of a DataNode, and not only what is in memory."""
+    return row.limpware == "disk" and operation == "read-block" and "master" not in row.injected
+
+
+def _bytes(load: Load) -> int:
+    return round(1000 * (load.size_kb or 0.0))
+
+
+def _unsettled(came: str) -> Unsettled:
+    return Unsettled("the NameNode", expected="out of safe mode, with all DataNodes", came=came)
+
+
+SYSTEM = Hdfs
