@@ -55,12 +55,13 @@ class Shown:
 class System(ABC):
     """One arm's system on a fleet that is up. Called by one thread, but for `look`.
 
-    sources: the client's Java sources, beside the adapter; opener: its class; shown: what the page
-    draws of what `look` returns, the first thing first.
+    sources: the client's Java sources, beside the adapter; opener: its class; both may differ from
+    generation to generation. shown: what the page draws of what `look` returns, the first thing
+    first.
     """
 
-    sources: ClassVar[tuple[str, ...]]
-    opener: ClassVar[str]
+    sources: tuple[str, ...]
+    opener: str
     shown: ClassVar[tuple[Shown, ...]] = ()
 
     def __init__(self, nodes: Sequence[Node], settings: Mapping[str, Any]) -> None:
