@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import socket
 import struct
+import subprocess
 import sys
 import threading
+from collections.abc import Iterator
+from pathlib import Path
 from types import ModuleType
 
 import pytest
 
 from experiments.design import load_design
 from experiments.errors import InputError
+from experiments.kinds.limplock.clients import Clients, Task
 from experiments.kinds.limplock.row import rows
 from experiments.kinds.limplock.system import Node, System, Unsettled, adapter_of
 
@@ -53,6 +57,34 @@ LACKS_ONE = HEAD + (
     b"\0\0\0\t127.0.0.3\0\0\0\x0bUNREACHABLE\x0b\0\0\0\1\0\0\0\t127.0.0.1\0"
 )
 CALL = b"\x80\1\0\1\0\0\0\x18describe_schema_versions\0\0\0\0\0"
+# A client of a store that is its target's word: it is there, it is empty, or nobody answers it.
+CLIENT = """\
+import java.util.Collections;
+import java.util.List;
+import java.util.concurrent.TimeoutException;
+
+public final class Made extends CassandraClient {
+  @Override
+  List<Connection> connected(String host, int port, int several) {
+    return Collections.nCopies(several, new Connection() {
+      @Override public void create() {}
+      @Override public void close() {}
+
+      @Override public boolean get(String key, String consistency) throws Exception {
+        System.err.println("asked " + key + " " + consistency);
+        if (host.equals("silent")) {
+          throw new TimeoutException("2 of 3");
+        }
+        return host.equals("full");
+      }
+
+      @Override public void put(String key, byte[] value, String consistency) throws Exception {
+        get(key + "=" + value.length, consistency);
+      }
+    });
+  }
+}
+"""
 
 
 def system_of(generation: str) -> System:
@@ -154,6 +186,55 @@ def test_a_row_s_consistency_is_asked_for_and_puts_beside_it_are_many_at_once() 
     assert (heavy.operation, heavy.count, heavy.target[-3:]) == ("put-all", 0, " 32")
     assert heavy.keys > 1
     assert heavy.gap_s > 0
+
+
+@pytest.fixture(scope="module")
+def classes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What both generations' clients share, on a store that is made up."""
+    folder = tmp_path_factory.mktemp("classes")
+    role = load_design("limplock-cassandra").roles["cassandra"].directory
+    (folder / "Made.java").write_text(CLIENT)
+    shared = [role.parent / "java/Lanes.java", role / "CassandraClient.java"]
+    sources = [str(path) for path in (*shared, folder / "Made.java")]
+    subprocess.run(["javac", "-proc:none", "-d", str(folder), *sources], check=True)
+    return folder
+
+
+@pytest.fixture
+def clients(classes: Path, tmp_path: Path) -> Iterator[Clients]:
+    words = ["java", "-Xmx32m", "-XX:TieredStopAtLevel=1", "-cp", str(classes), "Lanes", "Made"]
+    found = Clients(words, tmp_path / "log")
+    yield found
+    found.close()
+
+
+@pytest.mark.parametrize(
+    ("operation", "target", "outcome"),
+    [
+        ("get-quorum", "full 1 1", "ok"),
+        ("get-quorum", "empty 1 1", "error"),
+        ("put-all", "silent 1 1", "timeout"),
+        ("put-all", "silent 1 4", "timeout"),
+        ("scan-all", "full 1 1", "error"),
+    ],
+)
+def test_what_replicas_do_not_answer_is_a_time_out_and_what_is_not_there_an_error(
+    clients: Clients, operation: str, target: str, outcome: str
+) -> None:
+    lane = clients.start(Task("ring-1", operation, target, 0, 10, 1))
+    while not lane.did:
+        assert not lane.wait(0.01)
+    clients.stop(lane)
+    assert lane.did[0].outcome == outcome
+
+
+def test_rows_that_are_asked_for_at_once_are_different_ones(
+    clients: Clients, tmp_path: Path
+) -> None:
+    clients.do(Task("ring-1", "fill-all", "full 1 3", 2, 10, 2), 30.0)
+    clients.close()
+    asked = {line for line in (tmp_path / "log").read_text().splitlines() if "asked" in line}
+    assert asked == {f"asked filled-{key}=10 all" for key in range(6)}
 
 
 @pytest.mark.parametrize("change", [{"operation": "scan"}, {"consistency": None}])

@@ -1,8 +1,10 @@
 import java.util.ArrayList;
 import java.util.List;
+import java.util.concurrent.ExecutionException;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
+import java.util.concurrent.TimeoutException;
 
 /**
  * Gets and puts rows by way of one node, whichever client of a generation asks it.
@@ -16,7 +18,7 @@ public abstract class CassandraClient implements Lanes.Opener {
   static final String TABLE = "pairs";
   static final int REPLICAS = 3; // Limplock section 5.4
 
-  /** A connection to a node. */
+  /** A connection to a node; throws TimeoutException where replicas did not answer that in time. */
   interface Connection extends AutoCloseable {
     void create() throws Exception;
 
@@ -64,7 +66,15 @@ public abstract class CassandraClient implements Lanes.Opener {
         }));
       }
       for (Future<?> each : asked) {
-        each.get();
+        over(each);
+      }
+    }
+
+    private static void over(Future<?> asked) throws Exception {
+      try {
+        asked.get();
+      } catch (ExecutionException error) {
+        throw error.getCause() instanceof TimeoutException ? (TimeoutException) error.getCause() : error;
       }
     }
 

@@ -4,6 +4,9 @@ import com.datastax.driver.core.PreparedStatement;
 import com.datastax.driver.core.QueryOptions;
 import com.datastax.driver.core.ResultSet;
 import com.datastax.driver.core.Session;
+import com.datastax.driver.core.exceptions.OperationTimedOutException;
+import com.datastax.driver.core.exceptions.ReadTimeoutException;
+import com.datastax.driver.core.exceptions.WriteTimeoutException;
 import com.datastax.driver.core.policies.ConstantReconnectionPolicy;
 import com.datastax.driver.core.policies.RoundRobinPolicy;
 import com.datastax.driver.core.policies.WhiteListPolicy;
@@ -14,6 +17,7 @@ import java.util.List;
 import java.util.Locale;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.TimeoutException;
 
 /** By the driver that is among today's release, for its own tools; one node is the coordinator of all that it asks. */
 public final class CqlClient extends CassandraClient {
@@ -54,20 +58,24 @@ public final class CqlClient extends CassandraClient {
     }
 
     @Override
-    public boolean get(String key, String consistency) {
+    public boolean get(String key, String consistency) throws TimeoutException {
       return asked("SELECT value FROM " + KEYSPACE + "." + TABLE + " WHERE key = ?", consistency, key).one() != null;
     }
 
     @Override
-    public void put(String key, byte[] value, String consistency) {
+    public void put(String key, byte[] value, String consistency) throws TimeoutException {
       String query = "INSERT INTO " + KEYSPACE + "." + TABLE + " (key, value) VALUES (?, ?)";
       asked(query, consistency, key, ByteBuffer.wrap(value));
     }
 
-    private ResultSet asked(String query, String consistency, Object... values) {
+    private ResultSet asked(String query, String consistency, Object... values) throws TimeoutException {
       PreparedStatement statement = prepared.computeIfAbsent(query, session::prepare);
       ConsistencyLevel level = ConsistencyLevel.valueOf(consistency.toUpperCase(Locale.ROOT));
-      return session.execute(statement.bind(values).setConsistencyLevel(level));
+      try {
+        return session.execute(statement.bind(values).setConsistencyLevel(level));
+      } catch (ReadTimeoutException | WriteTimeoutException | OperationTimedOutException error) {
+        throw new TimeoutException(error.getMessage());
+      }
     }
 
     @Override
