@@ -7,6 +7,7 @@ and of the paper's release whom it reaches, which it tells in Thrift only.
 
 from __future__ import annotations
 
+import io
 import socket
 import struct
 from collections.abc import Mapping, Sequence
@@ -173,30 +174,25 @@ def reached_of(answer: bytes) -> int:
     """How many nodes have a schema in the answer to describe_schema_versions: a map of versions to
     addresses, with those that said nothing under UNREACHABLE."""
     try:
-        return _reached_of(answer)
-    except (struct.error, IndexError):
+        return _reached_of(io.BytesIO(answer))
+    except struct.error:
         return 0
 
 
-def _reached_of(answer: bytes) -> int:
+def _reached_of(answer: io.BytesIO) -> int:
     def number() -> int:
-        nonlocal at
-        at += 4
-        return int(struct.unpack_from(">I", answer, at - 4)[0])
+        return int(struct.unpack(">I", answer.read(4))[0])
 
     def text() -> bytes:
-        nonlocal at
-        length = number()
-        at += length
-        return answer[at - length : at]
+        return answer.read(number())
 
-    at = 4
-    text(), number()
-    at += 5  # field and types of the map
+    answer.read(4)  # what message it is
+    text()
+    answer.read(9)  # its number; field and types of the map
     found = 0
     for _ in range(number()):
         version = text()
-        at += 1  # type of the list
+        answer.read(1)  # type of the list
         addresses = [text() for _ in range(number())]
         found += len(addresses) if version != b"UNREACHABLE" else 0
     return found
