@@ -65,7 +65,7 @@ import java.util.concurrent.TimeoutException;
 
 public final class Made extends CassandraClient {
   @Override
-  List<Connection> connected(String host, int port, int several) {
+  List<Connection> connected(String host, int port, int several, String retry) {
     return Collections.nCopies(several, new Connection() {
       @Override public void create() {}
       @Override public void close() {}
@@ -89,7 +89,7 @@ public final class Made extends CassandraClient {
 
 def system_of(generation: str) -> System:
     role = load_design("limplock-cassandra").roles["cassandra"]
-    return adapter_of(role.directory)(NODES, {"GENERATION": generation})
+    return adapter_of(role.directory)(NODES, {"GENERATION": generation, "SPECULATIVE_RETRY": "99p"})
 
 
 def module_of(system: System) -> ModuleType:
@@ -171,19 +171,19 @@ def test_each_generation_is_asked_by_a_client_of_its_own(
     role = load_design("limplock-cassandra").roles["cassandra"]
     assert system.opener == client
     assert all((role.directory / source).is_file() for source in system.sources)
-    assert system.probe(rows()["C1"], "put-quorum", "ring-2").target == f"198.18.0.2 {port} 1"
+    assert system.probe(rows()["C1"], "put-quorum", "ring-2").target == f"198.18.0.2 {port} 1 99p"
 
 
 def test_a_row_s_consistency_is_asked_for_and_puts_beside_it_are_many_at_once() -> None:
     system, known = system_of("new"), rows()
     puts = system.operation(known["C1"], known["C1"].workload, 6000, "ring-2")
-    assert (puts.operation, puts.count, puts.keys, puts.target[-2:]) == (
-        "put-quorum", 6000, 6000, " 1",
+    assert (puts.operation, puts.count, puts.keys, puts.target[-6:]) == (
+        "put-quorum", 6000, 6000, " 1 99p",
     )  # fmt: skip
     beside = known["C3"].beside
     assert beside is not None
     heavy = system.operation(known["C3"], beside, 0, "ring-2")
-    assert (heavy.operation, heavy.count, heavy.target[-3:]) == ("put-all", 0, " 32")
+    assert (heavy.operation, heavy.count, heavy.target[-7:]) == ("put-all", 0, " 32 99p")
     assert heavy.keys > 1
     assert heavy.gap_s > 0
 
@@ -211,11 +211,11 @@ def clients(classes: Path, tmp_path: Path) -> Iterator[Clients]:
 @pytest.mark.parametrize(
     ("operation", "target", "outcome"),
     [
-        ("get-quorum", "full 1 1", "ok"),
-        ("get-quorum", "empty 1 1", "error"),
-        ("put-all", "silent 1 1", "timeout"),
-        ("put-all", "silent 1 4", "timeout"),
-        ("scan-all", "full 1 1", "error"),
+        ("get-quorum", "full 1 1 99p", "ok"),
+        ("get-quorum", "empty 1 1 99p", "error"),
+        ("put-all", "silent 1 1 99p", "timeout"),
+        ("put-all", "silent 1 4 99p", "timeout"),
+        ("scan-all", "full 1 1 99p", "error"),
     ],
 )
 def test_what_replicas_do_not_answer_is_a_time_out_and_what_is_not_there_an_error(
@@ -231,7 +231,7 @@ def test_what_replicas_do_not_answer_is_a_time_out_and_what_is_not_there_an_erro
 def test_rows_that_are_asked_for_at_once_are_different_ones(
     clients: Clients, tmp_path: Path
 ) -> None:
-    clients.do(Task("ring-1", "fill-all", "full 1 3", 2, 10, 2), 30.0)
+    clients.do(Task("ring-1", "fill-all", "full 1 3 99p", 2, 10, 2), 30.0)
     clients.close()
     asked = {line for line in (tmp_path / "log").read_text().splitlines() if "asked" in line}
     assert asked == {f"asked filled-{key}=10 all" for key in range(6)}

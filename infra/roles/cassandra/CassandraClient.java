@@ -9,13 +9,13 @@ import java.util.concurrent.TimeoutException;
 /**
  * Gets and puts rows by way of one node, whichever client of a generation asks it.
  *
- * <p>A target is {@code HOST PORT AT_ONCE}: so many rows are asked for together, and an operation is over with the last of them.
+ * <p>A target is {@code HOST PORT AT_ONCE SPECULATIVE_RETRY}: so many rows are asked for together, and an operation is over with the
+ * last of them; each setting of a table has a table of its own.
  * Operations are {@code create} (keyspace and table), and {@code get}, {@code put} and {@code fill} with a consistency: {@code get-quorum}.
  * What is got was filled in, and is never put: a replica that missed a put has no say in a get.
  */
 public abstract class CassandraClient implements Lanes.Opener {
   static final String KEYSPACE = "limplock";
-  static final String TABLE = "pairs";
   static final int REPLICAS = 3; // Limplock section 5.4
 
   /** A connection to a node; throws TimeoutException where replicas did not answer that in time. */
@@ -29,12 +29,12 @@ public abstract class CassandraClient implements Lanes.Opener {
   }
 
   /** So many connections, each for one thread at a time; one may be several of them. */
-  abstract List<? extends Connection> connected(String host, int port, int several) throws Exception;
+  abstract List<? extends Connection> connected(String host, int port, int several, String retry) throws Exception;
 
   @Override
   public Lanes.Client open(String target) throws Exception {
     String[] words = target.split(" ");
-    return new Together(connected(words[0], Integer.parseInt(words[1]), Integer.parseInt(words[2])));
+    return new Together(connected(words[0], Integer.parseInt(words[1]), Integer.parseInt(words[2]), words[3]));
   }
 
   private static final class Together implements Lanes.Client {

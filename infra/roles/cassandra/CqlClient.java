@@ -24,16 +24,20 @@ public final class CqlClient extends CassandraClient {
   private static final long AGAIN_MS = 500; // to a node that is back
 
   @Override
-  List<Connection> connected(String host, int port, int several) {
-    return Collections.nCopies(several, new Driver(new InetSocketAddress(host, port)));
+  List<Connection> connected(String host, int port, int several, String retry) {
+    return Collections.nCopies(several, new Driver(new InetSocketAddress(host, port), retry));
   }
 
   private static final class Driver implements Connection {
     private final Cluster cluster;
     private final Session session;
+    private final String retry;
+    private final String table;
     private final Map<String, PreparedStatement> prepared = new ConcurrentHashMap<>();
 
-    Driver(InetSocketAddress node) {
+    Driver(InetSocketAddress node, String retry) {
+      this.retry = retry;
+      table = KEYSPACE + ".pairs_" + retry.toLowerCase(Locale.ROOT);
       List<InetSocketAddress> only = Collections.singletonList(node);
       cluster = Cluster.builder()
           .addContactPointsWithPorts(only)
@@ -54,18 +58,18 @@ public final class CqlClient extends CassandraClient {
     public void create() {
       session.execute("CREATE KEYSPACE IF NOT EXISTS " + KEYSPACE + " WITH replication ="
           + " {'class': 'SimpleStrategy', 'replication_factor': " + REPLICAS + "}");
-      session.execute("CREATE TABLE IF NOT EXISTS " + KEYSPACE + "." + TABLE + " (key text PRIMARY KEY, value blob)");
+      session.execute("CREATE TABLE IF NOT EXISTS " + table + " (key text PRIMARY KEY, value blob)"
+          + " WITH speculative_retry = '" + retry + "'");
     }
 
     @Override
     public boolean get(String key, String consistency) throws TimeoutException {
-      return asked("SELECT value FROM " + KEYSPACE + "." + TABLE + " WHERE key = ?", consistency, key).one() != null;
+      return asked("SELECT value FROM " + table + " WHERE key = ?", consistency, key).one() != null;
     }
 
     @Override
     public void put(String key, byte[] value, String consistency) throws TimeoutException {
-      String query = "INSERT INTO " + KEYSPACE + "." + TABLE + " (key, value) VALUES (?, ?)";
-      asked(query, consistency, key, ByteBuffer.wrap(value));
+      asked("INSERT INTO " + table + " (key, value) VALUES (?, ?)", consistency, key, ByteBuffer.wrap(value));
     }
 
     private ResultSet asked(String query, String consistency, Object... values) throws TimeoutException {

@@ -20,13 +20,14 @@ import org.apache.thrift.transport.TSocket;
 import org.apache.thrift.transport.TTransport;
 import org.apache.thrift.transport.TTransportException;
 
-/** By the Thrift client of the release of 2013; the node that it connects to is the coordinator. */
+/** By the Thrift client of the release of 2013, which has no speculative reads; the node that it connects to is the coordinator. */
 public final class ThriftClient extends CassandraClient {
+  private static final String TABLE = "pairs";
   private static final ByteBuffer COLUMN = bytes("value");
   private static final long AGREED_POLL_MS = 100;
 
   @Override
-  List<Connection> connected(String host, int port, int several) throws TTransportException {
+  List<Connection> connected(String host, int port, int several, String retry) throws TTransportException {
     List<Connection> all = new ArrayList<>();
     for (int place = 0; place < several; place++) {
       all.add(new Link(host, port));

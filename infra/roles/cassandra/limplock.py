@@ -64,6 +64,7 @@ class Cassandra(System):
         self._generation = str(settings["GENERATION"])
         self.opener, self._port = _CLIENTS[self._generation]
         self.sources = ("CassandraClient.java", f"{self.opener}.java")
+        self._retry = str(settings["SPECULATIVE_RETRY"])
         self._filled = 0
 
     @classmethod
@@ -109,7 +110,7 @@ class Cassandra(System):
         return self._target(node, 1)
 
     def _target(self, node: str, at_once: int) -> str:
-        return f"{self.nodes[node].address} {self._port} {at_once}"
+        return f"{self.nodes[node].address} {self._port} {at_once} {self._retry}"
 
     def prepare(self, row: Row, count: int, clients: Clients) -> None:
         """The table, and what the row and its probes get: on all replicas."""
