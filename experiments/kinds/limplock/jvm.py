@@ -3,13 +3,32 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping
 
 import httpx
 
 _PORT = 9404
 _LIMIT_S = 2.0
 _MEGABYTE = 2.0**20
-_LINE = re.compile(r"^([a-z_]+)(?:\{([^}]*)\})? ([0-9.eE+-]+)$", re.MULTILINE)
+_LINE = re.compile(r"^([a-zA-Z_]+)(?:\{([^}]*)\})? ([0-9.eE+-]+)$", re.MULTILINE)
+_LABEL = re.compile(r'([a-zA-Z_]+)="([^"]*)"')
+
+
+def exported(host: str) -> str:
+    """The exporter's text; empty where it does not answer.
+
+    Parameters: host, its address on the control network.
+    """
+    try:
+        return httpx.get(f"http://{host}:{_PORT}/metrics", timeout=_LIMIT_S, trust_env=False).text
+    except httpx.HTTPError:
+        return ""
+
+
+def samples(text: str) -> Iterator[tuple[str, Mapping[str, str], float]]:
+    """Name, labels and value of each number in the exporter's text."""
+    for name, labels, value in _LINE.findall(text):
+        yield name, dict(_LABEL.findall(labels)), float(value)
 
 
 def look_at_jvm(host: str) -> dict[str, float]:
@@ -18,23 +37,19 @@ def look_at_jvm(host: str) -> dict[str, float]:
 
     Parameters: host, its address on the control network.
     """
-    try:
-        text = httpx.get(f"http://{host}:{_PORT}/metrics", timeout=_LIMIT_S, trust_env=False).text
-    except httpx.HTTPError:
-        return {}
-    return read_jvm(text)
+    return read_jvm(exported(host))
 
 
 def read_jvm(text: str) -> dict[str, float]:
     """The same of the exporter's text."""
     found: dict[str, float] = {}
-    for name, labels, value in _LINE.findall(text):
-        if name == "jvm_memory_bytes_used" and 'area="heap"' in labels:
-            found["heap_used_mb"] = float(value) / _MEGABYTE
-        elif name == "jvm_memory_bytes_max" and 'area="heap"' in labels:
-            found["heap_max_mb"] = float(value) / _MEGABYTE
+    for name, labels, value in samples(text):
+        if name == "jvm_memory_bytes_used" and labels.get("area") == "heap":
+            found["heap_used_mb"] = value / _MEGABYTE
+        elif name == "jvm_memory_bytes_max" and labels.get("area") == "heap":
+            found["heap_max_mb"] = value / _MEGABYTE
         elif name == "jvm_gc_collection_seconds_sum":
-            found["gc_s"] = found.get("gc_s", 0.0) + float(value)
+            found["gc_s"] = found.get("gc_s", 0.0) + value
         elif name == "jvm_threads_current":
-            found["threads"] = float(value)
+            found["threads"] = value
     return found

@@ -19,7 +19,13 @@ fi
 mkdir -p "$run/conf"
 sed -e "s|SEEDS|$(IFS=,; echo "${seeds[*]#*=}")|" -e "s|TOKEN|$token|" -e "s|JOINS|$joins|" -e "s|DATA|$data|" \
   -e "s|ADDRESS|$ADDRESS|" "$software/cassandra.yaml" >"$run/conf/cassandra.yaml"
-mapfile -t java < <(java_of "$HEAP_MB")
+# shellcheck disable=SC2054 # object names have commas
+beans=(ThreadPools,path=request,name={Active,Pending}Tasks ThreadPools,path=transport,name=ActiveTasks
+  Connection,name={{Small,Large}Message,Command}PendingTasks Connection,name=TotalTimeouts DroppedMessage,name=Dropped
+  Storage,name=TotalHints Keyspace,name=SpeculativeRetries)
+beans=("${beans[@]/#/org.apache.cassandra.metrics:type=}" org.apache.cassandra.net:type=FailureDetector)
+if [ "$GENERATION" = old ]; then beans+=(org.apache.cassandra.db:type=StorageProxy); fi # its hints; the new one asks all nodes for it
+mapfile -t java < <(java_of "$HEAP_MB" && jmx_of "${beans[@]/%/,*}")
 java+=("@$software/jvm.options" -Xss512k "-Dcassandra.config=file://$run/conf/cassandra.yaml" "-Dcassandra.storagedir=$data"
   -Dcassandra-foreground=yes -Dcassandra.ring_delay_ms=5000 -Dcassandra.skip_wait_for_gossip_to_settle=0)
 agents=("$software"/lib/jamm-0.4*.jar) # how the new release measures what its caches take

@@ -22,7 +22,8 @@ import java.util.concurrent.TimeoutException;
  * </pre>
  * Lines of the output: {@code ready}; {@code open ID}, its client is connected; {@code did ID START END OUTCOME}, an operation with the
  * nanoseconds of the monotonic clock and `ok`, `error` or `timeout`; {@code end ID REASON}. An operation that failed is asked again and
- * counts only when it succeeded; one that was not over when its lane was stopped is a `timeout`. The end of the input ends the program.
+ * counts only when it succeeded; one that was not over when its lane was stopped is a `timeout`, as is one that the store itself waited
+ * for in vain: its client throws TimeoutException. The end of the input ends the program.
  */
 public final class Lanes {
   /** A connection to a store; used by one thread at a time, closed by another. */
@@ -168,7 +169,7 @@ public final class Lanes {
       return "ok";
     } catch (ExecutionException error) {
       System.err.println("lane " + id + " " + operation + " at " + target + ": " + error.getCause());
-      return "error";
+      return error.getCause() instanceof TimeoutException ? "timeout" : "error";
     } catch (TimeoutException | InterruptedException error) {
       forget();
       doer = newDoer();

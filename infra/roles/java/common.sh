@@ -25,12 +25,14 @@ write_hosts() {
   } >"$run/hosts"
 }
 
-# What a server's JVM tells of its heap, at http://ADDRESS:9404/metrics, where the generation's pom.xml names the exporter.
-jmx_of() {
-  local jar
+# What a server's JVM tells of its heap and of some of its beans, at http://ADDRESS:9404/metrics, where the generation's pom.xml
+# names the exporter.
+jmx_of() { # object names of beans
+  local jar rules='[]' names='"java.lang:type=Memory"'
+  if [ $# -gt 0 ]; then rules='[{ pattern: ".*" }]' names=$(printf '"%s", ' "$@"); fi
   for jar in "$software"/lib/jmx_prometheus_javaagent-*.jar; do
     if [ ! -e "$jar" ]; then continue; fi
-    printf '%s\n' 'whitelistObjectNames: ["java.lang:type=Memory"]' 'rules: []' >"$run/jmx.yaml" # and nothing of the server's own
+    printf '%s\n' "whitelistObjectNames: [$names]" "rules: $rules" >"$run/jmx.yaml"
     echo "-javaagent:$jar=9404:$run/jmx.yaml"
   done
 }

@@ -1,0 +1,202 @@
+"""How limplock's rows ask Cassandra: all nodes are replicas, and any one is asked as coordinator.
+
+Today's release is asked by CQL, the paper's by Thrift. What a node tells of itself is asked over
+the control network, which no limping card is on: of the beans that `start.sh` has its JVM export,
+and of the paper's release whom it reaches, which it tells in Thrift only.
+"""
+
+from __future__ import annotations
+
+import io
+import socket
+import struct
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from experiments.errors import InputError
+from experiments.kinds.limplock.clients import Clients, Task
+from experiments.kinds.limplock.jvm import exported, read_jvm, samples
+from experiments.kinds.limplock.row import Load, Row
+from experiments.kinds.limplock.system import Node, Parts, Shown, System, Unsettled
+
+_CLIENTS = {"new": ("CqlClient", 9042), "old": ("ThriftClient", 9160)}
+_OPERATIONS = ("get", "put")
+_ROW_BYTES = 170  # the paper names none; the release's stress tool puts five columns of 34
+_PUT_KEYS, _PROBED_KEYS = 1000, 10
+_FILLED_AT_ONCE = 32
+_HEAVY_AT_ONCE, _HEAVY_GAP_S = 32, 0.1  # at most 320 puts a second: a host of two cores does more
+_PREPARED_S = 180.0
+_SEEN_S = 3.0
+_BEANS = (
+    # metric, bean and its attribute, scope and how its name ends: "" is any, and the sum of them
+    ("reads_active", "metrics_ThreadPools_Value", "ReadStage", "ActiveTasks"),
+    ("reads_pending", "metrics_ThreadPools_Value", "ReadStage", "PendingTasks"),
+    ("writes_active", "metrics_ThreadPools_Value", "MutationStage", "ActiveTasks"),
+    ("writes_pending", "metrics_ThreadPools_Value", "MutationStage", "PendingTasks"),
+    ("requests_active", "metrics_ThreadPools_Value", "Native-Transport-Requests", "ActiveTasks"),
+    ("to_peers_pending", "metrics_Connection_Value", "", "PendingTasks"),
+    ("to_peers_timed_out", "metrics_Connection_Count", "", "TotalTimeouts"),
+    ("dropped", "metrics_DroppedMessage_Count", "", "Dropped"),
+    ("hints", "metrics_Storage_Count", "", "TotalHints"),
+    ("hints", "db_StorageProxy_TotalHints", "", ""),
+    ("speculative_reads", "metrics_Keyspace_Count", "", "SpeculativeRetries"),
+    ("nodes_up", "net_FailureDetector_UpEndpointCount", "", ""),
+    ("nodes_down", "net_FailureDetector_DownEndpointCount", "", ""),
+)
+
+
+class Cassandra(System):
+    """A ring; the row's client asks a node that does not limp, as the paper's did."""
+
+    shown = (
+        Shown("to_peers_pending", "messages that wait to be sent to other nodes"),
+        Shown("hints", "hints written so far"),
+        Shown("nodes_down", "nodes that are taken for dead"),
+        Shown("speculative_reads", "reads asked of one replica more, so far"),
+        Shown("writes_active", "threads of the write stage at work"),
+        Shown("reads_active", "threads of the read stage at work"),
+        Shown("heap_used_mb", "heap in use, MB"),
+    )
+
+    def __init__(self, nodes: Sequence[Node], settings: Mapping[str, Any]) -> None:
+        super().__init__(nodes, settings)
+        self._generation = str(settings["GENERATION"])
+        self.opener, self._port = _CLIENTS[self._generation]
+        self.sources = ("CassandraClient.java", f"{self.opener}.java")
+        self._retry = str(settings["SPECULATIVE_RETRY"])
+        self._filled = 0
+
+    @classmethod
+    def check(cls, row: Row) -> None:
+        """Raises InputError for what its client cannot ask."""
+        for load in filter(None, (row.workload, row.beside)):
+            if load.operation not in _OPERATIONS or load.consistency is None:
+                raise InputError(
+                    f"row {row.name}",
+                    expected=f"one of {', '.join(_OPERATIONS)}, with a consistency",
+                    came=f"{load.operation}, {load.consistency or 'none'}",
+                )
+
+    def parts(self, row: Row) -> Parts:
+        """All are replicas, once each reaches all."""
+        del row
+        with ThreadPoolExecutor(len(self.nodes)) as asking:
+            reached = dict(zip(self.nodes, asking.map(self._reached, self.nodes), strict=True))
+        if any(one != len(self.nodes) for one in reached.values()):
+            raise Unsettled(
+                "the ring",
+                expected=f"nodes that reach all {len(self.nodes)}",
+                came=", ".join(f"{name} reaches {one}" for name, one in reached.items()),
+            )
+        return {"replica": tuple(self.nodes)}
+
+    def _reached(self, node: str) -> int:
+        """How many nodes this one takes for alive, itself among them; 0 where it does not say."""
+        control = self.nodes[node].control
+        if self._generation == "old":
+            return reached_of(_thrift("describe_schema_versions", control))
+        told = read_beans(exported(control))
+        return int(told.get("nodes_up", 0.0))
+
+    def asked(self, row: Row, parts: Parts, injected: str) -> str:
+        """The first replica that does not limp."""
+        del row
+        return next(name for name in parts["replica"] if name != injected)
+
+    def target(self, node: str, operation: str) -> str:
+        """One coordinator, so that no client turns to another; one row at a time."""
+        del operation
+        return self._target(node, 1)
+
+    def _target(self, node: str, at_once: int) -> str:
+        return f"{self.nodes[node].address} {self._port} {at_once} {self._retry}"
+
+    def prepare(self, row: Row, count: int, clients: Clients) -> None:
+        """The table, and what the row and its probes get: on all replicas."""
+        first = next(iter(self.nodes))
+        clients.do(Task(first, "create", self._target(first, 1), 1, 0, 1), _PREPARED_S)
+        keys = count if row.workload.operation == "get" else _PROBED_KEYS
+        if keys > self._filled:
+            asks = -(-keys // _FILLED_AT_ONCE)
+            target = self._target(first, _FILLED_AT_ONCE)
+            clients.do(Task(first, "fill-all", target, asks, _ROW_BYTES, asks), _PREPARED_S)
+            self._filled = keys
+
+    def operation(self, row: Row, load: Load, count: int, node: str) -> Task:
+        """One row after another; the puts beside it are heavy: many at once."""
+        operation = f"{load.operation}-{load.consistency}"
+        keys = load.keys or count or _PUT_KEYS
+        if load is row.beside:
+            target = self._target(node, _HEAVY_AT_ONCE)
+            return Task(node, operation, target, count, _ROW_BYTES, keys, gap_s=_HEAVY_GAP_S)
+        return Task(node, operation, self._target(node, 1), count, _ROW_BYTES, keys)
+
+    def probe(self, row: Row, operation: str, node: str) -> Task:
+        """A few rows."""
+        del row
+        return Task(node, operation, self._target(node, 1), 0, _ROW_BYTES, _PROBED_KEYS)
+
+    def look(self, node: str) -> Mapping[str, float]:
+        """Its stages, what waits for others, what it dropped or hinted, and its heap."""
+        text = exported(self.nodes[node].control)
+        return read_beans(text) | read_jvm(text)
+
+
+def read_beans(text: str) -> dict[str, float]:
+    """The metrics of `_BEANS` in the exporter's text."""
+    found: dict[str, float] = {}
+    for name, labels, value in samples(text):
+        for metric, bean, scope, ending in _BEANS:
+            if (
+                name == f"org_apache_cassandra_{bean}"
+                and scope in ("", labels.get("scope"))
+                and labels.get("name", "").endswith(ending)
+            ):
+                found[metric] = found.get(metric, 0.0) + value
+    return found
+
+
+def _thrift(call: str, host: str) -> bytes:
+    """The answer to a call without arguments, framed binary; empty where none comes."""
+    name = call.encode()
+    asked = struct.pack(">II", 0x80010001, len(name)) + name + struct.pack(">IB", 0, 0)
+    try:
+        with socket.create_connection((host, 9160), timeout=_SEEN_S) as connection:
+            connection.sendall(struct.pack(">I", len(asked)) + asked)
+            with connection.makefile("rb") as answer:
+                (length,) = struct.unpack(">I", answer.read(4))
+                return answer.read(length)
+    except (OSError, struct.error):
+        return b""
+
+
+def reached_of(answer: bytes) -> int:
+    """How many nodes have a schema in the answer to describe_schema_versions: a map of versions to
+    addresses, with those that said nothing under UNREACHABLE."""
+    try:
+        return _reached_of(io.BytesIO(answer))
+    except struct.error:
+        return 0
+
+
+def _reached_of(answer: io.BytesIO) -> int:
+    def number() -> int:
+        return int(struct.unpack(">I", answer.read(4))[0])
+
+    def text() -> bytes:
+        return answer.read(number())
+
+    answer.read(4)  # what message it is
+    text()
+    answer.read(9)  # its number; field and types of the map
+    found = 0
+    for _ in range(number()):
+        version = text()
+        answer.read(1)  # type of the list
+        addresses = [text() for _ in range(number())]
+        found += len(addresses) if version != b"UNREACHABLE" else 0
+    return found
+
+
+SYSTEM = Cassandra
