@@ -20,11 +20,12 @@ from experiments.errors import EnvironmentMissing, InputError, MeasurementFailed
 from experiments.kinds.limplock.cast import cast_of
 from experiments.kinds.limplock.clients import Clients, Lane, Task
 from experiments.kinds.limplock.foreseen import check_memory, needed_mb
+from experiments.kinds.limplock.page import scale_words
 from experiments.kinds.limplock.repeat import Moved, Repeat, until_settled, whole
 from experiments.kinds.limplock.row import Row, rows
 from experiments.kinds.limplock.section import LimplockSection
 from experiments.kinds.limplock.system import Node, Parts, System, Unsettled
-from experiments.kinds.limplock.windows import Window
+from experiments.kinds.limplock.windows import Left, Window
 from experiments.stage.stage import Stage
 from experiments.tests.called import call, refusal
 
@@ -123,6 +124,8 @@ def change(design: Path, was: str, now: str, file: str = "experiment.toml") -> N
          "limplock.severities", "one at least"),
         ("[10, 100, 1000]", "[1]", "limplock.severities.0", "greater than 1"),
         ("scale = 0.25", "scale = 4.0", "limplock.scale", "1"),
+        ("scale = 0.25", "scale = 0.25\nscales = { Z9 = 0.5 }", "limplock.scales", "Z9"),
+        ("scale = 0.25", "scale = 0.25\nscales = { Z3 = 2.0 }", "limplock.scales.Z3", "1"),
         ("wait_max = 4.5", "wait_least = 4.5", "limplock.wait_least", ""),
         ('rows = ["Z1", "Z2", "Z3", "Z4", "Z5"]', "rows = []", "limplock.rows", "1"),
     ],
@@ -135,6 +138,14 @@ def test_a_design_that_no_row_fits_is_refused_with_its_key(
         checked(load_design(design))
     assert refused.value.place.endswith(key)
     assert said in str(refused.value)
+
+
+def test_a_row_has_a_scale_of_its_own_or_that_of_all() -> None:
+    section = LimplockSection(rows=("Z1", "Z3"), scale=0.1, scales={"Z3": 0.5})
+    assert [section.count_of(row) for row in section.asked()] == [700, 3500]
+    left = Left(0.1, {}, {}, [], [], {"Z1": 0.1, "Z3": 0.5})
+    assert scale_words(left) == "Z1 0.1, Z3 0.5"
+    assert scale_words(replace(left, scales={"Z1": 0.1})) == "0.1"
 
 
 def test_an_unknown_row_is_answered_with_the_nearest(design: Path) -> None:

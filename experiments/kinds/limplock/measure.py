@@ -120,7 +120,7 @@ class Rows:
             clients = Clients(words, folder / f"client-{arm}-{name}.log")
             self._clients[arm, name] = clients
             for row in rows:
-                system.prepare(row, self._section.count_of(row.workload.count), clients)
+                system.prepare(row, self._section.count_of(row), clients)
         return self._clients[arm, name]
 
     def _warm_up(self, system: System, rows: Sequence[Row], clients: Clients) -> None:
@@ -136,10 +136,11 @@ class Rows:
     def _write(self, folder: Path) -> dict[str, Any] | None:
         if not self._windows:
             return None
-        counts = {row.name: self._section.count_of(row.workload.count) for row in self._rows}
+        counts = {row.name: self._section.count_of(row) for row in self._rows}
         limits = {row.name: self._section.wait_max or row.wait_max for row in self._rows}
+        scales = {row.name: self._section.scale_of(row) for row in self._rows}
         left = Left(
-            self._section.scale, counts, limits, list(self._shown.values()), self._abandoned
+            self._section.scale, counts, limits, list(self._shown.values()), self._abandoned, scales
         )
         write_windows(folder, left, self._windows)
         write_table(folder / ASKED_FILE, self._asked(), ASKED)

@@ -17,6 +17,7 @@ from experiments.kinds.limplock.windows import (
     ASKED_FILE,
     WHITEBOX,
     WHITEBOX_FILE,
+    Left,
     read_windows,
 )
 from experiments.record.records import read_table
@@ -50,7 +51,7 @@ def write_page(folder: Path) -> Path:
         [Path(__file__).parent],
         name=result["experiment"],
         when=str(manifest.get("started_at") or ""),
-        about=f"{plain(left.scale)} of the paper's operations",
+        about=f"{scale_words(left)} of the paper's operations",
         headline=f"{stopped_words(manifest)} {headline(result)}".strip(),
         verdicts=chips(result["verdicts"], _QUESTIONS),
         summary=summary_table(result),
@@ -66,6 +67,13 @@ def write_page(folder: Path) -> Path:
         repeat=repeat_rows(manifest),
     )
     return save_page(folder, html)
+
+
+def scale_words(left: Left) -> str:
+    """The share of all rows, or of each."""
+    if set(left.scales.values()) <= {left.scale}:
+        return plain(left.scale)
+    return ", ".join(f"{row} {plain(scale)}" for row, scale in left.scales.items())
 
 
 def headline(result: Mapping[str, Any]) -> str:

@@ -59,7 +59,7 @@ class Repeat:
         self._system = system
         self._clients = clients
         self._watch = watch
-        self._count = section.count_of(row.workload.count)
+        self._count = section.count_of(row)
         self._probes: list[Lane] = []
 
     def measure(self) -> None:

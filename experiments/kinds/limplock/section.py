@@ -33,6 +33,8 @@ class LimplockSection(Strict):
     """Whether the node crashes too, as a scenario of its own."""
     scale: Share = 1.0
     """Operations, as a share of the paper's; their sizes are the paper's."""
+    scales: dict[str, Share] = Field(default_factory=dict)
+    """The same of single rows, by name, in place of `scale`."""
     wait_max: Annotated[float, Field(gt=1)] | None = None
     """How many times its base an operation is waited for; then it took at least that. Else the
     row's."""
@@ -62,9 +64,14 @@ class LimplockSection(Strict):
         known = rows()
         return tuple(known[name] for name in self.rows)
 
-    def count_of(self, count: int | None) -> int:
+    def scale_of(self, row: Row) -> float:
+        """Its own, else that of all."""
+        return self.scales.get(row.name, self.scale)
+
+    def count_of(self, row: Row) -> int:
         """So many operations in place of the paper's; 0 for those without end."""
-        return 0 if count is None else max(1, round(count * self.scale))
+        count = row.workload.count
+        return 0 if count is None else max(1, round(count * self.scale_of(row)))
 
     def check(self, design: Design) -> None:
         """Raises InputError where a row is unknown, twice, or not of what the fleet runs."""
@@ -76,6 +83,10 @@ class LimplockSection(Strict):
                 raise self._error(design, "rows", f"one of {', '.join(known)}", name, said)
         if len(set(self.rows)) != len(self.rows):
             raise self._error(design, "rows", "each row once", ", ".join(self.rows))
+        for name in self.scales:
+            if name not in self.rows:
+                expected = f"one of the rows {', '.join(self.rows)}"
+                raise self._error(design, "scales", expected, name)
         if not self.scenarios:
             raise self._error(design, "severities", "one at least, or crash = true", "neither")
         run = {tier.role for tier in design.fleet.tiers.values()}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +76,7 @@ class Left:
     wait_max: Mapping[str, float]
     shown: Sequence[Mapping[str, Any]]  # white-box metrics of the page
     abandoned: Sequence[str]  # repeats that were begun again, and why
+    scales: Mapping[str, float] = field(default_factory=dict)  # by row
 
 
 def write_windows(folder: Path, left: Left, windows: Sequence[Window]) -> None:
