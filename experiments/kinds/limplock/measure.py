@@ -126,7 +126,7 @@ class Rows:
     def _warm_up(self, system: System, rows: Sequence[Row], clients: Clients) -> None:
         """Each probe of each machine, often: servers and client compile what they run."""
         asked = {(probe.operation, node): row for row in rows for probe in row.probes
-                 for node in system.nodes}  # fmt: skip
+                 for node in system.probed(row, probe.operation)}  # fmt: skip
         tasks = [system.probe(row, operation, node) for (operation, node), row in asked.items()]
         lanes = [clients.start(replace(task, gap_s=_WARM_UP_GAP_S)) for task in tasks]
         time.sleep(self._section.warm_up_s)

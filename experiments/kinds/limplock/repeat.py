@@ -73,10 +73,10 @@ class Repeat:
                 self._scenario(scenario, base)
 
     def _begin_probes(self, stack: ExitStack) -> None:
-        """Of every machine: which of them limps is found anew before each fault."""
+        """Of every machine that does it: which of them limps is found anew before each fault."""
         gap_s, timeout_s = self._section.probe_gap_s, self._section.probe_timeout_s
         for operation in dict.fromkeys(probe.operation for probe in self._row.probes):
-            for node in self._system.nodes:
+            for node in self._system.probed(self._row, operation):
                 task = self._system.probe(self._row, operation, node)
                 lane = self._clients.start(replace(task, gap_s=gap_s, timeout_s=timeout_s))
                 self._until_the_end(stack, PROBE, lane)

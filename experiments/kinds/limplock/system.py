@@ -55,12 +55,13 @@ class Shown:
 class System(ABC):
     """One arm's system on a fleet that is up. Called by one thread, but for `look`.
 
-    sources: the client's Java sources, beside the adapter; opener: its class; shown: what the page
-    draws of what `look` returns, the first thing first.
+    sources: the client's Java sources, beside the adapter; opener: its class; both may differ from
+    generation to generation. shown: what the page draws of what `look` returns, the first thing
+    first.
     """
 
-    sources: ClassVar[tuple[str, ...]]
-    opener: ClassVar[str]
+    sources: tuple[str, ...]
+    opener: str
     shown: ClassVar[tuple[Shown, ...]] = ()
 
     def __init__(self, nodes: Sequence[Node], settings: Mapping[str, Any]) -> None:
@@ -106,6 +107,12 @@ class System(ABC):
         keys = load.keys or count or 1
         size = round(1000 * (load.size_kb or 0.0))
         return Task(node, load.operation, self.target(node, load.operation), count, size, keys)
+
+    def probed(self, row: Row, operation: str) -> Sequence[str]:
+        """The machines that a probe of the row is asked of: all of its tier, unless some do not
+        serve it."""
+        del row, operation
+        return list(self.nodes)
 
     @abstractmethod
     def probe(self, row: Row, operation: str, node: str) -> Task:
