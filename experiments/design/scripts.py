@@ -11,6 +11,8 @@ from experiments.design.fleet import Fleet
 from experiments.design.roles import Role, Roles
 from experiments.errors import InputError
 
+_SOURCED = "# shellcheck shell="  # how a file begins that others only source
+
 
 def script_errors(fleet: Fleet, roles: Roles) -> Iterator[InputError]:
     """What is wrong with the files of the roles in use."""
@@ -30,17 +32,21 @@ def script_errors(fleet: Fleet, roles: Roles) -> Iterator[InputError]:
 
 def _in_folder(role: Role) -> Iterator[InputError]:
     for script in sorted(role.directory.glob("*.sh")):
-        if not os.access(script, os.X_OK):
+        if not os.access(script, os.X_OK) and not _first_line(script).startswith(_SOURCED):
             yield InputError(
                 str(script), expected="an executable file", came="another", do=f"chmod +x {script}"
             )
         yield from _syntax(script)
 
 
+def _first_line(script: Path) -> str:
+    return script.read_text(encoding="utf-8").partition("\n")[0]
+
+
 def _syntax(script: Path) -> Iterator[InputError]:
-    first = script.read_text(encoding="utf-8").partition("\n")[0]
+    first = _first_line(script)
     shell = "bash" if "bash" in first else "sh"
-    if not first.startswith("#!"):
+    if not first.startswith(("#!", _SOURCED)):
         yield InputError(
             f"{script}:1", expected="#! and an interpreter", came=repr(first), do="Add it."
         )

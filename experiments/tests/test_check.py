@@ -126,6 +126,14 @@ def test_a_script_must_be_executable(shop: Path) -> None:
     assert problems(shop) == ["roles/shop/start.sh"]
 
 
+def test_a_script_that_others_source_is_only_read(shop: Path) -> None:
+    path = shop / "roles" / "shop" / "common.sh"
+    path.write_text("# shellcheck shell=bash\nmade=1\n")
+    assert check(shop)[0] == 0
+    path.write_text("# shellcheck shell=bash\nif true\n")
+    assert problems(shop) == ["roles/shop/common.sh"]
+
+
 @pytest.mark.parametrize(
     ("changes", "key"),
     [
