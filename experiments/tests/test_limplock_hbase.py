@@ -114,6 +114,21 @@ def test_a_region_server_that_has_no_catalogue_limps_and_is_asked_itself(
     assert list(system.probed(rows()["B1"], "get")) == ["regions-2", "regions-3", "regions-4"]
 
 
+def test_the_old_release_tells_its_servers_and_their_queues_by_other_names(
+    system: System, say: Say
+) -> None:
+    old = type(system)([MASTER, FIRST, SECOND, LAST], {"GENERATION": "old"})
+    assert old.sources == ("old/HBaseClient.java",)
+    servers = [{"key": f"{one.address},16020,1", "value": {}} for one in (FIRST, SECOND, LAST)]
+    say({
+        f"{MASTER.control} name=Master": {"RegionServers": servers},
+        f"{FIRST.control} type=Memory": MEMORY,
+        f"{FIRST.control} name=RPCStatistics-16020": {"callQueueLen": 7},
+    })  # fmt: skip
+    assert old.parts(rows()["B1"])["region-server"] == ("regions-2", "regions-3")
+    assert old.look("regions-2") == {"heap_used_mb": 64.0, "calls_queued": 7.0}
+
+
 def test_who_holds_a_log_limps_and_the_server_whose_log_it_is_is_asked(
     system: System, say: Say
 ) -> None:

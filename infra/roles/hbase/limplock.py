@@ -31,25 +31,40 @@ _MANY, _SCANNED, _HEAVY_KEYS = 100, 1000, 1000  # rows of one call
 _OPERATIONS = ("put", "get", "get-cached", "scan", "compact")
 _LOG = "node-that-holds-the-log"
 _MEGABYTE = 2.0**20
-_TOLD = {  # by bean: what it is called there, what here, and its unit
-    "Hadoop:service=HBase,name=RegionServer,sub=IPC": (
-        ("numActiveGeneralHandler", "handlers_active", 1.0),
-        ("numCallsInGeneralQueue", "calls_queued", 1.0),
-    ),
-    "Hadoop:service=HBase,name=RegionServer,sub=Server": (
-        ("memStoreSize", "memstore_mb", _MEGABYTE),
-        ("compactionQueueLength", "compactions_queued", 1.0),
-        ("flushQueueLength", "flushes_queued", 1.0),
-        ("storeFileCount", "store_files", 1.0),
-        ("blockCacheSize", "block_cache_mb", _MEGABYTE),
-    ),
-    "Hadoop:service=HBase,name=RegionServer,sub=WAL": (
-        ("slowSyncRollRequest", "log_rolls_slow", 1.0),
-        ("successfulLogRolls", "log_rolls", 1.0),
-    ),
-}
-_MASTER = "Hadoop:service=HBase,name=Master,sub=Server"
 _MEMORY = "java.lang:type=Memory"
+_MASTER = {
+    "new": "Hadoop:service=HBase,name=Master,sub=Server",
+    "old": "hadoop:service=Master,name=Master",
+}
+_TOLD = {  # of each release, by bean: what it is called there, what here, and its unit
+    "new": {
+        "Hadoop:service=HBase,name=RegionServer,sub=IPC": (
+            ("numActiveGeneralHandler", "handlers_active", 1.0),
+            ("numCallsInGeneralQueue", "calls_queued", 1.0),
+        ),
+        "Hadoop:service=HBase,name=RegionServer,sub=Server": (
+            ("memStoreSize", "memstore_mb", _MEGABYTE),
+            ("compactionQueueLength", "compactions_queued", 1.0),
+            ("flushQueueLength", "flushes_queued", 1.0),
+            ("storeFileCount", "store_files", 1.0),
+            ("blockCacheSize", "block_cache_mb", _MEGABYTE),
+        ),
+        "Hadoop:service=HBase,name=RegionServer,sub=WAL": (
+            ("slowSyncRollRequest", "log_rolls_slow", 1.0),
+            ("successfulLogRolls", "log_rolls", 1.0),
+        ),
+    },
+    "old": {
+        "hadoop:service=HBase,name=RPCStatistics-16020": (("callQueueLen", "calls_queued", 1.0),),
+        "hadoop:service=RegionServer,name=RegionServerStatistics": (
+            ("memstoreSizeMB", "memstore_mb", 1.0),
+            ("compactionQueueSize", "compactions_queued", 1.0),
+            ("flushQueueSize", "flushes_queued", 1.0),
+            ("storefiles", "store_files", 1.0),
+            ("blockCacheSize", "block_cache_mb", _MEGABYTE),
+        ),
+    },
+}
 _LOGS = "/hbase/WALs"
 _FILE = re.compile(r"^(/\S+) \d+ bytes")
 _HOLDER = re.compile(r"([\d.]+):\d+[,\]]")
@@ -59,7 +74,6 @@ class HBase(System):
     """A master and region servers; the row's client asks the region that the injected server has,
     as nobody else can answer for it."""
 
-    sources = ("new/HBaseClient.java",)
     opener = "HBaseClient"
     shown = (
         Shown("handlers_active", "threads that handle requests, at work"),
@@ -71,6 +85,8 @@ class HBase(System):
 
     def __init__(self, nodes: Sequence[Node], settings: Mapping[str, Any]) -> None:
         super().__init__(nodes, settings)
+        self._generation = str(settings["GENERATION"])
+        self.sources = (f"{self._generation}/{self.opener}.java",)
         self._master, *others = nodes
         # As the client orders them: region by region, and the catalogue to the last.
         self._servers = [one.name for one in sorted(others, key=lambda one: one.address)]
@@ -85,7 +101,7 @@ class HBase(System):
 
     def parts(self, row: Row) -> Parts:
         """Region servers, as the master has them, and who holds the first one's log."""
-        live = _live(self._bean(self._master, _MASTER_PORT, _MASTER))
+        live = _live(self._bean(self._master, _MASTER_PORT, _MASTER[self._generation]))
         lacking = [name for name in self._servers if self.nodes[name].address not in live]
         if lacking:
             raise _unsettled(f"none of {', '.join(lacking)}")
@@ -192,7 +208,7 @@ class HBase(System):
             return {}
         found = {"heap_used_mb": float(memory["HeapMemoryUsage"]["used"]) / _MEGABYTE}
         if port == _SERVER_PORT:
-            for bean, told in _TOLD.items():
+            for bean, told in _TOLD[self._generation].items():
                 found |= numbers_of(self._bean(self.nodes[node], port, bean), told)
         return found
 
@@ -206,7 +222,8 @@ class HBase(System):
         return dict(beans[0]) if beans else {}
 
     def _holders(self) -> tuple[str, ...]:
-        """Machines that have a replica of what the first server's log is written to now."""
+        """Machines that have a replica of what the first server's log is written to now. Of the old
+        release nobody says it: its `fsck` knows no block that is being written."""
         asked = {"ugi": "root", "path": _LOGS}
         asked |= dict.fromkeys(("files", "blocks", "locations", "openforwrite"), "1")
         namenode, *others = self.called["hdfs"]
@@ -238,9 +255,10 @@ def holders_of(text: str, server: str) -> set[str]:
 
 
 def _live(master: Mapping[str, Any]) -> set[str]:
-    """Addresses of region servers that the master has."""
-    listed = str(master.get("tag.liveRegionServers", ""))
-    return {one.split(",")[0] for one in listed.split(";") if one}
+    """Addresses of region servers that the master has, as either release says it."""
+    listed = str(master.get("tag.liveRegionServers", "")).split(";")
+    listed += [str(one["key"]) for one in master.get("RegionServers", ())]
+    return {one.split(",")[0] for one in listed if one}
 
 
 def _unsettled(came: str) -> Unsettled:
