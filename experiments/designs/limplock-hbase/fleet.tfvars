@@ -8,7 +8,7 @@ tiers = {
     calls     = ["files", "ensemble"]
     nodes     = 4
     cpus      = 2
-    memory_mb = 512
+    memory_mb = 640
     nic_mbps  = 100
     disk_mbps = 80
   }
@@ -16,7 +16,7 @@ tiers = {
     role      = "hdfs"
     nodes     = 5
     cpus      = 2
-    memory_mb = 320
+    memory_mb = 384
     nic_mbps  = 100
     disk_mbps = 80
   }
@@ -24,7 +24,7 @@ tiers = {
     role      = "zookeeper"
     nodes     = 1
     cpus      = 2
-    memory_mb = 192
+    memory_mb = 256
     nic_mbps  = 100
     disk_mbps = 80
   }
