@@ -3,7 +3,7 @@ import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.Comparator;
 import java.util.List;
-import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.Semaphore;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.hbase.HBaseConfiguration;
 import org.apache.hadoop.hbase.HRegionLocation;
@@ -36,7 +36,7 @@ import org.apache.hadoop.hbase.filter.KeyOnlyFilter;
  *
  * <p>{@code table} makes it with {@code size} regions, and {@code spread} gives every server one region of each table and the last
  * one the catalogue; {@code put}, {@code get} and {@code get-cached} are of one row, {@code put-many} is of a hundred in one call,
- * {@code put-heavy} of more rows at once than a server has threads for, {@code scan} reads the next {@code size} rows; {@code store}
+ * {@code put-heavy} of a hundred, each under way by itself, {@code scan} reads the next {@code size} rows; {@code store}
  * writes a store file of {@code size} bytes, the first where none was; {@code flush} writes what is in memory, and {@code compact}
  * that and all files into one.
  */
@@ -45,7 +45,7 @@ public final class HBaseClient implements Lanes.Opener {
   private static final byte[] FAMILY = {'f'};
   private static final byte[] NAME = {'v'};
   private static final int MANY = 100;
-  private static final int HEAVY = 40; // a server has 30 threads for what it is asked
+  private static final int HEAVY = 60; // puts under way at most: a server has 30 threads for what it is asked
   private static final int CELL_BYTES = 100_000; // in a store file
   private static final int FILES_MAX = 12; // before a server compacts by itself: nobody asked for that
   private static final long POLL_MS = 100;
@@ -57,6 +57,8 @@ public final class HBaseClient implements Lanes.Opener {
 
   private static final class Server implements Lanes.Client {
     private final Connection connection;
+    private final Semaphore heavy = new Semaphore(HEAVY);
+    private volatile Throwable failed; // a put that was under way
     private AsyncConnection atOnce; // where several puts are
     private final String server; // empty for any
     private final TableName name;
@@ -88,7 +90,7 @@ public final class HBaseClient implements Lanes.Opener {
           case "spread": spread(admin); break;
           case "put": table.put(put(key, size)); break;
           case "put-many": table.put(puts(key, MANY, size)); break;
-          case "put-heavy": putAtOnce(puts(key, HEAVY, size)); break;
+          case "put-heavy": putHeavily(puts(key, MANY, size)); break;
           case "get":
           case "get-cached": get(table, key); break;
           case "scan": scan(table, key, size); break;
@@ -116,13 +118,24 @@ public final class HBaseClient implements Lanes.Opener {
       return made;
     }
 
-    /** Each a call of its own. */
-    private void putAtOnce(List<Put> puts) throws Exception {
+    /** Each is a call of its own; returns when the last one is under way. */
+    private void putHeavily(List<Put> puts) throws Exception {
       if (atOnce == null) {
         atOnce = ConnectionFactory.createAsyncConnection(connection.getConfiguration()).get();
       }
       AsyncTable<?> table = atOnce.getTable(name);
-      CompletableFuture.allOf(puts.stream().map(table::put).toArray(CompletableFuture[]::new)).get();
+      for (Put one : puts) {
+        heavy.acquire();
+        table.put(one).whenComplete((done, error) -> {
+          failed = error == null ? failed : error;
+          heavy.release();
+        });
+      }
+      Throwable before = failed;
+      failed = null;
+      if (before != null) {
+        throw new IOException(before);
+      }
     }
 
     private void get(Table table, int key) throws IOException {

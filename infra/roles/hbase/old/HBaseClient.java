@@ -5,10 +5,9 @@ import java.util.Collections;
 import java.util.List;
 import java.util.Map;
 import java.util.UUID;
-import java.util.concurrent.Callable;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
-import java.util.concurrent.Future;
+import java.util.concurrent.Semaphore;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.hbase.HBaseConfiguration;
 import org.apache.hadoop.hbase.HColumnDescriptor;
@@ -31,15 +30,15 @@ import org.apache.hadoop.hbase.regionserver.compactions.CompactionRequest.Compac
 /**
  * Rows of a table, by the client of HBase 0.94. A target is {@code ZOOKEEPERS}: rows are those of all regions in turn;
  * {@code ZOOKEEPERS SERVER}: of the regions that this region server has, or {@code any}; {@code ZOOKEEPERS SERVER TABLE}: of
- * another table. Operations are those of today's client; {@code put-heavy} has fewer rows at once, as a server has fewer threads,
- * and {@code flush} writes the catalogue's memory too: of what is in a log only, this release loses a part with its server.
+ * another table. Operations are those of today's client; {@code put-heavy} has fewer rows under way, as a server has fewer
+ * threads, and {@code flush} writes the catalogue's memory too: of what is in a log only, this release loses a part with its server.
  */
 public final class HBaseClient implements Lanes.Opener {
   private static final String TABLE = "limplock";
   private static final byte[] FAMILY = {'f'};
   private static final byte[] NAME = {'v'};
   private static final int MANY = 100;
-  private static final int HEAVY = 16; // a server has 10 threads for what it is asked
+  private static final int HEAVY = 20; // puts under way at most: a server has 10 threads for what it is asked
   private static final int CELL_BYTES = 100_000; // in a store file
   private static final long POLL_MS = 100;
 
@@ -52,7 +51,9 @@ public final class HBaseClient implements Lanes.Opener {
     private final Configuration told = HBaseConfiguration.create();
     private final String server; // empty for any
     private final String name;
+    private final Semaphore heavy = new Semaphore(HEAVY);
     private final ExecutorService atOnce = Executors.newCachedThreadPool();
+    private volatile IOException failed; // a put that was under way
     private HTable table;
     private List<HRegionInfo> regions = Collections.emptyList(); // that are meant
     private ResultScanner scanned;
@@ -77,7 +78,7 @@ public final class HBaseClient implements Lanes.Opener {
         switch (operation) {
           case "put": table().put(put(key, size)); break;
           case "put-many": table().put(puts(key, MANY, size)); break;
-          case "put-heavy": putAtOnce(puts(key, HEAVY, size)); break;
+          case "put-heavy": putHeavily(puts(key, MANY, size)); break;
           case "get":
           case "get-cached": get(key); break;
           case "scan": scan(key, size); break;
@@ -127,19 +128,24 @@ public final class HBaseClient implements Lanes.Opener {
       return made;
     }
 
-    /** Each a call of its own. */
-    private void putAtOnce(List<Put> puts) throws Exception {
-      List<Callable<Void>> calls = new ArrayList<>();
+    /** Each is a call of its own; returns when the last one is under way. */
+    private void putHeavily(List<Put> puts) throws Exception {
       for (Put one : puts) {
-        calls.add(() -> {
+        heavy.acquire();
+        atOnce.execute(() -> {
           try (HTable own = new HTable(told, name)) {
             own.put(one);
+          } catch (IOException error) {
+            failed = error;
+          } finally {
+            heavy.release();
           }
-          return null;
         });
       }
-      for (Future<Void> one : atOnce.invokeAll(calls)) {
-        one.get();
+      IOException before = failed;
+      failed = null;
+      if (before != null) {
+        throw before;
       }
     }
 
