@@ -30,6 +30,7 @@ _ROWS, _FILES = "rows", "files"  # tables of the rows' own operations
 _MANY, _SCANNED = 100, 1000  # rows of one call
 # A thousand puts a second, as the paper's benchmarks asked 30 to 70 % of what a system could do.
 _HEAVY_CALLS, _HEAVY_GAP_S = 1000, 0.1
+_CACHED_GAP_S = 0.01  # a hundred gets would else be over before puts pile up
 _OPERATIONS = ("put", "get", "get-cached", "scan", "compact")
 _LOG = "node-that-holds-the-log"
 _MEGABYTE = 2.0**20
@@ -184,7 +185,8 @@ class HBase(System):
             return Task(node, "scan", rows, calls, min(count, _SCANNED), calls)
         if load.operation == "get":
             return Task(node, "get", rows, count, _VALUE_BYTES, count)
-        return Task(node, load.operation, self.target(node, ""), count, _VALUE_BYTES, _PROBED_KEYS)
+        target = self.target(node, load.operation)
+        return Task(node, "get-cached", target, count, _VALUE_BYTES, _PROBED_KEYS, _CACHED_GAP_S)
 
     def opened(self, clients: Clients, row: Row, node: str, count: int) -> Lane:
         """Before a compaction the files that it compacts are written."""
