@@ -10,7 +10,7 @@ from experiments.design import Design
 from experiments.design.contracts import KINDS
 from experiments.design.schedule import blocks
 from experiments.errors import EnvironmentMissing
-from experiments.kinds.limplock.section import LimplockSection
+from experiments.kinds.limplock.section import LimplockSection, injected_tier
 
 _MEMINFO = Path("/proc/meminfo")
 _BESIDE_MB = 1024  # clients, InfluxDB, the runner
@@ -21,7 +21,7 @@ def disturbances(design: Design, section: LimplockSection) -> Sequence[dict[str,
     repeats, search = len(blocks(design.experiment)), section.search
     found: dict[str, dict[str, Any]] = {}
     for row in section.asked():
-        tier = next(name for name, one in design.fleet.tiers.items() if one.role == row.system)
+        tier = injected_tier(design, row)
         for scenario in section.scenarios:
             kind, parameters = scenario.fault(row.limpware)
             one = found.setdefault(

@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from experiments.kinds.limplock.repeat import Moved, Repeat, whole
 from experiments.kinds.limplock.row import Row
 from experiments.kinds.limplock.scenarios import Scenario
 from experiments.kinds.limplock.search import Search, relative
-from experiments.kinds.limplock.section import LimplockSection
+from experiments.kinds.limplock.section import LimplockSection, system_tier
 from experiments.kinds.limplock.slowdown import Waited
 from experiments.kinds.limplock.system import Node, System, adapter_of
 from experiments.kinds.limplock.whitebox import Whitebox
@@ -139,19 +140,25 @@ class Rows:
 
     def _adapter(self, arm: str, name: str) -> System:
         design = self._stage.design
-        role = design.roles[name]
-        tier = next(tier for tier, one in design.fleet.tiers.items() if one.role == name)
+        role, tiers = design.roles[name], design.fleet.tiers
+        tier = system_tier(design, name)
         stated = design.experiment.arms[arm].of(tier).role
         defaults = {key: setting.default for key, setting in role.settings.items()}
+        system = adapter_of(role.directory)(self._nodes(tier), {**defaults, **stated})
+        system.called = {tiers[one].role: self._nodes(one) for one in tiers[tier].calls}
+        return system
+
+    def _nodes(self, tier: str) -> list[Node]:
+        role = self._stage.design.fleet.tiers[tier].role
         started = self._stage.fleet.inventory.started
-        nodes = [Node.of(one) for one in started if one.tier == tier and one.role == name]
-        return adapter_of(role.directory)(nodes, {**defaults, **stated})
+        return [Node.of(one) for one in started if (one.tier, one.role) == (tier, role)]
 
     def _client_of(self, arm: str, name: str, system: System, rows: Sequence[Row]) -> Clients:
         """Started once for each arm, with what its rows need to be there."""
         if (arm, name) not in self._clients:
             role, folder = self._stage.design.roles[name].directory, self._stage.folder
-            names = {node.address: node.name for node in system.nodes.values()}
+            every = chain(system.nodes.values(), *system.called.values())
+            names = {node.address: node.name for node in every}
             words = command(role, system.jars, system.sources, system.opener, names, folder)
             clients = Clients(words, folder / f"client-{arm}-{name}.log")
             self._clients[arm, name] = clients

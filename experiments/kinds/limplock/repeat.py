@@ -140,7 +140,7 @@ class Repeat:
             self._clients.stop(lane)
             window = self._window(scenario.name, cast, since, time.monotonic(), lane)
         self._stage.recorder.block = None
-        window = replace(window, whole_after_s=self._recover())
+        window = replace(window, whole_after_s=self._recover(cast.limping))
         self.windows.append(window)
         self._tell(since)
         self._say(scenario, base, window)
@@ -206,17 +206,18 @@ class Repeat:
         look = partial(cast_of, self._row, self._part, self._system)
         return whole(self._stage, look, self._section.recover_max_s)
 
-    def _recover(self) -> float | None:
+    def _recover(self, limped: str) -> float | None:
         """Until the system is whole and every probe is answered; where that takes too long it is
-        started anew, and None is returned."""
+        started anew, with the machine that limped, and None is returned."""
         begun = time.monotonic()
         limit_s = self._section.recover_max_s
         try:
             until_settled(partial(self._system.parts, self._row), limit_s)
+            self._system.mend(self._clients)
             self._await_probes(begun, limit_s)
         except Unsettled as error:
             self._stage.narrator.detail(f"started anew: {error.came}")
-            self._start_anew()
+            self._start_anew(limped)
             return None
         return time.monotonic() - begun
 
@@ -230,14 +231,15 @@ class Repeat:
                 raise Unsettled("probes", expected="answers", came=f"none to {names}")
             time.sleep(_POLL_S)
 
-    def _start_anew(self) -> None:
+    def _start_anew(self, limped: str) -> None:
         stage, limit_s = self._stage, self._section.recover_max_s
-        agents = {name: stage.fleet.agents[name] for name in self._system.nodes}
+        agents = {name: stage.fleet.agents[name] for name in (limped, *self._system.nodes)}
         for agent in agents.values():
             agent.restart_service()
         begun = time.monotonic()
         await_ready(stage.fleet, stage.design.roles, agents)
         whole(stage, partial(self._system.parts, self._row), limit_s)
+        self._system.mend(self._clients)
         whole(stage, partial(self._await_probes, begun, limit_s), limit_s)
 
     def _tell(self, since: float) -> None:

@@ -87,6 +87,8 @@ class Row(Strict):
     """What limps."""
     injected: Annotated[list[Word], Field(min_length=1)]
     """The node's part in the protocol; several are limped one by one, in runs of their own."""
+    injected_role: Word | None = None
+    """Whose machine has that part, where it is not the system's: a role that its tier calls."""
     wait_max: Annotated[float, Field(gt=1)] = 50.0
     """How many times its base an operation is waited for; then it took at least that."""
     workload: Load

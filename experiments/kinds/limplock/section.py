@@ -22,6 +22,27 @@ Seconds = Annotated[float, Field(gt=0, le=3600)]
 _REPEATS_LEAST = 3  # with fewer no bound holds with 0.95: slowdown.py
 
 
+def system_tier(design: Design, system: str) -> str:
+    """The tier that runs it."""
+    return next(name for name, one in design.fleet.tiers.items() if one.role == system)
+
+
+def injected_tier(design: Design, row: Row) -> str:
+    """The tier whose machine limps: its system's, or one that this calls. Raises InputError."""
+    tiers, own = design.fleet.tiers, system_tier(design, row.system)
+    near = (own,) if row.injected_role is None else tiers[own].calls
+    wanted = row.injected_role or row.system
+    for name in near:
+        if tiers[name].role == wanted:
+            return name
+    raise InputError(
+        f"{design.directory / 'fleet.tfvars'}: tiers.{own}.calls",
+        expected=f"a tier of {wanted}, whose {', '.join(row.injected)} limps in {row.name}",
+        came=", ".join(near) or "none",
+        do="Add it, or take the row out.",
+    )
+
+
 class LimplockSection(Strict):
     """Each repeat of a row is a run without a fault, then one in each scenario: the part limps
     `severities` times slower, one after the other, and crashes. Arms are generations or settings.
@@ -108,6 +129,7 @@ class LimplockSection(Strict):
                 expected = f"{MODULE} in the folder of role {row.system}, which asks it"
                 raise self._error(design, "rows", expected, "none", "Write it, or take it out.")
             adapter_of(role.directory).check(row)
+            injected_tier(design, row)
 
     def _check_search(self, design: Design, search: Search) -> None:
         repeats = design.experiment.design.repeats

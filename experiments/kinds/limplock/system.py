@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
@@ -57,12 +58,13 @@ class System(ABC):
 
     sources: the client's Java sources, beside the adapter; opener: its class; both may differ from
     generation to generation. shown: what the page draws of what `look` returns, the first thing
-    first.
+    first. called: machines of the tiers that its tier calls, by role, as whoever makes it says.
     """
 
     sources: tuple[str, ...]
     opener: str
     shown: ClassVar[tuple[Shown, ...]] = ()
+    called: Mapping[str, Sequence[Node]] = MappingProxyType({})
 
     def __init__(self, nodes: Sequence[Node], settings: Mapping[str, Any]) -> None:
         """`nodes` of the role's tier in order; settings, the role's, as the arm has them."""
@@ -81,7 +83,8 @@ class System(ABC):
 
     @abstractmethod
     def parts(self, row: Row) -> Parts:
-        """Who has which part now, as the system itself says; every machine has one.
+        """Who has which part now, as the system itself says; every machine has one. A machine that
+        its tier calls has one where the row limps it.
 
         Raises: Unsettled where it is not whole. Bounded in time: a few seconds.
         """
@@ -105,6 +108,11 @@ class System(ABC):
         """Before each run of the row's operation: undo what the last run changed, where that would
         make this one another. Nothing, unless replaced."""
         del row, clients
+
+    def mend(self, clients: Clients) -> None:
+        """After a fault, once it is whole by itself: bring back what the fault moved for good.
+        Nothing, unless replaced."""
+        del clients
 
     def operation(self, row: Row, load: Load, count: int, node: str) -> Task:
         """The row's operation, or what is asked beside it, as a task of the client."""

@@ -1,0 +1,278 @@
+"""How limplock's rows ask HBase: which server has which region, and on which machines of the HDFS
+below it a server's log is.
+
+Every table has a region on each region server, the last server has the catalogue too, and limps in
+no row: then all that does not know a region yet would wait for it. What servers tell of themselves
+is asked over the control network, which no limping card is on.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import httpx
+
+from experiments.errors import InputError
+from experiments.kinds.limplock.clients import Clients, Lane, Task
+from experiments.kinds.limplock.row import Load, Row
+from experiments.kinds.limplock.system import Node, Parts, Shown, System, Unsettled
+
+_MASTER_PORT, _SERVER_PORT, _NAMENODE_PORT = 16010, 16030, 9870
+_LIMIT_S = 2.0
+_PREPARED_S = 120.0
+# The paper names no size: at 700 bytes each its scan would have had all of its card.
+_VALUE_BYTES = 200
+_PROBED, _PROBED_KEYS = "limplock", 10
+_ROWS, _FILES = "rows", "files"  # tables of the rows' own operations
+_MANY, _SCANNED = 100, 1000  # rows of one call
+# A thousand puts a second, as the paper's benchmarks asked 30 to 70 % of what a system could do.
+_HEAVY_CALLS, _HEAVY_GAP_S = 1000, 0.1
+_CACHED_GAP_S = 0.01  # a hundred gets would else be over before puts pile up
+_OPERATIONS = ("put", "get", "get-cached", "scan", "compact")
+_LOG = "node-that-holds-the-log"
+_MEGABYTE = 2.0**20
+_MEMORY = "java.lang:type=Memory"
+_MASTER = {
+    "new": "Hadoop:service=HBase,name=Master,sub=Server",
+    "old": "hadoop:service=Master,name=Master",
+}
+_TOLD = {  # of each release, by bean: what it is called there, what here, and its unit
+    "new": {
+        "Hadoop:service=HBase,name=RegionServer,sub=IPC": (
+            ("numActiveGeneralHandler", "handlers_active", 1.0),
+            ("numCallsInGeneralQueue", "calls_queued", 1.0),
+        ),
+        "Hadoop:service=HBase,name=RegionServer,sub=Server": (
+            ("memStoreSize", "memstore_mb", _MEGABYTE),
+            ("compactionQueueLength", "compactions_queued", 1.0),
+            ("flushQueueLength", "flushes_queued", 1.0),
+            ("storeFileCount", "store_files", 1.0),
+            ("blockCacheSize", "block_cache_mb", _MEGABYTE),
+        ),
+        "Hadoop:service=HBase,name=RegionServer,sub=WAL": (
+            ("slowSyncRollRequest", "log_rolls_slow", 1.0),
+            ("successfulLogRolls", "log_rolls", 1.0),
+        ),
+    },
+    "old": {
+        "hadoop:service=HBase,name=RPCStatistics-16020": (("callQueueLen", "calls_queued", 1.0),),
+        "hadoop:service=RegionServer,name=RegionServerStatistics": (
+            ("memstoreSizeMB", "memstore_mb", 1.0),
+            ("compactionQueueSize", "compactions_queued", 1.0),
+            ("flushQueueSize", "flushes_queued", 1.0),
+            ("storefiles", "store_files", 1.0),
+            ("blockCacheSize", "block_cache_mb", _MEGABYTE),
+        ),
+    },
+}
+_LOGS = "/hbase/WALs"
+_FILE = re.compile(r"^(/\S+) \d+ bytes")
+_HOLDER = re.compile(r"([\d.]+):\d+[,\]]")
+
+
+class HBase(System):
+    """A master and region servers; the row's client asks the region that the injected server has,
+    as nobody else can answer for it."""
+
+    opener = "HBaseClient"
+    shown = (
+        Shown("handlers_active", "threads that handle requests, at work"),
+        Shown("calls_queued", "requests that wait for such a thread"),
+        Shown("memstore_mb", "rows in memory that are not in files yet, MB"),
+        Shown("log_rolls_slow", "logs begun anew since writes took long, so far"),
+        Shown("heap_used_mb", "heap in use, MB"),
+    )
+
+    def __init__(self, nodes: Sequence[Node], settings: Mapping[str, Any]) -> None:
+        super().__init__(nodes, settings)
+        self._generation = str(settings["GENERATION"])
+        self.sources = (f"{self._generation}/{self.opener}.java",)
+        self._master, *others = nodes
+        # As the client orders them: region by region, and the catalogue to the last.
+        self._servers = [one.name for one in sorted(others, key=lambda one: one.address)]
+
+    @classmethod
+    def check(cls, row: Row) -> None:
+        """Raises InputError for what its client cannot ask."""
+        for load in filter(None, (row.workload, row.beside)):
+            if load.operation not in _OPERATIONS:
+                expected = f"one of {', '.join(_OPERATIONS)}"
+                raise InputError(f"row {row.name}", expected=expected, came=load.operation)
+
+    def parts(self, row: Row) -> Parts:
+        """Region servers, as the master has them, and who holds the first one's log."""
+        live = _live(self._bean(self._master, _MASTER_PORT, _MASTER[self._generation]))
+        lacking = [name for name in self._servers if self.nodes[name].address not in live]
+        if lacking:
+            raise _unsettled(f"none of {', '.join(lacking)}")
+        found = {
+            "region-server": tuple(self._servers[:-1]),
+            "catalogue-server": (self._servers[-1],),
+            "master": (self._master.name,),
+        }
+        return {_LOG: self._holders(), **found} if _LOG in row.injected else found
+
+    def asked(self, row: Row, parts: Parts, injected: str) -> str:
+        """The injected server, or the one whose log is injected."""
+        del row
+        return injected if injected in parts["region-server"] else self._first
+
+    def probed(self, row: Row, operation: str) -> Sequence[str]:
+        """Region servers: a master has no rows."""
+        del row, operation
+        return self._servers
+
+    @property
+    def _first(self) -> str:
+        """The one that limps where any region server may."""
+        return min(self._servers[:-1])
+
+    def target(self, node: str, operation: str) -> str:
+        """The server's region of the table that probes ask."""
+        del operation
+        return self._table(node, _PROBED)
+
+    def _table(self, node: str, table: str) -> str:
+        """The region that it has of a table; of no server in particular, all of them."""
+        quorum = ",".join(one.address for one in self.called["zookeeper"])
+        return f"{quorum} {self.nodes[node].address if node else 'any'} {table}"
+
+    def prepare(self, row: Row, count: int, clients: Clients) -> None:
+        """Tables with a region on each server, and what is got and scanned."""
+        own = self.operation(row, row.workload, count, self._first)
+        for table in (_PROBED, _ROWS, _FILES):
+            size = len(self._servers)
+            self._do(clients, Task(self._first, "table", self._table("", table), 1, size, 1))
+        self.mend(clients)
+        for node in self._servers:
+            target = self.target(node, "put")
+            self._do(clients, Task(node, "put", target, _PROBED_KEYS, _VALUE_BYTES, _PROBED_KEYS))
+        if own.operation in ("get", "scan"):
+            many = -(-count // _MANY)
+            self._do(clients, Task(own.node, "put-many", own.target, many, _VALUE_BYTES, many))
+            self._do(clients, Task(own.node, "compact", own.target, 1, 0, 1))
+
+    def mend(self, clients: Clients) -> None:
+        """Its regions back to each server: those of one that died are with others since."""
+        self._do(clients, Task(self._first, "spread", self._table("", _PROBED), 1, 0, 1))
+
+    def reset(self, row: Row, clients: Clients) -> None:
+        """What was put into files: a run that begins with full memory writes that too."""
+        if row.workload.operation == "put":
+            target = self._table(self._first, _ROWS)
+            self._do(clients, Task(self._first, "compact", target, 1, 0, 1))
+
+    def _do(self, clients: Clients, task: Task) -> None:
+        clients.do(task, _PREPARED_S)
+
+    def operation(self, row: Row, load: Load, count: int, node: str) -> Task:
+        """Rows are put by the hundred, as no client puts 5,000 a second one by one; what is put
+        beside is one by one, and has a limit of more than a server has threads."""
+        del row
+        rows = self._table(node, _ROWS)
+        if load.operation == "compact":
+            return Task(node, "compact", self._table(node, _FILES), 1, 0, 1)
+        if load.operation == "put" and load.count is None:
+            return Task(node, "put-heavy", rows, 0, _VALUE_BYTES, _HEAVY_CALLS, _HEAVY_GAP_S)
+        if load.operation == "put":
+            calls = -(-count // _MANY)
+            return Task(node, "put-many", rows, calls, _VALUE_BYTES, calls)
+        if load.operation == "scan":
+            calls = max(1, count // _SCANNED)
+            return Task(node, "scan", rows, calls, min(count, _SCANNED), calls)
+        if load.operation == "get":
+            return Task(node, "get", rows, count, _VALUE_BYTES, count)
+        target = self.target(node, load.operation)
+        return Task(node, "get-cached", target, count, _VALUE_BYTES, _PROBED_KEYS, _CACHED_GAP_S)
+
+    def opened(self, clients: Clients, row: Row, node: str, count: int) -> Lane:
+        """Before a compaction the files that it compacts are written."""
+        load = row.workload
+        if load.operation == "compact":
+            files = load.keys or 1
+            size = round(1000 * (load.size_kb or 0.0) * count / files)
+            target = self._table(node, _FILES)
+            self._do(clients, Task(node, "store", target, files, size, files))
+        return super().opened(clients, row, node, count)
+
+    def probe(self, row: Row, operation: str, node: str) -> Task:
+        """A row of few, which are in memory."""
+        del row
+        target = self.target(node, operation)
+        return Task(node, operation, target, 0, _VALUE_BYTES, _PROBED_KEYS)
+
+    def look(self, node: str) -> Mapping[str, float]:
+        """A region server's threads, queues and memory; a master's heap."""
+        port = _MASTER_PORT if node == self._master.name else _SERVER_PORT
+        memory = self._bean(self.nodes[node], port, _MEMORY)
+        if not memory:
+            return {}
+        found = {"heap_used_mb": float(memory["HeapMemoryUsage"]["used"]) / _MEGABYTE}
+        if port == _SERVER_PORT:
+            for bean, told in _TOLD[self._generation].items():
+                found |= numbers_of(self._bean(self.nodes[node], port, bean), told)
+        return found
+
+    def _bean(self, node: Node, port: int, name: str) -> Mapping[str, Any]:
+        """Attributes of a bean; none where it does not answer."""
+        try:
+            answer = _get(f"http://{node.control}:{port}/jmx", {"qry": name})
+            beans = json.loads(answer)["beans"]
+        except (httpx.HTTPError, ValueError):
+            return {}
+        return dict(beans[0]) if beans else {}
+
+    def _holders(self) -> tuple[str, ...]:
+        """Machines that have a replica of what the first server's log is written to now. Of the old
+        release nobody says it: its `fsck` knows no block that is being written."""
+        asked = {"ugi": "root", "path": _LOGS}
+        asked |= dict.fromkeys(("files", "blocks", "locations", "openforwrite"), "1")
+        namenode, *others = self.called["hdfs"]
+        try:
+            text = _get(f"http://{namenode.address}:{_NAMENODE_PORT}/fsck", asked)
+        except httpx.HTTPError as error:
+            raise _unsettled(f"a name node that says {error!r}") from error
+        holding = holders_of(text, self.nodes[self._first].address)
+        if not holding:
+            raise _unsettled(f"no log of {self._first}")
+        return tuple(one.name for one in others if one.address in holding)
+
+
+def numbers_of(bean: Mapping[str, Any], told: Sequence[tuple[str, str, float]]) -> dict[str, float]:
+    """Of a bean's attributes those that are told, by our names."""
+    return {name: float(bean[key]) / unit for key, name, unit in told if key in bean}
+
+
+def holders_of(text: str, server: str) -> set[str]:
+    """Addresses of who has the newest log of a region server, out of what `fsck` says."""
+    found: dict[str, set[str]] = {}
+    path = ""
+    for line in text.splitlines():
+        if begun := _FILE.match(line):
+            path = begun[1]
+        if path.startswith(f"{_LOGS}/{server},") and not path.endswith(".meta"):
+            found.setdefault(path, set()).update(_HOLDER.findall(line))
+    return found[max(found)] if found else set()
+
+
+def _live(master: Mapping[str, Any]) -> set[str]:
+    """Addresses of region servers that the master has, as either release says it."""
+    listed = str(master.get("tag.liveRegionServers", "")).split(";")
+    listed += [str(one["key"]) for one in master.get("RegionServers", ())]
+    return {one.split(",")[0] for one in listed if one}
+
+
+def _unsettled(came: str) -> Unsettled:
+    return Unsettled("the region servers", expected="all of them with the master", came=came)
+
+
+def _get(url: str, asked: Mapping[str, str]) -> str:
+    """A page as text."""
+    found = httpx.get(url, params=asked, timeout=_LIMIT_S, trust_env=False)
+    return found.raise_for_status().text
+
+
+SYSTEM = HBase
