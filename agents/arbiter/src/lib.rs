@@ -3,7 +3,8 @@
 //! It clones each read to `r` servers that the [`policy`] chooses, passes the first good reply on,
 //! and drains the losers off the client's path. `config` is the file, `tier` the state that all
 //! share, `traced` its selector, `siblings` who must be kept apart, `delayed` when a hedge is due,
-//! `meter` what is measured, `memory` what clients make it hold, `contract` what there is to choose from, `http`, `mysql`, `resp`
+//! `meter` what is measured, `listen` where clients come in, `stream` what bytes travel on, `joined` two
+//! of these, `names` what host names mean, `memory` what clients make it hold, `contract` what there is to choose from, `http`, `mysql`, `resp`
 //! (Redis), `memcached` and `tcp` the protocols (`kv` is what Redis and memcached share), `admin` the
 //! API to watch and change it.
 
@@ -17,17 +18,21 @@ pub mod counters;
 mod delayed;
 pub mod health;
 pub mod http;
+mod joined;
 pub mod kv;
+pub mod listen;
 pub mod memcached;
 pub mod memory;
 pub mod meter;
 pub mod metrics;
 pub mod mysql;
+pub mod names;
 pub mod parsers;
 pub mod resp;
 pub mod server;
 pub mod siblings;
 pub mod stats;
+pub mod stream;
 pub mod tcp;
 pub mod tier;
 pub mod traced;

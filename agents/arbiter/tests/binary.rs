@@ -45,14 +45,19 @@ fn a_good_file_checks_and_a_bad_one_is_refused_in_one_line() {
 }
 
 #[test]
-fn the_example_in_the_readme_is_good() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/web.toml");
-    let output = arbiter(&["--config", path, "--check"]);
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
+fn the_examples_are_good() {
+    let mut checked = vec![];
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/examples");
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|it| it == "toml") {
+            let output = arbiter(&["--config", path.to_str().unwrap(), "--check"]);
+            let message = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert!(output.status.success(), "{}: {message}", path.display());
+            checked.push(path);
+        }
+    }
+    assert!(checked.len() >= 2, "{checked:?}");
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::path::PathBuf;
 
 use policy::{HEDGE_PERCENTILE, OBSERVATION_AGE_MS};
-use wire::arbiter::{Protocol, Server};
+use wire::arbiter::{Address, Protocol, Server};
 
 use super::{Config, TOKENS_MAX};
 
@@ -72,6 +72,13 @@ impl Config {
                 age_max,
                 " ms",
             ),
+            (
+                "resolve_every_ms",
+                self.resolve_every_ms,
+                100,
+                60 * MINUTE_MS,
+                " ms",
+            ),
             ("waiting_max", self.waiting_max as u64, 0, WAITING_MAX, ""),
             (
                 "held_mib_max",
@@ -105,6 +112,9 @@ impl Config {
         if !(least..=most).contains(&self.hedge_percentile) {
             let expected = format!("{least} to {most}");
             return refuse("hedge_percentile", expected, self.hedge_percentile);
+        }
+        if matches!(self.listen, Address::Name { .. }) {
+            return refuse("listen", "IP:PORT or unix:/PATH", &self.listen);
         }
         wire::guardrails::validate(&self.guardrails)?;
         self.validate_servers()?;

@@ -2,7 +2,6 @@
 //! of the connection.
 
 use bytes::BytesMut;
-use tokio::net::TcpStream;
 use tokio::sync::watch;
 
 use super::forwarded::Forwarded;
@@ -11,6 +10,7 @@ use super::log::Outcome;
 use super::refusal::Refusal;
 use super::Front;
 use crate::conn::Conn;
+use crate::stream::Stream;
 
 /// A client's connection.
 pub struct Client {
@@ -42,7 +42,7 @@ pub enum After {
 
 impl Client {
     /// Takes over a connected socket; `stop` becomes true when the arbiter stops.
-    pub fn new(stream: TcpStream, stop: watch::Receiver<bool>) -> Self {
+    pub fn new(stream: Stream, stop: watch::Receiver<bool>) -> Self {
         Self {
             conn: Conn::new(stream),
             reply: ResponseHead::default(),

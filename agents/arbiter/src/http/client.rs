@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
-use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -19,6 +18,7 @@ use super::log::Outcome;
 use super::refusal::Refusal;
 use super::upload::{Broken, Upload};
 use super::{direct, race, Front};
+use crate::stream::Stream;
 
 /// How long a client may keep an idle connection.
 const IDLE_MAX: Duration = Duration::from_secs(60);
@@ -28,7 +28,7 @@ const BUFFERS_KEPT: Duration = Duration::from_secs(1);
 const HEAD_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// Serves a client until it goes, breaks the protocol, or the arbiter stops.
-pub async fn serve(front: Arc<Front>, stream: TcpStream, stop: watch::Receiver<bool>) {
+pub async fn serve(front: Arc<Front>, stream: Stream, stop: watch::Receiver<bool>) {
     let mut waiting = stop.clone();
     let mut stopping = pin!(async move {
         // An error means that the sender is gone, which is a stop as well.
@@ -145,7 +145,8 @@ impl Client {
         self.outcome = Outcome::default();
         let after = self.answer(front, request).await;
         let Outcome { status, server } = self.outcome;
-        let server = server.map(|server| &front.tier.server(server).name[..]);
+        let member = server.map(|server| front.tier.server(server));
+        let server = member.as_ref().map(|member| &member.name[..]);
         let (who, took) = ((&id[..], &client[..]), received.elapsed());
         log.say(who, &request.forward, (status, server), took);
         after

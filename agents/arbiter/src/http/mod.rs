@@ -55,7 +55,7 @@ pub struct Front {
 impl Front {
     /// A front of the tier.
     pub fn new(tier: Arc<Tier>) -> Arc<Self> {
-        let pool = pool::Pool::new(tier.config().servers.len());
+        let pool = pool::Pool::new(tier.places());
         Arc::new(Self { tier, pool })
     }
 
@@ -71,7 +71,7 @@ impl Front {
                     self.pool.clear(server);
                 }
             }
-            self.pool.sweep();
+            self.pool.sweep(|server| self.tier.generation(server));
         }
     }
 }

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::{Buf, BytesMut};
-use tokio::net::TcpStream;
 use tokio::sync::watch;
 
 use super::classify::{classify, Class};
@@ -17,6 +16,7 @@ use crate::kv::client::{self, End};
 use crate::kv::front::Batch;
 use crate::kv::link::Until;
 use crate::kv::{round, Failure, BATCH_MAX};
+use crate::stream::Stream;
 
 struct Client {
     wire: client::Client<Replies>,
@@ -44,7 +44,7 @@ const NO_RUN: Run = Run {
 };
 
 /// Serves a client until it goes, breaks the protocol, or the arbiter stops.
-pub async fn serve(front: Arc<Front>, stream: TcpStream, mut stop: watch::Receiver<bool>) {
+pub async fn serve(front: Arc<Front>, stream: Stream, mut stop: watch::Receiver<bool>) {
     let mut client = Client {
         number: front.tier.next_client(),
         wire: client::Client::new(front, stream),

@@ -10,10 +10,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use policy::ServerId;
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, UnixStream};
 use tokio::time::{sleep, timeout, Instant};
+use wire::arbiter::Address;
 
-use super::{Choices, Tier};
+use super::{Choices, Member, Tier};
+use crate::stream::Stream;
 
 /// A server that is to be probed until it answers.
 #[derive(Debug, Clone, Copy)]
@@ -76,7 +78,7 @@ impl Tier {
         self: &Arc<Self>,
         server: ServerId,
         deadline: Instant,
-    ) -> Result<TcpStream, Unreached> {
+    ) -> Result<Stream, Unreached> {
         loop {
             let answers = self.server_counters[server].latency_count.get();
             let unreached = match self.dial(server).await {
@@ -104,20 +106,42 @@ impl Tier {
     ///
     /// # Errors
     /// [`Unreached`].
-    pub async fn dial(&self, server: ServerId) -> Result<TcpStream, Unreached> {
-        let connecting = TcpStream::connect(self.server(server).address);
-        match timeout(self.config().connect_timeout(), connecting).await {
-            Ok(Ok(stream)) => {
-                // A socket that refuses the option still works.
-                let _ = stream.set_nodelay(true);
-                Ok(stream)
-            }
-            Ok(Err(error)) if is_local(&error) => {
+    pub async fn dial(&self, server: ServerId) -> Result<Stream, Unreached> {
+        match self.try_all(&self.server(server)).await {
+            Ok(stream) => Ok(stream),
+            Err(error) if is_local(&error) => {
                 self.counters.local_errors.inc();
                 Err(Unreached::Local)
             }
-            Ok(Err(_)) => Err(Unreached::Refused),
-            Err(_) => Err(Unreached::Late),
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => Err(Unreached::Late),
+            Err(_) => Err(Unreached::Refused),
+        }
+    }
+
+    /// One address of a server after the other, each within its share of the time.
+    async fn try_all(&self, member: &Member) -> io::Result<Stream> {
+        let limit = self.config().connect_timeout();
+        match &member.address {
+            Address::Ip(address) => Ok(Stream::tcp(
+                timeout(limit, TcpStream::connect(address)).await??,
+            )),
+            Address::Unix(path) => Ok(Stream::Unix(
+                timeout(limit, UnixStream::connect(path)).await??,
+            )),
+            Address::Name { .. } => {
+                let addresses = member.peers().turn();
+                let mut last = io::Error::from(io::ErrorKind::NotFound);
+                for address in &addresses {
+                    let share = limit / addresses.len() as u32;
+                    match timeout(share, TcpStream::connect(address)).await {
+                        Ok(Ok(stream)) => return Ok(Stream::tcp(stream)),
+                        Ok(Err(error)) if is_local(&error) => return Err(error),
+                        Ok(Err(error)) => last = error,
+                        Err(late) => last = late.into(),
+                    }
+                }
+                Err(last)
+            }
         }
     }
 
@@ -143,10 +167,11 @@ impl Tier {
     /// Whether a probe of the server is of use.
     pub fn needs_probe(&self, server: ServerId) -> bool {
         let choices = self.choices();
-        !choices.taken_out[server] && !choices.selector.is_alive(server)
+        let is_out = choices.taken_out[server] || choices.absent[server];
+        !is_out && !choices.selector.is_alive(server)
     }
 
-    fn probe(&self, server: ServerId, at_once: bool) {
+    pub(super) fn probe(&self, server: ServerId, at_once: bool) {
         // The receiver lives as long as the arbiter; at its end nobody probes any more.
         let _ = self.downs.send(Down { server, at_once });
     }
@@ -154,7 +179,7 @@ impl Tier {
     /// A probe succeeded.
     pub fn server_up(self: &Arc<Self>, server: ServerId) {
         self.decide(|choices, now, grants| {
-            if !choices.taken_out[server] {
+            if !choices.taken_out[server] && !choices.absent[server] {
                 choices.selector.server_up(now, server, grants);
             }
         });

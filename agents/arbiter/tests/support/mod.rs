@@ -49,7 +49,7 @@ pub async fn start(settings: &str, servers: &[SocketAddr]) -> Running {
         .await
         .unwrap();
     let (clients, admin) = (
-        arbiter.client_address().unwrap(),
+        arbiter.client_address().unwrap().ip().unwrap(),
         arbiter.admin_address().unwrap(),
     );
     let (stop, stopped) = oneshot::channel();
