@@ -88,6 +88,8 @@ pub struct Config {
     /// How often host names are resolved again.
     #[serde(default = "default_resolve_every_ms")]
     pub resolve_every_ms: u64,
+    /// Places for servers, of which a reload may fill those that are free.
+    pub servers_max: Option<usize>,
     /// The servers.
     pub servers: Vec<Server>,
     /// Only with `protocol = "mysql"`.
@@ -98,7 +100,8 @@ pub struct Config {
 }
 
 /// What a reload of the file may change; the rest takes a restart.
-const LIVE: [&str; 6] = [
+const LIVE: [&str; 7] = [
+    "servers",
     "policy",
     "replicas",
     "tokens",
@@ -296,9 +299,16 @@ impl Config {
         Duration::from_millis(self.resolve_every_ms)
     }
 
-    /// Places for servers, those that a reload may bring in included.
+    /// Places for servers, those that a reload may bring in included. A trace is of the servers that
+    /// are there, unless it is told otherwise.
     pub fn places(&self) -> usize {
-        self.servers.len()
+        let servers = self.servers.len();
+        let usual = if self.trace.is_some() {
+            servers
+        } else {
+            (2 * servers).min(SERVERS_MAX as usize)
+        };
+        self.servers_max.unwrap_or(usual)
     }
 
     /// Limit of one request.

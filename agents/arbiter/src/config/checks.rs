@@ -49,6 +49,13 @@ impl Config {
                 " [[servers]] tables",
             ),
             (
+                "servers_max",
+                self.servers_max.unwrap_or(self.servers.len()) as u64,
+                self.servers.len() as u64,
+                SERVERS_MAX,
+                " (no fewer than there are [[servers]] tables)",
+            ),
+            (
                 "replicas",
                 self.replicas as u64,
                 1,

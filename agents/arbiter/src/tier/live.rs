@@ -3,12 +3,12 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
 
-use wire::arbiter::{Guardrails, Policy};
+use wire::arbiter::{Guardrails, Policy, Protocol};
 use wire::guardrails;
 
 use super::{Choices, Tier};
 use crate::config::Config;
-use crate::names;
+use crate::{names, resp};
 
 impl Tier {
     /// Replicas of each read, now.
@@ -46,6 +46,7 @@ impl Tier {
         if let Some(key) = self.config.changed_for_good(fresh) {
             return Err(format!("{key}: cannot change while running; restart"));
         }
+        self.keeps_primary(fresh)?;
         let settled = self.set_servers(&fresh.servers)?;
         names::watch(self, settled, true);
         self.config
@@ -58,6 +59,19 @@ impl Tier {
         self.set_policy(fresh.policy, Some(fresh.tokens));
         self.set_guardrails(fresh.guardrails);
         Ok(())
+    }
+
+    /// With Redis the first server is the primary: it may move, but not become another.
+    fn keeps_primary(&self, fresh: &Config) -> Result<(), String> {
+        let primary = self.server(resp::PRIMARY);
+        let first = fresh.servers.first().map_or("", |server| &server.name);
+        if self.config.protocol != Protocol::Redis || first == primary.name {
+            return Ok(());
+        }
+        let name = &primary.name;
+        Err(format!(
+            "servers[0]: expected {name:?}, the primary, got {first:?}"
+        ))
     }
 
     /// The guardrails now, and what they did so far.
