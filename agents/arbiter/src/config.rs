@@ -15,10 +15,12 @@ use crate::http::forwarded::Told;
 use crate::mysql::auth::Method;
 
 mod checks;
+pub mod health;
 #[cfg(test)]
 mod tests;
 
 pub use checks::SERVERS_MAX;
+use health::HealthCheck;
 
 /// One arbiter.
 #[derive(Debug, Clone, Deserialize)]
@@ -90,6 +92,8 @@ pub struct Config {
     pub resolve_every_ms: u64,
     /// Places for servers, of which a reload may fill those that are free.
     pub servers_max: Option<usize>,
+    /// HTTP and TCP: how servers are asked whether they are well.
+    pub health_check: Option<HealthCheck>,
     /// The servers.
     pub servers: Vec<Server>,
     /// Only with `protocol = "mysql"`.

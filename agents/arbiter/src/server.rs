@@ -286,21 +286,22 @@ impl Front {
         }
     }
 
-    /// Probes dead servers, of all threads, until they are back.
+    /// Probes dead servers, of all threads, until they are back, and checks living ones.
     fn probe_dead(&self, tier: &Arc<Tier>, downs: mpsc::UnboundedReceiver<Down>) {
         let prober = self.clone();
         let probe = move |server| {
             let prober = prober.clone();
             async move {
                 match prober {
-                    Self::Http(front) => front.tier.dial(server).await.is_ok(),
-                    Self::Tcp(tier) => tier.dial(server).await.is_ok(),
+                    Self::Http(front) => front.probe(server).await,
+                    Self::Tcp(tier) => tier.is_reachable(server).await,
                     Self::Mysql(hub) => hub.probe(server).await,
                     Self::Redis(front) => resp::probe(&front, server).await,
                     Self::Memcached(front) => memcached::probe(&front, server).await,
                 }
             }
         };
+        tokio::spawn(health::watch(Arc::clone(tier), probe.clone()));
         tokio::spawn(health::run(Arc::clone(tier), downs, probe));
     }
 

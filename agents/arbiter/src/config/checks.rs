@@ -26,7 +26,7 @@ const CORES_MAX: f64 = 4_096.0;
 const PACKET_BYTES_MAX: std::ops::RangeInclusive<usize> = 1 << 20..=1 << 30;
 
 /// The key, what was expected, what came.
-type Impossible = (String, String, String);
+pub(super) type Impossible = (String, String, String);
 
 impl Config {
     /// Whether an arbiter can work with it.
@@ -124,6 +124,9 @@ impl Config {
             return refuse("listen", "IP:PORT or unix:/PATH", &self.listen);
         }
         wire::guardrails::validate(&self.guardrails)?;
+        if let Some(check) = &self.health_check {
+            check.validate(self.protocol)?;
+        }
         self.validate_servers()?;
         self.validate_mysql()
     }
@@ -178,7 +181,7 @@ impl Config {
     }
 }
 
-fn refuse(
+pub(super) fn refuse(
     key: impl Into<String>,
     expected: impl Into<String>,
     came: impl ToString,

@@ -118,6 +118,15 @@ impl Tier {
         }
     }
 
+    /// Whether the server takes a connection, in the time that a check may take.
+    pub async fn is_reachable(&self, server: ServerId) -> bool {
+        let dialling = self.dial(server);
+        match &self.config().health_check {
+            Some(check) => matches!(timeout(check.timeout(), dialling).await, Ok(Ok(_))),
+            None => dialling.await.is_ok(),
+        }
+    }
+
     /// One address of a server after the other, each within its share of the time.
     async fn try_all(&self, member: &Member) -> io::Result<Stream> {
         let limit = self.config().connect_timeout();
