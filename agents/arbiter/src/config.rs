@@ -18,9 +18,11 @@ mod checks;
 pub mod health;
 #[cfg(test)]
 mod tests;
+pub mod tls;
 
 pub use checks::SERVERS_MAX;
 use health::HealthCheck;
+use tls::{AdminTls, ClientTls, ServerTls};
 
 /// One arbiter.
 #[derive(Debug, Clone, Deserialize)]
@@ -94,6 +96,12 @@ pub struct Config {
     pub servers_max: Option<usize>,
     /// HTTP and TCP: how servers are asked whether they are well.
     pub health_check: Option<HealthCheck>,
+    /// TLS towards clients.
+    pub tls: Option<ClientTls>,
+    /// TLS towards servers.
+    pub server_tls: Option<ServerTls>,
+    /// TLS of the admin API.
+    pub admin_tls: Option<AdminTls>,
     /// The servers.
     pub servers: Vec<Server>,
     /// Only with `protocol = "mysql"`.
@@ -104,7 +112,10 @@ pub struct Config {
 }
 
 /// What a reload of the file may change; the rest takes a restart.
-const LIVE: [&str; 7] = [
+const LIVE: [&str; 10] = [
+    "tls",
+    "server_tls",
+    "admin_tls",
     "servers",
     "policy",
     "replicas",

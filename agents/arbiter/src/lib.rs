@@ -35,6 +35,7 @@ pub mod stats;
 pub mod stream;
 pub mod tcp;
 pub mod tier;
+pub mod tls;
 pub mod traced;
 
 /// Every step under a lock is total: a panic while it was held leaves nothing half written.

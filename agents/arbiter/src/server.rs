@@ -20,6 +20,7 @@ use crate::http::log::AccessLog;
 use crate::listen::{self, Listener, SocketFile};
 use crate::stream::Stream;
 use crate::tier::{random, Down, Tier};
+use crate::tls::Tls;
 use crate::traced::Trace;
 use crate::{admin, health, http, memcached, mysql, names, resp, tcp};
 
@@ -30,6 +31,8 @@ const CLIENTS_MAX: usize = 20_000;
 const DESCRIPTORS_OWN: usize = 64;
 /// Of the others, for servers: one in so many where connections to them are shared.
 const SERVERS_SHARE: usize = 8;
+/// How long a client may take to shake hands.
+const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
 /// After this long without a file descriptor or memory for it, accepting is tried again.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
@@ -68,7 +71,8 @@ impl Arbiter {
         let admin = listen::port(config.admin, "admin", false)?;
         let trace = begin_trace(&config)?;
         let log = begin_log(&config)?;
-        let (tier, downs) = Tier::new(config, trace, log);
+        let tls = Tls::read(&config).map_err(anyhow::Error::msg)?;
+        let (tier, downs) = Tier::new(config, trace, log, tls);
         names::resolve_all(&tier).await;
         Ok(Self {
             clients_max: CLIENTS_MAX,
@@ -248,11 +252,24 @@ impl Door {
                 tier.counters.client_accepted.inc();
                 tier.meter.connection(tier.now());
                 tier.counters.client_open.inc();
-                front.serve(stream, stopped).await;
+                if let Some(stream) = met(&tier, stream).await {
+                    front.serve(stream, stopped).await;
+                }
                 tier.counters.client_open.dec();
                 drop((place, alive));
             });
         }
+    }
+}
+
+/// The client after its handshake, where it is met by TLS; none where that failed.
+async fn met(tier: &Tier, stream: Stream) -> Option<Stream> {
+    match (tier.tls.clients(), stream) {
+        (Some(acceptor), Stream::Tcp(tcp)) => {
+            let shaken = timeout(HANDSHAKE_MAX, acceptor.accept(tcp)).await;
+            Some(Stream::tls(shaken.ok()?.ok()?.into()))
+        }
+        (_, stream) => Some(stream),
     }
 }
 

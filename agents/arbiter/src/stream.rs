@@ -5,11 +5,13 @@
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
 use std::pin::Pin;
-use std::task::{ready, Context, Poll};
+use std::sync::Arc;
+use std::task::{ready, Context, Poll, Wake};
 
 use socket2::SockRef;
-use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
+use tokio::io::{AsyncBufRead, AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
+use tokio_rustls::TlsStream;
 
 /// See the module.
 pub enum Stream {
@@ -17,6 +19,9 @@ pub enum Stream {
     Tcp(TcpStream),
     /// A unix socket.
     Unix(UnixStream),
+    /// TLS over TCP. Written is what it has taken, encrypted or on the way: whoever reads, or flushes,
+    /// also sends what is left to send.
+    Tls(Box<TlsStream<TcpStream>>),
 }
 
 impl Stream {
@@ -28,6 +33,25 @@ impl Stream {
         Self::Tcp(stream)
     }
 
+    /// Of a connection whose handshake is done.
+    pub fn tls(stream: TlsStream<TcpStream>) -> Self {
+        Self::Tls(Box::new(stream))
+    }
+
+    /// Whether it is TLS.
+    pub fn is_tls(&self) -> bool {
+        matches!(self, Self::Tls(_))
+    }
+
+    /// Tells the peer that nothing more comes, as far as it can be told now; needed where an end that
+    /// is not told would be taken for a cut.
+    pub fn part(&mut self) {
+        if let Self::Tls(tls) = self {
+            // It may be gone; nobody waits for it.
+            let _ = now(|cx| Pin::new(tls).poll_shutdown(cx));
+        }
+    }
+
     /// Writes what is taken now.
     ///
     /// # Errors
@@ -36,6 +60,7 @@ impl Stream {
         match self {
             Self::Tcp(tcp) => tcp.try_write(bytes),
             Self::Unix(unix) => unix.try_write(bytes),
+            Self::Tls(tls) => now(|cx| Pin::new(tls).poll_write(cx, bytes)),
         }
     }
 
@@ -47,6 +72,7 @@ impl Stream {
         match self {
             Self::Tcp(tcp) => tcp.try_write_vectored(pieces),
             Self::Unix(unix) => unix.try_write_vectored(pieces),
+            Self::Tls(tls) => now(|cx| Pin::new(tls).poll_write_vectored(cx, pieces)),
         }
     }
 
@@ -55,6 +81,7 @@ impl Stream {
         match self {
             Self::Tcp(tcp) => tcp.poll_read_ready(cx),
             Self::Unix(unix) => unix.poll_read_ready(cx),
+            Self::Tls(tls) => poll_plain(tls, cx).map(|_| Ok(())),
         }
     }
 
@@ -73,6 +100,7 @@ impl Stream {
                     _ => return Poll::Ready(()),
                 }
             },
+            Self::Tls(tls) => poll_plain(tls, cx).map(|_| ()),
         }
     }
 
@@ -81,6 +109,7 @@ impl Stream {
         let read = match self {
             Self::Tcp(tcp) => tcp.try_read(&mut [0]),
             Self::Unix(unix) => unix.try_read(&mut [0]),
+            Self::Tls(tls) => now(|cx| poll_plain(tls, cx)),
         };
         read.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
     }
@@ -90,6 +119,7 @@ impl Stream {
         let address = match self {
             Self::Tcp(tcp) => tcp.peer_addr().ok(),
             Self::Unix(_) => None,
+            Self::Tls(tls) => tls.get_ref().0.peer_addr().ok(),
         };
         address.map_or_else(|| "unknown".to_owned(), |address| address.ip().to_string())
     }
@@ -104,6 +134,10 @@ impl AsyncRead for Stream {
         match self.get_mut() {
             Self::Tcp(tcp) => Pin::new(tcp).poll_read(cx, buffer),
             Self::Unix(unix) => Pin::new(unix).poll_read(cx, buffer),
+            Self::Tls(tls) => {
+                send_rest(tls, cx);
+                Pin::new(tls).poll_read(cx, buffer)
+            }
         }
     }
 }
@@ -117,6 +151,7 @@ impl AsyncWrite for Stream {
         match self.get_mut() {
             Self::Tcp(tcp) => Pin::new(tcp).poll_write(cx, bytes),
             Self::Unix(unix) => Pin::new(unix).poll_write(cx, bytes),
+            Self::Tls(tls) => Pin::new(tls).poll_write(cx, bytes),
         }
     }
 
@@ -128,6 +163,7 @@ impl AsyncWrite for Stream {
         match self.get_mut() {
             Self::Tcp(tcp) => Pin::new(tcp).poll_write_vectored(cx, pieces),
             Self::Unix(unix) => Pin::new(unix).poll_write_vectored(cx, pieces),
+            Self::Tls(tls) => Pin::new(tls).poll_write_vectored(cx, pieces),
         }
     }
 
@@ -139,6 +175,7 @@ impl AsyncWrite for Stream {
         match self.get_mut() {
             Self::Tcp(tcp) => Pin::new(tcp).poll_flush(cx),
             Self::Unix(unix) => Pin::new(unix).poll_flush(cx),
+            Self::Tls(tls) => Pin::new(tls).poll_flush(cx),
         }
     }
 
@@ -146,6 +183,33 @@ impl AsyncWrite for Stream {
         match self.get_mut() {
             Self::Tcp(tcp) => Pin::new(tcp).poll_shutdown(cx),
             Self::Unix(unix) => Pin::new(unix).poll_shutdown(cx),
+            Self::Tls(tls) => Pin::new(tls).poll_shutdown(cx),
         }
     }
+}
+
+/// What a poll gives now.
+fn now<T>(poll: impl FnOnce(&mut Context<'_>) -> Poll<io::Result<T>>) -> io::Result<T> {
+    /// Whoever waits polls again, with a waker of its own.
+    struct Nobody;
+    impl Wake for Nobody {
+        fn wake(self: Arc<Self>) {}
+    }
+    let waker = Arc::new(Nobody).into();
+    match poll(&mut Context::from_waker(&waker)) {
+        Poll::Ready(result) => result,
+        Poll::Pending => Err(io::ErrorKind::WouldBlock.into()),
+    }
+}
+
+/// What was encrypted and not yet taken by the socket goes on its way.
+fn send_rest(tls: &mut TlsStream<TcpStream>, cx: &mut Context<'_>) {
+    // An error is there again for who writes next, and reading says that the peer is gone.
+    let _ = Pin::new(tls).poll_flush(cx);
+}
+
+/// Ready when plain text is there, or its end; none of it is taken.
+fn poll_plain(tls: &mut TlsStream<TcpStream>, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+    send_rest(tls, cx);
+    Pin::new(tls).poll_fill_buf(cx).map_ok(<[u8]>::len)
 }

@@ -22,6 +22,7 @@ use crate::lock;
 use crate::memory::Memory;
 use crate::meter::{micros, Meter};
 use crate::siblings::{Siblings, Stamp};
+use crate::tls::Tls;
 use crate::traced::{Trace, Traced};
 
 mod flight;
@@ -43,6 +44,8 @@ pub struct Tier {
     next_request: AtomicU64,
     choices: Mutex<Choices>,
     places: Vec<places::Place>,
+    /// What is shown to clients and asked of servers.
+    pub tls: Tls,
     downs: mpsc::UnboundedSender<Down>,
     /// What happened so far.
     pub counters: Counters,
@@ -96,6 +99,7 @@ impl Tier {
         config: Config,
         trace: Option<Trace>,
         log: Option<AccessLog>,
+        tls: Tls,
     ) -> (Arc<Self>, mpsc::UnboundedReceiver<Down>) {
         let (downs, downs_to_probe) = mpsc::unbounded_channel();
         let settings = Settings {
@@ -132,6 +136,7 @@ impl Tier {
                 absent,
             }),
             places,
+            tls,
             log,
             memory: Memory::new(config.held_mib_max << 20),
             pins: Arc::new(Semaphore::new(config.pinned_max)),

@@ -127,6 +127,7 @@ impl Config {
         if let Some(check) = &self.health_check {
             check.validate(self.protocol)?;
         }
+        self.validate_tls()?;
         self.validate_servers()?;
         self.validate_mysql()
     }

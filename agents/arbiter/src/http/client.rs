@@ -37,7 +37,7 @@ pub async fn serve(front: Arc<Front>, stream: Stream, stop: watch::Receiver<bool
     let mut client = Client::new(stream, stop);
     let told = front.tier.config().forwarded;
     if told != Told::Off {
-        client.forwarded = Forwarded::new(told, &client.conn.peer());
+        client.forwarded = Forwarded::new(told, &client.conn.peer(), client.conn.is_tls());
     }
     let mut request = RequestHead::default();
     loop {
@@ -54,7 +54,8 @@ pub async fn serve(front: Arc<Front>, stream: Stream, stop: watch::Receiver<bool
         match after {
             After::Next => {}
             After::Linger => return client.conn.linger().await,
-            After::Close | After::Abort => return,
+            After::Close => return client.conn.part(),
+            After::Abort => return,
         }
     }
 }

@@ -63,6 +63,9 @@ impl Socket {
             }
             bytes = &bytes[written..];
         }
+        if self.stream.is_tls() {
+            timeout(limit, self.stream.flush()).await??;
+        }
         Ok(())
     }
 

@@ -8,6 +8,7 @@ use wire::guardrails;
 
 use super::{Choices, Tier};
 use crate::config::Config;
+use crate::tls::Tls;
 use crate::{names, resp};
 
 impl Tier {
@@ -47,7 +48,9 @@ impl Tier {
             return Err(format!("{key}: cannot change while running; restart"));
         }
         self.keeps_primary(fresh)?;
+        let tls = Tls::read(fresh)?;
         let settled = self.set_servers(&fresh.servers)?;
+        self.tls.set(tls);
         names::watch(self, settled, true);
         self.config
             .connect_timeout_ms

@@ -6,6 +6,7 @@
 //! ask at once, and whoever takes it for dead then turns a burst into an outage.
 
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -131,9 +132,7 @@ impl Tier {
     async fn try_all(&self, member: &Member) -> io::Result<Stream> {
         let limit = self.config().connect_timeout();
         match &member.address {
-            Address::Ip(address) => Ok(Stream::tcp(
-                timeout(limit, TcpStream::connect(address)).await??,
-            )),
+            Address::Ip(ip) => timeout(limit, self.meet(&member.address, *ip)).await?,
             Address::Unix(path) => Ok(Stream::Unix(
                 timeout(limit, UnixStream::connect(path)).await??,
             )),
@@ -142,8 +141,8 @@ impl Tier {
                 let mut last = io::Error::from(io::ErrorKind::NotFound);
                 for address in &addresses {
                     let share = limit / addresses.len() as u32;
-                    match timeout(share, TcpStream::connect(address)).await {
-                        Ok(Ok(stream)) => return Ok(Stream::tcp(stream)),
+                    match timeout(share, self.meet(&member.address, *address)).await {
+                        Ok(Ok(stream)) => return Ok(stream),
                         Ok(Err(error)) if is_local(&error) => return Err(error),
                         Ok(Err(error)) => last = error,
                         Err(late) => last = late.into(),
@@ -152,6 +151,17 @@ impl Tier {
                 Err(last)
             }
         }
+    }
+
+    /// Connects, and shakes hands where servers are met by TLS.
+    async fn meet(&self, address: &Address, ip: SocketAddr) -> io::Result<Stream> {
+        let stream = TcpStream::connect(ip).await?;
+        if !self.tls.is_towards_servers() {
+            return Ok(Stream::tcp(stream));
+        }
+        // A socket that refuses the option still works.
+        let _ = stream.set_nodelay(true);
+        Ok(Stream::tls(self.tls.meet(address, stream).await?))
     }
 
     /// Takes a server out at once: it gets nothing new, whatever probes say. What it has goes on.
