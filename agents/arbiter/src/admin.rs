@@ -15,9 +15,12 @@ use wire::arbiter::{
     Config, Error, Guardrails, Health, ServerStats, SetPolicy, SetReplicas, SetServer,
 };
 
+use self::door::Door;
 use crate::config::TOKENS_MAX;
 use crate::tier::Tier;
 use crate::{metrics, stats};
+
+mod door;
 
 /// Serves until `stop`.
 ///
@@ -28,6 +31,7 @@ pub async fn serve(
     tier: Arc<Tier>,
     stop: impl Future<Output = ()> + Send + 'static,
 ) -> std::io::Result<()> {
+    let door = Door::new(listener, Arc::clone(&tier));
     let router = Router::new()
         .route(
             "/v1/config",
@@ -48,9 +52,7 @@ pub async fn serve(
         .route("/v1/guardrails", put(set_guardrails))
         .route("/v1/servers/{name}", put(set_server))
         .with_state(tier);
-    axum::serve(listener, router)
-        .with_graceful_shutdown(stop)
-        .await
+    axum::serve(door, router).with_graceful_shutdown(stop).await
 }
 
 type Shared = State<Arc<Tier>>;
