@@ -42,6 +42,11 @@ impl Conn {
         }
     }
 
+    /// The socket, and what was read of it and not used.
+    pub fn into_parts(self) -> (Stream, BytesMut) {
+        (self.stream, self.buffer)
+    }
+
     /// The socket alone; what was read and not used is lost.
     pub fn into_stream(self) -> Stream {
         self.stream

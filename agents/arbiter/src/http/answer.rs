@@ -24,6 +24,8 @@ pub struct Client {
     pub outcome: Outcome,
     /// What servers are told of it.
     pub forwarded: Option<Forwarded>,
+    /// The server that it is joined to from now on.
+    pub tunnel: Option<Conn>,
     stop: watch::Receiver<bool>,
 }
 
@@ -36,6 +38,8 @@ pub enum After {
     Close,
     /// The reply was complete, but the request was not read to its end: close without a reset.
     Linger,
+    /// The connection speaks another protocol from now on.
+    Tunnel,
     /// The reply was cut: close at once.
     Abort,
 }
@@ -49,6 +53,7 @@ impl Client {
             spare: BytesMut::new(),
             outcome: Outcome::default(),
             forwarded: None,
+            tunnel: None,
             stop,
         }
     }

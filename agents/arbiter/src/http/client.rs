@@ -17,7 +17,7 @@ use super::head::{RequestHead, HEAD_MAX};
 use super::log::Outcome;
 use super::refusal::Refusal;
 use super::upload::{Broken, Upload};
-use super::{direct, race, Front};
+use super::{direct, race, upgrade, Front};
 use crate::stream::Stream;
 
 /// How long a client may keep an idle connection.
@@ -56,6 +56,12 @@ pub async fn serve(front: Arc<Front>, stream: Stream, stop: watch::Receiver<bool
             After::Linger => return client.conn.linger().await,
             After::Close => return client.conn.part(),
             After::Abort => return,
+            After::Tunnel => {
+                if let Some(server) = client.tunnel {
+                    upgrade::pass(&front, client.conn, server).await;
+                }
+                return;
+            }
         }
     }
 }

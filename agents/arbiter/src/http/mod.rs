@@ -17,6 +17,7 @@
 //! | `relay` | a reply's way to the client |
 //! | `answer` | what ends an exchange |
 //! | `check` | whether a server is well |
+//! | `upgrade` | a connection that becomes a WebSocket |
 //! | `client` | a client's connection: request after request |
 //! | `refusal` | the arbiter's own error replies |
 
@@ -36,6 +37,7 @@ mod race;
 mod refusal;
 mod relay;
 pub mod target;
+mod upgrade;
 mod upload;
 
 use std::sync::Arc;
