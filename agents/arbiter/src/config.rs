@@ -104,6 +104,8 @@ pub struct Config {
     pub admin_tls: Option<AdminTls>,
     /// The servers.
     pub servers: Vec<Server>,
+    /// Only with `protocol = "redis"`.
+    pub redis: Option<Redis>,
     /// Only with `protocol = "mysql"`.
     pub mysql: Option<Mysql>,
     /// The file's keys as they stand there.
@@ -152,6 +154,15 @@ impl Clone for Millis {
     fn clone(&self) -> Self {
         self.get().into()
     }
+}
+
+/// What is particular to Redis.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Redis {
+    /// A client's reads go to servers that are known to have what it has written.
+    #[serde(default)]
+    pub read_your_writes: bool,
 }
 
 /// The one account that clients use towards the arbiter and the arbiter towards the servers.

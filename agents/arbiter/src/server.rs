@@ -119,6 +119,7 @@ impl Arbiter {
     pub async fn run(self, stop: impl Future<Output = ()>) -> Result<()> {
         let (tier, downs, file) = (self.tier, self.downs, self.file);
         names::watch(&tier, tier.members(), false);
+        resp::rounds::watch_all(&tier);
         let (stopping, stopped) = watch::channel(false);
         let mut until = stopped.clone();
         let admin = tokio::spawn(admin::serve(self.admin, Arc::clone(&tier), async move {

@@ -21,6 +21,7 @@ use crate::http::log::AccessLog;
 use crate::lock;
 use crate::memory::Memory;
 use crate::meter::{micros, Meter};
+use crate::resp::rounds::Rounds;
 use crate::siblings::{Siblings, Stamp};
 use crate::tls::Tls;
 use crate::traced::{Trace, Traced};
@@ -59,6 +60,8 @@ pub struct Tier {
     pub memory: Arc<Memory>,
     /// Places for clients with a connection of their own to a server.
     pub pins: Arc<Semaphore>,
+    /// What Redis replicas have, where clients are to read what they wrote.
+    pub rounds: Option<Rounds>,
     /// Which servers the replicas of the tier above hold.
     pub siblings: Siblings,
     /// Of requests that are sent in stamped replicas.
@@ -119,6 +122,8 @@ impl Tier {
             .collect();
         let server_counters = places.iter().map(|_| ServerCounters::default()).collect();
         let meter = Meter::new(places.len(), config.server_cores);
+        let follows = config.redis.is_some_and(|redis| redis.read_your_writes);
+        let rounds = follows.then(|| Rounds::new(places.len()));
         let mut selector = Traced::new(settings, trace);
         for place in config.servers.len()..places.len() {
             selector.server_down(0, place, &mut Vec::new());
@@ -137,6 +142,7 @@ impl Tier {
             }),
             places,
             tls,
+            rounds,
             log,
             memory: Memory::new(config.held_mib_max << 20),
             pins: Arc::new(Semaphore::new(config.pinned_max)),

@@ -129,6 +129,9 @@ impl Config {
         }
         self.validate_tls()?;
         self.validate_servers()?;
+        if self.redis.is_some() && self.protocol != Protocol::Redis {
+            return refuse("redis", "no [redis] table with another protocol", "one");
+        }
         self.validate_mysql()
     }
 

@@ -147,7 +147,7 @@ impl Client {
         let answered = match run.class {
             Class::Read | Class::Fence => {
                 let batch = run.batch(&self.wire.socket.buffer);
-                round::race(&self.wire.front, &self.wire.slot, &batch, received).await
+                round::race(&self.wire.front, &self.wire.slot, &batch, &[], received).await
             }
             Class::Write => self.write_all(run).await,
             _ => self.ask_reference(run).await,
