@@ -18,6 +18,7 @@ pub mod counters;
 mod delayed;
 pub mod health;
 pub mod http;
+mod http2;
 mod joined;
 pub mod kv;
 pub mod listen;

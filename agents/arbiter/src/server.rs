@@ -22,7 +22,7 @@ use crate::stream::Stream;
 use crate::tier::{random, Down, Tier};
 use crate::tls::Tls;
 use crate::traced::Trace;
-use crate::{admin, health, http, memcached, mysql, names, resp, tcp};
+use crate::{admin, health, http, http2, memcached, mysql, names, resp, tcp};
 
 /// Most client connections at a time; further ones wait in the kernel's queue.
 const CLIENTS_MAX: usize = 20_000;
@@ -325,7 +325,12 @@ impl Front {
 
     async fn serve(self, stream: Stream, stop: watch::Receiver<bool>) {
         match self {
-            Self::Http(front) => http::client::serve(front, stream, stop).await,
+            Self::Http(front) => {
+                let served = http::client::serve(Arc::clone(&front), stream, stop.clone());
+                if let Some((stream, said)) = served.await {
+                    http2::serve(front, stream, said, stop).await;
+                }
+            }
             // A session has no end that the arbiter could choose: it goes on until the client
             // quits.
             Self::Mysql(hub) => mysql::client::serve(hub, stream).await,

@@ -9,9 +9,12 @@ use std::sync::Arc;
 use std::task::{ready, Context, Poll, Wake};
 
 use socket2::SockRef;
-use tokio::io::{AsyncBufRead, AsyncRead, AsyncWrite, Interest, ReadBuf};
+use tokio::io::{AsyncBufRead, AsyncRead, AsyncWrite, BufReader, DuplexStream, Interest, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::TlsStream;
+
+/// Read from a pipe at a time.
+const PIPE_READ: usize = 16 * 1024;
 
 /// See the module.
 pub enum Stream {
@@ -22,6 +25,15 @@ pub enum Stream {
     /// TLS over TCP. Written is what it has taken, encrypted or on the way: whoever reads, or flushes,
     /// also sends what is left to send.
     Tls(Box<TlsStream<TcpStream>>),
+    /// A pipe in memory, of a request that came by HTTP/2.
+    Piped(Box<Piped>),
+}
+
+/// See `Stream::Piped`.
+pub struct Piped {
+    pipe: BufReader<DuplexStream>,
+    /// The client's address, and whether it came by TLS.
+    client: (String, bool),
 }
 
 impl Stream {
@@ -38,9 +50,19 @@ impl Stream {
         Self::Tls(Box::new(stream))
     }
 
-    /// Whether it is TLS.
+    /// Of a request of this client, which has an address, and came by TLS or not.
+    pub fn piped(pipe: DuplexStream, client: (String, bool)) -> Self {
+        let pipe = BufReader::with_capacity(PIPE_READ, pipe);
+        Self::Piped(Box::new(Piped { pipe, client }))
+    }
+
+    /// Whether what is said is encrypted on its way.
     pub fn is_tls(&self) -> bool {
-        matches!(self, Self::Tls(_))
+        match self {
+            Self::Tcp(_) | Self::Unix(_) => false,
+            Self::Tls(_) => true,
+            Self::Piped(piped) => piped.client.1,
+        }
     }
 
     /// Tells the peer that nothing more comes, as far as it can be told now; needed where an end that
@@ -61,6 +83,7 @@ impl Stream {
             Self::Tcp(tcp) => tcp.try_write(bytes),
             Self::Unix(unix) => unix.try_write(bytes),
             Self::Tls(tls) => now(|cx| Pin::new(tls).poll_write(cx, bytes)),
+            Self::Piped(piped) => now(|cx| Pin::new(&mut piped.pipe).poll_write(cx, bytes)),
         }
     }
 
@@ -73,6 +96,9 @@ impl Stream {
             Self::Tcp(tcp) => tcp.try_write_vectored(pieces),
             Self::Unix(unix) => unix.try_write_vectored(pieces),
             Self::Tls(tls) => now(|cx| Pin::new(tls).poll_write_vectored(cx, pieces)),
+            Self::Piped(piped) => {
+                now(|cx| Pin::new(&mut piped.pipe).poll_write_vectored(cx, pieces))
+            }
         }
     }
 
@@ -82,6 +108,7 @@ impl Stream {
             Self::Tcp(tcp) => tcp.poll_read_ready(cx),
             Self::Unix(unix) => unix.poll_read_ready(cx),
             Self::Tls(tls) => poll_plain(tls, cx).map(|_| Ok(())),
+            Self::Piped(piped) => poll_piped(piped, cx).map(|_| Ok(())),
         }
     }
 
@@ -101,6 +128,7 @@ impl Stream {
                 }
             },
             Self::Tls(tls) => poll_plain(tls, cx).map(|_| ()),
+            Self::Piped(piped) => poll_piped(piped, cx).map(|_| ()),
         }
     }
 
@@ -110,6 +138,7 @@ impl Stream {
             Self::Tcp(tcp) => tcp.try_read(&mut [0]),
             Self::Unix(unix) => unix.try_read(&mut [0]),
             Self::Tls(tls) => now(|cx| poll_plain(tls, cx)),
+            Self::Piped(piped) => now(|cx| poll_piped(piped, cx)),
         };
         read.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
     }
@@ -120,6 +149,7 @@ impl Stream {
             Self::Tcp(tcp) => tcp.peer_addr().ok(),
             Self::Unix(_) => None,
             Self::Tls(tls) => tls.get_ref().0.peer_addr().ok(),
+            Self::Piped(piped) => return piped.client.0.clone(),
         };
         address.map_or_else(|| "unknown".to_owned(), |address| address.ip().to_string())
     }
@@ -138,6 +168,7 @@ impl AsyncRead for Stream {
                 send_rest(tls, cx);
                 Pin::new(tls).poll_read(cx, buffer)
             }
+            Self::Piped(piped) => Pin::new(&mut piped.pipe).poll_read(cx, buffer),
         }
     }
 }
@@ -152,6 +183,7 @@ impl AsyncWrite for Stream {
             Self::Tcp(tcp) => Pin::new(tcp).poll_write(cx, bytes),
             Self::Unix(unix) => Pin::new(unix).poll_write(cx, bytes),
             Self::Tls(tls) => Pin::new(tls).poll_write(cx, bytes),
+            Self::Piped(piped) => Pin::new(&mut piped.pipe).poll_write(cx, bytes),
         }
     }
 
@@ -164,6 +196,7 @@ impl AsyncWrite for Stream {
             Self::Tcp(tcp) => Pin::new(tcp).poll_write_vectored(cx, pieces),
             Self::Unix(unix) => Pin::new(unix).poll_write_vectored(cx, pieces),
             Self::Tls(tls) => Pin::new(tls).poll_write_vectored(cx, pieces),
+            Self::Piped(piped) => Pin::new(&mut piped.pipe).poll_write_vectored(cx, pieces),
         }
     }
 
@@ -176,6 +209,7 @@ impl AsyncWrite for Stream {
             Self::Tcp(tcp) => Pin::new(tcp).poll_flush(cx),
             Self::Unix(unix) => Pin::new(unix).poll_flush(cx),
             Self::Tls(tls) => Pin::new(tls).poll_flush(cx),
+            Self::Piped(piped) => Pin::new(&mut piped.pipe).poll_flush(cx),
         }
     }
 
@@ -184,6 +218,7 @@ impl AsyncWrite for Stream {
             Self::Tcp(tcp) => Pin::new(tcp).poll_shutdown(cx),
             Self::Unix(unix) => Pin::new(unix).poll_shutdown(cx),
             Self::Tls(tls) => Pin::new(tls).poll_shutdown(cx),
+            Self::Piped(piped) => Pin::new(&mut piped.pipe).poll_shutdown(cx),
         }
     }
 }
@@ -212,4 +247,10 @@ fn send_rest(tls: &mut TlsStream<TcpStream>, cx: &mut Context<'_>) {
 fn poll_plain(tls: &mut TlsStream<TcpStream>, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
     send_rest(tls, cx);
     Pin::new(tls).poll_fill_buf(cx).map_ok(<[u8]>::len)
+}
+
+fn poll_piped(piped: &mut Piped, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+    Pin::new(&mut piped.pipe)
+        .poll_fill_buf(cx)
+        .map_ok(<[u8]>::len)
 }

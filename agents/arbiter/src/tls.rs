@@ -19,6 +19,7 @@ use crate::config::Config;
 
 /// What is spoken inside, where the protocol has a name for it.
 const HTTP: &[u8] = b"http/1.1";
+const HTTP2: &[u8] = b"h2";
 
 /// What this arbiter shows and asks for.
 pub struct Tls {
@@ -97,14 +98,11 @@ impl Tls {
 
 impl Keys {
     fn read(config: &Config) -> Result<Self, String> {
-        let inside = match config.protocol {
-            Protocol::Http => vec![HTTP.to_vec()],
-            _ => vec![],
+        let (offered, inside) = match config.protocol {
+            Protocol::Http => (vec![HTTP2.to_vec(), HTTP.to_vec()], vec![HTTP.to_vec()]),
+            _ => (vec![], vec![]),
         };
-        let clients = config
-            .tls
-            .as_ref()
-            .map(|files| clients(files, inside.clone()));
+        let clients = config.tls.as_ref().map(|files| clients(files, offered));
         let servers = config
             .server_tls
             .as_ref()

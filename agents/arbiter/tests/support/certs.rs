@@ -101,11 +101,23 @@ impl Authority {
                 builder.with_client_auth_cert(chain, key).unwrap()
             }
         };
-        let name = ServerName::try_from(name.to_owned()).unwrap();
-        let tcp = TcpStream::connect(address).await?;
-        TlsConnector::from(Arc::new(config))
-            .connect(name, tcp)
-            .await
+        shake_hands(config, address, name).await
+    }
+
+    /// As `connect`, to speak one of these inside.
+    pub async fn connect_for(
+        &self,
+        address: SocketAddr,
+        name: &str,
+        inside: &[&[u8]],
+    ) -> io::Result<TlsStream<TcpStream>> {
+        let mut config = ClientConfig::builder_with_provider(provider())
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(self.roots())
+            .with_no_client_auth();
+        config.alpn_protocols = inside.iter().map(|it| it.to_vec()).collect();
+        shake_hands(config, address, name).await
     }
 
     /// TLS in front of a server: it shows these files and, where `asks`, wants a certificate of this
@@ -139,6 +151,17 @@ impl Authority {
         });
         address
     }
+}
+
+async fn shake_hands(
+    config: ClientConfig,
+    address: SocketAddr,
+    name: &str,
+) -> io::Result<TlsStream<TcpStream>> {
+    let name = ServerName::try_from(name.to_owned()).unwrap();
+    let tcp = TcpStream::connect(address).await?;
+    let connector = TlsConnector::from(Arc::new(config));
+    connector.connect(name, tcp).await
 }
 
 fn provider() -> Arc<rustls::crypto::CryptoProvider> {
