@@ -3,10 +3,12 @@
 //! It clones each read to `r` servers that the [`policy`] chooses, passes the first good reply on,
 //! and drains the losers off the client's path. `config` is the file, `tier` the state that all
 //! share, `traced` its selector, `siblings` who must be kept apart, `delayed` when a hedge is due,
-//! `meter` what is measured, `listen` where clients come in, `stream` what bytes travel on, `joined` two
-//! of these, `names` what host names mean, `memory` what clients make it hold, `contract` what there is to choose from, `http`, `mysql`, `resp`
-//! (Redis), `memcached` and `tcp` the protocols (`kv` is what Redis and memcached share), `admin` the
-//! API to watch and change it.
+//! `meter` what is measured, `memory` what clients make it hold, `contract` what there is to choose
+//! from. `listen` is where clients come in, `stream` what bytes travel on, `tls` how the two ends
+//! prove themselves, `joined` two streams that are one, `names` what host names mean, `health` who
+//! is there. The protocols are `http` (`http2`: clients of that version), `mysql`, `resp` (Redis),
+//! `memcached` and `tcp` (`kv` is what Redis and memcached share); `admin` is the API to watch and
+//! change it.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -267,7 +267,8 @@ impl Door {
 async fn met(tier: &Tier, stream: Stream) -> Option<Stream> {
     match (tier.tls.clients(), stream) {
         (Some(acceptor), Stream::Tcp(tcp)) => {
-            let shaken = timeout(HANDSHAKE_MAX, acceptor.accept(tcp)).await;
+            // Boxed: a client that needs none carries none of this with it.
+            let shaken = Box::pin(timeout(HANDSHAKE_MAX, acceptor.accept(tcp))).await;
             Some(Stream::tls(shaken.ok()?.ok()?.into()))
         }
         (_, stream) => Some(stream),
@@ -328,7 +329,7 @@ impl Front {
             Self::Http(front) => {
                 let served = http::client::serve(Arc::clone(&front), stream, stop.clone());
                 if let Some((stream, said)) = served.await {
-                    http2::serve(front, stream, said, stop).await;
+                    Box::pin(http2::serve(front, stream, said, stop)).await;
                 }
             }
             // A session has no end that the arbiter could choose: it goes on until the client

@@ -69,7 +69,7 @@ pub async fn serve(
             After::Abort => {}
             After::Tunnel => {
                 if let Some(server) = client.tunnel {
-                    upgrade::pass(&front, client.conn, server).await;
+                    Box::pin(upgrade::pass(&front, client.conn, server)).await;
                 }
             }
         }

@@ -108,7 +108,8 @@ impl Tier {
     /// # Errors
     /// [`Unreached`].
     pub async fn dial(&self, server: ServerId) -> Result<Stream, Unreached> {
-        match self.try_all(&self.server(server)).await {
+        // Boxed: who uses a connection that is there carries none of this with it.
+        match Box::pin(self.try_all(&self.server(server))).await {
             Ok(stream) => Ok(stream),
             Err(error) if is_local(&error) => {
                 self.counters.local_errors.inc();
