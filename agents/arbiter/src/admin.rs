@@ -15,9 +15,12 @@ use wire::arbiter::{
     Config, Error, Guardrails, Health, ServerStats, SetPolicy, SetReplicas, SetServer,
 };
 
+use self::door::Door;
 use crate::config::TOKENS_MAX;
 use crate::tier::Tier;
 use crate::{metrics, stats};
+
+mod door;
 
 /// Serves until `stop`.
 ///
@@ -28,6 +31,7 @@ pub async fn serve(
     tier: Arc<Tier>,
     stop: impl Future<Output = ()> + Send + 'static,
 ) -> std::io::Result<()> {
+    let door = Door::new(listener, Arc::clone(&tier));
     let router = Router::new()
         .route(
             "/v1/config",
@@ -48,9 +52,7 @@ pub async fn serve(
         .route("/v1/guardrails", put(set_guardrails))
         .route("/v1/servers/{name}", put(set_server))
         .with_state(tier);
-    axum::serve(listener, router)
-        .with_graceful_shutdown(stop)
-        .await
+    axum::serve(door, router).with_graceful_shutdown(stop).await
 }
 
 type Shared = State<Arc<Tier>>;
@@ -63,12 +65,17 @@ async fn show_metrics(State(tier): Shared) -> Response {
 
 /// 503 while no server can be asked.
 async fn health(State(tier): Shared) -> Response {
-    let alive = tier.standings().iter().filter(|one| one.alive).count();
+    let members = tier.members();
+    let standings = tier.standings();
+    let alive = members
+        .iter()
+        .filter(|(server, _)| standings[*server].alive);
+    let alive = alive.count();
     let status = match alive {
         0 => StatusCode::SERVICE_UNAVAILABLE,
         _ => StatusCode::OK,
     };
-    let servers = tier.config().servers.len();
+    let servers = members.len();
     (status, Json(Health { alive, servers })).into_response()
 }
 
@@ -77,8 +84,8 @@ async fn set_replicas(
     body: Result<Json<SetReplicas>, JsonRejection>,
 ) -> Answer<Config> {
     let Json(wanted) = body?;
-    let config = tier.config();
-    let (most, of) = config.protocol.replicas_max(config.servers.len());
+    let servers = tier.members().len();
+    let (most, of) = tier.config().protocol.replicas_max(servers);
     if !(1..=most).contains(&wanted.replicas) {
         return Err(refuse(format!(
             "replicas: expected 1 to {most}{of}, got {}",
@@ -123,9 +130,9 @@ async fn set_server(
     body: Result<Json<SetServer>, JsonRejection>,
 ) -> Answer<ServerStats> {
     let Json(wanted) = body?;
-    let servers = &tier.config().servers;
-    let Some(server) = servers.iter().position(|server| server.name == name) else {
-        let names: Vec<_> = servers.iter().map(|server| server.name.as_str()).collect();
+    let servers = tier.members();
+    let Some(&(server, _)) = servers.iter().find(|(_, server)| server.name == name) else {
+        let names: Vec<_> = servers.iter().map(|(_, server)| &server.name[..]).collect();
         let error = format!("server: expected one of {}, got {name}", names.join(", "));
         return Err(Refusal(StatusCode::NOT_FOUND, error));
     };

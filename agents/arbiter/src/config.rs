@@ -9,14 +9,20 @@ use std::time::Duration;
 use policy::{HEDGE_PERCENTILE, OBSERVATION_AGE_MS};
 use serde::Deserialize;
 use thiserror::Error;
-use wire::arbiter::{Guardrails, Policy, Protocol, Server};
+use wire::arbiter::{Address, Guardrails, Policy, Protocol, Server};
 
 use crate::http::forwarded::Told;
 use crate::mysql::auth::Method;
 
 mod checks;
+pub mod health;
+#[cfg(test)]
+mod tests;
+pub mod tls;
 
 pub use checks::SERVERS_MAX;
+use health::HealthCheck;
+use tls::{AdminTls, ClientTls, ServerTls};
 
 /// One arbiter.
 #[derive(Debug, Clone, Deserialize)]
@@ -24,8 +30,8 @@ pub use checks::SERVERS_MAX;
 pub struct Config {
     /// What is spoken to clients and servers.
     pub protocol: Protocol,
-    /// Where clients connect.
-    pub listen: SocketAddr,
+    /// Where clients connect: a port or a unix socket.
+    pub listen: Address,
     /// Where the admin API listens: loopback or the control network.
     pub admin: SocketAddr,
     /// The tier served.
@@ -83,8 +89,23 @@ pub struct Config {
     /// Decisions after which the trace ends.
     #[serde(default = "default_trace_lines_max")]
     pub trace_lines_max: u64,
+    /// How often host names are resolved again.
+    #[serde(default = "default_resolve_every_ms")]
+    pub resolve_every_ms: u64,
+    /// Places for servers, of which a reload may fill those that are free.
+    pub servers_max: Option<usize>,
+    /// HTTP and TCP: how servers are asked whether they are well.
+    pub health_check: Option<HealthCheck>,
+    /// TLS towards clients.
+    pub tls: Option<ClientTls>,
+    /// TLS towards servers.
+    pub server_tls: Option<ServerTls>,
+    /// TLS of the admin API.
+    pub admin_tls: Option<AdminTls>,
     /// The servers.
     pub servers: Vec<Server>,
+    /// Only with `protocol = "redis"`.
+    pub redis: Option<Redis>,
     /// Only with `protocol = "mysql"`.
     pub mysql: Option<Mysql>,
     /// The file's keys as they stand there.
@@ -93,7 +114,11 @@ pub struct Config {
 }
 
 /// What a reload of the file may change; the rest takes a restart.
-const LIVE: [&str; 6] = [
+const LIVE: [&str; 10] = [
+    "tls",
+    "server_tls",
+    "admin_tls",
+    "servers",
     "policy",
     "replicas",
     "tokens",
@@ -131,6 +156,15 @@ impl Clone for Millis {
     }
 }
 
+/// What is particular to Redis.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Redis {
+    /// A client's reads go to servers that are known to have what it has written.
+    #[serde(default)]
+    pub read_your_writes: bool,
+}
+
 /// The one account that clients use towards the arbiter and the arbiter towards the servers.
 #[derive(Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -159,6 +193,10 @@ impl std::fmt::Debug for Mysql {
 
 fn default_trace_lines_max() -> u64 {
     1_000_000
+}
+
+fn default_resolve_every_ms() -> u64 {
+    5_000
 }
 
 fn default_server_cores() -> f64 {
@@ -282,6 +320,23 @@ impl Config {
         Duration::from_millis(self.connect_timeout_ms.get())
     }
 
+    /// From one resolution of a host name to the next.
+    pub fn resolve_every(&self) -> Duration {
+        Duration::from_millis(self.resolve_every_ms)
+    }
+
+    /// Places for servers, those that a reload may bring in included. A trace is of the servers that
+    /// are there, unless it is told otherwise.
+    pub fn places(&self) -> usize {
+        let servers = self.servers.len();
+        let usual = if self.trace.is_some() {
+            servers
+        } else {
+            (2 * servers).min(SERVERS_MAX as usize)
+        };
+        self.servers_max.unwrap_or(usual)
+    }
+
     /// Limit of one request.
     pub fn request_timeout(&self) -> Duration {
         Duration::from_millis(self.request_timeout_ms.get())
@@ -290,132 +345,3 @@ impl Config {
 
 /// More tokens than this per server are a mistake.
 pub const TOKENS_MAX: usize = policy::TOKENS.maximum as usize;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const GOOD: &str = r#"
-protocol = "http"
-listen = "127.0.0.1:8080"
-admin = "127.0.0.1:9300"
-tier = "web"
-policy = "tad"
-replicas = 2
-tokens = 1
-[[servers]]
-name = "web-1"
-address = "127.0.0.1:81"
-[[servers]]
-name = "web-2"
-address = "127.0.0.1:82"
-"#;
-
-    fn refusal(text: &str) -> String {
-        Config::parse(text, "a.toml").unwrap_err().to_string()
-    }
-
-    #[test]
-    fn a_good_file_is_read_with_defaults() {
-        let config = Config::parse(GOOD, "a.toml").unwrap();
-        assert_eq!(config.policy.name(), "tad");
-        assert_eq!(config.request_timeout_ms.get(), 6_000);
-        assert_eq!(config.servers[1].address.port(), 82);
-    }
-
-    #[test]
-    fn unknown_keys_are_refused_with_their_line() {
-        let text = refusal(&GOOD.replace("tier =", "teir ="));
-        assert!(text.contains("line 5") && text.contains("teir"), "{text}");
-        let text = refusal(&format!("{GOOD}weight = 3\n"));
-        assert!(text.contains("weight"), "{text}");
-    }
-
-    #[test]
-    fn impossible_values_are_refused_with_what_was_expected_and_what_came() {
-        for (old, new, expected) in [
-            (
-                "replicas = 2",
-                "replicas = 3",
-                "replicas: expected 1 to 2 (the number of servers), got 3",
-            ),
-            ("replicas = 2", "replicas = 0", "replicas: expected 1 to 2"),
-            (
-                "tokens = 1",
-                "threads = 0\ntokens = 1",
-                "threads: expected 1 to 64, got 0",
-            ),
-            (
-                "tokens = 1",
-                "tokens = 0",
-                "tokens: expected 1 to 1000, got 0",
-            ),
-            (
-                "tokens = 1",
-                "tokens = 1\nserver_cores = 0",
-                "server_cores: expected above 0 to 4096, got 0",
-            ),
-            (
-                "tokens = 1",
-                "tokens = 1\ntrace = \"\"",
-                "trace: expected the path of a file, got \"\"",
-            ),
-            (
-                "tokens = 1",
-                "tokens = 1\ntrace_lines_max = 0",
-                "trace_lines_max: expected 1 to 1000000000, got 0",
-            ),
-            (
-                "\"web-2\"",
-                "\"web-1\"",
-                "servers[1].name: expected a name that no other server has",
-            ),
-            (
-                "\"web-2\"",
-                "\"web\\r\\n2\"",
-                "servers[1].name: expected a name of letters",
-            ),
-            (
-                ":82",
-                ":81",
-                "servers[1].address: expected an address that no other",
-            ),
-            ("\"http\"", "\"mysql\"", "mysql: expected a [mysql] table"),
-        ] {
-            let text = refusal(&GOOD.replace(old, new));
-            assert!(text.contains(expected), "{text}");
-        }
-    }
-
-    #[test]
-    fn only_some_keys_change_without_a_restart() {
-        let config = Config::parse(GOOD, "a.toml").unwrap();
-        for (old, new, key) in [
-            ("tokens = 1", "tokens = 7\nrequest_timeout_ms = 9", None),
-            ("replicas = 2", "replicas = 1", None),
-            (
-                "tokens = 1",
-                "tokens = 1\nguardrails.ejection = false",
-                None,
-            ),
-            ("8080", "8081", Some("listen")),
-            ("tokens = 1", "tokens = 1\nthreads = 2", Some("threads")),
-            ("web-2", "web-3", Some("servers")),
-        ] {
-            let fresh = Config::parse(&GOOD.replace(old, new), "a.toml").unwrap();
-            assert_eq!(config.changed_for_good(&fresh).as_deref(), key, "{new}");
-        }
-    }
-
-    #[test]
-    fn debug_output_has_no_password() {
-        let mysql = Mysql {
-            user: "wiki".into(),
-            password: "wiki-read".into(),
-            database: "wiki".into(),
-            auth_plugin: Method::Native,
-            packet_bytes_max: 1 << 20,
-        };
-        assert!(!format!("{mysql:?}").contains("wiki-read"));
-    }
-}

@@ -11,9 +11,10 @@ use std::task::Poll;
 use std::time::Duration;
 
 use bytes::BytesMut;
-use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadBuf};
-use tokio::net::TcpStream;
+use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::{sleep_until, timeout, Instant, Sleep};
+
+use crate::stream::Stream;
 
 const READ_SIZE: usize = 16 * 1024;
 /// With less room than this behind a message's first bytes the buffer grows.
@@ -25,7 +26,7 @@ const KEPT_MAX: usize = 4 * READ_SIZE;
 
 /// See the module.
 pub struct Conn {
-    stream: TcpStream,
+    stream: Stream,
     /// Read and not yet used.
     pub buffer: BytesMut,
     alarm: Alarm,
@@ -33,10 +34,7 @@ pub struct Conn {
 
 impl Conn {
     /// Takes over a connected socket.
-    pub fn new(stream: TcpStream) -> Self {
-        // Without it replies of two writes wait for a delayed acknowledgement; a socket that
-        // refuses the option still works.
-        let _ = stream.set_nodelay(true);
+    pub fn new(stream: Stream) -> Self {
         Self {
             stream,
             buffer: BytesMut::new(),
@@ -44,8 +42,13 @@ impl Conn {
         }
     }
 
+    /// The socket, and what was read of it and not used.
+    pub fn into_parts(self) -> (Stream, BytesMut) {
+        (self.stream, self.buffer)
+    }
+
     /// The socket alone; what was read and not used is lost.
-    pub fn into_stream(self) -> TcpStream {
+    pub fn into_stream(self) -> Stream {
         self.stream
     }
 
@@ -158,7 +161,17 @@ impl Conn {
             first = &first[of_first..];
             second = &second[written - of_first..];
         }
+        if self.stream.is_tls() {
+            return self.flush(limit).await;
+        }
         Ok(())
+    }
+
+    /// Waits until what was encrypted has left.
+    async fn flush(&mut self, limit: Duration) -> io::Result<()> {
+        let flushing = self.stream.flush();
+        let flushed = self.alarm.limit(Instant::now() + limit, flushing).await;
+        flushed.unwrap_or_else(|| Err(io::ErrorKind::TimedOut.into()))
     }
 
     /// As `write_both`; false where the peer says something, or closes, before it has taken all: it
@@ -177,17 +190,12 @@ impl Conn {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(written) => written,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    let stream = &self.stream;
-                    let room = async {
-                        tokio::select! {
-                            biased;
-                            () = spoken(stream) => Ok(false),
-                            room = stream.writable() => room.map(|()| true),
-                        }
-                    };
-                    match self.alarm.limit(Instant::now() + limit, room).await {
-                        Some(Ok(true)) => continue,
-                        Some(other) => return other,
+                    let writing = write_or_hear(&mut self.stream, first, second);
+                    match self.alarm.limit(Instant::now() + limit, writing).await {
+                        Some(Ok(None)) => return Ok(false),
+                        Some(Ok(Some(0))) => return Err(io::ErrorKind::WriteZero.into()),
+                        Some(Ok(Some(written))) => written,
+                        Some(Err(error)) => return Err(error),
                         None => return Err(io::ErrorKind::TimedOut.into()),
                     }
                 }
@@ -204,7 +212,7 @@ impl Conn {
     ///
     /// # Errors
     /// Those of the socket.
-    pub fn write_now(&self, first: &[u8], second: &[u8]) -> io::Result<usize> {
+    pub fn write_now(&mut self, first: &[u8], second: &[u8]) -> io::Result<usize> {
         match self.try_write(first, second) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(0),
             tried => tried,
@@ -227,7 +235,7 @@ impl Conn {
     }
 
     /// One piece takes the kernel a little less than a list of one.
-    fn try_write(&self, first: &[u8], second: &[u8]) -> io::Result<usize> {
+    fn try_write(&mut self, first: &[u8], second: &[u8]) -> io::Result<usize> {
         if second.is_empty() {
             return self.stream.try_write(first);
         }
@@ -236,22 +244,30 @@ impl Conn {
     }
 
     /// Waits until the peer closes or says something.
-    pub async fn spoken(&self) {
-        spoken(&self.stream).await;
+    pub async fn spoken(&mut self) {
+        // Polled, it takes no place in the socket's list of waiters: this is part of every wait for
+        // a command.
+        poll_fn(|cx| self.stream.poll_spoken(cx)).await;
     }
 
     /// The other end's address, for messages.
     pub fn peer(&self) -> String {
-        self.stream
-            .peer_addr()
-            .map_or_else(|_| "?".to_owned(), |address| address.ip().to_string())
+        self.stream.peer()
     }
 
     /// Whether nothing can be read: the peer has neither closed nor sent what nobody asked for.
-    pub fn is_silent(&self) -> bool {
-        let read = self.stream.try_read(&mut [0]);
-        let would_block = |error: io::Error| error.kind() == io::ErrorKind::WouldBlock;
-        self.buffer.is_empty() && read.is_err_and(would_block)
+    pub fn is_silent(&mut self) -> bool {
+        self.buffer.is_empty() && self.stream.is_silent()
+    }
+
+    /// Whether it is TLS.
+    pub fn is_tls(&self) -> bool {
+        self.stream.is_tls()
+    }
+
+    /// Ends the connection; everything was said.
+    pub fn part(mut self) {
+        self.stream.part();
     }
 
     /// Ends the connection so that the peer can still read what was written: closing a socket with
@@ -277,18 +293,25 @@ impl Conn {
     }
 }
 
-async fn spoken(stream: &TcpStream) {
-    // An error is an end as well. What is said stays there to be read. Polled, it takes no place
-    // in the socket's list of waiters: this is part of every wait for a command.
-    let _ = poll_fn(|context| {
-        let mut byte = [0];
-        stream.poll_peek(context, &mut ReadBuf::new(&mut byte))
+/// Writes what the socket takes; none where the peer says something, or closes, before.
+async fn write_or_hear(
+    stream: &mut Stream,
+    first: &[u8],
+    second: &[u8],
+) -> io::Result<Option<usize>> {
+    poll_fn(|cx| {
+        if stream.poll_spoken(cx).is_ready() {
+            return Poll::Ready(Ok(None));
+        }
+        let pieces = [IoSlice::new(first), IoSlice::new(second)];
+        let written = Pin::new(&mut *stream).poll_write_vectored(cx, &pieces);
+        written.map_ok(Some)
     })
-    .await;
+    .await
 }
 
 /// Waits until the peer has closed; what it says is kept, so that the end behind it is seen.
-async fn gone(stream: &mut TcpStream, buffer: &mut BytesMut) {
+async fn gone(stream: &mut Stream, buffer: &mut BytesMut) {
     while buffer.len() < AHEAD_MAX {
         if !matches!(read(stream, buffer).await, Ok(1..)) {
             return;
@@ -297,10 +320,10 @@ async fn gone(stream: &mut TcpStream, buffer: &mut BytesMut) {
     pending().await
 }
 
-async fn read(stream: &mut TcpStream, buffer: &mut BytesMut) -> io::Result<usize> {
+async fn read(stream: &mut Stream, buffer: &mut BytesMut) -> io::Result<usize> {
     // Until there is something to read, an idle connection needs no buffer.
     if buffer.capacity() == 0 {
-        stream.readable().await?;
+        poll_fn(|cx| stream.poll_readable(cx)).await?;
     }
     if buffer.is_empty() || buffer.capacity() - buffer.len() < ROOM_MIN {
         buffer.reserve(READ_SIZE);

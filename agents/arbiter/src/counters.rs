@@ -67,3 +67,33 @@ pub struct ServerCounters {
     pub connections_opened: Counter,
     pub connections_reused: Counter,
 }
+
+impl ServerCounters {
+    /// Of another server, of which nothing has happened yet.
+    pub fn reset(&self) {
+        let Self {
+            in_flight,
+            requests,
+            wins,
+            errors,
+            last_latency_us,
+            latency_us_sum,
+            latency_count,
+            connections_opened,
+            connections_reused,
+        } = self;
+        for counter in [
+            in_flight,
+            requests,
+            wins,
+            errors,
+            last_latency_us,
+            latency_us_sum,
+            latency_count,
+            connections_opened,
+            connections_reused,
+        ] {
+            counter.set(0);
+        }
+    }
+}

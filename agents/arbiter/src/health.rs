@@ -1,11 +1,14 @@
-//! Dead servers are probed until they answer again.
+//! Dead servers are probed until they answer again; living ones are checked, where that is wanted.
 //!
-//! A server dies for the policy when a connection to it fails (`Tier::server_failed`). From then on
-//! it gets no request; a probe connects to it after 250 ms, and then after twice the wait each
-//! time, up to 2 s: a restarted server is back soon, and a machine that is gone costs little. One
-//! that somebody took out (`Tier::take_out`) is probed when they let it in again, and at once.
+//! A server dies for the policy when a connection to it fails (`Tier::server_failed`), or when
+//! `health_check.fall` checks in a row did. From then on it gets no request; it is probed after
+//! 250 ms, and then after twice the wait each time, up to 2 s: a restarted server is back soon, and a
+//! machine that is gone costs little. With a health check the probe is that check, and `rise` of them
+//! in a row, at its interval, bring the server in. One that somebody took out (`Tier::take_out`) is
+//! probed when they let it in again, and at once.
 
 use std::future::Future;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,22 +27,65 @@ where
     P: Fn(ServerId) -> F + Clone + Send + Sync + 'static,
     F: Future<Output = bool> + Send,
 {
-    while let Some(Down { server, at_once }) = downs.recv().await {
-        let tier = Arc::clone(&tier);
-        let probe = probe.clone();
+    while let Some(down) = downs.recv().await {
+        let (tier, probe) = (Arc::clone(&tier), probe.clone());
         // Few per server: it is named when it goes from alive to dead, and when it is let in.
-        tokio::spawn(async move {
-            let mut wait = if at_once { Duration::ZERO } else { WAIT_FIRST };
-            loop {
-                sleep(wait).await;
-                if !tier.needs_probe(server) {
-                    return;
-                }
-                if probe(server).await {
-                    return tier.server_up(server);
-                }
-                wait = (wait * 2).clamp(WAIT_FIRST, WAIT_MAX);
+        tokio::spawn(async move { until_up(&tier, down, probe).await });
+    }
+}
+
+async fn until_up<P, F>(tier: &Arc<Tier>, Down { server, at_once }: Down, probe: P)
+where
+    P: Fn(ServerId) -> F,
+    F: Future<Output = bool>,
+{
+    let check = tier.config().health_check.as_ref();
+    let (rise, interval) = check.map_or((1, WAIT_FIRST), |it| (it.rise, it.interval()));
+    let mut wait = if at_once { Duration::ZERO } else { WAIT_FIRST };
+    let mut good = 0;
+    loop {
+        sleep(wait).await;
+        if !tier.needs_probe(server) {
+            return;
+        }
+        if probe(server).await {
+            good += 1;
+            if good >= rise {
+                return tier.server_up(server);
             }
-        });
+            wait = interval;
+        } else {
+            good = 0;
+            wait = (wait * 2).clamp(WAIT_FIRST, WAIT_MAX);
+        }
+    }
+}
+
+/// Checks every living server each `health_check.interval_ms`, for ever; without a health check, none.
+pub async fn watch<P, F>(tier: Arc<Tier>, check: P)
+where
+    P: Fn(ServerId) -> F + Clone + Send + Sync + 'static,
+    F: Future<Output = bool> + Send,
+{
+    let Some(rules) = tier.config().health_check.clone() else {
+        return;
+    };
+    let bad: Arc<[AtomicU32]> = (0..tier.places()).map(|_| AtomicU32::new(0)).collect();
+    loop {
+        // A check takes no longer than this: a server's do not overlap.
+        sleep(rules.interval()).await;
+        let standings = tier.standings();
+        let members = tier.members().into_iter();
+        for (server, _) in members.filter(|(server, _)| standings[*server].alive) {
+            let (tier, check, bad) = (Arc::clone(&tier), check.clone(), Arc::clone(&bad));
+            tokio::spawn(async move {
+                if check(server).await {
+                    bad[server].store(0, Relaxed);
+                } else if bad[server].fetch_add(1, Relaxed) + 1 >= rules.fall {
+                    bad[server].store(0, Relaxed);
+                    tier.server_failed(server);
+                }
+            });
+        }
     }
 }

@@ -8,6 +8,7 @@ use anyhow::{Context, Result};
 use arbiter::config::Config;
 use arbiter::server::Arbiter;
 use arbiter::tier::Tier;
+use arbiter::tls::Tls;
 use nix::sys::resource::{getrlimit, setrlimit, Resource};
 use tokio::signal::unix::{signal, SignalKind};
 
@@ -36,7 +37,10 @@ fn main() -> ExitCode {
         Err(error) => return fail(&error.to_string(), 2),
     };
     if check {
-        return ExitCode::SUCCESS;
+        return match Tls::read(&config) {
+            Ok(_) => ExitCode::SUCCESS,
+            Err(error) => fail(&format!("{}: {error}", path.display()), 2),
+        };
     }
     match serve(config, &path) {
         Ok(()) => ExitCode::SUCCESS,

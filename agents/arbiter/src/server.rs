@@ -10,16 +10,19 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::{bail, Context, Result};
-use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch, Semaphore};
 use tokio::time::{sleep, timeout};
-use wire::arbiter::Protocol;
+use wire::arbiter::{Address, Protocol};
 
 use crate::config::Config;
 use crate::http::log::AccessLog;
+use crate::listen::{self, Listener, SocketFile};
+use crate::stream::Stream;
 use crate::tier::{random, Down, Tier};
+use crate::tls::Tls;
 use crate::traced::Trace;
-use crate::{admin, health, http, memcached, mysql, resp, tcp};
+use crate::{admin, health, http, http2, memcached, mysql, names, resp, tcp};
 
 /// Most client connections at a time; further ones wait in the kernel's queue.
 const CLIENTS_MAX: usize = 20_000;
@@ -28,8 +31,8 @@ const CLIENTS_MAX: usize = 20_000;
 const DESCRIPTORS_OWN: usize = 64;
 /// Of the others, for servers: one in so many where connections to them are shared.
 const SERVERS_SHARE: usize = 8;
-/// Connections that the kernel keeps until they are accepted (cut to its own limit).
-const BACKLOG: u32 = 4096;
+/// How long a client may take to shake hands.
+const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
 /// After this long without a file descriptor or memory for it, accepting is tried again.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
@@ -38,8 +41,9 @@ pub struct Arbiter {
     tier: Arc<Tier>,
     /// Servers that die from now on.
     downs: mpsc::UnboundedReceiver<Down>,
-    /// One per thread, all on the same port; the kernel spreads connections over them.
-    clients: Vec<TcpListener>,
+    /// One per thread, all at the same address; the kernel spreads connections over them.
+    clients: Vec<Listener>,
+    file: Option<SocketFile>,
     admin: TcpListener,
     clients_max: usize,
 }
@@ -63,16 +67,19 @@ impl Arbiter {
     /// # Errors
     /// When a port is taken or not ours, or the trace cannot be written.
     pub async fn bind(config: Config) -> Result<Self> {
-        let clients = listen_for_clients(config.listen, config.threads)?;
-        let admin = listen(config.admin, "admin", false)?;
+        let (clients, file) = listen::for_clients(&config.listen, config.threads)?;
+        let admin = listen::port(config.admin, "admin", false)?;
         let trace = begin_trace(&config)?;
         let log = begin_log(&config)?;
-        let (tier, downs) = Tier::new(config, trace, log);
+        let tls = Tls::read(&config).map_err(anyhow::Error::msg)?;
+        let (tier, downs) = Tier::new(config, trace, log, tls);
+        names::resolve_all(&tier).await;
         Ok(Self {
             clients_max: CLIENTS_MAX,
             tier,
             downs,
             clients,
+            file,
             admin,
         })
     }
@@ -92,8 +99,8 @@ impl Arbiter {
     ///
     /// # Errors
     /// When the socket has no address.
-    pub fn client_address(&self) -> Result<SocketAddr> {
-        Ok(self.clients[0].local_addr()?)
+    pub fn client_address(&self) -> Result<Address> {
+        self.clients[0].address()
     }
 
     /// Where the admin API is.
@@ -110,7 +117,9 @@ impl Arbiter {
     /// # Errors
     /// When the admin listener breaks, or a thread cannot be started.
     pub async fn run(self, stop: impl Future<Output = ()>) -> Result<()> {
-        let (tier, downs) = (self.tier, self.downs);
+        let (tier, downs, file) = (self.tier, self.downs, self.file);
+        names::watch(&tier, tier.members(), false);
+        resp::rounds::watch_all(&tier);
         let (stopping, stopped) = watch::channel(false);
         let mut until = stopped.clone();
         let admin = tokio::spawn(admin::serve(self.admin, Arc::clone(&tier), async move {
@@ -137,6 +146,7 @@ impl Arbiter {
                 stop.await;
             }
             stopping.send_replace(true);
+            drop(file);
         });
         let joined = tokio::task::spawn_blocking(|| join(threads?)).await?;
         tier_of_trace.end_trace();
@@ -166,34 +176,6 @@ fn begin_log(config: &Config) -> Result<Option<AccessLog>> {
     Ok(Some(log))
 }
 
-/// One listener per thread, all on one port.
-fn listen_for_clients(address: SocketAddr, threads: usize) -> Result<Vec<TcpListener>> {
-    if threads == 1 {
-        return Ok(vec![listen(address, "listen", false)?]);
-    }
-    // Sharing a port would also share it with another arbiter: that one is noticed here.
-    drop(listen(address, "listen", false)?);
-    let first = listen(address, "listen", true)?;
-    let address = first.local_addr()?;
-    let others = (1..threads).map(|_| listen(address, "listen", true));
-    std::iter::once(Ok(first)).chain(others).collect()
-}
-
-fn listen(address: SocketAddr, key: &str, is_shared: bool) -> Result<TcpListener> {
-    let bound = || {
-        let socket = match address {
-            SocketAddr::V4(_) => TcpSocket::new_v4()?,
-            SocketAddr::V6(_) => TcpSocket::new_v6()?,
-        };
-        socket.set_reuseaddr(true)?;
-        socket.set_reuseport(is_shared)?;
-        socket.bind(address)?;
-        socket.listen(BACKLOG)
-    };
-    bound()
-        .with_context(|| format!("{key} = \"{address}\": cannot listen there; is the port taken?"))
-}
-
 fn join(threads: Vec<JoinHandle<()>>) -> Result<()> {
     for thread in threads {
         if thread.join().is_err() {
@@ -214,16 +196,16 @@ struct Door {
 
 impl Door {
     /// A thread with a runtime of its own, which accepts on `listener`.
-    fn open_thread(self, number: usize, listener: TcpListener) -> Result<JoinHandle<()>> {
+    fn open_thread(self, number: usize, listener: Listener) -> Result<JoinHandle<()>> {
         // A socket belongs to the runtime that it was registered with.
-        let listener = listener.into_std()?;
+        let listener = listener.park()?;
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
             .context("cannot start a runtime")?;
         let serve = move || {
             runtime.block_on(async {
-                match TcpListener::from_std(listener) {
+                match listener.unpark() {
                     Ok(listener) => {
                         let front = Front::new(&self.tier);
                         self.open(listener, front).await;
@@ -239,7 +221,7 @@ impl Door {
     }
 
     /// Serves clients until the stop; then those that are there, for at most a request's time-out.
-    async fn open(self, listener: TcpListener, front: Front) {
+    async fn open(self, listener: Listener, front: Front) {
         let (alive, mut all_gone) = mpsc::channel::<()>(1);
         let mut stopped = self.stopped.clone();
         tokio::select! {
@@ -253,13 +235,13 @@ impl Door {
     }
 
     /// Accepts clients for ever.
-    async fn accept(&self, listener: &TcpListener, front: Front, alive: mpsc::Sender<()>) {
+    async fn accept(&self, listener: &Listener, front: Front, alive: mpsc::Sender<()>) {
         loop {
             let Ok(place) = Arc::clone(&self.places).acquire_owned().await else {
                 return;
             };
             let stream = match listener.accept().await {
-                Ok((stream, _)) => stream,
+                Ok(stream) => stream,
                 Err(_) => {
                     sleep(ACCEPT_PAUSE).await;
                     continue;
@@ -271,11 +253,25 @@ impl Door {
                 tier.counters.client_accepted.inc();
                 tier.meter.connection(tier.now());
                 tier.counters.client_open.inc();
-                front.serve(stream, stopped).await;
+                if let Some(stream) = met(&tier, stream).await {
+                    front.serve(stream, stopped).await;
+                }
                 tier.counters.client_open.dec();
                 drop((place, alive));
             });
         }
+    }
+}
+
+/// The client after its handshake, where it is met by TLS; none where that failed.
+async fn met(tier: &Tier, stream: Stream) -> Option<Stream> {
+    match (tier.tls.clients(), stream) {
+        (Some(acceptor), Stream::Tcp(tcp)) => {
+            // Boxed: a client that needs none carries none of this with it.
+            let shaken = Box::pin(timeout(HANDSHAKE_MAX, acceptor.accept(tcp))).await;
+            Some(Stream::tls(shaken.ok()?.ok()?.into()))
+        }
+        (_, stream) => Some(stream),
     }
 }
 
@@ -309,27 +305,33 @@ impl Front {
         }
     }
 
-    /// Probes dead servers, of all threads, until they are back.
+    /// Probes dead servers, of all threads, until they are back, and checks living ones.
     fn probe_dead(&self, tier: &Arc<Tier>, downs: mpsc::UnboundedReceiver<Down>) {
         let prober = self.clone();
         let probe = move |server| {
             let prober = prober.clone();
             async move {
                 match prober {
-                    Self::Http(front) => front.tier.dial(server).await.is_ok(),
-                    Self::Tcp(tier) => tier.dial(server).await.is_ok(),
+                    Self::Http(front) => front.probe(server).await,
+                    Self::Tcp(tier) => tier.is_reachable(server).await,
                     Self::Mysql(hub) => hub.probe(server).await,
                     Self::Redis(front) => resp::probe(&front, server).await,
                     Self::Memcached(front) => memcached::probe(&front, server).await,
                 }
             }
         };
+        tokio::spawn(health::watch(Arc::clone(tier), probe.clone()));
         tokio::spawn(health::run(Arc::clone(tier), downs, probe));
     }
 
-    async fn serve(self, stream: TcpStream, stop: watch::Receiver<bool>) {
+    async fn serve(self, stream: Stream, stop: watch::Receiver<bool>) {
         match self {
-            Self::Http(front) => http::client::serve(front, stream, stop).await,
+            Self::Http(front) => {
+                let served = http::client::serve(Arc::clone(&front), stream, stop.clone());
+                if let Some((stream, said)) = served.await {
+                    Box::pin(http2::serve(front, stream, said, stop)).await;
+                }
+            }
             // A session has no end that the arbiter could choose: it goes on until the client
             // quits.
             Self::Mysql(hub) => mysql::client::serve(hub, stream).await,

@@ -1,8 +1,9 @@
 //! `/v1/stats` and `/v1/config`: the tier's state as the wire types say it.
 
-use wire::arbiter::{Config, Connections, Requests, ServerStats, Siblings, Stats, Tokens};
+use policy::ServerId;
+use wire::arbiter::{Config, Connections, Requests, Server, ServerStats, Siblings, Stats, Tokens};
 
-use crate::tier::{Standing, Tier};
+use crate::tier::{Member, Standing, Tier};
 
 /// The configuration now, live changes included, without secrets.
 pub fn config(tier: &Tier) -> Config {
@@ -19,18 +20,27 @@ pub fn config(tier: &Tier) -> Config {
         observation_age_ms: file.observation_age_ms,
         avoid_collisions: file.avoid_collisions,
         guardrails: tier.guardrails().0,
-        servers: file.servers.clone(),
+        servers: servers(tier),
     }
+}
+
+fn servers(tier: &Tier) -> Vec<Server> {
+    let members = tier.members().into_iter();
+    let server = |(_, member): (ServerId, std::sync::Arc<Member>)| Server {
+        name: member.name.clone(),
+        address: member.address.clone(),
+    };
+    members.map(server).collect()
 }
 
 /// The counters and gauges now.
 pub fn snapshot(tier: &Tier) -> Stats {
     let counters = &tier.counters;
     let (policy, tokens_per_server) = tier.policy();
-    let standings = tier.standings();
+    let (members, standings) = (tier.members(), tier.standings());
     let busy_us = tier.meter.busy_us();
     let total = match policy.uses_tokens() {
-        true => standings.len() * tokens_per_server,
+        true => members.len() * tokens_per_server,
         false => 0,
     };
     let in_use: usize = standings.iter().map(|standing| standing.in_use).sum();
@@ -75,24 +85,29 @@ pub fn snapshot(tier: &Tier) -> Stats {
             avoided: tier.siblings.counters.avoided.get(),
         },
         guarded: tier.guardrails().1,
-        servers: standings
+        servers: members
             .iter()
-            .enumerate()
-            .map(|(server, standing)| one_server(tier, server, standing))
+            .map(|(server, member)| one_server(tier, *server, member, &standings[*server]))
             .collect(),
     }
 }
 
 /// One server now.
 pub fn server(tier: &Tier, server: usize) -> ServerStats {
-    one_server(tier, server, &tier.standings()[server])
+    one_server(
+        tier,
+        server,
+        &tier.server(server),
+        &tier.standings()[server],
+    )
 }
 
-fn one_server(tier: &Tier, server: usize, standing: &Standing) -> ServerStats {
+fn one_server(tier: &Tier, server: usize, member: &Member, standing: &Standing) -> ServerStats {
     let (counters, meter) = (&tier.server_counters[server], tier.meter.server(server));
     ServerStats {
-        name: tier.server(server).name.clone(),
-        address: tier.server(server).address,
+        name: member.name.clone(),
+        address: member.address.clone(),
+        resolved: member.peers().all().to_vec(),
         alive: standing.alive,
         ejected: standing.ejected,
         taken_out: standing.taken_out,

@@ -10,25 +10,14 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use policy::ServerId;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::tcp::{ReadHalf, WriteHalf};
-use tokio::net::TcpStream;
 use tokio::time::{timeout_at, Instant as Deadline};
 
+use crate::joined::{join, Broken, Sent};
+use crate::stream::Stream;
 use crate::tier::{Flight, Lease, Tier, Unreached};
 
-/// Read and not yet written, in each direction.
-const COPY_BYTES: usize = 16 * 1024;
-
-/// Whose connection broke.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Broken {
-    Client,
-    Server,
-}
-
 /// Serves a client to its end.
-pub async fn serve(tier: Arc<Tier>, mut client: TcpStream) {
+pub async fn serve(tier: Arc<Tier>, mut client: Stream) {
     let received = Instant::now();
     tier.counters.received.inc();
     let deadline = Instant::now() + tier.config().request_timeout();
@@ -37,20 +26,18 @@ pub async fn serve(tier: Arc<Tier>, mut client: TcpStream) {
         tier.counters.failed.inc();
         return tier.request_ended(received);
     };
-    // A socket that refuses the option still works.
-    let _ = client.set_nodelay(true);
     let mut request = Request {
         flight: tier.sent(lease.server),
         tier: &tier,
         received,
         is_answered: false,
     };
-    let ended = relay(&mut client, &mut server, &mut request).await;
+    let ended = join(&mut client, &mut server, || request.answered()).await;
     request.end(ended);
 }
 
 /// A server that takes the connection.
-async fn reach(tier: &Arc<Tier>, deadline: Deadline) -> Option<(Lease, TcpStream)> {
+async fn reach(tier: &Arc<Tier>, deadline: Deadline) -> Option<(Lease, Stream)> {
     let mut refusing: Vec<ServerId> = Vec::new();
     loop {
         let lease = tier.acquire(1, &refusing).ok()?.next().await?;
@@ -97,68 +84,6 @@ impl Request<'_> {
             };
             fate.inc();
             self.tier.request_ended(self.received);
-        }
-    }
-}
-
-/// Bytes passed on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Sent {
-    to_server: u64,
-    to_client: u64,
-}
-
-/// Passes bytes on in both directions until both have ended; one that has ended lets the other go on.
-async fn relay(
-    client: &mut TcpStream,
-    server: &mut TcpStream,
-    request: &mut Request<'_>,
-) -> Result<Sent, Broken> {
-    let (mut client_reads, mut client_writes) = client.split();
-    let (mut server_reads, mut server_writes) = server.split();
-    let up = Way {
-        from: &mut client_reads,
-        to: &mut server_writes,
-        reads: Broken::Client,
-        writes: Broken::Server,
-    };
-    let down = Way {
-        from: &mut server_reads,
-        to: &mut client_writes,
-        reads: Broken::Server,
-        writes: Broken::Client,
-    };
-    let (to_server, to_client) =
-        tokio::try_join!(up.copy(|| {}), down.copy(|| request.answered()))?;
-    Ok(Sent {
-        to_server,
-        to_client,
-    })
-}
-
-/// One direction, and whose fault it is where reading or writing fails.
-struct Way<'a, 'b> {
-    from: &'a mut ReadHalf<'b>,
-    to: &'a mut WriteHalf<'b>,
-    reads: Broken,
-    writes: Broken,
-}
-
-impl<'b> Way<'_, 'b> {
-    async fn copy(self, mut on_bytes: impl FnMut()) -> Result<u64, Broken> {
-        let mut buffer = vec![0; COPY_BYTES];
-        let mut sent = 0;
-        loop {
-            let read = self.from.read(&mut buffer).await;
-            let read = read.map_err(|_| self.reads)?;
-            if read == 0 {
-                self.to.shutdown().await.map_err(|_| self.writes)?;
-                return Ok(sent);
-            }
-            on_bytes();
-            let written = self.to.write_all(&buffer[..read]).await;
-            written.map_err(|_| self.writes)?;
-            sent += read as u64;
         }
     }
 }

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use policy::{Ask, Grant, Hedge, Refused, RequestId, ServerId, Settings, TimeUs};
 use tokio::sync::{mpsc, Semaphore};
-use wire::arbiter::{Guardrails, Policy, Protocol, Server};
+use wire::arbiter::{Guardrails, Protocol};
 use wire::guardrails;
 
 use crate::config::Config;
@@ -21,15 +21,20 @@ use crate::http::log::AccessLog;
 use crate::lock;
 use crate::memory::Memory;
 use crate::meter::{micros, Meter};
+use crate::resp::rounds::Rounds;
 use crate::siblings::{Siblings, Stamp};
+use crate::tls::Tls;
 use crate::traced::{Trace, Traced};
 
 mod flight;
 mod leases;
+mod live;
+mod places;
 mod reach;
 
 pub use flight::Flight;
 pub use leases::{Lease, Leases};
+pub use places::Member;
 pub use reach::{Down, Unreached};
 
 /// See the module.
@@ -39,6 +44,9 @@ pub struct Tier {
     replicas: AtomicUsize,
     next_request: AtomicU64,
     choices: Mutex<Choices>,
+    places: Vec<places::Place>,
+    /// What is shown to clients and asked of servers.
+    pub tls: Tls,
     downs: mpsc::UnboundedSender<Down>,
     /// What happened so far.
     pub counters: Counters,
@@ -52,6 +60,8 @@ pub struct Tier {
     pub memory: Arc<Memory>,
     /// Places for clients with a connection of their own to a server.
     pub pins: Arc<Semaphore>,
+    /// What Redis replicas have, where clients are to read what they wrote.
+    pub rounds: Option<Rounds>,
     /// Which servers the replicas of the tier above hold.
     pub siblings: Siblings,
     /// Of requests that are sent in stamped replicas.
@@ -67,6 +77,8 @@ struct Choices {
     waiters: HashMap<RequestId, mpsc::UnboundedSender<Lease>>,
     /// Servers that somebody took out, and that only they bring back in.
     taken_out: Vec<bool>,
+    /// Places without a server of the list.
+    absent: Vec<bool>,
 }
 
 /// What `/v1/stats` says of one server's place in the policy.
@@ -90,6 +102,7 @@ impl Tier {
         config: Config,
         trace: Option<Trace>,
         log: Option<AccessLog>,
+        tls: Tls,
     ) -> (Arc<Self>, mpsc::UnboundedReceiver<Down>) {
         let (downs, downs_to_probe) = mpsc::unbounded_channel();
         let settings = Settings {
@@ -101,25 +114,35 @@ impl Tier {
             // Without randomness from the system any seed does.
             seed: config.seed.or_else(|| getrandom::u64().ok()).unwrap_or(0),
             guardrails: guardrails::rules(&config.guardrails),
-            ..Settings::new(config.policy, config.servers.len())
+            ..Settings::new(config.policy, config.places())
         };
-        let server_counters = config
-            .servers
-            .iter()
-            .map(|_| ServerCounters::default())
+        let places = places::places(&config.servers, config.places());
+        let absent: Vec<bool> = (0..places.len())
+            .map(|place| place >= config.servers.len())
             .collect();
-        let meter = Meter::new(config.servers.len(), config.server_cores);
+        let server_counters = places.iter().map(|_| ServerCounters::default()).collect();
+        let meter = Meter::new(places.len(), config.server_cores);
+        let follows = config.redis.is_some_and(|redis| redis.read_your_writes);
+        let rounds = follows.then(|| Rounds::new(places.len()));
+        let mut selector = Traced::new(settings, trace);
+        for place in config.servers.len()..places.len() {
+            selector.server_down(0, place, &mut Vec::new());
+        }
         let tier = Self {
             replicas: AtomicUsize::new(config.replicas),
             started: Instant::now(),
             next_request: AtomicU64::new(0),
             choices: Mutex::new(Choices {
                 guardrails: config.guardrails,
-                selector: Traced::new(settings, trace),
+                selector,
                 grants: Vec::new(),
                 waiters: HashMap::new(),
-                taken_out: vec![false; config.servers.len()],
+                taken_out: vec![false; places.len()],
+                absent,
             }),
+            places,
+            tls,
+            rounds,
             log,
             memory: Memory::new(config.held_mib_max << 20),
             pins: Arc::new(Semaphore::new(config.pinned_max)),
@@ -135,7 +158,7 @@ impl Tier {
         (Arc::new(tier), downs_to_probe)
     }
 
-    /// The file's configuration (policy, tokens and replicas may have changed since).
+    /// The file's configuration as it was at the start (a reload may have changed some of it since).
     pub fn config(&self) -> &Config {
         &self.config
     }
@@ -145,19 +168,9 @@ impl Tier {
         self.choices().selector.end();
     }
 
-    /// Name and address of a server.
-    pub fn server(&self, server: ServerId) -> &Server {
-        &self.config.servers[server]
-    }
-
     /// Since the start.
     pub fn uptime(&self) -> Duration {
         self.started.elapsed()
-    }
-
-    /// Replicas of each read, now.
-    pub fn replicas(&self) -> usize {
-        self.replicas.load(Relaxed)
     }
 
     /// Replicas of the next read: those of all, or one more where one server alone would be a probe.
@@ -166,65 +179,10 @@ impl Tier {
         self.choices().selector.replicas(now, self.replicas())
     }
 
-    /// Replicas of each read from now on.
-    pub fn set_replicas(&self, replicas: usize) {
-        self.replicas.store(replicas, Relaxed);
-    }
-
-    /// Policy and tokens per server, now.
-    pub fn policy(&self) -> (Policy, usize) {
-        let choices = self.choices();
-        let policy = choices.selector.policy();
-        (policy, choices.selector.tokens_per_server())
-    }
-
-    /// Policy and tokens per server from now on.
-    pub fn set_policy(self: &Arc<Self>, policy: Policy, tokens: Option<usize>) {
-        self.decide(|Choices { selector, .. }, now, grants| {
-            if let Some(tokens) = tokens {
-                selector.set_tokens(now, tokens, grants);
-            }
-            selector.set_policy(now, policy, grants);
-        });
-    }
-
-    /// Takes over what a reload of the file may change, for the requests that follow.
-    ///
-    /// # Errors
-    /// When the file changed something else too; then nothing is taken over.
-    pub fn reload(self: &Arc<Self>, fresh: &Config) -> Result<(), String> {
-        if let Some(key) = self.config.changed_for_good(fresh) {
-            return Err(format!("{key}: cannot change while running; restart"));
-        }
-        self.config
-            .connect_timeout_ms
-            .set(&fresh.connect_timeout_ms);
-        self.config
-            .request_timeout_ms
-            .set(&fresh.request_timeout_ms);
-        self.set_replicas(fresh.replicas);
-        self.set_policy(fresh.policy, Some(fresh.tokens));
-        self.set_guardrails(fresh.guardrails);
-        Ok(())
-    }
-
-    /// The guardrails now, and what they did so far.
-    pub fn guardrails(&self) -> (Guardrails, policy::Guarded) {
-        let choices = self.choices();
-        (choices.guardrails, choices.selector.guarded())
-    }
-
-    /// The guardrails from now on.
-    pub fn set_guardrails(self: &Arc<Self>, wanted: Guardrails) {
-        self.choices().guardrails = wanted;
-        let rules = guardrails::rules(&wanted);
-        self.decide(|choices, now, grants| choices.selector.set_guardrails(now, rules, grants));
-    }
-
-    /// Each server's place in the policy.
+    /// Each place's standing in the policy.
     pub fn standings(&self) -> Vec<Standing> {
         let choices = self.choices();
-        (0..self.config.servers.len())
+        (0..self.places())
             .map(|server| Standing {
                 alive: choices.selector.is_alive(server),
                 ejected: choices.selector.is_ejected(server),
@@ -332,13 +290,11 @@ impl Tier {
         Some(self.lease(server))
     }
 
-    /// Puts the servers that may be chosen into `alive`, in the file's order.
+    /// Puts the servers that may be chosen into `alive`, in the order of their places.
     pub fn alive(&self, alive: &mut Vec<ServerId>) {
         let choices = self.choices();
         alive.clear();
-        alive.extend(
-            (0..self.config.servers.len()).filter(|&server| choices.selector.is_alive(server)),
-        );
+        alive.extend((0..self.places()).filter(|&server| choices.selector.is_alive(server)));
     }
 
     /// A replica of the tier above has this server.

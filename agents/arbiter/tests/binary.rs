@@ -45,14 +45,34 @@ fn a_good_file_checks_and_a_bad_one_is_refused_in_one_line() {
 }
 
 #[test]
-fn the_example_in_the_readme_is_good() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/web.toml");
-    let output = arbiter(&["--config", path, "--check"]);
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
+fn the_examples_are_good() {
+    let mut checked = vec![];
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/examples");
+    // Where they name files, these are beside them.
+    let authority = support::certs::Authority::new();
+    let directory = tempfile::tempdir().unwrap();
+    let files = authority.server("web.internal");
+    for (from, to) in [
+        (&authority.ca, "ca.pem"),
+        (&files.cert, "web.pem"),
+        (&files.key, "web.key"),
+    ] {
+        std::fs::copy(from, directory.path().join(to)).unwrap();
+    }
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|it| it == "toml") {
+            let output = Command::new(env!("CARGO_BIN_EXE_arbiter"))
+                .args(["--config", path.to_str().unwrap(), "--check"])
+                .current_dir(directory.path())
+                .output()
+                .unwrap();
+            let message = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert!(output.status.success(), "{}: {message}", path.display());
+            checked.push(path);
+        }
+    }
+    assert!(checked.len() >= 3, "{checked:?}");
 }
 
 #[test]

@@ -272,6 +272,16 @@ fn ways() -> Table {
             get(""),
         ),
         (
+            "9110 7.8",
+            "GET / HTTP/1.1|Host: a|Connection: upgrade|Upgrade: websocket",
+            get("|Connection: Upgrade|Upgrade: websocket"),
+        ),
+        (
+            "9110 7.8",
+            "GET / HTTP/1.1|Host: a|Upgrade: websocket",
+            get(""),
+        ),
+        (
             "9110 7.6.2",
             "TRACE / HTTP/1.1|Host: a|Max-Forwards: 0",
             Answered,

@@ -1,8 +1,11 @@
 //! The arbiter's admin API (JSON): `GET /v1/config`, `PUT /v1/replicas`, `PUT /v1/policy`,
 //! `PUT /v1/guardrails`, `PUT /v1/servers/NAME`, `GET /v1/stats`, `GET /v1/latency`.
 
+use std::net::SocketAddr;
+
 use serde::{Deserialize, Serialize};
 
+pub use crate::address::Address;
 pub use crate::guardrails::Guardrails;
 pub use policy::{Guarded, Policy};
 
@@ -64,8 +67,8 @@ impl Protocol {
 pub struct Server {
     /// Its machine's name.
     pub name: String,
-    /// Address and port.
-    pub address: std::net::SocketAddr,
+    /// Where it listens.
+    pub address: Address,
 }
 
 /// Answer of `GET /v1/config`, and of a change to it.
@@ -228,8 +231,11 @@ pub struct Tokens {
 pub struct ServerStats {
     /// Its machine's name.
     pub name: String,
-    /// Address and port.
-    pub address: std::net::SocketAddr,
+    /// Where it listens.
+    pub address: Address,
+    /// What its host name means now; empty where the address has none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub resolved: Vec<SocketAddr>,
     /// False from a failed connection, or from when it was taken out, until a probe succeeds.
     pub alive: bool,
     /// Taken out for its failures, until a probe succeeds.

@@ -1,5 +1,7 @@
 //! Types of the agents' HTTP APIs and configuration files.
 
+pub mod address;
+
 pub mod agent;
 
 pub mod arbiter;

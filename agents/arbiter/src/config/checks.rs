@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::path::PathBuf;
 
 use policy::{HEDGE_PERCENTILE, OBSERVATION_AGE_MS};
-use wire::arbiter::{Protocol, Server};
+use wire::arbiter::{Address, Protocol, Server};
 
 use super::{Config, TOKENS_MAX};
 
@@ -26,7 +26,7 @@ const CORES_MAX: f64 = 4_096.0;
 const PACKET_BYTES_MAX: std::ops::RangeInclusive<usize> = 1 << 20..=1 << 30;
 
 /// The key, what was expected, what came.
-type Impossible = (String, String, String);
+pub(super) type Impossible = (String, String, String);
 
 impl Config {
     /// Whether an arbiter can work with it.
@@ -47,6 +47,13 @@ impl Config {
                 1,
                 SERVERS_MAX,
                 " [[servers]] tables",
+            ),
+            (
+                "servers_max",
+                self.servers_max.unwrap_or(self.servers.len()) as u64,
+                self.servers.len() as u64,
+                SERVERS_MAX,
+                " (no fewer than there are [[servers]] tables)",
             ),
             (
                 "replicas",
@@ -70,6 +77,13 @@ impl Config {
                 self.observation_age_ms,
                 age_min,
                 age_max,
+                " ms",
+            ),
+            (
+                "resolve_every_ms",
+                self.resolve_every_ms,
+                100,
+                60 * MINUTE_MS,
                 " ms",
             ),
             ("waiting_max", self.waiting_max as u64, 0, WAITING_MAX, ""),
@@ -106,8 +120,18 @@ impl Config {
             let expected = format!("{least} to {most}");
             return refuse("hedge_percentile", expected, self.hedge_percentile);
         }
+        if matches!(self.listen, Address::Name { .. }) {
+            return refuse("listen", "IP:PORT or unix:/PATH", &self.listen);
+        }
         wire::guardrails::validate(&self.guardrails)?;
+        if let Some(check) = &self.health_check {
+            check.validate(self.protocol)?;
+        }
+        self.validate_tls()?;
         self.validate_servers()?;
+        if self.redis.is_some() && self.protocol != Protocol::Redis {
+            return refuse("redis", "no [redis] table with another protocol", "one");
+        }
         self.validate_mysql()
     }
 
@@ -161,7 +185,7 @@ impl Config {
     }
 }
 
-fn refuse(
+pub(super) fn refuse(
     key: impl Into<String>,
     expected: impl Into<String>,
     came: impl ToString,

@@ -2,7 +2,6 @@
 //! of the connection.
 
 use bytes::BytesMut;
-use tokio::net::TcpStream;
 use tokio::sync::watch;
 
 use super::forwarded::Forwarded;
@@ -11,6 +10,7 @@ use super::log::Outcome;
 use super::refusal::Refusal;
 use super::Front;
 use crate::conn::Conn;
+use crate::stream::Stream;
 
 /// A client's connection.
 pub struct Client {
@@ -24,6 +24,8 @@ pub struct Client {
     pub outcome: Outcome,
     /// What servers are told of it.
     pub forwarded: Option<Forwarded>,
+    /// The server that it is joined to from now on.
+    pub tunnel: Option<Conn>,
     stop: watch::Receiver<bool>,
 }
 
@@ -36,19 +38,22 @@ pub enum After {
     Close,
     /// The reply was complete, but the request was not read to its end: close without a reset.
     Linger,
+    /// The connection speaks another protocol from now on.
+    Tunnel,
     /// The reply was cut: close at once.
     Abort,
 }
 
 impl Client {
     /// Takes over a connected socket; `stop` becomes true when the arbiter stops.
-    pub fn new(stream: TcpStream, stop: watch::Receiver<bool>) -> Self {
+    pub fn new(stream: Stream, stop: watch::Receiver<bool>) -> Self {
         Self {
             conn: Conn::new(stream),
             reply: ResponseHead::default(),
             spare: BytesMut::new(),
             outcome: Outcome::default(),
             forwarded: None,
+            tunnel: None,
             stop,
         }
     }

@@ -15,7 +15,7 @@ use super::head::{RequestHead, ResponseHead};
 use super::refusal::{refusal_of, Refusal};
 use super::relay::{pass_on, Sent};
 use super::upload::{Broken, Upload};
-use super::{expect, Front};
+use super::{expect, upgrade, Front};
 use crate::tier::{Flight, Lease};
 
 /// Servers that a read is sent to, one after the other.
@@ -29,8 +29,10 @@ pub async fn run(
     upload: Upload,
 ) -> After {
     let deadline = Instant::now() + front.tier.config().request_timeout();
+    let mut reply = std::mem::take(&mut client.reply);
+    reply.may_switch = request.upgrades;
     let mut exchange = Exchange {
-        reply: std::mem::take(&mut client.reply),
+        reply,
         front,
         client,
         request,
@@ -63,6 +65,9 @@ async fn pass(mut exchange: Exchange<'_>, asked: Result<Sent, Ended>) -> After {
         ..
     } = exchange;
     match asked {
+        Ok(sent) if reply.status == 101 => {
+            upgrade::switch(front, client, request, sent, reply).await
+        }
         Ok(sent) => {
             let body = Body::new(reply.framing);
             pass_on(front, client, request, sent, (reply, body), BytesMut::new()).await
@@ -164,7 +169,7 @@ impl Exchange<'_> {
     /// Passes interim replies on until the final one's head is there.
     async fn final_head(&mut self, sent: &mut Sent) -> Result<(), Ended> {
         let mut interim = 0;
-        while self.reply.status < 200 {
+        while self.reply.status < 200 && self.reply.status != 101 {
             interim += 1;
             let failed = if interim > super::exchange::INTERIM_MAX {
                 Some(Failure::Broken)

@@ -69,6 +69,8 @@ pub struct Link {
     pub conn: Conn,
     /// Came from the pool, so that the server may have closed it meanwhile.
     pub reused: bool,
+    /// The server's when it was made.
+    pub generation: u64,
 }
 
 /// A pooled connection, or a new one; where another comes back to the pool before the new one is
@@ -82,10 +84,15 @@ pub async fn open(
     may_reuse: bool,
     deadline: Instant,
 ) -> Result<Link, Failure> {
+    let generation = front.tier.generation(server);
     let pooled = || {
-        let conn = front.pool.take(server)?;
+        let conn = front.pool.take(server, generation)?;
         front.tier.server_counters[server].connections_reused.inc();
-        Some(Link { conn, reused: true })
+        Some(Link {
+            conn,
+            reused: true,
+            generation,
+        })
     };
     if let Some(link) = may_reuse.then(pooled).flatten() {
         return Ok(link);
@@ -104,6 +111,7 @@ pub async fn open(
             Ok(stream) => Ok(Link {
                 conn: Conn::new(stream),
                 reused: false,
+                generation,
             }),
             Err(Unreached::Local) => Err(Failure::Local),
             Err(_) => Err(Failure::Connect),
@@ -227,6 +235,6 @@ fn failure(error: &io::Error, otherwise: Failure) -> Failure {
 /// Keeps the connection for the next request where nothing is outstanding on it.
 pub fn keep(front: &Front, server: ServerId, link: Link, head: &ResponseHead) {
     if head.keep_alive && link.conn.buffer.is_empty() {
-        front.pool.put(server, link.conn);
+        front.pool.put(server, link.conn, link.generation);
     }
 }

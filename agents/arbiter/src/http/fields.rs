@@ -29,6 +29,8 @@ pub struct Facts {
     pub expects_other: bool,
     pub max_forwards: Result<Option<u64>, &'static str>,
     pub stamp: Option<Stamp>,
+    /// `Upgrade` names websocket.
+    names_websocket: bool,
     /// Field names that `Connection` lists.
     listed: Vec<String>,
 }
@@ -46,6 +48,7 @@ impl Facts {
             expects_other: false,
             max_forwards: Ok(None),
             stamp: None,
+            names_websocket: false,
             listed: Vec::new(),
         };
         for field in fields {
@@ -62,6 +65,10 @@ impl Facts {
             } else if is("host") {
                 facts.hosts += 1;
                 facts.is_host_invalid |= !is_host(field.value);
+            } else if is("upgrade") {
+                let mut protocols = field.value.split(|&byte| byte == b',');
+                let websocket = |it: &[u8]| it.trim_ascii().eq_ignore_ascii_case(b"websocket");
+                facts.names_websocket |= protocols.any(websocket);
             } else if is("expect") {
                 let is_known = field.value.eq_ignore_ascii_case(b"100-continue");
                 facts.expects_continue |= is_known;
@@ -118,6 +125,12 @@ impl Facts {
             (Some(length), false) => Ok(Some(Framing::Length(length))),
             (None, false) => Ok(None),
         }
+    }
+
+    /// Whether the connection is to become, or becomes, a WebSocket.
+    pub fn upgrades(&self) -> bool {
+        let is_upgrade = |name: &String| name.eq_ignore_ascii_case("upgrade");
+        self.names_websocket && self.listed.iter().any(is_upgrade)
     }
 
     pub fn keep_alive(&self, minor: u8) -> bool {

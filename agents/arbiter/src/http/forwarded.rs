@@ -22,16 +22,17 @@ pub struct Forwarded {
 }
 
 impl Forwarded {
-    /// Of a client with this address; none where servers are not told.
-    pub fn new(told: Told, address: &str) -> Option<Self> {
+    /// Of a client with this address, who came by TLS or not; none where servers are not told.
+    pub fn new(told: Told, address: &str, is_tls: bool) -> Option<Self> {
+        let scheme = if is_tls { "https" } else { "http" };
         let node = if address.contains(':') {
             format!("\"[{address}]\"")
         } else {
             address.to_owned()
         };
         let lines = format!(
-            "Forwarded: for={node};proto=http\r\nX-Forwarded-For: {address}\r\n\
-             X-Forwarded-Proto: http\r\n\r\n"
+            "Forwarded: for={node};proto={scheme}\r\nX-Forwarded-For: {address}\r\n\
+             X-Forwarded-Proto: {scheme}\r\n\r\n"
         );
         (told != Told::Off).then(|| Self {
             lines: lines.into_bytes(),
@@ -69,7 +70,7 @@ mod tests {
 
     fn told(told: Told, address: &str) -> String {
         let mut head = HEAD.to_vec();
-        if let Some(forwarded) = Forwarded::new(told, address) {
+        if let Some(forwarded) = Forwarded::new(told, address, false) {
             forwarded.add_to(&mut head);
         }
         String::from_utf8(head).unwrap()

@@ -14,9 +14,14 @@ use super::refusal::Refusal;
 use super::target::{OwnReply, Target};
 use crate::siblings::Stamp;
 
+#[cfg(test)]
+mod tests;
+
 /// Largest head, of a request or a response.
 pub const HEAD_MAX: usize = 64 * 1024;
 const FIELDS_MAX: usize = 128;
+/// Of a request for a WebSocket, and of the reply that makes one.
+const UPGRADE: &[u8] = b"Connection: Upgrade\r\nUpgrade: websocket\r\n";
 
 /// Whether a reply may win while others are under way. What says nothing of the request, but of the
 /// server or of the connection to it, may not: another replica may do better.
@@ -29,6 +34,8 @@ pub fn is_good(status: u16) -> bool {
 pub struct RequestHead {
     /// GET or HEAD without a body: may be cloned.
     pub is_read: bool,
+    /// The connection is to become a WebSocket.
+    pub upgrades: bool,
     /// HEAD: the reply has no body.
     pub is_head: bool,
     /// 0 for HTTP/1.0, 1 for HTTP/1.1.
@@ -50,6 +57,8 @@ pub struct RequestHead {
 /// A response's head.
 #[derive(Debug, Clone, Default)]
 pub struct ResponseHead {
+    /// A WebSocket was asked for: 101 may come, and is then final.
+    pub may_switch: bool,
     /// Status code.
     pub status: u16,
     /// Whether the server keeps the connection.
@@ -189,6 +198,8 @@ impl RequestHead {
         self.is_head = method == "HEAD";
         self.is_read = (self.is_head || method == "GET")
             && matches!(framing, Framing::Empty | Framing::Length(0));
+        self.upgrades = self.is_read && !self.is_head && minor == 1 && facts.upgrades();
+        self.is_read &= !self.upgrades;
         self.minor = minor;
         self.keep_alive = facts.keep_alive(minor);
         self.framing = framing;
@@ -224,6 +235,9 @@ impl RequestHead {
         facts.pass_on(request.headers, left_out, &mut self.forward);
         if self.expects_continue {
             self.add("Expect", "100-continue");
+        }
+        if self.upgrades {
+            self.forward.extend_from_slice(UPGRADE);
         }
         let via: &[u8] = match minor {
             0 => b"Via: 1.0 sparecraft\r\n\r\n",
@@ -286,10 +300,11 @@ impl ResponseHead {
         let (Some(status), Some(minor)) = (response.code, response.version) else {
             return Err("not an HTTP/1.1 response head");
         };
-        if status < 100 || status == 101 {
+        let facts = Facts::of(response.headers)?;
+        let switches = status == 101 && self.may_switch && facts.upgrades();
+        if status < 100 || (status == 101 && !switches) {
             return Err("a status that was not asked for");
         }
-        let facts = Facts::of(response.headers)?;
         let declared = facts.framing(minor)?;
         let bodiless = to_head || status < 200 || status == 204 || status == 304;
         self.status = status;
@@ -317,100 +332,9 @@ impl ResponseHead {
         self.forward.extend_from_slice(reason.as_bytes());
         self.forward.extend_from_slice(b"\r\n");
         facts.pass_on(response.headers, left_out, &mut self.forward);
+        if switches {
+            self.forward.extend_from_slice(UPGRADE);
+        }
         Ok(Some(length))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn request(text: &str) -> Result<RequestHead, Refusal> {
-        parse_request(text.as_bytes()).map(|parsed| parsed.unwrap().0)
-    }
-
-    #[test]
-    fn a_read_is_a_get_or_head_without_a_body() {
-        assert!(
-            request("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
-                .unwrap()
-                .is_read
-        );
-        assert!(
-            request("HEAD / HTTP/1.1\r\nHost: a\r\n\r\n")
-                .unwrap()
-                .is_read
-        );
-        assert!(
-            !request("POST / HTTP/1.1\r\nHost: a\r\n\r\n")
-                .unwrap()
-                .is_read
-        );
-        let with_body = "GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\n";
-        assert!(!request(with_body).unwrap().is_read);
-    }
-
-    #[test]
-    fn hop_by_hop_fields_stay_here() {
-        let head = request(
-            "GET /x HTTP/1.1\r\nHost: a\r\nConnection: close, X-Mine, Host\r\nX-Mine: 1\r\n\
-             Keep-Alive: 5\r\nUpgrade: h2c\r\nTE: trailers\r\nAccept: */*\r\n\r\n",
-        )
-        .unwrap();
-        assert_eq!(
-            &head.forward[..],
-            b"GET /x HTTP/1.1\r\nHost: a\r\nAccept: */*\r\nVia: 1.1 sparecraft\r\n\r\n"
-        );
-        assert!(!head.keep_alive);
-    }
-
-    #[test]
-    fn a_partial_head_is_awaited_and_a_huge_one_refused() {
-        assert!(parse_request(b"GET / HT").unwrap().is_none());
-        let huge = format!("GET / HTTP/1.1\r\nHost: a\r\nA: {}", "x".repeat(HEAD_MAX));
-        assert_eq!(parse_request(huge.as_bytes()).unwrap_err().status, 431);
-        let many = format!(
-            "GET / HTTP/1.1\r\nHost: a\r\n{}\r\n",
-            "A: b\r\n".repeat(200)
-        );
-        assert_eq!(parse_request(many.as_bytes()).unwrap_err().status, 431);
-    }
-
-    fn response(text: &str, to_head: bool) -> Result<ResponseHead, &'static str> {
-        parse_response(text.as_bytes(), to_head).map(|parsed| parsed.unwrap().0)
-    }
-
-    #[test]
-    fn a_reply_s_body_ends_as_its_head_and_the_request_say() {
-        let framing = |fields: &str, to_head| {
-            response(&format!("HTTP/1.1 {fields}\r\n\r\n"), to_head).map(|head| head.framing)
-        };
-        assert_eq!(
-            framing("200 OK\r\nContent-Length: 7", false),
-            Ok(Framing::Length(7))
-        );
-        assert_eq!(
-            framing("200 OK\r\nContent-Length: 7", true),
-            Ok(Framing::Empty)
-        );
-        assert_eq!(
-            framing("304 Not Modified\r\nContent-Length: 7", false),
-            Ok(Framing::Empty)
-        );
-        assert_eq!(framing("204 No Content", false), Ok(Framing::Empty));
-        assert_eq!(
-            framing("200 OK\r\nTransfer-Encoding: chunked", false),
-            Ok(Framing::Chunked)
-        );
-        assert_eq!(framing("200 OK", false), Ok(Framing::UntilClose));
-        let both = "200 OK\r\nContent-Length: 7\r\nTransfer-Encoding: chunked";
-        assert!(framing(both, false).is_err());
-        assert!(framing("101 Switching Protocols", false).is_err());
-    }
-
-    #[test]
-    fn a_reply_to_head_keeps_its_length() {
-        let head = response("HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\n", true).unwrap();
-        assert_eq!(head.forward, b"HTTP/1.1 200 OK\r\nContent-Length: 7\r\n");
     }
 }

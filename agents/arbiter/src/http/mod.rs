@@ -16,11 +16,14 @@
 //! | `race` | r servers: the first complete good reply wins, the losers are drained |
 //! | `relay` | a reply's way to the client |
 //! | `answer` | what ends an exchange |
+//! | `check` | whether a server is well |
+//! | `upgrade` | a connection that becomes a WebSocket |
 //! | `client` | a client's connection: request after request |
 //! | `refusal` | the arbiter's own error replies |
 
 mod answer;
 pub mod body;
+mod check;
 pub mod client;
 mod direct;
 mod exchange;
@@ -34,10 +37,13 @@ mod race;
 mod refusal;
 mod relay;
 pub mod target;
+mod upgrade;
 mod upload;
 
 use std::sync::Arc;
 use std::time::Duration;
+
+use policy::ServerId;
 
 use crate::tier::Tier;
 
@@ -55,8 +61,17 @@ pub struct Front {
 impl Front {
     /// A front of the tier.
     pub fn new(tier: Arc<Tier>) -> Arc<Self> {
-        let pool = pool::Pool::new(tier.config().servers.len());
+        let pool = pool::Pool::new(tier.places());
         Arc::new(Self { tier, pool })
+    }
+
+    /// Whether the server takes a connection, and is well by its own word where that is to be asked.
+    pub async fn probe(&self, server: ServerId) -> bool {
+        let check = self.tier.config().health_check.as_ref();
+        match check.and_then(|check| Some((check, check.path.as_ref()?))) {
+            Some((check, path)) => check::is_well(&self.tier, server, check, path).await,
+            None => self.tier.is_reachable(server).await,
+        }
     }
 
     /// Closes dead idle connections, and those to servers that are out of use, for ever.
@@ -71,7 +86,7 @@ impl Front {
                     self.pool.clear(server);
                 }
             }
-            self.pool.sweep();
+            self.pool.sweep(|server| self.tier.generation(server));
         }
     }
 }

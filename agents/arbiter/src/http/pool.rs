@@ -26,6 +26,7 @@ pub struct Pool {
 
 struct Idle {
     conn: Conn,
+    generation: u64,
     since: Instant,
 }
 
@@ -38,11 +39,11 @@ impl Pool {
         }
     }
 
-    /// A connection that is open and silent.
-    pub fn take(&self, server: ServerId) -> Option<Conn> {
+    /// A connection of this generation that is open and silent.
+    pub fn take(&self, server: ServerId, generation: u64) -> Option<Conn> {
         let mut idle = lock(&self.idle[server]);
-        while let Some(candidate) = idle.pop() {
-            if candidate.is_usable() {
+        while let Some(mut candidate) = idle.pop() {
+            if candidate.is_usable(generation) {
                 return Some(candidate.conn);
             }
         }
@@ -50,11 +51,12 @@ impl Pool {
     }
 
     /// Keeps a connection on which nothing is outstanding.
-    pub fn put(&self, server: ServerId, conn: Conn) {
+    pub fn put(&self, server: ServerId, conn: Conn, generation: u64) {
         let mut idle = lock(&self.idle[server]);
         if idle.len() < IDLE_MAX {
             idle.push(Idle {
                 conn,
+                generation,
                 since: Instant::now(),
             });
             drop(idle);
@@ -74,20 +76,22 @@ impl Pool {
 
     /// Closes those that the servers have closed, and the old ones; the others give back the
     /// buffers that they have not needed for a while.
-    pub fn sweep(&self) {
-        for idle in &self.idle {
+    pub fn sweep(&self, generation: impl Fn(ServerId) -> u64) {
+        for (server, idle) in self.idle.iter().enumerate() {
+            let generation = generation(server);
             lock(idle).retain_mut(|idle| {
                 if idle.since.elapsed() > BUFFER_KEPT {
                     idle.conn.release_buffer();
                 }
-                idle.is_usable()
+                idle.is_usable(generation)
             });
         }
     }
 }
 
 impl Idle {
-    fn is_usable(&self) -> bool {
-        self.conn.is_silent() && self.since.elapsed() < IDLE_AGE_MAX
+    fn is_usable(&mut self, generation: u64) -> bool {
+        let is_young = self.since.elapsed() < IDLE_AGE_MAX;
+        is_young && self.generation == generation && self.conn.is_silent()
     }
 }

@@ -304,7 +304,7 @@ async fn replica(race: Arc<Race>, lease: Lease, stamp: Option<Stamp>) -> End {
         }
     };
     if race.is_answered() {
-        race.front.pool.put(server, link.conn);
+        race.front.pool.put(server, link.conn, link.generation);
         return race.not_needed();
     }
     let tier = &race.front.tier;

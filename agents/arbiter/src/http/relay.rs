@@ -69,7 +69,7 @@ impl Waiting {
     }
 
     /// Writes two pieces after what waits already: now, as far as the client takes them.
-    fn write(&mut self, client: &Client, pieces: [&[u8]; 2]) -> io::Result<()> {
+    fn write(&mut self, client: &mut Client, pieces: [&[u8]; 2]) -> io::Result<()> {
         let mut written = 0;
         if self.bytes.is_empty() {
             written = client.conn.write_now(pieces[0], pieces[1])?;
@@ -108,8 +108,8 @@ pub async fn pass_on(
         status: Some(head.status),
         server: Some(sent.lease.server),
     };
-    let name = &front.tier.server(sent.lease.server).name;
-    head.close_for(name, request, keeps, None);
+    let member = front.tier.server(sent.lease.server);
+    head.close_for(&member.name, request, keeps, None);
     let mut stream = Stream {
         front,
         body,
@@ -189,7 +189,7 @@ impl Stream<'_> {
     /// Writes the head with what was held back, if anything was.
     fn begin(
         &mut self,
-        client: &Client,
+        client: &mut Client,
         head: &mut ResponseHead,
         held: &[u8],
     ) -> Result<(), Broken> {
@@ -202,7 +202,7 @@ impl Stream<'_> {
     /// Writes a piece behind the head, if that was not yet written.
     fn put(
         &mut self,
-        client: &Client,
+        client: &mut Client,
         head: &mut ResponseHead,
         piece: &[u8],
     ) -> Result<(), Broken> {
@@ -301,8 +301,8 @@ pub async fn pass_whole(
         server: Some(server),
     };
     let keep = client.keeps(request);
-    let name = &front.tier.server(server).name;
-    head.close_for(name, request, keep, Some(body.len()));
+    let member = front.tier.server(server);
+    head.close_for(&member.name, request, keep, Some(body.len()));
     if request.minor == 1 && !interim.is_empty() {
         head.forward.splice(0..0, interim);
     }

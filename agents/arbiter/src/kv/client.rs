@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use bytes::BytesMut;
-use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
@@ -12,6 +11,7 @@ use super::slot::Slot;
 use super::socket::Socket;
 use super::Dialect;
 use crate::memory::Held;
+use crate::stream::Stream;
 
 /// A buffer that grew beyond this is not kept.
 const KEPT_MAX: usize = 64 * 1024;
@@ -46,7 +46,7 @@ pub enum End {
 
 impl<D: Dialect> Client<D> {
     /// A client that has just connected.
-    pub fn new(front: Arc<Front<D>>, stream: TcpStream) -> Self {
+    pub fn new(front: Arc<Front<D>>, stream: Stream) -> Self {
         let held = || Held::new(&front.tier.memory);
         Self {
             socket: Socket::new(stream),

@@ -37,7 +37,7 @@ pub struct Batch<'a> {
 impl<D: Dialect> Front<D> {
     /// A front of the tier.
     pub fn new(tier: Arc<Tier>) -> Arc<Self> {
-        let count = tier.config().servers.len() * D::FLAVOURS;
+        let count = tier.places() * D::FLAVOURS;
         Arc::new(Self {
             tier,
             links: (0..count).map(|_| Mutex::default()).collect(),
@@ -88,9 +88,10 @@ impl<D: Dialect> Front<D> {
 
     fn link(&self, server: ServerId, flavour: usize) -> Arc<Link> {
         let place = &self.links[server * D::FLAVOURS + flavour];
+        let generation = self.tier.generation(server);
         let mut link = lock(place);
         match &*link {
-            Some(open) if open.is_open() => {
+            Some(open) if open.is_open() && open.generation == generation => {
                 self.tier.server_counters[server].connections_reused.inc();
                 Arc::clone(open)
             }

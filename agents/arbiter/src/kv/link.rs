@@ -17,13 +17,13 @@ use std::time::{Duration, Instant};
 use bytes::{Buf, BytesMut};
 use policy::ServerId;
 use tokio::io::{AsyncReadExt, AsyncWrite};
-use tokio::net::TcpStream;
 use tokio::time::{sleep, Sleep};
 
 use super::slot::{Slot, Verdict, NOBODY};
 use super::{Dialect, Failure, Kind, HELD_MAX};
 use crate::lock;
 use crate::memory::Held;
+use crate::stream::Stream;
 use crate::tier::{Flight, Lease, Tier, Unreached};
 
 const READ_SIZE: usize = 64 * 1024;
@@ -35,6 +35,8 @@ const PENDING_MAX: usize = 20_000;
 /// The clients' side of a link.
 pub struct Link {
     state: Mutex<State>,
+    /// The server's when it was made.
+    pub generation: u64,
 }
 
 #[derive(Default)]
@@ -77,6 +79,7 @@ impl Link {
         state.out.extend_from_slice(D::greeting(flavour));
         let link = Arc::new(Self {
             state: Mutex::new(state),
+            generation: tier.generation(server),
         });
         let greetings = usize::from(!D::greeting(flavour).is_empty());
         tokio::spawn(run::<D>(
@@ -188,6 +191,7 @@ async fn run<D: Dialect>(link: Arc<Link>, tier: Arc<Tier>, server: ServerId, gre
     };
     let mut driver = Driver::<D> {
         link: Arc::clone(&link),
+        tier: Arc::clone(&tier),
         server,
         stream,
         writing: BytesMut::new(),
@@ -218,8 +222,9 @@ fn tick_of(limit: Duration) -> Duration {
 /// The server's side of a link.
 struct Driver<D> {
     link: Arc<Link>,
+    tier: Arc<Tier>,
     server: ServerId,
-    stream: TcpStream,
+    stream: Stream,
     writing: BytesMut,
     /// Replies of the batch at the head, up to `scanned`, and what is not looked at yet.
     buffer: BytesMut,
@@ -251,6 +256,9 @@ impl<D: Dialect> Driver<D> {
             if self.is_stalled() {
                 return Poll::Ready(Failure::TimedOut);
             }
+            if self.is_left() {
+                return Poll::Ready(Failure::Closed);
+            }
             self.give_up_overdue();
         }
         self.poll_write(cx)
@@ -266,6 +274,13 @@ impl<D: Dialect> Driver<D> {
         for batch in self.head.iter_mut().chain(queued).take_while(overdue) {
             batch.give_up(server, Failure::TimedOut);
         }
+    }
+
+    /// Whether nothing is under way, and nothing more will come: the server was removed, or is
+    /// elsewhere now.
+    fn is_left(&self) -> bool {
+        let is_old = self.link.generation != self.tier.generation(self.server);
+        is_old && self.head.is_none() && self.link.lock().pending.is_empty()
     }
 
     /// Whether something has been due for too long, and nothing at all has come meanwhile.

@@ -16,7 +16,7 @@ use crate::delayed::{due, Delayed};
 const READ_TRIES: usize = 3;
 
 /// Reads: to r servers of the policy's choice (at once, or delayed where the policy hedges), the
-/// first good reply wins. One that failed at all of them is sent to others, or again.
+/// first good reply wins. One that failed at all of them is sent to others, or again; to none of `not`.
 ///
 /// # Errors
 /// [`Failure`]: there is no reply.
@@ -24,17 +24,18 @@ pub async fn race<D: Dialect>(
     front: &Front<D>,
     slot: &Arc<Slot>,
     batch: &Batch<'_>,
+    not: &[ServerId],
     received: Instant,
 ) -> Result<(), Failure> {
     let r = front.tier.read_replicas();
     if r > 1 {
         front.tier.counters.cloned.add(batch.commands);
     }
-    let mut tried = Vec::new();
+    let mut tried = not.to_vec();
     let mut failure = Failure::NoServer;
     for _ in 0..READ_TRIES {
-        match race_once(front, slot, batch, r, &mut tried, received).await {
-            Err(Failure::NoServer) if !tried.is_empty() => return Err(failure),
+        match race_once(front, slot, batch, r, (&mut tried, not.len()), received).await {
+            Err(Failure::NoServer) if tried.len() > not.len() => return Err(failure),
             Err(again @ (Failure::Connect | Failure::Closed)) => failure = again,
             other => return other,
         }
@@ -47,12 +48,12 @@ async fn race_once<D: Dialect>(
     slot: &Arc<Slot>,
     batch: &Batch<'_>,
     r: usize,
-    tried: &mut Vec<ServerId>,
+    (tried, never): (&mut Vec<ServerId>, usize),
     received: Instant,
 ) -> Result<(), Failure> {
     let mut leases = match front.tier.acquire(r, tried) {
         // All were tried: a connection that the server had just closed may be tried again.
-        Err(Refused::NoServer) if !tried.is_empty() => front.tier.acquire(r, &[]),
+        Err(Refused::NoServer) if tried.len() > never => front.tier.acquire(r, &tried[..never]),
         other => other,
     }
     .map_err(|refused| match refused {

@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf};
-use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use crate::conn::Conn;
+use crate::stream::Stream;
 
 const READ_SIZE: usize = 64 * 1024;
 /// A buffer that grew beyond this is not kept.
@@ -26,16 +26,14 @@ thread_local! {
 /// See the module.
 pub struct Socket {
     /// The connection.
-    pub stream: TcpStream,
+    pub stream: Stream,
     /// Read and not yet used.
     pub buffer: BytesMut,
 }
 
 impl Socket {
     /// Takes over a connected socket.
-    pub fn new(stream: TcpStream) -> Self {
-        // A socket that refuses the option still works.
-        let _ = stream.set_nodelay(true);
+    pub fn new(stream: Stream) -> Self {
         Self {
             stream,
             buffer: BytesMut::new(),
@@ -50,15 +48,7 @@ impl Socket {
         if self.buffer.is_empty() && self.buffer.capacity() > KEPT_MAX {
             self.buffer = BytesMut::new();
         }
-        poll_fn(|cx| {
-            ARRIVING.with_borrow_mut(|arriving| {
-                let mut arriving = ReadBuf::new(arriving);
-                ready!(Pin::new(&mut self.stream).poll_read(cx, &mut arriving))?;
-                self.buffer.extend_from_slice(arriving.filled());
-                Poll::Ready(Ok(arriving.filled().len()))
-            })
-        })
-        .await
+        arrive(&mut self.stream, &mut self.buffer).await
     }
 
     /// Writes everything, each step within `limit`.
@@ -73,6 +63,9 @@ impl Socket {
             }
             bytes = &bytes[written..];
         }
+        if self.stream.is_tls() {
+            timeout(limit, self.stream.flush()).await??;
+        }
         Ok(())
     }
 
@@ -80,4 +73,21 @@ impl Socket {
     pub async fn linger(self) {
         Conn::new(self.stream).linger().await;
     }
+}
+
+/// Reads what has come, behind what is in the buffer, which takes no memory until then; 0 at the end.
+/// May be dropped and called again.
+///
+/// # Errors
+/// Those of the socket.
+pub async fn arrive<R: AsyncRead + Unpin>(from: &mut R, to: &mut BytesMut) -> io::Result<usize> {
+    poll_fn(|cx| {
+        ARRIVING.with_borrow_mut(|arriving| {
+            let mut arriving = ReadBuf::new(arriving);
+            ready!(Pin::new(&mut *from).poll_read(cx, &mut arriving))?;
+            to.extend_from_slice(arriving.filled());
+            Poll::Ready(Ok(arriving.filled().len()))
+        })
+    })
+    .await
 }

@@ -6,7 +6,6 @@ use std::time::Instant;
 
 use bytes::Buf;
 use policy::ServerId;
-use tokio::net::TcpStream;
 use tokio::sync::watch;
 
 use super::command::{self, Class, Command};
@@ -17,6 +16,7 @@ use crate::kv::front::Batch;
 use crate::kv::link::Until;
 use crate::kv::slot::Slot;
 use crate::kv::{round, Failure, BATCH_MAX};
+use crate::stream::Stream;
 
 /// Its reply ends a batch whose replies cannot be counted.
 const FENCE: &[u8] = b"mn\r\n";
@@ -63,7 +63,7 @@ const NO_RUN: Run = Run {
 };
 
 /// Serves a client until it goes, breaks the protocol, or the arbiter stops.
-pub async fn serve(front: Arc<Front>, stream: TcpStream, mut stop: watch::Receiver<bool>) {
+pub async fn serve(front: Arc<Front>, stream: Stream, mut stop: watch::Receiver<bool>) {
     let mut client = Client {
         wire: client::Client::new(front, stream),
         run: NO_RUN,
@@ -147,7 +147,7 @@ impl Client {
         let answered = match run.class {
             Class::Read | Class::Fence => {
                 let batch = run.batch(&self.wire.socket.buffer);
-                round::race(&self.wire.front, &self.wire.slot, &batch, received).await
+                round::race(&self.wire.front, &self.wire.slot, &batch, &[], received).await
             }
             Class::Write => self.write_all(run).await,
             _ => self.ask_reference(run).await,

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use policy::Refused;
-use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 
 use super::classify::{classify, Class, Effect};
@@ -19,6 +18,7 @@ use super::solo::{Outcome, Solo};
 use super::terms::{Beginning, NotOpen, Route, Verdict};
 use crate::conn::Conn;
 use crate::siblings::Stamp;
+use crate::stream::Stream;
 
 /// Longest name of a database [bytes]: 64 characters.
 const NAME_BYTES_MAX: usize = 4 * 64;
@@ -31,7 +31,7 @@ enum After {
 }
 
 /// Serves a client until it goes.
-pub async fn serve(hub: Arc<Hub>, stream: TcpStream) {
+pub async fn serve(hub: Arc<Hub>, stream: Stream) {
     let mut conn = Conn::new(stream);
     let Some(Login { hello, sequence }) = log_in(&hub, &mut conn).await else {
         return;

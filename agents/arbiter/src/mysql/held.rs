@@ -148,7 +148,7 @@ impl Held {
         task: &Task,
         deadline: Instant,
     ) -> (Verdict, bool) {
-        let (contest, mut told) = Contest::new(self.hub.tier.config().servers.len());
+        let (contest, mut told) = Contest::new(self.hub.tier.places());
         let command = |link: LinkId| Command {
             packet: packet.clone(),
             shape,

@@ -60,6 +60,8 @@ pub struct ServerConn {
     pub database_unknown: bool,
     /// False once its state cannot be reset.
     pub resettable: bool,
+    /// The server's when it was made.
+    generation: u64,
 }
 
 struct Idle {
@@ -87,12 +89,7 @@ impl From<io::Error> for OpenError {
 impl Hub {
     /// A hub for the tier.
     pub fn new(tier: Arc<Tier>, account: Mysql) -> Arc<Self> {
-        let idle = tier
-            .config()
-            .servers
-            .iter()
-            .map(|_| Mutex::default())
-            .collect();
+        let idle = (0..tier.places()).map(|_| Mutex::default()).collect();
         Arc::new(Self {
             tier,
             account,
@@ -123,7 +120,7 @@ impl Hub {
     pub async fn greeting(&self) -> ServerGreeting {
         let known = || lock(&self.greeting).clone();
         if known().is_none() {
-            for server in 0..self.idle.len() {
+            for (server, _) in self.tier.members() {
                 if self.probe(server).await {
                     break;
                 }
@@ -202,8 +199,9 @@ impl Hub {
     pub async fn sweep(self: Arc<Self>) {
         loop {
             tokio::time::sleep(SWEEP_EVERY).await;
-            for idle in &self.idle {
-                lock(idle).retain(Idle::is_usable);
+            for (server, idle) in self.idle.iter().enumerate() {
+                let generation = self.tier.generation(server);
+                lock(idle).retain_mut(|idle| idle.is_usable(generation));
             }
         }
     }
@@ -213,8 +211,9 @@ impl Hub {
     }
 
     fn take(&self, server: ServerId, key: Key, database: Option<&[u8]>) -> Option<ServerConn> {
+        let generation = self.tier.generation(server);
         let mut idle = lock(&self.idle[server]);
-        idle.retain(Idle::is_usable);
+        idle.retain_mut(|idle| idle.is_usable(generation));
         // A connection cannot leave its database for none.
         let fits = |idle: &Idle| {
             let has_none = idle.conn.database.is_none() && !idle.conn.database_unknown;
@@ -242,6 +241,7 @@ impl Hub {
         key: Key,
         database: Option<&[u8]>,
     ) -> Result<ServerConn, OpenError> {
+        let generation = self.tier.generation(server);
         let login = async {
             let stream = self.tier.dial(server).await.map_err(|why| match why {
                 Unreached::Local => OpenError::Local,
@@ -262,6 +262,7 @@ impl Hub {
             database,
             database_unknown: false,
             resettable: true,
+            generation,
         })
     }
 
@@ -374,8 +375,9 @@ impl ServerConn {
 }
 
 impl Idle {
-    fn is_usable(&self) -> bool {
-        self.conn.conn.is_silent() && self.since.elapsed() < IDLE_AGE_MAX
+    fn is_usable(&mut self, generation: u64) -> bool {
+        let is_young = self.since.elapsed() < IDLE_AGE_MAX;
+        is_young && self.conn.generation == generation && self.conn.conn.is_silent()
     }
 }
 

@@ -85,7 +85,7 @@ impl Solo {
 
     /// Waits until the server is gone, and gives its token back.
     pub async fn lose(&mut self) {
-        match &self.server {
+        match &mut self.server {
             Some(reached) => reached.conn.conn.spoken().await,
             None => std::future::pending().await,
         }
@@ -108,8 +108,8 @@ impl Solo {
         client: &mut Conn,
         deadline: Instant,
     ) -> Outcome {
-        let is_there = |reached: &Reached| reached.conn.conn.is_silent();
-        if !self.server.as_ref().is_some_and(is_there) {
+        let is_there = |reached: &mut Reached| reached.conn.conn.is_silent();
+        if !self.server.as_mut().is_some_and(is_there) {
             self.server = None;
             if !self.replay.is_possible() || self.reach(deadline).await.is_err() {
                 return Outcome::Gone;

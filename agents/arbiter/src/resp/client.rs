@@ -5,24 +5,30 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::{Buf, BytesMut};
-use tokio::net::TcpStream;
+use policy::ServerId;
 use tokio::sync::watch;
 
 use super::classify::{classify, Class};
 use super::command::{arguments, with_lengths, Commands, Found};
 use super::pinned::{self, Manners, Pin};
 use super::reply::Replies;
+use super::rounds::Rounds;
 use super::{Front, PRIMARY};
 use crate::kv::client::{self, End};
 use crate::kv::front::Batch;
 use crate::kv::link::Until;
 use crate::kv::{round, Failure, BATCH_MAX};
+use crate::stream::Stream;
 
 struct Client {
     wire: client::Client<Replies>,
     commands: Commands,
     run: Run,
     manners: Manners,
+    /// The round that covers what it has written; see `rounds`.
+    written: u64,
+    /// Scratch: the replicas that may lack that.
+    lacking: Vec<ServerId>,
     /// What the arbiter calls it.
     number: u64,
     /// Its place among those with a connection of their own.
@@ -44,7 +50,7 @@ const NO_RUN: Run = Run {
 };
 
 /// Serves a client until it goes, breaks the protocol, or the arbiter stops.
-pub async fn serve(front: Arc<Front>, stream: TcpStream, mut stop: watch::Receiver<bool>) {
+pub async fn serve(front: Arc<Front>, stream: Stream, mut stop: watch::Receiver<bool>) {
     let mut client = Client {
         number: front.tier.next_client(),
         wire: client::Client::new(front, stream),
@@ -52,6 +58,8 @@ pub async fn serve(front: Arc<Front>, stream: TcpStream, mut stop: watch::Receiv
         run: NO_RUN,
         manners: Manners::default(),
         pin: None,
+        written: 0,
+        lacking: Vec::new(),
     };
     while client.wire.more(&mut stop).await {
         let after = client.answer().await;
@@ -209,9 +217,20 @@ impl Client {
         let tier = &self.wire.front.tier;
         tier.counters.received.add(batch.commands);
         let received = Instant::now();
-        let answered = match run.class {
-            Class::Read => round::race(&self.wire.front, &self.wire.slot, &batch, received).await,
-            _ => round::one(&self.wire.front, &self.wire.slot, &batch, PRIMARY).await,
+        let (front, slot) = (&self.wire.front, &self.wire.slot);
+        let answered = match (run.class, &tier.rounds) {
+            (Class::Read, rounds) => {
+                if let Some(rounds) = rounds {
+                    rounds.lacking(self.written, &mut self.lacking);
+                }
+                round::race(front, slot, &batch, &self.lacking, received).await
+            }
+            (_, rounds) => {
+                let answered = round::one(front, slot, &batch, PRIMARY).await;
+                // Also where there is no reply: it may have been executed.
+                self.written = rounds.as_ref().map_or(0, Rounds::next);
+                answered
+            }
         };
         tier.requests_ended(received, run.commands);
         self.wire.socket.buffer.advance(run.bytes);

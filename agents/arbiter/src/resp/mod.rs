@@ -12,6 +12,7 @@
 //! | `classify` | what a command is: the table of `agents/README.md` |
 //! | `reply` | where a server's reply ends |
 //! | `client` | a client's connection |
+//! | `rounds` | which replicas have what a client wrote |
 //! | `pinned` | a client with a connection of its own |
 
 pub mod classify;
@@ -19,20 +20,41 @@ pub mod client;
 pub mod command;
 mod pinned;
 pub mod reply;
+pub mod rounds;
 
+use std::io;
 use std::time::Duration;
 
 use policy::ServerId;
 use tokio::time::timeout;
 
 use crate::conn::Conn;
-use crate::kv;
+use crate::kv::{self, Dialect};
 
 /// The server that takes writes.
 pub const PRIMARY: ServerId = 0;
 
 /// What all clients of a thread share.
 pub type Front = kv::front::Front<reply::Replies>;
+
+/// Asks on a connection of its own what the server says of its replication.
+async fn info(conn: &mut Conn, limit: Duration) -> io::Result<String> {
+    conn.write(b"INFO replication\r\n", limit).await?;
+    let (mut replies, mut scanned) = (reply::Replies::default(), 0);
+    loop {
+        let followed = replies.follow(&conn.buffer[scanned..]);
+        let followed =
+            followed.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+        scanned += followed.used;
+        if followed.reply.is_some() {
+            let reply = conn.buffer.split_to(scanned);
+            return Ok(String::from_utf8_lossy(&reply).into_owned());
+        }
+        if conn.fill().await? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+    }
+}
 
 /// Whether the server takes connections and commands. One that wants a password is there; one that
 /// loads its data, or has lost its primary and serves no stale data, is not.

@@ -9,8 +9,7 @@
 use std::io;
 
 use bytes::{Buf, BytesMut};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::tcp::{ReadHalf, WriteHalf};
+use tokio::io::{split, AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{timeout, Instant};
 
@@ -19,11 +18,11 @@ use super::command::{with_lengths, Commands, Found};
 use super::reply::Replies;
 use super::{Front, PRIMARY};
 use crate::conn::Conn;
-use crate::kv::socket::Socket;
+use crate::kv::socket::{arrive, Socket};
 use crate::kv::Dialect;
 use crate::memory::Held;
+use crate::stream::Stream;
 
-const READ_SIZE: usize = 16 * 1024;
 /// What the server is asked in place of a command that is refused.
 const NO_COMMAND: &[u8] = b"*1\r\n$26\r\nNOT_OFFERED_BY_THE_ARBITER\r\n";
 
@@ -67,9 +66,8 @@ pub async fn serve(front: &Front, mut client: Socket, manners: Manners, pin: Opt
         return client.linger().await;
     };
     counters.answered.inc();
-    let mut server = server.into_stream();
-    let (client_reads, mut client_writes) = client.stream.split();
-    let (mut server_reads, server_writes) = server.split();
+    let (client_reads, mut client_writes) = split(client.stream);
+    let (mut server_reads, server_writes) = split(server.into_stream());
     let up = Up {
         from: client_reads,
         to: server_writes,
@@ -87,16 +85,16 @@ pub async fn serve(front: &Front, mut client: Socket, manners: Manners, pin: Opt
 }
 
 /// The way of the client's commands to the server.
-struct Up<'a> {
-    from: ReadHalf<'a>,
-    to: WriteHalf<'a>,
+struct Up {
+    from: ReadHalf<Stream>,
+    to: WriteHalf<Stream>,
     buffer: BytesMut,
     commands: Commands,
     /// Of `buffer`.
     held: Held,
 }
 
-impl Up<'_> {
+impl Up {
     async fn go_on(mut self) -> io::Result<()> {
         loop {
             self.pass_all().await?;
@@ -107,11 +105,7 @@ impl Up<'_> {
             if !self.held.cover(self.buffer.len()) {
                 return Err(io::ErrorKind::OutOfMemory.into());
             }
-            if self.buffer.is_empty() {
-                self.from.readable().await?;
-            }
-            self.buffer.reserve(READ_SIZE);
-            if self.from.read_buf(&mut self.buffer).await? == 0 {
+            if arrive(&mut self.from, &mut self.buffer).await? == 0 {
                 return self.to.shutdown().await;
             }
         }

@@ -6,14 +6,17 @@
 //! ask at once, and whoever takes it for dead then turns a burst into an outage.
 
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use policy::ServerId;
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, UnixStream};
 use tokio::time::{sleep, timeout, Instant};
+use wire::arbiter::Address;
 
-use super::{Choices, Tier};
+use super::{Choices, Member, Tier};
+use crate::stream::Stream;
 
 /// A server that is to be probed until it answers.
 #[derive(Debug, Clone, Copy)]
@@ -76,7 +79,7 @@ impl Tier {
         self: &Arc<Self>,
         server: ServerId,
         deadline: Instant,
-    ) -> Result<TcpStream, Unreached> {
+    ) -> Result<Stream, Unreached> {
         loop {
             let answers = self.server_counters[server].latency_count.get();
             let unreached = match self.dial(server).await {
@@ -104,21 +107,62 @@ impl Tier {
     ///
     /// # Errors
     /// [`Unreached`].
-    pub async fn dial(&self, server: ServerId) -> Result<TcpStream, Unreached> {
-        let connecting = TcpStream::connect(self.server(server).address);
-        match timeout(self.config().connect_timeout(), connecting).await {
-            Ok(Ok(stream)) => {
-                // A socket that refuses the option still works.
-                let _ = stream.set_nodelay(true);
-                Ok(stream)
-            }
-            Ok(Err(error)) if is_local(&error) => {
+    pub async fn dial(&self, server: ServerId) -> Result<Stream, Unreached> {
+        // Boxed: who uses a connection that is there carries none of this with it.
+        match Box::pin(self.try_all(&self.server(server))).await {
+            Ok(stream) => Ok(stream),
+            Err(error) if is_local(&error) => {
                 self.counters.local_errors.inc();
                 Err(Unreached::Local)
             }
-            Ok(Err(_)) => Err(Unreached::Refused),
-            Err(_) => Err(Unreached::Late),
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => Err(Unreached::Late),
+            Err(_) => Err(Unreached::Refused),
         }
+    }
+
+    /// Whether the server takes a connection, in the time that a check may take.
+    pub async fn is_reachable(&self, server: ServerId) -> bool {
+        let dialling = self.dial(server);
+        match &self.config().health_check {
+            Some(check) => matches!(timeout(check.timeout(), dialling).await, Ok(Ok(_))),
+            None => dialling.await.is_ok(),
+        }
+    }
+
+    /// One address of a server after the other, each within its share of the time.
+    async fn try_all(&self, member: &Member) -> io::Result<Stream> {
+        let limit = self.config().connect_timeout();
+        match &member.address {
+            Address::Ip(ip) => timeout(limit, self.meet(&member.address, *ip)).await?,
+            Address::Unix(path) => Ok(Stream::Unix(
+                timeout(limit, UnixStream::connect(path)).await??,
+            )),
+            Address::Name { .. } => {
+                let addresses = member.peers().turn();
+                let mut last = io::Error::from(io::ErrorKind::NotFound);
+                for address in &addresses {
+                    let share = limit / addresses.len() as u32;
+                    match timeout(share, self.meet(&member.address, *address)).await {
+                        Ok(Ok(stream)) => return Ok(stream),
+                        Ok(Err(error)) if is_local(&error) => return Err(error),
+                        Ok(Err(error)) => last = error,
+                        Err(late) => last = late.into(),
+                    }
+                }
+                Err(last)
+            }
+        }
+    }
+
+    /// Connects, and shakes hands where servers are met by TLS.
+    async fn meet(&self, address: &Address, ip: SocketAddr) -> io::Result<Stream> {
+        let stream = TcpStream::connect(ip).await?;
+        if !self.tls.is_towards_servers() {
+            return Ok(Stream::tcp(stream));
+        }
+        // A socket that refuses the option still works.
+        let _ = stream.set_nodelay(true);
+        Ok(Stream::tls(self.tls.meet(address, stream).await?))
     }
 
     /// Takes a server out at once: it gets nothing new, whatever probes say. What it has goes on.
@@ -143,10 +187,11 @@ impl Tier {
     /// Whether a probe of the server is of use.
     pub fn needs_probe(&self, server: ServerId) -> bool {
         let choices = self.choices();
-        !choices.taken_out[server] && !choices.selector.is_alive(server)
+        let is_out = choices.taken_out[server] || choices.absent[server];
+        !is_out && !choices.selector.is_alive(server)
     }
 
-    fn probe(&self, server: ServerId, at_once: bool) {
+    pub(super) fn probe(&self, server: ServerId, at_once: bool) {
         // The receiver lives as long as the arbiter; at its end nobody probes any more.
         let _ = self.downs.send(Down { server, at_once });
     }
@@ -154,7 +199,7 @@ impl Tier {
     /// A probe succeeded.
     pub fn server_up(self: &Arc<Self>, server: ServerId) {
         self.decide(|choices, now, grants| {
-            if !choices.taken_out[server] {
+            if !choices.taken_out[server] && !choices.absent[server] {
                 choices.selector.server_up(now, server, grants);
             }
         });

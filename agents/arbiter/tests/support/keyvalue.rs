@@ -28,7 +28,12 @@ impl Server {
 
     /// A Redis replica that has caught up with its primary.
     pub async fn replica_of(primary: &Self) -> Self {
-        let of = format!("127.0.0.1 {}", primary.address.port());
+        Self::replica_behind(primary.address).await
+    }
+
+    /// As `replica_of`, of a primary that is reached by another's port.
+    pub async fn replica_behind(primary: SocketAddr) -> Self {
+        let of = format!("127.0.0.1 {}", primary.port());
         let replica = Self::start(|port| redis(port, &["--replicaof", &of])).await;
         eventually("a replica in step", || async {
             let info = Client::open(replica.address)

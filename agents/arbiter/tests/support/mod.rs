@@ -3,6 +3,7 @@
 #![allow(dead_code)]
 
 pub mod app;
+pub mod certs;
 pub mod http;
 pub mod keyvalue;
 pub mod mariadb;
@@ -49,7 +50,7 @@ pub async fn start(settings: &str, servers: &[SocketAddr]) -> Running {
         .await
         .unwrap();
     let (clients, admin) = (
-        arbiter.client_address().unwrap(),
+        arbiter.client_address().unwrap().ip().unwrap(),
         arbiter.admin_address().unwrap(),
     );
     let (stop, stopped) = oneshot::channel();

@@ -1,0 +1,154 @@
+//! Two connections joined: what one says goes to the other, until both have ended. One that has ended
+//! lets the other go on.
+
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
+use std::task::{ready, Context, Poll};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use crate::stream::Stream;
+
+/// Read and not yet written, in each direction.
+const COPY_BYTES: usize = 16 * 1024;
+
+/// Whose connection broke.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Broken {
+    /// The client's.
+    Client,
+    /// The server's.
+    Server,
+}
+
+/// Bytes passed on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sent {
+    /// To the server.
+    pub to_server: u64,
+    /// To the client.
+    pub to_client: u64,
+}
+
+/// Joins them to their ends. `on_answer` is told of each piece that comes from the server.
+///
+/// # Errors
+/// [`Broken`]: it ends at once.
+pub async fn join(
+    client: &mut Stream,
+    server: &mut Stream,
+    mut on_answer: impl FnMut(),
+) -> Result<Sent, Broken> {
+    let (mut up, mut down) = (Way::new(), Way::new());
+    poll_fn(|cx| {
+        let rising = up.poll(cx, client, server, || {});
+        if let Poll::Ready(Err(end)) = rising {
+            return Poll::Ready(Err(end.of(Broken::Client, Broken::Server)));
+        }
+        let falling = down.poll(cx, server, client, &mut on_answer);
+        if let Poll::Ready(Err(end)) = falling {
+            return Poll::Ready(Err(end.of(Broken::Server, Broken::Client)));
+        }
+        if rising.is_pending() || falling.is_pending() {
+            return Poll::Pending;
+        }
+        Poll::Ready(Ok(Sent {
+            to_server: up.sent,
+            to_client: down.sent,
+        }))
+    })
+    .await
+}
+
+/// Which end of a way broke.
+enum End {
+    From,
+    To,
+}
+
+impl End {
+    fn of(self, from: Broken, to: Broken) -> Broken {
+        match self {
+            Self::From => from,
+            Self::To => to,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Open,
+    /// Nothing more comes.
+    Ending,
+    Ended,
+}
+
+/// One direction.
+struct Way {
+    buffer: Vec<u8>,
+    /// What is in the buffer and not yet written.
+    from: usize,
+    to: usize,
+    state: State,
+    sent: u64,
+}
+
+impl Way {
+    fn new() -> Self {
+        Self {
+            buffer: vec![0; COPY_BYTES],
+            from: 0,
+            to: 0,
+            state: State::Open,
+            sent: 0,
+        }
+    }
+
+    fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        from: &mut Stream,
+        to: &mut Stream,
+        mut on_bytes: impl FnMut(),
+    ) -> Poll<Result<(), End>> {
+        while self.state != State::Ended {
+            while self.from < self.to {
+                let piece = &self.buffer[self.from..self.to];
+                let written = ready!(Pin::new(&mut *to).poll_write(cx, piece));
+                let written = written.map_err(|_| End::To)?;
+                if written == 0 {
+                    return Poll::Ready(Err(End::To));
+                }
+                self.from += written;
+                self.sent += written as u64;
+            }
+            if self.state == State::Ending {
+                ready!(Pin::new(&mut *to).poll_shutdown(cx)).map_err(|_| End::To)?;
+                self.state = State::Ended;
+                continue;
+            }
+            let Poll::Ready(read) = self.poll_read(cx, from) else {
+                // What is written has to leave while nothing comes.
+                return match Pin::new(&mut *to).poll_flush(cx) {
+                    Poll::Ready(Err(_)) => Poll::Ready(Err(End::To)),
+                    _ => Poll::Pending,
+                };
+            };
+            match read.map_err(|_| End::From)? {
+                0 => self.state = State::Ending,
+                read => {
+                    (self.from, self.to) = (0, read);
+                    on_bytes();
+                }
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_read(&mut self, cx: &mut Context<'_>, from: &mut Stream) -> Poll<io::Result<usize>> {
+        let mut room = ReadBuf::new(&mut self.buffer);
+        ready!(Pin::new(from).poll_read(cx, &mut room))?;
+        Poll::Ready(Ok(room.filled().len()))
+    }
+}

@@ -1,0 +1,304 @@
+//! Read your writes: which replicas have what was written before a moment.
+//!
+//! While clients write, the primary is asked for its replication offset, round after round. A write
+//! that was answered before a round began is within that round's offset; a replica that has applied as
+//! much, of the same history, has the write. So a client that has written remembers the round that
+//! begins next, and its reads go to the primary and to replicas that have that round.
+//!
+//! A replica of which the connection breaks has nothing until it is asked again: it may come back with
+//! less. A primary that comes back with less than it answered has lost writes, for everybody.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use policy::ServerId;
+use tokio::sync::{watch, Notify};
+use tokio::time::{sleep, timeout};
+
+use super::{info, PRIMARY};
+use crate::conn::Conn;
+use crate::lock;
+use crate::tier::Tier;
+
+/// Between two rounds, and two questions to a replica that lags; later up to the second.
+const PAUSE: Duration = Duration::from_millis(5);
+const PAUSE_MAX: Duration = Duration::from_millis(100);
+/// Rounds of which the offsets are remembered; of more, every other one.
+const ROUNDS_MAX: usize = 1_024;
+
+/// See the module.
+pub struct Rounds {
+    /// The last that has begun; the first is 1.
+    begun: AtomicU64,
+    /// The last that each server is known to have.
+    has: Vec<AtomicU64>,
+    wanted: Notify,
+    offsets: Mutex<VecDeque<Offset>>,
+    /// The last of which the offset is known.
+    known: watch::Sender<u64>,
+}
+
+struct Offset {
+    round: u64,
+    history: String,
+    offset: u64,
+}
+
+impl Rounds {
+    /// None has begun.
+    pub fn new(servers: usize) -> Self {
+        Self {
+            begun: AtomicU64::new(0),
+            has: (0..servers).map(|_| AtomicU64::new(0)).collect(),
+            wanted: Notify::new(),
+            offsets: Mutex::default(),
+            known: watch::Sender::new(0),
+        }
+    }
+
+    /// The round that covers what was answered before this call.
+    pub fn next(&self) -> u64 {
+        let next = self.begun.load(SeqCst) + 1;
+        self.wanted.notify_one();
+        next
+    }
+
+    /// Puts the replicas that may lack what the round covers into `lacking`.
+    pub fn lacking(&self, round: u64, lacking: &mut Vec<ServerId>) {
+        lacking.clear();
+        let replicas = self.has.iter().enumerate().skip(PRIMARY + 1);
+        lacking.extend(
+            replicas
+                .filter(|(_, has)| has.load(SeqCst) < round)
+                .map(|(server, _)| server),
+        );
+    }
+
+    fn add(&self, round: u64, history: String, offset: u64) {
+        let mut offsets = lock(&self.offsets);
+        if offsets.len() >= ROUNDS_MAX {
+            let mut keeps = false;
+            offsets.retain(|_| {
+                keeps = !keeps;
+                keeps
+            });
+        }
+        offsets.push_back(Offset {
+            round,
+            history,
+            offset,
+        });
+        drop(offsets);
+        self.known.send_replace(round);
+    }
+
+    /// The last round within this offset.
+    fn within(&self, history: &str, offset: u64) -> Option<u64> {
+        let offsets = lock(&self.offsets);
+        let mut latest_first = offsets.iter().rev();
+        let found = latest_first.find(|it| it.history == history && it.offset <= offset);
+        found.map(|it| it.round)
+    }
+}
+
+/// Asks the primary and the replicas while clients write, for ever; nothing where that is not wanted.
+pub fn watch_all(tier: &Arc<Tier>) {
+    if tier.rounds.is_none() {
+        return;
+    }
+    tokio::spawn(begin_rounds(Arc::clone(tier)));
+    for server in PRIMARY + 1..tier.places() {
+        tokio::spawn(follow(Arc::clone(tier), server));
+    }
+}
+
+async fn begin_rounds(tier: Arc<Tier>) {
+    let Some(rounds) = &tier.rounds else { return };
+    let mut asked = Asked::new(PRIMARY);
+    loop {
+        rounds.wanted.notified().await;
+        let round = rounds.begun.fetch_add(1, SeqCst) + 1;
+        let mut pause = PAUSE;
+        loop {
+            let told = asked.ask(&tier).await;
+            if let Some(Told {
+                history, offset, ..
+            }) = told.filter(|it| it.is_primary)
+            {
+                rounds.add(round, history, offset);
+                break;
+            }
+            sleep(pause).await;
+            pause = (2 * pause).min(PAUSE_MAX);
+        }
+        sleep(PAUSE).await;
+    }
+}
+
+/// Keeps up what is known of a replica.
+async fn follow(tier: Arc<Tier>, server: ServerId) {
+    let Some(rounds) = &tier.rounds else { return };
+    let (has, mut known) = (&rounds.has[server], rounds.known.subscribe());
+    let mut asked = Asked::new(server);
+    let mut pause = PAUSE;
+    loop {
+        let latest = *known.borrow_and_update();
+        if has.load(SeqCst) >= latest {
+            pause = PAUSE;
+            tokio::select! {
+                biased;
+                () = asked.lost(&tier) => has.store(0, SeqCst),
+                // An error means that the tier is gone.
+                changed = known.changed() => if changed.is_err() { return },
+            }
+            continue;
+        }
+        let told = asked.ask(&tier).await;
+        let round = match told.filter(|it| !it.is_primary) {
+            Some(told) => rounds.within(&told.history, told.offset),
+            None => Some(0),
+        };
+        // Behind all that is remembered, it has still what it had.
+        if let Some(round) = round {
+            has.store(round, SeqCst);
+        }
+        if has.load(SeqCst) < latest {
+            sleep(pause).await;
+            pause = (2 * pause).min(PAUSE_MAX);
+        }
+    }
+}
+
+/// What a server says of its replication.
+struct Told {
+    is_primary: bool,
+    history: String,
+    offset: u64,
+}
+
+impl Told {
+    /// None where it is a replica that has lost its primary.
+    fn read(info: &str) -> Option<Self> {
+        let value = |key: &str| {
+            let mut lines = info.lines();
+            lines.find_map(|line| line.strip_prefix(key)?.strip_prefix(':'))
+        };
+        let is_primary = value("role")? == "master";
+        if !is_primary && value("master_link_status")? != "up" {
+            return None;
+        }
+        let offset = match is_primary {
+            true => "master_repl_offset",
+            false => "slave_repl_offset",
+        };
+        Some(Self {
+            is_primary,
+            history: value("master_replid")?.to_owned(),
+            offset: value(offset)?.parse().ok()?,
+        })
+    }
+}
+
+/// A server and a connection on which it is asked.
+struct Asked {
+    server: ServerId,
+    conn: Option<(Conn, u64)>,
+}
+
+impl Asked {
+    fn new(server: ServerId) -> Self {
+        Self { server, conn: None }
+    }
+
+    /// None where it does not say, or the connection had to be made anew: then what was known of it
+    /// is void.
+    async fn ask(&mut self, tier: &Arc<Tier>) -> Option<Told> {
+        let limit = tier.config().connect_timeout();
+        let generation = tier.generation(self.server);
+        let kept = self.conn.take().filter(|(_, made)| *made == generation);
+        let mut conn = match kept {
+            Some((conn, _)) => conn,
+            None => Conn::new(tier.dial(self.server).await.ok()?),
+        };
+        let told = timeout(limit, info(&mut conn, limit)).await.ok()?.ok()?;
+        self.conn = Some((conn, generation));
+        Told::read(&told)
+    }
+
+    /// Ready when the server's connection breaks, or the server is another now.
+    async fn lost(&mut self, tier: &Arc<Tier>) {
+        let Some((conn, generation)) = &mut self.conn else {
+            return std::future::pending().await;
+        };
+        loop {
+            tokio::select! {
+                () = conn.spoken() => break,
+                () = sleep(PAUSE_MAX) => {
+                    if tier.generation(self.server) != *generation {
+                        break;
+                    }
+                }
+            }
+        }
+        self.conn = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lacking(rounds: &Rounds, round: u64) -> Vec<ServerId> {
+        let mut lacking = vec![9];
+        rounds.lacking(round, &mut lacking);
+        lacking
+    }
+
+    #[test]
+    fn a_replica_has_a_round_once_it_has_its_offset_of_the_same_history() {
+        let rounds = Rounds::new(3);
+        assert_eq!(lacking(&rounds, 0), Vec::<ServerId>::new());
+        let round = rounds.next();
+        assert_eq!((round, lacking(&rounds, round)), (1, vec![1, 2]));
+        rounds.add(1, "a".into(), 100);
+        rounds.add(2, "a".into(), 200);
+        assert_eq!(rounds.within("a", 99), None);
+        assert_eq!(rounds.within("a", 100), Some(1));
+        assert_eq!(rounds.within("a", 250), Some(2));
+        assert_eq!(rounds.within("b", 250), None);
+        rounds.has[2].store(1, SeqCst);
+        assert_eq!(lacking(&rounds, 1), [1]);
+        assert_eq!(lacking(&rounds, 2), [1, 2]);
+    }
+
+    #[test]
+    fn what_is_remembered_is_bounded_and_thins_out() {
+        let rounds = Rounds::new(2);
+        for round in 1..=10_000 {
+            rounds.add(round, "a".into(), round);
+        }
+        assert!(lock(&rounds.offsets).len() <= ROUNDS_MAX);
+        assert_eq!(rounds.within("a", 10_000), Some(10_000));
+        assert!(rounds
+            .within("a", 5_000)
+            .is_some_and(|round| round <= 5_000));
+    }
+
+    #[test]
+    fn a_replica_that_has_lost_its_primary_says_nothing() {
+        let up = "# Replication\r\nrole:slave\r\nmaster_link_status:up\r\n\
+                  slave_read_repl_offset:9\r\nslave_repl_offset:7\r\nmaster_replid:ab\r\n\
+                  master_repl_offset:9\r\n";
+        let told = Told::read(up).unwrap();
+        assert_eq!(
+            (told.is_primary, &told.history[..], told.offset),
+            (false, "ab", 7)
+        );
+        assert!(Told::read(&up.replace("status:up", "status:down")).is_none());
+        let primary = Told::read(&up.replace("role:slave", "role:master")).unwrap();
+        assert_eq!((primary.is_primary, primary.offset), (true, 9));
+        assert!(Told::read("-NOAUTH Authentication required.").is_none());
+    }
+}

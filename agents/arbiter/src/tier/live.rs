@@ -1,0 +1,92 @@
+//! What may change while the arbiter runs: by the admin API, and by a reload of the file.
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::Arc;
+
+use wire::arbiter::{Guardrails, Policy, Protocol};
+use wire::guardrails;
+
+use super::{Choices, Tier};
+use crate::config::Config;
+use crate::tls::Tls;
+use crate::{names, resp};
+
+impl Tier {
+    /// Replicas of each read, now.
+    pub fn replicas(&self) -> usize {
+        self.replicas.load(Relaxed)
+    }
+
+    /// Replicas of each read from now on.
+    pub fn set_replicas(&self, replicas: usize) {
+        self.replicas.store(replicas, Relaxed);
+    }
+
+    /// Policy and tokens per server, now.
+    pub fn policy(&self) -> (Policy, usize) {
+        let choices = self.choices();
+        let policy = choices.selector.policy();
+        (policy, choices.selector.tokens_per_server())
+    }
+
+    /// Policy and tokens per server from now on.
+    pub fn set_policy(self: &Arc<Self>, policy: Policy, tokens: Option<usize>) {
+        self.decide(|Choices { selector, .. }, now, grants| {
+            if let Some(tokens) = tokens {
+                selector.set_tokens(now, tokens, grants);
+            }
+            selector.set_policy(now, policy, grants);
+        });
+    }
+
+    /// Takes over what a reload of the file may change, for the requests that follow.
+    ///
+    /// # Errors
+    /// When the file changed something else too; then nothing is taken over.
+    pub fn reload(self: &Arc<Self>, fresh: &Config) -> Result<(), String> {
+        if let Some(key) = self.config.changed_for_good(fresh) {
+            return Err(format!("{key}: cannot change while running; restart"));
+        }
+        self.keeps_primary(fresh)?;
+        let tls = Tls::read(fresh)?;
+        let settled = self.set_servers(&fresh.servers)?;
+        self.tls.set(tls);
+        names::watch(self, settled, true);
+        self.config
+            .connect_timeout_ms
+            .set(&fresh.connect_timeout_ms);
+        self.config
+            .request_timeout_ms
+            .set(&fresh.request_timeout_ms);
+        self.set_replicas(fresh.replicas);
+        self.set_policy(fresh.policy, Some(fresh.tokens));
+        self.set_guardrails(fresh.guardrails);
+        Ok(())
+    }
+
+    /// With Redis the first server is the primary: it may move, but not become another.
+    fn keeps_primary(&self, fresh: &Config) -> Result<(), String> {
+        let primary = self.server(resp::PRIMARY);
+        let first = fresh.servers.first().map_or("", |server| &server.name);
+        if self.config.protocol != Protocol::Redis || first == primary.name {
+            return Ok(());
+        }
+        let name = &primary.name;
+        Err(format!(
+            "servers[0]: expected {name:?}, the primary, got {first:?}"
+        ))
+    }
+
+    /// The guardrails now, and what they did so far.
+    pub fn guardrails(&self) -> (Guardrails, policy::Guarded) {
+        let choices = self.choices();
+        (choices.guardrails, choices.selector.guarded())
+    }
+
+    /// The guardrails from now on.
+    pub fn set_guardrails(self: &Arc<Self>, wanted: Guardrails) {
+        self.choices().guardrails = wanted;
+        let rules = guardrails::rules(&wanted);
+        self.decide(|choices, now, grants| choices.selector.set_guardrails(now, rules, grants));
+    }
+}
