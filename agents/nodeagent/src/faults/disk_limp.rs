@@ -149,6 +149,9 @@ const PROBE_S: f64 = 0.25;
 /// The throttle works in slices of this length.
 const SLICE_S: f64 = 0.1;
 const PROBE_BLOCKS_MAX: f64 = 2048.0;
+/// The largest request. On v1 it is counted when it is made, before the throttle holds it up, so one
+/// of them may count in a second although it takes many.
+const REQUEST_BYTES: u64 = 1 << 20;
 
 /// Rates in bytes per second.
 struct Written {
@@ -201,7 +204,7 @@ impl Probe for Written {
         if let Some((before, read_before, written_before)) = self.last {
             let passed_s = (self.began.elapsed() - before).as_secs_f64();
             for (now, then) in [(read, read_before), (written, written_before)] {
-                self.saw(now.saturating_sub(then) as f64 / passed_s);
+                self.saw(passed_per_s(now.saturating_sub(then), passed_s));
             }
         }
         self.last = Some((from, read, written));
@@ -226,6 +229,11 @@ impl Probe for Written {
     }
 }
 
+/// What the throttle let pass for certain, of what was counted meanwhile.
+fn passed_per_s(counted: u64, passed_s: f64) -> f64 {
+    counted.saturating_sub(REQUEST_BYTES) as f64 / passed_s
+}
+
 /// `4096 bytes (4.1 kB, 4.0 KiB) copied, 0.25 s, 16 kB/s`: the seconds.
 fn dd_seconds(told: &str) -> Option<f64> {
     let seconds: f64 = told
@@ -239,6 +247,12 @@ fn dd_seconds(told: &str) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_request_that_waits_for_its_turn_is_not_taken_for_one_that_passed() {
+        assert_eq!(passed_per_s(REQUEST_BYTES, 1.0), 0.0);
+        assert_eq!(passed_per_s(3 * REQUEST_BYTES, 2.0), REQUEST_BYTES as f64);
+    }
 
     #[test]
     fn the_seconds_of_dd_are_read() {
