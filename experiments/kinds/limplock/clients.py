@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import shutil
+import socket
 import subprocess
 import threading
 import time
@@ -261,7 +262,8 @@ def command(
     java = _program("java")
     classes = _compiled(jars, [*(role / name for name in sources), *sorted(_JAVA.glob("*.java"))])
     hosts = folder / "hosts"
-    hosts.write_text("".join(f"{address} {name}\n" for address, name in names.items()))
+    own = {"127.0.0.1": f"localhost {socket.gethostname()}"}  # clients ask what they are called
+    hosts.write_text("".join(f"{one} {name}\n" for one, name in (own | dict(names)).items()))
     path = f"{classes}:{role / generation}:{jars}/*"
     return (
         java, f"-Xmx{_HEAP_MB}m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
