@@ -58,13 +58,14 @@ class System(ABC):
 
     sources: the client's Java sources, beside the adapter; opener: its class; both may differ from
     generation to generation. shown: what the page draws of what `look` returns, the first thing
-    first. called: machines of the tiers that its tier calls, by role, as whoever makes it says.
+    first.
     """
 
     sources: tuple[str, ...]
     opener: str
     shown: ClassVar[tuple[Shown, ...]] = ()
     called: Mapping[str, Sequence[Node]] = MappingProxyType({})
+    """Machines of the tiers that its tier calls, by role, as whoever makes it says."""
 
     def __init__(self, nodes: Sequence[Node], settings: Mapping[str, Any]) -> None:
         """`nodes` of the role's tier in order; settings, the role's, as the arm has them."""
