@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from experiments.errors import InputError
-from experiments.kinds.limplock.row import FOLDER, Row, read_row, rows
+from experiments.kinds.limplock.row import FOLDER, Paper, read_row, rows
 
-ALL = rows()
-ROWS = {name: row for name, row in ALL.items() if row.paper is not None}
+ROWS = rows()
+PAPER = {name: row.paper for name, row in ROWS.items() if row.paper is not None}
 # Table 1's base latencies in seconds, in its order.
 BASES_S = {
     "F": [12, 182, 120, 9, 39, 208, 104, 432, 11, 4105, 174],
@@ -23,12 +23,12 @@ BASES_S = {
 
 def test_all_rows_of_table_1_are_here_with_their_base_latencies() -> None:
     found = {
-        letter: [ROWS[f"{letter}{number}"].paper.base_s for number in range(1, len(bases) + 1)]
+        letter: [PAPER[f"{letter}{number}"].base_s for number in range(1, len(bases) + 1)]
         for letter, bases in BASES_S.items()
     }
     assert found == BASES_S
-    assert len(ROWS) == 28
-    assert set(ALL) - set(ROWS) == {"E1"}
+    assert len(PAPER) == 28
+    assert set(ROWS) - set(PAPER) == {"E1"}
 
 
 def test_disks_limp_in_five_rows_of_one_system() -> None:
@@ -37,10 +37,9 @@ def test_disks_limp_in_five_rows_of_one_system() -> None:
     assert len({ROWS[name].system for name in disks}) == 1
 
 
-@pytest.mark.parametrize("row", ROWS.values(), ids=lambda row: row.name)
-def test_a_rows_verdicts_agree_with_each_other(row: Row) -> None:
+@pytest.mark.parametrize("paper", PAPER.values(), ids=PAPER)
+def test_a_rows_verdicts_agree_with_each_other(paper: Paper) -> None:
     """The paper's limplock spreads upwards: no node without an operation, but a master's."""
-    paper = row.paper
     assert not (paper.operation == "no" and "yes" in (paper.node, paper.cluster))
     if "yes" not in (paper.operation, paper.node, paper.cluster):
         assert paper.slowdown is None or paper.slowdown <= 2.0
@@ -49,8 +48,8 @@ def test_a_rows_verdicts_agree_with_each_other(row: Row) -> None:
 def test_rows_that_the_text_calls_free_of_limplock_have_none() -> None:
     free = {
         name
-        for name, row in ROWS.items()
-        if {row.paper.operation, row.paper.node, row.paper.cluster} == {"no"}
+        for name, paper in PAPER.items()
+        if {paper.operation, paper.node, paper.cluster} == {"no"}
     }
     assert free == {"F2", "F3", "H2", "H3", "Z1", "Z2", "Z4", "C1", "C2"}
 

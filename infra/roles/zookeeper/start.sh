@@ -12,6 +12,7 @@ echo "$ID" >"$data/myid"
   id=0
   for peer in ${PEERS//,/ }; do echo "server.$((++id))=${peer#*=}:2888:3888"; done
 } >"$run/zoo.cfg"
+# shellcheck disable=SC2119 # of no beans but the heap
 mapfile -t java < <(java_of "$HEAP_MB" && jmx_of)
 cd "$data"
 exec setpriv --reuid=store --regid=store --clear-groups "${java[@]}" -cp "$software:$software/lib/*" \
