@@ -70,6 +70,7 @@ GROUPS = (
         f"Load worker, which sends on time: requests a second, {_KEPT}",
         {
             "load ratio_locust": "beside Locust, each user waiting for its answer",
+            "load ratio_locust_cpu": "beside Locust, per second of the sender's processor",
             "load ratio_wrk": "beside wrk, each connection waiting for its answer",
         },
     ),
