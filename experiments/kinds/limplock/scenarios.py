@@ -32,7 +32,7 @@ class Scenario:
         if self.severity is None:
             return CRASH
         unit = "" if self.axis == "slower" else f" {UNITS[self.axis]}"
-        return f"{self.severity:.4g}{unit}" if unit else f"{self.severity:g}"
+        return f"{self.severity:g}{unit}"
 
     @property
     def held_s(self) -> float | None:
