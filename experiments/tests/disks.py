@@ -11,10 +11,11 @@ import pytest
 
 
 @contextmanager
-def mounted(directory: Path, size_kb: int = 256) -> Iterator[Path]:
+def mounted(directory: Path, size_kb: int = 256, files: int = 1000) -> Iterator[Path]:
     """A small file system at `directory`; skips the test where mounting is not permitted."""
     directory.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", f"size={size_kb}k", "tmpfs", str(directory)]
+    room = f"size={size_kb}k,nr_inodes={files + 1}"  # the directory itself takes one
+    command = ["mount", "-t", "tmpfs", "-o", room, "tmpfs", str(directory)]
     made = subprocess.run(command, capture_output=True, text=True, check=False)
     if made.returncode:
         pytest.skip(f"may not mount a tmpfs here: {made.stderr.strip()}")

@@ -14,7 +14,7 @@ import pytest
 from experiments.errors import DiskFull, MeasurementFailed
 from experiments.load.plan import write_plan
 from experiments.paths import ROOT
-from experiments.tests.disks import fill
+from experiments.tests.disks import fill, mounted
 from experiments.tests.load_fixture import (
     CONNECT_S,
     LEAD_S,
@@ -144,11 +144,13 @@ def test_a_plan_can_be_repeated_with_plain_locust_which_counts_the_same(tmp_path
 
 @of_both
 def test_a_generator_that_cannot_start_says_why(tmp_path: Path, worker: str) -> None:
-    handle = waiting(tmp_path, PLAN, worker=worker)
-    handle.records_path.mkdir()
-    with pytest.raises(MeasurementFailed, match=r"block 3.*Is a directory"):
-        handle.wait_ready()
-    handle.stop()
+    with mounted(tmp_path / "small", files=2) as directory:  # the plan, the log, no records
+        handle = waiting(directory, PLAN, worker=worker)
+        try:
+            with pytest.raises(MeasurementFailed, match=r"block 3.*No space left on device"):
+                handle.wait_ready()
+        finally:
+            handle.stop()
 
 
 @of_both
