@@ -21,9 +21,12 @@ from experiments.design.guard import Guard
 from experiments.design.workers import DEFAULT
 from optimizer.source import Strict, refusal
 
-RATE_PER_WORKER_MAX = 2000.0  # load is bounded in time and count
+# Load is bounded in time and count: a third of what the native worker sends in time on one core,
+# and what one process of Python does.
+RATE_PER_NATIVE_MAX = 10_000.0
+RATE_PER_WORKER_MAX = 2000.0
 WORKERS_MAX = 16
-RATE_PER_S_MAX = RATE_PER_WORKER_MAX * WORKERS_MAX
+RATE_PER_S_MAX = 32_000.0
 PHASE_S_MAX = 3600.0
 NOBODY = "nobody"  # the user where a design has no [load]
 
@@ -56,13 +59,17 @@ class Load(Strict):
     @property
     def rate_per_s_max(self) -> float:
         """What the workers may be asked for together."""
-        return RATE_PER_WORKER_MAX * self.workers
+        return min(self._rate_per_worker_max * self.workers, RATE_PER_S_MAX)
+
+    @property
+    def _rate_per_worker_max(self) -> float:
+        return RATE_PER_NATIVE_MAX if self.worker == DEFAULT else RATE_PER_WORKER_MAX
 
     @model_validator(mode="after")
     def _bounded(self) -> Load:
         if self.rate_per_s > self.rate_per_s_max:
             raise refusal(
-                f"at most {RATE_PER_WORKER_MAX:g} per worker",
+                f"at most {self._rate_per_worker_max:g} per worker",
                 came=f"{self.rate_per_s:g} for workers = {self.workers}",
                 key="rate_per_s",
                 do="Ask for more workers, or for less.",

@@ -29,7 +29,15 @@ from experiments.nightly.tables import (
     tonight_table,
 )
 from experiments.paths import ROOT
-from experiments.report.text import MISSING, factor, interval, milliseconds, percent, usd
+from experiments.report.text import (
+    MISSING,
+    counted,
+    factor,
+    interval,
+    milliseconds,
+    percent,
+    usd,
+)
 
 SPARK_RUNS = 30
 _GHOST_NIGHTS = 7
@@ -213,11 +221,6 @@ def _design_headline(runs: Sequence[Run]) -> str:
         said += f"({interval(low, high)}) over {counted(pooled.runs, 'run')}"
         said += ", which shows no difference" if low <= 1 <= high else ""
     return f"{said}. {words}"
-
-
-def counted(count: int, noun: str) -> str:
-    """A number and its noun: 1 night, 2 nights."""
-    return f"{count} {noun}" + ("" if count == 1 else "s")
 
 
 def slo_words(run: Run) -> str:

@@ -10,7 +10,16 @@ from experiments.nightly.figures import arms_of
 from experiments.nightly.history import History, Percentile, Run
 from experiments.nightly.pooling import night_gain
 from experiments.report.tables import Cell, Table, named
-from experiments.report.text import MISSING, factor, interval, milliseconds, number, percent, usd
+from experiments.report.text import (
+    MISSING,
+    counted,
+    factor,
+    interval,
+    milliseconds,
+    number,
+    percent,
+    usd,
+)
 
 ROWS_MAX = 60  # of the tables of runs
 RUNS_SHOWN = 3  # that are not folded
@@ -36,11 +45,13 @@ def tonight_table(history: History) -> Table | None:
     for head in runs:
         arm = _last_arm(history, head)
         pooled = night_gain([run for run in history.of(head.entry) if run.arm == arm.arm], "p95")
+        over_all = MISSING
+        if pooled:
+            over_all = f"{factor(math.exp(pooled.log))} ({counted(pooled.runs, 'run')})"
         rows.append((
             named(head.entry), named(_valid_words(head)), named(answer(arm)),
             Cell(percentile_words(arm.p95)), Cell(gain_words(arm, "p95")),
-            Cell(f"{factor(math.exp(pooled.log))} of {pooled.runs}" if pooled else MISSING),
-            Cell(number(head.minutes)),
+            Cell(over_all), Cell(number(head.minutes)),
         ))  # fmt: skip
     head_row = ("design", "valid", "answer", "p95", "gain in p95", "over all runs", "minutes")
     return Table("tonight-table", "The newest night", head_row, tuple(rows)) if rows else None

@@ -33,6 +33,11 @@ def plain(value: Any) -> str:
     return f"{value:,g}"
 
 
+def counted(count: int, noun: str) -> str:
+    """A number and its noun: 1 night, 2 nights."""
+    return f"{count} {noun}" + ("" if count == 1 else "s")
+
+
 def milliseconds(value: Any) -> str:
     """A latency: "12.3 ms", "12.5 s" from ten seconds on."""
     if value is None:
