@@ -21,6 +21,7 @@ from bench import (
     planner,
     provision,
     simulator,
+    stalls,
 )
 from experiments.record.manifest import host, versions
 
@@ -58,6 +59,7 @@ def _parts(work: Path) -> list[tuple[str, Callable[[], dict[str, Any]]]]:
     return [
         ("HTTP", lambda: {"http": http.measure(work)}),
         ("load worker", lambda: {"load": load.measure(work)}),
+        ("a server that stops", lambda: {"stalls": stalls.measure(work)}),
         ("one choice", chosen),
         ("MySQL", lambda: {"mysql": mysql.measure(work)}),
         ("collisions", lambda: {"collisions": collisions.measure()}),
@@ -78,7 +80,7 @@ def _lines(result: dict[str, Any]) -> list[str]:
         f"http, {many['connections']} connections: {many['rss_kib_idle'] / 1024:.0f} MiB idle, "
         f"{many['rss_kib_peak'] / 1024:.0f} MiB at the most, {many['answered']} answered"
     )
-    lines.append(_load_line(result["load"]))
+    lines += [_load_line(result["load"]), *_stall_lines(result["stalls"])]
     lines.append(
         f"one choice of {one['servers']} servers: "
         + ", ".join(f"{name} {row['1']['ns']:.0f} ns" for name, row in one["policies"].items())
@@ -130,6 +132,21 @@ def _load_line(row: dict[str, Any]) -> str:
         f"({low:.2f} to {high:.2f}), per second of CPU {row['ratio_locust_cpu']:.2f}; "
         f"wrk {row['wrk_per_s']:.0f}/s, {row['ratio_wrk']:.3f} ({low_wrk:.3f} to {high_wrk:.3f})"
     )
+
+
+def _stall_lines(found: dict[str, Any]) -> list[str]:
+    head = f"a server that stops for {found['stopped_s']:g} s in {found['every_s']:g}, in ms: "
+    lines = []
+    for name in ("ours", "wrk2", "locust", "wrk"):
+        row = found[name]
+        if row is None:
+            lines.append(f"{head}{name} is not there (bench/README.md)")
+            continue
+        said = ", ".join(
+            f"{key} {value:.0f} for {row['truth_ms'][key]:.0f}" for key, value in row["ms"].items()
+        )
+        lines.append(f"{head}{name} says {said}; off by {row['error_max']:.0%} at the most")
+    return lines
 
 
 def _mysql_line(count: str, row: dict[str, Any]) -> str:

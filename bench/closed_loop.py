@@ -1,8 +1,11 @@
-"""Locust as most use it: users who ask, wait for the answer, and ask again (bench/load.py)."""
+"""Locust as most use it: users who ask, wait for the answer, and ask again: at once, as
+bench/load.py has it, or at a rate, as bench/stalls.py has it."""
 
 from __future__ import annotations
 
-from locust import FastHttpUser, task
+import os
+
+from locust import FastHttpUser, constant_throughput, task
 
 
 class Reader(FastHttpUser):
@@ -12,3 +15,9 @@ class Reader(FastHttpUser):
     def read(self) -> None:
         """The body."""
         self.client.get("/body")
+
+
+class Paced(Reader):
+    """As many pages a second as `REQUESTS_PER_USER` says, where answers come in time."""
+
+    wait_time = constant_throughput(float(os.environ.get("REQUESTS_PER_USER", "1")))

@@ -23,7 +23,7 @@ import polars as pl
 from bench.http import SERVERS, nginx, wrk
 from bench.process import cpu_s
 from bench.turns import spread
-from experiments.design.experiment import RATE_PER_WORKER_MAX, Load
+from experiments.design.experiment import RATE_PER_NATIVE_MAX, Load
 from experiments.design.schedule import PhaseWindow
 from experiments.design.workers import DEFAULT, worker_command
 from experiments.design.workloads import Operation
@@ -85,10 +85,26 @@ def _ours(folder: Path) -> dict[str, float]:
 
 
 def _sent(folder: Path, rate_per_s: float) -> Sent:
-    """What became of a few seconds at a rate. The worker is driven as the runner does, but its
-    records are read when it has ended: checking each as it comes would take the other core."""
+    """What became of a few seconds at a rate."""
+    everything, took_s = sent_at(folder, rate_per_s, TURN_S)
+    measured = everything.filter(phase="measure")
+    found = saturation(measured, ())
+    failed = measured.filter(pl.col("outcome") != "ok").height
+    lag_ms = measured["lag_ms"]
+    return Sent(
+        kept=found.ok and failed == 0 and (found.lag_ms_p99 or 0.0) <= LAG_MS_MIN,
+        lag_ms_p50=float(lag_ms.quantile(0.5, "higher") or 0.0),
+        lag_ms_p99=float(lag_ms.quantile(0.99, "higher") or 0.0),
+        per_cpu_s=everything.filter(outcome="ok").height / took_s,
+    )
+
+
+def sent_at(folder: Path, rate_per_s: float, measured_s: float) -> tuple[pl.DataFrame, float]:
+    """The records of one worker at a rate, and the seconds of CPU that it took. It is driven as the
+    runner does, but its records are read when it has ended: checking each as it comes would take
+    the other core."""
     plan, records = folder / "plan.json", folder / "records.jsonl"
-    write_plan(plan, _plan(rate_per_s))
+    write_plan(plan, _plan(rate_per_s, measured_s))
     records.unlink(missing_ok=True)
     control, theirs = socket.socketpair()
     (program,) = worker_command(DEFAULT, folder)
@@ -103,29 +119,19 @@ def _sent(folder: Path, rate_per_s: float) -> Sent:
             before_s, t0_s = cpu_s(process.pid), time.monotonic()
             go = json.dumps({"t0_s": t0_s, "start_s": LEAD_S})
             control.sendall(go.encode() + b"\n")
-            time.sleep(LEAD_S + WARM_UP_S + TURN_S)
+            time.sleep(LEAD_S + WARM_UP_S + measured_s)
             lines.readline()  # that it is done
             took_s = cpu_s(process.pid) - before_s
-    everything = pl.read_ndjson(records)
-    measured = everything.filter(phase="measure")
-    found = saturation(measured, ())
-    failed = measured.filter(pl.col("outcome") != "ok").height
-    lag_ms = measured["lag_ms"]
-    return Sent(
-        kept=found.ok and failed == 0 and (found.lag_ms_p99 or 0.0) <= LAG_MS_MIN,
-        lag_ms_p50=float(lag_ms.quantile(0.5, "higher") or 0.0),
-        lag_ms_p99=float(lag_ms.quantile(0.99, "higher") or 0.0),
-        per_cpu_s=everything.filter(outcome="ok").height / took_s,
-    )
+    return pl.read_ndjson(records), took_s
 
 
-def _plan(rate_per_s: float) -> LoadPlan:
+def _plan(rate_per_s: float, measured_s: float) -> LoadPlan:
     """Constant arrivals; the bound on a design's rate is not what is measured here."""
-    count = round((WARM_UP_S + TURN_S) * rate_per_s)
+    count = round((WARM_UP_S + measured_s) * rate_per_s)
     load = Load(
         user="static-file",
         arrivals="constant",
-        rate_per_s=min(rate_per_s, RATE_PER_WORKER_MAX),
+        rate_per_s=min(rate_per_s, RATE_PER_NATIVE_MAX),
         max_in_flight=1000,
     )
     return LoadPlan(
@@ -136,7 +142,7 @@ def _plan(rate_per_s: float) -> LoadPlan:
         pair=0,
         windows=(
             PhaseWindow("warm-up", 0.0, WARM_UP_S),
-            PhaseWindow("measure", WARM_UP_S, WARM_UP_S + TURN_S),
+            PhaseWindow("measure", WARM_UP_S, WARM_UP_S + measured_s),
         ),
         operations=(Operation("body", "/body", "x" * 64, "web"),),
         offsets_s=tuple(place / rate_per_s for place in range(count)),
@@ -148,7 +154,7 @@ def _locust() -> float:
     """Requests per second of one process, from its first request to its last."""
     command = [
         *(sys.executable, "-m", "locust", "-f", str(Path(__file__).with_name("closed_loop.py"))),
-        *("--headless", "--only-summary", "--json", "--users", str(USERS)),
+        *("Reader", "--headless", "--only-summary", "--json", "--users", str(USERS)),
         *("--spawn-rate", str(USERS), "--run-time", f"{TURN_S}s"),
         *("--host", f"http://127.0.0.1:{SERVERS[0]}"),
     ]
