@@ -98,6 +98,13 @@ def test_a_host_that_gets_slower_makes_no_zone(tmp_path: Path) -> None:
     assert headline(flat(result)).startswith("No danger zone is shown between 2.00 and 1,000 ×")
 
 
+def test_a_headline_without_a_zone_says_what_the_budget_left_open(tmp_path: Path) -> None:
+    result = run_of(tmp_path / "run", SLOWER, [2.0, 20.0, 100.0], lambda value: min(value, 15.0))
+    [found] = flat(result)["zones"]
+    assert (found["zones"], found["open"]) == ([], [[2.0, 20.0]])
+    assert headline(flat(result)).endswith("3 values; not decided between 2.00 and 20.0 ×.")
+
+
 def test_what_was_cut_short_is_at_least_so_long(tmp_path: Path) -> None:
     result = run_of(tmp_path / "run", SLOWER, [36.0, 40.0], lambda v: 1.0 if v < 38 else 99.0)
     [found] = flat(result)["zones"]

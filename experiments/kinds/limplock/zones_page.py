@@ -143,9 +143,11 @@ def _none(one: Searched) -> str:
     slow = {key: choose(points, key=lambda point: point["median"]["seconds"])
             for key, choose in (("least", min), ("most", max))}  # fmt: skip
     said = [_slowed(slow[key]["median"]) for key in ("least", "most")]
+    wide = " or between ".join(_between(one, stretch) for stretch in one["open"])
     return (
         f"No danger zone is shown between {_between(one, [points[0]['at'], points[-1]['at']])} "
-        f"({one['row']}, {one['arm']}): {said[0]} to {said[1]} slower, {len(points)} values."
+        f"({one['row']}, {one['arm']}): {said[0]} to {said[1]} slower, {len(points)} values"
+        f"{f'; not decided between {wide}' if wide else ''}."
     )
 
 

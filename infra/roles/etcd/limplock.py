@@ -11,15 +11,12 @@ from collections.abc import Mapping
 
 import httpx
 
-from experiments.errors import InputError
-from experiments.kinds.limplock.clients import Clients, Task
+from experiments.kinds.limplock.led import Led
 from experiments.kinds.limplock.row import Row
-from experiments.kinds.limplock.system import Parts, Shown, System, Unsettled
+from experiments.kinds.limplock.system import Parts, Shown
 
 _PORT = 2379
 _LIMIT_S = 2.0
-_PREPARED_S = 60.0
-_PROBED_BYTES, _PROBED_KEYS = 100, 10
 _BEHIND_MOST = 100  # entries of the log that a follower has yet to commit
 _LINE = re.compile(r"^([a-z_]+) ([0-9.eE+-]+)$", re.MULTILINE)
 _LEADS, _KNOWS, _COMMITTED = (
@@ -36,9 +33,10 @@ _TOLD = {
 }
 
 
-class Etcd(System):
+class Etcd(Led):
     """A cluster; the row's client asks a follower that does not limp."""
 
+    port, operations, made_by = _PORT, ("put",), "put"
     sources = ("EtcdClient.java",)
     opener = "EtcdClient"
     shown = (
@@ -47,52 +45,17 @@ class Etcd(System):
         Shown("resident_bytes", "memory in use, MB", 2.0**20),
     )
 
-    @classmethod
-    def check(cls, row: Row) -> None:
-        """Raises InputError for what its client cannot ask."""
-        for load in filter(None, (row.workload, row.beside)):
-            if load.operation != "put":
-                raise InputError(f"row {row.name}", expected="put", came=load.operation)
-
     def parts(self, row: Row) -> Parts:
         """The leader, and the followers that know it and are not far behind."""
         del row
         told = {name: self._told(name) for name in self.nodes}
         leaders = tuple(name for name, one in told.items() if one.get(_LEADS))
-        if len(leaders) != 1:
-            raise _unsettled(f"leaders: {', '.join(leaders) or 'none'}")
-        least = told[leaders[0]][_COMMITTED] - _BEHIND_MOST
+        least = max((told[name][_COMMITTED] for name in leaders), default=0.0) - _BEHIND_MOST
         followers = tuple(
             name for name, one in told.items()
             if name not in leaders and one.get(_KNOWS) and one[_COMMITTED] >= least
         )  # fmt: skip
-        if len(followers) != len(self.nodes) - 1:
-            raise _unsettled(f"followers of {leaders[0]}: {', '.join(followers) or 'none'}")
-        return {"leader": leaders, "follower": followers}
-
-    def asked(self, row: Row, parts: Parts, injected: str) -> str:
-        """The first follower that does not limp."""
-        del row
-        return next(name for name in parts["follower"] if name != injected)
-
-    def target(self, node: str, operation: str) -> str:
-        """One server, so that no client turns to another."""
-        del operation
-        return f"{self.nodes[node].address}:{_PORT}"
-
-    def prepare(self, row: Row, count: int, clients: Clients) -> None:
-        """The keys that probes get."""
-        del row, count
-        first = next(iter(self.nodes))
-        target = self.target(first, "put")
-        keys = _PROBED_KEYS
-        clients.do(Task(first, "put", target, keys, _PROBED_BYTES, keys), _PREPARED_S)
-
-    def probe(self, row: Row, operation: str, node: str) -> Task:
-        """A small key's."""
-        del row
-        target = self.target(node, operation)
-        return Task(node, operation, target, 0, _PROBED_BYTES, _PROBED_KEYS)
+        return self.led(leaders, followers)
 
     def look(self, node: str) -> Mapping[str, float]:
         """What `/metrics` says of proposals, heartbeats and memory."""
@@ -111,10 +74,6 @@ class Etcd(System):
 def read_metrics(text: str) -> dict[str, float]:
     """Names and values of a server's text, those without labels."""
     return {name: float(value) for name, value in _LINE.findall(text)}
-
-
-def _unsettled(came: str) -> Unsettled:
-    return Unsettled("the cluster", expected="a leader that all others follow", came=came)
 
 
 SYSTEM = Etcd

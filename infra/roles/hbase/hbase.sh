@@ -10,4 +10,5 @@ fi
 if [ "$ID" = 1 ]; then server=master.HMaster; else server=regionserver.HRegionServer; fi
 mapfile -t java < <(java_of "$HEAP_MB")
 java+=("@$software/jvm.options" "-Dfleet.namenode=$NAMENODE" "-Dfleet.zookeeper=${ZOOKEEPER//:2181/}" "-Dfleet.data=$data"
+  "-Dfleet.read_share=$READ_SHARE"
   "-Dhbase.log.dir=$data" "-Dhadoop.log.dir=$data" -cp "$run/classes:$software:$software/lib/*")

@@ -89,6 +89,7 @@ class HBase(System):
     def __init__(self, nodes: Sequence[Node], settings: Mapping[str, Any]) -> None:
         super().__init__(nodes, settings)
         self._generation = str(settings["GENERATION"])
+        self._copies = int(settings["REGION_REPLICAS"])
         self.sources = (f"{self._generation}/{self.opener}.java",)
         self._master, *others = nodes
         # As the client orders them: region by region, and the catalogue to the last.
@@ -136,9 +137,11 @@ class HBase(System):
         return self._table(node, _PROBED)
 
     def _table(self, node: str, table: str) -> str:
-        """The region that it has of a table; of no server in particular, all of them."""
+        """The region that it has of a table; of no server in particular, all of them. Each number
+        of copies has tables of its own, as it is a table's setting."""
         quorum = ",".join(one.address for one in self.called["zookeeper"])
-        return f"{quorum} {self.nodes[node].address if node else 'any'} {table}"
+        server = self.nodes[node].address if node else "any"
+        return f"{quorum} {server} {table}-{self._copies} {self._copies}"
 
     def prepare(self, row: Row, count: int, clients: Clients) -> None:
         """Tables with a region on each server, and what is got and scanned."""
@@ -150,6 +153,8 @@ class HBase(System):
         for node in self._servers:
             target = self.target(node, "put")
             self._do(clients, Task(node, "put", target, _PROBED_KEYS, _VALUE_BYTES, _PROBED_KEYS))
+            if self._copies > 1:  # which have only what was flushed
+                self._do(clients, Task(node, "flush", target, 1, 0, 1))
         if own.operation in ("get", "scan"):
             many = -(-count // _MANY)
             self._do(clients, Task(own.node, "put-many", own.target, many, _VALUE_BYTES, many))

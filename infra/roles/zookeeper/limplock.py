@@ -10,17 +10,14 @@ import socket
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from experiments.errors import InputError
-from experiments.kinds.limplock.clients import Clients, Task
+from experiments.kinds.limplock.clients import Clients
 from experiments.kinds.limplock.jvm import look_at_jvm
+from experiments.kinds.limplock.led import Led
 from experiments.kinds.limplock.row import Row
-from experiments.kinds.limplock.system import Node, Parts, Shown, System, Unsettled
+from experiments.kinds.limplock.system import Node, Parts, Shown, Unsettled
 
 _PORT = 2181
 _WORD_S = 2.0
-_PREPARED_S = 180.0
-_PROBED_BYTES, _PROBED_KEYS = 100, 10
-_OPERATIONS = ("get", "set")
 _PARTS = ("leader", "follower")
 _QUEUE = "_learner_handler_qp_size"  # 3.9: packets that wait for a follower, as each one leaves
 _TOLD = (
@@ -29,9 +26,10 @@ _TOLD = (
 )  # fmt: skip
 
 
-class ZooKeeper(System):
+class ZooKeeper(Led):
     """An ensemble; the row's client asks a follower that does not limp, as the paper's did."""
 
+    port, operations, made_by = _PORT, ("get", "set"), "create"
     sources = ("ZooKeeperClient.java",)
     opener = "ZooKeeperClient"
     shown = (
@@ -45,50 +43,22 @@ class ZooKeeper(System):
         super().__init__(nodes, settings)
         self._queued: dict[str, list[float]] = {}
 
-    @classmethod
-    def check(cls, row: Row) -> None:
-        """Raises InputError for what its client cannot ask."""
-        for load in filter(None, (row.workload, row.beside)):
-            if load.operation not in _OPERATIONS:
-                expected = f"one of {', '.join(_OPERATIONS)}"
-                raise InputError(f"row {row.name}", expected=expected, came=load.operation)
-
     def parts(self, row: Row) -> Parts:
         """The leader, and the followers that it has synced."""
         del row
         told = {name: self._monitored(name) for name in self.nodes}
         found = {part: _of(told, part) for part in _PARTS}
         synced = sum(float(one.get("zk_synced_followers", 0)) for one in told.values())
-        if len(found["leader"]) != 1 or len(found["follower"]) != len(self.nodes) - 1:
-            states = {name: one.get("zk_server_state", "none") for name, one in told.items()}
-            raise _unsettled(", ".join(f"{name} {state}" for name, state in states.items()))
+        parts = self.led(found["leader"], found["follower"])
         if synced < len(self.nodes) - 1:
-            raise _unsettled(f"a leader with {synced:g} synced followers")
-        return found
-
-    def asked(self, row: Row, parts: Parts, injected: str) -> str:
-        """The first follower that does not limp."""
-        del row
-        return next(name for name in parts["follower"] if name != injected)
-
-    def target(self, node: str, operation: str) -> str:
-        """One server, so that no client turns to another."""
-        del operation
-        return f"{self.nodes[node].address}:{_PORT}"
+            raise Unsettled("the ensemble", expected="synced followers", came=f"{synced:g}")
+        return parts
 
     def prepare(self, row: Row, count: int, clients: Clients) -> None:
         """The znodes that the row and its probes get and set."""
-        first = next(iter(self.nodes))
-        own = self.operation(row, row.workload, count, first)
-        for size, keys in ((own.size, own.keys), (_PROBED_BYTES, _PROBED_KEYS)):
-            task = Task(first, "create", self.target(first, "create"), keys, size, keys)
-            clients.do(task, _PREPARED_S)
-
-    def probe(self, row: Row, operation: str, node: str) -> Task:
-        """A small znode's."""
-        del row
-        target = self.target(node, operation)
-        return Task(node, operation, target, 0, _PROBED_BYTES, _PROBED_KEYS)
+        own = self.operation(row, row.workload, count, next(iter(self.nodes)))
+        self.make(clients, own.size, own.keys)
+        super().prepare(row, count, clients)
 
     def look(self, node: str) -> Mapping[str, float]:
         """What `mntr` says in numbers, how much waits for followers, and the heap."""
@@ -118,10 +88,6 @@ def _sum(told: Mapping[str, str], start: str) -> float:
 
 def _of(told: Mapping[str, Mapping[str, str]], state: str) -> tuple[str, ...]:
     return tuple(name for name, one in told.items() if one.get("zk_server_state") == state)
-
-
-def _unsettled(came: str) -> Unsettled:
-    return Unsettled("the ensemble", expected="a leader that all others follow", came=came)
 
 
 def _word(word: str, host: str) -> str:

@@ -17,10 +17,12 @@ import org.apache.hadoop.hbase.client.ColumnFamilyDescriptorBuilder;
 import org.apache.hadoop.hbase.client.CompactionState;
 import org.apache.hadoop.hbase.client.Connection;
 import org.apache.hadoop.hbase.client.ConnectionFactory;
+import org.apache.hadoop.hbase.client.Consistency;
 import org.apache.hadoop.hbase.client.Delete;
 import org.apache.hadoop.hbase.client.Durability;
 import org.apache.hadoop.hbase.client.Get;
 import org.apache.hadoop.hbase.client.Put;
+import org.apache.hadoop.hbase.client.RegionInfo;
 import org.apache.hadoop.hbase.client.RegionLocator;
 import org.apache.hadoop.hbase.client.Result;
 import org.apache.hadoop.hbase.client.ResultScanner;
@@ -32,7 +34,7 @@ import org.apache.hadoop.hbase.filter.KeyOnlyFilter;
 /**
  * Rows of a table, by today's HBase client. A target is {@code ZOOKEEPERS}: rows are those of all regions in turn;
  * {@code ZOOKEEPERS SERVER}: of the regions that this region server has, or {@code any}; {@code ZOOKEEPERS SERVER TABLE}: of
- * another table.
+ * another table; {@code ZOOKEEPERS SERVER TABLE COPIES}: of one whose regions so many servers have, where gets are of any copy.
  *
  * <p>{@code table} makes it with {@code size} regions, and {@code spread} gives every server one region of each table and the last
  * one the catalogue; {@code put}, {@code get} and {@code get-cached} are of one row, {@code put-many} is of a hundred in one call,
@@ -48,6 +50,7 @@ public final class HBaseClient implements Lanes.Opener {
   private static final int HEAVY = 60; // puts under way at most: a server has 30 threads for what it is asked
   private static final int CELL_BYTES = 100_000; // in a store file
   private static final int FILES_MAX = 12; // before a server compacts by itself: nobody asked for that
+  private static final int ASK_COPY_US = 1000; // the release waits 10 ms: a get by a card 100 times slower takes 3
   private static final long POLL_MS = 100;
 
   @Override
@@ -62,15 +65,18 @@ public final class HBaseClient implements Lanes.Opener {
     private AsyncConnection atOnce; // where several puts are
     private final String server; // empty for any
     private final TableName name;
+    private final int copies; // of each region
     private List<HRegionLocation> regions = List.of(); // that are meant
     private ResultScanner scanned;
 
     Server(String[] target) throws Exception {
       Configuration told = HBaseConfiguration.create();
       told.set("hbase.zookeeper.quorum", target[0]);
+      told.setInt("hbase.client.primaryCallTimeout.get", ASK_COPY_US);
       connection = ConnectionFactory.createConnection(told);
       server = target.length > 1 && !target[1].equals("any") ? target[1] : "";
       name = TableName.valueOf(target.length > 2 ? target[2] : TABLE);
+      copies = target.length > 3 ? Integer.parseInt(target[3]) : 1;
     }
 
     @Override
@@ -139,7 +145,8 @@ public final class HBaseClient implements Lanes.Opener {
     }
 
     private void get(Table table, int key) throws IOException {
-      if (table.get(new Get(row(key))).isEmpty()) {
+      Consistency ofAny = copies > 1 ? Consistency.TIMELINE : Consistency.STRONG;
+      if (table.get(new Get(row(key)).setConsistency(ofAny)).isEmpty()) {
         throw new IOException("expected a row of key " + key);
       }
     }
@@ -206,13 +213,18 @@ public final class HBaseClient implements Lanes.Opener {
     private List<HRegionLocation> meant() throws IOException {
       if (regions.isEmpty()) {
         regions = new ArrayList<>(locations(name));
-        regions.removeIf(one -> !server.isEmpty() && !one.getHostname().equals(server));
+        regions.removeIf(one -> !isFirst(one) || !server.isEmpty() && !one.getHostname().equals(server));
       }
       if (regions.isEmpty()) {
         connection.clearRegionLocationCache();
         throw new IOException("expected a region of " + name + " on " + server);
       }
       return regions;
+    }
+
+    /** Not a copy of another. */
+    private static boolean isFirst(HRegionLocation one) {
+      return one.getRegion().getReplicaId() == RegionInfo.DEFAULT_REPLICA_ID;
     }
 
     private List<HRegionLocation> locations(TableName of) throws IOException {
@@ -234,11 +246,12 @@ public final class HBaseClient implements Lanes.Opener {
         ColumnFamilyDescriptor family = ColumnFamilyDescriptorBuilder.newBuilder(FAMILY)
             .setConfiguration("hbase.hstore.compaction.min", String.valueOf(FILES_MAX)).build();
         admin.createTable(
-            TableDescriptorBuilder.newBuilder(name).setColumnFamily(family).build(), splits.toArray(new byte[0][]));
+            TableDescriptorBuilder.newBuilder(name).setColumnFamily(family).setRegionReplication(copies).build(),
+            splits.toArray(new byte[0][]));
       }
     }
 
-    /** Asks for what is elsewhere to be moved, and fails as long as anything was. */
+    /** Asks for what is elsewhere to be moved, a copy of a region to the next server, and fails as long as anything was. */
     private void spread(Admin admin) throws IOException {
       admin.balancerSwitch(false, true);
       connection.clearRegionLocationCache();
@@ -255,11 +268,12 @@ public final class HBaseClient implements Lanes.Opener {
 
     private int place(Admin admin, TableName table, List<ServerName> servers) throws IOException {
       int moved = 0;
-      List<HRegionLocation> found = locations(table);
-      for (int i = 0; i < found.size(); i++) {
-        ServerName wanted = servers.get(i % servers.size());
-        if (!wanted.equals(found.get(i).getServerName())) {
-          admin.move(found.get(i).getRegion().getEncodedNameAsBytes(), wanted);
+      int region = -1;
+      for (HRegionLocation one : locations(table)) {
+        region += isFirst(one) ? 1 : 0;
+        ServerName wanted = servers.get((region + one.getRegion().getReplicaId()) % servers.size());
+        if (!wanted.equals(one.getServerName())) {
+          admin.move(one.getRegion().getEncodedNameAsBytes(), wanted);
           moved++;
         }
       }
