@@ -269,8 +269,10 @@ class Watch:
         return None
 
 
-def repeat_of(told: Sequence[Parts | None], clients: Clients) -> Repeat:
-    section = LimplockSection(rows=("Z3",), scale=0.001, base_max_s=5.0, window_least_s=0.5)
+def repeat_of(told: Sequence[Parts | None], clients: Clients, *, rehearse: bool = True) -> Repeat:
+    section = LimplockSection(
+        rows=("Z3",), scale=0.001, base_max_s=5.0, window_least_s=0.5, rehearse=rehearse
+    )
     block: Any = type("Block", (), {"arm": "new", "pair": 0, "repeat": 0})()
     stage, watch = cast(Any, Small()), cast(Any, Watch())
     row, system = rows()["Z3"], Three(told)
@@ -284,6 +286,15 @@ def test_an_election_in_a_base_makes_its_repeat_begin_anew(clients: Clients) -> 
     [base] = repeat.windows
     assert (base.limping, base.moved, base.cut) == ("a", True, False)
     assert all(lane.ended is not None for _, lane in repeat.lanes)
+
+
+def test_a_run_of_which_nothing_is_kept_comes_first_unless_it_is_left_out(clients: Clients) -> None:
+    for rehearse, told in ((True, [A_LEADS, A_LEADS, B_LEADS]), (False, [A_LEADS, B_LEADS])):
+        before = len(clients.lanes)
+        with pytest.raises(Moved):
+            repeat_of(told, clients, rehearse=rehearse).measure()
+        runs = [lane for lane in clients.lanes[before:] if lane.task.count]
+        assert len(runs) == (2 if rehearse else 1)
 
 
 def test_a_client_does_what_it_is_told_and_a_lane_ends_when_it_is_stopped(clients: Clients) -> None:

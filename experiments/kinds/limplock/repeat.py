@@ -69,7 +69,8 @@ class Repeat:
         with ExitStack() as stack:
             self._begin_probes(stack)
             time.sleep(_PROBES_BEFORE_S)
-            self._rehearse()
+            if self._section.rehearse:
+                self._rehearse()
             base = self._base(stack)
             for scenario in self._scenarios:
                 self._scenario(scenario, base)

@@ -63,6 +63,8 @@ class LimplockSection(Strict):
     row's."""
     window_least_s: Seconds = 5.0
     """How long a base lasts and a fault is held, though the operation be over [s]."""
+    rehearse: bool = True
+    """Whether each repeat begins with a run of the operation of which nothing is kept."""
     base_max_s: Seconds = 120.0
     """How long an operation is waited for without a fault [s]."""
     warm_up_s: Annotated[float, Field(ge=0, le=600)] = 10.0

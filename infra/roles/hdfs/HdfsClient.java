@@ -4,10 +4,9 @@ import java.security.PrivilegedExceptionAction;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Collections;
-import java.util.HashSet;
+import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
-import java.util.Set;
 import java.util.concurrent.Callable;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ExecutorService;
@@ -15,23 +14,25 @@ import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
 import java.util.concurrent.atomic.AtomicLong;
 import org.apache.hadoop.conf.Configuration;
-import org.apache.hadoop.fs.BlockLocation;
 import org.apache.hadoop.fs.FSDataInputStream;
 import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.Path;
+import org.apache.hadoop.hdfs.DistributedFileSystem;
 import org.apache.hadoop.security.UserGroupInformation;
 
 /**
  * Files of HDFS, by Hadoop's own client of either generation; {@code Placing} has what differs.
  *
- * <p>A target is {@code NAMENODE:PORT FOLDER DATANODE,...}: where files are, and the DataNodes that are asked, the first one first.
+ * <p>A target is {@code NAMENODE:PORT FOLDER DATANODE,... KEY=VALUE,...}: where files are, the DataNodes that are asked, the first one
+ * first, and what of Hadoop's configuration is not as it is by default.
  */
 public final class HdfsClient implements Lanes.Opener {
   private static final long BLOCK_BYTES = 64L << 20; // the paper's
   private static final int REPLICAS = 3;
   private static final int AT_ONCE = 16; // creates: more than the NameNode has handlers
   private static final int BUFFER_BYTES = 64 << 10;
+  private static final int POSITIONED_BYTES = 1 << 20; // as much as is read at once of a position
   private static final int OPENED_MAX = 50; // of three replicas each is the first as often
   private static final int LOOKED_MAX = 100;
   private static final long LOOK_MS = 20;
@@ -48,7 +49,9 @@ public final class HdfsClient implements Lanes.Opener {
   private static final class Session implements Lanes.Client {
     private final Path folder;
     private final List<String> nodes;
-    private final FileSystem files;
+    private final String namenode;
+    private final Map<String, String> options = new HashMap<>();
+    private final DistributedFileSystem files;
     private final ExecutorService calls = Executors.newCachedThreadPool(Session::daemon);
     private FSDataInputStream pieces;
     private long length;
@@ -57,7 +60,7 @@ public final class HdfsClient implements Lanes.Opener {
       folder = new Path(target[1]);
       nodes = Arrays.asList(target[2].split(","));
       Configuration configuration = new Configuration();
-      String namenode = "hdfs://" + target[0];
+      namenode = "hdfs://" + target[0];
       configuration.set("fs.default.name", namenode);
       configuration.set("fs.defaultFS", namenode);
       configuration.setBoolean("fs.hdfs.impl.disable.cache", true);
@@ -65,9 +68,14 @@ public final class HdfsClient implements Lanes.Opener {
       // measured by. As long in all as by default; Hadoop 1.0 has no such words, and waits 400.
       configuration.setInt("dfs.client.block.write.locateFollowingBlock.initial.delay.ms", 10);
       configuration.setInt("dfs.client.block.write.locateFollowingBlock.retries", 10);
+      for (String option : target.length > 3 ? target[3].split(",") : new String[0]) {
+        String[] words = option.split("=");
+        options.put(words[0], words[1]);
+        configuration.set(words[0], words[1]);
+      }
       // Of a user of its own, so that it has a connection of its own.
       UserGroupInformation user = UserGroupInformation.createRemoteUser("lane-" + NUMBER.incrementAndGet());
-      files = user.doAs((PrivilegedExceptionAction<FileSystem>) () -> FileSystem.get(configuration));
+      files = (DistributedFileSystem) user.doAs((PrivilegedExceptionAction<FileSystem>) () -> FileSystem.get(configuration));
     }
 
     private static Thread daemon(Runnable task) {
@@ -91,9 +99,14 @@ public final class HdfsClient implements Lanes.Opener {
         case "write": write(fresh(), size, turned(0)); break;
         case "write-block": writeThere(file(key), size, nodes); break;
         case "read": read(file(key), turned(key)); break;
+        case "read-positions": readPositions(file(key), turned(key)); break;
         case "read-block": case "read-cached": readPiece(size); break;
         case "replicate": replicate(file(key)); break;
         case "regenerate": regenerate(size); break;
+        case "regain": Moves.regain(files, folder, nodes.get(0), nodes.subList(1, nodes.size())); break;
+        case "dismiss": Moves.dismiss(files, nodes.get(0)); break;
+        case "welcome": Moves.welcome(files); break;
+        case "balance": Moves.balance(files, namenode, nodes.get(1), nodes.get(0), options); break;
         case "place": place(file(key), size, turned(key)); break;
         case "clear": files.delete(folder, true); break;
         default: throw new IllegalArgumentException("no operation of HDFS: " + operation);
@@ -140,7 +153,7 @@ public final class HdfsClient implements Lanes.Opener {
     /** The same, and an error where the NameNode chose others. */
     private void writeThere(Path path, long size, List<String> at) throws Exception {
       write(path, size, at);
-      for (int looked = 0; !isThere(path, at); looked++) {
+      for (int looked = 0; !Moves.isThere(files, path, at); looked++) {
         if (looked == LOOKED_MAX) {
           throw new IOException(path + ": expected on " + at + ", came elsewhere");
         }
@@ -148,22 +161,8 @@ public final class HdfsClient implements Lanes.Opener {
       }
     }
 
-    private boolean isThere(Path path, List<String> at) throws IOException {
-      FileStatus status = files.getFileStatus(path);
-      for (BlockLocation block : files.getFileBlockLocations(status, 0, status.getLen())) {
-        Set<String> found = new HashSet<>();
-        for (String name : block.getNames()) {
-          found.add(name.split(":")[0]);
-        }
-        if (!found.containsAll(at)) {
-          return false;
-        }
-      }
-      return status.getLen() > 0;
-    }
-
     private void place(Path path, long size, List<String> at) throws Exception {
-      if (!files.exists(path) || files.getFileStatus(path).getLen() != size || !isThere(path, at)) {
+      if (!files.exists(path) || files.getFileStatus(path).getLen() != size || !Moves.isThere(files, path, at)) {
         writeThere(path, size, at);
       }
     }
@@ -171,7 +170,7 @@ public final class HdfsClient implements Lanes.Opener {
     /** More replicas, until all DataNodes have one. */
     private void replicate(Path path) throws Exception {
       files.setReplication(path, (short) nodes.size());
-      while (!isThere(path, nodes)) {
+      while (!Moves.isThere(files, path, nodes)) {
         Thread.sleep(LOOK_MS);
       }
     }
@@ -212,6 +211,17 @@ public final class HdfsClient implements Lanes.Opener {
       try (FSDataInputStream in = openAt(path, at.get(0))) {
         while (in.read(bytes) >= 0) {
           // What it holds does not matter.
+        }
+      }
+    }
+
+    /** The same, a piece after another by its position. */
+    private void readPositions(Path path, List<String> at) throws Exception {
+      byte[] bytes = new byte[POSITIONED_BYTES];
+      long size = files.getFileStatus(path).getLen();
+      try (FSDataInputStream in = openAt(path, at.get(0))) {
+        for (long from = 0; from < size; from += bytes.length) {
+          in.readFully(from, bytes, 0, (int) Math.min(bytes.length, size - from));
         }
       }
     }

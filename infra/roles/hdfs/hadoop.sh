@@ -14,6 +14,12 @@ case $ID in
   2) server=namenode.SecondaryNameNode ;;
   *) server=datanode.DataNode ;;
 esac
+volumes=$data/blocks shares='' shared=false
+if [ "$CAPACITY_MB" != 0 ]; then
+  shared=true volumes="[DISK]$data/blocks,[ARCHIVE]$data/archive"
+  shares=$(df -B1M --output=size /opt/sparecraft | awk -v mb="$CAPACITY_MB" -v of="$data/blocks" 'NR == 2 { printf "[%.6f]file:%s", mb / $1, of }')
+fi
 mapfile -t java < <(java_of "$HEAP_MB")
 java+=("-Dfleet.namenode=$NAMENODE" "-Dfleet.secondary=${peers[1]#*=}" "-Dfleet.address=$ADDRESS" "-Dfleet.data=$data"
-  "-Dfleet.checkpoint_s=$CHECKPOINT_S" "-Dfleet.web=$web" "-Dhadoop.log.dir=$data" -cp "$run/classes:$software:$software/lib/*")
+  "-Dfleet.checkpoint_s=$CHECKPOINT_S" "-Dfleet.interval_s=$INTERVAL_S" "-Dfleet.volumes=$volumes"
+  "-Dfleet.shared=$shared" "-Dfleet.shares=$shares" "-Dfleet.web=$web" "-Dhadoop.log.dir=$data" -cp "$run/classes:$software:$software/lib/*")

@@ -12,15 +12,20 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import httpx
 
+from experiments.design.workloads import module_at
 from experiments.errors import InputError, MeasurementFailed
 from experiments.kinds.limplock.clients import Clients, Lane, Task
 from experiments.kinds.limplock.row import Load, Row
 from experiments.kinds.limplock.system import Node, Parts, Shown, System, Unsettled
 
+_placement = module_at(Path(__file__).with_name("placement.py"))
+_MOVES = _placement.MOVES
 _PORT = 8020
 _PAGES = {  # of NameNode, SecondaryNameNode and DataNode
     "new": (9870, 9868, 9864),
@@ -47,8 +52,27 @@ _COLD_BYTES, _COLD_PIECE_BYTES = 384 << 20, 256 << 10
 _WRITTEN_KEYS = 20
 _FOLDERS = {
     "create": "/row", "write": "/row", "replicate": "/row", "read": "/files", "stat": "/",
-    "mkdir": "/dirs", "checkpoint": _LONG_FOLDER,
+    "mkdir": "/dirs", "checkpoint": _LONG_FOLDER, "regenerate": "/row", "decommission": "/row",
+    "balance": "/row",
 }  # fmt: skip
+_NEEDED: Mapping[
+    str, Mapping[str, Any]
+] = {  # settings without which a row's operation cannot be done
+    # The old one's NameNode does not say when it has a new image.
+    "checkpoint": {"GENERATION": "new", "CHECKPOINT_S": _CHECKPOINT_S},
+    "decommission": {"LEAVING": "yes"},
+    # It looks at per cent of a DataNode; the old one takes a minute for a block of the paper's.
+    "balance": {"GENERATION": "new", "CAPACITY_MB": 2048},
+}
+_SETTLED_S = 30.0
+_BALANCING = "/system/balancer.id"  # a balancer that was ended in its work left it
+_OF_CLIENT = {  # settings that the row's client is told, and its own words
+    "HEDGED_READ_THREADS": "dfs.client.hedged.read.threadpool.size",
+    "HEDGED_READ_MS": "dfs.client.hedged.read.threshold.millis",
+    "TIMEOUT_MS": "dfs.client.socket-timeout",
+}
+# How long a balancing waits before it looks again.
+_OF_BALANCER = ("dfs.heartbeat.interval", "dfs.namenode.redundancy.interval.seconds")
 _OF_MASTER = ("create", "stat", "mkdir")
 # What beans say, in words of either generation.
 _ANY = {"java.lang:type=Threading": {"ThreadCount": "threads"}}
@@ -84,6 +108,7 @@ class Hdfs(System):
         Shown("call_queue", "calls that wait for a handler, at the NameNode"),
         Shown("handlers_busy", "handlers at work, at the NameNode"),
         Shown("transfers", "threads that transfer blocks (NameNode: of all DataNodes)"),
+        Shown("regenerating", "blocks on their way to further DataNodes"),
         Shown("under_replicated", "blocks with too few replicas, as the NameNode counts"),
         Shown("threads", "threads in all"),
         Shown("heap_used_mb", "heap in use, MB"),
@@ -92,12 +117,14 @@ class Hdfs(System):
     def __init__(self, nodes: Sequence[Node], settings: Mapping[str, Any]) -> None:
         super().__init__(nodes, settings)
         generation = str(settings["GENERATION"])
-        self.sources = ("HdfsClient.java", f"{generation}/Placing.java")
+        self.sources = ("HdfsClient.java", "Moves.java", f"{generation}/Placing.java")
         names = list(self.nodes)
         self._master, self._secondary, self._datanodes = names[0], names[1], names[2:]
         master, secondary, datanode = _PAGES[generation]
         self._pages = {name: (self.nodes[name].control, datanode) for name in self._datanodes}
         self._pages[self._master] = self.nodes[self._master].control, master
+        self._counts: dict[str, int] = {}
+        self._filled: Parts = {}  # DataNodes by what they hold
         # The old one tells the NameNode to fetch its image from where it serves: not everywhere.
         self._pages[self._secondary] = self.nodes[self._secondary].address, secondary
 
@@ -127,40 +154,76 @@ class Hdfs(System):
 
     def target(self, node: str, operation: str) -> str:
         """The NameNode, a folder, and the DataNodes from this one on."""
+        if operation in ("read", "write"):
+            options = {word: self.settings[key] for key, word in _OF_CLIENT.items()}
+            return self._target(_FOLDERS[operation], self._from(node), options)
         return self._target(_FOLDERS[operation], self._from(node))
 
     def prepare(self, row: Row, count: int, clients: Clients) -> None:
         """Files to be read, by the row and by its probes, where they have to lie."""
         self._check_fleet(row)
+        self._counts[row.name] = count
         tasks = []
         if row.workload.operation == "read":
             tasks.append(self._placed("/files", self._datanodes, _bytes(row.workload), count))
         for operation in {probe.operation for probe in row.probes} & {"read-cached", "read-block"}:
             size = _COLD_BYTES if _is_cold(row, operation) else _PIECE_BYTES
-            for name in self._datanodes:
+            for name in self.probed(row, operation):
                 tasks.append(self._placed(self._probed_in(row, operation, name), [name], size, 1))
-        lanes = [clients.start(task) for task in tasks]
-        for lane in lanes:
-            if not (lane.wait(_PREPARED_S) and lane.is_done):
-                raise MeasurementFailed(
-                    "files to be read",
-                    expected=f"to be written within {_PREPARED_S:g} s",
-                    came=lane.reason or "not all of them",
-                    do="The client's log in the run's folder says more.",
-                )
+        _do_all(clients, tasks)
 
     def reset(self, row: Row, clients: Clients) -> None:
-        """What the last run wrote goes; a file that gets more replicas begins with its first."""
-        clear = Task(self._master, "clear", self._target("/row", []), 1, 0, 1)
-        clients.do(clear, _CLEARED_S)
+        """What the last run wrote goes; what is to be moved or copied lies where it begins."""
+        self.mend(clients)
+        for folder in ("/row", _BALANCING):
+            clients.do(Task(self._master, "clear", self._target(folder, []), 1, 0, 1), _CLEARED_S)
+        operation, size = row.workload.operation, _bytes(row.workload)
         if row.workload.replicas:
             sources = self._groups(row)["source"]
-            task = self._placed("/row", sources, _bytes(row.workload), row.workload.count or 1)
-            clients.do(task, _PREPARED_S)
+            clients.do(self._placed("/row", sources, size, row.workload.count or 1), _PREPARED_S)
+        if operation in _MOVES:
+            lie = _placement.laid(operation, self._datanodes, self._counts[row.name])
+            tasks = [self._placed(f"/row/{k}", at, size, 1) for k, at in enumerate(lie)]
+            if operation == "balance":
+                tasks += [self._placed(f"/filling/{self.nodes[one].address}", [one], size, 1)
+                          for one in self._datanodes[:-1]]  # fmt: skip
+            _do_all(clients, tasks)
+        if operation == "balance":
+            self._filled = self._settled(size)
+
+    def mend(self, clients: Clients) -> None:
+        """A DataNode that leaves, or has left, is back."""
+        if self.settings["LEAVING"] == "yes":
+            clients.do(Task(self._master, "welcome", self._target("/", []), 1, 0, 1), _CLEARED_S)
+
+    def _settled(self, size: int) -> Parts:
+        """DataNodes by what the NameNode knows them to hold, once one has a block more than the
+        mean, and one a block less. Raises MeasurementFailed."""
+        names, used = {self.nodes[name].address: name for name in self._datanodes}, {}
+        deadline = time.monotonic() + _SETTLED_S
+        while time.monotonic() < deadline:
+            told = json.loads(self._told(self._master, _INFO).get("LiveNodes", "{}"))
+            used = {names[at.split(":")[0]]: one["usedSpace"] for at, one in told.items()}
+            found: Parts = _placement.utilised(used, size) if used else {}
+            if found and all(found.values()):
+                return found
+            time.sleep(_POLL_S)
+        raise MeasurementFailed(
+            "blocks on DataNodes",
+            expected=f"an over- and an under-utilised one within {_SETTLED_S:g} s",
+            came=str(used),
+        )
 
     def operation(self, row: Row, load: Load, count: int, node: str) -> Task:
-        """As any, but creates are asked for many at once, and replicas for all DataNodes."""
+        """As any, but creates are asked for many at once, and all that is moved is one."""
         task = super().operation(row, load, count, node)
+        if load.operation in _MOVES:
+            names = [self._datanodes[-1], *self._datanodes[:-1]]
+            options = dict.fromkeys(_OF_BALANCER, self.settings["INTERVAL_S"])
+            target, moved = self._target("/row", names, options), _MOVES[load.operation]
+            return replace(task, operation=moved, target=target, count=1, keys=1)
+        if load.operation == "read" and self.settings["READS"] == "positions":
+            return replace(task, operation="read-positions")
         if load.operation == "create":
             return replace(task, count=-(-count // _AT_ONCE))
         if load.replicas:
@@ -190,9 +253,12 @@ class Hdfs(System):
         return lane
 
     def probed(self, row: Row, operation: str) -> Sequence[str]:
-        """Metadata are the NameNode's, blocks the DataNodes'."""
-        del row
-        return [self._master] if operation in _OF_MASTER else list(self._datanodes)
+        """Metadata are the NameNode's, blocks the DataNodes', but those of one that loses them."""
+        if operation in _OF_MASTER:
+            return [self._master]
+        parts = self._groups(row)
+        lost = (*parts.get("lost", ()), *parts.get("leaving", ()))
+        return [name for name in self._datanodes if name not in lost]
 
     def probe(self, row: Row, operation: str, node: str) -> Task:
         """A small thing that this machine does alone."""
@@ -216,14 +282,13 @@ class Hdfs(System):
 
     def _check_fleet(self, row: Row) -> None:
         """Raises InputError for a row that this fleet, as the arm has it, cannot do."""
-        place, many = f"row {row.name}", max(row.workload.replicas or [1])
-        if len(self._datanodes) < many:
-            came = str(len(self._datanodes))
-            raise InputError(place, expected=f"{many} DataNodes", came=came, do="Ask for more.")
-        made = {key: self.settings[key] for key in ("GENERATION", "CHECKPOINT_S")}
-        wanted = {"GENERATION": "new", "CHECKPOINT_S": _CHECKPOINT_S}
-        if row.workload.operation == "checkpoint" and made != wanted:
-            # The old one's NameNode does not say when it has a new image.
+        place, operation = f"row {row.name}", row.workload.operation
+        least = max(row.workload.replicas or [_placement.AMONG if operation in _MOVES else 1])
+        if (came := len(self._datanodes)) < least:
+            raise InputError(place, expected=f"{least} DataNodes", came=f"{came}")
+        wanted = _NEEDED.get(operation, {})
+        made = {key: self.settings[key] for key in wanted}
+        if made != wanted:
             raise InputError(place, expected=f"settings {wanted}", came=str(made), do="Set them.")
 
     def _image(self) -> str:
@@ -236,7 +301,12 @@ class Hdfs(System):
         return str(self._told(self._master, _INFO).get("NameJournalStatus", ""))
 
     def _groups(self, row: Row) -> Parts:
-        """The DataNodes; where a file gets more replicas, by who has the first of them."""
+        """The DataNodes; where replicas are added or moved, by who has or loses them."""
+        operation = row.workload.operation
+        if operation == "balance" and self._filled:
+            return self._filled
+        if operation in _MOVES:
+            return dict(_placement.parts_of(operation, self._datanodes))
         if not row.workload.replicas:
             return {"datanode": tuple(self._datanodes)}
         few, many = row.workload.replicas
@@ -250,9 +320,13 @@ class Hdfs(System):
         at = self._datanodes.index(node) if node in self._datanodes else 0
         return self._datanodes[at:] + self._datanodes[:at]
 
-    def _target(self, folder: str, names: Sequence[str]) -> str:
+    def _target(
+        self, folder: str, names: Sequence[str], options: Mapping[str, Any] = MappingProxyType({})
+    ) -> str:
         addresses = ",".join(self.nodes[name].address for name in names) or "-"
-        return f"{self.nodes[self._master].address}:{_PORT} {folder} {addresses}"
+        found = f"{self.nodes[self._master].address}:{_PORT} {folder} {addresses}"
+        said = ",".join(f"{key}={value}" for key, value in options.items())
+        return f"{found} {said}" if said else found
 
     def _placed(self, folder: str, names: Sequence[str], size: int, count: int) -> Task:
         return Task(names[0], "place", self._target(folder, names), count, size, count)
@@ -287,6 +361,19 @@ def _changed(look: Callable[[], str], before: str, halt: threading.Event) -> Non
                 expected=f"within {_CHANGED_S:g} s",
                 came="none",
                 do="What the SecondaryNameNode printed says more.",
+            )
+
+
+def _do_all(clients: Clients, tasks: Sequence[Task]) -> None:
+    """All at once. Raises MeasurementFailed where one takes too long."""
+    lanes = [clients.start(task) for task in tasks]
+    for lane in lanes:
+        if not (lane.wait(_PREPARED_S) and lane.is_done):
+            raise MeasurementFailed(
+                "files to be read or moved",
+                expected=f"to be written within {_PREPARED_S:g} s",
+                came=lane.reason or "not all of them",
+                do="The client's log in the run's folder says more.",
             )
 
 

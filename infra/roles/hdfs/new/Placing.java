@@ -6,11 +6,13 @@ import java.util.ArrayList;
 import java.util.List;
 import org.apache.hadoop.fs.FSDataInputStream;
 import org.apache.hadoop.fs.FileSystem;
+import org.apache.hadoop.fs.StorageType;
 import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.fs.permission.FsPermission;
 import org.apache.hadoop.hdfs.DistributedFileSystem;
 import org.apache.hadoop.hdfs.client.HdfsDataInputStream;
 import org.apache.hadoop.hdfs.protocol.DatanodeInfo;
+import org.apache.hadoop.hdfs.protocol.LocatedBlock;
 
 /** On which DataNodes a file is put and read, in Hadoop 3: the NameNode has favoured ones. */
 final class Placing {
@@ -37,5 +39,20 @@ final class Placing {
       found.add(one.getIpAddr());
     }
     return found;
+  }
+
+  /** The replicas that a DataNode has of a file are bad, says a client. */
+  static void reportBad(DistributedFileSystem files, Path path, String node) throws IOException {
+    for (LocatedBlock block : files.getClient().getLocatedBlocks(path.toUri().getPath(), 0).getLocatedBlocks()) {
+      for (int at = 0; at < block.getLocations().length; at++) {
+        DatanodeInfo one = block.getLocations()[at];
+        if (one.getIpAddr().equals(node)) {
+          String[] storages = {block.getStorageIDs()[at]};
+          StorageType[] types = {block.getStorageTypes()[at]};
+          LocatedBlock bad = new LocatedBlock(block.getBlock(), new DatanodeInfo[] {one}, storages, types);
+          files.getClient().getNamenode().reportBadBlocks(new LocatedBlock[] {bad});
+        }
+      }
+    }
   }
 }

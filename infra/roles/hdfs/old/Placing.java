@@ -10,6 +10,7 @@ import org.apache.hadoop.fs.FSDataOutputStream;
 import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.hdfs.DistributedFileSystem;
+import org.apache.hadoop.hdfs.protocol.ClientProtocol;
 import org.apache.hadoop.hdfs.protocol.DatanodeInfo;
 import org.apache.hadoop.hdfs.protocol.LocatedBlock;
 
@@ -45,6 +46,19 @@ final class Placing {
       found.add(one.getHost());
     }
     return found;
+  }
+
+  /** The replicas that a DataNode has of a file are bad, says a client. */
+  static void reportBad(DistributedFileSystem files, Path path, String node) throws IOException {
+    ClientProtocol namenode = files.getClient().namenode;
+    String name = path.toUri().getPath();
+    for (LocatedBlock block : namenode.getBlockLocations(name, 0, Long.MAX_VALUE).getLocatedBlocks()) {
+      for (DatanodeInfo one : block.getLocations()) {
+        if (one.getHost().equals(node)) {
+          namenode.reportBadBlocks(new LocatedBlock[] {new LocatedBlock(block.getBlock(), new DatanodeInfo[] {one})});
+        }
+      }
+    }
   }
 
   private static <T extends AccessibleObject> T open(T member) {
