@@ -1,8 +1,9 @@
 //! Real processes on the loopback, with pages in a folder of their own.
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
@@ -35,6 +36,19 @@ pub fn path(number: usize) -> String {
     format!("/page-{number}.html")
 }
 
+/// Nodes in a fleet, at the most.
+const NODES_MAX: u8 = 4;
+
+/// How many fleets this process has had.
+static FLEETS: AtomicU8 = AtomicU8::new(0);
+
+/// A part of the loopback's network that no other test has: there no port is anybody else's.
+fn addresses() -> impl Fn(usize) -> Ipv4Addr {
+    let [.., high, low] = std::process::id().to_be_bytes();
+    let first = FLEETS.fetch_add(1, Ordering::Relaxed) * NODES_MAX + 1;
+    move |index| Ipv4Addr::new(127, 64 + high % 128, low, first + index as u8)
+}
+
 impl Fleet {
     /// `count` nodes, none of which runs.
     pub fn new(mode: &'static str, count: usize, extra: &[&'static str]) -> Self {
@@ -42,20 +56,20 @@ impl Fleet {
         for number in 0..60 {
             std::fs::write(root.path().join(&path(number)[1..]), page(number)).unwrap();
         }
-        // All at once, so that no port is given twice.
-        let held: Vec<TcpListener> = (0..count * 3)
-            .map(|_| TcpListener::bind("127.0.0.1:0").unwrap())
-            .collect();
-        let ports: Vec<SocketAddr> = held.iter().map(|held| held.local_addr().unwrap()).collect();
-        let machine = |(index, ports): (usize, &[SocketAddr])| Machine {
-            name: format!("web-{index}"),
-            peer: ports[0],
-            http: ports[1],
-            admin: ports[2],
-            process: None,
+        let address = addresses();
+        let machine = |index| {
+            let address = address(index);
+            let at = |port| SocketAddr::from((address, port));
+            Machine {
+                name: format!("web-{index}"),
+                peer: at(8090),
+                http: at(8080),
+                admin: at(8081),
+                process: None,
+            }
         };
         Self {
-            machines: ports.chunks(3).enumerate().map(machine).collect(),
+            machines: (0..count).map(machine).collect(),
             root,
             mode,
             extra: extra.to_vec(),
