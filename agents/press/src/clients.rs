@@ -1,0 +1,157 @@
+//! Clients: one request at a time on each connection. A node that takes no requests, or has as many
+//! clients as it may have, does not answer at all: whoever connects waits in the kernel's queue,
+//! and when that is full its calls are not heard (Broadwell 2004, section 4.1). The third
+//! configuration says 503 instead.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::task::spawn_local;
+use tokio::time::timeout;
+
+use crate::core::message::Key;
+use crate::core::node::{Answer, Source};
+use crate::engine::{Asked, Engine};
+use crate::http::{media_type, next, Reply, Request};
+
+/// Clients that wait in the kernel: few, so that others learn soon that the node is busy.
+pub const BACKLOG: u32 = 128;
+
+/// After an error of the system, such as too many open files.
+const AFTER_ERROR: std::time::Duration = std::time::Duration::from_millis(100);
+
+/// Lets clients in, for ever.
+pub async fn listen(engine: Rc<Engine>, listener: TcpListener) {
+    let places = Arc::new(Semaphore::new(engine.config.connections));
+    loop {
+        if !engine.sheds() {
+            engine.room().await;
+        }
+        let place = match engine.sheds() {
+            true => Arc::clone(&places).try_acquire_owned().ok(),
+            false => Arc::clone(&places).acquire_owned().await.ok(),
+        };
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                let engine = Rc::clone(&engine);
+                spawn_local(async move {
+                    let _ = stream.set_nodelay(true); // it only makes replies quicker
+                    match &place {
+                        Some(_) => serve(&engine, stream).await,
+                        None => refuse(&engine, stream).await,
+                    }
+                });
+            }
+            Err(error) => {
+                eprintln!("press: a client could not be let in: {error}");
+                tokio::time::sleep(AFTER_ERROR).await;
+            }
+        }
+    }
+}
+
+async fn refuse(engine: &Engine, mut stream: TcpStream) {
+    let mut bytes = BytesMut::new();
+    // A connection that is closed with a request unread is reset, and the answer lost.
+    let asked = timeout(engine.config.idle, next(&mut stream, &mut bytes)).await;
+    if let Ok(Ok(Some(_))) = asked {
+        let _ = timeout(engine.config.idle, busy().write(&mut stream, false, false)).await;
+    }
+}
+
+async fn serve(engine: &Rc<Engine>, mut stream: TcpStream) {
+    let mut bytes = BytesMut::with_capacity(1 << 10);
+    loop {
+        let Ok(asked) = timeout(engine.config.idle, next(&mut stream, &mut bytes)).await else {
+            return;
+        };
+        let (reply, is_head, is_kept) = match asked {
+            Ok(None) => return,
+            Ok(Some(request)) => {
+                let Some(reply) = answer(engine, &request, &stream).await else {
+                    return;
+                };
+                (reply, request.is_head, request.is_kept)
+            }
+            Err(refusal) => {
+                let (status, text) = refusal.status();
+                (Reply::text(status, text), false, false)
+            }
+        };
+        let written = timeout(
+            engine.config.idle,
+            reply.write(&mut stream, is_head, is_kept),
+        )
+        .await;
+        if !is_kept || !matches!(written, Ok(Ok(()))) {
+            return;
+        }
+    }
+}
+
+/// The reply; none when the client has gone away.
+async fn answer(engine: &Rc<Engine>, request: &Request, stream: &TcpStream) -> Option<Reply> {
+    let Some(key) = request.key() else {
+        return Some(missing());
+    };
+    if !engine.is_ready() {
+        if engine.sheds() {
+            return Some(busy());
+        }
+        tokio::select! {
+            () = engine.room() => {}
+            () = hang_up(stream) => return None,
+        }
+    }
+    let answer = match engine.request(&key) {
+        Asked::Now(answer) => answer,
+        Asked::Later(ticket, answer) => tokio::select! {
+            answer = answer => answer.ok()?,
+            () = hang_up(stream) => {
+                engine.withdraw(ticket, &key);
+                return None;
+            }
+        },
+    };
+    Some(reply(&key, answer))
+}
+
+/// Until the client is gone; for ever with one that sends its next request already.
+async fn hang_up(stream: &TcpStream) {
+    match stream.peek(&mut [0]).await {
+        Ok(0) | Err(_) => {}
+        Ok(_) => std::future::pending().await,
+    }
+}
+
+fn reply(key: &Key, answer: Answer) -> Reply {
+    match answer {
+        Answer::Page(page, source) => Reply {
+            status: "200 OK",
+            media_type: media_type(key),
+            fields: match source {
+                Source::Local => "X-Press-Source: local\r\n",
+                Source::Peer => "X-Press-Source: peer\r\n",
+                Source::Disk => "X-Press-Source: disk\r\n",
+            },
+            body: page.body,
+        },
+        Answer::Missing => missing(),
+        Answer::Failed => {
+            let text =
+                Bytes::from_static(b"the file could not be read; the server's log says why\n");
+            Reply::text("500 Internal Server Error", text)
+        }
+    }
+}
+
+fn missing() -> Reply {
+    Reply::text("404 Not Found", "no such page\n")
+}
+
+fn busy() -> Reply {
+    Reply::text("503 Service Unavailable", "busy: try again later\n")
+}

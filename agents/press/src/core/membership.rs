@@ -1,0 +1,84 @@
+//! Whom a node works with. The two configurations of PRESS differ here and nowhere else.
+//!
+//! `Formed`: a cluster that is formed once, when every node is connected to every other. It watches
+//! nothing: a member is gone when its connection is, and nobody is let in later.
+//! `Monitored`: a cluster whose members are what its master says (`monitor`).
+
+use super::members::Members;
+use super::monitor::Monitor;
+
+/// See the module.
+pub enum Membership {
+    /// Once and for all.
+    Formed(Formed),
+    /// Watched.
+    Monitored(Monitor),
+}
+
+impl Membership {
+    /// Does the node serve clients?
+    pub fn serves(&self) -> bool {
+        match self {
+            Self::Formed(formed) => formed.is_formed,
+            Self::Monitored(_) => true,
+        }
+    }
+
+    /// The nodes it works with, itself among them.
+    pub fn members(&self) -> Members {
+        match self {
+            Self::Formed(formed) => formed.linked.with(formed.me),
+            Self::Monitored(monitor) => monitor.view().members.with(monitor.me()),
+        }
+    }
+
+    /// Would a connection with this node be let in, and be looked for?
+    pub fn admits(&self, peer: usize) -> bool {
+        match self {
+            Self::Formed(formed) => !formed.is_formed && peer < formed.nodes,
+            Self::Monitored(monitor) => {
+                peer != monitor.me() && self.members().contains(peer) && monitor.is_member()
+            }
+        }
+    }
+
+    /// A connection is there.
+    pub fn linked(&mut self, peer: usize) {
+        if let Self::Formed(formed) = self {
+            formed.linked(peer);
+        }
+    }
+
+    /// A connection is gone.
+    pub fn unlinked(&mut self, peer: usize) {
+        match self {
+            Self::Formed(formed) => formed.linked = formed.linked.without(peer),
+            Self::Monitored(monitor) => monitor.lost_sight_of(peer),
+        }
+    }
+}
+
+/// A cluster that is formed once.
+pub struct Formed {
+    me: usize,
+    nodes: usize,
+    linked: Members,
+    is_formed: bool,
+}
+
+impl Formed {
+    /// Node `me` of `nodes`, none of which it knows yet.
+    pub fn new(me: usize, nodes: usize) -> Self {
+        Self {
+            me,
+            nodes,
+            linked: Members::default(),
+            is_formed: nodes == 1,
+        }
+    }
+
+    fn linked(&mut self, peer: usize) {
+        self.linked = self.linked.with(peer);
+        self.is_formed |= self.linked.with(self.me) == Members::all(self.nodes);
+    }
+}

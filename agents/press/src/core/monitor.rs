@@ -1,0 +1,271 @@
+//! Who is alive, and who says so.
+//!
+//! Members send heartbeats to the next around the ring of the current view. A node whose predecessor
+//! is silent tells the master; if that was the master, it takes its place. The master asks all nodes
+//! there could be, members or not, and each answers to all; who did not answer for `fail_after` is
+//! left out of the next view, who answers is in it. Views are ordered (`ViewId`): a master that hears
+//! of a newer view than its own stops being one, so two that meet become one. A node goes by the
+//! newest view that it is in; one that was left out keeps still until it is taken in again.
+//!
+//! Why a ring beside queries: a dead master asks nobody, and its successor notices first.
+
+use std::time::Duration;
+
+use super::members::Members;
+use super::message::{Datagram, View, ViewId};
+
+/// Of the monitor.
+#[derive(Debug, Clone, Copy)]
+pub struct Times {
+    /// Between heartbeats.
+    pub beat: Duration,
+    /// Between a master's queries.
+    pub query: Duration,
+    /// Who is silent for so long has failed.
+    pub fail_after: Duration,
+}
+
+/// See the module.
+pub struct Monitor {
+    me: usize,
+    nodes: usize,
+    times: Times,
+    view: View,
+    /// The newest view that was heard of; the node is not in it where it is not `view`.
+    newest: ViewId,
+    now: Duration,
+    /// When each node last answered a query; none: not since it is not a member.
+    present: Vec<Option<Duration>>,
+    beaten: Duration,
+    asked: Duration,
+    beat: Duration,
+    query: Option<Duration>,
+    out: Vec<(usize, Datagram)>,
+}
+
+impl Monitor {
+    /// Node `me` of `nodes`, alone and its own master.
+    pub fn new(me: usize, nodes: usize, times: Times) -> Self {
+        let id = ViewId {
+            epoch: 0,
+            master: me,
+        };
+        let zero = Duration::ZERO;
+        Self {
+            me,
+            nodes,
+            times,
+            view: View {
+                id,
+                members: Members::only(me),
+            },
+            newest: id,
+            now: zero,
+            present: vec![None; nodes],
+            beaten: zero,
+            asked: zero,
+            beat: zero,
+            query: None,
+            out: vec![],
+        }
+    }
+
+    /// This node.
+    pub fn me(&self) -> usize {
+        self.me
+    }
+
+    /// The newest view that this node is in.
+    pub fn view(&self) -> View {
+        self.view
+    }
+
+    /// Is this node in the newest view that it knows of?
+    pub fn is_member(&self) -> bool {
+        self.newest == self.view.id
+    }
+
+    /// Is it the master?
+    pub fn is_master(&self) -> bool {
+        self.is_member() && self.view.id.master == self.me
+    }
+
+    /// Who is silent for so long has failed.
+    pub fn fail_after(&self) -> Duration {
+        self.times.fail_after
+    }
+
+    /// What is to be sent.
+    pub fn outgoing(&mut self) -> Vec<(usize, Datagram)> {
+        std::mem::take(&mut self.out)
+    }
+
+    /// A connection broke. The peer's own words count: it may be there, but nothing speaks for it now.
+    pub fn lost_sight_of(&mut self, peer: usize) {
+        if self.is_master() {
+            self.query = None;
+        } else if self.view.members.contains(peer) && self.is_member() {
+            self.out
+                .push((self.view.id.master, Datagram::Suspect(peer)));
+        }
+    }
+
+    /// Time has passed. True if this node was itself stopped meanwhile.
+    pub fn tick(&mut self, now: Duration) -> bool {
+        // A node that was itself stopped has heard nobody, and accuses nobody.
+        let was_stopped = now.saturating_sub(self.now) * 2 > self.times.fail_after;
+        self.now = now;
+        if was_stopped {
+            self.believe_all();
+        }
+        if self.is_master() {
+            self.master();
+        } else if self.is_silent(self.asked, self.patience()) {
+            self.take_over();
+        }
+        self.ring();
+        was_stopped
+    }
+
+    /// Another node says this.
+    pub fn datagram(&mut self, now: Duration, from: usize, datagram: Datagram) {
+        self.now = self.now.max(now);
+        match datagram {
+            Datagram::Heartbeat => {
+                if from == self.predecessor() {
+                    self.beaten = now;
+                }
+            }
+            Datagram::Query(view) if view.members.is_within(self.nodes) => self.queried(from, view),
+            Datagram::Query(_) => {}
+            Datagram::Present => self.present[from] = Some(now),
+            Datagram::Suspect(node) => self.suspected(node),
+        }
+    }
+
+    fn queried(&mut self, from: usize, view: View) {
+        if view.id < self.newest || view.id.master != from {
+            if self.is_master() {
+                self.out.push((from, Datagram::Query(self.view)));
+            }
+            return;
+        }
+        self.newest = view.id;
+        self.asked = self.now;
+        if view.members.contains(self.me) && view != self.view {
+            self.adopt(view);
+        }
+        let others = (0..self.nodes).filter(|&node| node != self.me);
+        self.out
+            .extend(others.map(|node| (node, Datagram::Present)));
+    }
+
+    /// Somebody's predecessor is silent: the master believes it unless it has just heard from it.
+    fn suspected(&mut self, node: usize) {
+        let is_heard =
+            |at: Option<Duration>| at.is_some_and(|at| self.now - at <= self.times.query * 2);
+        if self.is_master() && node < self.nodes && !is_heard(self.present[node]) {
+            self.present[node] = None;
+            self.ask();
+        }
+    }
+
+    fn master(&mut self) {
+        let is_due = !self
+            .query
+            .is_some_and(|at| self.now - at < self.times.query);
+        if is_due {
+            self.ask();
+        }
+    }
+
+    fn ask(&mut self) {
+        let alive = self.alive();
+        if alive != self.view.members {
+            self.make(alive);
+        }
+        self.query = Some(self.now);
+        let others = (0..self.nodes).filter(|&node| node != self.me);
+        self.out
+            .extend(others.map(|node| (node, Datagram::Query(self.view))));
+    }
+
+    fn alive(&self) -> Members {
+        let heard = (0..self.nodes).filter(|&node| {
+            self.present[node].is_some_and(|at| !self.is_silent(at, self.times.fail_after))
+        });
+        heard.fold(Members::only(self.me), Members::with)
+    }
+
+    fn take_over(&mut self) {
+        let old = self.newest.master;
+        for node in self.view.members.without(old).iter() {
+            self.present[node] = Some(self.now);
+        }
+        if old < self.nodes {
+            self.present[old] = None;
+        }
+        self.make(self.alive());
+        self.ask();
+    }
+
+    /// A new view, of which this node is the master.
+    fn make(&mut self, members: Members) {
+        let epoch = self.newest.epoch + 1;
+        let id = ViewId {
+            epoch,
+            master: self.me,
+        };
+        self.newest = id;
+        self.adopt(View { id, members });
+    }
+
+    fn adopt(&mut self, view: View) {
+        self.view = view;
+        self.beaten = self.now;
+    }
+
+    fn ring(&mut self) {
+        if !self.is_member()
+            || self.view.members.len() < 2
+            || self.now - self.beat < self.times.beat
+        {
+            return;
+        }
+        self.beat = self.now;
+        let next = self.view.members.successor(self.me);
+        self.out.push((next, Datagram::Heartbeat));
+        let before = self.predecessor();
+        if !self.is_silent(self.beaten, self.times.fail_after) {
+        } else if before == self.view.id.master {
+            self.take_over();
+        } else if self.is_master() {
+            self.suspected(before);
+        } else {
+            self.out
+                .push((self.view.id.master, Datagram::Suspect(before)));
+        }
+    }
+
+    /// The master's successor takes over first, who is further away later.
+    fn patience(&self) -> Duration {
+        let steps = self.view.members.distance(self.newest.master, self.me) as u32;
+        self.times.fail_after + self.times.query * 2 * steps
+    }
+
+    fn predecessor(&self) -> usize {
+        self.view.members.predecessor(self.me)
+    }
+
+    fn believe_all(&mut self) {
+        self.beaten = self.now;
+        self.asked = self.now;
+        for at in self.present.iter_mut().flatten() {
+            *at = self.now;
+        }
+    }
+
+    fn is_silent(&self, since: Duration, longest: Duration) -> bool {
+        self.now.saturating_sub(since) > longest
+    }
+}

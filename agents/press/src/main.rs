@@ -1,0 +1,46 @@
+//! `press`: one node; see the crate's documentation.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use press::config::{Config, Usage, USAGE};
+use tokio::signal::unix::{signal, SignalKind};
+
+/// Files that are read at a time.
+const READERS: usize = 8;
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    if words.first().is_some_and(|word| word == "--help") {
+        println!("{USAGE}");
+        return ExitCode::SUCCESS;
+    }
+    match run(words) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("press: {error:#}");
+            ExitCode::from(if error.is::<Usage>() { 2 } else { 1 })
+        }
+    }
+}
+
+fn run(words: Vec<String>) -> Result<()> {
+    let config = Config::parse(words)?;
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    let runtime = builder.enable_all().max_blocking_threads(READERS).build()?;
+    let local = tokio::task::LocalSet::new();
+    let served = local.block_on(&runtime, async {
+        let mut term = signal(SignalKind::terminate())?;
+        let mut int = signal(SignalKind::interrupt())?;
+        let ended = async {
+            tokio::select! {
+                _ = term.recv() => {}
+                _ = int.recv() => {}
+            }
+        };
+        press::server::run(config, ended).await
+    });
+    // A read of a hung disk is not waited for.
+    runtime.shutdown_background();
+    served
+}

@@ -1,0 +1,26 @@
+"""Readers of PRESS's pages.
+
+The report's trace is not public. Popularity follows Zipf's law with the exponent that pages have
+in this project, 0.8: Breslau et al. (Web caching and Zipf-like distributions, INFOCOM 1999) found
+0.64 to 0.83.
+"""
+
+from __future__ import annotations
+
+from experiments.design.workloads import PAGE_ZIPF, Operation, Population, Workload
+
+PAGES = 18_000  # as in pages.py
+
+
+def page(place: int) -> Operation:
+    """A page; the answer must have its key as its title."""
+    key = f"page:{place:06d}"
+    return Operation(key, f"/{place:06d}.html", f"<title>{key}</title>")
+
+
+def readers() -> Population:
+    """All pages, the first the most popular."""
+    return Population(tuple(page(place) for place in range(PAGES)), PAGE_ZIPF)
+
+
+WORKLOADS = {"page-reader": Workload(readers, ("press",))}
