@@ -17,6 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from experiments.design.roles import Role
 from experiments.errors import EnvironmentMissing, MeasurementFailed, SparecraftError
 from experiments.paths import ROOT
 
@@ -249,27 +250,33 @@ def _work(lane: Lane, work: Work) -> None:
 
 
 def command(
-    role: Path, generation: str, sources: Sequence[str], opener: str, names: Mapping[str, str],
+    role: Role, generation: str, sources: Sequence[str], opener: str, names: Mapping[str, str],
     folder: Path,
 ) -> tuple[str, ...]:  # fmt: skip
     """The command of a client, compiled where that was not done before.
 
-    Parameters: role's folder, whose jars `ci/jars` has in build/ROLE/GENERATION; names of machines
-    by address, for a resolver that asks nobody; folder to write these to. Raises
-    EnvironmentMissing.
+    Parameters: role, of whose generation `ci/jars` has the jars; names of machines by address, for
+    a resolver that asks nobody; folder to write these to. Raises EnvironmentMissing.
     """
-    jars = _BUILD / role.name / generation
+    jars = _jars(role, generation)
     java = _program("java")
-    classes = _compiled(jars, [*(role / name for name in sources), *sorted(_JAVA.glob("*.java"))])
+    own_sources = [role.directory / name for name in sources]
+    classes = _compiled(jars, [*own_sources, *sorted(_JAVA.glob("*.java"))])
     hosts = folder / "hosts"
     own = {"127.0.0.1": f"localhost {socket.gethostname()}"}  # clients ask what they are called
     hosts.write_text("".join(f"{one} {name}\n" for one, name in (own | dict(names)).items()))
-    path = f"{classes}:{role / generation}:{jars}/*"
+    path = f"{classes}:{role.directory / generation}:{jars}/*"
     return (
         java, f"-Xmx{_HEAP_MB}m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
         "-Djava.net.preferIPv4Stack=true", f"-Djdk.net.hosts.file={hosts}", "-cp", path, _MAIN,
         opener,
     )  # fmt: skip
+
+
+def _jars(role: Role, generation: str) -> Path:
+    """Those that its image has of this generation; build/ROLE/GENERATION where it has none."""
+    pattern = role.build.get(f"{generation}/lib/")
+    return (ROOT / pattern).parent if pattern else _BUILD / role.directory.name / generation
 
 
 def _compiled(jars: Path, sources: Sequence[Path]) -> Path:

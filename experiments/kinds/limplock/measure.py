@@ -156,7 +156,7 @@ class Rows:
     def _client_of(self, arm: str, name: str, system: System, rows: Sequence[Row]) -> Clients:
         """Started once for each arm, with what its rows need to be there."""
         if (arm, name) not in self._clients:
-            role, folder = self._stage.design.roles[name].directory, self._stage.folder
+            role, folder = self._stage.design.roles[name], self._stage.folder
             every = chain(system.nodes.values(), *system.called.values())
             names = {node.address: node.name for node in every}
             words = command(role, system.jars, system.sources, system.opener, names, folder)

@@ -19,6 +19,11 @@ case $GENERATION.$place in
 esac
 JAVA_HOME=$(readlink -f /usr/bin/java)
 export JAVA_HOME=${JAVA_HOME%/bin/java} # the NodeManager starts tasks with it
+# A worker's places for maps, for reduces, and, in the new release, for what leads a job.
+maps=2 reduces=2 jobs=4
+if [ "$PLACES" = apart ]; then
+  case $((ID % 3)) in 0) reduces=0 jobs=0 ;; 2) maps=0 jobs=0 ;; esac
+fi
 mapfile -t java < <(java_of "$HEAP_MB")
 # What is of fleet. is for the DataNode, whose configuration is the role hdfs's.
 java+=(--add-opens java.base/java.lang=ALL-UNNAMED "-Dfleet.namenode=$NAMENODE" "-Dfleet.address=$ADDRESS" "-Dfleet.data=$data"
@@ -28,8 +33,8 @@ java+=(--add-opens java.base/java.lang=ALL-UNNAMED "-Dfleet.namenode=$NAMENODE" 
 write_configuration() {
   local file
   mkdir -p "$run/conf"
-  for file in "$software"/{core,mapred,yarn}-site.xml; do
+  for file in "$software"/{core,mapred,yarn}-site.xml "$software/resource-types.xml"; do
     [ ! -e "$file" ] || sed -e "s|NAMENODE|$NAMENODE|g" -e "s|FIRST|$FIRST|g" -e "s|SECOND|${peers[1]#*=}|g" \
-      -e "s|ADDRESS|$ADDRESS|g" -e "s|DATA|$data|g" "$file" >"$run/conf/${file##*/}"
+      -e "s|ADDRESS|$ADDRESS|g" -e "s|DATA|$data|g" -e "s|MAPS|$maps|g" -e "s|REDUCES|$reduces|g" -e "s|JOBS|$jobs|g" "$file" >"$run/conf/${file##*/}"
   done
 }

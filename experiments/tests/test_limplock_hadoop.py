@@ -1,0 +1,151 @@
+"""The adapter of MapReduce: workers by what they have places for, out of recorded answers."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+import pytest
+
+from experiments.design import load_design
+from experiments.errors import InputError
+from experiments.kinds.limplock.cast import cast_of
+from experiments.kinds.limplock.row import rows
+from experiments.kinds.limplock.system import Node, System, Unsettled, adapter_of
+
+JOBS, HISTORY, MAPS, BOTH, REDUCES = (
+    Node(f"jobs-{k}", f"198.18.0.{k}", f"198.19.0.{k}") for k in range(1, 6)
+)
+WORKERS = (MAPS, BOTH, REDUCES)
+FILES = [Node(f"files-{k}", f"198.18.0.2{k}", f"198.19.0.2{k}") for k in range(1, 4)]
+HAS = {"maps": (2, 2, 0), "reduces": (0, 2, 2)}  # by kind, of each worker
+Say = Callable[..., None]
+
+
+@pytest.fixture
+def kind() -> type[System]:
+    return adapter_of(load_design("limplock-hadoop").roles["hadoop"].directory)
+
+
+@pytest.fixture(params=["new", "old"])
+def system(kind: type[System], request: pytest.FixtureRequest) -> System:
+    found = kind([JOBS, HISTORY, *WORKERS], {"GENERATION": request.param})
+    found.called = {"hdfs": FILES}
+    return found
+
+
+@pytest.fixture
+def say(system: System, monkeypatch: pytest.MonkeyPatch) -> Say:
+    """Has the machine for jobs tell of some of its workers, in the words of the system's release:
+    the first `taken` places for reduces are taken."""
+
+    def told(*live: Node, taken: int = 0) -> None:
+        def get(url: str, **_: object) -> httpx.Response:
+            assert url.startswith(f"http://{JOBS.control}:")
+            said = {"new": new, "old": old}[str(system.settings["GENERATION"])](live, taken)
+            return httpx.Response(200, json=said, request=httpx.Request("GET", url))
+
+        monkeypatch.setattr(sys.modules[type(system).__module__].httpx, "get", get)
+
+    return told
+
+
+def new(live: tuple[Node, ...], taken: int) -> dict[str, Any]:
+    """As a ResourceManager's /ws/v1/cluster/nodes."""
+
+    def resource(maps: int, reduces: int) -> dict[str, Any]:
+        kinds = {"memory-mb": 2048, "vcores": 8, "jobs": 4, "maps": maps, "reduces": reduces}
+        listed = [{"name": name, "units": "", "value": many} for name, many in kinds.items()]
+        return {"memory": 2048, "resourceInformations": {"resourceInformation": listed}}
+
+    dead = {"state": "LOST", "nodeHostName": HISTORY.address}
+    nodes = [
+        {
+            "state": "RUNNING",
+            "nodeHostName": one.address,
+            "usedResource": resource(0, taken),
+            "totalResource": resource(HAS["maps"][at], HAS["reduces"][at]),
+        }
+        for at, one in enumerate(WORKERS)
+        if one in live
+    ]
+    return {"nodes": {"node": [dead, *nodes]}}
+
+
+def old(live: tuple[Node, ...], taken: int) -> dict[str, Any]:
+    """As a JobTracker's JobTrackerInfo."""
+    trackers = [
+        {
+            "hostname": one.address,
+            "last_seen": 1795508266116,
+            "health": "OK",
+            "slots": {
+                "map_slots": HAS["maps"][at],
+                "map_slots_used": 0,
+                "reduce_slots": HAS["reduces"][at],
+                "reduce_slots_used": taken,
+            },
+        }
+        for at, one in enumerate(WORKERS)
+        if one in live
+    ]
+    return {"beans": [{"AliveNodesInfoJson": json.dumps(trackers)}]}
+
+
+@pytest.mark.parametrize(
+    ("row", "part", "limping"),
+    [
+        ("H1", "mapper", "jobs-3"),
+        ("H2", "reducer", "jobs-5"),
+        ("H3", "job-tracker", "jobs-1"),
+        ("H4", "task-node", "jobs-3"),
+    ],
+)
+def test_the_worker_limps_that_has_places_for_one_kind_of_task(
+    system: System, say: Say, row: str, part: str, limping: str
+) -> None:
+    say(*WORKERS)
+    cast = cast_of(rows()[row], part, system)
+    assert (cast.limping, cast.asked) == (limping, "jobs-1")
+    assert (cast.labels[limping], cast.labels["jobs-4"]) == (part, "worker")
+
+
+def test_workers_that_are_not_all_there_have_no_parts(system: System, say: Say) -> None:
+    say(MAPS, BOTH)
+    with pytest.raises(Unsettled):
+        system.parts(rows()["H1"])
+
+
+def test_a_worker_tells_how_many_of_its_places_are_taken(system: System, say: Say) -> None:
+    say(*WORKERS, taken=2)
+    assert system.look("jobs-5") == {"maps_taken": 0.0, "reduces_taken": 2.0}
+    assert system.look("jobs-1") == {}
+
+
+def test_a_row_is_one_job_or_small_ones_with_two_tasks_each(system: System) -> None:
+    known = rows()
+    words = system.operation(known["H1"], known["H1"].workload, 32, "jobs-1")
+    small = system.operation(known["H4"], known["H4"].workload, 12, "jobs-1")
+    assert (words.operation, words.count, words.size) == ("wordcount", 1, 32)
+    assert (small.operation, small.count, small.size) == ("trace-task", 6, 6)
+    workers = ",".join(one.address for one in WORKERS)
+    assert words.target == f"{JOBS.address} {HISTORY.address} {FILES[0].address} {workers}"
+
+
+def test_only_the_new_release_has_a_task_at_a_worker_that_one_chooses(system: System) -> None:
+    row = rows()["H1"]
+    is_new = system.settings["GENERATION"] == "new"
+    assert list(system.probed(row, "task")) == ["jobs-3", "jobs-4", "jobs-5"] * is_new
+    assert list(system.probed(row, "fetch")) == ["jobs-3", "jobs-4", "jobs-5"]
+    assert system.probe(row, "fetch", "jobs-5").target.endswith(f" {REDUCES.address}")
+
+
+def test_an_operation_that_its_client_cannot_ask_is_refused(system: System) -> None:
+    row = rows()["H1"]
+    system.check(row)
+    odd = {"workload": row.workload.model_copy(update={"operation": "sort"})}
+    with pytest.raises(InputError):
+        system.check(row.model_copy(update=odd))

@@ -1,0 +1,175 @@
+"""How limplock's rows ask MapReduce: which worker has which tasks, jobs, and who has places left.
+
+As in the paper maps and reduces are on different workers, where the setting PLACES says so; which
+of them has places for what, the ResourceManager or JobTracker tells. It is asked over the control
+network, which no limping card is on.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import httpx
+
+from experiments.errors import InputError
+from experiments.kinds.limplock.clients import Clients, Task
+from experiments.kinds.limplock.row import Load, Row
+from experiments.kinds.limplock.system import Node, Parts, Shown, System, Unsettled
+
+_LIMIT_S = 2.0
+_PREPARED_S = 120.0
+_CLEARED_S = 60.0
+_PIECES = 4
+_PAGES = {
+    "new": "http://{}:8088/ws/v1/cluster/nodes",
+    "old": "http://{}:50030/jmx?qry=Hadoop:service=JobTracker,name=JobTrackerInfo",
+}
+_MAPS, _REDUCES = "maps", "reduces"
+_OPERATIONS = ("wordcount", "trace-task")
+_TASKS_OF_JOB = 2  # of a small one: a map and a reduce
+Places = Mapping[str, Mapping[str, tuple[int, int]]]
+"""By a worker's address and the kind of task: how many places are taken, of how many."""
+
+
+class Hadoop(System):
+    """A machine for jobs, one for their history, and workers: the tier's machines in this order."""
+
+    opener = "HadoopClient"
+    shown = (
+        Shown("reduces_taken", "places for reduces that are taken"),
+        Shown("maps_taken", "places for maps that are taken"),
+    )
+
+    def __init__(self, nodes: Sequence[Node], settings: Mapping[str, Any]) -> None:
+        super().__init__(nodes, settings)
+        self._generation = str(settings["GENERATION"])
+        placing = f"../hdfs/{self._generation}/Placing.java"
+        self.sources = (f"{self.opener}.java", f"{self._generation}/Tasks.java", placing)
+        self._jobs, self._history, *workers = nodes
+        self._workers = [one.name for one in workers]
+
+    @classmethod
+    def check(cls, row: Row) -> None:
+        """Raises InputError for what its client cannot ask."""
+        if row.beside is not None or row.workload.operation not in _OPERATIONS:
+            came = (row.beside or row.workload).operation
+            expected = f"one of {', '.join(_OPERATIONS)}, and nothing beside"
+            raise InputError(f"row {row.name}", expected=expected, came=came)
+
+    def parts(self, row: Row) -> Parts:
+        """Workers by what they have places for: maps alone, reduces alone, or both. Each map's
+        output is fetched by all reduces of its job."""
+        places = self._places()
+        lacking = [name for name in self._workers if self.nodes[name].address not in places]
+        if lacking:
+            raise _unsettled(f"none of {', '.join(lacking)}")
+        found: dict[str, list[str]] = {}
+        for name in self._workers:
+            found.setdefault(_part(places[self.nodes[name].address]), []).append(name)
+        parts = {part: tuple(names) for part, names in found.items()}
+        if "task-node" in row.injected:
+            parts = {"task-node": parts.get("mapper", ()), **parts}
+        return {**parts, "job-tracker": (self._jobs.name,), "history": (self._history.name,)}
+
+    def asked(self, row: Row, parts: Parts, injected: str) -> str:
+        """The machine for jobs."""
+        del row, parts, injected
+        return self._jobs.name
+
+    def target(self, node: str, operation: str) -> str:
+        """Jobs, history, name node, and the worker, or all of them."""
+        del operation
+        workers = [node] if node in self._workers else self._workers
+        namenode = self.called["hdfs"][0].address
+        addresses = ",".join(self.nodes[name].address for name in workers)
+        return f"{self._jobs.address} {self._history.address} {namenode} {addresses}"
+
+    def prepare(self, row: Row, count: int, clients: Clients) -> None:
+        """The text, with a replica on each worker."""
+        target = self.target(self._jobs.name, "text")
+        if row.workload.operation == "wordcount":
+            task = Task(self._jobs.name, "text", target, 1, count, 1)
+        else:
+            task = Task(self._jobs.name, "pieces", target, _PIECES, 0, _PIECES)
+        clients.do(task, _PREPARED_S)
+
+    def reset(self, row: Row, clients: Clients) -> None:
+        """Jobs that were not waited for end."""
+        del row
+        target = self.target(self._jobs.name, "clear")
+        clients.do(Task(self._jobs.name, "clear", target, 1, 0, 1), _CLEARED_S)
+
+    def operation(self, row: Row, load: Load, count: int, node: str) -> Task:
+        """One job that counts so many megabytes, or so many tasks in small jobs."""
+        del row
+        target = self.target(node, load.operation)
+        if load.operation == "wordcount":
+            return Task(node, "wordcount", target, 1, count, 1)
+        jobs = max(1, count // _TASKS_OF_JOB)
+        return Task(node, "trace-task", target, jobs, jobs, jobs)
+
+    def probed(self, row: Row, operation: str) -> Sequence[str]:
+        """Workers; the old release has no task at a worker that one chooses."""
+        del row
+        return [] if operation == "task" and self._generation == "old" else self._workers
+
+    def probe(self, row: Row, operation: str, node: str) -> Task:
+        """A task of no work, or what a reduce asks of a worker that has a map's output."""
+        del row
+        return Task(node, operation, self.target(node, operation), 0, 0, 1)
+
+    def look(self, node: str) -> Mapping[str, float]:
+        """A worker's places that are taken."""
+        if node not in self._workers:
+            return {}
+        own = self._places().get(self.nodes[node].address, {})
+        return {f"{kind}_taken": float(taken) for kind, (taken, _) in own.items()}
+
+    def _places(self) -> Places:
+        """Of the workers that live; none where it does not answer."""
+        url = _PAGES[self._generation].format(self._jobs.control)
+        try:
+            text = httpx.get(url, timeout=_LIMIT_S, trust_env=False).raise_for_status().text
+            return places_of(json.loads(text))
+        except (httpx.HTTPError, ValueError):
+            return {}
+
+
+def places_of(said: Mapping[str, Any]) -> Places:
+    """Out of what a ResourceManager or a JobTracker says of its workers."""
+    if "beans" in said:
+        trackers = json.loads(said["beans"][0]["AliveNodesInfoJson"]) if said["beans"] else []
+        return {one["hostname"]: _slots(one["slots"]) for one in trackers}
+    nodes = (said["nodes"] or {}).get("node", [])
+    return {
+        one["nodeHostName"]: _resources(one["usedResource"], one["totalResource"])
+        for one in nodes
+        if one["state"] == "RUNNING"
+    }
+
+
+def _slots(slots: Mapping[str, int]) -> dict[str, tuple[int, int]]:
+    kinds = {_MAPS: "map_slots", _REDUCES: "reduce_slots"}
+    return {kind: (slots[f"{key}_used"], slots[key]) for kind, key in kinds.items()}
+
+
+def _resources(used: Mapping[str, Any], total: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
+    def of(resource: Mapping[str, Any]) -> dict[str, int]:
+        listed = resource["resourceInformations"]["resourceInformation"]
+        return {one["name"]: int(one["value"]) for one in listed}
+
+    return {kind: (of(used).get(kind, 0), of(total).get(kind, 0)) for kind in (_MAPS, _REDUCES)}
+
+
+def _part(places: Mapping[str, tuple[int, int]]) -> str:
+    has = [kind for kind, (_, total) in places.items() if total]
+    return {_MAPS: "mapper", _REDUCES: "reducer"}[has[0]] if len(has) == 1 else "worker"
+
+
+def _unsettled(came: str) -> Unsettled:
+    return Unsettled("the workers", expected="all of them with the machine for jobs", came=came)
+
+
+SYSTEM = Hadoop
