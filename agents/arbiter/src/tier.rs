@@ -174,8 +174,8 @@ impl Tier {
     }
 
     /// Replicas of the next read: those of all, or one more where one server alone would be a probe.
-    pub fn read_replicas(&self) -> usize {
-        let now = self.now();
+    pub fn read_replicas(&self, now: Instant) -> usize {
+        let now = self.us_at(now);
         self.choices().selector.replicas(now, self.replicas())
     }
 
@@ -231,20 +231,20 @@ impl Tier {
         avoid: &[ServerId],
     ) -> Result<Leases, Refused> {
         let request = self.next_request.fetch_add(1, Relaxed);
-        let now = self.now();
+        let since = Instant::now();
         let mut guard = self.choices();
         let choices = &mut *guard;
         choices.grants.clear();
         let ask = Ask {
             exclude,
             avoid,
-            ..Ask::new(now, request, r)
+            ..Ask::new(self.us_at(since), request, r)
         };
         let acquired = choices.selector.acquire(&ask, &mut choices.grants)?;
         let ready = choices
             .grants
             .iter()
-            .map(|grant| self.lease(grant.server))
+            .map(|grant| self.lease(grant.server, since))
             .collect();
         // Most requests wait for nothing and need no channel.
         let receiver = (acquired.waiting > 0).then(|| {
@@ -259,7 +259,7 @@ impl Tier {
             ready,
             receiver,
             waiting: acquired.waiting,
-            waits_since: (acquired.granted == 0).then(Instant::now),
+            waits_since: (acquired.granted == 0).then_some(since),
             delayed: acquired.hedge,
         })
     }
@@ -276,18 +276,18 @@ impl Tier {
     }
 
     fn one_more(self: &Arc<Self>, request: RequestId, used: &[ServerId]) -> Option<Lease> {
-        let now = self.now();
+        let since = Instant::now();
         let mut guard = self.choices();
         let choices = &mut *guard;
         choices.grants.clear();
         let ask = Ask {
             exclude: used,
-            ..Ask::new(now, request, 1)
+            ..Ask::new(self.us_at(since), request, 1)
         };
         let found = choices.selector.hedge(&ask, &mut choices.grants);
         let server = choices.grants.first().filter(|_| found)?.server;
         drop(guard);
-        Some(self.lease(server))
+        Some(self.lease(server, since))
     }
 
     /// Puts the servers that may be chosen into `alive`, in the order of their places.
@@ -352,27 +352,35 @@ impl Tier {
         lock(&self.choices)
     }
 
-    fn lease(self: &Arc<Self>, server: ServerId) -> Lease {
+    fn lease(self: &Arc<Self>, server: ServerId, since: Instant) -> Lease {
         Lease {
             tier: Arc::clone(self),
             server,
-            since: Instant::now(),
+            since,
         }
     }
 
     /// Runs a decision that may serve who waits, then hands the leases out.
     fn decide(self: &Arc<Self>, step: impl FnOnce(&mut Choices, TimeUs, &mut Vec<Grant>)) {
-        let now = self.now();
+        self.decide_at(Instant::now(), step);
+    }
+
+    /// As `decide`, of a clock that was just read.
+    fn decide_at(
+        self: &Arc<Self>,
+        now: Instant,
+        step: impl FnOnce(&mut Choices, TimeUs, &mut Vec<Grant>),
+    ) {
         let mut grants = Vec::new();
         let mut choices = self.choices();
-        step(&mut choices, now, &mut grants);
+        step(&mut choices, self.us_at(now), &mut grants);
         let receivers: Vec<_> = grants
             .iter()
             .map(|grant| (choices.waiters.get(&grant.request).cloned(), grant.server))
             .collect();
         drop(choices);
         for (receiver, server) in receivers {
-            let lease = self.lease(server);
+            let lease = self.lease(server, now);
             if let Some(receiver) = receiver {
                 // A request that has just gone drops the lease here, which releases the server.
                 let _ = receiver.send(lease);

@@ -202,7 +202,7 @@ impl Client {
         }
         let received = Instant::now();
         let r = if request.is_read {
-            front.tier.read_replicas()
+            front.tier.read_replicas(received.into())
         } else {
             1
         };
@@ -210,7 +210,7 @@ impl Client {
             front.tier.counters.cloned.inc();
             race::run(front, self, request, r).await
         } else {
-            direct::run(front, self, request, upload).await
+            direct::run(front, self, request, upload, received).await
         };
         front.tier.request_ended(received.into());
         after

@@ -27,8 +27,9 @@ pub async fn run(
     client: &mut Client,
     request: &RequestHead,
     upload: Upload,
+    received: Instant,
 ) -> After {
-    let deadline = Instant::now() + front.tier.config().request_timeout();
+    let deadline = received + front.tier.config().request_timeout();
     let mut reply = std::mem::take(&mut client.reply);
     reply.may_switch = request.upgrades;
     let mut exchange = Exchange {

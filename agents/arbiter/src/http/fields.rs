@@ -6,14 +6,11 @@ use crate::siblings::{self, Stamp};
 
 /// httparse takes a bare line feed for the end of a line; others may not.
 pub fn only_crlf(head: &[u8]) -> Result<(), &'static str> {
-    let mut before = 0;
-    for &byte in head {
-        if byte == b'\n' && before != b'\r' {
-            return Err("a line must end with CR LF");
-        }
-        before = byte;
+    let mut ends = memchr::memchr_iter(b'\n', head);
+    if ends.all(|end| head[..end].ends_with(b"\r")) {
+        return Ok(());
     }
-    Ok(())
+    Err("a line must end with CR LF")
 }
 
 /// What the header fields say of the connection and the body.

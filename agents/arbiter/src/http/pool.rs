@@ -1,7 +1,6 @@
 //! Idle connections to the servers, the last used first; bounded per server.
 
 use std::sync::Mutex;
-use std::time::{Duration, Instant};
 
 use policy::ServerId;
 use tokio::sync::Notify;
@@ -11,11 +10,10 @@ use crate::lock;
 
 /// Most idle connections per server.
 const IDLE_MAX: usize = 256;
-/// Idle for longer, a connection is closed.
-const IDLE_AGE_MAX: Duration = Duration::from_secs(60);
-
-/// Idle for longer, a connection has no buffer.
-const BUFFER_KEPT: Duration = Duration::from_secs(1);
+/// Idle for so many sweeps, one a second, a connection is closed.
+const IDLE_SWEEPS_MAX: u32 = 60;
+/// Idle for so many sweeps, a connection has no buffer.
+const BUFFER_SWEEPS: u32 = 2;
 
 /// See the module.
 pub struct Pool {
@@ -27,7 +25,8 @@ pub struct Pool {
 struct Idle {
     conn: Conn,
     generation: u64,
-    since: Instant,
+    /// Since it came back.
+    sweeps: u32,
 }
 
 impl Pool {
@@ -57,7 +56,7 @@ impl Pool {
             idle.push(Idle {
                 conn,
                 generation,
-                since: Instant::now(),
+                sweeps: 0,
             });
             drop(idle);
             self.returned[server].notify_one();
@@ -80,10 +79,11 @@ impl Pool {
         for (server, idle) in self.idle.iter().enumerate() {
             let generation = generation(server);
             lock(idle).retain_mut(|idle| {
-                if idle.since.elapsed() > BUFFER_KEPT {
+                idle.sweeps += 1;
+                if idle.sweeps >= BUFFER_SWEEPS {
                     idle.conn.release_buffer();
                 }
-                idle.is_usable(generation)
+                idle.sweeps <= IDLE_SWEEPS_MAX && idle.is_usable(generation)
             });
         }
     }
@@ -91,7 +91,6 @@ impl Pool {
 
 impl Idle {
     fn is_usable(&mut self, generation: u64) -> bool {
-        let is_young = self.since.elapsed() < IDLE_AGE_MAX;
-        is_young && self.generation == generation && self.conn.is_silent()
+        self.generation == generation && self.conn.is_silent()
     }
 }

@@ -230,7 +230,8 @@ impl Stream<'_> {
         lease: &mut Option<Lease>,
     ) -> Result<usize, Broken> {
         let limit = self.front.tier.config().request_timeout();
-        let (mut silent_by, mut stuck_by) = (Instant::now() + limit, Instant::now() + limit);
+        let mut silent_by = Instant::now() + limit;
+        let mut stuck_by = silent_by;
         loop {
             let has_room = self.waiting.has_room(self.front);
             if !has_room {

@@ -27,7 +27,7 @@ pub async fn race<D: Dialect>(
     not: &[ServerId],
     received: Instant,
 ) -> Result<(), Failure> {
-    let r = front.tier.read_replicas();
+    let r = front.tier.read_replicas(received);
     if r > 1 {
         front.tier.counters.cloned.add(batch.commands);
     }

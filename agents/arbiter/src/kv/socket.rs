@@ -57,7 +57,13 @@ impl Socket {
     /// Those of the socket, and `TimedOut`.
     pub async fn write(&mut self, mut bytes: &[u8], limit: Duration) -> io::Result<()> {
         while !bytes.is_empty() {
-            let written = timeout(limit, self.stream.write(bytes)).await??;
+            // Most writes are taken at once and need no deadline.
+            let written = match self.stream.try_write(bytes) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    timeout(limit, self.stream.write(bytes)).await??
+                }
+                tried => tried?,
+            };
             if written == 0 {
                 return Err(io::ErrorKind::WriteZero.into());
             }

@@ -22,13 +22,14 @@ pub struct Flight {
 impl Flight {
     /// A complete, good reply came. Returns the latency.
     pub fn good(&self) -> Duration {
-        let latency = self.sent.elapsed();
+        let now = Instant::now();
+        let latency = now - self.sent;
         let us = micros(latency);
         let counters = &self.tier.server_counters[self.server];
         counters.last_latency_us.set(us);
         counters.latency_us_sum.add(us);
         counters.latency_count.inc();
-        self.observe(Observation::LatencyUs(us));
+        self.observe(now, Observation::LatencyUs(us));
         latency
     }
 
@@ -36,9 +37,10 @@ impl Flight {
     pub fn bad(&self) -> Duration {
         self.tier.server_counters[self.server].errors.inc();
         self.failed.store(true, Relaxed);
-        let spent = self.sent.elapsed();
+        let now = Instant::now();
+        let spent = now - self.sent;
         let after_us = micros(spent);
-        self.observe(Observation::Error { after_us });
+        self.observe(now, Observation::Error { after_us });
         spent
     }
 
@@ -63,8 +65,8 @@ impl Flight {
         self.tier.counters.wasted_us.add(micros(latency));
     }
 
-    fn observe(&self, seen: Observation) {
-        let now = self.tier.now();
+    fn observe(&self, now: Instant, seen: Observation) {
+        let now = self.tier.us_at(now);
         self.tier.choices().selector.observe(now, self.server, seen);
     }
 }

@@ -20,10 +20,11 @@ pub struct Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        let server = self.server;
-        self.tier.meter.released(micros(self.since.elapsed()));
-        self.tier
-            .decide(|choices, now, grants| choices.selector.release(now, server, grants));
+        let (server, now) = (self.server, Instant::now());
+        self.tier.meter.released(micros(now - self.since));
+        self.tier.decide_at(now, |choices, now, grants| {
+            choices.selector.release(now, server, grants);
+        });
     }
 }
 
