@@ -19,6 +19,8 @@ from experiments.kinds.compare.page import write_report
 from experiments.kinds.compare.terminal import print_summary
 from experiments.kinds.compare.verdict import verdict
 from experiments.record.result import read_result
+from experiments.report.tables import Table, named
+from experiments.report.terminal import print_table
 from experiments.tests.planned_fixture import planned_run
 from experiments.tests.report_fixture import FakeRun, fake_run
 
@@ -131,3 +133,13 @@ def test_reasons_against_the_run_are_printed(run: FakeRun) -> None:
 
 def test_an_empty_summary_prints_without_failing() -> None:
     assert printed({}, Path("r.html")).endswith("Report: r.html\n")
+
+
+def test_a_table_too_wide_even_on_its_side_keeps_what_its_lines_are_called() -> None:
+    head = ("row", *(f"what is measured {k}" for k in range(6)))
+    rows = tuple((named(f"row {k} " + "word " * 7), *[named("1 s")] * 6) for k in (1, 2))
+    out = io.StringIO()
+    print_table(Table("wide", "Wide", head, rows), Console(file=out, width=60))
+    shown = out.getvalue()
+    assert all(words in shown for words in head)
+    assert all(len(line) <= 60 for line in shown.splitlines())

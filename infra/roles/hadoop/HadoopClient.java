@@ -34,7 +34,7 @@ import org.apache.hadoop.mapred.lib.TokenCountMapper;
 public final class HadoopClient implements Lanes.Opener {
   private static final String TEXT = "/usr/share/dictd/gcide.dict.dz";
   private static final Path COUNTED = new Path("/row");
-  private static final int BLOCK_BYTES = 16 << 20; // what a map has
+  private static final int BLOCK_BYTES = 8 << 20; // what a map has: as many maps as there are places, so that each worker has some
   private static final int PIECE_BYTES = 4 << 20; // what a small job has
   private static final int PIECES = 4;
   private static final int REDUCES = 2; // one on each worker that has places for them
