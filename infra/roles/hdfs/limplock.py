@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, ClassVar
 
 import httpx
 
@@ -104,6 +104,7 @@ class Hdfs(System):
     """
 
     opener = "HdfsClient"
+    _counts: ClassVar[dict[str, int]] = {}  # by row; each block of a run has an adapter of its own
     shown = (
         Shown("call_queue", "calls that wait for a handler, at the NameNode"),
         Shown("handlers_busy", "handlers at work, at the NameNode"),
@@ -123,7 +124,6 @@ class Hdfs(System):
         master, secondary, datanode = _PAGES[generation]
         self._pages = {name: (self.nodes[name].control, datanode) for name in self._datanodes}
         self._pages[self._master] = self.nodes[self._master].control, master
-        self._counts: dict[str, int] = {}
         self._filled: Parts = {}  # DataNodes by what they hold
         # The old one tells the NameNode to fetch its image from where it serves: not everywhere.
         self._pages[self._secondary] = self.nodes[self._secondary].address, secondary
