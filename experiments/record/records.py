@@ -10,6 +10,7 @@ import errno
 import io
 import json
 import os
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -253,8 +254,8 @@ def histograms(requests: pl.DataFrame) -> dict[str, Any]:
 def encode_histogram(latencies_ms: Iterable[float]) -> str:
     """Latencies as a base64 HdrHistogram of microseconds."""
     histogram = HdrHistogram(1, 120_000_000, 3)
-    for latency_ms in latencies_ms:
-        histogram.record_value(max(1, round(latency_ms * 1e3)))
+    for latency_us, count in Counter(max(1, round(ms * 1e3)) for ms in latencies_ms).items():
+        histogram.record_value(latency_us, count)
     return bytes(histogram.encode()).decode("ascii")
 
 

@@ -30,7 +30,9 @@ PERCENTILES = (50.0, 95.0)
 _STEPS = 8
 _WORK_STEPS = 3
 _SPEED_LEAST = 0.02
-_SEEDS = 5
+_SEEDS = 5  # of the work; their requests together need be no more than
+_REQUESTS_ENOUGH = 50_000
+_ARRIVALS_MAX = 300_000  # of an arm, its first: 32 times they are simulated
 _CALM = 30
 _QUOTA_PERIOD_S = 0.01  # that of `fleet_machine`
 
@@ -91,7 +93,8 @@ def fidelity(run_dir: Path, fitted_arm: str, predicted_arms: Sequence[str] = ())
 
 
 class _Arm:
-    """One arm of a run: its arrivals, its neighbours, what it measured, its configuration."""
+    """One arm of a run: its arrivals, up to a bound, its neighbours, what it measured, its
+    configuration."""
 
     def __init__(
         self, results: Results, service: ServiceFit, name: str, option: str = "--arm"
@@ -107,7 +110,7 @@ class _Arm:
             )
         self.results, self.service, self.name = results, service, name
         rows = results.requests.filter(pl.col("arm") == name).sort("intended_s")
-        rows = rows.filter(pl.col("intended_s").is_not_null())
+        rows = rows.filter(pl.col("intended_s").is_not_null()).head(_ARRIVALS_MAX)
         if rows.is_empty():
             expected = f"an arm of which the run has requests, not {name}"
             raise InputError(option, expected=expected, came="none of it", do="Take another.")
@@ -224,8 +227,10 @@ def _fitted(arm: _Arm) -> tuple[float, float]:
 
 
 def _simulated(arm: _Arm, work_s: float, cv2: float, speed: float) -> dict[float, float]:
-    """Percentiles [s], means over several seeds of the work; arrivals and neighbours are given."""
-    seeds = range(1, _SEEDS + 1)
+    """Percentiles [s], means over several seeds of the work, where an arm has few requests;
+    arrivals and neighbours are given."""
+    count = math.ceil(_REQUESTS_ENOUGH / len(arm.measured_s))
+    seeds = range(1, min(_SEEDS, count) + 1)
     found = reports([arm.scenario(work_s, cv2, speed, seed) for seed in seeds])
     return {
         q: float(np.mean([percentile_s(report["latency"], q) for report in found]))
