@@ -27,7 +27,8 @@ def fleet_text(fleet: Fleet, comment: str) -> str:
 
 
 def experiment_text(experiment: Experiment, comment: str) -> str:
-    """experiment.toml."""
+    """experiment.toml. Of an arm's settings only those that are set: a tier without an arbiter may
+    have no policy."""
     values = experiment.model_dump(mode="json", exclude_none=True)
     lines = _comment(comment)
     for key, value in values.items():
@@ -35,8 +36,10 @@ def experiment_text(experiment: Experiment, comment: str) -> str:
             for fault in value:
                 lines += ["", "[[faults]]", *_pairs(fault)]
         elif key == "arms":
-            for name, arm in value.items():
-                lines += ["", f"[arms.{_key(name)}.settings]", *_pairs(arm["settings"])]
+            for name, arm in experiment.arms.items():
+                found = arm.model_dump(mode="json", exclude_none=True, exclude_unset=True)
+                settings = _pairs(found.get("settings", {}))
+                lines += ["", f"[arms.{_key(name)}.settings]", *settings]
         elif isinstance(value, dict):
             lines += ["", f"[{key}]", *_pairs(value)] if value else []
         else:
