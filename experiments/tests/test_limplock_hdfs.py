@@ -171,6 +171,12 @@ class Asked:
     def call(self, task: Task, work: Work) -> Lane:
         return Lane(task, 0, work=work)
 
+    def start(self, task: Task) -> Lane:
+        self.tasks.append(task)
+        lane = Lane(task, 0)
+        lane.end(0.0, "done")
+        return lane
+
 
 def test_a_fleet_or_an_arm_that_cannot_do_a_row_is_refused_before_anything_is_asked(
     system: System,
@@ -181,9 +187,18 @@ def test_a_fleet_or_an_arm_that_cannot_do_a_row_is_refused_before_anything_is_as
             store.prepare(rows()[name], 1, cast(Clients, Asked()))
 
 
-@pytest.mark.parametrize("generation", ["new"], indirect=True)
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_blocks_that_are_to_be_moved_are_as_many_as_the_row_asks_for(
+    system: System, count: int
+) -> None:
+    asked = Asked()  # of an adapter that never prepared a row, as each block of a run has its own
+    system.reset(rows()["F8"], count, cast(Clients, asked))
+    placed = [task.target.split()[1] for task in asked.tasks if task.operation == "place"]
+    assert placed == [f"/row/{number}" for number in range(count)]
+
+
 def test_a_checkpoint_is_from_the_next_log_to_the_next_image(
-    system: System, monkeypatch: pytest.MonkeyPatch
+    system: System, generation: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     module = sys.modules[type(system).__module__]
     monkeypatch.setattr(module, "_CHECKPOINT_S", 0.0)
@@ -191,8 +206,11 @@ def test_a_checkpoint_is_from_the_next_log_to_the_next_image(
     looks = iter([("1", "a"), ("2", "a"), ("2", "a"), ("2", "a"), ("2", "b"), ("3", "b")])
 
     def page(*asked: object) -> dict[str, Any]:
-        assert INFO in str(asked)
         image, log = next(looks)
+        if generation == "old":
+            assert "RpcDetailedActivity" in str(asked)
+            return {"rollFsImage_num_ops": image, "rollEditLog_num_ops": log}
+        assert INFO in str(asked)
         journal = json.dumps({"MostRecentCheckpointTxId": image})
         return {"JournalTransactionInfo": journal, "NameJournalStatus": log}
 

@@ -93,7 +93,7 @@ class Repeat:
 
     def _rehearse(self) -> None:
         """A run of which nothing is kept: a server that was started anew compiles what it runs."""
-        self._system.reset(self._row, self._clients)
+        self._system.reset(self._row, self._count, self._clients)
         node = self._cast().asked
         lane = self._system.opened(self._clients, self._row, node, self._count)
         self._clients.go(lane)
@@ -101,7 +101,7 @@ class Repeat:
         self._clients.stop(lane)
 
     def _base(self, stack: ExitStack) -> Window:
-        self._system.reset(self._row, self._clients)
+        self._system.reset(self._row, self._count, self._clients)
         cast = self._cast()
         if self._row.beside is not None:
             task = self._system.operation(self._row, self._row.beside, 0, cast.asked)
@@ -124,7 +124,7 @@ class Repeat:
 
     def _scenario(self, scenario: Scenario, base: Window) -> None:
         row, section = self._row, self._section
-        self._system.reset(row, self._clients)
+        self._system.reset(row, self._count, self._clients)
         cast = self._cast()
         limit_s = max(section.window_least_s, (section.wait_max or row.wait_max) * base.took_s)
         kind, parameters = scenario.fault(row.limpware)

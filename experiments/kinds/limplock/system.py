@@ -105,10 +105,13 @@ class System(ABC):
         Parameters: count, of the row's operations, as scaled.
         """
 
-    def reset(self, row: Row, clients: Clients) -> None:
+    def reset(self, row: Row, count: int, clients: Clients) -> None:
         """Before each run of the row's operation: undo what the last run changed, where that would
-        make this one another. Nothing, unless replaced."""
-        del row, clients
+        make this one another. Nothing, unless replaced.
+
+        Parameters: count, of the row's operations, as scaled.
+        """
+        del row, count, clients
 
     def mend(self, clients: Clients) -> None:
         """After a fault, once it is whole by itself: bring back what the fault moved for good.

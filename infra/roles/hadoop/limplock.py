@@ -95,9 +95,9 @@ class Hadoop(System):
             task = Task(self._jobs.name, "pieces", target, _PIECES, 0, _PIECES)
         clients.do(task, _PREPARED_S)
 
-    def reset(self, row: Row, clients: Clients) -> None:
+    def reset(self, row: Row, count: int, clients: Clients) -> None:
         """Jobs that were not waited for end."""
-        del row
+        del row, count
         target = self.target(self._jobs.name, "clear")
         clients.do(Task(self._jobs.name, "clear", target, 1, 0, 1), _CLEARED_S)
 

@@ -164,8 +164,9 @@ class HBase(System):
         """Its regions back to each server: those of one that died are with others since."""
         self._do(clients, Task(self._first, "spread", self._table("", _PROBED), 1, 0, 1))
 
-    def reset(self, row: Row, clients: Clients) -> None:
+    def reset(self, row: Row, count: int, clients: Clients) -> None:
         """What was put into files: a run that begins with full memory writes that too."""
+        del count
         if row.workload.operation == "put":
             target = self._table(self._first, _ROWS)
             self._do(clients, Task(self._first, "compact", target, 1, 0, 1))

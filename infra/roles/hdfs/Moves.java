@@ -100,17 +100,18 @@ final class Moves {
   }
 
   /**
-   * Hadoop's own program, until it ends and the second of two DataNodes, which had none, has blocks. It is told of no others: it moves a
-   * whole block for a few bytes above the mean. Its exit code says nothing, as 3.4.1's fails to count in its second turn.
+   * Hadoop's own program, until it ends and the second of two DataNodes, which had none, has blocks. Its exit code says nothing, as 3.4.1's
+   * fails to count in its second turn.
    */
   static void balance(DistributedFileSystem files, String namenode, String full, String empty, Map<String, String> options)
       throws Exception {
     List<String> words = new ArrayList<>(Arrays.asList(
         System.getProperty("java.home") + "/bin/java", BALANCER_HEAP, "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
         "-Djava.net.preferIPv4Stack=true", "-Djdk.net.hosts.file=" + System.getProperty("jdk.net.hosts.file"),
-        "-cp", System.getProperty("java.class.path"), BALANCER, "-D", "fs.defaultFS=" + namenode));
+        "-cp", System.getProperty("java.class.path"), BALANCER, "-D", "fs.default.name=" + namenode));
     options.forEach((key, value) -> words.addAll(Arrays.asList("-D", key + "=" + value)));
-    words.addAll(Arrays.asList("-threshold", THRESHOLD, "-include", full + "," + empty));
+    words.addAll(Arrays.asList("-threshold", THRESHOLD));
+    words.addAll(Placing.balancedAmong(full, empty));
     File nowhere = new File("/dev/null");
     Process balancer = new ProcessBuilder(words).redirectOutput(nowhere).redirectError(ProcessBuilder.Redirect.INHERIT).start();
     try {

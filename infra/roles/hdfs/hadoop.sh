@@ -14,12 +14,15 @@ case $ID in
   2) server=namenode.SecondaryNameNode ;;
   *) server=datanode.DataNode ;;
 esac
-volumes=$data/blocks shares='' shared=false
+# With CAPACITY_MB a share of the disk is for blocks; the old release has the rest reserved, the new one an archive of it.
+volumes=$data/blocks shares='' shared=false reserved=0
 if [ "$CAPACITY_MB" != 0 ]; then
+  size_mb=$(df -B1M --output=size /opt/sparecraft | tail -n 1)
+  reserved=$(((size_mb - CAPACITY_MB) << 20))
   shared=true volumes="[DISK]$data/blocks,[ARCHIVE]$data/archive"
-  shares=$(df -B1M --output=size /opt/sparecraft | awk -v mb="$CAPACITY_MB" -v of="$data/blocks" 'NR == 2 { printf "[%.6f]file:%s", mb / $1, of }')
+  shares=$(awk -v part="$CAPACITY_MB" -v all="$size_mb" -v of="$data/blocks" 'BEGIN { printf "[%.6f]file:%s", part / all, of }')
 fi
 mapfile -t java < <(java_of "$HEAP_MB")
 java+=("-Dfleet.namenode=$NAMENODE" "-Dfleet.secondary=${peers[1]#*=}" "-Dfleet.address=$ADDRESS" "-Dfleet.data=$data"
   "-Dfleet.checkpoint_s=$CHECKPOINT_S" "-Dfleet.interval_s=$INTERVAL_S" "-Dfleet.volumes=$volumes"
-  "-Dfleet.shared=$shared" "-Dfleet.shares=$shares" "-Dfleet.web=$web" "-Dhadoop.log.dir=$data" -cp "$run/classes:$software:$software/lib/*")
+  "-Dfleet.shared=$shared" "-Dfleet.shares=$shares" "-Dfleet.reserved=$reserved" "-Dfleet.web=$web" "-Dhadoop.log.dir=$data" -cp "$run/classes:$software:$software/lib/*")

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import Any
 
 import httpx
 
@@ -58,11 +58,9 @@ _FOLDERS = {
 _NEEDED: Mapping[
     str, Mapping[str, Any]
 ] = {  # settings without which a row's operation cannot be done
-    # The old one's NameNode does not say when it has a new image.
-    "checkpoint": {"GENERATION": "new", "CHECKPOINT_S": _CHECKPOINT_S},
+    "checkpoint": {"CHECKPOINT_S": _CHECKPOINT_S},
     "decommission": {"LEAVING": "yes"},
-    # It looks at per cent of a DataNode; the old one takes a minute for a block of the paper's.
-    "balance": {"GENERATION": "new", "CAPACITY_MB": 2048},
+    "balance": {"CAPACITY_MB": 2048},  # it looks at per cent of a DataNode
 }
 _SETTLED_S = 30.0
 _BALANCING = "/system/balancer.id"  # a balancer that was ended in its work left it
@@ -94,6 +92,7 @@ _DATANODE = {
 }  # fmt: skip
 _MEMORY = "java.lang:type=Memory"
 _INFO = "Hadoop:service=NameNode,name=NameNodeInfo"
+_CALLS = "Hadoop:service=NameNode,name=RpcDetailedActivityForPort8020"
 
 
 class Hdfs(System):
@@ -104,7 +103,6 @@ class Hdfs(System):
     """
 
     opener = "HdfsClient"
-    _counts: ClassVar[dict[str, int]] = {}  # by row; each block of a run has an adapter of its own
     shown = (
         Shown("call_queue", "calls that wait for a handler, at the NameNode"),
         Shown("handlers_busy", "handlers at work, at the NameNode"),
@@ -118,6 +116,7 @@ class Hdfs(System):
     def __init__(self, nodes: Sequence[Node], settings: Mapping[str, Any]) -> None:
         super().__init__(nodes, settings)
         generation = str(settings["GENERATION"])
+        self._is_old = generation == "old"
         self.sources = ("HdfsClient.java", "Moves.java", f"{generation}/Placing.java")
         names = list(self.nodes)
         self._master, self._secondary, self._datanodes = names[0], names[1], names[2:]
@@ -162,7 +161,6 @@ class Hdfs(System):
     def prepare(self, row: Row, count: int, clients: Clients) -> None:
         """Files to be read, by the row and by its probes, where they have to lie."""
         self._check_fleet(row)
-        self._counts[row.name] = count
         tasks = []
         if row.workload.operation == "read":
             tasks.append(self._placed("/files", self._datanodes, _bytes(row.workload), count))
@@ -172,7 +170,7 @@ class Hdfs(System):
                 tasks.append(self._placed(self._probed_in(row, operation, name), [name], size, 1))
         _do_all(clients, tasks)
 
-    def reset(self, row: Row, clients: Clients) -> None:
+    def reset(self, row: Row, count: int, clients: Clients) -> None:
         """What the last run wrote goes; what is to be moved or copied lies where it begins."""
         self.mend(clients)
         for folder in ("/row", _BALANCING):
@@ -182,7 +180,7 @@ class Hdfs(System):
             sources = self._groups(row)["source"]
             clients.do(self._placed("/row", sources, size, row.workload.count or 1), _PREPARED_S)
         if operation in _MOVES:
-            lie = _placement.laid(operation, self._datanodes, self._counts[row.name])
+            lie = _placement.laid(operation, self._datanodes, count)
             tasks = [self._placed(f"/row/{k}", at, size, 1) for k, at in enumerate(lie)]
             if operation == "balance":
                 tasks += [self._placed(f"/filling/{self.nodes[one].address}", [one], size, 1)
@@ -292,12 +290,16 @@ class Hdfs(System):
             raise InputError(place, expected=f"settings {wanted}", came=str(made), do="Set them.")
 
     def _image(self) -> str:
-        """The last update of the log that is in an image which the NameNode has."""
+        """Which image the NameNode has: its last update of the log, or how many it was brought."""
+        if self._is_old:
+            return str(self._told(self._master, _CALLS).get("rollFsImage_num_ops", ""))
         told = self._told(self._master, _INFO).get("JournalTransactionInfo")
         return json.loads(told)["MostRecentCheckpointTxId"] if told else ""
 
     def _log(self) -> str:
-        """The log's files that the NameNode writes now."""
+        """Which log it writes now: its files, or how many were begun."""
+        if self._is_old:
+            return str(self._told(self._master, _CALLS).get("rollEditLog_num_ops", ""))
         return str(self._told(self._master, _INFO).get("NameJournalStatus", ""))
 
     def _groups(self, row: Row) -> Parts:
