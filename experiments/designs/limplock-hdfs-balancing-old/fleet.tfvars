@@ -1,5 +1,5 @@
 # A NameNode, a SecondaryNameNode and four DataNodes, with cards and disks as in the paper (Limplock section 4.1).
-experiment = "limplock-hdfs-balancing"
+experiment = "limplock-hdfs-balancing-old"
 scheme     = "on-prem"
 
 tiers = {

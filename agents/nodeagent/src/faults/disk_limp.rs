@@ -48,7 +48,7 @@ impl Fault for DiskLimp {
     const DOSE: Scale = Scale {
         unit: "MB/s",
         how: "a direct write of a quarter of a second in the role's cgroup, then the cgroup's own \
-              counters: the fastest",
+              counters, and such a write again where they count more: the fastest",
     };
     const PARAMETERS: &'static [Parameter] = &[
         FACTOR,
@@ -150,7 +150,7 @@ const PROBE_S: f64 = 0.25;
 const SLICE_S: f64 = 0.1;
 const PROBE_BLOCKS_MAX: f64 = 2048.0;
 /// The largest request. On v1 it is counted when it is made, before the throttle holds it up, so one
-/// of them may count in a second although it takes many.
+/// of them may count in a second although it takes many; several at once still look like a rate.
 const REQUEST_BYTES: u64 = 1 << 20;
 
 /// Rates in bytes per second.
@@ -184,6 +184,14 @@ impl Written {
         Ok(((blocks * BLOCK_BYTES) as f64 - self.asked * SLICE_S).max(0.0) / seconds)
     }
 
+    /// Twice what was asked, or half-way to the nominal rate where that is less.
+    fn most(&self) -> f64 {
+        let nearest = self
+            .nominal
+            .map_or(f64::INFINITY, |nominal| (self.asked + nominal) / 2.0);
+        nearest.min(2.0 * self.asked)
+    }
+
     fn saw(&mut self, bytes_per_s: f64) {
         self.fastest = Some(
             self.fastest
@@ -204,7 +212,9 @@ impl Probe for Written {
         if let Some((before, read_before, written_before)) = self.last {
             let passed_s = (self.began.elapsed() - before).as_secs_f64();
             for (now, then) in [(read, read_before), (written, written_before)] {
-                self.saw(passed_per_s(now.saturating_sub(then), passed_s));
+                let counted = passed_per_s(now.saturating_sub(then), passed_s);
+                let may_wait_yet = counted > self.most();
+                self.saw(if may_wait_yet { self.write()? } else { counted });
             }
         }
         self.last = Some((from, read, written));
@@ -213,16 +223,11 @@ impl Probe for Written {
         Ok(())
     }
 
-    /// It bit up to twice what was asked, or half-way to the nominal rate where that is less.
     fn reading(&self) -> Reading {
-        let nearest = self
-            .nominal
-            .map_or(f64::INFINITY, |nominal| (self.asked + nominal) / 2.0);
-        let most = nearest.min(2.0 * self.asked);
         Reading {
             asked: Some(self.asked / 1e6),
             measured: self.fastest.map(|rate| rate / 1e6),
-            bit: self.fastest.map(|rate| rate <= most),
+            bit: self.fastest.map(|rate| rate <= self.most()),
             samples: self.samples,
             seconds: self.held.as_secs_f64(),
         }

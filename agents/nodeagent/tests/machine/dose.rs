@@ -113,3 +113,23 @@ fn an_undo_ends_the_write_that_measures_a_disk() {
         machine.assert_clean();
     }
 }
+
+#[test]
+fn large_requests_that_wait_for_their_turn_are_not_taken_for_a_rate() {
+    let machine = machine_or_skip!(IDLE_ROLE, "disk.limp");
+    let slow = json!({ "factor": 100, "nominal_mbps": 40 });
+    let id = machine.inject("disk.limp", slow);
+    machine.run(
+        "for d in blkio unified; do f=/run/sparecraft/cgroup/$d/sparecraft/cgroup.procs; \
+         [ -e $f ] && echo 0 > $f; done; \
+         for k in 1 2 3; do \
+         dd if=/dev/zero of=/var/tmp/f$k bs=1M count=1 oflag=direct >/dev/null 2>&1 & done",
+    );
+    let dose = wait_for("looks while they wait", || {
+        let dose = machine.fault(&id)["dose"].clone();
+        (dose["samples"].as_u64() >= Some(4)).then_some(dose)
+    });
+    assert_eq!(dose["bit"], true, "{dose}");
+    machine.revert(&id);
+    machine.assert_clean();
+}
