@@ -8,12 +8,14 @@ from typing import Any
 
 from experiments.design import Design
 from experiments.design.contracts import KINDS, MACHINE_CRASH
+from experiments.design.experiment import Experiment
 from experiments.design.failover import watched_tiers
 from experiments.design.guarded import most_in_any_block
 from experiments.design.injections import Injection, Step, injections
 from experiments.design.schedule import block_length_s, blocks
 
 _DRAWN = ("port", "peer")  # of a noisy pair: another in each episode
+_BLOCKS_SHOWN = 6
 
 
 def disturbances(design: Design) -> list[dict[str, Any]]:
@@ -25,7 +27,12 @@ def disturbances(design: Design) -> list[dict[str, Any]]:
     for block in blocks(experiment):
         for injection in injections(experiment, fleet, block):
             for step in injection.steps:
-                one = found.setdefault(_key(injection, step), _described(injection, step))
+                stated = _stated(experiment, injection, step)
+                key = repr((injection.what, step.kind, injection.fault, sorted(stated.items())))
+                one = found.setdefault(key, _described(experiment, injection, step, stated))
+                if "again" in one:
+                    begun = one["begins_s"].setdefault(str(block.repeat + 1), [])
+                    begun += {round(injection.at_s, 1)} - set(begun)
                 times = one["machines"].setdefault(step.machine, {"times": 0, "seconds": 0.0})
                 times["times"] += 1
                 times["seconds"] += min(injection.end_s, length_s) - injection.at_s
@@ -37,26 +44,31 @@ def disturbances(design: Design) -> list[dict[str, Any]]:
     return result + _crashes(design)
 
 
-def _key(injection: Injection, step: Step) -> str:
-    at_s = injection.at_s if injection.what == "fault" else ""
-    return repr((injection.what, step.kind, at_s, sorted(_stated(step).items())))
-
-
-def _stated(step: Step) -> dict[str, Any]:
+def _stated(experiment: Experiment, injection: Injection, step: Step) -> Mapping[str, Any]:
+    """The parameters, but for what is drawn in each block."""
+    if injection.fault is not None:
+        return experiment.faults[injection.fault].parameters
     return {key: value for key, value in step.parameters.items() if key not in _DRAWN}
 
 
-def _described(injection: Injection, step: Step) -> dict[str, Any]:
-    kind, parameters = KINDS[step.kind], _stated(step)
+def _described(
+    experiment: Experiment, injection: Injection, step: Step, stated: Mapping[str, Any]
+) -> dict[str, Any]:
+    kind = KINDS[step.kind]
     drawn = dict.fromkeys(set(_DRAWN) & set(step.parameters))  # said as PORT and PEER
+    fault = None if injection.fault is None else experiment.faults[injection.fault]
+    coming: dict[str, Any] = {}
+    if fault is not None and fault.again is not None:
+        coming = {"again": fault.again.model_dump(exclude_none=True), "begins_s": {}}
     return {
         "what": injection.what,
         "kind": step.kind,
-        "parameters": parameters,
+        **coming,
+        "parameters": dict(stated),
         "at_s": injection.at_s if injection.what == "fault" else None,
         "machines": {},
-        "commands": kind.said(kind.commands, {**parameters, **drawn}),
-        "undo": kind.said(kind.undo, {**parameters, **drawn}),
+        "commands": kind.said(kind.commands, {**stated, **drawn}),
+        "undo": kind.said(kind.undo, {**stated, **drawn}),
     }
 
 
@@ -103,6 +115,10 @@ def rows(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
                       for key, value in one["parameters"].items()]  # fmt: skip
         yield one["kind"], ", ".join([*parameters, _times(one)])
         yield "  on", ", ".join(one["machines"])
+        if "again" in one:
+            said = ", ".join(f"{key} {value}" for key, value in one["again"].items())
+            yield "  again", f"{said}, drawn from the seed"
+            yield "  begins", _begins(one["begins_s"])
         yield "  commands", one["commands"]
         yield "  undo", one["undo"]
     if not found["disturbances"]:
@@ -110,6 +126,16 @@ def rows(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         return
     most = ", ".join(f"{tier} {count}" for tier, count in found["at_once"].items())
     yield "at once at most", f"{most} machines"
+
+
+def _begins(by_block: Mapping[str, Sequence[float]]) -> str:
+    """In seconds of each block, as far as there is room."""
+    shown = [
+        f"block {block}: {', '.join(f'{at_s:g}' for at_s in begins)} s"
+        for block, begins in list(by_block.items())[:_BLOCKS_SHOWN]
+    ]
+    rest = len(by_block) - len(shown)
+    return "; ".join(shown) + (f"; and {rest} blocks more" if rest else "")
 
 
 def _times(one: Mapping[str, Any]) -> str:

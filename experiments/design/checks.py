@@ -4,10 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from experiments.design.contracts import MACHINE_KINDS, SPOKEN
-from experiments.design.experiment import NOBODY, Arm, Experiment, Selector, TierSettings
+from experiments.design.contracts import MACHINE_KINDS, PEERS, SPOKEN
+from experiments.design.experiment import (
+    NOBODY,
+    Arm,
+    Experiment,
+    Fault,
+    Selector,
+    TierSettings,
+)
 from experiments.design.failover import failover_problems
 from experiments.design.fleet import Fleet, replicas_max
+from experiments.design.injections import peers_of, selected
 from experiments.design.roles import Roles
 from experiments.design.workloads import MODULE, Workload, population_of
 from optimizer.source import Problem
@@ -127,12 +135,33 @@ def _fault_problems(experiment: Experiment, fleet: Fleet) -> Iterator[Problem]:
                 f"one from {fault.at_s} s to {end_s} s",
                 "Let it begin or end earlier, or measure for longer.",
             )
+        if PEERS in fault.parameters:
+            yield from _peer_problems(index, fault, fleet)
         if experiment.failover is not None and fault.kind in MACHINE_KINDS:
             yield Problem(
                 ("faults", index, "kind"),
                 "no machine faults beside [failover], whose controller powers machines on",
                 fault.kind,
                 "Let failover.crash_mean_s make the crashes, or take [failover] out.",
+            )
+
+
+def _peer_problems(index: int, fault: Fault, fleet: Fleet) -> Iterator[Problem]:
+    key = ("faults", index, "parameters", PEERS)
+    text = fault.parameters[PEERS]
+    known = (*fleet.tiers, *fleet.machine_names)
+    unknown = [word.strip() for word in text.split(",") if word.strip() not in known]
+    if unknown:
+        yield Problem(
+            key, f"tiers or machines of {', '.join(known)}", ", ".join(map(repr, unknown))
+        )
+        return
+    if missing_of(fault.select, fleet) is not None:
+        return
+    for machine in selected(fault.select, fleet):
+        if not peers_of(text, machine, fleet):
+            yield Problem(
+                key, f"machines other than {machine}, which is cut off itself", repr(text)
             )
 
 

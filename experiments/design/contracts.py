@@ -178,6 +178,10 @@ MACHINE_KINDS = frozenset(_BY_PLATFORM)
 # The neighbours that `[interference]` draws.
 CPU, IPERF, IPERF_SERVER = "interference.cpu", "interference.iperf", "interference.iperf_server"
 
+# Parameters that the runner completes, of whichever kind has them: machines become addresses, a
+# seed is the block's, an epoch is when a fault was to begin, the same on all its machines.
+PEERS, SEED, EPOCH_MS = "peers", "seed", "epoch_ms"
+
 
 def _read(name: str) -> Mapping[str, Any]:
     values: Mapping[str, Any] = json.loads((CONTRACTS / name).read_text(encoding="utf-8"))

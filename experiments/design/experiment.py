@@ -28,6 +28,7 @@ RATE_PER_WORKER_MAX = 2000.0
 WORKERS_MAX = 16
 RATE_PER_S_MAX = 32_000.0
 PHASE_S_MAX = 3600.0
+TIMES_MAX = 1000  # of a fault in a block
 NOBODY = "nobody"  # the user where a design has no [load]
 
 User = Annotated[str, Field(min_length=1, max_length=64)]  # the name of a workload
@@ -117,7 +118,7 @@ class Interference(Strict):
 
 
 class Selector(Strict):
-    """Which machines: the first `count` of a tier, its first or all others, or one by name."""
+    """Which machines: the first `count` of a tier, its first or all others, one by name, or all."""
 
     tier: TierName | None = None
     """Of which tier."""
@@ -127,21 +128,52 @@ class Selector(Strict):
     """Its first machine, or all others."""
     machine: str | None = None
     """One by its name, as web-1."""
+    all: bool = False
+    """Every machine of every tier, as where a switch fails."""
 
     @model_validator(mode="after")
     def _selects(self) -> Selector:
-        given = self.model_dump(exclude_none=True)
-        if set(given) not in ({"machine"}, {"tier"}, {"tier", "count"}, {"tier", "place"}):
+        given = self.model_dump(exclude_defaults=True)
+        forms = ({"machine"}, {"tier"}, {"tier", "count"}, {"tier", "place"}, {"all"})
+        if set(given) not in forms:
             raise refusal(
-                "{ tier = NAME, count = N }, { tier = NAME, place = PLACE } or { machine = NAME }",
+                "{ tier = NAME, count = N }, { tier = NAME, place = PLACE }, { machine = NAME } "
+                "or { all = true }",
                 came=repr(given) if given else "an empty selector",
                 do="Say which machines are meant.",
             )
         return self
 
 
+class Again(Strict):
+    """How a fault comes again: gaps from its end to its next begin, drawn ahead from the seed."""
+
+    law: Literal["fixed", "poisson", "gaussian"]
+    """Gaps that are always the same, exponential, or Gaussian about their mean."""
+    gap_s: Seconds
+    """Their mean [s]."""
+    spread_s: Annotated[float, Field(gt=0, le=PHASE_S_MAX)] | None = None
+    """Their standard deviation, where law is gaussian [s]."""
+    times_max: Annotated[int, Field(ge=2, le=TIMES_MAX)]
+    """It comes so often in a block at most, the first time counted."""
+
+    @model_validator(mode="after")
+    def _spread(self) -> Again:
+        if (self.law == "gaussian") != (self.spread_s is not None):
+            raise refusal(
+                "a spread where the law is gaussian, and none where it is another",
+                came=f"law = {self.law!r} and "
+                + ("none" if self.spread_s is None else f"{self.spread_s:g}"),
+                key="spread_s",
+            )
+        return self
+
+
 class Fault(Strict):
-    """One fault: where, when, for how long. `at_s` counts from the start of the measurement."""
+    """One fault: where, when, for how long. `at_s` counts from the start of the measurement.
+
+    It is transient (`for_s`), sticky (`sticky`), or recurring (`for_s` and `again`).
+    """
 
     kind: Annotated[str, OneOf(FAULT_KINDS)]
     """What goes wrong."""
@@ -153,6 +185,8 @@ class Fault(Strict):
     """For how long [s]."""
     sticky: bool = False
     """Until the block ends."""
+    again: Again | None = None
+    """How it comes again after `for_s`."""
     parameters: dict[str, Any] = Field(default_factory=dict)
     """Of the kind."""
 
@@ -164,6 +198,8 @@ class Fault(Strict):
                 came="neither" if self.for_s is None else "both",
                 key="for_s" if self.for_s is not None else "",
             )
+        if self.sticky and self.again is not None:
+            raise refusal("for_s: what comes again has to end", came="sticky = true", key="again")
         try:
             KINDS[self.kind].model.model_validate(self.parameters)
         except ValidationError as error:

@@ -7,10 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from experiments.design.experiment import Experiment, Selector
+from experiments.design.contracts import KINDS, PEERS, SEED
+from experiments.design.experiment import Experiment, Fault, Selector
 from experiments.design.fleet import Fleet
 from experiments.design.interference import episodes
-from experiments.design.schedule import Block, block_length_s
+from experiments.design.schedule import Block, block_length_s, fault_begins, stream
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,7 @@ class Injection:
     duration_s: float | None
     what: str  # fault | interference
     steps: tuple[Step, ...]
+    fault: int | None = None  # which of the design's, from 0
 
     @property
     def end_s(self) -> float:
@@ -49,6 +51,8 @@ def selected(select: Selector, fleet: Fleet) -> tuple[str, ...]:
     """Names of the selected machines, the same in every arm."""
     if select.machine is not None:
         return (select.machine,)
+    if select.all:
+        return tuple(name for tier in fleet.tiers for name in fleet.nodes_of(tier))
     assert select.tier is not None  # a Selector has one or the other
     nodes = fleet.nodes_of(select.tier)
     if select.place is not None:
@@ -74,12 +78,45 @@ def injections(
             parameters["peer"] = address_of(episode.peer)
         steps.append(Step(episode.kind, episode.machine, parameters))
         result.append(Injection(episode.start_s, episode.duration_s, "interference", tuple(steps)))
-    for fault in experiment.faults:
-        at_s = experiment.phases.warm_up + fault.at_s
-        for machine in selected(fault.select, fleet):
-            step = Step(fault.kind, machine, fault.parameters)
-            result.append(Injection(at_s, fault.for_s, "fault", (step,)))
+    warm_up_s, measure_s = experiment.phases.warm_up, experiment.phases.measure
+    for number, fault in enumerate(experiment.faults):
+        for at_s in fault_begins(fault, number, measure_s, block.seed):
+            for machine in selected(fault.select, fleet):
+                given = _completed(fault, number, machine, fleet, block, address_of)
+                step = Step(fault.kind, machine, given)
+                result.append(
+                    Injection(warm_up_s + at_s, fault.for_s, "fault", (step,), fault=number)
+                )
     return result
+
+
+def _completed(
+    fault: Fault,
+    number: int,
+    machine: str,
+    fleet: Fleet,
+    block: Block,
+    address_of: Callable[[str], str],
+) -> Mapping[str, Any]:
+    """The parameters as the agent takes them: peers by their addresses, and a seed of the block's,
+    one for all machines of the fault."""
+    parameters = dict(fault.parameters)
+    known = {one.name for one in KINDS[fault.kind].parameters}
+    if PEERS in known:
+        names = peers_of(parameters[PEERS], machine, fleet)
+        parameters[PEERS] = ",".join(address_of(name) for name in names)
+    if SEED in known and parameters.get(SEED) is None:
+        parameters[SEED] = int(stream(block.seed, "fault", number).integers(2**32))
+    return parameters
+
+
+def peers_of(text: str, machine: str, fleet: Fleet) -> tuple[str, ...]:
+    """The machines that a text with commas names, by themselves or as a tier; never `machine`."""
+    found: dict[str, None] = {}
+    for word in text.split(","):
+        name = word.strip()
+        found |= dict.fromkeys(fleet.nodes_of(name) if name in fleet.tiers else (name,))
+    return tuple(name for name in found if name != machine)
 
 
 @dataclass(frozen=True)

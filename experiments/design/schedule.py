@@ -15,7 +15,9 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.design.experiment import Experiment
+from experiments.design.experiment import Experiment, Fault
+
+GAP_S_MIN = 0.5  # between two turns of one fault: its undo and its injection take part of it
 
 Phase = Literal["warm-up", "measure", "fault", "recovery"]
 
@@ -83,6 +85,33 @@ def crashes(
     return tuple(sorted(found))
 
 
+def fault_begins(fault: Fault, number: int, end_s: float, seed: int) -> tuple[float, ...]:
+    """When a fault begins, ascending, on the clock of `at_s`, in [at_s, end_s).
+
+    Once, and with `again` as often as its gaps allow: law fixed, gap_s; poisson, exponential of
+    that mean; gaussian, N(gap_s, spread_s). At least GAP_S_MIN each. A later end extends the
+    sequence.
+
+    Parameters: number, the fault's in its design, from 0: each has a stream of its own.
+    """
+    begins = [fault.at_s]
+    again = fault.again
+    if again is None or fault.for_s is None:
+        return tuple(begins)
+    rng = stream(seed, "again", number)
+    while len(begins) < again.times_max:
+        gap_s = {
+            "fixed": lambda: again.gap_s,
+            "poisson": lambda: rng.exponential(again.gap_s),
+            "gaussian": lambda: rng.normal(again.gap_s, again.spread_s or 0.0),
+        }[again.law]()
+        at_s = begins[-1] + fault.for_s + max(float(gap_s), GAP_S_MIN)
+        if at_s >= end_s:
+            break
+        begins.append(at_s)
+    return tuple(begins)
+
+
 def pair_seed(seed: int, pair: int) -> int:
     """The seed of everything that both arms of a pair share."""
     return int(stream(seed, "pair", pair).integers(2**63))
@@ -123,7 +152,8 @@ def phase_windows(experiment: Experiment) -> tuple[PhaseWindow, ...]:
     """The phases of every block, without gaps, in order.
 
     Without faults: warm-up, measure. With faults the measurement is `measure` until the first
-    fault begins, `fault` until the last one ends, then `recovery`.
+    fault begins, `fault` until the last one ends, then `recovery`. One that comes again may do so
+    until the end.
     """
     warm_up_s = experiment.phases.warm_up
     end_s = warm_up_s + experiment.phases.measure
@@ -133,7 +163,9 @@ def phase_windows(experiment: Experiment) -> tuple[PhaseWindow, ...]:
     else:
         first_s = warm_up_s + min(fault.at_s for fault in experiment.faults)
         last_s = warm_up_s + max(
-            experiment.phases.measure if fault.for_s is None else fault.at_s + fault.for_s
+            experiment.phases.measure
+            if fault.for_s is None or fault.again is not None
+            else fault.at_s + fault.for_s
             for fault in experiment.faults
         )
         windows.append(PhaseWindow("measure", warm_up_s, first_s))

@@ -12,9 +12,9 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from experiments.design.contracts import MACHINE_KINDS, MACHINE_REBOOT
+from experiments.design.contracts import EPOCH_MS, KINDS, MACHINE_KINDS, MACHINE_REBOOT
 from experiments.design.injections import Injection, Step
 from experiments.errors import SparecraftError
 from experiments.record.dose import Dose, dose_of
@@ -82,6 +82,7 @@ class FaultController:
         due: list[Injection] = []  # but held back
         active: list[_Active] = []
         renew_at_s = 0.0
+        epoch = time.time() - (time.monotonic() - origin)  # Unix time of the origin
         with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="faults") as pool:
             starting: list[Future[_Active | None]] = []
             others: list[Future[None]] = []
@@ -92,7 +93,8 @@ class FaultController:
                 due, asked = [], due
                 for injection in asked:
                     if self.radius.take(injection.machines):
-                        starting.append(pool.submit(self._start, injection))
+                        begins_ms = round((epoch + injection.at_s) * 1e3)
+                        starting.append(pool.submit(self._start, injection, begins_ms))
                     elif injection.end_s <= now_s:
                         self._fail(injection, injection.steps[-1], "inject", _HELD_BACK)
                     else:
@@ -118,9 +120,10 @@ class FaultController:
         for future in others:
             future.result()  # a defect must not pass in silence
 
-    def _start(self, injection: Injection) -> _Active | None:
+    def _start(self, injection: Injection, begins_ms: int) -> _Active | None:
         held: list[tuple[Step, str]] = []
-        for step in injection.steps:
+        for asked in injection.steps:
+            step = _from(asked, begins_ms)
             try:
                 held.append((step, self._inject(step)))
             except SparecraftError as error:
@@ -225,6 +228,15 @@ class FaultController:
             asked=asked,
             dose=dose,
         )
+
+
+def _from(step: Step, begins_ms: int) -> Step:
+    """With the moment at which it was to begin, where its kind asks for one: all machines of a
+    fault get the same."""
+    known = {one.name for one in KINDS[step.kind].parameters} if step.kind in KINDS else ()
+    if EPOCH_MS not in known or step.parameters.get(EPOCH_MS) is not None:
+        return step
+    return replace(step, parameters={**step.parameters, EPOCH_MS: begins_ms})
 
 
 def _ended_early(reason: str) -> SparecraftError:

@@ -125,6 +125,18 @@ def test_a_fault_goes_in_and_comes_out_within_the_block() -> None:
     assert (tally.planned, tally.injected, tally.reverted) == (1, 1, 1)
 
 
+def test_machines_of_one_fault_are_told_one_moment_of_its_beginning() -> None:
+    both = [
+        Injection(0.0, 0.2, "fault", (Step("net.flaky", name, {"outage_s": 1.0}),), fault=0)
+        for name in ("a", "b")
+    ]
+    before_ms = time.time() * 1e3
+    _, events, _, _ = _run(both, until="revert net.flaky@b")
+    told = {event["parameters"]["epoch_ms"] for event in events if event["action"] == "inject"}
+    assert len(told) == 1
+    assert abs(told.pop() - before_ms) < 60_000
+
+
 @pytest.mark.parametrize("duration_s", [50.0, None])
 def test_a_stop_in_the_middle_reverts_what_is_active_and_starts_nothing_more(
     duration_s: float | None,
@@ -139,7 +151,7 @@ def test_a_sticky_fault_ends_with_the_block_and_what_lies_beyond_is_not_planned(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     ticks = itertools.count()
-    clock = SimpleNamespace(monotonic=lambda: 0.01 * next(ticks))
+    clock = SimpleNamespace(monotonic=lambda: 0.01 * next(ticks), time=time.time)
     monkeypatch.setattr(faults, "time", clock)
     monkeypatch.setattr(faults, "_TICK_S", 0.0)
     later = _one("cpu.limp", 1.0, at_s=5.0)
@@ -154,7 +166,9 @@ def test_a_sticky_fault_ends_with_the_block_and_what_lies_beyond_is_not_planned(
 def _clock(monkeypatch: pytest.MonkeyPatch, *times: float) -> Callable[[], float]:
     """A clock of the controller that shows each of `times`, then the last for ever."""
     left = list(times)
-    clock = SimpleNamespace(monotonic=lambda: left.pop(0) if len(left) > 1 else left[0])
+    clock = SimpleNamespace(
+        monotonic=lambda: left.pop(0) if len(left) > 1 else left[0], time=time.time
+    )
     monkeypatch.setattr(faults, "time", clock)
     monkeypatch.setattr(faults, "_TICK_S", 0.0)
     return lambda: 0.0
@@ -253,7 +267,7 @@ def test_a_stop_undoes_what_is_in_before_what_is_still_going_in() -> None:
 
 def test_a_revert_says_when_it_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     ticks = itertools.count()
-    clock = SimpleNamespace(monotonic=lambda: 0.01 * next(ticks))
+    clock = SimpleNamespace(monotonic=lambda: 0.01 * next(ticks), time=time.time)
     monkeypatch.setattr(faults, "time", clock)
     monkeypatch.setattr(faults, "_TICK_S", 0.0)
     until_end = Injection(0.0, None, "fault", (Step("net.loss", "b"),))

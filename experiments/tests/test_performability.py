@@ -17,6 +17,7 @@ from experiments.errors import InputError
 from experiments.kinds.performability import PerformabilityKind
 from experiments.kinds.performability.analysis import difference
 from experiments.kinds.performability.measure import fault_blocks
+from experiments.kinds.performability.section import fault_name
 from experiments.nightly.history import Start
 from experiments.nightly.rows import Made, lines_of
 from experiments.record.result import Result
@@ -175,6 +176,11 @@ def test_a_night_keeps_a_line_of_it(folder: Path, result: Result, tmp_path: Path
         ("at_s = 10.0", "at_s = 3.0", "faults.0"),
         ("measure = 34", "measure = 24", "faults.0"),
         ('{ machine = "store-2" }', '{ tier = "store", count = 2 }', "faults.0.select"),
+        (
+            "for_s = 10.0",
+            'for_s = 10.0\nagain = { law = "fixed", gap_s = 1, times_max = 2 }',
+            "faults.0.again",
+        ),
         ('"process.hang"', '"process.crash"', "faults"),
         ('rates."net.limp"', 'rates."cpu.limp"', "performability.rates"),
         ("lost_share = 0.00001", "lost_share = 2", "performability.slo.lost_share"),
@@ -192,3 +198,18 @@ def test_a_design_whose_phases_cannot_be_told_apart_is_refused(
     with pytest.raises(InputError) as refused:
         checked(load_design(design))
     assert refused.value.place.endswith(key)
+
+
+def test_a_switch_is_one_fault_of_all_machines(tmp_path: Path) -> None:
+    design = tmp_path / "redis-faults"
+    shutil.copytree(DESIGNS / "redis-faults", design)
+    toml = design / "experiment.toml"
+    one = 'kind = "net.link_down"\nselect = { machine = "store-2" }'
+    assert one in toml.read_text()
+    toml.write_text(
+        toml.read_text().replace(one, 'kind = "net.link_down"\nselect = { all = true }')
+    )
+    read = load_design(design)
+    checked(read)
+    names = [fault_name(fault.model_dump()) for fault in read.experiment.faults]
+    assert names[2] == "net.link_down on all machines"

@@ -23,6 +23,7 @@ use crate::machine::cgroup::Cgroups;
 use crate::machine::disk::root_device;
 use crate::machine::network::DataInterface;
 use crate::machine::role::Role;
+use crate::machine::workers::Workers;
 use crate::machine::{fingerprint, Machine};
 use crate::readiness::Readiness;
 use crate::{faults, metrics, tls};
@@ -96,6 +97,7 @@ fn prepare(config: Config, clock: Clock) -> Result<Agent> {
         data,
         cgroups: cgroups.clone(),
         role,
+        workers: Workers::default(),
     });
     let mut engine = Engine::new(machine.clone(), faults::all(), journal);
     for broken in engine.replay(clock.now())? {

@@ -168,6 +168,7 @@ fn engine_in(directory: &Path) -> (Engine, Arc<Mutex<Script>>) {
         data: Err("a unit test".into()),
         cgroups,
         role,
+        workers: crate::machine::workers::Workers::default(),
     });
     let script = Arc::new(Mutex::new(Script::default()));
     let kind = Scripted {

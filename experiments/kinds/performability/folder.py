@@ -59,7 +59,9 @@ def read_run(folder: Path, manifest: Mapping[str, Any]) -> Run:
     arbiters = read_table(file, ARBITERS) if file.is_file() else pl.DataFrame(schema=ARBITERS)
     events = sound(list(read_events(folder / "events.jsonl")))
     found = windows(events, float(frame["intended_s"].max() or 0.0))  # type: ignore[arg-type]
-    lasted = {one.repeat: one for one in of_kind(found, "fault")}
+    lasted: dict[int | None, list[Window]] = {}
+    for one in of_kind(found, "fault"):
+        lasted.setdefault(one.repeat, []).append(one)
     loaded = {one.repeat: one for one in of_kind(found, "arm")}
     counted = measured(frame)
     blocks = [
@@ -77,7 +79,7 @@ def read_run(folder: Path, manifest: Mapping[str, Any]) -> Run:
 def _measured(
     requests: pl.DataFrame,
     block: int,
-    fault: Window,
+    fault: Sequence[Window],
     loaded: Mapping[int | None, Window],
     arbiters: pl.DataFrame,
     section: PerformabilitySection,
@@ -85,14 +87,15 @@ def _measured(
 ) -> Measured:
     begin_s = float(requests["intended_s"].min())  # type: ignore[arg-type]
     end_s = loaded[block].end_s if block in loaded else float(requests["intended_s"].max())  # type: ignore[arg-type]
-    struck = arbiters.filter(pl.col("server") == fault.machine)
+    window = min(one.start_s for one in fault), max(one.end_s for one in fault)
+    struck = arbiters.filter(pl.col("server").is_in([one.machine for one in fault]))
     return Measured(
         block=block,
         pair=int(requests["pair"][0]),
         arm=str(requests["arm"][0]),
         fault=block % len(spec["faults"]),
         requests=requests,
-        course=course(requests, (fault.start_s, fault.end_s), (begin_s, end_s), struck, section),
+        course=course(requests, window, (begin_s, end_s), struck, section),
     )
 
 

@@ -72,13 +72,19 @@ class PerformabilitySection(Strict):
                 raise InputError(f"{place}: {key}", expected=expected, came=came)
         for index, fault in enumerate(experiment.faults):
             struck = selected(fault.select, design.fleet)
-            if len(struck) != 1:
+            if len(struck) != 1 and not fault.select.all:
                 raise InputError(
-                    f"{place}: faults.{index}.select", expected="one machine",
+                    f"{place}: faults.{index}.select", expected="one machine, or all",
                     came=", ".join(struck) or "none",
                 )  # fmt: skip
             if fault.for_s is None:
                 raise InputError(f"{place}: faults.{index}.sticky", expected="for_s", came="sticky")
+            if fault.again is not None:
+                raise InputError(
+                    f"{place}: faults.{index}.again",
+                    expected="a fault that comes once in a block: a year counts its rate",
+                    came=f"up to {fault.again.times_max} times",
+                )
             left_s = experiment.phases.measure - fault.at_s - fault.for_s
             if min(fault.at_s, left_s) < least_s:
                 raise InputError(
@@ -93,5 +99,8 @@ def fault_name(fault: dict[str, Any]) -> str:
     """A fault as tables name it: "net.limp (factor 100) on store-2"."""
     parameters = ", ".join(f"{key} {value}" for key, value in (fault["parameters"] or {}).items())
     select = fault["select"]
-    where = select["machine"] or " ".join(filter(None, (select["place"], select["tier"])))
+    if select.get("all"):
+        where = "all machines"
+    else:
+        where = select["machine"] or " ".join(filter(None, (select["place"], select["tier"])))
     return f"{fault['kind']}{f' ({parameters})' if parameters else ''} on {where}"

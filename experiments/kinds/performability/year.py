@@ -111,7 +111,9 @@ def _level(run: Run, blocks: Sequence[Measured], phase: str) -> Level | None:
 
 
 def _machines(run: Run, fault: dict[str, Any]) -> int:
-    """How many machines may be struck: all of the tier."""
+    """How many may be struck: all machines of the tier, or the one switch of all."""
     select = fault["select"]
+    if select.get("all"):
+        return 1
     tier = select.get("tier") or str(select["machine"]).rpartition("-")[0]
     return run.nodes[tier]

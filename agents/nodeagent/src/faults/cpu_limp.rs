@@ -221,6 +221,7 @@ mod tests {
             data: Err("a unit test".into()),
             cgroups,
             role,
+            workers: crate::machine::workers::Workers::default(),
         };
         let mut throttled = Throttled {
             used: Used {

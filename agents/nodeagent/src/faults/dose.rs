@@ -42,6 +42,24 @@ pub trait Probe: Send {
     fn reading(&self) -> Reading;
 }
 
+/// Packets that the asked share would have struck by now, below which nothing can be said: with ten,
+/// none at all comes by chance once in 20,000 times.
+const EXPECTED_MIN: f64 = 10.0;
+
+/// A share (0 to 1) of packets that were struck at random. It bit if it struck some, and not fewer
+/// than five standard deviations below what is expected.
+pub fn share(asked: f64, seen: f64, struck: f64, samples: u64, held: Duration) -> Reading {
+    let expected = asked * seen;
+    let bit = struck > 0.0 && struck >= expected - 5.0 * expected.sqrt();
+    Reading {
+        asked: Some(100.0 * asked),
+        measured: (seen > 0.0).then(|| 100.0 * struck / seen),
+        bit: (expected >= EXPECTED_MIN).then_some(bit),
+        samples,
+        seconds: held.as_secs_f64(),
+    }
+}
+
 /// How long a state lasted, by looks at it; between two looks that differ it lasted half the time.
 #[derive(Debug, Default)]
 pub struct Lasted {

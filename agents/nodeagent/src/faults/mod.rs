@@ -1,9 +1,12 @@
 //! The faults, one per file, behind one small trait. `agents/README.md` tells how to add one.
 
 pub mod dose;
+mod flip_schedule;
 mod neighbour;
 mod net_flow;
+mod net_passage;
 pub mod parameter;
+mod passage_queue;
 
 use std::sync::Arc;
 
@@ -37,6 +40,11 @@ faults! {
     net_loss::NetLoss,
     net_limp::NetLimp,
     net_link_down::NetLinkDown,
+    net_flaky::NetFlaky,
+    net_partition::NetPartition,
+    net_delay::NetDelay,
+    net_reorder::NetReorder,
+    net_corrupt::NetCorrupt,
     cpu_limp::CpuLimp,
     disk_limp::DiskLimp,
     interference_cpu::InterferenceCpu,

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::dose::{Probe, Scale};
 use super::net_flow::Flows;
 use super::net_loss::{delete_table, refuse_foreign_tables};
+use super::net_passage::WAY;
 use super::parameter::{Parameter, FACTOR};
 use super::{Fault, Refusal};
 use crate::machine::command::{run, run_with_input};
@@ -57,6 +58,10 @@ impl Fault for NetLimp {
     const PARAMETERS: &'static [Parameter] = &[FACTOR];
     type Parameters = Parameters;
     type Record = Record;
+
+    fn resource(&self, _parameters: &Parameters) -> String {
+        WAY.into()
+    }
 
     fn capability(&self, machine: &Machine) -> Result<()> {
         machine.data()?;

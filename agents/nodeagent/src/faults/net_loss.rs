@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::dose::{Probe, Reading, Scale};
+use super::dose::{share, Probe, Reading, Scale};
 use super::parameter::{Default, Parameter};
 use super::{Fault, Refusal};
 use crate::machine::command::{run, run_with_input};
@@ -18,12 +18,28 @@ use crate::machine::Machine;
 
 pub struct NetLoss;
 
-#[derive(Clone, Copy, Serialize, Deserialize)]
+/// Which packets of the data interface.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum Direction {
+pub enum Direction {
     Ingress,
     Egress,
     Both,
+}
+
+pub const DIRECTION: Parameter = Parameter::string("direction", "which packets")
+    .one_of(&["both", "ingress", "egress"])
+    .or(Default::Text("both"));
+
+impl Direction {
+    /// The hooks that they pass.
+    pub fn hooks(self) -> Vec<String> {
+        match self {
+            Direction::Ingress => vec!["ingress".into()],
+            Direction::Egress => vec!["egress".into()],
+            Direction::Both => vec!["ingress".into(), "egress".into()],
+        }
+    }
 }
 
 #[derive(Serialize, Deserialize)]
@@ -52,9 +68,7 @@ impl Fault for NetLoss {
             .in_unit("%")
             .at_least(0.01)
             .at_most(100.0),
-        Parameter::string("direction", "which packets")
-            .one_of(&["both", "ingress", "egress"])
-            .or(Default::Text("both")),
+        DIRECTION,
     ];
     const DOSE: Scale = Scale {
         unit: "%",
@@ -89,16 +103,11 @@ impl Fault for NetLoss {
     ) -> Result<Record, Refusal> {
         let data = machine.data()?;
         refuse_foreign_tables("sparecraft_loss_")?;
-        let hooks = match parameters.direction {
-            Direction::Ingress => vec!["ingress".into()],
-            Direction::Egress => vec!["egress".into()],
-            Direction::Both => vec!["ingress".into(), "egress".into()],
-        };
         Ok(Record {
             table: format!("sparecraft_loss_{id}"),
             interface: data.name.clone(),
             lost_in_10000: (parameters.percent * 100.0).round() as u32,
-            hooks,
+            hooks: parameters.direction.hooks(),
         })
     }
 
@@ -142,10 +151,6 @@ struct Packets {
     dropped: f64,
 }
 
-/// Losses that the asked share would have made by now, below which nothing can be said: with ten,
-/// none at all comes by chance once in 20,000 times.
-const EXPECTED_MIN: f64 = 10.0;
-
 impl Probe for Counted {
     fn look(&mut self, held: Duration) -> Result<()> {
         let listing = run("nft", &["-j", "list", "table", "netdev", &self.table])?;
@@ -155,19 +160,9 @@ impl Probe for Counted {
         Ok(())
     }
 
-    /// It bit if it dropped packets, and not fewer than five standard deviations below what is
-    /// expected of a share that the kernel draws exactly.
     fn reading(&self) -> Reading {
         let Packets { seen, dropped } = self.packets;
-        let expected = self.asked * seen;
-        let bit = dropped > 0.0 && dropped >= expected - 5.0 * expected.sqrt();
-        Reading {
-            asked: Some(100.0 * self.asked),
-            measured: (seen > 0.0).then(|| 100.0 * dropped / seen),
-            bit: (expected >= EXPECTED_MIN).then_some(bit),
-            samples: self.samples,
-            seconds: self.held.as_secs_f64(),
-        }
+        share(self.asked, seen, dropped, self.samples, self.held)
     }
 }
 

@@ -9,6 +9,8 @@ pub mod fingerprint;
 pub mod network;
 pub mod processes;
 pub mod role;
+pub mod tap;
+pub mod workers;
 
 use std::sync::Arc;
 
@@ -17,6 +19,7 @@ use cgroup::Cgroups;
 use cgroup_place::Controller;
 use network::{DataInterface, TokenBucket};
 use role::Role;
+use workers::Workers;
 
 /// Environment variable that marks the processes of one interference episode.
 pub const FAULT_MARK: &str = "SPARECRAFT_FAULT";
@@ -28,6 +31,7 @@ pub struct Machine {
     pub data: Result<DataInterface, String>,
     pub cgroups: Arc<Cgroups>,
     pub role: Role,
+    pub workers: Workers,
 }
 
 impl Machine {

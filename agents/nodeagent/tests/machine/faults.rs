@@ -75,7 +75,7 @@ fn process_hang_stops_every_process_of_the_role_and_its_undo_continues_them() {
 }
 
 /// What `figure` reads of the result of an iperf3 client with these words.
-fn iperf(
+pub fn iperf(
     machine: &Machine,
     peer: &Container,
     words: &str,
@@ -90,7 +90,7 @@ fn iperf(
 }
 
 /// Loss of UDP packets from the machine to the peer (and, reversed, from the peer), of 4,000.
-fn udp_loss(machine: &Machine, peer: &Container, reversed: bool) -> f64 {
+pub fn udp_loss(machine: &Machine, peer: &Container, reversed: bool) -> f64 {
     let direction = if reversed { "--reverse" } else { "" };
     let words = format!("-u -b 1600K -l 200 -k 4000 {direction} --connect-timeout 5000");
     iperf(machine, peer, &words, |end| {

@@ -14,4 +14,5 @@ mod dose;
 mod faults;
 mod interference;
 mod metrics;
+mod network;
 mod safety;

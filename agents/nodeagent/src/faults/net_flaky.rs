@@ -1,0 +1,363 @@
+//! `net.flaky`: the link of the machine goes down and comes up again, by a schedule that is drawn
+//! from a seed.
+//!
+//! What goes down is the way beyond the card: packets are dropped in both directions of the data
+//! interface by an nft table of our own, so that routes and connections stay as they are when a
+//! cable or a switch fails. (`net.link_down` takes the card down.) Machines that get one seed and
+//! one `epoch_ms` flip at the same moments: that is a flaky switch, and one that is down where its
+//! first outage lasts for longer than the fault.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::{bail, Context, Result};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::dose::{Probe, Reading, Scale};
+use super::flip_schedule::{Parameters, Schedule, LENGTH_S_MAX, LENGTH_S_MIN};
+use super::net_loss::{delete_table, refuse_foreign_tables};
+use super::parameter::{Default, Parameter};
+use super::{Fault, Refusal};
+use crate::clock::Clock;
+use crate::machine::command::{run, run_with_input};
+use crate::machine::workers::Stop;
+use crate::machine::Machine;
+
+pub struct NetFlaky;
+
+const PREFIX: &str = "sparecraft_flaky_";
+const PROBE: &str = "sparecraft_probe_flaky";
+/// Whole numbers up to here are exact in JSON.
+const INTEGER_MAX: f64 = 9_007_199_254_740_992.0;
+/// A schedule that began so long ago is not gone through from its beginning.
+const AGE_S_MAX: f64 = 86_400.0;
+
+#[derive(Serialize, Deserialize)]
+pub struct Record {
+    id: String,
+    table: String,
+    interface: String,
+    parameters: Parameters,
+}
+
+impl Fault for NetFlaky {
+    const KIND: &'static str = "net.flaky";
+    const SUMMARY: &'static str = "the data interface's link down and up again, by a schedule";
+    const COMMANDS: &'static str =
+        "nft -f -: table netdev sparecraft_flaky_ID; into its chains at the data interface a rule \
+         that drops all, for {outage_s} s, and out of them for {gap_s} s, and so on ({law}, spread \
+         {spread_s} s, seed {seed})";
+    const UNDO: &'static str = "nft delete table netdev sparecraft_flaky_ID";
+    const STOPS_SERVICE: bool = true;
+    const PARAMETERS: &'static [Parameter] = &[
+        Parameter::string(
+            "law",
+            "how long it is down and up: always so, exponential, or Gaussian about the mean",
+        )
+        .one_of(&["fixed", "poisson", "gaussian"])
+        .or(Default::Text("poisson")),
+        Parameter::number("outage_s", "mean time down; the first one begins with the fault")
+            .in_unit("s")
+            .at_least(LENGTH_S_MIN)
+            .at_most(LENGTH_S_MAX),
+        Parameter::number("gap_s", "mean time up")
+            .in_unit("s")
+            .at_least(LENGTH_S_MIN)
+            .at_most(LENGTH_S_MAX),
+        Parameter::number("spread_s", "standard deviation of both, where law is gaussian")
+            .in_unit("s")
+            .at_least(0.0)
+            .at_most(LENGTH_S_MAX)
+            .or(Default::Number(0.0)),
+        Parameter::integer("seed", "what it is drawn from; in a design the block's, if none is given")
+            .at_most(INTEGER_MAX)
+            .optional(),
+        Parameter::integer(
+            "epoch_ms",
+            "Unix time of its beginning; in a design when the fault was to begin, on all machines",
+        )
+        .in_unit("ms")
+        .at_most(INTEGER_MAX)
+        .optional(),
+    ];
+    const DOSE: Scale = Scale {
+        unit: "%",
+        how: "share of the time in which the kernel had the rule that drops all, from when it was \
+              put in until it was taken out; samples are the flips; asked is the schedule's share \
+              of the same time",
+    };
+    type Parameters = Parameters;
+    type Record = Record;
+
+    fn capability(&self, machine: &Machine) -> Result<()> {
+        machine.data()?;
+        let rules = table(PROBE, "lo") + &flip(PROBE, true);
+        run_with_input("nft", &["-c", "-f", "-"], &rules).map(drop)
+    }
+
+    fn plan(
+        &self,
+        machine: &Machine,
+        id: &str,
+        parameters: &Parameters,
+    ) -> Result<Record, Refusal> {
+        let data = machine.data()?;
+        refuse_foreign_tables(PREFIX)?;
+        Ok(Record {
+            id: id.into(),
+            table: format!("{PREFIX}{id}"),
+            interface: data.name.clone(),
+            parameters: parameters.clone(),
+        })
+    }
+
+    fn inject(&self, machine: &Machine, record: &Record) -> Result<()> {
+        let now_ms = Clock::start().now().wall_ms;
+        let epoch_ms = record.parameters.epoch_ms.unwrap_or(now_ms);
+        let began_s = (now_ms as f64 - epoch_ms as f64) / 1e3;
+        if began_s.abs() > AGE_S_MAX {
+            bail!("epoch_ms is {began_s:.0} s ago; is this machine's clock right?");
+        }
+        run_with_input("nft", &["-f", "-"], &table(&record.table, &record.interface))?;
+        let flips = Flips::from(began_s);
+        let (name, schedule) = (record.table.clone(), Schedule::new(&record.parameters));
+        machine
+            .workers
+            .start(&record.id, Arc::new(flips), move |flips: &Flips, stop| {
+                if let Err(error) = flips.go_through(schedule, &name, stop) {
+                    flips.lock().ended = Some(format!("the link flips no more: {error:#}"));
+                }
+            })
+    }
+
+    /// The thread ends first: it would put its rule into a table that is not there.
+    fn undo(&self, machine: &Machine, record: &Record) -> Result<()> {
+        machine.workers.stop(&record.id);
+        delete_table(&record.table)
+    }
+
+    fn probe(&self, machine: &Arc<Machine>, record: &Record) -> Box<dyn Probe> {
+        let flips = machine.workers.seen(&record.id);
+        Box::new(Flaky {
+            flips: flips.unwrap_or_else(|| Arc::new(Flips::from(0.0))),
+            parameters: record.parameters.clone(),
+            table: record.table.clone(),
+            reading: Reading::default(),
+            disagreed: false,
+        })
+    }
+}
+
+fn table(name: &str, interface: &str) -> String {
+    let chain = |hook: &str| {
+        format!(
+            "chain {hook} {{ type filter hook {hook} device \"{interface}\" priority -10; \
+             policy accept\n}}\n"
+        )
+    };
+    format!("table netdev {name} {{\n{}{}}}\n", chain("ingress"), chain("egress"))
+}
+
+/// Down or up, in one transaction.
+fn flip(table: &str, down: bool) -> String {
+    let chain = |hook: &str| match down {
+        true => format!("add rule netdev {table} {hook} counter drop\n"),
+        false => format!("flush chain netdev {table} {hook}\n"),
+    };
+    chain("ingress") + &chain("egress")
+}
+
+/// What the thread has done so far.
+#[derive(Debug)]
+struct Flips {
+    began: Instant,
+    /// Of the schedule, when the thread began.
+    began_s: f64,
+    done: Mutex<Done>,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Done {
+    /// Since when it is down, if it is [s of the schedule].
+    down_since_s: Option<f64>,
+    down_s: f64,
+    flips: u64,
+    ended: Option<String>,
+}
+
+impl Flips {
+    fn from(began_s: f64) -> Flips {
+        Flips {
+            began: Instant::now(),
+            began_s,
+            done: Mutex::default(),
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Done> {
+        self.done.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Seconds of the schedule that have passed.
+    fn now_s(&self) -> f64 {
+        self.began_s + self.began.elapsed().as_secs_f64()
+    }
+
+    fn go_through(&self, schedule: Schedule, table: &str, stop: &Stop) -> Result<()> {
+        let mut schedule = schedule.peekable();
+        while let Some((at_s, is_down)) = schedule.next() {
+            // One that is over already is left out.
+            if schedule.peek().is_some_and(|(next_s, _)| *next_s <= self.now_s()) {
+                continue;
+            }
+            let wait_s = (at_s - self.now_s()).max(0.0);
+            if stop.wait(Duration::from_secs_f64(wait_s)) {
+                return Ok(());
+            }
+            if is_down == self.lock().down_since_s.is_some() {
+                continue;
+            }
+            run_with_input("nft", &["-f", "-"], &flip(table, is_down))?;
+            self.lock().flipped(is_down, self.now_s());
+        }
+        Ok(())
+    }
+}
+
+impl Done {
+    fn flipped(&mut self, is_down: bool, now_s: f64) {
+        self.flips += 1;
+        match is_down {
+            true => self.down_since_s = Some(now_s),
+            false => self.down_s += self.down_since_s.take().map_or(0.0, |since_s| now_s - since_s),
+        }
+    }
+
+    fn down_until_s(&self, now_s: f64) -> f64 {
+        self.down_s + self.down_since_s.map_or(0.0, |since_s| now_s - since_s)
+    }
+}
+
+struct Flaky {
+    flips: Arc<Flips>,
+    parameters: Parameters,
+    table: String,
+    reading: Reading,
+    /// A look found the kernel in another state than the last flip had left it in.
+    disagreed: bool,
+}
+
+/// A flip takes a few milliseconds, on a throttled machine more.
+const LATE_S: f64 = 0.5;
+const SHARE_MIN: f64 = 0.8;
+
+impl Probe for Flaky {
+    fn look(&mut self, _held: Duration) -> Result<()> {
+        let before = self.flips.lock().clone();
+        let listing = run("nft", &["-j", "list", "table", "netdev", &self.table])?;
+        let (after, now_s) = (self.flips.lock().clone(), self.flips.now_s());
+        if let Some(why) = &after.ended {
+            bail!("{why}");
+        }
+        // A flip under way counts only when it is done.
+        let settled = before.flips == after.flips
+            && Schedule::new(&self.parameters).within(now_s - LATE_S, now_s).1 == 0;
+        self.disagreed |= settled && drops(&listing)? != after.down_since_s.is_some();
+        self.reading = self.compared(&after, now_s);
+        Ok(())
+    }
+
+    fn reading(&self) -> Reading {
+        self.reading
+    }
+}
+
+impl Flaky {
+    /// It bit if it was down for 80 % of the schedule's time, no more than twice of it, and came
+    /// to as many flips, some of which may be late.
+    fn compared(&self, done: &Done, now_s: f64) -> Reading {
+        let (from_s, schedule) = (self.flips.began_s, Schedule::new(&self.parameters));
+        let seconds = now_s - from_s;
+        let (asked_s, flips) = schedule.within(from_s, now_s);
+        let down_s = done.down_until_s(now_s);
+        let long_enough = down_s >= SHARE_MIN * asked_s - LATE_S;
+        let short_enough = down_s <= 2.0 * asked_s + LATE_S;
+        let often_enough = done.flips as f64 >= SHARE_MIN * flips as f64 - 2.0;
+        let bit = !self.disagreed && long_enough && short_enough && often_enough && down_s > 0.0;
+        let known = asked_s >= LATE_S || bit || self.disagreed;
+        Reading {
+            asked: Some(100.0 * asked_s / seconds.max(1e-9)),
+            measured: Some(100.0 * down_s / seconds.max(1e-9)),
+            bit: known.then_some(bit),
+            samples: done.flips,
+            seconds,
+        }
+    }
+}
+
+/// Whether a table's chains drop what comes, by `nft -j list table`.
+fn drops(listing: &str) -> Result<bool> {
+    let listing: Value = serde_json::from_str(listing).context("`nft -j list table`")?;
+    let objects = listing["nftables"].as_array();
+    Ok(objects.is_some_and(|all| all.iter().any(|one| one["rule"].is_object())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::flip_schedule::Law;
+    use super::*;
+
+    fn compared(done: Done, disagreed: bool) -> Reading {
+        let flaky = Flaky {
+            flips: Arc::new(Flips::from(0.0)),
+            parameters: Parameters {
+                law: Law::Fixed,
+                outage_s: 1.0,
+                gap_s: 3.0,
+                spread_s: 0.0,
+                seed: None,
+                epoch_ms: None,
+            },
+            table: String::new(),
+            reading: Reading::default(),
+            disagreed,
+        };
+        flaky.compared(&done, 9.0)
+    }
+
+    #[test]
+    fn a_link_that_went_down_as_its_schedule_says_bit() {
+        // Down at 0, 4 and 8, for 1 s each: 3 of 9 s.
+        let done = Done {
+            down_since_s: Some(8.1),
+            down_s: 2.0,
+            flips: 5,
+            ended: None,
+        };
+        let seen = compared(done.clone(), false);
+        assert!((seen.asked.unwrap() - 100.0 / 3.0).abs() < 1e-9);
+        assert!((seen.measured.unwrap() - 100.0 * 2.9 / 9.0).abs() < 1e-9);
+        assert_eq!((seen.bit, seen.samples), (Some(true), 5));
+        assert_eq!(compared(done, true).bit, Some(false));
+    }
+
+    #[test]
+    fn a_link_that_stays_up_or_down_did_not_flip() {
+        assert_eq!(compared(Done::default(), false).bit, Some(false));
+        let down = Done {
+            down_since_s: Some(0.0),
+            flips: 1,
+            ..Done::default()
+        };
+        assert_eq!(compared(down, false).bit, Some(false));
+    }
+
+    #[test]
+    fn a_table_drops_where_it_has_a_rule() {
+        let listing = |objects: &str| format!(r#"{{"nftables":[{{"chain":{{}}}}{objects}]}}"#);
+        assert!(!drops(&listing("")).unwrap());
+        assert!(drops(&listing(r#",{"rule":{"expr":[]}}"#)).unwrap());
+        assert!(drops("").is_err());
+    }
+}

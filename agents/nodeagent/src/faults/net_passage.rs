@@ -1,0 +1,400 @@
+//! The data interface's packets, led through this process on their way: what `net.delay`,
+//! `net.reorder` and `net.corrupt` share.
+//!
+//! An nft table of our own leads IPv4 packets to a TAP device, and what is written to it goes on:
+//! outgoing packets, told by their source's MAC address, to the data interface with a mark so that
+//! they are not led away again; incoming ones to the machine itself, as if the device were the data
+//! interface. It needs no netem and no nft queue, which kernels may lack. The kernel cuts large
+//! segments and completes checksums before the device, so a packet here is one of the wire.
+//!
+//! The device is gone with the process, and the undo deletes the table first: packets pass by then.
+//! What is held at that moment is lost, as with netem.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::{anyhow, bail, Result};
+use rand::rngs::SmallRng;
+use rand::SeedableRng;
+use serde::{Deserialize, Serialize};
+
+use super::dose::{share, Probe, Reading};
+use super::net_loss::{delete_table, refuse_foreign_tables, Direction};
+use super::passage_queue::{Counts, Queue, Treatment};
+use super::Refusal;
+use crate::machine::command::run_with_input;
+use crate::machine::network::traffic;
+use crate::machine::tap::{mac_of, Tap};
+use crate::machine::workers::Stop;
+use crate::machine::Machine;
+
+/// What a packet's way through the machine can be changed by once at a time.
+pub const WAY: &str = "net.way";
+
+/// How each of them is undone.
+pub const UNDO: &str = "nft delete table netdev sparecraft_passage_ID; the device is closed";
+
+/// How long the thread may not see that it is to end.
+const STOP_SEEN_WITHIN: Duration = Duration::from_millis(50);
+const FRAME_BYTES_MAX: usize = 65_536;
+const PREFIX: &str = "sparecraft_passage_";
+const PROBE: &str = "sparecraft_probe_passage";
+const PROBE_DEVICE: &str = "sc-probe-tap";
+
+/// What is made for one fault.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Passage {
+    id: String,
+    table: String,
+    device: String,
+    interface: String,
+    direction: Direction,
+}
+
+impl Passage {
+    /// Checks that nothing foreign is in the way.
+    pub fn plan(machine: &Machine, id: &str, direction: Direction) -> Result<Passage, Refusal> {
+        let data = machine.data()?;
+        refuse_foreign_tables(PREFIX)?;
+        Ok(Passage {
+            id: id.into(),
+            table: format!("{PREFIX}{id}"),
+            device: format!("sc-{id}"),
+            interface: data.name.clone(),
+            direction,
+        })
+    }
+
+    /// Leads the packets through `treatment`.
+    pub fn open(&self, machine: &Machine, mut treatment: Box<dyn Treatment>) -> Result<()> {
+        let tap = Tap::like(&self.interface, &self.device)?;
+        let mac = mac_of(&self.interface)?;
+        let own = mac_bytes(&mac)?;
+        let table = self.table.clone();
+        let carried = move |counts: &Counts, stop: &Stop| {
+            if let Err(error) = carry(&tap, own, &mut *treatment, counts, stop) {
+                // The device goes with this thread: without the table packets pass it by.
+                let undone = delete_table(&table);
+                let why = format!("packets are not held any more: {error:#}, {undone:?}");
+                *counts.ended.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
+            }
+        };
+        let counts = Arc::new(Counts::default());
+        machine.workers.start(&self.id, counts, carried)?;
+        let hooks = self.direction.hooks();
+        let rules = ruleset(&self.table, &self.interface, &self.device, &mac, &hooks);
+        run_with_input("nft", &["-f", "-"], &rules).map(drop)
+    }
+
+    /// Packets pass by before the device is gone.
+    pub fn close(&self, machine: &Machine) -> Result<()> {
+        let deleted = delete_table(&self.table);
+        machine.workers.stop(&self.id);
+        deleted
+    }
+
+    /// What measures it.
+    pub fn probe(&self, machine: &Machine, asked: Asked) -> Box<dyn Probe> {
+        Box::new(Passed {
+            counts: machine.workers.seen(&self.id).unwrap_or_default(),
+            interface: self.interface.clone(),
+            asked,
+            last: None,
+            passed_by: false,
+            samples: 0,
+            held: Duration::ZERO,
+        })
+    }
+
+    /// The chances of its packets: others in each fault.
+    pub fn rng(&self) -> SmallRng {
+        let number = u64::from_str_radix(self.id.trim_start_matches('f'), 16);
+        SmallRng::seed_from_u64(number.unwrap_or_default())
+    }
+}
+
+/// Makes a device like the data interface and lets the kernel check a table, and takes the device
+/// away; no packet passes either.
+pub fn capability(machine: &Machine) -> Result<()> {
+    let data = machine.data()?;
+    let tap = Tap::like(&data.name, PROBE_DEVICE)?;
+    let mac = mac_of(PROBE_DEVICE)?;
+    let hooks = Direction::Both.hooks();
+    let rules = ruleset(PROBE, "lo", PROBE_DEVICE, &mac, &hooks);
+    let tried = run_with_input("nft", &["-c", "-f", "-"], &rules);
+    drop(tap);
+    tried.map(drop)
+}
+
+fn carry(
+    tap: &Tap,
+    own: [u8; 6],
+    treatment: &mut dyn Treatment,
+    counts: &Counts,
+    stop: &Stop,
+) -> Result<()> {
+    let (began, mut queue) = (Instant::now(), Queue::default());
+    let mut buffer = vec![0; FRAME_BYTES_MAX];
+    while !stop.is_asked() {
+        let until_due = queue.due().map(|due| due.saturating_sub(began.elapsed()));
+        tap.wait(until_due.map_or(STOP_SEEN_WITHIN, |wait| wait.min(STOP_SEEN_WITHIN)))?;
+        while let Some(length) = tap.receive(&mut buffer)? {
+            let frame = &buffer[..length];
+            if is_ipv4(frame) {
+                let is_outgoing = frame[6..12] == own;
+                queue.take(
+                    frame.into(),
+                    is_outgoing,
+                    began.elapsed(),
+                    treatment,
+                    counts,
+                );
+            }
+            send_due(tap, &mut queue, began, treatment, counts)?;
+        }
+        send_due(tap, &mut queue, began, treatment, counts)?;
+    }
+    Ok(())
+}
+
+fn send_due(
+    tap: &Tap,
+    queue: &mut Queue,
+    began: Instant,
+    treatment: &dyn Treatment,
+    counts: &Counts,
+) -> Result<()> {
+    while let Some(frame) = queue.next(began.elapsed(), treatment, counts) {
+        tap.send(&frame)?;
+    }
+    Ok(())
+}
+
+/// The kernel itself sends over any link (IPv6 neighbours): that is not the machine's traffic.
+fn is_ipv4(frame: &[u8]) -> bool {
+    frame.len() > 14 && frame[12..14] == [0x08, 0x00]
+}
+
+fn mac_bytes(mac: &str) -> Result<[u8; 6]> {
+    let bytes: Option<Vec<u8>> = mac
+        .split(':')
+        .map(|part| u8::from_str_radix(part, 16).ok())
+        .collect();
+    bytes
+        .and_then(|bytes| bytes.try_into().ok())
+        .ok_or_else(|| anyhow!("expected a MAC address of six bytes, came {mac}"))
+}
+
+/// Incoming packets come here after the other faults' hooks, and go on where those are not passed
+/// again; outgoing ones pass them when they come back.
+fn ruleset(table: &str, interface: &str, device: &str, mac: &str, hooks: &[String]) -> String {
+    const MARK: &str = "0x5ca05ca0";
+    let mut text = format!("table netdev {table} {{\n");
+    for hook in hooks {
+        let (priority, unless) = match hook.as_str() {
+            "egress" => (-20, format!("meta mark != {MARK} ")),
+            _ => (10, String::new()),
+        };
+        text += &format!(
+            "chain {hook} {{ type filter hook {hook} device \"{interface}\" \
+             priority {priority}; policy accept\n\
+             {unless}meta protocol ip fwd to \"{device}\"\n}}\n"
+        );
+    }
+    text += &format!(
+        "chain back {{ type filter hook ingress device \"{device}\" priority 0; policy accept\n\
+         ether saddr {mac} meta mark set {MARK} fwd to \"{interface}\"\n}}\n"
+    );
+    text + "}\n"
+}
+
+/// What was asked of the packets.
+#[derive(Debug, Clone, Copy)]
+pub enum Asked {
+    /// To be held so long on average [ms].
+    HeldMs(f64),
+    /// A share of them to be struck (0 to 1).
+    Share(f64),
+    /// A share to be overtaken, where there are others to do so.
+    Overtaken(f64),
+}
+
+struct Passed {
+    counts: Arc<Counts>,
+    interface: String,
+    asked: Asked,
+    /// Packets that had gone through here, and over the interface.
+    last: Option<(u64, u64)>,
+    passed_by: bool,
+    samples: u64,
+    held: Duration,
+}
+
+/// So many packets that went over the interface and none through here were not led here.
+const PASSED_BY_MIN: u64 = 20;
+/// Fewer packets say nothing of a mean.
+const PACKETS_MIN: u64 = 5;
+/// Of the time that was asked.
+const HELD_SHARE_MIN: f64 = 0.8;
+
+impl Probe for Passed {
+    fn look(&mut self, held: Duration) -> Result<()> {
+        let ended = self.counts.ended.lock();
+        if let Some(why) = &*ended.unwrap_or_else(PoisonError::into_inner) {
+            bail!("{why}");
+        }
+        let carried = traffic(&self.interface).unwrap_or_default();
+        let now = (
+            get(&self.counts.taken),
+            carried.rx_packets + carried.tx_packets,
+        );
+        if let Some((taken, carried)) = self.last {
+            let went = now.1.saturating_sub(carried);
+            self.passed_by |= now.0 == taken && went >= PASSED_BY_MIN;
+        }
+        self.last = Some(now);
+        self.samples += 1;
+        self.held = held;
+        Ok(())
+    }
+
+    fn reading(&self) -> Reading {
+        let reading = match self.asked {
+            Asked::Share(asked) => self.share(asked),
+            Asked::Overtaken(asked) => {
+                let some = (get(&self.counts.struck) > 0).then_some(true);
+                Reading {
+                    bit: some,
+                    ..self.share(asked)
+                }
+            }
+            Asked::HeldMs(asked) => self.mean(asked),
+        };
+        Reading {
+            bit: if self.passed_by {
+                Some(false)
+            } else {
+                reading.bit
+            },
+            ..reading
+        }
+    }
+}
+
+impl Passed {
+    fn share(&self, asked: f64) -> Reading {
+        let (taken, struck) = (get(&self.counts.taken), get(&self.counts.struck));
+        share(asked, taken as f64, struck as f64, self.samples, self.held)
+    }
+
+    fn mean(&self, asked: f64) -> Reading {
+        let passed = get(&self.counts.passed);
+        let mean = get(&self.counts.held_us) as f64 / 1e3 / passed.max(1) as f64;
+        Reading {
+            asked: Some(asked),
+            measured: (passed > 0).then_some(mean),
+            bit: (passed >= PACKETS_MIN).then_some(mean >= HELD_SHARE_MIN * asked),
+            samples: self.samples,
+            seconds: self.held.as_secs_f64(),
+        }
+    }
+}
+
+fn get(counter: &AtomicU64) -> u64 {
+    counter.load(Ordering::Relaxed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn outgoing_packets_are_led_away_once_and_incoming_ones_after_all_other_hooks() {
+        let text = ruleset(
+            "t",
+            "eth1",
+            "sc-f1",
+            "02:00:00:00:00:07",
+            &Direction::Both.hooks(),
+        );
+        assert!(
+            text.contains("priority -20; policy accept\nmeta mark != 0x5ca05ca0 "),
+            "{text}"
+        );
+        assert!(text.contains("device \"eth1\" priority 10; policy accept\nmeta protocol ip fwd"));
+        assert_eq!(text.matches("fwd to \"sc-f1\"").count(), 2);
+        assert_eq!(text.matches("fwd to \"eth1\"").count(), 1);
+        let one_way = ruleset(
+            "t",
+            "eth1",
+            "sc-f1",
+            "02:00:00:00:00:07",
+            &["egress".into()],
+        );
+        assert!(
+            !one_way.contains("hook ingress device \"eth1\""),
+            "{one_way}"
+        );
+    }
+
+    fn read(asked: Asked, counts: Counts, passed_by: bool) -> Reading {
+        let passed = Passed {
+            counts: Arc::new(counts),
+            interface: String::new(),
+            asked,
+            last: None,
+            passed_by,
+            samples: 1,
+            held: Duration::from_secs(1),
+        };
+        passed.reading()
+    }
+
+    fn counts(taken: u64, struck: u64, held_us: u64) -> Counts {
+        Counts {
+            taken: taken.into(),
+            struck: struck.into(),
+            passed: taken.into(),
+            held_us: held_us.into(),
+            ..Counts::default()
+        }
+    }
+
+    #[test]
+    fn a_delay_bit_where_packets_were_held_for_it_on_average() {
+        let seen = read(Asked::HeldMs(20.0), counts(10, 0, 210_000), false);
+        assert_eq!((seen.measured, seen.bit), (Some(21.0), Some(true)));
+        let short = read(Asked::HeldMs(20.0), counts(10, 0, 150_000), false);
+        assert_eq!(short.bit, Some(false));
+        let few = read(Asked::HeldMs(20.0), counts(3, 0, 60_000), false);
+        assert_eq!((few.measured, few.bit), (Some(20.0), None));
+        assert_eq!(
+            read(Asked::HeldMs(20.0), counts(0, 0, 0), false).measured,
+            None
+        );
+    }
+
+    #[test]
+    fn packets_that_went_over_the_interface_past_the_queue_were_not_struck() {
+        let by = read(Asked::Share(0.1), counts(1_000, 100, 0), true);
+        assert_eq!((by.measured, by.bit), (Some(10.0), Some(false)));
+        assert_eq!(
+            read(Asked::Share(0.1), counts(1_000, 100, 0), false).bit,
+            Some(true)
+        );
+    }
+
+    #[test]
+    fn only_ipv4_frames_of_full_head_are_the_machines() {
+        let frame = |kind: [u8; 2], length: usize| {
+            let mut frame = vec![0; length];
+            frame[12..14].copy_from_slice(&kind);
+            frame
+        };
+        assert!(is_ipv4(&frame([0x08, 0x00], 60)));
+        assert!(!is_ipv4(&frame([0x86, 0xdd], 60)));
+        assert!(!is_ipv4(&frame([0x08, 0x00], 14)));
+        assert!(mac_bytes("02:00").is_err() && mac_bytes("02:00:00:00:00:zz").is_err());
+    }
+}

@@ -1,0 +1,187 @@
+//! Frames that wait in user space, in the order in which they are due: bounded, and counted.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Mutex;
+use std::time::Duration;
+
+/// At most so many wait; of those that come then none is taken. At 1,500 bytes it is 15 MB.
+const FRAMES_MAX: usize = 10_000;
+
+/// What became of the frames so far.
+#[derive(Debug, Default)]
+pub struct Counts {
+    /// Frames that the fault was for.
+    pub taken: AtomicU64,
+    /// Of them, those that it struck.
+    pub struck: AtomicU64,
+    /// Of all, those that went on.
+    pub passed: AtomicU64,
+    /// For how long those had been held, together [us].
+    pub held_us: AtomicU64,
+    /// Frames that came while the queue was full.
+    pub overflowed: AtomicU64,
+    /// Why frames are not held any more, and pass as they always did.
+    pub ended: Mutex<Option<String>>,
+}
+
+/// What is done to one frame.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Verdict {
+    /// When it goes on, since the fault began.
+    pub due: Duration,
+    /// Whether the fault was for it at all, and whether it was struck.
+    pub taken: bool,
+    pub struck: bool,
+}
+
+/// What a fault does to frames.
+pub trait Treatment: Send {
+    /// Decides about a frame, and may change it; `now` since the fault began.
+    fn treat(&mut self, frame: &mut [u8], is_outgoing: bool, now: Duration) -> Verdict;
+
+    /// Whether a frame is struck that later ones of its direction have overtaken.
+    fn strikes_by_overtaking(&self) -> bool {
+        false
+    }
+}
+
+/// The frames that are held.
+#[derive(Debug, Default)]
+pub struct Queue {
+    held: BinaryHeap<Reverse<Held>>,
+    number: u64,
+    /// The latest number that has gone on, by direction.
+    gone: [u64; 2],
+}
+
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Held {
+    due: Duration,
+    number: u64,
+    came: Duration,
+    is_outgoing: bool,
+    frame: Vec<u8>,
+}
+
+impl Queue {
+    /// Takes a frame that has come.
+    pub fn take(
+        &mut self,
+        mut frame: Vec<u8>,
+        is_outgoing: bool,
+        now: Duration,
+        treatment: &mut dyn Treatment,
+        counts: &Counts,
+    ) {
+        if self.held.len() >= FRAMES_MAX {
+            counts.overflowed.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        let verdict = treatment.treat(&mut frame, is_outgoing, now);
+        counts
+            .taken
+            .fetch_add(verdict.taken.into(), Ordering::Relaxed);
+        counts
+            .struck
+            .fetch_add(verdict.struck.into(), Ordering::Relaxed);
+        self.number += 1;
+        self.held.push(Reverse(Held {
+            due: verdict.due,
+            number: self.number,
+            came: now,
+            is_outgoing,
+            frame,
+        }));
+    }
+
+    /// The next frame that is due.
+    pub fn next(
+        &mut self,
+        now: Duration,
+        treatment: &dyn Treatment,
+        counts: &Counts,
+    ) -> Option<Vec<u8>> {
+        if self.due()? > now {
+            return None;
+        }
+        let Reverse(held) = self.held.pop()?;
+        let gone = &mut self.gone[usize::from(held.is_outgoing)];
+        let was_overtaken = *gone > held.number;
+        *gone = held.number.max(*gone);
+        let held_us = now.saturating_sub(held.came).as_micros() as u64;
+        counts.passed.fetch_add(1, Ordering::Relaxed);
+        counts.held_us.fetch_add(held_us, Ordering::Relaxed);
+        let struck = was_overtaken && treatment.strikes_by_overtaking();
+        counts.struck.fetch_add(struck.into(), Ordering::Relaxed);
+        Some(held.frame)
+    }
+
+    /// When the next one is due.
+    pub fn due(&self) -> Option<Duration> {
+        self.held.peek().map(|Reverse(held)| held.due)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Holds a frame for as many milliseconds as its first byte says.
+    struct Told;
+
+    impl Treatment for Told {
+        fn treat(&mut self, frame: &mut [u8], _is_outgoing: bool, now: Duration) -> Verdict {
+            Verdict {
+                due: now + ms(frame[0].into()),
+                taken: true,
+                struck: false,
+            }
+        }
+
+        fn strikes_by_overtaking(&self) -> bool {
+            true
+        }
+    }
+
+    fn ms(count: u64) -> Duration {
+        Duration::from_millis(count)
+    }
+
+    #[test]
+    fn frames_go_on_when_they_are_due_and_those_of_one_time_as_they_came() {
+        let (mut queue, counts) = (Queue::default(), Counts::default());
+        for frame in [[9, 0], [5, 1], [5, 2]] {
+            queue.take(frame.to_vec(), true, ms(0), &mut Told, &counts);
+        }
+        assert_eq!(queue.next(ms(4), &Told, &counts), None);
+        let mut order = Vec::new();
+        while let Some(frame) = queue.next(ms(10), &Told, &counts) {
+            order.push(frame[1]);
+        }
+        assert_eq!(order, [1, 2, 0]);
+        assert_eq!(counts.passed.load(Ordering::Relaxed), 3);
+        assert_eq!(counts.held_us.load(Ordering::Relaxed), 30_000);
+        assert_eq!(counts.struck.load(Ordering::Relaxed), 1);
+    }
+
+    #[test]
+    fn a_frame_is_overtaken_only_by_those_of_its_own_direction() {
+        let (mut queue, counts) = (Queue::default(), Counts::default());
+        queue.take(vec![9], true, ms(0), &mut Told, &counts);
+        queue.take(vec![1], false, ms(0), &mut Told, &counts);
+        while queue.next(ms(10), &Told, &counts).is_some() {}
+        assert_eq!(counts.struck.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn a_full_queue_takes_no_more_and_counts_them() {
+        let (mut queue, counts) = (Queue::default(), Counts::default());
+        for _ in 0..FRAMES_MAX + 7 {
+            queue.take(vec![1], true, ms(0), &mut Told, &counts);
+        }
+        assert_eq!(counts.overflowed.load(Ordering::Relaxed), 7);
+        assert_eq!(counts.taken.load(Ordering::Relaxed), FRAMES_MAX as u64);
+    }
+}

@@ -1,0 +1,353 @@
+//! Faults of the network beyond loss and rate: partition, flaky link, delay, reordering, corruption.
+
+use std::collections::BTreeMap;
+use std::net::UdpSocket;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde_json::{json, Value};
+
+use crate::faults::{iperf, udp_loss};
+use crate::support::{wait_for, Container, Machine, IDLE_ROLE};
+
+/// This host, as another machine on the data network.
+struct Host {
+    socket: UdpSocket,
+    address: String,
+}
+
+impl Host {
+    fn beside(machine: &Machine) -> Host {
+        let (network, _) = machine.container.data_address.rsplit_once('.').unwrap();
+        let address = format!("{network}.1");
+        let socket = UdpSocket::bind((address.as_str(), 0)).unwrap();
+        // Whatever is sent has come by then: it is on this host.
+        let patience = Some(Duration::from_secs(2));
+        socket.set_read_timeout(patience).unwrap();
+        Host { socket, address }
+    }
+
+    /// What arrives here, in order, of datagrams that the machine sends by a shell's `script`.
+    fn hears(&self, machine: &Machine, script: &str) -> Vec<String> {
+        let to = format!(
+            "{}/{}",
+            self.address,
+            self.socket.local_addr().unwrap().port()
+        );
+        let words = format!(
+            "bash -c '{}'",
+            script.replace("TO", &format!("/dev/udp/{to}"))
+        );
+        machine.run(&words);
+        let mut buffer = [0; 2048];
+        let mut heard = Vec::new();
+        while let Ok(length) = self.socket.recv(&mut buffer) {
+            heard.push(String::from_utf8_lossy(&buffer[..length]).into_owned());
+        }
+        heard
+    }
+}
+
+/// `open` or `shut`: whether a TCP connection to the peer's iperf3 comes about.
+fn door(machine: &Machine, peer: &Container) -> String {
+    machine.run(&format!(
+        "timeout 2 bash -c '</dev/tcp/{}/5201' 2>/dev/null && echo open || echo shut",
+        peer.data_address
+    ))
+}
+
+#[test]
+fn net_partition_cuts_the_machine_off_from_the_stated_peers_and_from_no_other() {
+    let machine = machine_or_skip!(IDLE_ROLE, "net.partition");
+    let (cut, other) = (Container::peer(), Container::peer());
+    assert_eq!(door(&machine, &cut), "open");
+    let id = machine.inject("net.partition", json!({ "peers": cut.data_address }));
+    assert_eq!(
+        (
+            door(&machine, &cut).as_str(),
+            door(&machine, &other).as_str()
+        ),
+        ("shut", "open")
+    );
+    let dose = machine.dose(&id, true);
+    assert!(dose["measured"].as_f64().unwrap() >= 1.0, "{dose}");
+    machine.revert(&id);
+    assert_eq!(door(&machine, &cut), "open");
+    machine.assert_clean();
+}
+
+#[test]
+fn net_partition_of_one_way_lets_packets_go_the_other_way() {
+    let machine = machine_or_skip!(IDLE_ROLE, "net.partition");
+    let host = Host::beside(&machine);
+    let ten = "for n in 1 2 3 4 5 6 7 8 9 10; do echo $n > TO; done";
+    for (direction, arrive) in [("ingress", 10), ("egress", 0), ("both", 0)] {
+        let asked =
+            json!({ "peers": format!("{},198.18.1.1", host.address), "direction": direction });
+        let id = machine.inject("net.partition", asked);
+        let tolerant = ten.replace("> TO", "> TO 2>/dev/null || true");
+        assert_eq!(host.hears(&machine, &tolerant).len(), arrive, "{direction}");
+        machine.revert(&id);
+    }
+    assert_eq!(host.hears(&machine, ten).len(), 10);
+    machine.assert_clean();
+}
+
+#[test]
+fn peers_that_are_no_other_machines_are_refused() {
+    let machine = machine_or_skip!(IDLE_ROLE, "net.partition");
+    let own = machine.container.data_address.clone();
+    for peers in ["web-1", "", "198.18.0.0/24", own.as_str()] {
+        let (status, reason) = machine.refused("net.partition", json!({ "peers": peers }), 5.0);
+        assert_eq!(status, 422, "{peers}: {reason}");
+    }
+    machine.run("nft add table netdev sparecraft_partition_of_nobody");
+    let (status, reason) = machine.refused("net.partition", json!({ "peers": "198.18.1.1" }), 5.0);
+    assert!(
+        status == 409 && reason.contains("of_nobody"),
+        "{status} {reason}"
+    );
+    machine.run("nft delete table netdev sparecraft_partition_of_nobody");
+    machine.assert_clean();
+}
+
+#[test]
+fn net_flaky_takes_the_link_down_and_up_as_its_schedule_says() {
+    let machine = machine_or_skip!(IDLE_ROLE, "net.flaky");
+    let host = Host::beside(&machine);
+    let asked = json!({ "law": "fixed", "outage_s": 0.6, "gap_s": 0.6 });
+    let id = machine.inject("net.flaky", asked);
+    let steady = "for n in $(seq 100); do echo $n > TO 2>/dev/null || true; sleep 0.05; done";
+    let heard = host.hears(&machine, steady).len();
+    assert!(
+        (20..=80).contains(&heard),
+        "{heard} of 100 arrived, of a link down half the time"
+    );
+    let dose = machine.dose(&id, true);
+    assert!(dose["samples"].as_u64().unwrap() >= 6, "{dose}");
+    let (asked, measured) = (&dose["asked"], dose["measured"].as_f64().unwrap());
+    assert!((asked.as_f64().unwrap() - measured).abs() < 20.0, "{dose}");
+    machine.revert(&id);
+    assert_eq!(
+        host.hears(&machine, "for n in 1 2 3; do echo $n > TO; done")
+            .len(),
+        3
+    );
+    machine.assert_clean();
+}
+
+#[test]
+fn a_flaky_link_is_clean_after_an_undo_at_any_moment() {
+    let machine = machine_or_skip!(IDLE_ROLE, "net.flaky");
+    for seed in 0..12 {
+        let quick = json!({ "law": "poisson", "outage_s": 0.05, "gap_s": 0.05, "seed": seed });
+        let id = machine.inject("net.flaky", quick);
+        machine.revert(&id);
+        machine.assert_clean();
+    }
+}
+
+#[test]
+fn a_flaky_link_is_where_its_schedule_is_that_began_before() {
+    let machine = machine_or_skip!(IDLE_ROLE, "net.flaky");
+    let peer = Container::peer();
+    let now_ms = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap()
+        .as_millis() as u64;
+    let up = json!({ "law": "fixed", "outage_s": 1.0, "gap_s": 600, "epoch_ms": now_ms - 60_000 });
+    let id = machine.inject("net.flaky", up.clone());
+    assert_eq!(door(&machine, &peer), "open");
+    machine.revert(&id);
+    let mut down = up;
+    down["outage_s"] = json!(600);
+    let id = machine.inject("net.flaky", down);
+    wait_for("the outage", || {
+        (door(&machine, &peer) == "shut").then_some(())
+    });
+    machine.dose(&id, true);
+    machine.revert(&id);
+    assert_eq!(door(&machine, &peer), "open");
+    machine.assert_clean();
+}
+
+#[test]
+fn packets_can_be_led_through_the_agent_wherever_there_are_nft_and_tun() {
+    let machine = machine_or_skip!(IDLE_ROLE, "net.partition");
+    if !std::path::Path::new("/dev/net/tun").exists() {
+        eprintln!("skipped: this kernel has no /dev/net/tun");
+        return;
+    }
+    for kind in ["net.delay", "net.reorder", "net.corrupt"] {
+        assert!(machine.can(kind), "{kind}");
+    }
+    machine.assert_clean();
+}
+
+/// The least round trip that TCP saw in a second of some traffic [ms].
+fn round_trip_ms(machine: &Machine, peer: &Container) -> f64 {
+    iperf(machine, peer, "-t 1 -b 2M --connect-timeout 5000", |end| {
+        Some(end["streams"][0]["sender"]["min_rtt"].as_f64()? / 1e3)
+    })
+}
+
+#[test]
+fn net_delay_holds_every_packet_in_the_asked_directions() {
+    let machine = machine_or_skip!(IDLE_ROLE, "net.delay");
+    let peer = Container::peer();
+    let before = round_trip_ms(&machine, &peer);
+    for (direction, least) in [("both", 60.0), ("egress", 30.0), ("ingress", 30.0)] {
+        let asked = json!({ "delay_ms": 30.0, "direction": direction });
+        let id = machine.inject("net.delay", asked);
+        let seen = round_trip_ms(&machine, &peer);
+        assert!(
+            before < 30.0 && seen >= least,
+            "{direction}: {seen} ms, {before} ms before"
+        );
+        let dose = machine.dose(&id, true);
+        assert!(dose["measured"].as_f64().unwrap() >= 30.0, "{dose}");
+        machine.revert(&id);
+        machine.assert_clean();
+    }
+    assert!(round_trip_ms(&machine, &peer) < 30.0);
+}
+
+#[test]
+fn net_delay_with_jitter_loses_nothing() {
+    let machine = machine_or_skip!(IDLE_ROLE, "net.delay");
+    let peer = Container::peer();
+    for law in ["uniform", "gaussian", "exponential"] {
+        let asked = json!({ "delay_ms": 20.0, "jitter_ms": 10.0, "law": law });
+        let id = machine.inject("net.delay", asked);
+        let lost = udp_loss(&machine, &peer, false);
+        assert!(lost < 1.0, "{law}: {lost} %");
+        let dose = machine.dose(&id, true);
+        assert!(dose["measured"].as_f64().unwrap() >= 16.0, "{dose}");
+        machine.revert(&id);
+    }
+    machine.assert_clean();
+}
+
+#[test]
+fn net_reorder_lets_later_packets_overtake_the_asked_share() {
+    let machine = machine_or_skip!(IDLE_ROLE, "net.reorder");
+    let peer = Container::peer();
+    let asked = json!({ "percent": 10.0, "late_ms": 50.0, "direction": "ingress" });
+    let id = machine.inject("net.reorder", asked);
+    let words = "-u -b 1600K -l 200 -k 4000 --reverse --connect-timeout 5000";
+    let late = iperf(&machine, &peer, words, |end| {
+        let sent = end["sum"]["packets"].as_f64()?;
+        let late = end["streams"][0]["udp"]["out_of_order"].as_f64()?;
+        (sent > 3_000.0).then(|| 100.0 * late / sent)
+    });
+    assert!((late - 10.0).abs() < 4.0, "{late} %");
+    let dose = machine.dose(&id, true);
+    assert!(
+        (dose["measured"].as_f64().unwrap() - 10.0).abs() < 4.0,
+        "{dose}"
+    );
+    machine.revert(&id);
+    machine.assert_clean();
+}
+
+/// Of datagrams that were sent alike, how many arrived with how many wrong bits.
+fn wrong_bits(heard: &[String], sent: &str) -> BTreeMap<u32, usize> {
+    let mut found = BTreeMap::new();
+    for text in heard {
+        let pairs = text.bytes().zip(sent.bytes());
+        let bits = pairs.map(|(a, b)| (a ^ b).count_ones()).sum::<u32>();
+        *found.entry(bits).or_default() += 1;
+    }
+    found
+}
+
+#[test]
+fn net_corrupt_flips_one_bit_and_the_checksum_says_whether_the_receiver_sees_it() {
+    let machine = machine_or_skip!(IDLE_ROLE, "net.corrupt");
+    let host = Host::beside(&machine);
+    // Letters whose bits 7 are flipped are no UTF-8: those are told apart by their length.
+    let sent = "U".repeat(64);
+    let send = format!("for n in $(seq 200); do printf {sent} > TO; done");
+    let asked = |checksum: &str| json!({ "percent": 50.0, "checksum": checksum });
+    let id = machine.inject("net.corrupt", asked("left"));
+    let heard = host.hears(&machine, &send);
+    // 100 of 200 are lost; the standard deviation is 7.
+    assert!((55..=145).contains(&heard.len()), "{} of 200", heard.len());
+    assert!(heard.iter().all(|text| *text == sent));
+    let dose = machine.dose(&id, true);
+    assert!(
+        (dose["measured"].as_f64().unwrap() - 50.0).abs() < 25.0,
+        "{dose}"
+    );
+    machine.revert(&id);
+    let id = machine.inject("net.corrupt", asked("repaired"));
+    let heard = host.hears(&machine, &send);
+    let right = heard.iter().filter(|text| **text == sent).count();
+    assert!(
+        heard.len() == 200 && (55..=145).contains(&right),
+        "{right} of {}",
+        heard.len()
+    );
+    let bits = wrong_bits(&heard, &sent);
+    assert!(bits.get(&1).is_some_and(|count| *count > 30), "{bits:?}");
+    machine.revert(&id);
+    machine.assert_clean();
+}
+
+#[test]
+fn packets_pass_again_when_the_agent_that_held_them_is_killed() {
+    let machine = machine_or_skip!(IDLE_ROLE, "net.delay");
+    let peer = Container::peer();
+    machine.inject("net.delay", json!({ "delay_ms": 5.0 }));
+    machine.inject("net.partition", json!({ "peers": peer.data_address }));
+    let flaky = json!({ "law": "poisson", "outage_s": 0.3, "gap_s": 0.3 });
+    machine.inject("net.flaky", flaky);
+    let agent = machine.agent_pid();
+    machine.run(&format!("kill -9 {agent}"));
+    wait_for("another agent", || {
+        let now = machine.agent_pid();
+        (!now.is_empty() && now != agent).then_some(())
+    });
+    wait_for("its answer", || {
+        machine.try_call("GET", "/v1/health", None).ok()
+    });
+    assert_eq!(door(&machine, &peer), "open");
+    machine.assert_clean();
+}
+
+#[test]
+fn what_leads_packets_elsewhere_excludes_what_else_does() {
+    let machine = machine_or_skip!(IDLE_ROLE, "net.delay");
+    let id = machine.inject("net.delay", json!({ "delay_ms": 5.0 }));
+    for (kind, asked) in [
+        ("net.limp", json!({ "factor": 10 })),
+        ("net.reorder", json!({ "percent": 5 })),
+        ("net.corrupt", json!({ "percent": 5 })),
+    ] {
+        let (status, reason) = machine.refused(kind, asked, 5.0);
+        assert!(
+            status == 409 && reason.contains("net.way"),
+            "{status} {reason}"
+        );
+    }
+    machine.revert(&id);
+    machine.assert_clean();
+}
+
+#[test]
+fn packets_that_are_led_past_the_agent_were_not_delayed() {
+    let machine = machine_or_skip!(IDLE_ROLE, "net.delay");
+    let peer = Container::peer();
+    let id = machine.inject("net.delay", json!({ "delay_ms": 5.0 }));
+    machine.run(&format!("nft delete table netdev sparecraft_passage_{id}"));
+    let dose: Value = wait_for("a dose", || {
+        machine.run(&format!(
+            "iperf3 -c {} -u -b 200K -l 200 -t 2",
+            peer.data_address
+        ));
+        let dose = machine.fault(&id)["dose"].clone();
+        (dose["bit"] == false).then_some(dose)
+    });
+    assert_eq!(dose["asked"], 5.0);
+    machine.revert(&id);
+    machine.assert_clean();
+}

@@ -1,0 +1,226 @@
+"""Faults over time: transient, sticky, recurring, on whom, and drawn ahead from the seed."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from experiments.cli import app
+from experiments.design import Design, load_design
+from experiments.design.experiment import Again, Fault, Selector
+from experiments.design.injections import injections, most_at_once, peers_of, selected
+from experiments.design.schedule import GAP_S_MIN, blocks, fault_begins, phase_windows
+from experiments.errors import InputError
+from experiments.tests.spec_fixture import TOML, write
+
+CRASH = 'kind = "process.crash"\nselect = { tier = "web", count = 1 }\nat_s = 10.0\nfor_s = 15.0\n'
+LAWS = ("fixed", "poisson", "gaussian")
+
+
+def disturbances(directory: Path) -> list[dict[str, Any]]:
+    """What `sparecraft check` says of the design there."""
+    done = CliRunner().invoke(app, ["check", str(directory), "--json"])
+    assert done.exit_code == 0, done.output
+    return list(json.loads(done.output)["disturbances"])
+
+
+def again(law: str, gap_s: float = 20.0, times_max: int = 1000) -> Again:
+    spread_s = 5.0 if law == "gaussian" else None
+    return Again.model_validate(
+        {"law": law, "gap_s": gap_s, "spread_s": spread_s, "times_max": times_max}
+    )
+
+
+def recurring(pattern: Again | None) -> Fault:
+    return Fault(
+        kind="process.crash",
+        select=Selector(machine="web-1"),
+        at_s=10.0,
+        for_s=2.0,
+        again=pattern,
+    )
+
+
+def changed(directory: Path, fault: str) -> Design:
+    """The fixture's design with another first fault."""
+    assert CRASH in TOML
+    return load_design(write(directory, toml=TOML.replace(CRASH, fault)))
+
+
+@given(st.sampled_from(LAWS), st.integers(2, 50), st.integers(0, 2**63 - 1))
+@settings(max_examples=60, deadline=None)
+def test_turns_ascend_apart_are_bounded_and_depend_on_the_seed_alone(
+    law: str, times_max: int, seed: int
+) -> None:
+    fault = recurring(again(law, 3.0, times_max))
+    begins = fault_begins(fault, 0, 300.0, seed)
+    assert begins == fault_begins(fault, 0, 300.0, seed)
+    assert begins[0] == 10.0
+    assert len(begins) <= times_max
+    assert begins[-1] < 300.0
+    assert all(after - before >= 2.0 + GAP_S_MIN - 1e-9 for before, after in pairwise(begins))
+    longer = fault_begins(fault, 0, 600.0, seed)
+    assert longer[: len(begins)] == begins
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_gaps_have_the_mean_that_is_asked(law: str) -> None:
+    begins = np.array(fault_begins(recurring(again(law)), 0, 1e6, 1))
+    gaps = np.diff(begins) - 2.0
+    assert len(gaps) == 999
+    # The standard error is at most 20 / sqrt(999) = 0.6 s.
+    assert gaps.mean() == pytest.approx(20.0, abs=3.0)
+    assert gaps.std() == pytest.approx({"fixed": 0.0, "poisson": 20.0, "gaussian": 5.0}[law], abs=3)
+
+
+def test_two_recurring_faults_of_a_design_have_streams_of_their_own() -> None:
+    fault = recurring(again("poisson"))
+    assert fault_begins(fault, 0, 500.0, 7)[1:] != fault_begins(fault, 1, 500.0, 7)[1:]
+
+
+def test_a_transient_fault_comes_once() -> None:
+    assert fault_begins(recurring(None), 0, 500.0, 7) == (10.0,)
+
+
+def test_both_arms_meet_a_recurring_fault_at_the_same_times(tmp_path: Path) -> None:
+    fault = CRASH.replace("for_s = 15.0", "for_s = 1.0") + (
+        'again = { law = "poisson", gap_s = 5, times_max = 8 }\n'
+    )
+    read = changed(tmp_path, fault)
+    first, second, third = blocks(read.experiment)[:3]
+    times = [
+        [one.at_s for one in injections(read.experiment, read.fleet, block) if one.fault == 0]
+        for block in (first, second, third)
+    ]
+    assert times[0] == times[1] != times[2]
+    assert times[0][0] == times[2][0] == 25.0  # warm-up and at_s
+    assert [window.phase for window in phase_windows(read.experiment)] == [
+        "warm-up", "measure", "fault",
+    ]  # fmt: skip
+
+
+def test_a_dry_run_shows_when_a_recurring_fault_comes(tmp_path: Path) -> None:
+    fault = CRASH.replace("for_s = 15.0", "for_s = 1.0") + (
+        'again = { law = "gaussian", gap_s = 8, spread_s = 2, times_max = 3 }\n'
+    )
+    read = changed(tmp_path, fault)
+    found = disturbances(tmp_path)
+    (crash,) = (one for one in found if one["kind"] == "process.crash")
+    assert crash["again"] == {"law": "gaussian", "gap_s": 8.0, "spread_s": 2.0, "times_max": 3}
+    assert list(crash["begins_s"]) == [str(number) for number in range(1, 9)]
+    assert crash["begins_s"]["1"] == crash["begins_s"]["2"]  # a pair
+    times = sum(map(len, crash["begins_s"].values()))
+    assert crash["machines"] == {"web-1": {"times": times, "seconds": float(times)}}
+    shown = CliRunner().invoke(app, ["run", str(read.directory), "--dry-run"]).output
+    assert "again" in shown.split()
+    assert "begins" in shown.split()
+
+
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [
+        ('again = { law = "weekly", gap_s = 5, times_max = 2 }', "faults.0.again.law"),
+        ('again = { law = "fixed", gap_s = 0, times_max = 2 }', "faults.0.again.gap_s"),
+        ('again = { law = "fixed", gap_s = 5, times_max = 1 }', "faults.0.again.times_max"),
+        ('again = { law = "fixed", gap_s = 5, times_max = 1001 }', "faults.0.again.times_max"),
+        ('again = { law = "fixed", gap_s = 5 }', "faults.0.again.times_max"),
+        ('again = { law = "fixed", gap_s = 5, spread_s = 1, times_max = 2 }',
+         "faults.0.again.spread_s"),
+        ('again = { law = "gaussian", gap_s = 5, times_max = 2 }', "faults.0.again.spread_s"),
+        ('again = { law = "gaussian", gap_s = 5, spread_s = -1, times_max = 2 }',
+         "faults.0.again.spread_s"),
+        ('again = "often"', "faults.0.again"),
+    ],
+)  # fmt: skip
+def test_an_impossible_pattern_is_refused_with_its_key(
+    tmp_path: Path, fault: str, message: str
+) -> None:
+    with pytest.raises(InputError) as caught:
+        changed(tmp_path, f"{CRASH}{fault}\n")
+    assert message in str(caught.value)
+
+
+def test_what_is_sticky_does_not_come_again(tmp_path: Path) -> None:
+    sticky = CRASH.replace("for_s = 15.0", "sticky = true")
+    with pytest.raises(InputError) as caught:
+        changed(tmp_path, sticky + 'again = { law = "fixed", gap_s = 5, times_max = 2 }\n')
+    assert "faults.0.again" in str(caught.value)
+
+
+FLAKY = """\
+kind = "net.flaky"
+select = { all = true }
+at_s = 10.0
+for_s = 15.0
+parameters = { outage_s = 1, gap_s = 2 }
+"""
+SPLIT = """\
+kind = "net.partition"
+select = { machine = "web-1" }
+at_s = 10.0
+for_s = 15.0
+parameters = { peers = "web, db-2" }
+"""
+
+
+def test_a_switch_is_all_machines_of_every_tier_with_one_seed(tmp_path: Path) -> None:
+    read = changed(tmp_path, FLAKY)
+    names = selected(Selector(all=True), read.fleet)
+    assert names == ("web-1", "web-2", "web-3", "web-4", "db-1", "db-2", "db-3")
+    first, _, other = blocks(read.experiment)[:3]
+    seeds = [
+        {
+            step.parameters["seed"]
+            for one in injections(read.experiment, read.fleet, block)
+            for step in one.steps
+            if step.kind == "net.flaky"
+        }
+        for block in (first, other)
+    ]
+    assert [len(one) for one in seeds] == [1, 1]
+    assert seeds[0] != seeds[1]
+    asked = [one for one in injections(read.experiment, read.fleet, first) if one.fault == 0]
+    assert {name for one in asked for name in one.machines} == set(names)
+    assert len(most_at_once(asked, read.fleet)["db"].machines) == 3
+
+
+def test_a_seed_that_a_design_states_is_the_one_that_agents_get(tmp_path: Path) -> None:
+    read = changed(tmp_path, FLAKY.replace("gap_s = 2", "gap_s = 2, seed = 5"))
+    asked = injections(read.experiment, read.fleet, blocks(read.experiment)[0])
+    assert {one.steps[0].parameters["seed"] for one in asked if one.fault == 0} == {5}
+
+
+def test_peers_are_named_by_machine_or_tier_and_told_by_address(tmp_path: Path) -> None:
+    read = changed(tmp_path, SPLIT)
+    assert peers_of("web, db-2", "web-1", read.fleet) == ("web-2", "web-3", "web-4", "db-2")
+    block = blocks(read.experiment)[0]
+    asked = injections(read.experiment, read.fleet, block, lambda name: f"at-{name}")
+    (split,) = (one for one in asked if one.fault == 0)
+    assert split.steps[0].parameters["peers"] == "at-web-2,at-web-3,at-web-4,at-db-2"
+    (said,) = (one for one in disturbances(tmp_path) if one["kind"] == "net.partition")
+    assert said["parameters"] == {"peers": "web, db-2"}
+    assert "web, db-2" in said["commands"]
+
+
+@pytest.mark.parametrize("peers", ["web-9", "", "198.18.0.1", "web-1", "db-1,"])
+def test_peers_that_are_no_other_machine_of_the_fleet_are_refused(
+    tmp_path: Path, peers: str
+) -> None:
+    with pytest.raises(InputError) as caught:
+        changed(tmp_path, SPLIT.replace("web, db-2", peers))
+    assert "faults.0.parameters.peers" in str(caught.value)
+
+
+@pytest.mark.parametrize("select", ["{ all = false }", '{ all = true, tier = "web" }'])
+def test_all_stands_alone(tmp_path: Path, select: str) -> None:
+    with pytest.raises(InputError) as caught:
+        changed(tmp_path, FLAKY.replace("{ all = true }", select))
+    assert "faults.0.select" in str(caught.value)
