@@ -1,6 +1,9 @@
 //! The faults, one per file, behind one small trait. `agents/README.md` tells how to add one.
 
+mod calls_altered;
+mod disk_store;
 pub mod dose;
+mod memory_ballast;
 mod neighbour;
 mod net_flow;
 pub mod parameter;
@@ -17,6 +20,7 @@ use crate::machine::{Machine, Missing};
 use dose::{Probe, Scale};
 use parameter::Parameter;
 
+pub use memory_limp::stream;
 pub use neighbour::run as run_neighbour;
 
 /// The files of the faults, each with its struct, and `all()` of them.
@@ -39,6 +43,15 @@ faults! {
     net_link_down::NetLinkDown,
     cpu_limp::CpuLimp,
     disk_limp::DiskLimp,
+    disk_full::DiskFull,
+    disk_error::DiskError,
+    disk_slow::DiskSlow,
+    disk_hang::DiskHang,
+    memory_exhaust::MemoryExhaust,
+    memory_pin::MemoryPin,
+    memory_limp::MemoryLimp,
+    memory_alloc_failure::MemoryAllocFailure,
+    process_bad_parameters::ProcessBadParameters,
     interference_cpu::InterferenceCpu,
     interference_iperf_server::InterferenceIperfServer,
     interference_iperf::InterferenceIperf,

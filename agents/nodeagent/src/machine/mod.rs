@@ -1,14 +1,19 @@
 //! What a fault may take hold of: the data interface, the machine's cgroup, the role.
 
+pub mod calls;
 pub mod cgroup;
 pub mod cgroup_place;
 pub mod command;
 pub mod disk;
 pub mod environment;
 pub mod fingerprint;
+pub mod memory;
 pub mod network;
 pub mod processes;
 pub mod role;
+pub mod store;
+#[cfg(test)]
+mod unified_tests;
 
 use std::sync::Arc;
 

@@ -9,9 +9,12 @@
 mod support;
 
 mod api;
+mod calls;
 mod client;
+mod disk_store;
 mod dose;
 mod faults;
 mod interference;
+mod memory;
 mod metrics;
 mod safety;
