@@ -2,8 +2,9 @@
 
 A fault on a machine is held by a lease that this controller renews while it lives. When the
 controller is killed the agents undo within `LEASE_S`. Machine faults go through
-the platform, unless it says that the agent has to stand in (`through_agent`); a killed controller
-leaves the platform's to `sparecraft down`.
+the platform, unless it says that the agent has to stand in (`through_agent`); what a killed
+controller leaves of them is undone by the local platform itself (`platforms/local/journal.py`), on
+EC2 by `sparecraft down`.
 """
 
 from __future__ import annotations

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -68,3 +73,53 @@ def test_the_work_of_a_machine_is_counted_while_it_runs(machine: str) -> None:
 def test_an_engine_of_another_host_counts_nothing_here(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOCKER_HOST", "tcp://198.18.0.9:2375")
     assert LocalPlatform(EXPERIMENT).cpu_s() == {}
+
+
+_INJECTING = """
+import os, signal, sys
+from experiments.stage.platforms.local.platform import LocalPlatform
+experiment, kind, machine = sys.argv[1:]
+platform = LocalPlatform(experiment)
+platform.inject(kind, machine)
+if os.environ.get("WITHOUT_KEEPER"):
+    os.kill(platform.journal._keeper, signal.SIGKILL)
+    os.waitpid(platform.journal._keeper, 0)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def _killed_run(kind: str, machine: str, **environment: str) -> None:
+    """A run that injects a fault and is killed."""
+    command = [sys.executable, "-c", _INJECTING, EXPERIMENT, kind, machine]
+    ended = subprocess.run(command, env=os.environ | environment, check=False)
+    assert ended.returncode == -signal.SIGKILL
+
+
+@pytest.mark.parametrize("kind", ["machine.freeze", "machine.crash"])
+def test_a_machines_fault_ends_with_the_run_that_made_it(machine: str, kind: str) -> None:
+    platform = LocalPlatform(EXPERIMENT)
+    _killed_run(kind, machine)
+    deadline = time.monotonic() + 60.0
+    while docker.state(platform.container(machine)) != "running" or platform.journal.notes():
+        assert time.monotonic() < deadline, "it was not undone"
+        time.sleep(0.1)
+
+
+def test_what_a_killed_run_and_its_keeper_left_is_undone_by_the_next(machine: str) -> None:
+    platform = LocalPlatform(EXPERIMENT)
+    _killed_run("machine.freeze", machine, WITHOUT_KEEPER="1")
+    assert docker.state(platform.container(machine)) == "paused"
+    [left] = platform.journal.undo_left(platform.undo)
+    assert (left.kind, left.machine) == ("machine.freeze", machine)
+    assert docker.state(platform.container(machine)) == "running"
+    assert platform.journal.notes() == []
+
+
+def test_the_fault_of_a_run_that_lives_is_left_alone(machine: str) -> None:
+    platform = LocalPlatform(EXPERIMENT)
+    platform.inject("machine.freeze", machine)
+    assert platform.journal.undo_left(platform.undo) == []
+    assert docker.state(platform.container(machine)) == "paused"
+    platform.revert("machine.freeze", machine)
+    assert docker.state(platform.container(machine)) == "running"
+    assert platform.journal.notes() == []

@@ -240,6 +240,7 @@ fn end(agent: &Agent) {
             .revert_all(RevertReason::Sigterm, || agent.clock.now()),
     );
     report_failure("the role", agent.machine.role.stop());
+    report_failure("the store", agent.machine.role.store().end());
     if let Ok(data) = agent.machine.data() {
         report_failure("the data interface", data.unshape());
     }

@@ -17,6 +17,7 @@ mod machine;
 mod meter;
 mod metrics;
 mod readiness;
+mod store;
 mod tls;
 
 use std::path::PathBuf;
@@ -61,6 +62,11 @@ fn dispatch(arguments: &[String]) -> Result<i32> {
         ["neighbour", rest @ ..] => {
             let (joins, program) = joins_and_program(rest)?;
             return faults::run_neighbour(&joins, &program);
+        }
+        ["stream", rest @ ..] => return faults::stream(rest),
+        ["store", rest @ ..] => {
+            let (joins, words) = joins_and_program(rest)?;
+            return store::run(&joins, &words);
         }
         [] | ["--config", _] if getpid().as_raw() == 1 => return init::run(arguments),
         [] => {

@@ -1,7 +1,10 @@
 //! The faults, one per file, behind one small trait. `agents/README.md` tells how to add one.
 
+mod calls_altered;
+mod disk_store;
 pub mod dose;
 mod flip_schedule;
+mod memory_ballast;
 mod neighbour;
 mod net_flow;
 mod net_passage;
@@ -20,6 +23,7 @@ use crate::machine::{Machine, Missing};
 use dose::{Probe, Scale};
 use parameter::Parameter;
 
+pub use memory_limp::stream;
 pub use neighbour::run as run_neighbour;
 
 /// The files of the faults, each with its struct, and `all()` of them.
@@ -47,6 +51,15 @@ faults! {
     net_corrupt::NetCorrupt,
     cpu_limp::CpuLimp,
     disk_limp::DiskLimp,
+    disk_full::DiskFull,
+    disk_error::DiskError,
+    disk_slow::DiskSlow,
+    disk_hang::DiskHang,
+    memory_exhaust::MemoryExhaust,
+    memory_pin::MemoryPin,
+    memory_limp::MemoryLimp,
+    memory_alloc_failure::MemoryAllocFailure,
+    process_bad_parameters::ProcessBadParameters,
     interference_cpu::InterferenceCpu,
     interference_iperf_server::InterferenceIperfServer,
     interference_iperf::InterferenceIperf,

@@ -1,5 +1,5 @@
 //! What a fault could leave behind, as text that can be compared: qdiscs, nft rules, links,
-//! addresses, routes, cgroup limits, stopped processes and interference processes.
+//! addresses, routes, cgroup limits, mounts of faults, stopped processes and interference processes.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,6 +15,9 @@ use super::command::run;
 use super::disk::root_device;
 use super::processes::{self, Process};
 use super::FAULT_MARK;
+
+/// How the source of a fault's own mount begins.
+pub const MOUNT_MARK: &str = "sparecraft_";
 
 /// The baseline and the life of the machine that it belongs to.
 #[derive(Serialize, Deserialize)]
@@ -43,6 +46,10 @@ pub fn take(cgroups: &Cgroups) -> Result<Snapshot> {
         routes(&run("ip", &["route", "show", "table", "all"])?),
     );
     snapshot.insert("cgroup".into(), limits(cgroups));
+    snapshot.insert(
+        "mount".into(),
+        mounts(&fs::read_to_string("/proc/self/mounts")?),
+    );
     snapshot.insert("process".into(), leftovers(&processes::list()));
     Ok(snapshot)
 }
@@ -195,6 +202,14 @@ fn limits(cgroups: &Cgroups) -> BTreeMap<String, String> {
         limits.insert(format!("disk {device} {}", disk.own.display()), text);
     }
     limits
+}
+
+fn mounts(text: &str) -> BTreeMap<String, String> {
+    let of_fault = text.lines().filter(|line| line.starts_with(MOUNT_MARK));
+    of_fault
+        .filter_map(|line| line.split_once(' '))
+        .map(|(source, rest)| (source.to_owned(), rest.to_owned()))
+        .collect()
 }
 
 fn leftovers(all: &[Process]) -> BTreeMap<String, String> {

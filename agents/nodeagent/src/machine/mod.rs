@@ -1,15 +1,20 @@
 //! What a fault may take hold of: the data interface, the machine's cgroup, the role.
 
+pub mod calls;
 pub mod cgroup;
 pub mod cgroup_place;
 pub mod command;
 pub mod disk;
 pub mod environment;
 pub mod fingerprint;
+pub mod memory;
 pub mod network;
 pub mod processes;
 pub mod role;
+pub mod store;
 pub mod tap;
+#[cfg(test)]
+mod unified_tests;
 pub mod workers;
 
 use std::sync::Arc;

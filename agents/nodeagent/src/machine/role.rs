@@ -2,7 +2,7 @@
 //!
 //! The first process is the leader of its own session and joins the agent's child cgroup before
 //! `start.sh` runs. The tree is what is in that cgroup, in that session or descends from it,
-//! without the interference's processes. A restarted agent takes over the role that its predecessor
+//! without the interference's processes and the store's. A restarted agent takes over the role that its predecessor
 //! left behind.
 
 use std::collections::BTreeSet;
@@ -18,9 +18,11 @@ use nix::sys::signal::Signal;
 use serde::{Deserialize, Serialize};
 use wire::agent::ServiceState;
 
+use super::calls::Calls;
 use super::cgroup::Cgroups;
 use super::environment::Environment;
 use super::processes::{self, Process};
+use super::store::{Store, STORE_MARK};
 use super::FAULT_MARK;
 use crate::config::Config;
 
@@ -35,6 +37,8 @@ const PAUSE: Duration = Duration::from_millis(20);
 pub struct Role {
     program: PathBuf,
     environment: Environment,
+    store: Store,
+    calls: Calls,
     record: PathBuf,
     cgroups: Arc<Cgroups>,
     state: Mutex<State>,
@@ -46,6 +50,8 @@ struct State {
     /// The handle of our own child; an adopted role has none.
     child: Option<Child>,
     wanted: bool,
+    /// A fault keeps it down.
+    crashed: bool,
     restart_at: Option<Instant>,
 }
 
@@ -79,6 +85,8 @@ impl Role {
         Role {
             program: config.role_dir.join("start.sh"),
             environment: Environment::in_directory(&config.etc_dir),
+            store: Store::new(config, cgroups.clone()),
+            calls: Calls::new(config),
             record,
             cgroups,
             state: Mutex::new(state),
@@ -96,6 +104,21 @@ impl Role {
     /// What its scripts are told.
     pub fn environment(&self) -> &Environment {
         &self.environment
+    }
+
+    /// What its data may lie under.
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// The library that may be loaded into it.
+    pub fn calls(&self) -> &Calls {
+        &self.calls
+    }
+
+    /// Its processes.
+    pub fn processes(&self) -> Vec<Process> {
+        self.tree(&mut self.lock())
     }
 
     /// Starts the role unless it runs.
@@ -123,6 +146,7 @@ impl Role {
     pub fn crash(&self, restart_after: Option<Duration>) -> Result<()> {
         let mut state = self.lock();
         self.kill_tree(&mut state)?;
+        state.crashed = true;
         state.restart_at = restart_after.map(|delay| Instant::now() + delay);
         Ok(())
     }
@@ -132,6 +156,16 @@ impl Role {
         let mut state = self.lock();
         state.restart_at = None;
         self.start_locked(&mut state)
+    }
+
+    /// Starts a role that ended of itself, as one does of a fault; one that was stopped, or is kept
+    /// down by a fault, stays as it is.
+    pub fn revive(&self) -> Result<()> {
+        let mut state = self.lock();
+        if state.wanted && !state.crashed {
+            self.start_locked(&mut state)?;
+        }
+        Ok(())
     }
 
     /// Stops every process of the tree by SIGSTOP, and those that it forks meanwhile.
@@ -183,6 +217,9 @@ impl Role {
         }
         self.kill_tree(state)?;
         self.is_there()?;
+        let mut variables = self.environment.variables()?;
+        self.store.settle(&variables)?;
+        self.calls.settle(&mut variables)?;
         let mut command = Command::new(own_program()?);
         command.arg("exec-role");
         for file in self.cgroups.join_files() {
@@ -191,7 +228,7 @@ impl Role {
         let child = command
             .arg("--")
             .arg(&self.program)
-            .envs(self.environment.variables()?)
+            .envs(variables)
             .stdin(Stdio::null())
             .spawn();
         let child = child.with_context(|| format!("cannot start {}", self.program.display()))?;
@@ -202,6 +239,7 @@ impl Role {
             leader: Some(leader),
             child: Some(child),
             wanted: true,
+            crashed: false,
             restart_at: None,
         };
         let record = serde_json::to_string(&leader)?;
@@ -264,6 +302,7 @@ impl Role {
         all.into_iter()
             .filter(|process| tree.contains(&process.pid) && process.is_alive())
             .filter(|process| !processes::has_variable(process.pid, FAULT_MARK))
+            .filter(|process| !processes::has_variable(process.pid, STORE_MARK))
             .collect()
     }
 

@@ -9,10 +9,13 @@
 mod support;
 
 mod api;
+mod calls;
 mod client;
+mod disk_store;
 mod dose;
 mod faults;
 mod interference;
+mod memory;
 mod metrics;
 mod network;
 mod safety;

@@ -485,6 +485,10 @@ fn create(name: &str, data: &str, files: &Path) {
     ]);
     words.extend(["--security-opt", "apparmor=unconfined"]);
     words.extend(["--cpu-period", "10000", "--cpu-quota", "6000"]);
+    if Path::new("/dev/fuse").exists() {
+        words.extend(["--device", "/dev/fuse"]);
+    }
+    words.extend(["--memory", "256m", "--memory-swap", "256m"]);
     words.extend(["-v", &agent, "-v", &role, "-v", &files]);
     words.extend(["-e", "SPARECRAFT_AGENT_CONFIG=/test/agent.toml", IMAGE]);
     words.push("/opt/sparecraft/bin/nodeagent");

@@ -12,6 +12,7 @@ from experiments.errors import EnvironmentMissing
 from experiments.paths import ROOT
 from experiments.stage.platforms import terraform
 from experiments.stage.platforms.local import docker, jars
+from experiments.stage.platforms.local.journal import MachineJournal
 from experiments.stage.platforms.local.places import networks_of, places, ports_of, told
 from experiments.stage.platforms.terraform import Progress, Stack
 from optimizer.source import check, read_tfvars
@@ -36,6 +37,7 @@ class LocalPlatform:
     def __init__(self, experiment: str) -> None:
         self.experiment = experiment
         self.stack = Stack(STACK, experiment)
+        self.journal = MachineJournal(experiment)
 
     def check(self) -> None:
         """Raises EnvironmentMissing where Docker does not answer, or machines of this experiment's
@@ -55,6 +57,8 @@ class LocalPlatform:
 
     def up(self, tfvars: Path, progress: Progress) -> Inventory:
         """`terraform apply` at ports and ranges that no other fleet has; returns what was made."""
+        for note in self.journal.undo_left(self.undo):
+            progress(f"{note.machine}: {note.kind} of a run that was killed is undone")
         source = read_tfvars(tfvars)
         stated = source.values
         fleet = check(source, Fleet)
@@ -89,7 +93,9 @@ class LocalPlatform:
         def sweep() -> list[str]:
             return [f"{f.kind} {f.name}" for f in docker.sweep(self.experiment)]
 
-        return self.stack.remove(progress, sweep)
+        found = self.stack.remove(progress, sweep)
+        self.journal.clear_all()
+        return found
 
     def left(self) -> list[str]:
         """Every container and network of this experiment that the engine holds."""
@@ -104,21 +110,30 @@ class LocalPlatform:
         return docker.logs(self.container(machine))
 
     def inject(self, kind: str, machine: str) -> None:
-        """A fault that no agent can inject into its own machine."""
+        """A fault that no agent can inject into its own machine. It ends with this process, however
+        that ends."""
+        self.journal.write(kind, machine)
         docker.run(*_INJECTED[kind], self.container(machine))
 
     def revert(self, kind: str, machine: str) -> None:
         """Undo `inject`; idempotent."""
+        self.undo(kind, machine)
+        self.journal.clear(machine)
+
+    def undo(self, kind: str, machine: str) -> None:
+        """`revert` of what may have been another process's; a machine that is gone has no fault."""
         container = self.container(machine)
-        if kind in ("machine.crash", "machine.reboot"):
-            self.start(machine)
-        elif kind == "machine.freeze" and docker.state(container) == "paused":
+        state = docker.state(container)
+        if kind == "machine.freeze" and state == "paused":
             docker.run("unpause", container)
+        elif kind in ("machine.crash", "machine.reboot") and state != "absent":
+            self.start(machine)
 
     def start(self, machine: str) -> None:
         """`docker start`, where the machine does not run."""
         if not self.running(machine):
             docker.run("start", self.container(machine))
+            self.journal.clear(machine)
 
     def stop(self, machine: str) -> None:
         """Power loss, where the machine runs."""
@@ -128,6 +143,7 @@ class LocalPlatform:
     def replace(self, machine: str, progress: Progress) -> None:
         """A new container, by `terraform apply -replace`; other machines are left as they are."""
         self.stack.replace(f'fleet_machine.this["{machine}"]', progress)
+        self.journal.clear(machine)
 
     def load_helpers(self) -> int:
         """None: this host makes the load."""

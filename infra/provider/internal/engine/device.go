@@ -5,7 +5,23 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+
+	"github.com/docker/docker/api/types/container"
 )
+
+// FusePath is the device by which a process serves a file system (FUSE).
+const FusePath = "/dev/fuse"
+
+// FuseDevice lets a machine use the device at path, if this host has it: without it the machine's
+// agent says that it cannot inject the faults that need one.
+func FuseDevice(path string) []container.DeviceMapping {
+	if _, err := os.Stat(path); err != nil {
+		return nil
+	}
+	return []container.DeviceMapping{
+		{PathOnHost: path, PathInContainer: path, CgroupPermissions: "rw"},
+	}
+}
 
 // blockDeviceUnder finds the whole disk that holds dir. The kernel throttles whole disks only, so
 // a partition is followed to its parent. sysBlock is /sys/dev/block, or a copy of it in a test.

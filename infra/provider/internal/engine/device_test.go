@@ -41,3 +41,12 @@ func TestAnonymousDeviceIsRefused(t *testing.T) {
 		t.Errorf("expected an error for a device that sysfs does not list, came %q", got)
 	}
 }
+
+func TestFuseIsForMachinesWhereTheHostHasIt(t *testing.T) {
+	if devices := FuseDevice(filepath.Join(t.TempDir(), "fuse")); devices != nil {
+		t.Errorf("no such device: expected none, came %v", devices)
+	}
+	if devices := FuseDevice(os.DevNull); len(devices) != 1 || devices[0].PathInContainer != os.DevNull {
+		t.Errorf("expected %s, came %v", os.DevNull, devices)
+	}
+}

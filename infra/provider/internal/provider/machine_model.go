@@ -141,16 +141,18 @@ func (m machineModel) desired(ctx context.Context) (*desired, diag.Diagnostics) 
 }
 
 // hostConfig gives what a machine's process 1 needs to act as a machine: shaping its interface
-// (NET_ADMIN), and mounting and splitting its own cgroup (SYS_ADMIN, which AppArmor's default
-// profile for containers would still forbid).
+// (NET_ADMIN), mounting and splitting its own cgroup (SYS_ADMIN, which AppArmor's default
+// profile for containers would still forbid), and a file system of its own under a role's data.
 func (m machineModel) hostConfig(bindings nat.PortMap) *container.HostConfig {
+	resources := m.limits().Resources
+	resources.Devices = engine.FuseDevice(engine.FusePath)
 	return &container.HostConfig{
 		NetworkMode:  container.NetworkMode(m.Data.Network.ValueString()),
 		PortBindings: bindings,
 		CapAdd:       []string{"NET_ADMIN", "SYS_ADMIN"},
 		SecurityOpt:  []string{"apparmor=unconfined"},
 		CgroupnsMode: container.CgroupnsModePrivate,
-		Resources:    m.limits().Resources,
+		Resources:    resources,
 		LogConfig: container.LogConfig{
 			Type:   "json-file",
 			Config: map[string]string{"max-size": "10m", "max-file": "2"},

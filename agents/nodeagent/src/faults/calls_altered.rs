@@ -1,0 +1,103 @@
+//! What the faults of the loaded library share: it is told which calls to alter, and counts them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Result;
+
+use super::disk_store::share_bit;
+use super::dose::{Probe, Reading};
+use super::parameter::Parameter;
+use super::Refusal;
+use crate::machine::calls::{Altered, Calls, Counts};
+use crate::machine::Machine;
+use crate::store::trouble;
+
+/// There is one library, and one fault in it at a time.
+pub const RESOURCE: &str = "calls";
+pub const PERCENT: Parameter = Parameter::number("percent", "share of calls that are altered")
+    .in_unit("%")
+    .above(0.0)
+    .at_most(100.0);
+pub const UNDO: &str =
+    "the library's control file: no call is altered; the role is started if it has ended of it";
+
+/// Bits of `enum call` in the library.
+pub const MALLOC: u32 = 32;
+/// The numbers of its `enum harm`.
+pub const NULL: u32 = 1;
+pub const ERROR: u32 = 5;
+
+pub fn can(machine: &Machine) -> Result<()> {
+    Calls::can(&machine.config.state_dir.join("try-calls"))
+}
+
+/// Refuses where no process of the role has the library in it.
+pub fn plan(machine: &Machine, altered: Altered) -> Result<Altered, Refusal> {
+    let calls = machine.role.calls();
+    if !machine
+        .role
+        .processes()
+        .iter()
+        .any(|one| calls.is_in(one.pid))
+    {
+        return Err(Refusal::Conflict(
+            "no process of the role has the library in it: the role's setting CALL_FAULTS must be \
+             on, and its program be linked with the C library at run time"
+                .into(),
+        ));
+    }
+    Ok(altered)
+}
+
+pub fn inject(machine: &Machine, record: &Altered) -> Result<()> {
+    machine.role.calls().alter(record)
+}
+
+pub fn undo(machine: &Machine) -> Result<()> {
+    machine.role.calls().leave()?;
+    machine.role.revive()
+}
+
+pub fn probe(machine: &Arc<Machine>, record: &Altered) -> Box<dyn Probe> {
+    Box::new(Hits {
+        machine: machine.clone(),
+        share: record.share,
+        counts: Counts::default(),
+        samples: 0,
+        held: Duration::ZERO,
+    })
+}
+
+struct Hits {
+    machine: Arc<Machine>,
+    share: f64,
+    counts: Counts,
+    samples: u64,
+    held: Duration,
+}
+
+impl Probe for Hits {
+    fn look(&mut self, held: Duration) -> Result<()> {
+        self.counts = self.machine.role.calls().counts()?;
+        self.samples += 1;
+        self.held = held;
+        Ok(())
+    }
+
+    fn reading(&self) -> Reading {
+        let Counts { seen, hit } = self.counts;
+        let counted = trouble::Counts {
+            seen,
+            hit,
+            ..trouble::Counts::default()
+        };
+        Reading {
+            asked: Some(100.0 * self.share),
+            measured: (seen > 0).then(|| 100.0 * hit as f64 / seen as f64),
+            bit: share_bit(self.share, &counted),
+            samples: self.samples,
+            seconds: self.held.as_secs_f64(),
+        }
+    }
+}

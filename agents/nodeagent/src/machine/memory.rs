@@ -1,0 +1,215 @@
+//! The machine's memory as its cgroup counts it, and ballast in it.
+//!
+//! Ballast is a file in a small file system of the agent's own: `tmpfs` where it may be swapped out,
+//! `ramfs` where it may not. Its pages are charged to the machine and are no process's, so the
+//! kernel, when it runs out, kills what asked for more and not the ballast; and they are gone with
+//! the mount, whatever became of the agent that made it.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use anyhow::{bail, Context, Result};
+use nix::mount::{mount, umount2, MntFlags, MsFlags};
+
+use super::cgroup::Cgroups;
+use super::cgroup_place::read;
+use super::fingerprint::MOUNT_MARK;
+
+/// Written at once, between two looks at what is left.
+const CHUNK_BYTES: usize = 1 << 20;
+/// Of the host's memory: what stays free of it, whatever a machine may have.
+const HOST_SPARE_SHARE: f64 = 0.1;
+
+/// What the kernel counts of one cgroup, in bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Use {
+    /// Without the page cache that can go.
+    pub held: u64,
+    pub shared: u64,
+    pub unevictable: u64,
+    /// Processes that the kernel killed for want of memory.
+    pub killed: u64,
+}
+
+/// The machine's memory cgroup.
+#[derive(Debug, Clone)]
+pub struct Memory {
+    directory: PathBuf,
+    unified: bool,
+}
+
+impl Memory {
+    /// Refuses where the machine has no memory cgroup.
+    pub fn of(cgroups: &Cgroups) -> Result<Memory> {
+        let directory = cgroups.memory.clone();
+        Ok(Memory {
+            directory: directory.context("this machine has no memory cgroup that can be read")?,
+            unified: cgroups.unified,
+        })
+    }
+
+    /// The machine's own limit: without one, ballast would be the host's.
+    pub fn limit(&self) -> Result<u64> {
+        let file = if self.unified {
+            "memory.max"
+        } else {
+            "memory.limit_in_bytes"
+        };
+        let text = read(&self.directory.join(file))?;
+        let host = host_bytes("MemTotal")?;
+        match text.trim().parse() {
+            Ok(limit) if limit < host => Ok(limit),
+            _ => bail!(
+                "the machine has no memory limit of its own ({file}: {}, the host has {host} \
+                 bytes)",
+                text.trim()
+            ),
+        }
+    }
+
+    /// What is in use now.
+    pub fn look(&self) -> Result<Use> {
+        let (usage, prefix, events) = if self.unified {
+            ("memory.current", "", "memory.events")
+        } else {
+            ("memory.usage_in_bytes", "total_", "memory.oom_control")
+        };
+        let usage = read(&self.directory.join(usage))?;
+        let statistics = read(&self.directory.join("memory.stat"))?;
+        let events = read(&self.directory.join(events))?;
+        let usage = usage.trim().parse().context("the memory in use")?;
+        Ok(used(usage, &statistics, prefix, &events))
+    }
+
+    /// Bytes that the machine may have yet.
+    pub fn room(&self) -> Result<u64> {
+        Ok(self.limit()?.saturating_sub(self.look()?.held))
+    }
+}
+
+fn used(usage: u64, statistics: &str, prefix: &str, events: &str) -> Use {
+    let value = |text: &str, key: &str| {
+        let line = text
+            .lines()
+            .find_map(|line| line.strip_prefix(key)?.strip_prefix(' '));
+        line.and_then(|value| value.trim().parse::<u64>().ok())
+            .unwrap_or(0)
+    };
+    let of = |key: &str| value(statistics, &format!("{prefix}{key}"));
+    Use {
+        held: usage.saturating_sub(of("active_file") + of("inactive_file")),
+        shared: of("shmem"),
+        unevictable: of("unevictable"),
+        killed: value(events, "oom_kill"),
+    }
+}
+
+/// A line of `/proc/meminfo`, in bytes.
+fn host_bytes(key: &str) -> Result<u64> {
+    let text = read(Path::new("/proc/meminfo"))?;
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix(key)?.strip_prefix(':'));
+    let kilobytes = line.and_then(|rest| rest.trim().strip_suffix(" kB"));
+    let kilobytes: u64 = kilobytes
+        .with_context(|| format!("/proc/meminfo has no {key}"))?
+        .trim()
+        .parse()?;
+    Ok(kilobytes * 1024)
+}
+
+/// Refuses ballast that would take the host's last tenth.
+pub fn host_can_spare(bytes: u64) -> Result<(), String> {
+    let look =
+        || -> Result<(u64, u64)> { Ok((host_bytes("MemAvailable")?, host_bytes("MemTotal")?)) };
+    let (available, total) = look().map_err(|error| format!("{error:#}"))?;
+    let spare = available.saturating_sub((total as f64 * HOST_SPARE_SHARE) as u64);
+    if bytes > spare {
+        return Err(format!(
+            "the ballast would be {bytes} bytes, and the host can spare {spare} of its own"
+        ));
+    }
+    Ok(())
+}
+
+/// Mounts a file system of this kind at `place` and fills it by `bytes`, or until the machine has
+/// no more than `free` bytes left.
+pub fn load(memory: &Memory, kind: &str, place: &Path, bytes: u64, free: u64) -> Result<()> {
+    fs::create_dir_all(place).with_context(|| format!("cannot make {}", place.display()))?;
+    let name = place.file_name().unwrap_or_default().to_string_lossy();
+    let source = format!("{MOUNT_MARK}{name}");
+    mount(
+        Some(&*source),
+        place,
+        Some(kind),
+        MsFlags::empty(),
+        Some("mode=0700"),
+    )
+    .with_context(|| format!("cannot mount {kind} at {}", place.display()))?;
+    let mut file = File::create(place.join("ballast"))?;
+    let chunk = vec![0x5a; CHUNK_BYTES];
+    let mut left = bytes;
+    while left > 0 && memory.room()? > free {
+        let part = left.min(CHUNK_BYTES as u64);
+        file.write_all(&chunk[..part as usize])
+            .with_context(|| format!("cannot write ballast to {}", place.display()))?;
+        left -= part;
+    }
+    Ok(())
+}
+
+/// Gives the memory back; none there is no error.
+pub fn unload(place: &Path) -> Result<()> {
+    if is_mounted(place) {
+        umount2(place, MntFlags::MNT_DETACH)
+            .with_context(|| format!("cannot unmount {}", place.display()))?;
+    }
+    match fs::remove_dir(place) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("cannot remove {}", place.display()))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Whether anything is mounted there, as this process sees it.
+pub fn is_mounted(place: &Path) -> bool {
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    let there = place.to_string_lossy();
+    mounts
+        .lines()
+        .any(|line| line.split(' ').nth(1) == Some(&*there))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn page_cache_that_can_go_does_not_count_as_held() {
+        let v1 = "active_file 9\ntotal_active_file 100\ntotal_inactive_file 50\ntotal_shmem 20\n\
+                  total_unevictable 7\n";
+        let seen = used(
+            1000,
+            v1,
+            "total_",
+            "oom_kill_disable 0\nunder_oom 0\noom_kill 3\n",
+        );
+        let wanted = Use {
+            held: 850,
+            shared: 20,
+            unevictable: 7,
+            killed: 3,
+        };
+        assert_eq!(seen, wanted);
+        let v2 = "active_file 100\ninactive_file 50\nshmem 20\nunevictable 7\n";
+        assert_eq!(used(1000, v2, "", "oom 4\noom_kill 3\n"), wanted);
+    }
+
+    #[test]
+    fn the_hosts_last_tenth_is_not_for_ballast() {
+        assert_eq!(host_can_spare(1), Ok(()));
+        assert!(host_can_spare(host_bytes("MemTotal").unwrap()).is_err());
+    }
+}

@@ -1,0 +1,332 @@
+//! What a fault makes of reads, writes and fsyncs, and how many of them met it.
+//!
+//! Whether an I/O is hit follows from the fault's seed and the I/O's number, so the same I/Os in the
+//! same order meet the same.
+
+use std::io;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use serde::{Deserialize, Serialize};
+
+/// What a process asks of the disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ask {
+    Read,
+    /// By how many bytes it makes the file longer.
+    Write {
+        grows: u64,
+    },
+    Sync,
+}
+
+/// Which of them a fault meets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Of {
+    All,
+    Read,
+    Write,
+    Fsync,
+}
+
+/// What happens to them.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Harm {
+    /// This share gets EIO.
+    Fail { share: f64 },
+    /// This share waits so long.
+    Slow { share: f64, delay_s: f64 },
+    /// All wait until the fault is over.
+    Hang,
+    /// The file system has so many bytes left; what would grow beyond gets ENOSPC.
+    Full { bytes: u64 },
+}
+
+/// One fault of the store.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Trouble {
+    pub id: String,
+    pub of: Of,
+    pub harm: Harm,
+    pub seed: u64,
+}
+
+/// What was counted since the fault came.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Counts {
+    /// I/Os of the kind that it meets.
+    pub seen: u64,
+    pub hit: u64,
+    /// Of those that it held up and that went on.
+    pub waited_s: f64,
+    pub went_on: u64,
+    /// Held up right now.
+    pub waiting: u64,
+    /// Bytes left of a full file system.
+    pub left: Option<u64>,
+}
+
+/// Where each I/O asks whether it may go on.
+#[derive(Debug, Default)]
+pub struct Desk {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    trouble: Option<Trouble>,
+    counts: Counts,
+    /// Rises with each change: who waits for an earlier one goes on.
+    turn: u64,
+}
+
+/// What becomes of one I/O.
+#[derive(Debug, PartialEq)]
+pub enum Fate {
+    GoesOn,
+    Fails(i32),
+    /// Until then at the latest, or until the fault is over.
+    Waits {
+        until: Option<Instant>,
+        turn: u64,
+    },
+}
+
+impl Desk {
+    /// Puts a fault in force, in the place of any other.
+    pub fn set(&self, trouble: Trouble) {
+        let mut state = self.lock();
+        let left = match trouble.harm {
+            Harm::Full { bytes } => Some(bytes),
+            _ => None,
+        };
+        state.counts = Counts {
+            left,
+            ..Counts::default()
+        };
+        state.trouble = Some(trouble);
+        state.turn += 1;
+        self.changed.notify_all();
+    }
+
+    /// Ends this fault; another one stays.
+    pub fn clear(&self, id: &str) {
+        let mut state = self.lock();
+        if state.trouble.as_ref().is_some_and(|one| one.id == id) {
+            state.trouble = None;
+            state.counts.left = None;
+            state.turn += 1;
+            self.changed.notify_all();
+        }
+    }
+
+    /// The counts of this fault; none where it is not in force.
+    pub fn counts(&self, id: &str) -> Option<Counts> {
+        let state = self.lock();
+        let is_it = state.trouble.as_ref().is_some_and(|one| one.id == id);
+        is_it.then_some(state.counts)
+    }
+
+    /// Bytes left, where a fault says so.
+    pub fn left(&self) -> Option<u64> {
+        self.lock().counts.left
+    }
+
+    /// What becomes of an I/O that is asked for now.
+    pub fn ask(&self, ask: Ask, now: Instant) -> Fate {
+        let mut state = self.lock();
+        let turn = state.turn;
+        let Some(trouble) = state.trouble.clone().filter(|one| one.of.meets(ask)) else {
+            return Fate::GoesOn;
+        };
+        let number = state.counts.seen;
+        state.counts.seen += 1;
+        let fate = match trouble.harm {
+            Harm::Fail { share } if drawn(trouble.seed, number) < share => {
+                Fate::Fails(Errno::EIO as i32)
+            }
+            Harm::Slow { share, delay_s } if drawn(trouble.seed, number) < share => Fate::Waits {
+                until: Some(now + Duration::from_secs_f64(delay_s)),
+                turn,
+            },
+            Harm::Hang => Fate::Waits { until: None, turn },
+            Harm::Full { .. } => state.counts.take(ask),
+            Harm::Fail { .. } | Harm::Slow { .. } => Fate::GoesOn,
+        };
+        if fate != Fate::GoesOn {
+            state.counts.hit += 1;
+        }
+        fate
+    }
+
+    /// Gives back what a file that became shorter or went had taken.
+    pub fn give_back(&self, bytes: u64) {
+        if let Some(left) = &mut self.lock().counts.left {
+            *left += bytes;
+        }
+    }
+
+    /// Waits out a fate; a fault that is over meanwhile ends it.
+    pub fn wait(&self, until: Option<Instant>, turn: u64) {
+        let began = Instant::now();
+        let mut state = self.lock();
+        state.counts.waiting += 1;
+        while state.turn == turn {
+            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+            state = match left {
+                Some(Duration::ZERO) => break,
+                Some(left) => {
+                    let woken = self.changed.wait_timeout(state, left);
+                    woken.unwrap_or_else(PoisonError::into_inner).0
+                }
+                None => {
+                    let woken = self.changed.wait(state);
+                    woken.unwrap_or_else(PoisonError::into_inner)
+                }
+            };
+        }
+        if state.turn == turn {
+            state.counts.waiting -= 1;
+            state.counts.went_on += 1;
+            state.counts.waited_s += began.elapsed().as_secs_f64();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Of {
+    fn meets(self, ask: Ask) -> bool {
+        match self {
+            Of::All => true,
+            Of::Read => ask == Ask::Read,
+            Of::Write => matches!(ask, Ask::Write { .. }),
+            Of::Fsync => ask == Ask::Sync,
+        }
+    }
+}
+
+impl Counts {
+    /// A write takes what it grows by, or has no room.
+    fn take(&mut self, ask: Ask) -> Fate {
+        let (Ask::Write { grows }, Some(left)) = (ask, self.left) else {
+            return Fate::GoesOn;
+        };
+        match left.checked_sub(grows) {
+            Some(rest) => {
+                self.left = Some(rest);
+                Fate::GoesOn
+            }
+            None => Fate::Fails(Errno::ENOSPC as i32),
+        }
+    }
+}
+
+/// The error that a number stands for.
+pub fn error(number: i32) -> io::Error {
+    io::Error::from_raw_os_error(number)
+}
+
+/// A number from 0 to 1 that seed and position decide: Steele and others' SplitMix64 (2014).
+fn drawn(seed: u64, number: u64) -> f64 {
+    let mut bits = seed.wrapping_add(number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    bits ^= bits >> 31;
+    (bits >> 11) as f64 / (1u64 << 53) as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn desk(of: Of, harm: Harm) -> Desk {
+        let desk = Desk::default();
+        let id = "f1".into();
+        desk.set(Trouble {
+            id,
+            of,
+            harm,
+            seed: 7,
+        });
+        desk
+    }
+
+    fn fates(desk: &Desk, ask: Ask, count: usize) -> Vec<Fate> {
+        let now = Instant::now();
+        (0..count).map(|_| desk.ask(ask, now)).collect()
+    }
+
+    #[test]
+    fn the_asked_share_of_the_asked_kind_fails_and_the_seed_says_which() {
+        let harm = Harm::Fail { share: 0.2 };
+        let one = desk(Of::Read, harm);
+        let first = fates(&one, Ask::Read, 10_000);
+        assert_eq!(first, fates(&desk(Of::Read, harm), Ask::Read, 10_000));
+        assert!(fates(&one, Ask::Sync, 9)
+            .iter()
+            .all(|fate| *fate == Fate::GoesOn));
+        let counts = one.counts("f1").unwrap();
+        assert_eq!(counts.seen, 10_000);
+        assert!((1_800..2_200).contains(&counts.hit), "{counts:?}");
+    }
+
+    #[test]
+    fn a_full_file_system_takes_what_is_left_and_what_is_given_back() {
+        let desk = desk(Of::All, Harm::Full { bytes: 100 });
+        let refused = Fate::Fails(Errno::ENOSPC as i32);
+        let write = |grows| desk.ask(Ask::Write { grows }, Instant::now());
+        assert_eq!(write(60), Fate::GoesOn);
+        assert_eq!(write(60), refused);
+        assert_eq!(write(0), Fate::GoesOn, "writing over takes nothing");
+        desk.give_back(30);
+        assert_eq!(write(60), Fate::GoesOn);
+        assert_eq!(desk.left(), Some(10));
+        desk.clear("f1");
+        assert_eq!((write(1_000), desk.left()), (Fate::GoesOn, None));
+    }
+
+    #[test]
+    fn what_hangs_goes_on_when_its_own_fault_ends_and_no_other() {
+        let desk = desk(Of::All, Harm::Hang);
+        let Fate::Waits { until: None, turn } = desk.ask(Ask::Sync, Instant::now()) else {
+            panic!("it goes on");
+        };
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(|| desk.wait(None, turn));
+            while desk.counts("f1").unwrap().waiting == 0 {
+                std::thread::yield_now();
+            }
+            desk.clear("f2");
+            assert_eq!(desk.counts("f1").unwrap().waiting, 1);
+            desk.clear("f1");
+            waits.join().unwrap();
+        });
+        assert_eq!(desk.ask(Ask::Sync, Instant::now()), Fate::GoesOn);
+    }
+
+    #[test]
+    fn what_is_slow_waits_as_long_as_asked_and_is_counted() {
+        let delay_s = 0.02;
+        let desk = desk(
+            Of::All,
+            Harm::Slow {
+                share: 1.0,
+                delay_s,
+            },
+        );
+        let Fate::Waits { until, turn } = desk.ask(Ask::Read, Instant::now()) else {
+            panic!("it goes on");
+        };
+        desk.wait(until, turn);
+        let counts = desk.counts("f1").unwrap();
+        assert_eq!((counts.went_on, counts.waiting), (1, 0));
+        assert!(counts.waited_s >= 0.9 * delay_s, "{counts:?}");
+    }
+}
