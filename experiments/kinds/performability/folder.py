@@ -9,7 +9,7 @@ from typing import Any
 
 import polars as pl
 
-from experiments.kinds.performability.phases import Course, course
+from experiments.kinds.performability.phases import WHAT, Course, course
 from experiments.kinds.performability.section import PerformabilitySection
 from experiments.record.metrics.frames import OK, arm_names, measured, prepared, response_limit_ms
 from experiments.record.metrics.performability import Ideal
@@ -61,10 +61,18 @@ def read_run(folder: Path, manifest: Mapping[str, Any]) -> Run:
     found = windows(events, float(frame["intended_s"].max() or 0.0))  # type: ignore[arg-type]
     lasted = {one.repeat: one for one in of_kind(found, "fault")}
     loaded = {one.repeat: one for one in of_kind(found, "arm")}
+    resets = {one.repeat: (one.start_s, one.end_s) for one in of_kind(found, WHAT)}
     counted = measured(frame)
     blocks = [
         _measured(
-            counted.filter(repeat=block), block, lasted[block], loaded, arbiters, section, spec
+            counted.filter(repeat=block),
+            block,
+            lasted[block],
+            loaded,
+            arbiters,
+            section,
+            spec,
+            resets.get(block),
         )
         for block in sorted(counted["repeat"].unique().to_list())
         if block in lasted
@@ -82,17 +90,22 @@ def _measured(
     arbiters: pl.DataFrame,
     section: PerformabilitySection,
     spec: Mapping[str, Any],
+    reset: tuple[float, float] | None,
 ) -> Measured:
     begin_s = float(requests["intended_s"].min())  # type: ignore[arg-type]
     end_s = loaded[block].end_s if block in loaded else float(requests["intended_s"].max())  # type: ignore[arg-type]
     struck = arbiters.filter(pl.col("server") == fault.machine)
+    start_s = fault.start_s
+    asked_s = spec["phases"]["warm_up"] + spec["faults"][block % len(spec["faults"])]["at_s"]
+    if block in loaded:  # a machine's fault is told of once the platform has carried it out
+        start_s = min(start_s, loaded[block].start_s + asked_s)
     return Measured(
         block=block,
         pair=int(requests["pair"][0]),
         arm=str(requests["arm"][0]),
         fault=block % len(spec["faults"]),
         requests=requests,
-        course=course(requests, (fault.start_s, fault.end_s), (begin_s, end_s), struck, section),
+        course=course(requests, (start_s, fault.end_s), (begin_s, end_s), struck, section, reset),
     )
 
 
