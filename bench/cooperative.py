@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from importlib import util
 from pathlib import Path
+from resource import RLIMIT_NOFILE, getrlimit
 from types import ModuleType
 from typing import Any
 
@@ -33,19 +34,22 @@ NODES = 4
 NGINX, ALONE, SHARING, APART = 19301, 19310, 19320, 19330
 ALL_MIB, NODE_MIB = 640, 128
 TURNS, TURN_S, WARM_UP_S = 7, 2, 6
+WARM_UPS_MAX = 10  # of as many seconds
 DRAWN = 100_000  # requests that are drawn ahead
 _SEED = 20261124
-_LUA = """local paths = {}
-for line in io.lines("@DRAWN@") do paths[#paths + 1] = wrk.format("GET", line) end
-local ports, made, at = {@PORTS@}, 0, 0
+_LUA = """local asked, ports, made = {}, {@PORTS@}, 0
+at = 0
 function setup(thread)
   made = made + 1
   thread.addr = wrk.lookup("127.0.0.1", ports[made])[1]
   thread:set("at", made * 7919)
 end
+function init()
+  for line in io.lines("@DRAWN@") do asked[#asked + 1] = wrk.format("GET", line) end
+end
 function request()
-  at = at % #paths + 1
-  return paths[at]
+  at = at % #asked + 1
+  return asked[at]
 end
 """
 
@@ -149,11 +153,13 @@ def _in_memory(work: Path, targets: Targets, count: int) -> None:
     """Ask for each page once, and see that the node has read them all."""
     every = work / "every"
     every.write_text("".join(f"/{place:06d}.html\n" for place in range(count)))
-    for nodes in targets.values():
-        _wrk(work, every, [port for port, _ in nodes], 32, WARM_UP_S)
-    read = _sources(targets["press"])["disk"]
-    if read != count:
-        raise ValueError(f"expected all {count} pages read once, got {read} reads")
+    for _ in range(WARM_UPS_MAX):
+        for nodes in targets.values():
+            _wrk(work, every, [port for port, _ in nodes], 32, WARM_UP_S)
+        read = _sources(targets["press"])["disk"]
+        if read == count:
+            return
+    raise ValueError(f"expected all {count} pages read once, got {read} reads")
 
 
 @contextmanager
@@ -181,14 +187,14 @@ daemon off;
 worker_processes 1;
 pid {work}/nginx-pages.pid;
 error_log stderr;
-worker_rlimit_nofile 65536;
+worker_rlimit_nofile {getrlimit(RLIMIT_NOFILE)[1]};
 events {{ worker_connections 1024; }}
 http {{
   access_log off;
   sendfile on;
   tcp_nopush on;
   keepalive_requests 100000000;
-  open_file_cache max=20000 inactive=1h;
+  open_file_cache max=18500 inactive=1h;
   open_file_cache_valid 1h;
   types {{ text/html html; }}
   server {{

@@ -67,7 +67,8 @@ def _not_quiet(run: Run) -> list[str]:
             f"block {block + 1}, {arm}: before its fault {ms:.0f} ms and {share:.1%} answered "
             f"well, {usual_ms:.0f} ms and {usual:.1%} usually; a longer rest_s lets faults pass"
             for block, (ms, share) in seen.items()
-            if ms > run.section.slow_factor * usual_ms or share < usual - run.section.lost_share
+            if ms > max(run.section.unfelt_ms, run.section.slow_factor * usual_ms)
+            or share < usual - run.section.lost_share
         ]
     return found
 

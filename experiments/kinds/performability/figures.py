@@ -149,7 +149,8 @@ def _panels(rows: list[dict[str, Any]], top: float | None, size: Size) -> Any:
     panels = []
     for place, what in enumerate(whats):
         of_what = [row for row in rows if row["what"] == what]
-        high = top or max(row["value"] for row in of_what) * 1.08 or 1.0
+        most = max(row["value"] for row in of_what)
+        high = top if top and most > top / 10.0 else most * 1.08 or 1.0
         first = place % across == 0
         y = alt.Y(
             "fault:N",

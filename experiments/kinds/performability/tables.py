@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from experiments.report.tables import Cell, Table, named
-from experiments.report.text import MISSING, interval, milliseconds, number, percent
+from experiments.report.text import MISSING, counted, interval, milliseconds, number, percent
 
 _COSTS = {
     "lost": "requests not answered well",
@@ -169,7 +169,7 @@ def over_all_table(found: Mapping[str, Any], first: str) -> Table | None:
 
 def _bounds(one: Mapping[str, Any]) -> str:
     if one["low"] is None:
-        return f"insufficient, {one['pairs']} pairs"
+        return f"insufficient, {counted(one['pairs'], 'pair')}"
     return interval(one["low"], one["high"], signed)
 
 
@@ -184,7 +184,7 @@ def signed(value: float | None) -> str:
     """A difference with its sign."""
     if value is None:
         return MISSING
-    return f"{'+' if value > 0 else ''}{value:.3g}"
+    return f"{'+' if value > 0 else ''}{number(value)}"
 
 
 def phases_table(fault: Mapping[str, Any], identity: str) -> Table:
