@@ -14,6 +14,7 @@ from bench import (
     availability,
     choice,
     collisions,
+    cooperative,
     http,
     keyvalue,
     load,
@@ -60,6 +61,7 @@ def _parts(work: Path) -> list[tuple[str, Callable[[], dict[str, Any]]]]:
         ("HTTP", lambda: {"http": http.measure(work)}),
         ("load worker", lambda: {"load": load.measure(work)}),
         ("a server that stops", lambda: {"stalls": stalls.measure(work)}),
+        ("PRESS", lambda: {"cooperative": cooperative.measure(work)}),
         ("one choice", chosen),
         ("MySQL", lambda: {"mysql": mysql.measure(work)}),
         ("collisions", lambda: {"collisions": collisions.measure()}),
@@ -81,6 +83,7 @@ def _lines(result: dict[str, Any]) -> list[str]:
         f"{many['rss_kib_peak'] / 1024:.0f} MiB at the most, {many['answered']} answered"
     )
     lines += [_load_line(result["load"]), *_stall_lines(result["stalls"])]
+    lines += _cooperative_lines(result["cooperative"])
     lines.append(
         f"one choice of {one['servers']} servers: "
         + ", ".join(f"{name} {row['1']['ns']:.0f} ns" for name, row in one["policies"].items())
@@ -146,6 +149,27 @@ def _stall_lines(found: dict[str, Any]) -> list[str]:
             f"{key} {value:.0f} for {row['truth_ms'][key]:.0f}" for key, value in row["ms"].items()
         )
         lines.append(f"{head}{name} says {said}; off by {row['error_max']:.0%} at the most")
+    return lines
+
+
+def _cooperative_lines(found: dict[str, Any]) -> list[str]:
+    lines = []
+    for count, row in found["one"].items():
+        low, high = row["ratio_range"]
+        lines.append(
+            f"press, {count:>3} connections: {row['press_rps']:.0f}/s, nginx "
+            f"{row['nginx_rps']:.0f}/s, ratio {row['ratio']:.2f} ({low:.2f} to {high:.2f}), per "
+            f"second of CPU {row['ratio_cpu']:.2f}"
+        )
+    four = found["four"]
+    low, high = four["ratio_range"]
+    sharing, apart = four["sharing_pages"], four["apart_pages"]
+    lines.append(
+        f"press, four nodes: {four['sharing_rps']:.0f}/s, {sharing['local']:.1%} from own memory, "
+        f"{sharing['peer']:.1%} from a peer's, {sharing['disk']:.1%} read; apart "
+        f"{four['apart_rps']:.0f}/s, {apart['local']:.1%} and {apart['disk']:.1%}; ratio "
+        f"{four['ratio']:.2f} ({low:.2f} to {high:.2f}), of reads {four['ratio_reads']:.2f}"
+    )
     return lines
 
 

@@ -127,7 +127,11 @@ def wrk(port: int, connections: int) -> dict[str, float]:
         timeout=TURN_S + 30,
         check=True,
     )
-    text = done.stdout
+    return wrk_figures(done.stdout)
+
+
+def wrk_figures(text: str) -> dict[str, float]:
+    """What wrk printed with --latency."""
     return {
         "rps": float(_find(r"Requests/sec:\s+([\d.]+)", text)),
         "p50_us": _microseconds(_find(r"(?m)^ +50%\s+(\S+)", text)),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import threading
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import quote, urlsplit
@@ -21,11 +22,11 @@ from experiments.design.roles import Session
 from experiments.design.schedule import Block, pair_seed
 from experiments.design.workloads import Workload
 from experiments.load.generator import LoadGenerator, LoadHandle
-from experiments.load.plan import plan_block
+from experiments.load.plan import LoadPlan, plan_block
 from experiments.record.metrics.frames import measured
 from experiments.record.metrics.verdicts import slo_verdict
 from experiments.record.recorder import Recorder
-from experiments.record.records import SPOILED
+from experiments.record.records import SPOILED, RequestRecord
 from experiments.stage.faults import FaultController, Tally
 from experiments.stage.guard import GuardWatch
 from experiments.stage.host import HostBlock, HostWatch, wait_until_quiet
@@ -39,6 +40,9 @@ SETTLING = -1  # the number of the block before the first
 _LEAD_S = 0.5  # between the order to begin and the block's second 0
 _DRAIN_S = 2.0  # beyond the time-outs, for the generator's own end
 _TICK_S = 0.25
+
+Onlooker = Callable[[LoadPlan, float, Sequence[RequestRecord]], None]
+"""Is told a few times a second: the block's plan, where in it we are [s], and the new records."""
 
 
 def entries_for(
@@ -94,10 +98,12 @@ class BlockRun:
         block: Block,
         narrator: Narrator,
         experiment: Experiment | None = None,
+        onlooker: Onlooker | None = None,
     ) -> None:
         """Configure, load, disturb; everything that was injected is reverted when this returns.
 
-        Parameters: experiment, which goes before the design's; its arms are the design's.
+        Parameters: experiment, which goes before the design's; its arms are the design's;
+        onlooker, who follows the block, and must not keep it waiting.
         """
         waited_s = wait_until_quiet(self.quiet_wait_s, self.fleet.platform.cpu_s)
         if waited_s > 0.0:
@@ -134,7 +140,7 @@ class BlockRun:
                 with scheme_at_work(design, block, self.fleet, self.recorder, self.tally, origin):
                     try:
                         handle.go(self.recorder.clock.since_s(origin))
-                        self._follow(handle, block, origin, narrator, watch)
+                        self._follow(handle, block, origin, narrator, watch, onlooker)
                     finally:  # before a scheme mends its machines, which may take a minute
                         stop.set()
                         worker.join()
@@ -196,6 +202,7 @@ class BlockRun:
         origin: float,
         narrator: Narrator,
         watch: HostWatch,
+        onlooker: Onlooker | None,
     ) -> None:
         """Until the load is done: live samples to InfluxDB, phases to the event log."""
         windows = [(window.start_s, window.end_s, window.phase) for window in handle.plan.windows]
@@ -219,6 +226,8 @@ class BlockRun:
                     self.recorder.event(origin + at_s, what="phase", kind=phase, action=action)
                 status = handle.poll()
                 self.recorder.requests(block, status.records)
+                if onlooker is not None:
+                    onlooker(handle.plan, now_s, status.records)
                 watch.tick()
                 now = time.monotonic()
                 self.recorder.accounts(now, block)

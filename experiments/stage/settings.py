@@ -12,9 +12,8 @@ from typing import Any
 from experiments.design import Design
 from experiments.design.experiment import Experiment
 from experiments.errors import SparecraftError
-from experiments.stage.agents import await_in
-from experiments.stage.fleet import await_ready
 from experiments.stage.live_fleet import Fleet, serving
+from experiments.stage.restart import await_serving
 
 
 def configure(design: Design, arm: str, fleet: Fleet) -> None:
@@ -25,11 +24,7 @@ def configure(design: Design, arm: str, fleet: Fleet) -> None:
         arbiter.set_replicas(spec.of(tier).replicas)
     changed = _put(fleet, role_settings(design.experiment, arm))
     if changed:
-        await_ready(fleet, design.roles, {name: fleet.agents[name] for name in changed})
-        for machine in changed:
-            tier = str(fleet.inventory.machine(machine).tier)
-            if tier in fleet.arbiters:
-                await_in(fleet.arbiters[tier], machine)
+        await_serving(design, fleet, changed)
 
 
 def role_settings(experiment: Experiment, arm: str) -> dict[str, Mapping[str, Any]]:

@@ -1,8 +1,11 @@
 """A run of `redis-faults` whose outages are known. For tests only; nothing here measures anything.
 
 Every request takes 20 ms, give or take a tenth. A fault takes every fourth answer (they time
-out after 2 s) until its arbiter gives the machine up, 3 s later; then all is well on `replicated`,
-and 80 ms slow on `baseline` until 4 s after the fault's end. `net.limp` is never noticed.
+out after 2 s) until its arbiter gives the machine up, 3 s later; then all is well on the second
+arm, and 80 ms slow on the first until 4 s after the fault's end. `net.limp` is never noticed.
+
+Where the design has an operator, the first arm goes on to lose every fourth answer after a process
+crashed, until all are restarted `wait_s` after the fault's end; for 2 s more all are refused.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ import polars as pl
 from experiments import kinds
 from experiments.design import Design, load_design
 from experiments.kinds.performability.measure import fault_blocks
+from experiments.kinds.performability.section import Operator
 from experiments.record.manifest import spec_json
 from experiments.record.records import ARBITERS, REQUESTS, EventLog, write_json, write_table
 from experiments.record.result import Result, result_of
@@ -25,6 +29,7 @@ NOTICED_S = 3.0
 SLOW_AFTER_S = 4.0
 LOST_EVERY = 4  # requests, of which one is lost
 QUICK_MS, SLOW_MS, TIME_OUT_MS = 20.0, 100.0, 2000.0
+RESET_S = 2.0
 _GAP_S = 3.0
 _VERDICTS = ("measurement", "injection", "revert", "cleanup")
 
@@ -41,7 +46,8 @@ def write_run(folder: Path, name: str = "redis-faults") -> Result:
     polls: list[dict[str, Any]] = []
     length_s = design.experiment.phases.warm_up + design.experiment.phases.measure + _GAP_S
     for number, (block, fault) in enumerate(fault_blocks(design.experiment)):
-        _block(design, rng, block, fault, 5.0 + number * length_s, rows, events, polls)
+        start_s = 5.0 + number * length_s
+        _block(design, section.operator, rng, block, fault, start_s, rows, events, polls)
     write_table(folder / "requests.parquet", pl.DataFrame(rows, schema=REQUESTS), REQUESTS)
     write_table(folder / "arbiters.parquet", pl.DataFrame(polls, schema=ARBITERS), ARBITERS)
     log = EventLog(folder / "events.jsonl")
@@ -63,6 +69,7 @@ def write_run(folder: Path, name: str = "redis-faults") -> Result:
 
 def _block(
     design: Design,
+    operator: Operator | None,
     rng: np.random.Generator,
     block: Any,
     fault: int,
@@ -86,20 +93,32 @@ def _block(
         event(end_s, "arm", block.arm, "end", **tags),
     ]
     noticed_s = ended_s if asked.kind == "net.limp" else began_s + NOTICED_S
+    first = block.arm == next(iter(experiment.arms))
+    reset_s = (np.inf, np.inf)
+    if operator is not None and first and asked.kind == "process.crash":
+        reset_s = (ended_s + operator.wait_s, ended_s + operator.wait_s + RESET_S)
+        restarted = {**tags, "id": f"operator-{block.repeat}"}
+        events += [
+            event(reset_s[0], "operator", "restart", "start", **restarted),
+            event(reset_s[1], "operator", "restart", "end", **restarted),
+        ]
+    lost_until_s = reset_s[0] if np.isfinite(reset_s[0]) else noticed_s
     arrivals = np.arange(start_s, end_s, 1.0 / experiment.load.rate_per_s)
     for index, at_s in enumerate(arrivals):
-        lost = began_s <= at_s < noticed_s and index % LOST_EVERY == 0
-        slow = block.arm == "baseline" and noticed_s <= at_s < ended_s + SLOW_AFTER_S
+        lost = began_s <= at_s < lost_until_s and index % LOST_EVERY == 0
+        refused = reset_s[0] <= at_s < reset_s[1]
+        slow = first and noticed_s <= at_s < ended_s + SLOW_AFTER_S
         took_ms = TIME_OUT_MS if lost else (SLOW_MS if slow else QUICK_MS) * rng.normal(1.0, 0.1)
+        outcome = "connection_error" if refused else "time_out" if lost else "ok"
         phase = "warm-up" if at_s < start_s + warm_s else "measure"
         rows.append({
             "arm": block.arm, "repeat": block.repeat, "pair": block.pair, "phase": phase,
             "index": index, "user": experiment.load.user, "name": "read",
             "intended_s": at_s, "sent_s": at_s, "done_s": at_s + took_ms / 1e3,
-            "latency_ms": took_ms, "lag_ms": 0.05, "outcome": "time_out" if lost else "ok",
-            "status": 0, "bytes": 0 if lost else 50_000,
+            "latency_ms": took_ms, "lag_ms": 0.05, "outcome": outcome,
+            "status": 0, "bytes": 50_000 if outcome == "ok" else 0,
         })  # fmt: skip
-    for at_s in np.arange(start_s, end_s, 0.5):
+    for at_s in np.arange(start_s, end_s, 0.5) if design.fleet.arbiters else ():
         alive = not noticed_s <= at_s < ended_s
         server = {"server": asked.select.machine, "alive": alive}
         polls.append({**dict.fromkeys(ARBITERS.names()), "time_s": float(at_s), **server})

@@ -15,7 +15,7 @@ from experiments.design import load_design
 from experiments.design.design import DESIGNS
 from experiments.errors import InputError
 from experiments.kinds.performability import PerformabilityKind
-from experiments.kinds.performability.analysis import difference
+from experiments.kinds.performability.compared import difference
 from experiments.kinds.performability.measure import fault_blocks
 from experiments.kinds.performability.section import fault_name
 from experiments.nightly.history import Start
@@ -140,7 +140,7 @@ def test_the_page_has_every_fault_and_figure(folder: Path, result: Result) -> No
     page = (folder / "report.html").read_text()
     for fault in result["performability"]["faults"]:
         assert f"{fault['name']}: phase by phase" in page
-    assert page.count("<figure") == 4 + len(result["performability"]["faults"])
+    assert page.count("<figure") == 7 + len(result["performability"]["faults"])
     assert "NaN" not in re.sub(r"<script.*?</script>", "", page, flags=re.DOTALL)
 
 

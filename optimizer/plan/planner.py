@@ -20,6 +20,7 @@ from optimizer.plan.ask.question import Choices, Question, asked_as_stated, aske
 from optimizer.plan.explain.assumptions import assumptions
 from optimizer.plan.explain.load import load_of
 from optimizer.plan.explain.present import against_present
+from optimizer.plan.explain.promised import of_promise
 from optimizer.plan.explain.reasons import Wanted, binding, explained, infeasible
 from optimizer.plan.explain.remedies import against_limping
 from optimizer.plan.explain.report import (
@@ -92,9 +93,10 @@ def answer(asked: Question, today: datetime.date | None = None) -> Answer:
     )
     if found.path is None:
         texts, relaxation = infeasible(problem, case)
-        plan = replace(frame, reasons=tuple(texts), relaxation=relaxation)
+        reasons = (*texts, *of_promise(case, found))
+        plan = replace(frame, reasons=reasons, relaxation=relaxation)
         return Answer(plan, case, problem, found)
-    binds = tuple(binding(problem, found, case))
+    binds = (*binding(problem, found, case), *of_promise(case, found))
     margin = margin_of(case, asked.figures, found.path)
     plan = replace(
         frame,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +27,12 @@ class PerformabilityKind(Kind):
     def check(self, design: Design, section: PerformabilitySection) -> None:
         """Faults that end, with time before and after; nothing else that disturbs."""
         section.check(design)
+
+    def disturbs(
+        self, design: Design, section: PerformabilitySection
+    ) -> Sequence[Mapping[str, Any]]:
+        """What an operator restarts where a tier does not recover."""
+        return section.restarts(design)
 
     def load_s(self, design: Design, section: PerformabilitySection) -> float:
         """A block for each fault in the place of one."""

@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-from scipy import stats
 
+from experiments.kinds.performability.compared import COMPARED, cost_of, over_all, paired
 from experiments.kinds.performability.folder import Measured, Run, between, read_run
+from experiments.kinds.performability.paper import beside
 from experiments.kinds.performability.phases import PHASES
 from experiments.kinds.performability.section import fault_name
 from experiments.kinds.performability.year import year_of
@@ -22,9 +23,7 @@ from experiments.record.records import REQUESTS, read_table
 from experiments.record.result import Findings, not_measured, read_manifest
 from experiments.report.text import number
 
-REPEATS_MIN = 3  # for an interval
 _QUARTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
-COMPARED = ("lost", "waited_s", "demerits")  # of one fault, in all
 
 
 def analyse(folder: Path) -> Findings:
@@ -38,7 +37,10 @@ def analyse(folder: Path) -> Findings:
     verdicts = not_measured(manifest["verdicts"], against)
     body = {
         "ideal": {"latency_ms": run.ideal.latency_ms, "source": run.ideal.source},
+        "before": _undisturbed(run),
         "faults": faults,
+        "over_all": {arm: over_all(run, arm) for arm in run.arms[1:]},
+        "paper": beside(run, faults),
         "year": year,
     }
     return Findings(body, verdicts, slo=_slo(run, year), found=_found(faults))
@@ -65,7 +67,8 @@ def _not_quiet(run: Run) -> list[str]:
             f"block {block + 1}, {arm}: before its fault {ms:.0f} ms and {share:.1%} answered "
             f"well, {usual_ms:.0f} ms and {usual:.1%} usually; a longer rest_s lets faults pass"
             for block, (ms, share) in seen.items()
-            if ms > run.section.slow_factor * usual_ms or share < usual - run.section.lost_share
+            if ms > max(run.section.unfelt_ms, run.section.slow_factor * usual_ms)
+            or share < usual - run.section.lost_share
         ]
     return found
 
@@ -99,9 +102,7 @@ def _fault(run: Run, index: int) -> dict[str, Any]:
         "kind": fault["kind"],
         "asked_s": fault["for_s"],
         "arms": {arm: _figures(run, blocks) for arm, blocks in of_arm.items() if blocks},
-        "comparison": {
-            arm: _comparison(run, of_arm[run.arms[0]], of_arm[arm]) for arm in run.arms[1:]
-        },
+        "comparison": {arm: paired(run, of_arm[run.arms[0]], of_arm[arm]) for arm in run.arms[1:]},
     }
 
 
@@ -116,7 +117,8 @@ def _figures(run: Run, blocks: Sequence[Measured]) -> dict[str, Any]:
     failing = pl.concat([between(one.requests, *one.course.failure) for one in blocks])
     lasted_s = [one.course.failure[1] - one.course.failure[0] for one in blocks]
     detected = [one.course.detected_s for one in blocks]
-    costs = [_compared(run, one) for one in blocks]
+    reset = [one.course.reset_s for one in blocks]
+    costs = [cost_of(run, one) for one in blocks]
     return {
         "repeats": len(blocks),
         "fault_s": _spread([one.course.end_s - one.course.start_s for one in blocks]),
@@ -124,11 +126,25 @@ def _figures(run: Run, blocks: Sequence[Measured]) -> dict[str, Any]:
         "recovered": sum(one.course.recovered for one in blocks),
         "detected_s": _spread([s for s in detected if s is not None]),
         "detected": sum(s is not None for s in detected),
+        "reset_s": _spread([s for s in reset if s is not None]),
+        "reset": sum(s is not None for s in reset),
         "phases": phases,
         "failure": user_metrics(failing, sum(lasted_s), run.ideal),
         "box_ms": _box(failing),
         "cost": {name: _spread([one[name] for one in costs]) for name in COMPARED},
     }
+
+
+def _undisturbed(run: Run) -> dict[str, Any]:
+    """What each arm's users get without a fault: all of its blocks until theirs."""
+    found = {}
+    for arm in run.arms:
+        blocks = [one for one in run.blocks if one.arm == arm]
+        rows = [one.within("before") for one in blocks]
+        if rows:
+            seconds = sum(one.lasted_s("before") for one in blocks)
+            found[arm] = user_metrics(pl.concat(rows), seconds, run.ideal)
+    return found
 
 
 def _spread(values: Sequence[float]) -> dict[str, Any] | None:
@@ -144,45 +160,6 @@ def _box(requests: pl.DataFrame) -> dict[str, float] | None:
     values = np.sort(requests["latency_ms"].to_numpy())
     ranks = {f"q{round(100 * q)}": math.ceil(q * values.size) - 1 for q in _QUARTILES}
     return {**{q: float(values[rank]) for q, rank in ranks.items()}, "mean": float(values.mean())}
-
-
-def _compared(run: Run, one: Measured) -> dict[str, Any]:
-    """What one fault cost its users in all, which does not depend on how long the failure is said
-    to have lasted, as means of a failure do: requests lost, waiting above the ideal, demerits."""
-    rows = between(one.requests, *one.course.failure)
-    metrics = user_metrics(rows, one.course.failure[1] - one.course.failure[0], run.ideal)
-    ideal_ms = run.ideal.latency_ms or 0.0
-    waited_s = rows.height * max(0.0, (metrics["mean_ms"] or 0.0) - ideal_ms) / 1e3
-    return {
-        "pair": one.pair,
-        "lost": float(metrics["errors"]),
-        "waited_s": waited_s,
-        "demerits": metrics["demerits"] or 0.0,
-    }
-
-
-def _comparison(
-    run: Run, first: Sequence[Measured], other: Sequence[Measured]
-) -> dict[str, dict[str, Any]]:
-    """Other minus first, pair by pair: paired t, for repeats differ from each other in their
-    arrivals, which both arms of a pair share. None for bounds of fewer than 3 pairs."""
-    before = {one.pair: _compared(run, one) for one in first}
-    after = {one.pair: _compared(run, one) for one in other}
-    pairs = sorted(before.keys() & after.keys())
-    found = {}
-    for name in COMPARED:
-        found[name] = difference([after[pair][name] - before[pair][name] for pair in pairs])
-    return found
-
-
-def difference(change: Sequence[float]) -> dict[str, Any]:
-    """Mean of paired differences, with Student's 95 % interval from 3 of them on."""
-    count = len(change)
-    mean = float(np.mean(change)) if count else None
-    if mean is None or count < REPEATS_MIN:
-        return {"mean": mean, "low": None, "high": None, "pairs": count}
-    half = float(stats.t.ppf(0.975, count - 1) * np.std(change, ddof=1) / math.sqrt(count))
-    return {"mean": mean, "low": mean - half, "high": mean + half, "pairs": count}
 
 
 def _slo(run: Run, year: Mapping[str, Any] | None) -> dict[str, Any] | None:

@@ -1,4 +1,4 @@
-"""Each fault over time, as Broadwell's Fig. 9 to 13; what users got of it, as Fig. 15 to 19."""
+"""What users got of each fault, arm beside arm, as Broadwell's Fig. 14 to 19."""
 
 from __future__ import annotations
 
@@ -6,136 +6,62 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import altair as alt
+import numpy as np
 import polars as pl
 
-from experiments.kinds.performability.folder import Measured, Run
-from experiments.kinds.performability.phases import periods
+from experiments.kinds.performability.folder import Run, between
+from experiments.record.metrics.weights import performability_weights
 from experiments.report import palette
 from experiments.report.figures import Figure, Key, drawn, log_ticks
 from experiments.report.layout import Size
 from optimizer.style import data
 
-_GOOD, _FAILED = palette.ARMS[0].light, palette.FAULT.light
-_THRESHOLD_COLOURS = tuple(palette.ARMS[place].light for place in (2, 1, 3))
+_CURVE_MS = np.geomspace(1.0, 8000.0, 60)  # up to the report's longest wait
 
 
-def course_figure(run: Run, fault: int, name: str) -> Figure:
-    """One fault on every arm: answers a second, and the mean latency, period by period."""
-    rows, ended_s = [], 0.0
-    for arm in run.arms:
-        blocks = [one for one in run.blocks if one.fault == fault and one.arm == arm]
-        rows += _periods(run, arm, blocks)
-        ended_s = max([ended_s, *(one.course.end_s - one.course.start_s for one in blocks)])
-    identity, title = f"course-{fault}", f"{name}: over time"
-    if not rows:
-        return Figure(identity, title, "", (), {}, "No block of it was measured.")
-    count = max(sum(b.fault == fault and b.arm == arm for b in run.blocks) for arm in run.arms)
-    caption = (
-        f"Means of {count} repeats, in periods of {run.section.period_s:g} s; 0 is the moment of "
-        f"the fault, which lasts as long as the shade. Above: requests a second by what became of "
-        f"them; below: mean latency of all requests, failed ones at the time they took."
-    )
-    legend = (Key("box", _GOOD, "answered well"), Key("box", _FAILED, "not"),
-              Key("line", palette.MARKER.light, "mean latency"))  # fmt: skip
-    return drawn(identity, title, caption, legend, lambda size: _courses(run, rows, ended_s, size))
-
-
-def _periods(run: Run, arm: str, blocks: Sequence[Measured]) -> list[dict[str, Any]]:
-    """A row for each period and outcome; requests a second of a repeat, on average."""
-    if not blocks:
-        return []
-    period_s = run.section.period_s
-    found = pl.concat([periods(one.requests, one.course.start_s, period_s) for one in blocks])
-    merged = (
-        found.group_by("period")
-        .agg(
-            pl.len().alias("repeats"),
-            pl.col("requests").sum(),
-            pl.col("ok").sum(),
-            ((pl.col("mean_ms") * pl.col("requests")).sum() / pl.col("requests").sum()).alias("ms"),
+def totals_figure(faults: Sequence[Mapping[str, Any]], arms: Sequence[str]) -> Figure:
+    """What was done, and waited for, in all while each failure lasted (Fig. 14)."""
+    rows = [
+        {"what": what, "value": value / one["repeats"], **_place(fault, arm, arms)}
+        for fault in faults
+        for arm, one in fault["arms"].items()
+        for what, value in (
+            ("requests answered well", one["failure"]["ok"]),
+            (
+                "waited in all, s",
+                one["failure"]["requests"] * (one["failure"]["mean_ms"] or 0) / 1e3,
+            ),
         )
-        .filter(pl.col("repeats") == len(blocks))  # whole periods of every repeat
-        .sort("period")
-    )
-    seconds = len(blocks) * period_s
-    return [
-        {
-            "arm": arm,
-            "t": row["period"] * period_s,
-            "zero": 0.0,
-            "end": (row["period"] + 1) * period_s,
-            "good": row["ok"] / seconds,
-            "all": row["requests"] / seconds,
-            "ms": max(row["ms"], 0.01),
-        }
-        for row in merged.iter_rows(named=True)
     ]
-
-
-def _courses(run: Run, rows: list[dict[str, Any]], ended_s: float, size: Size) -> Any:
-    domain = [min(row["t"] for row in rows), max(row["end"] for row in rows)]
-    top = max(row["all"] for row in rows) * 1.1
-    slow = [min(row["ms"] for row in rows) * 0.7, max(row["ms"] for row in rows) * 1.4]
-    panels = []
-    for arm in run.arms:
-        of_arm = [row for row in rows if row["arm"] == arm]
-        panels += [
-            _rates(of_arm, arm, domain, top, ended_s, size),
-            _latencies(of_arm, domain, slow, ended_s, size),
-        ]
-    return alt.vconcat(*panels, spacing=8)
-
-
-def _x(domain: Sequence[float], title: str | None) -> Any:
-    axis = alt.Axis(title=title, tickCount=8, grid=False, labels=title is not None)
-    return alt.X("t:Q", scale=alt.Scale(domain=list(domain), nice=False), axis=axis)
-
-
-def _shade(domain: Sequence[float], ended_s: float) -> Any:
-    rows = [{"t": 0.0, "end": ended_s}]
-    mark = alt.Chart(data(rows)).mark_rect(fill=_FAILED, opacity=0.12)
-    return mark.encode(x=_x(domain, None), x2="end:Q")
-
-
-def _rates(
-    rows: list[dict[str, Any]],
-    arm: str,
-    domain: Sequence[float],
-    top: float,
-    ended_s: float,
-    size: Size,
-) -> Any:
-    axis = alt.Axis(title="requests/s", tickCount=4, minExtent=52, maxExtent=52)
-    scale = alt.Scale(domain=[0, top], nice=False)
-    base = alt.Chart(data(rows))
-    x = _x(domain, None)
-    good = base.mark_rect(fill=_GOOD).encode(
-        x=x, x2="end:Q", y=alt.Y("zero:Q", scale=scale, axis=axis), y2="good:Q"
+    caption = (
+        "While the failure lasted, which is not equally long: only arms under the same fault can "
+        "be compared. Means of repeats."
     )
-    failed = base.mark_rect(fill=_FAILED).encode(
-        x=x, x2="end:Q", y=alt.Y("good:Q", scale=scale, axis=axis), y2="all:Q"
-    )
-    return alt.layer(_shade(domain, ended_s), good, failed).properties(
-        width=size.plot_width, height=84, title=alt.TitleParams(arm, anchor="start")
-    )
+    return _dots("totals", "Throughput and latency in all", caption, rows, arms, top=None)
 
 
-def _latencies(
-    rows: list[dict[str, Any]],
-    domain: Sequence[float],
-    slow: list[float],
-    ended_s: float,
-    size: Size,
-) -> Any:
-    ticks = log_ticks(slow)
-    axis = alt.Axis(title="ms", values=ticks, format=",~g", minExtent=52, maxExtent=52)
-    y = alt.Y("ms:Q", scale=alt.Scale(type="log", domain=slow, nice=False), axis=axis)
-    line = (
-        alt.Chart(data(rows))
-        .mark_line(interpolate="step-after", stroke=palette.MARKER.light, strokeWidth=1.4)
-        .encode(x=_x(domain, "time since the fault, s"), y=y)
+def averages_figure(
+    faults: Sequence[Mapping[str, Any]], before: Mapping[str, Any], arms: Sequence[str]
+) -> Figure:
+    """The same a second and a request, and without a fault (Fig. 15); standard deviations."""
+    none: Mapping[str, Any] = {"name": "no fault"}
+    asked = [(none, arm, one) for arm, one in before.items()]
+    asked += [(f, arm, one["failure"]) for f in faults for arm, one in f["arms"].items()]
+    rows = [
+        {"what": what, "value": value, **_place(fault, arm, arms)}
+        for fault, arm, one in asked
+        for what, value in (
+            ("answered well a second", one["goodput_per_s"]),
+            ("trimmed-mean latency, ms", one["trimmed_mean_ms"]),
+            ("standard deviation, ms", one["sd_ms"]),
+        )
+        if value is not None
+    ]
+    caption = (
+        "While the failure lasted. The mean is of the middle 95 % of all requests, failed ones at "
+        "the time they took; the standard deviation is of all."
     )
-    return alt.layer(_shade(domain, ended_s), line).properties(width=size.plot_width, height=84)
+    return _dots("averages", "Throughput and latency on average", caption, rows, arms, top=None)
 
 
 def shares_figure(faults: Sequence[Mapping[str, Any]], arms: Sequence[str]) -> Figure:
@@ -223,7 +149,8 @@ def _panels(rows: list[dict[str, Any]], top: float | None, size: Size) -> Any:
     panels = []
     for place, what in enumerate(whats):
         of_what = [row for row in rows if row["what"] == what]
-        high = top or max(row["value"] for row in of_what) * 1.08 or 1.0
+        most = max(row["value"] for row in of_what)
+        high = top if top and most > top / 10.0 else most * 1.08 or 1.0
         first = place % across == 0
         y = alt.Y(
             "fault:N",
@@ -294,3 +221,49 @@ def _boxes(rows: list[dict[str, Any]], size: Size) -> Any:
     return alt.layer(*layers).properties(
         width=size.plot_width - (limit - 60), height=24 * len(rows)
     )
+
+
+def exceedance_figure(run: Run, faults: Sequence[Mapping[str, Any]]) -> Figure:
+    """How many requests exceed any threshold: what the report would have drawn (5.5)."""
+    rows = []
+    for index, fault in enumerate(faults):
+        for arm in fault["arms"]:
+            blocks = [one for one in run.blocks if one.fault == index and one.arm == arm]
+            failing = pl.concat([between(one.requests, *one.course.failure) for one in blocks])
+            latency_ms = np.sort(failing["latency_ms"].to_numpy())
+            if latency_ms.size:
+                above = 1.0 - np.searchsorted(latency_ms, _CURVE_MS, side="right") / latency_ms.size
+                place = _place(fault, arm, run.arms)
+                pairs = zip(_CURVE_MS.tolist(), above.tolist(), strict=True)
+                rows += [{"ms": ms, "share": share, **place} for ms, share in pairs]
+    title = "How often a request exceeds any threshold"
+    if not rows:
+        return Figure("exceedance", title, "", (), {}, "No request was measured during a failure.")
+    caption = (
+        "The share of all requests during the failure that took longer, failed ones included; "
+        "dotted: the thresholds above."
+    )
+    legend = tuple(Key("line", palette.arm_colour(run.arms, arm).light, arm) for arm in run.arms)
+    return drawn("exceedance", title, caption, legend, lambda size: _curves(rows, size))
+
+
+def _curves(rows: list[dict[str, Any]], size: Size) -> Any:
+    across = 1 if size.small else 2
+    axis = alt.Axis(title="latency, ms (log scale)", values=[1, 10, 100, 1000], format=",~g")
+    x = alt.X("ms:Q", axis=axis, scale=alt.Scale(type="log", domain=[1, 8000], nice=False))
+    y = alt.Y("share:Q", scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(title="share", tickCount=4))
+    limits = [{"ms": 1e3 * limit} for limit in performability_weights().thresholds_s]
+    rule = alt.Chart(data(limits)).mark_rule(stroke=palette.MARKER.light, strokeDash=[1, 3])
+    panels = []
+    for name in dict.fromkeys(row["fault"] for row in rows):
+        base = alt.Chart(data([row for row in rows if row["fault"] == name]))
+        line = base.mark_line(interpolate="step-after", strokeWidth=1.8)
+        curve = line.encode(x=x, y=y, stroke=alt.Stroke("colour:N", scale=None))
+        panels.append(
+            alt.layer(rule.encode(x=x), curve).properties(
+                width=(size.plot_width - 60 * (across - 1)) / across, height=110,
+                title=alt.TitleParams(name, anchor="start"),
+            )
+        )  # fmt: skip
+    lines = [alt.hconcat(*panels[i : i + across]) for i in range(0, len(panels), across)]
+    return alt.vconcat(*lines)

@@ -9,7 +9,7 @@ from typing import Any
 
 import polars as pl
 
-from experiments.kinds.performability.phases import Course, course
+from experiments.kinds.performability.phases import WHAT, Course, course
 from experiments.kinds.performability.section import PerformabilitySection
 from experiments.record.metrics.frames import OK, arm_names, measured, prepared, response_limit_ms
 from experiments.record.metrics.performability import Ideal
@@ -63,10 +63,18 @@ def read_run(folder: Path, manifest: Mapping[str, Any]) -> Run:
     for one in of_kind(found, "fault"):
         lasted.setdefault(one.repeat, []).append(one)
     loaded = {one.repeat: one for one in of_kind(found, "arm")}
+    resets = {one.repeat: (one.start_s, one.end_s) for one in of_kind(found, WHAT)}
     counted = measured(frame)
     blocks = [
         _measured(
-            counted.filter(repeat=block), block, lasted[block], loaded, arbiters, section, spec
+            counted.filter(repeat=block),
+            block,
+            lasted[block],
+            loaded,
+            arbiters,
+            section,
+            spec,
+            resets.get(block),
         )
         for block in sorted(counted["repeat"].unique().to_list())
         if block in lasted
@@ -84,18 +92,22 @@ def _measured(
     arbiters: pl.DataFrame,
     section: PerformabilitySection,
     spec: Mapping[str, Any],
+    reset: tuple[float, float] | None,
 ) -> Measured:
     begin_s = float(requests["intended_s"].min())  # type: ignore[arg-type]
     end_s = loaded[block].end_s if block in loaded else float(requests["intended_s"].max())  # type: ignore[arg-type]
-    window = min(one.start_s for one in fault), max(one.end_s for one in fault)
     struck = arbiters.filter(pl.col("server").is_in([one.machine for one in fault]))
+    start_s, stop_s = min(one.start_s for one in fault), max(one.end_s for one in fault)
+    asked_s = spec["phases"]["warm_up"] + spec["faults"][block % len(spec["faults"])]["at_s"]
+    if block in loaded:  # a machine's fault is told of once the platform has carried it out
+        start_s = min(start_s, loaded[block].start_s + asked_s)
     return Measured(
         block=block,
         pair=int(requests["pair"][0]),
         arm=str(requests["arm"][0]),
         fault=block % len(spec["faults"]),
         requests=requests,
-        course=course(requests, window, (begin_s, end_s), struck, section),
+        course=course(requests, (start_s, stop_s), (begin_s, end_s), struck, section, reset),
     )
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
+from contextlib import closing
 
 from experiments.design.experiment import Experiment
 from experiments.design.schedule import Block, blocks, pair_seed
 from experiments.kinds.blocks import blocks_on
+from experiments.kinds.performability.operator import Attendant
 from experiments.kinds.performability.section import PerformabilitySection
 from experiments.stage.stage import Stage
 
@@ -20,7 +22,8 @@ def measure(stage: Stage, section: PerformabilitySection) -> None:
         for block, fault in fault_blocks(experiment):
             asked = experiment.model_copy(update={"faults": (experiment.faults[fault],)})
             say.detail(asked.faults[0].kind)
-            runner.run(block, say, asked)
+            with closing(Attendant(stage, section, asked.faults[0], block)) as attendant:
+                runner.run(block, say, asked, attendant)
             time.sleep(section.rest_s)
 
 

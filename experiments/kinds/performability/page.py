@@ -8,7 +8,7 @@ from typing import Any
 
 from rich.console import Console
 
-from experiments.kinds.performability import figures, tables
+from experiments.kinds.performability import figures, figures_time, tables
 from experiments.kinds.performability.folder import read_run
 from experiments.record.result import flat, read_manifest, read_result, stopped_words
 from experiments.report.shell import chip, chips, render_page, repeat_rows, save_page
@@ -32,23 +32,30 @@ def write_page(folder: Path) -> Path:
         headline=f"{stopped_words(manifest)} {headline(found)}".strip(),
         verdicts=[*_slo(found), *chips(found["verdicts"], _QUESTIONS)],
         ideal=f"{milliseconds(found['ideal']['latency_ms'])}, {found['ideal']['source']}",
-        durations=tables.durations_table(faults),
+        durations=tables.durations_table(faults, found.get("paper")),
+        paper=tables.paper_table(found["paper"]) if found.get("paper") else None,
+        source=found["paper"]["source"] if found.get("paper") else "",
         failures=tables.failures_table(faults),
         costs=tables.costs_table(faults),
         comparison=tables.comparison_table(faults, run.arms[0]),
+        over_all=tables.over_all_table(found.get("over_all", {}), run.arms[0]),
         year=tables.year_table(year) if year else None,
+        operator=run.section.operator,
         rates=tables.rates_table(year, faults) if year else None,
         merits=[
+            figures.totals_figure(faults, run.arms),
+            figures.averages_figure(faults, found.get("before", {}), run.arms),
             figures.shares_figure(faults, run.arms),
             figures.demerits_figure(faults, run.arms),
             figures.thresholds_figure(faults, run.arms),
             figures.box_figure(faults, run.arms),
+            figures.exceedance_figure(run, faults),
         ],
         courses=[
             {
                 "identity": f"fault-{place}",
                 "name": fault["name"],
-                "figure": figures.course_figure(run, place, fault["name"]),
+                "figure": figures_time.course_figure(run, place, fault["name"]),
                 "phases": tables.phases_table(fault, f"phases-{place}"),
             }
             for place, fault in enumerate(faults)

@@ -7,10 +7,13 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from experiments.design import Design
+from experiments.design.experiment import PHASE_S_MAX
 from experiments.design.injections import selected
 from experiments.errors import InputError
+from optimizer.reproduce.published import published
 from optimizer.source import Positive, Strict
 
+LOOK_S = 3.0  # what an operator judges by: requests of so long before
 PERIODS_MIN = 8  # before the fault, and after it: what is normal is told by them
 
 
@@ -23,6 +26,18 @@ class FaultRate(Strict):
     """How long it lasts where nobody ends it sooner [s]."""
     source: Annotated[str, Field(min_length=1)]
     """Where these figures come from."""
+
+
+class Operator(Strict):
+    """Restarts all services of the struck tier, where users are still failed so long after a
+    fault's end: for what does not recover by itself."""
+
+    wait_s: Annotated[float, Field(ge=LOOK_S, le=PHASE_S_MAX)]
+    """After the fault's end, in the run [s]."""
+    year_wait_s: Annotated[float, Field(ge=0)]
+    """The same in the year [s]: people are not as quick as a run."""
+    source: Annotated[str, Field(min_length=1)]
+    """Where the second comes from."""
 
 
 class YearSlo(Strict):
@@ -42,10 +57,16 @@ class PerformabilitySection(Strict):
     """Length of a logging period [s]; the paper's is 5."""
     slow_factor: Annotated[float, Field(gt=1)] = 2.0
     """A period is a failure's whose mean latency is above so many times the worst one before."""
+    unfelt_ms: Annotated[float, Field(ge=0)] = 0.0
+    """But up to this it is none's [ms]."""
     lost_share: Annotated[float, Field(gt=0, lt=1)] = 0.05
     """Or whose share of good answers is so much below that of the worst one before."""
     rest_s: Annotated[float, Field(ge=0, le=3600)] = 0.0
     """After each block, without load: a replica that was gone is filled again [s]."""
+    operator: Operator | None = None
+    """Who restarts what does not recover; nobody, unless stated."""
+    versions: dict[str, str] = Field(default_factory=dict)
+    """By arm, which of the report's versions it is: its figures then stand beside ours."""
     rates: dict[str, FaultRate] = Field(default_factory=dict)
     """By kind of fault; without any there is no year."""
     slo: YearSlo = YearSlo()
@@ -57,6 +78,8 @@ class PerformabilitySection(Strict):
         place = f"{design.directory / 'experiment.toml'}"
         names = [fault_name(fault.model_dump()) for fault in experiment.faults]
         unknown = set(self.rates) - {fault.kind for fault in experiment.faults}
+        strange = {*self.versions} - {*experiment.arms}
+        strange |= {*self.versions.values()} - {*published("performability")["versions"]}
         least_s = PERIODS_MIN * self.period_s
         for key, wrong, expected, came in (
             ("faults", not names, "at least one fault", "none"),
@@ -65,6 +88,8 @@ class PerformabilitySection(Strict):
              experiment.interference.pattern),
             ("performability.rates", bool(unknown), "rates of the design's faults",
              ", ".join(sorted(unknown))),
+            ("performability.versions", bool(strange), "arms, and versions that the report has",
+             ", ".join(sorted(strange))),
             ("performability.slo", self.slo != YearSlo() and not self.rates,
              "rates, of which a year follows", "none"),
         ):  # fmt: skip
@@ -86,13 +111,32 @@ class PerformabilitySection(Strict):
                     came=f"up to {fault.again.times_max} times",
                 )
             left_s = experiment.phases.measure - fault.at_s - fault.for_s
+            left_s -= self.operator.wait_s if self.operator else 0.0
             if min(fault.at_s, left_s) < least_s:
                 raise InputError(
                     f"{place}: faults.{index}",
                     expected=f"{PERIODS_MIN} periods of {self.period_s:g} s before and after it",
-                    came=f"{fault.at_s:g} s before, {left_s:g} s after",
+                    came=f"{fault.at_s:g} s before, {left_s:g} s after it, or after its operator",
                     do="Move it, or make phases.measure longer.",
                 )
+
+    def restarts(self, design: Design) -> list[dict[str, Any]]:
+        """What the operator does beside the design's faults, for `sparecraft check`."""
+        if self.operator is None:
+            return []
+        tiers = {tier_of(fault.select.model_dump()) for fault in design.experiment.faults}
+        return [
+            {
+                "what": "operator",
+                "kind": "restart",
+                "parameters": {"wait_s": self.operator.wait_s},
+                "at_s": None,
+                "machines": {name: None for tier in tiers for name in design.fleet.nodes_of(tier)},
+                "commands": "the role's service is stopped and started, on all of them at once",
+                "undo": "none is needed",
+                "when": "once in a block where its fault is over and users are still failed",
+            }
+        ]
 
 
 def fault_name(fault: dict[str, Any]) -> str:
@@ -104,3 +148,8 @@ def fault_name(fault: dict[str, Any]) -> str:
     else:
         where = select["machine"] or " ".join(filter(None, (select["place"], select["tier"])))
     return f"{fault['kind']}{f' ({parameters})' if parameters else ''} on {where}"
+
+
+def tier_of(select: dict[str, Any]) -> str:
+    """The tier of a fault's machine."""
+    return str(select["tier"] or str(select["machine"]).rpartition("-")[0])

@@ -6,13 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from experiments.report.tables import Cell, Table, named
-from experiments.report.text import MISSING, interval, milliseconds, number, percent
+from experiments.report.text import MISSING, counted, interval, milliseconds, number, percent
 
-_NAMES = {
+_COSTS = {
     "lost": "requests not answered well",
     "waited_s": "waited above the ideal, s",
     "demerits": "demerits",
 }
+_COMPARED = {"failure_s": "failure, s", **_COSTS}
 
 
 def seconds(spread: Mapping[str, Any] | None) -> str:
@@ -25,25 +26,67 @@ def seconds(spread: Mapping[str, Any] | None) -> str:
     return f"{text} ({spread['min']:.1f} to {spread['max']:.1f})"
 
 
-def durations_table(faults: Sequence[Mapping[str, Any]]) -> Table:
-    """How long each fault and its failure lasted (Broadwell's Table 2)."""
+def durations_table(
+    faults: Sequence[Mapping[str, Any]], paper: Mapping[str, Any] | None = None
+) -> Table:
+    """How long each fault and its failure lasted; `paper` puts Broadwell's Table 2 below."""
     rows = []
     for fault in faults:
+        printed = paper["table_2"].get(fault["name"]) if paper else None
         for arm, one in fault["arms"].items():
             lasted = seconds(one["failure_s"])
             if one["recovered"] < one["repeats"]:
                 lasted = f"at least {lasted}"
-            noticed = seconds(one["detected_s"])
-            if 0 < one["detected"] < one["repeats"]:
-                noticed += f", {one['detected']} of {one['repeats']}"
+            beyond_s = one["failure_s"]["median"] - one["fault_s"]["median"]
+            theirs_s = printed["failure_s"].get(arm) if printed else None
+            their_fault_s = printed["fault_s"] if printed and theirs_s is not None else None
             rows.append((
                 named(fault["name"]), named(arm), Cell(str(one["repeats"])),
-                Cell(seconds(one["fault_s"])), Cell(noticed), Cell(lasted),
+                Cell(seconds(one["fault_s"]), about=_printed(their_fault_s)),
+                Cell(_of_repeats(one, "detected")), Cell(_of_repeats(one, "reset")),
+                Cell(lasted, about=_printed(theirs_s)),
+                Cell(f"{beyond_s:+.1f} s", about=_printed(theirs_s, their_fault_s)),
             ))  # fmt: skip
     head = ("fault", "arm", "repeats", "fault lasted", "given up by its arbiter after",
-            "failure lasted")  # fmt: skip
+            "restarted by an operator after", "failure lasted", "failure less fault")  # fmt: skip
     caption = "Fault and failure: median, and range over repeats"
+    if paper:
+        caption += "; the report's Table 2 below"
     return Table("durations", caption, head, tuple(rows))
+
+
+def _printed(value_s: float | None, less_s: float | None = None) -> str:
+    """What the report has in this place; nothing where it has nothing."""
+    if value_s is None:
+        return ""
+    return f"report {value_s:g} s" if less_s is None else f"report {value_s - less_s:+g} s"
+
+
+def paper_table(paper: Mapping[str, Any]) -> Table:
+    """What the report's text says of its figures, and ours."""
+    rows = [
+        (
+            named(claim["place"]),
+            named(claim["subject"]),
+            named(claim["paper"]),
+            named(claim["ours"]),
+            _agrees(claim["matches"]),
+        )
+        for claim in paper["claims"]
+    ]
+    head = ("where", "what", "the report", "this run", "agree?")
+    return Table("paper", "What the report says of its figures", head, tuple(rows))
+
+
+def _agrees(matches: bool) -> Cell:
+    return Cell("yes" if matches else "no", numeric=False, mood="good" if matches else "bad")
+
+
+def _of_repeats(one: Mapping[str, Any], what: str) -> str:
+    """When it came, and in how many repeats where not in all."""
+    times = one.get(what, 0)  # older runs had no operator
+    text = seconds(one.get(f"{what}_s"))
+    return f"{text}, {times} of {one['repeats']}" if 0 < times < one["repeats"] else text
 
 
 def costs_table(faults: Sequence[Mapping[str, Any]]) -> Table:
@@ -52,12 +95,12 @@ def costs_table(faults: Sequence[Mapping[str, Any]]) -> Table:
         (
             named(fault["name"]),
             named(arm),
-            *(Cell(_spread_words(one["cost"][name])) for name in _NAMES),
+            *(Cell(_spread_words(one["cost"][name])) for name in _COSTS),
         )
         for fault in faults
         for arm, one in fault["arms"].items()
     ]
-    head = ("fault", "arm", *_NAMES.values())
+    head = ("fault", "arm", *_COSTS.values())
     caption = "What one fault cost its users: median, and range over repeats"
     return Table("costs", caption, head, tuple(rows))
 
@@ -96,7 +139,7 @@ def comparison_table(faults: Sequence[Mapping[str, Any]], first: str) -> Table |
         for arm, found in fault["comparison"].items():
             for key, one in found.items():
                 rows.append((
-                    named(fault["name"]), named(arm), named(_NAMES[key]),
+                    named(fault["name"]), named(arm), named(_COMPARED[key]),
                     Cell(signed(one["mean"])), Cell(_bounds(one)), _better(one),
                 ))  # fmt: skip
     head = ("fault", "arm", "of one fault", f"more than {first}", "95 %", "better?")
@@ -104,9 +147,29 @@ def comparison_table(faults: Sequence[Mapping[str, Any]], first: str) -> Table |
     return Table("comparison", caption, head, tuple(rows)) if rows else None
 
 
+def over_all_table(found: Mapping[str, Any], first: str) -> Table | None:
+    """Each arm against the first, over all faults."""
+    rows = [
+        (
+            named(arm),
+            named(_COMPARED[key]),
+            Cell(signed(one["median"])),
+            Cell(_bounds(one)),
+            Cell(number(one["p"])),
+            Cell(str(one["pairs"])),
+            _better({**one, "mean": one["median"]}),
+        )
+        for arm, by_name in found.items()
+        for key, one in by_name.items()
+    ]
+    head = ("arm", "of a fault", f"more than {first}", "95 %", "p", "pairs", "better?")
+    caption = f"Over all faults, against {first}: pseudomedian, Wilcoxon's signed-rank test"
+    return Table("over-all", caption, head, tuple(rows)) if rows else None
+
+
 def _bounds(one: Mapping[str, Any]) -> str:
     if one["low"] is None:
-        return f"insufficient, {one['pairs']} pairs"
+        return f"insufficient, {counted(one['pairs'], 'pair')}"
     return interval(one["low"], one["high"], signed)
 
 
@@ -121,7 +184,7 @@ def signed(value: float | None) -> str:
     """A difference with its sign."""
     if value is None:
         return MISSING
-    return f"{'+' if value > 0 else ''}{value:.3g}"
+    return f"{'+' if value > 0 else ''}{number(value)}"
 
 
 def phases_table(fault: Mapping[str, Any], identity: str) -> Table:

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from experiments.kinds.performability.folder import Measured, Run
-from experiments.kinds.performability.section import FaultRate, fault_name
+from experiments.kinds.performability.section import FaultRate, fault_name, tier_of
 from experiments.record.metrics.performability import user_metrics
 from optimizer.performability import Fault, Level, Stage, Year, expected_year
 
@@ -19,8 +19,9 @@ def year_of(run: Run) -> dict[str, Any] | None:
     without rates, or where nothing was answered.
 
     The stretch in which a fault is known and not yet repaired is as long as `repair_s` says; until
-    it is noticed, and after its end, the service took as long as was measured. Every machine of
-    the struck tier is taken to fail as the one that was struck.
+    it is noticed, and after its end, the service took as long as was measured; but an operator
+    comes `year_wait_s` after the end. Every machine of the struck tier is taken to fail as the one
+    that was struck.
     """
     if not run.section.rates or run.ideal.latency_ms is None:
         return None
@@ -82,8 +83,8 @@ def _stages(run: Run, blocks: Sequence[Measured], rate: FaultRate) -> tuple[Stag
     """Until it is noticed, until it is repaired, until users feel nothing. A fault that nobody
     noticed lasts all the while at the level of its beginning."""
     seconds = {
-        phase: float(np.mean([one.lasted_s(phase) for one in blocks]))
-        for phase in ("fault", "degraded", "recovery")
+        phase: float(np.mean([_lasts_s(run, one, phase) for one in blocks]))
+        for phase in ("fault", "degraded", "recovery", "reset")
     }
     noticed_s = seconds["fault"] if seconds["degraded"] else 0.0
     held = "degraded" if seconds["degraded"] else "fault"
@@ -100,6 +101,14 @@ def _stages(run: Run, blocks: Sequence[Measured], rate: FaultRate) -> tuple[Stag
     return tuple(stages)
 
 
+def _lasts_s(run: Run, one: Measured, phase: str) -> float:
+    """How long a phase of this block takes in the year."""
+    operator = run.section.operator
+    if operator and phase == "recovery" and one.course.reset_s is not None:
+        return operator.year_wait_s
+    return one.lasted_s(phase)
+
+
 def _level(run: Run, blocks: Sequence[Measured], phase: str) -> Level | None:
     """What requests got in a phase of these blocks; None of none."""
     rows = [one.within(phase) for one in blocks if phase in one.course.spans]
@@ -112,8 +121,4 @@ def _level(run: Run, blocks: Sequence[Measured], phase: str) -> Level | None:
 
 def _machines(run: Run, fault: dict[str, Any]) -> int:
     """How many may be struck: all machines of the tier, or the one switch of all."""
-    select = fault["select"]
-    if select.get("all"):
-        return 1
-    tier = select.get("tier") or str(select["machine"]).rpartition("-")[0]
-    return run.nodes[tier]
+    return 1 if fault["select"].get("all") else run.nodes[tier_of(fault["select"])]

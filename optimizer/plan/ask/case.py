@@ -21,6 +21,7 @@ from optimizer.errors import InputError
 from optimizer.fit import ServiceFit
 from optimizer.latency import zero_load_s
 from optimizer.plan.ask.evidence import CalibratedLatency
+from optimizer.plan.ask.performability import Bound, UsersSlo
 from optimizer.plan.ask.remedy import Remedy, without_limping
 from optimizer.plan.solve.options import Covers, Degraded, Limits, TierDemand, fitting
 from optimizer.plan.solve.problem import Problem
@@ -43,6 +44,7 @@ class Slo(Strict):
     p99_ms: Positive | None = None
     confidence: Annotated[float, Field(gt=0, lt=1)] | None = None
     degraded: Degraded | None = None
+    performability: UsersSlo | None = None
 
     @model_validator(mode="after")
     def _can_be_kept(self) -> Slo:
@@ -96,6 +98,7 @@ class Case:
     measured: ServiceFit | None = None
     level: float | None = None  # of the latency law's error; None: predictions as they are
     remedies: tuple[Remedy, ...] = ()  # against limping: to be compared with the plan's machines
+    users: Bound | None = None  # machines with which users get what they are promised
 
     def __post_init__(self) -> None:
         scheme_of(self.scheme)
@@ -224,14 +227,22 @@ class Case:
         """Options per tier at every amplification that the tiers above can make."""
         degraded = self.slo.degraded
         down = degraded.nodes_down if degraded is not None else 0
-        covers = Covers(self.rates, self.scheme, limits, down)
         levels, result = [1], []
         for tier in self.tiers:
-            table = tier_table(tier, levels, self._fitting(tier), covers, limits)
+            own = self._bounded(tier.name, limits)
+            covers = Covers(self.rates, self.scheme, own, down)
+            table = tier_table(tier, levels, self._fitting(tier), covers, own)
             made = table.columns.upstream * table.columns.replicas
             levels = sorted({int(level) for level in made})
             result.append(table)
         return tuple(result)
+
+    def _bounded(self, tier: str, limits: Limits) -> Limits:
+        """The limits of a tier: with more machines users would not get what they are promised."""
+        if self.users is None or self.users.tier != tier or self.users.machines is None:
+            return limits
+        fewer = min(limits.max_nodes, self.users.machines)
+        return limits.model_copy(update={"max_nodes": fewer})
 
 
 def _scaled(tier: TierDemand, name: str, factor: float) -> TierDemand:

@@ -18,6 +18,7 @@ from optimizer.plan.ask.demand import demands
 from optimizer.plan.ask.evidence import LEAST_REQUESTS, percentile_of
 from optimizer.plan.ask.load import Load
 from optimizer.plan.ask.margin import level_of
+from optimizer.plan.ask.performability import bound_of
 from optimizer.plan.ask.plan_file import PlanFile, Present, Stated
 from optimizer.plan.ask.purchase import with_purchases
 from optimizer.plan.ask.remedy import check_remedies
@@ -110,7 +111,24 @@ def asked_as_stated(file: PlanFile, results: FilePath | None = None) -> Question
         said=(*file.said, *said, *_idle({**service.stated_rates, **plan.rates}, service.scheme)),
         file=file,
     )  # fmt: skip
-    return replace(asked, stated=said_instead, carried=carried)
+    return replace(_promised(asked, file), stated=said_instead, carried=carried)
+
+
+def _promised(asked: Question, file: PlanFile) -> Question:
+    """The question with the bound of `[slo.performability]`, if it has one."""
+    wanted = file.stated.slo.performability
+    if wanted is None:
+        return asked
+    place = file.source.place("slo", "performability")
+    names = [tier.name for tier in asked.case.tiers]
+    if names and wanted.tier not in names:
+        raise InputError(
+            file.source.place("slo", "performability", "tier"),
+            expected=f"one of the tiers ({', '.join(names)})", came=wanted.tier,
+        )  # fmt: skip
+    bound = bound_of(wanted, file.folder, place)
+    case = replace(asked.case, users=bound)
+    return replace(asked, case=case, said=(*asked.said, bound.said))
 
 
 def _asked(

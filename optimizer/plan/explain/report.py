@@ -11,6 +11,7 @@ from optimizer.availability import availability
 from optimizer.fit import Estimate, ServiceFit, TierFit
 from optimizer.plan.ask.case import Case
 from optimizer.plan.ask.demand import is_stated
+from optimizer.plan.ask.performability import Bound
 from optimizer.plan.explain.curve import AVAILABILITY
 from optimizer.plan.outcome import Fleet, TierPlan
 from optimizer.plan.solve.options import rates_of
@@ -70,12 +71,14 @@ def outlook(case: Case, path: Path) -> dict[str, Any]:
     measured = case.latency.measured(path) if asked else None
     if measured:
         found = dict(measured.measured_ms)
-    result = {
+    result: dict[str, Any] = {
         "availability": AVAILABILITY.stated(unavailability_of(path)),
         "p95_ms": _rounded(found.get(95)),
         "p99_ms": _rounded(found.get(99)),
         "evidence": "measured" if measured else "model",
     }
+    if case.users is not None:
+        result["performability"] = _promised(case.users, path)
     degraded = case.slo.degraded
     if degraded is None:
         return result
@@ -90,6 +93,19 @@ def outlook(case: Case, path: Path) -> dict[str, Any]:
             "p99_ms": _rounded(slow.get(99)),
         }
     return {**result, "degraded": {"condition": degraded.model_dump(), "while": tiers}}
+
+
+def _promised(users: Bound, path: Path) -> dict[str, Any]:
+    """What users get at least in a year of faults, with the plan's machines."""
+    machines = sum(o.nodes + o.standby for o in path if o.tier == users.tier)
+    return {
+        "tier": users.tier,
+        "machines": machines,
+        "machines_max": users.machines,
+        "goodput": users.year.goodput_of(machines),
+        "demerits_per_request": users.year.demerits_of(machines),
+        "run": users.year.run,
+    }
 
 
 def margin_of(case: Case, figures: Sequence[str], path: Path) -> dict[str, Any] | None:

@@ -1,0 +1,249 @@
+"""PRESS beside nginx, one node and one thread each; and four nodes of it beside four that do not
+share their memories. The page set is the role's: 18,000 pages of 26 KB, asked by Zipf's law.
+
+Of one node all pages are in its memory, and nginx has them in the kernel's page cache with their
+descriptors kept open. Of four each holds 128 MiB, which is more than a quarter of the set and less
+than half: what is in no memory is read from files, here from the page cache, so that what it would
+cost a disk is not in the requests per second, and stands beside them as reads per request.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from importlib import util
+from pathlib import Path
+from resource import RLIMIT_NOFILE, getrlimit
+from types import ModuleType
+from typing import Any
+
+import httpx
+import numpy as np
+import psutil
+
+from bench.http import CONNECTIONS, wrk_figures
+from bench.process import ROOT, cpu_s, program, running, takes_connections
+from bench.turns import Turns, medians, ratio
+from experiments.design.workloads import PAGE_ZIPF
+
+ROLE = ROOT / "infra" / "roles" / "press"
+PRESS = ROOT / "build" / "bin" / "press"
+NODES = 4
+NGINX, ALONE, SHARING, APART = 19301, 19310, 19320, 19330
+ALL_MIB, NODE_MIB = 640, 128
+TURNS, TURN_S, WARM_UP_S = 7, 2, 6
+WARM_UPS_MAX = 10  # of as many seconds
+DRAWN = 100_000  # requests that are drawn ahead
+_SEED = 20261124
+_LUA = """local asked, ports, made = {}, {@PORTS@}, 0
+at = 0
+function setup(thread)
+  made = made + 1
+  thread.addr = wrk.lookup("127.0.0.1", ports[made])[1]
+  thread:set("at", made * 7919)
+end
+function init()
+  for line in io.lines("@DRAWN@") do asked[#asked + 1] = wrk.format("GET", line) end
+end
+function request()
+  at = at % #asked + 1
+  return asked[at]
+end
+"""
+
+
+def measure(work: Path) -> dict[str, Any]:
+    """Requests per second of both comparisons, with the share of pages by where they came from."""
+    root = work / "pages"
+    root.mkdir()
+    count = _write_pages(root)
+    drawn = _draw(work, count)
+    with ExitStack() as stack:
+        targets = {
+            "nginx": [(NGINX, stack.enter_context(_nginx(work, root)))],
+            "press": [stack.enter_context(_node(work, root, ALONE, [ALONE], ALL_MIB))],
+        }
+        _in_memory(work, targets, count)
+        one = {str(number): _beside_nginx(work, drawn, targets, number) for number in CONNECTIONS}
+    with ExitStack() as stack:
+        ports = range(SHARING, SHARING + NODES)
+        clusters = {
+            "sharing": [
+                stack.enter_context(_node(work, root, port, ports, NODE_MIB)) for port in ports
+            ],
+            "apart": [
+                stack.enter_context(_node(work, root, port, [port], NODE_MIB))
+                for port in range(APART, APART + NODES)
+            ],
+        }
+        four = _four(work, drawn, clusters)
+    return {"pages": count, "zipf": PAGE_ZIPF, "one": one, "four": four}
+
+
+Targets = dict[str, list[tuple[int, int]]]  # ports and process numbers
+
+
+def _beside_nginx(work: Path, drawn: Path, targets: Targets, connections: int) -> dict[str, Any]:
+    turns = _taken(work, drawn, targets, connections)
+    found = {"turns": TURNS, **medians(turns, ("rps", "per_cpu_s", "p50_us", "p99_us"))}
+    found |= ratio("ratio", turns, "press", "nginx", "rps")
+    return found | ratio("ratio_cpu", turns, "press", "nginx", "per_cpu_s")
+
+
+def _four(work: Path, drawn: Path, clusters: Targets) -> dict[str, Any]:
+    """Both are warm before; pages by source are those of the turns alone."""
+    for nodes in clusters.values():
+        _wrk(work, drawn, [port for port, _ in nodes], 32, WARM_UP_S)
+    before = {name: _sources(nodes) for name, nodes in clusters.items()}
+    turns = _taken(work, drawn, clusters, 32)
+    found = {"turns": TURNS, **medians(turns, ("rps", "per_cpu_s", "p50_us", "p99_us"))}
+    found |= ratio("ratio", turns, "sharing", "apart", "rps")
+    for name, nodes in clusters.items():
+        asked = {key: n - before[name][key] for key, n in _sources(nodes).items()}
+        total = sum(asked.values())
+        found[f"{name}_pages"] = {key: number / total for key, number in asked.items()}
+    reads = (found[f"{name}_pages"]["disk"] for name in ("sharing", "apart"))
+    return {**found, "ratio_reads": next(reads) / next(reads)}
+
+
+def _taken(work: Path, drawn: Path, targets: Targets, connections: int) -> Turns:
+    """Turn by turn; `per_cpu_s` is of the CPU of all nodes."""
+    found: Turns = {name: [] for name in targets}
+    for _ in range(TURNS):
+        for name, nodes in targets.items():
+            before_s = sum(cpu_s(pid) for _, pid in nodes)
+            run = _wrk(work, drawn, [port for port, _ in nodes], connections, TURN_S)
+            if run["errors"]:
+                raise ValueError(f"{name}: expected no errors, got {run['errors']:.0f}")
+            took_s = sum(cpu_s(pid) for _, pid in nodes) - before_s
+            run["per_cpu_s"] = run.pop("requests") / took_s
+            found[name].append(run)
+    return found
+
+
+def _wrk(
+    work: Path, drawn: Path, ports: Sequence[int], connections: int, seconds: int
+) -> dict[str, float]:
+    """wrk with a thread for each port, which asks the drawn pages."""
+    script = work / f"ask-{ports[0]}.lua"
+    text = _LUA.replace("@DRAWN@", str(drawn))
+    script.write_text(text.replace("@PORTS@", ", ".join(str(port) for port in ports)))
+    count = max(connections, len(ports))
+    command = ["wrk", f"-t{len(ports)}", f"-c{count}", f"-d{seconds}s", "--latency"]
+    done = subprocess.run(
+        [*command, "-s", str(script), f"http://127.0.0.1:{ports[0]}/"],
+        capture_output=True, text=True, timeout=seconds + 60, check=True,
+    )  # fmt: skip
+    return wrk_figures(done.stdout)
+
+
+def _sources(nodes: Sequence[tuple[int, int]]) -> dict[str, int]:
+    """Pages served so far, by where they came from."""
+    found: dict[str, int] = {}
+    for port, _ in nodes:
+        text = httpx.get(f"http://127.0.0.1:{port + 200}/metrics", trust_env=False).text
+        for source, number in re.findall(r'press_pages_total\{source="(\w+)"\} (\d+)', text):
+            found[source] = found.get(source, 0) + int(number)
+    return found
+
+
+def _in_memory(work: Path, targets: Targets, count: int) -> None:
+    """Ask for each page once, and see that the node has read them all."""
+    every = work / "every"
+    every.write_text("".join(f"/{place:06d}.html\n" for place in range(count)))
+    for _ in range(WARM_UPS_MAX):
+        for nodes in targets.values():
+            _wrk(work, every, [port for port, _ in nodes], 32, WARM_UP_S)
+        read = _sources(targets["press"])["disk"]
+        if read == count:
+            return
+    raise ValueError(f"expected all {count} pages read once, got {read} reads")
+
+
+@contextmanager
+def _node(
+    work: Path, root: Path, port: int, peers: Sequence[int], mib: int
+) -> Iterator[tuple[int, int]]:
+    """A node that clients reach at `port`, nodes 100 above it, operators 200."""
+    command = [
+        str(PRESS), "--name", f"n{port}",
+        "--peers", ",".join(f"n{one}=127.0.0.1:{one + 100}" for one in peers),
+        "--root", str(root), "--mode", "ha", "--cache-mib", str(mib),
+        "--listen", f"127.0.0.1:{port}", "--admin", f"127.0.0.1:{port + 200}",
+    ]  # fmt: skip
+    with running(command, work / f"press-{port}.log", takes_connections(port)) as pid:
+        yield port, pid
+
+
+@contextmanager
+def _nginx(work: Path, root: Path) -> Iterator[int]:
+    """nginx with one thread, as quick as it can be made for files that do not change."""
+    config = work / "nginx-pages.conf"
+    config.write_text(
+        f"""user root;
+daemon off;
+worker_processes 1;
+pid {work}/nginx-pages.pid;
+error_log stderr;
+worker_rlimit_nofile {getrlimit(RLIMIT_NOFILE)[1]};
+events {{ worker_connections 1024; }}
+http {{
+  access_log off;
+  sendfile on;
+  tcp_nopush on;
+  keepalive_requests 100000000;
+  open_file_cache max=18500 inactive=1h;
+  open_file_cache_valid 1h;
+  types {{ text/html html; }}
+  server {{
+    listen 127.0.0.1:{NGINX};
+    root {root};
+  }}
+}}
+"""
+    )
+    command = [program("nginx"), "-c", str(config), "-e", "stderr"]
+    with running(command, work / "nginx-pages.log", _answers(NGINX)) as master:
+        (worker,) = psutil.Process(master).children()
+        yield worker.pid
+
+
+def _answers(port: int) -> Callable[[], bool]:
+    def asked() -> bool:
+        try:
+            return httpx.get(f"http://127.0.0.1:{port}/000000.html", trust_env=False).is_success
+        except httpx.HTTPError:
+            return False
+
+    return asked
+
+
+def _role_module() -> ModuleType:
+    """What makes the role's pages."""
+    spec = util.spec_from_file_location("pages", ROLE / "pages.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _write_pages(root: Path) -> int:
+    """The role's pages, of letters that are drawn: what they say does not matter here."""
+    pages = _role_module()
+    rng = np.random.default_rng(_SEED)
+    text = bytes(rng.integers(97, 123, size=pages.PAGE_BYTES * 4, dtype=np.uint8)).decode()
+    for place in range(pages.PAGES):
+        (root / f"{place:06d}.html").write_bytes(pages.page(place, text))
+    return int(pages.PAGES)
+
+
+def _draw(work: Path, count: int) -> Path:
+    """The requests, by Zipf's law over the pages in their order."""
+    weights = np.arange(1, count + 1) ** -PAGE_ZIPF
+    places = np.random.default_rng(_SEED).choice(count, DRAWN, p=weights / weights.sum())
+    file = work / "drawn"
+    file.write_text("".join(f"/{place:06d}.html\n" for place in places))
+    return file

@@ -1,0 +1,93 @@
+"""The operator of a block: restarts the struck tier where it does not recover by itself.
+
+A version that was not made to take a repaired node in again needs that (Broadwell 2004, section
+4.2). The operator knows what users know: `wait_s` after the fault's end the requests of the last
+LOOK_S seconds are held against those before the fault. Where a share of `lost_share` more of
+them has no good answer within LATE_S, all services of the tier are restarted at once.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from threading import Thread
+
+from experiments.design.experiment import Fault
+from experiments.design.schedule import Block
+from experiments.errors import SparecraftError
+from experiments.kinds.performability.phases import WHAT
+from experiments.kinds.performability.section import LOOK_S, PerformabilitySection, tier_of
+from experiments.load.plan import LoadPlan
+from experiments.record.metrics.frames import OK
+from experiments.record.records import RequestRecord
+from experiments.stage.restart import restart_tier
+from experiments.stage.stage import Stage
+
+LATE_S = 1.0  # a younger request may still be answered well
+
+
+class Attendant:
+    """Follows one block as `BlockRun.run` lets it; `close` waits for what it began."""
+
+    def __init__(
+        self, stage: Stage, section: PerformabilitySection, fault: Fault, block: Block
+    ) -> None:
+        self._stage, self._section, self._fault, self._block = stage, section, fault, block
+        self._good: set[int] = set()
+        self._restart: Thread | None = None
+        self._looked = section.operator is None
+
+    def __call__(self, plan: LoadPlan, now_s: float, records: Sequence[RequestRecord]) -> None:
+        """Note the good answers, and look once when it is time."""
+        self._good.update(one["index"] for one in records if _is_good(one))
+        operator, fault = self._section.operator, self._fault
+        if self._looked or operator is None or fault.for_s is None:
+            return
+        warm_up_s = self._stage.design.experiment.phases.warm_up
+        began_s = warm_up_s + fault.at_s
+        if now_s < began_s + fault.for_s + operator.wait_s:
+            return
+        self._looked = True
+        before = good_share(plan, self._good, warm_up_s, began_s)
+        now = good_share(plan, self._good, now_s - LOOK_S, now_s - LATE_S)
+        if before - now > self._section.lost_share:
+            why = f"{now:.0%} answered well, {before:.0%} before the fault"
+            self._restart = Thread(target=self._act, args=(why,), name="operator")
+            self._restart.start()
+
+    def close(self) -> None:
+        """Until the tier serves again."""
+        if self._restart is not None:
+            self._restart.join()
+
+    def _act(self, why: str) -> None:
+        stage, tier = self._stage, tier_of(self._fault.select.model_dump())
+        identity = f"operator-{self._block.repeat}"
+        try:
+            self._note("start", identity, why)
+            restart_tier(stage.design, stage.fleet, tier)
+        except SparecraftError as error:
+            stage.verdicts.measurement.fail(f"block {self._block.repeat + 1}, operator: {error}")
+        finally:
+            self._note("end", identity, "")
+
+    def _note(self, action: str, identity: str, text: str) -> None:
+        self._stage.recorder.event(
+            time.monotonic(), what=WHAT, kind="restart", action=action, id=identity, text=text
+        )
+
+
+def _is_good(record: RequestRecord) -> bool:
+    late_ms = 1e3 * LATE_S
+    return record["outcome"] == OK and (record["latency_ms"] or 0.0) <= late_ms
+
+
+def good_share(plan: LoadPlan, good: set[int], start_s: float, end_s: float) -> float:
+    """The share of good answers among requests that were due in [start_s, end_s) of the block; of
+    no requests, all."""
+    due = [
+        plan.index_of(place)
+        for place, offset_s in enumerate(plan.offsets_s)
+        if start_s <= offset_s < end_s
+    ]
+    return sum(index in good for index in due) / len(due) if due else 1.0

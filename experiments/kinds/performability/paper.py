@@ -1,0 +1,152 @@
+"""The report's findings beside a run's: its Table 2, and what its text says of its figures.
+
+A design says which arm is which of the report's versions (`[performability.versions]`). The
+report's faults last 30 and 90 s and a run's may be shorter, so failures are compared by what they
+last beyond the fault. Its figures print no numbers; what can be held against a run is what the
+text says of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import polars as pl
+from scipy import stats
+
+from experiments.kinds.performability.folder import Run, between
+from experiments.kinds.performability.phases import periods
+from experiments.report.text import percent
+from optimizer.reproduce.published import Claim, published
+
+NAME = "performability"  # of its data
+_GOODPUT_OFF = 0.1  # how far a share that is read off a curve may be off
+_PERIODS_MIN = 10
+_MIRRORS = -0.5  # a rank correlation that is called one
+
+Faults = Sequence[Mapping[str, Any]]
+
+
+def beside(run: Run, faults: Faults) -> dict[str, Any] | None:
+    """The report's Table 2 by fault and arm, and its statements; None where no arm is of it."""
+    versions = run.section.versions
+    if not versions:
+        return None
+    said = published(NAME)
+    printed = {
+        fault["name"]: {
+            "fault_s": one["fault_s"],
+            "failure_s": {arm: one["failure_s"][version] for arm, version in versions.items()},
+        }
+        for fault in faults
+        if (one := said["faults"].get(fault["kind"]))
+    }
+    known = [fault for fault in faults if set(versions) <= set(fault["arms"])]
+    claims = [
+        *_goodput(said, versions, known),
+        *_restarts(said, versions, known),
+        *_severity(versions, known),
+        *_latencies(versions, known),
+        *_better(said, versions, known),
+        *_mirrors(run, versions),
+    ]
+    return {"source": said["source"], "table_2": printed, "claims": [asdict(c) for c in claims]}
+
+
+def _goodput(
+    said: Mapping[str, Any], versions: Mapping[str, str], faults: Faults
+) -> Iterator[Claim]:
+    for fault in faults:
+        printed = said["goodput_while_it_lasts"].get(fault["kind"])
+        for arm, version in versions.items() if printed else ():
+            phases = fault["arms"][arm]["phases"]
+            found = (phases.get("degraded") or phases["fault"])["goodput"]
+            yield Claim(
+                printed["place"], f"{fault['name']}, {arm}: requests answered well while it lasts",
+                percent(printed[version]), percent(found),
+                abs(found - printed[version]) <= _GOODPUT_OFF,
+            )  # fmt: skip
+
+
+def _restarts(
+    said: Mapping[str, Any], versions: Mapping[str, str], faults: Faults
+) -> Iterator[Claim]:
+    for fault in faults:
+        printed = said["faults"].get(fault["kind"])
+        if printed is None:
+            continue
+        needed = {arm: version in printed["restart"] for arm, version in versions.items()}
+        found = {arm: fault["arms"][arm] for arm in versions}
+        yield Claim(
+            "4.2, Table 2", f"{fault['name']}: all are restarted to recover",
+            ", ".join(f"{arm} {'yes' if is_so else 'no'}" for arm, is_so in needed.items()),
+            ", ".join(f"{arm} {one['reset']} of {one['repeats']}" for arm, one in found.items()),
+            all(one["reset"] == one["repeats"] * needed[arm] for arm, one in found.items()),
+        )  # fmt: skip
+
+
+def _severity(versions: Mapping[str, str], faults: Faults) -> Iterator[Claim]:
+    of_kind = {fault["kind"]: fault["arms"] for fault in faults}
+    arm = next(iter(versions))
+    if {"net.link_down", "process.crash"} <= set(of_kind):
+        link, crash = (
+            of_kind[kind][arm]["failure"]["goodput"] for kind in ("net.link_down", "process.crash")
+        )
+        yield Claim(
+            "5.2, Fig. 15", f"{arm}: a link down is worse than a process's crash",
+            "much lower throughput", f"goodput {percent(link)}, {percent(crash)}", link < crash,
+        )  # fmt: skip
+
+
+def _latencies(versions: Mapping[str, str], faults: Faults) -> Iterator[Claim]:
+    found = [fault["arms"][arm] for fault in faults for arm in versions]
+    found = [one for one in found if one["box_ms"] and one["failure"]["punctuality"] is not None]
+    late = sum(one["failure"]["punctuality"] < one["failure"]["goodput"] for one in found)
+    skewed = sum(one["box_ms"]["q50"] < one["box_ms"]["mean"] for one in found)
+    yield Claim(
+        "5.3, Fig. 16", "punctuality is lower than goodput", "in all",
+        f"in {late} of {len(found)}", late == len(found),
+    )  # fmt: skip
+    yield Claim(
+        "5.4, Fig. 17", "the median latency is below the mean", "in most",
+        f"in {skewed} of {len(found)}", 2 * skewed > len(found),
+    )  # fmt: skip
+
+
+def _better(
+    said: Mapping[str, Any], versions: Mapping[str, str], faults: Faults
+) -> Iterator[Claim]:
+    arms = {version: arm for arm, version in versions.items()}
+    if set(said["versions"]) != set(arms):
+        return
+    perf, ha = (arms[version] for version in said["versions"])
+    fewer = sum(
+        fault["arms"][ha]["cost"]["demerits"]["median"]
+        < fault["arms"][perf]["cost"]["demerits"]["median"]
+        for fault in faults
+    )
+    yield Claim(
+        "6.1.1, Fig. 19", f"{ha} has fewer demerits than {perf}", "in nearly every comparison",
+        f"in {fewer} of {len(faults)}", fewer >= len(faults) - 1,
+    )  # fmt: skip
+
+
+def _mirrors(run: Run, versions: Mapping[str, str]) -> Iterator[Claim]:
+    """Rank correlation, period by period, over all failures."""
+    period_s = run.section.period_s
+    for arm in versions:
+        found = [
+            periods(between(one.requests, *one.course.failure), one.course.start_s, period_s)
+            for one in run.blocks
+            if one.arm == arm
+        ]
+        if sum(frame.height for frame in found) < _PERIODS_MIN:
+            continue
+        rows = pl.concat(found)
+        share = (rows["ok"] / rows["requests"]).to_numpy()
+        rho = float(stats.spearmanr(share, rows["mean_ms"].to_numpy()).statistic)
+        yield Claim(
+            "4.5, 6.1.1", f"{arm}: latency mirrors throughput", "it does",
+            f"rank correlation {rho:.2f} over {rows.height} periods", rho <= _MIRRORS,
+        )  # fmt: skip

@@ -1,0 +1,32 @@
+"""Services that are started anew: an arm's settings ask for it, or an operator does it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from concurrent.futures import ThreadPoolExecutor
+
+from experiments.design import Design
+from experiments.stage.agents import await_in
+from experiments.stage.fleet import await_ready
+from experiments.stage.live_fleet import Fleet, serving
+
+
+def restart_tier(design: Design, fleet: Fleet, tier: str) -> None:
+    """Restart the services of a tier, all at once; returns when every one serves.
+
+    Raises: SparecraftError where an agent does not answer, or a service does not come back.
+    """
+    names = [one.name for one in serving(fleet.inventory, {tier}) if one.name in fleet.agents]
+    with ThreadPoolExecutor(len(names), thread_name_prefix="restart") as pool:
+        for _ in pool.map(lambda name: fleet.agents[name].restart_service(), names):
+            pass  # the first error is raised, once all have been told
+    await_serving(design, fleet, names)
+
+
+def await_serving(design: Design, fleet: Fleet, names: Collection[str]) -> None:
+    """Until the services of these machines answer, and their tiers' arbiters ask them."""
+    await_ready(fleet, design.roles, {name: fleet.agents[name] for name in names})
+    for name in names:
+        tier = str(fleet.inventory.machine(name).tier)
+        if tier in fleet.arbiters:
+            await_in(fleet.arbiters[tier], name)

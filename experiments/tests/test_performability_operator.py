@@ -1,0 +1,227 @@
+"""An operator restarts what does not recover; and the report's findings beside a run's."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from experiments.commands.check import checked
+from experiments.design import Design, load_design
+from experiments.design.design import DESIGNS
+from experiments.design.inventory import Machine
+from experiments.design.schedule import Block
+from experiments.errors import InputError, SparecraftError
+from experiments.kinds import kind_of, section_of
+from experiments.kinds.performability.compared import typical
+from experiments.kinds.performability.operator import Attendant
+from experiments.load.plan import LoadPlan, plan_block
+from experiments.record.manifest import Verdicts
+from experiments.record.records import RequestRecord
+from experiments.record.result import Result
+from experiments.tests.fake_fleet import fake_fleet
+from experiments.tests.performability_fixture import LOST_EVERY, RESET_S, write_run
+
+NAME = "press-faults"
+CRASH, HANG = "process.crash on web-3", "process.hang on web-3"
+BLOCK = Block(1, 1, "perf", 7)
+
+
+@pytest.fixture(scope="module")
+def design() -> Design:
+    return load_design(NAME)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("run")
+
+
+@pytest.fixture(scope="module")
+def result(folder: Path) -> Result:
+    return write_run(folder, NAME)
+
+
+@dataclass
+class _Agent:
+    """A service that comes back once it was told to start anew."""
+
+    refuses: bool = False
+    restarted: threading.Event = field(default_factory=threading.Event)
+
+    def restart_service(self) -> None:
+        self.restarted.set()
+        if self.refuses:
+            raise SparecraftError("web-1", expected="an answer", came="none")
+
+    def health(self) -> dict[str, Any]:
+        return {"ready": self.restarted.is_set(), "service": "running"}
+
+
+@dataclass
+class _Scene:
+    """A block of the design, its agents, and what was noted of the operator."""
+
+    design: Design
+    agents: dict[str, _Agent]
+    notes: list[dict[str, Any]] = field(default_factory=list)
+    verdicts: Verdicts = field(default_factory=Verdicts)
+
+    def attendant(self) -> tuple[Attendant, LoadPlan]:
+        machines = [
+            Machine(
+                name=name, tier="web", role="press", place=None, standby=False,
+                address="198.18.0.2", agent_url="https://198.19.0.2:7443", instance_type=None,
+                usd_per_hour=None,
+            )
+            for name in self.agents
+        ]  # fmt: skip
+        recorder = SimpleNamespace(event=lambda _, **line: self.notes.append(line))
+        stage: Any = SimpleNamespace(
+            design=self.design, fleet=fake_fleet(self.agents, {}, machines), recorder=recorder,
+            verdicts=self.verdicts,
+        )  # fmt: skip
+        section = section_of(kind_of(self.design), self.design)
+        experiment = self.design.experiment
+        asked = experiment.model_copy(update={"faults": experiment.faults[1:2]})
+        workload = self.design.workloads[experiment.load.user]
+        plan = plan_block({"web": ["http://127.0.0.1:1/"]}, asked, BLOCK, workload)
+        return Attendant(stage, section, asked.faults[0], BLOCK), plan
+
+
+def _answers(plan: LoadPlan, lost: tuple[float, float]) -> tuple[RequestRecord, ...]:
+    """Good answers of 20 ms, but every fourth one from `lost[0]` to `lost[1]` is late by 3 s."""
+    return tuple(
+        {
+            "phase": "fault", "index": index, "name": "p", "intended_s": at_s, "sent_s": at_s,
+            "done_s": at_s, "lag_ms": 0.1, "status": 200, "bytes": 1, "outcome": "ok",
+            "latency_ms": 3000.0 if lost[0] <= at_s < lost[1] and index % 4 == 0 else 20.0,
+        }
+        for index, at_s in enumerate(plan.offsets_s)
+    )  # fmt: skip
+
+
+def _watched(scene: _Scene, lost: tuple[float, float]) -> None:
+    """The whole block, a second at a time."""
+    attendant, plan = scene.attendant()
+    records = _answers(plan, lost)
+    for now_s in range(int(plan.length_s)):
+        new = [one for one in records if now_s - 1 <= one["intended_s"] < now_s]
+        attendant(plan, float(now_s), new)
+    attendant.close()
+
+
+def test_all_are_restarted_where_users_are_still_failed(design: Design) -> None:
+    scene = _Scene(design, {f"web-{number}": _Agent() for number in range(1, 5)})
+    _watched(scene, lost=(12.0, 33.0))
+    assert all(agent.restarted.is_set() for agent in scene.agents.values())
+    assert [(one["what"], one["action"]) for one in scene.notes] == [
+        ("operator", "start"),
+        ("operator", "end"),
+    ]
+    assert scene.notes[0]["id"] == scene.notes[1]["id"] != ""
+    assert scene.verdicts.measurement.reasons == []
+
+
+@pytest.mark.parametrize("lost", [(12.0, 22.0), (0.0, 33.0)], ids=["recovered", "as before"])
+def test_nobody_is_restarted_where_users_get_what_they_got_before(
+    design: Design, lost: tuple[float, float]
+) -> None:
+    scene = _Scene(design, {"web-1": _Agent()})
+    _watched(scene, lost)
+    assert not scene.agents["web-1"].restarted.is_set()
+    assert scene.notes == []
+
+
+def test_a_restart_that_fails_spoils_the_measurement_and_ends_its_phase(design: Design) -> None:
+    scene = _Scene(design, {"web-1": _Agent(refuses=True)})
+    _watched(scene, lost=(12.0, 33.0))
+    [reason] = scene.verdicts.measurement.reasons
+    assert reason.startswith("block 2, operator: web-1")
+    assert [one["action"] for one in scene.notes] == ["start", "end"]
+
+
+def _of(result: Result, name: str, arm: str) -> dict[str, Any]:
+    [fault] = [one for one in result["performability"]["faults"] if one["name"] == name]
+    found: dict[str, Any] = fault["arms"][arm]
+    return found
+
+
+def test_a_reset_is_a_phase_of_its_own_and_ends_the_failure(design: Design, result: Result) -> None:
+    operator = section_of(kind_of(design), design).operator
+    restarted, other = (_of(result, CRASH, arm) for arm in ("perf", "ha"))
+    assert (restarted["reset"], other["reset"], _of(result, HANG, "perf")["reset"]) == (3, 0, 0)
+    assert restarted["reset_s"]["median"] == pytest.approx(8.0 + operator.wait_s)
+    assert list(restarted["phases"]) == ["before", "fault", "recovery", "reset", "after"]
+    assert restarted["phases"]["reset"]["goodput"] == 0.0
+    assert restarted["phases"]["reset"]["duration_s"] == pytest.approx(3 * RESET_S, abs=0.1)
+    assert restarted["phases"]["recovery"]["goodput"] == pytest.approx(1 - 1 / LOST_EVERY, abs=0.05)
+    lasted_s = 8.0 + operator.wait_s + RESET_S
+    assert restarted["failure_s"]["median"] == pytest.approx(lasted_s, abs=1.0)
+    assert "reset" not in other["phases"]
+
+
+def test_in_the_year_an_operator_comes_when_the_design_says(design: Design, result: Result) -> None:
+    section = section_of(kind_of(design), design)
+    year = result["performability"]["year"]["arms"]["perf"]
+    rate = section.rates["process.crash"]
+    seconds = (rate.repair_s + section.operator.year_wait_s) / LOST_EVERY + RESET_S
+    lost = 4 * rate.per_year * seconds / (365 * 86400)
+    assert year["lost_by_fault"][CRASH] == pytest.approx(lost, rel=0.1)
+
+
+def test_the_reports_table_2_and_what_it_says_stand_beside_the_run(
+    folder: Path, result: Result
+) -> None:
+    paper = result["performability"]["paper"]
+    assert paper["table_2"][CRASH] == {"fault_s": 90, "failure_s": {"perf": 105, "ha": 90}}
+    claims = {one["subject"]: one for one in paper["claims"]}
+    assert claims[f"{CRASH}: all are restarted to recover"]["matches"]
+    assert not claims["net.link_down on web-3: all are restarted to recover"]["matches"]
+    assert claims[f"{CRASH}, perf: requests answered well while it lasts"]["ours"].startswith("75")
+    page = (folder / "report.html").read_text()
+    assert "report 105 s" in page
+    assert "report +15 s" in page
+
+
+def test_over_all_faults_the_arms_are_compared_by_ranks(result: Result) -> None:
+    found = result["performability"]["over_all"]["ha"]
+    assert {one["pairs"] for one in found.values()} == {15}
+    demerits = found["demerits"]
+    assert demerits["low"] <= demerits["median"] <= demerits["high"] < 0.0
+    assert demerits["p"] < 0.05
+
+
+def test_the_pseudomedian_has_the_interval_that_the_signed_rank_test_leaves() -> None:
+    # all 64 signs are equally likely, and only one on each side is as far out
+    found = typical([1.0, 2.0, 3.0, 4.0, 5.0, 6.0])
+    assert found == {"median": 3.5, "low": 1.0, "high": 6.0, "p": 2 / 64, "pairs": 6}
+    assert typical([0.0] * 8)["p"] == 1.0
+    assert typical([1.0] * 5)["low"] is None
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "key"),
+    [
+        ("wait_s = 5.0", "wait_s = 6.0", "faults.0"),
+        ("wait_s = 5.0", "wait_s = 1.0", "performability.operator.wait_s"),
+        ('perf = "Perf-PRESS"', 'perf = "VIA-PRESS"', "performability.versions"),
+        ("{ perf =", "{ other =", "performability.versions"),
+    ],
+)
+def test_a_design_that_leaves_no_time_after_its_operator_is_refused(
+    tmp_path: Path, old: str, new: str, key: str
+) -> None:
+    toml = (DESIGNS / NAME / "experiment.toml").read_text()
+    assert old in toml
+    copy = tmp_path / NAME
+    copy.mkdir()
+    (copy / "fleet.tfvars").write_text((DESIGNS / NAME / "fleet.tfvars").read_text())
+    (copy / "experiment.toml").write_text(toml.replace(old, new, 1))
+    with pytest.raises(InputError) as refused:
+        checked(load_design(copy))
+    assert refused.value.place.endswith(key)

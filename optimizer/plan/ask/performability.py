@@ -1,0 +1,153 @@
+r"""What users may get in a year of faults, from a run of kind performability that measured each.
+
+The run says what a year of its faults leaves of requests (goodput g), how many demerits a request
+has (d), and how much of that faults take (lost l, added a), with n machines in the struck tier.
+With m of them faults come m / n times as often. Each takes at most what it took of n: all, where
+one machine stops the tier, and n / m of that, where it takes its own share of requests. So
+
+    g(m) >= g - l (max(1, m / n) - 1),    d(m) <= d + a (max(1, m / n) - 1),
+
+and the largest m that keeps both limits bounds the tier, standbys included: those may be in use.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Field, model_validator
+
+from optimizer.errors import InputError
+from optimizer.source import Positive, Strict, refusal
+
+Text = Annotated[str, Field(min_length=1)]
+_HEAD, _KIND = "result.json", "performability"
+
+
+class UsersSlo(Strict):
+    """`[slo.performability]`: what a year of faults may leave to users, as an arm of a run did."""
+
+    run: Text
+    arm: Text
+    tier: Text
+    goodput: Annotated[float, Field(gt=0, lt=1)] | None = None
+    demerits_per_request: Positive | None = None
+
+    @model_validator(mode="after")
+    def _asks_something(self) -> UsersSlo:
+        if self.goodput is None and self.demerits_per_request is None:
+            raise refusal("goodput or demerits_per_request", came="neither")
+        return self
+
+
+@dataclass(frozen=True)
+class Year:
+    """What the run says of the arm, with so many machines."""
+
+    run: str
+    machines: int
+    goodput: float
+    lost: float
+    demerits: float
+    demerits_added: float
+
+    def goodput_of(self, machines: int) -> float:
+        """The least share of requests that are answered well, with so many."""
+        return self.goodput - self.lost * self._more(machines)
+
+    def demerits_of(self, machines: int) -> float:
+        """The most demerits of a request."""
+        return self.demerits + self.demerits_added * self._more(machines)
+
+    def _more(self, machines: int) -> float:
+        return max(1.0, machines / self.machines) - 1.0
+
+
+@dataclass(frozen=True)
+class Bound:
+    """The most machines of a tier with which both limits are kept."""
+
+    tier: str
+    machines: int | None  # None: any number
+    year: Year
+    asked: UsersSlo
+
+    @property
+    def said(self) -> str:
+        """For people."""
+        year, asked = self.year, self.asked
+        most = "any number" if self.machines is None else f"at most {self.machines}"
+        return (
+            f"performability: {most} of {self.tier} keep what is asked; {asked.arm} in run "
+            f"{year.run} had a goodput of {year.goodput:.6f} and {year.demerits:.3g} demerits a "
+            f"request in a year of faults with {year.machines}; more machines fail more often"
+        )
+
+
+def bound_of(asked: UsersSlo, folder: Path, place: str) -> Bound:
+    """What the tier may have.
+
+    Parameters: folder, what a relative `run` is relative to; place, of the table that asks.
+    Raises: InputError for a folder that is no valid run of kind performability with a year of that
+    arm, and where the run's own fleet, or fewer machines, would not keep the limits.
+    """
+    year = _read(folder / asked.run, asked.arm, place)
+    wrong = []
+    if asked.goodput is not None and year.goodput < asked.goodput:
+        wrong.append(f"a goodput of {year.goodput:.6f}")
+    if asked.demerits_per_request is not None and year.demerits > asked.demerits_per_request:
+        wrong.append(f"{year.demerits:.3g} demerits a request")
+    if wrong:
+        raise InputError(
+            place,
+            expected="limits that the measured fleet keeps",
+            came=f"{asked.arm} in run {year.run}: {', '.join(wrong)}",
+            do="Fewer machines would not do it either: ask for less, or plan for another arm.",
+        )
+    limits = [
+        room / taken
+        for room, taken in (
+            (year.goodput - (asked.goodput or 0.0), year.lost),
+            ((asked.demerits_per_request or math.inf) - year.demerits, year.demerits_added),
+        )
+        if taken > 0.0 and math.isfinite(room)
+    ]
+    most = math.floor(year.machines * (1.0 + min(limits)) * (1.0 + 1e-12)) if limits else None
+    return Bound(asked.tier, most, year, asked)
+
+
+def _read(folder: Path, arm: str, place: str) -> Year:
+    path = folder / _HEAD
+    try:
+        head: Mapping[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        year = head[_KIND]["year"]
+        if year is None:
+            raise InputError(
+                place, expected="a run with rates of its faults", came="no year in it",
+                do="State [performability.rates] in its design, and measure again.",
+            )  # fmt: skip
+        if head["valid"] is not True:
+            raise InputError(
+                place, expected="a valid run", came=f"{head['run']}, which is not",
+                do="Its report says why; measure again.",
+            )  # fmt: skip
+        if arm not in year["arms"]:
+            raise InputError(
+                place, expected=f"one of its arms ({', '.join(year['arms'])})", came=arm,
+                do="Name the arm that is planned for.",
+            )  # fmt: skip
+        one = year["arms"][arm]
+        keys = ("goodput", "lost", "demerits", "demerits_added")
+        machines = max(int(count) for count in year["machines"].values())
+        return Year(str(head["run"]), machines, *(float(one[key]) for key in keys))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(
+            place,
+            expected=f"a run of kind {_KIND}, with {_HEAD} in it",
+            came=f"{folder}: {error!r}",
+            do="`sparecraft run` of such a design makes one; `sparecraft list` shows the runs.",
+        ) from error

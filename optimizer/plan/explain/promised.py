@@ -1,0 +1,27 @@
+"""What a promise of performability costs: the same question without it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from optimizer.plan.ask.case import Case
+from optimizer.plan.solve.model import Solution, solve
+from optimizer.tolerances import CENT
+
+_SECONDS = 5.0
+
+
+def of_promise(case: Case, found: Solution) -> tuple[str, ...]:
+    """One line where the promise makes the plan dearer, or is why there is none."""
+    if case.users is None or case.users.machines is None:
+        return ()
+    free = solve(replace(case, users=None).problem(), known=found.path, limit_s=_SECONDS)
+    if free.usd_per_month is None:
+        return ()
+    if found.usd_per_month is None:
+        return (
+            f"performability: at most {case.users.machines} machines of {case.users.tier} keep it; "
+            f"without it a plan is {free.usd_per_month:.2f} USD a month",
+        )
+    less = found.usd_per_month - free.usd_per_month
+    return (f"performability: without it {less:.2f} USD a month less",) if less > CENT else ()
