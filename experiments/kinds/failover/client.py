@@ -6,13 +6,14 @@ import json
 import subprocess
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
 from experiments.errors import MeasurementFailed
+from experiments.kinds.failover.section import FailoverSection, Strategy
 
 INVOCATIONS = pl.Schema(
     {
@@ -103,14 +104,18 @@ class Client:
         return MeasurementFailed(f"the client ({self._log.name})", expected=expected, came=came)
 
 
-def plan_of(naming: str, clients: int, arm: Any, section: Any) -> dict[str, Any]:
-    """What the program is to do; README.md has the keys."""
+def plan_of(
+    told: Mapping[str, Any], clients: int, arm: Strategy, section: FailoverSection
+) -> dict[str, Any]:
+    """What the program is to do; README.md has the keys.
+
+    Parameters: told, what its service adds.
+    """
     return {
-        "naming": naming,
+        **told,
         "clients": clients,
         "invocations": _MOST,
         "gap_s": section.gap_ms / 1e3,
-        "method": "get-lots",
         "strategy": arm.strategy,
         "wait_s": arm.wait_s,
         "patience_s": section.patience_s,

@@ -42,8 +42,8 @@ class Service(ABC):
         """The client program; README.md says what it is to do with the two files."""
 
     @abstractmethod
-    def naming(self) -> str:
-        """Where clients ask for servers, as the plan tells it."""
+    def told(self) -> Mapping[str, Any]:
+        """What the plan says of the service: where its names are, what is invoked."""
 
     @abstractmethod
     def registered(self) -> frozenset[str]:

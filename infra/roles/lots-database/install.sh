@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs MariaDB's server and client, and makes the data directory with the lots' account.
+# Installs MariaDB's server and client, and makes an empty data directory.
 set -euo pipefail
 role=/opt/sparecraft/role
 export DEBIAN_FRONTEND=noninteractive
@@ -15,11 +15,3 @@ getent passwd mysql >/dev/null ||
   useradd --system --user-group --home-dir /nonexistent --no-create-home --shell /usr/sbin/nologin mysql
 install -d -m 755 -o mysql -g mysql /opt/sparecraft/data
 mariadb-install-db --defaults-file="$role/my.cnf" --skip-test-db --auth-root-authentication-method=socket >/dev/null
-# The account comes by the server itself, before it serves anybody.
-mariadbd --defaults-file="$role/my.cnf" --bootstrap <<'END'
-CREATE DATABASE lots;
-INSERT INTO mysql.global_priv VALUES ('%', 'lots', JSON_OBJECT('access', 0, 'plugin', 'mysql_native_password',
-  'authentication_string', PASSWORD('lots')));
-INSERT INTO mysql.db (Host, Db, User, Select_priv, Insert_priv, Update_priv, Delete_priv, Create_priv)
-  VALUES ('%', 'lots', 'lots', 'Y', 'Y', 'Y', 'Y', 'Y');
-END

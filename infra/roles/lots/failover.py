@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -33,9 +33,10 @@ class Lots(Service):
         """Clients in one process."""
         return [str(_PROGRAM), "invoke", "--plan", str(plan), "--records", str(records)]
 
-    def naming(self) -> str:
-        """All members."""
-        return ",".join(f"{one.address}:{_PORT}" for one in self.machines[_NAMING])
+    def told(self) -> Mapping[str, Any]:
+        """All members; the method that the paper measures."""
+        members = ",".join(f"{one.address}:{_PORT}" for one in self.machines[_NAMING])
+        return {"naming": members, "method": "get-lots"}
 
     def registered(self) -> frozenset[str]:
         """Those that have a key."""
