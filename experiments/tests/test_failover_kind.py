@@ -50,7 +50,7 @@ def call(
 def struck(block: int, number: int) -> dict[str, Any]:
     at_s = 100.0 * block + EVERY_S * number
     return {"block": block, "server": f"lots-{number % 2 + 1}", "asked_s": at_s,
-            "since_s": at_s + 0.03, "ended_s": at_s + 1.5, "ordered": True}  # fmt: skip
+            "since_s": at_s + 0.03, "ended_s": at_s + 1.5}  # fmt: skip
 
 
 STRUCK = [struck(block, number) for block in (0, 1) for number in range(3)]
@@ -181,6 +181,8 @@ def test_the_designs_that_come_with_it_are_sound(name: str) -> None:
         ({'tier = "lots"': 'tier = "nobody"'}, "tier"),
         ({"cached = {": "cash = {"}, "strategies"),
         ({"strikes = 10": 'faults = [{ kind = "machine.crash" }]'}, "faults"),
+        ({"strikes = 10": 'faults = [{ kind = "process.hang", tier = "names" }]'}, "faults"),
+        ({"strikes = 10": 'faults = [{ kind = "net.limp", parameters = {} }]'}, "faults"),
         ({"strikes = 10": "clients = [0]"}, "clients"),
         ({"strikes = 10": "strikes = 0"}, "strikes"),
     ],

@@ -42,10 +42,11 @@ class FailoverKind(Kind):
                 "kind": fault.kind,
                 "parameters": dict(fault.parameters),
                 "at_s": None,
-                "machines": dict.fromkeys(design.fleet.nodes_of(section.tier)),
+                "machines": dict.fromkeys(design.fleet.nodes_of(fault.tier or section.tier)),
                 "commands": KINDS[fault.kind].said(KINDS[fault.kind].commands, fault.parameters),
                 "undo": KINDS[fault.kind].said(KINDS[fault.kind].undo, fault.parameters),
-                "when": f"{times} times, every {section.every_s:g} s, on the server in use",
+                "when": f"{times} times, every {section.every_s:g} s, "
+                + ("in turn" if fault.tier else "on the server in use"),
             }
             for fault in section.faults
         ]

@@ -86,7 +86,7 @@ class Blocks:
         failed: list[SparecraftError] = []
         for number in range(self._section.strikes):
             time.sleep(max(0.0, begin + number * self._section.every_s - time.monotonic()))
-            server = client.in_use
+            server = self._struck_now(fault, number, client)
             if server in under_way and under_way[server].is_alive():
                 continue
             under_way[server] = threading.Thread(
@@ -99,27 +99,37 @@ class Blocks:
         if failed:
             raise failed[0]
 
+    def _struck_now(self, fault: Strike, number: int, client: Client) -> str:
+        if fault.tier is None:
+            return client.in_use
+        nodes = self._stage.design.fleet.nodes_of(fault.tier)
+        return nodes[number % len(nodes)]
+
     def _strike(
         self, block: Block, fault: Strike, server: str, failed: list[SparecraftError]
     ) -> None:
-        """One, until another server is ordered in its place."""
+        """One, for as long as the fault says, or until another server is ordered in its place."""
         try:
             self._service.fulfil(server)  # an order of before is none of this one
             # The agent kills, then answers: what a client feels begins before that.
             asked = time.monotonic()
             with held(self._stage, Step(fault.kind, server, fault.parameters)) as since:
-                is_ordered = self._await(
-                    lambda: server in self._service.orders(), self._section.held_max_s
-                )
-                ordered = time.monotonic()
+                if fault.for_s is not None:
+                    time.sleep(fault.for_s)
+                else:
+                    self._await_order(server)
+                ended = time.monotonic()
             self._service.fulfil(server)
             t0 = self._stage.clock.monotonic
             self._strikes.append({
                 "block": block.repeat, "server": server, "asked_s": asked - t0,
-                "since_s": since - t0, "ended_s": ordered - t0, "ordered": is_ordered,
+                "since_s": since - t0, "ended_s": ended - t0,
             })  # fmt: skip
         except SparecraftError as error:
             failed.append(error)
+
+    def _await_order(self, server: str) -> None:
+        self._await(lambda: server in self._service.orders(), self._section.held_max_s)
 
     def _await_all(self) -> None:
         nodes = set(self._stage.design.fleet.nodes_of(self._section.tier))

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, model_validator
 
 from experiments.design import Design
 from experiments.design.contracts import FAULT_KINDS, KINDS, MACHINE_KINDS, OneOf
+from experiments.design.fleet import TierName
 from experiments.errors import InputError
 from experiments.kinds.failover.service import MODULE, adapter_of
-from optimizer.source import Strict
+from optimizer.source import Strict, refusal
 
 Name = Literal["primary", "cached", "open", "watched", "heartbeat"]
 Seconds = Annotated[float, Field(gt=0, le=600)]
@@ -27,23 +28,36 @@ class Strategy(Strict):
 
 
 class Strike(Strict):
-    """What happens to the server that is in use."""
+    """What happens to the server that is in use, or to machines of another tier in turn."""
 
     kind: Annotated[str, OneOf(FAULT_KINDS)]
     """Which fault."""
     parameters: dict[str, Any] = Field(default_factory=dict)
     """Of the kind."""
+    tier: TierName | None = None
+    """Whose machines, one after the other; none: the server in use."""
+    for_s: Seconds | None = None
+    """How long [s]; none: until another server is ordered in its place."""
+
+    @model_validator(mode="after")
+    def _ends(self) -> Strike:
+        if self.tier is not None and self.for_s is None:
+            came = f"tier = {self.tier!r} alone"
+            raise refusal("for_s, as nobody orders another machine of it", came=came, key="for_s")
+        return self
 
     @property
     def name(self) -> str:
-        """As tables name it: "net.limp (factor 100)"."""
+        """As tables name it: "net.limp (factor 100)", "process.crash on names"."""
         said = ", ".join(f"{key} {value}" for key, value in self.parameters.items())
-        return f"{self.kind} ({said})" if said else self.kind
+        where = f" on {self.tier}" if self.tier else ""
+        return f"{self.kind} ({said}){where}" if said else f"{self.kind}{where}"
 
 
 class FailoverSection(Strict):
     """Each block is an arm under one of the faults with one number of clients: every `every_s` the
-    server that client 0 uses is struck, until the replication manager has another one started."""
+    server that client 0 uses is struck, until the replication manager has another one started,
+    or what the fault says."""
 
     tier: str
     """Whose servers."""
@@ -87,11 +101,15 @@ class FailoverSection(Strict):
         experiment, tiers = design.experiment, design.fleet.tiers
         arms = set(experiment.arms)
         by_agents = [fault.kind not in MACHINE_KINDS for fault in self.faults]
+        names = [fault.name for fault in self.faults]
+        others = {fault.tier for fault in self.faults if fault.tier is not None}
         for key, wrong, expected, came in (
             ("tier", self.tier not in tiers, f"one of {', '.join(tiers)}", self.tier),
             ("strategies", set(self.strategies) != arms, f"those of {', '.join(sorted(arms))}",
              ", ".join(self.strategies) or "none"),
             ("faults", not all(by_agents), "faults that an agent injects", "a machine's"),
+            ("faults", len(set(names)) < len(names), "each fault once", ", ".join(names)),
+            ("faults", not others <= set(tiers), f"tiers of {', '.join(tiers)}", str(others)),
             ("clients", not all(0 < one <= 100 for one in self.clients), "from 1 to 100 clients",
              ", ".join(map(str, self.clients))),
         ):  # fmt: skip
