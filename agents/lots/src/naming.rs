@@ -12,9 +12,10 @@
 use serde::Serialize;
 use tonic::Status;
 
+use crate::api::etcd::request_op::Request;
 use crate::api::etcd::{Compare, KeyValue};
 use crate::core::Server;
-use crate::etcd::{delete, is_missing, is_of, put, Etcd};
+use crate::etcd::{delete, is_missing, is_of, is_value, put, Etcd};
 use crate::now_s;
 
 const SERVERS: &str = "lots/servers/";
@@ -106,10 +107,8 @@ impl Naming {
         let own = put(&format!("{SERVERS}{name}"), address, lease);
         let member = put(&format!("{MEMBERS}{name}"), address, 0);
         let (_, revision) = self.etcd.transact(Vec::new(), vec![own, member]).await?;
-        let first = put(PRIMARY, name, 0);
-        self.etcd
-            .transact(vec![is_missing(PRIMARY)], vec![first])
-            .await?;
+        let first = vec![put(PRIMARY, name, 0)];
+        self.etcd.transact(vec![is_missing(PRIMARY)], first).await?;
         self.note("ready", name).await?;
         Ok(revision)
     }
@@ -134,8 +133,7 @@ impl Naming {
     /// etcd's.
     pub async fn promote(&self, server: &Server) -> Result<(), Status> {
         let named = put(PRIMARY, &server.name, 0);
-        self.as_manager(Vec::new(), vec![named]).await?;
-        self.note("promoted", &server.name).await
+        self.do_and_note(named, "promoted", &server.name).await
     }
 
     /// Asks whoever starts machines for one.
@@ -144,8 +142,15 @@ impl Naming {
     /// etcd's.
     pub async fn order(&self, name: &str) -> Result<(), Status> {
         let order = put(&format!("{ORDERS}{name}"), &format!("{:.6}", now_s()), 0);
-        self.as_manager(Vec::new(), vec![order]).await?;
-        self.note("ordered", name).await
+        self.do_and_note(order, "ordered", name).await
+    }
+
+    async fn do_and_note(&self, request: Request, what: &str, server: &str) -> Result<(), Status> {
+        let (is_done, _) = self.as_manager(Vec::new(), vec![request]).await?;
+        match is_done {
+            true => self.note(what, server).await,
+            false => Err(Status::aborted("another manager acts")),
+        }
     }
 
     /// Becomes the manager that acts, under this lease, unless another is; whether it is now.
@@ -165,9 +170,9 @@ impl Naming {
     async fn as_manager(
         &self,
         mut when: Vec<Compare>,
-        then: Vec<crate::api::etcd::request_op::Request>,
+        then: Vec<Request>,
     ) -> Result<(bool, i64), Status> {
-        when.push(crate::etcd::is_value(MANAGER, &self.by));
+        when.push(is_value(MANAGER, &self.by));
         self.etcd.transact(when, then).await
     }
 

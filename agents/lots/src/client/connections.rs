@@ -107,13 +107,15 @@ impl Connections {
     async fn renew(self: &Arc<Self>, naming: &Naming) -> Result<i64, tonic::Status> {
         let mut open = self.open.lock().await;
         let (servers, revision) = naming.servers().await?;
-        let gone: Vec<Server> = open.channels.keys().cloned().collect();
-        for server in gone.iter().filter(|one| !servers.contains(one)) {
+        let mut gone: HashSet<Server> = open.channels.keys().cloned().collect();
+        gone.retain(|one| !servers.contains(one));
+        for server in &gone {
             open.forget(server);
-            self.suspects.send_modify(|found| {
-                found.insert(server.clone());
-            });
         }
+        self.suspects.send_modify(|found| {
+            found.retain(|one| servers.contains(one));
+            found.extend(gone);
+        });
         let mut opening = JoinSet::new();
         for server in servers
             .iter()
