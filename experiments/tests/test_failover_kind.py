@@ -87,6 +87,7 @@ def test_without_strikes_there_are_no_fail_overs() -> None:
 
 def test_the_longest_of_twenty_bounds_86_per_cent_with_95_per_cent_confidence() -> None:
     share = covered(20, 0.95)
+    assert share is not None
     assert share == pytest.approx(0.8609, abs=1e-4)
     assert 1 - share**20 == pytest.approx(0.95)
     assert covered(0, 0.95) is None
@@ -95,6 +96,7 @@ def test_the_longest_of_twenty_bounds_86_per_cent_with_95_per_cent_confidence() 
 @pytest.mark.parametrize(("beyond", "count"), [(0, 20), (1, 20), (7, 20)])
 def test_the_limit_of_a_share_is_where_so_few_would_be_seen_seldom(beyond: int, count: int) -> None:
     most = share_most(beyond, count, 0.95)
+    assert most is not None
     assert stats.binom.cdf(beyond, count, most) == pytest.approx(0.05)
 
 

@@ -74,15 +74,16 @@ def strikes(folder: Path) -> list[dict[str, Any]]:
 
 def failovers(invocations: pl.DataFrame, struck: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
     """The longest fail-over of each strike and client: `strike` is its index in `struck`. It is of
-    the last strike that was asked for before it began: an agent takes longer to strike than an
-    undisturbed call takes. One from before the first strike of its block is of none."""
+    the last strike that was asked for before the client knew that there would be no reply. One from
+    before the first strike of its block is of none."""
     again = invocations.filter((pl.col("sent") != 1) | (pl.col("outcome") != "ok"))
     parts = [again.head(0).with_columns(strike=pl.lit(0))]
     for block in dict.fromkeys(one["block"] for one in struck):
         own = [(place, one) for place, one in enumerate(struck) if one["block"] == block]
         starts = np.array([one["asked_s"] for _, one in own])
         mine = again.filter(block=block)
-        places = np.searchsorted(starts, mine["start_s"].to_numpy(), side="right") - 1
+        noticed_s = (mine["start_s"] + mine["detection_ms"] / 1e3).to_numpy()
+        places = np.searchsorted(starts, noticed_s, side="right") - 1
         indices = np.array([place for place, _ in own] or [0])[np.maximum(places, 0)]
         kept = mine.with_columns(strike=pl.Series(indices, dtype=pl.Int32)).filter(places >= 0)
         longest = kept.sort("latency_ms", descending=True)
