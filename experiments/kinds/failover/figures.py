@@ -37,8 +37,8 @@ def timeline_figure(
     rows = [{"t": t, "ms": max(ms, _LEAST_MS)} for t, ms in longest.iter_rows()]
     marks = [{"t": one["asked_s"] - zero_s} for one in struck]
     caption = (
-        f"The longest of the calls that began in each {_BIN_S:g} s, of {invocations.height:,}; "
-        f"vertical: a server was struck."
+        f"{title}: the longest of the calls that began in each {_BIN_S:g} s, of "
+        f"{invocations.height:,}; vertical: a server was struck."
     )
     legend = (Key("circle", _LATENCY, "longest call"), Key("line", _STRUCK, "strike"))
     return drawn(identity, title, caption, legend, lambda size: _timeline(rows, marks, size))

@@ -13,7 +13,7 @@ from experiments.kinds.failover.analysis import failovers, read_invocations, str
 from experiments.record.result import flat, read_manifest, read_result, stopped_words
 from experiments.report.shell import chips, render_page, repeat_rows, save_page
 from experiments.report.terminal import print_path, print_reasons, print_table
-from experiments.report.text import milliseconds, percent
+from experiments.report.text import counted, milliseconds, percent
 
 _QUESTIONS = {"measurement": "Measured?", "injection": "Faults as asked?",
               "revert": "All undone?", "cleanup": "Cleaned up?"}  # fmt: skip
@@ -60,7 +60,7 @@ def _courses(manifest: Mapping[str, Any], invocations: Any, struck: Any, fault: 
     return [
         figures.timeline_figure(
             f"course-{one['block']}",
-            f"{one['arm']}, clients: {one['clients']}",
+            f"{one['arm']}, {counted(one['clients'], 'client')}",
             invocations.filter(block=one["block"]),
             [strike for strike in struck if strike["block"] == one["block"]],
         )
