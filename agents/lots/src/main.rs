@@ -157,7 +157,7 @@ impl Options {
     {
         let value = self.values.get(name);
         let value = value.with_context(|| format!("--{name} is missing"))?;
-        Ok(value.parse().with_context(|| format!("--{name} {value}"))?)
+        value.parse().with_context(|| format!("--{name} {value}"))
     }
 
     fn or<T>(&self, name: &str, default: T) -> Result<T>

@@ -1,5 +1,7 @@
 //! Servers, managers and clients as processes, on a real etcd and a real MariaDB.
 
+#![allow(clippy::unwrap_used)]
+
 mod world;
 
 use std::collections::HashMap;
