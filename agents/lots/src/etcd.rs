@@ -1,4 +1,5 @@
-//! etcd's v3 API, as much of it as is needed: several members, of which one is asked until it fails.
+//! etcd's v3 API, as much of it as is needed: several members, of which one is asked until it
+//! fails.
 
 use std::future::Future;
 use std::sync::atomic::{AtomicUsize, Ordering};

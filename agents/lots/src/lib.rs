@@ -1,5 +1,6 @@
 //! Parking lots whose servers may die: the service, its naming and replication management, and the
-//! client that measures fail-over as it feels it. `README.md` has the whole; begin with `core/call.rs`.
+//! client that measures fail-over as it feels it. `README.md` has the whole; begin with
+//! `core/call.rs`.
 //!
 //! | module | what |
 //! |---|---|

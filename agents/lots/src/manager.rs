@@ -1,5 +1,6 @@
-//! The replication manager: looks at every registered server in turn, waits its fault-detection time,
-//! and does what `core/rounds.rs` says. Of several managers the one that holds the lease acts.
+//! The replication manager: looks at every registered server in turn, waits its fault-detection
+//! time, and does what `core/rounds.rs` says. Of several managers the one that holds the lease
+//! acts.
 
 use std::time::Duration;
 

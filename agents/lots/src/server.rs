@@ -259,8 +259,8 @@ fn request_of(metadata: &MetadataMap) -> Result<Request, Status> {
     })
 }
 
-/// A database that does not answer may answer another server; a request that cannot be is refused by
-/// all of them.
+/// A database that does not answer may answer another server; a request that cannot be is refused
+/// by all of them.
 fn refusal(error: StoreError) -> Status {
     match error {
         StoreError::Database(_) | StoreError::Recorded(_) => Status::unavailable(error.to_string()),

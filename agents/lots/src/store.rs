@@ -35,8 +35,8 @@ pub struct Request {
 /// What a request changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change {
-    /// The client's car comes into this lot; the reply is empty, or the lots that have room where this
-    /// one has none.
+    /// The client's car comes into this lot; the reply is empty, or the lots that have room where
+    /// this one has none.
     Enter(i32),
     /// It leaves.
     Exit,

@@ -1,7 +1,7 @@
 //! A client's open connections to all servers, and who of them is suspected.
 //!
-//! Whoever makes them anew holds the lock meanwhile, as in the paper, so a client that loses its server
-//! just then waits for it; the time is told as a part of the fail-over.
+//! Whoever makes them anew holds the lock meanwhile, as in the paper, so a client that loses its
+//! server just then waits for it; the time is told as a part of the fail-over.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;

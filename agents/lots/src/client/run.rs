@@ -29,8 +29,8 @@ const LOT: i32 = 1;
 /// Carries out the plan until `ended` does; standard output says who is asked, as it changes.
 ///
 /// # Errors
-/// Where the naming service's addresses are none, the records cannot be written, or a server refuses
-/// a request for what it is.
+/// Where the naming service's addresses are none, the records cannot be written, or a server
+/// refuses a request for what it is.
 pub async fn run(plan: Plan, records: &Path, ended: impl Future<Output = ()>) -> Result<()> {
     let records = Records::create(records);
     let records = Arc::new(records.context("cannot write the records")?);

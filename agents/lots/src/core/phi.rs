@@ -1,10 +1,10 @@
 //! The phi-accrual failure detector (Hayashibara, Défago, Yared and Katayama, SRDS 2004).
 //!
 //! A fixed time-out is too short on a busy machine or too long on a quiet one. Here the suspicion
-//! grows with the time since the last heartbeat, in units of what heartbeats took so far:
-//! phi = -log10 P(a heartbeat comes later than now), of a normal distribution. At phi = 8 one of 10^8
-//! heartbeats would be suspected wrongly, if they were normal; the least deviation is for those that
-//! are not.
+//! grows with the time since the last heartbeat, in units of what heartbeats took so far: phi =
+//! -log10 P(a heartbeat comes later than now), of a normal distribution. At phi = 8 one of 10^8
+//! heartbeats would be suspected wrongly, if they were normal; the least deviation is for those
+//! that are not.
 
 use std::collections::VecDeque;
 

@@ -1,4 +1,5 @@
-//! The replication manager's decisions, after each round in which it looked at every server in turn.
+//! The replication manager's decisions, after each round in which it looked at every server in
+//! turn.
 
 use std::collections::HashMap;
 
@@ -33,9 +34,9 @@ impl Rounds {
 
     /// What follows on a round.
     ///
-    /// Parameters: `members`, all names that there should be; `looked`, the registered servers in the
-    /// order of their registration, and whether each is alive; `primary`, who the naming service says
-    /// it is.
+    /// Parameters: `members`, all names that there should be; `looked`, the registered servers in
+    /// the order of their registration, and whether each is alive; `primary`, who the naming
+    /// service says it is.
     pub fn after(
         &mut self,
         members: &[String],

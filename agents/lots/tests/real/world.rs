@@ -1,4 +1,5 @@
-//! A real etcd and a real MariaDB, and processes of the lots on them, all gone at the end of a test.
+//! A real etcd and a real MariaDB, and processes of the lots on them, all gone at the end of a
+//! test.
 
 use std::future::Future;
 use std::io::{BufRead, BufReader};
