@@ -98,10 +98,10 @@ def _all_of(*parts: Callable[[], Any]) -> tuple[Any, ...]:
 
 
 def _without_section(toml: Source) -> Source:
-    """All but the table that is its kind's own, whose model the kind has."""
+    """All but the table that is its kind's own, whose model the kind has: also where the table has
+    another meaning for other kinds (`failover`)."""
     kind = toml.values.get("kind", Experiment.model_fields["kind"].default)
-    own = kind if kind not in list(Experiment.model_fields) else None
-    return toml.having({key: value for key, value in toml.values.items() if key != own})
+    return toml.having({key: value for key, value in toml.values.items() if key != kind})
 
 
 def _find(name_or_path: str | Path, root: Path) -> Path:

@@ -121,7 +121,7 @@ def _names(path: Path, services: set[str], policies: set[str]) -> set[str]:
     """The services that a file names, and its policies where it lists more than two: a
     model may be of two."""
     text = path.read_text()
-    words = set(re.findall(r"[a-z0-9-]+", text))
+    words = set(re.findall(r"(?<![A-Za-z])[a-z0-9-]+", text))  # "Slots" is no "lots"
     listed = {name for name in policies if f'"{name}"' in text}
     return (services - PROTOCOLS) & words | (listed if len(listed) > 2 else set())
 

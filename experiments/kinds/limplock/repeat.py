@@ -12,9 +12,9 @@ from typing import TypeVar
 from experiments.design.injections import Step
 from experiments.design.schedule import Block
 from experiments.errors import MeasurementFailed, SparecraftError
+from experiments.kinds.held import held
 from experiments.kinds.limplock.cast import Cast, cast_of
 from experiments.kinds.limplock.clients import Clients, Lane
-from experiments.kinds.limplock.held import held
 from experiments.kinds.limplock.row import Row
 from experiments.kinds.limplock.scenarios import BASE, CRASH, Scenario, label
 from experiments.kinds.limplock.section import LimplockSection

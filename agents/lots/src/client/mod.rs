@@ -1,0 +1,8 @@
+//! Clients that invoke in a closed loop, until they are ended or have done what they were to do.
+
+pub mod connections;
+pub mod plan;
+pub mod record;
+mod run;
+
+pub use run::run;

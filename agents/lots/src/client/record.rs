@@ -1,0 +1,85 @@
+//! A line of JSON for each invocation. Times are of the host's monotonic clock.
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+
+use serde::Serialize;
+
+use crate::core::call::Account;
+
+/// One invocation.
+#[derive(Debug, Serialize)]
+struct Line<'a> {
+    client: i32,
+    number: i64,
+    start_s: f64,
+    latency_ms: f64,
+    outcome: &'a str,
+    sent: u32,
+    server: &'a str,
+    detection_ms: f64,
+    waiting_ms: f64,
+    naming_ms: f64,
+    lock_ms: f64,
+    connecting_ms: f64,
+    again_ms: f64,
+}
+
+/// The file.
+#[derive(Debug)]
+pub struct Records(Mutex<BufWriter<File>>);
+
+impl Records {
+    /// A new file.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn create(path: &Path) -> std::io::Result<Self> {
+        Ok(Self(Mutex::new(BufWriter::new(File::create(path)?))))
+    }
+
+    /// Writes an invocation.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn write(
+        &self,
+        client: i32,
+        number: i64,
+        start_s: f64,
+        account: &Account,
+    ) -> std::io::Result<()> {
+        let parts = account.parts.unwrap_or_default();
+        let line = Line {
+            client,
+            number,
+            start_s,
+            latency_ms: 1e3 * account.latency_s,
+            outcome: if account.is_answered { "ok" } else { "gave_up" },
+            sent: account.sent,
+            server: account.server.as_ref().map_or("", |one| &one.name),
+            detection_ms: 1e3 * parts.detection_s,
+            waiting_ms: 1e3 * parts.waiting_s,
+            naming_ms: 1e3 * parts.naming_s,
+            lock_ms: 1e3 * parts.lock_s,
+            connecting_ms: 1e3 * parts.connecting_s,
+            again_ms: 1e3 * parts.again_s,
+        };
+        let mut file = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        serde_json::to_writer(&mut *file, &line)?;
+        file.write_all(b"\n")
+    }
+
+    /// Has all of it written.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn flush(&self) -> std::io::Result<()> {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .flush()
+    }
+}

@@ -1,0 +1,188 @@
+//! Strategies, step by step.
+
+use super::*;
+use crate::core::server;
+
+/// A client whose first invocation was answered by `a`, of the servers `a` and `b`.
+fn client_of_a(strategy: Strategy) -> Caller {
+    let mut caller = Caller::new(strategy, 30.0);
+    let both = vec![server("a", 1), server("b", 2)];
+    let heard = match caller.invoke(0.0) {
+        Step::Lock => vec![Heard::Locked(both)],
+        _ => vec![Heard::Named(both), Heard::Opened],
+    };
+    for one in heard {
+        caller.hear(one, 0.0);
+    }
+    assert!(matches!(caller.hear(Heard::Answered, 0.0), Next::Over(_)));
+    caller
+}
+
+fn step(next: Next) -> Step {
+    match next {
+        Next::Step(step) => step,
+        Next::Over(account) => panic!("expected a step, got {account:?}"),
+    }
+}
+
+fn over(next: Next) -> Account {
+    match next {
+        Next::Over(account) => account,
+        Next::Step(step) => panic!("expected the end, got {step:?}"),
+    }
+}
+
+#[test]
+fn an_undisturbed_invocation_is_sent_once_and_has_no_parts() {
+    let mut caller = client_of_a(Strategy::Cached);
+    assert_eq!(caller.invoke(1.0), Step::Ask(server("a", 1)));
+    let account = over(caller.hear(Heard::Answered, 1.5));
+    assert_eq!(
+        (account.sent, account.latency_s, account.parts),
+        (1, 0.5, None)
+    );
+}
+
+#[test]
+fn without_a_strategy_naming_is_asked_until_it_knows_a_living_primary() {
+    let mut caller = client_of_a(Strategy::Primary { wait_s: 0.0 });
+    caller.invoke(1.0);
+    for _ in 0..3 {
+        assert_eq!(step(caller.hear(Heard::Failed, 1.0)), Step::NamePrimary);
+        let dead = vec![server("a", 1)];
+        let opened = step(caller.hear(Heard::Named(dead), 1.1));
+        assert_eq!(opened, Step::Open(server("a", 1)));
+        assert_eq!(step(caller.hear(Heard::Refused, 1.2)), Step::NamePrimary);
+    }
+    caller.hear(Heard::Named(vec![server("b", 2)]), 1.3);
+    assert_eq!(
+        step(caller.hear(Heard::Opened, 1.4)),
+        Step::Ask(server("b", 2))
+    );
+}
+
+#[test]
+fn a_wait_comes_before_each_look_at_the_naming_service() {
+    let mut caller = client_of_a(Strategy::Primary { wait_s: 2.0 });
+    caller.invoke(1.0);
+    assert_eq!(step(caller.hear(Heard::Failed, 1.0)), Step::Wait(2.0));
+    assert_eq!(step(caller.hear(Heard::Waited, 3.0)), Step::NamePrimary);
+    caller.hear(Heard::Named(vec![server("a", 1)]), 3.0);
+    assert_eq!(step(caller.hear(Heard::Refused, 3.0)), Step::Wait(2.0));
+}
+
+#[test]
+fn a_cached_list_is_used_up_before_another_is_asked_for() {
+    let mut caller = client_of_a(Strategy::Cached);
+    caller.invoke(1.0);
+    assert_eq!(
+        step(caller.hear(Heard::Failed, 1.0)),
+        Step::Open(server("b", 2))
+    );
+    assert_eq!(step(caller.hear(Heard::Refused, 1.0)), Step::NameAll);
+    let again = vec![server("a", 3)];
+    assert_eq!(
+        step(caller.hear(Heard::Named(again), 1.0)),
+        Step::Open(server("a", 3))
+    );
+}
+
+#[test]
+fn an_empty_or_stale_naming_service_is_asked_again_after_a_pause_and_not_for_ever() {
+    let mut caller = client_of_a(Strategy::Cached);
+    caller.invoke(0.0);
+    caller.hear(Heard::Failed, 0.0);
+    caller.hear(Heard::Refused, 0.0);
+    let mut now_s = 0.0;
+    loop {
+        assert_eq!(
+            step(caller.hear(Heard::Named(Vec::new()), now_s)),
+            Step::Wait(PAUSE_S)
+        );
+        now_s += 1.0;
+        match caller.hear(Heard::Waited, now_s) {
+            Next::Step(step) => assert_eq!(step, Step::NameAll),
+            Next::Over(account) => {
+                assert!(!account.is_answered && account.latency_s >= 30.0);
+                break;
+            }
+        }
+    }
+    assert_eq!(caller.invoke(now_s), Step::NameAll);
+}
+
+#[test]
+fn an_open_connection_takes_the_place_of_a_broken_one_under_the_lock() {
+    let mut caller = client_of_a(Strategy::Open);
+    caller.invoke(1.0);
+    assert_eq!(step(caller.hear(Heard::Failed, 1.0)), Step::Lock);
+    let open = vec![server("a", 1), server("b", 2)];
+    assert_eq!(
+        step(caller.hear(Heard::Locked(open), 1.0)),
+        Step::Ask(server("b", 2))
+    );
+    let account = over(caller.hear(Heard::Answered, 1.0));
+    assert_eq!((account.sent, account.server), (2, Some(server("b", 2))));
+}
+
+#[test]
+fn without_an_open_connection_naming_is_asked_and_its_servers_are_tried_in_turn() {
+    let mut caller = client_of_a(Strategy::Open);
+    caller.invoke(1.0);
+    caller.hear(Heard::Failed, 1.0);
+    assert_eq!(
+        step(caller.hear(Heard::Locked(Vec::new()), 1.0)),
+        Step::NameAll
+    );
+    let both = vec![server("a", 1), server("b", 2)];
+    caller.hear(Heard::Named(both), 1.0);
+    assert_eq!(
+        step(caller.hear(Heard::Refused, 1.0)),
+        Step::Open(server("b", 2))
+    );
+}
+
+#[test]
+fn a_server_that_was_started_again_is_not_the_one_that_failed() {
+    let mut caller = client_of_a(Strategy::Open);
+    caller.invoke(1.0);
+    caller.hear(Heard::Failed, 1.0);
+    let next = caller.hear(Heard::Locked(vec![server("a", 7)]), 1.0);
+    assert_eq!(step(next), Step::Ask(server("a", 7)));
+}
+
+#[test]
+fn the_parts_of_a_fail_over_add_up_to_it() {
+    for strategy in [
+        Strategy::Primary { wait_s: 1.0 },
+        Strategy::Cached,
+        Strategy::Open,
+    ] {
+        let mut caller = client_of_a(strategy);
+        let (mut now_s, mut refusals) = (10.0, 2);
+        let mut next = Next::Step(caller.invoke(now_s));
+        let account = loop {
+            now_s += 0.1;
+            let heard = match next {
+                Next::Over(account) => break account,
+                Next::Step(Step::Ask(one)) if one == server("a", 1) => Heard::Failed,
+                Next::Step(Step::Ask(_)) => Heard::Answered,
+                Next::Step(Step::NamePrimary | Step::NameAll) => Heard::Named(vec![server("b", 2)]),
+                Next::Step(Step::Lock) => Heard::Locked(Vec::new()),
+                Next::Step(Step::Open(_)) if refusals > 0 => {
+                    refusals -= 1;
+                    Heard::Refused
+                }
+                Next::Step(Step::Open(_)) => Heard::Opened,
+                Next::Step(Step::Wait(_)) => Heard::Waited,
+            };
+            next = caller.hear(heard, now_s);
+        };
+        let parts = account.parts.unwrap();
+        assert!(
+            (parts.sum_s() - account.latency_s).abs() < 1e-9,
+            "{strategy:?}"
+        );
+        assert!(parts.detection_s > 0.0 && parts.again_s > 0.0 && parts.connecting_s > 0.0);
+    }
+}

@@ -1,0 +1,172 @@
+//! `lots`: a server of the parking lots, the replication manager, or clients.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{bail, ensure, Context, Result};
+use lots::etcd::Etcd;
+use lots::naming::Naming;
+use tokio::signal::unix::{signal, SignalKind};
+
+const USAGE: &str = "\
+usage: lots serve --name NAME --listen IP:PORT --address HOST:PORT --naming HOST:PORT,...
+                  --database mysql://USER:PASSWORD@HOST:PORT/NAME [--padding BYTES] [--lease-s S]
+       lots manage --name NAME --listen IP:PORT --naming HOST:PORT,... [--detection-ms MS]
+       lots invoke --plan FILE --records FILE
+
+serve   a server of the parking lots; --lease-s 0 (the default): it stays registered until removed
+manage  the replication manager; whoever connects to --listen is hung up on, and knows that it runs
+invoke  clients, as the plan says; ends with it or on SIGTERM";
+
+/// A server that does not answer the manager for so long is dead.
+const CHECK_PATIENCE: Duration = Duration::from_millis(500);
+/// A start that shows nothing for so long is ordered again [s].
+const START_LIMIT_S: f64 = 5.0;
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    if words.first().is_some_and(|word| word == "--help") {
+        println!("{USAGE}");
+        return ExitCode::SUCCESS;
+    }
+    let options = match Options::parse(&words) {
+        Ok(options) => options,
+        Err(error) => {
+            eprintln!("lots: {error:#}\n{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    match run(&options) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("lots: {error:#}");
+            ExitCode::from(1)
+        }
+    }
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn run(options: &Options) -> Result<()> {
+    let ended = ended()?;
+    match options.part.as_str() {
+        "serve" => serve(options, ended).await,
+        "manage" => manage(options, ended).await,
+        _ => invoke(options, ended).await,
+    }
+}
+
+async fn serve(options: &Options, ended: impl Future<Output = ()>) -> Result<()> {
+    let settings = lots::server::Settings {
+        listen: options.get("listen")?,
+        address: options.get("address")?,
+        database: options.get("database")?,
+        padding: options.or("padding", 0)?,
+        lease_s: options.or("lease-s", 0)?,
+    };
+    lots::server::serve(settings, options.naming()?, ended).await
+}
+
+async fn manage(options: &Options, ended: impl Future<Output = ()>) -> Result<()> {
+    let settings = lots::manager::Settings {
+        detection: Duration::from_millis(options.or("detection-ms", 1500)?),
+        patience: CHECK_PATIENCE,
+        start_limit_s: START_LIMIT_S,
+    };
+    let naming = options.naming()?;
+    let listen: std::net::SocketAddr = options.get("listen")?;
+    let listener = tokio::net::TcpListener::bind(listen).await;
+    let listener = listener.with_context(|| format!("cannot listen at {listen}"))?;
+    let answered = async {
+        loop {
+            drop(listener.accept().await);
+        }
+    };
+    tokio::select! {
+        () = lots::manager::manage(settings, &naming, &naming) => {}
+        () = answered => {}
+        () = ended => {}
+    }
+    Ok(())
+}
+
+async fn invoke(options: &Options, ended: impl Future<Output = ()>) -> Result<()> {
+    let file: String = options.get("plan")?;
+    let records: String = options.get("records")?;
+    let text = std::fs::read_to_string(&file).with_context(|| format!("cannot read {file}"))?;
+    let plan = serde_json::from_str(&text).with_context(|| format!("{file}: expected a plan"))?;
+    lots::client::run(plan, Path::new(&records), ended).await
+}
+
+/// On SIGTERM or SIGINT.
+fn ended() -> Result<impl Future<Output = ()>> {
+    let mut term = signal(SignalKind::terminate())?;
+    let mut int = signal(SignalKind::interrupt())?;
+    Ok(async move {
+        tokio::select! {
+            _ = term.recv() => {}
+            _ = int.recv() => {}
+        }
+    })
+}
+
+/// The part, and its options by name.
+struct Options {
+    part: String,
+    values: HashMap<String, String>,
+}
+
+impl Options {
+    fn parse(words: &[String]) -> Result<Self> {
+        let (part, rest) = words
+            .split_first()
+            .context("expected serve, manage or invoke")?;
+        let known: &[&str] = match part.as_str() {
+            "serve" => &[
+                "name", "listen", "address", "naming", "database", "padding", "lease-s",
+            ],
+            "manage" => &["name", "listen", "naming", "detection-ms"],
+            "invoke" => &["plan", "records"],
+            other => bail!("expected serve, manage or invoke, got {other}"),
+        };
+        let mut values = HashMap::new();
+        for pair in rest.chunks(2) {
+            let name = pair[0].trim_start_matches("--");
+            let expected = format!("expected one of --{}", known.join(", --"));
+            ensure!(known.contains(&name), "{expected}, got {}", pair[0]);
+            let value = pair.get(1).with_context(|| format!("--{name}: no value"))?;
+            values.insert(name.to_owned(), value.clone());
+        }
+        Ok(Self {
+            part: part.clone(),
+            values,
+        })
+    }
+
+    fn naming(&self) -> Result<Naming> {
+        let addresses: String = self.get("naming")?;
+        let name: String = self.get("name")?;
+        Ok(Naming::new(Etcd::new(&addresses)?, &name))
+    }
+
+    fn get<T>(&self, name: &str) -> Result<T>
+    where
+        T: std::str::FromStr<Err: std::error::Error + Send + Sync + 'static>,
+    {
+        let value = self.values.get(name);
+        let value = value.with_context(|| format!("--{name} is missing"))?;
+        value.parse().with_context(|| format!("--{name} {value}"))
+    }
+
+    fn or<T>(&self, name: &str, default: T) -> Result<T>
+    where
+        T: std::str::FromStr<Err: std::error::Error + Send + Sync + 'static>,
+    {
+        match self.values.contains_key(name) {
+            true => self.get(name),
+            false => Ok(default),
+        }
+    }
+}

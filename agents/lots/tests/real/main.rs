@@ -1,0 +1,247 @@
+//! Servers, managers and clients as processes, on a real etcd and a real MariaDB.
+
+#![allow(clippy::unwrap_used)]
+
+mod world;
+
+use std::collections::HashMap;
+
+use lots::store::{Change, Request, Store, StoreError};
+use nix::sys::signal::Signal;
+use serde_json::{json, Value};
+use world::{eventually, heard, Process, World};
+
+fn plan(world: &World, strategy: &str, clients: i32) -> Value {
+    json!({
+        "naming": world.etcd, "clients": clients, "invocations": 1_000_000, "gap_s": 0.002,
+        "method": "park", "strategy": strategy, "patience_s": 1.0, "give_up_s": 20.0,
+    })
+}
+
+fn records(world: &World) -> Vec<Value> {
+    let text = std::fs::read_to_string(world.records()).unwrap();
+    text.lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+/// Ends the clients; all that they asked was answered, once, and `failed_over` of it again.
+fn end(world: &World, mut clients: Process, failed_over: usize) {
+    clients.signal(Signal::SIGTERM);
+    // A change that was made twice is refused, which ends the clients with another status.
+    assert!(clients.0.wait().unwrap().success());
+    let records = records(world);
+    assert!(records.iter().all(|one| one["outcome"] == "ok"));
+    let again = records.iter().filter(|one| one["sent"] != 1).count();
+    assert!(
+        again >= failed_over,
+        "{again} of {} were sent again",
+        records.len()
+    );
+}
+
+#[tokio::test]
+async fn each_strategy_goes_on_when_its_server_is_killed_and_no_car_is_parked_twice() {
+    let Some(world) = World::new().await else {
+        return;
+    };
+    let _manager = world.manage("manager");
+    for strategy in ["primary", "cached", "open", "watched", "heartbeat"] {
+        let mut servers = HashMap::new();
+        for name in ["a", "b"] {
+            servers.insert(name.to_owned(), world.serve(name, 0).await);
+        }
+        let (clients, asked) = world.invoke(plan(&world, strategy, 3));
+        let first = heard(&asked);
+        servers.get_mut(&first).unwrap().kill();
+        let second = heard(&asked);
+        assert_ne!(first, second, "{strategy}");
+        end(&world, clients, 1);
+        let database = Store::open(&world.database).await.unwrap();
+        for client in 0..3 {
+            // Parked or not, as the client left it: it begins outside again.
+            let number = 2_000_000 + i64::from(client);
+            let request = Request { client, number };
+            let _ = database.once(request, Change::Exit).await.unwrap();
+        }
+        forget_requests(&world).await;
+    }
+}
+
+/// The next clients have the same numbers.
+async fn forget_requests(world: &World) {
+    use mysql_async::prelude::Queryable;
+    let pool = mysql_async::Pool::new(world.database.as_str());
+    let mut connection = pool.get_conn().await.unwrap();
+    connection.query_drop("DELETE FROM requests").await.unwrap();
+}
+
+#[tokio::test]
+async fn a_hanging_server_is_left_by_those_who_watch_and_replaced_by_the_manager() {
+    let Some(world) = World::new().await else {
+        return;
+    };
+    let a = world.serve("a", 0).await;
+    let _b = world.serve("b", 0).await;
+    let _manager = world.manage("manager");
+    let (clients, asked) = world.invoke(plan(&world, "heartbeat", 1));
+    assert_eq!(heard(&asked), "a");
+    a.signal(Signal::SIGSTOP);
+    assert_eq!(heard(&asked), "b");
+    let naming = world.naming("test");
+    eventually("its removal and an order", || async {
+        let (servers, _) = naming.servers().await.ok()?;
+        let (orders, _) = naming.etcd().list("lots/orders/").await.ok()?;
+        (servers.len() == 1 && orders.len() == 1).then_some(())
+    })
+    .await;
+    // It comes back while it is being replaced, and registers anew.
+    a.signal(Signal::SIGCONT);
+    eventually("both servers", || async {
+        let (servers, _) = naming.servers().await.ok()?;
+        (servers.len() == 2).then_some(())
+    })
+    .await;
+    end(&world, clients, 1);
+}
+
+#[tokio::test]
+async fn when_all_servers_are_dead_clients_wait_for_the_one_that_is_started() {
+    let Some(world) = World::new().await else {
+        return;
+    };
+    let mut a = world.serve("a", 0).await;
+    let mut b = world.serve("b", 0).await;
+    let _manager = world.manage("manager");
+    let (clients, asked) = world.invoke(plan(&world, "cached", 2));
+    assert_eq!(heard(&asked), "a");
+    a.kill();
+    b.kill();
+    let naming = world.naming("test");
+    eventually("two orders and no server", || async {
+        let (orders, _) = naming.etcd().list("lots/orders/").await.ok()?;
+        let (servers, _) = naming.servers().await.ok()?;
+        (orders.len() == 2 && servers.is_empty()).then_some(())
+    })
+    .await;
+    let _b = world.serve("b", 0).await;
+    assert_eq!(heard(&asked), "b");
+    end(&world, clients, 2);
+}
+
+#[tokio::test]
+async fn of_two_managers_one_acts_and_the_other_takes_its_place() {
+    let Some(world) = World::new().await else {
+        return;
+    };
+    let mut managers: HashMap<String, Process> = ["m-1", "m-2"]
+        .map(|name| (name.to_owned(), world.manage(name)))
+        .into();
+    let naming = world.naming("test");
+    let acting = || async {
+        let (found, _) = naming.etcd().list("lots/manager").await.ok()?;
+        Some(String::from_utf8_lossy(&found.first()?.value).into_owned())
+    };
+    let first = eventually("a manager that acts", acting).await;
+    managers.get_mut(&first).unwrap().kill();
+    let second = eventually("the other one", || async {
+        acting().await.filter(|name| *name != first)
+    })
+    .await;
+    assert!(managers.contains_key(&second));
+    // One that acts no more changes nothing.
+    let old = world.naming(&first);
+    let server = lots::core::Server {
+        name: "a".into(),
+        address: "127.0.0.1:1".into(),
+        incarnation: 1,
+    };
+    assert!(old.promote(&server).await.is_err());
+    assert_eq!(naming.primary().await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn a_server_that_registered_anew_is_not_removed_for_what_it_was() {
+    let Some(world) = World::new().await else {
+        return;
+    };
+    let (a, manager) = (world.naming("a"), world.naming("manager"));
+    a.register("127.0.0.1:1", 0).await.unwrap();
+    let lease = manager.etcd().grant(30).await.unwrap();
+    assert!(manager.lead(lease).await.unwrap());
+    let (before, _) = manager.servers().await.unwrap();
+    a.register("127.0.0.1:1", 0).await.unwrap();
+    assert!(!manager.remove(&before[0]).await.unwrap());
+    let (after, _) = manager.servers().await.unwrap();
+    assert!(manager.remove(&after[0]).await.unwrap());
+    assert_eq!(manager.servers().await.unwrap().0, []);
+}
+
+#[tokio::test]
+async fn a_registration_under_a_lease_ends_with_its_server() {
+    let Some(world) = World::new().await else {
+        return;
+    };
+    let mut a = world.serve("a", 1).await;
+    a.kill();
+    let naming = world.naming("test");
+    eventually("no server", || async {
+        naming
+            .servers()
+            .await
+            .ok()
+            .filter(|(all, _)| all.is_empty())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_change_is_made_once_for_its_number_whoever_is_asked() {
+    let Some(world) = World::new().await else {
+        return;
+    };
+    let one = Store::open(&world.database).await.unwrap();
+    let other = Store::open(&world.database).await.unwrap();
+    let of = |number| Request { client: 7, number };
+    let (first, second) = tokio::join!(
+        one.once(of(1), Change::Enter(3)),
+        other.once(of(1), Change::Enter(3)),
+    );
+    assert_eq!((first.unwrap(), second.unwrap()), (vec![], vec![]));
+    let refused = other.once(of(2), Change::Enter(3)).await;
+    assert!(
+        matches!(refused, Err(StoreError::Car { .. })),
+        "{refused:?}"
+    );
+    assert_eq!(one.once(of(3), Change::Move(1)).await.unwrap(), [2]);
+    assert_eq!(other.once(of(3), Change::Move(1)).await.unwrap(), [2]);
+    assert_eq!(other.levels(7).await.unwrap(), (1, 4));
+    one.once(of(4), Change::Exit).await.unwrap();
+    assert!(one.level(7).await.is_err());
+}
+
+#[tokio::test]
+async fn a_full_lot_names_those_with_room() {
+    let Some(world) = World::new().await else {
+        return;
+    };
+    let store = Store::open(&world.database).await.unwrap();
+    for client in 0..100 {
+        let request = Request { client, number: 1 };
+        let reply = store.once(request, Change::Enter(2)).await.unwrap();
+        assert!(reply.is_empty(), "{reply:?}");
+    }
+    let request = Request {
+        client: 100,
+        number: 1,
+    };
+    let others = store.once(request, Change::Enter(2)).await.unwrap();
+    assert_eq!(others, [1, 3, 4]);
+    assert_eq!(store.others(1).await.unwrap(), [3, 4]);
+    let nowhere = Request {
+        client: 100,
+        number: 2,
+    };
+    let refused = store.once(nowhere, Change::Enter(9)).await;
+    assert!(matches!(refused, Err(StoreError::Lot(9))));
+}

@@ -1,0 +1,280 @@
+//! A real etcd and a real MariaDB, and processes of the lots on them, all gone at the end of a
+//! test.
+
+use std::future::Future;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use lots::etcd::Etcd;
+use lots::naming::Naming;
+use lots::store::Store;
+use tempfile::TempDir;
+
+/// For whatever is waited for: all tests start what they need at once.
+const LIMIT: Duration = Duration::from_secs(60);
+
+const INIT: &str = "CREATE DATABASE lots;
+CREATE USER lots@'%' IDENTIFIED VIA mysql_native_password USING PASSWORD('lots');
+GRANT ALL ON lots.* TO lots@'%';
+";
+
+/// A process that is killed when it is dropped.
+pub struct Process(pub Child);
+
+impl Process {
+    pub fn start(command: &mut Command) -> Self {
+        Self(command.spawn().unwrap())
+    }
+
+    /// As kill -9.
+    pub fn kill(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+
+    pub fn signal(&self, signal: nix::sys::signal::Signal) {
+        let pid = nix::unistd::Pid::from_raw(self.0.id().cast_signed());
+        nix::sys::signal::kill(pid, signal).unwrap();
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // It may be dead already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+pub struct World {
+    pub etcd: String,
+    pub database: String,
+    pub folder: TempDir,
+    _processes: Vec<Process>,
+}
+
+impl World {
+    /// None, with the reason printed, where a program is missing.
+    pub async fn new() -> Option<Self> {
+        for program in ["etcd", "mariadbd", "mariadb-install-db"] {
+            if program_path(program).is_none() {
+                println!("skipped: there is no {program} on this machine");
+                return None;
+            }
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let (client, peer, sql) = (port(), port(), port());
+        let world = Self {
+            etcd: format!("127.0.0.1:{client}"),
+            database: format!("mysql://lots:lots@127.0.0.1:{sql}/lots"),
+            _processes: vec![
+                etcd(folder.path(), client, peer),
+                mariadb(folder.path(), sql),
+            ],
+            folder,
+        };
+        let naming = world.naming("test");
+        eventually("an etcd", || async { naming.servers().await.ok() }).await;
+        eventually("a MariaDB", || async {
+            Store::open(&world.database).await.ok()
+        })
+        .await;
+        Some(world)
+    }
+
+    /// The naming service, as `by` sees it.
+    pub fn naming(&self, by: &str) -> Naming {
+        Naming::new(Etcd::new(&self.etcd).unwrap(), by)
+    }
+
+    /// A server, registered.
+    pub async fn serve(&self, name: &str, lease_s: i64) -> Process {
+        let before = self.incarnation(name).await;
+        let address = format!("127.0.0.1:{}", port());
+        let server = Process::start(
+            lots("serve")
+                .args(["--name", name, "--listen", &address, "--address", &address])
+                .args(["--naming", &self.etcd, "--database", &self.database])
+                .args(["--lease-s", &lease_s.to_string()]),
+        );
+        let naming = self.naming("test");
+        eventually("a registered server", || async {
+            let (servers, _) = naming.servers().await.ok()?;
+            servers
+                .into_iter()
+                .find(|one| one.name == name && one.incarnation > before)
+        })
+        .await;
+        server
+    }
+
+    async fn incarnation(&self, name: &str) -> i64 {
+        let (servers, _) = self.naming("test").servers().await.unwrap();
+        let own = servers.iter().find(|one| one.name == name);
+        own.map_or(0, |one| one.incarnation)
+    }
+
+    pub fn manage(&self, name: &str) -> Process {
+        let listen = format!("127.0.0.1:{}", port());
+        Process::start(
+            lots("manage")
+                .args(["--name", name, "--listen", &listen, "--naming", &self.etcd])
+                .args(["--detection-ms", "100"]),
+        )
+    }
+
+    /// Clients, and a channel of who is asked by the first of them.
+    pub fn invoke(&self, plan: serde_json::Value) -> (Process, std::sync::mpsc::Receiver<String>) {
+        let file = self.folder.path().join("plan.json");
+        std::fs::write(&file, plan.to_string()).unwrap();
+        let mut clients = Process::start(
+            lots("invoke")
+                .arg("--plan")
+                .arg(&file)
+                .arg("--records")
+                .arg(self.records())
+                .stdout(Stdio::piped()),
+        );
+        let lines = BufReader::new(clients.0.stdout.take().unwrap()).lines();
+        let (sender, receiver) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            for line in lines.map_while(Result::ok) {
+                if let Some(server) = line.strip_prefix("0 ") {
+                    // Nobody may listen any more.
+                    let _ = sender.send(server.to_owned());
+                }
+            }
+        });
+        (clients, receiver)
+    }
+
+    pub fn records(&self) -> std::path::PathBuf {
+        self.folder.path().join("records.jsonl")
+    }
+}
+
+/// Its next word; who is asked changes with each fail-over.
+pub fn heard(receiver: &std::sync::mpsc::Receiver<String>) -> String {
+    receiver.recv_timeout(LIMIT).unwrap()
+}
+
+/// What `look` finds, as soon as it finds something.
+pub async fn eventually<T, F: Future<Output = Option<T>>>(what: &str, look: impl Fn() -> F) -> T {
+    let until = Instant::now() + LIMIT;
+    loop {
+        if let Some(found) = look().await {
+            return found;
+        }
+        assert!(Instant::now() < until, "expected {what} within {LIMIT:?}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+fn lots(part: &str) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_lots"));
+    command.arg(part).stderr(Stdio::null());
+    command
+}
+
+fn etcd(folder: &Path, client: u16, peer: u16) -> Process {
+    let (client, peer) = (
+        format!("http://127.0.0.1:{client}"),
+        format!("http://127.0.0.1:{peer}"),
+    );
+    Process::start(
+        Command::new(program_path("etcd").unwrap())
+            .arg("--data-dir")
+            .arg(folder.join("etcd"))
+            .args([
+                "--listen-client-urls",
+                &client,
+                "--advertise-client-urls",
+                &client,
+            ])
+            .args([
+                "--listen-peer-urls",
+                &peer,
+                "--initial-advertise-peer-urls",
+                &peer,
+            ])
+            .args(["--initial-cluster", &format!("default={peer}")])
+            .args([
+                "--unsafe-no-fsync",
+                "--logger",
+                "zap",
+                "--log-level",
+                "error",
+            ])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null()),
+    )
+}
+
+/// An empty data directory, made once per test program and copied for each server.
+static TEMPLATE: OnceLock<TempDir> = OnceLock::new();
+
+fn template() -> &'static Path {
+    let made = TEMPLATE.get_or_init(|| {
+        let folder = tempfile::tempdir().unwrap();
+        let made = Command::new(program_path("mariadb-install-db").unwrap())
+            .args(["--no-defaults", "--skip-test-db", "--user=root"])
+            .args([
+                "--auth-root-authentication-method=normal",
+                "--innodb-log-file-size=4M",
+            ])
+            .arg(format!(
+                "--datadir={}",
+                folder.path().join("data").display()
+            ))
+            .output()
+            .unwrap();
+        assert!(made.status.success(), "{made:?}");
+        folder
+    });
+    made.path()
+}
+
+fn mariadb(folder: &Path, port: u16) -> Process {
+    let copied = Command::new("cp")
+        .arg("-r")
+        .arg(template().join("data"))
+        .arg(folder)
+        .status();
+    assert!(copied.unwrap().success());
+    let data = format!("--datadir={}", folder.join("data").display());
+    let init = folder.join("init.sql");
+    std::fs::write(&init, INIT).unwrap();
+    Process::start(
+        Command::new(program_path("mariadbd").unwrap())
+            .args([
+                "--no-defaults",
+                "--user=root",
+                "--bind-address=127.0.0.1",
+                &data,
+            ])
+            .args(["--skip-name-resolve", "--innodb-buffer-pool-size=8M"])
+            .arg(format!("--port={port}"))
+            .arg(format!("--tmpdir={}", folder.display()))
+            .arg(format!("--socket={}", folder.join("socket").display()))
+            .arg(format!("--init-file={}", init.display()))
+            .stdout(Stdio::null())
+            .stderr(Stdio::null()),
+    )
+}
+
+/// One that nobody has now.
+fn port() -> u16 {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap().port()
+}
+
+fn program_path(name: &str) -> Option<std::path::PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path)
+        .chain(["/usr/sbin".into()])
+        .map(|folder| folder.join(name))
+        .find(|file| file.is_file())
+}

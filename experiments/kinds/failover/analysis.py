@@ -1,0 +1,167 @@
+"""What the invocations say: the fail-overs of each strike, their parts, and bounds.
+
+A fail-over is an invocation that had to be sent again, or was given up. Of each strike and client
+the longest one counts. A strike's fail-over time is that of its slowest client, as clients of one
+strike are not independent of each other; strikes are.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+from scipy import stats
+
+from experiments.kinds.failover.client import INVOCATIONS
+from experiments.kinds.failover.measure import HISTORY_FILE, INVOCATIONS_FILE, STRIKES_FILE
+from experiments.kinds.failover.section import FailoverSection
+from experiments.record.records import read_table
+from experiments.record.result import Findings, not_measured, read_manifest
+from experiments.report.text import milliseconds
+
+PARTS = ("detection", "waiting", "naming", "lock", "connecting", "again")
+QUANTILES = (0.5, 0.9, 0.99, 0.999)
+_SERVER_SIDE = ("detected", "removed", "ordered", "ready")
+BEYOND_MIN = 10  # samples beyond a quantile, below which it says little
+
+
+def analyse(folder: Path) -> Findings:
+    """A row for each arm, fault and number of clients."""
+    manifest = read_manifest(folder)
+    section = FailoverSection.model_validate(manifest["spec"]["failover"])
+    blocks = manifest.get("blocks") or []
+    invocations = read_invocations(folder)
+    struck = strikes(folder)
+    found = failovers(invocations, struck)
+    history = json.loads((folder / HISTORY_FILE).read_text(encoding="utf-8"))
+    rows = []
+    for arm, fault, clients in dict.fromkeys((b["arm"], b["fault"], b["clients"]) for b in blocks):
+        mine = {b["block"] for b in blocks
+                if (b["arm"], b["fault"], b["clients"]) == (arm, fault, clients)}  # fmt: skip
+        rows.append({
+            "arm": arm, "fault": fault, "clients": clients,
+            **_figures(
+                invocations.filter(pl.col("block").is_in(mine)),
+                found.filter(pl.col("block").is_in(mine)),
+                [one for one in struck if one["block"] in mine], history, section,
+            ),
+        })  # fmt: skip
+    missing = [
+        f"{row['arm']}, {row['fault']}: {row['strikes']} of {section.strikes} strikes"
+        for row in rows
+        if row["strikes"] < section.strikes
+    ]
+    verdicts = not_measured(manifest["verdicts"], missing)
+    said = ", ".join(f"{r['arm']} {milliseconds(r['max_ms'])}" for r in rows)
+    return Findings({"rows": rows, "bound_s": section.bound_s}, verdicts, found=f"at most: {said}")
+
+
+def read_invocations(folder: Path) -> pl.DataFrame:
+    """Every invocation."""
+    return read_table(folder / INVOCATIONS_FILE, INVOCATIONS)
+
+
+def strikes(folder: Path) -> list[dict[str, Any]]:
+    """Every strike, in order."""
+    found = json.loads((folder / STRIKES_FILE).read_text(encoding="utf-8"))
+    return sorted(found, key=lambda one: (one["block"], one["asked_s"]))
+
+
+def failovers(invocations: pl.DataFrame, struck: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
+    """The longest fail-over of each strike and client: `strike` is its index in `struck`. It is of
+    the last strike that was asked for before the client knew that there would be no reply. One from
+    before the first strike of its block is of none."""
+    again = invocations.filter((pl.col("sent") != 1) | (pl.col("outcome") != "ok"))
+    parts = [again.head(0).with_columns(strike=pl.lit(0))]
+    for block in dict.fromkeys(one["block"] for one in struck):
+        own = [(place, one) for place, one in enumerate(struck) if one["block"] == block]
+        starts = np.array([one["asked_s"] for _, one in own])
+        mine = again.filter(block=block)
+        noticed_s = (mine["start_s"] + mine["detection_ms"] / 1e3).to_numpy()
+        places = np.searchsorted(starts, noticed_s, side="right") - 1
+        indices = np.array([place for place, _ in own] or [0])[np.maximum(places, 0)]
+        kept = mine.with_columns(strike=pl.Series(indices, dtype=pl.Int32)).filter(places >= 0)
+        longest = kept.sort("latency_ms", descending=True)
+        parts.append(longest.unique(["strike", "client"], keep="first", maintain_order=True))
+    return pl.concat(parts, how="vertical_relaxed").sort("strike", "client")
+
+
+def _figures(
+    invocations: pl.DataFrame,
+    found: pl.DataFrame,
+    struck: Sequence[Mapping[str, Any]],
+    history: Sequence[Mapping[str, Any]],
+    section: FailoverSection,
+) -> dict[str, Any]:
+    worst = found.group_by("strike").agg(pl.col("latency_ms").max())["latency_ms"]
+    times = np.sort(worst.to_numpy())
+    beyond = int((times > 1e3 * section.bound_s).sum())
+    undisturbed = invocations.filter((pl.col("sent") == 1) & (pl.col("outcome") == "ok"))
+    return {
+        "invocations": invocations.height,
+        "strikes": len(struck),
+        "failovers": len(times),
+        "lost": invocations.filter(pl.col("outcome") != "ok").height,
+        "undisturbed_ms": _quantile(np.sort(undisturbed["latency_ms"].to_numpy()), 0.5),
+        "quantiles_ms": {f"{100 * q:g}": _quantile(times, q) for q in QUANTILES},
+        "insufficient": [f"{100 * q:g}" for q in QUANTILES if len(times) * (1 - q) < BEYOND_MIN],
+        "max_ms": float(times[-1]) if len(times) else None,
+        "jitter_ms": float(times.std(ddof=1)) if len(times) > 1 else None,
+        "covered": covered(len(times), section.confidence),
+        "beyond": beyond,
+        "beyond_share_most": share_most(beyond, len(times), section.confidence),
+        "parts_ms": {name: _mean(found[f"{name}_ms"]) for name in PARTS},
+        "server_side_s": server_side(struck, history),
+    }
+
+
+def covered(count: int, confidence: float) -> float | None:
+    r"""The share of all fail-overs that the largest of `count` bounds with this confidence.
+
+    The largest of n independent samples is above the quantile q with probability 1 - q^n, whatever
+    the distribution; so q = (1 - confidence)^(1/n).
+    """
+    return (1.0 - confidence) ** (1.0 / count) if count else None
+
+
+def share_most(beyond: int, count: int, confidence: float) -> float | None:
+    """The most that the share of fail-overs beyond the bound may be: Clopper and Pearson's
+    one-sided limit."""
+    if count == 0:
+        return None
+    if beyond == count:
+        return 1.0
+    return float(stats.beta.ppf(confidence, beyond + 1, count - beyond))
+
+
+def server_side(
+    struck: Sequence[Mapping[str, Any]], history: Sequence[Mapping[str, Any]]
+) -> dict[str, float | None]:
+    """When, on average, the server side did its part after a strike [s]; None where it never
+    did."""
+    found: dict[str, list[float]] = {what: [] for what in _SERVER_SIDE}
+    for one in struck:
+        next_s = min((two["asked_s"] for two in struck if two["server"] == one["server"]
+                      and two["asked_s"] > one["asked_s"]), default=math.inf)  # fmt: skip
+        for what, times in found.items():
+            after = [event["at"] - one["asked_s"] for event in history if event["what"] == what
+                     and event["server"] == one["server"]
+                     and one["asked_s"] <= event["at"] < next_s]  # fmt: skip
+            times += after[:1]
+    return {what: float(np.mean(times)) if times else None for what, times in found.items()}
+
+
+def _quantile(ordered: np.ndarray[Any, Any], share: float) -> float | None:
+    """The smallest value that at least `share` of all are not above."""
+    if not len(ordered):
+        return None
+    return float(ordered[max(0, math.ceil(share * len(ordered)) - 1)])
+
+
+def _mean(values: pl.Series) -> float | None:
+    return float(values.to_numpy().mean()) if len(values) else None

@@ -1,0 +1,147 @@
+"""Fail-overs over time (the paper's Fig. 1 to 12), their parts (its pies), their distribution."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import altair as alt
+import polars as pl
+
+from experiments.kinds.failover.analysis import PARTS
+from experiments.report import palette
+from experiments.report.figures import Figure, Key, drawn, log_ticks
+from experiments.report.layout import Size
+from optimizer.style import data
+
+_TITLES = ("detection", "waiting", "naming service", "lock", "connecting", "call again")
+_PART_COLOURS = (
+    palette.FAULT.light, palette.INTERFERENCE.light, *(one.light for one in palette.ARMS)
+)  # fmt: skip
+_LATENCY = palette.ARMS[0].light
+_STRUCK = palette.FAULT.light
+_BIN_S = 0.25
+_LEAST_MS = 0.1
+
+
+def timeline_figure(
+    identity: str, title: str, invocations: pl.DataFrame, struck: Sequence[Mapping[str, Any]]
+) -> Figure:
+    """The longest call of each quarter of a second, and the strikes."""
+    if not invocations.height:
+        return Figure(identity, title, "", (), {}, "Nothing was invoked.")
+    zero_s = float(invocations["start_s"].min())  # type: ignore[arg-type]
+    bins = ((pl.col("start_s") - zero_s) / _BIN_S).floor() * _BIN_S
+    longest = invocations.group_by(bins.alias("t")).agg(pl.col("latency_ms").max()).sort("t")
+    rows = [{"t": t, "ms": max(ms, _LEAST_MS)} for t, ms in longest.iter_rows()]
+    marks = [{"t": one["asked_s"] - zero_s} for one in struck]
+    caption = (
+        f"{title}: the longest of the calls that began in each {_BIN_S:g} s, of "
+        f"{invocations.height:,}; vertical: a server was struck."
+    )
+    legend = (Key("circle", _LATENCY, "longest call"), Key("line", _STRUCK, "strike"))
+    return drawn(identity, title, caption, legend, lambda size: _timeline(rows, marks, size))
+
+
+def _timeline(rows: list[dict[str, Any]], marks: list[dict[str, Any]], size: Size) -> Any:
+    top = max(row["ms"] for row in rows) * 1.4
+    domain = [min(row["ms"] for row in rows) * 0.7, top]
+    x = alt.X("t:Q", axis=alt.Axis(title="time, s", tickCount=8, grid=False))
+    y = alt.Y(
+        "ms:Q",
+        scale=alt.Scale(type="log", domain=domain, nice=False),
+        axis=alt.Axis(title="call, ms (log scale)", values=log_ticks(domain), format=",~g"),
+    )
+    strikes = alt.Chart(data(marks)).mark_rule(color=_STRUCK, opacity=0.5).encode(x=x)
+    points = alt.Chart(data(rows)).mark_circle(color=_LATENCY, size=14, opacity=0.9)
+    return alt.layer(strikes, points.encode(x=x, y=y)).properties(width=size.plot_width, height=150)
+
+
+def parts_figure(fault: str, rows: Sequence[Mapping[str, Any]], identity: str) -> Figure:
+    """A stacked bar for each strategy: the mean of each part."""
+    title = f"{fault}: where the time went"
+    bars = []
+    for row in rows:
+        start = 0.0
+        for part, colour in zip(PARTS, _PART_COLOURS, strict=True):
+            ms = row["parts_ms"][part] or 0.0
+            bars.append({"arm": _label(row), "start": start, "end": start + ms, "colour": colour})
+            start += ms
+    if not any(bar["end"] for bar in bars):
+        return Figure(identity, title, "", (), {}, "There was no fail-over.")
+    caption = "Means of the parts, over the longest fail-over of each strike and client."
+    legend = tuple(
+        Key("box", colour, name) for name, colour in zip(_TITLES, _PART_COLOURS, strict=True)
+    )
+    return drawn(identity, title, caption, legend, lambda size: _parts(bars, size))
+
+
+def _parts(bars: list[dict[str, Any]], size: Size) -> Any:
+    names = list(dict.fromkeys(bar["arm"] for bar in bars))
+    return (
+        alt.Chart(data(bars))
+        .mark_bar(size=16)
+        .encode(
+            x=alt.X("start:Q", axis=alt.Axis(title="mean of a fail-over, ms", tickCount=6)),
+            x2="end:Q",
+            y=alt.Y("arm:N", sort=names, axis=alt.Axis(title=None)),
+            color=alt.Color("colour:N", scale=None),
+        )
+        .properties(width=size.plot_width - 40, height=26 * len(names))
+    )
+
+
+def distribution_figure(
+    fault: str, found: pl.DataFrame, arms: Sequence[str], bound_s: float, identity: str
+) -> Figure:
+    """The share of strikes whose fail-over was not longer."""
+    title = f"{fault}: distribution of fail-over times"
+    rows = []
+    for arm in arms:
+        worst = found.filter(arm=arm).group_by("strike").agg(pl.col("latency_ms").max())
+        times = sorted(worst["latency_ms"].to_list())
+        colour = palette.arm_colour(arms, arm).light
+        rows += [
+            {"ms": max(ms, _LEAST_MS), "share": (k + 1) / len(times), "arm": arm,
+             "colour": colour}
+            for k, ms in enumerate(times)
+        ]  # fmt: skip
+    if not rows:
+        return Figure(identity, title, "", (), {}, "There was no fail-over.")
+    counts = ", ".join(f"{arm} {sum(r['arm'] == arm for r in rows)}" for arm in arms)
+    caption = f"Each point is a strike, its slowest client ({counts}). Vertical: {bound_s:g} s."
+    legend = tuple(
+        Key(palette.arm_shape(arms, arm), palette.arm_colour(arms, arm).light, arm) for arm in arms
+    )
+    return drawn(
+        identity, title, caption, legend, lambda size: _distribution(rows, arms, bound_s, size)
+    )
+
+
+def _distribution(
+    rows: list[dict[str, Any]], arms: Sequence[str], bound_s: float, size: Size
+) -> Any:
+    low = 10 ** math.floor(math.log10(min(row["ms"] for row in rows)))
+    domain = [low, max(max(row["ms"] for row in rows), 1e3 * bound_s) * 1.4]
+    x = alt.X(
+        "ms:Q",
+        scale=alt.Scale(type="log", domain=domain, nice=False),
+        axis=alt.Axis(title="fail-over, ms (log scale)", values=log_ticks(domain), format=",~g"),
+    )
+    y = alt.Y("share:Q", scale=alt.Scale(domain=[0, 1.02]), axis=alt.Axis(title="share not longer"))
+    layers: list[Any] = [
+        alt.Chart(data([{"ms": 1e3 * bound_s}])).mark_rule(strokeDash=[4, 3]).encode(x=x)
+    ]
+    for arm in arms:
+        own = [row for row in rows if row["arm"] == arm]
+        if own:
+            colour, shape = own[0]["colour"], palette.arm_shape(arms, arm)
+            base = alt.Chart(data(own)).encode(x=x, y=y)
+            layers.append(base.mark_line(color=colour, interpolate="step-after", strokeWidth=1.2))
+            layers.append(base.mark_point(color=colour, shape=shape, filled=True, size=26))
+    return alt.layer(*layers).properties(width=size.plot_width, height=240)
+
+
+def _label(row: Mapping[str, Any]) -> str:
+    return f"{row['arm']}, {row['clients']}"

@@ -1,0 +1,178 @@
+"""The blocks on the fleet: each arm under each fault with each number of clients."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from experiments.design.injections import Step
+from experiments.design.inventory import Machine
+from experiments.design.schedule import Block, blocks
+from experiments.errors import MeasurementFailed, SparecraftError
+from experiments.kinds.failover.client import INVOCATIONS, Client, plan_of, read_records
+from experiments.kinds.failover.section import FailoverSection, Strike
+from experiments.kinds.failover.service import Happened, Service, adapter_of
+from experiments.kinds.held import held
+from experiments.record.records import write_json, write_table
+from experiments.stage.settings import configure
+from experiments.stage.stage import Stage
+
+INVOCATIONS_FILE = "invocations.parquet"
+HISTORY_FILE = "history.json"
+STRIKES_FILE = "strikes.json"
+_LOOK_S = 0.02  # at the replication manager's orders
+_ALL_S = 60.0  # until all servers are registered
+
+
+class Blocks:
+    """Measures them; `stage.keep` sees to it that all of it is written, whatever happens."""
+
+    def __init__(self, stage: Stage, section: FailoverSection) -> None:
+        self._stage = stage
+        self._section = section
+        self._work = stage.folder / "clients"
+        self._done: list[dict[str, Any]] = []  # of each block, what its records are of
+        self._strikes: list[dict[str, Any]] = []
+        self._history: list[Happened] = []
+        self._service = _service(stage, section)
+        stage.keep(self._write)
+
+    def measure(self) -> None:
+        """Every block."""
+        self._work.mkdir()
+        cases = self._section.cases()
+        try:
+            for block in blocks(self._stage.design.experiment):
+                for place, (fault, clients) in enumerate(cases):
+                    number = block.repeat * len(cases) + place
+                    self._block(replace(block, repeat=number), fault, clients)
+        finally:
+            self._stage.recorder.block = None
+
+    def _block(self, block: Block, fault: Strike, clients: int) -> None:
+        stage, section = self._stage, self._section
+        with stage.narrator.step(f"{block.arm}: {fault.name}, {clients} clients"):
+            stage.recorder.block = block
+            configure(stage.design, block.arm, stage.fleet)
+            self._await_all()
+            stem = self._work / f"{block.repeat:03d}"
+            plan, records = stem.with_suffix(".plan.json"), stem.with_suffix(".jsonl")
+            strategy = section.strategies[block.arm]
+            write_json(plan, plan_of(self._service.told(), clients, strategy, section))
+            self._done.append({
+                "arm": block.arm, "fault": fault.name, "clients": clients, "block": block.repeat,
+            })  # fmt: skip
+            client = Client(self._service.command(plan, records), stem.with_suffix(".log"))
+            try:
+                client.await_first_reply()
+                self._strike_all(block, fault, client)
+                client.finish()
+                self._history = list(self._service.history())
+            finally:
+                client.close()
+
+    def _strike_all(self, block: Block, fault: Strike, client: Client) -> None:
+        """One strike after the other, in time; those whose server is struck still are left out."""
+        begin = time.monotonic() + self._section.warm_up_s
+        under_way: dict[str, threading.Thread] = {}
+        failed: list[SparecraftError] = []
+        for number in range(self._section.strikes):
+            time.sleep(max(0.0, begin + number * self._section.every_s - time.monotonic()))
+            server = self._struck_now(fault, number, client)
+            if server in under_way and under_way[server].is_alive():
+                continue
+            under_way[server] = threading.Thread(
+                target=self._strike, args=(block, fault, server, failed), name=f"strike-{number}"
+            )
+            under_way[server].start()
+        time.sleep(self._section.every_s)
+        for thread in under_way.values():
+            thread.join()
+        if failed:
+            raise failed[0]
+
+    def _struck_now(self, fault: Strike, number: int, client: Client) -> str:
+        if fault.tier is None:
+            return client.in_use
+        nodes = self._stage.design.fleet.nodes_of(fault.tier)
+        return nodes[number % len(nodes)]
+
+    def _strike(
+        self, block: Block, fault: Strike, server: str, failed: list[SparecraftError]
+    ) -> None:
+        """One, for as long as the fault says, or until another server is ordered in its place."""
+        try:
+            self._service.fulfil(server)  # an order of before is none of this one
+            # The agent kills, then answers: what a client feels begins before that.
+            asked = time.monotonic()
+            with held(self._stage, Step(fault.kind, server, fault.parameters)) as since:
+                if fault.for_s is not None:
+                    time.sleep(fault.for_s)
+                else:
+                    self._await_order(server)
+                ended = time.monotonic()
+            self._service.fulfil(server)
+            t0 = self._stage.clock.monotonic
+            self._strikes.append({
+                "block": block.repeat, "server": server, "asked_s": asked - t0,
+                "since_s": since - t0, "ended_s": ended - t0,
+            })  # fmt: skip
+        except SparecraftError as error:
+            failed.append(error)
+
+    def _await_order(self, server: str) -> None:
+        self._await(lambda: server in self._service.orders(), self._section.held_max_s)
+
+    def _await_all(self) -> None:
+        nodes = set(self._stage.design.fleet.nodes_of(self._section.tier))
+        if not self._await(lambda: nodes <= self._service.registered(), _ALL_S):
+            missing = nodes - self._service.registered()
+            raise MeasurementFailed(
+                f"servers of tier {self._section.tier}",
+                expected=f"all of them in the naming service within {_ALL_S:g} s",
+                came=f"without {', '.join(sorted(missing))}",
+                do="Look into the log of the machine's role.",
+            )
+
+    @staticmethod
+    def _await(holds: Callable[[], bool], limit_s: float) -> bool:
+        """Until it holds; False where that takes longer."""
+        deadline = time.monotonic() + limit_s
+        while not holds():
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(_LOOK_S)
+        return True
+
+    def _write(self, folder: Path) -> dict[str, Any] | None:
+        if not self._done:
+            return None
+        t0 = self._stage.clock.monotonic
+        found = []
+        for one in self._done:
+            records = self._work / f"{one['block']:03d}.jsonl"
+            if records.is_file():
+                found.append(read_records(records, t0, **one))
+        table = pl.concat(found) if found else pl.DataFrame(schema=INVOCATIONS)
+        write_table(folder / INVOCATIONS_FILE, table, INVOCATIONS)
+        write_json(folder / STRIKES_FILE, self._strikes)
+        history = [{**asdict(one), "at": one.at - t0} for one in self._history]
+        write_json(folder / HISTORY_FILE, history)
+        shutil.rmtree(self._work)
+        return {"blocks": self._done}
+
+
+def _service(stage: Stage, section: FailoverSection) -> Service:
+    by_role: dict[str, list[Machine]] = defaultdict(list)
+    for machine in stage.fleet.inventory.started:
+        by_role[machine.role].append(machine)
+    role = stage.design.roles[stage.design.fleet.tiers[section.tier].role]
+    return adapter_of(role.directory)(by_role)

@@ -1,0 +1,90 @@
+"""The page of a fail-over run, and its summary on a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from experiments.kinds.failover import figures, tables
+from experiments.kinds.failover.analysis import failovers, read_invocations, strikes
+from experiments.record.result import flat, read_manifest, read_result, stopped_words
+from experiments.report.shell import chips, render_page, repeat_rows, save_page
+from experiments.report.terminal import print_path, print_reasons, print_table
+from experiments.report.text import counted, milliseconds, percent
+
+_QUESTIONS = {"measurement": "Measured?", "injection": "Faults as asked?",
+              "revert": "All undone?", "cleanup": "Cleaned up?"}  # fmt: skip
+
+
+def write_page(folder: Path) -> Path:
+    """Write report.html from a run's files, whole or not at all."""
+    manifest, result = read_manifest(folder), flat(read_result(folder))
+    invocations, struck = read_invocations(folder), strikes(folder)
+    found = failovers(invocations, struck)
+    rows = result["rows"]
+    arms = list(dict.fromkeys(row["arm"] for row in rows))
+    faults = list(dict.fromkeys(row["fault"] for row in rows))
+    html = render_page(
+        "failover.html.j2",
+        [Path(__file__).parent],
+        name=result["experiment"],
+        when=str(manifest.get("started_at") or ""),
+        headline=f"{stopped_words(manifest)} {headline(result)}".strip(),
+        verdicts=chips(result["verdicts"], _QUESTIONS),
+        summary=tables.summary_table(rows, result["bound_s"]),
+        parts=tables.parts_table(rows),
+        faults=[
+            {
+                "identity": f"fault-{place}",
+                "name": fault,
+                "distribution": figures.distribution_figure(
+                    fault, found.filter(fault=fault), arms, result["bound_s"], f"share-{place}"
+                ),
+                "parts": figures.parts_figure(
+                    fault, [row for row in rows if row["fault"] == fault], f"parts-{place}"
+                ),
+                "courses": _courses(manifest, invocations, struck, fault),
+            }
+            for place, fault in enumerate(faults)
+        ],
+        repeat=repeat_rows(manifest),
+    )
+    return save_page(folder, html)
+
+
+def _courses(manifest: Mapping[str, Any], invocations: Any, struck: Any, fault: str) -> list[Any]:
+    """A timeline for each block of a fault."""
+    return [
+        figures.timeline_figure(
+            f"course-{one['block']}",
+            f"{one['arm']}, {counted(one['clients'], 'client')}",
+            invocations.filter(block=one["block"]),
+            [strike for strike in struck if strike["block"] == one["block"]],
+        )
+        for one in manifest["blocks"]
+        if one["fault"] == fault
+    ]
+
+
+def headline(result: Mapping[str, Any]) -> str:
+    """The longest fail-over of each strategy, a sentence a fault."""
+    said: dict[str, list[str]] = {}
+    for row in result["rows"]:
+        if row["max_ms"] is not None:
+            most = percent(row["beyond_share_most"])
+            words = f"{row['arm']} at most {milliseconds(row['max_ms'])}"
+            if row["beyond"] == 0:
+                words += f" (beyond {result['bound_s']:g} s: at most {most})"
+            said.setdefault(row["fault"], []).append(words)
+    return " ".join(f"{fault}: {'; '.join(words)}." for fault, words in said.items())
+
+
+def print_failover(result: Mapping[str, Any], console: Console, page: Path) -> None:
+    """The tables, reasons, and the report's path."""
+    print_table(tables.summary_table(result["rows"], result["bound_s"]), console)
+    print_table(tables.parts_table(result["rows"]), console)
+    print_reasons(result["verdicts"], console)
+    print_path(page, console)

@@ -1,0 +1,132 @@
+"""`[failover]`: whose servers die, how often, and how clients go on."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, ValidationError, model_validator
+
+from experiments.design import Design
+from experiments.design.contracts import FAULT_KINDS, KINDS, MACHINE_KINDS, OneOf
+from experiments.design.fleet import TierName
+from experiments.errors import InputError
+from experiments.kinds.failover.service import MODULE, adapter_of
+from optimizer.source import Strict, refusal
+
+Name = Literal["primary", "cached", "open", "watched", "heartbeat"]
+Seconds = Annotated[float, Field(gt=0, le=600)]
+
+
+class Strategy(Strict):
+    """How clients of an arm find another server."""
+
+    strategy: Name
+    """`primary`: ask for the primary; `cached`: a list of all servers; `open`: connections to all;
+    `watched`: those, as the naming service pushes them; `heartbeat`: and heartbeats on them."""
+    wait_s: Annotated[float, Field(ge=0, le=60)] = 0.0
+    """With `primary`: before it asks [s]."""
+
+
+class Strike(Strict):
+    """What happens to the server that is in use, or to machines of another tier in turn."""
+
+    kind: Annotated[str, OneOf(FAULT_KINDS)]
+    """Which fault."""
+    parameters: dict[str, Any] = Field(default_factory=dict)
+    """Of the kind."""
+    tier: TierName | None = None
+    """Whose machines, one after the other; none: the server in use."""
+    for_s: Seconds | None = None
+    """How long [s]; none: until another server is ordered in its place."""
+
+    @model_validator(mode="after")
+    def _ends(self) -> Strike:
+        if self.tier is not None and self.for_s is None:
+            came = f"tier = {self.tier!r} alone"
+            raise refusal("for_s, as nobody orders another machine of it", came=came, key="for_s")
+        return self
+
+    @property
+    def name(self) -> str:
+        """As tables name it: "net.limp (factor 100)", "process.crash on names"."""
+        said = ", ".join(f"{key} {value}" for key, value in self.parameters.items())
+        where = f" on {self.tier}" if self.tier else ""
+        return f"{self.kind} ({said}){where}" if said else f"{self.kind}{where}"
+
+
+class FailoverSection(Strict):
+    """Each block is an arm under one of the faults with one number of clients: every `every_s` the
+    server that client 0 uses is struck, until the replication manager has another one started,
+    or what the fault says."""
+
+    tier: str
+    """Whose servers."""
+    strategies: dict[str, Strategy]
+    """By arm."""
+    faults: Annotated[tuple[Strike, ...], Field(strict=False, min_length=1)] = (
+        Strike(kind="process.crash"),
+    )
+    """What happens to servers, each in blocks of its own."""
+    clients: Annotated[tuple[int, ...], Field(strict=False, min_length=1)] = (1,)
+    """How many, each number in blocks of its own."""
+    strikes: Annotated[int, Field(ge=1, le=1000)] = 20
+    """Faults of a block."""
+    every_s: Seconds = 4.0
+    """From one to the next [s]."""
+    held_max_s: Seconds = 12.0
+    """A fault is undone after so long, though nobody ordered another server [s]."""
+    warm_up_s: Annotated[float, Field(ge=0, le=60)] = 2.0
+    """Before the first [s]."""
+    gap_ms: Annotated[float, Field(ge=0, le=1000)] = 2.0
+    """From a reply to the client's next invocation [ms]."""
+    patience_s: Seconds = 2.0
+    """How long a client waits for a reply or a connection [s]."""
+    give_up_s: Seconds = 30.0
+    """How long an invocation may take, then it is lost [s]."""
+    bound_s: Seconds = 1.0
+    """The bound that is tested [s]; the paper's is 1 s."""
+    confidence: Annotated[float, Field(gt=0.5, lt=1)] = 0.95
+    """Of intervals and bounds."""
+
+    def block_s(self) -> float:
+        """How long a block asks, if all goes well [s]."""
+        return self.warm_up_s + self.strikes * self.every_s
+
+    def cases(self) -> list[tuple[Strike, int]]:
+        """Each fault with each number of clients."""
+        return [(fault, clients) for fault in self.faults for clients in self.clients]
+
+    def check(self, design: Design) -> None:
+        """Raises InputError where it does not fit the design."""
+        experiment, tiers = design.experiment, design.fleet.tiers
+        arms = set(experiment.arms)
+        by_agents = [fault.kind not in MACHINE_KINDS for fault in self.faults]
+        names = [fault.name for fault in self.faults]
+        others = {fault.tier for fault in self.faults if fault.tier is not None}
+        for key, wrong, expected, came in (
+            ("tier", self.tier not in tiers, f"one of {', '.join(tiers)}", self.tier),
+            ("strategies", set(self.strategies) != arms, f"those of {', '.join(sorted(arms))}",
+             ", ".join(self.strategies) or "none"),
+            ("faults", not all(by_agents), "faults that an agent injects", "a machine's"),
+            ("faults", len(set(names)) < len(names), "each fault once", ", ".join(names)),
+            ("faults", not others <= set(tiers), f"tiers of {', '.join(tiers)}", str(others)),
+            ("clients", not all(0 < one <= 100 for one in self.clients), "from 1 to 100 clients",
+             ", ".join(map(str, self.clients))),
+        ):  # fmt: skip
+            if wrong:
+                raise self._error(design, key, expected, came)
+        for fault in self.faults:
+            try:
+                KINDS[fault.kind].model.model_validate(fault.parameters)
+            except ValidationError as error:
+                expected = f"the parameters of {fault.kind}"
+                raise self._error(design, "faults", expected, str(fault.parameters)) from error
+        role = design.roles[tiers[self.tier].role]
+        if not (role.directory / MODULE).is_file():
+            expected = f"a tier whose role has {MODULE} in its folder"
+            raise self._error(design, "tier", expected, f"role {tiers[self.tier].role}")
+        adapter_of(role.directory)
+
+    def _error(self, design: Design, key: str, expected: str, came: str) -> InputError:
+        place = f"{design.directory / 'experiment.toml'}: failover.{key}"
+        return InputError(place, expected=expected, came=came, do="Correct it.")

@@ -1,0 +1,76 @@
+"""A replicated service, as the kind needs it: an adapter, `failover.py` in its role's folder.
+
+What differs from service to service is there and nowhere else: the client program, the naming
+service, and how the replication manager asks for a machine.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from experiments.design.inventory import Machine
+from experiments.design.workloads import module_at
+from experiments.errors import InputError
+
+MODULE = "failover.py"
+
+
+@dataclass(frozen=True)
+class Happened:
+    """What the server side did: `what` is detected, removed, promoted, ordered or ready; monotonic
+    time [s]."""
+
+    at: float
+    what: str
+    server: str
+    by: str
+
+
+class Service(ABC):
+    """A service on a fleet that is up. Calls are bounded in time, and raise SparecraftError."""
+
+    def __init__(self, machines: Mapping[str, Sequence[Machine]]) -> None:
+        """`machines` of the fleet by their role."""
+        self.machines = machines
+
+    @abstractmethod
+    def command(self, plan: Path, records: Path) -> Sequence[str]:
+        """The client program; README.md says what it is to do with the two files."""
+
+    @abstractmethod
+    def told(self) -> Mapping[str, Any]:
+        """What the plan says of the service: where its names are, what is invoked."""
+
+    @abstractmethod
+    def registered(self) -> frozenset[str]:
+        """Names of the servers that the naming service has."""
+
+    @abstractmethod
+    def orders(self) -> frozenset[str]:
+        """Names of the servers that the replication manager wants started."""
+
+    @abstractmethod
+    def fulfil(self, server: str) -> None:
+        """Its order is carried out."""
+
+    @abstractmethod
+    def history(self) -> Sequence[Happened]:
+        """All that the server side did since the fleet was made, in order."""
+
+
+def adapter_of(directory: Path) -> type[Service]:
+    """The adapter in a role's folder, its `SERVICE`. Raises InputError where there is none."""
+    path = (directory / MODULE).resolve()
+    found: Any = getattr(module_at(path), "SERVICE", None)
+    if not (isinstance(found, type) and issubclass(found, Service)):
+        raise InputError(
+            str(path),
+            expected="SERVICE, a class made from Service",
+            came="none" if found is None else repr(found)[:200],
+            do="Define it, as experiments/kinds/failover/README.md says.",
+        )
+    return found

@@ -1,0 +1,250 @@
+"""Fail-overs as the kind tells them, from records that are written down here."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from scipy import stats
+
+from experiments.design import load_design
+from experiments.errors import InputError, MeasurementFailed
+from experiments.kinds import find, section_of
+from experiments.kinds.failover.analysis import (
+    PARTS,
+    analyse,
+    covered,
+    failovers,
+    server_side,
+    share_most,
+)
+from experiments.kinds.failover.client import INVOCATIONS, Client, plan_of, read_records
+from experiments.kinds.failover.measure import HISTORY_FILE, INVOCATIONS_FILE, STRIKES_FILE
+from experiments.kinds.failover.page import write_page
+from experiments.kinds.failover.section import FailoverSection
+from experiments.record.records import write_json, write_table
+from experiments.record.result import FILE, result_of
+
+EVERY_S = 4.0
+
+
+def call(
+    block: int, client: int, start_s: float, latency_ms: float, sent: int = 1, outcome: str = "ok"
+) -> dict[str, Any]:
+    """An invocation; one that was sent again waited in all parts alike."""
+    part_ms = latency_ms / len(PARTS) if sent != 1 else 0.0
+    arm = "nothing" if block == 0 else "open"
+    return {
+        "arm": arm, "fault": "process.crash", "clients": 2, "block": block, "client": client,
+        "number": round(1000 * start_s), "start_s": start_s, "latency_ms": latency_ms,
+        "outcome": outcome, "sent": sent, "server": "lots-1",
+        **{f"{part}_ms": part_ms for part in PARTS},
+    }  # fmt: skip
+
+
+def struck(block: int, number: int) -> dict[str, Any]:
+    at_s = 100.0 * block + EVERY_S * number
+    return {"block": block, "server": f"lots-{number % 2 + 1}", "asked_s": at_s,
+            "since_s": at_s + 0.03, "ended_s": at_s + 1.5}  # fmt: skip
+
+
+STRUCK = [struck(block, number) for block in (0, 1) for number in range(3)]
+CALLS = [
+    *(call(block, client, 100.0 * block + 0.1 * k, 1.5)
+      for block in (0, 1) for client in (0, 1) for k in range(100)),
+    # before the first strike
+    call(0, 0, -0.5, 900.0, sent=2),
+    # the first strike: client 1 is the slower one, and has a second fail-over that is shorter
+    call(0, 0, 0.02, 1200.0, sent=2), call(0, 1, 0.02, 1400.0, sent=3),
+    call(0, 1, 1.5, 50.0, sent=2),
+    # the second strike: one is lost, and ends in the time of the third
+    call(0, 0, 4.02, 5000.0, sent=2, outcome="gave_up"),
+    call(1, 0, 100.02, 7.0, sent=2), call(1, 0, 104.02, 9.0, sent=2),
+    call(1, 1, 108.02, 5.0, sent=2),
+]  # fmt: skip
+
+
+def invocations() -> pl.DataFrame:
+    return pl.DataFrame(CALLS, INVOCATIONS)
+
+
+def test_each_strike_has_the_longest_fail_over_of_each_client() -> None:
+    found = failovers(invocations(), STRUCK)
+    seen = {(row["strike"], row["client"]): row["latency_ms"] for row in found.to_dicts()}
+    assert seen == {
+        (0, 0): 1200.0, (0, 1): 1400.0, (1, 0): 5000.0, (3, 0): 7.0, (4, 0): 9.0, (5, 1): 5.0,
+    }  # fmt: skip
+
+
+def test_without_strikes_there_are_no_fail_overs() -> None:
+    assert failovers(invocations(), []).height == 0
+
+
+def test_the_longest_of_twenty_bounds_86_per_cent_with_95_per_cent_confidence() -> None:
+    share = covered(20, 0.95)
+    assert share is not None
+    assert share == pytest.approx(0.8609, abs=1e-4)
+    assert 1 - share**20 == pytest.approx(0.95)
+    assert covered(0, 0.95) is None
+
+
+@pytest.mark.parametrize(("beyond", "count"), [(0, 20), (1, 20), (7, 20)])
+def test_the_limit_of_a_share_is_where_so_few_would_be_seen_seldom(beyond: int, count: int) -> None:
+    most = share_most(beyond, count, 0.95)
+    assert most is not None
+    assert stats.binom.cdf(beyond, count, most) == pytest.approx(0.05)
+
+
+def test_nothing_limits_a_share_that_all_have_or_nobody_was_asked_for() -> None:
+    assert share_most(3, 3, 0.95) == 1.0
+    assert share_most(0, 0, 0.95) is None
+
+
+def test_the_server_side_is_told_by_what_follows_on_a_strike_at_that_server() -> None:
+    history = [
+        {"at": 1.0, "what": "detected", "server": "lots-1", "by": "m"},
+        {"at": 1.0, "what": "detected", "server": "lots-2", "by": "m"},
+        {"at": 9.0, "what": "detected", "server": "lots-1", "by": "m"},
+        {"at": 1.2, "what": "ready", "server": "lots-1", "by": "lots-1"},
+    ]
+    seen = server_side(STRUCK[:3], history)  # lots-1 at 0, lots-2 at 4, lots-1 at 8
+    assert seen == {"detected": 1.0, "removed": None, "ordered": None, "ready": 1.2}
+
+
+def test_a_torn_last_record_is_left_out_and_times_are_the_runs(tmp_path: Path) -> None:
+    whole = {key: value for key, value in call(0, 0, 105.0, 2.0).items()
+             if key not in ("arm", "fault", "clients", "block")}  # fmt: skip
+    path = tmp_path / "records.jsonl"
+    path.write_text(json.dumps(whole) + '\n{"client": 1, "num')
+    block = {"arm": "open", "fault": "process.crash", "clients": 1, "block": 3}
+    (row,) = read_records(path, 100.0, **block).to_dicts()
+    assert (row["start_s"], row["arm"], row["block"]) == (5.0, "open", 3)
+
+
+def test_a_client_is_heard_and_ended(tmp_path: Path) -> None:
+    words = (
+        "import signal, sys; signal.signal(signal.SIGTERM, lambda *_: sys.exit(0));"
+        "print('1 b', flush=True); print('0 a', flush=True); signal.pause()"
+    )
+    client = Client([sys.executable, "-c", words], tmp_path / "log")
+    try:
+        client.await_first_reply()
+        assert client.in_use == "a"
+        client.finish()
+    finally:
+        client.close()
+
+
+def hear_and_end(client: Client) -> None:
+    try:
+        client.await_first_reply()
+    finally:
+        client.close()
+    client.finish()
+
+
+@pytest.mark.parametrize("words", ["print('0 a')", "raise SystemExit('no naming service')"])
+def test_a_client_that_ends_by_itself_fails_the_measurement(tmp_path: Path, words: str) -> None:
+    client = Client([sys.executable, "-c", words], tmp_path / "log")
+    with pytest.raises(MeasurementFailed):
+        hear_and_end(client)
+
+
+def design_folder(tmp_path: Path, **changes: str) -> Path:
+    """The design failover-paper, with lines of its file in place of others."""
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    source = load_design("failover-paper").directory
+    (folder / "fleet.tfvars").write_text((source / "fleet.tfvars").read_text())
+    text = (source / "experiment.toml").read_text()
+    for old, new in changes.items():
+        assert old in text
+        text = text.replace(old, new, 1)
+    (folder / "experiment.toml").write_text(text)
+    return folder
+
+
+@pytest.mark.parametrize("name", ["failover", "failover-paper"])
+def test_the_designs_that_come_with_it_are_sound(name: str) -> None:
+    design = load_design(name)
+    section = section_of(find("failover"), design)
+    assert set(section.strategies) == set(design.experiment.arms)
+
+
+@pytest.mark.parametrize(
+    ("changes", "key"),
+    [
+        ({'tier = "lots"': 'tier = "names"'}, "tier"),
+        ({'tier = "lots"': 'tier = "nobody"'}, "tier"),
+        ({"cached = {": "cash = {"}, "strategies"),
+        ({"strikes = 10": 'faults = [{ kind = "machine.crash" }]'}, "faults"),
+        ({"strikes = 10": 'faults = [{ kind = "process.hang", tier = "names" }]'}, "faults"),
+        ({"strikes = 10": 'faults = [{ kind = "net.limp", parameters = {} }]'}, "faults"),
+        ({"strikes = 10": "clients = [0]"}, "clients"),
+        ({"strikes = 10": "strikes = 0"}, "strikes"),
+    ],
+)
+def test_what_does_not_fit_is_refused_with_its_key(
+    tmp_path: Path, changes: Mapping[str, str], key: str
+) -> None:
+    with pytest.raises(InputError) as caught:
+        section_of(find("failover"), load_design(design_folder(tmp_path, **changes)))
+    assert f"failover.{key}" in str(caught.value)
+
+
+def test_the_plan_says_what_the_service_and_the_arm_say() -> None:
+    section = section_of(find("failover"), load_design("failover"))
+    plan = plan_of({"naming": "here:1"}, 10, section.strategies["wait-1"], section)
+    told = {key: plan[key] for key in ("naming", "clients", "strategy", "wait_s", "gap_s")}
+    assert told == {
+        "naming": "here:1", "clients": 10, "strategy": "primary", "wait_s": 1.0, "gap_s": 0.002,
+    }  # fmt: skip
+
+
+def run_folder(tmp_path: Path, struck: Sequence[Mapping[str, Any]]) -> Path:
+    section = FailoverSection.model_validate(
+        {"tier": "lots", "strikes": 3,
+         "strategies": {arm: {"strategy": "primary"} for arm in ("nothing", "open")}}
+    )  # fmt: skip
+    blocks = [{"arm": arm, "fault": "process.crash", "clients": 2, "block": place}
+              for place, arm in enumerate(("nothing", "open"))]  # fmt: skip
+    fine = {"ok": True, "reasons": []}
+    write_json(tmp_path / "manifest.json", {
+        "experiment": "failover", "run": "r", "blocks": blocks,
+        "spec": {"failover": section.model_dump(mode="json")},
+        "verdicts": dict.fromkeys(("measurement", "injection", "revert", "cleanup"), fine),
+    })  # fmt: skip
+    write_table(tmp_path / INVOCATIONS_FILE, invocations(), INVOCATIONS)
+    write_json(tmp_path / STRIKES_FILE, list(struck))
+    write_json(tmp_path / HISTORY_FILE, [])
+    return tmp_path
+
+
+def test_a_row_has_times_parts_bounds_and_what_was_lost(tmp_path: Path) -> None:
+    found = analyse(run_folder(tmp_path, STRUCK))
+    nothing, better = found.body["rows"]
+    assert (nothing["strikes"], nothing["failovers"], nothing["lost"]) == (3, 2, 1)
+    assert (nothing["max_ms"], nothing["beyond"]) == (5000.0, 2)
+    assert (better["max_ms"], better["beyond"], better["quantiles_ms"]["50"]) == (9.0, 0, 7.0)
+    assert sum(better["parts_ms"].values()) == pytest.approx(7.0)
+    assert found.verdicts["measurement"]["ok"]
+
+
+def test_a_strike_that_was_left_out_is_a_reason_against_the_run(tmp_path: Path) -> None:
+    found = analyse(run_folder(tmp_path, STRUCK[:5]))
+    assert not found.verdicts["measurement"]["ok"]
+
+
+def test_the_page_shows_each_arm_and_block(tmp_path: Path) -> None:
+    folder = run_folder(tmp_path, STRUCK)
+    manifest = json.loads((folder / "manifest.json").read_text())
+    write_json(folder / FILE, result_of("failover", manifest, analyse(folder)))
+    page = write_page(folder).read_text()
+    for identity in ("summary", "parts", "share-0", "parts-0", "course-0", "course-1"):
+        assert f'id="{identity}' in page
+    assert "9.00 ms" in page

@@ -1,0 +1,94 @@
+"""How the kind failover asks the lots: their client, and what stands in their naming service.
+
+etcd is asked by its JSON gateway, over the control network, which no fault is on.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+
+from experiments.errors import SparecraftError
+from experiments.kinds.failover.service import Happened, Service
+from experiments.paths import ROOT
+
+_PROGRAM = ROOT / "build" / "bin" / "lots"
+_NAMING = "etcd"
+_PORT = 2379
+_LIMIT_S = 3.0
+# As agents/lots/src/naming.rs has them.
+_SERVERS, _ORDERS, _HISTORY = "lots/servers/", "lots/orders/", "lots/history/"
+
+
+class Lots(Service):
+    """The parking lots."""
+
+    def command(self, plan: Path, records: Path) -> Sequence[str]:
+        """Clients in one process."""
+        return [str(_PROGRAM), "invoke", "--plan", str(plan), "--records", str(records)]
+
+    def told(self) -> Mapping[str, Any]:
+        """All members; the method that the paper measures."""
+        members = ",".join(f"{one.address}:{_PORT}" for one in self.machines[_NAMING])
+        return {"naming": members, "method": "get-lots"}
+
+    def registered(self) -> frozenset[str]:
+        """Those that have a key."""
+        return frozenset(key for key, _ in self._list(_SERVERS))
+
+    def orders(self) -> frozenset[str]:
+        """Likewise."""
+        return frozenset(key for key, _ in self._list(_ORDERS))
+
+    def fulfil(self, server: str) -> None:
+        """Its order is there no more."""
+        self._ask("kv/deleterange", {"key": _base64(f"{_ORDERS}{server}")})
+
+    def history(self) -> Sequence[Happened]:
+        """Each is a key; they sort by time."""
+        told = [json.loads(value) for _, value in self._list(_HISTORY)]
+        found = [Happened(one["at_s"], one["what"], one["server"], one["by"]) for one in told]
+        return sorted(found, key=lambda one: one.at)
+
+    def _list(self, prefix: str) -> list[tuple[str, str]]:
+        """Keys without the prefix, and their values."""
+        end = prefix[:-1] + chr(ord(prefix[-1]) + 1)
+        answer = self._ask("kv/range", {"key": _base64(prefix), "range_end": _base64(end)})
+        return [
+            (_text(one["key"]).removeprefix(prefix), _text(one.get("value", "")))
+            for one in answer.get("kvs", ())
+        ]
+
+    def _ask(self, what: str, body: dict[str, Any]) -> dict[str, Any]:
+        """The answer of the first member that gives one."""
+        came = "no member"
+        for one in self.machines[_NAMING]:
+            host = urlsplit(one.agent_url).hostname
+            try:
+                url = f"http://{host}:{_PORT}/v3/{what}"
+                response = httpx.post(url, json=body, timeout=_LIMIT_S, trust_env=False)
+                response.raise_for_status()
+                return dict(response.json())
+            except httpx.HTTPError as error:
+                came = f"{one.name}: {error or type(error).__name__}"
+        raise SparecraftError(
+            "the naming service", expected="an answer of a member", came=came,
+            do="See whether its machines run.",
+        )  # fmt: skip
+
+
+def _base64(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
+def _text(encoded: str) -> str:
+    return base64.b64decode(encoded).decode()
+
+
+SERVICE = Lots

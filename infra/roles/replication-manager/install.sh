@@ -1,0 +1,4 @@
+#!/usr/bin/env bash
+# Makes the folders of a replication manager; the program is static and needs no package.
+set -euo pipefail
+install -d -m 755 /etc/sparecraft /opt/sparecraft/bin
