@@ -25,13 +25,11 @@ impl Fault for DiskFull {
     const COMMANDS: &'static str =
         "the pass-through over the role's data folder: ENOSPC to what grows by more than {free_mb} MB";
     const UNDO: &'static str = disk_store::UNDO;
-    const PARAMETERS: &'static [Parameter] = &[
-        Parameter::number("free_mb", "room that is left")
-            .in_unit("MB")
-            .at_least(0.0)
-            .at_most(1e6)
-            .or(Default::Number(0.0)),
-    ];
+    const PARAMETERS: &'static [Parameter] = &[Parameter::number("free_mb", "room that is left")
+        .in_unit("MB")
+        .at_least(0.0)
+        .at_most(1e6)
+        .or(Default::Number(0.0))];
     const DOSE: Scale = Scale {
         unit: "writes",
         how: "writes that got ENOSPC, counted by the pass-through",
@@ -73,5 +71,9 @@ impl Fault for DiskFull {
 }
 
 fn told(_: &Trouble, counts: &Counts) -> (Option<f64>, Option<f64>, Option<bool>) {
-    (None, Some(counts.hit as f64), (counts.hit > 0).then_some(true))
+    (
+        None,
+        Some(counts.hit as f64),
+        (counts.hit > 0).then_some(true),
+    )
 }

@@ -25,9 +25,7 @@ impl Fault for DiskHang {
     const COMMANDS: &'static str =
         "the pass-through over the role's data folder: no answer to {of} I/Os";
     const UNDO: &'static str = disk_store::UNDO;
-    const PARAMETERS: &'static [Parameter] = &[
-        OF,
-    ];
+    const PARAMETERS: &'static [Parameter] = &[OF];
     const DOSE: Scale = Scale {
         unit: "I/Os",
         how: "I/Os that have not returned, counted by the pass-through",

@@ -27,10 +27,7 @@ impl Fault for MemoryAllocFailure {
     const COMMANDS: &'static str =
         "the library in the role's processes: NULL from malloc, calloc and realloc in {percent} % of calls, by {seed}";
     const UNDO: &'static str = calls_altered::UNDO;
-    const PARAMETERS: &'static [Parameter] = &[
-        PERCENT,
-        SEED,
-    ];
+    const PARAMETERS: &'static [Parameter] = &[PERCENT, SEED];
     const DOSE: Scale = Scale {
         unit: "%",
         how: "calls that were altered, of those that may be, counted by the library",

@@ -164,7 +164,10 @@ fn last_cache_bytes() -> u64 {
 /// The body of `nodeagent stream BYTES THREADS FILE`: ends when its parent does.
 pub fn stream(words: &[&str]) -> Result<i32> {
     let [bytes, threads, told] = words else {
-        bail!("stream: bytes, threads and a file expected, not `{}`", words.join(" "))
+        bail!(
+            "stream: bytes, threads and a file expected, not `{}`",
+            words.join(" ")
+        )
     };
     let (bytes, threads): (u64, usize) = (bytes.parse()?, threads.parse()?);
     let file = File::create(told).with_context(|| format!("cannot make {told}"))?;

@@ -53,10 +53,13 @@ impl Fault for NetCorrupt {
          with a payload, checksum {checksum}";
     const UNDO: &'static str = net_passage::UNDO;
     const PARAMETERS: &'static [Parameter] = &[
-        Parameter::number("percent", "share of packets with a payload, in each direction")
-            .in_unit("%")
-            .at_least(0.01)
-            .at_most(100.0),
+        Parameter::number(
+            "percent",
+            "share of packets with a payload, in each direction",
+        )
+        .in_unit("%")
+        .at_least(0.01)
+        .at_most(100.0),
         Parameter::string(
             "checksum",
             "left wrong, so that the receiver's kernel drops the packet, or repaired",
@@ -192,7 +195,8 @@ impl Segment {
         let addresses = &frame[ETHERNET + 12..ETHERNET + 20];
         let segment = &frame[self.start..self.end];
         let pairs = |bytes: &[u8]| -> u32 {
-            let pair = |pair: &[u8]| u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0));
+            let pair =
+                |pair: &[u8]| u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0));
             bytes.chunks(2).map(pair).sum()
         };
         let mut sum =
@@ -287,7 +291,13 @@ mod tests {
         fragment[ETHERNET + 6] = 0x20;
         let mut cut = packet(TCP, b"all of it");
         cut.truncate(cut.len() - 4);
-        for frame in [packet(TCP, b""), packet(1, b"ping"), fragment, cut, vec![8; 17]] {
+        for frame in [
+            packet(TCP, b""),
+            packet(1, b"ping"),
+            fragment,
+            cut,
+            vec![8; 17],
+        ] {
             let (after, verdict) = corrupted(&frame, Checksum::Left);
             assert_eq!(after, frame);
             assert!(!verdict.taken && !verdict.struck);

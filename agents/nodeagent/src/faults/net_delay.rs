@@ -55,11 +55,14 @@ impl Fault for NetDelay {
             .in_unit("ms")
             .at_least(0.1)
             .at_most(10_000.0),
-        Parameter::number("jitter_ms", "half-width, standard deviation or mean of what varies")
-            .in_unit("ms")
-            .at_least(0.0)
-            .at_most(10_000.0)
-            .or(Default::Number(0.0)),
+        Parameter::number(
+            "jitter_ms",
+            "half-width, standard deviation or mean of what varies",
+        )
+        .in_unit("ms")
+        .at_least(0.0)
+        .at_most(10_000.0)
+        .or(Default::Number(0.0)),
         Parameter::string(
             "law",
             "of the jitter: delay +- jitter; delay + N(0, jitter); delay + Exp(jitter)",

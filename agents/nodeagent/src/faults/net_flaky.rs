@@ -57,22 +57,31 @@ impl Fault for NetFlaky {
         )
         .one_of(&["fixed", "poisson", "gaussian"])
         .or(Default::Text("poisson")),
-        Parameter::number("outage_s", "mean time down; the first one begins with the fault")
-            .in_unit("s")
-            .at_least(LENGTH_S_MIN)
-            .at_most(LENGTH_S_MAX),
+        Parameter::number(
+            "outage_s",
+            "mean time down; the first one begins with the fault",
+        )
+        .in_unit("s")
+        .at_least(LENGTH_S_MIN)
+        .at_most(LENGTH_S_MAX),
         Parameter::number("gap_s", "mean time up")
             .in_unit("s")
             .at_least(LENGTH_S_MIN)
             .at_most(LENGTH_S_MAX),
-        Parameter::number("spread_s", "standard deviation of both, where law is gaussian")
-            .in_unit("s")
-            .at_least(0.0)
-            .at_most(LENGTH_S_MAX)
-            .or(Default::Number(0.0)),
-        Parameter::integer("seed", "what it is drawn from; in a design the block's, if none is given")
-            .at_most(INTEGER_MAX)
-            .optional(),
+        Parameter::number(
+            "spread_s",
+            "standard deviation of both, where law is gaussian",
+        )
+        .in_unit("s")
+        .at_least(0.0)
+        .at_most(LENGTH_S_MAX)
+        .or(Default::Number(0.0)),
+        Parameter::integer(
+            "seed",
+            "what it is drawn from; in a design the block's, if none is given",
+        )
+        .at_most(INTEGER_MAX)
+        .optional(),
         Parameter::integer(
             "epoch_ms",
             "Unix time of its beginning; in a design when the fault was to begin, on all machines",
@@ -119,7 +128,11 @@ impl Fault for NetFlaky {
         if began_s.abs() > AGE_S_MAX {
             bail!("epoch_ms is {began_s:.0} s ago; is this machine's clock right?");
         }
-        run_with_input("nft", &["-f", "-"], &table(&record.table, &record.interface))?;
+        run_with_input(
+            "nft",
+            &["-f", "-"],
+            &table(&record.table, &record.interface),
+        )?;
         let flips = Flips::from(began_s);
         let (name, schedule) = (record.table.clone(), Schedule::new(&record.parameters));
         machine
@@ -156,7 +169,11 @@ fn table(name: &str, interface: &str) -> String {
              policy accept\n}}\n"
         )
     };
-    format!("table netdev {name} {{\n{}{}}}\n", chain("ingress"), chain("egress"))
+    format!(
+        "table netdev {name} {{\n{}{}}}\n",
+        chain("ingress"),
+        chain("egress")
+    )
 }
 
 /// Down or up, in one transaction.
@@ -208,7 +225,10 @@ impl Flips {
         let mut schedule = schedule.peekable();
         while let Some((at_s, is_down)) = schedule.next() {
             // One that is over already is left out.
-            if schedule.peek().is_some_and(|(next_s, _)| *next_s <= self.now_s()) {
+            if schedule
+                .peek()
+                .is_some_and(|(next_s, _)| *next_s <= self.now_s())
+            {
                 continue;
             }
             let wait_s = (at_s - self.now_s()).max(0.0);
@@ -230,7 +250,12 @@ impl Done {
         self.flips += 1;
         match is_down {
             true => self.down_since_s = Some(now_s),
-            false => self.down_s += self.down_since_s.take().map_or(0.0, |since_s| now_s - since_s),
+            false => {
+                self.down_s += self
+                    .down_since_s
+                    .take()
+                    .map_or(0.0, |since_s| now_s - since_s)
+            }
         }
     }
 
@@ -262,7 +287,10 @@ impl Probe for Flaky {
         }
         // A flip under way counts only when it is done.
         let settled = before.flips == after.flips
-            && Schedule::new(&self.parameters).within(now_s - LATE_S, now_s).1 == 0;
+            && Schedule::new(&self.parameters)
+                .within(now_s - LATE_S, now_s)
+                .1
+                == 0;
         self.disagreed |= settled && drops(&listing)? != after.down_since_s.is_some();
         self.reading = self.compared(&after, now_s);
         Ok(())

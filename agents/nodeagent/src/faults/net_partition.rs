@@ -171,7 +171,10 @@ impl Probe for Cut {
                 .send_to(b"", SocketAddrV4::new(peer, DISCARD_PORT));
             self.sent += 1;
         }
-        self.dropped = dropped(&run("nft", &["-j", "list", "table", "netdev", &self.table])?)?;
+        self.dropped = dropped(&run(
+            "nft",
+            &["-j", "list", "table", "netdev", &self.table],
+        )?)?;
         self.samples += 1;
         self.held = held;
         Ok(())
@@ -215,18 +218,36 @@ mod tests {
     fn packets_from_peers_are_dropped_where_they_come_and_to_peers_where_they_go() {
         let peers = peers_of("198.18.0.3, 198.18.0.2,198.18.0.3").unwrap();
         let text = ruleset("t", "eth1", &peers, Direction::Both);
-        assert!(text.contains("ip saddr { 198.18.0.2, 198.18.0.3 } counter drop"), "{text}");
-        assert!(text.contains("ip daddr { 198.18.0.2, 198.18.0.3 } counter drop"), "{text}");
+        assert!(
+            text.contains("ip saddr { 198.18.0.2, 198.18.0.3 } counter drop"),
+            "{text}"
+        );
+        assert!(
+            text.contains("ip daddr { 198.18.0.2, 198.18.0.3 } counter drop"),
+            "{text}"
+        );
         let one_way = ruleset("t", "eth1", &peers, Direction::Ingress);
-        assert!(!one_way.contains("daddr") && one_way.contains("saddr"), "{one_way}");
+        assert!(
+            !one_way.contains("daddr") && one_way.contains("saddr"),
+            "{one_way}"
+        );
     }
 
     #[test]
     fn what_is_no_address_is_refused() {
-        for text in ["", "web-1", "198.18.0.1;drop", "198.18.0.1,", "::1", "198.18.0.0/24"] {
+        for text in [
+            "",
+            "web-1",
+            "198.18.0.1;drop",
+            "198.18.0.1,",
+            "::1",
+            "198.18.0.0/24",
+        ] {
             assert!(peers_of(text).is_err(), "{text:?}");
         }
-        let many: Vec<String> = (0..300).map(|n| format!("198.18.{}.{}", n / 200, n % 200)).collect();
+        let many: Vec<String> = (0..300)
+            .map(|n| format!("198.18.{}.{}", n / 200, n % 200))
+            .collect();
         assert!(peers_of(&many.join(",")).is_err());
     }
 
@@ -250,7 +271,8 @@ mod tests {
 
     #[test]
     fn the_drops_of_all_chains_are_added() {
-        let rule = r#"{"rule":{"expr":[{"match":{}},{"counter":{"packets":7,"bytes":1}},{"drop":null}]}}"#;
+        let rule =
+            r#"{"rule":{"expr":[{"match":{}},{"counter":{"packets":7,"bytes":1}},{"drop":null}]}}"#;
         let listing = format!(r#"{{"nftables":[{{"metainfo":{{}}}},{rule},{rule}]}}"#);
         assert_eq!(dropped(&listing).unwrap(), 14.0);
     }

@@ -41,10 +41,13 @@ impl Fault for NetReorder {
          {late_ms} ms and lets the others pass";
     const UNDO: &'static str = net_passage::UNDO;
     const PARAMETERS: &'static [Parameter] = &[
-        Parameter::number("percent", "share of packets that come late, in each direction")
-            .in_unit("%")
-            .at_least(0.01)
-            .at_most(100.0),
+        Parameter::number(
+            "percent",
+            "share of packets that come late, in each direction",
+        )
+        .in_unit("%")
+        .at_least(0.01)
+        .at_most(100.0),
         Parameter::number("late_ms", "for how long such a packet waits")
             .in_unit("ms")
             .at_least(0.1)
