@@ -19,6 +19,7 @@ from experiments.errors import InputError, SparecraftError
 from experiments.kinds import kind_of, section_of
 from experiments.kinds.performability.compared import typical
 from experiments.kinds.performability.operator import Attendant
+from experiments.kinds.performability.section import tiers_of
 from experiments.load.plan import LoadPlan, plan_block
 from experiments.record.manifest import Verdicts
 from experiments.record.records import RequestRecord
@@ -125,6 +126,13 @@ def test_all_are_restarted_where_users_are_still_failed(design: Design) -> None:
     ]
     assert scene.notes[0]["id"] == scene.notes[1]["id"] != ""
     assert scene.verdicts.measurement.reasons == []
+
+
+def test_of_a_switch_all_tiers_are_restarted_and_of_a_machine_its_own() -> None:
+    nowhere = {"machine": None, "tier": None, "all": None}
+    assert tiers_of({**nowhere, "all": True}, ["web", "db"]) == ["web", "db"]
+    assert tiers_of({**nowhere, "machine": "web-3"}, ["web", "db"]) == ["web"]
+    assert tiers_of({**nowhere, "tier": "db"}, ["web", "db"]) == ["db"]
 
 
 @pytest.mark.parametrize("lost", [(12.0, 22.0), (0.0, 33.0)], ids=["recovered", "as before"])

@@ -16,7 +16,7 @@ from experiments.design.experiment import Fault
 from experiments.design.schedule import Block
 from experiments.errors import SparecraftError
 from experiments.kinds.performability.phases import WHAT
-from experiments.kinds.performability.section import LOOK_S, PerformabilitySection, tier_of
+from experiments.kinds.performability.section import LOOK_S, PerformabilitySection, tiers_of
 from experiments.load.plan import LoadPlan
 from experiments.record.metrics.frames import OK
 from experiments.record.records import RequestRecord
@@ -61,11 +61,13 @@ class Attendant:
             self._restart.join()
 
     def _act(self, why: str) -> None:
-        stage, tier = self._stage, tier_of(self._fault.select.model_dump())
+        stage = self._stage
         identity = f"operator-{self._block.repeat}"
         try:
             self._note("start", identity, why)
-            restart_tier(stage.design, stage.fleet, tier)
+            select = self._fault.select.model_dump()
+            for tier in tiers_of(select, stage.design.fleet.tiers):
+                restart_tier(stage.design, stage.fleet, tier)
         except SparecraftError as error:
             stage.verdicts.measurement.fail(f"block {self._block.repeat + 1}, operator: {error}")
         finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -124,14 +125,20 @@ class PerformabilitySection(Strict):
         """What the operator does beside the design's faults, for `sparecraft check`."""
         if self.operator is None:
             return []
-        tiers = {tier_of(fault.select.model_dump()) for fault in design.experiment.faults}
+        tiers = {
+            tier
+            for fault in design.experiment.faults
+            for tier in tiers_of(fault.select.model_dump(), design.fleet.tiers)
+        }
         return [
             {
                 "what": "operator",
                 "kind": "restart",
                 "parameters": {"wait_s": self.operator.wait_s},
                 "at_s": None,
-                "machines": {name: None for tier in tiers for name in design.fleet.nodes_of(tier)},
+                "machines": {
+                    name: None for tier in sorted(tiers) for name in design.fleet.nodes_of(tier)
+                },
                 "commands": "the role's service is stopped and started, on all of them at once",
                 "undo": "none is needed",
                 "when": "once in a block where its fault is over and users are still failed",
@@ -150,6 +157,8 @@ def fault_name(fault: dict[str, Any]) -> str:
     return f"{fault['kind']}{f' ({parameters})' if parameters else ''} on {where}"
 
 
-def tier_of(select: dict[str, Any]) -> str:
-    """The tier of a fault's machine."""
-    return str(select["tier"] or str(select["machine"]).rpartition("-")[0])
+def tiers_of(select: dict[str, Any], tiers: Iterable[str]) -> list[str]:
+    """The tiers that a fault strikes, of these: its machine's, or all of them."""
+    if select.get("all"):
+        return list(tiers)
+    return [str(select["tier"] or str(select["machine"]).rpartition("-")[0])]

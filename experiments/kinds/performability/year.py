@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from experiments.kinds.performability.folder import Measured, Run
-from experiments.kinds.performability.section import FaultRate, fault_name, tier_of
+from experiments.kinds.performability.section import FaultRate, fault_name, tiers_of
 from experiments.record.metrics.performability import user_metrics
 from optimizer.performability import Fault, Level, Stage, Year, expected_year
 
@@ -121,4 +121,6 @@ def _level(run: Run, blocks: Sequence[Measured], phase: str) -> Level | None:
 
 def _machines(run: Run, fault: dict[str, Any]) -> int:
     """How many may be struck: all machines of the tier, or the one switch of all."""
-    return 1 if fault["select"].get("all") else run.nodes[tier_of(fault["select"])]
+    if fault["select"].get("all"):
+        return 1
+    return sum(run.nodes[tier] for tier in tiers_of(fault["select"], run.nodes))
