@@ -82,6 +82,14 @@ class Agent(_Api):
         """Stop the role's service and start it anew."""
         self._call("POST", "/v1/service/restart", timeout=_SLOW)
 
+    def stop_service(self) -> None:
+        """Stop the role's service; the agent leaves it stopped."""
+        self._call("POST", "/v1/service/stop", timeout=_SLOW)
+
+    def start_service(self) -> None:
+        """Start the role's service."""
+        self._call("POST", "/v1/service/start", timeout=_SLOW)
+
     def inject(self, kind: str, parameters: Mapping[str, Any], lease_s: float) -> str:
         """Start a fault; returns its id. It ends by itself after `lease_s` unless renewed."""
         body = {"kind": kind, "parameters": dict(parameters), "lease_s": lease_s}

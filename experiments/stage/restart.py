@@ -12,14 +12,18 @@ from experiments.stage.live_fleet import Fleet, serving
 
 
 def restart_tier(design: Design, fleet: Fleet, tier: str) -> None:
-    """Restart the services of a tier, all at once; returns when every one serves.
+    """Stop all services of a tier, then start them; returns when every one serves. All are stopped
+    before one is started: what forms one cluster once is not formed anew beside what is left of it.
 
     Raises: SparecraftError where an agent does not answer, or a service does not come back.
     """
     names = [one.name for one in serving(fleet.inventory, {tier}) if one.name in fleet.agents]
+    agents = [fleet.agents[name] for name in names]
     with ThreadPoolExecutor(len(names), thread_name_prefix="restart") as pool:
-        for _ in pool.map(lambda name: fleet.agents[name].restart_service(), names):
+        for _ in pool.map(lambda agent: agent.stop_service(), agents):
             pass  # the first error is raised, once all have been told
+        for _ in pool.map(lambda agent: agent.start_service(), agents):
+            pass
     await_serving(design, fleet, names)
 
 

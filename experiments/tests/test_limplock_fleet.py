@@ -30,8 +30,10 @@ def _nothing_stays() -> Iterator[None]:
 
 
 def _far_slower(found: dict[str, Any], limit: float) -> None:
-    """By its bound: on a busy host a base may differ too much for the rule to say so."""
-    assert found["slowdown"]["low"] > limit
+    """Slower beyond doubt, and by the limit where the interval ends: on a busy host three bases may
+    differ so much that it begins below the limit, and the rule then says "insufficient"."""
+    assert found["slowdown"]["low"] > 1.0
+    assert found["slowdown"]["high"] is None or found["slowdown"]["high"] > limit
     assert found.get("verdict", found.get("operation")) != "no"
 
 

@@ -49,15 +49,22 @@ def result(folder: Path) -> Result:
 
 @dataclass
 class _Agent:
-    """A service that comes back once it was told to start anew."""
+    """A service that comes back once it is started anew, which must find no other of before."""
 
     refuses: bool = False
+    stopped: threading.Event = field(default_factory=threading.Event)
     restarted: threading.Event = field(default_factory=threading.Event)
+    others: list[_Agent] = field(default_factory=list)
 
-    def restart_service(self) -> None:
-        self.restarted.set()
+    def stop_service(self) -> None:
+        self.stopped.set()
         if self.refuses:
             raise SparecraftError("web-1", expected="an answer", came="none")
+
+    def start_service(self) -> None:
+        assert self.stopped.is_set()
+        assert all(one.stopped.is_set() for one in self.others)
+        self.restarted.set()
 
     def health(self) -> dict[str, Any]:
         return {"ready": self.restarted.is_set(), "service": "running"}
@@ -118,6 +125,8 @@ def _watched(scene: _Scene, lost: tuple[float, float]) -> None:
 
 def test_all_are_restarted_where_users_are_still_failed(design: Design) -> None:
     scene = _Scene(design, {f"web-{number}": _Agent() for number in range(1, 5)})
+    for agent in scene.agents.values():
+        agent.others = list(scene.agents.values())
     _watched(scene, lost=(12.0, 33.0))
     assert all(agent.restarted.is_set() for agent in scene.agents.values())
     assert [(one["what"], one["action"]) for one in scene.notes] == [

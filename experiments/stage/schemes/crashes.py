@@ -29,6 +29,8 @@ def crash(
             return
         if machine not in journal.in_service:
             continue
+        # From when it is asked for: a busy host answers long after the machine died.
+        crashed_at = time.monotonic()
         try:
             operations.platform.inject("machine.crash", machine)
         except SparecraftError as error:
@@ -36,4 +38,4 @@ def crash(
             if operations.platform.running(machine):
                 journal.failed(machine, "inject", error)
             continue
-        journal.crashed(machine, time.monotonic())
+        journal.crashed(machine, crashed_at)
