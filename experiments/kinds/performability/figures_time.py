@@ -99,15 +99,14 @@ def _courses(
     domain = [min(row["t"] for row in every), max(row["end"] for row in every)]
     top = max(row["all"] for row in every) * 1.1
     slow = [min(row["ms"] for row in every) * 0.7, max(row["ms"] for row in every) * 1.4]
-    panels = []
+    time, panels = _x(domain, "time since the fault, s"), []
     for arm, of_arm in rows.items():
-        marks = _marks(domain, blocks[arm])
         title = alt.TitleParams(arm, anchor="start")
         panels += [
-            alt.layer(*marks, _rates(of_arm, domain, top)).properties(
-                width=size.plot_width, height=_HEIGHT, title=title
-            ),
-            alt.layer(*marks, _latencies(of_arm, domain, slow)).properties(
+            alt.layer(
+                *_marks(blocks[arm], _x(domain, None)), _rates(of_arm, domain, top)
+            ).properties(width=size.plot_width, height=_HEIGHT, title=title),
+            alt.layer(*_marks(blocks[arm], time), _latencies(of_arm, time, slow)).properties(
                 width=size.plot_width, height=_HEIGHT
             ),
         ]
@@ -119,15 +118,15 @@ def _x(domain: Sequence[float], title: str | None) -> Any:
     return alt.X("t:Q", scale=alt.Scale(domain=list(domain), nice=False), axis=axis)
 
 
-def _marks(domain: Sequence[float], blocks: Sequence[Measured]) -> list[Any]:
+def _marks(blocks: Sequence[Measured], x: Any) -> list[Any]:
     """The fault's shade, and a line where an operator restarted all."""
     lasted_s = max(one.course.end_s - one.course.start_s for one in blocks)
     shade = alt.Chart(data([{"t": 0.0, "end": lasted_s}]))
     shade = shade.mark_rect(fill=palette.FAULT.light, opacity=0.12)
     resets = [{"t": one.course.reset_s} for one in blocks if one.course.reset_s is not None]
     line = alt.Chart(data(resets)).mark_rule(stroke=palette.MARKER.light, strokeDash=[3, 3])
-    marks = [shade.encode(x=_x(domain, None), x2="end:Q")]
-    return [*marks, line.encode(x=_x(domain, None))] if resets else marks
+    marks = [shade.encode(x=x, x2="end:Q")]
+    return [*marks, line.encode(x=x)] if resets else marks
 
 
 def _rates(rows: list[dict[str, Any]], domain: Sequence[float], top: float) -> Any:
@@ -146,10 +145,10 @@ def _rates(rows: list[dict[str, Any]], domain: Sequence[float], top: float) -> A
     )
 
 
-def _latencies(rows: list[dict[str, Any]], domain: Sequence[float], slow: list[float]) -> Any:
+def _latencies(rows: list[dict[str, Any]], x: Any, slow: list[float]) -> Any:
     ticks = log_ticks(slow)
     axis = alt.Axis(title="ms", values=ticks, format=",~g", minExtent=52, maxExtent=52)
     y = alt.Y("ms:Q", scale=alt.Scale(type="log", domain=slow, nice=False), axis=axis)
     line = alt.Chart(data([{"t": row["t"], "ms": row["ms"]} for row in rows]))
     line = line.mark_line(interpolate="step-after", stroke=palette.MARKER.light, strokeWidth=1.4)
-    return line.encode(x=_x(domain, "time since the fault, s"), y=y)
+    return line.encode(x=x, y=y)
