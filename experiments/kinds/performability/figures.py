@@ -75,7 +75,8 @@ def shares_figure(faults: Sequence[Mapping[str, Any]], arms: Sequence[str]) -> F
     ]
     caption = (
         "While the failure lasted. Goodput: requests that were answered well, of all. Punctuality: "
-        "the ideal mean latency over the measured one. 1 is as without a fault."
+        "the ideal mean latency over the measured one. 1 is as without a fault; "
+        "above 1: who fails at once does not wait."
     )
     return _dots("shares", "Goodput and punctuality during each failure", caption, rows, arms)
 
@@ -150,7 +151,8 @@ def _panels(rows: list[dict[str, Any]], top: float | None, size: Size) -> Any:
     for place, what in enumerate(whats):
         of_what = [row for row in rows if row["what"] == what]
         most = max(row["value"] for row in of_what)
-        high = top if top and most > top / 10.0 else most * 1.08 or 1.0
+        is_usual = top is not None and top / 10.0 < most <= top
+        high = top if is_usual else most * 1.08 or 1.0
         first = place % across == 0
         y = alt.Y(
             "fault:N",
