@@ -1,6 +1,11 @@
 //! The lots' state in MariaDB. A change is done once for each request number, in one transaction: a
 //! client whose reply was lost sends the request again, to whichever server, and is told what was
 //! replied the first time.
+//!
+//! One row a client is enough for that, its newest change: a client has one invocation under way at
+//! a time, and its numbers grow, so that nobody waits for the reply of an older number any more. A
+//! copy of one may come yet, from a server that was frozen meanwhile: it is refused, and changes
+//! nothing.
 
 use mysql_async::prelude::Queryable;
 use mysql_async::{Opts, OptsBuilder, Pool, PoolConstraints, PoolOpts, TxOpts};
@@ -11,8 +16,8 @@ const SCHEMA: [&str; 4] = [
      level_max INT NOT NULL, places INT NOT NULL) ENGINE=InnoDB",
     "CREATE TABLE IF NOT EXISTS cars (client INT PRIMARY KEY, lot INT NOT NULL, \
      level INT NOT NULL) ENGINE=InnoDB",
-    "CREATE TABLE IF NOT EXISTS requests (client INT NOT NULL, number BIGINT NOT NULL, \
-     reply VARCHAR(200) NOT NULL, PRIMARY KEY (client, number)) ENGINE=InnoDB",
+    "CREATE TABLE IF NOT EXISTS newest (client INT PRIMARY KEY, number BIGINT NOT NULL, \
+     reply VARCHAR(200) NOT NULL) ENGINE=InnoDB",
     // Four lots, as in the paper.
     "INSERT IGNORE INTO lots VALUES (1, 0, 3, 100), (2, 0, 3, 100), (3, 1, 4, 100), (4, 1, 4, 100)",
 ];
@@ -55,6 +60,14 @@ pub enum StoreError {
     Car {
         /// Where it was expected.
         expected: &'static str,
+    },
+    /// The client has had a change of a later number made: nobody waits for this one.
+    #[error("expected a request number from {newest} on, got {came}")]
+    Old {
+        /// The later one.
+        newest: i64,
+        /// This one.
+        came: i64,
     },
     /// There is no such lot.
     #[error("expected the number of a lot, got {0}")]
@@ -113,27 +126,27 @@ impl Store {
     async fn attempt(&self, request: Request, change: Change) -> Result<Vec<i32>, StoreError> {
         let Request { client, number } = request;
         let mut work = self.pool.start_transaction(TxOpts::default()).await?;
+        // It takes the row's lock, whether it is there or not: of two copies one waits here.
         work.exec_drop(
-            "INSERT IGNORE INTO requests VALUES (?, ?, '')",
+            "INSERT INTO newest VALUES (?, ?, '') ON DUPLICATE KEY UPDATE reply = reply",
             (client, number),
         )
         .await?;
         if work.affected_rows() == 0 {
-            let recorded: Option<String> = work
-                .exec_first(
-                    "SELECT reply FROM requests WHERE client = ? AND number = ? FOR UPDATE",
-                    (client, number),
-                )
-                .await?;
-            work.commit().await?;
-            let recorded = recorded.unwrap_or_default();
-            return serde_json::from_str(&recorded).map_err(|_| StoreError::Recorded(recorded));
+            let (newest, reply) = newest(&mut work, client).await?;
+            if number < newest {
+                let came = number;
+                return Err(StoreError::Old { newest, came });
+            }
+            if number == newest {
+                return serde_json::from_str(&reply).map_err(|_| StoreError::Recorded(reply));
+            }
         }
         let reply = apply(&mut work, client, change).await?;
         let recorded = serde_json::json!(reply).to_string();
         work.exec_drop(
-            "UPDATE requests SET reply = ? WHERE client = ? AND number = ?",
-            (recorded, client, number),
+            "UPDATE newest SET number = ?, reply = ? WHERE client = ?",
+            (number, recorded, client),
         )
         .await?;
         work.commit().await?;
@@ -180,6 +193,17 @@ impl Store {
             .await?;
         found.ok_or(StoreError::Car { expected: "parked" })
     }
+}
+
+/// The number and the reply of the client's newest change.
+async fn newest(work: &mut impl Queryable, client: i32) -> Result<(i64, String), StoreError> {
+    let found = work
+        .exec_first(
+            "SELECT number, reply FROM newest WHERE client = ? FOR UPDATE",
+            (client,),
+        )
+        .await?;
+    found.ok_or_else(|| StoreError::Recorded("nothing".to_owned()))
 }
 
 async fn apply(
