@@ -6,7 +6,7 @@ import shutil
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -86,50 +86,59 @@ class Blocks:
         failed: list[SparecraftError] = []
         for number in range(self._section.strikes):
             time.sleep(max(0.0, begin + number * self._section.every_s - time.monotonic()))
-            server = self._struck_now(fault, number, client)
-            if server in under_way and under_way[server].is_alive():
+            struck = self._struck_now(fault, number, client)
+            if any(one in under_way and under_way[one].is_alive() for one in struck):
                 continue
-            under_way[server] = threading.Thread(
-                target=self._strike, args=(block, fault, server, failed), name=f"strike-{number}"
+            thread = threading.Thread(
+                target=self._strike, args=(block, fault, struck, failed), name=f"strike-{number}"
             )
-            under_way[server].start()
+            under_way.update(dict.fromkeys(struck, thread))
+            thread.start()
         time.sleep(self._section.every_s)
         for thread in under_way.values():
             thread.join()
         if failed:
             raise failed[0]
 
-    def _struck_now(self, fault: Strike, number: int, client: Client) -> str:
-        if fault.tier is None:
-            return client.in_use
-        nodes = self._stage.design.fleet.nodes_of(fault.tier)
-        return nodes[number % len(nodes)]
+    def _struck_now(self, fault: Strike, number: int, client: Client) -> tuple[str, ...]:
+        """Machines of another tier in turn; or the server in use, and others beside it."""
+        nodes = self._stage.design.fleet.nodes_of(fault.tier or self._section.tier)
+        if fault.tier is not None:
+            return (nodes[number % len(nodes)],)
+        others = [node for node in nodes if node != client.in_use]
+        return (client.in_use, *others[: fault.servers - 1])
 
     def _strike(
-        self, block: Block, fault: Strike, server: str, failed: list[SparecraftError]
+        self, block: Block, fault: Strike, struck: Sequence[str], failed: list[SparecraftError]
     ) -> None:
-        """One, for as long as the fault says, or until another server is ordered in its place."""
+        """One, for as long as the fault says, or until others are ordered in their place."""
         try:
-            self._service.fulfil(server)  # an order of before is none of this one
+            self._fulfil(struck)  # an order of before is none of this one
             # The agent kills, then answers: what a client feels begins before that.
             asked = time.monotonic()
-            with held(self._stage, Step(fault.kind, server, fault.parameters)) as since:
+            steps = [Step(fault.kind, server, fault.parameters) for server in struck]
+            with held(self._stage, *steps) as since:
                 if fault.for_s is not None:
                     time.sleep(fault.for_s)
                 else:
-                    self._await_order(server)
+                    self._await_orders(struck)
                 ended = time.monotonic()
-            self._service.fulfil(server)
+            self._fulfil(struck)
             t0 = self._stage.clock.monotonic
             self._strikes.append({
-                "block": block.repeat, "server": server, "asked_s": asked - t0,
+                "block": block.repeat, "server": struck[0], "asked_s": asked - t0,
                 "since_s": since - t0, "ended_s": ended - t0,
             })  # fmt: skip
         except SparecraftError as error:
             failed.append(error)
 
-    def _await_order(self, server: str) -> None:
-        self._await(lambda: server in self._service.orders(), self._section.held_max_s)
+    def _fulfil(self, struck: Sequence[str]) -> None:
+        for server in struck:
+            self._service.fulfil(server)
+
+    def _await_orders(self, struck: Sequence[str]) -> None:
+        wanted = set(struck)
+        self._await(lambda: wanted <= self._service.orders(), self._section.held_max_s)
 
     def _await_all(self) -> None:
         nodes = set(self._stage.design.fleet.nodes_of(self._section.tier))
@@ -175,4 +184,4 @@ def _service(stage: Stage, section: FailoverSection) -> Service:
     for machine in stage.fleet.inventory.started:
         by_role[machine.role].append(machine)
     role = stage.design.roles[stage.design.fleet.tiers[section.tier].role]
-    return adapter_of(role.directory)(by_role)
+    return adapter_of(role.directory)(section.tier, by_role)
