@@ -271,6 +271,6 @@ def test_the_page_shows_each_arm_and_block(tmp_path: Path) -> None:
     manifest = json.loads((folder / "manifest.json").read_text())
     write_json(folder / FILE, result_of("failover", manifest, analyse(folder)))
     page = write_page(folder).read_text()
-    for identity in ("summary", "parts", "share-0", "parts-0", "course-0", "course-1"):
+    for identity in ("summary", "matrix-2", "parts", "share-0", "parts-0", "course-0", "course-1"):
         assert f'id="{identity}' in page
     assert "9.00 ms" in page

@@ -125,6 +125,7 @@ def _figures(
         "quantiles_ms": {f"{100 * q:g}": _quantile(times, q) for q in QUANTILES},
         "insufficient": [f"{100 * q:g}" for q in QUANTILES if len(times) * (1 - q) < BEYOND_MIN],
         "max_ms": float(times[-1]) if len(times) else None,
+        "longest_call_ms": invocations["latency_ms"].max(),
         "jitter_ms": float(times.std(ddof=1)) if len(times) > 1 else None,
         "covered": covered(len(times), section.confidence),
         "beyond": beyond,

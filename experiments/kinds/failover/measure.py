@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -16,7 +15,7 @@ import polars as pl
 from experiments.design.injections import Step
 from experiments.design.inventory import Machine
 from experiments.design.schedule import Block, blocks
-from experiments.errors import MeasurementFailed, SparecraftError
+from experiments.errors import MeasurementFailed
 from experiments.kinds.failover.client import INVOCATIONS, Client, plan_of, read_records
 from experiments.kinds.failover.section import FailoverSection, Strike
 from experiments.kinds.failover.service import Happened, Service, adapter_of
@@ -80,25 +79,13 @@ class Blocks:
                 client.close()
 
     def _strike_all(self, block: Block, fault: Strike, client: Client) -> None:
-        """One strike after the other, in time; those whose server is struck still are left out."""
+        """One strike after the other: in time, or once all servers are there again."""
         begin = time.monotonic() + self._section.warm_up_s
-        under_way: dict[str, threading.Thread] = {}
-        failed: list[SparecraftError] = []
         for number in range(self._section.strikes):
             time.sleep(max(0.0, begin + number * self._section.every_s - time.monotonic()))
-            struck = self._struck_now(fault, number, client)
-            if any(one in under_way and under_way[one].is_alive() for one in struck):
-                continue
-            thread = threading.Thread(
-                target=self._strike, args=(block, fault, struck, failed), name=f"strike-{number}"
-            )
-            under_way.update(dict.fromkeys(struck, thread))
-            thread.start()
+            self._await_all()
+            self._strike(block, fault, self._struck_now(fault, number, client))
         time.sleep(self._section.every_s)
-        for thread in under_way.values():
-            thread.join()
-        if failed:
-            raise failed[0]
 
     def _struck_now(self, fault: Strike, number: int, client: Client) -> tuple[str, ...]:
         """Machines of another tier in turn; or the server in use, and others beside it."""
@@ -108,29 +95,24 @@ class Blocks:
         others = [node for node in nodes if node != client.in_use]
         return (client.in_use, *others[: fault.servers - 1])
 
-    def _strike(
-        self, block: Block, fault: Strike, struck: Sequence[str], failed: list[SparecraftError]
-    ) -> None:
+    def _strike(self, block: Block, fault: Strike, struck: Sequence[str]) -> None:
         """One, for as long as the fault says, or until others are ordered in their place."""
-        try:
-            self._fulfil(struck)  # an order of before is none of this one
-            # The agent kills, then answers: what a client feels begins before that.
-            asked = time.monotonic()
-            steps = [Step(fault.kind, server, fault.parameters) for server in struck]
-            with held(self._stage, *steps) as since:
-                if fault.for_s is not None:
-                    time.sleep(fault.for_s)
-                else:
-                    self._await_orders(struck)
-                ended = time.monotonic()
-            self._fulfil(struck)
-            t0 = self._stage.clock.monotonic
-            self._strikes.append({
-                "block": block.repeat, "server": struck[0], "asked_s": asked - t0,
-                "since_s": since - t0, "ended_s": ended - t0,
-            })  # fmt: skip
-        except SparecraftError as error:
-            failed.append(error)
+        self._fulfil(struck)  # an order of before is none of this one
+        # The agent kills, then answers: what a client feels begins before that.
+        asked = time.monotonic()
+        steps = [Step(fault.kind, server, fault.parameters) for server in struck]
+        with held(self._stage, *steps) as since:
+            if fault.for_s is not None:
+                time.sleep(fault.for_s)
+            else:
+                self._await_orders(struck)
+            ended = time.monotonic()
+        self._fulfil(struck)
+        t0 = self._stage.clock.monotonic
+        self._strikes.append({
+            "block": block.repeat, "server": struck[0], "asked_s": asked - t0,
+            "since_s": since - t0, "ended_s": ended - t0,
+        })  # fmt: skip
 
     def _fulfil(self, struck: Sequence[str]) -> None:
         for server in struck:

@@ -59,6 +59,7 @@ def _met(row: Mapping[str, Any] | None) -> Cell:
     about = (
         f"{row['failovers']} of {row['strikes']}; {row['lost']} lost, {row['repeated']} repeated; "
         + ("all correct" if row["wrong"] == 0 else f"{row['wrong']} wrong")
+        + f"; longest call {milliseconds(row['longest_call_ms'])}"
     )
     mood = "bad" if row["lost"] or row["wrong"] else ""
     text = times if row["failovers"] else "no fail-over"
