@@ -1,4 +1,4 @@
-"""One fault on one machine, held as long as a `with` lasts, by the stage's own fault controller."""
+"""A fault, held as long as a `with` lasts, by the stage's own fault controller."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ _LONGEST_S = 3600.0
 
 
 @contextmanager
-def held(stage: Stage, step: Step) -> Iterator[float]:
-    """Gives when it was in force [monotonic s]; it is undone when this ends.
+def held(stage: Stage, *steps: Step) -> Iterator[float]:
+    """Gives when all of it was in force [monotonic s]; it is undone when this ends.
 
+    Parameters: steps, what is injected at once, each on a machine of its own.
     Raises: MeasurementFailed where it cannot be injected.
     """
     heard = _Heard(stage)
@@ -30,7 +31,7 @@ def held(stage: Stage, step: Step) -> Iterator[float]:
     controller = FaultController(
         stage.fleet.agents, stage.fleet.platform, heard.event, stage.tally, Radius({}, None)
     )
-    injection = Injection(0.0, None, "fault", (step,))
+    injection = Injection(0.0, None, "fault", steps)
     origin = time.monotonic()
     thread = threading.Thread(
         target=controller.run, args=([injection], origin, _LONGEST_S, stop), name="faults"
@@ -39,7 +40,7 @@ def held(stage: Stage, step: Step) -> Iterator[float]:
     try:
         if not heard.told.wait(_ARMED_S) or heard.since is None:
             raise MeasurementFailed(
-                f"{step.kind} on {step.machine}",
+                " and ".join(f"{step.kind} on {step.machine}" for step in steps),
                 expected="to be injected",
                 came=heard.text or f"no answer within {_ARMED_S:g} s",
                 do="`GET /v1/capabilities` of the machine says what can be injected there.",

@@ -8,7 +8,7 @@ from typing import Any
 
 from experiments.record.telemetry import Account
 from optimizer.errors import InputError, SparecraftError
-from optimizer.prices import Instance, price_book
+from optimizer.prices import Instance, PriceBook, price_book
 from optimizer.units import HOURS_PER_MONTH
 from optimizer.words import Scheme
 
@@ -28,16 +28,27 @@ def measured_usd_per_month(
     spec: Mapping[str, Any], manifest: Mapping[str, Any], plan: Mapping[str, Any]
 ) -> float | None:
     """USD a month of the tiers' machines; None where a machine has no price."""
-    machines = tier_machines(spec, manifest)
     scheme = plan.get("scheme") or (spec.get("fleet") or {}).get("scheme")
+    return usd_per_month(tier_machines(spec, manifest), scheme, plan.get("region"))
+
+
+def usd_per_month(
+    machines: Sequence[Mapping[str, Any]], scheme: str | None, region: str | None = None
+) -> float | None:
+    """USD a month of machines, each with its cores and memory; None where one has no price."""
     if not machines or not scheme:
         return None
     try:
-        book = price_book("on-prem" if scheme == Scheme.on_prem else "ec2")
-        instances = book.instances(plan.get("region") or next(iter(book.regions)))
+        book = book_of(scheme)
+        instances = book.instances(region or next(iter(book.regions)))
         return math.fsum(_usd_per_month(machine, instances, scheme) for machine in machines)
     except SparecraftError:
         return None
+
+
+def book_of(scheme: str) -> PriceBook:
+    """Where the prices of machines are from."""
+    return price_book("on-prem" if scheme == Scheme.on_prem else "ec2")
 
 
 def account_of(spec: Mapping[str, Any], fleet: Mapping[str, Any]) -> Account:

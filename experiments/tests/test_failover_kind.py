@@ -31,6 +31,7 @@ from experiments.record.records import write_json, write_table
 from experiments.record.result import FILE, result_of
 
 EVERY_S = 4.0
+TWO_OF_A_TIER = 'kind = "process.hang", tier = "names", for_s = 1.0, servers = 2'
 
 
 def call(
@@ -42,7 +43,7 @@ def call(
     return {
         "arm": arm, "fault": "process.crash", "clients": 2, "block": block, "client": client,
         "number": round(1000 * start_s), "start_s": start_s, "latency_ms": latency_ms,
-        "outcome": outcome, "sent": sent, "server": "lots-1",
+        "outcome": outcome, "sent": sent, "needless": False, "server": "lots-1",
         **{f"{part}_ms": part_ms for part in PARTS},
     }  # fmt: skip
 
@@ -79,6 +80,13 @@ def test_each_strike_has_the_longest_fail_over_of_each_client() -> None:
     assert seen == {
         (0, 0): 1200.0, (0, 1): 1400.0, (1, 0): 5000.0, (3, 0): 7.0, (4, 0): 9.0, (5, 1): 5.0,
     }  # fmt: skip
+
+
+def test_a_second_request_that_was_not_needed_is_no_fail_over() -> None:
+    needless = [{**call(0, 0, 0.02, 30.0, sent=2), "needless": True},
+                call(0, 0, 1.02, 20.0, sent=2)]  # fmt: skip
+    (found,) = failovers(pl.DataFrame(needless, INVOCATIONS), STRUCK).to_dicts()
+    assert found["latency_ms"] == 20.0
 
 
 def test_without_strikes_there_are_no_fail_overs() -> None:
@@ -169,7 +177,7 @@ def design_folder(tmp_path: Path, **changes: str) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("name", ["failover", "failover-paper"])
+@pytest.mark.parametrize("name", ["failover", "failover-faults", "failover-paper"])
 def test_the_designs_that_come_with_it_are_sound(name: str) -> None:
     design = load_design(name)
     section = section_of(find("failover"), design)
@@ -182,7 +190,14 @@ def test_the_designs_that_come_with_it_are_sound(name: str) -> None:
         ({'tier = "lots"': 'tier = "names"'}, "tier"),
         ({'tier = "lots"': 'tier = "nobody"'}, "tier"),
         ({"cached = {": "cash = {"}, "strategies"),
-        ({"strikes = 10": 'faults = [{ kind = "machine.crash" }]'}, "faults"),
+        ({"strikes = 10": 'faults = [{ kind = "process.crash", servers = 3 }]'}, "faults"),
+        ({"strikes = 10": f"faults = [{{ {TWO_OF_A_TIER} }}]"}, "faults"),
+        ({'strategy = "cached"': 'strategy = "arbiter"'}, "strategies"),
+        (
+            {"strikes = 10": 'rates = { "process.hang" = { per_year = 1.0, source = "mine" } }'},
+            "rates",
+        ),
+        ({"strikes = 10": "availability = 1.0"}, "availability"),
         ({"strikes = 10": 'faults = [{ kind = "process.hang", tier = "names" }]'}, "faults"),
         ({"strikes = 10": 'faults = [{ kind = "net.limp", parameters = {} }]'}, "faults"),
         ({"strikes = 10": "clients = [0]"}, "clients"),
@@ -200,10 +215,21 @@ def test_what_does_not_fit_is_refused_with_its_key(
 def test_the_plan_says_what_the_service_and_the_arm_say() -> None:
     section = section_of(find("failover"), load_design("failover"))
     plan = plan_of({"naming": "here:1"}, 10, section.strategies["wait-1"], section)
-    told = {key: plan[key] for key in ("naming", "clients", "strategy", "wait_s", "gap_s")}
-    assert told == {
-        "naming": "here:1", "clients": 10, "strategy": "primary", "wait_s": 1.0, "gap_s": 0.002,
+    keys = ("naming", "clients", "calls", "strategy", "wait_s", "gap_s")
+    assert {key: plan[key] for key in keys} == {
+        "naming": "here:1", "clients": 10, "calls": "reads", "strategy": "primary", "wait_s": 1.0,
+        "gap_s": 0.002,
     }  # fmt: skip
+
+
+def test_the_faults_of_the_issue_are_those_of_the_design() -> None:
+    section = section_of(find("failover"), load_design("failover-faults"))
+    assert [fault.name for fault in section.faults] == [
+        "process.crash", "process.hang", "machine.crash", "machine.freeze", "net.link_down",
+        "net.loss (percent 5.0)", "net.limp (factor 1000.0)", "interference.cpu (workers 4)",
+        "process.crash on names", "process.crash on manager", "process.crash on database",
+        "process.crash on 2 servers",
+    ]  # fmt: skip
 
 
 def run_folder(tmp_path: Path, struck: Sequence[Mapping[str, Any]]) -> Path:
@@ -245,6 +271,6 @@ def test_the_page_shows_each_arm_and_block(tmp_path: Path) -> None:
     manifest = json.loads((folder / "manifest.json").read_text())
     write_json(folder / FILE, result_of("failover", manifest, analyse(folder)))
     page = write_page(folder).read_text()
-    for identity in ("summary", "parts", "share-0", "parts-0", "course-0", "course-1"):
+    for identity in ("summary", "matrix-2", "parts", "share-0", "parts-0", "course-0", "course-1"):
         assert f'id="{identity}' in page
     assert "9.00 ms" in page

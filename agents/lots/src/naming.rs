@@ -51,6 +51,11 @@ impl Naming {
         }
     }
 
+    /// Who speaks.
+    pub fn by(&self) -> &str {
+        &self.by
+    }
+
     /// The registered servers in the order of their registration, and the revision of that.
     ///
     /// # Errors

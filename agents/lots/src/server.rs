@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use tokio::net::TcpListener;
 use tokio_stream::wrappers::TcpListenerStream;
-use tonic::metadata::MetadataMap;
+use tonic::metadata::{AsciiMetadataValue, MetadataMap};
 use tonic::{Request as Asked, Response, Status};
 
 use crate::api::lots_server::{Lots, LotsServer};
@@ -23,6 +23,8 @@ use crate::store::{Change, Request, Store, StoreError};
 pub const CLIENT: &str = "lots-client";
 /// The number of the request.
 pub const NUMBER: &str = "lots-request";
+/// Who answers.
+pub const SERVER: &str = "lots-server";
 
 /// Between two looks whether the own registration still stands, or two renewals of its lease.
 const KEEP_EVERY: Duration = Duration::from_millis(500);
@@ -59,7 +61,9 @@ pub async fn serve(
     let listener = TcpListener::bind(settings.listen).await;
     let listener = listener.with_context(|| format!("cannot listen at {}", settings.listen))?;
     let epoch = Arc::new(AtomicI64::new(0));
+    let name = AsciiMetadataValue::try_from(naming.by());
     let lots = ParkingLots {
+        name: name.with_context(|| format!("expected an ASCII name, got {}", naming.by()))?,
         store,
         padding: vec![0; settings.padding],
         epoch: Arc::clone(&epoch),
@@ -130,6 +134,7 @@ struct Known {
 }
 
 struct ParkingLots {
+    name: AsciiMetadataValue,
     store: Store,
     padding: Vec<u8>,
     epoch: Arc<AtomicI64>,
@@ -162,12 +167,24 @@ impl ParkingLots {
 
     fn numbers(&self, values: Vec<i32>) -> Response<Numbers> {
         let padding = self.padding.clone();
-        Response::new(Numbers { values, padding })
+        self.reply(Numbers { values, padding })
     }
 
     fn number(&self, value: i32) -> Response<Number> {
         let padding = self.padding.clone();
-        Response::new(Number { value, padding })
+        self.reply(Number { value, padding })
+    }
+
+    fn nothing(&self) -> Response<Nothing> {
+        let padding = self.padding.clone();
+        self.reply(Nothing { padding })
+    }
+
+    /// With who replies: a client behind an arbiter cannot know it otherwise.
+    fn reply<T>(&self, message: T) -> Response<T> {
+        let mut response = Response::new(message);
+        response.metadata_mut().insert(SERVER, self.name.clone());
+        response
     }
 }
 
@@ -182,13 +199,16 @@ impl Lots for ParkingLots {
     async fn exit_lot(&self, asked: Asked<Car>) -> Result<Response<Nothing>, Status> {
         let request = request_of(asked.metadata())?;
         self.change(request, Change::Exit).await?;
-        let padding = self.padding.clone();
-        Ok(Response::new(Nothing { padding }))
+        Ok(self.nothing())
     }
 
     /// No database: the registration's number in the upper half tells servers apart.
     async fn get_client_id(&self, _: Asked<Nothing>) -> Result<Response<Number>, Status> {
-        let epoch = self.epoch.load(Ordering::Relaxed) & 0x7fff;
+        let epoch = self.epoch.load(Ordering::Relaxed);
+        if epoch == 0 {
+            return Err(Status::unavailable("this server is not registered yet"));
+        }
+        let epoch = epoch & 0x7fff;
         let given = self.given.fetch_add(1, Ordering::Relaxed) & 0xffff;
         let upper = i32::try_from(epoch << 16).unwrap_or_default();
         Ok(self.number(upper | given))
@@ -264,7 +284,9 @@ fn request_of(metadata: &MetadataMap) -> Result<Request, Status> {
 fn refusal(error: StoreError) -> Status {
     match error {
         StoreError::Database(_) | StoreError::Recorded(_) => Status::unavailable(error.to_string()),
-        StoreError::Car { .. } => Status::failed_precondition(error.to_string()),
+        StoreError::Car { .. } | StoreError::Old { .. } => {
+            Status::failed_precondition(error.to_string())
+        }
         StoreError::Lot(_) => Status::not_found(error.to_string()),
     }
 }

@@ -1,9 +1,15 @@
-//! The lots' state in MariaDB. A change is done once for each request number, in one transaction: a
+//! The lots' state in MariaDB. A change is done once for each request number, in one transaction,
+//! which is one statement: a server that freezes meanwhile leaves no lock for others to wait for. A
 //! client whose reply was lost sends the request again, to whichever server, and is told what was
 //! replied the first time.
+//!
+//! One row a client is enough for that, its newest change: a client has one invocation under way at
+//! a time, and its numbers grow, so that nobody waits for the reply of an older number any more. A
+//! copy of one may come yet, from a server that was frozen meanwhile: it is refused, and changes
+//! nothing.
 
 use mysql_async::prelude::Queryable;
-use mysql_async::{Opts, OptsBuilder, Pool, PoolConstraints, PoolOpts, TxOpts};
+use mysql_async::{Opts, OptsBuilder, Pool, PoolConstraints, PoolOpts};
 
 /// What every server does at its start; doing it again changes nothing.
 const SCHEMA: [&str; 4] = [
@@ -11,14 +17,16 @@ const SCHEMA: [&str; 4] = [
      level_max INT NOT NULL, places INT NOT NULL) ENGINE=InnoDB",
     "CREATE TABLE IF NOT EXISTS cars (client INT PRIMARY KEY, lot INT NOT NULL, \
      level INT NOT NULL) ENGINE=InnoDB",
-    "CREATE TABLE IF NOT EXISTS requests (client INT NOT NULL, number BIGINT NOT NULL, \
-     reply VARCHAR(200) NOT NULL, PRIMARY KEY (client, number)) ENGINE=InnoDB",
+    "CREATE TABLE IF NOT EXISTS newest (client INT PRIMARY KEY, number BIGINT NOT NULL, \
+     reply VARCHAR(200) NOT NULL) ENGINE=InnoDB",
     // Four lots, as in the paper.
     "INSERT IGNORE INTO lots VALUES (1, 0, 3, 100), (2, 0, 3, 100), (3, 1, 4, 100), (4, 1, 4, 100)",
 ];
 
 /// Connections of a server.
 const CONNECTIONS_MAX: usize = 8;
+/// Of a client that has made no change yet: below every number.
+const BEFORE_ALL: i64 = -1;
 /// Transactions that wait for each other may be undone by the database, a few times in a row.
 const ATTEMPTS_MAX: usize = 5;
 const DEADLOCK: u16 = 1213;
@@ -56,6 +64,14 @@ pub enum StoreError {
         /// Where it was expected.
         expected: &'static str,
     },
+    /// The client has had a change of a later number made: nobody waits for this one.
+    #[error("expected a request number from {newest} on, got {came}")]
+    Old {
+        /// The later one.
+        newest: i64,
+        /// This one.
+        came: i64,
+    },
     /// There is no such lot.
     #[error("expected the number of a lot, got {0}")]
     Lot(i32),
@@ -76,7 +92,8 @@ impl Store {
     /// # Errors
     /// The database's.
     pub async fn open(url: &str) -> Result<Self, StoreError> {
-        let limits = PoolConstraints::new(1, CONNECTIONS_MAX).unwrap_or_default();
+        // A server that others fail over to has all of them at once, and opens none first.
+        let limits = PoolConstraints::new(CONNECTIONS_MAX, CONNECTIONS_MAX).unwrap_or_default();
         let options =
             OptsBuilder::from_opts(Opts::from_url(url).map_err(mysql_async::Error::from)?)
                 .pool_opts(PoolOpts::default().with_constraints(limits))
@@ -88,6 +105,10 @@ impl Store {
         let mut connection = store.pool.get_conn().await?;
         for statement in SCHEMA {
             connection.query_drop(statement).await?;
+        }
+        let mut opened = vec![connection];
+        while opened.len() < CONNECTIONS_MAX {
+            opened.push(store.pool.get_conn().await?);
         }
         Ok(store)
     }
@@ -111,33 +132,23 @@ impl Store {
     }
 
     async fn attempt(&self, request: Request, change: Change) -> Result<Vec<i32>, StoreError> {
-        let Request { client, number } = request;
-        let mut work = self.pool.start_transaction(TxOpts::default()).await?;
-        work.exec_drop(
-            "INSERT IGNORE INTO requests VALUES (?, ?, '')",
-            (client, number),
-        )
-        .await?;
-        if work.affected_rows() == 0 {
-            let recorded: Option<String> = work
-                .exec_first(
-                    "SELECT reply FROM requests WHERE client = ? AND number = ? FOR UPDATE",
-                    (client, number),
-                )
-                .await?;
-            work.commit().await?;
-            let recorded = recorded.unwrap_or_default();
-            return serde_json::from_str(&recorded).map_err(|_| StoreError::Recorded(recorded));
+        let mut connection = self.pool.get_conn().await?;
+        let told: Option<(i64, Option<String>, Option<String>)> =
+            connection.query_first(transaction(request, change)).await?;
+        let (newest, reply, refusal) = told.unwrap_or_default();
+        let came = request.number;
+        match (refusal.as_deref(), change) {
+            _ if newest > came => Err(StoreError::Old { newest, came }),
+            (Some("lot"), Change::Enter(lot)) => Err(StoreError::Lot(lot)),
+            (Some("inside"), _) => Err(StoreError::Car {
+                expected: "outside",
+            }),
+            (Some(_), _) => Err(StoreError::Car { expected: "parked" }),
+            (None, _) => {
+                let reply = reply.unwrap_or_default();
+                serde_json::from_str(&reply).map_err(|_| StoreError::Recorded(reply))
+            }
         }
-        let reply = apply(&mut work, client, change).await?;
-        let recorded = serde_json::json!(reply).to_string();
-        work.exec_drop(
-            "UPDATE requests SET reply = ? WHERE client = ? AND number = ?",
-            (recorded, client, number),
-        )
-        .await?;
-        work.commit().await?;
-        Ok(reply)
     }
 
     /// The lots' numbers.
@@ -182,57 +193,59 @@ impl Store {
     }
 }
 
-async fn apply(
-    work: &mut impl Queryable,
-    client: i32,
-    change: Change,
-) -> Result<Vec<i32>, StoreError> {
-    match change {
-        Change::Enter(lot) => enter(work, client, lot).await,
-        Change::Exit => {
-            work.exec_drop("DELETE FROM cars WHERE client = ?", (client,))
-                .await?;
-            Ok(Vec::new())
-        }
-        Change::Move(by) => {
-            work.exec_drop(
-                "UPDATE cars JOIN lots ON lot = id \
-                 SET level = GREATEST(level_min, LEAST(level_max, level + ?)) WHERE client = ?",
-                (by, client),
-            )
-            .await?;
-            Ok(vec![level(work, client).await?])
-        }
-    }
+/// All of a change: the number and reply of the client's newest one, or why it was refused.
+fn transaction(request: Request, change: Change) -> String {
+    let Request { client, number } = request;
+    let change = statements(client, change);
+    // The first statement takes the row's lock, whether it is there or not: of two copies one waits.
+    format!(
+        "BEGIN NOT ATOMIC
+           DECLARE newest_number, lowest, room, reached BIGINT;
+           DECLARE said, refused VARCHAR(200);
+           DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
+           START TRANSACTION;
+           INSERT INTO newest VALUES ({client}, {BEFORE_ALL}, '')
+             ON DUPLICATE KEY UPDATE reply = reply;
+           SELECT number, reply INTO newest_number, said FROM newest
+             WHERE client = {client} FOR UPDATE;
+           IF newest_number < {number} THEN
+             {change}
+             SET newest_number = {number};
+             UPDATE newest SET number = {number}, reply = said WHERE client = {client};
+           END IF;
+           IF refused IS NULL THEN COMMIT; ELSE ROLLBACK; END IF;
+           SELECT newest_number, said, refused;
+         END"
+    )
 }
 
-async fn enter(work: &mut impl Queryable, client: i32, lot: i32) -> Result<Vec<i32>, StoreError> {
-    let found: Option<(i32, i32)> = work
-        .exec_first(
-            "SELECT level_min, places FROM lots WHERE id = ? FOR UPDATE",
-            (lot,),
-        )
-        .await?;
-    let (lowest, places) = found.ok_or(StoreError::Lot(lot))?;
-    let taken: Option<i32> = work
-        .exec_first("SELECT COUNT(*) FROM cars WHERE lot = ?", (lot,))
-        .await?;
-    if taken.unwrap_or_default() >= places {
-        return with_room(work, lot).await;
+/// What sets `said`, or `refused` to where the car is instead: inside, outside, or no lot.
+fn statements(client: i32, change: Change) -> String {
+    match change {
+        Change::Enter(lot) => format!(
+            "SELECT level_min, places INTO lowest, room FROM lots WHERE id = {lot} FOR UPDATE;
+             IF lowest IS NULL THEN SET refused = 'lot';
+             ELSEIF (SELECT COUNT(*) FROM cars WHERE lot = {lot}) >= room THEN
+               SELECT CONCAT('[', COALESCE(GROUP_CONCAT(id ORDER BY id), ''), ']') INTO said
+                 FROM lots WHERE id <> {lot}
+                 AND places > (SELECT COUNT(*) FROM cars WHERE lot = id);
+             ELSEIF EXISTS (SELECT * FROM cars WHERE client = {client}) THEN
+               SET refused = 'inside';
+             ELSE
+               INSERT INTO cars VALUES ({client}, {lot}, lowest);
+               SET said = '[]';
+             END IF;"
+        ),
+        Change::Exit => format!("DELETE FROM cars WHERE client = {client}; SET said = '[]';"),
+        Change::Move(by) => format!(
+            "UPDATE cars JOIN lots ON lot = id
+               SET level = GREATEST(level_min, LEAST(level_max, level + {by}))
+               WHERE client = {client};
+             SELECT level INTO reached FROM cars WHERE client = {client};
+             IF reached IS NULL THEN SET refused = 'outside';
+             ELSE SET said = CONCAT('[', reached, ']'); END IF;"
+        ),
     }
-    let parked: Option<i32> = work
-        .exec_first(
-            "SELECT lot FROM cars WHERE client = ? FOR UPDATE",
-            (client,),
-        )
-        .await?;
-    if parked.is_some() {
-        let expected = "outside";
-        return Err(StoreError::Car { expected });
-    }
-    work.exec_drop("INSERT INTO cars VALUES (?, ?, ?)", (client, lot, lowest))
-        .await?;
-    Ok(Vec::new())
 }
 
 async fn with_room(connection: &mut impl Queryable, lot: i32) -> Result<Vec<i32>, StoreError> {

@@ -1,4 +1,5 @@
-# Two replicated servers, as in the paper, on a database and three naming servers; one replication manager.
+# Two replicated servers, as in the paper, on a database and three naming servers; one replication manager; an arbiter for
+# the strategy that asks it.
 experiment = "failover"
 scheme     = "on-prem"
 
@@ -41,4 +42,8 @@ tiers = {
     disk_mbps     = 80
     instance_type = "t3.micro"
   }
+}
+
+arbiters = {
+  lots = { tokens = 64, cpus = 0.5, memory_mb = 128 }
 }

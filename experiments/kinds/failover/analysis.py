@@ -1,6 +1,7 @@
 """What the invocations say: the fail-overs of each strike, their parts, and bounds.
 
-A fail-over is an invocation that had to be sent again, or was given up. Of each strike and client
+A fail-over is an invocation that had to be sent again, or was given up; one that was sent a second
+time, and the first server's reply came first, is none. Of each strike and client
 the longest one counts. A strike's fail-over time is that of its slowest client, as clients of one
 strike are not independent of each other; strikes are.
 """
@@ -17,6 +18,7 @@ import numpy as np
 import polars as pl
 from scipy import stats
 
+from experiments.kinds.failover.bought import bought, planned
 from experiments.kinds.failover.client import INVOCATIONS
 from experiments.kinds.failover.measure import HISTORY_FILE, INVOCATIONS_FILE, STRIKES_FILE
 from experiments.kinds.failover.section import FailoverSection
@@ -43,12 +45,16 @@ def analyse(folder: Path) -> Findings:
     for arm, fault, clients in dict.fromkeys((b["arm"], b["fault"], b["clients"]) for b in blocks):
         mine = {b["block"] for b in blocks
                 if (b["arm"], b["fault"], b["clients"]) == (arm, fault, clients)}  # fmt: skip
+        own = found.filter(pl.col("block").is_in(mine))
+        by_block = [one for one in struck if one["block"] in mine]
         rows.append({
             "arm": arm, "fault": fault, "clients": clients,
             **_figures(
-                invocations.filter(pl.col("block").is_in(mine)),
-                found.filter(pl.col("block").is_in(mine)),
-                [one for one in struck if one["block"] in mine], history, section,
+                invocations.filter(pl.col("block").is_in(mine)), own, by_block, history, section
+            ),
+            "bought": bought(
+                arm, fault, _worst_ms(own) / 1e3, server_times_s(by_block, history)["ready"],
+                section, manifest,
             ),
         })  # fmt: skip
     missing = [
@@ -58,12 +64,18 @@ def analyse(folder: Path) -> Findings:
     ]
     verdicts = not_measured(manifest["verdicts"], missing)
     said = ", ".join(f"{r['arm']} {milliseconds(r['max_ms'])}" for r in rows)
-    return Findings({"rows": rows, "bound_s": section.bound_s}, verdicts, found=f"at most: {said}")
+    body = {"rows": rows, "bound_s": section.bound_s, "planned": planned(section, manifest)}
+    return Findings(body, verdicts, found=f"at most: {said}")
 
 
 def read_invocations(folder: Path) -> pl.DataFrame:
-    """Every invocation."""
-    return read_table(folder / INVOCATIONS_FILE, INVOCATIONS)
+    """Every invocation; runs from before requests were hedged have none that was needless."""
+    path = folder / INVOCATIONS_FILE
+    if "needless" in pl.read_parquet_schema(path):
+        return read_table(path, INVOCATIONS)
+    older = pl.Schema({name: kind for name, kind in INVOCATIONS.items() if name != "needless"})
+    table = read_table(path, older).with_columns(needless=pl.lit(False))
+    return table.select(INVOCATIONS.names())
 
 
 def strikes(folder: Path) -> list[dict[str, Any]]:
@@ -76,7 +88,8 @@ def failovers(invocations: pl.DataFrame, struck: Sequence[Mapping[str, Any]]) ->
     """The longest fail-over of each strike and client: `strike` is its index in `struck`. It is of
     the last strike that was asked for before the client knew that there would be no reply. One from
     before the first strike of its block is of none."""
-    again = invocations.filter((pl.col("sent") != 1) | (pl.col("outcome") != "ok"))
+    is_again = (pl.col("sent") != 1) & ~pl.col("needless")
+    again = invocations.filter(is_again | (pl.col("outcome") == "gave_up"))
     parts = [again.head(0).with_columns(strike=pl.lit(0))]
     for block in dict.fromkeys(one["block"] for one in struck):
         own = [(place, one) for place, one in enumerate(struck) if one["block"] == block]
@@ -98,19 +111,21 @@ def _figures(
     history: Sequence[Mapping[str, Any]],
     section: FailoverSection,
 ) -> dict[str, Any]:
-    worst = found.group_by("strike").agg(pl.col("latency_ms").max())["latency_ms"]
-    times = np.sort(worst.to_numpy())
+    times = _worst_ms(found)
     beyond = int((times > 1e3 * section.bound_s).sum())
     undisturbed = invocations.filter((pl.col("sent") == 1) & (pl.col("outcome") == "ok"))
     return {
         "invocations": invocations.height,
         "strikes": len(struck),
         "failovers": len(times),
-        "lost": invocations.filter(pl.col("outcome") != "ok").height,
+        "lost": invocations.filter(outcome="gave_up").height,
+        "repeated": invocations.filter(pl.col("sent") > 1).height,
+        "wrong": invocations.filter(outcome="wrong").height,
         "undisturbed_ms": _quantile(np.sort(undisturbed["latency_ms"].to_numpy()), 0.5),
         "quantiles_ms": {f"{100 * q:g}": _quantile(times, q) for q in QUANTILES},
         "insufficient": [f"{100 * q:g}" for q in QUANTILES if len(times) * (1 - q) < BEYOND_MIN],
         "max_ms": float(times[-1]) if len(times) else None,
+        "longest_call_ms": invocations["latency_ms"].max(),
         "jitter_ms": float(times.std(ddof=1)) if len(times) > 1 else None,
         "covered": covered(len(times), section.confidence),
         "beyond": beyond,
@@ -144,6 +159,14 @@ def server_side(
 ) -> dict[str, float | None]:
     """When, on average, the server side did its part after a strike [s]; None where it never
     did."""
+    found = server_times_s(struck, history)
+    return {what: float(np.mean(times)) if times else None for what, times in found.items()}
+
+
+def server_times_s(
+    struck: Sequence[Mapping[str, Any]], history: Sequence[Mapping[str, Any]]
+) -> dict[str, list[float]]:
+    """When the server side did its part after each strike [s], as far as it did."""
     found: dict[str, list[float]] = {what: [] for what in _SERVER_SIDE}
     for one in struck:
         next_s = min((two["asked_s"] for two in struck if two["server"] == one["server"]
@@ -153,7 +176,13 @@ def server_side(
                      and event["server"] == one["server"]
                      and one["asked_s"] <= event["at"] < next_s]  # fmt: skip
             times += after[:1]
-    return {what: float(np.mean(times)) if times else None for what, times in found.items()}
+    return found
+
+
+def _worst_ms(found: pl.DataFrame) -> np.ndarray[Any, Any]:
+    """The fail-over time of each strike, that of its slowest client, in order."""
+    worst = found.group_by("strike").agg(pl.col("latency_ms").max())["latency_ms"]
+    return np.sort(worst.to_numpy())
 
 
 def _quantile(ordered: np.ndarray[Any, Any], share: float) -> float | None:

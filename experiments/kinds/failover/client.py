@@ -25,8 +25,9 @@ INVOCATIONS = pl.Schema(
         "number": pl.Int64,
         "start_s": pl.Float64,  # since the run's t0
         "latency_ms": pl.Float64,
-        "outcome": pl.String,  # ok | gave_up
+        "outcome": pl.String,  # ok | gave_up | wrong: the reply cannot be that of one call
         "sent": pl.Int32,  # how often; 1 where nothing went wrong
+        "needless": pl.Boolean,  # sent a second time, and the first server's reply came first
         "server": pl.String,  # who answered
         "detection_ms": pl.Float64,
         "waiting_ms": pl.Float64,
@@ -115,6 +116,7 @@ def plan_of(
         **told,
         "clients": clients,
         "invocations": _MOST,
+        "calls": section.calls,
         "gap_s": section.gap_ms / 1e3,
         "strategy": arm.strategy,
         "wait_s": arm.wait_s,

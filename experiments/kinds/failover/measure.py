@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import shutil
-import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ import polars as pl
 from experiments.design.injections import Step
 from experiments.design.inventory import Machine
 from experiments.design.schedule import Block, blocks
-from experiments.errors import MeasurementFailed, SparecraftError
+from experiments.errors import MeasurementFailed
 from experiments.kinds.failover.client import INVOCATIONS, Client, plan_of, read_records
 from experiments.kinds.failover.section import FailoverSection, Strike
 from experiments.kinds.failover.service import Happened, Service, adapter_of
@@ -80,56 +79,48 @@ class Blocks:
                 client.close()
 
     def _strike_all(self, block: Block, fault: Strike, client: Client) -> None:
-        """One strike after the other, in time; those whose server is struck still are left out."""
+        """One strike after the other: in time, or once all servers are there again."""
         begin = time.monotonic() + self._section.warm_up_s
-        under_way: dict[str, threading.Thread] = {}
-        failed: list[SparecraftError] = []
         for number in range(self._section.strikes):
             time.sleep(max(0.0, begin + number * self._section.every_s - time.monotonic()))
-            server = self._struck_now(fault, number, client)
-            if server in under_way and under_way[server].is_alive():
-                continue
-            under_way[server] = threading.Thread(
-                target=self._strike, args=(block, fault, server, failed), name=f"strike-{number}"
-            )
-            under_way[server].start()
+            self._await_all()
+            self._strike(block, fault, self._struck_now(fault, number, client))
         time.sleep(self._section.every_s)
-        for thread in under_way.values():
-            thread.join()
-        if failed:
-            raise failed[0]
 
-    def _struck_now(self, fault: Strike, number: int, client: Client) -> str:
-        if fault.tier is None:
-            return client.in_use
-        nodes = self._stage.design.fleet.nodes_of(fault.tier)
-        return nodes[number % len(nodes)]
+    def _struck_now(self, fault: Strike, number: int, client: Client) -> tuple[str, ...]:
+        """Machines of another tier in turn; or the server in use, and others beside it."""
+        nodes = self._stage.design.fleet.nodes_of(fault.tier or self._section.tier)
+        if fault.tier is not None:
+            return (nodes[number % len(nodes)],)
+        others = [node for node in nodes if node != client.in_use]
+        return (client.in_use, *others[: fault.servers - 1])
 
-    def _strike(
-        self, block: Block, fault: Strike, server: str, failed: list[SparecraftError]
-    ) -> None:
-        """One, for as long as the fault says, or until another server is ordered in its place."""
-        try:
-            self._service.fulfil(server)  # an order of before is none of this one
-            # The agent kills, then answers: what a client feels begins before that.
-            asked = time.monotonic()
-            with held(self._stage, Step(fault.kind, server, fault.parameters)) as since:
-                if fault.for_s is not None:
-                    time.sleep(fault.for_s)
-                else:
-                    self._await_order(server)
-                ended = time.monotonic()
+    def _strike(self, block: Block, fault: Strike, struck: Sequence[str]) -> None:
+        """One, for as long as the fault says, or until others are ordered in their place."""
+        self._fulfil(struck)  # an order of before is none of this one
+        # The agent kills, then answers: what a client feels begins before that.
+        asked = time.monotonic()
+        steps = [Step(fault.kind, server, fault.parameters) for server in struck]
+        with held(self._stage, *steps) as since:
+            if fault.for_s is not None:
+                time.sleep(fault.for_s)
+            else:
+                self._await_orders(struck)
+            ended = time.monotonic()
+        self._fulfil(struck)
+        t0 = self._stage.clock.monotonic
+        self._strikes.append({
+            "block": block.repeat, "server": struck[0], "asked_s": asked - t0,
+            "since_s": since - t0, "ended_s": ended - t0,
+        })  # fmt: skip
+
+    def _fulfil(self, struck: Sequence[str]) -> None:
+        for server in struck:
             self._service.fulfil(server)
-            t0 = self._stage.clock.monotonic
-            self._strikes.append({
-                "block": block.repeat, "server": server, "asked_s": asked - t0,
-                "since_s": since - t0, "ended_s": ended - t0,
-            })  # fmt: skip
-        except SparecraftError as error:
-            failed.append(error)
 
-    def _await_order(self, server: str) -> None:
-        self._await(lambda: server in self._service.orders(), self._section.held_max_s)
+    def _await_orders(self, struck: Sequence[str]) -> None:
+        wanted = set(struck)
+        self._await(lambda: wanted <= self._service.orders(), self._section.held_max_s)
 
     def _await_all(self) -> None:
         nodes = set(self._stage.design.fleet.nodes_of(self._section.tier))
@@ -175,4 +166,4 @@ def _service(stage: Stage, section: FailoverSection) -> Service:
     for machine in stage.fleet.inventory.started:
         by_role[machine.role].append(machine)
     role = stage.design.roles[stage.design.fleet.tiers[section.tier].role]
-    return adapter_of(role.directory)(by_role)
+    return adapter_of(role.directory)(section.tier, by_role)

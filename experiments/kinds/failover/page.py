@@ -24,7 +24,7 @@ def write_page(folder: Path) -> Path:
     manifest, result = read_manifest(folder), flat(read_result(folder))
     invocations, struck = read_invocations(folder), strikes(folder)
     found = failovers(invocations, struck)
-    rows = result["rows"]
+    rows, planned = result["rows"], result["planned"]
     arms = list(dict.fromkeys(row["arm"] for row in rows))
     faults = list(dict.fromkeys(row["fault"] for row in rows))
     html = render_page(
@@ -35,7 +35,10 @@ def write_page(folder: Path) -> Path:
         headline=f"{stopped_words(manifest)} {headline(result)}".strip(),
         verdicts=chips(result["verdicts"], _QUESTIONS),
         summary=tables.summary_table(rows, result["bound_s"]),
+        matrices=tables.matrix_tables(rows),
         parts=tables.parts_table(rows),
+        bought=tables.bought_table(rows, planned["availability"]) if planned else None,
+        rates=tables.rates_table(planned["rates"], planned["prices"]) if planned else None,
         faults=[
             {
                 "identity": f"fault-{place}",
@@ -85,6 +88,10 @@ def headline(result: Mapping[str, Any]) -> str:
 def print_failover(result: Mapping[str, Any], console: Console, page: Path) -> None:
     """The tables, reasons, and the report's path."""
     print_table(tables.summary_table(result["rows"], result["bound_s"]), console)
+    for matrix in tables.matrix_tables(result["rows"]):
+        print_table(matrix, console)
     print_table(tables.parts_table(result["rows"]), console)
+    if result["planned"]:
+        print_table(tables.bought_table(result["rows"], result["planned"]["availability"]), console)
     print_reasons(result["verdicts"], console)
     print_path(page, console)

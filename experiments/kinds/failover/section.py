@@ -7,13 +7,14 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, ValidationError, model_validator
 
 from experiments.design import Design
-from experiments.design.contracts import FAULT_KINDS, KINDS, MACHINE_KINDS, OneOf
+from experiments.design.contracts import CPU, FAULT_KINDS, KINDS, OneOf
 from experiments.design.fleet import TierName
 from experiments.errors import InputError
 from experiments.kinds.failover.service import MODULE, adapter_of
-from optimizer.source import Strict, refusal
+from optimizer.source import Positive, Strict, refusal
+from optimizer.tolerances import U_FLOOR
 
-Name = Literal["primary", "cached", "open", "watched", "heartbeat"]
+Name = Literal["primary", "cached", "open", "watched", "hedged", "heartbeat", "arbiter"]
 Seconds = Annotated[float, Field(gt=0, le=600)]
 
 
@@ -22,7 +23,9 @@ class Strategy(Strict):
 
     strategy: Name
     """`primary`: ask for the primary; `cached`: a list of all servers; `open`: connections to all;
-    `watched`: those, as the naming service pushes them; `heartbeat`: and heartbeats on them."""
+    `watched`: those, as the naming service pushes them; `hedged`: and a late read is sent to a
+    second server too; `heartbeat`: heartbeats in its place; `arbiter`: the one in front of the
+    tier."""
     wait_s: Annotated[float, Field(ge=0, le=60)] = 0.0
     """With `primary`: before it asks [s]."""
 
@@ -30,20 +33,25 @@ class Strategy(Strict):
 class Strike(Strict):
     """What happens to the server that is in use, or to machines of another tier in turn."""
 
-    kind: Annotated[str, OneOf(FAULT_KINDS)]
-    """Which fault."""
+    kind: Annotated[str, OneOf((*FAULT_KINDS, CPU))]
+    """Which fault, or neighbours on its processor."""
     parameters: dict[str, Any] = Field(default_factory=dict)
     """Of the kind."""
     tier: TierName | None = None
     """Whose machines, one after the other; none: the server in use."""
     for_s: Seconds | None = None
     """How long [s]; none: until another server is ordered in its place."""
+    servers: Annotated[int, Field(ge=1, le=100)] = 1
+    """How many at once; the first is the one in use."""
 
     @model_validator(mode="after")
     def _ends(self) -> Strike:
         if self.tier is not None and self.for_s is None:
             came = f"tier = {self.tier!r} alone"
             raise refusal("for_s, as nobody orders another machine of it", came=came, key="for_s")
+        if self.tier is not None and self.servers > 1:
+            came = f"{self.servers} and tier = {self.tier!r}"
+            raise refusal("1, as machines of a tier are struck in turn", came=came, key="servers")
         return self
 
     @property
@@ -51,7 +59,17 @@ class Strike(Strict):
         """As tables name it: "net.limp (factor 100)", "process.crash on names"."""
         said = ", ".join(f"{key} {value}" for key, value in self.parameters.items())
         where = f" on {self.tier}" if self.tier else ""
+        where += f" on {self.servers} servers" if self.servers > 1 else ""
         return f"{self.kind} ({said}){where}" if said else f"{self.kind}{where}"
+
+
+class CrashRate(Strict):
+    """How often a fault comes, for what a strategy buys."""
+
+    per_year: Positive
+    """How often it strikes a server in a year."""
+    source: Annotated[str, Field(min_length=1)]
+    """Where this comes from."""
 
 
 class FailoverSection(Strict):
@@ -67,6 +85,9 @@ class FailoverSection(Strict):
         Strike(kind="process.crash"),
     )
     """What happens to servers, each in blocks of its own."""
+    calls: Literal["reads", "mixed"] = "reads"
+    """What clients call: what changes nothing, or changes too, each of which is checked to be made
+    once."""
     clients: Annotated[tuple[int, ...], Field(strict=False, min_length=1)] = (1,)
     """How many, each number in blocks of its own."""
     strikes: Annotated[int, Field(ge=1, le=1000)] = 20
@@ -87,6 +108,10 @@ class FailoverSection(Strict):
     """The bound that is tested [s]; the paper's is 1 s."""
     confidence: Annotated[float, Field(gt=0.5, lt=1)] = 0.95
     """Of intervals and bounds."""
+    rates: dict[str, CrashRate] = Field(default_factory=dict)
+    """By the fault as tables name it, for what a strategy buys; without any that is not told."""
+    availability: Annotated[float, Field(gt=0, lt=1 - U_FLOOR)] = 0.9999999
+    """What a fleet of servers is sized for then, with each strategy."""
 
     def block_s(self) -> float:
         """How long a block asks, if all goes well [s]."""
@@ -100,16 +125,22 @@ class FailoverSection(Strict):
         """Raises InputError where it does not fit the design."""
         experiment, tiers = design.experiment, design.fleet.tiers
         arms = set(experiment.arms)
-        by_agents = [fault.kind not in MACHINE_KINDS for fault in self.faults]
         names = [fault.name for fault in self.faults]
         others = {fault.tier for fault in self.faults if fault.tier is not None}
+        most = max(fault.servers for fault in self.faults)
+        nodes = tiers[self.tier].nodes if self.tier in tiers else most
+        fronted = {one.strategy == "arbiter" for one in self.strategies.values()}
         for key, wrong, expected, came in (
             ("tier", self.tier not in tiers, f"one of {', '.join(tiers)}", self.tier),
             ("strategies", set(self.strategies) != arms, f"those of {', '.join(sorted(arms))}",
              ", ".join(self.strategies) or "none"),
-            ("faults", not all(by_agents), "faults that an agent injects", "a machine's"),
             ("faults", len(set(names)) < len(names), "each fault once", ", ".join(names)),
             ("faults", not others <= set(tiers), f"tiers of {', '.join(tiers)}", str(others)),
+            ("faults", most > nodes, f"at most the tier's {nodes} servers at once", str(most)),
+            ("strategies", True in fronted and self.tier not in design.fleet.arbiters,
+             "an arbiter in front of the tier, as a strategy wants it", "none"),
+            ("rates", not set(self.rates) <= set(names), f"of {', '.join(names)}",
+             ", ".join(self.rates)),
             ("clients", not all(0 < one <= 100 for one in self.clients), "from 1 to 100 clients",
              ", ".join(map(str, self.clients))),
         ):  # fmt: skip

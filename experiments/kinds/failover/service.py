@@ -33,9 +33,9 @@ class Happened:
 class Service(ABC):
     """A service on a fleet that is up. Calls are bounded in time, and raise SparecraftError."""
 
-    def __init__(self, machines: Mapping[str, Sequence[Machine]]) -> None:
-        """`machines` of the fleet by their role."""
-        self.machines = machines
+    def __init__(self, tier: str, machines: Mapping[str, Sequence[Machine]]) -> None:
+        """`tier` of its servers; `machines` of the fleet by their role."""
+        self.tier, self.machines = tier, machines
 
     @abstractmethod
     def command(self, plan: Path, records: Path) -> Sequence[str]:
@@ -43,7 +43,7 @@ class Service(ABC):
 
     @abstractmethod
     def told(self) -> Mapping[str, Any]:
-        """What the plan says of the service: where its names are, what is invoked."""
+        """What the plan says of the service: where its names are, what is in front of it."""
 
     @abstractmethod
     def registered(self) -> frozenset[str]:

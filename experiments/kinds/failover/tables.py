@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from experiments.kinds.failover.analysis import PARTS
 from experiments.report.tables import Cell, Table, named
-from experiments.report.text import MISSING, counted, milliseconds, number, percent
+from experiments.report.text import MISSING, counted, milliseconds, number, percent, usd
+from optimizer.units import YEAR_S
 
 Rows = Sequence[Mapping[str, Any]]
 
@@ -28,6 +30,83 @@ def summary_table(rows: Rows, bound_s: float) -> Table:
     head = ("fault", "strategy", "fail-overs", "p50", "p90", "longest", "jitter",
             f"beyond {bound_s:g} s", "calls lost")  # fmt: skip
     return Table("summary", "How long a call took whose server was struck", head, tuple(shown))
+
+
+def matrix_tables(rows: Rows) -> list[Table]:
+    """Faults down, strategies across; one for each number of clients."""
+    return [
+        _matrix(clients, [row for row in rows if row["clients"] == clients])
+        for clients in dict.fromkeys(row["clients"] for row in rows)
+    ]
+
+
+def _matrix(clients: int, rows: Rows) -> Table:
+    arms = tuple(dict.fromkeys(row["arm"] for row in rows))
+    at = {(row["fault"], row["arm"]): row for row in rows}
+    shown = tuple(
+        (named(fault), *(_met(at.get((fault, arm))) for arm in arms))
+        for fault in dict.fromkeys(row["fault"] for row in rows)
+    )
+    caption = f"Strategy by fault, {counted(clients, 'client')}: fail-over median, longest"
+    return Table(f"matrix-{clients}", caption, ("fault", *arms), shown)
+
+
+def _met(row: Mapping[str, Any] | None) -> Cell:
+    """A strategy under a fault; bad where a call was lost or made twice."""
+    if row is None:
+        return Cell(MISSING)
+    times = f"{milliseconds(row['quantiles_ms']['50'])}, {milliseconds(row['max_ms'])}"
+    about = (
+        f"{row['failovers']} of {row['strikes']}; {row['lost']} lost, {row['repeated']} repeated; "
+        + ("all correct" if row["wrong"] == 0 else f"{row['wrong']} wrong")
+        + f"; longest call {milliseconds(row['longest_call_ms'])}"
+    )
+    mood = "bad" if row["lost"] or row["wrong"] else ""
+    text = times if row["failovers"] else "no fail-over"
+    return Cell(text, "50" in row["insufficient"], mood=mood, about=about)
+
+
+def bought_table(rows: Rows, availability: float) -> Table:
+    """What each strategy buys under each fault that has a rate."""
+    told = [row for row in rows if row["bought"] is not None]
+    head = ("fault", "strategy", "CrashRecovery", "PoolRepair", "availability", "down a year",
+            "USD a month", f"servers for {availability:.9g}", "USD a month with them")  # fmt: skip
+    caption = "What a strategy buys, in nines and in USD"
+    return Table("bought", caption, head, tuple(_bought(row) for row in told))
+
+
+def _bought(row: Mapping[str, Any]) -> tuple[Cell, ...]:
+    one = row["bought"]
+    label = (named(row["fault"]), _strategy(row))
+    if one["reason"] is not None:
+        about = f"{one['failovers']} fail-overs, {one['repairs']} repairs"
+        return (*label, Cell(one["reason"], about=about), *(Cell(MISSING) for _ in range(6)))
+    least = f"at least {_nines(one['unavailability_most'])}"
+    servers = "none suffices" if one["servers"] is None else str(one["servers"])
+    return (
+        *label,
+        Cell(milliseconds(1e3 * one["crash_recovery_s"]), about=f"mean of {one['failovers']}"),
+        Cell(f"{one['pool_repair_s']:.2f} s", about=f"mean of {one['repairs']}"),
+        Cell(_nines(one["unavailability"]), about=least),
+        Cell(f"{one['unavailability'] * YEAR_S:.2f} s"),
+        Cell(usd(one["usd_per_month"])),
+        Cell(servers), Cell(usd(one["usd_per_month_sized"])),
+    )  # fmt: skip
+
+
+def _nines(unavailability: float) -> str:
+    """-log10 of what is lost: 3 of 0.999."""
+    return f"{-math.log10(unavailability):.2f} nines"
+
+
+def rates_table(rates: Mapping[str, Mapping[str, Any]], prices: Mapping[str, str]) -> Table:
+    """What the figures above rest on."""
+    shown = [
+        (named(fault), Cell(f"{rate['per_year']:g} a server and year"), named(rate["source"]))
+        for fault, rate in rates.items()
+    ]
+    shown.append((named("prices"), Cell(prices["as_of"]), named(prices["source"])))
+    return Table("rates", "What this rests on", ("of", "figure", "source"), tuple(shown))
 
 
 def _strategy(row: Mapping[str, Any]) -> Cell:

@@ -19,8 +19,8 @@ from experiments.kinds.failover.service import Happened, Service
 from experiments.paths import ROOT
 
 _PROGRAM = ROOT / "build" / "bin" / "lots"
-_NAMING = "etcd"
-_PORT = 2379
+_NAMING, _ARBITER = "etcd", "arbiter"
+_PORT, _SERVED = 2379, 7000
 _LIMIT_S = 3.0
 # As agents/lots/src/naming.rs has them.
 _SERVERS, _ORDERS, _HISTORY = "lots/servers/", "lots/orders/", "lots/history/"
@@ -34,9 +34,13 @@ class Lots(Service):
         return [str(_PROGRAM), "invoke", "--plan", str(plan), "--records", str(records)]
 
     def told(self) -> Mapping[str, Any]:
-        """All members; the method that the paper measures."""
+        """All members; and the arbiter, where there is one in front of the servers."""
         members = ",".join(f"{one.address}:{_PORT}" for one in self.machines[_NAMING])
-        return {"naming": members, "method": "get-lots"}
+        told = {"naming": members}
+        for one in self.machines.get(_ARBITER, ()):
+            if one.tier == self.tier:
+                told["arbiter"] = f"{one.address}:{_SERVED}"
+        return told
 
     def registered(self) -> frozenset[str]:
         """Those that have a key."""

@@ -1,7 +1,8 @@
 //! A client's open connections to all servers, and who of them is suspected.
 //!
-//! Whoever makes them anew holds the lock meanwhile, as in the paper, so a client that loses its
-//! server just then waits for it; the time is told as a part of the fail-over.
+//! Strategy 3 makes them anew with the lock held, as in the paper, so a client that loses its server
+//! just then waits for it; the time is told as a part of the fail-over. Those that follow the naming
+//! service open new connections first, and hold the lock only to put them in.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -20,13 +21,15 @@ use crate::now_s;
 
 /// The paper's background refresh.
 const REFRESH_EVERY: Duration = Duration::from_millis(1500);
-/// After the naming service did not answer.
+/// After the naming service did not answer, and between two looks at what is open.
 const PAUSE: Duration = Duration::from_millis(100);
 /// For a connection in the background: a machine that is gone is not waited for with the lock held.
 const CONNECT_LIMIT: Duration = Duration::from_millis(500);
 
 const BEAT_EVERY: Duration = Duration::from_millis(20);
 const LOOK_EVERY: Duration = Duration::from_millis(5);
+/// What a look is later than this says something of this process, not of the server.
+const LOOK_S_MAX: f64 = 0.02;
 /// Suspected from here on: a heartbeat this late comes once in 10^8, if gaps are normal.
 const PHI_MAX: f64 = 8.0;
 /// A busy processor delays heartbeats; a gap of less than about six of these is never suspect.
@@ -84,8 +87,14 @@ impl Connections {
     /// Makes them anew every 1.5 s, for ever.
     pub async fn refresh(self: Arc<Self>, naming: Arc<Naming>) {
         loop {
+            let mut open = self.open.lock().await;
             // The naming service may be away: then all stays as it is.
-            let _ = self.renew(&naming).await;
+            if let Ok((servers, _)) = naming.servers().await {
+                let opened = connect_all(open.missing(&servers)).await;
+                self.renew(&mut open, servers);
+                self.put_in(&mut open, opened);
+            }
+            drop(open);
             tokio::time::sleep(REFRESH_EVERY).await;
         }
     }
@@ -94,8 +103,13 @@ impl Connections {
     pub async fn follow(self: Arc<Self>, naming: Arc<Naming>) {
         loop {
             let followed = async {
-                let revision = self.renew(&naming).await?;
-                naming.changed(revision).await
+                let (servers, revision) = naming.servers().await?;
+                // Who is gone is left at once; a machine that is away must not hold that up.
+                self.renew(&mut *self.lock().await, servers.clone());
+                tokio::select! {
+                    changed = naming.changed(revision) => changed,
+                    () = self.open_missing(&servers) => Ok(()),
+                }
             };
             if followed.await.is_err() {
                 tokio::time::sleep(PAUSE).await;
@@ -103,10 +117,18 @@ impl Connections {
         }
     }
 
-    /// The list as the naming service has it, and a connection to each; its revision.
-    async fn renew(self: &Arc<Self>, naming: &Naming) -> Result<i64, tonic::Status> {
-        let mut open = self.open.lock().await;
-        let (servers, revision) = naming.servers().await?;
+    /// Opens what is not open, a connection that broke too, for ever.
+    async fn open_missing(self: &Arc<Self>, servers: &[Server]) {
+        loop {
+            let missing = self.lock().await.missing(servers);
+            let opened = connect_all(missing).await;
+            self.put_in(&mut *self.lock().await, opened);
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+
+    /// The list as the naming service has it; who is gone is open no more.
+    fn renew(&self, open: &mut Open, servers: Vec<Server>) {
         let mut gone: HashSet<Server> = open.channels.keys().cloned().collect();
         gone.retain(|one| !servers.contains(one));
         for server in &gone {
@@ -116,28 +138,24 @@ impl Connections {
             found.retain(|one| servers.contains(one));
             found.extend(gone);
         });
-        let mut opening = JoinSet::new();
-        for server in servers
-            .iter()
-            .filter(|one| !open.channels.contains_key(one))
-        {
-            let server = server.clone();
-            opening.spawn(async move { (connect(&server, CONNECT_LIMIT).await, server) });
-        }
-        while let Some(Ok((channel, server))) = opening.join_next().await {
-            if let Some(channel) = channel {
-                self.keep(&mut open, server, channel);
+        open.servers = servers;
+    }
+
+    /// Of those that the client has not opened itself meanwhile.
+    fn put_in(self: &Arc<Self>, open: &mut Open, opened: Vec<(Server, Channel)>) {
+        for (server, channel) in opened {
+            if open.channel(&server).is_none() {
+                self.keep(open, server, channel);
             }
         }
-        open.servers = servers;
-        Ok(revision)
     }
 
     /// Has another open connection.
     pub fn keep(self: &Arc<Self>, open: &mut Open, server: Server, channel: Channel) {
         if self.with_heartbeats {
             let beats = tokio::spawn(Arc::clone(self).watch_beats(server.clone(), channel.clone()));
-            open.beats.insert(server.clone(), beats.abort_handle());
+            let before = open.beats.insert(server.clone(), beats.abort_handle());
+            before.inspect(tokio::task::AbortHandle::abort);
         }
         if !open.servers.contains(&server) {
             open.servers.push(server.clone());
@@ -152,11 +170,16 @@ impl Connections {
         loop {
             let beat = client.beat(Nothing::default());
             tokio::pin!(beat);
+            let mut excused_s = 0.0;
             let came = loop {
+                let looked_s = now_s();
                 tokio::select! {
+                    biased;
                     came = &mut beat => break came.is_ok(),
                     () = tokio::time::sleep(LOOK_EVERY) => {
-                        if phi.phi(now_s()) > PHI_MAX {
+                        // Who was late itself has not read what came meanwhile.
+                        excused_s += (now_s() - looked_s - LOOK_S_MAX).max(0.0);
+                        if phi.phi(now_s() - excused_s) > PHI_MAX {
                             self.suspect(&server, true);
                         }
                     }
@@ -164,10 +187,8 @@ impl Connections {
             };
             if came {
                 phi.beat(now_s());
-                self.suspect(&server, false);
-            } else {
-                self.suspect(&server, true);
             }
+            self.suspect(&server, !came);
             tokio::time::sleep(BEAT_EVERY).await;
         }
     }
@@ -181,6 +202,13 @@ impl Connections {
 }
 
 impl Open {
+    /// Those without a connection.
+    fn missing(&self, servers: &[Server]) -> Vec<Server> {
+        let mut found = servers.to_vec();
+        found.retain(|one| !self.channels.contains_key(one));
+        found
+    }
+
     /// The connection to a server.
     #[must_use]
     pub fn channel(&self, server: &Server) -> Option<Channel> {
@@ -196,10 +224,23 @@ impl Open {
     }
 }
 
+/// Connections to those of them that can be reached, opened at the same time.
+async fn connect_all(servers: Vec<Server>) -> Vec<(Server, Channel)> {
+    let mut opening = JoinSet::new();
+    for server in servers {
+        opening.spawn(async move {
+            let channel = connect(&server, CONNECT_LIMIT).await;
+            channel.map(|channel| (server, channel))
+        });
+    }
+    opening.join_all().await.into_iter().flatten().collect()
+}
+
 /// A new connection; none where it cannot be opened within the limit.
 pub async fn connect(server: &Server, limit: Duration) -> Option<Channel> {
     let endpoint = Endpoint::from_shared(format!("http://{}", server.address)).ok()?;
-    let endpoint = endpoint.tcp_nodelay(true);
+    // The channel connects again by itself when it breaks.
+    let endpoint = endpoint.tcp_nodelay(true).connect_timeout(limit);
     tokio::time::timeout(limit, endpoint.connect())
         .await
         .ok()?

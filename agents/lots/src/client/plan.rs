@@ -2,17 +2,9 @@
 
 use serde::Deserialize;
 
+use crate::client::calls::Calls;
 use crate::core::call::Strategy;
-
-/// What is invoked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Method {
-    /// `GetLots`, the method that the paper measures.
-    GetLots,
-    /// `EnterLot` and `ExitLot` in turn: changes, each to be done once.
-    Park,
-}
+use crate::core::Server;
 
 /// A strategy by its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -26,8 +18,12 @@ pub enum Named {
     Open,
     /// 4: as 3, and made anew when the naming service says so.
     Watched,
+    /// 5: as 4, and a late call is sent to a second server too, where it changes nothing.
+    Hedged,
     /// 6: as 4, and a server whose heartbeats stop is left.
     Heartbeat,
+    /// 7: one connection, to the arbiter in front of the servers.
+    Arbiter,
 }
 
 /// The whole plan.
@@ -43,12 +39,15 @@ pub struct Plan {
     /// From a reply to the next invocation [s].
     pub gap_s: f64,
     /// What is invoked.
-    pub method: Method,
+    pub calls: Calls,
     /// What a client does when its server is gone.
     pub strategy: Named,
     /// With `primary`: before it asks the naming service [s].
     #[serde(default)]
     pub wait_s: f64,
+    /// The arbiter in front of the servers, where there is one.
+    #[serde(default)]
+    pub arbiter: Option<String>,
     /// A reply that takes longer is not waited for [s].
     pub patience_s: f64,
     /// An invocation that takes longer is given up [s].
@@ -63,8 +62,20 @@ impl Plan {
             Named::Primary => Strategy::Primary {
                 wait_s: self.wait_s,
             },
-            Named::Cached => Strategy::Cached,
-            Named::Open | Named::Watched | Named::Heartbeat => Strategy::Open,
+            // The arbiter is a list of one.
+            Named::Cached | Named::Arbiter => Strategy::Cached,
+            Named::Open | Named::Watched | Named::Hedged | Named::Heartbeat => Strategy::Open,
         }
+    }
+
+    /// The arbiter, where it is what clients ask.
+    #[must_use]
+    pub fn front(&self) -> Option<Server> {
+        let address = self.arbiter.clone()?;
+        (self.strategy == Named::Arbiter).then(|| Server {
+            name: "arbiter".to_owned(),
+            address,
+            incarnation: 0,
+        })
     }
 }

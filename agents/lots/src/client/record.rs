@@ -7,6 +7,7 @@ use std::sync::{Mutex, PoisonError};
 
 use serde::Serialize;
 
+use crate::client::calls::Reply;
 use crate::core::call::Account;
 
 /// One invocation.
@@ -18,6 +19,7 @@ struct Line<'a> {
     latency_ms: f64,
     outcome: &'a str,
     sent: u32,
+    needless: bool,
     server: &'a str,
     detection_ms: f64,
     waiting_ms: f64,
@@ -50,6 +52,7 @@ impl Records {
         number: i64,
         start_s: f64,
         account: &Account,
+        reply: Option<&Reply>,
     ) -> std::io::Result<()> {
         let parts = account.parts.unwrap_or_default();
         let line = Line {
@@ -57,9 +60,14 @@ impl Records {
             number,
             start_s,
             latency_ms: 1e3 * account.latency_s,
-            outcome: if account.is_answered { "ok" } else { "gave_up" },
+            outcome: match reply {
+                Some(reply) if reply.is_right => "ok",
+                Some(_) => "wrong",
+                None => "gave_up",
+            },
             sent: account.sent,
-            server: account.server.as_ref().map_or("", |one| &one.name),
+            needless: account.is_needless,
+            server: reply.map_or("", |reply| &reply.server),
             detection_ms: 1e3 * parts.detection_s,
             waiting_ms: 1e3 * parts.waiting_s,
             naming_ms: 1e3 * parts.naming_s,

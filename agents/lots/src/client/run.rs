@@ -9,28 +9,27 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use tokio::task::JoinSet;
 use tonic::transport::Channel;
-use tonic::{Code, Request, Status};
 
 use crate::api::lots_client::LotsClient;
-use crate::api::{Car, Entry, Nothing};
+use crate::api::Nothing;
+use crate::client::calls::{send, Flight, Reply};
 use crate::client::connections::{connect, Connections};
-use crate::client::plan::{Method, Named, Plan};
+use crate::client::flights::{Flights, Landed};
+use crate::client::plan::{Named, Plan};
 use crate::client::record::Records;
 use crate::core::call::{Account, Caller, Heard, Next, Step, Strategy};
 use crate::core::Server;
 use crate::etcd::Etcd;
 use crate::naming::Naming;
 use crate::now_s;
-use crate::server::{CLIENT, NUMBER};
 
-/// The lot that cars enter.
-const LOT: i32 = 1;
+/// Between two tries to be given a number.
+const PAUSE: Duration = Duration::from_millis(50);
 
-/// Carries out the plan until `ended` does; standard output says who is asked, as it changes.
+/// Carries out the plan until `ended` does; standard output says who answers, as it changes.
 ///
 /// # Errors
-/// Where the naming service's addresses are none, the records cannot be written, or a server
-/// refuses a request for what it is.
+/// Where the naming service's addresses are none, or the records cannot be written.
 pub async fn run(plan: Plan, records: &Path, ended: impl Future<Output = ()>) -> Result<()> {
     let records = Records::create(records);
     let records = Arc::new(records.context("cannot write the records")?);
@@ -59,12 +58,19 @@ pub async fn run(plan: Plan, records: &Path, ended: impl Future<Output = ()>) ->
 }
 
 struct Client {
+    /// Of this program's clients.
     number: i32,
+    /// As servers know it: no other client of theirs has it.
+    id: i32,
     plan: Arc<Plan>,
     naming: Arc<Naming>,
     connections: Arc<Connections>,
     /// The one in use.
     channel: Option<(Server, Channel)>,
+    /// The requests of a call that is late.
+    late: Flights,
+    /// The last reply, and whether it can be right.
+    reply: Option<Reply>,
     background: JoinSet<()>,
 }
 
@@ -75,33 +81,45 @@ impl Client {
         let mut background = JoinSet::new();
         let (held, asked) = (Arc::clone(&connections), Arc::clone(&naming));
         match plan.strategy {
-            Named::Primary | Named::Cached => {}
+            Named::Primary | Named::Cached | Named::Arbiter => {}
             Named::Open => drop(background.spawn(held.refresh(asked))),
-            Named::Watched | Named::Heartbeat => drop(background.spawn(held.follow(asked))),
+            Named::Watched | Named::Hedged | Named::Heartbeat => {
+                drop(background.spawn(held.follow(asked)));
+            }
         }
         Self {
             number,
+            id: 0,
             plan: Arc::clone(plan),
             naming,
             connections,
             channel: None,
+            late: Flights::default(),
+            reply: None,
             background,
         }
     }
 
     async fn invoke_all(mut self, records: Arc<Records>, stop: Arc<AtomicBool>) -> Result<()> {
         let mut caller = Caller::new(self.plan.strategy(), self.plan.give_up_s);
+        if self.plan.strategy == Named::Hedged {
+            caller = caller.hedging();
+        }
+        self.id = self.own_id(&stop).await;
         let mut server = String::new();
         for number in 0..self.plan.invocations {
-            if stop.load(Ordering::Relaxed) {
+            let is_outside = self.plan.calls.is_outside_before(number);
+            if stop.load(Ordering::Relaxed) && is_outside {
                 break;
             }
             let start_s = now_s();
-            let account = self.invoke(&mut caller, number).await?;
-            records.write(self.number, number, start_s, &account)?;
-            if let Some(now) = account.server.filter(|now| now.name != server) {
-                println!("{} {}", self.number, now.name);
-                server = now.name;
+            let account = self.invoke(&mut caller, number).await;
+            let reply = self.reply.take().filter(|_| account.is_answered);
+            records.write(self.number, number, start_s, &account, reply.as_ref())?;
+            let named = reply.map(|reply| reply.server).unwrap_or_default();
+            if !named.is_empty() && named != server {
+                println!("{} {named}", self.number);
+                server = named;
             }
             tokio::time::sleep(Duration::from_secs_f64(self.plan.gap_s)).await;
         }
@@ -109,43 +127,74 @@ impl Client {
         Ok(())
     }
 
+    /// A number that no other client has, of whichever server answers; 0 once it is to stop.
+    async fn own_id(&mut self, stop: &AtomicBool) -> i32 {
+        while !stop.load(Ordering::Relaxed) {
+            for server in self.all_servers().await {
+                let Some(channel) = connect(&server, self.patience()).await else {
+                    continue;
+                };
+                let mut lots = LotsClient::new(channel);
+                let asked = lots.get_client_id(Nothing::default());
+                if let Ok(Ok(given)) = tokio::time::timeout(self.patience(), asked).await {
+                    return given.into_inner().value;
+                }
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+        0
+    }
+
     /// One invocation, to its end.
-    async fn invoke(&mut self, caller: &mut Caller, number: i64) -> Result<Account> {
+    async fn invoke(&mut self, caller: &mut Caller, number: i64) -> Account {
         let mut step = caller.invoke(now_s());
         loop {
-            let heard = self.carry_out(&step, number).await?;
+            let is_idempotent = self.plan.calls.at(number).is_idempotent();
+            let late_after_s = caller.late_after_s().filter(|_| is_idempotent);
+            let heard = self.carry_out(&step, number, late_after_s).await;
             match caller.hear(heard, now_s()) {
                 Next::Step(next) => step = next,
-                Next::Over(account) => return Ok(account),
+                Next::Over(account) => {
+                    self.late = Flights::default();
+                    return account;
+                }
             }
         }
     }
 
-    async fn carry_out(&mut self, step: &Step, number: i64) -> Result<Heard> {
-        Ok(match step {
-            Step::Ask(server) => self.ask(server, number).await?,
+    async fn carry_out(&mut self, step: &Step, number: i64, late_after_s: Option<f64>) -> Heard {
+        match step {
+            Step::Ask(server) => self.ask(server, number, late_after_s).await,
+            Step::AskToo(second) => self.ask_too(second.as_ref(), number).await,
             // A naming service that does not answer knows nobody.
             Step::NamePrimary => {
                 Heard::Named(self.naming.primary_server().await.unwrap_or_default())
             }
-            Step::NameAll => {
-                let all = self.naming.servers().await;
-                Heard::Named(all.map(|(servers, _)| servers).unwrap_or_default())
-            }
+            Step::NameAll => Heard::Named(self.all_servers().await),
             Step::Lock => self.locked().await,
             Step::Open(server) => self.open(server).await,
             Step::Wait(wait_s) => {
                 tokio::time::sleep(Duration::from_secs_f64(*wait_s)).await;
                 Heard::Waited
             }
-        })
+        }
     }
 
-    /// The lock is held just long enough to see who is open; the broken one is open no more.
+    /// As the naming service has them; or the arbiter, which stands for them.
+    async fn all_servers(&mut self) -> Vec<Server> {
+        match self.plan.front() {
+            Some(arbiter) => vec![arbiter],
+            None => self.naming.servers().await.unwrap_or_default().0,
+        }
+    }
+
+    /// The lock is held just long enough to see who is open; a broken one is open no more.
     async fn locked(&mut self) -> Heard {
         let mut open = self.connections.lock().await;
-        if let Some((broken, _)) = self.channel.take() {
-            open.forget(&broken);
+        if !self.late.are_under_way() {
+            if let Some((broken, _)) = self.channel.take() {
+                open.forget(&broken);
+            }
         }
         let candidates = self.connections.candidates(&open);
         Heard::Locked(candidates)
@@ -164,66 +213,79 @@ impl Client {
         Heard::Opened
     }
 
-    async fn ask(&mut self, server: &Server, number: i64) -> Result<Heard> {
+    async fn ask(&mut self, server: &Server, number: i64, late_after_s: Option<f64>) -> Heard {
         let Some(channel) = self.channel_to(server).await else {
-            return Ok(Heard::Failed);
+            return Heard::Failed;
         };
-        let answer = tokio::select! {
-            answer = tokio::time::timeout(self.patience(), self.send(channel, number)) => answer,
-            () = self.connections.suspected(server) => return Ok(Heard::Failed),
+        self.channel = Some((server.clone(), channel.clone()));
+        let mut flights = Flights::of(self.send(channel, number), self.patience());
+        let late_after = late_after_s.map(Duration::from_secs_f64);
+        let landed = tokio::select! {
+            landed = flights.land(late_after) => landed,
+            () = self.connections.suspected(server) => Landed::Failed,
         };
-        match answer {
-            Ok(Ok(())) => Ok(Heard::Answered),
-            Ok(Err(status)) if is_refusal(status.code()) => {
-                Err(status).context("a server refused a request for what it is")
+        if matches!(landed, Landed::Late) {
+            self.late = flights;
+        }
+        self.heard(landed, Heard::Answered)
+    }
+
+    /// The late call is sent to a second server too; without one the late server is left when it is
+    /// suspected.
+    async fn ask_too(&mut self, second: Option<&Server>, number: i64) -> Heard {
+        let mut flights = std::mem::take(&mut self.late);
+        let mut asked = None;
+        if let Some(server) = second {
+            if let Some(channel) = self.channel_to(server).await {
+                flights.add(self.send(channel.clone(), number), self.patience());
+                asked = Some((server.clone(), channel));
             }
-            Ok(Err(_)) | Err(_) => Ok(Heard::Failed),
+        }
+        let landed = match (&asked, &self.channel) {
+            (None, Some((late, _))) => tokio::select! {
+                landed = flights.land(None) => landed,
+                () = self.connections.suspected(late) => Landed::Failed,
+            },
+            _ => flights.land(None).await,
+        };
+        if let Landed::Answered(_, false) = landed {
+            self.channel = asked;
+        }
+        self.heard(landed, Heard::LateAnswered)
+    }
+
+    /// Parameters: `by_first`, what a reply to the first request is.
+    fn heard(&mut self, landed: Landed, by_first: Heard) -> Heard {
+        match landed {
+            Landed::Answered(reply, is_first) => {
+                self.reply = Some(reply);
+                match is_first {
+                    true => by_first,
+                    false => Heard::Answered,
+                }
+            }
+            Landed::Refused(status) => {
+                eprintln!("lots: a server refused a request for what it is: {status}");
+                self.reply = Some(Reply::default());
+                Heard::Answered
+            }
+            Landed::Failed => Heard::Failed,
+            Landed::Late => Heard::Late,
         }
     }
 
     async fn channel_to(&mut self, server: &Server) -> Option<Channel> {
-        if !matches!(&self.channel, Some((of, _)) if of == server) {
-            let channel = self.connections.lock().await.channel(server)?;
-            self.channel = Some((server.clone(), channel));
+        match &self.channel {
+            Some((of, channel)) if of == server => Some(channel.clone()),
+            _ => self.connections.lock().await.channel(server),
         }
-        self.channel.as_ref().map(|(_, channel)| channel.clone())
     }
 
-    async fn send(&self, channel: Channel, number: i64) -> Result<(), Status> {
-        let mut lots = LotsClient::new(channel);
-        let client = self.number;
-        match (self.plan.method, number % 2) {
-            (Method::GetLots, _) => drop(
-                lots.get_lots(self.asked(Nothing::default(), number))
-                    .await?,
-            ),
-            (Method::Park, 0) => {
-                let entry = Entry { client, lot: LOT };
-                drop(lots.enter_lot(self.asked(entry, number)).await?);
-            }
-            (Method::Park, _) => {
-                drop(lots.exit_lot(self.asked(Car { client }, number)).await?);
-            }
-        }
-        Ok(())
-    }
-
-    fn asked<T>(&self, message: T, number: i64) -> Request<T> {
-        let mut request = Request::new(message);
-        request.metadata_mut().insert(CLIENT, self.number.into());
-        request.metadata_mut().insert(NUMBER, number.into());
-        request
+    fn send(&self, channel: Channel, number: i64) -> Flight {
+        send(channel, self.plan.calls.at(number), self.id, number)
     }
 
     fn patience(&self) -> Duration {
         Duration::from_secs_f64(self.plan.patience_s)
     }
-}
-
-/// Whether another server would say the same.
-fn is_refusal(code: Code) -> bool {
-    matches!(
-        code,
-        Code::InvalidArgument | Code::FailedPrecondition | Code::NotFound | Code::Unimplemented
-    )
 }

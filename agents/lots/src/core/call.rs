@@ -2,7 +2,11 @@
 //!
 //! It says the next step, and hears what became of it. All time between an invocation's begin and
 //! its end belongs to the step that was under way, so the parts of a fail-over add up to it.
+//!
+//! A client that hedges sends a call again while the first request is still under way: where it is
+//! late (`recent`), and another server is open. The first reply of the two counts.
 
+use super::recent::Recent;
 use super::Server;
 
 /// Between two looks at a naming service that knew no living server.
@@ -27,6 +31,9 @@ pub enum Strategy {
 pub enum Step {
     /// Send the invocation on the open connection to this server.
     Ask(Server),
+    /// Send it to this server too, and wait for whichever reply comes first; none: go on waiting
+    /// for the one that is late.
+    AskToo(Option<Server>),
     /// Ask the naming service for the primary.
     NamePrimary,
     /// Ask the naming service for all servers.
@@ -42,9 +49,14 @@ pub enum Step {
 /// What became of a step.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Heard {
-    /// The reply is there.
+    /// The reply is there, of the server that was asked last.
     Answered,
-    /// There will be no reply: the connection broke, the time is up, or the server is suspected.
+    /// The server that was late has answered after all.
+    LateAnswered,
+    /// No reply came within the time that `Caller::late_after_s` tells; one may come yet.
+    Late,
+    /// There will be no reply, of nobody who was asked: the connection broke, the time is up, or the
+    /// server is suspected.
     Failed,
     /// The naming service's answer, the best first.
     Named(Vec<Server>),
@@ -94,6 +106,8 @@ pub struct Account {
     pub latency_s: f64,
     /// How often it was sent.
     pub sent: u32,
+    /// Whether it was sent a second time though the first server's reply came first.
+    pub is_needless: bool,
     /// Whether a reply came.
     pub is_answered: bool,
     /// Where the time went, if it had to look for another server.
@@ -119,6 +133,8 @@ pub struct Caller {
     servers: Vec<Server>,
     failed: Vec<Server>,
     current: Option<Server>,
+    /// Of a client that hedges.
+    recent: Option<Recent>,
     call: Call,
 }
 
@@ -130,6 +146,8 @@ struct Call {
     step: Step,
     sent: u32,
     named: bool,
+    /// Who was asked first and is waited for still.
+    late: Option<Server>,
     parts: Parts,
 }
 
@@ -143,8 +161,21 @@ impl Caller {
             servers: Vec::new(),
             failed: Vec::new(),
             current: None,
+            recent: None,
             call,
         }
+    }
+
+    /// The same client, which sends a late call a second time.
+    #[must_use]
+    pub fn hedging(mut self) -> Self {
+        self.recent = Some(Recent::default());
+        self
+    }
+
+    /// After how long a call is late [s]; none where that is not asked, or not known yet.
+    pub fn late_after_s(&self) -> Option<f64> {
+        self.recent.as_ref().and_then(Recent::late_after_s)
     }
 
     /// The first step of a new invocation.
@@ -162,31 +193,58 @@ impl Caller {
     /// What follows on what became of the last step.
     pub fn hear(&mut self, heard: Heard, now_s: f64) -> Next {
         self.call.charge(&heard, now_s);
-        if heard == Heard::Answered {
-            return Next::Over(self.account(now_s, true));
+        if matches!(heard, Heard::Answered | Heard::LateAnswered) {
+            return Next::Over(self.answered(heard == Heard::LateAnswered, now_s));
         }
         if now_s - self.call.began_s >= self.give_up_s {
             self.current = None;
             return Next::Over(self.account(now_s, false));
         }
         let step = match heard {
-            Heard::Answered | Heard::Failed | Heard::Refused => self.recover(),
+            Heard::Late => self.hedge(),
+            Heard::Answered | Heard::LateAnswered | Heard::Failed | Heard::Refused => {
+                self.recover()
+            }
             Heard::Named(servers) => self.named(servers),
             Heard::Locked(open) => self.locked(open),
             Heard::Opened => self.opened(),
             Heard::Waited => self.look(),
         };
-        if let Step::Ask(_) = step {
+        if let Step::Ask(_) | Step::AskToo(Some(_)) = step {
             self.call.sent += 1;
         }
         self.call.step = step.clone();
         Next::Step(step)
     }
 
-    /// The server of the last step is out.
+    /// The reply is that of the last step's server, or of the one that was late.
+    fn answered(&mut self, is_late: bool, now_s: f64) -> Account {
+        let late = self.call.late.take();
+        if let (true, Some(server)) = (is_late, late) {
+            self.current = Some(server);
+        } else if let Step::AskToo(Some(server)) = &self.call.step {
+            self.current = Some(server.clone());
+        }
+        let mut account = self.account(now_s, true);
+        account.is_needless = is_late && account.sent > 1;
+        if let Some(recent) = &mut self.recent {
+            recent.took(account.latency_s);
+        }
+        account
+    }
+
+    /// Another server is looked for while the first request is under way.
+    fn hedge(&mut self) -> Step {
+        self.call.late = self.current.clone();
+        Step::Lock
+    }
+
+    /// The servers of the last step are out.
     fn recover(&mut self) -> Step {
         self.current = None;
-        if let Step::Ask(server) | Step::Open(server) = &self.call.step {
+        self.failed.extend(self.call.late.take());
+        if let Step::Ask(server) | Step::AskToo(Some(server)) | Step::Open(server) = &self.call.step
+        {
             self.failed.push(server.clone());
         }
         match self.strategy {
@@ -220,7 +278,13 @@ impl Caller {
 
     fn locked(&mut self, open: Vec<Server>) -> Step {
         self.failed.retain(|one| open.contains(one));
-        match open.into_iter().find(|one| !self.failed.contains(one)) {
+        let late = &self.call.late;
+        let is_possible = |one: &Server| !self.failed.contains(one) && Some(one) != late.as_ref();
+        let found = open.into_iter().find(is_possible);
+        if late.is_some() {
+            return Step::AskToo(found);
+        }
+        match found {
             Some(server) => {
                 self.current = Some(server.clone());
                 Step::Ask(server)
@@ -249,6 +313,7 @@ impl Caller {
         Account {
             latency_s: now_s - call.began_s,
             sent: call.sent,
+            is_needless: false,
             is_answered,
             parts: (call.sent != 1 || !is_answered).then_some(call.parts),
             server: self.current.clone(),
@@ -264,6 +329,7 @@ impl Call {
             sent: u32::from(matches!(step, Step::Ask(_))),
             step,
             named: false,
+            late: None,
             parts: Parts::default(),
         }
     }
@@ -272,8 +338,10 @@ impl Call {
     fn charge(&mut self, heard: &Heard, now_s: f64) {
         let parts = &mut self.parts;
         let part = match (&self.step, heard) {
-            (Step::Ask(_), Heard::Answered) => &mut parts.again_s,
-            (Step::Ask(_), _) => &mut parts.detection_s,
+            (Step::Ask(_) | Step::AskToo(_), Heard::Answered | Heard::LateAnswered) => {
+                &mut parts.again_s
+            }
+            (Step::Ask(_) | Step::AskToo(_), _) => &mut parts.detection_s,
             (Step::NamePrimary | Step::NameAll, _) => &mut parts.naming_s,
             (Step::Lock, _) => &mut parts.lock_s,
             (Step::Open(_), _) => &mut parts.connecting_s,

@@ -166,7 +166,7 @@ fn the_parts_of_a_fail_over_add_up_to_it() {
             let heard = match next {
                 Next::Over(account) => break account,
                 Next::Step(Step::Ask(one)) if one == server("a", 1) => Heard::Failed,
-                Next::Step(Step::Ask(_)) => Heard::Answered,
+                Next::Step(Step::Ask(_) | Step::AskToo(_)) => Heard::Answered,
                 Next::Step(Step::NamePrimary | Step::NameAll) => Heard::Named(vec![server("b", 2)]),
                 Next::Step(Step::Lock) => Heard::Locked(Vec::new()),
                 Next::Step(Step::Open(_)) if refusals > 0 => {
@@ -185,4 +185,79 @@ fn the_parts_of_a_fail_over_add_up_to_it() {
         );
         assert!(parts.detection_s > 0.0 && parts.again_s > 0.0 && parts.connecting_s > 0.0);
     }
+}
+
+/// A client of `a` that knows what a call takes, 10 ms, and whose call to `a` is late.
+fn late_client_of_a() -> Caller {
+    let mut caller = client_of_a(Strategy::Open).hedging();
+    assert_eq!(caller.late_after_s(), None);
+    for call in 1..=100 {
+        let now_s = f64::from(call);
+        caller.invoke(now_s);
+        caller.hear(Heard::Answered, now_s + 0.01);
+    }
+    let late_s = caller.late_after_s().unwrap();
+    assert!((late_s - 0.01).abs() < 1e-9);
+    caller.invoke(200.0);
+    assert_eq!(step(caller.hear(Heard::Late, 200.0 + late_s)), Step::Lock);
+    caller
+}
+
+fn open() -> Vec<crate::core::Server> {
+    vec![server("a", 1), server("b", 2)]
+}
+
+#[test]
+fn a_late_call_is_sent_to_another_server_whose_reply_counts_if_it_is_first() {
+    let mut caller = late_client_of_a();
+    let too = step(caller.hear(Heard::Locked(open()), 200.01));
+    assert_eq!(too, Step::AskToo(Some(server("b", 2))));
+    let account = over(caller.hear(Heard::Answered, 200.02));
+    assert_eq!((account.sent, account.is_needless), (2, false));
+    assert_eq!(account.server, Some(server("b", 2)));
+    assert!((account.parts.unwrap().sum_s() - account.latency_s).abs() < 1e-9);
+    assert_eq!(caller.invoke(201.0), Step::Ask(server("b", 2)));
+}
+
+#[test]
+fn the_late_server_is_kept_if_its_reply_is_first_after_all() {
+    let mut caller = late_client_of_a();
+    caller.hear(Heard::Locked(open()), 200.01);
+    let account = over(caller.hear(Heard::LateAnswered, 200.02));
+    assert_eq!((account.sent, account.is_needless), (2, true));
+    assert_eq!(account.server, Some(server("a", 1)));
+    assert_eq!(caller.invoke(201.0), Step::Ask(server("a", 1)));
+}
+
+#[test]
+fn a_late_call_goes_on_alone_where_no_other_server_is_open() {
+    let mut caller = late_client_of_a();
+    let alone = vec![server("a", 1)];
+    let too = step(caller.hear(Heard::Locked(alone), 200.01));
+    assert_eq!(too, Step::AskToo(None));
+    let account = over(caller.hear(Heard::LateAnswered, 200.5));
+    assert_eq!((account.sent, account.is_needless), (1, false));
+    assert_eq!(account.server, Some(server("a", 1)));
+}
+
+#[test]
+fn when_neither_of_two_requests_is_answered_both_servers_have_failed() {
+    let mut caller = late_client_of_a();
+    caller.hear(Heard::Locked(open()), 200.01);
+    assert_eq!(step(caller.hear(Heard::Failed, 202.0)), Step::Lock);
+    assert_eq!(
+        step(caller.hear(Heard::Locked(open()), 202.0)),
+        Step::NameAll
+    );
+}
+
+#[test]
+fn a_clock_that_steps_back_ends_no_invocation_and_one_that_steps_forward_gives_it_up() {
+    let mut caller = client_of_a(Strategy::Cached);
+    caller.invoke(1000.0);
+    assert!(matches!(caller.hear(Heard::Failed, 10.0), Next::Step(_)));
+    assert!(matches!(caller.hear(Heard::Refused, 9.0), Next::Step(_)));
+    let account = over(caller.hear(Heard::Named(Vec::new()), 5000.0));
+    assert!(!account.is_answered);
+    assert!(matches!(caller.invoke(5000.0), Step::NameAll));
 }

@@ -2,6 +2,7 @@
 
 pub mod call;
 pub mod phi;
+pub mod recent;
 pub mod rounds;
 
 /// A server as the naming service knows it.

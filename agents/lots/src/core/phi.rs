@@ -5,6 +5,10 @@
 //! -log10 P(a heartbeat comes later than now), of a normal distribution. At phi = 8 one of 10^8
 //! heartbeats would be suspected wrongly, if they were normal; the least deviation is for those
 //! that are not.
+//!
+//! A gap in which a server was away says nothing of how its heartbeats vary: it counts as one that
+//! is just not suspected, so that the next silence is noticed as soon, and heartbeats that have
+//! become irregular are waited for longer all the same.
 
 use std::collections::VecDeque;
 
@@ -12,6 +16,8 @@ use std::collections::VecDeque;
 const GAPS: usize = 200;
 /// Before so many gaps are known nobody is suspected.
 const GAPS_MIN: usize = 5;
+/// Gaps count up to the mean and so many deviations: phi is above 8 there.
+const DEVIATIONS_MAX: f64 = 6.0;
 
 /// One server's heartbeats.
 #[derive(Debug, Clone)]
@@ -34,7 +40,8 @@ impl Phi {
     /// A heartbeat came.
     pub fn beat(&mut self, now_s: f64) {
         if let Some(last_s) = self.last_s.replace(now_s) {
-            self.gaps_s.push_back(now_s - last_s);
+            let gap_s = (now_s - last_s).clamp(0.0, self.gap_s_max());
+            self.gaps_s.push_back(gap_s);
             if self.gaps_s.len() > GAPS {
                 self.gaps_s.pop_front();
             }
@@ -46,16 +53,27 @@ impl Phi {
         let (Some(last_s), true) = (self.last_s, self.gaps_s.len() >= GAPS_MIN) else {
             return 0.0;
         };
-        let count = self.gaps_s.len() as f64;
-        let mean_s = self.gaps_s.iter().sum::<f64>() / count;
-        let squares = self.gaps_s.iter().map(|gap| (gap - mean_s).powi(2));
-        let deviation_s = (squares.sum::<f64>() / count)
-            .sqrt()
-            .max(self.deviation_s_min);
+        let (mean_s, deviation_s) = self.mean_and_deviation_s();
         let y = (now_s - last_s - mean_s) / deviation_s;
         // The logistic approximation of the normal distribution: P = 1 / (1 + exp(exponent)).
         let exponent = y * (1.5976 + 0.070566 * y * y);
         exponent.exp().ln_1p().min(exponent.max(0.0) + 1.0) / std::f64::consts::LN_10
+    }
+
+    fn gap_s_max(&self) -> f64 {
+        if self.gaps_s.len() < GAPS_MIN {
+            return f64::INFINITY;
+        }
+        let (mean_s, deviation_s) = self.mean_and_deviation_s();
+        mean_s + DEVIATIONS_MAX * deviation_s
+    }
+
+    fn mean_and_deviation_s(&self) -> (f64, f64) {
+        let count = self.gaps_s.len() as f64;
+        let mean_s = self.gaps_s.iter().sum::<f64>() / count;
+        let squares = self.gaps_s.iter().map(|gap| (gap - mean_s).powi(2));
+        let deviation_s = (squares.sum::<f64>() / count).sqrt();
+        (mean_s, deviation_s.max(self.deviation_s_min))
     }
 }
 
@@ -108,5 +126,30 @@ mod tests {
             irregular.beat(now_s);
         }
         assert!(irregular.phi(now_s + 0.06) < regular.phi(99.0 * 0.02 + 0.06));
+    }
+
+    #[test]
+    fn a_server_that_was_away_is_suspected_as_soon_the_next_time() {
+        let mut phi = beaten(0.02);
+        let suspected_after_s = |phi: &Phi, last_s: f64| {
+            let silences = (0..1000).map(|ms| f64::from(ms) / 1e3);
+            let mut suspect = silences.filter(|silent_s| phi.phi(last_s + silent_s) > 8.0);
+            suspect.next().unwrap()
+        };
+        let before_s = suspected_after_s(&phi, 99.0 * 0.02);
+        phi.beat(1000.0);
+        let after_s = suspected_after_s(&phi, 1000.0);
+        assert!(after_s < 1.2 * before_s, "{before_s} {after_s}");
+    }
+
+    #[test]
+    fn a_clock_that_steps_is_forgotten_with_the_next_heartbeat() {
+        for step_s in [-3600.0, 3600.0] {
+            let mut phi = beaten(0.02);
+            phi.beat(99.0 * 0.02 + step_s);
+            let last_s = 99.0 * 0.02 + step_s;
+            assert!(phi.phi(last_s + 0.02) < 1.0, "{step_s}");
+            assert!(phi.phi(last_s + 1.0) > 8.0, "{step_s}");
+        }
     }
 }

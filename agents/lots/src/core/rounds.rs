@@ -60,7 +60,8 @@ impl Rounds {
             let is_under_way = self
                 .ordered_s
                 .get(name)
-                .is_some_and(|at_s| now_s - at_s < self.start_limit_s);
+                // A clock that stepped back must not make it wait until it has caught up.
+                .is_some_and(|at_s| (now_s - at_s).abs() < self.start_limit_s);
             if is_alive {
                 self.ordered_s.remove(name);
             } else if !is_under_way {
@@ -108,6 +109,22 @@ mod tests {
         assert_eq!(rounds.after(&members(), &left, Some("b"), 0.0), start);
         assert_eq!(rounds.after(&members(), &left, Some("b"), 4.0), []);
         assert_eq!(rounds.after(&members(), &left, Some("b"), 5.0), start);
+    }
+
+    #[test]
+    fn a_clock_that_steps_either_way_has_a_missing_server_ordered_again() {
+        for step_s in [-3600.0, 3600.0] {
+            let mut rounds = Rounds::new(5.0);
+            let left = [(server("b", 2), true)];
+            let start = [Order::Start("a".into())];
+            assert_eq!(rounds.after(&members(), &left, Some("b"), 1e4), start);
+            let stepped_s = 1e4 + step_s;
+            assert_eq!(rounds.after(&members(), &left, Some("b"), stepped_s), start);
+            assert_eq!(
+                rounds.after(&members(), &left, Some("b"), stepped_s + 1.0),
+                []
+            );
+        }
     }
 
     #[test]

@@ -8,6 +8,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
+use arbiter::config::Config;
+use arbiter::server::Arbiter;
 use lots::etcd::Etcd;
 use lots::naming::Naming;
 use lots::store::Store;
@@ -124,6 +126,23 @@ impl World {
                 .args(["--name", name, "--listen", &listen, "--naming", &self.etcd])
                 .args(["--detection-ms", "100"]),
         )
+    }
+
+    /// The address of an arbiter in front of the servers that are registered; it ends with the test.
+    pub async fn arbiter(&self) -> String {
+        let front = format!("127.0.0.1:{}", port());
+        let mut text = format!(
+            "protocol = \"tcp\"\nlisten = \"{front}\"\nadmin = \"127.0.0.1:0\"\ntier = \"lots\"\n\
+             replicas = 1\ntokens = 100\n[health_check]\ninterval_ms = 50\ntimeout_ms = 50\n"
+        );
+        for one in self.naming("test").servers().await.unwrap().0 {
+            let (name, address) = (one.name, one.address);
+            text += &format!("[[servers]]\nname = \"{name}\"\naddress = \"{address}\"\n");
+        }
+        let config = Config::parse(&text, "test.toml").unwrap();
+        let arbiter = Arbiter::bind(config).await.unwrap();
+        tokio::spawn(arbiter.run(std::future::pending()));
+        front
     }
 
     /// Clients, and a channel of who is asked by the first of them.
