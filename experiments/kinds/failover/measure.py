@@ -83,7 +83,9 @@ class Blocks:
         begin = time.monotonic() + self._section.warm_up_s
         for number in range(self._section.strikes):
             time.sleep(max(0.0, begin + number * self._section.every_s - time.monotonic()))
-            self._await_all()
+            if self._missing():
+                self._await_all()
+                time.sleep(self._section.warm_up_s)  # clients open connections to it
             self._strike(block, fault, self._struck_now(fault, number, client))
         time.sleep(self._section.every_s)
 
@@ -122,14 +124,17 @@ class Blocks:
         wanted = set(struck)
         self._await(lambda: wanted <= self._service.orders(), self._section.held_max_s)
 
+    def _missing(self) -> set[str]:
+        """Servers that the naming service does not have."""
+        nodes = self._stage.design.fleet.nodes_of(self._section.tier)
+        return set(nodes) - self._service.registered()
+
     def _await_all(self) -> None:
-        nodes = set(self._stage.design.fleet.nodes_of(self._section.tier))
-        if not self._await(lambda: nodes <= self._service.registered(), _ALL_S):
-            missing = nodes - self._service.registered()
+        if not self._await(lambda: not self._missing(), _ALL_S):
             raise MeasurementFailed(
                 f"servers of tier {self._section.tier}",
                 expected=f"all of them in the naming service within {_ALL_S:g} s",
-                came=f"without {', '.join(sorted(missing))}",
+                came=f"without {', '.join(sorted(self._missing()))}",
                 do="Look into the log of the machine's role.",
             )
 

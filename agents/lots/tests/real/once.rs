@@ -7,6 +7,7 @@ use lots::api::Entry;
 use lots::server::{CLIENT, NUMBER};
 use lots::store::{Change, Request, Store, StoreError};
 use mysql_async::prelude::Queryable;
+use nix::sys::signal::Signal;
 use serde_json::json;
 use tonic::transport::Channel;
 
@@ -99,15 +100,50 @@ async fn clients_that_are_killed_leave_no_change_half_made_and_no_lot_locked() {
         let (mut clients, asked) = world.invoke(busy.clone());
         heard(&asked);
         clients.kill();
-        eventually("an unlocked lot", || async {
-            let mut work = connection(&world).await;
-            let asked = "SELECT id FROM lots WHERE id = 1 FOR UPDATE NOWAIT";
-            work.query_first::<i32, _>(asked).await.ok()?
-        })
-        .await;
+        unlocked(&world).await;
         // Even numbers enter. Whose newest change that is, has a car inside; nobody else has.
         let half_made = "newest LEFT JOIN cars ON newest.client = cars.client \
                          WHERE (number % 2 = 0) <> (lot IS NOT NULL)";
         assert_eq!(count(&world, half_made).await, 0);
     }
+}
+
+/// Returns once nobody holds a lock on the lot that clients enter.
+async fn unlocked(world: &World) {
+    eventually("an unlocked lot", || async {
+        let mut work = connection(world).await;
+        let asked = "SELECT id FROM lots WHERE id = 1 FOR UPDATE NOWAIT";
+        work.query_first::<i32, _>(asked).await.ok()?
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_server_that_is_frozen_with_changes_under_way_leaves_no_lot_locked() {
+    let Some(world) = World::new().await else {
+        return;
+    };
+    let server = world.serve("a", 0).await;
+    let mut busy = plan(&world, "cached", 8);
+    busy["calls"] = json!("changes");
+    busy["gap_s"] = json!(0.0);
+    let (_clients, asked) = world.invoke(busy);
+    heard(&asked);
+    for _ in 0..10 {
+        server.signal(Signal::SIGSTOP);
+        unlocked(&world).await;
+        server.signal(Signal::SIGCONT);
+        // Some changes more, so that it is frozen within others.
+        let before = newest(&world).await;
+        eventually("a change more", || async {
+            (newest(&world).await > before).then_some(())
+        })
+        .await;
+    }
+}
+
+async fn newest(world: &World) -> i64 {
+    let mut work = connection(world).await;
+    let asked = "SELECT COALESCE(MAX(number), 0) FROM newest";
+    work.query_first(asked).await.unwrap().unwrap()
 }
