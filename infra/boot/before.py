@@ -50,7 +50,9 @@ def restore(before: dict[str, Any]) -> None:
 
 def fingerprint() -> dict[str, Any]:
     """What a person would call the state of the host, as far as a role could change it."""
-    packages = run("dpkg-query", "-W", "-f", "${Package} ${db:Status-Status}\n").split("\n")
+    packages = run("dpkg-query", "-W", "-f", "${Package} ${Version} ${db:Status-Status}\n").split(
+        "\n"
+    )
     return {
         "packages": sorted(packages),
         "etc": {str(path): _digest(path) for path in sorted(Path("/etc").rglob("*"))},
