@@ -11,6 +11,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -20,15 +21,16 @@ from experiments.paths import ROOT
 from experiments.stage.platforms.ec2.aws import Aws
 from experiments.tests.aws import REGION, environment
 
-EXPIRES = "2030-01-01T00:00:00Z"
-DEBIAN = "ami-0debian12"
+EXPIRES = f"{datetime.now(UTC) + timedelta(hours=2):%Y-%m-%dT%H:%M:%SZ}"
+DEBIAN, OLDER_DEBIAN = "ami-0debian12", "ami-0debian11"
+KEY = "-----BEGIN PGP PUBLIC KEY BLOCK-----\n\nbm8ga2V5\n-----END PGP PUBLIC KEY BLOCK-----\n"
 PROVIDERS = ROOT / "build" / "terraform" / "terraformrc"
 
-# Debian's image as AWS describes it: moto knows none of that account.
+# Debian's images as AWS describes them: moto knows none of that account.
 _IMAGES = [
     {
-        "ami_id": DEBIAN,
-        "name": "debian-12-amd64-20260101-1000",
+        "ami_id": identifier,
+        "name": f"debian-12-amd64-{year}0101-1000",
         "description": "Debian 12",
         "owner_id": "136693071363",
         "public": True,
@@ -41,8 +43,9 @@ _IMAGES = [
         "root_device_name": "/dev/xvda",
         "root_device_type": "ebs",
         "sriov": "simple",
-        "creation_date": "2026-01-01T00:00:00.000Z",
+        "creation_date": f"{year}-01-01T00:00:00.000Z",
     }
+    for identifier, year in ((DEBIAN, 2026), (OLDER_DEBIAN, 2025))
 ]
 
 
@@ -51,6 +54,15 @@ def moto_settings(directory: Path) -> dict[str, str]:
     images = directory / "images.json"
     images.write_text(json.dumps(_IMAGES))
     return {"MOTO_AMIS_PATH": str(images), "MOTO_IAM_LOAD_MANAGED_POLICIES": "true"}
+
+
+def bounded(url: str) -> None:
+    """What an account has before its first fleet: the boundary of machines' roles."""
+    keys = dict.fromkeys(("aws_access_key_id", "aws_secret_access_key"), "testing")
+    boto3.client("iam", region_name=REGION, endpoint_url=url, **keys).create_policy(
+        PolicyName="sparecraft-boundary",
+        PolicyDocument=(ROOT / "infra" / "account" / "boundary.json").read_text(),
+    )
 
 
 _CAPS = {"cpus": 0.5, "memory_mb": 256, "nic_mbps": 200, "disk_mbps": 80}
@@ -94,7 +106,10 @@ class AppliedStack:
         self.environment["TF_CLI_CONFIG_FILE"] = str(PROVIDERS)
         self.experiment = str(variables["experiment"])
         self._directory = copy_of_stack(directory)
-        given = {"region": REGION, "expires": EXPIRES} | dict(variables)
+        key = directory / "session-manager.asc"
+        key.write_text(KEY)
+        given = {"region": REGION, "expires": EXPIRES, "session_manager_key": str(key)}
+        given |= dict(variables)
         (self._directory / "test.auto.tfvars.json").write_text(json.dumps(given))
         self.terraform("init", "-input=false")
 
@@ -119,10 +134,11 @@ class AppliedStack:
         """One output."""
         return json.loads(self.terraform("output", "-json", name))
 
-    def changed(self) -> dict[str, set[str]]:
-        """What a plan would change now: resource type to the attributes that differ."""
+    def changed(self, *given: str) -> dict[str, set[str]]:
+        """What a plan would change now: resource type to the attributes that differ. Nothing may
+        be made anew."""
         plan = str(self._directory / "plan")
-        self.terraform("plan", "-input=false", f"-out={plan}")
+        self.terraform("plan", "-input=false", f"-out={plan}", *given)
         found = dict[str, set[str]]()
         for one in json.loads(self.terraform("show", "-json", plan)).get("resource_changes", []):
             change = one["change"]

@@ -60,3 +60,16 @@ def test_what_troubleshooting_quotes_is_what_messages_say() -> None:
         if subprocess.run([*code, "-e", phrase, *places], cwd=ROOT, check=False).returncode != 0
     ]
     assert unsaid == []
+
+
+def test_the_tests_that_the_threat_model_names_exist() -> None:
+    page = (ROOT / "docs/security.md").read_text()
+    cells = re.findall(r"^\|.*\| ([^|]+) \|$", page, re.M)
+    named = {name for cell in cells for name in re.findall(r"`(\w+)`", cell)}
+    assert len(named) >= 20
+    written = ["git", "grep", "-hoE", "--untracked", r"(def|fn|func) \w+", "--"]
+    places = ["experiments/tests", "agents", "infra/provider"]
+    found = subprocess.run(
+        [*written, *places], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert named - {line.split()[1] for line in found.stdout.splitlines()} == set()

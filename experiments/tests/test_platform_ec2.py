@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -121,6 +123,51 @@ def test_a_machine_of_a_group_is_made_anew_by_it_once_however_it_went_off(
     assert _state(grouped) == "terminated"
     assert _newest(platform) != grouped
     assert platform.running("web-1")
+
+
+@pytest.mark.parametrize("how", ["crash", "fence"])
+def test_a_spot_machine_ends_where_it_cannot_be_stopped(
+    platform: Ec2Platform, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """EC2 refuses to stop one of a single request; moto's groups start none, so its word is given
+    here."""
+    made = MadeFleet(EXPERIMENT, FUTURE)
+    group_of_one(made, network(made), "web-1")
+    identifier = _newest(platform)
+    found = tagged.instances
+
+    def spot(*asked: Any) -> list[tagged.Tagged]:
+        return [replace(one, spot=True) for one in found(*asked)]
+
+    monkeypatch.setattr(tagged, "instances", spot)
+    if how == "crash":
+        platform.inject("machine.crash", "web-1")
+        platform.revert("machine.crash", "web-1")
+    else:
+        platform.stop("web-1")
+    assert _state(identifier) == "terminated"
+    assert _newest(platform) != identifier
+
+
+def test_a_machine_that_its_group_has_not_made_yet_needs_no_start(
+    platform: Ec2Platform, grouped: str
+) -> None:
+    group = {"AutoScalingGroupName": f"sc-{EXPERIMENT}-web-1", "MinSize": 0, "DesiredCapacity": 0}
+    client("autoscaling").update_auto_scaling_group(**group)
+    assert _state(grouped) == "terminated"
+    platform.revert("machine.crash", "web-1")
+    assert not platform.running("web-1")
+
+
+def test_a_standby_is_waited_for_until_it_has_stopped_itself(
+    machine: str, platform: Ec2Platform
+) -> None:
+    with pytest.raises(EnvironmentMissing) as late:
+        platform.await_off(["web-1"], 0.1)
+    assert late.value.place == "standby web-1"
+    assert "Linux version" in late.value.came
+    client("ec2").stop_instances(InstanceIds=[machine])
+    platform.await_off(["web-1"], 0.1)
 
 
 def test_a_machine_without_a_group_cannot_be_made_anew(machine: str, platform: Ec2Platform) -> None:

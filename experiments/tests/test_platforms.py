@@ -98,7 +98,7 @@ def test_a_folder_is_all_that_the_command_line_needs_of_a_platform(tmp_path: Pat
 @pytest.mark.usefixtures("lent")
 @pytest.mark.parametrize("command", ["run", "up", "down", "list"])
 def test_help_has_the_folder_among_the_choices(command: str) -> None:
-    assert "[ec2|lent|local]" in call(command, "--help").output
+    assert "[ec2|hosts|lent|local]" in call(command, "--help").output
 
 
 @pytest.mark.usefixtures("lent")
@@ -115,7 +115,7 @@ def test_an_unknown_platform_is_refused_and_is_no_other(arguments: tuple[str, ..
     refused = refusal(*arguments, "--platform", "lent")
     assert isinstance(refused, InputError)
     assert (refused.place, refused.came) == ("--platform", "'lent'")
-    assert refused.expected == "one of ec2, local"
+    assert refused.expected == "one of ec2, hosts, local"
 
 
 def test_each_platform_has_the_name_of_its_folder_and_a_column_of_faults() -> None:

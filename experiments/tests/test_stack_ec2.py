@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterator
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +21,12 @@ from experiments.tests.aws import moto_server
 from experiments.tests.ec2_instance import host_address, instance
 from experiments.tests.ec2_stack import (
     CLOUD,
+    DEBIAN,
     EXPIRES,
     ON_PREM,
     AppliedStack,
     aws_of,
+    bounded,
     moto_settings,
     tags,
 )
@@ -48,6 +51,7 @@ def account(bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     assert bundle.exists()
     place = tmp_path_factory.mktemp("moto")
     with moto_server(place / "moto.log", host_address(), **moto_settings(place)) as url:
+        bounded(url)
         yield url
 
 
@@ -78,19 +82,20 @@ def test_every_thing_carries_its_experiment_and_its_end(
     found = tagged.find(aws_of(fixed, monkeypatch), fixed.experiment)
     kinds = {one.kind for one in found}
     assert kinds >= {
-        *("instance", "elastic IP", "network interface", "volume", "VPC endpoint"),
+        *("instance", "network interface", "volume", "VPC endpoint", "schedule group"),
         *("security group", "route table", "internet gateway", "subnet", "VPC"),
         *("instance profile", "role"),  # moto keeps no tags that a bucket is made with
     }
     assert {one.tags.get("sparecraft:expires") for one in found} == {EXPIRES}
     ec2, ours = fixed.client("ec2"), {one.id for one in found}
     vpc = [{"Name": "vpc-id", "Values": [one.id for one in found if one.kind == "VPC"]}]
-    for listing, key, identifier in (
-        ("describe_network_interfaces", "NetworkInterfaces", "NetworkInterfaceId"),
-        ("describe_subnets", "Subnets", "SubnetId"),
-    ):
-        held = getattr(ec2, listing)(Filters=vpc)[key]
-        assert {one[identifier] for one in held} <= ours, "one of these has no tag"
+    subnets = {one["SubnetId"] for one in ec2.describe_subnets(Filters=vpc)["Subnets"]}
+    assert subnets <= ours, "one of these has no tag"
+    held = ec2.describe_network_interfaces(Filters=vpc)["NetworkInterfaces"]
+    own = [one for one in held if one["Description"].startswith("sc-")]
+    assert {one["NetworkInterfaceId"] for one in own} <= ours, "one of these has no tag"
+    others = [one for one in held if one not in own]
+    assert {one["Attachment"]["DeviceIndex"] for one in others} == {0}, "it goes with its instance"
 
 
 def test_a_machine_s_things_say_whose_they_are(fixed: AppliedStack) -> None:
@@ -112,15 +117,14 @@ def test_machines_are_closed_encrypted_and_end_with_a_shutdown(fixed: AppliedSta
     assert set(machines) == {
         *("arbiter-db", "arbiter-web", "db-1", "influxdb-1", "load-1", "load-2", "web-1", "web-2")
     }
-    assert {name: one["State"]["Name"] for name, one in machines.items()} == dict.fromkeys(
-        machines, "running"
-    ) | {"web-2": "stopped"}
+    assert {one["State"]["Name"] for one in machines.values()} == {"running"}
     for name, one in machines.items():
         assert one["MetadataOptions"]["HttpTokens"] == "required", name
         ending = ec2.describe_instance_attribute(
             InstanceId=one["InstanceId"], Attribute="instanceInitiatedShutdownBehavior"
         )
-        assert ending["InstanceInitiatedShutdownBehavior"]["Value"] == "terminate", name
+        behaviour = "stop" if name == "web-2" else "terminate"
+        assert ending["InstanceInitiatedShutdownBehavior"]["Value"] == behaviour, name
         (disk,) = one["BlockDeviceMappings"]
         (volume,) = ec2.describe_volumes(VolumeIds=[disk["Ebs"]["VolumeId"]])["Volumes"]
         assert (volume["Encrypted"], volume["VolumeType"], volume["Size"]) == (True, "gp3", 16)
@@ -197,19 +201,23 @@ def test_the_bundle_is_private_and_each_machine_reads_its_own_only(fixed: Applie
     assert set(may) == {"OwnFiles", "OwnInterfaces", "ToItself"}
     assert [key.split(f"{bucket}/")[1] for key in may["OwnFiles"]["Resource"]] == [
         "sparecraft.tar.gz",
+        "expires",
         "content/mariadb.tar.gz",
         "machines/db-1.json",
     ]
     own = {one["id"] for one in fixed.settings("db-1")["interfaces"]}
     assert {arn.split("/")[1] for arn in may["OwnInterfaces"]["Resource"]} == own
-    assert set(_statements(fixed, "load-1")) - set(may) == {"Look", "FaultsAndStandbys"}
-    assert set(_statements(fixed, "load-2")) == set(may)
+    load = {*may, "SessionManager"}
+    assert set(_statements(fixed, "load-1")) - load == {"Look", "FaultsAndStandbys"}
+    assert set(_statements(fixed, "load-2")) == load
 
 
 def _statements(stack: AppliedStack, machine: str) -> dict[str, Any]:
     iam, role = stack.client("iam"), f"sc-{stack.experiment}-{machine}"
-    attached = iam.list_attached_role_policies(RoleName=role)["AttachedPolicies"]
-    assert [one["PolicyName"] for one in attached] == ["AmazonSSMManagedInstanceCore"]
+    assert iam.list_attached_role_policies(RoleName=role)["AttachedPolicies"] == []
+    held = iam.get_role(RoleName=role)["Role"]
+    assert held["PermissionsBoundary"]["PermissionsBoundaryArn"].endswith("/sparecraft-boundary")
+    assert held["Path"] == "/sparecraft/"
     assert iam.list_role_policies(RoleName=role)["PolicyNames"] == ["own"]
     policy = iam.get_role_policy(RoleName=role, PolicyName="own")["PolicyDocument"]
     return {one["Sid"]: one for one in policy["Statement"]}
@@ -236,30 +244,90 @@ def test_the_runner_gets_the_fleet_and_its_keys_and_workers_their_master(
     assert "/etc/sparecraft/runner.json" not in worker["files"]
 
 
-_WITH_A_STOCK_IMAGE = json.dumps(
-    ON_PREM["tiers"] | {"db": ON_PREM["tiers"]["db"] | {"image": "mariadb:11"}}
-)
+def test_every_instance_without_a_group_is_ended_from_outside_in_time(fixed: AppliedStack) -> None:
+    scheduler, iam = fixed.client("scheduler"), fixed.client("iam")
+    group = f"sc-{fixed.experiment}"
+    listed = scheduler.list_schedules(GroupName=group)["Schedules"]
+    ends = [scheduler.get_schedule(GroupName=group, Name=one["Name"]) for one in listed]
+    ended = [json.loads(one["Target"]["Input"])["InstanceIds"] for one in ends]
+    assert sorted(ended) == sorted([one["InstanceId"]] for one in fixed.instances().values())
+    for one in ends:
+        assert one["ScheduleExpression"] == f"at({EXPIRES.removesuffix('Z')})"
+        assert one["ScheduleExpressionTimezone"] == "UTC"
+        assert one["Target"]["Arn"] == "arn:aws:scheduler:::aws-sdk:ec2:terminateInstances"
+        assert one["Target"]["RoleArn"].endswith(f":role/sparecraft/sc-{fixed.experiment}-end")
+    policy = iam.get_role_policy(RoleName=f"sc-{fixed.experiment}-end", PolicyName="own")
+    (may,) = policy["PolicyDocument"]["Statement"]
+    assert may["Action"] == ["ec2:TerminateInstances"]
+    whose = {"aws:ResourceTag/sparecraft:experiment": fixed.experiment}
+    assert may["Condition"] == {"StringEquals": whose}
+
+
+def test_the_bucket_is_closed_to_what_is_not_encrypted_on_its_way(fixed: AppliedStack) -> None:
+    held = fixed.client("s3").get_bucket_policy(Bucket=fixed.bucket())["Policy"]
+    (statement,) = json.loads(held)["Statement"]
+    assert (statement["Effect"], statement["Principal"]) == ("Deny", "*")
+    assert statement["Action"].lower() == "s3:*"
+    assert statement["Condition"] == {"Bool": {"aws:SecureTransport": "false"}}
+    arn = f"arn:aws:s3:::{fixed.bucket()}"
+    assert statement["Resource"] == [arn, f"{arn}/*"]
+
+
+def test_standbys_need_no_address_of_their_own_and_stop_themselves(fixed: AppliedStack) -> None:
+    assert fixed.client("ec2").describe_addresses()["Addresses"] == []
+    said = fixed.client("ec2").describe_instance_attribute(
+        InstanceId=fixed.instances()["web-2"]["InstanceId"], Attribute="userData"
+    )
+    assert "SC_STANDBY='true'" in base64.b64decode(said["UserData"]["Value"]).decode()
+
+
+_WITH_A_STOCK_IMAGE = ON_PREM["tiers"] | {"db": ON_PREM["tiers"]["db"] | {"image": "mariadb:11"}}
 
 
 @pytest.mark.parametrize(
-    ("variable", "value", "says"),
+    ("given", "says"),
     [
-        ("spot", "true", "spot only with scheme cloud"),
-        ("helper_instance_type", "t3.micro", "three network interfaces"),
-        ("tiers", _WITH_A_STOCK_IMAGE, "Expected no image for a tier of instances (db-1)"),
+        ({"spot": True}, ["spot only with scheme cloud"]),
+        ({"helper_instance_type": "t3.micro"}, ["three network interfaces"]),
+        ({"tiers": _WITH_A_STOCK_IMAGE}, ["Expected no image for a tier of instances (db-1)"]),
+        (
+            {"placement": "cluster", "session_manager_key": None},
+            ["T types cannot be in a cluster; came t3.small for db-1", "a way in to the runner"],
+        ),
+        ({"expires": "2026-01-01T00:00:00Z"}, ["Expected expires to be in the future"]),
+        ({"expires": EXPIRES.replace("Z", "+02:00")}, ["Expected expires as a time in UTC"]),
+        (
+            {"expires": "2199-01-01T00:00:00Z", "permissions_boundary": "none-such"},
+            ["at most ttl_hours (4) from now", "policy/none-such"],
+        ),
     ],
+    ids=["spot", "interfaces", "stock image", "cluster", "past", "offset", "too far"],
 )
 def test_what_ec2_cannot_do_is_refused_in_the_plan(
-    fixed: AppliedStack, variable: str, value: str, says: str
+    fixed: AppliedStack, tmp_path: Path, given: dict[str, Any], says: list[str]
 ) -> None:
-    said = fixed.terraform("plan", "-refresh=false", "-var", f"{variable}={value}", fails=True)
-    assert says in " ".join(said.replace("│", " ").split())
+    file = tmp_path / "given.tfvars.json"
+    file.write_text(json.dumps(given))
+    said = fixed.terraform("plan", "-refresh=false", f"-var-file={file}", fails=True)
+    words = " ".join(said.replace("│", " ").split())
+    assert [one for one in says if one not in words] == [], words
 
 
 def test_a_second_plan_of_the_fixed_fleet_changes_nothing_but_what_moto_forgets(
     fixed: AppliedStack,
 ) -> None:
     assert _surprising(fixed.changed()) == {}
+
+
+def test_a_later_end_and_a_newer_image_make_no_machine_anew(fixed: AppliedStack) -> None:
+    """The image that was the newest is withdrawn: another is the newest now."""
+    later = f"{datetime.fromisoformat(EXPIRES) + timedelta(hours=1):%Y-%m-%dT%H:%M:%SZ}"
+    fixed.client("ec2").deregister_image(ImageId=DEBIAN)
+    changed = _surprising(fixed.changed("-var", f"expires={later}"))
+    assert changed.pop("aws_scheduler_schedule") == {"schedule_expression"}
+    assert "content" in changed.pop("aws_s3_object")
+    rest = {attribute for attributes in changed.values() for attribute in attributes}
+    assert rest <= {"tags", "tags_all", "root_block_device"}, changed
 
 
 def test_nothing_is_left_of_the_fixed_fleet(
@@ -303,6 +371,8 @@ def test_templates_of_groups_say_what_the_fixed_machines_have(cloud: AppliedStac
         assert disk["VolumeType"] == "gp3"
         assert data["InstanceMarketOptions"]["MarketType"] == "spot"
         assert data["InstanceInitiatedShutdownBehavior"] == "terminate"
+        burstable = data["InstanceType"].startswith("t3.")
+        assert (data.get("CreditSpecification") == {"CpuCredits": "standard"}) == burstable
         kinds = {said["ResourceType"]: tags(said) for said in data["TagSpecifications"]}
         for kind in ("instance", "volume", "network-interface"):
             assert kinds[kind]["sparecraft:experiment"] == cloud.experiment
@@ -315,7 +385,7 @@ def test_user_data_makes_a_machine_whose_agent_says_ready(cloud: AppliedStack) -
         one.run("tee", "/root/user-data", text=_user_data(cloud, "cache-1"))
         one.run("bash", "/root/user-data")
         timer = one.run("cat", "/etc/systemd/system/sparecraft-end.timer")
-        assert "OnCalendar=2030-01-01 00:00:00 UTC\nOnBootSec=14400s\n" in timer
+        assert "OnUnitActiveSec=300s\n" in timer
         boot = ("/usr/local/sbin/sparecraft-boot", "every-boot")
         assert "cache-1 is made" in one.run(*boot)
         fleet = Inventory.model_validate(cloud.output("fleet")).machine("cache-1")
@@ -335,8 +405,15 @@ def test_user_data_makes_a_machine_whose_agent_says_ready(cloud: AppliedStack) -
         before = one.run("stat", "-c", "%Y", "/opt/sparecraft/role/install.sh")
         one.run(*boot)
         assert one.run("stat", "-c", "%Y", "/opt/sparecraft/role/install.sh") == before
-        one.run("sed", "-i", f"s/{EXPIRES}/2026-01-01T00:00:00Z/", boot[0])
-        assert "the time to live of cache-1 was over" in one.fails(*boot)
+        one.run(boot[0], "end-if-expired")
+        ended = {"Bucket": cloud.bucket(), "Key": "expires", "Body": b"2026-01-01T00:00:00Z"}
+        cloud.client("s3").put_object(**ended)
+        for asked in ("end-if-expired", "every-boot"):
+            assert "the time to live of cache-1 is over" in one.fails(boot[0], asked)
+        cloud.client("s3").put_object(**ended | {"Body": EXPIRES.encode()})
+        one.run("sed", "-i", "s/^export SC_STANDBY=.*/export SC_STANDBY=true/", boot[0])
+        assert "standby cache-1 stops itself" in one.fails(*boot)
+        assert "stops itself" not in one.run(*boot), "a standby's first start is its second boot"
         one.run("sh", "-c", f"apt-get update -qq && apt-get install -qq {_SYSTEMD}")
         units = one.run("sh", "-c", "echo /etc/systemd/system/sparecraft-*").split()
         assert len(units) == 4

@@ -18,7 +18,7 @@ from experiments.stage.platforms.ec2.aws import Aws
 from experiments.stage.platforms.ec2.platform import Ec2Platform
 from experiments.tests.aws import REGION, environment, moto_server
 from experiments.tests.called import call
-from experiments.tests.ec2_stack import PROVIDERS, copy_of_stack, moto_settings
+from experiments.tests.ec2_stack import KEY, PROVIDERS, bounded, copy_of_stack, moto_settings
 from optimizer.tests.answers import Answer, answering
 
 DESIGN = EXPERIMENT = "memcached-capacity"
@@ -69,6 +69,7 @@ def quota(
         monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
         monkeypatch.setenv("TF_CLI_CONFIG_FILE", str(PROVIDERS))
         stack = copy_of_stack(tmp_path / "copy")
+        bounded(moto)
 
         def platform(experiment: str, region: str | None = None) -> Ec2Platform:
             return Ec2Platform(experiment, region, stack=stack)
@@ -78,9 +79,12 @@ def quota(
 
 
 def test_a_fleet_is_priced_asked_for_refused_half_way_completed_and_removed(
-    quota: threading.Event,
+    quota: threading.Event, tmp_path: Path
 ) -> None:
-    asked = call("up", DESIGN, "--ttl-hours", "2", "--platform", "ec2")
+    key = tmp_path / "session-manager.asc"
+    key.write_text(KEY)
+    way_in = ("--var", f"session_manager_key={key}", "--platform", "ec2")
+    asked = call("up", DESIGN, "--ttl-hours", "2", *way_in)
     assert isinstance(asked.exception, InputError)
     assert asked.exception.place.startswith("Make it, for at most 0.66 USD?"), asked.output
     assert "cache-1" in asked.output
@@ -89,7 +93,7 @@ def test_a_fleet_is_priced_asked_for_refused_half_way_completed_and_removed(
     assert tagged.find(Aws(REGION)) == []
 
     quota.set()
-    refused = call("up", DESIGN, "--ttl-hours", "2", "--yes", "--platform", "ec2")
+    refused = call("up", DESIGN, "--ttl-hours", "2", "--yes", *way_in)
     assert isinstance(refused.exception, EnvironmentMissing), refused.output
     assert "VcpuLimitExceeded" in refused.exception.came
     assert "Made until then" in refused.exception.came
@@ -101,6 +105,9 @@ def test_a_fleet_is_priced_asked_for_refused_half_way_completed_and_removed(
     assert "instance" not in {one.kind for one in fleet}
 
     quota.clear()
+    state = tmp_path / "copy" / "infra" / "stacks" / "ec2" / "terraform.tfstate.d" / EXPERIMENT
+    assert f"{state.stat().st_mode & 0o777:o}" == "700"
+    assert {f"{one.stat().st_mode & 0o777:o}" for one in state.iterdir()} == {"600"}
     done = call("up", DESIGN, "--yes", "--platform", "ec2")
     assert done.exit_code == 0, done.output
     machines = {one.tags[tagged.MACHINE]: one for one in tagged.instances(Aws(REGION), EXPERIMENT)}

@@ -1,32 +1,59 @@
 #!/usr/bin/env bash
 # Makes a Debian 12 instance a machine of a fleet: the user data of infra/stacks/ec2, after lines that set
-# SC_MACHINE, SC_REGION, SC_BUCKET, SC_EXPIRES (RFC 3339) and SC_TTL_HOURS. cloud-init runs it at the first boot; it
-# then keeps itself as a service for each boot, so that what a stop has cut off goes on.
+# SC_MACHINE, SC_REGION, SC_BUCKET and SC_STANDBY (true or false). cloud-init runs it at the first boot; it then keeps
+# itself as a service for each boot, so that what a stop has cut off goes on. The fleet's end is the bucket's object
+# `expires`, read every five minutes: it can be put off without making a machine anew.
 set -euo pipefail
 own=/usr/local/sbin/sparecraft-boot
 units=/etc/systemd/system
 bundle=/opt/sparecraft/bundle
+state=/var/lib/sparecraft
+longest_s=$((168 * 3600)) # no fleet is meant to live longer than a week, whatever the bucket says
 # Those of every role's image (ci/base-image), and what fetches the bundle.
 packages=(ca-certificates iperf3 iproute2 nftables procps python3-boto3)
 tries=10
 
 systemd_runs() { [ -d /run/systemd/system ]; }
 
-expired() { [ "$(date -u +%s)" -ge "$(date -u -d "$SC_EXPIRES" +%s)" ]; }
+fetch() { # key, file. AWS_ENDPOINT_URL: newer boto3 knows it by itself, Debian 12's does not
+  python3 - "$SC_REGION" "$SC_BUCKET" "$1" "$2" <<'END'
+import os, sys, boto3
+region, bucket, key, file = sys.argv[1:]
+boto3.client("s3", region, endpoint_url=os.environ.get("AWS_ENDPOINT_URL")).download_file(bucket, key, file)
+END
+}
 
-# A shutdown terminates the instance: the stack says so.
+# By what the bucket says, or said last.
+expired() {
+  local uptime_s end
+  mkdir -p "$state"
+  fetch expires "$state/expires.new" 2>/dev/null && mv "$state/expires.new" "$state/expires"
+  uptime_s=$(cut -d. -f1 /proc/uptime)
+  [ "$uptime_s" -lt "$longest_s" ] || return 0
+  [ -s "$state/expires" ] || return 1
+  end=$(date -u -d "$(cat "$state/expires")" +%s)
+  [ "$(date -u +%s)" -ge "$end" ]
+}
+
+end_if_expired() {
+  expired || return 0
+  echo "sparecraft: the time to live of $SC_MACHINE is over"
+  exec /usr/sbin/poweroff
+}
+
+# A shutdown terminates the instance: the stack says so. Of a standby it does not, and AWS's scheduler ends that.
 write_units() {
   cat >"$units/sparecraft-end.service" <<END
 [Unit]
-Description=The time to live of Sparecraft's fleet is over
+Description=Sparecraft: ends this machine when its fleet's time to live is over
 [Service]
 Type=oneshot
-ExecStart=/usr/sbin/poweroff
+ExecStart=$own end-if-expired
 END
   cat >"$units/sparecraft-end.timer" <<END
 [Timer]
-OnCalendar=$(date -u -d "$SC_EXPIRES" '+%F %T UTC')
-OnBootSec=$(awk -v hours="$SC_TTL_HOURS" 'BEGIN { printf "%d", hours * 3600 }')s
+OnBootSec=300s
+OnUnitActiveSec=300s
 AccuracySec=1s
 [Install]
 WantedBy=timers.target
@@ -48,14 +75,21 @@ WantedBy=multi-user.target
 END
 }
 
-session_manager() { # A way in for people; without it the machine works as well.
-  local deb=/var/tmp/amazon-ssm-agent.deb
+session_manager() { # A way in for people, on machines that have the key; without it the machine works as well.
+  [ -e /etc/sparecraft/session-manager.asc ] || return 0
   systemctl --quiet is-enabled amazon-ssm-agent 2>/dev/null && return
-  python3 - "https://s3.$SC_REGION.amazonaws.com/amazon-ssm-$SC_REGION/latest/debian_amd64/amazon-ssm-agent.deb" "$deb" <<'END' &&
-import sys, urllib.request
-urllib.request.urlretrieve(sys.argv[1], sys.argv[2])
-END
-    dpkg -i "$deb" >/dev/null || echo "sparecraft: no Session Manager on $SC_MACHINE"
+  python3 "$bundle/boot/session_manager.py" --key /etc/sparecraft/session-manager.asc \
+    --url "https://s3.$SC_REGION.amazonaws.com/amazon-ssm-$SC_REGION/latest/debian_amd64/amazon-ssm-agent.deb" ||
+    echo "sparecraft: no Session Manager on $SC_MACHINE"
+}
+
+# Once: what makes a standby is done, and it waits, off, for its first start.
+stop_standby() {
+  [ "$SC_STANDBY" = true ] && [ ! -e "$state/standby-made" ] || return 0
+  touch "$state/standby-made"
+  if systemd_runs; then cloud-init status --wait >/dev/null 2>&1 || true; fi
+  echo "sparecraft: standby $SC_MACHINE stops itself"
+  /usr/sbin/poweroff
 }
 
 again() { # command...: until it succeeds, a few times
@@ -73,18 +107,10 @@ install_packages() {
   apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${packages[@]}" >/dev/null
 }
 
-fetch_bundle() { # AWS_ENDPOINT_URL: newer boto3 knows it by itself, Debian 12's does not
-  python3 - "$SC_REGION" "$SC_BUCKET" sparecraft.tar.gz /var/tmp/sparecraft.tar.gz <<'END'
-import os, sys, boto3
-region, bucket, key, file = sys.argv[1:]
-boto3.client("s3", region, endpoint_url=os.environ.get("AWS_ENDPOINT_URL")).download_file(bucket, key, file)
-END
-}
-
 prepare() {
   [ ! -e "$bundle/.whole" ] || return 0
   again install_packages
-  again fetch_bundle
+  again fetch sparecraft.tar.gz /var/tmp/sparecraft.tar.gz
   rm -rf "$bundle"
   install -d "$bundle"
   tar -xzf /var/tmp/sparecraft.tar.gz -C "$bundle"
@@ -92,7 +118,13 @@ prepare() {
   touch "$bundle/.whole"
 }
 
-if [ "${1:-}" != every-boot ]; then
+case "${1:-}" in
+every-boot) ;;
+end-if-expired)
+  end_if_expired
+  exit 0
+  ;;
+*)
   install -m 700 "$0" "$own"
   write_units
   if systemd_runs; then
@@ -103,12 +135,12 @@ if [ "${1:-}" != every-boot ]; then
     systemctl start --no-block sparecraft-boot.service
   fi
   exit 0
-fi
-if expired; then
-  echo "sparecraft: the time to live of $SC_MACHINE was over at $SC_EXPIRES"
-  exec /usr/sbin/poweroff
-fi
+  ;;
+esac
+end_if_expired
 prepare
-if systemd_runs; then session_manager; fi
+end_if_expired # the first boot could not ask before
 python3 "$bundle/boot/machine.py" --region "$SC_REGION" --bucket "$SC_BUCKET" --machine "$SC_MACHINE"
+if systemd_runs; then session_manager; fi
 echo "sparecraft: $SC_MACHINE is made"
+stop_standby

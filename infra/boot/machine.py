@@ -12,7 +12,6 @@ import argparse
 import ipaddress
 import json
 import os
-import shutil
 import subprocess
 import time
 import urllib.request
@@ -21,11 +20,9 @@ from typing import Any
 
 import boto3  # type: ignore[import-untyped]
 from botocore.exceptions import ClientError  # type: ignore[import-untyped]
+from role import DONE, install_role, systemd_runs, write_files, write_unit
 
 METADATA = "http://169.254.169.254"
-HOME = Path("/opt/sparecraft")
-DONE = Path("/var/lib/sparecraft/role-installed")
-UNITS = Path("/etc/systemd/system")
 NETWORKD = Path("/etc/systemd/network")
 
 ATTACH_TIMEOUT_S = 600.0  # the machine before this one may still be ending, and hold its interfaces
@@ -50,7 +47,7 @@ def main() -> None:
     for interface in settings["interfaces"]:
         bring_up(interface)
     write_files(settings["files"])
-    install_role(settings, s3, asked.bucket)
+    install_role(settings["role"], fetch_content(settings, s3, asked.bucket))
     if settings["program"]:
         start(settings["program"])
 
@@ -140,56 +137,21 @@ def ip(*arguments: str) -> None:
     subprocess.run(["ip", *arguments], check=True)
 
 
-def write_files(files: dict[str, dict[str, str]]) -> None:
-    """The machine's settings and keys."""
-    for name, file in files.items():
-        path = Path(name)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "w") as out:
-            out.write(file["content"])
-        path.chmod(int(file["mode"], 8))
-
-
-def install_role(settings: dict[str, Any], s3: Any, bucket: str) -> None:
-    """What the role's image build does: install.sh, then its content, made before or now."""
-    if DONE.exists():
-        return
-    role, bundle = HOME / "role", HOME / "bundle"
-    shutil.rmtree(role, ignore_errors=True)
-    shutil.copytree(bundle / "roles" / settings["role"], role)
-    for programs in (bundle / "bin", role / "bin"):
-        if programs.exists():
-            shutil.copytree(programs, HOME / "bin", dirs_exist_ok=True)
-    subprocess.run([role / "install.sh"], check=True)
-    if settings["content"]:
-        archive = Path("/var/tmp/content.tar.gz")
-        s3.download_file(bucket, settings["content"], str(archive))
-        subprocess.run(["tar", "-xzf", archive, "-C", "/"], check=True)
-        archive.unlink()
-    elif (role / "make-content.sh").exists():
-        subprocess.run([role / "make-content.sh"], check=True)
-    DONE.parent.mkdir(parents=True, exist_ok=True)
-    DONE.touch()
+def fetch_content(settings: dict[str, Any], s3: Any, bucket: str) -> Path | None:
+    """The role's content, where an image build made it before."""
+    if DONE.exists() or not settings["content"]:
+        return None
+    archive = Path("/var/tmp/content.tar.gz")
+    s3.download_file(bucket, settings["content"], str(archive))
+    return archive
 
 
 def start(program: str) -> None:
-    """The machine's program as a service: the agent, which runs the role, or a load worker."""
-    (UNITS / "sparecraft-machine.service").write_text(
-        "[Unit]\nDescription=Sparecraft: what this machine runs\nStartLimitIntervalSec=0\n"
-        f"[Service]\nExecStart={program}\nRestart=always\nRestartSec=1\nKillMode=mixed\n"
-        "Delegate=yes\nLimitNOFILE=1048576\n"
-        "StandardOutput=append:/var/log/sparecraft.log\n"
-        "StandardError=append:/var/log/sparecraft.log\n"  # Apache's must not be a socket
-    )
+    """The machine's program, as a service."""
+    write_unit(program)
     if systemd_runs():
         subprocess.run(["systemctl", "daemon-reload"], check=True)
         subprocess.run(["systemctl", "restart", "sparecraft-machine.service"], check=True)
-
-
-def systemd_runs() -> bool:
-    """As sd_booted(3) finds out."""
-    return Path("/run/systemd/system").is_dir()
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ from experiments.design.inventory import Identity, Inventory
 from experiments.errors import EnvironmentMissing
 
 Progress = Callable[[str], None]
+_PRIVATE = 0o077  # a state holds the key of the fleet's authority
 _LOCK_WAIT = "-lock-timeout=30s"
 _PROVIDER = "sparecraft/fleet"  # not in any registry: our own set-up installs it
 _FLEET, _PLATFORM = "fleet.tfvars", "platform.tfvars.json"
@@ -198,6 +199,7 @@ class Stack:
             text=True,
             stdin=subprocess.DEVNULL,
             start_new_session=True,
+            umask=_PRIVATE,
             check=False,
         )
         if done.returncode != 0:
@@ -214,6 +216,7 @@ class Stack:
             stderr=subprocess.STDOUT,
             text=True,
             start_new_session=True,
+            umask=_PRIVATE,
         ) as process:
             diagnostics: list[str] = []
             assert process.stdout is not None
@@ -265,9 +268,18 @@ def _keep(folder: Path, tfvars: Path, variables: Mapping[str, Any]) -> None:
     """Both files of variables, so that what was applied can be destroyed whatever became of
     the design."""
     folder.mkdir(parents=True, exist_ok=True)
+    folder.chmod(0o700)
     if tfvars.resolve() != (folder / _FLEET).resolve():
-        (folder / _FLEET).write_text(tfvars.read_text())
-    (folder / _PLATFORM).write_text(json.dumps(variables, indent=2))
+        _private(folder / _FLEET).write_text(tfvars.read_text())
+    _private(folder / _PLATFORM).write_text(json.dumps(variables, indent=2))
+    for one in folder.iterdir():
+        one.chmod(0o600)  # of a version that left them to all
+
+
+def _private(file: Path) -> Path:
+    """The file, for nobody else from its first byte on."""
+    file.touch(mode=0o600)
+    return file
 
 
 def _parse(line: str) -> dict[str, Any]:

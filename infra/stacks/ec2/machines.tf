@@ -11,6 +11,19 @@ data "aws_ami" "this" {
   }
 }
 
+# The image of the first apply: a newer one would replace every machine of a fleet that is up.
+resource "terraform_data" "image" {
+  input = { id = data.aws_ami.this.id, root_device = data.aws_ami.this.root_device_name }
+
+  lifecycle {
+    ignore_changes = [input]
+  }
+}
+
+locals {
+  image = var.ami == null ? terraform_data.image.output : { id = data.aws_ami.this.id, root_device = data.aws_ami.this.root_device_name }
+}
+
 data "aws_ec2_instance_type" "this" {
   for_each = toset([for box in local.boxes : box.instance_type if box.instance_type != null])
 
@@ -65,6 +78,9 @@ locals {
           content = name == local.runner ? "ROLE=load\n" : "ROLE=load\nLOAD_MASTER=${local.control_addresses[local.runner]}\n"
           mode    = "0644"
         }
+      },
+      var.session_manager_key == null ? {} : {
+        "/etc/sparecraft/session-manager.asc" = { content = file(var.session_manager_key), mode = "0644" }
       },
       name != local.runner ? {} : {
         "/etc/sparecraft/runner.json" = {
@@ -133,13 +149,12 @@ resource "aws_placement_group" "this" {
 locals {
   user_data = {
     for name in keys(local.boxes) : name => join("\n", ["#!/usr/bin/env bash", templatefile("${path.module}/templates/user-data.sh.tftpl", {
-      machine   = name
-      region    = var.region
-      bucket    = aws_s3_bucket.bundle.id
-      expires   = var.expires
-      ttl_hours = var.ttl_hours
-      settings  = nonsensitive(sha256(local.settings[name]))
-      boot      = file("${local.root}/infra/boot/boot.sh")
+      machine  = name
+      region   = var.region
+      bucket   = aws_s3_bucket.bundle.id
+      standby  = local.boxes[name].standby
+      settings = nonsensitive(sha256(local.settings[name]))
+      boot     = file("${local.root}/infra/boot/boot.sh")
     })])
   }
 
@@ -151,6 +166,19 @@ locals {
     )
   }
   misfit = "Expected an instance_type of x86_64 that takes three network interfaces, such as t3.small; came"
+
+  placed = { for name, box in local.boxes : name => var.placement != null && !contains(["influxdb", "load"], box.role) }
+  together = {
+    for name, box in local.boxes : name => !local.placed[name] || box.instance_type == null ? true :
+    contains(data.aws_ec2_instance_type.this[box.instance_type].supported_placement_strategies, var.placement)
+  }
+  apart = "Expected an instance_type that can be in a placement group of the strategy ${coalesce(var.placement, "none")}, which T types cannot be in a cluster; came"
+
+  # A type that saves up CPU time spends what it has and no more, so that the price is the price.
+  credits = {
+    for name, box in local.boxes : name =>
+    box.instance_type != null && try(data.aws_ec2_instance_type.this[box.instance_type].burstable_performance_supported, false) ? ["standard"] : []
+  }
 }
 
 # A template of a group says what aws_instance.this says of the others.
@@ -158,7 +186,7 @@ resource "aws_launch_template" "this" {
   for_each = local.grouped
 
   name                                 = "sc-${var.experiment}-${each.key}"
-  image_id                             = data.aws_ami.this.id
+  image_id                             = local.image.id
   instance_type                        = each.value.instance_type
   instance_initiated_shutdown_behavior = "terminate"
   update_default_version               = true
@@ -177,7 +205,7 @@ resource "aws_launch_template" "this" {
   }
 
   block_device_mappings {
-    device_name = data.aws_ami.this.root_device_name
+    device_name = local.image.root_device
 
     ebs {
       volume_size           = var.disk_gb
@@ -195,8 +223,16 @@ resource "aws_launch_template" "this" {
     security_groups             = [aws_security_group.this["egress"].id]
   }
 
+  dynamic "credit_specification" {
+    for_each = local.credits[each.key]
+
+    content {
+      cpu_credits = credit_specification.value
+    }
+  }
+
   dynamic "placement" {
-    for_each = var.placement == null ? [] : [var.placement]
+    for_each = local.placed[each.key] ? [var.placement] : []
 
     content {
       group_name = aws_placement_group.this[0].name
@@ -224,6 +260,10 @@ resource "aws_launch_template" "this" {
     precondition {
       condition     = local.fits[each.key]
       error_message = "${local.misfit} ${coalesce(each.value.instance_type, "none")} for ${each.key}."
+    }
+    precondition {
+      condition     = local.together[each.key]
+      error_message = "${local.apart} ${coalesce(each.value.instance_type, "none")} for ${each.key}."
     }
   }
 }
@@ -257,7 +297,7 @@ resource "aws_autoscaling_group" "this" {
     }
   }
 
-  depends_on = [aws_route_table_association.egress, aws_iam_role_policy.machine, aws_s3_object.machine, aws_s3_object.bundle]
+  depends_on = [aws_route_table_association.egress, aws_iam_role_policy.machine, aws_s3_object.machine, aws_s3_object.bundle, aws_s3_object.expires]
 
   lifecycle {
     ignore_changes = [min_size, max_size, desired_capacity] # zero when its time is over
@@ -278,17 +318,17 @@ resource "aws_autoscaling_schedule" "end" {
 resource "aws_instance" "this" {
   for_each = local.plain
 
-  ami                                  = data.aws_ami.this.id
+  ami                                  = local.image.id
   instance_type                        = each.value.instance_type
   iam_instance_profile                 = aws_iam_instance_profile.machine[each.key].name
-  instance_initiated_shutdown_behavior = "terminate"
-  placement_group                      = var.placement == null || contains(["influxdb", "load"], each.value.role) ? null : aws_placement_group.this[0].name
+  instance_initiated_shutdown_behavior = each.value.standby ? "stop" : "terminate" # a standby stops itself once it is made
+  placement_group                      = local.placed[each.key] ? aws_placement_group.this[0].name : null
   tags                                 = local.tags[each.key]
 
   user_data_base64            = base64encode(local.user_data[each.key])
   user_data_replace_on_change = true
 
-  # The way out.
+  # The way out. Its interface comes and goes with the instance, and has no tags.
   subnet_id                   = aws_subnet.this["egress-${local.zone_of[each.key]}"].id
   vpc_security_group_ids      = [aws_security_group.this["egress"].id]
   associate_public_ip_address = true
@@ -299,6 +339,14 @@ resource "aws_instance" "this" {
     http_put_response_hop_limit = 1
   }
 
+  dynamic "credit_specification" {
+    for_each = local.credits[each.key]
+
+    content {
+      cpu_credits = credit_specification.value
+    }
+  }
+
   root_block_device {
     volume_size           = var.disk_gb
     volume_type           = "gp3"
@@ -307,7 +355,7 @@ resource "aws_instance" "this" {
     tags                  = local.tags[each.key]
   }
 
-  depends_on = [aws_route_table_association.egress, aws_iam_role_policy.machine, aws_s3_object.machine, aws_s3_object.bundle]
+  depends_on = [aws_route_table_association.egress, aws_iam_role_policy.machine, aws_s3_object.machine, aws_s3_object.bundle, aws_s3_object.expires]
 
   lifecycle {
     ignore_changes = [associate_public_ip_address] # gone after a stop
@@ -315,35 +363,13 @@ resource "aws_instance" "this" {
       condition     = local.fits[each.key]
       error_message = "${local.misfit} ${coalesce(each.value.instance_type, "none")} for ${each.key}."
     }
+    precondition {
+      condition     = each.key != local.runner || var.session_manager_key != null || var.runner_cidr != null
+      error_message = "Expected a way in to the runner: session_manager_key, a file with the key that AWS's page \"Verify the signature of SSM Agent\" shows, or runner_cidr; came neither."
+    }
+    precondition {
+      condition     = local.together[each.key]
+      error_message = "${local.apart} ${coalesce(each.value.instance_type, "none")} for ${each.key}."
+    }
   }
-}
-
-# The interface that comes with an instance gets its tags by itself.
-resource "aws_ec2_tag" "egress" {
-  for_each = merge([
-    for name in keys(local.plain) : { for key, value in local.all_tags[name] : "${name}/${key}" => { machine = name, key = key, value = value } }
-  ]...)
-
-  resource_id = aws_instance.this[each.value.machine].primary_network_interface_id
-  key         = each.value.key
-  value       = each.value.value
-}
-
-# A standby may install its role at its first start: after a stop an instance of several interfaces has
-# no public address but one of its own.
-resource "aws_eip" "standby" {
-  for_each = local.standby
-
-  domain            = "vpc"
-  network_interface = aws_instance.this[each.key].primary_network_interface_id
-  tags              = local.tags[each.key]
-}
-
-resource "aws_ec2_instance_state" "standby" {
-  for_each = local.standby
-
-  instance_id = aws_instance.this[each.key].id
-  state       = "stopped"
-
-  depends_on = [aws_eip.standby, aws_ec2_tag.egress]
 }

@@ -45,15 +45,19 @@ locals {
   influxdb_url = "http://${local.control_addresses["influxdb-1"]}:${local.roles["influxdb"].port}"
 }
 
+# Nothing is in the group that comes with a VPC, and nothing can be put there: it has no tag of ours, and
+# for the same reason a user of infra/account may not close it.
 resource "aws_vpc" "this" {
   cidr_block           = var.vpc_cidr
   enable_dns_hostnames = true
   tags                 = { Name = "sc-${var.experiment}" }
-}
 
-# Nothing uses the group that comes with a VPC: it lets nothing in or out.
-resource "aws_default_security_group" "closed" {
-  vpc_id = aws_vpc.this.id
+  lifecycle {
+    precondition { # no validation, which would refuse to destroy a fleet whose time is over
+      condition     = timecmp(var.expires, plantimestamp()) > 0 && timecmp(var.expires, timeadd(plantimestamp(), "${var.ttl_hours}h")) <= 0
+      error_message = "Expected expires to be in the future, and at most ttl_hours (${var.ttl_hours}) from now, ${plantimestamp()}; came ${var.expires}."
+    }
+  }
 }
 
 resource "aws_subnet" "this" {

@@ -12,18 +12,18 @@ variable "region" {
 
 variable "expires" {
   type        = string
-  description = "When every machine ends itself, RFC 3339, such as 2026-11-22T21:00:00Z. Groups are set to no machine then."
+  description = "When the fleet ends, in UTC, such as 2026-11-22T21:00:00Z: machines end themselves, and AWS's schedules end what does not."
 
   validation {
-    condition     = can(timeadd(var.expires, "0s"))
-    error_message = "Expected expires as a time of RFC 3339, such as 2026-11-22T21:00:00Z, came \"${var.expires}\"."
+    condition     = can(regex("^\\d{4}-\\d\\d-\\d\\dT\\d\\d:\\d\\d:\\d\\dZ$", var.expires)) && can(timeadd(var.expires, "0s"))
+    error_message = "Expected expires as a time in UTC, such as 2026-11-22T21:00:00Z, came \"${var.expires}\"."
   }
 }
 
 variable "ttl_hours" {
   type        = number
   default     = 4
-  description = "Longest life of a machine from its first boot [h]: it ends itself then, also where its clock is wrong."
+  description = "How far from now expires may be at an apply [h]."
 
   validation {
     condition     = var.ttl_hours > 0 && var.ttl_hours <= 168
@@ -79,7 +79,7 @@ variable "helper_instance_type" {
 variable "ami" {
   type        = string
   default     = null
-  description = "Image of every machine: Debian 12, amd64. By default Debian's newest."
+  description = "Image of every machine: Debian 12, amd64. By default Debian's newest when the fleet is made, and the same from then on."
 }
 
 variable "disk_gb" {
@@ -118,5 +118,22 @@ variable "runner_cidr" {
   validation {
     condition     = var.runner_cidr == null ? true : can(cidrhost(var.runner_cidr, 0)) && !endswith(var.runner_cidr, "/0")
     error_message = "Expected a network such as 10.1.0.0/24, and not all addresses, came \"${coalesce(var.runner_cidr, "none")}\"."
+  }
+}
+
+variable "permissions_boundary" {
+  type        = string
+  default     = "sparecraft-boundary"
+  description = "Name of the account's policy that bounds the roles of machines (infra/account makes it); null for none."
+}
+
+variable "session_manager_key" {
+  type        = string
+  default     = null
+  description = "File with the public key that AWS signs Session Manager's agent with (its documentation shows it, and changes it every year or two). Without it no machine has the agent."
+
+  validation {
+    condition     = var.session_manager_key == null ? true : can(regex("^-----BEGIN PGP PUBLIC KEY BLOCK-----", file(var.session_manager_key)))
+    error_message = "Expected session_manager_key to be a file with a PGP public key, came \"${coalesce(var.session_manager_key, "none")}\"."
   }
 }

@@ -50,6 +50,8 @@ class Ec2Machines:
 
     def start(self, machine: str) -> None:
         """Power on, where the machine is off. A group makes its machine anew by itself."""
+        if self._newest(machine) is None and self._has_group(machine):
+            return
         one = self._one(machine)
         if one.state in _ON or one.group:
             return
@@ -58,7 +60,11 @@ class Ec2Machines:
         self.aws.call("ec2", "start_instances", InstanceIds=[one.id])
 
     def _cut_off(self, one: Tagged) -> None:
-        """Power loss as near as EC2 has it: a stop that does not wait for the operating system."""
+        """Power loss as near as EC2 has it: a stop that does not wait for the operating system. A
+        spot machine of one request cannot be stopped: it ends, and its group makes another."""
+        if one.spot:
+            self._give_up(one)
+            return
         self.aws.call("ec2", "stop_instances", InstanceIds=[one.id], Force=True)
 
     def _reboot(self, one: Tagged) -> None:
@@ -72,7 +78,7 @@ class Ec2Machines:
         if one is None or one.state not in _ON:
             return
         self._cut_off(one)
-        if one.group:
+        if one.group and not one.spot:
             self._give_up(one)
 
     def replace(self, machine: str, progress: Progress) -> None:
@@ -97,6 +103,17 @@ class Ec2Machines:
             "terminate_instance_in_auto_scaling_group",
             InstanceId=one.id,
             ShouldDecrementDesiredCapacity=False,
+        )
+
+    def _has_group(self, machine: str) -> bool:
+        """Whether a group makes the machine anew, now that no instance of it is alive."""
+        return bool(
+            self.aws.pages(
+                "autoscaling",
+                "describe_auto_scaling_groups",
+                "AutoScalingGroups",
+                AutoScalingGroupNames=[f"sc-{self.experiment}-{machine}"],
+            )
         )
 
     def runner(self) -> str:
@@ -134,6 +151,23 @@ class Ec2Machines:
                     f"machine {name}{others}",
                     expected=f"EC2's checks to pass within {timeout_s:.0f} s",
                     came=f"{seen}; it printed: {self.machine_logs(name)}",
+                    do="The fleet stays up, to look into, until its time to live is over; "
+                    f"`sparecraft down {self.experiment} --platform ec2` removes it.",
+                )
+            time.sleep(min(_POLL_S, timeout_s))
+
+    def await_off(self, machines: Collection[str], timeout_s: float) -> None:
+        """Until each standby has stopped itself, which it does once it is made.
+
+        Raises EnvironmentMissing after `timeout_s` with what the first of them printed.
+        """
+        deadline = time.monotonic() + timeout_s
+        while waiting := [name for name in machines if self._one(name).state != "stopped"]:
+            if time.monotonic() > deadline:
+                raise EnvironmentMissing(
+                    f"standby {waiting[0]}",
+                    expected=f"it to be made, and to stop itself, within {timeout_s:.0f} s",
+                    came=f"{self._one(waiting[0]).state}; {self.machine_logs(waiting[0])}",
                     do="The fleet stays up, to look into, until its time to live is over; "
                     f"`sparecraft down {self.experiment} --platform ec2` removes it.",
                 )

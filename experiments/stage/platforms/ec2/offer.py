@@ -52,8 +52,7 @@ def offer(design: Design, platform: Ec2Platform, given: Given, narrator: Narrato
 def asked(
     platform: Ec2Platform, ttl_hours: float | None, spot: bool, variables: list[str], now: datetime
 ) -> Rental:
-    """What is asked for, not yet priced. Of a fleet that is up, what is not said anew stays, its
-    end above all: every machine has it from its first boot, and another makes all of them anew."""
+    """What is asked for, not yet priced. Of a fleet that is up, what is not said anew stays."""
     kept = platform.stack.variables if platform.stack.held() else {}
     more = {name: value for name, value in kept.items() if name not in _OWN}
     more |= _variables(variables, platform.stack.declared())
@@ -123,7 +122,7 @@ def _show(bill: Bill, narrator: Narrator, aws: Any, spot: bool) -> None:
         "the time. Traffic between zones (0.01 USD/GB) and out (0.09) is not in it."
     )
     say(
-        "Machines end themselves then, but not standbys that are off, addresses and the bucket: "
+        "All machines end then, also standbys that are off; the network and the bucket stay: "
         "`sparecraft down` or `reap` removes those."
     )
 

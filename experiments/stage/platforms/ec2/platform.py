@@ -29,8 +29,8 @@ _FOLLOW = ("network interface", "volume")
 class Rental:
     """What a fleet on EC2 is asked for beyond its description.
 
-    `expires` is when every machine ends itself, `ttl_hours` from its first boot [h]; `usd_per_hour`
-    by instance type; `more` are other variables of the stack, by name.
+    `expires` is when the fleet ends, `ttl_hours` after it was asked for [h]; `usd_per_hour` by
+    instance type; `more` are other variables of the stack, by name.
     """
 
     ttl_hours: float
@@ -95,6 +95,8 @@ class Ec2Platform(Ec2Machines):
             raise self._half_made(error) from error
         inventory = self.inventory()
         self.await_up([one.name for one in inventory.started], self.ready_timeout_s)
+        standbys = [one.name for one in inventory.machines if one.standby]
+        self.await_off(standbys, self.ready_timeout_s)
         return inventory
 
     def inventory(self) -> Inventory:

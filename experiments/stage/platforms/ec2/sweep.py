@@ -188,6 +188,7 @@ _REMOVERS: dict[str, _Remover] = {
     "internet gateway": _internet_gateway,
     "subnet": _plain("delete_subnet", "SubnetId"),
     "VPC": _plain("delete_vpc", "VpcId"),
+    "schedule group": _plain("delete_schedule_group", "Name"),
     "bucket": _bucket,
     "instance profile": _profile,
     "role": _role,

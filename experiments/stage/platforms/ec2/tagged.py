@@ -25,13 +25,15 @@ _BY_TAG = [{"Name": "tag-key", "Values": [EXPERIMENT]}]
 
 @dataclass(frozen=True)
 class Tagged:
-    """One thing of ours; `group` is the auto-scaling group that keeps a machine alive."""
+    """One thing of ours; `group` is the auto-scaling group that keeps a machine alive, `spot`
+    whether AWS may take it back, which cannot be stopped."""
 
     kind: str
     id: str
     tags: Mapping[str, str] = field(hash=False)
     state: str = ""
     group: str = ""
+    spot: bool = False
 
     @property
     def experiment(self) -> str:
@@ -70,7 +72,7 @@ _EC2 = (
 def find(aws: Aws, experiment: str | None = None) -> list[Tagged]:
     """Everything of one experiment, or of all, that is still there; in order of removal."""
     found = [*_groups(aws), *instances(aws), *placement_groups(aws), *_of_ec2(aws)]
-    found += [*_buckets(aws), *_identities(aws)]
+    found += [*_schedules(aws), *_buckets(aws), *_identities(aws)]
     return [one for one in found if experiment in (None, one.experiment)]
 
 
@@ -122,7 +124,8 @@ def instances(aws: Aws, experiment: str | None = None, machine: str | None = Non
 def _instance(entry: Mapping[str, Any]) -> Tagged:
     tags = _tags(entry["Tags"])
     group = tags.get("aws:autoscaling:groupName", "")
-    return Tagged("instance", entry["InstanceId"], tags, entry["State"]["Name"], group)
+    spot = entry.get("InstanceLifecycle") == "spot"
+    return Tagged("instance", entry["InstanceId"], tags, entry["State"]["Name"], group, spot)
 
 
 def _groups(aws: Aws) -> Iterator[Tagged]:
@@ -153,6 +156,19 @@ def _of_ec2(aws: Aws) -> Iterator[Tagged]:
                 continue  # a VPC's own group goes with the VPC
             tags = _tags(one.get("Tags") or one.get("TagSet") or [])
             yield Tagged(kind, one[identifier], tags)
+
+
+def _schedules(aws: Aws) -> Iterator[Tagged]:
+    held = aws.pages("scheduler", "list_schedule_groups", "ScheduleGroups")
+    arns = {str(one["Name"]): str(one["Arn"]) for one in held if one["State"] != "DELETING"}
+
+    def tags(name: str) -> list[dict[str, str]]:
+        said = aws.call("scheduler", "list_tags_for_resource", ResourceArn=arns[name])
+        return list(said.get("Tags", []))
+
+    for name in _named(held, "Name"):
+        if name in arns:
+            yield from _with_tags("schedule group", name, tags)
 
 
 def _buckets(aws: Aws) -> Iterator[Tagged]:

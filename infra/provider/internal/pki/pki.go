@@ -16,9 +16,13 @@ import (
 	"time"
 )
 
-// Lifetime of an authority and everything it signs. It outlives any experiment; the provider renews
+// Lifetime of an authority and its servers' certificates. It outlives any experiment; the provider renews
 // a month before the end.
 const Lifetime = 365 * 24 * time.Hour
+
+// ClientLifetime is how long a client's certificate is of use to whoever comes by it: a day more than
+// the longest fleet that is paid for by the hour. The provider renews it from half of it on.
+const ClientLifetime = 8 * 24 * time.Hour
 
 // clockSkew is how far a machine's clock may lag.
 const clockSkew = time.Hour
@@ -42,12 +46,14 @@ func NewAuthority(experiment string, now time.Time) (Pair, error) {
 
 // IssueClient signs a certificate for whoever controls the experiment.
 func IssueClient(authority Pair, now time.Time) (Pair, error) {
-	return issue(authority, "sparecraft client", nil, x509.ExtKeyUsageClientAuth, now)
+	return issue(
+		authority, "sparecraft client", nil, x509.ExtKeyUsageClientAuth, now, ClientLifetime,
+	)
 }
 
 // IssueServer signs a certificate for a machine; an address is an IP address or a DNS name.
 func IssueServer(authority Pair, name string, addresses []string, now time.Time) (Pair, error) {
-	return issue(authority, name, addresses, x509.ExtKeyUsageServerAuth, now)
+	return issue(authority, name, addresses, x509.ExtKeyUsageServerAuth, now, Lifetime)
 }
 
 func issue(
@@ -56,15 +62,20 @@ func issue(
 	addresses []string,
 	use x509.ExtKeyUsage,
 	now time.Time,
+	lifetime time.Duration,
 ) (Pair, error) {
 	parsed, err := tls.X509KeyPair([]byte(authority.Certificate), []byte(authority.Key))
 	if err != nil {
 		return Pair{}, fmt.Errorf("read the authority from the state: %w", err)
 	}
+	end := now.Add(lifetime)
+	if end.After(parsed.Leaf.NotAfter) {
+		end = parsed.Leaf.NotAfter // a leaf never outlives its authority
+	}
 	template := &x509.Certificate{
 		Subject:     pkix.Name{CommonName: name},
 		NotBefore:   now.Add(-clockSkew),
-		NotAfter:    parsed.Leaf.NotAfter, // a leaf never outlives its authority
+		NotAfter:    end,
 		KeyUsage:    x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{use},
 	}
@@ -76,6 +87,19 @@ func issue(
 		}
 	}
 	return sign(template, parsed.Leaf, parsed.PrivateKey)
+}
+
+// ClientRenewalDue says whether half of a client's certificate's life is over.
+func ClientRenewalDue(certificate string, now time.Time) (bool, error) {
+	block, _ := pem.Decode([]byte(certificate))
+	if block == nil {
+		return false, fmt.Errorf("read the client's certificate from the state: expected PEM")
+	}
+	parsed, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		return false, fmt.Errorf("read the client's certificate from the state: %w", err)
+	}
+	return now.After(parsed.NotAfter.Add(-ClientLifetime / 2)), nil
 }
 
 // sign makes a key and its certificate, signed by the parent or, without one, by itself.

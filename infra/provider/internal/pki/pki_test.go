@@ -3,6 +3,7 @@ package pki
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/pem"
 	"io"
 	"net"
 	"testing"
@@ -93,6 +94,27 @@ func TestHandshakeIsRefused(t *testing.T) {
 	for name, parties := range cases {
 		if handshake(t, parties.trusted, parties.server, parties.client) == nil {
 			t.Errorf("expected a refused handshake for %s", name)
+		}
+	}
+}
+
+func TestAClientsCertificateEndsInDaysAndIsDueHalfWay(t *testing.T) {
+	now := time.Now()
+	authority := must[Pair](t)(NewAuthority("quiet", now))
+	client := must[Pair](t)(IssueClient(authority, now))
+	server := must[Pair](t)(IssueServer(authority, "web-1", []string{"127.0.0.1"}, now))
+	later := now.Add(ClientLifetime + time.Minute)
+	for name, ended := range map[string]bool{client.Certificate: true, server.Certificate: false} {
+		block, _ := pem.Decode([]byte(name))
+		leaf := must[*x509.Certificate](t)(x509.ParseCertificate(block.Bytes))
+		if later.After(leaf.NotAfter) != ended {
+			t.Errorf("%s: expected ended %v at %s, came %s", leaf.Subject, ended, later, leaf.NotAfter)
+		}
+	}
+	for days, due := range map[int]bool{3: false, 5: true} {
+		came := must[bool](t)(ClientRenewalDue(client.Certificate, now.AddDate(0, 0, days)))
+		if came != due {
+			t.Errorf("expected due %v after %d days, came %v", due, days, came)
 		}
 	}
 }

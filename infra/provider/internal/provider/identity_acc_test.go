@@ -129,6 +129,20 @@ func TestAccIdentity_VerifiesAndRotatesOnlyWhatHasTo(t *testing.T) {
 					map[string]string{"web-1": "198.19.1.11"},
 				),
 			},
+			{ // the client's certificate is past half of its life
+				PreConfig: func() { today = today.Add(5 * 24 * time.Hour) },
+				Config:    identityConfig(`{ web-1 = ["198.19.1.11"] }`),
+				ConfigPlanChecks: resource.ConfigPlanChecks{PreApply: []plancheck.PlanCheck{
+					plancheck.ExpectResourceAction(identityAddr, plancheck.ResourceActionUpdate),
+					plancheck.ExpectResourceAction("terraform_data.web_1", plancheck.ResourceActionNoop),
+				}},
+				Check: state.check(
+					now,
+					[]string{"ca_certificate_pem", web1},
+					[]string{"client_certificate_pem", "client_private_key_pem"},
+					map[string]string{"web-1": "198.19.1.11"},
+				),
+			},
 			{ // close to its end
 				PreConfig:        func() { today = today.AddDate(0, 11, 15) },
 				Config:           identityConfig(`{ web-1 = ["198.19.1.11"] }`),

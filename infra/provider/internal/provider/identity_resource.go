@@ -78,13 +78,14 @@ func (r *identityResource) Schema(
 			},
 			"not_after": schema.StringAttribute{
 				Computed: true,
-				Description: "End of all certificates (RFC 3339). From 30 days before it a plan replaces " +
-					"the identity.",
+				Description: "End of all certificates but the client's (RFC 3339). From 30 days before it a " +
+					"plan replaces the identity.",
 				PlanModifiers: []planmodifier.String{stringplanmodifier.UseStateForUnknown()},
 			},
-			"ca_certificate_pem":     secret("Certificate of the authority."),
-			"ca_private_key_pem":     secret("Key of the authority; needed to add servers."),
-			"client_certificate_pem": secret("Certificate of the client that controls the experiment."),
+			"ca_certificate_pem": secret("Certificate of the authority."),
+			"ca_private_key_pem": secret("Key of the authority; needed to add servers."),
+			"client_certificate_pem": secret("Certificate of the client that controls the experiment, for " +
+				"eight days. From the fifth on a plan renews it in place."),
 			"client_private_key_pem": secret("Key of the client, PKCS #8."),
 			"server_certificates": schema.MapNestedAttribute{
 				Computed: true, Sensitive: true, Description: "Name of each server to its certificate and key.",
@@ -138,6 +139,14 @@ func (r *identityResource) ModifyPlan(
 		response.RequiresReplace = append(response.RequiresReplace, path.Root("not_after"))
 	} else {
 		plan.ServerCertificates = keep(plan, state, &response.Diagnostics)
+		renew, err := pki.ClientRenewalDue(state.ClientCertificate.ValueString(), r.now())
+		if err != nil {
+			response.Diagnostics.AddError("The identity in the state cannot be read", err.Error())
+			return
+		}
+		if renew {
+			plan.ClientCertificate, plan.ClientKey = types.StringUnknown(), types.StringUnknown()
+		}
 	}
 	response.Diagnostics.Append(response.Plan.Set(ctx, plan)...)
 }
@@ -206,20 +215,30 @@ func (r *identityResource) Update(
 		return
 	}
 	plan.ServerCertificates = keep(plan, state, &response.Diagnostics)
+	if plan.ClientCertificate.IsUnknown() {
+		client, err := pki.IssueClient(plan.authority(), r.now())
+		if err != nil {
+			response.Diagnostics.AddError("The client certificate could not be made", err.Error())
+			return
+		}
+		plan.ClientCertificate = types.StringValue(client.Certificate)
+		plan.ClientKey = types.StringValue(client.Key)
+	}
 	response.Diagnostics.Append(issueServers(ctx, &plan, r.now())...)
 	if !response.Diagnostics.HasError() {
 		response.Diagnostics.Append(response.State.Set(ctx, plan)...)
 	}
 }
 
+func (m identityModel) authority() pki.Pair {
+	return pki.Pair{Certificate: m.CACertificate.ValueString(), Key: m.CAKey.ValueString()}
+}
+
 // issueServers makes the certificates that are not there yet.
 func issueServers(ctx context.Context, model *identityModel, now time.Time) diag.Diagnostics {
 	servers := map[string][]string{}
 	diagnostics := model.Servers.ElementsAs(ctx, &servers, false)
-	authority := pki.Pair{
-		Certificate: model.CACertificate.ValueString(),
-		Key:         model.CAKey.ValueString(),
-	}
+	authority := model.authority()
 	present, issued := model.ServerCertificates.Elements(), map[string]attr.Value{}
 	for name, addresses := range servers {
 		if old := present[name]; old != nil && !old.IsUnknown() {

@@ -1,0 +1,67 @@
+"""Machines that are there, by ssh."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from experiments.console import Narrator
+from experiments.design import Design
+from experiments.design.inventory import Inventory
+from experiments.stage.platforms.base import Given, Offer, Option, Platform, PlatformEntry
+
+
+class _Hosts:
+    name = "hosts"
+    summary = "machines that are there, by ssh"
+    options = (
+        Option(
+            "hosts",
+            str,
+            "The file of hosts. [default: that of the last up, else hosts.toml]",
+            ("up", "down"),
+        ),
+    )
+
+    def for_run(self, experiment: str) -> Platform:
+        """On the hosts of the last `up`, or of hosts.toml."""
+        return _platform(experiment, None)
+
+    def for_up(self, design: Design, given: Given, narrator: Narrator) -> Offer:
+        """At once: the hosts are there."""
+        del narrator
+        return Offer(_platform(design.fleet.experiment, given["hosts"]), _where)
+
+    def for_down(self, experiment: str, given: Given) -> Platform:
+        """The same fleet."""
+        return _platform(experiment, given["hosts"])
+
+    def made(self) -> list[str]:
+        """What was made from here."""
+        from experiments.stage.platforms.hosts.platform import STACK
+        from experiments.stage.platforms.terraform import stated
+
+        return stated(STACK)
+
+    def fleets(self, given: Given) -> list[dict[str, Any]]:
+        """What was made from here."""
+        del given
+        rows = []
+        for name in self.made():
+            machines = _platform(name, None).inventory().machines
+            rows.append({"experiment": name, "machines": len(machines)})
+        return rows
+
+
+def _platform(experiment: str, file: str | None) -> Platform:
+    from experiments.stage.platforms.hosts.platform import HostsPlatform
+
+    return HostsPlatform(experiment, Path(file) if file else None)
+
+
+def _where(inventory: Inventory) -> list[str]:
+    entries = [f"{one.tier}: {', '.join(one.urls)}" for one in inventory.endpoints.entries]
+    return [f"Entry {'; '.join(entries)}   InfluxDB: {inventory.endpoints.influxdb}"]
+
+
+PLATFORM: PlatformEntry = _Hosts()

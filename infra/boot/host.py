@@ -1,0 +1,315 @@
+"""Makes a host that is there a machine of one fleet, and the host again that it was; run as root.
+
+    python3 host.py survey eth1                      what it is, as JSON; changes nothing
+    python3 host.py take shop 2026-11-22T21:00:00Z   for one experiment, until then
+    python3 host.py install shop <settings           role, files, program; the bundle is in HOME
+    python3 host.py start shop                       power, as far as it goes: the program and
+    python3 host.py stop shop                        all that it runs
+    python3 host.py release shop                     uninstall, and say what is not as it was
+
+A host belongs to one experiment: whoever makes KEPT first has it. What was there before is noted in
+it, and what the role's install.sh changes is found by comparing, not by knowing roles. Needs
+Debian with python3, tar and apt; systemd where there is one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from before import HOME, KEPT, LOG, differences, fingerprint, note, noted, restore, run, write
+from role import install_role, systemd_runs, write_files, write_unit
+
+PROGRAM = HOME / "bin" / "nodeagent"
+UNITS = Path("/etc/systemd/system")
+_STOP_S = 15.0
+_PACKAGES_S = 180.0
+TAKEN, NOT_OURS, CHANGED = 10, 11, 12  # exit codes
+
+
+def main(words: list[str]) -> int:
+    """One word of the above. Returns the exit code; JSON, or a reason, is printed."""
+    verb, *rest = words
+    if verb == "survey":
+        return _say(survey(rest[0]))
+    if verb == "take":
+        return take(rest[0], rest[1])
+    holder = _holder()
+    if verb == "release" and holder is None:
+        return 0
+    if holder is None or holder["experiment"] not in (rest[0], ""):
+        print(f"held by {holder['experiment'] if holder else 'nobody'}")
+        return NOT_OURS
+    if verb == "guard":
+        return guard(rest[0])
+    return {"install": install, "start": start, "stop": stop, "release": release}[verb]()
+
+
+def _say(what: object) -> int:
+    print(json.dumps(what))
+    return 0
+
+
+def survey(interface: str) -> dict[str, Any]:
+    """What the host is, whose it is, and the address of its data interface."""
+    links = {one["ifname"]: one for one in json.loads(run("ip", "-j", "-4", "address", "show"))}
+    data = [one["local"] for one in links.get(interface, {}).get("addr_info", [])]
+    asked_at = os.environ.get("SSH_CONNECTION", "").split()[2:3]
+    return {
+        "cores": os.cpu_count(),
+        "free_mb": shutil.disk_usage("/opt").free // 2**20,
+        "systemd": systemd_runs(),
+        "root": os.geteuid() == 0,
+        "apt": shutil.which("apt-get") is not None,
+        "data_address": data[0] if len(data) == 1 else None,
+        "shared": bool(asked_at) and asked_at[0] in data,
+        "holder": _holder(),
+        "program": _pid() is not None,
+    }
+
+
+def take(experiment: str, expires: str) -> int:
+    """Have the host, or say who has it; again for the same experiment puts the end off."""
+    holder = _holder()
+    if holder is not None and holder["experiment"] not in (experiment, ""):
+        print(f"taken by {holder['experiment']} until {holder['expires']}")
+        return TAKEN
+    if holder is None:
+        try:
+            KEPT.mkdir(mode=0o700)  # one succeeds
+        except FileExistsError:
+            print("taken at this moment")
+            return TAKEN
+    write(KEPT / "owner.json", {"experiment": experiment, "expires": expires})
+    if noted() is None:
+        note(fingerprint())
+    shutil.copytree(Path(__file__).parent, KEPT / "boot", dirs_exist_ok=True)
+    _arm_end(experiment, expires)
+    return 0
+
+
+def install() -> int:
+    """The machine that the settings on standard input describe, and its program."""
+    settings = json.load(sys.stdin)
+    own = os.getpid()
+    (KEPT / "installing").write_text(f"{own} {_started(own)}")
+    stop()
+    write_files(settings["files"])
+    content = HOME / "bundle" / "content.tar.gz"
+    install_role(settings["role"], content if content.exists() else None)
+    if systemd_runs():
+        write_unit(str(PROGRAM))
+        run("systemctl", "daemon-reload")
+        run("systemctl", "enable", "--quiet", "sparecraft-machine.service")
+    write(KEPT / "after.json", fingerprint())
+    (KEPT / "installing").unlink()
+    return start()
+
+
+def start() -> int:
+    """The program, where it does not run."""
+    if systemd_runs():
+        run("systemctl", "start", "sparecraft-machine.service")
+    elif _pid() is None:
+        with LOG.open("ab") as log:
+            process = subprocess.Popen(
+                [PROGRAM], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                start_new_session=True, cwd="/",
+            )  # fmt: skip
+        (KEPT / "pid").write_text(f"{process.pid} {_started(process.pid)}")
+    return 0
+
+
+def stop() -> int:
+    """Power loss, as far as a program has it: the agent and all that it runs, at once."""
+    pid = _pid()
+    if systemd_runs():
+        if (UNITS / "sparecraft-machine.service").exists():
+            run("systemctl", "kill", "--signal=KILL", "sparecraft-machine.service", fails=True)
+            run("systemctl", "stop", "sparecraft-machine.service", fails=True)
+    elif pid is not None:
+        _kill_all(pid)
+    (KEPT / "pid").unlink(missing_ok=True)
+    return 0
+
+
+def release() -> int:
+    """The host as it was before `take`; the lock goes last. What differs is said."""
+    _disarm_end()
+    if (installing := _pid("installing")) is not None:
+        _end_install(installing)  # of somebody who was killed, or lost the connection
+    _terminate()  # the agent undoes its faults
+    stop()
+    before = noted()
+    if before is not None:
+        restore(before)
+    for own in (HOME, Path("/var/lib/sparecraft"), Path("/etc/sparecraft")):
+        shutil.rmtree(own, ignore_errors=True)
+    LOG.unlink(missing_ok=True)
+    if systemd_runs():
+        run("systemctl", "daemon-reload", fails=True)
+    differs = differences(before, fingerprint()) if before is not None else []
+    shutil.rmtree(KEPT)
+    print(json.dumps(differs))
+    return CHANGED if differs else 0
+
+
+def guard(experiment: str) -> int:
+    """Without systemd: wait for the end, which may be put off, then release."""
+    while (holder := _holder()) is not None and holder["experiment"] == experiment:
+        left_s = _time(holder["expires"]) - time.time()
+        if left_s <= 0:
+            (KEPT / "guard").unlink(missing_ok=True)  # this is it: do not end it
+            return release()
+        time.sleep(min(left_s, 5.0))
+    return 0
+
+
+def _arm_end(experiment: str, expires: str) -> None:
+    if systemd_runs():
+        (UNITS / "sparecraft-host-end.service").write_text(
+            "[Unit]\nDescription=Sparecraft: this host is given back\n[Service]\nType=oneshot\n"
+            f"ExecStart=/usr/bin/python3 {KEPT}/boot/host.py release {experiment}\n"
+        )
+        when = datetime.fromtimestamp(_time(expires), UTC)
+        (UNITS / "sparecraft-host-end.timer").write_text(
+            f"[Timer]\nOnCalendar={when:%Y-%m-%d %H:%M:%S} UTC\nPersistent=true\n"
+            "[Install]\nWantedBy=timers.target\n"
+        )
+        run("systemctl", "daemon-reload")
+        run("systemctl", "enable", "--quiet", "--now", "sparecraft-host-end.timer")
+    elif not (KEPT / "guard").exists():
+        process = subprocess.Popen(
+            [sys.executable, KEPT / "boot" / "host.py", "guard", experiment],
+            start_new_session=True, cwd="/", stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        (KEPT / "guard").write_text(f"{process.pid} {_started(process.pid)}")
+
+
+def _disarm_end() -> None:
+    if systemd_runs():
+        run("systemctl", "disable", "--quiet", "sparecraft-host-end.timer", fails=True)
+        for kind in ("timer", "service"):
+            (UNITS / f"sparecraft-host-end.{kind}").unlink(missing_ok=True)
+        run("systemctl", "disable", "--quiet", "sparecraft-machine.service", fails=True)
+    elif (pid := _pid("guard")) is not None:
+        os.kill(pid, signal.SIGTERM)
+
+
+def _end_install(pid: int) -> None:
+    """No further step; a package's installation that is under way ends, as half of one is hard to
+    remove."""
+    below = {one: _started(one) for one in _below(pid)}
+    for one in (pid, *below):
+        if one == pid or _command(one) in ("bash", "sh", "install.sh", "make-content.sh"):
+            os.kill(one, signal.SIGKILL)
+    deadline = time.monotonic() + _PACKAGES_S
+    while any(_started(one) == began is not None for one, began in below.items()):
+        if time.monotonic() > deadline:
+            break
+        time.sleep(0.1)
+    for one, began in below.items():
+        if _started(one) == began is not None:
+            _kill_all(one)
+
+
+def _command(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+
+
+def _kill_all(pid: int) -> None:
+    """A process and all below it, and wait for their end."""
+    started = _started(pid)
+    for one in (*_below(pid), pid):
+        try:
+            os.kill(one, signal.SIGKILL)
+        except ProcessLookupError:
+            continue
+    deadline = time.monotonic() + _STOP_S
+    while started is not None and _started(pid) == started and time.monotonic() < deadline:
+        time.sleep(0.05)
+
+
+def _terminate() -> None:
+    pid = _pid()
+    if systemd_runs():
+        run("systemctl", "stop", "sparecraft-machine.service", fails=True)
+    elif pid is not None:
+        os.kill(pid, signal.SIGTERM)
+        deadline = time.monotonic() + _STOP_S
+        while _pid() is not None and time.monotonic() < deadline:
+            time.sleep(0.05)
+
+
+def _holder() -> dict[str, str] | None:
+    """Who has the host; nobody, called "", where taking it was cut off before it said so."""
+    if not KEPT.exists():
+        return None
+    try:
+        held: dict[str, str] = json.loads((KEPT / "owner.json").read_text())
+    except (FileNotFoundError, ValueError):
+        return {"experiment": "", "expires": ""}
+    return held
+
+
+def _pid(name: str = "pid") -> int | None:
+    """The process of a file of ours, where it still runs; a number is given to others after it."""
+    if name == "pid" and systemd_runs():
+        shown = run(
+            "systemctl",
+            "show",
+            "-p",
+            "MainPID",
+            "--value",
+            "sparecraft-machine.service",
+            fails=True,
+        )
+        return int(shown) if shown.strip() not in ("", "0") else None
+    try:
+        pid, started = (int(word) for word in (KEPT / name).read_text().split())
+    except (FileNotFoundError, ValueError):
+        return None
+    return pid if _started(pid) == started else None
+
+
+def _started(pid: int) -> int | None:
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    return None if fields[0] in "ZX" else int(fields[19])
+
+
+def _below(pid: int) -> list[int]:
+    """All processes that a process started, and theirs."""
+    parents = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parents[int(stat.parent.name)] = int(stat.read_text().rpartition(")")[2].split()[1])
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+    found, front = [], [pid]
+    while front:
+        front = [one for one, parent in parents.items() if parent in front]
+        found += front
+    return found
+
+
+def _time(text: str) -> float:
+    return datetime.strptime(text, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC).timestamp()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

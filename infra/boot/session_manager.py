@@ -1,0 +1,45 @@
+"""Installs AWS's agent for Session Manager, if AWS signed it; run as root, by boot.sh.
+
+    python3 session_manager.py --key session-manager.asc --url https://.../amazon-ssm-agent.deb
+
+The signature lies beside the package, at URL.sig. Needs gpgv, which apt brings.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import subprocess
+import sys
+import tempfile
+import urllib.request
+from pathlib import Path
+
+
+def main() -> None:
+    """Fetch, check, install; exit code 1, and nothing installed, where a step fails."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    for name in ("key", "url"):
+        parser.add_argument(f"--{name}", required=True)
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory() as scratch:
+        package, signature = Path(scratch) / "agent.deb", Path(scratch) / "agent.deb.sig"
+        urllib.request.urlretrieve(asked.url, package)
+        urllib.request.urlretrieve(f"{asked.url}.sig", signature)
+        keyring = Path(scratch) / "key.gpg"
+        keyring.write_bytes(unarmoured(Path(asked.key).read_text()))
+        signed = ["gpgv", "--quiet", "--keyring", str(keyring), str(signature), str(package)]
+        if subprocess.run(signed, check=False).returncode != 0:
+            sys.exit("sparecraft: the agent of Session Manager is not signed with the given key")
+        subprocess.run(["dpkg", "-i", package], check=True, stdout=subprocess.DEVNULL)
+
+
+def unarmoured(text: str) -> bytes:
+    """The key as gpgv reads it: the lines between the headers' end and the checksum."""
+    body = text.split("-----BEGIN PGP PUBLIC KEY BLOCK-----", 1)[1].split("-----END", 1)[0]
+    lines = [line.strip() for line in body.strip().splitlines() if ":" not in line]
+    return base64.b64decode("".join(line for line in lines if not line.startswith("=")))
+
+
+if __name__ == "__main__":
+    main()
