@@ -112,6 +112,60 @@ Value *opaque_copy(IRBuilder<> &builder, Value *value) {
   return type->isIntegerTy() ? builder.CreateTrunc(out, type) : builder.CreateBitCast(out, type);
 }
 
+static Value *checked(Value *value) {
+  mark(value, Stream::check);
+  return value;
+}
+
+static Value *are_unequal_parts(IRBuilder<> &builder, Value *one, Value *other) {
+  Type *type = one->getType();
+  const unsigned parts =
+      isa<StructType>(type) ? type->getStructNumElements() : type->getArrayNumElements();
+  Value *unequal = builder.getFalse();
+  for (unsigned part = 0; part < parts; part++) {
+    Value *left = checked(builder.CreateExtractValue(one, part));
+    Value *right = checked(builder.CreateExtractValue(other, part));
+    unequal = checked(builder.CreateOr(unequal, are_unequal(builder, left, right)));
+  }
+  return unequal;
+}
+
+Value *are_unequal(IRBuilder<> &builder, Value *one, Value *other) {
+  Type *type = one->getType();
+  if (type->isAggregateType())
+    return are_unequal_parts(builder, one, other);
+  if (!type->isIntegerTy() && !type->isPointerTy()) {
+    if (type->isPtrOrPtrVectorTy()) {
+      auto *vector =
+          VectorType::get(builder.getInt64Ty(), cast<VectorType>(type)->getElementCount());
+      one = builder.CreatePtrToInt(one, vector);
+      other = builder.CreatePtrToInt(other, vector);
+    }
+    Type *bits = builder.getIntNTy(one->getType()->getPrimitiveSizeInBits().getFixedValue());
+    one = checked(builder.CreateBitCast(one, bits));
+    other = checked(builder.CreateBitCast(other, bits));
+  }
+  return checked(builder.CreateICmpNE(one, other));
+}
+
+BasicBlock *differing_block(Function &function) {
+  LLVMContext &context = function.getContext();
+  auto *block = BasicBlock::Create(context, "differ", &function);
+  IRBuilder<> builder(block);
+  if (auto *scope = function.getSubprogram())
+    builder.SetCurrentDebugLocation(DILocation::get(context, 0, 0, scope));
+  Module *module = function.getParent();
+  FunctionCallee stop =
+      module->getOrInsertFunction("sparecraft_differ", builder.getVoidTy(), builder.getPtrTy());
+  auto *declared = cast<Function>(stop.getCallee());
+  declared->addFnAttr(Attribute::Cold);
+  declared->addFnAttr(Attribute::NoReturn);
+  declared->addFnAttr(Attribute::NoUnwind);
+  builder.CreateCall(stop, {builder.CreateGlobalString(function.getName())});
+  builder.CreateUnreachable();
+  return block;
+}
+
 bool is_pure_assembly(const CallBase &call) {
   return call.isInlineAsm() && !cast<InlineAsm>(call.getCalledOperand())->hasSideEffects() &&
          call.doesNotAccessMemory();

@@ -1,10 +1,12 @@
-// Bit flips: every dynamic result of an instruction (master, shadow or check) is a site; one is flipped.
+// Bit flips: every dynamic result of an instruction (master, shadow or check) is a site, or every operand
+// of a store, branch, call or return, struck between its comparison and its use; one is flipped.
 //
 // A block counts its sites down in one go (`sparecraft_flip_left`). Where the count falls below zero the
 // run-time library is asked once for the site in the block and the mask, and exactly this one result is
 // changed; elsewhere a result meets a comparison and an exclusive or with zero.
 #include "harden.h"
 
+#include "llvm/ADT/SmallPtrSet.h"
 #include "llvm/ADT/SmallVector.h"
 #include "llvm/IR/DebugInfoMetadata.h"
 #include "llvm/IR/MDBuilder.h"
@@ -17,8 +19,8 @@ namespace {
 
 class Flips {
 public:
-  explicit Flips(Module &module)
-      : module(module), context(module.getContext()), number(Type::getInt64Ty(context)),
+  Flips(Module &module, Sites kind)
+      : module(module), kind(kind), context(module.getContext()), number(Type::getInt64Ty(context)),
         entry(StructType::get(PointerType::get(context, 0), PointerType::get(context, 0),
                               Type::getInt32Ty(context), Type::getInt16Ty(context),
                               Type::getInt16Ty(context))) {}
@@ -44,6 +46,7 @@ public:
 
 private:
   Module &module;
+  Sites kind;
   LLVMContext &context;
   Type *number;
   StructType *entry;
@@ -91,9 +94,11 @@ private:
   }
 
   void add_to(BasicBlock &block, Constant *name) {
+    if (kind == Sites::operands)
+      bring_out_operands(block);
     SmallVector<Instruction *, 32> sites;
     for (Instruction &instruction : block)
-      if (is_site(instruction))
+      if (kind == Sites::operands ? brought_out.count(&instruction) : is_site(instruction))
         sites.push_back(&instruction);
     if (sites.empty())
       return;
@@ -108,12 +113,54 @@ private:
       flip(*sites[place], chosen, low, up, place);
   }
 
+  SmallPtrSet<Instruction *, 32> brought_out;
+
+  /// Each operand that a value leaves by gets a copy of its own, for this use alone.
+  void bring_out_operands(BasicBlock &block) {
+    SmallVector<Use *, 32> uses;
+    for (Instruction &instruction : block) {
+      if (auto *call = dyn_cast<CallBase>(&instruction)) {
+        if (call->isMustTailCall() || is_pure_intrinsic(*call) || is_annotation(*call) ||
+            is_of_library(*call))
+          continue;
+        for (Use &use : call->args())
+          uses.push_back(&use);
+      } else if (isa<StoreInst, BranchInst, SwitchInst, ReturnInst>(instruction)) {
+        for (Use &use : instruction.operands())
+          uses.push_back(&use);
+      }
+    }
+    for (Use *use : uses)
+      bring_out(*use);
+  }
+
+  static bool is_of_library(const CallBase &call) {
+    const Function *callee = call.getCalledFunction();
+    return is_pure_assembly(call) || (callee && callee->isIntrinsic()) ||
+           (callee && callee->getName().starts_with("sparecraft_"));
+  }
+
+  void bring_out(Use &use) {
+    auto *user = cast<Instruction>(use.getUser());
+    Type *type = use->getType();
+    if (isa<Constant>(use) || !(type->isIntegerTy() || type->isPointerTy() || type->isFloatTy() ||
+                                type->isDoubleTy()))
+      return;
+    auto *copy = new FreezeInst(use, "", user);
+    copy->setDebugLoc(user->getDebugLoc());
+    names[copy] = user->getOpcodeName();
+    brought_out.insert(copy);
+    use.set(copy);
+  }
+
+  DenseMap<const Instruction *, const char *> names;
+
   void describe(const Instruction &site, Constant *name) {
     const DebugLoc &location = site.getDebugLoc();
     auto *small = Type::getInt16Ty(context);
     const unsigned kind = static_cast<unsigned>(stream_of(site)) << 8 | (site.getOpcode() & 255);
     table.push_back(ConstantStruct::get(
-        entry, name, opcode_named(site.getOpcodeName()),
+        entry, name, opcode_named(names.count(&site) ? names[&site] : site.getOpcodeName()),
         ConstantInt::get(Type::getInt32Ty(context), location ? location.getLine() : 0),
         ConstantInt::get(small, bits_of(site)), ConstantInt::get(small, kind)));
   }
@@ -191,6 +238,6 @@ private:
 
 }  // namespace
 
-void add_flips(Module &module) { Flips(module).add(); }
+void add_flips(Module &module, Sites sites) { Flips(module, sites).add(); }
 
 }  // namespace sparecraft

@@ -1,6 +1,7 @@
 // What the parts of the pass share: the variants, who is hardened, and marks on what was added.
 #pragma once
 
+#include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/StringRef.h"
 #include "llvm/IR/Function.h"
 #include "llvm/IR/IRBuilder.h"
@@ -10,12 +11,16 @@
 
 namespace sparecraft {
 
+/// Where bits can be flipped: nowhere, in every result of an instruction, or in every operand of
+/// what has none and lets a value go: stores, branches, calls, returns, after it was compared.
+enum class Sites : uint8_t { none, results, operands };
+
 /// What the environment of the compiler asks for (sparecraft-cc sets it).
 struct Options {
   bool ilr = false;          // a shadow data flow, compared
   bool rtm = false;          // hardware transactions around it
   bool log = false;          // transactions in software: a checkpoint and a log of stores
-  bool flips = false;        // every result can have a bit flipped
+  Sites flips = Sites::none; // what can have a bit flipped
   bool loads_again = true;   // the shadow loads for itself; else it copies what was loaded
   unsigned size_max = 1000;  // IR instructions of a transaction that a loop may reach
 };
@@ -46,8 +51,17 @@ bool is_annotation(const llvm::CallBase &call);
 /// Whether nothing but the function's return follows a call.
 bool returns_at_once(const llvm::CallBase &call);
 
-void add_shadow(llvm::Function &function, const Options &options);
-void add_transactions(llvm::Function &function, const Options &options);
-void add_flips(llvm::Module &module);
+/// Whether two values of one type differ, in any bit.
+llvm::Value *are_unequal(llvm::IRBuilder<> &builder, llvm::Value *one, llvm::Value *other);
+
+/// The block that stops, or tries again, as both streams differ.
+llvm::BasicBlock *differing_block(llvm::Function &function);
+
+/// Phis and their twins.
+using Phis = llvm::DenseMap<llvm::PHINode *, llvm::PHINode *>;
+
+Phis add_shadow(llvm::Function &function, const Options &options);
+void add_transactions(llvm::Function &function, const Phis &phis, const Options &options);
+void add_flips(llvm::Module &module, Sites sites);
 
 }  // namespace sparecraft

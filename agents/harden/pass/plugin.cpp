@@ -25,7 +25,10 @@ static Options options_of_environment() {
   if (!options.ilr && variant != "native")
     report_fatal_error("SPARECRAFT_HARDEN: expected native, ilr, tx or log", false);
   const char *flips = std::getenv("SPARECRAFT_FLIPS_BUILD");
-  options.flips = flips && StringRef(flips) == "on";
+  const StringRef sites = flips ? flips : "off";
+  options.flips = sites == "results"    ? Sites::results
+                  : sites == "operands" ? Sites::operands
+                                        : Sites::none;
   const char *loads = std::getenv("SPARECRAFT_LOADS");
   options.loads_again = !loads || StringRef(loads) != "copy";
   return options;
@@ -37,8 +40,8 @@ struct HardenPass : PassInfoMixin<HardenPass> {
     for (Function &function : module)
       if (options.ilr && !function.isDeclaration())
         harden(function, options);
-    if (options.flips)
-      add_flips(module);
+    if (options.flips != Sites::none)
+      add_flips(module, options.flips);
     if (verifyModule(module, &errs()))
       report_fatal_error("the hardened module is not valid: a defect of the pass", false);
     return PreservedAnalyses::none();
@@ -55,9 +58,9 @@ private:
       return;
     }
     removeUnreachableBlocks(function);
-    add_shadow(function, options);
+    const Phis phis = add_shadow(function, options);
     if (options.rtm || options.log)
-      add_transactions(function, options);
+      add_transactions(function, phis, options);
   }
 };
 

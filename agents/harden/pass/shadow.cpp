@@ -23,7 +23,7 @@ class Shadow {
 public:
   Shadow(Function &function, const Options &options) : function(function), options(options) {}
 
-  void add() {
+  Phis add() {
     return_where_called();
     replace_undefined();
     snapshot();
@@ -36,6 +36,7 @@ public:
     for (Instruction *instruction : all)
       if (auto *branch = dyn_cast<BranchInst>(instruction))
         check_edges(*branch);
+    return Phis(phis.begin(), phis.end());
   }
 
 private:
@@ -245,7 +246,8 @@ private:
     for (Value *value : values)
       if (has_twin(value)) {
         Value *one = are_unequal(builder, value, twins[value]);
-        unequal = unequal ? checked(builder.CreateOr(unequal, one)) : one;
+        unequal = unequal ? builder.CreateOr(unequal, one) : one;
+        mark(unequal, Stream::check);
       }
     if (!unequal)
       return;
@@ -255,42 +257,6 @@ private:
     IRBuilder<> ending(before);
     ending.SetCurrentDebugLocation(instruction.getDebugLoc());
     ending.CreateCondBr(unequal, differing(), after, weights(1, 1 << 20));
-  }
-
-  static Value *checked(Value *value) {
-    mark(value, Stream::check);
-    return value;
-  }
-
-  static Value *are_unequal(IRBuilder<> &builder, Value *one, Value *other) {
-    Type *type = one->getType();
-    if (type->isAggregateType())
-      return are_unequal_parts(builder, one, other);
-    if (!type->isIntegerTy() && !type->isPointerTy()) {
-      if (type->isPtrOrPtrVectorTy()) {
-        Type *address = builder.getInt64Ty();
-        auto *vector = VectorType::get(address, cast<VectorType>(type)->getElementCount());
-        one = builder.CreatePtrToInt(one, vector);
-        other = builder.CreatePtrToInt(other, vector);
-      }
-      Type *bits = builder.getIntNTy(one->getType()->getPrimitiveSizeInBits().getFixedValue());
-      one = checked(builder.CreateBitCast(one, bits));
-      other = checked(builder.CreateBitCast(other, bits));
-    }
-    return checked(builder.CreateICmpNE(one, other));
-  }
-
-  static Value *are_unequal_parts(IRBuilder<> &builder, Value *one, Value *other) {
-    Type *type = one->getType();
-    const unsigned parts = isa<StructType>(type) ? type->getStructNumElements()
-                                                 : type->getArrayNumElements();
-    Value *unequal = builder.getFalse();
-    for (unsigned part = 0; part < parts; part++) {
-      Value *left = checked(builder.CreateExtractValue(one, part));
-      Value *right = checked(builder.CreateExtractValue(other, part));
-      unequal = checked(builder.CreateOr(unequal, are_unequal(builder, left, right)));
-    }
-    return unequal;
   }
 
   /// A branch's condition is compared after it was taken: by the shadow's own, on both ways.
@@ -317,29 +283,17 @@ private:
     return MDBuilder(function.getContext()).createBranchWeights(yes, no);
   }
 
-  /// The one block in which both streams are known to differ.
   BasicBlock *differing() {
-    if (differ)
-      return differ;
-    differ = BasicBlock::Create(function.getContext(), "differ", &function);
-    IRBuilder<> builder(differ);
-    if (auto *scope = function.getSubprogram())
-      builder.SetCurrentDebugLocation(DILocation::get(function.getContext(), 0, 0, scope));
-    Module *module = function.getParent();
-    FunctionCallee stop =
-        module->getOrInsertFunction("sparecraft_differ", builder.getVoidTy(), builder.getPtrTy());
-    auto *declared = cast<Function>(stop.getCallee());
-    declared->addFnAttr(Attribute::Cold);
-    declared->addFnAttr(Attribute::NoReturn);
-    declared->addFnAttr(Attribute::NoUnwind);
-    builder.CreateCall(stop, {builder.CreateGlobalString(function.getName())});
-    builder.CreateUnreachable();
+    if (!differ)
+      differ = differing_block(function);
     return differ;
   }
 };
 
 }  // namespace
 
-void add_shadow(Function &function, const Options &options) { Shadow(function, options).add(); }
+Phis add_shadow(Function &function, const Options &options) {
+  return Shadow(function, options).add();
+}
 
 }  // namespace sparecraft

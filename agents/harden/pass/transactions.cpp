@@ -24,8 +24,8 @@ constexpr unsigned worth_it = 6;  // instructions: less between two calls is lef
 
 class Transactions {
 public:
-  Transactions(Function &function, const Options &options)
-      : function(function), options(options), type(Type::getVoidTy(function.getContext())) {
+  Transactions(Function &function, const Phis &phis, const Options &options)
+      : function(function), phis(phis), options(options), type(Type::getVoidTy(function.getContext())) {
     const bool log = options.log;
     begin = declare(log ? "sparecraft_log_begin" : "sparecraft_tx_begin", {});
     commit = declare(log ? "sparecraft_log_commit" : "sparecraft_tx_commit", {});
@@ -55,6 +55,7 @@ public:
 
 private:
   Function &function;
+  const Phis &phis;
   const Options &options;
   Type *type;
   FunctionCallee begin, commit, store;
@@ -122,13 +123,25 @@ private:
     builder.CreateStore(builder.getInt32(0), counted);
     tree.emplace(function);
     LoopInfo loops(*tree);
-    SmallVector<std::pair<BasicBlock *, unsigned>, 16> headers;
-    for (Loop *loop : loops.getLoopsInPreorder())
-      headers.emplace_back(loop->getHeader(), own_size(*loop, loops));
-    for (auto [header, size] : headers)
-      count(*header, size);
+    SmallVector<Counted, 16> headers;
+    for (Loop *loop : loops.getLoopsInPreorder()) {
+      Counted one{loop->getHeader(), own_size(*loop, loops), {}};
+      for (Loop *around = loop; around; around = around->getParentLoop())
+        for (PHINode &phi : around->getHeader()->phis())
+          if (phis.count(&phi))
+            one.live.push_back(&phi);
+      headers.push_back(one);
+    }
+    for (const Counted &one : headers)
+      count(one);
     tree->recalculate(function);
   }
+
+  struct Counted {
+    BasicBlock *header;
+    unsigned size;
+    SmallVector<PHINode *, 8> live;  // its own and of the loops around it
+  };
 
   static unsigned own_size(const Loop &loop, const LoopInfo &loops) {
     unsigned size = 0;
@@ -138,11 +151,11 @@ private:
     return size;
   }
 
-  void count(BasicBlock &header, unsigned size) {
-    Instruction *first = &*header.getFirstInsertionPt();
+  void count(const Counted &loop) {
+    Instruction *first = &*loop.header->getFirstInsertionPt();
     IRBuilder<> builder(first);
     Value *before = builder.CreateLoad(builder.getInt32Ty(), counted);
-    Value *now = builder.CreateAdd(before, builder.getInt32(size));
+    Value *now = builder.CreateAdd(before, builder.getInt32(loop.size));
     builder.CreateStore(now, counted);
     Value *is_long = builder.CreateICmpUGT(now, builder.getInt32(options.size_max));
     for (Value *added : {before, now, is_long})
@@ -152,6 +165,25 @@ private:
     IRBuilder<> splitting(inside);
     splitting.CreateStore(splitting.getInt32(0), counted);
     call(begin, inside);  // commits what is open
+    compare_live(inside, loop.live);
+  }
+
+  /// What a long loop carries in registers is compared before it is committed: the next transaction
+  /// could not correct it.
+  void compare_live(Instruction *inside, ArrayRef<PHINode *> live) {
+    IRBuilder<> builder(&inside->getParent()->front());
+    Value *unequal = nullptr;
+    for (PHINode *phi : live) {
+      Value *one = are_unequal(builder, phi, phis.lookup(phi));
+      unequal = unequal ? builder.CreateOr(unequal, one) : one;
+      mark(unequal, Stream::check);
+    }
+    if (!unequal)
+      return;
+    BasicBlock *comparing = inside->getParent();
+    BasicBlock *splitting = comparing->splitBasicBlock(builder.GetInsertPoint());
+    comparing->getTerminator()->eraseFromParent();
+    BranchInst::Create(differing_block(function), splitting, unequal, comparing);
   }
 
   void log_stores() {
@@ -171,8 +203,8 @@ private:
 
 }  // namespace
 
-void add_transactions(Function &function, const Options &options) {
-  Transactions(function, options).add();
+void add_transactions(Function &function, const Phis &phis, const Options &options) {
+  Transactions(function, phis, options).add();
 }
 
 }  // namespace sparecraft

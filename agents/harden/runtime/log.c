@@ -12,7 +12,7 @@
 #include <sys/mman.h>
 
 #define SLOTS 4
-#define FRAME_BYTES_MAX 2048
+#define FRAME_BYTES_MAX 4096
 #define ENTRIES_MAX 4096
 #define ENTRY_BYTES 16
 
