@@ -14,7 +14,7 @@ from experiments.kinds.bitflips.figures import outcome_figure
 from experiments.record.result import flat, read_manifest, read_result, stopped_words
 from experiments.report.shell import chips, render_page, repeat_rows, save_page
 from experiments.report.terminal import print_path, print_reasons, print_table
-from experiments.report.text import interval, percent
+from experiments.report.text import percent
 
 _QUESTIONS = {"measurement": "All injections?", "cleanup": "Cleaned up?"}
 
@@ -58,8 +58,8 @@ def headline(result: Mapping[str, Any]) -> str:
     """Silent corruptions and the price, a sentence for each variant."""
     said = []
     for row in result["pooled"]:
-        bounds = interval(*row["intervals"]["silent"], percent)
-        words = f"{row['variant']}: {percent(row['shares']['silent'])} silent ({bounds})"
+        reach = tables.bounds(row["intervals"]["silent"])
+        words = f"{row['variant']}: {percent(row['shares']['silent'])} silent ({reach})"
         speed = speed_of(result["price"], row["variant"])
         if speed is not None and row["variant"] != "native":
             words += f", {percent(speed)} of native's speed"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-TABLE_I = {
+TABLE_I: dict[str, dict[str, float | None]] = {
     "native": {"corrupt": 0.2619, "crash": 0.1249, "retry": None},
     "ilr": {"corrupt": 0.008, "crash": 0.75, "retry": None},
     "tx": {"corrupt": 0.0117, "crash": 0.0772, "retry": 0.6699},

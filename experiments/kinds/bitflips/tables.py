@@ -27,9 +27,13 @@ def outcome_table(identity: str, caption: str, rows: Rows) -> Table:
 
 
 def _share(row: Mapping[str, Any], outcome: str) -> Cell:
-    return Cell(
-        percent(row["shares"][outcome]), about=interval(*row["intervals"][outcome], percent)
-    )
+    return Cell(percent(row["shares"][outcome]), about=bounds(row["intervals"][outcome]))
+
+
+def bounds(of: Sequence[float]) -> str:
+    """An interval of a share."""
+    low, high = of
+    return interval(low, high, percent)
 
 
 def paper_table(result: Mapping[str, Any]) -> Table:
@@ -40,7 +44,7 @@ def paper_table(result: Mapping[str, Any]) -> Table:
         for name, one in found.items():
             shown.append((
                 named(variant), named(name), Cell(percent(paper.get(name))),
-                Cell(percent(one["p"]), about=interval(*one["interval"], percent)),
+                Cell(percent(one["p"]), about=bounds(one["interval"])),
             ))  # fmt: skip
         speed = speed_of(result["price"], variant)
         shown.append((
