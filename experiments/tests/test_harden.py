@@ -104,7 +104,7 @@ def test_a_difference_stops_ilr_and_is_tried_again_in_a_transaction(
 
 
 @pytest.mark.skipif(shutil.which("csmith") is None, reason="csmith is not installed")
-@pytest.mark.parametrize("seed", [1, 3])
+@pytest.mark.parametrize("seed", [3])
 def test_generated_programs_say_what_they_say_unhardened(seed: int, tmp_path: Path) -> None:
     source = tmp_path / "generated.c"
     options = ["--max-funcs", "4", "--max-block-depth", "3", "--no-packed-struct"]
