@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import asdict
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -15,7 +16,7 @@ from optimizer.units import FAULT_MONTH_S
 from optimizer.words import Scheme
 
 if TYPE_CHECKING:
-    from optimizer.integrity import FaultOutcomes, Integrity
+    from optimizer.integrity import FaultOutcomes, Integrity, Measured
 
 
 _OPTIONS = {
@@ -56,6 +57,13 @@ def integrity(
     node: Annotated[
         Node | None, typer.Option(help="Table I's three shares of this node type instead.")
     ] = None,
+    measured: Annotated[
+        Path | None,
+        typer.Option(help="The three shares as injections found them: a run's folder (bitflips)."),
+    ] = None,
+    variant: Annotated[str, typer.Option(help="Whose, of that run: native, ilr, tx, log.")] = (
+        "native"
+    ),
     scheme: Annotated[Scheme, typer.Option(help="Where new nodes come from.")] = Scheme.cloud,
     pool: Annotated[
         int | None, typer.Option(help="On-prem: cold nodes for this one; without, no end of them.")
@@ -95,9 +103,10 @@ def integrity(
             do="Add --scheme on-prem.",
         )
     require_positive("--faults-per-month", faults_per_month)
-    with told_by_option(_OPTIONS):
-        found = model.integrity(
-            _outcomes(node, corrupt_p, crash_p, retry_p),
+
+    def share_of_time(outcomes: FaultOutcomes) -> Integrity:
+        return model.integrity(
+            outcomes,
             faults_per_month,
             model.Recovery(sdc_recovery_s, crash_recovery_s, retry_s, retry_abort_p),
             hardware_crash_per_year=hardware_crash_per_year,
@@ -105,10 +114,35 @@ def integrity(
             repair_s=repair_s,
             horizon_s=horizon_s,
         )
+
+    with told_by_option(_OPTIONS):
+        injected = measured and _measured(measured, variant, node, corrupt_p, crash_p, retry_p)
+        outcomes = injected.outcomes if injected else _outcomes(node, corrupt_p, crash_p, retry_p)
+        found = share_of_time(outcomes)
+        reach = injected and tuple(
+            share_of_time(one).corrupt for one in (injected.least, injected.most)
+        )
     if as_json:
-        print_json({**_body(found, horizon_s), "seconds": time.perf_counter() - began})
-    else:
-        _print(found, horizon_s)
+        body = {**_body(found, horizon_s), "corrupt_interval": reach}
+        print_json({**body, "seconds": time.perf_counter() - began})
+        return
+    _print(found, horizon_s)
+    if injected and reach:
+        said = f"{variant}, of {injected.injections:,} injections"
+        say(f"Corrupt {_percent(reach[0])} to {_percent(reach[1])} (95 %, {said}).")
+
+
+def _measured(folder: Path, variant: str, node: Node | None, *shares: float | None) -> Measured:
+    from optimizer.integrity import read_measured
+
+    if node is not None or any(share is not None for share in shares):
+        raise InputError(
+            "--measured",
+            expected="neither --node nor shares beside it",
+            came="one of them",
+            do="Give one of them.",
+        )
+    return read_measured(folder, variant)
 
 
 def _outcomes(

@@ -4,6 +4,7 @@ Read `model.py` first (the chain of Fig. 2 and the finite pool), then `doubling.
 method and its bound).
 """
 
+from optimizer.integrity.measured import Measured, read_measured
 from optimizer.integrity.model import (
     NODE_TYPES,
     FaultOutcomes,
@@ -17,7 +18,9 @@ __all__ = [
     "NODE_TYPES",
     "FaultOutcomes",
     "Integrity",
+    "Measured",
     "Recovery",
     "Shares",
     "integrity",
+    "read_measured",
 ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import mpmath
@@ -284,3 +285,47 @@ def test_the_command_prints_three_shares_and_their_bound() -> None:
 def test_the_command_names_the_option_that_is_wrong(words: tuple[str, ...], field: str) -> None:
     with pytest.raises(InputError, match=field):
         _run(*words, "--faults-per-month", "10")
+
+
+def _injected(folder: Path, kind: str = "bitflips") -> Path:
+    def share(p: float, low: float, high: float) -> dict[str, Any]:
+        return {"p": p, "interval": [low, high]}
+
+    shares = {"corrupt": share(0.01, 0.005, 0.02), "crash": share(0.7, 0.69, 0.71),
+              "retry": share(0.0, 0.0, 0.001)}  # fmt: skip
+    body = {
+        "outcomes_for_planner": {"ilr": shares},
+        "pooled": [{"variant": "ilr", "injections": 6000}],
+    }
+    (folder / "result.json").write_text(json.dumps({"kind": kind, kind: body}))
+    return folder
+
+
+def test_measured_shares_give_what_the_same_shares_give_with_the_reach_of_the_corrupt_time(
+    tmp_path: Path,
+) -> None:
+    words = ("integrity", "--faults-per-month", "3", "--json")
+    by_run = json.loads(
+        output_of(*words, "--measured", str(_injected(tmp_path)), "--variant", "ilr")
+    )
+    by_hand = json.loads(output_of(*words, "--corrupt-p", "0.01", "--crash-p", "0.7"))
+    assert by_run["corrupt"] == by_hand["corrupt"]
+    low, high = by_run["corrupt_interval"]
+    assert low < by_run["corrupt"] < high
+    assert high / low == pytest.approx(4.0, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        ("bitflips", ("--variant", "tx")),
+        ("bitflips", ("--variant", "ilr", "--node", "native")),
+        ("compare", ("--variant", "ilr")),
+    ],
+)
+def test_another_run_variant_or_node_type_beside_it_is_refused(
+    tmp_path: Path, kind: str, words: Sequence[str]
+) -> None:
+    measured = ("--measured", str(_injected(tmp_path, kind)))
+    with pytest.raises(InputError):
+        output_of("integrity", "--faults-per-month", "3", *measured, *words)

@@ -1,0 +1,159 @@
+"""Shares of outcomes with intervals, per program and pooled; the price; where silent ones began."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from experiments.kinds.bitflips.inject import OUTCOMES
+from experiments.kinds.bitflips.measure import INJECTIONS, INJECTIONS_FILE, PRICES_FILE
+from experiments.record.records import read_table
+from experiments.record.result import Findings, not_measured, read_manifest
+from experiments.report.text import percent
+
+_Z = 1.959964  # of 95 %, two-sided
+_PLACES = 12  # of silent corruptions that are listed
+
+
+def wilson(hits: int, of: int) -> tuple[float, float]:
+    r"""The 95 % score interval, (p + z^2/2n +- z sqrt(p(1-p)/n + z^2/4n^2)) / (1 + z^2/n).
+
+    Parameters: hits int >= 0; of int >= hits.  Returns: (low, high), (0, 1) where of is 0.
+    Source: Wilson 1927, JASA 22; it holds also where there are few hits, or none.
+    """
+    if of == 0:
+        return 0.0, 1.0
+    share, square = hits / of, _Z * _Z
+    middle = share + square / (2 * of)
+    reach = _Z * math.sqrt(share * (1 - share) / of + square / (4 * of * of))
+    low, high = (middle - reach) / (1 + square / of), (middle + reach) / (1 + square / of)
+    return (0.0 if hits == 0 else low), (1.0 if hits == of else high)
+
+
+def analyse(folder: Path) -> Findings:
+    """What the files of a run say."""
+    manifest = read_manifest(folder)
+    injections = read_table(folder / INJECTIONS_FILE, INJECTIONS).to_dicts()
+    prices = json.loads((folder / PRICES_FILE).read_text(encoding="utf-8"))
+    asked = manifest["spec"]["bitflips"]
+    rows = [row_of(program, variant, found) for (program, variant), found in _split(injections)]
+    by_variant: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for one in injections:
+        by_variant[one["variant"]].append(one)
+    pooled = [row_of("all", variant, found) for variant, found in by_variant.items()]
+    body = {
+        "rows": rows,
+        "pooled": pooled,
+        "silent": {variant: silent_places(found) for variant, found in by_variant.items()},
+        "price": price_rows(prices),
+        "programs": manifest["programs"],
+        "asked": asked,
+        "outcomes_for_planner": {one["variant"]: for_planner(one) for one in pooled},
+    }
+    verdicts = not_measured(manifest["verdicts"], _missing(rows, asked))
+    return Findings(body, verdicts, found=_said(pooled))
+
+
+def _split(
+    injections: Sequence[Mapping[str, Any]],
+) -> list[tuple[tuple[str, str], list[Mapping[str, Any]]]]:
+    found: dict[tuple[str, str], list[Mapping[str, Any]]] = defaultdict(list)
+    for one in injections:
+        found[one["program"], one["variant"]].append(one)
+    return list(found.items())
+
+
+def row_of(program: str, variant: str, found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Counts, shares and intervals; injections that the run never came to count for nothing."""
+    counts = Counter(one["outcome"] for one in found)
+    fired = sum(counts[outcome] for outcome in OUTCOMES)
+    return {
+        "program": program,
+        "variant": variant,
+        "injections": fired,
+        "missed": counts["missed"],
+        "counts": {outcome: counts[outcome] for outcome in OUTCOMES},
+        "shares": {outcome: counts[outcome] / fired if fired else None for outcome in OUTCOMES},
+        "intervals": {outcome: wilson(counts[outcome], fired) for outcome in OUTCOMES},
+        "silent_by_stream": dict(
+            Counter(one["stream"] for one in found if one["outcome"] == "silent")
+        ),
+    }
+
+
+def for_planner(row: Mapping[str, Any]) -> dict[str, Any]:
+    """As PCRAFT's integrity model has them: corrupt, crash (a stop is one), retry; the rest is
+    masked. With the bounds of each."""
+    counts, of = row["counts"], row["injections"]
+    hits = {
+        "corrupt": counts["silent"],
+        "crash": counts["crash"] + counts["hang"] + counts["detected"],
+        "retry": counts["corrected"],
+    }
+    return {
+        name: {"p": count / of if of else None, "interval": wilson(count, of)}
+        for name, count in hits.items()
+    }
+
+
+def silent_places(found: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Where the silent corruptions of a variant began, the most frequent places first."""
+    places = Counter(
+        (one["program"], one["function"], one["line"], one["stream"], one["opcode"])
+        for one in found
+        if one["outcome"] == "silent"
+    )
+    names = ("program", "function", "line", "stream", "opcode")
+    return [
+        {**dict(zip(names, place, strict=True)), "count": count}
+        for place, count in places.most_common(_PLACES)
+    ]
+
+
+def price_rows(prices: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Median CPU time of each program and variant, and its ratio to native's, repeat by repeat."""
+    times: dict[tuple[str, str], dict[int, float]] = defaultdict(dict)
+    for one in prices:
+        times[one["program"], one["variant"]][one["repeat"]] = one["cpu_s"]
+    rows = []
+    for (program, variant), own in times.items():
+        native = times.get((program, "native"), {})
+        ratios = sorted(own[n] / native[n] for n in own if native.get(n, 0.0) > 0.0)
+        rows.append({
+            "program": program, "variant": variant, "repeats": len(own),
+            "cpu_s": median(own.values()),
+            "ratio": median(ratios) if ratios else None,
+            "ratio_low": ratios[0] if ratios else None,
+            "ratio_high": ratios[-1] if ratios else None,
+        })  # fmt: skip
+    return rows
+
+
+def speed_of(price: Sequence[Mapping[str, Any]], variant: str) -> float | None:
+    """The variant's speed as a share of native's: the geometric mean over programs."""
+    ratios = [one["ratio"] for one in price if one["variant"] == variant and one["ratio"]]
+    return math.exp(-sum(map(math.log, ratios)) / len(ratios)) if ratios else None
+
+
+def _missing(rows: Sequence[Mapping[str, Any]], asked: Mapping[str, Any]) -> list[str]:
+    """Why the campaign is not what was asked for."""
+    pairs = {(row["program"], row["variant"]): row for row in rows}
+    reasons = []
+    for program in asked["programs"]:
+        for variant in asked["variants"]:
+            row = pairs.get((program, variant))
+            done = row["injections"] if row else 0
+            if done < asked["injections"]:
+                reasons.append(f"{program}, {variant}: {done} of {asked['injections']} injections")
+    return reasons
+
+
+def _said(pooled: Sequence[Mapping[str, Any]]) -> str:
+    return "silent: " + ", ".join(
+        f"{one['variant']} {percent(one['shares']['silent'])}" for one in pooled
+    )

@@ -1,0 +1,99 @@
+"""Programs from their sources: each variant as it is used, and one whose results can be flipped."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from experiments.errors import EnvironmentMissing, InputError
+from experiments.paths import ROOT
+
+HARDEN = ROOT / "agents" / "harden"
+KERNELS = HARDEN / "kernels"
+_BUILD_S = 600.0
+
+
+@dataclass(frozen=True)
+class Built:
+    """A program in a variant."""
+
+    program: str
+    variant: str
+    plain: Path  # as it is used: its speed is measured
+    flipped: Path  # with a site at every result
+
+    @property
+    def digest(self) -> str:
+        """Of the program that injections are made into."""
+        return hashlib.sha256(self.flipped.read_bytes()).hexdigest()
+
+
+def make_compiler() -> None:
+    """`ci/harden`: nothing where it was made. Raises EnvironmentMissing where it cannot be."""
+    made = subprocess.run(
+        [ROOT / "ci" / "harden"], stdin=subprocess.DEVNULL, capture_output=True, text=True
+    )
+    if made.returncode != 0:
+        said = (made.stderr or made.stdout).strip().splitlines() or ["nothing"]
+        raise EnvironmentMissing(
+            "ci/harden",
+            expected="the hardening compiler (clang and LLVM 19 of Debian)",
+            came=said[-1],
+            do="Call ci/harden and see what it says.",
+        )
+
+
+def source_of(program: str) -> Path:
+    """A kernel's source. Raises InputError naming those there are."""
+    path = KERNELS / f"{program}.c"
+    if not path.is_file():
+        raise InputError(
+            f"program {program}",
+            expected=f"one of {', '.join(sorted(one.stem for one in KERNELS.glob('*.c')))}",
+            came="no such kernel",
+            do="Name one of these, or put its source there.",
+        )
+    return path
+
+
+def build(program: str, variant: str, folder: Path, sites: str) -> Built:
+    """Compile a kernel, twice; `sites`: what of it can be flipped."""
+    source = source_of(program)
+    built = Built(
+        program, variant, folder / f"{program}-{variant}", folder / f"{program}-{variant}-flips"
+    )
+    compile_c(source, built.plain, variant)
+    compile_c(source, built.flipped, variant, sites=sites)
+    return built
+
+
+def compile_c(source: Path, target: Path, variant: str, *, sites: str = "off") -> None:
+    """sparecraft-cc with -O2; `sites`: off, results or operands.
+
+    Raises: EnvironmentMissing with what the compiler says.
+    """
+    environment = {
+        **os.environ,
+        "SPARECRAFT_HARDEN": variant,
+        "SPARECRAFT_FLIPS_BUILD": sites,
+    }
+    # Linked statically, so that all addresses of the program are the same in each run.
+    command = [str(HARDEN / "sparecraft-cc"), "-O2", "-gline-tables-only", "-static", str(source)]
+    made = subprocess.run(
+        [*command, "-o", str(target), "-lm"],
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=_BUILD_S,
+    )
+    if made.returncode != 0:
+        raise EnvironmentMissing(
+            str(source),
+            expected="a program that compiles",
+            came=made.stderr.strip()[-500:],
+            do="Correct it, or the compiler.",
+        )

@@ -1,0 +1,128 @@
+"""One injection: which result and bit by its number and the seed, a run, and its outcome."""
+
+from __future__ import annotations
+
+import os
+import random
+import resource
+import signal
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from experiments.errors import MeasurementFailed
+from experiments.kinds.bitflips import record
+from experiments.kinds.bitflips.build import Built
+
+OUTCOMES = ("correct", "corrected", "detected", "crash", "hang", "silent")
+STOPPED = 97  # the exit status of runtime/runtime.h
+_ENDED_BY_LIMIT = (signal.SIGXCPU, signal.SIGKILL)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Of a run."""
+
+    cpu_s: int
+    wall_s: float
+    memory_bytes: int
+    output_bytes: int
+
+
+@dataclass(frozen=True)
+class Ran:
+    """How a run ended: exit status, or minus the signal; None where its time was up."""
+
+    status: int | None
+    output: bytes
+    told: record.Told
+
+
+@dataclass(frozen=True)
+class Golden:
+    """The undisturbed run."""
+
+    output: bytes
+    results: int
+    cpu_s: float
+
+
+def run(program: Path, asked: record.Asked, wall_s: float, folder: Path) -> Ran:
+    """Run a program once, its output in a file of `folder`."""
+    told, output = folder / "record", folder / "output"
+    asked.write(told)
+    environment = {"SPARECRAFT_FLIPS": str(told), "PATH": os.defpath}
+    with output.open("wb") as file:
+        process = subprocess.Popen(
+            [program], stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.DEVNULL,
+            env=environment, cwd=folder,
+        )  # fmt: skip
+        try:
+            status: int | None = process.wait(wall_s)
+        except subprocess.TimeoutExpired:
+            status = None
+        finally:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+    return Ran(status, output.read_bytes(), record.read(told))
+
+
+def golden(built: Built, limits: Limits, folder: Path) -> Golden:
+    """The undisturbed run, twice: its output and the number of its results must be the same.
+
+    Raises: MeasurementFailed where it fails, or is not the same twice.
+    """
+    asked = record.Asked(record.COUNT, 0, 1, 0, limits.memory_bytes, limits.output_bytes)
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    ran = [run(built.flipped, asked, limits.wall_s, folder) for _ in range(2)]
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    same = ran[0].output == ran[1].output and ran[0].told.counted == ran[1].told.counted
+    if any(one.status != 0 for one in ran) or not same or ran[0].told.counted < 1:
+        raise MeasurementFailed(
+            f"{built.program}, {built.variant}",
+            expected="two undisturbed runs that do the same and end with status 0",
+            came=f"status {ran[0].status} and {ran[1].status}, "
+            f"{ran[0].told.counted} and {ran[1].told.counted} results",
+            do="A program whose course is left to chance cannot be compared with itself.",
+        )
+    cpu_s = (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime) / 2
+    return Golden(ran[0].output, ran[0].told.counted, cpu_s)
+
+
+def drawn(seed: int, program: str, variant: str, number: int, results: int) -> tuple[int, int]:
+    """Which result is flipped, uniformly over the run's, and the draw that the bits come from."""
+    rng = random.Random(f"{seed}/{program}/{variant}/{number}")
+    return rng.randrange(results), rng.getrandbits(64)
+
+
+def outcome_of(ran: Ran, whole: Golden) -> str:
+    """One of OUTCOMES, or `missed` where the run never came to the result."""
+    if not ran.told.fired:
+        return "missed"
+    if ran.status is None or -ran.status in _ENDED_BY_LIMIT:
+        return "hang"
+    if ran.status == STOPPED:
+        return "detected"
+    if ran.status != 0:
+        return "crash"
+    if ran.output != whole.output:
+        return "silent"
+    return "corrected" if ran.told.corrected else "correct"
+
+
+def inject(
+    built: Built, whole: Golden, limits: Limits, folder: Path, *, seed: int, number: int, bits: int
+) -> dict[str, Any]:
+    """Injection `number`, as a line of the journal."""
+    at, draw = drawn(seed, built.program, built.variant, number, whole.results)
+    asked = record.Asked(at, draw, bits, limits.cpu_s, limits.memory_bytes, limits.output_bytes)
+    ran = run(built.flipped, asked, limits.wall_s, folder)
+    told = ran.told
+    return {
+        "program": built.program, "variant": built.variant, "number": number,
+        "outcome": outcome_of(ran, whole), "at": at, "bit": told.bit, "width": told.width,
+        "stream": told.stream, "function": told.function, "line": told.line,
+        "opcode": told.opcode, "status": ran.status, "corrected": told.corrected,
+    }  # fmt: skip

@@ -1,0 +1,180 @@
+"""The campaign: every injection into every program and variant, then the price in speed.
+
+Each injection is drawn from the seed and its own number, and journalled when it is over: a run that
+is cut short is gone on with by the next of the same design, programs and seed, and any one can be
+done again (`again.py`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import resource
+import subprocess
+import tempfile
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from experiments.errors import MeasurementFailed
+from experiments.kinds.bitflips.build import Built, build
+from experiments.kinds.bitflips.inject import Golden, Limits, golden, inject
+from experiments.kinds.bitflips.section import BitflipsSection
+from experiments.record.records import read_events, space_for, write_json, write_table
+from experiments.stage.stage import Stage
+
+INJECTIONS_FILE = "injections.parquet"
+PRICES_FILE = "prices.json"
+INJECTIONS = pl.Schema(
+    {
+        "program": pl.String, "variant": pl.String, "number": pl.Int64, "outcome": pl.String,
+        "at": pl.Int64, "bit": pl.Int64, "width": pl.Int64, "stream": pl.String,
+        "function": pl.String, "line": pl.Int64, "opcode": pl.String, "status": pl.Int64,
+        "corrected": pl.Int64,
+    }
+)  # fmt: skip
+
+
+class Campaign:
+    """Measures; `stage.keep` sees to it that what was found is written, whatever happens."""
+
+    def __init__(self, stage: Stage, section: BitflipsSection) -> None:
+        self._stage = stage
+        self._section = section
+        self._seed = stage.design.experiment.design.seed
+        self._programs: list[dict[str, Any]] = []
+        self._injections: list[dict[str, Any]] = []
+        self._prices: list[dict[str, Any]] = []
+        stage.keep(self._write)
+
+    def measure(self) -> None:
+        """All of it, in a folder of its own that is removed afterwards."""
+        with tempfile.TemporaryDirectory(prefix="sparecraft-bitflips-") as name:
+            work = Path(name)
+            with self._stage.narrator.step("Compiling programs and variants"):
+                built = [
+                    build(program, variant, work, self._section.sites)
+                    for program in self._section.programs
+                    for variant in self._section.variants
+                ]
+            for one in built:
+                self._inject_all(one, work)
+            for program in self._section.programs:
+                self._price([one for one in built if one.program == program])
+
+    def _inject_all(self, built: Built, work: Path) -> None:
+        section = self._section
+        with self._stage.narrator.step(f"{built.program}, {built.variant}"):
+            whole, limits = self._undisturbed(built, work)
+            self._programs.append({
+                "program": built.program, "variant": built.variant, "results": whole.results,
+                "cpu_s": whole.cpu_s, "digest": built.digest, "limit_cpu_s": limits.cpu_s,
+            })  # fmt: skip
+            journal = Journal(self._journal_of(built))
+            done = {line["number"]: line for line in journal.lines()}
+            left = [number for number in range(section.injections) if number not in done]
+            try:
+                for line in self._injected(built, whole, limits, left, work):
+                    journal.append(line)
+                    done[line["number"]] = line
+            finally:
+                journal.close()
+                self._injections += [done[n] for n in sorted(done) if n < section.injections]
+
+    def _undisturbed(self, built: Built, work: Path) -> tuple[Golden, Limits]:
+        section = self._section
+        sizes = (section.memory_mb << 20, section.output_mb << 20)
+        whole = golden(built, Limits(0, section.wall_s, *sizes), work)
+        cpu_s = max(section.cpu_s, math.ceil(10 * whole.cpu_s))
+        return whole, Limits(cpu_s, section.wall_s, *sizes)
+
+    def _injected(
+        self, built: Built, whole: Golden, limits: Limits, numbers: Sequence[int], work: Path
+    ) -> Iterator[dict[str, Any]]:
+        """Each injection when it is over, `workers` at a time, each worker in its own folder."""
+        own = threading.local()
+
+        def one(number: int) -> dict[str, Any]:
+            if not hasattr(own, "folder"):
+                own.folder = Path(tempfile.mkdtemp(dir=work))
+            return inject(
+                built, whole, limits, own.folder,
+                seed=self._seed, number=number, bits=self._section.bits,
+            )  # fmt: skip
+
+        with ThreadPoolExecutor(self._section.workers) as pool:
+            try:
+                yield from pool.map(one, numbers)
+            finally:
+                pool.shutdown(wait=True, cancel_futures=True)
+
+    def _journal_of(self, built: Built) -> Path:
+        """One for each program as it was compiled, seed and bits: another's lines are not ours."""
+        facts = json.dumps([built.digest, self._seed, self._section.bits, self._section.cpu_s])
+        name = hashlib.sha256(facts.encode()).hexdigest()[:16]
+        folder = self._stage.folder.parent / "journals"
+        folder.mkdir(exist_ok=True)
+        return folder / f"{built.program}-{built.variant}-{name}.jsonl"
+
+    def _price(self, variants: Sequence[Built]) -> None:
+        """CPU time of each variant as it is used, in turn, so that a busy host strikes all."""
+        section = self._section
+        with self._stage.narrator.step(f"{variants[0].program}: the price"):
+            for repeat in range(section.price_repeats):
+                for built in variants:
+                    self._prices.append({
+                        "program": built.program, "variant": built.variant, "repeat": repeat,
+                        "cpu_s": cpu_time_s(built.plain, section.price_rounds, section.wall_s),
+                    })  # fmt: skip
+
+    def _write(self, folder: Path) -> dict[str, Any] | None:
+        if not self._injections:
+            return None
+        table = pl.DataFrame(self._injections, schema=INJECTIONS)
+        write_table(folder / INJECTIONS_FILE, table, INJECTIONS)
+        write_json(folder / PRICES_FILE, self._prices)
+        return {"programs": self._programs}
+
+
+class Journal:
+    """A line for each injection that is over; one that was cut short is left out and done again."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        whole = path.read_bytes().rpartition(b"\n") if path.exists() else (b"", b"", b"")
+        with space_for(path):
+            self._file = path.open("r+b" if path.exists() else "w+b", buffering=0)
+            self._file.truncate(len(whole[0]) + len(whole[1]))
+            self._file.seek(0, 2)
+
+    def lines(self) -> list[dict[str, Any]]:
+        """Those there are."""
+        return list(read_events(self._path))
+
+    def append(self, line: dict[str, Any]) -> None:
+        """One more."""
+        with space_for(self._path):
+            self._file.write(json.dumps(line, allow_nan=False).encode() + b"\n")
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+def cpu_time_s(program: Path, rounds: int, wall_s: float) -> float:
+    """CPU time of a run [s]. Raises MeasurementFailed where it fails."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    ended = subprocess.run(
+        [program, str(rounds)], stdin=subprocess.DEVNULL, capture_output=True, timeout=wall_s
+    )
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    if ended.returncode != 0:
+        raise MeasurementFailed(
+            program.name, expected="status 0", came=str(ended.returncode), do="Run it by hand."
+        )
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime

@@ -1,0 +1,75 @@
+"""The page of a bit-flips run, and its summary on a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from experiments.kinds.bitflips import tables
+from experiments.kinds.bitflips.analysis import speed_of
+from experiments.kinds.bitflips.figures import outcome_figure
+from experiments.record.result import flat, read_manifest, read_result, stopped_words
+from experiments.report.shell import chips, render_page, repeat_rows, save_page
+from experiments.report.terminal import print_path, print_reasons, print_table
+from experiments.report.text import percent
+
+_QUESTIONS = {"measurement": "All injections?", "cleanup": "Cleaned up?"}
+
+
+def write_page(folder: Path) -> Path:
+    """Write report.html from a run's files, whole or not at all."""
+    manifest, result = read_manifest(folder), flat(read_result(folder))
+    programs = list(dict.fromkeys(row["program"] for row in result["rows"]))
+    html = render_page(
+        "bitflips.html.j2",
+        [Path(__file__).parent],
+        name=result["experiment"],
+        when=str(manifest.get("started_at") or ""),
+        headline=f"{stopped_words(manifest)} {headline(result)}".strip(),
+        verdicts=chips(result["verdicts"], _QUESTIONS),
+        pooled=outcome_figure("pooled", "All programs", result["pooled"], "variant"),
+        pooled_table=tables.outcome_table("pooled-table", "All programs", result["pooled"]),
+        paper=tables.paper_table(result),
+        programs=[
+            outcome_figure(
+                f"program-{place}",
+                program,
+                [row for row in result["rows"] if row["program"] == program],
+                "variant",
+            )
+            for place, program in enumerate(programs)
+        ],
+        every=tables.outcome_table("every", "Each program", result["rows"]),
+        silent=[
+            table
+            for variant, places in result["silent"].items()
+            if (table := tables.silent_table(variant, places)) is not None
+        ],
+        price=tables.price_table(result["price"]) if result["price"] else None,
+        repeat=repeat_rows(manifest),
+    )
+    return save_page(folder, html)
+
+
+def headline(result: Mapping[str, Any]) -> str:
+    """Silent corruptions and the price, a sentence for each variant."""
+    said = []
+    for row in result["pooled"]:
+        reach = tables.bounds(row["intervals"]["silent"])
+        words = f"{row['variant']}: {percent(row['shares']['silent'])} silent ({reach})"
+        speed = speed_of(result["price"], row["variant"])
+        if speed is not None and row["variant"] != "native":
+            words += f", {percent(speed)} of native's speed"
+        said.append(f"{words}.")
+    return " ".join(said)
+
+
+def print_bitflips(result: Mapping[str, Any], console: Console, page: Path) -> None:
+    """The pooled shares, the paper's beside them, reasons, and the report's path."""
+    print_table(tables.outcome_table("pooled", "All programs", result["pooled"]), console)
+    print_table(tables.paper_table(result), console)
+    print_reasons(result["verdicts"], console)
+    print_path(page, console)

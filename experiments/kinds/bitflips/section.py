@@ -1,0 +1,48 @@
+"""`[bitflips]`: which programs, in which variants, how many injections, and their limits."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from optimizer.source import Strict
+
+Variant = Literal["native", "ilr", "tx", "log"]
+Program = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,40}$")]
+
+
+class BitflipsSection(Strict):
+    """Each injection is a run of a program from its begin to its end, with one result changed."""
+
+    programs: Annotated[tuple[Program, ...], Field(strict=False, min_length=1)]
+    """Kernels: NAME.c in agents/harden/kernels."""
+    variants: Annotated[tuple[Variant, ...], Field(strict=False, min_length=1)] = (
+        "native",
+        "ilr",
+        "tx",
+        "log",
+    )
+    """`native`; `ilr`: a shadow data flow, a difference stops the program; `tx`: in hardware
+    transactions, tried again; `log`: the same by a checkpoint and a log of stores, on any CPU."""
+    injections: Annotated[int, Field(ge=1, le=1_000_000)] = 1000
+    """Into each program and variant."""
+    sites: Literal["results", "operands"] = "results"
+    """What is struck: `results` of instructions, when they are made; `operands` of stores,
+    branches, calls and returns, after they were compared: what hardening leaves open."""
+    bits: Annotated[int, Field(ge=1, le=2)] = 1
+    """How many bits of the result are flipped."""
+    workers: Annotated[int, Field(ge=1, le=64)] = 2
+    """Injections at the same time."""
+    cpu_s: Annotated[int, Field(ge=1, le=600)] = 1
+    """CPU time after which a run hangs [s]; at least ten times of an undisturbed one's."""
+    wall_s: Annotated[float, Field(gt=0, le=3600)] = 300.0
+    """Time after which one hangs that uses no CPU [s]."""
+    memory_mb: Annotated[int, Field(ge=16, le=65536)] = 1024
+    """Address space of a run [MB]."""
+    output_mb: Annotated[int, Field(ge=1, le=1024)] = 8
+    """What a run may write [MB]."""
+    price_rounds: Annotated[int, Field(ge=1, le=100_000)] = 1000
+    """How often a kernel does its work where its speed is measured."""
+    price_repeats: Annotated[int, Field(ge=1, le=1000)] = 7
+    """Such runs of each variant, in turn."""

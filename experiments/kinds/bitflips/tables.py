@@ -1,0 +1,87 @@
+"""The tables of a bit-flips run, on the page and on a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from experiments.kinds.bitflips.analysis import speed_of
+from experiments.kinds.bitflips.inject import OUTCOMES
+from experiments.kinds.bitflips.paper import SPEED, TABLE_I
+from experiments.report.tables import Cell, Table, named
+from experiments.report.text import MISSING, factor, interval, number, percent
+
+Rows = Sequence[Mapping[str, Any]]
+
+
+def outcome_table(identity: str, caption: str, rows: Rows) -> Table:
+    """Shares of outcomes, a row for each program and variant."""
+    shown = tuple(
+        (
+            named(row["program"]), named(row["variant"]), Cell(number(row["injections"])),
+            *(_share(row, outcome) for outcome in OUTCOMES),
+        )
+        for row in rows
+    )  # fmt: skip
+    return Table(identity, caption, ("program", "variant", "injections", *OUTCOMES), shown)
+
+
+def _share(row: Mapping[str, Any], outcome: str) -> Cell:
+    return Cell(percent(row["shares"][outcome]), about=bounds(row["intervals"][outcome]))
+
+
+def bounds(of: Sequence[float]) -> str:
+    """An interval of a share."""
+    low, high = of
+    return interval(low, high, percent)
+
+
+def paper_table(result: Mapping[str, Any]) -> Table:
+    """PCRAFT's Table I and ours, a row for each variant and probability."""
+    shown = []
+    for variant, found in result["outcomes_for_planner"].items():
+        paper = TABLE_I.get(variant, {})
+        for name, one in found.items():
+            shown.append((
+                named(variant), named(name), Cell(percent(paper.get(name))),
+                Cell(percent(one["p"]), about=bounds(one["interval"])),
+            ))  # fmt: skip
+        speed = speed_of(result["price"], variant)
+        shown.append((
+            named(variant), named("speed, of native"), Cell(percent(SPEED.get(variant))),
+            Cell(percent(speed)),
+        ))  # fmt: skip
+    head = ("variant", "what", "PCRAFT Table I", "here")
+    return Table("paper", "Beside the paper's", head, tuple(shown))
+
+
+def price_table(price: Rows) -> Table:
+    """CPU time of each variant as it is used."""
+    shown = tuple(
+        (
+            named(row["program"]), named(row["variant"]), Cell(f"{number(row['cpu_s'])} s"),
+            Cell(factor(row["ratio"]), about=_range(row)),
+        )
+        for row in price
+    )  # fmt: skip
+    return Table("price", "CPU time, of native's", ("program", "variant", "median", "ratio"), shown)
+
+
+def _range(row: Mapping[str, Any]) -> str:
+    return interval(row["ratio_low"], row["ratio_high"]) if row["ratio"] else ""
+
+
+def silent_table(variant: str, places: Rows) -> Table | None:
+    """Where the silent corruptions of a variant began."""
+    if not places:
+        return None
+    shown = tuple(
+        (
+            named(f"{one['program']}, {one['function']}"),
+            Cell(str(one["line"]) if one["line"] else MISSING), named(one["stream"]),
+            named(one["opcode"]), Cell(number(one["count"])),
+        )
+        for one in places
+    )  # fmt: skip
+    head = ("function", "line", "stream", "instruction", "silent")
+    return Table(f"silent-{variant}", f"{variant}: where silent corruptions began", head, shown)

@@ -1,0 +1,41 @@
+"""The hardening compiler for tests: made once, and the reason where this host cannot have it."""
+
+from __future__ import annotations
+
+import functools
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from experiments.kinds.bitflips.build import HARDEN, Built, compile_c
+from experiments.paths import ROOT
+
+VARIANTS = ("native", "ilr", "tx", "log")
+_MISSING = 3  # the exit status of a script that lacks something of the environment
+
+
+@functools.cache
+def _made() -> tuple[int, str]:
+    made = subprocess.run([ROOT / "ci" / "harden"], capture_output=True, text=True)
+    return made.returncode, made.stderr or made.stdout
+
+
+def need_compiler() -> None:
+    """Skips where LLVM cannot be had here; fails where the pass does not build."""
+    status, said = _made()
+    if status == _MISSING:
+        pytest.skip(f"ci/harden: {said.strip()}")
+    assert status == 0, said
+
+
+def built(source: Path, variant: str, folder: Path, sites: str = "results") -> Built:
+    """A program of agents/harden, only with sites for flips."""
+    target = folder / f"{source.stem}-{variant}"
+    compile_c(source, target, variant, sites=sites)
+    return Built(source.stem, variant, target, target)
+
+
+def trouble(name: str) -> Path:
+    """A program of agents/harden/tests."""
+    return HARDEN / "tests" / f"{name}.c"

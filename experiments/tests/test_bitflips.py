@@ -1,0 +1,175 @@
+"""Bit flips: drawn by a seed, bounded, journalled, gone on with, done again; Wilson's intervals."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from experiments.design import load_design
+from experiments.kinds.bitflips import KIND
+from experiments.kinds.bitflips.again import again
+from experiments.kinds.bitflips.analysis import for_planner, row_of, wilson
+from experiments.kinds.bitflips.build import Built
+from experiments.kinds.bitflips.inject import (
+    OUTCOMES,
+    Golden,
+    Limits,
+    Ran,
+    drawn,
+    golden,
+    inject,
+    outcome_of,
+)
+from experiments.kinds.bitflips.measure import INJECTIONS, INJECTIONS_FILE, Journal
+from experiments.kinds.bitflips.record import Told
+from experiments.kinds.life import Outcome, carry_out
+from experiments.record.records import read_table
+from experiments.record.result import read_result
+from experiments.stage.platforms import entry
+from experiments.tests.harden_fixture import built, need_compiler, trouble
+from experiments.tests.quiet import NOBODY
+
+LIMITS = Limits(cpu_s=1, wall_s=120.0, memory_bytes=1 << 30, output_bytes=8 << 20)
+
+
+def told(*, fired: bool = True, corrected: int = 0) -> Told:
+    return Told(0, fired, corrected, 3, 7, "master", 32, "f", "add")
+
+
+@pytest.mark.parametrize(
+    ("hits", "of", "low", "high"),
+    [(0, 10, 0.0, 0.2775), (1, 10, 0.0179, 0.4042), (5, 10, 0.2366, 0.7634), (10, 10, 0.7225, 1.0)],
+)
+def test_wilson_gives_the_published_intervals(hits: int, of: int, low: float, high: float) -> None:
+    assert wilson(hits, of) == pytest.approx((low, high), abs=1e-4)
+
+
+def test_an_interval_holds_the_share_and_shrinks_with_more_injections() -> None:
+    for hits, of in ((3, 100), (50, 100), (100, 100)):
+        low, high = wilson(hits, of)
+        assert low <= hits / of <= high
+        more_low, more_high = wilson(10 * hits, 10 * of)
+        assert more_high - more_low < high - low
+    assert wilson(0, 0) == (0.0, 1.0)
+
+
+def test_a_draw_is_the_seeds_alone_and_uniform() -> None:
+    first = [drawn(5, "p", "ilr", number, 10) for number in range(2000)]
+    assert first == [drawn(5, "p", "ilr", number, 10) for number in range(2000)]
+    assert first != [drawn(6, "p", "ilr", number, 10) for number in range(2000)]
+    counts = Counter(at for at, _ in first)
+    assert set(counts) == set(range(10))
+    assert max(counts.values()) < 2 * min(counts.values())
+
+
+@pytest.mark.parametrize(
+    ("status", "output", "what", "outcome"),
+    [
+        (0, b"right", told(), "correct"),
+        (0, b"right", told(corrected=1), "corrected"),
+        (0, b"wrong", told(), "silent"),
+        (0, b"wrong", told(corrected=1), "silent"),
+        (97, b"", told(), "detected"),
+        (1, b"right", told(), "crash"),
+        (-11, b"", told(), "crash"),
+        (-24, b"", told(), "hang"),
+        (None, b"", told(), "hang"),
+        (0, b"right", told(fired=False), "missed"),
+    ],
+)
+def test_an_outcome_is_told_by_status_and_output(
+    status: int | None, output: bytes, what: Told, outcome: str
+) -> None:
+    assert outcome_of(Ran(status, output, what), Golden(b"right", 10, 0.0)) == outcome
+
+
+def test_for_the_planner_a_stop_is_a_crash_and_the_rest_is_masked() -> None:
+    outcomes = [*OUTCOMES, "missed", "silent", "correct"]
+    lines = [{"outcome": outcome, "stream": "master"} for outcome in outcomes]
+    row = row_of("p", "ilr", lines)
+    assert (row["injections"], row["missed"]) == (8, 1)
+    assert {name: one["p"] for name, one in for_planner(row).items()} == {
+        "corrupt": 2 / 8, "crash": 3 / 8, "retry": 1 / 8,
+    }  # fmt: skip
+
+
+def test_a_line_that_was_cut_short_is_left_out_and_written_anew(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    path.write_bytes(b'{"number": 0}\n{"number": 1}\n{"num')
+    journal = Journal(path)
+    assert [line["number"] for line in journal.lines()] == [0, 1]
+    journal.append({"number": 2})
+    journal.close()
+    assert [json.loads(line)["number"] for line in path.read_text().splitlines()] == [0, 1, 2]
+
+
+def test_a_program_that_never_ends_is_stopped_and_called_a_hang(tmp_path: Path) -> None:
+    need_compiler()
+    program: Built = built(trouble("endless"), "native", tmp_path)
+    whole = golden(program, LIMITS, tmp_path)
+    outcomes = (
+        inject(program, whole, LIMITS, tmp_path, seed=1, number=number, bits=1)["outcome"]
+        for number in range(20)
+    )
+    assert "hang" in outcomes
+
+
+DESIGN = """
+kind = "bitflips"
+[bitflips]
+programs = ["linear_regression"]
+variants = ["native", "ilr"]
+injections = {injections}
+workers = 1
+price_rounds = 1
+price_repeats = 1
+[arms.kernels]
+[design]
+order = "A"
+repeats = 1
+seed = 3
+"""
+FLEET = """
+experiment = "tst-bitflips"
+scheme = "cloud"
+tiers = {
+  store = { role = "redis", nodes = 1, cpus = 1, memory_mb = 384, nic_mbps = 100, disk_mbps = 80 }
+}
+"""
+
+
+def carried_out(tmp_path: Path, injections: int) -> Outcome:
+    folder = tmp_path / "design"
+    folder.mkdir(exist_ok=True)
+    (folder / "fleet.tfvars").write_text(FLEET)
+    (folder / "experiment.toml").write_text(DESIGN.format(injections=injections))
+    design = load_design(folder)
+    section = design.section(KIND.Section, KIND.name)
+    return carry_out(
+        KIND, design, section, results=tmp_path / "results",
+        platform=entry("local").for_run("tst-bitflips"), keep=False,
+        command=["sparecraft", "run"], narrator=NOBODY,
+    )  # fmt: skip
+
+
+def test_a_campaign_is_gone_on_with_and_each_of_its_injections_can_be_done_again(
+    tmp_path: Path,
+) -> None:
+    need_compiler()
+    first = carried_out(tmp_path, injections=4)
+    assert first.passed
+    journals = tmp_path / "results" / "tst-bitflips" / "journals"
+    kept = {path: path.read_bytes() for path in journals.iterdir()}
+    assert len(kept) == 2
+    more = carried_out(tmp_path, injections=8)
+    assert all(path.read_bytes().startswith(before) for path, before in kept.items())
+    found = read_table(more.folder / INJECTIONS_FILE, INJECTIONS)
+    assert found.height == 2 * 8
+    line = found.row(11, named=True)
+    assert again(more.folder, line["program"], line["variant"], line["number"]) == line
+    result = read_result(more.folder)["bitflips"]
+    assert [row["injections"] for row in result["pooled"]] == [8, 8]
+    assert "silent" in (more.folder / "report.html").read_text()

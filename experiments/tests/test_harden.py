@@ -1,0 +1,118 @@
+"""sparecraft-cc: hardened programs do what they did, and stop or go on where a bit is flipped."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from experiments.kinds.bitflips.build import HARDEN, KERNELS, compile_c
+from experiments.kinds.bitflips.inject import STOPPED, Limits, golden, inject
+from experiments.tests.harden_fixture import VARIANTS, built, need_compiler, trouble
+
+HARDENED = tuple(variant for variant in VARIANTS if variant != "native")
+TROUBLE = ("assembly", "jumps", "signals", "threads")
+LIMITS = Limits(cpu_s=20, wall_s=120.0, memory_bytes=1 << 30, output_bytes=8 << 20)
+SAID = "no hardware transactions"
+_WALL_S = 300
+
+
+@pytest.fixture(autouse=True)
+def _compiler() -> None:
+    need_compiler()
+
+
+def ran(program: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [program], capture_output=True, text=True, timeout=_WALL_S, check=True,
+        env={**os.environ, **environment},
+    )  # fmt: skip
+
+
+def outputs(source: Path, folder: Path) -> dict[str, str]:
+    found = {}
+    for variant in VARIANTS:
+        compile_c(source, folder / variant, variant)
+        found[variant] = ran(folder / variant).stdout
+    return found
+
+
+@pytest.mark.parametrize("kernel", sorted(path.stem for path in KERNELS.glob("*.c")))
+def test_a_hardened_kernel_says_what_the_native_one_says(kernel: str, tmp_path: Path) -> None:
+    found = outputs(KERNELS / f"{kernel}.c", tmp_path)
+    assert found["native"]
+    assert set(found.values()) == {found["native"]}
+
+
+@pytest.mark.parametrize("name", TROUBLE)
+def test_assembly_jumps_signals_and_threads_survive_hardening(name: str, tmp_path: Path) -> None:
+    found = outputs(trouble(name), tmp_path)
+    assert found["native"]
+    assert set(found.values()) == {found["native"]}
+
+
+def test_what_is_left_alone_is_said(tmp_path: Path) -> None:
+    compiled = subprocess.run(
+        [HARDEN / "sparecraft-cc", "-O2", "-Rpass-missed=sparecraft", "-c", trouble("jumps"),
+         "-o", tmp_path / "jumps.o"],
+        capture_output=True, text=True, check=True, env={**os.environ, "SPARECRAFT_HARDEN": "ilr"},
+    )  # fmt: skip
+    assert "main is not hardened" in compiled.stderr
+
+
+def test_without_hardware_transactions_a_program_says_so_and_runs(tmp_path: Path) -> None:
+    compile_c(trouble("threads"), tmp_path / "tx", "tx")
+    has_rtm = " rtm " in Path("/proc/cpuinfo").read_text()
+    asked, forced = ran(tmp_path / "tx"), ran(tmp_path / "tx", SPARECRAFT_TX="none")
+    assert asked.stdout == forced.stdout
+    assert forced.stderr == ""
+    assert has_rtm or SAID in asked.stderr
+
+
+def test_an_unknown_variant_is_refused(tmp_path: Path) -> None:
+    refused = subprocess.run(
+        [HARDEN / "sparecraft-cc", "-c", trouble("jumps"), "-o", tmp_path / "x.o"],
+        capture_output=True, text=True, env={**os.environ, "SPARECRAFT_HARDEN": "twice"},
+    )  # fmt: skip
+    assert refused.returncode == 2
+    assert "twice" in refused.stderr
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_difference_stops_ilr_and_is_tried_again_in_a_transaction(
+    variant: str, tmp_path: Path
+) -> None:
+    program = built(KERNELS / "linear_regression.c", variant, tmp_path)
+    whole = golden(program, LIMITS, tmp_path)
+    lines = [
+        inject(program, whole, LIMITS, tmp_path, seed=7, number=number, bits=1)
+        for number in range(40)
+    ]
+    found = {line["outcome"] for line in lines}
+    stopped = {line["status"] for line in lines if line["outcome"] == "detected"}
+    if variant == "native":
+        assert "detected" not in found
+        assert "silent" in found
+    elif variant == "ilr":
+        assert stopped == {STOPPED}
+        assert "corrected" not in found
+    elif variant == "log":
+        assert "corrected" in found
+
+
+@pytest.mark.skipif(shutil.which("csmith") is None, reason="csmith is not installed")
+@pytest.mark.parametrize("seed", [3])
+def test_generated_programs_say_what_they_say_unhardened(seed: int, tmp_path: Path) -> None:
+    source = tmp_path / "generated.c"
+    options = ["--max-funcs", "4", "--max-block-depth", "3", "--no-packed-struct"]
+    subprocess.run(
+        ["csmith", "--seed", str(seed), *options, "-o", source], check=True, cwd=tmp_path
+    )
+    text = source.read_text()
+    include = next(Path("/usr/include").glob("csmith*"))
+    source.write_text(text.replace('#include "csmith.h"', f'#include "{include}/csmith.h"'))
+    found = outputs(source, tmp_path)
+    assert set(found.values()) == {found["native"]}
