@@ -94,18 +94,21 @@ def _crashes(design: Design) -> list[dict[str, Any]]:
 
 def at_once(design: Design, own: Sequence[Mapping[str, Any]] = ()) -> dict[str, int]:
     """By tier, the most machines that are disturbed at once; crashes may come to all of a tier,
-    `own`, a kind's, to one."""
-    touched = {name for one in own for name in one["machines"]}
+    `own`, a kind's, to as many as it says (`at_once`), else to one."""
     most = most_in_any_block(design.experiment, design.fleet)
     crashed = {name for one in _crashes(design) for name in one["machines"]}
     return {
         tier: max(
-            len(one.machines),
+            len(touched.machines),
             len(crashed & set(design.fleet.nodes_of(tier))),
-            int(not touched.isdisjoint(design.fleet.nodes_of(tier))),
+            *(_own_at_once(one, design.fleet.nodes_of(tier)) for one in own),
         )
-        for tier, one in most.items()
+        for tier, touched in most.items()
     }
+
+
+def _own_at_once(own: Mapping[str, Any], nodes: Sequence[str]) -> int:
+    return min(int(own.get("at_once", 1)), len(set(own["machines"]) & set(nodes)))
 
 
 def rows(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -90,6 +90,12 @@ def test_crashes_of_failover_may_come_to_all_machines_of_a_tier() -> None:
     assert found["at_once"] == {"web": len(crash["machines"]), "db": 0}
 
 
+def test_what_a_kind_strikes_together_is_counted_together() -> None:
+    at_once = told("run", "failover-faults", "--dry-run")["at_once"]
+    assert at_once == {"lots": 2, "manager": 1, "names": 1, "database": 1}
+    assert told("run", "press-faults", "--dry-run")["at_once"] == {"web": 4}
+
+
 def test_a_load_of_unknown_length_has_no_price_of_its_own() -> None:
     assert told("run", "redis-capacity", "--dry-run")["cost"]["usd_of_load"] is None
     known = told("run", "mediawiki-noisy", "--dry-run")

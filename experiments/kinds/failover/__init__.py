@@ -43,6 +43,7 @@ class FailoverKind(Kind):
                 "parameters": dict(fault.parameters),
                 "at_s": None,
                 "machines": dict.fromkeys(design.fleet.nodes_of(fault.tier or section.tier)),
+                "at_once": fault.servers,
                 "commands": KINDS[fault.kind].said(KINDS[fault.kind].commands, fault.parameters),
                 "undo": KINDS[fault.kind].said(KINDS[fault.kind].undo, fault.parameters),
                 "when": f"{times} times, every {section.every_s:g} s, "

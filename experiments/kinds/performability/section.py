@@ -130,15 +130,15 @@ class PerformabilitySection(Strict):
             for fault in design.experiment.faults
             for tier in tiers_of(fault.select.model_dump(), design.fleet.tiers)
         }
+        machines = {name: None for tier in sorted(tiers) for name in design.fleet.nodes_of(tier)}
         return [
             {
                 "what": "operator",
                 "kind": "restart",
                 "parameters": {"wait_s": self.operator.wait_s},
                 "at_s": None,
-                "machines": {
-                    name: None for tier in sorted(tiers) for name in design.fleet.nodes_of(tier)
-                },
+                "machines": machines,
+                "at_once": len(machines),
                 "commands": "the role's service is stopped and started, on all of them at once",
                 "undo": "none is needed",
                 "when": "once in a block where its fault is over and users are still failed",
