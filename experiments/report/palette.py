@@ -58,8 +58,11 @@ def arm_colour(arms: Sequence[str], arm: str) -> Colour:
 
 
 def arm_shape(arms: Sequence[str], arm: str) -> str:
-    """The point shape of an arm."""
-    return SHAPES[arms.index(arm) % len(SHAPES)] if arm in arms else SHAPES[0]
+    """The point shape of an arm: of two arms with one colour each has its own."""
+    if arm not in arms:
+        return SHAPES[0]
+    round_of_colours, place = divmod(arms.index(arm), len(ARMS))
+    return SHAPES[(place + round_of_colours) % len(SHAPES)]
 
 
 def page_rules(*, dark: bool) -> str:

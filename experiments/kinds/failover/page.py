@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from experiments.kinds.failover.analysis import failovers, read_invocations, str
 from experiments.record.result import flat, read_manifest, read_result, stopped_words
 from experiments.report.shell import chips, render_page, repeat_rows, save_page
 from experiments.report.terminal import print_path, print_reasons, print_table
-from experiments.report.text import counted, milliseconds, percent
+from experiments.report.text import counted, milliseconds
 
 _QUESTIONS = {"measurement": "Measured?", "injection": "Faults as asked?",
               "revert": "All undone?", "cleanup": "Cleaned up?"}  # fmt: skip
@@ -73,16 +73,30 @@ def _courses(manifest: Mapping[str, Any], invocations: Any, struck: Any, fault: 
 
 
 def headline(result: Mapping[str, Any]) -> str:
-    """The longest fail-over of each strategy, a sentence a fault."""
-    said: dict[str, list[str]] = {}
-    for row in result["rows"]:
+    """Which strategy keeps fail-overs shortest, which does not, a sentence a fault."""
+    return " ".join(
+        _judged(fault, [row for row in result["rows"] if row["fault"] == fault], result["bound_s"])
+        for fault in dict.fromkeys(row["fault"] for row in result["rows"])
+    )
+
+
+def _judged(fault: str, rows: Sequence[Mapping[str, Any]], bound_s: float) -> str:
+    """By the longest fail-over of each strategy, whatever the number of clients."""
+    longest: dict[str, float] = {}
+    for row in rows:
         if row["max_ms"] is not None:
-            most = percent(row["beyond_share_most"])
-            words = f"{row['arm']} at most {milliseconds(row['max_ms'])}"
-            if row["beyond"] == 0:
-                words += f" (beyond {result['bound_s']:g} s: at most {most})"
-            said.setdefault(row["fault"], []).append(words)
-    return " ".join(f"{fault}: {'; '.join(words)}." for fault, words in said.items())
+            longest[row["arm"]] = max(longest.get(row["arm"], 0.0), row["max_ms"])
+    if not longest:
+        return f"{fault}: no fail-over was felt."
+    best, worst = min(longest, key=longest.__getitem__), max(longest, key=longest.__getitem__)
+    said = f"{fault}: shortest with {best}, at most {milliseconds(longest[best])}"
+    if worst == best:
+        return f"{said}."
+    within = sum(one <= 1e3 * bound_s for one in longest.values())
+    return (
+        f"{said}; longest with {worst}, {milliseconds(longest[worst])}; {within} of "
+        f"{len(longest)} strategies never beyond {bound_s:g} s."
+    )
 
 
 def print_failover(result: Mapping[str, Any], console: Console, page: Path) -> None:

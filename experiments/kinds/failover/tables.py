@@ -33,7 +33,8 @@ def summary_table(rows: Rows, bound_s: float) -> Table:
 
 
 def matrix_tables(rows: Rows) -> list[Table]:
-    """Faults down, strategies across; one for each number of clients."""
+    """Faults down and strategies across, or the other way where these are more; one for each number
+    of clients."""
     return [
         _matrix(clients, [row for row in rows if row["clients"] == clients])
         for clients in dict.fromkeys(row["clients"] for row in rows)
@@ -42,12 +43,15 @@ def matrix_tables(rows: Rows) -> list[Table]:
 
 def _matrix(clients: int, rows: Rows) -> Table:
     arms = tuple(dict.fromkeys(row["arm"] for row in rows))
+    faults = tuple(dict.fromkeys(row["fault"] for row in rows))
     at = {(row["fault"], row["arm"]): row for row in rows}
-    shown = tuple(
-        (named(fault), *(_met(at.get((fault, arm))) for arm in arms))
-        for fault in dict.fromkeys(row["fault"] for row in rows)
-    )
     caption = f"Strategy by fault, {counted(clients, 'client')}: fail-over median, longest"
+    if len(arms) > len(faults):
+        down = tuple(
+            (named(arm), *(_met(at.get((fault, arm))) for fault in faults)) for arm in arms
+        )
+        return Table(f"matrix-{clients}", caption, ("strategy", *faults), down)
+    shown = tuple((named(fault), *(_met(at.get((fault, arm))) for arm in arms)) for fault in faults)
     return Table(f"matrix-{clients}", caption, ("fault", *arms), shown)
 
 
