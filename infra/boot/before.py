@@ -66,7 +66,7 @@ def fingerprint() -> dict[str, Any]:
         "links": run("ip", "-brief", "link").split("\n"),
         "addresses": run("ip", "-brief", "address").split("\n"),
         "qdiscs": run("tc", "qdisc", "show", fails=True).split("\n"),
-        "rules": run("nft", "list", "ruleset", fails=True),
+        "rules": run("nft", "--stateless", "list", "ruleset", fails=True),
         "listening": _listening(),
     }
 

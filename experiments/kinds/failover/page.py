@@ -13,8 +13,9 @@ from experiments.kinds.failover.analysis import failovers, read_invocations, str
 from experiments.record.result import flat, read_manifest, read_result, stopped_words
 from experiments.report.shell import chips, render_page, repeat_rows, save_page
 from experiments.report.terminal import print_path, print_reasons, print_table
-from experiments.report.text import counted, milliseconds
+from experiments.report.text import counted, milliseconds, number
 
+_FAULTS_TOLD = 2  # by a sentence of their own
 _QUESTIONS = {"measurement": "Measured?", "injection": "Faults as asked?",
               "revert": "All undone?", "cleanup": "Cleaned up?"}  # fmt: skip
 
@@ -73,10 +74,28 @@ def _courses(manifest: Mapping[str, Any], invocations: Any, struck: Any, fault: 
 
 
 def headline(result: Mapping[str, Any]) -> str:
-    """Which strategy keeps fail-overs shortest, which does not, a sentence a fault."""
+    """Which strategy keeps fail-overs shortest, which does not, a sentence a fault; of many faults,
+    under how many of them each strategy keeps all calls within the bound."""
+    rows, bound_s = result["rows"], result["bound_s"]
+    faults = list(dict.fromkeys(row["fault"] for row in rows))
+    if len(faults) > _FAULTS_TOLD:
+        return _over_all(faults, rows, bound_s)
     return " ".join(
-        _judged(fault, [row for row in result["rows"] if row["fault"] == fault], result["bound_s"])
-        for fault in dict.fromkeys(row["fault"] for row in result["rows"])
+        _judged(fault, [row for row in rows if row["fault"] == fault], bound_s) for fault in faults
+    )
+
+
+def _over_all(faults: Sequence[str], rows: Sequence[Mapping[str, Any]], bound_s: float) -> str:
+    beyond: dict[str, set[str]] = {row["arm"]: set() for row in rows}
+    for row in rows:
+        if row["longest_call_ms"] > 1e3 * bound_s:
+            beyond[row["arm"]].add(row["fault"])
+    kept = sorted(beyond, key=lambda arm: len(beyond[arm]))
+    said = ", ".join(f"{len(faults) - len(beyond[arm])} with {arm}" for arm in kept)
+    lost = sum(row["lost"] for row in rows)
+    return (
+        f"Under so many of {len(faults)} faults no call took longer than {bound_s:g} s: {said}. "
+        f"{number(lost)} of {number(sum(row['invocations'] for row in rows))} calls were lost."
     )
 
 

@@ -60,14 +60,16 @@ def _met(row: Mapping[str, Any] | None) -> Cell:
     if row is None:
         return Cell(MISSING)
     times = f"{milliseconds(row['quantiles_ms']['50'])}, {milliseconds(row['max_ms'])}"
-    about = (
-        f"{row['failovers']} of {row['strikes']}; {row['lost']} lost, {row['repeated']} repeated; "
-        + ("all correct" if row["wrong"] == 0 else f"{row['wrong']} wrong")
-        + f"; longest call {milliseconds(row['longest_call_ms'])}"
-    )
+    known = {"lost": row["lost"], "sent again": row["repeated"], "wrong": row["wrong"]}
+    about = [
+        f"{row['failovers']} of {row['strikes']}",
+        *(f"{number(count)} {what}" for what, count in known.items() if count),
+        f"call {milliseconds(row['longest_call_ms'])}",
+    ]
     mood = "bad" if row["lost"] or row["wrong"] else ""
-    text = times if row["failovers"] else "no fail-over"
-    return Cell(text, "50" in row["insufficient"], mood=mood, about=about)
+    if not row["failovers"]:
+        return Cell("no fail-over", mood=mood, about="; ".join(about))
+    return Cell(times, "50" in row["insufficient"], mood=mood, about="; ".join(about))
 
 
 def bought_table(rows: Rows, availability: float) -> Table:
