@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 
 from experiments.design import Design
 from experiments.stage.agents import await_in
@@ -20,10 +20,11 @@ def restart_tier(design: Design, fleet: Fleet, tier: str) -> None:
     names = [one.name for one in serving(fleet.inventory, {tier}) if one.name in fleet.agents]
     agents = [fleet.agents[name] for name in names]
     with ThreadPoolExecutor(len(names), thread_name_prefix="restart") as pool:
-        for _ in pool.map(lambda agent: agent.stop_service(), agents):
-            pass  # the first error is raised, once all have been told
-        for _ in pool.map(lambda agent: agent.start_service(), agents):
-            pass
+        stopped = [pool.submit(agent.stop_service) for agent in agents]
+        wait(stopped)  # whatever came of it: who was stopped is started again
+        started = [pool.submit(agent.start_service) for agent in agents]
+    for told in (*stopped, *started):
+        told.result()
     await_serving(design, fleet, names)
 
 

@@ -155,8 +155,9 @@ def test_nobody_is_restarted_where_users_get_what_they_got_before(
 
 
 def test_a_restart_that_fails_spoils_the_measurement_and_ends_its_phase(design: Design) -> None:
-    scene = _Scene(design, {"web-1": _Agent(refuses=True)})
+    scene = _Scene(design, {"web-1": _Agent(refuses=True), "web-2": _Agent()})
     _watched(scene, lost=(12.0, 33.0))
+    assert scene.agents["web-2"].restarted.is_set(), "what was stopped is started again"
     [reason] = scene.verdicts.measurement.reasons
     assert reason.startswith("block 2, operator: web-1")
     assert [one["action"] for one in scene.notes] == ["start", "end"]
