@@ -22,6 +22,7 @@ JOBS, HISTORY, MAPS, BOTH, REDUCES = (
 WORKERS = (MAPS, BOTH, REDUCES)
 FILES = [Node(f"files-{k}", f"198.18.0.2{k}", f"198.19.0.2{k}") for k in range(1, 4)]
 HAS = {"maps": (2, 2, 0), "reduces": (0, 2, 2)}  # by kind, of each worker
+STANDARD = "mapreduce.reduce.shuffle.read.timeout=180000"
 Say = Callable[..., None]
 
 
@@ -32,7 +33,9 @@ def kind() -> type[System]:
 
 @pytest.fixture(params=["new", "old"])
 def system(kind: type[System], request: pytest.FixtureRequest) -> System:
-    found = kind([JOBS, HISTORY, *WORKERS], {"GENERATION": request.param})
+    settings = load_design("limplock-hadoop").roles["hadoop"].settings
+    defaults = {key: setting.default for key, setting in settings.items()}
+    found = kind([JOBS, HISTORY, *WORKERS], {**defaults, "GENERATION": request.param})
     found.called = {"hdfs": FILES}
     return found
 
@@ -132,7 +135,22 @@ def test_a_row_is_one_job_or_small_ones_with_two_tasks_each(system: System) -> N
     assert (words.operation, words.count, words.size) == ("wordcount", 1, 32)
     assert (small.operation, small.count, small.size) == ("trace-task", 6, 6)
     workers = ",".join(one.address for one in WORKERS)
-    assert words.target == f"{JOBS.address} {HISTORY.address} {FILES[0].address} {workers}"
+    assert (
+        words.target == f"{JOBS.address} {HISTORY.address} {FILES[0].address} {workers} {STANDARD}"
+    )
+
+
+def test_settings_are_what_jobs_are_configured_with(system: System) -> None:
+    system.settings = {**system.settings, "SPECULATION": "eager", "MAP_OUTPUT": "compressed"}
+    *_, said = system.target("jobs-1", "wordcount").split(" ")
+    assert set(said.split(",")) == {
+        STANDARD,
+        "mapreduce.map.output.compress=true",
+        "mapred.compress.map.output=true",
+        "mapreduce.job.speculative.slowtaskthreshold=0.1",
+        "mapreduce.job.speculative.retry-after-no-speculate=200",
+        "mapreduce.job.speculative.retry-after-speculate=1000",
+    }
 
 
 def test_only_the_new_release_has_a_task_at_a_worker_that_one_chooses(system: System) -> None:
@@ -140,7 +158,7 @@ def test_only_the_new_release_has_a_task_at_a_worker_that_one_chooses(system: Sy
     is_new = system.settings["GENERATION"] == "new"
     assert list(system.probed(row, "task")) == ["jobs-3", "jobs-4", "jobs-5"] * is_new
     assert list(system.probed(row, "fetch")) == ["jobs-3", "jobs-4", "jobs-5"]
-    assert system.probe(row, "fetch", "jobs-5").target.endswith(f" {REDUCES.address}")
+    assert system.probe(row, "fetch", "jobs-5").target.endswith(f" {REDUCES.address} {STANDARD}")
 
 
 def test_an_operation_that_its_client_cannot_ask_is_refused(system: System) -> None:

@@ -29,7 +29,8 @@ import org.apache.hadoop.mapred.lib.TokenCountMapper;
 /**
  * Jobs that count words, by Hadoop's own client of either generation and with its own classes; {@code Tasks} has what differs.
  *
- * <p>A target is {@code JOBS HISTORY NAMENODE WORKER,...}: addresses. Text is of GCIDE, as Debian has it.
+ * <p>A target is {@code JOBS HISTORY NAMENODE WORKER,... [KEY=VALUE,...]}: addresses, and what jobs are configured with beyond the
+ * machines' own. Text is of GCIDE, as Debian has it.
  */
 public final class HadoopClient implements Lanes.Opener {
   private static final String TEXT = "/usr/share/dictd/gcide.dict.dz";
@@ -68,6 +69,9 @@ public final class HadoopClient implements Lanes.Opener {
       configuration.set("mapred.job.tracker", target[0] + ":8032");
       configuration.set("yarn.resourcemanager.hostname", target[0]);
       configuration.set("mapreduce.jobhistory.address", target[1] + ":10020");
+      for (String option : target.length > 4 ? target[4].split(",") : new String[0]) {
+        configuration.set(option.split("=")[0], option.split("=")[1]);
+      }
       configuration.setInt("ipc.client.connect.max.retries", 1); // a job's leader that is gone is not asked for long
       files = FileSystem.get(configuration);
     }

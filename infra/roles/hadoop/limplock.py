@@ -28,6 +28,13 @@ _PAGES = {
 }
 _MAPS, _REDUCES = "maps", "reduces"
 _OPERATIONS = ("wordcount", "trace-task")
+_EAGER = {
+    "mapreduce.job.speculative.slowtaskthreshold": "0.1",
+    "mapreduce.job.speculative.retry-after-no-speculate": "200",
+    "mapreduce.job.speculative.retry-after-speculate": "1000",
+}
+_COMPRESSED = ("mapreduce.map.output.compress", "mapred.compress.map.output")  # new, old
+_FETCH_TIMEOUT = "mapreduce.reduce.shuffle.read.timeout"
 _TASKS_OF_JOB = 2  # of a small one: a map and a reduce
 Places = Mapping[str, Mapping[str, tuple[int, int]]]
 """By a worker's address and the kind of task: how many places are taken, of how many."""
@@ -79,12 +86,13 @@ class Hadoop(System):
         return self._jobs.name
 
     def target(self, node: str, operation: str) -> str:
-        """Jobs, history, name node, and the worker, or all of them."""
+        """Jobs, history, name node, the worker, or all of them, and how jobs are configured."""
         del operation
         workers = [node] if node in self._workers else self._workers
         namenode = self.called["hdfs"][0].address
         addresses = ",".join(self.nodes[name].address for name in workers)
-        return f"{self._jobs.address} {self._history.address} {namenode} {addresses}"
+        options = ",".join(f"{key}={value}" for key, value in options_of(self.settings).items())
+        return f"{self._jobs.address} {self._history.address} {namenode} {addresses} {options}"
 
     def prepare(self, row: Row, count: int, clients: Clients) -> None:
         """The text, with a replica on each worker."""
@@ -135,6 +143,16 @@ class Hadoop(System):
             return places_of(json.loads(text))
         except (httpx.HTTPError, ValueError):
             return {}
+
+
+def options_of(settings: Mapping[str, Any]) -> dict[str, str]:
+    """What jobs are configured with, of the role's settings."""
+    options = {_FETCH_TIMEOUT: str(settings["FETCH_TIMEOUT_MS"])}
+    if settings["MAP_OUTPUT"] == "compressed":
+        options |= dict.fromkeys(_COMPRESSED, "true")
+    if settings["SPECULATION"] == "eager":
+        options |= _EAGER
+    return options
 
 
 def places_of(said: Mapping[str, Any]) -> Places:

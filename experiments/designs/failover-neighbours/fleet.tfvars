@@ -1,0 +1,44 @@
+# Two replicated servers on a database and three naming servers; one replication manager.
+experiment = "failover-neighbours"
+scheme     = "on-prem"
+
+tiers = {
+  lots = {
+    role          = "lots"
+    calls         = ["names", "database"]
+    nodes         = 2
+    cpus          = 0.5
+    memory_mb     = 128
+    nic_mbps      = 100
+    disk_mbps     = 80
+    instance_type = "t3.micro"
+  }
+  manager = {
+    role          = "replication-manager"
+    calls         = ["names"]
+    nodes         = 1
+    cpus          = 0.25
+    memory_mb     = 64
+    nic_mbps      = 100
+    disk_mbps     = 80
+    instance_type = "t3.micro"
+  }
+  names = {
+    role          = "etcd"
+    nodes         = 3
+    cpus          = 0.5
+    memory_mb     = 256
+    nic_mbps      = 100
+    disk_mbps     = 80
+    instance_type = "t3.micro"
+  }
+  database = {
+    role          = "lots-database"
+    nodes         = 1
+    cpus          = 0.5
+    memory_mb     = 256
+    nic_mbps      = 100
+    disk_mbps     = 80
+    instance_type = "t3.micro"
+  }
+}
