@@ -289,3 +289,11 @@ def test_the_terminal_shows_the_variant_and_the_wrong_answers(tmp_path: Path) ->
     assert "ilr" in text
     assert "wrong answers per million" in text
     assert "Without it: web native" in text
+
+
+def test_the_tier_that_a_page_asks_most_often_is_the_one_that_binds(tmp_path: Path) -> None:
+    few = COUNTED.format(corrupt=0, crash=10, of=20)
+    db = TIER.replace('"web"', '"db"').replace("0.05", "0.001") + "requests_per_copy = 14.0\n"
+    lost = _planned(tmp_path, _slo(200.0), FAULTS + TIER + few + db + few)
+    assert not lost["feasible"]
+    assert any("tier db binds" in reason for reason in lost["reasons"])

@@ -105,6 +105,11 @@ class Weighed:
 Mix = tuple[Variant, ...]  # a variant per tier, front first
 
 
+def visits_of(tiers: Sequence[TierDemand]) -> list[float]:
+    """Requests that a page makes to each tier."""
+    return list(itertools.accumulate((t.latency.visits for t in tiers), lambda a, b: a * b))
+
+
 @dataclass(frozen=True)
 class Hardening:
     """What `[slo.integrity]` asks, the faults, and the variants that each tier may have."""
@@ -151,7 +156,7 @@ class Hardening:
     def weighed(self, mix: Mix, tiers: Sequence[TierDemand]) -> Weighed:
         """What users get of these variants."""
         shares = [self.corrupt_share(variant) for variant in mix]
-        visits = list(itertools.accumulate((t.latency.visits for t in tiers), lambda a, b: a * b))
+        visits = visits_of(tiers)
 
         def wrong(end: str) -> float:
             logs = (k * math.log1p(-getattr(c, end)) for k, c in zip(visits, shares, strict=True))

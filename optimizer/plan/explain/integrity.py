@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from optimizer.plan.ask.case import Case
-from optimizer.plan.ask.variants import LIMITS, Bounds, Hardening, Mix, Weighed
+from optimizer.plan.ask.variants import LIMITS, Bounds, Hardening, Mix, Weighed, visits_of
 from optimizer.plan.solve.choices import cheapest_of
 from optimizer.plan.solve.model import Solution, solve
 from optimizer.plan.solve.problem import Problem
@@ -116,16 +116,22 @@ def _none_keeps(asked: Question, offers: Hardening, mixes: Sequence[Mix]) -> Har
 def _blamed(offers: Hardening, case: Case, mix: Mix, over: float) -> Iterable[str]:
     """Which tier takes the most, and whether more injections could show that it is enough."""
     shares = [offers.corrupt_share(variant).high for variant in mix]
-    at = max(range(len(mix)), key=lambda i: shares[i])
+    by_page = offers.slo.wrong_per_million is not None
+    visits = visits_of(case.tiers) if by_page else [1.0] * len(mix)
+    at = max(range(len(mix)), key=lambda i: shares[i] * visits[i])
     variant, tier = mix[at], case.tiers[at].name
-    yield f"integrity: tier {tier} binds: {shares[at]:.3g} of {variant.name}'s answers are wrong"
+    asks = f", {visits[at]:g} to a page" if by_page else ""
+    yield (
+        f"integrity: tier {tier} binds: at most {shares[at]:.3g} of {variant.name}'s answers are "
+        f"wrong{asks}"
+    )
     high = variant.corrupt.bounds(offers.level).high
     needed = offers.injections_needed(variant, high / over)
     if needed is not None and variant.corrupt.of is not None:
         yield (
             f"integrity: {variant.corrupt.hits} silent of {variant.corrupt.of:,.0f} injections "
-            f"into {variant.name} are too little evidence: about {needed:,} without one would do "
-            "for this tier alone"
+            f"into {variant.name} are too little evidence: about {needed:,} without one would do, "
+            "in every tier that is counted like it"
         )
 
 
