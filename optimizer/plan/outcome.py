@@ -112,7 +112,9 @@ class Plan:
             lines.append(
                 f"  {name} = {{ {_attributes(_tier_values(tier, self.fleet.tiers[name]))} }}"
             )
-        lines += ["}", "arbiters = {"]
+        built = {name: tier.variant for name, tier in self.tiers.items() if tier.variant}
+        lines += ["}", *(f"# {name} is built as {variant}" for name, variant in built.items())]
+        lines += ["arbiters = {"]
         lines += [f"  {name} = {{ tokens = {tier.tokens} }}" for name, tier in self.tiers.items()]
         lines += ["}", "# and in experiment.toml, as the settings of an arm:"]
         for name, tier in self.tiers.items():

@@ -211,6 +211,9 @@ def test_a_limit_that_native_breaks_buys_the_hardened_variant_and_says_what_it_c
     assert kept["integrity"]["wrong_per_million"]["high"] <= 1000.0
     assert free["integrity"]["wrong_per_million"]["expected"] > 1000.0
     assert any(text.startswith("integrity:") for text in kept["binding"])
+    assert "# web is built as ilr" in kept["tfvars"]
+    assert any("without counts" in text for text in free["warnings"])
+    assert not any("without counts" in text for text in kept["warnings"])
 
 
 def test_too_few_injections_do_not_pass_and_more_of_the_same_do(tmp_path: Path) -> None:
