@@ -39,13 +39,13 @@ def pcraft(figures: FiguresOption = None, as_json: JsonOption = False) -> None:
 
     Example: sparecraft reproduce pcraft --figures figures
     """
-    from optimizer.reproduce import ranges, show, tables
+    from optimizer.reproduce import measured, ranges, show, tables
 
     began = time.perf_counter()
     cells = {reading: tables.all_cells(reading) for reading in tables.READINGS}
     at_two = tables.table_ii_b_at_two_a_year()
     tables_s = time.perf_counter() - began
-    claims = ranges.claims()
+    claims, injected = ranges.claims(), list(measured.rows())
     drawn = _draw(figures, lambda: _charts("pcraft").charts())
     fitted = cells["fitted"]
     matched = sum(cell.matches for cell in fitted)
@@ -61,6 +61,7 @@ def pcraft(figures: FiguresOption = None, as_json: JsonOption = False) -> None:
                 "infeasible": [_infeasible(c) for r in cells.values() for c in r if c.ours is None],
                 "table_ii_b_at_2_per_year": at_two,
                 "figures": [asdict(claim) for claim in claims],
+                "figure_7_measured": [asdict(row) for row in injected],
                 "drawn": drawn,
                 "seconds": {"tables": tables_s, "all": time.perf_counter() - began},
             }
@@ -71,6 +72,8 @@ def pcraft(figures: FiguresOption = None, as_json: JsonOption = False) -> None:
         say("\nThe text's ranges of Fig. 5, 6 and 7")
         show.show_claims(out, claims)
         say(f"  {ranges.RULE}")
+        say("\nFig. 7 with our own injections")
+        show.show_measured(out, injected)
         say(f"\nTables II and III: {matched} of {len(fitted)} cells match in the fitted reading, "
             f"{sum(c.matches for c in cells['literal'])} in the literal one "
             f"({tables_s:.1f} s).")  # fmt: skip

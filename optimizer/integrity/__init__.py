@@ -4,7 +4,7 @@ Read `model.py` first (the chain of Fig. 2 and the finite pool), then `doubling.
 method and its bound).
 """
 
-from optimizer.integrity.measured import Measured, read_measured
+from optimizer.integrity.measured import Counts, Measured, read_counts, read_measured
 from optimizer.integrity.model import (
     NODE_TYPES,
     FaultOutcomes,
@@ -16,11 +16,13 @@ from optimizer.integrity.model import (
 
 __all__ = [
     "NODE_TYPES",
+    "Counts",
     "FaultOutcomes",
     "Integrity",
     "Measured",
     "Recovery",
     "Shares",
     "integrity",
+    "read_counts",
     "read_measured",
 ]

@@ -29,6 +29,7 @@ class TierPlan:
     purchase: str = "on-demand"
     usd_active_per_month: float | None = None
     usd_standby_per_month: float | None = None
+    variant: str | None = None
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,7 @@ class Plan:
     relaxation: Mapping[str, Any] = field(default_factory=dict)  # if infeasible: what would help
     confidence: Mapping[str, Any] | None = None  # of the availability, if rates are uncertain
     margin: Mapping[str, Any] | None = None  # of the latency limits against the law's error
+    integrity: Mapping[str, Any] | None = None  # wrong answers, and what keeping them rare costs
     load: Mapping[str, Any] | None = None  # up to which it holds, and until when
     present: Mapping[str, Any] | None = None  # the fleet that is there, beside the plan
     solver: Mapping[str, Any] = field(default_factory=dict)
@@ -84,6 +86,7 @@ class Plan:
             "relaxation": dict(self.relaxation),
             "confidence": None if self.confidence is None else dict(self.confidence),
             "margin": None if self.margin is None else dict(self.margin),
+            "integrity": None if self.integrity is None else dict(self.integrity),
             "load": None if self.load is None else dict(self.load),
             "present": None if self.present is None else dict(self.present),
             "solver": dict(self.solver),
@@ -109,7 +112,9 @@ class Plan:
             lines.append(
                 f"  {name} = {{ {_attributes(_tier_values(tier, self.fleet.tiers[name]))} }}"
             )
-        lines += ["}", "arbiters = {"]
+        built = {name: tier.variant for name, tier in self.tiers.items() if tier.variant}
+        lines += ["}", *(f"# {name} is built as {variant}" for name, variant in built.items())]
+        lines += ["arbiters = {"]
         lines += [f"  {name} = {{ tokens = {tier.tokens} }}" for name, tier in self.tiers.items()]
         lines += ["}", "# and in experiment.toml, as the settings of an arm:"]
         for name, tier in self.tiers.items():

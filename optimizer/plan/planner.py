@@ -18,10 +18,11 @@ from optimizer.plan.ask.case import Case
 from optimizer.plan.ask.plan_file import read_plan
 from optimizer.plan.ask.question import Choices, Question, asked_as_stated, asked_of_service
 from optimizer.plan.explain.assumptions import assumptions
+from optimizer.plan.explain.integrity import solved
 from optimizer.plan.explain.load import load_of
 from optimizer.plan.explain.present import against_present
 from optimizer.plan.explain.promised import of_promise
-from optimizer.plan.explain.reasons import Wanted, binding, explained, infeasible
+from optimizer.plan.explain.reasons import Wanted, binding_of, explained, infeasible
 from optimizer.plan.explain.remedies import against_limping
 from optimizer.plan.explain.report import (
     confidence_of,
@@ -31,9 +32,9 @@ from optimizer.plan.explain.report import (
     outlook,
     tier_plans,
 )
-from optimizer.plan.explain.warnings import of_calibration, of_margin, of_prices
+from optimizer.plan.explain.warnings import of_calibration, of_integrity, of_margin, of_prices
 from optimizer.plan.outcome import Plan
-from optimizer.plan.solve.model import Solution, solve
+from optimizer.plan.solve.model import Solution
 from optimizer.plan.solve.problem import Path, Problem
 
 
@@ -82,21 +83,25 @@ def answer(asked: Question, today: datetime.date | None = None) -> Answer:
         why = ("the run has not enough evidence to plan from",)
         missing = (*asked.missing, *asked.thin)
         return Answer(replace(frame, insufficient=missing, reasons=why), case)
-    problem = case.problem()
-    found = solve(problem)
+    hardened = solved(asked)
+    asked, problem, found = hardened.asked, hardened.problem, hardened.found
+    case = asked.case
     frame = replace(
         frame,
+        integrity=hardened.body,
         assumptions=assumptions(asked),
-        warnings=of_prices(case.book, today),
+        warnings=(*of_integrity(hardened.body), *of_prices(case.book, today)),
         insufficient=asked.thin,
         solver=_solver(found, time.monotonic() - began_s, problem),
     )
+    if problem is None:
+        return Answer(replace(frame, reasons=hardened.binds), case)
     if found.path is None:
         texts, relaxation = infeasible(problem, case)
-        reasons = (*texts, *of_promise(case, found))
+        reasons = (*texts, *of_promise(case, found), *hardened.binds)
         plan = replace(frame, reasons=reasons, relaxation=relaxation)
         return Answer(plan, case, problem, found)
-    binds = (*binding(problem, found, case), *of_promise(case, found))
+    binds = binding_of(problem, found, case, (*of_promise(case, found), *hardened.binds))
     margin = margin_of(case, asked.figures, found.path)
     plan = replace(
         frame,
@@ -138,10 +143,10 @@ def explained_plan(asked: Question, wanted: Wanted) -> tuple[Plan, dict[str, Any
     return found.plan, body
 
 
-def _solver(found: Solution, seconds: float, problem: Problem) -> dict[str, Any]:
+def _solver(found: Solution, seconds: float, problem: Problem | None) -> dict[str, Any]:
     return {
         "name": "HiGHS through Pyomo",
-        "options": sum(len(tier) for tier in problem.options),
+        "options": sum(len(tier) for tier in problem.options) if problem else 0,
         "latency_cuts": found.cuts,
         "solves": found.solves,
         "seconds": round(seconds, 2),

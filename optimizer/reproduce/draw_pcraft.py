@@ -7,6 +7,7 @@ from typing import Any
 import altair as alt
 
 from optimizer.integrity import integrity
+from optimizer.reproduce.draw_measured import figure_7_measured
 from optimizer.reproduce.published import published
 from optimizer.reproduce.ranges import (
     FIGURE_6_NODES,
@@ -29,6 +30,7 @@ def charts() -> dict[str, Any]:
         "pcraft-fig6": figure_6(),
         "pcraft-fig7": figure_7(),
         "pcraft-fig7-log": figure_7_log(),
+        "pcraft-fig7-measured": figure_7_measured(),
     }
 
 

@@ -14,6 +14,7 @@ from optimizer.reproduce.tables import NODES
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from optimizer.reproduce.measured import Row
     from optimizer.reproduce.published import Claim
     from optimizer.reproduce.replicas import Grid
     from optimizer.reproduce.tables import Cell
@@ -113,6 +114,19 @@ def show_grid(out: Console, grid: Grid, *, limit: float | None = None) -> None:
         table.add_column(column, justify="right")
     for name, values in grid.rows.items():
         table.add_row(name, *(_value(value, limit) for value in values))
+    out.print(table)
+
+
+def show_measured(out: Console, rows: Sequence[Row]) -> None:
+    """Shares of a month with the paper's probabilities and with measured ones."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for column in ("node", "faults a month", "corrupt %, paper", "here", "at most",
+                   "down %, paper", "here"):  # fmt: skip
+        table.add_column(column, justify="left" if column == "node" else "right")
+    for row in rows:
+        shares = (row.corrupt_paper, row.corrupt, row.corrupt_most, row.down_paper, row.down)
+        name = row.name if row.name == row.paper_name else f"{row.paper_name}: {row.name}"
+        table.add_row(name, str(row.faults_per_month), *(f"{share:.3g}" for share in shares))
     out.print(table)
 
 

@@ -24,12 +24,13 @@ _CPU_BOUND = 0.7  # of the cap: below, it was not the CPU that set NodT
 
 @dataclass(frozen=True)
 class NodeThroughput:
-    """One workload of a capacity run; per_s is the low end of NodT's interval [1/s]."""
+    """One workload of a capacity run; per_s, per_s_most: the ends of NodT's interval [1/s]."""
 
     experiment: str
     run: str
     workload: str
     per_s: float
+    per_s_most: float
     limit_ms: float
     machine: Mapping[str, Any]
     cv2: float | None
@@ -63,6 +64,7 @@ def read_capacity(folder: Path, workload: str | None, place: str) -> NodeThrough
             run=str(head["run"]),
             workload=workload,
             per_s=float(found["nodt_per_s"]["low"]),
+            per_s_most=float(found["nodt_per_s"]["high"]),
             limit_ms=float(found["limit_ms"]),
             machine=body["machine"],
             cv2=found["cv2"],
@@ -146,4 +148,5 @@ def _filled(tier: StatedTier, number: int, file: PlanFile) -> tuple[StatedTier, 
             "which need not grow with the cores"
         )
     stated = {key: value for key, value in tier.values.items() if key not in _OF_CAPACITY}
-    return StatedTier.model_validate({**measured, **stated}), text
+    filled = StatedTier.model_validate({**measured, **stated})
+    return filled.model_copy(update={"variants": tier.variants}), text

@@ -21,9 +21,17 @@ from optimizer.errors import InputError
 from optimizer.fit import ServiceFit
 from optimizer.latency import zero_load_s
 from optimizer.plan.ask.evidence import CalibratedLatency
+from optimizer.plan.ask.integrity import IntegritySlo
 from optimizer.plan.ask.performability import Bound, UsersSlo
 from optimizer.plan.ask.remedy import Remedy, without_limping
-from optimizer.plan.solve.options import Covers, Degraded, Limits, TierDemand, fitting
+from optimizer.plan.solve.options import (
+    Covers,
+    Degraded,
+    Limits,
+    TierDemand,
+    fitting,
+    rates_of,
+)
 from optimizer.plan.solve.problem import Problem
 from optimizer.plan.solve.table import OptionTable, tier_table
 from optimizer.prices import Instance, PriceBook
@@ -45,6 +53,7 @@ class Slo(Strict):
     confidence: Annotated[float, Field(gt=0, lt=1)] | None = None
     degraded: Degraded | None = None
     performability: UsersSlo | None = None
+    integrity: IntegritySlo | None = None
 
     @model_validator(mode="after")
     def _can_be_kept(self) -> Slo:
@@ -66,8 +75,8 @@ class Slo(Strict):
 
     @model_validator(mode="after")
     def _asks_something(self) -> Slo:
-        if self.availability is None and not self.latency_ms:
-            raise refusal("availability, p95_ms or p99_ms", came="none of them")
+        if self.availability is None and not self.latency_ms and self.integrity is None:
+            raise refusal("availability, p95_ms, p99_ms or integrity", came="none of them")
         return self
 
     @property
@@ -230,7 +239,7 @@ class Case:
         levels, result = [1], []
         for tier in self.tiers:
             own = self._bounded(tier.name, limits)
-            covers = Covers(self.rates, self.scheme, own, down)
+            covers = Covers(rates_of(self.rates, demand=tier), self.scheme, own, down)
             table = tier_table(tier, levels, self._fitting(tier), covers, own)
             made = table.columns.upstream * table.columns.replicas
             levels = sorted({int(level) for level in made})

@@ -16,6 +16,7 @@ from optimizer.availability.effect import without_effect
 from optimizer.errors import MOST, InputError
 from optimizer.latency.station import POLICIES
 from optimizer.plan.ask.case import Slo
+from optimizer.plan.ask.integrity import StatedVariant, TransientFaults
 from optimizer.plan.ask.limping import with_measured_limping
 from optimizer.plan.ask.load import Load
 from optimizer.plan.ask.purchase import Purchase
@@ -93,11 +94,12 @@ class StatedTier(Strict):
     mechanisms: Annotated[list[MechanismText], Field(min_length=1)] | None = None
     instance_types: Annotated[list[Text], Field(min_length=1)] | None = None
     present: Present | None = None
+    variants: list[StatedVariant] = Field(default_factory=list)
 
     @property
     def values(self) -> dict[str, Any]:
         """What the file says."""
-        return self.model_dump(exclude_none=True)
+        return self.model_dump(exclude_none=True, exclude={"variants"})
 
 
 class Stated(Strict):
@@ -113,6 +115,7 @@ class Stated(Strict):
     limits: Limits = Limits()
     rates: dict[str, Any] = Field(default_factory=dict)
     remedies: list[Remedy] = Field(default_factory=list)
+    transient_faults: TransientFaults | None = None
     tiers: list[StatedTier] = Field(default_factory=list)
 
 
@@ -177,3 +180,8 @@ def _problems(stated: Stated) -> Iterator[Problem]:
     for number, tier in enumerate(stated.tiers):
         if tier.name in names[:number]:
             yield Problem(("tiers", number, "name"), "a name of its own", repr(tier.name))
+        variants = [variant.name for variant in tier.variants]
+        for at, name in enumerate(variants):
+            if name in variants[:at]:
+                key = ("tiers", number, "variants", at, "name")
+                yield Problem(key, "a name of its own", repr(name))

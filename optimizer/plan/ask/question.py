@@ -16,6 +16,7 @@ from optimizer.plan.ask.capacity import with_capacities
 from optimizer.plan.ask.case import Case, Slo, slo_from
 from optimizer.plan.ask.demand import demands
 from optimizer.plan.ask.evidence import LEAST_REQUESTS, percentile_of
+from optimizer.plan.ask.hardening import hardening_of
 from optimizer.plan.ask.load import Load
 from optimizer.plan.ask.margin import level_of
 from optimizer.plan.ask.performability import bound_of
@@ -23,6 +24,7 @@ from optimizer.plan.ask.plan_file import PlanFile, Present, Stated
 from optimizer.plan.ask.purchase import with_purchases
 from optimizer.plan.ask.remedy import check_remedies
 from optimizer.plan.ask.stated import book_of, merged, region_of, stated_service
+from optimizer.plan.ask.variants import Hardening
 from optimizer.plan.solve.options import Limits, TierDemand
 from optimizer.prices import PriceBook
 from optimizer.uncertainty import UncertainRates, rates_from
@@ -49,6 +51,7 @@ class Question:
     present: Mapping[str, Present] = field(default_factory=dict)  # tiers as they are, stated
     load: Load = field(default_factory=Load)
     figures: tuple[str, ...] = ()  # those that are uncertain
+    hardening: Hardening | None = None  # variants to choose from, and what they have to keep
     missing: tuple[str, ...] = ()  # without these there is no plan
     thin: tuple[str, ...] = ()
 
@@ -111,7 +114,11 @@ def asked_as_stated(file: PlanFile, results: FilePath | None = None) -> Question
         said=(*file.said, *said, *_idle({**service.stated_rates, **plan.rates}, service.scheme)),
         file=file,
     )  # fmt: skip
-    return replace(_promised(asked, file), stated=said_instead, carried=carried)
+    asked = replace(_promised(asked, file), stated=said_instead, carried=carried)
+    hardening = hardening_of(file, asked.case.tiers)
+    if hardening is None:
+        return asked
+    return replace(asked, hardening=hardening, said=(*asked.said, *hardening.said))
 
 
 def _promised(asked: Question, file: PlanFile) -> Question:

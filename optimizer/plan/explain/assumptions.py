@@ -20,7 +20,7 @@ _HERE = "optimizer/latency"
 # the limits that each group of assumptions stands behind
 _BEHIND = {
     "capacity": ("utilisation", "collision", "max_nodes"),
-    "failures": ("availability",),
+    "failures": ("availability", "integrity"),
     "latency": ("latency", "degraded"),
     "prices": (),
 }

@@ -160,9 +160,8 @@ def _least(case: Case, demand: TierDemand, one: _There, upstream: int) -> int:
 def _option(case: Case, demand: TierDemand, one: _There, upstream: int, needed: int) -> Option:
     mechanism = Mechanism.pf if one.standby else Mechanism.ara
     extra = one.standby if one.standby else one.nodes - needed
-    lost = availability(
-        needed, extra, rates_of(case.rates, one.instance), mechanism=mechanism, scheme=case.scheme
-    )
+    rates = rates_of(case.rates, one.instance, demand)
+    lost = availability(needed, extra, rates, mechanism=mechanism, scheme=case.scheme)
     return Option(
         tier=demand.name,
         upstream=upstream,

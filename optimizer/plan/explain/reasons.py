@@ -20,6 +20,7 @@ from optimizer.plan.solve.screen import cost
 from optimizer.plan.solve.table import columns
 from optimizer.tolerances import CENT
 
+_NOTHING = "none of the SLOs: stability and the replicas' placement alone set this cost"
 _BINDING_S = 5.0  # of each solve
 _MARGINAL_S = 10.0  # of each limit
 _FRONT_SOLVES = 90
@@ -82,6 +83,14 @@ def _front_axes(problem: Problem) -> list[Axis]:
     return [AVAILABILITY, *tail]
 
 
+def binding_of(
+    problem: Problem, found: Solution, source: Variants, others: Sequence[str]
+) -> tuple[str, ...]:
+    """What binds, with `others` that are no limits of this problem: promises, integrity."""
+    own = binding(problem, found, source)
+    return (*others,) if others and own == [_NOTHING] else (*own, *others)
+
+
 def binding(problem: Problem, found: Solution, source: Variants | None = None) -> list[str]:
     """The limits without which the plan would be cheaper, and by how much, dearest first."""
     assert found.usd_per_month is not None
@@ -96,7 +105,7 @@ def binding(problem: Problem, found: Solution, source: Variants | None = None) -
     if source is not None:
         saved += _nodes_binding(problem, found, source)
     if not saved:
-        return ["none of the SLOs: stability and the replicas' placement alone set this cost"]
+        return [_NOTHING]
     return [text for _, text in sorted(saved, reverse=True)]
 
 

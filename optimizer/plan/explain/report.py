@@ -53,6 +53,7 @@ def tier_plans(case: Case, path: Path) -> dict[str, TierPlan]:
             collision=option.collision,
             usd_active_per_month=round(active, 2),
             usd_standby_per_month=round(option.usd_per_month - active, 2),
+            variant=tier.variant,
         )
     return plans
 
@@ -160,11 +161,11 @@ def _availability(case: Case, path: Path, rates: FailureRates) -> float:
         availability(
             o.needed,
             o.extra,
-            rates_of(rates, o.instance),
+            rates_of(rates, o.instance, tier),
             mechanism=o.mechanism,
             scheme=case.scheme,
         ).availability
-        for o in path
+        for o, tier in zip(path, case.tiers, strict=True)
     )
 
 
@@ -200,6 +201,7 @@ def inputs_of(asked: Question, service: ServiceFit) -> dict[str, Any]:
             **{f"p{q}_ms": limit for q, limit in slo.latency_ms.items()},
             "confidence": slo.confidence,
             "degraded": None if slo.degraded is None else slo.degraded.model_dump(),
+            "integrity": None if slo.integrity is None else slo.integrity.model_dump(),
         },
         "load": asked.load.model_dump(),
         "rates": asdict(asked.case.rates),

@@ -59,3 +59,16 @@ def of_margin(margin: Mapping[str, Any] | None, slo: Slo) -> tuple[str, ...]:
                 "A fleet with a margin: confidence = 0.9 in [slo], or --confidence 0.9"
             )
     return tuple(found)
+
+
+def of_integrity(found: Mapping[str, Any] | None) -> tuple[str, ...]:
+    """Tiers whose probabilities come without counts: no bound can be put on them."""
+    if found is None:
+        return ()
+    bare = [name for name, tier in found["tiers"].items() if tier["injections"] is None]
+    if not bare:
+        return ()
+    return (
+        f"integrity of {', '.join(bare)} rests on probabilities without counts: no upper bound; "
+        "injections into your own software (kind bitflips) give one",
+    )

@@ -44,6 +44,8 @@ class TierDemand:
     token_hold_s: float | None = None
     mechanisms: Sequence[str] = MECHANISMS
     instance_types: Sequence[str] | None = None  # None: all of the region
+    variant: str | None = None  # how its software is built, where that was chosen
+    crash_more_per_year: float = 0.0  # by transient faults, beside the machine's own
 
 
 @dataclass(frozen=True)
@@ -170,11 +172,14 @@ class Covers:
             best = min(best, lost)
 
 
-def rates_of(rates: FailureRates, instance: Instance) -> FailureRates:
-    """The rates of machines of this kind: one that is taken away has crashed."""
-    if not instance.interruptions_per_year:
-        return rates
-    return replace(rates, crash_per_year=rates.crash_per_year + instance.interruptions_per_year)
+def rates_of(
+    rates: FailureRates, instance: Instance | None = None, demand: TierDemand | None = None
+) -> FailureRates:
+    """The rates of machines of this kind in this tier: one that is taken away has crashed, and so
+    has one that a transient fault stopped."""
+    more = instance.interruptions_per_year if instance is not None else 0.0
+    more += demand.crash_more_per_year if demand is not None else 0.0
+    return replace(rates, crash_per_year=rates.crash_per_year + more) if more else rates
 
 
 def fitting(

@@ -1,0 +1,204 @@
+"""The variants of a plan, what they mean for users, and what keeping wrong answers rare costs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from optimizer.plan.ask.case import Case
+from optimizer.plan.ask.variants import LIMITS, Bounds, Hardening, Mix, Weighed, visits_of
+from optimizer.plan.solve.choices import cheapest_of
+from optimizer.plan.solve.model import Solution, solve
+from optimizer.plan.solve.problem import Problem
+from optimizer.tolerances import CENT
+
+if TYPE_CHECKING:
+    from optimizer.plan.ask.question import Question
+
+_FREE_S = 30.0  # for the plan without the limits of integrity
+
+
+@dataclass(frozen=True)
+class Hardened:
+    """The question with the variants that were chosen, its plan, and what is said of them."""
+
+    asked: Question
+    problem: Problem | None  # None: no choice of variants keeps the limits of integrity
+    found: Solution
+    body: dict[str, Any] | None = None
+    binds: tuple[str, ...] = ()  # or why there is no plan
+
+
+def solved(asked: Question) -> Hardened:
+    """The cheapest plan over all choices of variants that keep the limits of integrity."""
+    offers, case = asked.hardening, asked.case
+    if offers is None:
+        problem = case.problem()
+        return Hardened(asked, problem, solve(problem))
+    mixes = sorted(offers.mixes(), key=_slowness)
+    kept = [mix for mix in mixes if not offers.weighed(mix, case.tiers).broken(offers.slo)]
+    if not kept:
+        return _none_keeps(asked, offers, mixes)
+    chosen = cheapest_of(_problems(case, offers, kept))
+    mix = kept[chosen.number or 0]
+    free_mix, free = _without(case, offers, mixes, kept, chosen.found)
+    body = _body(offers, case, mix, len(kept), len(mixes))
+    body["without"] = _free(offers, case, free_mix, free, chosen.found)
+    return Hardened(
+        replace(asked, case=_case(case, offers, mix)),
+        chosen.problem or _case(case, offers, mix).problem(),
+        chosen.found,
+        body,
+        _words(body, chosen.found),
+    )
+
+
+def _slowness(mix: Mix) -> float:
+    """Cores that the mix takes beside native's: the likely cheapest first."""
+    return math.fsum(1.0 / variant.nodt for variant in mix)
+
+
+def _case(case: Case, offers: Hardening, mix: Mix) -> Case:
+    return replace(case, tiers=offers.built(mix, case.tiers))
+
+
+def _problems(case: Case, offers: Hardening, mixes: Sequence[Mix]) -> list[Callable[[], Problem]]:
+    def made(mix: Mix) -> Callable[[], Problem]:
+        return lambda: _case(case, offers, mix).problem()
+
+    return [made(mix) for mix in mixes]
+
+
+def _without(
+    case: Case, offers: Hardening, mixes: Sequence[Mix], kept: Sequence[Mix], found: Solution
+) -> tuple[Mix | None, Solution]:
+    """The plan without limits of integrity: the cheapest of what breaks them, and of this one."""
+    others = [mix for mix in mixes if mix not in kept]
+    if not others:
+        return None, found
+    chosen = cheapest_of(_problems(case, offers, others), limit_s=_FREE_S)
+    usd = chosen.found.usd_per_month
+    if chosen.number is None or usd is None:
+        return None, found
+    if found.usd_per_month is not None and found.usd_per_month <= usd + CENT:
+        return None, found
+    return others[chosen.number], chosen.found
+
+
+def _none_keeps(asked: Question, offers: Hardening, mixes: Sequence[Mix]) -> Hardened:
+    """The limits of integrity are what binds: no choice of variants keeps them."""
+    case = asked.case
+
+    best = min(mixes, key=lambda mix: offers.weighed(mix, case.tiers).worst(offers.slo))
+    weighed = offers.weighed(best, case.tiers)
+    nothing = Solution(None, None, 0, 0)
+    chosen = cheapest_of(_problems(case, offers, mixes), limit_s=_FREE_S)
+    body = _body(offers, case, best, 0, len(mixes))
+    free_mix = None if chosen.number is None else mixes[chosen.number]
+    body["without"] = _free(offers, case, free_mix, chosen.found, nothing)
+    built = "native" if all(len(o) == 1 for o in offers.offered) else "the best choice of variants"
+    texts = [
+        f"integrity: {key} of {getattr(offers.slo, key):g} is not kept by {built} "
+        f"({_named(case, best)}): at most {_text(getattr(weighed, key).high)} at confidence "
+        f"{offers.slo.confidence:g}, {_text(getattr(weighed, key).middle)} expected"
+        for key in weighed.broken(offers.slo)
+    ]
+    texts += _blamed(offers, case, best, weighed.worst(offers.slo))
+    if chosen.found.usd_per_month is not None:
+        texts.append(
+            f"integrity: without it a plan is {chosen.found.usd_per_month:.2f} USD a month"
+        )
+    return Hardened(asked, None, nothing, body, tuple(texts))
+
+
+def _blamed(offers: Hardening, case: Case, mix: Mix, over: float) -> Iterable[str]:
+    """Which tier takes the most, and whether more injections could show that it is enough."""
+    shares = [offers.corrupt_share(variant).high for variant in mix]
+    by_page = offers.slo.wrong_per_million is not None
+    visits = visits_of(case.tiers) if by_page else [1.0] * len(mix)
+    at = max(range(len(mix)), key=lambda i: shares[i] * visits[i])
+    variant, tier = mix[at], case.tiers[at].name
+    asks = f", {visits[at]:g} to a page" if by_page else ""
+    yield (
+        f"integrity: tier {tier} binds: at most {shares[at]:.3g} of {variant.name}'s answers are "
+        f"wrong{asks}"
+    )
+    high = variant.corrupt.bounds(offers.level).high
+    needed = offers.injections_needed(variant, high / over)
+    if needed is not None and variant.corrupt.of is not None:
+        yield (
+            f"integrity: {variant.corrupt.hits} silent of {variant.corrupt.of:,.0f} injections "
+            f"into {variant.name} are too little evidence: about {needed:,} without one would do, "
+            "in every tier that is counted like it"
+        )
+
+
+def _body(offers: Hardening, case: Case, mix: Mix, kept: int, of: int) -> dict[str, Any]:
+    """`integrity` of plan.json."""
+    weighed = offers.weighed(mix, case.tiers)
+    asked = {key: getattr(offers.slo, key) for key in LIMITS}
+    return {
+        "asked": asked,
+        "confidence": offers.slo.confidence,
+        "level": offers.level,
+        **_ends(weighed),
+        "faults_per_node_month": _bounds(offers.faults.bounds(offers.level)),
+        "tiers": {
+            tier.name: {
+                "variant": variant.name,
+                "nodt": variant.nodt,
+                "corrupt_p": _bounds(variant.corrupt.bounds(offers.level)),
+                "injections": variant.corrupt.of,
+                "wrong_share": _bounds(offers.corrupt_share(variant)),
+                "crashes_by_faults_per_year": offers.crashes_per_year(variant),
+            }
+            for tier, variant in zip(case.tiers, mix, strict=True)
+        },
+        "choices": of,
+        "choices_that_keep": kept,
+    }
+
+
+def _free(
+    offers: Hardening, case: Case, mix: Mix | None, free: Solution, found: Solution
+) -> dict[str, Any]:
+    """The plan without the limits; the same where they cost nothing."""
+    usd, own = free.usd_per_month, found.usd_per_month
+    body: dict[str, Any] = {
+        "usd_per_month": None if usd is None else round(usd, 2),
+        "usd_less": None if usd is None or own is None else round(own - usd, 2),
+        "variants": None,
+    }
+    if mix is None:
+        return body
+    names = {tier.name: v.name for tier, v in zip(case.tiers, mix, strict=True)}
+    return {**body, "variants": names, **_ends(offers.weighed(mix, case.tiers))}
+
+
+def _words(body: dict[str, Any], found: Solution) -> tuple[str, ...]:
+    less, usd = body["without"]["usd_less"], body["without"]["usd_per_month"]
+    if found.usd_per_month is None:
+        if usd is None:
+            return ("integrity: without it there is no plan either",)
+        return (f"integrity: without it a plan is {usd:.2f} USD a month",)
+    least = "" if found.proved else "about "
+    return (f"integrity: without it {least}{less:.2f} USD a month less",) if less > CENT else ()
+
+
+def _named(case: Case, mix: Mix) -> str:
+    return ", ".join(f"{t.name} {v.name}" for t, v in zip(case.tiers, mix, strict=True))
+
+
+def _ends(weighed: Weighed) -> dict[str, Any]:
+    return {key: _bounds(getattr(weighed, key)) for key in LIMITS}
+
+
+def _bounds(one: Bounds) -> dict[str, float]:
+    found = asdict(one)
+    return {"expected": found["middle"], "low": found["low"], "high": found["high"]}
+
+
+def _text(value: float) -> str:
+    return f"{value:.4g}"

@@ -1,0 +1,59 @@
+"""The cheapest of several problems: one per choice that is no number, such as a tier's software.
+
+Each problem is solved with the cheapest plan so far as what is known, so nothing dearer is looked
+at; the cheapest of all optima is the optimum of all. Where a search met its bound, what it proved
+of its own cost bounds the whole: no plan of any choice costs less than the least of these.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from optimizer.errors import PlannerError
+from optimizer.plan.solve.model import LIMIT_S, Solution, solve
+from optimizer.plan.solve.problem import Problem
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """Which of the problems has the plan (None: none has), and that plan; `gap` is over all."""
+
+    number: int | None
+    problem: Problem | None
+    found: Solution
+
+
+def cheapest_of(problems: Sequence[Callable[[], Problem]], *, limit_s: float = LIMIT_S) -> Chosen:
+    """The cheapest plan of any of the problems, which are made when it is their turn.
+
+    Parameters: limit_s [s] bounds all searches together; each may take its share of what is left.
+    Raises: PlannerError if the time ends before any plan, and before it is proved that there is
+    none.
+    """
+    until_s = time.monotonic() + limit_s
+    best = Chosen(None, None, Solution(None, None, 0, 0))
+    least, ended, cuts, solves = math.inf, None, 0, 0
+    for number, make in enumerate(problems):
+        problem = make()
+        share_s = max(0.1, until_s - time.monotonic()) / (len(problems) - number)
+        try:
+            found = solve(problem, best.found.path, limit_s=share_s)
+        except PlannerError as error:
+            ended, least = error, 0.0
+            continue
+        cuts, solves = cuts + found.cuts, solves + found.solves
+        if found.usd_per_month is not None:
+            assert found.gap is not None
+            least = min(least, found.usd_per_month * (1.0 - found.gap))
+            if best.found.usd_per_month is None or found.usd_per_month < best.found.usd_per_month:
+                best = Chosen(number, problem, found)
+    usd = best.found.usd_per_month
+    if usd is None and ended is not None:
+        raise ended
+    gap = 0.0 if usd is None or usd <= 0 else max(0.0, 1.0 - least / usd)
+    proof = best.found.proof if gap == 0.0 else "none"
+    counted = replace(best.found, cuts=cuts, solves=solves, gap=gap, proof=proof)
+    return replace(best, found=counted)
