@@ -351,7 +351,9 @@ async fn with_one_liar_of_three_no_wrong_reply_is_ever_delivered() {
     };
     let servers = [liar, honest(0).await, honest(3).await];
     let addresses: Vec<_> = servers.iter().map(|it| it.address).collect();
-    let arbiter = front("refuse", 3, &addresses).await;
+    // Its broken replies would have it ejected.
+    let stays = "compare.mode = \"refuse\"\nguardrails.ejection = false";
+    let arbiter = with(stays, 3, &addresses).await;
     let clients = (0..8).map(|client| {
         let address = arbiter.clients;
         tokio::spawn(async move {

@@ -182,6 +182,8 @@ impl Referee {
         let differ = |two: &[Good]| two[0].digest != two[1].digest;
         if self.held.windows(2).any(differ) {
             Failure::Disagreed
+        } else if self.failure == Some(Failure::TimedOut) {
+            Failure::Undecided
         } else {
             Failure::Alone
         }

@@ -112,7 +112,8 @@ async fn race_once<D: Dialect>(
                     sent = 0;
                     continue;
                 }
-                if decided.is_err_and(Failure::is_undecided) && tried.len() < never + r + READ_TRIES - 1 {
+                let has_tries = tried.len() < never + r + READ_TRIES - 1;
+                if decided.is_err_and(Failure::is_undecided) && has_tries {
                     // Another server may tell who is right.
                     if let Ok(another) = front.tier.acquire(1, tried) {
                         leases = another;
