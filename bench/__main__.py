@@ -113,7 +113,7 @@ def _http_line(count: int, row: dict[str, Any]) -> str:
         f"http, {count:>3} connections: arbiter {row['arbiter_rps']:.0f}/s, HAProxy "
         f"{row['haproxy_rps']:.0f}/s, ratio {row['ratio']:.2f} ({low:.2f} to {high:.2f}), per "
         f"second of the proxy's CPU {row['ratio_cpu']:.2f}; r = 2: {row['ratio_r2']:.2f} "
-        f"({low_2:.2f} to {high_2:.2f}), {row['ratio_cpu_r2']:.2f}"
+        f"({low_2:.2f} to {high_2:.2f}), {row['ratio_cpu_r2']:.2f}; {_comparing(row)}"
     )
 
 
@@ -196,9 +196,22 @@ def _keyvalue_line(name: str, found: dict[str, Any]) -> str:
     return f"{name}: requests/s over twemproxy's " + "; ".join(
         f"pipelined {pipeline}: {row['ratio']:.2f} ({row['ratio_range'][0]:.2f} to "
         f"{row['ratio_range'][1]:.2f}), r = 2: {row['ratio_r2']:.2f}, per processor second "
-        f"{row['ratio_cpu']:.2f}"
+        f"{row['ratio_cpu']:.2f}; {_comparing(row)}"
         for pipeline, row in rows
     )
+
+
+def _comparing(row: dict[str, Any]) -> str:
+    words = [
+        f"{mode} {row[f'ratio_{mode}']:.2f} ({_between(row[f'ratio_{mode}_range'])}), per second "
+        f"of its CPU {row[f'ratio_cpu_{mode}']:.2f}"
+        for mode in keyvalue.COMPARING
+    ]
+    return f"replies compared at r = 2, over not: {', '.join(words)}"
+
+
+def _between(ends: list[float]) -> str:
+    return f"{ends[0]:.2f} to {ends[1]:.2f}"
 
 
 def _solver_line(name: str, row: dict[str, Any]) -> str:

@@ -13,10 +13,11 @@ from typing import Any
 import httpx
 
 from bench.process import ROOT, arbiter, haproxy, program, running
-from bench.turns import medians, ratio, spread, taken
+from bench.turns import compared, medians, ratio, spread, taken
 
 SERVERS = (19001, 19002)
 HAPROXY, ARBITER_1, ARBITER_2, ARBITER_MANY = 19010, 19011, 19012, 19013
+COMPARING = {"count": 19014, "refuse": 19015}  # r = 2, and what is done with the replies
 CONNECTIONS = (1, 32, 256)
 HALF_LOAD_CONNECTIONS = 32
 MANY = 10_000
@@ -40,6 +41,9 @@ def measure(work: Path) -> dict[str, Any]:
             "arbiter": (ARBITER_1, stack.enter_context(_arbiter(work, ARBITER_1, 1))),
             "arbiter_r2": (ARBITER_2, stack.enter_context(_arbiter(work, ARBITER_2, 2))),
         }
+        for mode, port in COMPARING.items():
+            pid = stack.enter_context(_arbiter(work, port, 2, f'compare.mode = "{mode}"\n'))
+            proxies[f"arbiter_r2_{mode}"] = (port, pid)
         rows: dict[str, Any] = {str(count): _compare(proxies, count) for count in CONNECTIONS}
         capacity = rows[str(HALF_LOAD_CONNECTIONS)]["haproxy_rps"]
         return {**rows, "added_us": _added(capacity / 2), "many": _many(work)}
@@ -58,7 +62,7 @@ def _compare(targets: dict[str, tuple[int, int]], connections: int) -> dict[str,
         ("ratio_cpu_r2", "arbiter_r2", "per_cpu_s"),
     ):
         found |= ratio(name, turns, ours, "haproxy", key)
-    return found
+    return found | compared(turns, COMPARING)
 
 
 def _added(rate_per_s: float) -> dict[str, Any]:
@@ -202,6 +206,6 @@ http {{
         yield
 
 
-def _arbiter(work: Path, port: int, replicas: int) -> AbstractContextManager[int]:
+def _arbiter(work: Path, port: int, replicas: int, more: str = "") -> AbstractContextManager[int]:
     timeouts = "connect_timeout_ms = 1000\nrequest_timeout_ms = 6000\n"
-    return arbiter(work, "http", port, replicas, SERVERS, _serves(port), timeouts)
+    return arbiter(work, "http", port, replicas, SERVERS, _serves(port), timeouts + more)

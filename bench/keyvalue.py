@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.process import ROOT, arbiter, program, running, takes_connections
-from bench.turns import medians, ratio, taken
+from bench.turns import compared, medians, ratio, taken
 
 CONNECTIONS = 50
 PIPELINES = (1, 16)
@@ -27,6 +27,7 @@ TURNS = 3
 TURN_S = 3
 KEYS = 1000
 VALUE_BYTES = 1024
+COMPARING = ("count", "refuse")  # what is done with the replies of r = 2
 KVLOAD = ROOT / "agents" / "target" / "release" / "kvload"
 
 _Client = Callable[[int, int], dict[str, float]]
@@ -41,24 +42,24 @@ def measure_all(work: Path) -> dict[str, Any]:
 
 
 def _measure(work: Path, protocol: str, port: int, client: _Client) -> dict[str, Any]:
-    """Ports: two servers, then twemproxy, its statistics, the arbiter at r = 1 and at r = 2."""
+    """Ports: two servers, then twemproxy, its statistics, the arbiter at r = 1, at r = 2, and that
+    with replies compared in each way."""
     servers = (port, port + 1)
     with ExitStack() as stack:
         for number, server in enumerate(servers):
             command = _server(work, protocol, server, None if number == 0 else servers[0])
             stack.enter_context(_process(command, server, work))
         nutcracker = stack.enter_context(_nutcracker(work, protocol, port + 2, servers))
-        arbiters = [
-            stack.enter_context(arbiter(work, protocol, own, r, servers, takes_connections(own)))
-            for r, own in ((1, port + 4), (2, port + 5))
-        ]
+        modes = {f"arbiter_r2_{mode}": f'compare.mode = "{mode}"\n' for mode in COMPARING}
+        targets = {"twemproxy": (port + 2, nutcracker)}
+        for own, (name, more) in enumerate(
+            {"arbiter": "", "arbiter_r2": "", **modes}.items(), port + 4
+        ):
+            r = 1 if name == "arbiter" else 2
+            ours = arbiter(work, protocol, own, r, servers, takes_connections(own), more)
+            targets[name] = (own, stack.enter_context(ours))
         if protocol == "redis":
             _fill_redis(servers)
-        targets = {
-            "twemproxy": (port + 2, nutcracker),
-            "arbiter": (port + 4, arbiters[0]),
-            "arbiter_r2": (port + 5, arbiters[1]),
-        }
         found = {str(pipeline): _compare(targets, pipeline, client) for pipeline in PIPELINES}
     return {
         **found,
@@ -71,13 +72,14 @@ def _measure(work: Path, protocol: str, port: int, client: _Client) -> dict[str,
 
 def _compare(targets: dict[str, tuple[int, int]], pipeline: int, client: _Client) -> dict[str, Any]:
     turns = taken(targets, TURNS, lambda port: client(port, pipeline))
+    costs = compared(turns, COMPARING)
     for run in itertools.chain(*turns.values()):
         run["cpu_us"] = 1e6 / run.pop("per_cpu_s")
     found = medians(turns, ("rps", "p50_us", "p99_us", "cpu_us"))
     found |= ratio("ratio", turns, "arbiter", "twemproxy", "rps")
     found["ratio_r2"] = found["arbiter_r2_rps"] / found["twemproxy_rps"]
     found["ratio_cpu"] = found["twemproxy_cpu_us"] / found["arbiter_cpu_us"]
-    return found
+    return found | costs
 
 
 def _redis_benchmark(port: int, pipeline: int) -> dict[str, float]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from bench.process import cpu_s
@@ -43,3 +43,13 @@ def ratio(name: str, turns: Turns, ours: str, theirs: str, key: str) -> dict[str
     """The spread of ours over theirs."""
     pairs = zip(turns[ours], turns[theirs], strict=True)
     return spread(name, [run[key] / peer[key] for run, peer in pairs])
+
+
+def compared(turns: Turns, modes: Iterable[str]) -> dict[str, Any]:
+    """What comparing replies costs the arbiter at r = 2: requests per second, also per second of
+    its CPU, over those of one that compares nothing."""
+    found: dict[str, Any] = {}
+    for mode in modes:
+        for name, key in (("ratio", "rps"), ("ratio_cpu", "per_cpu_s")):
+            found |= ratio(f"{name}_{mode}", turns, f"arbiter_r2_{mode}", "arbiter_r2", key)
+    return found

@@ -15,7 +15,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from experiments import kinds
-from experiments.design.contracts import KINDS, POLICIES, PROTOCOLS
+from experiments.design.contracts import COMPARE_MODES, KINDS, POLICIES, PROTOCOLS
 from experiments.design.experiment import Experiment
 from experiments.design.fleet import Fleet
 from experiments.design.roles import Role, find_roles
@@ -185,7 +185,12 @@ def policies_page() -> str:
         for one in POLICIES.values()
     ]
     protocols = [
-        (f"`{one.name}`", str(one.default_port or ""), "yes" if one.reads else "no: r is 1")
+        (
+            f"`{one.name}`",
+            str(one.default_port or ""),
+            "yes" if one.reads else "no: r is 1",
+            "yes" if one.compares else "no",
+        )
         for one in PROTOCOLS.values()
     ]
     return page(
@@ -193,7 +198,11 @@ def policies_page() -> str:
         'An arm names a policy for each tier with an arbiter: `web = { policy = "tad" }`.',
         table(("policy", "chooses", "can replicate"), policies),
         "## Protocols\n",
-        table(("protocol", "usual port", "tells reads from writes"), protocols),
+        table(("protocol", "usual port", "tells reads from writes", "compares replies"), protocols),
+        "## Replies compared\n",
+        "`compare` of an arm's tier with two replicas or more; costs and what counts as the same: "
+        "[agents/README.md](../../agents/README.md).\n",
+        table(("`compare`", "does"), [(f"`{name}`", one) for name, one in COMPARE_MODES.items()]),
     )
 
 

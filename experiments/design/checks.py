@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from experiments.design.contracts import MACHINE_KINDS, PEERS, SPOKEN
+from experiments.design.contracts import (
+    COMPARE_OFF,
+    MACHINE_KINDS,
+    PEERS,
+    PROTOCOLS,
+    SPOKEN,
+)
 from experiments.design.experiment import (
     NOBODY,
     Arm,
@@ -90,6 +96,15 @@ def _arbiter_problems(
         protocol = roles[spec.role].protocol
         expected = f"at most {most}, for {spec.nodes} nodes behind {protocol}"
         yield Problem(("replicas",), expected, str(settings.replicas))
+    if settings.compare == COMPARE_OFF:
+        return
+    if not PROTOCOLS[roles[spec.role].protocol].compares:
+        compared = ", ".join(name for name, one in PROTOCOLS.items() if one.compares)
+        expected = f"{COMPARE_OFF}: only replies of {compared} are compared"
+        yield Problem(("compare",), expected, f"{settings.compare}, of {spec.role}")
+    elif settings.replicas == 1:
+        expected = f"{COMPARE_OFF}, or replicas of 2 or more: one reply is compared with nothing"
+        yield Problem(("compare",), expected, f"{settings.compare} with replicas = 1")
 
 
 def _setting_problems(

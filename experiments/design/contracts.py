@@ -46,11 +46,13 @@ class _Told(BaseModel):
 
 
 class Protocol(_Told):
-    """A protocol that arbiters speak; `reads` are told from writes where it can be replicated."""
+    """A protocol that arbiters speak; `reads` are told from writes where it can be replicated, and
+    replies of replicas held against each other where it `compares`."""
 
     name: str
     default_port: int | None
     reads: bool
+    compares: bool
 
 
 class PolicyParameter(_Told):
@@ -213,6 +215,8 @@ PROTOCOLS = {p["name"]: Protocol.model_validate(p) for p in _ARBITER["protocols"
 # Those that the load worker has a client for.
 SPOKEN: tuple[str, ...] = tuple(_read("load-protocols.json")["protocols"])
 POLICIES = {p["name"]: Policy.model_validate(p) for p in _ARBITER["policies"]}
+COMPARE_MODES: Mapping[str, str] = {one["name"]: one["summary"] for one in _ARBITER["compare"]}
+COMPARE_OFF = next(iter(COMPARE_MODES))  # replies are not compared, of which an arbiter tells first
 TOKENS = Bounds.model_validate(_ARBITER["bounds"]["tokens"])
 DEFAULT_POLICY = next(iter(POLICIES))  # the plain one, of which an arbiter knows first
 REPLICAS = Bounds.model_validate(_ARBITER["bounds"]["replicas"])

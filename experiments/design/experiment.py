@@ -7,6 +7,8 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field, ValidationError, model_validator
 
 from experiments.design.contracts import (
+    COMPARE_MODES,
+    COMPARE_OFF,
     CPU,
     DEFAULT_POLICY,
     FAULT_KINDS,
@@ -233,6 +235,8 @@ class TierSettings(Strict):
     """Servers that are asked for each read."""
     tokens: Tokens | None = None
     """Requests that a server is given at a time; else the fleet's."""
+    compare: Annotated[str, OneOf(tuple(COMPARE_MODES))] = COMPARE_OFF
+    """What its arbiter does with the replies of a read's replicas."""
 
     @property
     def role(self) -> dict[str, Any]:

@@ -138,6 +138,10 @@ class Arbiter(_Api):
             body["tokens"] = tokens
         self._call("PUT", "/v1/policy", body)
 
+    def set_compare(self, mode: str) -> None:
+        """What is done with the replies of a read's replicas; the rest of it at its defaults."""
+        self._call("PUT", "/v1/compare", {"mode": mode})
+
     def set_server(self, server: str, up: bool) -> dict[str, Any]:
         """Take a server out of the tier at once, or let it in as soon as it answers; its
         statistics."""

@@ -10,8 +10,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from experiments.design import Design
-from experiments.design.experiment import Experiment
+from experiments.design.contracts import COMPARE_OFF
+from experiments.design.experiment import Experiment, TierSettings
 from experiments.errors import SparecraftError
+from experiments.stage.agents import Arbiter
 from experiments.stage.live_fleet import Fleet, serving
 from experiments.stage.restart import await_serving
 
@@ -21,10 +23,21 @@ def configure(design: Design, arm: str, fleet: Fleet) -> None:
     spec = design.experiment.arms[arm]
     for tier, arbiter in fleet.arbiters.items():
         arbiter.set_policy(spec.of(tier).policy, spec.tokens_of(tier, design.fleet))
-        arbiter.set_replicas(spec.of(tier).replicas)
+        _replicate(arbiter, spec.of(tier))
     changed = _put(fleet, role_settings(design.experiment, arm))
     if changed:
         await_serving(design, fleet, changed)
+
+
+def _replicate(arbiter: Arbiter, settings: TierSettings) -> None:
+    """Replicas and what is made of their replies, in the order that the arbiter takes: nothing is
+    compared with one replica."""
+    if settings.compare == COMPARE_OFF:
+        arbiter.set_compare(settings.compare)
+        arbiter.set_replicas(settings.replicas)
+    else:
+        arbiter.set_replicas(settings.replicas)
+        arbiter.set_compare(settings.compare)
 
 
 def role_settings(experiment: Experiment, arm: str) -> dict[str, Mapping[str, Any]]:

@@ -65,7 +65,8 @@ def test_it_says_what_it_looked_at(shop: Path) -> None:
     assert list(found["tiers"]) == ["web", "db"]
     assert found["entries"] == ["web"]
     assert found["roles"]["shop"] == str(shop / "roles" / "shop")
-    assert found["arms"]["replicated"]["web"] == {"policy": "tad", "replicas": 2}
+    settings = {"policy": "tad", "replicas": 2, "compare": "off"}
+    assert found["arms"]["replicated"]["web"] == settings
     assert found["load_s"] > 0
     shown = call("check", str(shop))
     assert shown.exit_code == 0
@@ -82,6 +83,24 @@ def test_a_role_s_folder_is_said_from_where_one_is_or_from_the_project_s_root(
     own = "roles/shop" if where == "shop" else str(shop.resolve() / "roles" / "shop")
     assert found["role shop"] == own
     assert found["role mariadb"] == "infra/roles/mariadb"
+
+
+@pytest.mark.parametrize(
+    ("tier", "settings", "place"),
+    [
+        ("web", 'replicas = 1, compare = "count"', "arms.replicated.settings.web.compare"),
+        ("web", 'replicas = 2, compare = "often"', "arms.replicated.settings.web.compare"),
+        ("db", 'replicas = 2, compare = "refuse"', "arms.replicated.settings.db.compare"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused_by_its_place(
+    shop: Path, tier: str, settings: str, place: str
+) -> None:
+    toml = shop / "experiment.toml"
+    before, arm, after = toml.read_text().partition("[arms.replicated.settings]\n")
+    line = next(one for one in after.splitlines() if one.startswith(tier))
+    toml.write_text(before + arm + after.replace(line, f"{tier} = {{ {settings} }}"))
+    assert any(place in one for one in problems(shop))
 
 
 def test_what_is_wrong_in_several_files_comes_at_once(shop: Path) -> None:

@@ -261,6 +261,9 @@ class _Quiet:
     def set_replicas(self, replicas: int) -> None:
         """As it is told."""
 
+    def set_compare(self, mode: str) -> None:
+        """As it is told."""
+
 
 class _Watching:
     """A monitor that sees what it is told, once the fault is in: no guard trips before."""

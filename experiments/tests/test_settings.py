@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from experiments.design import Design, load_design
+from experiments.design.experiment import Arm, TierSettings
 from experiments.design.inventory import Machine
 from experiments.stage.settings import configure, role_settings, to_defaults
 from experiments.tests.fake_fleet import fake_fleet
@@ -41,6 +43,7 @@ class _Node:
         self.restarts = 0
         self.policy: tuple[str, int | None] | None = None
         self.replicas = 0
+        self.compare = "off"
 
     def set_settings(self, settings: Mapping[str, Any]) -> bool:
         changed = self.settings != settings
@@ -58,7 +61,12 @@ class _Node:
         self.policy = (policy, tokens)
 
     def set_replicas(self, replicas: int) -> None:
+        assert replicas > 1 or self.compare == "off", "an arbiter refuses that"
         self.replicas = replicas
+
+    def set_compare(self, mode: str) -> None:
+        assert mode == "off" or self.replicas > 1, "an arbiter refuses that"
+        self.compare = mode
 
 
 def _machine(name: str, tier: str, role: str = "redis", standby: bool = False) -> Machine:
@@ -86,3 +94,16 @@ def test_an_arm_reaches_the_tiers_that_some_arm_sets_and_their_arbiters(design: 
     assert {name: (one.settings, one.restarts) for name, one in nodes.items()} == {
         "store-1": ({}, 3), "direct-1": ({}, 2), "other-1": ({}, 0), "arbiter-store": ({}, 0),
     }  # fmt: skip
+
+
+def test_replies_are_compared_as_the_arm_says_in_an_order_that_an_arbiter_takes(
+    design: Design,
+) -> None:
+    settings = TierSettings(replicas=2, compare="refuse")
+    arms = {"compared": Arm(settings={"store": settings}), "plain": Arm()}
+    both = replace(design, experiment=design.experiment.model_copy(update={"arms": arms}))
+    arbiter = _Node()
+    fleet = fake_fleet({}, {"store": arbiter}, [])
+    for arm, expected in [("compared", (2, "refuse")), ("plain", (1, "off"))] * 2:
+        configure(both, arm, fleet)
+        assert (arbiter.replicas, arbiter.compare) == expected

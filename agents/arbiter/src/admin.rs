@@ -12,11 +12,12 @@ use axum::routing::{get, put};
 use axum::{Json, Router};
 use tokio::net::TcpListener;
 use wire::arbiter::{
-    Config, Error, Guardrails, Health, ServerStats, SetPolicy, SetReplicas, SetServer,
+    Compare, CompareMode, Config, Error, Guardrails, Health, ServerStats, SetPolicy, SetReplicas,
+    SetServer,
 };
 
 use self::door::Door;
-use crate::config::TOKENS_MAX;
+use crate::config::{may_compare, TOKENS_MAX};
 use crate::tier::Tier;
 use crate::{metrics, stats};
 
@@ -50,6 +51,7 @@ pub async fn serve(
         .route("/v1/replicas", put(set_replicas))
         .route("/v1/policy", put(set_policy))
         .route("/v1/guardrails", put(set_guardrails))
+        .route("/v1/compare", put(set_compare))
         .route("/v1/servers/{name}", put(set_server))
         .with_state(tier);
     axum::serve(door, router).with_graceful_shutdown(stop).await
@@ -92,6 +94,13 @@ async fn set_replicas(
             wanted.replicas
         )));
     }
+    if wanted.replicas < 2 && tier.comparing.mode() != CompareMode::Off {
+        return Err(refuse(format!(
+            "replicas: expected at least 2 while replies are compared (PUT /v1/compare with \
+             {{\"mode\": \"off\"}} first), got {}",
+            wanted.replicas
+        )));
+    }
     tier.set_replicas(wanted.replicas);
     Ok(Json(stats::config(&tier)))
 }
@@ -121,6 +130,20 @@ async fn set_guardrails(
         return Err(refuse(format!("{key}: expected {expected}, got {came}")));
     }
     tier.set_guardrails(wanted);
+    Ok(Json(stats::config(&tier)))
+}
+
+async fn set_compare(
+    State(tier): Shared,
+    body: Result<Json<Compare>, JsonRejection>,
+) -> Answer<Config> {
+    let Json(wanted) = body?;
+    if let Err((key, expected, came)) =
+        may_compare(&wanted, tier.config().protocol, tier.replicas())
+    {
+        return Err(refuse(format!("{key}: expected {expected}, got {came}")));
+    }
+    tier.comparing.set(wanted);
     Ok(Json(stats::config(&tier)))
 }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use policy::{HEDGE_PERCENTILE, OBSERVATION_AGE_MS};
 use serde::Deserialize;
 use thiserror::Error;
-use wire::arbiter::{Address, Guardrails, Policy, Protocol, Server};
+use wire::arbiter::{Address, Compare, Guardrails, Policy, Protocol, Server};
 
 use crate::http::forwarded::Told;
 use crate::mysql::auth::Method;
@@ -20,7 +20,7 @@ pub mod health;
 mod tests;
 pub mod tls;
 
-pub use checks::SERVERS_MAX;
+pub use checks::{may_compare, SERVERS_MAX};
 use health::HealthCheck;
 use tls::{AdminTls, ClientTls, ServerTls};
 
@@ -55,6 +55,9 @@ pub struct Config {
     /// What bounds every policy.
     #[serde(default)]
     pub guardrails: Guardrails,
+    /// What is done with the replies of replicas.
+    #[serde(default)]
+    pub compare: Compare,
     /// Requests (MySQL: connections) that may wait for tokens; further ones are refused at once.
     #[serde(default = "default_waiting_max")]
     pub waiting_max: usize,
@@ -114,7 +117,7 @@ pub struct Config {
 }
 
 /// What a reload of the file may change; the rest takes a restart.
-const LIVE: [&str; 10] = [
+const LIVE: [&str; 11] = [
     "tls",
     "server_tls",
     "admin_tls",
@@ -123,6 +126,7 @@ const LIVE: [&str; 10] = [
     "replicas",
     "tokens",
     "guardrails",
+    "compare",
     "connect_timeout_ms",
     "request_timeout_ms",
 ];

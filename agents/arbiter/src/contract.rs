@@ -2,7 +2,7 @@
 
 use policy::{Policy, TOKENS};
 use serde_json::{json, Value};
-use wire::arbiter::Protocol;
+use wire::arbiter::{CompareMode, Protocol};
 
 use crate::config::SERVERS_MAX;
 
@@ -10,7 +10,7 @@ use crate::config::SERVERS_MAX;
 pub fn policies() -> Value {
     let protocol = |protocol: Protocol| {
         json!({"name": protocol, "default_port": protocol.default_port(),
-               "reads": protocol.tells_reads()})
+               "reads": protocol.tells_reads(), "compares": protocol.compares()})
     };
     let policy = |policy: Policy| {
         json!({"name": policy, "summary": policy.summary(), "parameters": policy.parameters(),
@@ -19,6 +19,7 @@ pub fn policies() -> Value {
     json!({
         "schema": 1,
         "protocols": Protocol::ALL.map(protocol),
+        "compare": CompareMode::ALL.map(|mode| json!({"name": mode, "summary": mode.summary()})),
         "policies": Policy::all().map(policy).collect::<Vec<_>>(),
         "bounds": {
             "tokens": {"minimum": TOKENS.minimum as u64, "maximum": TOKENS.maximum as u64},

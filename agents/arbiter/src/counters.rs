@@ -51,6 +51,18 @@ pub struct Counters {
     pub token_waits: Counter,
     /// Connections that this machine could not make, for want of a descriptor, say.
     pub local_errors: Counter,
+    pub compare: CompareCounters,
+}
+
+/// Of comparisons; the fields are those of [`wire::arbiter::Compared`].
+#[derive(Debug, Default)]
+#[allow(missing_docs)]
+pub struct CompareCounters {
+    pub equal: Counter,
+    pub different: Counter,
+    pub not_compared: Counter,
+    pub too_large: Counter,
+    pub refused: Counter,
 }
 
 /// Of one server; the fields are those of [`wire::arbiter::ServerStats`].
@@ -66,6 +78,9 @@ pub struct ServerCounters {
     pub latency_count: Counter,
     pub connections_opened: Counter,
     pub connections_reused: Counter,
+    pub compared: Counter,
+    pub minority: Counter,
+    pub disputed: Counter,
 }
 
 impl ServerCounters {
@@ -81,6 +96,9 @@ impl ServerCounters {
             latency_count,
             connections_opened,
             connections_reused,
+            compared,
+            minority,
+            disputed,
         } = self;
         for counter in [
             in_flight,
@@ -92,6 +110,9 @@ impl ServerCounters {
             latency_count,
             connections_opened,
             connections_reused,
+            compared,
+            minority,
+            disputed,
         ] {
             counter.set(0);
         }

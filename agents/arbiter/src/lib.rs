@@ -3,7 +3,7 @@
 //! It clones each read to `r` servers that the [`policy`] chooses, passes the first good reply on,
 //! and drains the losers off the client's path. `config` is the file, `tier` the state that all
 //! share, `traced` its selector, `siblings` who must be kept apart, `delayed` when a hedge is due,
-//! `meter` what is measured, `memory` what clients make it hold, `contract` what there is to choose
+//! `meter` what is measured, `comparing` whether replicas' replies are held against each other, `memory` what clients make it hold, `contract` what there is to choose
 //! from. `listen` is where clients come in, `stream` what bytes travel on, `tls` how the two ends
 //! prove themselves, `joined` two streams that are one, `names` what host names mean, `health` who
 //! is there. The protocols are `http` (`http2`: clients of that version), `mysql`, `resp` (Redis),
@@ -13,6 +13,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub mod admin;
+pub mod comparing;
 pub mod config;
 pub mod conn;
 pub mod contract;

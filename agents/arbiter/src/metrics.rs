@@ -2,7 +2,7 @@
 
 use std::fmt::{Display, Write};
 
-use wire::arbiter::{Bucket, ServerStats, Stats};
+use wire::arbiter::{Bucket, Compared, ServerStats, Stats};
 
 use crate::stats;
 use crate::tier::Tier;
@@ -20,6 +20,7 @@ pub fn text(tier: &Tier) -> String {
         text: String::with_capacity(8 * 1024),
     };
     page.requests(&stats);
+    page.compared(&stats.compare);
     page.resources(tier, &stats);
     for family in FAMILIES {
         page.family(family.name, family.kind, family.help);
@@ -40,7 +41,7 @@ struct Family {
     of: fn(&ServerStats) -> f64,
 }
 
-const FAMILIES: [Family; 8] = [
+const FAMILIES: [Family; 11] = [
     Family {
         name: "arbiter_server_up",
         kind: "gauge",
@@ -89,6 +90,24 @@ const FAMILIES: [Family; 8] = [
         help: "Connections made.",
         of: |server| server.connections_opened as f64,
     },
+    Family {
+        name: "arbiter_server_compared_total",
+        kind: "counter",
+        help: "Replies compared with those of other servers.",
+        of: |server| server.compare.compared as f64,
+    },
+    Family {
+        name: "arbiter_server_minority_total",
+        kind: "counter",
+        help: "Compared replies that a majority contradicted.",
+        of: |server| server.compare.minority as f64,
+    },
+    Family {
+        name: "arbiter_server_disputed_total",
+        kind: "counter",
+        help: "Compared replies of a difference without a majority.",
+        of: |server| server.compare.disputed as f64,
+    },
 ];
 
 struct Page {
@@ -133,6 +152,37 @@ impl Page {
                 "arbiter_client_connections_total",
                 "Client connections accepted.",
                 stats.connections.client_accepted,
+            ),
+        ] {
+            self.family(name, "counter", help);
+            self.sample(name, &[], value);
+        }
+    }
+
+    fn compared(&mut self, compared: &Compared) {
+        let name = "arbiter_compared_total";
+        self.family(
+            name,
+            "counter",
+            "Reads with replicas, by what comparing said.",
+        );
+        for (verdict, count) in [
+            ("equal", compared.equal),
+            ("different", compared.different),
+            ("not_compared", compared.not_compared),
+        ] {
+            self.sample(name, &[("verdict", verdict)], count);
+        }
+        for (name, help, value) in [
+            (
+                "arbiter_compare_too_large_total",
+                "Replies too large to be compared.",
+                compared.too_large,
+            ),
+            (
+                "arbiter_compare_refused_total",
+                "Reads refused because no majority agreed.",
+                compared.refused,
             ),
         ] {
             self.family(name, "counter", help);

@@ -1,7 +1,10 @@
 //! `/v1/stats` and `/v1/config`: the tier's state as the wire types say it.
 
 use policy::ServerId;
-use wire::arbiter::{Config, Connections, Requests, Server, ServerStats, Siblings, Stats, Tokens};
+use wire::arbiter::{
+    Compared, Config, Connections, Requests, Server, ServerCompared, ServerStats, Siblings, Stats,
+    Tokens,
+};
 
 use crate::tier::{Member, Standing, Tier};
 
@@ -20,6 +23,7 @@ pub fn config(tier: &Tier) -> Config {
         observation_age_ms: file.observation_age_ms,
         avoid_collisions: file.avoid_collisions,
         guardrails: tier.guardrails().0,
+        compare: (*tier.comparing.rules()).clone(),
         servers: servers(tier),
     }
 }
@@ -85,10 +89,24 @@ pub fn snapshot(tier: &Tier) -> Stats {
             avoided: tier.siblings.counters.avoided.get(),
         },
         guarded: tier.guardrails().1,
+        compare: compared(tier),
         servers: members
             .iter()
             .map(|(server, member)| one_server(tier, *server, member, &standings[*server]))
             .collect(),
+    }
+}
+
+fn compared(tier: &Tier) -> Compared {
+    let counters = &tier.counters.compare;
+    let (equal, different) = (counters.equal.get(), counters.different.get());
+    Compared {
+        compared: equal + different,
+        equal,
+        different,
+        not_compared: counters.not_compared.get(),
+        too_large: counters.too_large.get(),
+        refused: counters.refused.get(),
     }
 }
 
@@ -124,5 +142,10 @@ fn one_server(tier: &Tier, server: usize, member: &Member, standing: &Standing) 
         busy_us: meter.busy_us.get(),
         connections_opened: counters.connections_opened.get(),
         connections_reused: counters.connections_reused.get(),
+        compare: ServerCompared {
+            compared: counters.compared.get(),
+            minority: counters.minority.get(),
+            disputed: counters.disputed.get(),
+        },
     }
 }

@@ -15,6 +15,7 @@ use tokio::sync::{mpsc, Semaphore};
 use wire::arbiter::{Guardrails, Protocol};
 use wire::guardrails;
 
+use crate::comparing::Comparing;
 use crate::config::Config;
 use crate::counters::{Counters, ServerCounters};
 use crate::http::log::AccessLog;
@@ -67,6 +68,8 @@ pub struct Tier {
     /// Of requests that are sent in stamped replicas.
     next_stamp: AtomicU64,
     next_client: AtomicU64,
+    /// Whether replies are held against each other.
+    pub comparing: Comparing,
 }
 
 struct Choices {
@@ -124,6 +127,7 @@ impl Tier {
         let meter = Meter::new(places.len(), config.server_cores);
         let follows = config.redis.is_some_and(|redis| redis.read_your_writes);
         let rounds = follows.then(|| Rounds::new(places.len()));
+        let comparing = Comparing::new(config.compare.clone(), places.len());
         let mut selector = Traced::new(settings, trace);
         for place in config.servers.len()..places.len() {
             selector.server_down(0, place, &mut Vec::new());
@@ -148,6 +152,7 @@ impl Tier {
             pins: Arc::new(Semaphore::new(config.pinned_max)),
             config,
             downs,
+            comparing,
             siblings: Siblings::default(),
             next_stamp: AtomicU64::new(random()),
             next_client: AtomicU64::new(1),

@@ -1,11 +1,12 @@
 //! The arbiter's admin API (JSON): `GET /v1/config`, `PUT /v1/replicas`, `PUT /v1/policy`,
-//! `PUT /v1/guardrails`, `PUT /v1/servers/NAME`, `GET /v1/stats`, `GET /v1/latency`.
+//! `PUT /v1/guardrails`, `PUT /v1/compare`, `PUT /v1/servers/NAME`, `GET /v1/stats`, `GET /v1/latency`.
 
 use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
 pub use crate::address::Address;
+pub use crate::compare::{Compare, CompareMode, Compared, ServerCompared};
 pub use crate::guardrails::Guardrails;
 pub use policy::{Guarded, Policy};
 
@@ -51,6 +52,11 @@ impl Protocol {
         self != Self::Tcp
     }
 
+    /// Whether the replies of replicas can be held against each other.
+    pub fn compares(self) -> bool {
+        matches!(self, Self::Http | Self::Redis | Self::Memcached)
+    }
+
     /// How many replicas a tier of `servers` may have, and why not more.
     pub fn replicas_max(self, servers: usize) -> (usize, &'static str) {
         if self.tells_reads() {
@@ -94,6 +100,8 @@ pub struct Config {
     pub avoid_collisions: bool,
     /// What bounds every policy.
     pub guardrails: Guardrails,
+    /// What is done with the replies of replicas.
+    pub compare: Compare,
     /// The tier's servers.
     pub servers: Vec<Server>,
 }
@@ -191,6 +199,8 @@ pub struct Stats {
     pub siblings: Siblings,
     /// What the guardrails did.
     pub guarded: Guarded,
+    /// Reads whose replies were to be compared.
+    pub compare: Compared,
     /// Per server.
     pub servers: Vec<ServerStats>,
 }
@@ -269,6 +279,8 @@ pub struct ServerStats {
     pub connections_opened: u64,
     /// Times that a pooled connection was used again.
     pub connections_reused: u64,
+    /// Its part in comparisons.
+    pub compare: ServerCompared,
 }
 
 /// The last whole seconds together: at most 60.

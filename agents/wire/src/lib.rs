@@ -6,4 +6,6 @@ pub mod agent;
 
 pub mod arbiter;
 
+pub mod compare;
+
 pub mod guardrails;

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from experiments.design.contracts import COMPARE_OFF
 from experiments.kinds.compare.folder import RunFolder
 from experiments.report.text import plain
 
-_ARBITERS = ("policy", "replicas", "tokens")  # settings that are the arbiter's own
+_ARBITERS = ("policy", "replicas", "tokens", "compare")  # settings that are the arbiter's own
 
 
 def asked_rows(run: RunFolder) -> list[tuple[str, str]]:
@@ -64,6 +65,8 @@ def _tier_words(tier: str, settings: Mapping[str, Any]) -> str:
     if settings.get("tokens") is not None:
         tokens = settings["tokens"]
         words.append(f"{tokens} token{'s' * (tokens != 1)} per server")
+    if settings.get("compare") not in (None, COMPARE_OFF):
+        words.append(f"replies compared: {settings['compare']}")
     own = {key: value for key, value in settings.items() if key not in _ARBITERS}
     words += [f"{key} = {value}" for key, value in own.items()]
     return f"{tier}: {', '.join(words)}"

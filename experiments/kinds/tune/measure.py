@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 
 from experiments.design import Design
-from experiments.design.contracts import POLICIES
-from experiments.design.experiment import Arm, Order, Phases
+from experiments.design.contracts import COMPARE_OFF, POLICIES
+from experiments.design.experiment import Arm, Order, Phases, TierSettings
 from experiments.design.fleet import replicas_max
 from experiments.design.schedule import Block, pair_seed, stream
 from experiments.errors import EnvironmentMissing, InputError
@@ -73,6 +73,12 @@ def arm_name(replicas: Replicas) -> str:
     return ",".join(map(str, replicas))
 
 
+def _replicated(settings: TierSettings, replicas: int) -> TierSettings:
+    """A tier's settings with so many replicas; one has no other to be compared with."""
+    compare = settings.compare if replicas > 1 else COMPARE_OFF
+    return settings.model_copy(update={"replicas": replicas, "compare": compare})
+
+
 def tuning_design(design: Design, section: TuneSection) -> Design:
     """The design with an arm for every r, windows instead of phases, neighbours and no faults."""
     experiment, fleet = design.experiment, design.fleet
@@ -82,7 +88,7 @@ def tuning_design(design: Design, section: TuneSection) -> Design:
     arms = {
         arm_name(r): Arm(
             settings={
-                tier: lent.of(tier).model_copy(update={"replicas": n})
+                tier: _replicated(lent.of(tier), n)
                 for tier, n in zip(fleet.arbiter_order, r, strict=True)
             }
         )

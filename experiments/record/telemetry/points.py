@@ -55,7 +55,9 @@ def arbiter_points(
     """One poll of an arbiter's statistics; `previous` is the poll before it, for means."""
     tags = {"experiment": experiment, "run": run, "tier": stats["tier"]}
     requests = stats["requests"]
-    latency = (stats.get("recent") or {}).get("latency") or {}  # no file of a run has it
+    # No file of a run has these two.
+    latency = (stats.get("recent") or {}).get("latency") or {}
+    compared = stats.get("compare") or {}
     fields = {
         "requests": requests["received"],
         "answered": requests["answered"],
@@ -69,6 +71,7 @@ def arbiter_points(
         "token_hold_ms": _grown_ratio(stats, previous, "token_hold_us_total", "token_holds", 1e-3),
         "wasted_percent": _grown_ratio(stats, previous, "wasted_us", "busy_us", 100.0),
         "latency_samples": latency.get("count"),
+        **{key: compared.get(key) for key in ("equal", "different", "not_compared", "refused")},
         **{
             f"{name}_ms": _ms(latency.get(f"{name}_us"))
             for name in ("mean", "p50", "p95", "p99", "p99_9")
@@ -172,4 +175,5 @@ def _server_fields(
         "wins": server["wins"],
         "errors": server["errors"],
         "alive": int(server["alive"]),
+        "minority": (server.get("compare") or {}).get("minority"),
     }

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::path::PathBuf;
 
 use policy::{HEDGE_PERCENTILE, OBSERVATION_AGE_MS};
-use wire::arbiter::{Address, Protocol, Server};
+use wire::arbiter::{Address, Compare, CompareMode, Protocol, Server};
 
 use super::{Config, TOKENS_MAX};
 
@@ -26,7 +26,7 @@ const CORES_MAX: f64 = 4_096.0;
 const PACKET_BYTES_MAX: std::ops::RangeInclusive<usize> = 1 << 20..=1 << 30;
 
 /// The key, what was expected, what came.
-pub(super) type Impossible = (String, String, String);
+pub type Impossible = (String, String, String);
 
 impl Config {
     /// Whether an arbiter can work with it.
@@ -124,6 +124,7 @@ impl Config {
             return refuse("listen", "IP:PORT or unix:/PATH", &self.listen);
         }
         wire::guardrails::validate(&self.guardrails)?;
+        may_compare(&self.compare, self.protocol, self.replicas)?;
         if let Some(check) = &self.health_check {
             check.validate(self.protocol)?;
         }
@@ -183,6 +184,32 @@ impl Config {
         };
         refuse("mysql", expected, came)
     }
+}
+
+/// Whether a tier of this protocol and so many replicas can compare replies so.
+///
+/// # Errors
+/// The key, what was expected, what came.
+pub fn may_compare(
+    wanted: &Compare,
+    protocol: Protocol,
+    replicas: usize,
+) -> Result<(), Impossible> {
+    wire::compare::validate(wanted)?;
+    let expected = if wanted.mode == CompareMode::Off {
+        return Ok(());
+    } else if !protocol.compares() {
+        "\"off\" (this protocol's replies are not compared)"
+    } else if replicas < 2 {
+        "\"off\" (with one replica there is nothing to compare; set replicas to 2 or more)"
+    } else {
+        return Ok(());
+    };
+    refuse(
+        "compare.mode",
+        expected,
+        format!("{:?}", wanted.mode).to_lowercase(),
+    )
 }
 
 pub(super) fn refuse(

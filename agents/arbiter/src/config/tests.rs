@@ -78,6 +78,21 @@ fn impossible_values_are_refused_with_what_was_expected_and_what_came() {
             "trace_lines_max: expected 1 to 1000000000, got 0",
         ),
         (
+            "replicas = 2",
+            "replicas = 1\ncompare.mode = \"count\"",
+            "compare.mode: expected \"off\" (with one replica",
+        ),
+        (
+            "tokens = 1",
+            "tokens = 1\ncompare.bytes_max = 0",
+            "compare.bytes_max: expected 1 to 67108864 bytes, got 0",
+        ),
+        (
+            "tokens = 1",
+            "tokens = 1\ncompare.mod = \"count\"",
+            "unknown field `mod`",
+        ),
+        (
             "\"web-2\"",
             "\"web-1\"",
             "servers[1].name: expected a name that no other server has",
@@ -105,6 +120,7 @@ fn only_some_keys_change_without_a_restart() {
     for (old, new, key) in [
         ("tokens = 1", "tokens = 7\nrequest_timeout_ms = 9", None),
         ("replicas = 2", "replicas = 1", None),
+        ("tokens = 1", "tokens = 1\ncompare.mode = \"refuse\"", None),
         (
             "tokens = 1",
             "tokens = 1\nguardrails.ejection = false",

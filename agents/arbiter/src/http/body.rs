@@ -116,6 +116,14 @@ impl Body {
         self.follow(bytes, |piece| data.extend_from_slice(piece))
     }
 
+    /// As `unframe`, piece by piece.
+    ///
+    /// # Errors
+    /// As `unframe`.
+    pub fn data(&mut self, bytes: &[u8], data: impl FnMut(&[u8])) -> Result<usize, BodyError> {
+        self.follow(bytes, data)
+    }
+
     fn follow(&mut self, bytes: &[u8], mut data: impl FnMut(&[u8])) -> Result<usize, BodyError> {
         let mut at = 0;
         while at < bytes.len() && self.state != State::Done {

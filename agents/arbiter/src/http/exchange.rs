@@ -30,6 +30,14 @@ pub enum Failure {
     Broken,
     /// This machine has nothing left to connect with.
     Local,
+    /// The replies are too large to be held until others agree.
+    TooLarge,
+    /// The replies differ, and no majority agrees.
+    Disagreed,
+    /// Fewer replicas replied than have to agree.
+    Alone,
+    /// The request's time was up before enough replies agreed.
+    Undecided,
 }
 
 impl Failure {
@@ -41,6 +49,12 @@ impl Failure {
             Self::TimedOut => Refusal::new(504, "the server did not reply in time"),
             Self::Broken => Refusal::new(502, "the server's reply was broken"),
             Self::Local => Refusal::new(503, "no connection is left to ask a server with"),
+            Self::TooLarge => Refusal::new(502, "the replies are larger than may be compared"),
+            Self::Disagreed => {
+                Refusal::new(502, "the replicas' replies differ, no majority agrees")
+            }
+            Self::Alone => Refusal::new(502, "fewer replicas replied than have to agree"),
+            Self::Undecided => Refusal::new(504, "not enough replicas agreed in time"),
         }
     }
 

@@ -14,6 +14,8 @@
 //! | `expect` | `Expect: 100-continue`: the server says whether it wants the body |
 //! | `target` | the request's target, its host, how often it may be forwarded |
 //! | `race` | r servers: the first complete good reply wins, the losers are drained |
+//! | `replica` | one of these replicas, to the end of its reply |
+//! | `digest` | what a reply says, to be compared with others |
 //! | `relay` | a reply's way to the client |
 //! | `answer` | what ends an exchange |
 //! | `check` | whether a server is well |
@@ -25,6 +27,7 @@ mod answer;
 pub mod body;
 mod check;
 pub mod client;
+mod digest;
 mod direct;
 mod exchange;
 mod expect;
@@ -36,6 +39,7 @@ pub mod pool;
 mod race;
 mod refusal;
 mod relay;
+mod replica;
 pub mod target;
 mod upgrade;
 mod upload;

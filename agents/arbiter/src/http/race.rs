@@ -8,6 +8,11 @@
 //! request (5xx, 408, 421, 425, 429) does not win while another replica may. A replica whose turn
 //! comes after the answer is not sent. One that broke off before its reply makes place for another.
 //! A client that goes away ends all of them.
+//!
+//! Where replies are compared (`comparing`) each casts a vote. To count, the losers that have their
+//! server are sent and read to their end, off the client's path as ever. To refuse, a good reply is
+//! held until a majority of `r` gave the same; where those that were asked do not agree, others are
+//! asked, and then the client gets an error: what is too large to be held is refused too.
 
 use std::future::{poll_fn, Future};
 use std::pin::{pin, Pin};
@@ -15,58 +20,24 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use bytes::{Buf, BytesMut};
 use policy::ServerId;
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
 use super::answer::{After, Client};
-use super::body::Body;
 use super::direct::READ_TRIES;
-use super::exchange::{ask_for_final, keep, open, Failure, Question};
-use super::head::{is_good, RequestHead, ResponseHead};
+use super::exchange::Failure;
+use super::head::RequestHead;
 use super::refusal::{refusal_of, Refusal};
-use super::relay::{account, pass_on, pass_whole, Reply, Sent};
+use super::relay::{pass_on, pass_whole, Reply};
+use super::replica::{replica, End, Good, Large, Race};
 use super::Front;
+use crate::comparing::{majority_of, Ballot};
 use crate::delayed::Delayed;
-use crate::memory::{Held, UNCOUNTED};
 use crate::siblings::Stamp;
-use crate::tier::{Flight, Lease, Leases};
-
-/// Largest reply that is held back; a larger one is streamed as soon as it is larger.
-pub const REPLY_MAX: usize = 1024 * 1024;
-
-/// What the replicas of one request share.
-struct Race {
-    front: Arc<Front>,
-    request: RequestHead,
-    /// The number that its replicas carry, where the tier behind is to keep them apart.
-    stamp: Option<u64>,
-    answered: AtomicBool,
-}
+use crate::tier::{Lease, Leases};
 
 type Replica = Pin<Box<dyn Future<Output = End> + Send>>;
-
-/// What became of a replica.
-enum End {
-    /// A complete good reply.
-    Good(Reply),
-    /// A good reply that outgrew the buffer.
-    Large(Box<Large>),
-    /// A reply that is not good, or none.
-    Lost {
-        failure: Failure,
-        reply: Option<Reply>,
-    },
-    /// Another had won before.
-    TooLate,
-}
-
-struct Large {
-    reply: Reply,
-    body: Body,
-    sent: Sent,
-}
 
 /// Serves one read with up to `r` replicas.
 pub async fn run(
@@ -88,6 +59,7 @@ pub async fn run(
         request: request.clone(),
         stamp: (front.tier.config().avoid_collisions).then(|| front.tier.next_stamp()),
         answered: AtomicBool::new(false),
+        ballot: Ballot::open(&front.tier),
     });
     let delayed = leases.delayed().map(Delayed::new);
     let mut referee = Referee {
@@ -98,6 +70,7 @@ pub async fn run(
         used: SmallVec::new(),
         running: SmallVec::new(),
         best: None,
+        held: SmallVec::new(),
         failure: None,
     };
     let deciding = referee.decide();
@@ -136,6 +109,8 @@ struct Referee {
     used: SmallVec<[ServerId; 4]>,
     running: SmallVec<[Replica; 4]>,
     best: Option<Reply>,
+    /// Good replies that too few others agree with.
+    held: SmallVec<[Good; 2]>,
     failure: Option<Failure>,
 }
 
@@ -149,7 +124,7 @@ enum Step {
 impl Referee {
     /// The winner; none where nobody can win any more. May be dropped at any time.
     async fn decide(&mut self) -> Option<Outcome> {
-        while !self.running.is_empty() || self.leases.to_come() > 0 {
+        while self.is_under_way() || self.asks_another() {
             match poll_fn(|context| self.step(context)).await {
                 Step::Lease(Some(lease)) => self.start(lease),
                 Step::OneMore => {
@@ -157,13 +132,61 @@ impl Referee {
                         self.start(lease);
                     }
                 }
-                Step::End(End::Good(reply)) => return Some(Outcome::Reply(reply)),
+                Step::End(End::Good(good)) => {
+                    if let Some(reply) = self.elect(good) {
+                        return Some(Outcome::Reply(reply));
+                    }
+                }
                 Step::End(End::Large(large)) => return Some(Outcome::Large(large)),
                 Step::End(End::Lost { failure, reply }) => self.lost(failure, reply),
                 Step::Lease(None) | Step::End(End::TooLate) => {}
             }
         }
         None
+    }
+
+    fn is_under_way(&self) -> bool {
+        !self.running.is_empty() || self.leases.to_come() > 0
+    }
+
+    /// Whether one more server could be had where those that were asked do not agree.
+    fn asks_another(&mut self) -> bool {
+        let has_tries = self.used.len() < self.wanted + READ_TRIES - 1;
+        if self.held.is_empty() || !has_tries {
+            return false;
+        }
+        let Race { front, request, .. } = &*self.race;
+        let leases = front.tier.acquire_for(request.stamp, 1, &self.used);
+        leases.map(|leases| self.leases = leases).is_ok()
+    }
+
+    /// The reply that wins by this one: itself, where none is held or enough agree with it.
+    fn elect(&mut self, good: Good) -> Option<Reply> {
+        if !self.race.refuses() {
+            return Some(good.reply);
+        }
+        let same = |other: &&Good| other.digest == good.digest;
+        let agree = 1 + self.held.iter().filter(same).count();
+        // One that is not compared agrees with nobody.
+        if good.digest.is_some() && agree >= majority_of(self.wanted) {
+            let counters = &self.race.front.tier.server_counters[good.reply.server];
+            counters.wins.inc();
+            return Some(good.reply);
+        }
+        self.held.push(good);
+        None
+    }
+
+    /// Why none of the replies that are held goes to the client.
+    fn disagreement(&self) -> Failure {
+        let differ = |two: &[Good]| two[0].digest != two[1].digest;
+        if self.held.windows(2).any(differ) {
+            Failure::Disagreed
+        } else if self.failure == Some(Failure::TimedOut) {
+            Failure::Undecided
+        } else {
+            Failure::Alone
+        }
     }
 
     fn start(&mut self, lease: Lease) {
@@ -223,10 +246,10 @@ impl Referee {
 
     /// What the client gets; none for `decided` says that the time was up. Whatever completes from
     /// now on is too late, and is drained.
-    fn end(self, decided: Option<Option<Outcome>>) -> Outcome {
+    fn end(mut self, decided: Option<Option<Outcome>>) -> Outcome {
         self.race.answered.store(true, SeqCst);
         if !self.running.is_empty() {
-            tokio::spawn(drain(self.running));
+            tokio::spawn(drain(std::mem::take(&mut self.running)));
         }
         let failure = match decided {
             Some(Some(outcome)) => {
@@ -236,9 +259,17 @@ impl Referee {
                 counters.replicas_not_needed.add(not_sent);
                 return outcome;
             }
+            Some(None) if !self.held.is_empty() => self.disagreement(),
             Some(None) => self.failure.unwrap_or(Failure::TimedOut),
+            None if !self.held.is_empty() => Failure::Undecided,
             None => Failure::TimedOut,
         };
+        if !self.held.is_empty() || (failure == Failure::TooLarge && self.best.is_none()) {
+            if let Some(ballot) = &self.race.ballot {
+                ballot.refused();
+            }
+            return Outcome::Refusal(failure.refusal());
+        }
         match self.best {
             Some(reply) => Outcome::Reply(reply),
             None if self.used.is_empty() => {
@@ -260,133 +291,4 @@ async fn drain(mut running: SmallVec<[Replica; 4]>) {
         }
     })
     .await;
-}
-
-impl Race {
-    fn is_answered(&self) -> bool {
-        self.answered.load(SeqCst)
-    }
-
-    fn not_needed(&self) -> End {
-        self.front.tier.counters.replicas_not_needed.inc();
-        End::TooLate
-    }
-
-    fn failed(&self, flight: &Flight, failure: Failure) -> End {
-        let spent = flight.bad();
-        if self.is_answered() {
-            flight.wasted(spent);
-            return End::TooLate;
-        }
-        // Sent already: it must not look as if each could be tried in its place.
-        let failure = match failure {
-            Failure::Connect => Failure::Silent,
-            other => other,
-        };
-        let reply = None;
-        End::Lost { failure, reply }
-    }
-}
-
-/// One replica, from connection to accounting.
-async fn replica(race: Arc<Race>, lease: Lease, stamp: Option<Stamp>) -> End {
-    let server = lease.server;
-    if race.is_answered() {
-        return race.not_needed();
-    }
-    // A time of its own, beyond the client's: the token stays out while the server is at work.
-    let drained_by = Instant::now() + race.front.tier.config().request_timeout();
-    let mut link = match open(&race.front, server, true, drained_by).await {
-        Ok(link) => link,
-        Err(failure) => {
-            let reply = None;
-            return End::Lost { failure, reply };
-        }
-    };
-    if race.is_answered() {
-        race.front.pool.put(server, link.conn, link.generation);
-        return race.not_needed();
-    }
-    let tier = &race.front.tier;
-    let flight = tier.sent(server);
-    let mut reply = Reply {
-        server,
-        interim: Vec::new(),
-        head: ResponseHead::default(),
-        body: BytesMut::new(),
-    };
-    let question = Question {
-        request: &race.request,
-        body: &[],
-        stamp,
-        deadline: drained_by,
-    };
-    let (head, interim) = (&mut reply.head, &mut reply.interim);
-    match ask_for_final(&race.front, server, &mut link, &question, head, interim).await {
-        Ok(()) => {
-            let sent = Sent {
-                lease,
-                link,
-                flight,
-                is_cut: false,
-                unread_body: false,
-            };
-            collect(&race, sent, drained_by, reply).await
-        }
-        Err(failure) => race.failed(&flight, failure),
-    }
-}
-
-/// Reads the whole reply; what comes after another's answer is thrown away.
-async fn collect(race: &Race, mut sent: Sent, drained_by: Instant, mut reply: Reply) -> End {
-    let mut held: Option<Held> = None;
-    let mut body = Body::new(reply.head.framing);
-    loop {
-        let conn = &mut sent.link.conn;
-        match body.next(conn, drained_by).await {
-            Ok(Some(length)) => {
-                if race.is_answered() {
-                    reply.body = BytesMut::new();
-                } else {
-                    reply.body.extend_from_slice(&conn.buffer[..length]);
-                }
-                conn.buffer.advance(length);
-            }
-            Ok(None) => break,
-            Err(error) if error.kind() == std::io::ErrorKind::TimedOut => {
-                return race.failed(&sent.flight, Failure::TimedOut);
-            }
-            Err(_) => return race.failed(&sent.flight, Failure::Broken),
-        }
-        let length = reply.body.len();
-        let may_hold = length <= UNCOUNTED || {
-            let memory = &race.front.tier.memory;
-            held.get_or_insert_with(|| Held::new(memory)).cover(length)
-        };
-        if length > REPLY_MAX || !may_hold {
-            if !is_good(reply.head.status) {
-                return race.failed(&sent.flight, Failure::Broken);
-            }
-            return End::Large(Box::new(Large { reply, body, sent }));
-        }
-    }
-    complete(race, sent, reply)
-}
-
-fn complete(race: &Race, sent: Sent, reply: Reply) -> End {
-    let Sent { link, flight, .. } = sent;
-    let latency = account(&flight, reply.head.status);
-    keep(&race.front, reply.server, link, &reply.head);
-    if race.is_answered() {
-        flight.wasted(latency);
-        End::TooLate
-    } else if is_good(reply.head.status) {
-        flight.won();
-        End::Good(reply)
-    } else {
-        End::Lost {
-            failure: Failure::Broken,
-            reply: Some(reply),
-        }
-    }
 }

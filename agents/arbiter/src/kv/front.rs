@@ -8,6 +8,7 @@ use policy::ServerId;
 use super::link::{Link, Pending, Until};
 use super::slot::Slot;
 use super::Dialect;
+use crate::comparing::Ballot;
 use crate::lock;
 use crate::tier::{Lease, Tier};
 
@@ -32,6 +33,8 @@ pub struct Batch<'a> {
     pub commands: u64,
     /// On which kind of link.
     pub flavour: usize,
+    /// Servers that agree reply the same to it.
+    pub is_comparable: bool,
 }
 
 impl<D: Dialect> Front<D> {
@@ -52,7 +55,7 @@ impl<D: Dialect> Front<D> {
         batch: &Batch<'_>,
         slot: &Arc<Slot>,
         ticket: u64,
-        lease: Option<Lease>,
+        (lease, ballot): (Option<Lease>, Option<&Arc<Ballot>>),
     ) {
         let flight = self.tier.sent(server);
         // The batch counts as its commands; `sent` has counted one.
@@ -66,6 +69,7 @@ impl<D: Dialect> Front<D> {
             until: batch.until,
             lease,
             flight,
+            ballot: ballot.cloned(),
         };
         let link = self.link(server, batch.flavour);
         let submitted = link.submit(&[batch.bytes, batch.fence], pending);

@@ -21,6 +21,7 @@ use tokio::time::{sleep, Sleep};
 
 use super::slot::{Slot, Verdict, NOBODY};
 use super::{Dialect, Failure, Kind, HELD_MAX};
+use crate::comparing::{digest, Ballot};
 use crate::lock;
 use crate::memory::Held;
 use crate::stream::Stream;
@@ -69,6 +70,8 @@ pub struct Pending {
     pub lease: Option<Lease>,
     /// The accounts, from the moment when it was queued.
     pub flight: Flight,
+    /// Where its reply is compared with others.
+    pub ballot: Option<Arc<Ballot>>,
 }
 
 impl Link {
@@ -152,6 +155,11 @@ impl Pending {
     fn give_up(&mut self, server: ServerId, failure: Failure) {
         self.slot.fail(self.ticket, server, failure);
         self.ticket = NOBODY;
+        // What comes still is too late, or not the whole reply.
+        let ballot = self.ballot.take();
+        if let (Some(ballot), Failure::TooLarge | Failure::TooMuch) = (ballot, failure) {
+            ballot.too_large();
+        }
     }
 
     /// There will be no reply.
@@ -178,6 +186,13 @@ impl Pending {
             Verdict::Won => self.flight.won(),
             Verdict::Kept => {}
             Verdict::Late => self.flight.wasted(latency),
+        }
+        if let Some(ballot) = self.ballot.filter(|_| !is_server_error) {
+            if reply.len() > ballot.rules.bytes_max {
+                ballot.too_large();
+            } else {
+                ballot.vote(server, digest(reply));
+            }
         }
     }
 }

@@ -62,16 +62,32 @@ pub enum Failure {
     #[error("the arbiter has no connection left to ask with")]
     Local,
     /// It was executed.
+    #[error("the replicas' replies differ, no majority agrees")]
+    Disagreed,
+    /// It was executed.
+    #[error("fewer replicas replied than have to agree")]
+    Alone,
+    /// It was executed.
+    #[error("the reply is larger than may be compared")]
+    Uncompared,
+    /// It was executed.
     #[error("too much is held for clients that read slowly")]
     TooMuch,
 }
 
 impl Failure {
+    /// Whether replies came, and too few of them agree.
+    pub fn is_undecided(self) -> bool {
+        matches!(self, Self::Disagreed | Self::Alone | Self::Uncompared)
+    }
+
     /// What became of a write that has no reply.
     pub fn fate(self) -> &'static str {
         match self {
             Self::Closed | Self::TimedOut | Self::Broken => "; it may have been executed",
-            Self::TooLarge | Self::TooMuch => "; it was executed",
+            Self::TooLarge | Self::TooMuch | Self::Disagreed | Self::Alone | Self::Uncompared => {
+                "; it was executed"
+            }
             Self::Connect
             | Self::Busy
             | Self::NoServer

@@ -10,6 +10,7 @@ use tokio::time::sleep_until;
 use super::front::{Batch, Front};
 use super::slot::{Mode, Slot};
 use super::{Dialect, Failure};
+use crate::comparing::{majority_of, Ballot};
 use crate::delayed::{due, Delayed};
 
 /// How often a read is sent again, when its server or its connection failed it.
@@ -31,26 +32,63 @@ pub async fn race<D: Dialect>(
     if r > 1 {
         front.tier.counters.cloned.add(batch.commands);
     }
+    let ballot = Ballot::open(&front.tier).filter(|_| batch.is_comparable);
+    let asked = Asked {
+        r,
+        received,
+        never: not.len(),
+        ballot: ballot.as_ref(),
+    };
     let mut tried = not.to_vec();
     let mut failure = Failure::NoServer;
     for _ in 0..READ_TRIES {
-        match race_once(front, slot, batch, r, (&mut tried, not.len()), received).await {
+        match race_once(front, slot, batch, asked, &mut tried).await {
             Err(Failure::NoServer) if tried.len() > not.len() => return Err(failure),
             Err(again @ (Failure::Connect | Failure::Closed)) => failure = again,
-            other => return other,
+            other => {
+                if let Some(ballot) = ballot.filter(|_| other.is_err_and(Failure::is_undecided)) {
+                    ballot.refused();
+                }
+                return other;
+            }
         }
     }
     Err(failure)
+}
+
+/// How a batch is raced.
+#[derive(Clone, Copy)]
+struct Asked<'a> {
+    r: usize,
+    received: Instant,
+    /// The first so many of those tried are never to be asked.
+    never: usize,
+    /// Where replies are compared.
+    ballot: Option<&'a Arc<Ballot>>,
+}
+
+impl Asked<'_> {
+    fn mode(&self) -> Mode {
+        match self.ballot {
+            Some(ballot) if ballot.refuses() => Mode::Agree {
+                majority: majority_of(self.r),
+                bytes_max: ballot.rules.bytes_max,
+            },
+            _ => Mode::Race,
+        }
+    }
 }
 
 async fn race_once<D: Dialect>(
     front: &Front<D>,
     slot: &Arc<Slot>,
     batch: &Batch<'_>,
-    r: usize,
-    (tried, never): (&mut Vec<ServerId>, usize),
-    received: Instant,
+    asked: Asked<'_>,
+    tried: &mut Vec<ServerId>,
 ) -> Result<(), Failure> {
+    let Asked {
+        r, received, never, ..
+    } = asked;
     let mut leases = match front.tier.acquire(r, tried) {
         // All were tried: a connection that the server had just closed may be tried again.
         Err(Refused::NoServer) if tried.len() > never => front.tier.acquire(r, &tried[..never]),
@@ -61,7 +99,7 @@ async fn race_once<D: Dialect>(
         Refused::QueueFull => Failure::Busy,
     })?;
     let limit = front.tier.config().request_timeout();
-    let ticket = slot.open(Mode::Race);
+    let ticket = slot.open(asked.mode());
     let mut delayed = leases.delayed().map(Delayed::new);
     let mut sent = 0;
     loop {
@@ -73,6 +111,15 @@ async fn race_once<D: Dialect>(
                 if decided.is_err() && coming {
                     sent = 0;
                     continue;
+                }
+                let has_tries = tried.len() < never + r + READ_TRIES - 1;
+                if decided.is_err_and(Failure::is_undecided) && has_tries {
+                    // Another server may tell who is right.
+                    if let Ok(another) = front.tier.acquire(1, tried) {
+                        leases = another;
+                        sent = 0;
+                        continue;
+                    }
                 }
                 // Replicas that wait for a token now never need it.
                 front.tier.counters.replicas_not_needed.add(leases.to_come() as u64);
@@ -88,7 +135,7 @@ async fn race_once<D: Dialect>(
         if let Some(lease) = lease {
             sent += 1;
             let server = lease.server;
-            front.send(server, batch, slot, ticket, Some(lease));
+            front.send(server, batch, slot, ticket, (Some(lease), asked.ballot));
             tried.push(server);
         }
     }
@@ -105,7 +152,7 @@ pub async fn one<D: Dialect>(
     server: ServerId,
 ) -> Result<(), Failure> {
     let ticket = slot.open(Mode::Race);
-    front.send(server, batch, slot, ticket, None);
+    front.send(server, batch, slot, ticket, (None, None));
     poll_fn(|cx| slot.poll_decided(cx)).await
 }
 
@@ -120,7 +167,7 @@ pub async fn all<D: Dialect>(
     let ticket = slot.open(Mode::Gather);
     // No await in between: the order of batches is the same on every link.
     for &server in servers {
-        front.send(server, batch, slot, ticket, None);
+        front.send(server, batch, slot, ticket, (None, None));
     }
     // Never an error: each server's failure is in its own place.
     let _ = poll_fn(|cx| slot.poll_decided(cx)).await;

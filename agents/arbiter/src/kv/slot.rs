@@ -54,6 +54,13 @@ pub enum Mode {
     Race,
     /// Every reply.
     Gather,
+    /// So many good replies that are the same, each of at most so many bytes.
+    Agree {
+        /// How many.
+        majority: usize,
+        /// Larger ones agree with nobody.
+        bytes_max: usize,
+    },
 }
 
 /// What became of a reply.
@@ -119,7 +126,7 @@ impl Slot {
         state.outstanding -= 1;
         let mode = state.mode;
         let verdict = match mode {
-            Mode::Race if is_server_error => {
+            Mode::Race | Mode::Agree { .. } if is_server_error => {
                 state.server_error = Some(BytesMut::from(reply));
                 Verdict::Kept
             }
@@ -132,6 +139,11 @@ impl Slot {
                 state.failure = Some(Failure::TooMuch);
                 Verdict::Kept
             }
+            Mode::Agree { bytes_max, .. } if reply.len() > bytes_max => {
+                state.failure = Some(Failure::Uncompared);
+                Verdict::Kept
+            }
+            Mode::Agree { majority, .. } => state.agree(server, reply, majority),
             Mode::Gather => {
                 let start = state.replies.len();
                 state.replies.extend_from_slice(reply);
@@ -168,12 +180,13 @@ impl Slot {
         if state.outstanding == 0 {
             return Poll::Ready(match (state.mode, state.server_error.take()) {
                 (Mode::Gather, _) => Ok(()),
-                (Mode::Race, Some(reply)) => {
+                (Mode::Agree { .. }, _) if !state.gathered.is_empty() => Err(state.disagreement()),
+                (_, Some(reply)) => {
                     state.answered = true;
                     state.out.extend_from_slice(&reply);
                     Ok(())
                 }
-                (Mode::Race, None) => Err(state.failure.unwrap_or(Failure::NoServer)),
+                (_, None) => Err(state.failure.unwrap_or(Failure::NoServer)),
             });
         }
         if !matches!(&state.waker, Some(waker) if waker.will_wake(cx.waker())) {
@@ -240,6 +253,42 @@ impl State {
     fn can_hold(&mut self, more: usize) -> bool {
         let wanted = self.out.len() + more;
         self.held.as_mut().map_or(true, |held| held.cover(wanted))
+    }
+
+    /// A reply that wins where enough agree with it, and else waits for others.
+    fn agree(&mut self, server: ServerId, reply: &[u8], majority: usize) -> Verdict {
+        if !self.can_hold(self.replies.len() + reply.len()) {
+            self.failure = Some(Failure::TooMuch);
+            return Verdict::Kept;
+        }
+        let replies = &self.replies;
+        let same = |said: &Result<Range<usize>, Failure>| match said {
+            Ok(range) => &replies[range.clone()] == reply,
+            Err(_) => false,
+        };
+        let agree = 1 + self.gathered.iter().filter(|(_, said)| same(said)).count();
+        if agree >= majority {
+            self.answered = true;
+            self.out.extend_from_slice(reply);
+            return Verdict::Won;
+        }
+        let start = self.replies.len();
+        self.replies.extend_from_slice(reply);
+        self.gathered.push((server, Ok(start..self.replies.len())));
+        Verdict::Kept
+    }
+
+    /// Why none of the replies goes to the client.
+    fn disagreement(&self) -> Failure {
+        let bytes = |place: usize| match &self.gathered[place].1 {
+            Ok(range) => &self.replies[range.clone()],
+            Err(_) => &[],
+        };
+        if (1..self.gathered.len()).any(|place| bytes(place) != bytes(0)) {
+            Failure::Disagreed
+        } else {
+            Failure::Alone
+        }
     }
 
     fn wake_when_decided(&mut self) {
@@ -314,6 +363,46 @@ mod tests {
         assert!(slot.fail(ticket, 1, Failure::Closed));
         assert_eq!(decided(&slot), Poll::Ready(Ok(())));
         assert_eq!(output(&slot), b"-LOADING");
+    }
+
+    #[test]
+    fn a_reply_wins_when_a_majority_gave_it() {
+        let slot = Slot::default();
+        let (majority, bytes_max) = (2, 4);
+        let ticket = slot.open(Mode::Agree {
+            majority,
+            bytes_max,
+        });
+        (0..4).for_each(|_| slot.expect_one());
+        assert_eq!(slot.fill(ticket, 0, b"lie", false), Verdict::Kept);
+        assert_eq!(slot.fill(ticket, 1, b"large", false), Verdict::Kept);
+        assert_eq!(slot.fill(ticket, 2, b"true", false), Verdict::Kept);
+        assert!(decided(&slot).is_pending());
+        assert_eq!(slot.fill(ticket, 3, b"true", false), Verdict::Won);
+        assert_eq!(decided(&slot), Poll::Ready(Ok(())));
+        assert_eq!(output(&slot), b"true");
+    }
+
+    #[test]
+    fn without_a_majority_nothing_goes_to_the_client() {
+        for (said, expected) in [
+            (&[&b"one"[..], b"two"][..], Failure::Disagreed),
+            (&[b"one"], Failure::Alone),
+            (&[b"large"], Failure::Uncompared),
+        ] {
+            let slot = Slot::default();
+            let (majority, bytes_max) = (2, 4);
+            let ticket = slot.open(Mode::Agree {
+                majority,
+                bytes_max,
+            });
+            for (server, reply) in said.iter().enumerate() {
+                slot.expect_one();
+                assert_eq!(slot.fill(ticket, server, reply, false), Verdict::Kept);
+            }
+            assert_eq!(decided(&slot), Poll::Ready(Err(expected)));
+            assert_eq!(output(&slot), b"");
+        }
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::time::Instant;
 use bytes::Buf;
 use policy::ServerId;
 use tokio::sync::watch;
+use wire::arbiter::CompareMode;
 
 use super::command::{self, Class, Command};
 use super::reply::Replies;
@@ -52,6 +53,8 @@ struct Run {
     loud: u32,
     /// The client's own no-ops.
     fences: usize,
+    /// Servers with the same items may reply differently.
+    is_loose: bool,
 }
 
 const NO_RUN: Run = Run {
@@ -60,6 +63,7 @@ const NO_RUN: Run = Run {
     commands: 0,
     loud: 0,
     fences: 0,
+    is_loose: false,
 };
 
 /// Serves a client until it goes, breaks the protocol, or the arbiter stops.
@@ -112,6 +116,7 @@ impl Client {
             (Class::Fence, _) | (_, Class::Fence) => true,
             (before, now) => before == now,
         };
+        let joins = joins && !self.is_apart(&command);
         if !joins || self.run.commands >= BATCH_MAX {
             self.end_run().await?;
         }
@@ -133,6 +138,14 @@ impl Client {
                 Ok(())
             }
         }
+    }
+
+    /// Whether a read has to go by itself because only it, or only those before it, can be compared.
+    fn is_apart(&self, command: &Command) -> bool {
+        let are_reads = (self.run.class, command.class) == (Class::Read, Class::Read);
+        are_reads
+            && self.run.is_loose != command.is_loose
+            && self.wire.front.tier.comparing.mode() != CompareMode::Off
     }
 
     /// Sends the run and waits for its replies.
@@ -261,6 +274,7 @@ async fn delete_keys(front: &Front, slot: &Arc<Slot>, commands: &[u8], servers: 
         until: Until::Replies(keys as usize),
         commands: keys.into(),
         flavour: 0,
+        is_comparable: false,
     };
     round::all(front, slot, &batch, servers).await;
     let done = |line: &[u8]| line.is_empty() || line.starts_with(b"HD") || line.starts_with(b"NF");
@@ -281,6 +295,7 @@ impl Run {
         self.commands += 1;
         self.loud += u32::from(!command.is_quiet);
         self.fences += usize::from(command.class == Class::Fence);
+        self.is_loose |= command.is_loose;
     }
 
     fn batch<'a>(&self, buffer: &'a [u8]) -> Batch<'a> {
@@ -295,6 +310,7 @@ impl Run {
             },
             commands: self.commands.into(),
             flavour: 0,
+            is_comparable: !self.is_loose,
         }
     }
 }

@@ -48,6 +48,8 @@ pub struct Command {
     pub is_base64: bool,
     /// It compares a CAS value.
     pub compares: bool,
+    /// A read that servers with the same items may reply to differently.
+    pub is_loose: bool,
 }
 
 /// Bytes after which the connection is of no more use: the reply to the client.
@@ -84,6 +86,7 @@ pub fn next(bytes: &[u8]) -> Result<Option<Command>, Refused> {
         key: 0..0,
         is_base64: false,
         compares: false,
+        is_loose: false,
     };
     match words.get(0) {
         b"get" => command.class = Class::Read,
@@ -223,6 +226,8 @@ impl Command {
         let has = |sign: u8| has[usize::from(sign)];
         let deals_in_cas = has(b'c') || has(b'C') || has(b'E');
         let is_get = words.get(0) == b"mg";
+        // Hit before, last access, time to live.
+        self.is_loose = has(b'h') || has(b'l') || has(b't');
         // Vivify and recache: one client is told to fetch the value, by one server.
         let elects = is_get && (has(b'N') || has(b'R'));
         let changes = !is_get || has(b'T');
@@ -327,6 +332,13 @@ mod tests {
                 String::from_utf8_lossy(bytes)
             );
         }
+    }
+
+    #[test]
+    fn what_servers_may_say_differently_is_told_apart() {
+        let is_loose = |bytes: &[u8]| next(bytes).unwrap().unwrap().is_loose;
+        assert!(is_loose(b"mg a v t\r\n") && is_loose(b"mg a h\r\n") && is_loose(b"mg a l\r\n"));
+        assert!(!is_loose(b"mg a v k f s\r\n") && !is_loose(b"get t h l\r\n"));
     }
 
     #[test]

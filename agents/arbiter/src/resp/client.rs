@@ -7,6 +7,7 @@ use std::time::Instant;
 use bytes::{Buf, BytesMut};
 use policy::ServerId;
 use tokio::sync::watch;
+use wire::arbiter::CompareMode;
 
 use super::classify::{classify, Class};
 use super::command::{arguments, with_lengths, Commands, Found};
@@ -104,11 +105,14 @@ impl Client {
 
     /// The command behind the run, `length` bytes long.
     async fn command(&mut self, length: usize) -> Result<(), End> {
-        let class = classify(&self.wire.socket.buffer[self.run.bytes..self.run.bytes + length]);
+        let mut class = classify(&self.wire.socket.buffer[self.run.bytes..self.run.bytes + length]);
+        if class == Class::Loose && self.wire.front.tier.comparing.mode() == CompareMode::Off {
+            class = Class::Read;
+        }
         if class != self.run.class || self.run.commands >= BATCH_MAX {
             self.end_run().await?;
         }
-        if matches!(class, Class::Read | Class::Write) {
+        if matches!(class, Class::Read | Class::Loose | Class::Write) {
             self.run.class = class;
             self.run.bytes += length;
             self.run.commands += 1;
@@ -191,6 +195,7 @@ impl Client {
             until: Until::Replies(1),
             commands: 1,
             flavour: usize::from(resp3),
+            is_comparable: false,
         };
         let before = self.wire.slot.output_len();
         let answered = round::one(&self.wire.front, &self.wire.slot, &batch, PRIMARY).await;
@@ -213,13 +218,14 @@ impl Client {
             until: Until::Replies(run.commands as usize),
             commands: u64::from(run.commands),
             flavour: usize::from(self.manners.resp3),
+            is_comparable: run.class == Class::Read,
         };
         let tier = &self.wire.front.tier;
         tier.counters.received.add(batch.commands);
         let received = Instant::now();
         let (front, slot) = (&self.wire.front, &self.wire.slot);
         let answered = match (run.class, &tier.rounds) {
-            (Class::Read, rounds) => {
+            (Class::Read | Class::Loose, rounds) => {
                 if let Some(rounds) = rounds {
                     rounds.lacking(self.written, &mut self.lacking);
                 }

@@ -61,6 +61,7 @@ impl Tier {
         self.set_replicas(fresh.replicas);
         self.set_policy(fresh.policy, Some(fresh.tokens));
         self.set_guardrails(fresh.guardrails);
+        self.comparing.set(fresh.compare.clone());
         Ok(())
     }
 

@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use policy::ServerId;
+use policy::{Observation, ServerId};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time::{sleep, timeout, Instant};
 use wire::arbiter::Address;
@@ -163,6 +163,19 @@ impl Tier {
         // A socket that refuses the option still works.
         let _ = stream.set_nodelay(true);
         Ok(Stream::tls(self.tls.meet(address, stream).await?))
+    }
+
+    /// The server's replies were contradicted too often: to the policy it failed so often that it is
+    /// ejected, and comes back as any other ejected server does.
+    pub fn contradicted(self: &Arc<Self>, server: ServerId) {
+        self.decide(|choices, now, _| {
+            let seen = Observation::Error { after_us: 0 };
+            for _ in 0..choices.guardrails.consecutive_failures {
+                if !choices.selector.is_ejected(server) {
+                    choices.selector.observe(now, server, seen);
+                }
+            }
+        });
     }
 
     /// Takes a server out at once: it gets nothing new, whatever probes say. What it has goes on.

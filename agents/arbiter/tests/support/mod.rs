@@ -6,6 +6,7 @@ pub mod app;
 pub mod certs;
 pub mod http;
 pub mod keyvalue;
+pub mod liar;
 pub mod mariadb;
 pub mod program;
 #[allow(unused_imports)]

@@ -1,0 +1,107 @@
+//! What a reply says, as one number: status, fields, and the data of the body, read as it comes.
+//!
+//! Left out: how the body is delimited (a body in chunks and one of a length may be the same), the
+//! connection's own fields, those that may differ (`compare.ignored_fields`), the reason phrase,
+//! trailers, interim replies. A body is taken as it is coded: servers that compress differently
+//! differ.
+
+use std::sync::Arc;
+
+use sha2::{Digest as _, Sha256};
+use smallvec::SmallVec;
+
+use super::body::{Body, Framing};
+use super::head::ResponseHead;
+use crate::comparing::{Ballot, Digest};
+
+/// A reply on its way to being compared.
+pub struct Said {
+    ballot: Arc<Ballot>,
+    hash: Sha256,
+    /// Finds the data in chunks.
+    chunks: Option<Body>,
+    /// Of the body, so far.
+    bytes: usize,
+    is_too_large: bool,
+}
+
+impl Said {
+    /// A reply whose head has come.
+    pub fn new(ballot: Arc<Ballot>, head: &ResponseHead) -> Self {
+        let mut hash = Sha256::new();
+        add_head(&mut hash, head, &ballot.rules.ignored_fields);
+        Self {
+            ballot,
+            hash,
+            chunks: (head.framing == Framing::Chunked).then(|| Body::new(Framing::Chunked)),
+            bytes: 0,
+            is_too_large: false,
+        }
+    }
+
+    /// The next bytes of its body, with their framing.
+    pub fn add(&mut self, bytes: &[u8]) {
+        self.bytes += bytes.len();
+        if self.is_too_large {
+            return;
+        }
+        if self.bytes > self.ballot.rules.bytes_max {
+            self.too_large();
+            return;
+        }
+        match &mut self.chunks {
+            None => self.hash.update(bytes),
+            // The same bytes were followed before: the framing is not broken.
+            Some(body) => {
+                let _ = body.data(bytes, |piece| self.hash.update(piece));
+            }
+        }
+    }
+
+    /// It is not compared: it is larger than may be, or is not held.
+    pub fn too_large(&mut self) {
+        if !std::mem::replace(&mut self.is_too_large, true) {
+            self.ballot.too_large();
+        }
+    }
+
+    /// It is complete and good, and none where it was too large.
+    pub fn vote(self, server: policy::ServerId) -> Option<Digest> {
+        if self.is_too_large {
+            return None;
+        }
+        let digest = self.hash.finalize().into();
+        self.ballot.vote(server, digest);
+        Some(digest)
+    }
+}
+
+/// Status and fields, these in the order of their names.
+fn add_head(hash: &mut Sha256, head: &ResponseHead, ignored: &[String]) {
+    hash.update(head.status.to_be_bytes());
+    let lines = head.forward.split(|&byte| byte == b'\n').skip(1);
+    let mut fields: SmallVec<[(Vec<u8>, &[u8]); 16]> = lines
+        .filter_map(|line| {
+            let colon = line.iter().position(|&byte| byte == b':')?;
+            let name = line[..colon].to_ascii_lowercase();
+            let is_left_out =
+                is_framing(&name, head.framing) || ignored.iter().any(|it| it.as_bytes() == name);
+            (!is_left_out).then(|| (name, line[colon + 1..].trim_ascii()))
+        })
+        .collect();
+    // Those of one name stay in their order.
+    fields.sort_by(|one, other| one.0.cmp(&other.0));
+    for (name, value) in fields {
+        for part in [&name[..], b":", value, b"\n"] {
+            hash.update(part);
+        }
+    }
+    hash.update(b"\n");
+}
+
+/// Whether a field says no more than how the body is delimited. The length is content where there is
+/// no body, in the reply to HEAD and in a 304.
+fn is_framing(name: &[u8], framing: Framing) -> bool {
+    matches!(name, b"transfer-encoding" | b"trailer")
+        || (name == b"content-length" && framing != Framing::Empty)
+}

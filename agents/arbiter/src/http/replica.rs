@@ -1,0 +1,232 @@
+//! One replica of a read: sent to one server, and its reply taken to its end, or until it wins by its
+//! size.
+
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::Arc;
+
+use bytes::{Buf, BytesMut};
+use tokio::time::Instant;
+
+use super::body::Body;
+use super::digest::Said;
+use super::exchange::{ask_for_final, keep, open, Failure, Question};
+use super::head::{is_good, RequestHead, ResponseHead};
+use super::relay::{account, Reply, Sent};
+use super::Front;
+use crate::comparing::{Ballot, Digest};
+use crate::memory::{Held, UNCOUNTED};
+use crate::siblings::Stamp;
+use crate::tier::{Flight, Lease};
+
+/// Largest reply that is held back; a larger one is streamed as soon as it is larger.
+const REPLY_MAX: usize = 1024 * 1024;
+
+/// What the replicas of one request share.
+pub(super) struct Race {
+    pub(super) front: Arc<Front>,
+    pub(super) request: RequestHead,
+    /// The number that its replicas carry, where the tier behind is to keep them apart.
+    pub(super) stamp: Option<u64>,
+    pub(super) answered: AtomicBool,
+    /// Where replies are compared.
+    pub(super) ballot: Option<Arc<Ballot>>,
+}
+
+/// What became of a replica.
+pub(super) enum End {
+    /// A complete good reply.
+    Good(Good),
+    /// A good reply that outgrew the buffer.
+    Large(Box<Large>),
+    /// A reply that is not good, or none.
+    Lost {
+        failure: Failure,
+        reply: Option<Reply>,
+    },
+    /// Another had won before.
+    TooLate,
+}
+
+/// A complete good reply.
+pub(super) struct Good {
+    pub(super) reply: Reply,
+    pub(super) digest: Option<Digest>,
+    /// Of its body; given back when it is dropped.
+    _memory: Option<Held>,
+}
+
+/// A reply that wins by its size, and the rest of it.
+pub(super) struct Large {
+    pub(super) reply: Reply,
+    pub(super) body: Body,
+    pub(super) sent: Sent,
+}
+
+impl Race {
+    fn is_answered(&self) -> bool {
+        self.answered.load(SeqCst)
+    }
+
+    /// Whether a replica that was not sent yet is of no more use.
+    fn is_over(&self) -> bool {
+        let counts = self.ballot.as_ref().is_some_and(|ballot| ballot.counts());
+        self.is_answered() && !counts
+    }
+
+    /// Whether a reply is held until others agree.
+    pub(super) fn refuses(&self) -> bool {
+        self.ballot.as_ref().is_some_and(|ballot| ballot.refuses())
+    }
+
+    /// Largest body that is held.
+    fn body_max(&self) -> usize {
+        let refusing = self.ballot.as_ref().filter(|ballot| ballot.refuses());
+        refusing.map_or(REPLY_MAX, |ballot| ballot.rules.bytes_max)
+    }
+
+    fn not_needed(&self) -> End {
+        self.front.tier.counters.replicas_not_needed.inc();
+        End::TooLate
+    }
+
+    fn failed(&self, flight: &Flight, failure: Failure) -> End {
+        let spent = flight.bad();
+        if self.is_answered() {
+            flight.wasted(spent);
+            return End::TooLate;
+        }
+        // Sent already: it must not look as if each could be tried in its place.
+        let failure = match failure {
+            Failure::Connect => Failure::Silent,
+            other => other,
+        };
+        let reply = None;
+        End::Lost { failure, reply }
+    }
+}
+
+/// One replica, from connection to accounting.
+pub(super) async fn replica(race: Arc<Race>, lease: Lease, stamp: Option<Stamp>) -> End {
+    let server = lease.server;
+    if race.is_over() {
+        return race.not_needed();
+    }
+    // A time of its own, beyond the client's: the token stays out while the server is at work.
+    let drained_by = Instant::now() + race.front.tier.config().request_timeout();
+    let mut link = match open(&race.front, server, true, drained_by).await {
+        Ok(link) => link,
+        Err(failure) => {
+            let reply = None;
+            return End::Lost { failure, reply };
+        }
+    };
+    if race.is_over() {
+        race.front.pool.put(server, link.conn, link.generation);
+        return race.not_needed();
+    }
+    let tier = &race.front.tier;
+    let flight = tier.sent(server);
+    let mut reply = Reply {
+        server,
+        interim: Vec::new(),
+        head: ResponseHead::default(),
+        body: BytesMut::new(),
+    };
+    let question = Question {
+        request: &race.request,
+        body: &[],
+        stamp,
+        deadline: drained_by,
+    };
+    let (head, interim) = (&mut reply.head, &mut reply.interim);
+    match ask_for_final(&race.front, server, &mut link, &question, head, interim).await {
+        Ok(()) => {
+            let sent = Sent {
+                lease,
+                link,
+                flight,
+                is_cut: false,
+                unread_body: false,
+            };
+            collect(&race, sent, drained_by, reply).await
+        }
+        Err(failure) => race.failed(&flight, failure),
+    }
+}
+
+/// Reads the whole reply; what comes after another's answer is thrown away, once it is compared.
+async fn collect(race: &Race, mut sent: Sent, drained_by: Instant, mut reply: Reply) -> End {
+    let mut held: Option<Held> = None;
+    let mut body = Body::new(reply.head.framing);
+    let ballot = race.ballot.clone();
+    let mut said = ballot.map(|ballot| Said::new(ballot, &reply.head));
+    loop {
+        let conn = &mut sent.link.conn;
+        match body.next(conn, drained_by).await {
+            Ok(Some(length)) => {
+                if let Some(said) = &mut said {
+                    said.add(&conn.buffer[..length]);
+                }
+                if race.is_answered() {
+                    reply.body = BytesMut::new();
+                } else {
+                    reply.body.extend_from_slice(&conn.buffer[..length]);
+                }
+                conn.buffer.advance(length);
+            }
+            Ok(None) => break,
+            Err(error) if error.kind() == std::io::ErrorKind::TimedOut => {
+                return race.failed(&sent.flight, Failure::TimedOut);
+            }
+            Err(_) => return race.failed(&sent.flight, Failure::Broken),
+        }
+        let length = reply.body.len();
+        let may_hold = length <= UNCOUNTED || {
+            let memory = &race.front.tier.memory;
+            held.get_or_insert_with(|| Held::new(memory)).cover(length)
+        };
+        if length > race.body_max() || !may_hold {
+            if !is_good(reply.head.status) {
+                return race.failed(&sent.flight, Failure::Broken);
+            }
+            if let Some(mut said) = said {
+                said.too_large();
+            }
+            if race.refuses() {
+                let (failure, reply) = (Failure::TooLarge, None);
+                return End::Lost { failure, reply };
+            }
+            return End::Large(Box::new(Large { reply, body, sent }));
+        }
+    }
+    let digest = said
+        .filter(|_| is_good(reply.head.status))
+        .and_then(|said| said.vote(reply.server));
+    let good = Good {
+        reply,
+        digest,
+        _memory: held,
+    };
+    complete(race, sent, good)
+}
+
+fn complete(race: &Race, sent: Sent, good: Good) -> End {
+    let reply = &good.reply;
+    let Sent { link, flight, .. } = sent;
+    let latency = account(&flight, reply.head.status);
+    keep(&race.front, reply.server, link, &reply.head);
+    if race.is_answered() {
+        flight.wasted(latency);
+        End::TooLate
+    } else if is_good(reply.head.status) {
+        if !race.refuses() {
+            flight.won();
+        }
+        End::Good(good)
+    } else {
+        End::Lost {
+            failure: Failure::Broken,
+            reply: Some(good.reply),
+        }
+    }
+}

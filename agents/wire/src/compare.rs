@@ -1,0 +1,207 @@
+//! Whether the replies of a read's replicas are held against each other, as configurations and the
+//! admin API write it, and what `/v1/stats` says of it.
+
+use serde::{Deserialize, Serialize};
+
+/// What the arbiter does with the replies of a read's replicas.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CompareMode {
+    /// The first good reply is delivered; the others are thrown away.
+    #[default]
+    Off,
+    /// The first good reply is delivered; the others are compared with it afterwards.
+    Count,
+    /// A reply is delivered once a majority of replicas gave the same.
+    Refuse,
+}
+
+impl CompareMode {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Off, Self::Count, Self::Refuse];
+
+    /// One line.
+    pub fn summary(self) -> &'static str {
+        match self {
+            Self::Off => "the first good reply is delivered, the others are not looked at",
+            Self::Count => {
+                "the first good reply is delivered, the others are compared afterwards and \
+                 differences counted"
+            }
+            Self::Refuse => {
+                "a reply is held until a majority of the replicas gave the same; without one the \
+                 client gets an error"
+            }
+        }
+    }
+}
+
+/// Table `[compare]` of the arbiter's configuration, body of `PUT /v1/compare`; a key left out has
+/// its default.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Compare {
+    /// What is done with replies.
+    pub mode: CompareMode,
+    /// Largest body (Redis, memcached: reply of a run of commands) that is compared.
+    pub bytes_max: usize,
+    /// HTTP: header fields that may differ, besides those of the connection; lower case.
+    pub ignored_fields: Vec<String>,
+    /// Minority votes within `ejects_within_ms` after which a server is ejected as one that fails;
+    /// 0: never.
+    pub ejects_after: u32,
+    /// The window of `ejects_after`.
+    pub ejects_within_ms: u64,
+}
+
+/// A body up to this size is compared unless the configuration says otherwise.
+const BYTES_MAX: usize = 1 << 20;
+const BYTES_MAX_MOST: usize = 64 << 20;
+const FIELDS_MOST: usize = 64;
+const EJECTS_MOST: u32 = 1_000;
+const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
+
+/// What servers that agree say differently: who and when, and validators made of a file's time.
+const IGNORED: [&str; 10] = [
+    "age",
+    "date",
+    "etag",
+    "expires",
+    "last-modified",
+    "server",
+    "set-cookie",
+    "via",
+    "x-request-id",
+    "x-sparecraft-server",
+];
+
+impl Default for Compare {
+    fn default() -> Self {
+        Self {
+            mode: CompareMode::Off,
+            bytes_max: BYTES_MAX,
+            ignored_fields: IGNORED.map(str::to_owned).to_vec(),
+            ejects_after: 0,
+            ejects_within_ms: 60_000,
+        }
+    }
+}
+
+/// Refuses what cannot work: the key, what was expected, what came.
+///
+/// # Errors
+/// The first such key.
+pub fn validate(wanted: &Compare) -> Result<(), (String, String, String)> {
+    let refuse = |key: String, expected: String, came: String| {
+        Err((format!("compare.{key}"), expected, came))
+    };
+    let Compare {
+        bytes_max,
+        ignored_fields,
+        ejects_after,
+        ejects_within_ms,
+        ..
+    } = wanted;
+    if !(1..=BYTES_MAX_MOST).contains(bytes_max) {
+        let expected = format!("1 to {BYTES_MAX_MOST} bytes");
+        return refuse("bytes_max".into(), expected, bytes_max.to_string());
+    }
+    if ignored_fields.len() > FIELDS_MOST {
+        let expected = format!("at most {FIELDS_MOST} names");
+        return refuse(
+            "ignored_fields".into(),
+            expected,
+            ignored_fields.len().to_string(),
+        );
+    }
+    for (place, name) in ignored_fields.iter().enumerate() {
+        if !is_field_name(name) {
+            let key = format!("ignored_fields[{place}]");
+            let expected = "the name of a header field in lower case".to_owned();
+            return refuse(key, expected, format!("{name:?}"));
+        }
+    }
+    if *ejects_after > EJECTS_MOST {
+        let expected = format!("0 (never) to {EJECTS_MOST}");
+        return refuse("ejects_after".into(), expected, ejects_after.to_string());
+    }
+    if !(1..=DAY_MS).contains(ejects_within_ms) {
+        let expected = "1 ms to a day".to_owned();
+        return refuse(
+            "ejects_within_ms".into(),
+            expected,
+            ejects_within_ms.to_string(),
+        );
+    }
+    Ok(())
+}
+
+fn is_field_name(name: &str) -> bool {
+    let is_plain = |byte: u8| {
+        byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"!#$%&'*+-.^_`|~".contains(&byte)
+    };
+    !name.is_empty() && name.len() <= 256 && name.bytes().all(is_plain)
+}
+
+/// Reads whose replies were to be compared, by what came of it. With Redis and memcached a run of
+/// pipelined reads is one.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Compared {
+    /// Those of which at least two replies were compared: `equal` and `different`.
+    pub compared: u64,
+    /// All compared replies were the same.
+    pub equal: u64,
+    /// They were not.
+    pub different: u64,
+    /// Fewer than two replies could be compared: the others failed, were not sent, or were too
+    /// large.
+    pub not_compared: u64,
+    /// Replies larger than `compare.bytes_max`, or than there was memory for.
+    pub too_large: u64,
+    /// Reads whose client got an error because no majority agreed (`refuse`).
+    pub refused: u64,
+}
+
+/// One server's part in it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ServerCompared {
+    /// Its replies that were compared with others.
+    pub compared: u64,
+    /// Those that a majority of the others contradicted.
+    pub minority: u64,
+    /// Those of a difference without a majority: with two replies nobody knows who is wrong.
+    pub disputed: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_defaults_are_off_and_can_work() {
+        assert_eq!(Compare::default().mode, CompareMode::Off);
+        assert_eq!(validate(&Compare::default()), Ok(()));
+    }
+
+    #[test]
+    fn what_cannot_work_is_refused_by_its_key() {
+        type Spoil = fn(&mut Compare);
+        let cases: [(&str, Spoil); 6] = [
+            ("bytes_max", |of| of.bytes_max = 0),
+            ("bytes_max", |of| of.bytes_max = BYTES_MAX_MOST + 1),
+            ("ignored_fields[10]", |of| {
+                of.ignored_fields.push("Date".into())
+            }),
+            ("ignored_fields", |of| {
+                of.ignored_fields = vec!["a".into(); 65]
+            }),
+            ("ejects_after", |of| of.ejects_after = 1_001),
+            ("ejects_within_ms", |of| of.ejects_within_ms = 0),
+        ];
+        for (key, spoil) in cases {
+            let mut bad = Compare::default();
+            spoil(&mut bad);
+            assert_eq!(validate(&bad).unwrap_err().0, format!("compare.{key}"));
+        }
+    }
+}
