@@ -6,8 +6,10 @@
 
 mod agent;
 mod api;
+mod body;
 mod clock;
 mod config;
+mod door;
 mod engine;
 mod faults;
 mod influx;
