@@ -20,6 +20,7 @@ mod meter;
 mod metrics;
 mod readiness;
 mod store;
+mod subnet;
 mod tls;
 
 use std::path::PathBuf;
@@ -109,8 +110,8 @@ fn serve(file: PathBuf) -> Result<i32> {
     Ok(0)
 }
 
-/// The role's first process: leader of a session of its own, in the agent's cgroup, then
-/// `start.sh`.
+/// The role's first process: leader of a session of its own, in the agent's cgroup, with what a role
+/// may do and no more, then `start.sh`.
 fn exec_role(words: &[&str]) -> Result<i32> {
     use std::os::unix::process::CommandExt;
     let (joins, program) = joins_and_program(words)?;

@@ -115,6 +115,7 @@ run "files_say_who_is_where" {
       role = "influxdb"
       listen = "198.19.0.5:7443"
       data_address = "198.18.0.5"
+      data_networks = ["198.18.0.0/20"]
       nic_mbps = 1000
       influxdb = "http://198.19.0.5:8086"
 

@@ -19,6 +19,8 @@ const CONTROL_NETWORK: &str = "tst-agent-control";
 /// The two networks, halves of one range of 198.18.0.0/15 that is these tests' own.
 const DATA: &str = "198.18.242";
 const CONTROL_FROM: u8 = 128;
+/// A data address that no machine has.
+pub const NOBODY: &str = "198.18.242.126";
 pub const AGENT_PORT: u16 = 7443;
 /// Generous: the host may be busy with other things.
 const WAIT_LIMIT: Duration = Duration::from_secs(90);
@@ -441,7 +443,7 @@ fn write_files(
     let config = format!(
         "experiment = \"test\"\nmachine = \"web-1\"\ntier = \"web\"\nrole = \"sleeper\"\n\
          listen = \"{control}:{AGENT_PORT}\"\ndata_address = \"{data}\"\n\
-nic_mbps = {NIC_MBPS}\n{more}\n\
+         data_networks = [\"{DATA}.0/25\"]\nnic_mbps = {NIC_MBPS}\n{more}\n\
          [tls]\nca = \"/test/ca.pem\"\ncert = \"/test/cert.pem\"\nkey = \"/test/key.pem\"\n"
     );
     std::fs::create_dir(at("role")).unwrap();
