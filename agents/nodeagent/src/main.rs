@@ -117,6 +117,7 @@ fn exec_role(words: &[&str]) -> Result<i32> {
     let (joins, program) = joins_and_program(words)?;
     setsid().context("cannot make a session for the role")?;
     machine::cgroup::join(&joins)?;
+    machine::confine::confine()?;
     let Some((name, arguments)) = program.split_first() else {
         bail!("exec-role: no program given")
     };

@@ -4,6 +4,7 @@ pub mod calls;
 pub mod cgroup;
 pub mod cgroup_place;
 pub mod command;
+pub mod confine;
 pub mod disk;
 pub mod environment;
 pub mod fingerprint;
