@@ -88,6 +88,11 @@ run "files_say_who_is_where" {
       server_cores = 0.4
       avoid_collisions = true
 
+      [admin_tls]
+      ca = "/etc/sparecraft/tls/ca.pem"
+      cert = "/etc/sparecraft/tls/cert.pem"
+      key = "/run/sparecraft/arbiter/key.pem"
+
       [[servers]]
       name = "db-1"
       address = "198.18.1.11:3306"
