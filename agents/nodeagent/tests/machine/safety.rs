@@ -130,6 +130,11 @@ fn a_role_may_do_what_servers_do_and_gets_no_more_by_any_program() {
          setpriv --reuid=nobody --regid=nogroup --clear-groups /tmp/id -u >/tmp/became\n\
          exec sleep 100003\n"
     );
+    wait_for("the end of all tries", || {
+        let processes = machine.role_processes();
+        let sleeps = |line: &String| line.contains("sleep 100003");
+        processes.iter().any(sleeps).then_some(())
+    });
     assert_eq!(machine.run("cat /tmp/could"), "chown\nchown");
     assert_eq!(machine.run("cat /tmp/became"), "65534");
     let pid = machine.role_pids().swap_remove(0);
