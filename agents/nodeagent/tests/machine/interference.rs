@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::support::{wait_for, BUSY_ROLE, IDLE_ROLE, NOBODY};
+use crate::support::{wait_for, BUSY_ROLE, IDLE_ROLE};
 
 #[test]
 fn spinning_processes_take_cpu_time_from_the_role_and_are_gone_after() {
@@ -89,11 +89,12 @@ fn an_iperf_pair_loads_the_data_network_and_is_gone_after() {
 #[test]
 fn an_iperf_client_without_a_server_is_an_injection_that_failed_and_left_nothing() {
     let machine = machine_or_skip!(IDLE_ROLE);
+    let other = machine_or_skip!(IDLE_ROLE);
     let ask = |peer: &str| {
         let request = json!({ "peer": peer, "port": 5999 });
         machine.refused("interference.iperf", request, 9.0)
     };
-    let (status, reason) = ask(NOBODY);
+    let (status, reason) = ask(&other.container.data_address);
     assert!(
         status == 500 && reason.contains("is undone"),
         "{status} {reason}"

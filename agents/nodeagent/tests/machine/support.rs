@@ -19,8 +19,6 @@ const CONTROL_NETWORK: &str = "tst-agent-control";
 /// The two networks, halves of one range of 198.18.0.0/15 that is these tests' own.
 const DATA: &str = "198.18.242";
 const CONTROL_FROM: u8 = 128;
-/// A data address that no machine has.
-pub const NOBODY: &str = "198.18.242.126";
 pub const AGENT_PORT: u16 = 7443;
 /// Generous: the host may be busy with other things.
 const WAIT_LIMIT: Duration = Duration::from_secs(90);
