@@ -74,7 +74,7 @@ def test_a_load_worker_is_a_user_who_may_come_before_others(tmp_path: Path) -> N
     """Its start.sh as it is; in the place of Python, what tells who it was started as."""
     env, python = tmp_path / "role.env", tmp_path / "python"
     env.write_text("LOAD_MASTER=198.18.0.1\n")
-    python.write_text("#!/bin/sh\nchrt --rr --pid 1 $$ || exit 1\ncat /proc/$$/status\n")
+    python.write_text("#!/bin/sh\nrenice -n -10 -p $$ >&2 || exit 1\ncat /proc/$$/status\n")
     python.chmod(0o755)
     mounts = {
         "/opt/sparecraft/role": ROOT / "infra/roles/load",
