@@ -30,7 +30,7 @@ class Machine(_Frozen):
     @property
     def admin_url(self) -> str:
         """The arbiter's admin API: the same host as the agent's, on the control network."""
-        return f"http://{urlsplit(self.agent_url).hostname}:{ARBITER_ADMIN_PORT}"
+        return f"https://{urlsplit(self.agent_url).hostname}:{ARBITER_ADMIN_PORT}"
 
 
 class Entry(_Frozen):

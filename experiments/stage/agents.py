@@ -1,4 +1,4 @@
-"""Clients of the two APIs in the fleet: the node agent's (mutual TLS) and the arbiter's admin."""
+"""Clients of the two APIs in the fleet, both by mutual TLS: node agent's and arbiter's admin."""
 
 from __future__ import annotations
 
@@ -173,9 +173,10 @@ def connect_agent(machine: Machine, context: ssl.SSLContext) -> Agent:
     return Agent(machine.name, client)
 
 
-def connect_arbiter(machine: Machine) -> Arbiter:
-    """A client for an arbiter's admin API."""
-    return Arbiter(machine.name, httpx.Client(base_url=machine.admin_url, trust_env=False))
+def connect_arbiter(machine: Machine, context: ssl.SSLContext) -> Arbiter:
+    """A client for an arbiter's admin API; `context` comes from `tls_context`."""
+    client = httpx.Client(base_url=machine.admin_url, verify=context, trust_env=False)
+    return Arbiter(machine.name, client)
 
 
 def tls_context(identity: Identity) -> ssl.SSLContext:

@@ -33,7 +33,7 @@ def connect(platform: Platform, inventory: Inventory) -> Fleet:
     """Clients for every agent and arbiter."""
     context = tls_context(platform.identity())
     agents = {m.name: connect_agent(m, context) for m in inventory.with_agent}
-    arbiters = {str(m.tier): connect_arbiter(m) for m in inventory.arbiters}
+    arbiters = {str(m.tier): connect_arbiter(m, context) for m in inventory.arbiters}
     off = {m.name: connect_agent(m, context) for m in inventory.machines if m.standby}
     return Fleet(platform, inventory, agents, arbiters, off)
 

@@ -68,7 +68,7 @@ def test_the_tests_that_the_threat_model_names_exist() -> None:
     named = {name for cell in cells for name in re.findall(r"`(\w+)`", cell)}
     assert len(named) >= 20
     written = ["git", "grep", "-hoE", "--untracked", r"(def|fn|func) \w+", "--"]
-    places = ["experiments/tests", "agents", "infra/provider"]
+    places = ["experiments/tests", "agents", "infra/provider", "infra/roles/tests"]
     found = subprocess.run(
         [*written, *places], cwd=ROOT, capture_output=True, text=True, check=True
     )

@@ -137,6 +137,8 @@ def stop() -> int:
             run("systemctl", "stop", "sparecraft-machine.service", fails=True)
     elif pid is not None:
         _kill_all(pid)
+    # Of the kernel's what power takes with it: the agent's guard of the control address.
+    run("nft", "delete", "table", "netdev", "sparecraft_control", fails=True)
     (KEPT / "pid").unlink(missing_ok=True)
     return 0
 

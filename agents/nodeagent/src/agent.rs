@@ -24,7 +24,7 @@ use crate::machine::disk::root_device;
 use crate::machine::network::DataInterface;
 use crate::machine::role::Role;
 use crate::machine::workers::Workers;
-use crate::machine::{fingerprint, Machine};
+use crate::machine::{fingerprint, guard, Machine};
 use crate::readiness::Readiness;
 use crate::{faults, metrics, tls};
 
@@ -105,6 +105,7 @@ fn prepare(config: Config, clock: Clock) -> Result<Agent> {
     }
     report_undone(&engine.list());
     report_failure("the data interface", shape(&machine));
+    report_failure("the control address's guard", shut_control(&machine));
     if let Ok(device) = root_device() {
         report_failure("the disk throttle", cgroups.inherit_throttle(&device));
     }
@@ -139,10 +140,15 @@ fn find_data_interface(config: &Config) -> Result<DataInterface> {
 
 fn shape(machine: &Machine) -> Result<()> {
     let data = machine.data()?;
-    match machine.nominal_bucket() {
+    match machine.nominal_bucket()? {
         Some(bucket) => data.shape(&bucket),
         None => Ok(()),
     }
+}
+
+fn shut_control(machine: &Machine) -> Result<()> {
+    let config = &machine.config;
+    guard::shut(machine.data()?, config.data_address, config.listen.ip())
 }
 
 fn report_failure(about: &str, result: Result<(), impl Display>) {
@@ -243,6 +249,7 @@ fn end(agent: &Agent) {
     report_failure("the store", agent.machine.role.store().end());
     if let Ok(data) = agent.machine.data() {
         report_failure("the data interface", data.unshape());
+        report_failure("the control address's guard", guard::remove());
     }
     agent.machine.cgroups.remove();
 }

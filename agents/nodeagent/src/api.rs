@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use axum::body::Bytes;
-use axum::extract::{DefaultBodyLimit, Path, Query, State};
+use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post, put};
@@ -19,6 +20,7 @@ use wire::agent::{
     SettingsAnswer, Snapshot,
 };
 
+use crate::body;
 use crate::clock::Clock;
 use crate::engine::Engine;
 use crate::faults::Refusal;
@@ -26,7 +28,8 @@ use crate::influx::Buffer;
 use crate::machine::{environment, fingerprint, Machine};
 use crate::readiness::Readiness;
 
-const BODY_BYTES_MAX: usize = 64 * 1024;
+/// A body comes from the runner, over the control network, at once.
+const BODY_LIMIT: Duration = Duration::from_secs(5);
 
 /// All that the handlers need.
 pub struct Agent {
@@ -90,7 +93,7 @@ pub fn openapi_json() -> Result<String, serde_json::Error> {
 
 /// The routes.
 pub fn router(agent: Arc<Agent>) -> Router {
-    Router::new()
+    let routes = Router::new()
         .route("/v1/health", get(health))
         .route("/v1/capabilities", get(capabilities))
         .route(
@@ -104,8 +107,8 @@ pub fn router(agent: Arc<Agent>) -> Router {
         .route("/v1/settings", put(set_settings))
         .route("/v1/openapi.json", get(openapi))
         .fallback(|| async { Refusal::Unknown("no such path; see /v1/openapi.json".into()) })
-        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
-        .with_state(agent)
+        .with_state(agent);
+    body::bounded(routes, BODY_LIMIT)
 }
 
 impl IntoResponse for Refusal {

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{bail, Context, Result};
 use serde::Deserialize;
 
+use crate::subnet::Subnet;
+
 /// What the agent is told about its machine.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -23,6 +25,8 @@ pub struct Config {
     pub listen: SocketAddr,
     /// The data interface is the one with this address.
     pub data_address: IpAddr,
+    /// Where the fleet's machines have their data addresses: interference goes nowhere else.
+    pub data_networks: Vec<Subnet>,
     /// The NIC's nominal rate; absent: the interface is not shaped and cannot limp.
     pub nic_mbps: Option<f64>,
     /// The disk's nominal rate in MB/s, for disk.limp; absent: the machine's own throttle is taken.
@@ -121,6 +125,7 @@ pub mod tests {
         role = "mediawiki"
         listen = "198.19.1.11:7443"
         data_address = "198.18.1.11"
+        data_networks = ["198.18.0.0/20"]
         nic_mbps = 200
         influxdb = "http://198.19.0.5:8086"
         [tls]
@@ -153,6 +158,7 @@ pub mod tests {
             ("http://198.19.0.5:8086", "198.19.0.5", "influxdb"),
             ("\"web-1\"", "\"\"", "machine"),
             ("198.18.1.11", "web-1", "data_address"),
+            ("198.18.0.0/20", "198.18.0.0", "data_networks"),
         ] {
             let error = format!(
                 "{:#}",

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use wire::agent::{Capability, Fault, FaultRequest, FaultState, RevertReason, LEASE_S_MAX};
 
 use crate::clock::Moment;
@@ -61,19 +61,15 @@ impl Engine {
         }
     }
 
-    /// Undoes what an earlier agent left in the journal. Returns what could not be read.
+    /// Undoes what an earlier agent left in the journal. Returns what was set aside.
     pub fn replay(&self, now: Moment) -> Result<Vec<String>> {
         let mut state = self.lock();
-        let mut broken = Vec::new();
-        for entry in self.journal.entries()? {
-            match entry {
-                Err(error) => broken.push(format!("{error:#}")),
-                Ok(entry) => {
-                    let mut held = Held::new(entry, now, RevertReason::Restart);
-                    self.revert_one(&mut held, RevertReason::Restart, now);
-                    state.faults.push(held);
-                }
-            }
+        let check = |entry: &Entry| self.undoer(&entry.kind)?.check_record(&entry.record);
+        let (entries, broken) = self.journal.entries(check)?;
+        for entry in entries {
+            let mut held = Held::new(entry, now, RevertReason::Restart);
+            self.revert_one(&mut held, RevertReason::Restart, now);
+            state.faults.push(held);
         }
         self.count(&state);
         Ok(broken)
@@ -252,16 +248,19 @@ impl Engine {
         }
     }
 
+    fn undoer(&self, name: &str) -> Result<&dyn Kind> {
+        let kind = self.kinds.iter().find(|kind| kind.name() == name);
+        let kind = kind.with_context(|| format!("no kind `{name}` to undo it with"))?;
+        Ok(&**kind)
+    }
+
     /// The undo does not wait for a look: the dose is what the last one before it found.
     fn revert_one(&self, held: &mut Held, reason: RevertReason, now: Moment) {
         if let Some(meter) = held.meter.take() {
             held.fault.dose = Some(meter.stop());
         }
         let undone = self
-            .kinds
-            .iter()
-            .find(|kind| kind.name() == held.entry.kind)
-            .ok_or_else(|| anyhow::anyhow!("no kind `{}` to undo it with", held.entry.kind))
+            .undoer(&held.entry.kind)
             .and_then(|kind| kind.undo(&self.machine, &held.entry.record))
             .and_then(|()| self.journal.remove(&held.entry.id));
         held.reason = reason;

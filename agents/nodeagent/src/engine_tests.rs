@@ -350,6 +350,32 @@ fn a_restarted_agent_undoes_what_its_predecessor_left() {
 }
 
 #[test]
+fn a_record_that_nothing_can_be_undone_with_is_set_aside_and_holds_nothing() {
+    let bench = bench();
+    let fault = bench.engine.inject(&request("a", 5.0), || at(0)).unwrap();
+    let journal = Journal::open(bench.directory.path().join("state/journal")).unwrap();
+    let (mut left, _) = journal.entries(|_| Ok(())).unwrap();
+    let good = left.swap_remove(0);
+    let strange = |id: &str, kind: &str| Entry {
+        id: id.into(),
+        kind: kind.into(),
+        record: json!({ "no": "id" }),
+        ..good.clone()
+    };
+    journal.write(&strange("e1", "test.scripted")).unwrap();
+    journal.write(&strange("e2", "net.unheard_of")).unwrap();
+    let (successor, _) = engine_in(bench.directory.path());
+    let broken = successor.replay(at(0)).unwrap().join(" ");
+    for word in ["e1.json", "test.scripted", "e2.json", "net.unheard_of"] {
+        assert!(broken.contains(word), "{broken}");
+    }
+    assert_eq!(successor.list().len(), 1);
+    assert_eq!(successor.list()[0].id, fault.id);
+    assert_eq!(successor.active(), 0);
+    successor.inject(&request("a", 5.0), || at(1)).unwrap();
+}
+
+#[test]
 fn all_faults_are_undone_the_newest_first() {
     let bench = bench();
     let ids: Vec<String> = ["a", "b", "c"]

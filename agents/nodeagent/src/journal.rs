@@ -1,10 +1,12 @@
-//! The undo journal: one file per fault, on disk before the fault is, gone after it is undone.
+//! The undo journal: one file per fault, on disk before the fault is, gone after it is undone. What
+//! is no record of a fault is set aside, in a folder of its own: it hides no other, and is there to
+//! be looked at.
 
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{ensure, Context, Result};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -20,6 +22,10 @@ pub struct Entry {
     /// The kind's own record.
     pub record: Value,
 }
+
+/// Larger than any request, and with it than any record.
+const RECORD_BYTES_MAX: u64 = 1024 * 1024;
+const SET_ASIDE: &str = "broken";
 
 /// A directory of undo records.
 #[derive(Debug)]
@@ -57,8 +63,37 @@ impl Journal {
         }
     }
 
-    /// What an earlier agent left, oldest first. Unreadable records are returned as errors.
-    pub fn entries(&self) -> Result<Vec<Result<Entry>>> {
+    /// What an earlier agent left, oldest first, and what was set aside of it, with the reason:
+    /// what cannot be read, and what `check` refuses.
+    pub fn entries(
+        &self,
+        check: impl Fn(&Entry) -> Result<()>,
+    ) -> Result<(Vec<Entry>, Vec<String>)> {
+        let (mut entries, mut broken) = (Vec::new(), Vec::new());
+        for file in self.files()? {
+            match read_entry(&file).and_then(|entry| check(&entry).map(|()| entry)) {
+                Ok(entry) => entries.push(entry),
+                Err(error) => broken.push(self.set_aside(&file, &error)),
+            }
+        }
+        Ok((entries, broken))
+    }
+
+    /// Returns what is to be said of it.
+    fn set_aside(&self, file: &Path, why: &anyhow::Error) -> String {
+        let folder = self.directory.join(SET_ASIDE);
+        let place = folder.join(file.file_name().unwrap_or_default());
+        let moved = fs::create_dir_all(&folder)
+            .and_then(|()| fs::rename(file, &place))
+            .and_then(|()| self.sync());
+        let file = file.display();
+        match moved {
+            Ok(()) => format!("the undo record {file} is set aside in {SET_ASIDE}: {why:#}"),
+            Err(error) => format!("the undo record {file} cannot be set aside ({error}): {why:#}"),
+        }
+    }
+
+    fn files(&self) -> Result<Vec<PathBuf>> {
         let listing = fs::read_dir(&self.directory).with_context(|| {
             format!("cannot read the undo journal {}", self.directory.display())
         })?;
@@ -71,7 +106,7 @@ impl Journal {
             })
             .collect();
         files.sort();
-        Ok(files.iter().map(|file| read_entry(file)).collect())
+        Ok(files)
     }
 
     fn file(&self, id: &str) -> PathBuf {
@@ -90,9 +125,19 @@ fn write_synced(file: &Path, bytes: &[u8]) -> std::io::Result<()> {
 }
 
 fn read_entry(file: &Path) -> Result<Entry> {
-    let text = fs::read_to_string(file)?;
-    serde_json::from_str(&text)
-        .with_context(|| format!("the undo record {} is broken", file.display()))
+    let what = fs::symlink_metadata(file)?;
+    ensure!(
+        what.is_file() && what.len() <= RECORD_BYTES_MAX,
+        "a file of at most {RECORD_BYTES_MAX} bytes expected"
+    );
+    let entry: Entry = serde_json::from_slice(&fs::read(file)?)?;
+    let name = file.file_stem().unwrap_or_default();
+    ensure!(
+        name == entry.id.as_str(),
+        "it is the record of fault {}",
+        entry.id
+    );
+    Ok(entry)
 }
 
 #[cfg(test)]
@@ -112,6 +157,12 @@ mod tests {
         }
     }
 
+    fn ids(journal: &Journal) -> Vec<String> {
+        let (entries, broken) = journal.entries(|_| Ok(())).unwrap();
+        assert_eq!(broken, Vec::<String>::new());
+        entries.into_iter().map(|entry| entry.id).collect()
+    }
+
     #[test]
     fn records_survive_and_are_listed_in_order() {
         let directory = tempfile::tempdir().unwrap();
@@ -119,13 +170,7 @@ mod tests {
         journal.write(&entry("f2")).unwrap();
         journal.write(&entry("f1")).unwrap();
         let again = Journal::open(directory.path().join("journal")).unwrap();
-        let ids: Vec<String> = again
-            .entries()
-            .unwrap()
-            .into_iter()
-            .map(|e| e.unwrap().id)
-            .collect();
-        assert_eq!(ids, ["f1", "f2"]);
+        assert_eq!(ids(&again), ["f1", "f2"]);
     }
 
     #[test]
@@ -135,17 +180,35 @@ mod tests {
         journal.write(&entry("f1")).unwrap();
         journal.remove("f1").unwrap();
         journal.remove("f1").unwrap();
-        assert!(journal.entries().unwrap().is_empty());
+        assert_eq!(ids(&journal), Vec::<String>::new());
     }
 
     #[test]
-    fn a_broken_record_is_reported_and_hides_no_other() {
+    fn broken_records_are_set_aside_and_hide_no_other() {
         let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name);
         let journal = Journal::open(directory.path().to_owned()).unwrap();
-        fs::write(directory.path().join("f0.json"), "{").unwrap();
-        journal.write(&entry("f1")).unwrap();
-        let all = journal.entries().unwrap();
-        assert!(all[0].as_ref().unwrap_err().to_string().contains("f0.json"));
-        assert_eq!(all[1].as_ref().unwrap().id, "f1");
+        for id in ["f1", "f2", "f9"] {
+            journal.write(&entry(id)).unwrap();
+        }
+        fs::write(at("f3.json"), "{").unwrap();
+        fs::write(at("f4.json"), [0xff, 0xfe]).unwrap();
+        fs::create_dir(at("f5.json")).unwrap();
+        // Undone under another's name it would take the other's record with it.
+        fs::rename(at("f9.json"), at("f6.json")).unwrap();
+        let too_long = File::create(at("f7.json")).unwrap();
+        too_long.set_len(RECORD_BYTES_MAX + 1).unwrap();
+        let check = |entry: &Entry| {
+            ensure!(entry.id != "f2", "no kind of ours");
+            Ok(())
+        };
+        let (entries, broken) = journal.entries(check).unwrap();
+        assert_eq!(entries, [entry("f1")]);
+        for (text, id) in broken.iter().zip(2..) {
+            assert!(text.contains(&format!("f{id}.json is set aside")), "{text}");
+            assert!(at(&format!("broken/f{id}.json")).exists());
+        }
+        assert_eq!(broken.len(), 6);
+        assert_eq!(ids(&journal), ["f1"]);
     }
 }

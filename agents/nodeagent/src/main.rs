@@ -6,8 +6,10 @@
 
 mod agent;
 mod api;
+mod body;
 mod clock;
 mod config;
+mod door;
 mod engine;
 mod faults;
 mod influx;
@@ -18,6 +20,7 @@ mod meter;
 mod metrics;
 mod readiness;
 mod store;
+mod subnet;
 mod tls;
 
 use std::path::PathBuf;
@@ -107,13 +110,14 @@ fn serve(file: PathBuf) -> Result<i32> {
     Ok(0)
 }
 
-/// The role's first process: leader of a session of its own, in the agent's cgroup, then
-/// `start.sh`.
+/// The role's first process: leader of a session of its own, in the agent's cgroup, with what a role
+/// may do and no more, then `start.sh`.
 fn exec_role(words: &[&str]) -> Result<i32> {
     use std::os::unix::process::CommandExt;
     let (joins, program) = joins_and_program(words)?;
     setsid().context("cannot make a session for the role")?;
     machine::cgroup::join(&joins)?;
+    machine::confine::confine()?;
     let Some((name, arguments)) = program.split_first() else {
         bail!("exec-role: no program given")
     };

@@ -14,13 +14,17 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
+use tokio::time::timeout;
+use tokio_rustls::server::TlsStream;
 use tokio_rustls::TlsAcceptor;
 
 use crate::config::Tls;
+use crate::door::{Door, Place};
 
 const HANDSHAKE_LIMIT: Duration = Duration::from_secs(5);
 const HEADER_LIMIT: Duration = Duration::from_secs(30);
-const CONNECTIONS_MAX: usize = 128;
+/// Connections that have authenticated; one beyond is closed.
+const SESSIONS_MAX: usize = 128;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Reads the PEM files.
@@ -55,19 +59,25 @@ pub fn acceptor(files: &Tls) -> Result<TlsAcceptor> {
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
 
-/// Serves until the task is dropped. Connections beyond the bound wait.
+/// Serves until the task is dropped. Before the handshake is done a connection is bounded by the
+/// door, then by `SESSIONS_MAX`.
 pub async fn serve(listener: TcpListener, acceptor: TlsAcceptor, router: Router) {
-    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let door = Arc::new(Door::default());
+    let sessions = Arc::new(Semaphore::new(SESSIONS_MAX));
     loop {
-        let Ok(place) = places.clone().acquire_owned().await else {
-            return;
-        };
         match listener.accept().await {
-            Ok((stream, _)) => {
+            Ok((stream, peer)) => {
+                let place = door.enter(peer.ip());
                 let (acceptor, router) = (acceptor.clone(), router.clone());
+                let (door, sessions) = (door.clone(), sessions.clone());
                 tokio::spawn(async move {
-                    serve_one(stream, acceptor, router).await;
-                    drop(place);
+                    let Some(stream) = shake_hands(place, acceptor, stream).await else {
+                        return;
+                    };
+                    door.know(peer.ip());
+                    if let Ok(_session) = sessions.try_acquire() {
+                        serve_one(stream, router).await;
+                    }
                 });
             }
             // Out of file descriptors, most likely: give some time to free them.
@@ -76,9 +86,18 @@ pub async fn serve(listener: TcpListener, acceptor: TlsAcceptor, router: Router)
     }
 }
 
-async fn serve_one(stream: TcpStream, acceptor: TlsAcceptor, router: Router) {
-    let handshake = tokio::time::timeout(HANDSHAKE_LIMIT, acceptor.accept(stream)).await;
-    let Ok(Ok(stream)) = handshake else { return };
+async fn shake_hands(
+    mut place: Place,
+    acceptor: TlsAcceptor,
+    stream: TcpStream,
+) -> Option<TlsStream<TcpStream>> {
+    tokio::select! {
+        shaken = timeout(HANDSHAKE_LIMIT, acceptor.accept(stream)) => shaken.ok()?.ok(),
+        () = place.lost() => None,
+    }
+}
+
+async fn serve_one(stream: TlsStream<TcpStream>, router: Router) {
     // A connection that breaks is the client's to notice.
     let _ = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
@@ -86,3 +105,7 @@ async fn serve_one(stream: TcpStream, acceptor: TlsAcceptor, router: Router) {
         .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router))
         .await;
 }
+
+#[cfg(test)]
+#[path = "tls_tests.rs"]
+mod tests;

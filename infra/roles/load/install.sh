@@ -12,3 +12,5 @@ python3 -m venv "$venv"
 "$venv/bin/pip" install --quiet --require-hashes -r "$source/requirements.lock"
 "$venv/bin/pip" install --quiet --no-deps -e "$source"
 ln -sf "$venv/bin/sparecraft" /usr/local/bin/sparecraft
+getent passwd load >/dev/null ||
+  useradd --system --user-group --home-dir /nonexistent --no-create-home --shell /usr/sbin/nologin load

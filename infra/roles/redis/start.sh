@@ -12,4 +12,5 @@ replica=()
 if [ -n "${REDIS_PRIMARY:-}" ]; then
   replica=(--replicaof "$REDIS_PRIMARY" 6379)
 fi
-exec /usr/bin/redis-server /opt/sparecraft/role/redis.conf "${replica[@]}" ${MAXMEMORY_POLICY:+--maxmemory-policy "$MAXMEMORY_POLICY"}
+exec setpriv --reuid redis --regid redis --clear-groups \
+  /usr/bin/redis-server /opt/sparecraft/role/redis.conf "${replica[@]}" ${MAXMEMORY_POLICY:+--maxmemory-policy "$MAXMEMORY_POLICY"}

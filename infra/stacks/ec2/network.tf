@@ -40,6 +40,7 @@ locals {
   }
 
   data_addresses    = { for name, host in local.hosts : name => cidrhost(local.subnets["data-${local.zone_of[name]}"].cidr, host) }
+  data_networks     = [for zone in [0, 1] : local.subnets["data-${zone}"].cidr]
   control_addresses = { for name, host in local.hosts : name => cidrhost(local.subnets["control-${local.zone_of[name]}"].cidr, host) }
 
   influxdb_url = "http://${local.control_addresses["influxdb-1"]}:${local.roles["influxdb"].port}"

@@ -8,6 +8,7 @@ locals {
   host_of = { for i, name in local.machine_names : name => var.hosts[i % length(var.hosts)] }
 
   data_addresses    = { for name, host in local.host_of : name => host.data_address }
+  data_networks     = [for address in sort(values(local.data_addresses)) : "${address}/32"]
   control_addresses = { for name, host in local.host_of : name => host.address }
 
   influxdb_url = "http://${local.control_addresses["influxdb-1"]}:${local.roles["influxdb"].port}"

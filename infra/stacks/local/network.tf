@@ -21,6 +21,7 @@ locals {
     { influxdb-1 = local.influxdb_host },
   )
   data_addresses    = { for name, host in local.hosts : name => cidrhost(var.data_cidr, host) }
+  data_networks     = [var.data_cidr]
   control_addresses = { for name, host in local.hosts : name => cidrhost(var.control_cidr, host) }
 
   influxdb_url = "http://${local.control_addresses["influxdb-1"]}:${local.roles["influxdb"].port}"

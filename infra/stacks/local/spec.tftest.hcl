@@ -88,6 +88,11 @@ run "files_say_who_is_where" {
       server_cores = 0.4
       avoid_collisions = true
 
+      [admin_tls]
+      ca = "/etc/sparecraft/tls/ca.pem"
+      cert = "/etc/sparecraft/tls/cert.pem"
+      key = "/run/sparecraft/arbiter/key.pem"
+
       [[servers]]
       name = "db-1"
       address = "198.18.1.11:3306"
@@ -115,6 +120,7 @@ run "files_say_who_is_where" {
       role = "influxdb"
       listen = "198.19.0.5:7443"
       data_address = "198.18.0.5"
+      data_networks = ["198.18.0.0/20"]
       nic_mbps = 1000
       influxdb = "http://198.19.0.5:8086"
 

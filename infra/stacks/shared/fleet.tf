@@ -1,6 +1,7 @@
 # What a fleet is made of on every platform: names, host numbers, ports, and each machine's files. The
 # stacks have this file by a symbolic link. A platform gives `data_addresses` and `control_addresses`
-# (machine name to address), `influxdb_url` and `platform_machines` (machines that only it has).
+# (machine name to address), `data_networks` (where the former are, no list of machines where one more
+# would change every other), `influxdb_url` and `platform_machines` (machines that only it has).
 
 locals {
   templates = "${path.module}/../shared/templates"
@@ -195,14 +196,15 @@ locals {
       {
         "/etc/sparecraft/agent.toml" = {
           content = templatefile("${local.templates}/agent.toml.tftpl", {
-            experiment   = var.experiment
-            machine      = name
-            tier         = machine.tier
-            role         = machine.role
-            listen       = "${machine.control_address}:${local.agent_port}"
-            data_address = machine.data_address
-            nic_mbps     = machine.nic_mbps
-            influxdb     = local.influxdb_url
+            experiment    = var.experiment
+            machine       = name
+            tier          = machine.tier
+            role          = machine.role
+            listen        = "${machine.control_address}:${local.agent_port}"
+            data_address  = machine.data_address
+            data_networks = local.data_networks
+            nic_mbps      = machine.nic_mbps
+            influxdb      = local.influxdb_url
           })
           mode = "0644"
         }

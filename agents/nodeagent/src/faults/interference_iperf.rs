@@ -11,7 +11,9 @@ use super::dose::{Probe, Scale};
 use super::interference_iperf_server::{Streams, PORT};
 use super::parameter::Parameter;
 use super::{neighbour, Fault, Refusal};
+use crate::config::Config;
 use crate::machine::Machine;
+use crate::subnet::Subnet;
 
 pub struct InterferenceIperf;
 
@@ -73,6 +75,7 @@ impl Fault for InterferenceIperf {
         id: &str,
         parameters: &Parameters,
     ) -> Result<Record, Refusal> {
+        refuse_stranger(&machine.config, parameters.peer).map_err(Refusal::Invalid)?;
         let (peer, port) = (parameters.peer.to_string(), parameters.port.to_string());
         let (own, limit_s) = (
             machine.config.data_address.to_string(),
@@ -106,5 +109,32 @@ impl Fault for InterferenceIperf {
     fn probe(&self, _machine: &Arc<Machine>, record: &Record) -> Box<dyn Probe> {
         let filter = format!("dst {} and dport = :{}", record.peer, record.port);
         Box::new(Streams::new(filter, "bytes_acked:", record.mbps))
+    }
+}
+
+/// Load goes to machines of the fleet, and not to this one.
+fn refuse_stranger(config: &Config, peer: IpAddr) -> Result<(), String> {
+    let is_machine = |network: &Subnet| network.has_machine(peer);
+    if peer != config.data_address && config.data_networks.iter().any(is_machine) {
+        return Ok(());
+    }
+    Err(format!(
+        "peer must be the data address of another machine of the fleet, not {peer}"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::tests::example_in;
+
+    #[test]
+    fn a_peer_outside_the_fleet_is_refused() {
+        let config = example_in(std::path::Path::new("/nowhere"));
+        let refused = |peer: &str| refuse_stranger(&config, peer.parse().unwrap()).is_err();
+        assert!(!refused("198.18.1.12"));
+        for peer in ["198.18.1.11", "198.18.0.1", "198.18.16.2", "127.0.0.1", "8.8.8.8", "::1"] {
+            assert!(refused(peer), "{peer}");
+        }
     }
 }

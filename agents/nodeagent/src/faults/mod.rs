@@ -167,6 +167,8 @@ pub trait Kind: Send + Sync {
     fn plan(&self, machine: &Machine, id: &str, parameters: &Value) -> Result<Value, Refusal>;
     fn inject(&self, machine: &Machine, record: &Value) -> Result<()>;
     fn undo(&self, machine: &Machine, record: &Value) -> Result<()>;
+    /// Refuses what is no undo record of this kind.
+    fn check_record(&self, record: &Value) -> Result<()>;
     /// Its scale, and what measures by it.
     fn probe(&self, machine: &Arc<Machine>, record: &Value) -> Result<(Scale, Box<dyn Probe>)>;
 }
@@ -216,6 +218,10 @@ impl<F: Fault> Kind for F {
 
     fn undo(&self, machine: &Machine, record: &Value) -> Result<()> {
         Fault::undo(self, machine, &typed::<F>(record)?)
+    }
+
+    fn check_record(&self, record: &Value) -> Result<()> {
+        typed::<F>(record).map(drop)
     }
 
     fn probe(&self, machine: &Arc<Machine>, record: &Value) -> Result<(Scale, Box<dyn Probe>)> {

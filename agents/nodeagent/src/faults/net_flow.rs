@@ -242,12 +242,17 @@ fn overlimits(device: &str) -> Result<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::machine::network::ETHERNET_MTU_BYTES;
 
     /// 2 Mbit/s with a burst of 3,200 bytes: 250 kB/s.
     fn limped(passed: &[(f64, f64)]) -> Flow {
         let mut flow = Flow::new("eth1", |seen| seen.tx_bytes);
         for (bytes, seconds) in passed {
-            flow.add(*bytes, *seconds, &TokenBucket::for_rate(2_000_000));
+            flow.add(
+                *bytes,
+                *seconds,
+                &TokenBucket::for_rate(2_000_000, ETHERNET_MTU_BYTES),
+            );
         }
         flow
     }
@@ -258,7 +263,7 @@ mod tests {
             in_,
             ..Flows::new(
                 Ipv4Addr::LOCALHOST.into(),
-                TokenBucket::for_rate(2_000_000),
+                TokenBucket::for_rate(2_000_000, ETHERNET_MTU_BYTES),
                 "eth1",
                 "sc-f1",
             )

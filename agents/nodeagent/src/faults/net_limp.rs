@@ -17,7 +17,7 @@ use super::net_passage::WAY;
 use super::parameter::{Parameter, FACTOR};
 use super::{Fault, Refusal};
 use crate::machine::command::{run, run_with_input};
-use crate::machine::network::{RootQdisc, TokenBucket, HANDLE};
+use crate::machine::network::{RootQdisc, TokenBucket, ETHERNET_MTU_BYTES, HANDLE};
 use crate::machine::Machine;
 
 pub struct NetLimp;
@@ -69,7 +69,7 @@ impl Fault for NetLimp {
             machine.config.nic_mbps.is_some(),
             "the configuration gives no nic_mbps, so there is no nominal rate to divide"
         );
-        let (probe, bucket) = ("sc-probe", TokenBucket::for_rate(1_000_000));
+        let (probe, bucket) = ("sc-probe", TokenBucket::for_rate(1_000_000, ETHERNET_MTU_BYTES));
         // An agent that was killed in its probe may have left it behind.
         let tried = remove_ingress(probe, "sparecraft_probe_limp")
             .and_then(|()| make_ingress(probe, &bucket, "sparecraft_probe_limp", probe));
@@ -85,7 +85,7 @@ impl Fault for NetLimp {
     ) -> Result<Record, Refusal> {
         let data = machine.data()?;
         let nominal = machine
-            .nominal_bucket()
+            .nominal_bucket()?
             .ok_or_else(|| Refusal::Unavailable("the configuration gives no nic_mbps".into()))?;
         let rate = nominal.rate_bit_per_s as f64 / parameters.factor;
         if rate < RATE_BIT_PER_S_MIN {
@@ -113,7 +113,7 @@ impl Fault for NetLimp {
         Ok(Record {
             interface: data.name.clone(),
             nominal,
-            limping: TokenBucket::for_rate(rate.round() as u64),
+            limping: data.bucket(rate.round() as u64)?,
             ingress: format!("sc-{id}"),
             table: format!("sparecraft_limp_{id}"),
         })

@@ -117,7 +117,7 @@ impl Calls {
 
     /// Whether a process has the library in it; one that is static has not.
     pub fn is_in(&self, pid: i32) -> bool {
-        let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
+        let maps = processes::maps(pid);
         processes::find(pid).is_some() && maps.contains(&*self.library.to_string_lossy())
     }
 

@@ -4,9 +4,11 @@ pub mod calls;
 pub mod cgroup;
 pub mod cgroup_place;
 pub mod command;
+pub mod confine;
 pub mod disk;
 pub mod environment;
 pub mod fingerprint;
+pub mod guard;
 pub mod memory;
 pub mod network;
 pub mod processes;
@@ -18,6 +20,8 @@ mod unified_tests;
 pub mod workers;
 
 use std::sync::Arc;
+
+use anyhow::Result;
 
 use crate::config::Config;
 use cgroup::Cgroups;
@@ -41,9 +45,9 @@ pub struct Machine {
 
 impl Machine {
     /// The bucket that the data interface has when no fault is active.
-    pub fn nominal_bucket(&self) -> Option<TokenBucket> {
-        let rate_mbps = self.config.nic_mbps?;
-        Some(TokenBucket::for_rate((rate_mbps * 1e6).round() as u64))
+    pub fn nominal_bucket(&self) -> Result<Option<TokenBucket>> {
+        let rate_of = |rate_mbps: f64| self.data()?.bucket((rate_mbps * 1e6).round() as u64);
+        self.config.nic_mbps.map(rate_of).transpose()
     }
 
     /// The data interface.

@@ -16,6 +16,10 @@ use super::command::run;
 
 /// Handle of the agent's own root qdisc.
 pub const HANDLE: &str = "5ca0:";
+/// Ethernet's MTU where nothing else is set.
+pub const ETHERNET_MTU_BYTES: u64 = 1_500;
+/// Headers below IP, generously.
+const FRAME_OVERHEAD_BYTES: u64 = 100;
 
 /// The interface that carries the experiment's data.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,14 +47,16 @@ pub struct TokenBucket {
 }
 
 impl TokenBucket {
-    /// A bucket of 2 ms (at least two full frames) with a queue of 100 ms (at least 32 kB, some 20
-    /// frames, so that a slow NIC queues as a slow NIC does and not just drops).
-    pub fn for_rate(rate_bit_per_s: u64) -> TokenBucket {
+    /// A bucket of 2 ms (at least two full frames: a larger one than the bucket would never pass)
+    /// with a queue of 100 ms (at least 20 frames, so that a slow NIC queues as a slow NIC does and
+    /// not just drops).
+    pub fn for_rate(rate_bit_per_s: u64, mtu_bytes: u64) -> TokenBucket {
         let bytes_per_s = rate_bit_per_s / 8;
+        let frame_bytes = mtu_bytes + FRAME_OVERHEAD_BYTES;
         TokenBucket {
             rate_bit_per_s,
-            burst_bytes: (bytes_per_s / 500).max(3_200),
-            limit_bytes: (bytes_per_s / 10).max(32_000),
+            burst_bytes: (bytes_per_s / 500).max(2 * frame_bytes),
+            limit_bytes: (bytes_per_s / 10).max(20 * frame_bytes),
         }
     }
 
@@ -86,6 +92,15 @@ impl DataInterface {
     /// Looks at the root qdisc.
     pub fn root_qdisc(&self) -> Result<RootQdisc> {
         classify_root(&run("tc", &["-j", "qdisc", "show", "dev", &self.name])?)
+    }
+
+    /// The bucket of a rate on this interface, whose frames may be jumbo.
+    pub fn bucket(&self, rate_bit_per_s: u64) -> Result<TokenBucket> {
+        let file = format!("/sys/class/net/{}/mtu", self.name);
+        let text = fs::read_to_string(&file).with_context(|| format!("cannot read {file}"))?;
+        let mtu_bytes = text.trim().parse();
+        let mtu_bytes = mtu_bytes.with_context(|| format!("a number expected in {file}"))?;
+        Ok(TokenBucket::for_rate(rate_bit_per_s, mtu_bytes))
     }
 
     /// Shapes the interface to the NIC's rate with the agent's own qdisc.
@@ -143,15 +158,15 @@ fn parse_traffic(text: &str, interface: &str) -> Option<Traffic> {
     })
 }
 
+/// The addresses of a link, as `ip -j address` tells them.
+pub fn addresses_of(link: &Value) -> impl Iterator<Item = &Value> {
+    link["addr_info"].as_array().into_iter().flatten()
+}
+
 fn interface_of(addresses: &str, wanted: IpAddr) -> Result<Option<String>> {
     let links: Vec<Value> = serde_json::from_str(addresses).context("`ip -j address`")?;
     let wanted = wanted.to_string();
-    let has = |link: &Value| {
-        link["addr_info"].as_array().is_some_and(|all| {
-            all.iter()
-                .any(|address| address["local"] == wanted.as_str())
-        })
-    };
+    let has = |link: &Value| addresses_of(link).any(|address| address["local"] == wanted.as_str());
     Ok(links
         .iter()
         .find(|link| has(link))
@@ -227,12 +242,14 @@ mod tests {
 
     #[test]
     fn a_bucket_holds_two_frames_and_the_queue_twenty_however_slow_the_rate() {
-        let slow = TokenBucket::for_rate(200_000);
+        let slow = TokenBucket::for_rate(200_000, ETHERNET_MTU_BYTES);
         assert_eq!(
             (slow.rate_bit_per_s, slow.burst_bytes, slow.limit_bytes),
             (200_000, 3_200, 32_000)
         );
-        let fast = TokenBucket::for_rate(200_000_000);
+        let fast = TokenBucket::for_rate(200_000_000, ETHERNET_MTU_BYTES);
         assert_eq!((fast.burst_bytes, fast.limit_bytes), (50_000, 2_500_000));
+        let jumbo = TokenBucket::for_rate(200_000, 9_000);
+        assert_eq!((jumbo.burst_bytes, jumbo.limit_bytes), (18_200, 182_000));
     }
 }

@@ -1,6 +1,6 @@
 //! An experiment's certificates, and a client of the API that speaks with them.
 
-use std::net::IpAddr;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use http_body_util::{BodyExt, Full};
@@ -12,6 +12,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use serde_json::Value;
 use tokio::net::TcpStream;
+use tokio_rustls::client::TlsStream;
 
 /// A certificate authority and what it has signed.
 pub struct Authority {
@@ -47,16 +48,12 @@ impl Authority {
     }
 }
 
-/// One request on a connection of its own.
-pub async fn request(
-    address: IpAddr,
+/// A connection with a certificate of the caller's choice, or none.
+pub async fn connect(
+    address: SocketAddr,
     ca_pem: &str,
     client: Option<&(String, String)>,
-    method: &str,
-    path: &str,
-    body: String,
-) -> Result<(u16, Value), String> {
-    let fail = |error: &dyn std::fmt::Display| error.to_string();
+) -> Result<TlsStream<TcpStream>, String> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut roots = rustls::RootCertStore::empty();
     roots
@@ -75,14 +72,25 @@ pub async fn request(
             )
             .unwrap(),
     };
-    let tcp = TcpStream::connect((address, 7443))
+    let tcp = TcpStream::connect(address).await;
+    let name = ServerName::IpAddress(address.ip().into());
+    tokio_rustls::TlsConnector::from(Arc::new(config))
+        .connect(name, tcp.map_err(|error| error.to_string())?)
         .await
-        .map_err(|error| fail(&error))?;
-    let name = ServerName::IpAddress(address.into());
-    let tls = tokio_rustls::TlsConnector::from(Arc::new(config))
-        .connect(name, tcp)
-        .await;
-    let tls = TokioIo::new(tls.map_err(|error| fail(&error))?);
+        .map_err(|error| error.to_string())
+}
+
+/// One request on a connection of its own.
+pub async fn request(
+    address: SocketAddr,
+    ca_pem: &str,
+    client: Option<&(String, String)>,
+    method: &str,
+    path: &str,
+    body: String,
+) -> Result<(u16, Value), String> {
+    let fail = |error: &dyn std::fmt::Display| error.to_string();
+    let tls = TokioIo::new(connect(address, ca_pem, client).await?);
     let (mut sender, connection) = hyper::client::conn::http1::handshake(tls)
         .await
         .map_err(|error| fail(&error))?;

@@ -230,6 +230,29 @@ fn net_link_down_cuts_the_data_side_only_and_its_undo_restores_the_routes() {
 }
 
 #[test]
+fn a_jumbo_frame_passes_a_limping_card() {
+    let machine = machine_or_skip!(IDLE_ROLE, "net.limp");
+    let peer = Container::peer();
+    let interface = machine.data_interface();
+    machine.run(&format!("ip link set {interface} mtu 9000"));
+    machine.inject("net.limp", json!({ "factor": 1000 }));
+    let bucket = || -> Value {
+        let text = machine.run(&format!("tc -s -j qdisc show dev {interface}"));
+        let qdiscs: Value = serde_json::from_str(&text).unwrap();
+        qdiscs[0].clone()
+    };
+    let sent = || bucket()["bytes"].as_u64().unwrap();
+    let (before, to) = (sent(), &peer.data_address);
+    machine.run(&format!(
+        "bash -c 'dd if=/dev/zero bs=8900 count=1 2>/dev/null >/dev/udp/{to}/9'"
+    ));
+    wait_for("a frame of 8.9 kB", || {
+        (sent() - before > 8_900).then_some(())
+    });
+    assert_eq!(bucket()["drops"], 0);
+}
+
+#[test]
 fn cpu_limp_divides_the_cpu_time_that_the_role_gets() {
     let machine = machine_or_skip!(BUSY_ROLE, "cpu.limp");
     // Times that the kernel throttled the role's cgroup so far, and the role's CPU time in clock

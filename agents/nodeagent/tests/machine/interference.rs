@@ -89,16 +89,24 @@ fn an_iperf_pair_loads_the_data_network_and_is_gone_after() {
 #[test]
 fn an_iperf_client_without_a_server_is_an_injection_that_failed_and_left_nothing() {
     let machine = machine_or_skip!(IDLE_ROLE);
-    let own = machine.container.data_address.clone();
-    let (status, reason) = machine.refused(
-        "interference.iperf",
-        json!({ "peer": own, "port": 5999 }),
-        9.0,
-    );
+    let other = machine_or_skip!(IDLE_ROLE);
+    let ask = |peer: &str| {
+        let request = json!({ "peer": peer, "port": 5999 });
+        machine.refused("interference.iperf", request, 9.0)
+    };
+    let (status, reason) = ask(&other.container.data_address);
     assert!(
         status == 500 && reason.contains("is undone"),
         "{status} {reason}"
     );
+    // A machine of the fleet has another's data address, and none outside.
+    for peer in ["192.0.2.1", &machine.container.data_address, "198.18.242.1"] {
+        let (status, reason) = ask(peer);
+        assert!(
+            status == 422 && reason.contains("peer"),
+            "{status} {reason}"
+        );
+    }
     assert_eq!(
         machine.call("GET", "/v1/health", None).1["faults_active"],
         0

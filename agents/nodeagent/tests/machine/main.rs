@@ -11,6 +11,7 @@ mod support;
 mod api;
 mod calls;
 mod client;
+mod control;
 mod disk_store;
 mod dose;
 mod faults;

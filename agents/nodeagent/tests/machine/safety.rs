@@ -119,6 +119,45 @@ fn one_request_undoes_everything() {
 }
 
 #[test]
+fn a_role_may_do_what_servers_do_and_gets_no_more_by_any_program() {
+    // Each would leave a file where it succeeded; the last is a program with setuid root.
+    let machine = machine_or_skip!(
+        "try() { \"$@\" >/dev/null 2>&1 && echo \"$1\" >>/tmp/could; }\n\
+         try chown nobody /tmp; try chown root /tmp\n\
+         try nft list tables; try ip link add x type ifb; try mount -t tmpfs none /mnt\n\
+         try mknod /tmp/disk b 8 0; try chroot / true\n\
+         cp /usr/bin/id /tmp/id; chmod 4755 /tmp/id\n\
+         setpriv --reuid=nobody --regid=nogroup --clear-groups /tmp/id -u >/tmp/became\n\
+         exec sleep 100003\n"
+    );
+    wait_for("the end of all tries", || {
+        let processes = machine.role_processes();
+        let sleeps = |line: &String| line.contains("sleep 100003");
+        processes.iter().any(sleeps).then_some(())
+    });
+    assert_eq!(machine.run("cat /tmp/could"), "chown\nchown");
+    assert_eq!(machine.run("cat /tmp/became"), "65534");
+    let pid = machine.role_pids().swap_remove(0);
+    let status = machine.run(&format!("cat /proc/{pid}/status"));
+    let line = |key: &str| {
+        let found = status.lines().find_map(|line| line.strip_prefix(key));
+        found.unwrap().trim().to_owned()
+    };
+    // chown, dac_override, fowner, kill, setgid, setuid, net_bind_service
+    assert_eq!(line("CapBnd:"), "00000000000004eb");
+    assert_eq!(line("CapPrm:"), "00000000000004eb");
+    assert_eq!(
+        (line("CapInh:"), line("CapAmb:")),
+        ("0".repeat(16), "0".repeat(16))
+    );
+    assert_eq!(line("NoNewPrivs:"), "1");
+    // The agent keeps what faults take.
+    assert!(machine
+        .run("nft list tables")
+        .contains("sparecraft_control"));
+}
+
+#[test]
 fn foreign_state_is_refused_and_left_alone() {
     let machine = machine_or_skip!(IDLE_ROLE);
     let interface = machine.data_interface();

@@ -19,6 +19,7 @@ const CONTROL_NETWORK: &str = "tst-agent-control";
 /// The two networks, halves of one range of 198.18.0.0/15 that is these tests' own.
 const DATA: &str = "198.18.242";
 const CONTROL_FROM: u8 = 128;
+pub const AGENT_PORT: u16 = 7443;
 /// Generous: the host may be busy with other things.
 const WAIT_LIMIT: Duration = Duration::from_secs(90);
 
@@ -286,7 +287,7 @@ impl Machine {
             .build()
             .unwrap();
         let call = request(
-            self.control,
+            (self.control, AGENT_PORT).into(),
             &self.authority.pem,
             client,
             method,
@@ -439,7 +440,8 @@ fn write_files(
     let (certificate, key) = authority.sign(control, ExtendedKeyUsagePurpose::ServerAuth);
     let config = format!(
         "experiment = \"test\"\nmachine = \"web-1\"\ntier = \"web\"\nrole = \"sleeper\"\n\
-         listen = \"{control}:7443\"\ndata_address = \"{data}\"\nnic_mbps = {NIC_MBPS}\n{more}\n\
+         listen = \"{control}:{AGENT_PORT}\"\ndata_address = \"{data}\"\n\
+         data_networks = [\"{DATA}.0/25\"]\nnic_mbps = {NIC_MBPS}\n{more}\n\
          [tls]\nca = \"/test/ca.pem\"\ncert = \"/test/cert.pem\"\nkey = \"/test/key.pem\"\n"
     );
     std::fs::create_dir(at("role")).unwrap();
