@@ -18,6 +18,7 @@ from optimizer.plan.ask.case import Case
 from optimizer.plan.ask.plan_file import read_plan
 from optimizer.plan.ask.question import Choices, Question, asked_as_stated, asked_of_service
 from optimizer.plan.explain.assumptions import assumptions
+from optimizer.plan.explain.domains import domains_of, of_rules, without_rules
 from optimizer.plan.explain.load import load_of
 from optimizer.plan.explain.present import against_present
 from optimizer.plan.explain.promised import of_promise
@@ -91,12 +92,18 @@ def answer(asked: Question, today: datetime.date | None = None) -> Answer:
         insufficient=asked.thin,
         solver=_solver(found, time.monotonic() - began_s, problem),
     )
+    tried = without_rules(case, found)
+    frame = replace(frame, domains=domains_of(case, found.path, tried))
     if found.path is None:
         texts, relaxation = infeasible(problem, case)
-        reasons = (*texts, *of_promise(case, found))
+        reasons = (*texts, *of_promise(case, found), *of_rules(found, tried))
         plan = replace(frame, reasons=reasons, relaxation=relaxation)
         return Answer(plan, case, problem, found)
-    binds = (*binding(problem, found, case), *of_promise(case, found))
+    binds = (
+        *binding(problem, found, case),
+        *of_promise(case, found),
+        *of_rules(found, tried),
+    )
     margin = margin_of(case, asked.figures, found.path)
     plan = replace(
         frame,

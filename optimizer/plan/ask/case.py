@@ -15,15 +15,16 @@ from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
-from optimizer.availability import FailureRates
+from optimizer.availability import FailureRates, availability
 from optimizer.availability.rates import require_target
 from optimizer.errors import InputError
 from optimizer.fit import ServiceFit
 from optimizer.latency import zero_load_s
+from optimizer.plan.ask.domains import Domain, Machines, covers_of, placed
 from optimizer.plan.ask.evidence import CalibratedLatency
 from optimizer.plan.ask.performability import Bound, UsersSlo
 from optimizer.plan.ask.remedy import Remedy, without_limping
-from optimizer.plan.solve.options import Covers, Degraded, Limits, TierDemand, fitting
+from optimizer.plan.solve.options import Degraded, Limits, TierDemand, fitting, rates_of
 from optimizer.plan.solve.problem import Problem
 from optimizer.plan.solve.table import OptionTable, tier_table
 from optimizer.prices import Instance, PriceBook
@@ -99,6 +100,7 @@ class Case:
     level: float | None = None  # of the latency law's error; None: predictions as they are
     remedies: tuple[Remedy, ...] = ()  # against limping: to be compared with the plan's machines
     users: Bound | None = None  # machines with which users get what they are promised
+    domains: tuple[Domain, ...] = ()  # zones, hosts: what fails as a whole, the widest first
 
     def __post_init__(self) -> None:
         scheme_of(self.scheme)
@@ -179,6 +181,23 @@ class Case:
         slo = self.slo.model_copy(update={"degraded": remedy.with_degraded(self.slo.degraded)})
         return replace(self, slo=slo, rates=remedy.with_rates(self.rates))
 
+    def unavailability(self, one: Machines, rates: FailureRates | None = None) -> float:
+        """Of a tier with these machines, at most; 1 where its domains' rules let none be placed.
+
+        Parameters: rates in place of the case's.
+        """
+        rates = self.rates if rates is None else rates
+        if self.domains:
+            found = placed(self.domains, rates, self.scheme, one)
+            return 1.0 if found is None else found.unavailability
+        return availability(
+            one.needed,
+            one.extra,
+            rates_of(rates, one.instance),
+            mechanism=one.mechanism,
+            scheme=self.scheme,
+        ).unavailability_most
+
     def check_zero_load(self, source: Source | None = None) -> None:
         """Raises InputError for a latency limit that no fleet of any size can keep; `source`: where
         it is stated."""
@@ -230,7 +249,7 @@ class Case:
         levels, result = [1], []
         for tier in self.tiers:
             own = self._bounded(tier.name, limits)
-            covers = Covers(self.rates, self.scheme, own, down)
+            covers = covers_of(self.domains, self.rates, self.scheme, own, down)
             table = tier_table(tier, levels, self._fitting(tier), covers, own)
             made = table.columns.upstream * table.columns.replicas
             levels = sorted({int(level) for level in made})
