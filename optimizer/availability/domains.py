@@ -58,9 +58,15 @@ def spread_unavailability(
 
     Parameters: placement of all machines, the pool included; the rest as `availability`.
     Returns: float in [U_FLOOR, 1], with the models' error bound on top.
-    Raises: InputError for limping machines, of which the law per place is not known.
+    Raises: InputError for limping machines, of which the law per place is not known, and for a
+    placement of another number of machines.
     """
     short = short_by_lit(needed, extra, rates, mechanism=mechanism, scheme=scheme)
+    placed = sum(sizes_at(placement, 0))
+    if placed != len(short) - 1:
+        raise InputError(
+            "placement", expected=f"{len(short) - 1} machines, as the tier has", came=f"{placed}"
+        )
     found = float(lit_law(levels, placement) @ short)
     if stands_in(mechanism, scheme):
         for depth, level in enumerate(levels):

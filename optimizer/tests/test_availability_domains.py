@@ -167,3 +167,10 @@ def test_limping_machines_in_domains_are_refused() -> None:
     rates = FailureRates(limp_per_year=1.0, limp_recovery_s=60.0)
     with pytest.raises(InputError, match="do not limp"):
         spread_unavailability(1, 0, rates, (ZONES,), (1,), mechanism="ara", scheme="cloud")
+
+
+def test_a_placement_of_other_machines_is_refused() -> None:
+    with pytest.raises(InputError, match="3 machines"):
+        spread_unavailability(
+            2, 1, FailureRates(), (ZONES,), (1, 1), mechanism="ara", scheme="cloud"
+        )

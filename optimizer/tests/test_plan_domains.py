@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 import pytest
@@ -72,13 +73,13 @@ def levels(draw: st.DrawFn) -> tuple[Domain, ...]:
     return tuple(found)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     levels(),
     st.sampled_from(["cloud", "on-prem"]),
     st.sampled_from([None, 86_400.0]),
     st.sampled_from([0.9, 0.99, 0.999, 0.9999, 0.99999]),
-    st.integers(2, 5),
+    st.integers(2, 4),
 )
 def test_no_fleet_in_any_places_is_cheaper(
     domains: tuple[Domain, ...], scheme: str, repair_s: float | None, target: float, max_nodes: int
@@ -92,7 +93,7 @@ def test_no_fleet_in_any_places_is_cheaper(
 
 def _costs_of_all_fleets(case: Case, max_nodes: int) -> list[float]:
     """USD a month of each that keeps target, load and rules somewhere, by plain loops."""
-    costs = []
+    costs, known = [], cache(lambda *how: min(_lost_anywhere(case, *how), default=1.0))
     for machine, needed in itertools.product(BOOK.instances("here"), range(1, max_nodes + 1)):
         if 1.1 / (needed * machine.vcpus) >= 1.0:
             continue
@@ -100,7 +101,7 @@ def _costs_of_all_fleets(case: Case, max_nodes: int) -> list[float]:
             if case.scheme == "cloud" and mechanism == "pf" and extra:
                 continue
             each = usd_when_off(machine) if mechanism == "pf" else machine.usd_per_month
-            lost = min(_lost_anywhere(case, needed, extra, mechanism), default=1.0)
+            lost = known(needed, extra, mechanism)
             assert case.slo.availability is not None
             if max(lost, U_FLOOR) <= 1.0 - case.slo.availability:
                 costs.append(needed * machine.usd_per_month + extra * each)
@@ -113,11 +114,15 @@ def _lost_anywhere(case: Case, needed: int, extra: int, mechanism: str) -> Itera
     inside = [math.prod(d.count for d in domains[: n + 1]) for n in range(len(domains))]
     seen = set()
     for where in itertools.combinations_with_replacement(range(inside[-1]), machines):
-        places = tuple(tuple(w * inside[n] // inside[-1] for w in where)
-                       for n in range(len(domains)))  # fmt: skip
-        if places in seen:
+        places = tuple(
+            tuple(w * inside[n] // inside[-1] for w in where) for n in range(len(domains))
+        )
+        zones = [[h for z, h in zip(places[0], where, strict=True) if z == one]
+                 for one in range(inside[0])]  # fmt: skip
+        alike = tuple(sorted(tuple(sorted(map(zone.count, set(zone)))) for zone in zones))
+        if alike in seen:  # the same with other names
             continue
-        seen.add(places)
+        seen.add(alike)
         if all(_allowed(d, p, needed) for d, p in zip(domains, places, strict=True)):
             yield _lost(case, needed, extra, mechanism, places)
 
@@ -160,18 +165,14 @@ def _lost(
     return found
 
 
-def _short_of_pool(
-    needed: int, extra: int, lit: int, rates: FailureRates, _scheme: str
-) -> float:  # fmt: skip
+def _short_of_pool(needed: int, extra: int, lit: int, rates: FailureRates, _scheme: str) -> float:
     if lit < needed:
         return 1.0
     full, error = pool_consumed(needed, extra, rates)
     return 1.0 - math.fsum(full[: lit - needed + 1]) + error
 
 
-def _short_of_active(
-    needed: int, extra: int, lit: int, rates: FailureRates, scheme: str
-) -> float:  # fmt: skip
+def _short_of_active(needed: int, extra: int, lit: int, rates: FailureRates, scheme: str) -> float:
     total, found = needed + extra, 0.0
     more = [1.0, *(availability(total - k, k, rates, mechanism="ara", scheme=scheme)
                    .unavailability_most for k in range(total)), 0.0]  # fmt: skip

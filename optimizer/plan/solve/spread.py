@@ -102,14 +102,19 @@ class Spreads:
     def best(
         self, needed: int, extra: int, rates: FailureRates, mechanism: str, replicas: int
     ) -> Spread | None:
-        """Of least unavailability, of these the most even one; None where the rules allow none."""
+        """Of least unavailability, of these the most even one; None where the rules allow none.
+
+        In the cloud a pool is no machine that stands anywhere: `extra` does not count there.
+        """
+        if mechanism == Mechanism.pf and self._scheme == Scheme.cloud:
+            extra = 0
         machines = needed + extra
         most = tuple(rule.most(machines, self.told_apart(replicas)) for rule in self._rules)
         places = self._places(machines, most)
         kept = np.ones(len(places.placements), dtype=bool)
-        for level, rule in enumerate(self._rules):
-            used = places.domains[level].sum(axis=1)
-            kept &= rule.kept(places.largest(level), used, machines, needed)
+        for depth, rule in enumerate(self._rules):
+            used = places.domains[depth].sum(axis=1)
+            kept &= rule.kept(places.largest(depth), used, machines, needed)
         if not kept.any():
             return None
         short = short_by_lit(needed, extra, rates, mechanism=mechanism, scheme=self._scheme)
