@@ -12,12 +12,14 @@ def print_domains(found: Mapping[str, Any], usd: float | None) -> None:
     """The spread, what is left without the worst domain of each level, what the rules cost."""
     if "spread" in found:
         _print_spread(found)
-    table = plain_table("the same question without", "fleet", "USD a month", "less", left=2)
+    table = plain_table("without", "fleet", "USD a month", "less", left=2)
     for row in found["without"]:
         cost = row["usd_per_month"]
         shown = "not feasible" if cost is None else f"{cost:.2f}"
         less = "" if cost is None or usd is None else f"{usd - cost:.2f}"
-        table.add_row(row["limit"], row["fleet"] or "", shown, less)
+        rule = row["limit"].removeprefix("domains.")
+        name = "any domain" if rule == "domains" else rule
+        table.add_row(name, row["fleet"] or "", shown, less)
     print_table(table)
 
 

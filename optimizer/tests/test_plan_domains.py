@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import json
 import math
 from collections.abc import Iterator
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,6 +24,7 @@ from optimizer.plan.planner import answer
 from optimizer.plan.solve.model import solve
 from optimizer.plan.solve.options import Limits, TierDemand, usd_when_off
 from optimizer.prices import Instance, PriceBook
+from optimizer.tests.command_line import output_of
 from optimizer.tests.one_tier import asked
 from optimizer.tolerances import U_FLOOR
 from optimizer.units import YEAR_S
@@ -30,6 +33,29 @@ ZONE = {"name": "zone", "count": 3, "failures_per_year": 0.5, "repair_s": 14_400
         "source": "stated for this test"}  # fmt: skip
 HOST = {"name": "host", "count": 2, "failures_per_year": 2.0, "repair_s": 7_200.0,
         "source": "stated for this test"}  # fmt: skip
+ZONES = """
+scheme = "cloud"
+arrival_per_s = 20.0
+[slo]
+availability = 0.999
+p99_ms = 400.0
+[limits]
+max_nodes = 5
+max_replicas = 1
+[[domains]]
+name = "zone"
+count = 3
+failures_per_year = 0.5
+repair_s = 14400.0
+source = "stated for this test"
+survive = true
+[[tiers]]
+name = "web"
+role = "mediawiki"
+processing_s = 0.03
+memory_mb = 900
+instance_types = ["c5.large"]
+"""
 BOOK = PriceBook("2026-01-01", "drawn", {"here": (
     Instance("small", 1.0, 8.0, 0.05, usd_per_month_off=10.0),
     Instance("large", 2.0, 8.0, 0.09, usd_per_month_off=20.0),
@@ -211,10 +237,25 @@ def test_what_surviving_costs_is_the_cost_of_the_plan_without_it() -> None:
 
 
 def test_a_tier_that_does_not_fit_the_rules_says_which_is_in_the_way() -> None:
-    hosts = {**HOST, "max_per_domain": 1}
-    found = answer(asked({"availability": 0.99999}, domains=[{**hosts, "count": 1}])).plan
+    host = {**HOST, "count": 1, "failures_per_year": 0.001, "max_per_domain": 1}
+    rates = {"failover_s": 3_600.0}  # a machine alone is down for 1e-4 of the time
+    found = answer(asked({"availability": 0.99999}, domains=[host], rates=rates)).plan
     assert not found.feasible
-    assert {text.partition(":")[0] for text in found.reasons} >= {"domains.host.max_per_domain"}
+    named = {text.partition(":")[0] for text in found.reasons}
+    assert named >= {"domains.host.max_per_domain", "domains"}
+
+
+def test_the_terminal_and_json_show_the_spread_and_what_it_costs(tmp_path: Path) -> None:
+    path = tmp_path / "plan.toml"
+    path.write_text(ZONES)
+    printed = output_of("plan", "--input", str(path))
+    body = json.loads(output_of("plan", "--input", str(path), "--json"))
+    sizes = "+".join(str(size) for size in body["domains"]["spread"]["web"]["zone"])
+    (row,) = (line.split() for line in printed.splitlines() if line.startswith("zone "))
+    assert row[1:3] == ["web", sizes]
+    without = {row["limit"]: row["usd_per_month"] for row in body["domains"]["without"]}
+    assert set(without) == {"domains.zone.survive", "domains"}
+    assert f"{without['domains.zone.survive']:.2f}" in printed
 
 
 def test_copies_of_a_request_are_never_all_on_one_host() -> None:
