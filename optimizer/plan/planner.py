@@ -22,7 +22,7 @@ from optimizer.plan.explain.domains import domains_of, of_rules, without_rules
 from optimizer.plan.explain.load import load_of
 from optimizer.plan.explain.present import against_present
 from optimizer.plan.explain.promised import of_promise
-from optimizer.plan.explain.reasons import Wanted, binding, explained, infeasible
+from optimizer.plan.explain.reasons import NOTHING, Wanted, binding, explained, infeasible
 from optimizer.plan.explain.remedies import against_limping
 from optimizer.plan.explain.report import (
     confidence_of,
@@ -99,11 +99,10 @@ def answer(asked: Question, today: datetime.date | None = None) -> Answer:
         reasons = (*texts, *of_promise(case, found), *of_rules(found, tried))
         plan = replace(frame, reasons=reasons, relaxation=relaxation)
         return Answer(plan, case, problem, found)
-    binds = (
-        *binding(problem, found, case),
-        *of_promise(case, found),
-        *of_rules(found, tried),
-    )
+    own, rules = binding(problem, found, case), of_rules(found, tried)
+    if rules:
+        own = [text for text in own if text != NOTHING]
+    binds = (*own, *of_promise(case, found), *rules)
     margin = margin_of(case, asked.figures, found.path)
     plan = replace(
         frame,

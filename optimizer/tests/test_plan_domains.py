@@ -233,7 +233,9 @@ def test_what_surviving_costs_is_the_cost_of_the_plan_without_it() -> None:
     prices = {row["limit"]: row["usd_per_month"] for row in surviving.domains["without"]}
     assert prices["domains.zone.survive"] == round(without.usd_per_month or 0.0, 2)
     assert surviving.usd_per_month > prices["domains.zone.survive"]
-    assert any(text.startswith("domains.zone.survive:") for text in surviving.binding)
+    named = [text.partition(":")[0] for text in surviving.binding]
+    assert "domains.zone.survive" in named
+    assert "none of the SLOs" not in named
 
 
 def test_a_tier_that_does_not_fit_the_rules_says_which_is_in_the_way() -> None:
@@ -256,6 +258,17 @@ def test_the_terminal_and_json_show_the_spread_and_what_it_costs(tmp_path: Path)
     without = {row["limit"]: row["usd_per_month"] for row in body["domains"]["without"]}
     assert set(without) == {"domains.zone.survive", "domains"}
     assert f"{without['domains.zone.survive']:.2f}" in printed
+
+
+@pytest.mark.parametrize(("nodes", "broken"), [(1, ["availability", "domains"]), (2, [])])
+def test_a_present_fleet_that_no_place_makes_survive_breaks_the_rules(
+    nodes: int, broken: list[str]
+) -> None:
+    there = {"present": {"instance_type": "c5.large", "nodes": nodes}}
+    zone = {**ZONE, "survive": True}
+    found = answer(asked({"availability": 0.99}, domains=[zone], tier=there)).plan
+    assert found.present is not None
+    assert found.present["breaks"] == broken
 
 
 def test_copies_of_a_request_are_never_all_on_one_host() -> None:

@@ -125,6 +125,8 @@ def _judged(case: Case, there: Sequence[_There]) -> tuple[Path, list[str]]:
             broken = violations(problem, path)
         except UnstableError:
             broken = ["utilisation"]
+        if case.domains and any(option.unavailability >= 1.0 for option in path):
+            broken = [*broken, "domains"]
         if best is None or len(broken) < len(best[1]):
             best = (path, broken)
         if not broken:

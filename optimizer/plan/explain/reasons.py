@@ -20,6 +20,7 @@ from optimizer.plan.solve.screen import cost
 from optimizer.plan.solve.table import columns
 from optimizer.tolerances import CENT
 
+NOTHING = "none of the SLOs: stability and the replicas' placement alone set this cost"
 _BINDING_S = 5.0  # of each solve
 _MARGINAL_S = 10.0  # of each limit
 _FRONT_SOLVES = 90
@@ -96,7 +97,7 @@ def binding(problem: Problem, found: Solution, source: Variants | None = None) -
     if source is not None:
         saved += _nodes_binding(problem, found, source)
     if not saved:
-        return ["none of the SLOs: stability and the replicas' placement alone set this cost"]
+        return [NOTHING]
     return [text for _, text in sorted(saved, reverse=True)]
 
 
