@@ -2,16 +2,19 @@
 
 Read `rates.py` (what is given), `chain.py` (states and transitions), `models.py` (the four models),
 `transient.py` (the numerical method and its bound); then `steady.py`, `course.py` (the long run and
-the time course) and `sizing.py` (the least extra nodes or pool for a target).
+the time course), `sizing.py` (the least extra nodes or pool for a target), `placement.py` and
+`domains.py` (machines in zones and on hosts that fail as a whole).
 """
 
 from optimizer.availability.course import TimeCourse, time_course
+from optimizer.availability.domains import spread_unavailability
 from optimizer.availability.models import (
     active_route_anywhere,
     availability,
     passive_failover,
     passive_failover_by_pool,
 )
+from optimizer.availability.placement import Level, lit_law, placements, sizes_at
 from optimizer.availability.rates import HORIZON_S, Availability, FailureRates
 from optimizer.availability.sizing import Sizing, least_extra_nodes, least_pool, sizes
 from optimizer.availability.steady import steady_state
@@ -20,15 +23,20 @@ __all__ = [
     "HORIZON_S",
     "Availability",
     "FailureRates",
+    "Level",
     "Sizing",
     "TimeCourse",
     "active_route_anywhere",
     "availability",
     "least_extra_nodes",
     "least_pool",
+    "lit_law",
     "passive_failover",
     "passive_failover_by_pool",
+    "placements",
     "sizes",
+    "sizes_at",
+    "spread_unavailability",
     "steady_state",
     "time_course",
 ]

@@ -107,15 +107,27 @@ def passive_failover_by_pool(
     if rates.repair_s is not None or rates.standby_fraction:
         raise InputError("rates", expected="no repair and a cold standby", came=repr(rates))
 
-    def full(chain: Chain) -> NDArray[np.int64]:
-        return np.where(chain.shortfall(rates.limp_capacity) == 0, chain.consumed, -1)
-
-    shape = shape_of(needed, pool_max, Mechanism.pf, Scheme.on_prem)
-    solved = _solve(shape, rates, horizon_s, full, pool_max + 1)
+    solved = _at_full_strength(needed, pool_max, rates, horizon_s)
     return tuple(
         _believed(Availability(share(1.0 - float(a)), solved.error, solved.chain.states))
         for a in np.cumsum(solved.values)
     )
+
+
+@lru_cache(maxsize=4096)
+def pool_consumed(
+    needed: int, pool: int, rates: FailureRates, *, horizon_s: float = HORIZON_S
+) -> tuple[NDArray[np.float64], float]:
+    """`passive_failover` on-premises: share of the horizon at full strength with k consumed.
+
+    Returns: (pool + 1,) for k = 0..pool, and the absolute error of any sum of the first of them.
+    """
+    check(needed, pool, Scheme.on_prem, horizon_s)
+
+    solved = _at_full_strength(needed, pool, rates, horizon_s)
+    found = np.zeros(pool + 1)
+    found[: len(solved.values)] = solved.values[: pool + 1]
+    return found, solved.error
 
 
 def availability(
@@ -246,6 +258,16 @@ def _solve(
         came=f"{bracket:.1e} without any cut",
         do="Please report the rates.",
     )
+
+
+def _at_full_strength(needed: int, pool: int, rates: FailureRates, horizon_s: float) -> _Solved:
+    """Passive failover from a pool: time with no place empty, by the number consumed."""
+
+    def full(chain: Chain) -> NDArray[np.int64]:
+        return np.where(chain.shortfall(rates.limp_capacity) == 0, chain.consumed, -1)
+
+    shape = shape_of(needed, pool, Mechanism.pf, Scheme.on_prem)
+    return _solve(shape, rates, horizon_s, full, pool + 1)
 
 
 @lru_cache(maxsize=4096)

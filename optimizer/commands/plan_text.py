@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from optimizer.commands.output import out, plain_table, print_table, say
+from optimizer.commands.plan_domains import print_domains
 from optimizer.commands.plan_integrity import print_integrity
 from optimizer.commands.plan_limping import print_limping
 from optimizer.plan.explain.curve import Axis
@@ -38,6 +39,8 @@ def print_plan(plan: Plan, body: Mapping[str, Any], written: Sequence[Path]) -> 
         _print_lines("No fleet meets the SLOs", body["reasons"])
     if body["integrity"] is not None:
         print_integrity(body["integrity"])
+    if body["domains"] is not None:
+        print_domains(body["domains"], body["usd_per_month"])
     if "limping" in body:
         print_limping(body["limping"], body["usd_per_month"])
     _print_lines("Not enough evidence for", body["insufficient"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -63,6 +63,7 @@ class Plan:
     integrity: Mapping[str, Any] | None = None  # wrong answers, and what keeping them rare costs
     load: Mapping[str, Any] | None = None  # up to which it holds, and until when
     present: Mapping[str, Any] | None = None  # the fleet that is there, beside the plan
+    domains: Mapping[str, Any] | None = None  # where the machines stand, and without one of them
     solver: Mapping[str, Any] = field(default_factory=dict)
     inputs: Mapping[str, Any] = field(default_factory=dict)
     fleet: Fleet | None = None
@@ -89,6 +90,7 @@ class Plan:
             "integrity": None if self.integrity is None else dict(self.integrity),
             "load": None if self.load is None else dict(self.load),
             "present": None if self.present is None else dict(self.present),
+            "domains": None if self.domains is None else dict(self.domains),
             "solver": dict(self.solver),
             "inputs": dict(self.inputs),
             "tfvars": self.to_tfvars(),
@@ -120,7 +122,14 @@ class Plan:
         for name, tier in self.tiers.items():
             values = {"policy": self.fleet.policy, "replicas": tier.replicas, "tokens": tier.tokens}
             lines.append(f"# {name} = {{ {_attributes(values)} }}")
+        for name, spread in (self.domains or {}).get("spread", {}).items():
+            where = "; ".join(f"{level} {_sum(sizes)}" for level, sizes in spread.items())
+            lines.append(f"# {name} over domains, standbys included: {where}")
         return "\n".join([*lines, ""])
+
+
+def _sum(sizes: Sequence[int]) -> str:
+    return "+".join(str(size) for size in sizes)
 
 
 def _tier_values(tier: TierPlan, spec: Mapping[str, Any]) -> dict[str, Any]:

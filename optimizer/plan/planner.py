@@ -18,6 +18,7 @@ from optimizer.plan.ask.case import Case
 from optimizer.plan.ask.plan_file import read_plan
 from optimizer.plan.ask.question import Choices, Question, asked_as_stated, asked_of_service
 from optimizer.plan.explain.assumptions import assumptions
+from optimizer.plan.explain.domains import domains_of, of_rules, without_rules
 from optimizer.plan.explain.integrity import solved
 from optimizer.plan.explain.load import load_of
 from optimizer.plan.explain.present import against_present
@@ -96,12 +97,14 @@ def answer(asked: Question, today: datetime.date | None = None) -> Answer:
     )
     if problem is None:
         return Answer(replace(frame, reasons=hardened.binds), case)
+    tried = without_rules(case, found)
+    frame = replace(frame, domains=domains_of(case, found.path, tried))
+    others = (*of_promise(case, found), *of_rules(found, tried), *hardened.binds)
     if found.path is None:
         texts, relaxation = infeasible(problem, case)
-        reasons = (*texts, *of_promise(case, found), *hardened.binds)
-        plan = replace(frame, reasons=reasons, relaxation=relaxation)
+        plan = replace(frame, reasons=(*texts, *others), relaxation=relaxation)
         return Answer(plan, case, problem, found)
-    binds = binding_of(problem, found, case, (*of_promise(case, found), *hardened.binds))
+    binds = binding_of(problem, found, case, others)
     margin = margin_of(case, asked.figures, found.path)
     plan = replace(
         frame,

@@ -15,24 +15,19 @@ from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
-from optimizer.availability import FailureRates
+from optimizer.availability import FailureRates, availability
 from optimizer.availability.rates import require_target
 from optimizer.errors import InputError
 from optimizer.fit import ServiceFit
 from optimizer.latency import zero_load_s
+from optimizer.plan.ask.domains import Domain, Machines, covers_of, placed
 from optimizer.plan.ask.evidence import CalibratedLatency
 from optimizer.plan.ask.integrity import IntegritySlo
 from optimizer.plan.ask.performability import Bound, UsersSlo
 from optimizer.plan.ask.remedy import Remedy, without_limping
-from optimizer.plan.solve.options import (
-    Covers,
-    Degraded,
-    Limits,
-    TierDemand,
-    fitting,
-    rates_of,
-)
+from optimizer.plan.solve.options import Degraded, Limits, TierDemand, fitting, rates_of
 from optimizer.plan.solve.problem import Problem
+from optimizer.plan.solve.spread import Spread
 from optimizer.plan.solve.table import OptionTable, tier_table
 from optimizer.prices import Instance, PriceBook
 from optimizer.source import Positive, Source, Strict, check, refusal
@@ -108,6 +103,7 @@ class Case:
     level: float | None = None  # of the latency law's error; None: predictions as they are
     remedies: tuple[Remedy, ...] = ()  # against limping: to be compared with the plan's machines
     users: Bound | None = None  # machines with which users get what they are promised
+    domains: tuple[Domain, ...] = ()  # zones, hosts: what fails as a whole, the widest first
 
     def __post_init__(self) -> None:
         scheme_of(self.scheme)
@@ -188,6 +184,30 @@ class Case:
         slo = self.slo.model_copy(update={"degraded": remedy.with_degraded(self.slo.degraded)})
         return replace(self, slo=slo, rates=remedy.with_rates(self.rates))
 
+    def unavailability(self, one: Machines, rates: FailureRates | None = None) -> float:
+        """Of a tier with these machines, at most; 1 where its domains' rules let none be placed.
+
+        Parameters: rates in place of the case's.
+        """
+        if self.domains:
+            found = self.spread(one, rates)
+            return 1.0 if found is None else found.unavailability
+        return availability(
+            one.needed,
+            one.extra,
+            rates_of(self.rates if rates is None else rates, one.instance, self._demand(one.tier)),
+            mechanism=one.mechanism,
+            scheme=self.scheme,
+        ).unavailability_most
+
+    def spread(self, one: Machines, rates: FailureRates | None = None) -> Spread | None:
+        """Where a tier's machines stand best; None where the domains' rules let none be placed.
+
+        Parameters: rates in place of the case's.
+        """
+        rates = self.rates if rates is None else rates
+        return placed(self.domains, rates, self.scheme, one, self._demand(one.tier))
+
     def check_zero_load(self, source: Source | None = None) -> None:
         """Raises InputError for a latency limit that no fleet of any size can keep; `source`: where
         it is stated."""
@@ -229,6 +249,9 @@ class Case:
         reach_s = 4.0 * max([*self.slo.latency_ms.values(), *measured, 1.0]) / 1000.0
         return 2.0 ** math.ceil(math.log2(reach_s))
 
+    def _demand(self, name: str) -> TierDemand:
+        return next(tier for tier in self.tiers if tier.name == name)
+
     def _fitting(self, tier: TierDemand) -> list[Instance]:
         return fitting(self.book.instances(self.region), tier, self.headroom_mb)
 
@@ -239,7 +262,7 @@ class Case:
         levels, result = [1], []
         for tier in self.tiers:
             own = self._bounded(tier.name, limits)
-            covers = Covers(rates_of(self.rates, demand=tier), self.scheme, own, down)
+            covers = covers_of(self.domains, self.rates, self.scheme, own, down, tier)
             table = tier_table(tier, levels, self._fitting(tier), covers, own)
             made = table.columns.upstream * table.columns.replicas
             levels = sorted({int(level) for level in made})

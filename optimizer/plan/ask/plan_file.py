@@ -16,6 +16,7 @@ from optimizer.availability.effect import without_effect
 from optimizer.errors import MOST, InputError
 from optimizer.latency.station import POLICIES
 from optimizer.plan.ask.case import Slo
+from optimizer.plan.ask.domains import Domain, problems_of
 from optimizer.plan.ask.integrity import StatedVariant, TransientFaults
 from optimizer.plan.ask.limping import with_measured_limping
 from optimizer.plan.ask.load import Load
@@ -115,6 +116,7 @@ class Stated(Strict):
     limits: Limits = Limits()
     rates: dict[str, Any] = Field(default_factory=dict)
     remedies: list[Remedy] = Field(default_factory=list)
+    domains: list[Domain] = Field(default_factory=list)
     transient_faults: TransientFaults | None = None
     tiers: list[StatedTier] = Field(default_factory=list)
 
@@ -172,6 +174,7 @@ def _check_effect(source: Source, stated: Stated) -> None:
 
 def _problems(stated: Stated) -> Iterator[Problem]:
     """What no single key is wrong with."""
+    yield from problems_of(stated.domains, stated.rates.get("limp_per_year"))
     limits, names = stated.limits, [tier.name for tier in stated.tiers]
     given = "max_replicas" in limits.model_fields_set
     if given and limits.max_replicas > limits.max_nodes:

@@ -178,6 +178,7 @@ def _asked(
         measured=measured if measured is not None and not measured.missing else None,
         level=level if slo.latency_ms else None,
         remedies=tuple(plan.remedies) if plan else (),
+        domains=tuple(plan.domains) if plan else (),
     )
     if file is not None:
         check_remedies(case.remedies, case.rates, slo.degraded, file.source)

@@ -79,6 +79,16 @@ def _on_capacity(case: Case, service: ServiceFit) -> list[str]:
 def _on_failures(case: Case, uncertain: UncertainRates | None) -> list[str]:
     rates = case.rates
     texts = ["tiers fail independently of each other"]
+    if case.domains:
+        names = ", ".join(one.name for one in case.domains)
+        texts = [
+            f"domains ({names}) fail independently of each other and of the machines in them, and "
+            "are up or dark as in the long run; tiers share them, which makes the product over the "
+            "tiers a lower bound",
+            "machines of a dark domain are down until it is back: standbys elsewhere take over, "
+            "new ones are not bought meanwhile",
+            "machines stand as `domains` says: fleet.tfvars has no key for it, so place them so",
+        ]
     if not rates.common_cause:
         texts.append("nodes fail independently of each other")
     if not rates.standby_fraction:

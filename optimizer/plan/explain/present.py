@@ -10,13 +10,12 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from optimizer.availability import availability
 from optimizer.errors import UnstableError
 from optimizer.plan.explain.curve import AVAILABILITY
-from optimizer.plan.solve.options import Option, TierDemand, rates_of, usd_when_off
+from optimizer.plan.solve.options import Option, TierDemand, usd_when_off
 from optimizer.plan.solve.problem import Path, unavailability_of, violations
 from optimizer.replication import collision_probability
 from optimizer.words import Mechanism
@@ -126,6 +125,8 @@ def _judged(case: Case, there: Sequence[_There]) -> tuple[Path, list[str]]:
             broken = violations(problem, path)
         except UnstableError:
             broken = ["utilisation"]
+        if case.domains and any(option.unavailability >= 1.0 for option in path):
+            broken = [*broken, "domains"]
         if best is None or len(broken) < len(best[1]):
             best = (path, broken)
         if not broken:
@@ -160,9 +161,7 @@ def _least(case: Case, demand: TierDemand, one: _There, upstream: int) -> int:
 def _option(case: Case, demand: TierDemand, one: _There, upstream: int, needed: int) -> Option:
     mechanism = Mechanism.pf if one.standby else Mechanism.ara
     extra = one.standby if one.standby else one.nodes - needed
-    rates = rates_of(case.rates, one.instance, demand)
-    lost = availability(needed, extra, rates, mechanism=mechanism, scheme=case.scheme)
-    return Option(
+    found = Option(
         tier=demand.name,
         upstream=upstream,
         replicas=one.replicas,
@@ -171,10 +170,11 @@ def _option(case: Case, demand: TierDemand, one: _There, upstream: int, needed: 
         mechanism=mechanism,
         extra=extra,
         usd_per_month=one.usd_per_month,
-        unavailability=lost.unavailability_most,
+        unavailability=1.0,
         utilisation=_load(demand, one, upstream) / needed,
         collision=collision_probability(needed, upstream, one.replicas),
     )
+    return replace(found, unavailability=case.unavailability(found))
 
 
 def _predicted(case: Case, path: Path) -> dict[str, float | None]:

@@ -7,19 +7,16 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from optimizer.availability import availability
 from optimizer.fit import Estimate, ServiceFit, TierFit
 from optimizer.plan.ask.case import Case
 from optimizer.plan.ask.demand import is_stated
 from optimizer.plan.ask.performability import Bound
 from optimizer.plan.explain.curve import AVAILABILITY
 from optimizer.plan.outcome import Fleet, TierPlan
-from optimizer.plan.solve.options import rates_of
 from optimizer.plan.solve.problem import Path, unavailability_of
 from optimizer.replication import least_tokens
 
 if TYPE_CHECKING:
-    from optimizer.availability import FailureRates
     from optimizer.plan.ask.question import Question
     from optimizer.uncertainty import UncertainRates
 
@@ -142,7 +139,7 @@ def confidence_of(case: Case, rates: UncertainRates | None, path: Path) -> dict[
 
     target = case.slo.availability
     draws = rates.sample(np.random.default_rng(_SEED), _DRAWS)
-    found = [_availability(case, path, drawn) for drawn in draws]
+    found = [math.prod(1.0 - case.unavailability(o, drawn) for o in path) for drawn in draws]
     return {
         "asked": case.slo.confidence,
         "uncertain": sorted(rates.uncertain),
@@ -154,19 +151,6 @@ def confidence_of(case: Case, rates: UncertainRates | None, path: Path) -> dict[
         "availability_p05": float(np.quantile(found, 0.05)),
         "availability_p50": float(np.quantile(found, 0.5)),
     }
-
-
-def _availability(case: Case, path: Path, rates: FailureRates) -> float:
-    return math.prod(
-        availability(
-            o.needed,
-            o.extra,
-            rates_of(rates, o.instance, tier),
-            mechanism=o.mechanism,
-            scheme=case.scheme,
-        ).availability
-        for o, tier in zip(path, case.tiers, strict=True)
-    )
 
 
 def _rounded(value: float | None) -> float | None:

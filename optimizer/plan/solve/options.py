@@ -142,24 +142,40 @@ class Covers:
     ) -> None:
         self._rates, self._scheme, self._limits = rates, scheme, limits
         self._nodes_down = nodes_down
-        self._known: dict[tuple[int, str, FailureRates], tuple[Redundancy, ...]] = {}
+        self._known: dict[tuple[int, str, FailureRates, int], tuple[Redundancy, ...]] = {}
+
+    def told_apart(self, _replicas: int) -> int:
+        """The same for numbers of replicas with the same redundancies: here all of them."""
+        return 1
 
     def of(
-        self, needed: int, mechanisms: Sequence[str], instance: Instance | None = None
+        self,
+        needed: int,
+        mechanisms: Sequence[str],
+        instance: Instance | None = None,
+        replicas: int = 1,
     ) -> list[Redundancy]:
         """All that could be worth it. Both mechanisms, where they differ."""
         rates = self._rates if instance is None else rates_of(self._rates, instance)
         if self._scheme == Scheme.cloud and Mechanism.ara in mechanisms:
             mechanisms = (Mechanism.ara,)
-        return [cover for mechanism in mechanisms for cover in self._of(needed, mechanism, rates)]
+        return [
+            cover
+            for mechanism in mechanisms
+            for cover in self._of(needed, mechanism, rates, self.told_apart(replicas))
+        ]
 
-    def _of(self, needed: int, mechanism: str, rates: FailureRates) -> tuple[Redundancy, ...]:
-        key = (needed, mechanism, rates)
+    def _of(
+        self, needed: int, mechanism: str, rates: FailureRates, replicas: int
+    ) -> tuple[Redundancy, ...]:
+        key = (needed, mechanism, rates, replicas)
         if key not in self._known:
-            self._known[key] = tuple(self._worth(needed, mechanism, rates))
+            self._known[key] = tuple(self._worth(*key))
         return self._known[key]
 
-    def _worth(self, needed: int, mechanism: str, rates: FailureRates) -> Iterator[Redundancy]:
+    def _worth(
+        self, needed: int, mechanism: str, rates: FailureRates, _replicas: int
+    ) -> Iterator[Redundancy]:
         """All but those with more extra nodes than another, and neither more available nor better
         off with `nodes_down`."""
         best, most = math.inf, self._limits.max_nodes - needed

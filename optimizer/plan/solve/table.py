@@ -140,7 +140,7 @@ def tier_table(
     limits: Limits,
 ) -> OptionTable:
     """All options of a tier at these amplification levels, r = 1..max_replicas; see the module."""
-    tables: dict[tuple[int, float], _CoverRows] = {}
+    tables: dict[tuple[int, float, int], _CoverRows] = {}
     blocks, rows = [], 0
     for level, r in itertools.product(levels, range(1, limits.max_replicas + 1)):
         if r > limits.max_nodes:
@@ -194,7 +194,7 @@ def _block(
     replicas: int,
     number: int,
     instance: Instance,
-    tables: dict[tuple[int, float], _CoverRows],
+    tables: dict[tuple[int, float, int], _CoverRows],
     covers: Covers,
     limits: Limits,
 ) -> tuple[Any, ...]:
@@ -206,9 +206,9 @@ def _block(
     first = max(replicas, math.floor(per_node) + 1)
     parts = []
     for needed in range(first, limits.max_nodes + 1):
-        key = (needed, instance.interruptions_per_year)
+        key = (needed, instance.interruptions_per_year, covers.told_apart(replicas))
         if key not in tables:
-            tables[key] = _cover_rows(covers.of(needed, demand.mechanisms, instance))
+            tables[key] = _cover_rows(covers.of(needed, demand.mechanisms, instance, replicas))
         parts.append(_rows(instance, needed, tables[key]))
     if not parts:
         return tuple(np.zeros(0) for _ in range(12))

@@ -1,0 +1,147 @@
+r"""Availability of a tier whose machines are spread over domains that fail as a whole.
+
+Machines crash and come back as `chain` says, whatever the domains do; domains are dark as
+`placement` says, in their long run from the start. Machines of a dark domain are down until it is
+up again: nothing is bought elsewhere meanwhile (static stability).
+
+Active route anywhere. The law of the number d of crashed ones among n places is the same for every
+place, so with m of n lit, the lit crashed ones X are hypergeometric, and
+
+    U = sum_m P(lit = m) sum_d P(d) P(m - X < needed),    P(d > k) = U(n - k needed, k extra)
+
+which is exact: domains and crashes are independent, and short is what it says at every time.
+
+Passive failover. Standbys of other domains stand in for what is dark, one after the other at
+1 / failover_s, beside the fail-over of crashes. Any of the machines may be the broken ones, so with
+m lit and k of the pool consumed, it is enough if no place waits and k <= m - needed:
+
+    U <= sum_m P(lit = m) (1 - sum_(k <= m - needed) L_k)  +  sum over domains f min(c t_f, R)
+
+with L_k the share of time at full strength with k consumed, c the machines of the domain (all of
+them active, at worst), t_f the fail-over time. An upper bound: broken machines are taken to be lit,
+and a domain's own machines active.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from optimizer.availability.models import active_route_anywhere, pool_consumed
+from optimizer.availability.placement import Level, Placement, lit_law, sizes_at
+from optimizer.availability.rates import HORIZON_S, FailureRates
+from optimizer.errors import InputError
+from optimizer.tolerances import U_FLOOR
+from optimizer.units import YEAR_S
+from optimizer.words import Mechanism, Scheme, mechanism_of
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Array = NDArray[np.float64]
+
+
+def spread_unavailability(
+    needed: int,
+    extra: int,
+    rates: FailureRates,
+    levels: Sequence[Level],
+    placement: Placement,
+    *,
+    mechanism: str,
+    scheme: str,
+) -> float:
+    """Share of the year without `needed` machines up in domains that are up: at most this.
+
+    Parameters: placement of all machines, the pool included; the rest as `availability`.
+    Returns: float in [U_FLOOR, 1], with the models' error bound on top.
+    Raises: InputError for limping machines, of which the law per place is not known, and for a
+    placement of another number of machines.
+    """
+    short = short_by_lit(needed, extra, rates, mechanism=mechanism, scheme=scheme)
+    placed = sum(sizes_at(placement, 0))
+    if placed != len(short) - 1:
+        raise InputError(
+            "placement", expected=f"{len(short) - 1} machines, as the tier has", came=f"{placed}"
+        )
+    found = float(lit_law(levels, placement) @ short)
+    if stands_in(mechanism, scheme):
+        for depth, level in enumerate(levels):
+            shares = moving_by_size(needed, needed + extra, rates, level)
+            found += float(shares[sizes_at(placement, depth)].sum())
+    return min(1.0, max(found, U_FLOOR))
+
+
+def stands_in(mechanism: str, scheme: str) -> bool:
+    """Whether a pool's machines take over from dark ones; in the cloud there is no such pool."""
+    return mechanism_of(mechanism) is Mechanism.pf and scheme == Scheme.on_prem
+
+
+def short_by_lit(
+    needed: int, extra: int, rates: FailureRates, *, mechanism: str, scheme: str
+) -> Array:
+    """P(too few up | m machines are lit), for m = 0..needed + extra: (needed + extra + 1,)."""
+    if rates.limps:
+        raise InputError(
+            "domains",
+            expected="machines that do not limp",
+            came=f"limp_per_year = {rates.limp_per_year:g}",
+            do="Leave [[domains]] or limp_per_year out: they are not modelled together.",
+        )
+    if stands_in(mechanism, scheme):
+        return _short_of_pool(needed, extra, rates)
+    total = needed + (extra if mechanism == Mechanism.ara else 0)
+    return _short_of_active(needed, total, rates, scheme)
+
+
+def moving_by_size(needed: int, machines: int, rates: FailureRates, level: Level) -> Array:
+    """Share of the year in which standbys are still being brought up for one domain's machines.
+
+    Returns: for a domain of 0..machines of the tier's machines: (machines + 1,).
+    """
+    struck = np.minimum(np.arange(machines + 1), needed)
+    filled_s: Array = np.minimum(struck * rates.failover_s, level.repair_s)
+    return level.failures_per_year * filled_s / YEAR_S
+
+
+def _short_of_pool(needed: int, pool: int, rates: FailureRates) -> Array:
+    full, error = pool_consumed(needed, pool, rates)
+    short = np.ones(needed + pool + 1)
+    short[needed:] = np.clip(1.0 - np.cumsum(full) + error, 0.0, 1.0)
+    return short
+
+
+def _short_of_active(needed: int, total: int, rates: FailureRates, scheme: str) -> Array:
+    more_crashed = _crashed_more_than(total, rates, scheme)
+    short = np.ones(total + 1)
+    for lit in range(needed, total + 1):
+        too_few = _too_few(needed, lit, total)  # by the number crashed, never falling
+        short[lit] = too_few[0] + float(np.diff(too_few) @ more_crashed)
+    return np.minimum(short, 1.0)
+
+
+@lru_cache(maxsize=1024)
+def _crashed_more_than(total: int, rates: FailureRates, scheme: str) -> Array:
+    """P(more than k of `total` machines have crashed), at most, for k = 0..total - 1."""
+    return np.array(
+        [
+            active_route_anywhere(
+                total - k, k, rates, scheme=scheme, horizon_s=HORIZON_S
+            ).unavailability_most
+            for k in range(total)
+        ]
+    )
+
+
+@lru_cache(maxsize=65536)
+def _too_few(needed: int, lit: int, total: int) -> Array:
+    """P(fewer than `needed` of the lit ones up | d of the total crashed), d = 0..total."""
+    from scipy.stats import hypergeom
+
+    crashed = np.arange(total + 1)
+    # sf: more than lit - needed of the crashed ones are among the lit
+    found: Array = np.asarray(hypergeom.sf(lit - needed, total, crashed, lit), dtype=np.float64)
+    return np.maximum.accumulate(np.clip(found, 0.0, 1.0))

@@ -1,0 +1,180 @@
+"""How a tier's machines are spread over domains: the best way that the rules allow, all tried.
+
+A placement costs nothing, and only the unavailability and the rules look at it. So each option of
+a tier gets the placement of least unavailability among all that keep the rules, and is left out
+where none does: the search over options stays what it was, and its optimum is the optimum over
+options and placements.
+
+`survive` asks for `needed` machines, standbys included, outside of any one domain. The limits on
+utilisation, collision and latency are kept by `needed` machines, so they are kept without that
+domain, in all tiers at once. Nothing cheaper is missed: a fleet whose n machines keep the limits,
+and c of them still do, is an option with c needed ones and n - c extra ones, at the same cost.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from optimizer.availability import FailureRates, Level, lit_law, placements, sizes_at
+from optimizer.availability.domains import moving_by_size, short_by_lit, stands_in
+from optimizer.availability.placement import Placement
+from optimizer.plan.solve.options import Covers, Limits, Redundancy
+from optimizer.tolerances import U_FLOOR
+from optimizer.words import Mechanism, Scheme
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+    Ints = NDArray[np.int64]
+    Mask = NDArray[np.bool_]
+
+_ROUNDING = 1e-9  # relative, of sums of probabilities: what differs by less is equal
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What one level of domains asks of each tier, its standbys included.
+
+    max_per_domain  machines of the tier in one domain, at most
+    min_domains     domains that have a machine of it, at least
+    copies_apart    never all copies of a request in one domain: with r > 1, at most r - 1 machines
+    survive         with any one domain gone, as many machines as are needed are left
+    """
+
+    max_per_domain: int | None = None
+    min_domains: int | None = None
+    copies_apart: bool = False
+    survive: bool = False
+
+    def most(self, machines: int, replicas: int) -> int:
+        """Machines that one domain may have."""
+        found = machines if self.max_per_domain is None else min(machines, self.max_per_domain)
+        return min(found, replicas - 1) if self.copies_apart and replicas > 1 else found
+
+    def kept(self, largest: Ints, used: Ints, machines: int, needed: int) -> Mask:
+        """Which placements do what is asked: the machines of their fullest domain, domains used."""
+        found: Mask = used >= (self.min_domains or 1)
+        return found & (machines - largest >= needed) if self.survive else found
+
+
+@dataclass(frozen=True)
+class Spread:
+    """A placement of a tier's machines, and what it leaves of unavailability."""
+
+    placement: Placement
+    unavailability: float
+
+
+@dataclass(frozen=True, eq=False)
+class _Places:
+    """All n placements of a number of machines. `domains`: per level how many domains have 0, 1,
+    2, ... of them."""
+
+    placements: tuple[Placement, ...]
+    laws: Floats  # (n, machines + 1)
+    domains: tuple[Ints, ...]  # of (n, machines + 1)
+
+    def largest(self, level: int) -> Ints:
+        """Machines of the fullest domain: (n,)."""
+        sizes = np.arange(self.laws.shape[1])
+        found: Ints = ((self.domains[level] > 0) * sizes).max(axis=1, initial=0)
+        return found
+
+
+class Spreads:
+    """The best placement of any tier; `levels` from the widest, each with its rule."""
+
+    def __init__(self, levels: Sequence[Level], rules: Sequence[Rule], scheme: str) -> None:
+        self._levels, self._rules, self._scheme = tuple(levels), tuple(rules), scheme
+        self._places = cache(self._all_places)
+
+    def told_apart(self, replicas: int) -> int:
+        """The same for numbers of replicas with which the same placements are allowed."""
+        return replicas if any(rule.copies_apart for rule in self._rules) else 1
+
+    def best(
+        self, needed: int, extra: int, rates: FailureRates, mechanism: str, replicas: int
+    ) -> Spread | None:
+        """Of least unavailability, of these the most even one; None where the rules allow none.
+
+        In the cloud a pool is no machine that stands anywhere: `extra` does not count there.
+        """
+        if mechanism == Mechanism.pf and self._scheme == Scheme.cloud:
+            extra = 0
+        machines = needed + extra
+        most = tuple(rule.most(machines, self.told_apart(replicas)) for rule in self._rules)
+        places = self._places(machines, most)
+        kept = np.ones(len(places.placements), dtype=bool)
+        for depth, rule in enumerate(self._rules):
+            used = places.domains[depth].sum(axis=1)
+            kept &= rule.kept(places.largest(depth), used, machines, needed)
+        if not kept.any():
+            return None
+        short = short_by_lit(needed, extra, rates, mechanism=mechanism, scheme=self._scheme)
+        lost = places.laws @ short
+        if stands_in(mechanism, self._scheme):
+            for level, counts in zip(self._levels, places.domains, strict=True):
+                lost += counts @ moving_by_size(needed, machines, rates, level)
+        least = float(lost[kept].min())
+        equal = np.flatnonzero(kept & (lost <= least * (1.0 + _ROUNDING)))
+        even = int(equal[places.largest(0)[equal].argmin()])
+        return Spread(places.placements[even], min(1.0, max(float(lost[even]), U_FLOOR)))
+
+    def _all_places(self, machines: int, most: tuple[int, ...]) -> _Places:
+        found = placements(self._levels, machines, most)
+        laws = [lit_law(self._levels, one) for one in found]
+        counts = [
+            [np.bincount(sizes_at(one, level), minlength=machines + 1) for one in found]
+            for level in range(len(self._levels))
+        ]
+        shape = (len(found), machines + 1)
+        return _Places(
+            found,
+            np.array(laws).reshape(shape),
+            tuple(np.array(level, dtype=np.int64).reshape(shape) for level in counts),
+        )
+
+
+class SpreadCovers(Covers):
+    """Redundancies whose machines are placed as well as the rules allow."""
+
+    def __init__(
+        self,
+        rates: FailureRates,
+        scheme: str,
+        limits: Limits,
+        nodes_down: int,
+        spreads: Spreads,
+    ) -> None:
+        super().__init__(rates, scheme, limits, nodes_down)
+        self._spreads = spreads
+
+    def told_apart(self, replicas: int) -> int:
+        return self._spreads.told_apart(replicas)
+
+    def _worth(
+        self, needed: int, mechanism: str, rates: FailureRates, replicas: int
+    ) -> Iterator[Redundancy]:
+        """All but those with more extra nodes than another, and neither more available nor better
+        off with `nodes_down`."""
+        most = self._limits.max_nodes - needed
+        if mechanism == Mechanism.pf and self._scheme == Scheme.cloud:
+            most = 0
+        spared = self._nodes_down if mechanism == Mechanism.ara else -1
+        best = math.inf
+        for extra in range(most + 1):
+            found = self._spreads.best(needed, extra, rates, mechanism, replicas)
+            if found is None:
+                continue
+            if found.unavailability < best or extra <= spared:
+                yield Redundancy(mechanism, extra, found.unavailability)
+            best = min(best, found.unavailability)
+            if best <= U_FLOOR and extra >= spared:
+                return
