@@ -72,10 +72,11 @@ func TestAccMachine_HasWhatItWasGivenAndCanBeImported(t *testing.T) {
 
 // isMachine compares what Docker was told with what the configuration says.
 func isMachine(t *testing.T, found container.InspectResponse, port string) error {
-	device, err := docker(t).DiskDevice(t.Context())
+	hardware, err := docker(t).Hardware(t.Context(), baseImage, experiment)
 	if err != nil {
 		return err
 	}
+	device := hardware.Disk
 	host := found.HostConfig
 	got := fmt.Sprintln(
 		host.CPUPeriod,
