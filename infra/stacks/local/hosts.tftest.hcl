@@ -7,7 +7,7 @@ variables {
   grafana_image = null # whatever set-up found
   scheme        = "on-prem"
   tiers = {
-    web   = { role = "mediawiki", calls = ["db", "cache"], nodes = 3, standby = 1, cpus = 0.5, memory_mb = 256, nic_mbps = 200, disk_mbps = 80 }
+    web   = { role = "mediawiki", calls = ["db"], nodes = 3, standby = 1, cpus = 0.5, memory_mb = 256, nic_mbps = 200, disk_mbps = 80 }
     db    = { role = "mariadb", nodes = 2, cpus = 0.5, memory_mb = 256, nic_mbps = 200, disk_mbps = 80 }
     cache = { role = "memcached", nodes = 1, cpus = 0.5, memory_mb = 256, nic_mbps = 200, disk_mbps = 80 }
   }
@@ -23,11 +23,11 @@ run "domains_take_turns_and_so_do_their_hosts" {
   command = plan
 
   assert {
-    condition = output.hosts == tomap({
+    condition = output.hosts == {
       arbiter-db = "b1", arbiter-web = "a2", influxdb-1 = "a1"
       cache-1    = "a1", db-1 = "b1", db-2 = "a2"
       web-1      = "a2", web-2 = "b1", web-3 = "a1", web-4 = "b1"
-    })
+    }
     error_message = "Expected racks in turn, each tier from one further, came ${jsonencode(output.hosts)}."
   }
   assert {
@@ -64,7 +64,7 @@ run "more_nodes_move_no_machine" {
   command = plan
   variables {
     tiers = {
-      web   = { role = "mediawiki", calls = ["db", "cache"], nodes = 4, standby = 1, cpus = 0.5, memory_mb = 256, nic_mbps = 200, disk_mbps = 80 }
+      web   = { role = "mediawiki", calls = ["db"], nodes = 4, standby = 1, cpus = 0.5, memory_mb = 256, nic_mbps = 200, disk_mbps = 80 }
       db    = { role = "mariadb", nodes = 5, cpus = 0.5, memory_mb = 256, nic_mbps = 200, disk_mbps = 80 }
       cache = { role = "memcached", nodes = 1, cpus = 0.5, memory_mb = 256, nic_mbps = 200, disk_mbps = 80 }
     }
@@ -83,7 +83,7 @@ run "one_engine_needs_no_ends" {
   }
 
   assert {
-    condition     = length(fleet_vxlan.this) == 0 && length(fleet_image.link) == 0 && distinct(values(output.hosts)) == ["local"] && fleet_network.data["local"].mtu == null
+    condition     = length(fleet_vxlan.this) == 0 && length(fleet_image.link) == 0 && toset(values(output.hosts)) == toset(["local"]) && fleet_network.data["local"].mtu == null
     error_message = "Expected one bridge for each network and nothing beside it."
   }
 }

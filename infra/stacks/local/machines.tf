@@ -10,9 +10,17 @@ locals {
     { influxdb-1 = tomap({ (local.roles["influxdb"].port) = var.influxdb_port }) },
   )
 
-  # Image to the machines that have it; the first says whose role it is.
+  # Image to a machine that has it.
   image_machines = { for name, machine in local.machines : machine.image => machine... }
   images         = { for image, machines in local.image_machines : image => machines[0] }
+
+  # Image to the hosts that have it: the first, which builds, and those of its machines.
+  image_hosts = {
+    for image in keys(local.images) : image => [
+      for k, host in local.host_names : host
+      if k == 0 || contains([for name, machine in local.machines : local.host_of[name] if machine.image == image], host)
+    ]
+  }
 }
 
 # A stock image gets the agent and its tools added; Docker pulls it where it is not here.
@@ -25,11 +33,8 @@ resource "fleet_image" "role" {
   build_args = each.value.stock == null ? null : { IMAGE = each.value.stock }
   base_image = "sparecraft/base:bookworm"
   retain     = true
-  # The first host builds. In the pool's order, so that a machine more elsewhere changes no builder.
-  hosts = distinct(concat([local.host_names[0]], [
-    for host in local.host_names : host if contains([for name in local.image_machines[each.key] : local.host_of[name]], host)
-  ]))
-  ignore = ["role.json", "workload.py", "README.md", "**/__pycache__"] # no part of what a machine runs
+  hosts      = local.image_hosts[each.key]
+  ignore     = ["role.json", "workload.py", "README.md", "**/__pycache__"] # no part of what a machine runs
   files = merge(
     { "bin/nodeagent" = "${local.root}/build/bin/nodeagent" },
     each.value.stock == null ? {} : { "stock.Dockerfile" = "${local.root}/infra/roles/stock/Dockerfile" },

@@ -23,6 +23,7 @@ const (
 	vxlanReadyLimit = 30 * time.Second
 	vxlanPoll       = 100 * time.Millisecond
 	vxlanStopS      = 5
+	linkVariable    = "LINK=" // its name has 15 bytes, as long as a name may be
 )
 
 //go:embed vxlan.sh
@@ -42,9 +43,6 @@ type VXLAN struct {
 	Peers      []string
 }
 
-// Link is the name of the interface.
-func (v VXLAN) Link() string { return "scvx" + strconv.FormatInt(v.VNI, 10) }
-
 // StartVXLAN makes the container and waits until the interface is there. The id is returned also
 // with an error, for whatever has to be removed.
 func (e *Engine) StartVXLAN(ctx context.Context, wanted VXLAN) (string, error) {
@@ -52,13 +50,26 @@ func (e *Engine) StartVXLAN(ctx context.Context, wanted VXLAN) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("inspect the network: %w", err)
 	}
-	created, err := e.ContainerCreate(ctx, wanted.config(found), &container.HostConfig{
-		NetworkMode: "host", CapAdd: []string{"NET_ADMIN"},
-	}, nil, nil, wanted.Name)
+	created, err := e.ContainerCreate(ctx, wanted.config(found), onHostsNetwork(), nil, nil, wanted.Name)
 	if err != nil {
 		return "", err
 	}
-	return created.ID, e.ResumeVXLAN(ctx, created.ID)
+	if err := e.ContainerStart(ctx, created.ID, container.StartOptions{}); err != nil {
+		return created.ID, err
+	}
+	ready, cancel := context.WithTimeout(ctx, vxlanReadyLimit)
+	defer cancel()
+	if err := e.untilReady(ready, created.ID); err != nil {
+		return created.ID, err
+	}
+	_, err = e.ContainerUpdate(ctx, created.ID, container.UpdateConfig{
+		RestartPolicy: container.RestartPolicy{Name: container.RestartPolicyUnlessStopped},
+	})
+	return created.ID, err
+}
+
+func onHostsNetwork() *container.HostConfig {
+	return &container.HostConfig{NetworkMode: "host", CapAdd: []string{"NET_ADMIN"}}
 }
 
 func (v VXLAN) config(on network.Inspect) *container.Config {
@@ -75,27 +86,11 @@ func (v VXLAN) config(on network.Inspect) *container.Config {
 		Entrypoint: []string{"sh", "-c", vxlanScript},
 		Labels:     map[string]string{LabelExperiment: v.Experiment},
 		Env: []string{
-			"LINK=" + v.Link(), "VNI=" + strconv.FormatInt(v.VNI, 10), "PORT=" + strconv.FormatInt(v.Port, 10),
+			linkVariable + "vx-" + on.ID[:12], "VNI=" + strconv.FormatInt(v.VNI, 10), "PORT=" + strconv.FormatInt(v.Port, 10),
 			"LOCAL=" + v.Local, "BRIDGE=" + bridge, "MTU=" + mtu, "PEERS=" + strings.Join(v.Peers, " "),
 		},
 		StopTimeout: &stopS,
 	}
-}
-
-// ResumeVXLAN starts the container, and has the engine start it again should it end.
-func (e *Engine) ResumeVXLAN(ctx context.Context, id string) error {
-	if err := e.ContainerStart(ctx, id, container.StartOptions{}); err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(ctx, vxlanReadyLimit)
-	defer cancel()
-	if err := e.untilReady(ctx, id); err != nil {
-		return err
-	}
-	_, err := e.ContainerUpdate(ctx, id, container.UpdateConfig{
-		RestartPolicy: container.RestartPolicy{Name: container.RestartPolicyUnlessStopped},
-	})
-	return err
 }
 
 func (e *Engine) untilReady(ctx context.Context, id string) error {
@@ -122,8 +117,7 @@ func (e *Engine) untilReady(ctx context.Context, id string) error {
 	}
 }
 
-// EndVXLAN removes interface and container. One that was killed is started once more, as it removes
-// the interface that it left.
+// EndVXLAN removes interface and container. One that was killed has left its interface.
 func (e *Engine) EndVXLAN(ctx context.Context, id string) error {
 	found, err := e.ContainerInspect(ctx, id)
 	if cerrdefs.IsNotFound(err) {
@@ -132,11 +126,13 @@ func (e *Engine) EndVXLAN(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	if !found.State.Running {
-		_ = e.ResumeVXLAN(ctx, id) // what it cannot make anew it still removes
+	if found.State.Running {
+		limitS := vxlanStopS
+		err = e.ContainerStop(ctx, id, container.StopOptions{Timeout: &limitS})
+	} else {
+		err = e.removeLink(ctx, found.Config)
 	}
-	limitS := vxlanStopS
-	if err := e.ContainerStop(ctx, id, container.StopOptions{Timeout: &limitS}); err != nil {
+	if err != nil {
 		return err
 	}
 	err = e.ContainerRemove(ctx, id, container.RemoveOptions{Force: true})
@@ -144,4 +140,17 @@ func (e *Engine) EndVXLAN(ctx context.Context, id string) error {
 		return nil
 	}
 	return err
+}
+
+func (e *Engine) removeLink(ctx context.Context, of *container.Config) error {
+	for _, variable := range of.Env {
+		if link, is := strings.CutPrefix(variable, linkVariable); is {
+			_, err := e.runOnce(ctx, &container.Config{
+				Image: of.Image, Labels: of.Labels, Entrypoint: []string{"sh", "-c"},
+				Cmd: []string{"! ip link show dev " + link + " 2>/dev/null || ip link delete " + link},
+			}, onHostsNetwork())
+			return err
+		}
+	}
+	return nil
 }

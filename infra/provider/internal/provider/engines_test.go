@@ -180,7 +180,7 @@ func leftOf() []string {
 	var left []string
 	for _, pattern := range []string{
 		enginesDir, "/run/netns/" + engineNames + "*", "/sys/fs/cgroup/" + engineNames + "*",
-		"/sys/fs/cgroup/*/" + engineNames + "*", "/sys/class/net/" + cable, "/sys/class/net/scvx*",
+		"/sys/fs/cgroup/*/" + engineNames + "*", "/sys/class/net/" + cable, "/sys/class/net/vx-*",
 	} {
 		found, _ := filepath.Glob(pattern)
 		left = append(left, found...)

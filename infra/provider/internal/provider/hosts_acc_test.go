@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/docker/docker/api/types/container"
+	"github.com/hashicorp/terraform-plugin-testing/config"
 	"github.com/hashicorp/terraform-plugin-testing/helper/resource"
 	"github.com/hashicorp/terraform-plugin-testing/terraform"
 
@@ -63,12 +64,11 @@ func TestAccHosts_OneFleetOverTwoEngines(t *testing.T) {
 	engines := twoEngines(t)
 	server := sshtest.Start(t)
 	t.Setenv("TF_ACC_PROVIDER_NAMESPACE", "sparecraft")
-	config := poolConfig(t, "unix://"+engines["a"].socket(), "ssh://"+server.Address+engines["b"].socket())
+	text := poolConfig(t, "unix://"+engines["a"].socket(), "ssh://"+server.Address+engines["b"].socket())
 	a, b := engines["a"], engines["b"]
 	resource.Test(t, resource.TestCase{
-		ProtoV6ProviderFactories: factories(time.Now),
-		Steps: []resource.TestStep{
-			{Config: config, Check: resource.ComposeTestCheckFunc(
+		Steps: withModule(t, text,
+			resource.TestStep{Check: resource.ComposeTestCheckFunc(
 				machinesAre(t, a, "arbiter-pages", "influxdb-1", "pages-1"),
 				machinesAre(t, b, "pages-2"),
 				answered(t, a, "pages-1", "198.18.209.13:8080"),
@@ -76,23 +76,34 @@ func TestAccHosts_OneFleetOverTwoEngines(t *testing.T) {
 				packetsFitTheUnderlay(t, a),
 				imageIsCopied(t, a, b),
 			)},
-			{ // the interface is left, and the next apply takes it over
+			resource.TestStep{ // the interface is left, and the next apply takes it over
 				PreConfig: killed(t, b, func() error {
 					return b.ContainerRemove(t.Context(), vxlanName(t, b), container.RemoveOptions{Force: true})
 				}),
-				Config: config,
-				Check:  answered(t, a, "pages-1", "198.18.209.13:8080"),
+				Check: answered(t, a, "pages-1", "198.18.209.13:8080"),
 			},
-			{ // the engine does not start it again; the next apply does
+			resource.TestStep{ // the engine does not start it again; the next apply makes another
 				PreConfig: killed(t, b, func() error {
 					return b.ContainerKill(t.Context(), vxlanName(t, b), "KILL")
 				}),
-				Config: config,
-				Check:  answered(t, b, "pages-2", "198.18.208.10:8080"),
+				Check: answered(t, b, "pages-2", "198.18.208.10:8080"),
 			},
-		},
+		),
 		CheckDestroy: func(*terraform.State) error { return hostsAreEmpty(t, a, b) },
 	})
+}
+
+// withModule has the configuration in a folder and the providers stated by each step, as only then
+// Terraform is initialised with it, and finds the module.
+func withModule(t *testing.T, text string, steps ...resource.TestStep) []resource.TestStep {
+	t.Helper()
+	dir := t.TempDir()
+	put(t, filepath.Join(dir, "main.tf"), text)
+	for i := range steps {
+		steps[i].ConfigDirectory = config.StaticDirectory(dir)
+		steps[i].ProtoV6ProviderFactories = factories(time.Now)
+	}
+	return steps
 }
 
 func containerOf(machine string) string { return "sc-" + poolExperiment + "-" + machine }

@@ -233,6 +233,17 @@ func TestAccMachine_StandbyIsCreatedAndStartsAndStopsInPlace(t *testing.T) {
 			ConfigPlanChecks: expect(machineAddr, plancheck.ResourceActionUpdate),
 			Check:            resource.ComposeTestCheckFunc(same, status(t, container.StateExited)),
 		},
+		resource.TestStep{ // one that ran before is a standby, too
+			ResourceName: machineAddr, ImportState: true, ImportStateId: machineName, ImportStateVerify: true,
+			ImportStateVerifyIgnore: []string{"image"},
+		},
+		resource.TestStep{
+			Config: machineConfig(map[string]string{
+				"standby": "true", "data": `{ network = fleet_network.data.id, address = "198.18.99.1" }`,
+			}),
+			PlanOnly:    true,
+			ExpectError: says("Address 198.18.99.1 is not in its network"),
+		},
 	)
 }
 

@@ -54,6 +54,9 @@ func (r *machineResource) ModifyPlan(
 		return
 	}
 	r.checkHost(ctx, request.Plan, &response.Diagnostics)
+	if !response.Diagnostics.HasError() && r.connection != nil {
+		r.checkAddresses(ctx, request.Plan, &response.Diagnostics)
+	}
 	var standby types.Bool
 	response.Diagnostics.Append(request.Plan.GetAttribute(ctx, path.Root("standby"), &standby)...)
 	running := types.BoolUnknown()

@@ -144,7 +144,7 @@ func machineContent() map[string]schema.Attribute {
 			Validators:    []validator.List{listvalidator.SizeAtLeast(1)},
 		},
 		"environment": schema.MapAttribute{
-			Optional: true, ElementType: types.StringType, PlanModifiers: replaceMap,
+			Optional: true, Sensitive: true, ElementType: types.StringType, PlanModifiers: replaceMap,
 			Description: "Environment of process 1.",
 		},
 		"files": schema.MapNestedAttribute{

@@ -101,7 +101,7 @@ func (r machines) adopt(
 		state.Tier = types.StringValue(tier)
 	}
 	state.Image = types.StringValue(found.Image)
-	state.Standby = types.BoolValue(found.State.Status == container.StateCreated)
+	state.Standby = types.BoolValue(!found.State.Running) // a frozen one runs
 	state.NICMbps, state.DiskMbps = types.Int64Value(spec.NICMbps), types.Int64Value(spec.DiskMbps)
 	state.Data = &machineNet{Address: types.StringValue(spec.DataAddress)}
 	state.Control = &machineNet{Address: types.StringValue(spec.ControlAddress)}

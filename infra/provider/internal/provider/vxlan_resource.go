@@ -103,7 +103,7 @@ func (r *vxlanResource) Schema(
 				Computed: true, Description: "Docker's id of the container.", PlanModifiers: keepString,
 			},
 			"running": schema.BoolAttribute{
-				Computed: true, Description: "Whether the container runs. Planned as true, so a killed one is drift.",
+				Computed: true, Description: "Whether the container runs. Planned as true, so a killed one is made anew.",
 			},
 		},
 	}
@@ -130,6 +130,9 @@ func (r *vxlanResource) ModifyPlan(
 			fmt.Sprintf("expected addresses of other hosts, came %s too", plan.Address.ValueString()))
 	}
 	response.Diagnostics.Append(response.Plan.SetAttribute(ctx, path.Root("running"), true)...)
+	if !request.State.Raw.IsNull() { // a killed one: its log already says that it is ready
+		response.RequiresReplace = append(response.RequiresReplace, path.Root("running"))
+	}
 }
 
 func (m vxlanModel) peers(ctx context.Context, diagnostics *diag.Diagnostics) []types.String {
@@ -191,7 +194,7 @@ func explainVXLAN(on *engine.Engine, wanted engine.VXLAN, err error) diag.Diagno
 	}
 	return problem{
 		summary:  "Host " + on.Host.Name + " cannot join the network over several hosts",
-		expected: "an interface " + wanted.Link() + " (VXLAN) on the bridge of network " + wanted.Network,
+		expected: "an interface (VXLAN) on the bridge of network " + wanted.Network,
 		came:     err.Error(),
 		todo: "see that the host has the address " + wanted.Local + ", and that its kernel has VXLAN " +
 			"(`modprobe vxlan`); then apply again",
@@ -220,23 +223,8 @@ func (r *vxlanResource) Read(
 	response.Diagnostics.Append(response.State.Set(ctx, state)...)
 }
 
-// Update starts a container that was killed; everything else replaces it.
-func (r *vxlanResource) Update(
-	ctx context.Context, request resource.UpdateRequest, response *resource.UpdateResponse,
-) {
-	var plan vxlanModel
-	response.Diagnostics.Append(request.Plan.Get(ctx, &plan)...)
-	on := r.at(plan.Host, &response.Diagnostics)
-	wanted := plan.wanted(ctx, &response.Diagnostics)
-	if response.Diagnostics.HasError() {
-		return
-	}
-	if err := on.ResumeVXLAN(ctx, plan.ID.ValueString()); err != nil {
-		response.Diagnostics.Append(explainVXLAN(on, wanted, err))
-		return
-	}
-	response.Diagnostics.Append(response.State.Set(ctx, plan)...)
-}
+// Update is never called: every attribute replaces it.
+func (r *vxlanResource) Update(context.Context, resource.UpdateRequest, *resource.UpdateResponse) {}
 
 func (r *vxlanResource) Delete(
 	ctx context.Context, request resource.DeleteRequest, response *resource.DeleteResponse,
