@@ -347,7 +347,7 @@ func TestAccMachine_RefusesWithOneClearMessage(t *testing.T) {
 		"an address outside its network": {
 			map[string]string{
 				"data": `{ network = fleet_network.data.id, address = "198.18.99.1" }`,
-			}, "Docker could not start machine one",
+			}, "Address 198.18.99.1 is not in its network",
 		},
 		"an address that is the host's": {
 			map[string]string{
