@@ -1,5 +1,5 @@
 // Command terraform-provider-fleet is the Terraform provider `sparecraft/fleet`: a fleet of
-// machines (containers with machine semantics) on one Docker engine.
+// machines (containers with machine semantics) on Docker engines.
 package main
 
 import (

@@ -13,6 +13,14 @@ locals {
   # Image to a machine that has it.
   image_machines = { for name, machine in local.machines : machine.image => machine... }
   images         = { for image, machines in local.image_machines : image => machines[0] }
+
+  # Image to the hosts that have it: the first, which builds, and those of its machines.
+  image_hosts = {
+    for image in keys(local.images) : image => [
+      for k, host in local.host_names : host
+      if k == 0 || contains([for name, machine in local.machines : local.host_of[name] if machine.image == image], host)
+    ]
+  }
 }
 
 # A stock image gets the agent and its tools added; Docker pulls it where it is not here.
@@ -25,6 +33,7 @@ resource "fleet_image" "role" {
   build_args = each.value.stock == null ? null : { IMAGE = each.value.stock }
   base_image = "sparecraft/base:bookworm"
   retain     = true
+  hosts      = local.image_hosts[each.key]
   ignore     = ["role.json", "workload.py", "README.md", "**/__pycache__"] # no part of what a machine runs
   files = merge(
     { "bin/nodeagent" = "${local.root}/build/bin/nodeagent" },
@@ -37,29 +46,33 @@ resource "fleet_machine" "this" {
   for_each = local.machines
 
   name       = each.key
+  host       = local.host_of[each.key]
   experiment = var.experiment
   role       = each.value.role
   tier       = each.value.tier
   standby    = each.value.standby
-  image      = fleet_image.role[each.value.image].id
+  image      = fleet_image.role[each.value.image].ids[local.host_of[each.key]]
 
   cpus      = each.value.cpus
   memory_mb = each.value.memory_mb
   nic_mbps  = each.value.nic_mbps
   disk_mbps = each.value.disk_mbps
 
-  data            = { network = fleet_network.data.id, address = each.value.data_address }
-  control         = { network = fleet_network.control.id, address = each.value.control_address }
+  data            = { network = fleet_network.data[local.host_of[each.key]].id, address = each.value.data_address }
+  control         = { network = fleet_network.control[local.host_of[each.key]].id, address = each.value.control_address }
   published_ports = lookup(local.published, each.key, null)
 
   files = local.files[each.key]
+
+  depends_on = [fleet_vxlan.this] # a machine that starts finds its peers, and one that ends leaves them properly
 }
 
-# Grafana runs from its own image, so it has no node agent and is not in the inventory's machines.
+# Grafana runs from its own image, on the first host, so it has no node agent and is not in the inventory's machines.
 resource "fleet_machine" "grafana" {
   count = var.grafana_image == null ? 0 : 1
 
   name       = "grafana-1"
+  host       = local.host_names[0]
   experiment = var.experiment
   role       = "grafana"
   image      = var.grafana_image
@@ -69,8 +82,8 @@ resource "fleet_machine" "grafana" {
   nic_mbps  = local.helper_nic_mbps
   disk_mbps = local.helper_disk_mbps
 
-  data            = { network = fleet_network.data.id, address = cidrhost(var.data_cidr, local.grafana_host) }
-  control         = { network = fleet_network.control.id, address = cidrhost(var.control_cidr, local.grafana_host) }
+  data            = { network = fleet_network.data[local.host_names[0]].id, address = cidrhost(var.data_cidr, local.grafana_host) }
+  control         = { network = fleet_network.control[local.host_names[0]].id, address = cidrhost(var.control_cidr, local.grafana_host) }
   published_ports = { (local.roles["grafana"].port) = var.grafana_port }
 
   environment = { INFLUXDB_URL = local.influxdb_url }

@@ -35,8 +35,13 @@ output "identity" {
   }
 }
 
+output "hosts" {
+  description = "Machine to the Docker host that it is on."
+  value       = { for name in keys(local.machines) : name => local.host_of[name] }
+}
+
 output "published" {
-  description = "Where a person on this host looks, in a browser."
+  description = "Where a person on this host looks, in a browser; over several hosts, on the host of that machine."
   value = {
     entries = [
       for tier in local.entries : { tier = tier, url = "${local.roles[var.tiers[tier].role].protocol}://127.0.0.1:${local.entry_ports[tier]}/" }

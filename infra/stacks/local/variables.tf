@@ -1,5 +1,42 @@
 # This platform's own variables, with defaults; the fleet spec is in spec.tf.
 
+variable "hosts" {
+  type = list(object({
+    name         = string
+    address      = string
+    domain       = optional(string)
+    underlay     = optional(string)
+    certificates = optional(string)
+  }))
+  default     = []
+  description = <<-EOT
+    Docker hosts of the fleet, the first of which builds images and has InfluxDB; without any the engine that DOCKER_HOST
+    names. name; address (unix://, tcp:// with certificates, or ssh://); domain (what fails together: a rack, a power
+    supply; by default each host is its own), underlay (IPv4 address by which the other hosts reach it; what they say to
+    each other is not encrypted), certificates (folder of ca.pem, cert.pem and key.pem, for tcp).
+  EOT
+
+  validation {
+    condition     = length(distinct(var.hosts[*].name)) == length(var.hosts) && length(var.hosts) <= 100 && alltrue([for host in var.hosts : can(regex("^[a-z]([a-z0-9-]{0,18}[a-z0-9])?$", host.name))])
+    error_message = "Expected at most 100 hosts, each with a name of its own that starts with a letter and is at most 20 of a-z, 0-9 and inner hyphens; came ${join(", ", var.hosts[*].name)}."
+  }
+  validation {
+    condition     = length(var.hosts) < 2 || (alltrue([for host in var.hosts : can(cidrhost("${host.underlay}/32", 0))]) && length(distinct(var.hosts[*].underlay)) == length(var.hosts))
+    error_message = "Expected each of several hosts to have an underlay address (IPv4) of its own, came ${join(", ", [for host in var.hosts : "${host.name}: ${host.underlay == null ? "none" : host.underlay}"])}."
+  }
+}
+
+variable "underlay_mtu" {
+  type        = number
+  default     = 1500
+  description = "Largest packet in bytes that the network between several hosts carries; the fleet's own are 50 less."
+
+  validation {
+    condition     = var.underlay_mtu >= 1280 && var.underlay_mtu <= 9216 && floor(var.underlay_mtu) == var.underlay_mtu
+    error_message = "Expected a whole number of bytes from 1280 to 9216, came ${var.underlay_mtu}."
+  }
+}
+
 variable "data_cidr" {
   type        = string
   default     = "198.18.0.0/20"

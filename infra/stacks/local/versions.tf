@@ -9,5 +9,6 @@ terraform {
   }
 }
 
-# The engine is the one that DOCKER_HOST names, by default the local socket.
-provider "fleet" {}
+provider "fleet" {
+  hosts = [for host in var.hosts : { name = host.name, address = host.address, certificates = host.certificates }]
+}

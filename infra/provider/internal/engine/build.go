@@ -53,28 +53,28 @@ func (e *Engine) Build(
 		return fmt.Errorf("start the build: %w", err)
 	}
 	defer response.Body.Close()
-	if err := followBuild(response.Body); err != nil {
+	if err := follow(response.Body); err != nil {
 		return err
 	}
 	return e.removeReplaced(ctx, request.Tag)
 }
 
-type buildMessage struct {
+type progress struct {
 	Stream string `json:"stream"`
 	Error  string `json:"error"`
 }
 
-func followBuild(body io.Reader) error {
+func follow(body io.Reader) error {
 	var lines []string
 	decoder := json.NewDecoder(body)
 	for {
-		var message buildMessage
+		var message progress
 		err := decoder.Decode(&message)
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
 		if err != nil {
-			return fmt.Errorf("read the build's output: %w", err)
+			return fmt.Errorf("read its output: %w", err)
 		}
 		if line := strings.TrimRight(message.Stream, "\r\n "); line != "" {
 			lines = append(lines, line)

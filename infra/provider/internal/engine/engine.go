@@ -1,6 +1,7 @@
 // Package engine is the seam to Docker: the connection, and what is asked of it in more than one
 // step (building an image, finding the disk, placing files). Resources say what they want;
-// how an Engine of API 1.41 or later does it is known here only.
+// how an Engine of API 1.41 or later does it is known here only. Nothing of an engine's host is
+// looked at from here but through its API: it may be another machine.
 package engine
 
 import (
@@ -14,7 +15,7 @@ import (
 	"github.com/docker/docker/client"
 )
 
-const pingLimit = 10 * time.Second
+const pingLimit = 20 * time.Second
 
 // Labels that everything made here carries, so that it can be found and removed by experiment.
 const (
@@ -31,26 +32,30 @@ const (
 type Engine struct {
 	*client.Client
 
+	Host Host
+
 	membership sync.Mutex // of networks
 
-	diskOnce sync.Once
-	disk     string
-	diskErr  error
+	probe    sync.Mutex // of the host, below
+	hardware *Hardware
 }
 
-// Connect reaches the engine named by DOCKER_HOST (by default the local socket) and agrees on an
-// API version with it.
-func Connect(ctx context.Context) (*Engine, error) {
-	docker, err := client.NewClientWithOpts(client.FromEnv, client.WithAPIVersionNegotiation())
+// Connect reaches an engine and agrees on an API version with it.
+func Connect(ctx context.Context, host Host) (*Engine, error) {
+	options, err := host.options()
 	if err != nil {
-		return nil, fmt.Errorf("read the Docker settings (DOCKER_HOST and its kin): %w", err)
+		return nil, err
+	}
+	docker, err := client.NewClientWithOpts(append(options, client.WithAPIVersionNegotiation())...)
+	if err != nil {
+		return nil, fmt.Errorf("prepare the connection to %s: %w", host.Address, err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, pingLimit)
 	defer cancel()
 	if _, err := docker.Ping(ctx); err != nil {
-		return nil, fmt.Errorf("reach Docker at %s: %w", docker.DaemonHost(), err)
+		return nil, fmt.Errorf("reach Docker at %s: %w", host.Address, err)
 	}
-	return &Engine{Client: docker}, nil
+	return &Engine{Client: docker, Host: host}, nil
 }
 
 // Start starts a container, one at a time: an engine whose containers join or leave a network at
@@ -81,17 +86,4 @@ func (e *Engine) Leave(ctx context.Context, id string) error {
 		}
 	}
 	return nil
-}
-
-// DiskDevice is the path of the block device under Docker's root, asked of the engine once.
-func (e *Engine) DiskDevice(ctx context.Context) (string, error) {
-	e.diskOnce.Do(func() {
-		info, err := e.Info(ctx)
-		if err != nil {
-			e.diskErr = fmt.Errorf("ask Docker for its root directory: %w", err)
-			return
-		}
-		e.disk, e.diskErr = blockDeviceUnder(info.DockerRootDir, "/sys/dev/block")
-	})
-	return e.disk, e.diskErr
 }

@@ -56,7 +56,7 @@ func prepare(ctx context.Context) error {
 			return err
 		}
 	}
-	own, err := engine.Connect(ctx)
+	own, err := engine.Connect(ctx, engine.HostOfEnvironment(onlyHost, os.Getenv))
 	if err != nil {
 		return err
 	}
@@ -89,7 +89,7 @@ func docker(t *testing.T) *engine.Engine {
 	if os.Getenv("TF_ACC") == "" {
 		t.Skip("acceptance tests need TF_ACC=1, Docker and Terraform")
 	}
-	connected, err := engine.Connect(t.Context())
+	connected, err := engine.Connect(t.Context(), engine.HostOfEnvironment(onlyHost, os.Getenv))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 
 	cerrdefs "github.com/containerd/errdefs"
 	"github.com/docker/docker/api/types/image"
+	"github.com/hashicorp/terraform-plugin-framework-validators/listvalidator"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
@@ -27,11 +28,13 @@ var (
 	_ resource.ResourceWithImportState = (*imageResource)(nil)
 )
 
-// imageResource builds an image from a context. The context's hash is known at plan time and kept
+// imageResource builds an image from a context on one host, and copies it to others. The context's hash is known at plan time and kept
 // as a label on the image, so that a plan shows a rebuild exactly when the content changed.
 type imageResource struct{ *connection }
 
 type imageModel struct {
+	Hosts       types.List   `tfsdk:"hosts"`
+	IDs         types.Map    `tfsdk:"ids"`
 	ID          types.String `tfsdk:"id"`
 	Tag         types.String `tfsdk:"tag"`
 	Context     types.String `tfsdk:"context"`
@@ -96,9 +99,19 @@ func (r *imageResource) Schema(
 				Description: "SHA-256 of all that decides the image; also its label " +
 					engine.LabelHash + ".",
 			},
+			"hosts": schema.ListAttribute{
+				Optional: true, ElementType: types.StringType,
+				Description: "Hosts to have it, by default the provider's first: built on the first of these, " +
+					"and copied from there to the others through their engines.",
+				Validators: []validator.List{listvalidator.SizeAtLeast(1), listvalidator.UniqueValues()},
+			},
 			"id": schema.StringAttribute{
-				Computed: true,
-				Description: "Docker's id of the image. Machines refer to it, so that a rebuild " +
+				Computed:    true,
+				Description: "Docker's id of the image on the host that built it.",
+			},
+			"ids": schema.MapAttribute{
+				Computed: true, ElementType: types.StringType,
+				Description: "Docker's id of the image on each host. Machines refer to it, so that a rebuild " +
 					"replaces them.",
 			},
 		},
@@ -127,7 +140,11 @@ func (r *imageResource) ModifyPlan(
 	if !request.State.Raw.IsNull() {
 		response.Diagnostics.Append(request.State.Get(ctx, &state)...)
 	}
-	files, problems := r.load(ctx, plan)
+	at := r.hostsOf(ctx, plan, &response.Diagnostics)
+	if response.Diagnostics.HasError() {
+		return
+	}
+	files, problems := load(ctx, at[0], plan)
 	switch {
 	case problems.HasError() && state == nil:
 		response.Diagnostics.Append(problems...)
@@ -143,16 +160,17 @@ func (r *imageResource) ModifyPlan(
 	default:
 		plan.ContentHash = types.StringValue(files.Hash)
 	}
-	plan.ID = types.StringUnknown()
-	if state != nil && state.ContentHash.Equal(plan.ContentHash) && state.Tag.Equal(plan.Tag) {
-		plan.ID = state.ID
+	plan.ID, plan.IDs = types.StringUnknown(), types.MapUnknown(types.StringType)
+	if state != nil && state.ContentHash.Equal(plan.ContentHash) && state.Tag.Equal(plan.Tag) && state.isOn(at) {
+		plan.ID, plan.IDs = state.ID, state.IDs
 	}
 	response.Diagnostics.Append(response.Plan.Set(ctx, plan)...)
 }
 
 // load lists and hashes what the model wants built.
-func (r *imageResource) load(
+func load(
 	ctx context.Context,
+	on *engine.Engine,
 	model imageModel,
 ) (*buildcontext.Context, diag.Diagnostics) {
 	var diagnostics diag.Diagnostics
@@ -164,7 +182,7 @@ func (r *imageResource) load(
 	diagnostics.Append(model.Files.ElementsAs(ctx, &spec.Files, false)...)
 	diagnostics.Append(model.BuildArgs.ElementsAs(ctx, &spec.BuildArgs, false)...)
 	if base := model.BaseImage.ValueString(); base != "" {
-		found, err := r.engine.ImageInspect(ctx, base)
+		found, err := on.ImageInspect(ctx, base)
 		if err != nil {
 			diagnostics.Append(imageMissing(path.Root("base_image"), base, err))
 			return nil, diagnostics
@@ -228,9 +246,16 @@ func (r *imageResource) Update(
 	}
 }
 
-// ensure builds the image unless the tag already holds this very content.
+// ensure builds the image on the first host and copies it to the others, unless the tag there already
+// holds this very content.
 func (r *imageResource) ensure(ctx context.Context, plan *imageModel) diag.Diagnostics {
-	files, diagnostics := r.load(ctx, *plan)
+	var diagnostics diag.Diagnostics
+	at := r.hostsOf(ctx, *plan, &diagnostics)
+	if diagnostics.HasError() {
+		return diagnostics
+	}
+	files, problems := load(ctx, at[0], *plan)
+	diagnostics.Append(problems...)
 	if diagnostics.HasError() {
 		return diagnostics
 	}
@@ -244,24 +269,22 @@ func (r *imageResource) ensure(ctx context.Context, plan *imageModel) diag.Diagn
 		}.diagnostic())
 		return diagnostics
 	}
-	if found, err := r.engine.ImageInspect(ctx, tag); err != nil || hashLabel(found) != files.Hash {
-		diagnostics.Append(r.build(ctx, *plan, files)...)
+	if found, err := at[0].ImageInspect(ctx, tag); err != nil || hashLabel(found) != files.Hash {
+		diagnostics.Append(buildOn(ctx, at[0], *plan, files)...)
 	}
 	if diagnostics.HasError() {
 		return diagnostics
 	}
-	found, err := r.engine.ImageInspect(ctx, tag)
-	if err != nil {
-		diagnostics.Append(unexpected("find the image that it built", err))
-		return diagnostics
+	diagnostics.Append(copyTo(ctx, at[0], at[1:], tag, files.Hash)...)
+	if !diagnostics.HasError() {
+		diagnostics.Append(plan.look(ctx, at)...)
 	}
-	plan.ID = types.StringValue(found.ID)
-	plan.ContentHash = types.StringValue(files.Hash)
 	return diagnostics
 }
 
-func (r *imageResource) build(
+func buildOn(
 	ctx context.Context,
+	on *engine.Engine,
 	plan imageModel,
 	files *buildcontext.Context,
 ) diag.Diagnostics {
@@ -270,7 +293,7 @@ func (r *imageResource) build(
 		Dockerfile: plan.Dockerfile.ValueString(),
 	}
 	diagnostics := plan.BuildArgs.ElementsAs(ctx, &build.BuildArgs, false)
-	if err := r.engine.Build(ctx, build, files); err != nil {
+	if err := on.Build(ctx, build, files); err != nil {
 		diagnostics.Append(problem{
 			summary:  "The build of " + build.Tag + " failed",
 			expected: "every step of its Dockerfile to end with 0",
@@ -296,17 +319,12 @@ func (r *imageResource) Read(
 	if response.Diagnostics.HasError() {
 		return
 	}
-	found, err := r.engine.ImageInspect(ctx, state.Tag.ValueString())
-	if cerrdefs.IsNotFound(err) {
+	at, _ := r.present(ctx, state, &response.Diagnostics)
+	response.Diagnostics.Append(state.look(ctx, at)...)
+	if state.ID.IsNull() {
 		response.State.RemoveResource(ctx)
 		return
 	}
-	if err != nil {
-		response.Diagnostics.Append(unexpected("inspect the image "+state.Tag.ValueString(), err))
-		return
-	}
-	state.ID = types.StringValue(found.ID)
-	state.ContentHash = types.StringValue(hashLabel(found))
 	response.Diagnostics.Append(response.State.Set(ctx, state)...)
 }
 
@@ -318,27 +336,35 @@ func (r *imageResource) Delete(
 	if response.Diagnostics.HasError() || state.Retain.ValueBool() {
 		return
 	}
-	tag := state.Tag.ValueString()
-	_, err := r.engine.ImageRemove(ctx, tag, image.RemoveOptions{PruneChildren: true})
+	at, _ := r.present(ctx, state, &response.Diagnostics)
+	for _, on := range at {
+		response.Diagnostics.Append(removeFrom(ctx, on, state.Tag.ValueString())...)
+	}
+}
+
+func removeFrom(ctx context.Context, on *engine.Engine, tag string) diag.Diagnostics {
+	var diagnostics diag.Diagnostics
+	_, err := on.ImageRemove(ctx, tag, image.RemoveOptions{PruneChildren: true})
 	switch {
 	case err == nil || cerrdefs.IsNotFound(err):
 	case cerrdefs.IsConflict(err):
-		response.Diagnostics.Append(problem{
-			summary:  "Image " + tag + " is in use",
+		diagnostics.Append(problem{
+			summary:  "Image " + tag + " is in use on host " + on.Host.Name,
 			expected: "no container to use it",
 			came:     err.Error(),
 			todo:     "destroy the fleet that uses it first, or set retain = true",
 		}.diagnostic())
 	default:
-		response.Diagnostics.Append(unexpected("remove the image "+tag, err))
+		diagnostics.Append(unexpected("remove the image "+tag, err))
 	}
+	return diagnostics
 }
 
-// ImportState takes the image's tag.
+// ImportState takes the image's tag, on the first host.
 func (r *imageResource) ImportState(
 	ctx context.Context, request resource.ImportStateRequest, response *resource.ImportStateResponse,
 ) {
-	if _, err := r.engine.ImageInspect(ctx, request.ID); err != nil {
+	if _, err := r.hosts[0].ImageInspect(ctx, request.ID); err != nil {
 		response.Diagnostics.Append(imageMissing(path.Root("tag"), request.ID, err))
 		return
 	}

@@ -72,10 +72,11 @@ func TestAccMachine_HasWhatItWasGivenAndCanBeImported(t *testing.T) {
 
 // isMachine compares what Docker was told with what the configuration says.
 func isMachine(t *testing.T, found container.InspectResponse, port string) error {
-	device, err := docker(t).DiskDevice(t.Context())
+	hardware, err := docker(t).Hardware(t.Context(), baseImage, experiment)
 	if err != nil {
 		return err
 	}
+	device := hardware.Disk
 	host := found.HostConfig
 	got := fmt.Sprintln(
 		host.CPUPeriod,
@@ -232,6 +233,17 @@ func TestAccMachine_StandbyIsCreatedAndStartsAndStopsInPlace(t *testing.T) {
 			ConfigPlanChecks: expect(machineAddr, plancheck.ResourceActionUpdate),
 			Check:            resource.ComposeTestCheckFunc(same, status(t, container.StateExited)),
 		},
+		resource.TestStep{ // one that ran before is a standby, too
+			ResourceName: machineAddr, ImportState: true, ImportStateId: machineName, ImportStateVerify: true,
+			ImportStateVerifyIgnore: []string{"image"},
+		},
+		resource.TestStep{
+			Config: machineConfig(map[string]string{
+				"standby": "true", "data": `{ network = fleet_network.data.id, address = "198.18.99.1" }`,
+			}),
+			PlanOnly:    true,
+			ExpectError: says("Address 198.18.99.1 is not in its network"),
+		},
 	)
 }
 
@@ -335,7 +347,7 @@ func TestAccMachine_RefusesWithOneClearMessage(t *testing.T) {
 		"an address outside its network": {
 			map[string]string{
 				"data": `{ network = fleet_network.data.id, address = "198.18.99.1" }`,
-			}, "Docker could not start machine one",
+			}, "Address 198.18.99.1 is not in its network",
 		},
 		"an address that is the host's": {
 			map[string]string{

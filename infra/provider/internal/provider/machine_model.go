@@ -29,6 +29,7 @@ const (
 type machineModel struct {
 	ID             types.String  `tfsdk:"id"`
 	Name           types.String  `tfsdk:"name"`
+	Host           types.String  `tfsdk:"host"`
 	Experiment     types.String  `tfsdk:"experiment"`
 	Role           types.String  `tfsdk:"role"`
 	Tier           types.String  `tfsdk:"tier"`
@@ -144,15 +145,13 @@ func (m machineModel) desired(ctx context.Context) (*desired, diag.Diagnostics) 
 // (NET_ADMIN), mounting and splitting its own cgroup (SYS_ADMIN, which AppArmor's default
 // profile for containers would still forbid), and a file system of its own under a role's data.
 func (m machineModel) hostConfig(bindings nat.PortMap) *container.HostConfig {
-	resources := m.limits().Resources
-	resources.Devices = engine.FuseDevice(engine.FusePath)
 	return &container.HostConfig{
 		NetworkMode:  container.NetworkMode(m.Data.Network.ValueString()),
 		PortBindings: bindings,
 		CapAdd:       []string{"NET_ADMIN", "SYS_ADMIN"},
 		SecurityOpt:  []string{"apparmor=unconfined"},
 		CgroupnsMode: container.CgroupnsModePrivate,
-		Resources:    resources,
+		Resources:    m.limits().Resources,
 		LogConfig: container.LogConfig{
 			Type:   "json-file",
 			Config: map[string]string{"max-size": "10m", "max-file": "2"},

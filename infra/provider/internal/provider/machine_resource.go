@@ -10,6 +10,8 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 	"github.com/hashicorp/terraform-plugin-framework/types"
+
+	"sparecraft/infra/provider/internal/engine"
 )
 
 // Bounds of what the engine is asked for one machine, so that no apply hangs.
@@ -51,6 +53,10 @@ func (r *machineResource) ModifyPlan(
 	if request.Plan.Raw.IsNull() {
 		return
 	}
+	r.checkHost(ctx, request.Plan, &response.Diagnostics)
+	if !response.Diagnostics.HasError() && r.connection != nil {
+		r.checkAddresses(ctx, request.Plan, &response.Diagnostics)
+	}
 	var standby types.Bool
 	response.Diagnostics.Append(request.Plan.GetAttribute(ctx, path.Root("standby"), &standby)...)
 	running := types.BoolUnknown()
@@ -68,12 +74,16 @@ func (r *machineResource) Create(
 	if response.Diagnostics.HasError() {
 		return
 	}
+	on := r.on(plan.Host, &response.Diagnostics)
+	if on.engine == nil {
+		return
+	}
 	limited, cancel := context.WithTimeout(ctx, createLimit)
 	defer cancel()
-	id, problems := r.make(limited, plan)
+	id, problems := on.make(limited, plan)
 	response.Diagnostics.Append(problems...)
 	if response.Diagnostics.HasError() {
-		r.discard(ctx, id, &response.Diagnostics)
+		on.discard(ctx, id, &response.Diagnostics)
 		return
 	}
 	plan.ID = types.StringValue(id)
@@ -84,12 +94,12 @@ func (r *machineResource) Create(
 
 // make creates the container, gives it its second interface and its files, and starts it. The id
 // is returned also with an error, for whatever has to be cleaned up.
-func (r *machineResource) make(ctx context.Context, plan machineModel) (string, diag.Diagnostics) {
+func (r machines) make(ctx context.Context, plan machineModel) (string, diag.Diagnostics) {
 	wanted, diagnostics := plan.desired(ctx)
 	if diagnostics.HasError() {
 		return "", diagnostics
 	}
-	diagnostics.Append(r.throttleDisk(ctx, wanted)...)
+	diagnostics.Append(r.equip(ctx, wanted)...)
 	created, err := r.engine.ContainerCreate(
 		ctx,
 		wanted.config,
@@ -124,26 +134,36 @@ func (r *machineResource) make(ctx context.Context, plan machineModel) (string, 
 	return created.ID, diagnostics
 }
 
-// throttleDisk finds the disk to throttle. A host without one gets a warning, not a refusal: the
-// machine is usable, only its disk is as fast as the host's.
-func (r *machineResource) throttleDisk(ctx context.Context, wanted *desired) diag.Diagnostics {
+// equip gives the machine what its host has: a disk to throttle, and FUSE. A host without a disk
+// gets a warning, not a refusal: the machine is usable, only its disk is as fast as the host's.
+func (r machines) equip(ctx context.Context, wanted *desired) diag.Diagnostics {
 	var diagnostics diag.Diagnostics
-	device, err := r.engine.DiskDevice(ctx)
+	found, err := r.engine.Hardware(ctx, wanted.config.Image, wanted.config.Labels[engine.LabelExperiment])
+	if cerrdefs.IsNotFound(err) { // the image, which the machine then misses
+		return diagnostics
+	}
+	if err == nil {
+		err = found.NoDisk
+	}
 	if err != nil {
 		diagnostics.AddWarning(
 			"disk_mbps of machine "+wanted.config.Hostname+" is not enforced",
 			fmt.Sprintf(
-				"Expected: Docker's root directory on a block device of this host.\nCame: %s.\n"+
-					"What to do: nothing, if disk speed does not matter; else move Docker's root there.", err),
+				"Expected: Docker's root directory on a block device of host %s, and an image with a shell.\n"+
+					"Came: %s.\nWhat to do: nothing, if disk speed does not matter; else move Docker's root there.",
+				r.engine.Host.Name, err),
 		)
-		return diagnostics
+	} else {
+		wanted.throttle(found.Disk)
 	}
-	wanted.throttle(device)
+	if found.Fuse {
+		wanted.host.Devices = engine.FuseDevice()
+	}
 	return diagnostics
 }
 
 // discard removes what a failed create left, also when the create was cancelled.
-func (r *machineResource) discard(ctx context.Context, id string, diagnostics *diag.Diagnostics) {
+func (r machines) discard(ctx context.Context, id string, diagnostics *diag.Diagnostics) {
 	if id == "" {
 		return
 	}
@@ -163,7 +183,11 @@ func (r *machineResource) Read(
 	if response.Diagnostics.HasError() {
 		return
 	}
-	found, err := r.engine.ContainerInspect(ctx, state.ID.ValueString())
+	if r.forget(ctx, state.Host, &response.State, &response.Diagnostics) {
+		return
+	}
+	on := r.on(state.Host, &response.Diagnostics)
+	found, err := on.engine.ContainerInspect(ctx, state.ID.ValueString())
 	if cerrdefs.IsNotFound(err) {
 		response.State.RemoveResource(ctx)
 		return
@@ -173,9 +197,9 @@ func (r *machineResource) Read(
 		return
 	}
 	if state.Name.IsNull() { // after an import there is an id and nothing else
-		response.Diagnostics.Append(r.adopt(ctx, &state, found)...)
+		response.Diagnostics.Append(on.adopt(ctx, &state, found)...)
 	}
-	response.Diagnostics.Append(r.refresh(ctx, &state, found)...)
+	response.Diagnostics.Append(on.refresh(ctx, &state, found)...)
 	if !response.Diagnostics.HasError() {
 		response.Diagnostics.Append(response.State.Set(ctx, state)...)
 	}
@@ -191,9 +215,13 @@ func (r *machineResource) Update(
 	if response.Diagnostics.HasError() {
 		return
 	}
+	on := r.on(plan.Host, &response.Diagnostics)
+	if on.engine == nil {
+		return
+	}
 	limited, cancel := context.WithTimeout(ctx, updateLimit)
 	defer cancel()
-	response.Diagnostics.Append(r.change(limited, plan, state)...)
+	response.Diagnostics.Append(on.change(limited, plan, state)...)
 	if !response.Diagnostics.HasError() {
 		plan.ID, plan.ContainerName = state.ID, state.ContainerName
 		plan.Running = types.BoolValue(!plan.Standby.ValueBool())
@@ -201,7 +229,7 @@ func (r *machineResource) Update(
 	}
 }
 
-func (r *machineResource) change(ctx context.Context, plan, state machineModel) diag.Diagnostics {
+func (r machines) change(ctx context.Context, plan, state machineModel) diag.Diagnostics {
 	var diagnostics diag.Diagnostics
 	id := state.ID.ValueString()
 	if !plan.CPUs.Equal(state.CPUs) || !plan.MemoryMB.Equal(state.MemoryMB) {
@@ -229,26 +257,42 @@ func (r *machineResource) Delete(
 	if response.Diagnostics.HasError() {
 		return
 	}
+	on := r.on(state.Host, &response.Diagnostics)
+	if on.engine == nil {
+		return
+	}
 	ctx, cancel := context.WithTimeout(ctx, deleteLimit)
 	defer cancel()
+	response.Diagnostics.Append(on.end(ctx, state)...)
+}
+
+// end takes a machine off its networks, stops it and removes it.
+func (r machines) end(ctx context.Context, state machineModel) diag.Diagnostics {
+	var diagnostics diag.Diagnostics
 	if err := r.engine.Leave(ctx, state.ID.ValueString()); err != nil {
-		response.Diagnostics.Append(r.explain(ctx, state, "disconnect", err))
-		return
+		diagnostics.Append(r.explain(ctx, state, "disconnect", err))
+		return diagnostics
 	}
 	if state.Running.ValueBool() {
 		if err := r.stop(ctx, state.ID.ValueString()); err != nil && !cerrdefs.IsNotFound(err) {
-			response.Diagnostics.Append(r.explain(ctx, state, "stop", err))
-			return
+			diagnostics.Append(r.explain(ctx, state, "stop", err))
+			return diagnostics
 		}
 	}
 	if err := r.remove(ctx, state.ID.ValueString()); err != nil {
-		response.Diagnostics.Append(r.explain(ctx, state, "remove", err))
+		diagnostics.Append(r.explain(ctx, state, "remove", err))
 	}
+	return diagnostics
 }
 
-// ImportState takes the container's name (sc-EXPERIMENT-MACHINE) or id.
+// ImportState takes the container's name (sc-EXPERIMENT-MACHINE) or id, after its host and a slash
+// unless that is the first: HOST/sc-EXPERIMENT-MACHINE.
 func (r *machineResource) ImportState(
 	ctx context.Context, request resource.ImportStateRequest, response *resource.ImportStateResponse,
 ) {
-	resource.ImportStatePassthroughID(ctx, path.Root("id"), request, response)
+	r.importFrom(ctx, request, response)
+}
+
+func (r *machineResource) on(host types.String, diagnostics *diag.Diagnostics) machines {
+	return machines{r.at(host, diagnostics)}
 }

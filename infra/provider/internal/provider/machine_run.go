@@ -1,7 +1,6 @@
 package provider
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -11,9 +10,10 @@ import (
 
 	cerrdefs "github.com/containerd/errdefs"
 	"github.com/docker/docker/api/types/container"
-	"github.com/docker/docker/pkg/stdcopy"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/path"
+
+	"sparecraft/infra/provider/internal/engine"
 )
 
 const (
@@ -23,9 +23,12 @@ const (
 	removalChecks = 200
 )
 
+// machines are those of one engine.
+type machines struct{ engine *engine.Engine }
+
 // start starts a machine, or thaws a frozen one, and refuses one whose process 1 ends within
 // settleTime: what it said then is in the diagnostic and not in the log of a removed container.
-func (r *machineResource) start(
+func (r machines) start(
 	ctx context.Context,
 	plan machineModel,
 	id string,
@@ -52,7 +55,7 @@ func (r *machineResource) start(
 	return diagnostics
 }
 
-func (r *machineResource) endsSoon(ctx context.Context, id string) (code int64, ended bool) {
+func (r machines) endsSoon(ctx context.Context, id string) (code int64, ended bool) {
 	ctx, cancel := context.WithTimeout(ctx, settleTime)
 	defer cancel()
 	exit, failed := r.engine.ContainerWait(ctx, id, container.WaitConditionNotRunning)
@@ -64,29 +67,22 @@ func (r *machineResource) endsSoon(ctx context.Context, id string) (code int64, 
 	}
 }
 
-func (r *machineResource) lastLog(ctx context.Context, id string) string {
-	stream, err := r.engine.ContainerLogs(ctx, id, container.LogsOptions{
-		ShowStdout: true, ShowStderr: true, Tail: lastLogLines,
-	})
+func (r machines) lastLog(ctx context.Context, id string) string {
+	said, err := r.engine.Printed(ctx, id, lastLogLines)
 	if err != nil {
 		return "unknown (" + err.Error() + ")"
 	}
-	defer stream.Close()
-	var text bytes.Buffer
-	if _, err := stdcopy.StdCopy(&text, &text, stream); err != nil {
-		return "unknown (" + err.Error() + ")"
-	}
-	return strings.TrimSpace(text.String())
+	return said
 }
 
 // stop asks process 1 to end (SIGTERM), and kills it after stopLimitS.
-func (r *machineResource) stop(ctx context.Context, id string) error {
+func (r machines) stop(ctx context.Context, id string) error {
 	limitS := stopLimitS
 	return r.engine.ContainerStop(ctx, id, container.StopOptions{Timeout: &limitS})
 }
 
 // remove removes a container, running or not, and returns once it is gone.
-func (r *machineResource) remove(ctx context.Context, id string) error {
+func (r machines) remove(ctx context.Context, id string) error {
 	err := r.engine.ContainerRemove(ctx, id, container.RemoveOptions{Force: true, RemoveVolumes: true})
 	if err == nil || cerrdefs.IsNotFound(err) {
 		return nil
@@ -111,7 +107,7 @@ func (r *machineResource) remove(ctx context.Context, id string) error {
 var boundPort = regexp.MustCompile(`(?:Bind for|listen tcp4?) [0-9.]+:([0-9]+)(?: failed)?: `)
 
 // explain turns what the engine said about a machine into expected, came, what to do.
-func (r *machineResource) explain(
+func (r machines) explain(
 	ctx context.Context,
 	plan machineModel,
 	doing string,

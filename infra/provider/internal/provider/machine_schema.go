@@ -64,6 +64,7 @@ func machineIdentity() map[string]schema.Attribute {
 			Required: true, PlanModifiers: replaceString, Validators: labels,
 			Description: "Experiment that the machine belongs to; part of the container's name.",
 		},
+		"host": hostAttribute(),
 		"role": schema.StringAttribute{
 			Required: true, Description: "What the machine runs, such as mediawiki (a label).",
 			PlanModifiers: replaceString, Validators: labels,
@@ -82,7 +83,7 @@ func machineIdentity() map[string]schema.Attribute {
 		"control": machineInterface("Interface that carries management; faults never touch it."),
 		"published_ports": schema.MapAttribute{
 			Optional: true, ElementType: types.Int64Type, PlanModifiers: replaceMap,
-			Description: "TCP port of the machine to the port on 127.0.0.1 of this host. It leads to the data " +
+			Description: "TCP port of the machine to the port on 127.0.0.1 of its host. It leads to the data " +
 				"address when the control network is internal; else to any of the two.",
 			Validators: []validator.Map{
 				keysAre{isPort}, mapvalidator.ValueInt64sAre(int64validator.Between(1, 65535)),
@@ -143,7 +144,7 @@ func machineContent() map[string]schema.Attribute {
 			Validators:    []validator.List{listvalidator.SizeAtLeast(1)},
 		},
 		"environment": schema.MapAttribute{
-			Optional: true, ElementType: types.StringType, PlanModifiers: replaceMap,
+			Optional: true, Sensitive: true, ElementType: types.StringType, PlanModifiers: replaceMap,
 			Description: "Environment of process 1.",
 		},
 		"files": schema.MapNestedAttribute{

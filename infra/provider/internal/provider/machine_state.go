@@ -23,7 +23,7 @@ var fileType = types.ObjectType{AttrTypes: map[string]attr.Type{
 }}
 
 // refresh takes over what may have changed behind Terraform's back.
-func (r *machineResource) refresh(
+func (r machines) refresh(
 	ctx context.Context, state *machineModel, found container.InspectResponse,
 ) diag.Diagnostics {
 	var diagnostics diag.Diagnostics
@@ -47,7 +47,7 @@ func (r *machineResource) refresh(
 
 // refreshNetwork notes which network holds the side's address. A container that was never started
 // knows its networks only as they were asked for, by name or id.
-func (r *machineResource) refreshNetwork(
+func (r machines) refreshNetwork(
 	ctx context.Context, side *machineNet, attached map[string]*network.EndpointSettings,
 ) diag.Diagnostics {
 	var diagnostics diag.Diagnostics
@@ -80,7 +80,7 @@ func presentCPUs(state types.Float64, resources container.Resources) types.Float
 }
 
 // adopt fills the model of an imported machine from its labels, settings and files.
-func (r *machineResource) adopt(
+func (r machines) adopt(
 	ctx context.Context, state *machineModel, found container.InspectResponse,
 ) diag.Diagnostics {
 	var diagnostics diag.Diagnostics
@@ -101,7 +101,7 @@ func (r *machineResource) adopt(
 		state.Tier = types.StringValue(tier)
 	}
 	state.Image = types.StringValue(found.Image)
-	state.Standby = types.BoolValue(found.State.Status == container.StateCreated)
+	state.Standby = types.BoolValue(!found.State.Running) // a frozen one runs
 	state.NICMbps, state.DiskMbps = types.Int64Value(spec.NICMbps), types.Int64Value(spec.DiskMbps)
 	state.Data = &machineNet{Address: types.StringValue(spec.DataAddress)}
 	state.Control = &machineNet{Address: types.StringValue(spec.ControlAddress)}
@@ -148,7 +148,7 @@ func (m *machineModel) adoptMaps(
 	return diagnostics
 }
 
-func (r *machineResource) adoptFiles(
+func (r machines) adoptFiles(
 	ctx context.Context, state *machineModel, spec specLabel, id string,
 ) diag.Diagnostics {
 	var diagnostics diag.Diagnostics

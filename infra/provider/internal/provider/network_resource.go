@@ -6,10 +6,12 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 
 	cerrdefs "github.com/containerd/errdefs"
 	"github.com/docker/docker/api/types/network"
+	"github.com/hashicorp/terraform-plugin-framework-validators/int64validator"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
@@ -26,17 +28,21 @@ import (
 
 var (
 	_ resource.ResourceWithConfigure   = (*networkResource)(nil)
+	_ resource.ResourceWithModifyPlan  = (*networkResource)(nil)
 	_ resource.ResourceWithImportState = (*networkResource)(nil)
 )
 
-// networkResource is a Docker bridge with a fixed IPv4 range. This host has the first address.
+// networkResource is a Docker bridge with a fixed IPv4 range, on one host. The host has an address in it.
 type networkResource struct{ *connection }
 
 type networkModel struct {
 	ID         types.String `tfsdk:"id"`
 	Name       types.String `tfsdk:"name"`
+	Host       types.String `tfsdk:"host"`
 	Experiment types.String `tfsdk:"experiment"`
 	CIDR       types.String `tfsdk:"cidr"`
+	Gateway    types.String `tfsdk:"gateway"`
+	MTU        types.Int64  `tfsdk:"mtu"`
 	Internal   types.Bool   `tfsdk:"internal"`
 }
 
@@ -53,12 +59,14 @@ func (r *networkResource) Schema(
 ) {
 	replace := []planmodifier.String{stringplanmodifier.RequiresReplace()}
 	response.Schema = schema.Schema{
-		Description: "A bridge network with a fixed IPv4 range. The host itself has the first address.",
+		Description: "A bridge network with a fixed IPv4 range, on one host. A fleet_vxlan makes it one with " +
+			"those of other hosts.",
 		Attributes: map[string]schema.Attribute{
 			"name": schema.StringAttribute{
 				Required: true, PlanModifiers: replace,
 				Description: "Name of the network, such as sc-EXPERIMENT-data.",
 			},
+			"host": hostAttribute(),
 			"experiment": schema.StringAttribute{
 				Required: true, PlanModifiers: replace, Validators: []validator.String{isLabel},
 				Description: "Experiment that the network belongs to (a label).",
@@ -66,6 +74,16 @@ func (r *networkResource) Schema(
 			"cidr": schema.StringAttribute{
 				Required: true, PlanModifiers: replace, Validators: []validator.String{isCIDR},
 				Description: "IPv4 range, such as 198.18.0.0/16.",
+			},
+			"gateway": schema.StringAttribute{
+				Optional: true, PlanModifiers: replace, Validators: []validator.String{isAddress},
+				Description: "The host's own address in it, by default the first. Where hosts share a network " +
+					"each has to have another.",
+			},
+			"mtu": schema.Int64Attribute{
+				Optional: true, PlanModifiers: replaceInt64, Validators: []validator.Int64{int64validator.Between(576, 65535)},
+				Description: "Largest packet in bytes, by default the engine's. VXLAN takes 50 of what the hosts' own " +
+					"network carries.",
 			},
 			"internal": schema.BoolAttribute{
 				Optional: true, Computed: true, Default: booldefault.StaticBool(false),
@@ -95,22 +113,37 @@ func (r *networkResource) Create(
 	if response.Diagnostics.HasError() {
 		return
 	}
-	created, err := r.engine.NetworkCreate(ctx, plan.Name.ValueString(), network.CreateOptions{
-		Driver:   "bridge",
-		Internal: plan.Internal.ValueBool(),
-		IPAM:     &network.IPAM{Config: []network.IPAMConfig{{Subnet: plan.CIDR.ValueString()}}},
-		Labels:   map[string]string{engine.LabelExperiment: plan.Experiment.ValueString()},
-	})
+	on := r.at(plan.Host, &response.Diagnostics)
+	if on == nil {
+		return
+	}
+	created, err := on.NetworkCreate(ctx, plan.Name.ValueString(), plan.options())
 	if err != nil {
-		response.Diagnostics.Append(r.explainCreate(ctx, plan, err))
+		response.Diagnostics.Append(explainNetwork(ctx, on, plan, err))
 		return
 	}
 	plan.ID = types.StringValue(created.ID)
 	response.Diagnostics.Append(response.State.Set(ctx, plan)...)
 }
 
-func (r *networkResource) explainCreate(
+func (m networkModel) options() network.CreateOptions {
+	options := network.CreateOptions{
+		Driver:   "bridge",
+		Internal: m.Internal.ValueBool(),
+		IPAM: &network.IPAM{Config: []network.IPAMConfig{{
+			Subnet: m.CIDR.ValueString(), Gateway: m.Gateway.ValueString(),
+		}}},
+		Labels: map[string]string{engine.LabelExperiment: m.Experiment.ValueString()},
+	}
+	if !m.MTU.IsNull() {
+		options.Options = map[string]string{engine.MTUOption: strconv.FormatInt(m.MTU.ValueInt64(), 10)}
+	}
+	return options
+}
+
+func explainNetwork(
 	ctx context.Context,
+	on *engine.Engine,
 	plan networkModel,
 	err error,
 ) diag.Diagnostic {
@@ -123,7 +156,7 @@ func (r *networkResource) explainCreate(
 			came: fmt.Sprintf(
 				"%s; networks in it: %s",
 				err,
-				strings.Join(r.overlapping(ctx, cidr), ", "),
+				strings.Join(overlapping(ctx, on, cidr), ", "),
 			),
 			todo: "bring that fleet down (`sparecraft down EXPERIMENT`, or `docker network rm NAME`), " +
 				"or choose another range",
@@ -140,12 +173,12 @@ func (r *networkResource) explainCreate(
 	return unexpected("create the network "+name, err)
 }
 
-func (r *networkResource) overlapping(ctx context.Context, cidr string) []string {
+func overlapping(ctx context.Context, on *engine.Engine, cidr string) []string {
 	wanted, err := netip.ParsePrefix(cidr)
 	if err != nil {
 		return nil
 	}
-	all, err := r.engine.NetworkList(ctx, network.ListOptions{})
+	all, err := on.NetworkList(ctx, network.ListOptions{})
 	if err != nil {
 		return []string{"unknown (" + err.Error() + ")"}
 	}
@@ -168,7 +201,11 @@ func (r *networkResource) Read(
 	if response.Diagnostics.HasError() {
 		return
 	}
-	found, err := r.engine.NetworkInspect(ctx, state.ID.ValueString(), network.InspectOptions{})
+	if r.forget(ctx, state.Host, &response.State, &response.Diagnostics) {
+		return
+	}
+	on := r.at(state.Host, &response.Diagnostics)
+	found, err := on.NetworkInspect(ctx, state.ID.ValueString(), network.InspectOptions{})
 	if cerrdefs.IsNotFound(err) {
 		response.State.RemoveResource(ctx)
 		return
@@ -181,11 +218,53 @@ func (r *networkResource) Read(
 	state.Name = types.StringValue(found.Name)
 	state.Experiment = types.StringValue(found.Labels[engine.LabelExperiment])
 	state.Internal = types.BoolValue(found.Internal)
-	state.CIDR = types.StringNull()
-	if len(found.IPAM.Config) > 0 {
-		state.CIDR = types.StringValue(found.IPAM.Config[0].Subnet)
-	}
+	state.refreshRange(found)
 	response.Diagnostics.Append(response.State.Set(ctx, state)...)
+}
+
+// refreshRange takes over the range, and what was asked for beyond it: an engine also tells the
+// gateway that it chose by itself.
+func (m *networkModel) refreshRange(found network.Inspect) {
+	m.CIDR = types.StringNull()
+	if len(found.IPAM.Config) > 0 {
+		m.CIDR = types.StringValue(found.IPAM.Config[0].Subnet)
+		if !m.Gateway.IsNull() {
+			m.Gateway = types.StringValue(found.IPAM.Config[0].Gateway)
+		}
+	}
+	m.MTU = types.Int64Null()
+	if mtu, err := strconv.ParseInt(found.Options[engine.MTUOption], 10, 64); err == nil {
+		m.MTU = types.Int64Value(mtu)
+	}
+}
+
+// ModifyPlan refuses a host that is not there, and a gateway outside the range.
+func (r *networkResource) ModifyPlan(
+	ctx context.Context, request resource.ModifyPlanRequest, response *resource.ModifyPlanResponse,
+) {
+	if request.Plan.Raw.IsNull() {
+		return
+	}
+	r.checkHost(ctx, request.Plan, &response.Diagnostics)
+	var plan networkModel
+	response.Diagnostics.Append(request.Plan.Get(ctx, &plan)...)
+	if plan.Gateway.IsNull() || plan.Gateway.IsUnknown() || plan.CIDR.IsUnknown() {
+		return
+	}
+	response.Diagnostics.Append(outside(path.Root("gateway"), plan.Gateway, plan.CIDR)...)
+}
+
+// outside is an error unless the address is one of the range that a host can have.
+func outside(at path.Path, address, cidr types.String) diag.Diagnostics {
+	var diagnostics diag.Diagnostics
+	one, addressErr := netip.ParseAddr(address.ValueString())
+	prefix, prefixErr := netip.ParsePrefix(cidr.ValueString())
+	if addressErr != nil || prefixErr != nil || (prefix.Contains(one) && one != prefix.Addr()) {
+		return diagnostics // what is no address is another's to say
+	}
+	diagnostics.AddAttributeError(at, "Address "+one.String()+" is not in its network",
+		fmt.Sprintf("expected an address of a host in %s, came %s", prefix, one))
+	return diagnostics
 }
 
 // Update is never called: every attribute replaces the network.
@@ -204,12 +283,16 @@ func (r *networkResource) Delete(
 	if response.Diagnostics.HasError() {
 		return
 	}
-	err := r.engine.NetworkRemove(ctx, state.ID.ValueString())
+	on := r.at(state.Host, &response.Diagnostics)
+	if on == nil {
+		return
+	}
+	err := on.NetworkRemove(ctx, state.ID.ValueString())
 	if err == nil || cerrdefs.IsNotFound(err) {
 		return
 	}
 	name := state.Name.ValueString()
-	found, inspectErr := r.engine.NetworkInspect(ctx, state.ID.ValueString(), network.InspectOptions{})
+	found, inspectErr := on.NetworkInspect(ctx, state.ID.ValueString(), network.InspectOptions{})
 	if inspectErr != nil || len(found.Containers) == 0 {
 		failed := unexpected("remove the network "+name, err)
 		if inspectErr == nil && cerrdefs.IsPermissionDenied(err) { // "has active endpoints"
@@ -235,9 +318,9 @@ func (r *networkResource) Delete(
 	}.diagnostic())
 }
 
-// ImportState takes the network's name or id.
+// ImportState takes the network's name or id, after its host and a slash unless that is the first.
 func (r *networkResource) ImportState(
 	ctx context.Context, request resource.ImportStateRequest, response *resource.ImportStateResponse,
 ) {
-	resource.ImportStatePassthroughID(ctx, path.Root("id"), request, response)
+	r.importFrom(ctx, request, response)
 }

@@ -5,6 +5,7 @@ package provider
 import (
 	"context"
 	"fmt"
+	"os"
 	"time"
 
 	"github.com/hashicorp/terraform-plugin-framework/datasource"
@@ -13,8 +14,6 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/provider/schema"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 	"github.com/hashicorp/terraform-plugin-framework/types"
-
-	"sparecraft/infra/provider/internal/engine"
 )
 
 var _ tfprovider.Provider = (*fleetProvider)(nil)
@@ -31,13 +30,14 @@ func New(version string, now func() time.Time) func() tfprovider.Provider {
 
 // providerModel is the provider's own block.
 type providerModel struct {
-	Docker types.Bool `tfsdk:"docker"`
+	Docker types.Bool  `tfsdk:"docker"`
+	Hosts  []hostModel `tfsdk:"hosts"`
 }
 
-// connection is what Configure hands to every resource; without Docker its engine is nil.
+// connection is what Configure hands to every resource; without Docker it has no host.
 type connection struct {
-	engine *engine.Engine
-	now    func() time.Time
+	hosts pool
+	now   func() time.Time
 }
 
 func (p *fleetProvider) Metadata(
@@ -51,14 +51,14 @@ func (p *fleetProvider) Schema(
 	_ context.Context, _ tfprovider.SchemaRequest, response *tfprovider.SchemaResponse,
 ) {
 	response.Schema = schema.Schema{
-		Description: "A fleet of machines on one Docker engine. The engine is the one that DOCKER_HOST " +
-			"names, by default the local socket.",
+		Description: "A fleet of machines on one Docker engine or several.",
 		Attributes: map[string]schema.Attribute{
 			"docker": schema.BoolAttribute{
 				Optional: true,
 				Description: "Whether an engine is needed, by default true. With false none is asked, " +
 					"and only `fleet_identity` can be made: for fleets on other platforms.",
 			},
+			"hosts": hostsAttribute(),
 		},
 	}
 }
@@ -75,22 +75,18 @@ func (p *fleetProvider) Configure(
 		response.ResourceData = &connection{now: p.now}
 		return
 	}
-	docker, err := engine.Connect(ctx)
-	if err != nil {
-		response.Diagnostics.Append(problem{
-			summary:  "Docker does not answer",
-			expected: "a running Docker engine that this user may use",
-			came:     err.Error(),
-			todo: "start it (`systemctl start docker`, or `dockerd`), join the group `docker`, or " +
-				"point DOCKER_HOST at another engine; then repeat the command",
-		}.diagnostic())
+	hosts, problems := hostsOf(model.Hosts, os.Getenv)
+	response.Diagnostics.Append(problems...)
+	if response.Diagnostics.HasError() {
 		return
 	}
-	response.ResourceData = &connection{engine: docker, now: p.now}
+	connected, problems := connectAll(ctx, hosts)
+	response.Diagnostics.Append(problems...)
+	response.ResourceData = &connection{hosts: connected, now: p.now}
 }
 
 func (p *fleetProvider) Resources(context.Context) []func() resource.Resource {
-	return []func() resource.Resource{newImage, newNetwork, newMachine, newIdentity}
+	return []func() resource.Resource{newImage, newNetwork, newVXLAN, newMachine, newIdentity}
 }
 
 func (p *fleetProvider) DataSources(context.Context) []func() datasource.DataSource { return nil }
@@ -98,7 +94,7 @@ func (p *fleetProvider) DataSources(context.Context) []func() datasource.DataSou
 // configured is connected for a resource that lives on the engine.
 func configured(data any, diagnostics *diag.Diagnostics) *connection {
 	shared := connected(data, diagnostics)
-	if shared != nil && shared.engine == nil {
+	if shared != nil && shared.hosts == nil {
 		diagnostics.Append(problem{
 			summary:  "This provider has no Docker engine",
 			expected: "docker = true, or nothing, in the provider's block for images, networks and machines",
