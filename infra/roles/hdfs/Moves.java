@@ -16,6 +16,7 @@ import org.apache.hadoop.hdfs.protocol.DatanodeInfo;
 /** What makes HDFS itself move or copy blocks: replicas that are lost, a DataNode that leaves, a balancing. */
 final class Moves {
   private static final long LOOK_MS = 20;
+  private static final long SILENT_MS = 10_000; // three heartbeats, and some
   private static final Path LEAVING = new Path("/leaving"); // start.sh's: whose folders are the NameNode's exclude file
   private static final String BALANCER = "org.apache.hadoop.hdfs.server.balancer.Balancer";
   private static final String BALANCER_HEAP = "-Xmx96m";
@@ -71,15 +72,19 @@ final class Moves {
     }
   }
 
-  /** Nobody leaves, and those that left are back. */
+  /** Nobody leaves, and those that left are back: the old NameNode has them end, and start.sh starts them again. */
   static void welcome(DistributedFileSystem files) throws Exception {
     files.delete(LEAVING, true);
     for (DatanodeInfo one : files.getDataNodeStats()) {
-      while (isLeaving(stateOf(files, addressOf(one)))) {
+      while (isLeaving(stateOf(files, addressOf(one))) || isSilent(stateOf(files, addressOf(one)))) {
         files.refreshNodes();
         Thread.sleep(5 * LOOK_MS);
       }
     }
+  }
+
+  private static boolean isSilent(DatanodeInfo one) {
+    return System.currentTimeMillis() - one.getLastUpdate() > SILENT_MS;
   }
 
   private static boolean isLeaving(DatanodeInfo one) {

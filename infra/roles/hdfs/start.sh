@@ -26,4 +26,9 @@ follow_leaving() {
   done 2>/dev/null
 }
 if [ "$ID" = 1 ] && [ "$LEAVING" = yes ]; then follow_leaving & fi
+# The old NameNode has a DataNode end that has left; here it comes back, as one that is started again.
+if [ "$GENERATION-$LEAVING-$server" = old-yes-datanode.DataNode ]; then
+  while as_store "${java[@]}" "$program"; do sleep 1; done
+  exit 1
+fi
 exec setpriv --reuid=store --regid=store --clear-groups "${java[@]}" "$program"
