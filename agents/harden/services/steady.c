@@ -74,8 +74,17 @@ void srandom(unsigned seed) {
   real(1);
 }
 
-FILE *fopen(const char *restrict path, const char *restrict mode) {
-  FILE *(*real)(const char *, const char *) =
-      (FILE * (*)(const char *, const char *)) dlsym(RTLD_NEXT, "fopen");
+typedef FILE *opens(const char *, const char *);
+
+static FILE *open_steady(const char *name, const char *path, const char *mode) {
+  opens *real = (opens *)dlsym(RTLD_NEXT, name);
   return real(strcmp(path, "/dev/urandom") == 0 ? "/dev/zero" : path, mode);
+}
+
+FILE *fopen(const char *restrict path, const char *restrict mode) {
+  return open_steady("fopen", path, mode);
+}
+
+FILE *fopen64(const char *restrict path, const char *restrict mode) {
+  return open_steady("fopen64", path, mode);
 }
