@@ -1,12 +1,15 @@
 /* Where and how one result of a program is flipped, by a file that its runner maps too.
  *
- * Without the file (SPARECRAFT_FLIPS) nothing is flipped. With `at` < 0 results are only counted. */
+ * Without the file (SPARECRAFT_FLIPS) nothing is flipped. With `at` < 0 results are only counted.
+ * Where the file has a second page, that page is the count of results that are left: the runner of a
+ * service sets it when the load begins, and reads it while the service runs. */
 #include <fcntl.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 struct site { /* as flips.cpp describes them */
@@ -27,13 +30,40 @@ struct record { /* as experiments/kinds/bitflips/record.py reads it */
   char function[64], opcode[24];
 };
 
-int64_t sparecraft_flip_left = INT64_MAX;
+#define PAGE 4096
+struct {
+  int64_t results;
+  char rest[PAGE - sizeof(int64_t)]; /* of a page of its own, which the file's can take the place of */
+} sparecraft_flip_left __attribute__((aligned(PAGE))) = {INT64_MAX, {0}};
 uint64_t sparecraft_flip_high;
 static struct record *record;
+static int shared;
 
 static void limit(int what, uint64_t most) {
   const struct rlimit limits = {most, most};
   setrlimit(what, &limits);
+}
+
+static int has_second_page(int file) {
+  struct stat found;
+  return fstat(file, &found) == 0 && found.st_size >= 2 * PAGE;
+}
+
+/* Whether the runner counts: the second page of the file is the program's counter from now on. */
+static int share_counter(int file) {
+  return has_second_page(file) &&
+         mmap(&sparecraft_flip_left, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file,
+              PAGE) != MAP_FAILED;
+}
+
+static void limit_all(void) {
+  if (record->cpu_s)
+    limit(RLIMIT_CPU, record->cpu_s);
+  if (record->memory_bytes)
+    limit(RLIMIT_AS, record->memory_bytes);
+  if (record->output_bytes)
+    limit(RLIMIT_FSIZE, record->output_bytes);
+  limit(RLIMIT_CORE, 0);
 }
 
 __attribute__((constructor(102))) static void arm(void) {
@@ -42,27 +72,22 @@ __attribute__((constructor(102))) static void arm(void) {
   if (file < 0)
     return;
   void *mapped = mmap(NULL, sizeof *record, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  shared = mapped != MAP_FAILED && share_counter(file);
   close(file);
   if (mapped == MAP_FAILED)
     return;
   record = mapped;
-  if (record->cpu_s)
-    limit(RLIMIT_CPU, record->cpu_s);
-  if (record->memory_bytes)
-    limit(RLIMIT_AS, record->memory_bytes);
-  if (record->output_bytes)
-    limit(RLIMIT_FSIZE, record->output_bytes);
-  const struct rlimit no_core = {0, 0};
-  setrlimit(RLIMIT_CORE, &no_core);
-  sparecraft_flip_left = record->at < 0 ? INT64_MAX : record->at;
+  limit_all();
+  if (!shared)
+    sparecraft_flip_left.results = record->at < 0 ? INT64_MAX : record->at;
 }
 
 __attribute__((destructor(102))) static void tell(void) {
-  if (record && record->at < 0)
-    record->counted = INT64_MAX - sparecraft_flip_left;
+  if (record && record->at < 0 && !shared)
+    record->counted = INT64_MAX - sparecraft_flip_left.results;
 }
 
-void sparecraft_flip_spent(void) { sparecraft_flip_left = INT64_MAX; }
+void sparecraft_flip_spent(void) { sparecraft_flip_left.results = INT64_MAX; }
 
 void sparecraft_flip_corrected(void) {
   if (record)

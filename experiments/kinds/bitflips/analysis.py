@@ -11,7 +11,13 @@ from statistics import median
 from typing import Any
 
 from experiments.kinds.bitflips.inject import OUTCOMES
-from experiments.kinds.bitflips.measure import INJECTIONS, INJECTIONS_FILE, PRICES_FILE
+from experiments.kinds.bitflips.measure import (
+    ANSWERS,
+    ANSWERS_FILE,
+    INJECTIONS,
+    INJECTIONS_FILE,
+    PRICES_FILE,
+)
 from experiments.record.records import read_table
 from experiments.record.result import Findings, not_measured, read_manifest
 from experiments.report.text import percent
@@ -51,6 +57,7 @@ def analyse(folder: Path) -> Findings:
         "pooled": pooled,
         "silent": {variant: silent_places(found) for variant, found in by_variant.items()},
         "price": price_rows(prices),
+        "answers": _answers(folder),
         "programs": manifest["programs"],
         "asked": asked,
         "outcomes_for_planner": {one["variant"]: for_planner(one) for one in pooled},
@@ -130,8 +137,36 @@ def price_rows(prices: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
             "ratio": median(ratios) if ratios else None,
             "ratio_low": ratios[0] if ratios else None,
             "ratio_high": ratios[-1] if ratios else None,
+            "requests_per_cpu_s": _rate(prices, program, variant, "cpu_s"),
+            "requests_per_s": _rate(prices, program, variant, "took_s"),
         })  # fmt: skip
     return rows
+
+
+def _rate(
+    prices: Sequence[Mapping[str, Any]], program: str, variant: str, over: str
+) -> list[float] | None:
+    """Least, median and greatest of a service's requests over a time; None for a kernel."""
+    rates = sorted(
+        one["requests"] / one[over]
+        for one in prices
+        if (one["program"], one["variant"]) == (program, variant) and "requests" in one
+    )
+    return [rates[0], median(rates), rates[-1]] if rates else None
+
+
+def _answers(folder: Path) -> list[dict[str, Any]]:
+    """How often a service gave which wrong answer, or none: under load, or read back."""
+    if not (folder / ANSWERS_FILE).exists():
+        return []
+    found = read_table(folder / ANSWERS_FILE, ANSWERS).to_dicts()
+    counts = Counter((one["program"], one["variant"], one["fault"], one["phase"]) for one in found)
+    names = ("program", "variant", "fault", "phase")
+    return [
+        {**dict(zip(names, place, strict=True)), "count": count}
+        for place, count in sorted(counts.items())
+        if place[2]
+    ]
 
 
 def speed_of(price: Sequence[Mapping[str, Any]], variant: str) -> float | None:

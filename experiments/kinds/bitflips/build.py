@@ -9,11 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from experiments.errors import EnvironmentMissing, InputError
+from experiments.kinds.bitflips.services import SERVICES
 from experiments.paths import ROOT
 
 HARDEN = ROOT / "agents" / "harden"
 KERNELS = HARDEN / "kernels"
 _BUILD_S = 600.0
+_SERVICE_S = 7200.0  # on a host that does much else
 
 
 @dataclass(frozen=True)
@@ -50,17 +52,21 @@ def source_of(program: str) -> Path:
     """A kernel's source. Raises InputError naming those there are."""
     path = KERNELS / f"{program}.c"
     if not path.is_file():
+        there = sorted([*SERVICES, *(one.stem for one in KERNELS.glob("*.c"))])
         raise InputError(
             f"program {program}",
-            expected=f"one of {', '.join(sorted(one.stem for one in KERNELS.glob('*.c')))}",
-            came="no such kernel",
+            expected=f"one of {', '.join(there)}",
+            came="no such kernel or service",
             do="Name one of these, or put its source there.",
         )
     return path
 
 
 def build(program: str, variant: str, folder: Path, sites: str) -> Built:
-    """Compile a kernel, twice; `sites`: what of it can be flipped."""
+    """Compile a kernel or a service, twice; `sites`: what of it can be flipped."""
+    if program in SERVICES:
+        plain, flipped = (build_service(program, variant, one) for one in ("off", sites))
+        return Built(program, variant, plain, flipped)
     source = source_of(program)
     built = Built(
         program, variant, folder / f"{program}-{variant}", folder / f"{program}-{variant}-flips"
@@ -68,6 +74,25 @@ def build(program: str, variant: str, folder: Path, sites: str) -> Built:
     compile_c(source, built.plain, variant)
     compile_c(source, built.flipped, variant, sites=sites)
     return built
+
+
+def build_service(program: str, variant: str, sites: str) -> Path:
+    """agents/harden/services/build: minutes, nothing where it was done. Returns the server.
+
+    Raises: EnvironmentMissing with what it says.
+    """
+    made = subprocess.run(
+        [HARDEN / "services" / "build", program, variant, sites],
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_SERVICE_S,
+    )  # fmt: skip
+    if made.returncode != 0:
+        raise EnvironmentMissing(
+            f"agents/harden/services/build {program} {variant} {sites}",
+            expected="a service that compiles",
+            came=made.stderr.strip()[-500:],
+            do="See what it says.",
+        )
+    return Path(made.stdout.splitlines()[-1]) / "server"
 
 
 def compile_c(source: Path, target: Path, variant: str, *, sites: str = "off") -> None:

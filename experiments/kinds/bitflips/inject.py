@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import random
 import resource
@@ -12,11 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from experiments.errors import MeasurementFailed
-from experiments.kinds.bitflips import record
+from experiments.kinds.bitflips import record, serve
 from experiments.kinds.bitflips.build import Built
+from experiments.kinds.bitflips.services import SERVICES
 
 OUTCOMES = ("correct", "corrected", "detected", "crash", "hang", "silent")
 STOPPED = 97  # the exit status of runtime/runtime.h
+_SILENT = ("wrong", "lost")
 _ENDED_BY_LIMIT = (signal.SIGXCPU, signal.SIGKILL)
 
 
@@ -37,6 +40,8 @@ class Ran:
     status: int | None
     output: bytes
     told: record.Told
+    fault: str = ""  # of a service's answers: see serve.Served
+    phase: str = ""
 
 
 @dataclass(frozen=True)
@@ -69,6 +74,21 @@ def run(program: Path, asked: record.Asked, wall_s: float, folder: Path) -> Ran:
     return Ran(status, output.read_bytes(), record.read(told))
 
 
+def execute(
+    built: Built, asked: record.Asked, limits: Limits, folder: Path, expected: bytes | None
+) -> Ran:
+    """A kernel, or a service under load; `expected`: the undisturbed run's output."""
+    service = SERVICES.get(built.program)
+    if service is None:
+        return run(built.flipped, asked, limits.wall_s, folder)
+    ended = serve.run(service, built.flipped, asked, folder, expected)
+    told = record.read(folder / "record")
+    served = ended.served
+    if asked.at == record.COUNT:
+        told = dataclasses.replace(told, counted=served.counted)
+    return Ran(ended.status, served.answers, told, served.fault, served.phase)
+
+
 def golden(built: Built, limits: Limits, folder: Path) -> Golden:
     """The undisturbed run, twice: its output and the number of its results must be the same.
 
@@ -76,7 +96,7 @@ def golden(built: Built, limits: Limits, folder: Path) -> Golden:
     """
     asked = record.Asked(record.COUNT, 0, 1, 0, limits.memory_bytes, limits.output_bytes)
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    ran = [run(built.flipped, asked, limits.wall_s, folder) for _ in range(2)]
+    ran = [execute(built, asked, limits, folder, None) for _ in range(2)]
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     same = ran[0].output == ran[1].output and ran[0].told.counted == ran[1].told.counted
     if any(one.status != 0 for one in ran) or not same or ran[0].told.counted < 1:
@@ -101,11 +121,13 @@ def outcome_of(ran: Ran, whole: Golden) -> str:
     """One of OUTCOMES, or `missed` where the run never came to the result."""
     if not ran.told.fired:
         return "missed"
+    if ran.fault in _SILENT:  # whatever became of the service after such an answer
+        return "silent"
     if ran.status is None or -ran.status in _ENDED_BY_LIMIT:
         return "hang"
     if ran.status == STOPPED:
         return "detected"
-    if ran.status != 0:
+    if ran.status != 0 or ran.fault:
         return "crash"
     if ran.output != whole.output:
         return "silent"
@@ -118,11 +140,13 @@ def inject(
     """Injection `number`, as a line of the journal."""
     at, draw = drawn(seed, built.program, built.variant, number, whole.results)
     asked = record.Asked(at, draw, bits, limits.cpu_s, limits.memory_bytes, limits.output_bytes)
-    ran = run(built.flipped, asked, limits.wall_s, folder)
+    ran = execute(built, asked, limits, folder, whole.output)
     told = ran.told
-    return {
+    line = {
         "program": built.program, "variant": built.variant, "number": number,
         "outcome": outcome_of(ran, whole), "at": at, "bit": told.bit, "width": told.width,
         "stream": told.stream, "function": told.function, "line": told.line,
         "opcode": told.opcode, "status": ran.status, "corrected": told.corrected,
     }  # fmt: skip
+    answers = {"fault": ran.fault, "phase": ran.phase}
+    return line | answers if built.program in SERVICES else line

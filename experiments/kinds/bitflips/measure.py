@@ -25,17 +25,27 @@ from experiments.errors import MeasurementFailed
 from experiments.kinds.bitflips.build import Built, build
 from experiments.kinds.bitflips.inject import Golden, Limits, golden, inject
 from experiments.kinds.bitflips.section import BitflipsSection
+from experiments.kinds.bitflips.serve import cpu_time
+from experiments.kinds.bitflips.services import SERVICES
 from experiments.record.records import read_events, space_for, write_json, write_table
 from experiments.stage.stage import Stage
 
 INJECTIONS_FILE = "injections.parquet"
 PRICES_FILE = "prices.json"
+ANSWERS_FILE = "answers.parquet"
 INJECTIONS = pl.Schema(
     {
         "program": pl.String, "variant": pl.String, "number": pl.Int64, "outcome": pl.String,
         "at": pl.Int64, "bit": pl.Int64, "width": pl.Int64, "stream": pl.String,
         "function": pl.String, "line": pl.Int64, "opcode": pl.String, "status": pl.Int64,
         "corrected": pl.Int64,
+    }
+)  # fmt: skip
+ANSWERS = pl.Schema(
+    {
+        "program": pl.String, "variant": pl.String, "number": pl.Int64,
+        "fault": pl.String,  # of a service's answers, as serve.Served has them
+        "phase": pl.String,
     }
 )  # fmt: skip
 
@@ -48,6 +58,7 @@ class Campaign:
         self._section = section
         self._seed = stage.design.experiment.design.seed
         self._programs: list[dict[str, Any]] = []
+        self._outputs: dict[str, bytes] = {}
         self._injections: list[dict[str, Any]] = []
         self._prices: list[dict[str, Any]] = []
         stage.keep(self._write)
@@ -56,26 +67,26 @@ class Campaign:
         """All of it, in a folder of its own that is removed afterwards."""
         with tempfile.TemporaryDirectory(prefix="sparecraft-bitflips-") as name:
             work = Path(name)
-            with self._stage.narrator.step("Compiling programs and variants"):
-                built = [
-                    build(program, variant, work, self._section.sites)
-                    for program in self._section.programs
-                    for variant in self._section.variants
-                ]
-            for one in built:
-                self._inject_all(one, work)
             for program in self._section.programs:
-                self._price([one for one in built if one.program == program])
+                with self._stage.narrator.step(f"{program}: compiling its variants"):
+                    built = [
+                        build(program, variant, work, self._section.sites)
+                        for variant in self._section.variants
+                    ]
+                for one in built:
+                    self._inject_all(one, work)
+                self._price(built, work)
 
     def _inject_all(self, built: Built, work: Path) -> None:
         section = self._section
         with self._stage.narrator.step(f"{built.program}, {built.variant}"):
             whole, limits = self._undisturbed(built, work)
+            self._compare(built, whole)
             self._programs.append({
                 "program": built.program, "variant": built.variant, "results": whole.results,
                 "cpu_s": whole.cpu_s, "digest": built.digest, "limit_cpu_s": limits.cpu_s,
             })  # fmt: skip
-            journal = Journal(self._journal_of(built))
+            journal = Journal(self._journal_of(built, whole))
             done = {line["number"]: line for line in journal.lines()}
             left = [number for number in range(section.injections) if number not in done]
             try:
@@ -92,6 +103,15 @@ class Campaign:
         whole = golden(built, Limits(0, section.wall_s, *sizes), work)
         cpu_s = max(section.cpu_s, math.ceil(10 * whole.cpu_s))
         return whole, Limits(cpu_s, section.wall_s, *sizes)
+
+    def _compare(self, built: Built, whole: Golden) -> None:
+        """Undisturbed, a variant says what the first one said."""
+        if self._outputs.setdefault(built.program, whole.output) != whole.output:
+            raise MeasurementFailed(
+                f"{built.program}, {built.variant}",
+                expected="the output of the first variant", came="another",
+                do="It is a defect of the pass: compile it with -O0, then function by function.",
+            )  # fmt: skip
 
     def _injected(
         self, built: Built, whole: Golden, limits: Limits, numbers: Sequence[int], work: Path
@@ -113,15 +133,18 @@ class Campaign:
             finally:
                 pool.shutdown(wait=True, cancel_futures=True)
 
-    def _journal_of(self, built: Built) -> Path:
-        """One for each program as it was compiled, seed and bits: another's lines are not ours."""
-        facts = json.dumps([built.digest, self._seed, self._section.bits, self._section.cpu_s])
+    def _journal_of(self, built: Built, whole: Golden) -> Path:
+        """One for each program as it was compiled, what it says, seed and bits: another's lines are
+        not ours."""
+        said = hashlib.sha256(whole.output).hexdigest()
+        section = self._section
+        facts = json.dumps([built.digest, said, self._seed, section.bits, section.cpu_s])
         name = hashlib.sha256(facts.encode()).hexdigest()[:16]
         folder = self._stage.folder.parent / "journals"
         folder.mkdir(exist_ok=True)
         return folder / f"{built.program}-{built.variant}-{name}.jsonl"
 
-    def _price(self, variants: Sequence[Built]) -> None:
+    def _price(self, variants: Sequence[Built], work: Path) -> None:
         """CPU time of each variant as it is used, in turn, so that a busy host strikes all."""
         section = self._section
         with self._stage.narrator.step(f"{variants[0].program}: the price"):
@@ -129,14 +152,18 @@ class Campaign:
                 for built in variants:
                     self._prices.append({
                         "program": built.program, "variant": built.variant, "repeat": repeat,
-                        "cpu_s": cpu_time_s(built.plain, section.price_rounds, section.wall_s),
+                        **price_of(built, section.price_rounds, section.wall_s, work),
                     })  # fmt: skip
 
     def _write(self, folder: Path) -> dict[str, Any] | None:
         if not self._injections:
             return None
-        table = pl.DataFrame(self._injections, schema=INJECTIONS)
-        write_table(folder / INJECTIONS_FILE, table, INJECTIONS)
+        table = pl.DataFrame([{name: one[name] for name in INJECTIONS} for one in self._injections])
+        write_table(folder / INJECTIONS_FILE, table.cast(INJECTIONS), INJECTIONS)
+        answers = [one for one in self._injections if one["program"] in SERVICES]
+        if answers:
+            table = pl.DataFrame([{name: one[name] for name in ANSWERS} for one in answers])
+            write_table(folder / ANSWERS_FILE, table.cast(ANSWERS), ANSWERS)
         write_json(folder / PRICES_FILE, self._prices)
         return {"programs": self._programs}
 
@@ -164,6 +191,15 @@ class Journal:
     def close(self) -> None:
         """Close the file."""
         self._file.close()
+
+
+def price_of(built: Built, rounds: int, wall_s: float, work: Path) -> dict[str, Any]:
+    """CPU time of a run; of a service also its requests, and how long they took."""
+    service = SERVICES.get(built.program)
+    if service is None:
+        return {"cpu_s": cpu_time_s(built.plain, rounds, wall_s)}
+    cpu_s, took_s, requests = cpu_time(service, built.plain, rounds, work)
+    return {"cpu_s": cpu_s, "took_s": took_s, "requests": requests}
 
 
 def cpu_time_s(program: Path, rounds: int, wall_s: float) -> float:

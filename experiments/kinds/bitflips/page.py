@@ -48,7 +48,9 @@ def write_page(folder: Path) -> Path:
             for variant, places in result["silent"].items()
             if (table := tables.silent_table(variant, places)) is not None
         ],
+        wrong_answers=tables.answers_table(result.get("answers", [])),
         price=tables.price_table(result["price"]) if result["price"] else None,
+        rates=tables.rate_table(result["price"]),
         repeat=repeat_rows(manifest),
     )
     return save_page(folder, html)

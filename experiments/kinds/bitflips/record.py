@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import mmap
 import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 _FORM = struct.Struct("<qQIIQQqIIIIII64s24s")
 COUNT = -1  # as `at`: nothing is flipped, results are counted
+_PAGE = 4096  # of a service's file the second page is its counter (runtime/flips.c)
+_COUNTER = struct.Struct("<qq")
+_NEVER = 2**63 - 1
 STREAMS = ("master", "shadow", "check")
 
 
@@ -22,11 +28,14 @@ class Asked:
     memory_bytes: int
     output_bytes: int
 
-    def write(self, path: Path) -> None:
-        """Anew."""
+    def write(self, path: Path, *, counter: bool = False) -> None:
+        """Anew; `counter`: with the page of a service's counter, at which nothing is flipped."""
         limits = (self.cpu_s, self.memory_bytes, self.output_bytes)
         told = (0, 0, 0, 0, 0, 0, 0, b"", b"")
-        path.write_bytes(_FORM.pack(self.at, self.draw, self.bits, *limits, *told))
+        page = _FORM.pack(self.at, self.draw, self.bits, *limits, *told)
+        if counter:
+            page = page.ljust(_PAGE, b"\0") + _COUNTER.pack(_NEVER, 0).ljust(_PAGE, b"\0")
+        path.write_bytes(page)
 
 
 @dataclass(frozen=True)
@@ -46,8 +55,32 @@ class Told:
 
 def read(path: Path) -> Told:
     """What stands in the file after the program's end."""
-    values = _FORM.unpack(path.read_bytes())
+    values = _FORM.unpack_from(path.read_bytes())
     counted, fired, corrected, bit, line, stream, width = values[6:13]
     function, opcode = (text.split(b"\0")[0].decode("utf-8", "replace") for text in values[13:])
     name = STREAMS[stream] if stream < len(STREAMS) else "unknown"
     return Told(counted, bool(fired), corrected, bit, line, name, width, function, opcode)
+
+
+class Counter:
+    """Of a service's results: it counts down from the load's begin, when its clock stands still."""
+
+    def __init__(self, page: mmap.mmap) -> None:
+        self._page = page
+
+    def begin(self, at: int) -> None:
+        """The result `at` from now on is flipped; COUNT: none."""
+        _COUNTER.pack_into(self._page, _PAGE, _NEVER if at == COUNT else at, 1)
+
+    def end(self) -> int:
+        """Flip nothing any more, and let the clock go. Returns the results, if none was flipped."""
+        left, _ = _COUNTER.unpack_from(self._page, _PAGE)
+        _COUNTER.pack_into(self._page, _PAGE, _NEVER, 0)
+        return int(_NEVER - left)
+
+
+@contextmanager
+def counter(path: Path) -> Iterator[Counter]:
+    """The counter of a file that `Asked.write` made with one."""
+    with path.open("r+b") as file, mmap.mmap(file.fileno(), 2 * _PAGE) as page:
+        yield Counter(page)

@@ -16,7 +16,7 @@ class BitflipsSection(Strict):
     """Each injection is a run of a program from its begin to its end, with one result changed."""
 
     programs: Annotated[tuple[Program, ...], Field(strict=False, min_length=1)]
-    """Kernels: NAME.c in agents/harden/kernels."""
+    """Kernels: NAME.c in agents/harden/kernels; services: memcached and redis, under load."""
     variants: Annotated[tuple[Variant, ...], Field(strict=False, min_length=1)] = (
         "native",
         "ilr",
@@ -43,6 +43,6 @@ class BitflipsSection(Strict):
     output_mb: Annotated[int, Field(ge=1, le=1024)] = 8
     """What a run may write [MB]."""
     price_rounds: Annotated[int, Field(ge=1, le=100_000)] = 1000
-    """How often a kernel does its work where its speed is measured."""
+    """How often a kernel does its work, or a service meets its load, where speed is measured."""
     price_repeats: Annotated[int, Field(ge=1, le=1000)] = 7
     """Such runs of each variant, in turn."""

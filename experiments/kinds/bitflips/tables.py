@@ -67,6 +67,44 @@ def price_table(price: Rows) -> Table:
     return Table("price", "CPU time, of native's", ("program", "variant", "median", "ratio"), shown)
 
 
+def rate_table(price: Rows) -> Table | None:
+    """Requests of services; None where there are only kernels."""
+    shown = tuple(
+        (
+            named(row["program"]), named(row["variant"]), Cell(number(row["repeats"])),
+            *(_rate(row[name]) for name in ("requests_per_cpu_s", "requests_per_s")),
+        )
+        for row in price
+        if row.get("requests_per_s")
+    )  # fmt: skip
+    head = ("service", "variant", "repeats", "requests per second of CPU", "per second")
+    return Table("rates", "Requests of services", head, shown) if shown else None
+
+
+def _rate(of: Sequence[float]) -> Cell:
+    low, middle, high = of
+    return Cell(number(round(middle)), about=f"{number(round(low))} to {number(round(high))}")
+
+
+_FAULTS = {
+    "wrong": "another answer", "lost": "a key that is there was not found",
+    "error": "an error", "closed": "the connection was closed", "hang": "no answer",
+}  # fmt: skip
+
+
+def answers_table(answers: Rows) -> Table | None:
+    """What services answered instead of what is right; None where all was, or no service ran."""
+    shown = tuple(
+        (
+            named(row["program"]), named(row["variant"]), named(_FAULTS[row["fault"]]),
+            named(row["phase"]), Cell(number(row["count"])),
+        )
+        for row in answers
+    )  # fmt: skip
+    head = ("service", "variant", "instead of the right answer", "when", "injections")
+    return Table("answers", "What services answered", head, shown) if shown else None
+
+
 def _range(row: Mapping[str, Any]) -> str:
     return interval(row["ratio_low"], row["ratio_high"]) if row["ratio"] else ""
 

@@ -1,0 +1,283 @@
+"""A run of a service: started, loaded on five connections, every answer checked, stopped.
+
+A run's limits are of CPU time and of rounds of waiting in which the service neither works nor waits
+for a processor: a host that is slow, or that stops all of us for a while, makes no hang of what is
+none.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from experiments.errors import MeasurementFailed
+from experiments.kinds.bitflips import record
+from experiments.kinds.bitflips.services import Service
+
+_CONNECTIONS = 4  # under load; one more reads back
+_ROUND_S = 0.1  # a wait for an answer
+_IDLE_ROUNDS = 30  # after which a service that does nothing hangs
+_START_S = 300.0
+_READY_S = 0.002  # between two attempts to connect
+_BUFFER = 1 << 16
+_AT_WORK = "RDTtX"  # states of a thread that is not merely asleep: proc(5)
+
+
+@dataclass(frozen=True)
+class Served:
+    """What a service answered: `fault` is "" where every answer was right, else wrong, lost (a key
+    that is there was not found), error (it said it failed), closed, or hang."""
+
+    answers: bytes
+    fault: str
+    phase: str  # load or read back, where the fault was
+    counted: int  # results under load
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A run that is over: exit status, minus the signal, or None where it hung."""
+
+    status: int | None
+    served: Served
+
+
+class Fault(Exception):
+    """An answer that is not right, or none: `what` as in Served.fault."""
+
+    def __init__(self, what: str, answer: bytes = b"") -> None:
+        super().__init__(what)
+        self.what = what
+        self.answer = answer
+
+
+class Server:
+    """A process of the service, and its connections."""
+
+    def __init__(self, service: Service, process: subprocess.Popen[bytes], path: Path) -> None:
+        self._service = service
+        self.process = process
+        self._path = path
+        self._connections: list[socket.socket] = []
+
+    def connect(self) -> None:
+        """Open all connections, and use each once."""
+        for _ in range(_CONNECTIONS + 1):
+            self._connections.append(self._connected())
+            self.ask(len(self._connections) - 1, self._service.end, self._service.ended)
+
+    def _connected(self) -> socket.socket:
+        end_s = time.monotonic() + _START_S
+        while self.process.poll() is None and time.monotonic() < end_s:
+            connection = socket.socket(socket.AF_UNIX)
+            try:
+                connection.connect(str(self._path))
+            except OSError:
+                connection.close()
+                time.sleep(_READY_S)
+                continue
+            connection.setblocking(False)
+            return connection
+        raise Fault("closed")
+
+    def ask(self, connection: int, request: bytes, expected: bytes | None) -> bytes:
+        """Send a batch and take its answer; `expected` None: whatever it is.
+
+        Raises: Fault where it is another, or none.
+        """
+        at = self._connections[connection]
+        answer = b""
+        try:
+            at.setblocking(True)
+            at.sendall(request)
+            at.setblocking(False)
+            while not answer.endswith(self._service.ended):
+                answer += self._more(at)
+                if expected is not None and not expected.startswith(answer):
+                    raise Fault(self.difference(self._whole(at, answer), expected), answer)
+        except OSError:
+            raise Fault("closed", answer) from None
+        return answer
+
+    def _more(self, connection: socket.socket) -> bytes:
+        idle = 0
+        while not select.select([connection], [], [], _ROUND_S)[0]:
+            idle += not self.is_at_work()
+            if idle >= _IDLE_ROUNDS:
+                raise Fault("hang")
+        more = connection.recv(_BUFFER)
+        if not more:
+            raise Fault("closed")
+        return more
+
+    def _whole(self, connection: socket.socket, answer: bytes) -> bytes:
+        """A wrong answer as far as it goes, as its first bytes may not tell what it is; a flipped
+        length makes it gigabytes, of which the first buffer is enough."""
+        with suppress(Fault, OSError):
+            while not answer.endswith(self._service.ended) and len(answer) < _BUFFER:
+                if not select.select([connection], [], [], _ROUND_S)[0]:
+                    break
+                answer += self._more(connection)
+        return answer
+
+    def difference(self, answer: bytes, expected: bytes) -> str:
+        """What a wrong answer is: error, lost or wrong."""
+        same = next((at for at, (one, other) in enumerate(zip(answer, expected, strict=False))
+                     if one != other), len(expected))  # fmt: skip
+        line = answer[answer.rfind(b"\n", 0, same) + 1 :]
+        if line.startswith(self._service.errors):
+            return "error"
+        return "lost" if line.startswith(self._service.absent) else "wrong"
+
+    def is_at_work(self) -> bool:
+        """Whether a thread of it runs, waits for a processor or a disk, or is stopped."""
+        return any(_state(task) in _AT_WORK for task in _tasks(self.process.pid))
+
+    def settle(self) -> None:
+        """Wait until it has done what follows an answer."""
+        while self.process.poll() is None and self.is_at_work():
+            time.sleep(_READY_S)
+
+    def cpu_s(self) -> float:
+        """CPU time of its threads so far [s]."""
+        tasks = _tasks(self.process.pid)
+        return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e9
+
+    def serve(self, expected: bytes | None) -> Served:
+        """The load, once; `expected`: all answers of an undisturbed run."""
+        load, ended = self._service.load(), self._service.ended
+        right = expected.split(ended)[:-1] if expected is not None else None
+        answers = b""
+        batches = (*load.under_load, *load.read_back)
+        for place, batch in enumerate(batches):
+            is_load = place < len(load.under_load)
+            connection = place % _CONNECTIONS if is_load else _CONNECTIONS
+            try:
+                answers += self.ask(connection, batch, right[place] + ended if right else None)
+            except Fault as fault:
+                phase = "load" if is_load else "read back"
+                return Served(answers + fault.answer, fault.what, phase, 0)
+        return Served(answers, "", "", 0)
+
+    def stop(self) -> int | None:
+        """Stop it as one does. Returns its status, None where it had to be killed."""
+        with suppress(OSError):
+            if self.process.poll() is None and self._service.stop is None:
+                self.process.send_signal(signal.SIGTERM)
+                with socket.socket(socket.AF_UNIX) as waking:  # else it waits for its next timer
+                    waking.connect(str(self._path))
+            elif self.process.poll() is None and self._service.stop is not None:
+                self._connections[0].sendall(self._service.stop)
+        return self.wait()
+
+    def wait(self) -> int | None:
+        """Its status when it has ended; None where it does not."""
+        idle = 0
+        while idle < _IDLE_ROUNDS:
+            with suppress(subprocess.TimeoutExpired):
+                return self.process.wait(_ROUND_S)
+            idle += not self.is_at_work()
+        return None
+
+    def end(self) -> None:
+        """Close what is open, and leave no process."""
+        for connection in self._connections:
+            connection.close()
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+
+
+def _tasks(pid: int) -> list[Path]:
+    with suppress(FileNotFoundError):
+        return list(Path(f"/proc/{pid}/task").iterdir())
+    return []
+
+
+def _state(task: Path) -> str:
+    with suppress(FileNotFoundError, ProcessLookupError):
+        return (task / "stat").read_text().rpartition(")")[2].split()[0]
+    return "X"
+
+
+@contextmanager
+def running(
+    service: Service, program: Path, folder: Path, environment: dict[str, str]
+) -> Iterator[Server]:
+    """The service in `folder`, with all connections, at the same addresses in each run."""
+    path = folder / "socket"
+    path.unlink(missing_ok=True)
+    process = subprocess.Popen(
+        ["setarch", "--addr-no-randomize", program, *service.arguments],
+        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        env={"PATH": os.defpath, "SPARECRAFT_TX": "none", **environment}, cwd=folder,
+    )  # fmt: skip
+    server = Server(service, process, path)
+    try:
+        try:
+            server.connect()
+        except Fault as fault:
+            raise MeasurementFailed(
+                str(program), expected="a service that starts and answers",
+                came=f"{fault.what}, status {process.poll()}", do="Start it by hand.",
+            ) from None  # fmt: skip
+        yield server
+    finally:
+        server.end()
+
+
+def run(
+    service: Service, program: Path, asked: record.Asked, folder: Path, expected: bytes | None
+) -> Ended:
+    """Start it, load it once to warm up, set the count of results, load it again, and stop it."""
+    told = folder / "record"
+    asked.write(told, counter=True)
+    environment = {
+        "SPARECRAFT_FLIPS": str(told),
+        "LD_PRELOAD": str(program.with_name("steady.so")),
+    }
+    with (
+        record.counter(told) as counter,
+        running(service, program, folder, environment) as server,
+    ):
+        server.serve(expected)
+        server.settle()
+        counter.begin(asked.at)
+        served = server.serve(expected)
+        server.settle()
+        counted = counter.end()
+        status = _status_of(server, served)
+    return Ended(status, Served(served.answers, served.fault, served.phase, counted))
+
+
+def _status_of(server: Server, served: Served) -> int | None:
+    if served.fault == "hang":
+        return None
+    if served.fault == "closed":  # it has ended, or has only closed the connection
+        return server.wait() if not server.is_at_work() and server.process.poll() else server.stop()
+    return server.stop()
+
+
+def cpu_time(
+    service: Service, program: Path, rounds: int, folder: Path
+) -> tuple[float, float, int]:
+    """As it is used: CPU time [s] and time [s] of `rounds` loads, and their requests."""
+    with running(service, program, folder, {}) as server:
+        expected = server.serve(None).answers
+        cpu_s, begin_s = server.cpu_s(), time.monotonic()
+        for _ in range(rounds):
+            served = server.serve(expected)
+            if served.fault:
+                raise MeasurementFailed(
+                    str(program), expected="the same answers in each round", came=served.fault,
+                    do="Run it by hand.",
+                )  # fmt: skip
+        return server.cpu_s() - cpu_s, time.monotonic() - begin_s, rounds * service.load().requests

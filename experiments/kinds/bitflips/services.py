@@ -1,0 +1,158 @@
+"""The services that bits are flipped in: how each is started, what is asked, how it is stopped.
+
+A load is a list of batches, each sent at once on one connection. A batch ends with a request whose
+answer is like no other's, so that an answer's end is known without reading what it says.
+"""
+
+from __future__ import annotations
+
+import random
+import string
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+BATCH = 8  # requests that are sent at once
+_KEYS = 32
+_OPERATIONS = 320
+_LENGTH_MAX = 300  # of a value [bytes]
+
+
+@dataclass(frozen=True)
+class Load:
+    """Batches with what ends each: those under load, then those that read all data back."""
+
+    under_load: tuple[bytes, ...]
+    read_back: tuple[bytes, ...]
+    requests: int
+
+
+@dataclass(frozen=True)
+class Service:
+    """A service as Debian's sources have it, built by agents/harden/services/build."""
+
+    arguments: tuple[str, ...]  # it listens on the socket `socket` of its folder
+    end: bytes  # the request that ends a batch
+    ended: bytes  # its answer
+    stop: bytes | None  # the request that stops it; None: SIGTERM does
+    errors: tuple[bytes, ...]  # how an answer begins that says it failed
+    absent: bytes  # how one begins that says there is no such key
+    _requests: Callable[[random.Random], tuple[list[bytes], list[bytes]]]
+
+    def load(self) -> Load:
+        """Always the same."""
+        under_load, read_back = self._requests(random.Random(1))
+        count = len(under_load) + len(read_back)
+        return Load(self._batches(under_load), self._batches(read_back), count)
+
+    def _batches(self, requests: Sequence[bytes]) -> tuple[bytes, ...]:
+        firsts = range(0, len(requests), BATCH)
+        return tuple(b"".join(requests[at : at + BATCH]) + self.end for at in firsts)
+
+
+def _value(rng: random.Random) -> bytes:
+    return "".join(rng.choices(string.ascii_lowercase, k=rng.randint(1, _LENGTH_MAX))).encode()
+
+
+def _store(command: str, key: str, value: bytes) -> bytes:
+    return f"{command} {key} {len(key)} 0 {len(value)}\r\n".encode() + value + b"\r\n"
+
+
+def _memcached_operation(rng: random.Random, keys: Sequence[str]) -> bytes:
+    key, other = rng.choice(keys), rng.choice(keys)
+    draw = rng.random()
+    if draw < 0.5:
+        return f"get {key}\r\n".encode()
+    if draw < 0.6:
+        return f"get {key} {other} {rng.choice(keys)}\r\n".encode()
+    if draw < 0.85:
+        command = rng.choice(("set", "set", "add", "replace", "append", "prepend"))
+        return _store(command, key, _value(rng))
+    if draw < 0.95:
+        command = rng.choice(("incr", "decr"))
+        return f"{command} n{rng.randrange(4)} {rng.randrange(99)}\r\n".encode()
+    return f"delete {key}\r\n".encode()
+
+
+def _memcached_requests(rng: random.Random) -> tuple[list[bytes], list[bytes]]:
+    keys = [f"key:{number}" for number in range(_KEYS)]
+    numbers = [f"n{number}" for number in range(4)]
+    begin = [_store("set", key, _value(rng)) for key in keys]
+    begin += [_store("set", key, b"1000") for key in numbers]
+    under_load = begin + [_memcached_operation(rng, keys) for _ in range(_OPERATIONS)]
+    return under_load, [f"get {key}\r\n".encode() for key in (*keys, *numbers)]
+
+
+def _resp(*words: str | bytes | int) -> bytes:
+    parts = [word if isinstance(word, bytes) else str(word).encode() for word in words]
+    bulk = b"".join(b"$%d\r\n%s\r\n" % (len(part), part) for part in parts)
+    return b"*%d\r\n%s" % (len(parts), bulk)
+
+
+def _redis_strings(rng: random.Random, keys: Sequence[str]) -> bytes:
+    key = rng.choice(keys)
+    return rng.choice((
+        _resp("GET", key), _resp("GET", key), _resp("GET", key), _resp("STRLEN", key),
+        _resp("MGET", key, rng.choice(keys), rng.choice(keys)),
+        _resp("SET", key, _value(rng)), _resp("SET", key, _value(rng)),
+        _resp("APPEND", key, _value(rng)), _resp("INCRBY", "n", rng.randrange(99)),
+        _resp("DEL", key),
+    ))  # fmt: skip
+
+
+def _redis_structures(rng: random.Random) -> bytes:
+    field = f"f{rng.randrange(20)}"
+    return rng.choice((
+        _resp("HSET", "hash", field, _value(rng)), _resp("HGET", "hash", field),
+        _resp("LPUSH", "list", _value(rng)), _resp("RPOP", "list"),
+        _resp("LRANGE", "list", 0, 4),
+        _resp("SADD", "set", field), _resp("SISMEMBER", "set", field),
+        _resp("ZADD", "sorted", rng.randrange(1000), field),
+        _resp("ZRANGE", "sorted", 0, 5, "WITHSCORES"),
+    ))  # fmt: skip
+
+
+def _redis_requests(rng: random.Random) -> tuple[list[bytes], list[bytes]]:
+    keys = [f"key:{number}" for number in range(_KEYS)]
+    begin = [_resp("FLUSHALL"), *(_resp("SET", key, _value(rng)) for key in keys)]
+    under_load = begin + [
+        _redis_strings(rng, keys) if rng.random() < 0.7 else _redis_structures(rng)
+        for _ in range(_OPERATIONS)
+    ]
+    read_back = [_resp("GET", key) for key in (*keys, "n")]
+    read_back += [_resp("LRANGE", "list", 0, -1), _resp("HGETALL", "hash")]
+    read_back += [_resp("ZRANGE", "sorted", 0, -1, "WITHSCORES"), _resp("SCARD", "set")]
+    return under_load, read_back
+
+
+_REDIS_SETTINGS = {
+    "port": "0", "unixsocket": "socket", "save": "", "appendonly": "no", "hz": "1",
+    "dynamic-hz": "no", "latency-tracking": "no", "crash-log-enabled": "no",
+    "crash-memcheck-enabled": "no", "loglevel": "warning",
+}  # fmt: skip
+
+SERVICES = {
+    "memcached": Service(
+        arguments=(
+            "-s", "socket", "-u", "root", "-m", "16", "-t", "1",
+            "-o", "no_lru_crawler,no_lru_maintainer,no_slab_reassign",
+        ),
+        end=b"mn\r\n",
+        ended=b"MN\r\n",
+        stop=None,
+        errors=(b"ERROR", b"CLIENT_ERROR", b"SERVER_ERROR"),
+        absent=b"END",
+        _requests=_memcached_requests,
+    ),
+    "redis": Service(
+        arguments=tuple(
+            word for key, value in _REDIS_SETTINGS.items() for word in (f"--{key}", value)
+        ),
+        end=_resp("ECHO", "THE-END"),
+        ended=b"$7\r\nTHE-END\r\n",
+        stop=_resp("SHUTDOWN", "NOSAVE"),
+        errors=(b"-",),
+        absent=b"$-1",
+        _requests=_redis_requests,
+    ),
+}  # fmt: skip
+"""By name; agents/harden/services/sources has their versions."""

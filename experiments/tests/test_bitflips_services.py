@@ -1,0 +1,139 @@
+"""Bit flips in a service under load: every answer is checked, and a slow host makes no hang."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from experiments.errors import MeasurementFailed
+from experiments.kinds.bitflips import serve
+from experiments.kinds.bitflips.analysis import price_rows
+from experiments.kinds.bitflips.build import HARDEN, Built, compile_c
+from experiments.kinds.bitflips.inject import Limits, golden, inject
+from experiments.kinds.bitflips.services import SERVICES, Service
+from experiments.tests.harden_fixture import need_compiler, trouble
+
+LIMITS = Limits(cpu_s=1, wall_s=120.0, memory_bytes=1 << 30, output_bytes=8 << 20)
+
+
+def _requests(rng: random.Random) -> tuple[list[bytes], list[bytes]]:
+    puts = [b"put %d v%d\n" % (key, rng.randrange(1000)) for key in range(24)]
+    gets = [b"get %d\n" % rng.randrange(30) for _ in range(24)]
+    return puts + gets, [b"get %d\n" % key for key in range(24)]
+
+
+STORE = Service(
+    arguments=(), end=b"end\n", ended=b"ended\n", stop=None,
+    errors=(b"error",), absent=b"none", _requests=_requests,
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def stores(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    need_compiler()
+    made = {}
+    for variant in ("native", "ilr"):
+        folder = tmp_path_factory.mktemp(variant)
+        compile_c(trouble("store"), folder / "server", variant, sites="results")
+        subprocess.run(
+            ["clang-19", "-O2", "-fPIC", "-shared", HARDEN / "services" / "steady.c",
+             "-o", folder / "steady.so"],
+            check=True,
+        )  # fmt: skip
+        made[variant] = folder / "server"
+    return made
+
+
+@pytest.fixture(autouse=True)
+def _store_is_a_service(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(SERVICES, "store", STORE)
+
+
+@pytest.mark.parametrize("name", ["memcached", "redis"])
+def test_a_load_is_the_same_each_time_and_each_of_its_batches_ends(name: str) -> None:
+    service = SERVICES[name]
+    load = service.load()
+    assert load == service.load()
+    assert load.requests > 300
+    assert all(batch.endswith(service.end) for batch in (*load.under_load, *load.read_back))
+
+
+@pytest.mark.parametrize(
+    ("answer", "fault"),
+    [(b"value 7\nended\n", "wrong"), (b"none\nended\n", "lost"), (b"error\nended\n", "error")],
+)
+def test_a_difference_is_told_by_the_line_it_is_in(answer: bytes, fault: str) -> None:
+    process: subprocess.Popen[bytes] = subprocess.Popen(["true"])
+    process.wait()
+    server = serve.Server(STORE, process, Path("socket"))
+    assert server.difference(b"stored\n" + answer, b"stored\nvalue 8\nended\n") == fault
+
+
+def test_flips_in_a_service_are_silent_or_crash_natively_and_are_detected_when_hardened(
+    stores: dict[str, Path], tmp_path: Path
+) -> None:
+    answers = {}
+    for variant, program in stores.items():
+        built = Built("store", variant, program, program)
+        whole = golden(built, LIMITS, tmp_path)
+        answers[variant] = whole.output
+        lines = [
+            inject(built, whole, LIMITS, tmp_path, seed=5, number=number, bits=1)
+            for number in range(40)
+        ]
+        found = Counter(line["outcome"] for line in lines)
+        assert found["missed"] == 0
+        if variant == "native":
+            assert found["silent"] > 0
+            assert found["detected"] == 0
+            faulty = next(line for line in lines if line["outcome"] == "silent")
+            assert faulty["fault"] in ("wrong", "lost")
+            number = faulty["number"]
+            assert inject(built, whole, LIMITS, tmp_path, seed=5, number=number, bits=1) == faulty
+        else:
+            assert found["detected"] > 0
+            assert found["silent"] == 0
+    assert answers["native"] == answers["ilr"]
+
+
+def test_a_service_that_is_stopped_for_a_while_does_not_hang_one_that_never_answers_does(
+    stores: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serve, "_IDLE_ROUNDS", 3)
+    with serve.running(STORE, stores["native"], tmp_path, {}) as server:
+        server.process.send_signal(signal.SIGSTOP)
+        resumed = threading.Timer(1.0, os.kill, (server.process.pid, signal.SIGCONT))
+        resumed.start()
+        begin_s = time.monotonic()
+        assert server.ask(0, b"get 0\nend\n", b"none\nended\n") == b"none\nended\n"
+        assert time.monotonic() - begin_s > 3 * 0.1
+        with pytest.raises(serve.Fault) as raised:
+            server.ask(0, b"get 0", b"none\nended\n")
+        assert raised.value.what == "hang"
+
+
+def test_a_service_that_does_not_start_is_told_of(tmp_path: Path) -> None:
+    with (
+        pytest.raises(MeasurementFailed),
+        serve.running(STORE, Path("/bin/false"), tmp_path, {}),
+    ):
+        pass
+
+
+def test_the_rates_of_a_service_are_its_requests_over_both_times() -> None:
+    prices = [
+        {"program": "redis", "variant": "native", "repeat": n, "cpu_s": 2.0, "took_s": 4.0 + n,
+         "requests": 800}
+        for n in range(3)
+    ]  # fmt: skip
+    (row,) = price_rows(prices)
+    assert row["requests_per_cpu_s"] == [400.0, 400.0, 400.0]
+    assert row["requests_per_s"] == [800 / 6, 800 / 5, 800 / 4]
