@@ -133,7 +133,14 @@ mod tests {
         let config = example_in(std::path::Path::new("/nowhere"));
         let refused = |peer: &str| refuse_stranger(&config, peer.parse().unwrap()).is_err();
         assert!(!refused("198.18.1.12"));
-        for peer in ["198.18.1.11", "198.18.0.1", "198.18.16.2", "127.0.0.1", "8.8.8.8", "::1"] {
+        for peer in [
+            "198.18.1.11",
+            "198.18.0.1",
+            "198.18.16.2",
+            "127.0.0.1",
+            "8.8.8.8",
+            "::1",
+        ] {
             assert!(refused(peer), "{peer}");
         }
     }

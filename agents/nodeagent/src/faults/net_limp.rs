@@ -69,7 +69,10 @@ impl Fault for NetLimp {
             machine.config.nic_mbps.is_some(),
             "the configuration gives no nic_mbps, so there is no nominal rate to divide"
         );
-        let (probe, bucket) = ("sc-probe", TokenBucket::for_rate(1_000_000, ETHERNET_MTU_BYTES));
+        let (probe, bucket) = (
+            "sc-probe",
+            TokenBucket::for_rate(1_000_000, ETHERNET_MTU_BYTES),
+        );
         // An agent that was killed in its probe may have left it behind.
         let tried = remove_ingress(probe, "sparecraft_probe_limp")
             .and_then(|()| make_ingress(probe, &bucket, "sparecraft_probe_limp", probe));
