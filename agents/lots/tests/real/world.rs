@@ -184,7 +184,9 @@ pub fn heard(receiver: &std::sync::mpsc::Receiver<String>) -> String {
 pub async fn eventually<T, F: Future<Output = Option<T>>>(what: &str, look: impl Fn() -> F) -> T {
     let until = Instant::now() + LIMIT;
     loop {
-        if let Some(found) = look().await {
+        // A look may wait for ever: for another program that has taken the port meanwhile.
+        let looked = tokio::time::timeout(LIMIT, look()).await;
+        if let Ok(Some(found)) = looked {
             return found;
         }
         assert!(Instant::now() < until, "expected {what} within {LIMIT:?}");
