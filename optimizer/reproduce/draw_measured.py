@@ -30,19 +30,17 @@ def figure_7_measured() -> Any:
     )
 
 
-def _panel(found: list[Row], state: str) -> Any:
-    points = [point for row in found for point in _points(row, state)]
-    base = alt.Chart(data(points)).encode(
-        x=alt.X(
+def log_axes(state: str, faults_most: float, ticks: list[int]) -> dict[str, Any]:
+    """Axes of Fig. 7 where small shares can be told apart: `faults` a month, `percent` of it."""
+    return {
+        "x": alt.X(
             "faults:Q",
-            scale=alt.Scale(type="log", domain=[1, FAULTS_PER_MONTH[-1]], nice=False),
+            scale=alt.Scale(type="log", domain=[1, faults_most], nice=False),
             axis=alt.Axis(
-                title="transient faults per node and 30 days (log scale)",
-                values=[1, 3, 10, 30, 100, 300],
-                format="~g",
+                title="transient faults per node and 30 days (log scale)", values=ticks, format="~g"
             ),
         ),
-        y=alt.Y(
+        "y": alt.Y(
             "percent:Q",
             scale=alt.Scale(type="log"),
             axis=alt.Axis(
@@ -51,6 +49,13 @@ def _panel(found: list[Row], state: str) -> Any:
                 format="~g",
             ),
         ),
+    }
+
+
+def _panel(found: list[Row], state: str) -> Any:
+    points = [point for row in found for point in _points(row, state)]
+    base = alt.Chart(data(points)).encode(
+        **log_axes(state, FAULTS_PER_MONTH[-1], [1, 3, 10, 30, 100, 300]),
         color=alt.Color(
             "node:N",
             scale=alt.Scale(domain=list(_COLOURS), range=list(_COLOURS.values())),

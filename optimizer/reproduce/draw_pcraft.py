@@ -7,7 +7,7 @@ from typing import Any
 import altair as alt
 
 from optimizer.integrity import integrity
-from optimizer.reproduce.draw_measured import figure_7_measured
+from optimizer.reproduce.draw_measured import figure_7_measured, log_axes
 from optimizer.reproduce.published import published
 from optimizer.reproduce.ranges import (
     FIGURE_6_NODES,
@@ -142,24 +142,7 @@ def figure_7_log() -> Any:
             alt.Chart(data(chosen))
             .mark_line(strokeWidth=2)
             .encode(
-                x=alt.X(
-                    "faults:Q",
-                    scale=alt.Scale(type="log", domain=[1, 700], nice=False),
-                    axis=alt.Axis(
-                        title="transient faults per node and 30 days (log scale)",
-                        values=[1, 3, 10, 30, 100, 300, 660],
-                        format="~g",
-                    ),
-                ),
-                y=alt.Y(
-                    "percent:Q",
-                    scale=alt.Scale(type="log"),
-                    axis=alt.Axis(
-                        title=f"share of a month {state}, % (log scale)",
-                        values=[10.0**e for e in range(-5, 3)],
-                        format="~g",
-                    ),
-                ),
+                **log_axes(state, 700, [1, 3, 10, 30, 100, 300, 660]),
                 color=alt.Color(
                     "series:N", scale=colours(integrity_nodes()), legend=alt.Legend(title=None)
                 ),

@@ -300,3 +300,26 @@ def test_the_tier_that_a_page_asks_most_often_is_the_one_that_binds(tmp_path: Pa
     lost = _planned(tmp_path, _slo(200.0), FAULTS + TIER + few + db + few)
     assert not lost["feasible"]
     assert any("tier db binds" in reason for reason in lost["reasons"])
+
+
+ZONES = (
+    '[[domains]]\nname = "zone"\ncount = 3\nbeta = 0.1\nrepair_s = 14400.0\nsource = "x"\n'
+    "survive = true\n"
+)
+
+
+@pytest.mark.parametrize("per_month", [1e-9, 3.0])
+def test_over_zones_faults_crash_machines_in_the_search_as_in_what_is_said_of_it(
+    tmp_path: Path, per_month: float
+) -> None:
+    path = tmp_path / "plan.toml"
+    faults = f'\n[transient_faults]\nper_node_month = {per_month}\nsource = "x"\n'
+    path.write_text(HEAD.format(asked=_slo()) + faults + ZONES + TIER + ILR)
+    found = answer(asked_as_stated(read_plan(path)))
+    assert found.found is not None
+    assert found.found.path is not None
+    (option,), (tier,) = found.found.path, found.case.tiers
+    assert (tier.crash_more_per_year > 1.0) is (per_month > 1.0)
+    assert found.case.unavailability(option) == pytest.approx(option.unavailability, rel=1e-12)
+    spread = found.plan.to_json_dict()["domains"]["spread"]["web"]["zone"]
+    assert sum(spread) == option.needed + option.extra

@@ -4,9 +4,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use anyhow::{bail, Context, Result};
+use ipnet::Ipv4Net;
 use serde::Deserialize;
-
-use crate::subnet::Subnet;
 
 /// What the agent is told about its machine.
 #[derive(Debug, Clone, Deserialize)]
@@ -26,7 +25,7 @@ pub struct Config {
     /// The data interface is the one with this address.
     pub data_address: IpAddr,
     /// Where the fleet's machines have their data addresses: interference goes nowhere else.
-    pub data_networks: Vec<Subnet>,
+    pub data_networks: Vec<Ipv4Net>,
     /// The NIC's nominal rate; absent: the interface is not shaped and cannot limp.
     pub nic_mbps: Option<f64>,
     /// The disk's nominal rate in MB/s, for disk.limp; absent: the machine's own throttle is taken.

@@ -20,7 +20,6 @@ mod meter;
 mod metrics;
 mod readiness;
 mod store;
-mod subnet;
 mod tls;
 
 use std::path::PathBuf;

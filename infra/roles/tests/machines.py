@@ -20,6 +20,23 @@ NETWORK = f"{PREFIX}net"
 SUBNET = "198.18.241.0/24"
 
 
+def arbiter_config(at: str, server: str, tables: str = "") -> str:
+    """arbiter.toml of an arbiter in front of one web server, with other tables."""
+    return f"""protocol = "http"
+listen = "{at}:80"
+admin = "{at}:9300"
+tier = "web"
+policy = "round-robin"
+replicas = 1
+tokens = 1
+connect_timeout_ms = 1000
+request_timeout_ms = 6000
+{tables}[[servers]]
+name = "web-1"
+address = "{server}"
+"""
+
+
 def docker(*arguments: str, check: bool = True) -> str:
     done = subprocess.run(["docker", *arguments], capture_output=True, text=True, check=False)
     said = f"docker {' '.join(arguments)}: {done.stdout[-2000:]}{done.stderr[-2000:]}"

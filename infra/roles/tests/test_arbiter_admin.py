@@ -9,27 +9,15 @@ from pathlib import Path
 
 import httpx
 import pytest
-from machines import Machine
+from machines import Machine, arbiter_config
 
 pytestmark = [pytest.mark.real, pytest.mark.fleet, pytest.mark.timeout(1800)]
 
 ADDRESS = "198.18.241.61"
-CONFIG = f"""protocol = "http"
-listen = "{ADDRESS}:80"
-admin = "{ADDRESS}:9300"
-tier = "web"
-policy = "round-robin"
-replicas = 1
-tokens = 1
-connect_timeout_ms = 1000
-request_timeout_ms = 6000
-[admin_tls]
+ADMIN_TLS = """[admin_tls]
 ca = "/etc/sparecraft/tls/ca.pem"
 cert = "/etc/sparecraft/tls/cert.pem"
 key = "/run/sparecraft/arbiter/key.pem"
-[[servers]]
-name = "web-1"
-address = "198.18.241.62:80"
 """
 
 
@@ -80,7 +68,7 @@ def test_an_arbiter_s_admin_answers_the_fleet_s_client_and_nobody_else(
     client = ours.sign("client", "clientAuth", "127.0.0.1")
     stranger = theirs.sign("client", "clientAuth", "127.0.0.1")
     config = tmp_path / "arbiter.toml"
-    config.write_text(CONFIG)
+    config.write_text(arbiter_config(ADDRESS, "198.18.241.62:80", ADMIN_TLS))
     folder = "/etc/sparecraft"
     files = {
         f"{folder}/arbiter.toml": config,

@@ -11,26 +11,13 @@ from pathlib import Path
 
 import httpx
 import pytest
-from machines import PREFIX, ROOT, Machine, docker, eventually, get
+from machines import PREFIX, ROOT, Machine, arbiter_config, docker, eventually, get
 
 pytestmark = [pytest.mark.real, pytest.mark.fleet, pytest.mark.timeout(1800)]
 
 TITLES = (ROOT / "infra/roles/mariadb/titles.txt").read_text().split()
 DB, WEB, INFLUX, ARBITER = (f"198.18.241.{n}" for n in (30, 20, 5, 10))
 ROLE_ENV = f"DB_HOST={DB}\nDB_PORT=3306\nDB_USER=wiki\nDB_PASSWORD=wiki-read\nDB_NAME=wiki\n"
-ARBITER_CONFIG = f"""protocol = "http"
-listen = "{ARBITER}:80"
-admin = "{ARBITER}:9300"
-tier = "web"
-policy = "round-robin"
-replicas = 1
-tokens = 1
-connect_timeout_ms = 1000
-request_timeout_ms = 6000
-[[servers]]
-name = "web-1"
-address = "{WEB}:80"
-"""
 
 
 @pytest.fixture(scope="module")
@@ -214,7 +201,7 @@ def test_an_arbiter_is_ready_when_its_admin_port_answers(
     machine: Callable[..., Machine], tmp_path: Path
 ) -> None:
     config = tmp_path / "arbiter.toml"
-    config.write_text(ARBITER_CONFIG)
+    config.write_text(arbiter_config(ARBITER, f"{WEB}:80"))
     arbiter = machine("arbiter", ARBITER, {"/etc/sparecraft/arbiter.toml": config})
     assert heading(TITLES[9]) in get(f"http://{ARBITER}/wiki/{TITLES[9]}").text
     arbiter.die_and_return()

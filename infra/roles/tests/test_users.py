@@ -6,25 +6,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
-from machines import PREFIX, ROOT, Machine, build, docker, eventually
+from machines import PREFIX, ROOT, Machine, arbiter_config, build, docker, eventually
 
 pytestmark = [pytest.mark.real, pytest.mark.fleet, pytest.mark.timeout(1800)]
 
 BASE = "sparecraft/base:bookworm"
 NOTHING, NET_BIND_SERVICE, SYS_NICE = 0, 1 << 10, 1 << 23
-ARBITER_CONFIG = """protocol = "http"
-listen = "127.0.0.1:80"
-admin = "127.0.0.1:9300"
-tier = "web"
-policy = "round-robin"
-replicas = 1
-tokens = 1
-connect_timeout_ms = 1000
-request_timeout_ms = 6000
-[[servers]]
-name = "web-1"
-address = "127.0.0.1:81"
-"""
 
 
 def held(status: str) -> tuple[int, int]:
@@ -49,7 +36,7 @@ def test_redis_is_a_user_who_may_nothing(machine: Callable[..., Machine], tmp_pa
 def test_an_arbiter_is_a_user_who_may_listen_on_port_80(tmp_path: Path) -> None:
     build("arbiter", tmp_path / "context")
     config, name = tmp_path / "arbiter.toml", f"{PREFIX}arbiter-user"
-    config.write_text(ARBITER_CONFIG)
+    config.write_text(arbiter_config("127.0.0.1", "127.0.0.1:81"))
     docker("rm", "-f", name, check=False)
     docker(
         *("run", "-d", "--name", name, "-v", f"{config}:/etc/sparecraft/arbiter.toml:ro"),

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use anyhow::Result;
+use ipnet::Ipv4Net;
 use serde::{Deserialize, Serialize};
 use wire::agent::LEASE_S_MAX;
 
@@ -13,7 +14,6 @@ use super::parameter::Parameter;
 use super::{neighbour, Fault, Refusal};
 use crate::config::Config;
 use crate::machine::Machine;
-use crate::subnet::Subnet;
 
 pub struct InterferenceIperf;
 
@@ -114,13 +114,23 @@ impl Fault for InterferenceIperf {
 
 /// Load goes to machines of the fleet, and not to this one.
 fn refuse_stranger(config: &Config, peer: IpAddr) -> Result<(), String> {
-    let is_machine = |network: &Subnet| network.has_machine(peer);
+    let is_machine = |network: &Ipv4Net| has_machine(network, peer);
     if peer != config.data_address && config.data_networks.iter().any(is_machine) {
         return Ok(());
     }
     Err(format!(
         "peer must be the data address of another machine of the fleet, not {peer}"
     ))
+}
+
+/// Whether a machine may have this address: neither the network's own, nor its first, which is the
+/// gateway's, nor its last (broadcast). A network of one or two addresses has only machines.
+fn has_machine(network: &Ipv4Net, peer: IpAddr) -> bool {
+    let IpAddr::V4(peer) = peer else {
+        return false;
+    };
+    let between = || Some(peer) > network.hosts().next() && peer < network.broadcast();
+    network.contains(&peer) && (network.prefix_len() >= 31 || between())
 }
 
 #[cfg(test)]
@@ -142,6 +152,25 @@ mod tests {
             "::1",
         ] {
             assert!(refused(peer), "{peer}");
+        }
+    }
+
+    #[test]
+    fn a_network_has_machines_between_its_gateway_and_its_end() {
+        for (network, address, expected) in [
+            ("198.18.16.0/20", "198.18.15.255", false),
+            ("198.18.16.0/20", "198.18.16.0", false),
+            ("198.18.16.0/20", "198.18.16.1", false),
+            ("198.18.16.0/20", "198.18.16.2", true),
+            ("198.18.16.7/20", "198.18.31.254", true),
+            ("198.18.16.0/20", "198.18.31.255", false),
+            ("198.18.16.0/20", "198.18.32.2", false),
+            ("198.18.16.0/20", "::1", false),
+            ("10.1.0.2/32", "10.1.0.2", true),
+            ("10.1.0.2/32", "10.1.0.3", false),
+        ] {
+            let found = has_machine(&network.parse().unwrap(), address.parse().unwrap());
+            assert_eq!(found, expected, "{network} {address}");
         }
     }
 }
