@@ -41,6 +41,7 @@ def machine(bundle: Path, tmp_path: Path) -> Iterator[str]:
     subprocess.run(["docker", "rm", "--force", NAME], capture_output=True, check=False)
     docker(
         *("run", "--rm", "--detach", "--name", NAME, "--network", "host", "--memory", "1g", *pip),
+        *("--cap-add", "SYS_NICE", "--security-opt", "no-new-privileges"),  # as a fleet has
         *(x for to, path in mounts.items() for x in ("--volume", f"{path}:{to}")),
         *("sparecraft/base:bookworm", "sleep", "900"),
     )

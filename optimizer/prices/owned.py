@@ -18,6 +18,7 @@ that is the server's share, although an idle server draws a good part of its pow
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -107,7 +108,8 @@ def monthly_cost(server: Server, site: Site) -> MonthlyCost:
     """Cost of owning `server` at `site`, by purpose [USD per month]: the equations above."""
     months = 12.0 * server.years
     monthly = site.interest / 12.0
-    paid = monthly / (1.0 - (1.0 + monthly) ** -months) if monthly > 0 else 1.0 / months
+    # expm1 and log1p keep every digit where the interest is next to nothing.
+    paid = monthly / -math.expm1(-months * math.log1p(monthly)) if monthly > 0 else 1.0 / months
     return MonthlyCost(
         purchase=server.purchase_usd * paid,
         power=server.watts / 1000.0 * HOURS_PER_MONTH * site.pue * site.usd_per_kwh,
