@@ -67,8 +67,13 @@ def write_page(folder: Path) -> Path:
 
 
 def _slo(found: Mapping[str, Any]) -> list[Any]:
-    slo = found["slo"]
-    return [] if slo is None else [chip("The year's SLO?", slo["met"], slo["reasons"])]
+    """The year's SLO, arm by arm."""
+    arms = (found["slo"] or {}).get("arms") or {}
+    names = [f"The year's SLO, {arm}?" if len(arms) > 1 else "The year's SLO?" for arm in arms]
+    return [
+        chip(name, one["met"], one["reasons"])
+        for name, one in zip(names, arms.values(), strict=True)
+    ]
 
 
 def headline(found: Mapping[str, Any]) -> str:
