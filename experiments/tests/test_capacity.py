@@ -26,10 +26,10 @@ from experiments.kinds.capacity.measure import (
     rate_between,
 )
 from experiments.kinds.capacity.page import capacity_page, headline
-from experiments.kinds.capacity.result import whole_sweeps
+from experiments.kinds.capacity.result import node_findings, whole_sweeps
 from experiments.kinds.capacity.section import CapacitySection
 from experiments.kinds.capacity.steps import AskedStep, Step, steps_of
-from experiments.record.result import flat
+from experiments.record.result import flat, result_of
 from experiments.tests.capacity_fixture import (
     LIMIT_MS,
     NODT,
@@ -139,6 +139,40 @@ def test_the_file_and_the_page(steps: list[Step]) -> None:
     assert headline(body).split(" (")[0] in page
     assert page.count("<figure") == 2
     assert "20.0 ms" not in headline(body)
+
+
+def test_arms_are_asked_one_by_one_and_held_against_the_first(steps: list[Step]) -> None:
+    experiment, section = read("memcached-capacity")
+    arm = next(iter(experiment.arms.values()))
+    both = experiment.model_copy(update={"arms": {"native": arm, "ilr": arm}})
+    asked = [(one.name, one.arm, one.against) for one in section.questions(both)]
+    assert asked[0] == ("cache-reader-native", "native", "")
+    assert (f"{asked[0][0].removesuffix('native')}ilr", "ilr", asked[0][0]) in asked
+    assert [one.name for one in section.questions(experiment)] == ["cache-reader"]
+
+    def named(name: str, some: list[Step]) -> list[Step]:
+        return [
+            dataclasses.replace(step, asked=dataclasses.replace(step.asked, user=name))
+            for step in some
+        ]
+
+    half = [
+        dataclasses.replace(
+            step, asked=dataclasses.replace(step.asked, rate_per_s=step.rate_per_s / 2)
+        )
+        for step in steps
+    ]  # the same answers at half the rate
+    both_steps = [*named("native", steps), *named("ilr", half)]
+    limits_ms = {"native": LIMIT_MS, "ilr": LIMIT_MS}
+    found = node_findings(manifest(), "cache", limits_ms, both_steps, {"ilr": "native"})
+    against = found.body["workloads"]["ilr"]["against"]
+    assert against["workload"] == "native"
+    assert against["low"] < 0.5 < against["high"]
+    assert against["value"] == pytest.approx(0.5)
+    page = capacity_page(flat(result_of("capacity", manifest(), found)), manifest())
+    assert "50.0 % (" in page
+    lost = node_findings(manifest(), "cache", limits_ms, both_steps[:21], {"ilr": "native"})
+    assert lost.body["workloads"]["ilr"]["against"]["value"] is None
 
 
 def test_a_run_without_nodt_says_why_where_it_says_not_valid(steps: list[Step]) -> None:

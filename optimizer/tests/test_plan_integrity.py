@@ -261,6 +261,22 @@ def test_the_throughput_of_two_runs_is_the_low_end_over_the_high_end(tmp_path: P
     tier = FAULTS + TIER + ILR.replace('nodt = 0.5\nnodt_source = "x"\n', runs)
     found = _planned(tmp_path, _slo(), tier)
     assert found["integrity"]["tiers"]["web"]["nodt"] == pytest.approx(0.6)
+    # One run with an arm for each variant says the same.
+    works = {
+        f"w-{name}": json.loads((tmp_path / name / "result.json").read_text())["capacity"][
+            "workloads"
+        ]["w"]
+        for name in ("hard", "plain")
+    }
+    body = {"machine": {"cpus": 1.0}, "workloads": works}
+    head = {"kind": "capacity", "experiment": "e", "run": "both"}
+    (tmp_path / "both").mkdir()
+    (tmp_path / "both" / "result.json").write_text(json.dumps({**head, "capacity": body}))
+    one = (
+        'nodt_run = "both"\nworkload = "w-hard"\nnative_run = "both"\nnative_workload = "w-plain"\n'
+    )
+    again = _planned(tmp_path, _slo(), tier.replace(runs, one))
+    assert again["integrity"]["tiers"]["web"]["nodt"] == pytest.approx(0.6)
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ class CapacityKind(Kind):
     Section = CapacitySection
 
     def check(self, design: Design, section: CapacitySection) -> None:
-        """One node, one arm, nothing that disturbs it."""
+        """One node, nothing that disturbs it."""
         section.check(design)
 
     def load_s(self, design: Design, section: CapacitySection) -> None:

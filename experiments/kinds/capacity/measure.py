@@ -10,7 +10,7 @@ from pathlib import Path
 from experiments.design.experiment import Experiment
 from experiments.design.schedule import Block, pair_seed
 from experiments.kinds.blocks import blocks_on
-from experiments.kinds.capacity.section import CapacitySection, Workload
+from experiments.kinds.capacity.section import CapacitySection, Question, Workload
 from experiments.kinds.capacity.steps import STEPS, AskedStep, Step, steps_of
 from experiments.record.manifest import spec_json
 from experiments.record.metrics.frames import response_limit_ms
@@ -19,7 +19,7 @@ from experiments.stage.stage import Stage
 
 ATTEMPTS_MAX = 3
 RESOLUTION = 1.15  # of the steps on both sides of the limit: their rates, one over the other
-FIRST_WARM_UP_S = 20.0  # of a workload's first step: caches fill and code is compiled
+FIRST_WARM_UP_S = 20.0  # of a first step, on an arm too: caches fill and code is compiled
 _BEYOND_IN_A_ROW = 2  # steps that end the ascent: one may be the host's doing
 
 
@@ -32,29 +32,30 @@ class Sweeps:
         self._experiment = stage.design.experiment
         self._asked: list[AskedStep] = []
         self._overloaded: AskedStep | None = None  # the last step, if it was beyond its limit
+        self._warm: set[str] = set()  # questions that were asked already
+        self._arm = ""  # the last step's
         self._runner = blocks_on(stage)
         stage.keep(self._write)
 
     def measure(self) -> None:
-        """Every sweep of every workload."""
-        workloads = self._section.workloads(self._experiment)
+        """Every sweep of every workload on every arm; every other sweep takes arms backwards."""
+        questions = self._section.questions(self._experiment)
         with self._stage.narrator.step("Raising the load"):
-            rates = {workload.user: self._search(workload) for workload in workloads}
+            rates = {question.name: self._search(question) for question in questions}
             for sweep in range(1, self._experiment.design.repeats):
-                for workload in workloads:
-                    for rate in rates[workload.user]:
-                        self._step(workload, sweep, rate)
+                for question in questions if sweep % 2 == 0 else reversed(questions):
+                    for rate in rates[question.name]:
+                        self._step(question, sweep, rate)
 
-    def _search(self, workload: Workload) -> list[float]:
+    def _search(self, question: Question) -> list[float]:
         """The first sweep's rates, ascending: up until the limit is passed twice in a row, or to
         the end of what may be asked; then closer to the limit from both sides."""
         capacity = self._section
         rates: list[float] = []
-        rate, beyond = workload.rate_per_s, 0
+        rate, beyond = question.workload.rate_per_s, 0
         rate_max = self._experiment.load.rate_per_s_max
         while len(rates) < capacity.steps_max and rate <= rate_max:
-            warm_up_s = 0.0 if rates else FIRST_WARM_UP_S
-            beyond = beyond + 1 if self._is_beyond(workload, rate, warm_up_s) else 0
+            beyond = beyond + 1 if self._is_beyond(question, rate) else 0
             rates.append(rate)
             if beyond == _BEYOND_IN_A_ROW:
                 break
@@ -63,32 +64,37 @@ class Sweeps:
             return rates
         low, high = rates[-beyond - 1], rates[-beyond]
         while len(rates) < capacity.steps_max and (between := rate_between(low, high)):
-            if self._is_beyond(workload, between):
+            if self._is_beyond(question, between):
                 high = between
             else:
                 low = between
             rates.append(between)
         return sorted(rates)
 
-    def _is_beyond(self, workload: Workload, rate_per_s: float, warm_up_s: float = 0.0) -> bool:
-        step = self._step(workload, 0, rate_per_s, warm_up_s)
+    def _is_beyond(self, question: Question, rate_per_s: float) -> bool:
+        step = self._step(question, 0, rate_per_s)
         self._stage.narrator.detail(
             f"p95 {step.p95_ms:.1f} ms, {step.answered_per_s:.1f} answers/s, "
             f"lag p99 {step.lag_p99_ms:.2f} ms"
         )
         return self._overloaded is not None
 
-    def _step(
-        self, workload: Workload, sweep: int, rate_per_s: float, warm_up_s: float = 0.0
-    ) -> Step:
+    def _step(self, question: Question, sweep: int, rate_per_s: float) -> Step:
         """The step, tried again while the generator is late: that is the host's doing."""
+        workload = question.workload
+        is_first = question.name not in self._warm or question.arm != self._arm
+        warm_up_s = FIRST_WARM_UP_S if is_first else 0.0
+        self._warm.add(question.name)
+        self._arm = question.arm
         for attempt in range(1, ATTEMPTS_MAX + 1):
             asked = AskedStep(
-                len(self._asked), sweep, workload.user, rate_per_s, workload.p95_ms, attempt
+                len(self._asked), sweep, question.name, rate_per_s, workload.p95_ms, attempt
             )
             self._rest(asked)
             step = self._attempt(
-                asked, at_rate(self._experiment, self._section, workload, rate_per_s, warm_up_s)
+                asked,
+                question.arm,
+                at_rate(self._experiment, self._section, workload, rate_per_s, warm_up_s),
             )
             beyond = is_beyond(step, self._experiment.slo.max_error_share)
             self._overloaded = asked if beyond else None
@@ -106,9 +112,9 @@ class Sweeps:
         )
         time.sleep(length_s)
 
-    def _attempt(self, asked: AskedStep, experiment: Experiment) -> Step:
+    def _attempt(self, asked: AskedStep, arm: str, experiment: Experiment) -> Step:
         seed = pair_seed(experiment.design.seed, asked.block)
-        block = Block(asked.block, asked.block, next(iter(experiment.arms)), seed)
+        block = Block(asked.block, asked.block, arm, seed)
         self._runner.run(block, self._stage.narrator, experiment)
         self._asked.append(asked)
         records = self._runner.handles[-1].records()
@@ -116,10 +122,11 @@ class Sweeps:
         return steps_of([asked], records, None, {}, limit_ms)[0]
 
     def _write(self, folder: Path) -> None:
-        workloads = self._section.workloads(self._experiment)
+        questions = self._section.questions(self._experiment)
         asked = {
             "tier": self._stage.design.fleet.entry_tier,
-            "limits_ms": {workload.user: workload.p95_ms for workload in workloads},
+            "against": {one.name: one.against for one in questions if one.against},
+            "limits_ms": {one.name: one.workload.p95_ms for one in questions},
             "steps": [asdict(step) for step in self._asked],
         }
         write_json(folder / STEPS, asked)

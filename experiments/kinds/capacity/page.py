@@ -86,6 +86,7 @@ def _rows(capacity: Mapping[str, Any]) -> list[tuple[str, ...]]:
     rows: list[tuple[str, ...]] = []
     for user, found in capacity["workloads"].items():
         nodt, knee, cost = found["nodt_per_s"], found["knee_per_s"], found["processing_s"]
+        against = (_share(found.get("against")),) if _has_arms(capacity) else ()
         rows.append((
             user,
             f"{plain(found['limit_ms'])} ms",
@@ -94,13 +95,25 @@ def _rows(capacity: Mapping[str, Any]) -> list[tuple[str, ...]]:
             f"{number(knee['value'])}/s" if knee else "",
             milliseconds(cost["value"] * 1e3) if cost else "",
             percent(found["utilisation"]) if found["utilisation"] is not None else "",
+            *against,
         ))  # fmt: skip
     return rows
 
 
 def _summary_table(capacity: Mapping[str, Any]) -> Table:
     rows = tuple((named(row[0]), *(Cell(text) for text in row[1:])) for row in _rows(capacity))
-    return Table("capacity-table", "What one node carries", _HEAD, rows)
+    head = (*_HEAD, "of the first arm's NodT") if _has_arms(capacity) else _HEAD
+    return Table("capacity-table", "What one node carries", head, rows)
+
+
+def _has_arms(capacity: Mapping[str, Any]) -> bool:
+    return any(found.get("against") for found in capacity["workloads"].values())
+
+
+def _share(against: Mapping[str, Any] | None) -> str:
+    if not against or against["value"] is None:
+        return ""
+    return f"{percent(against['value'])} ({interval(against['low'], against['high'], percent)})"
 
 
 def _step_table(user: str, found: Mapping[str, Any]) -> Table | None:

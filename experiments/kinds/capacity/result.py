@@ -32,15 +32,21 @@ def analyse(folder: Path) -> Findings:
         _generator_cores(manifest),
         response_limit_ms(manifest),
     )
-    return node_findings(manifest, asked["tier"], asked["limits_ms"], steps)
+    against = asked.get("against", {})  # none in runs from before a design could have arms
+    return node_findings(manifest, asked["tier"], asked["limits_ms"], steps, against)
 
 
 def node_findings(
-    manifest: Mapping[str, Any], tier: str, limits_ms: Mapping[str, float], steps: Sequence[Step]
+    manifest: Mapping[str, Any],
+    tier: str,
+    limits_ms: Mapping[str, float],
+    steps: Sequence[Step],
+    against: Mapping[str, str] | None = None,
 ) -> Findings:
     """NodT and all that belongs to it.
 
-    Parameters: limits_ms of p95 by workload; steps of all sweeps, those that were measured.
+    Parameters: limits_ms of p95 by workload; steps of all sweeps, those that were measured;
+    against, the workload of the first arm by those of the others.
     """
     machine = {"name": f"{tier}-1", "tier": tier, **manifest["spec"]["fleet"]["tiers"][tier]}
     workloads = {
@@ -49,6 +55,8 @@ def node_findings(
         )
         for user, limit_ms in limits_ms.items()
     }
+    for user, first in (against or {}).items():
+        workloads[user]["against"] = {"workload": first} | _ratio(workloads[user], workloads[first])
     missing = [
         f"no NodT of {user}: {found['reason']}"
         for user, found in workloads.items()
@@ -80,6 +88,7 @@ def _workload(
         "utilisation": None,
         "reason": "",
         "doubts": [],
+        "against": None,
     }
     sweeps = whole_sweeps(steps)
     if not sweeps:
@@ -105,6 +114,19 @@ def _workload(
         used = cost.idle_cores + cost.processing_s.value * body["nodt_per_s"]["value"]
         body["utilisation"] = used / machine["cpus"]
     return body
+
+
+def _ratio(found: Mapping[str, Any], first: Mapping[str, Any]) -> dict[str, float | None]:
+    """NodT over the first arm's. Its interval is from the ends of both, so it is too wide rather
+    than too narrow: sweeps of both that a host slowed down alike would make it narrower."""
+    above, below = found["nodt_per_s"], first["nodt_per_s"]
+    if above is None or below is None:
+        return {"value": None, "low": None, "high": None}
+    return {
+        "value": above["value"] / below["value"],
+        "low": above["low"] / below["high"],
+        "high": above["high"] / below["low"],
+    }
 
 
 def whole_sweeps(steps: Sequence[Step]) -> list[list[Step]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated
 
 from pydantic import Field
@@ -23,12 +24,25 @@ class Workload(Strict):
     """How slow an answer may be."""
 
 
+@dataclass(frozen=True)
+class Question:
+    """What is looked for: NodT of one workload on one arm. `name` is its place in the result: the
+    workload's, with the arm's where there are several."""
+
+    name: str
+    arm: str
+    workload: Workload
+    against: str = ""
+    """The question of the same workload on the first arm; "" for that one itself."""
+
+
 class CapacitySection(Strict):
     """The load is raised step by step until p95 passes its limit (PCRAFT V.B).
 
     The first workload is the load's own user, from the load's rate on, with the SLO's p95; `also`
     are others on the same node. Each step has `factor` times the rate of the one before, and lasts
-    as long as `measure` says, or until `requests_min` requests can be expected.
+    as long as `measure` says, or until `requests_min` requests can be expected. Each arm, such as a
+    variant of the node's program, is asked for each workload; sweeps take arms in turn.
     """
 
     factor: Annotated[float, Field(ge=1.05, le=4.0)] = 1.3
@@ -46,6 +60,18 @@ class CapacitySection(Strict):
         own = Workload(user=load.user, rate_per_s=load.rate_per_s, p95_ms=experiment.slo.p95_ms)
         return (own, *self.also)
 
+    def questions(self, experiment: Experiment) -> tuple[Question, ...]:
+        """Every workload on every arm, arm by arm."""
+        first, *others = experiment.arms
+        asked = self.workloads(experiment)
+        if not others:
+            return tuple(Question(one.user, first, one) for one in asked)
+        return tuple(
+            Question(f"{one.user}-{arm}", arm, one, f"{one.user}-{first}" if arm != first else "")
+            for arm in experiment.arms
+            for one in asked
+        )
+
     def check(self, design: Design) -> None:
         """Raises InputError where the design disturbs the node, or has several."""
         experiment, tier = design.experiment, design.fleet.entry_tier
@@ -53,8 +79,10 @@ class CapacitySection(Strict):
         role = design.fleet.tiers[tier].role
         able = {name for name, one in design.workloads.items() if role in one.roles}
         users = [workload.user for workload in self.workloads(experiment)]
+        names = [question.name for question in self.questions(experiment)]
         for key, wrong, expected, came in (
-            ("arms", len(experiment.arms) != 1, "one arm", f"{len(experiment.arms)} arms"),
+            ("arms", len(set(names)) != len(names), "workload-arm to name one pair each",
+             ", ".join(names)),
             ("faults", bool(experiment.faults), "no faults", f"{len(experiment.faults)} faults"),
             ("interference", experiment.interference.pattern != "none", "no neighbours",
              experiment.interference.pattern),

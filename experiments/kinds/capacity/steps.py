@@ -18,7 +18,10 @@ STEPS = "steps.json"  # of a run's folder: what was asked for
 
 @dataclass(frozen=True)
 class AskedStep:
-    """What block number `block` asked for; a step is tried again when its generator was late."""
+    """What block number `block` asked for; a step is tried again when its generator was late.
+
+    user: the question's name, which is the workload's where there is one arm.
+    """
 
     block: int
     sweep: int

@@ -12,5 +12,14 @@ replica=()
 if [ -n "${REDIS_PRIMARY:-}" ]; then
   replica=(--replicaof "$REDIS_PRIMARY" 6379)
 fi
+# Debian's program, or one of the same source that agents/harden compiled.
+server=/usr/bin/redis-server
+if [ "${VARIANT:-debian}" != debian ]; then
+  server=/opt/sparecraft/bin/variants/$VARIANT
+  if ! [ -x "$server" ]; then
+    echo "VARIANT=$VARIANT: expected $server in the image, came none: agents/harden/services/build redis $VARIANT, then build the image again" >&2
+    exit 1
+  fi
+fi
 exec setpriv --reuid redis --regid redis --clear-groups \
-  /usr/bin/redis-server /opt/sparecraft/role/redis.conf "${replica[@]}" ${MAXMEMORY_POLICY:+--maxmemory-policy "$MAXMEMORY_POLICY"}
+  "$server" /opt/sparecraft/role/redis.conf "${replica[@]}" ${MAXMEMORY_POLICY:+--maxmemory-policy "$MAXMEMORY_POLICY"}

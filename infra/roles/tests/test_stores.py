@@ -53,6 +53,40 @@ def test_a_cache_holds_its_records_also_after_a_sigkill(machine: Start) -> None:
     assert cache.is_ready(), "its arbiter empties a cache that missed a write"
 
 
+@pytest.mark.parametrize(
+    ("role", "address", "program"),
+    [
+        ("memcached", CACHE, "/usr/bin/memcached"),
+        ("redis", STORE, "/usr/bin/redis-server"),
+        ("mediawiki", APACHE, "/usr/sbin/apache2"),
+    ],
+)
+def test_a_variant_runs_in_the_packages_place_and_one_that_is_not_there_is_refused(
+    machine: Start, tmp_path: Path, role: str, address: str, program: str
+) -> None:
+    """What stands for the hardened program here says that it was called, and is the package's:
+    compiling one takes minutes, which the designs redis-variants and memcached-variants do."""
+    variant = tmp_path / "ilr"
+    load = "".join(
+        f' -C "LoadModule {name}_module /usr/lib/apache2/modules/mod_{name}.so"'
+        for name in ("mpm_prefork", "authz_core", "alias", "mime")
+    )
+    more = load if role == "mediawiki" else ""
+    variant.write_text(f'#!/bin/sh\ntouch /run/variant\nexec {program}{more} "$@"\n')
+    variant.chmod(0o755)
+    own = {"ROLE": "apache"} if role == "mediawiki" else {}
+    files = settings(tmp_path, VARIANT="ilr", **own)
+    files["/opt/sparecraft/bin/variants/ilr"] = variant
+    one = machine(role, address, files, name=f"{role}-ilr")
+    one.run("test", "-e", "/run/variant")
+    docker("rm", "-f", "-v", one.name)
+    (tmp_path / "tx").mkdir()
+    files = settings(tmp_path / "tx", VARIANT="tx", **own)
+    none = machine(role, address, files, name=f"{role}-tx", wait=False)
+    assert docker("wait", none.name).strip() == "1"
+    assert "VARIANT=tx: expected /opt/sparecraft/bin/variants/tx" in docker("logs", none.name)
+
+
 def test_a_redis_replica_begins_where_the_file_ends_and_follows(
     machine: Start, tmp_path: Path
 ) -> None:

@@ -96,10 +96,12 @@ def _throughput(
     if stated.nodt is not None:
         return stated.nodt, f"carries {stated.nodt:.0%} of native ({stated.nodt_source})"
     found = {}
-    for name in ("nodt_run", "native_run"):
+    for name, workload in (
+        ("nodt_run", stated.workload),
+        ("native_run", stated.native_workload or stated.workload),
+    ):
         place = file.source.place("tiers", *key, name)
-        folder = file.folder / str(getattr(stated, name))
-        found[name] = read_capacity(folder, stated.workload, place)
+        found[name] = read_capacity(file.folder / str(getattr(stated, name)), workload, place)
     hardened, native = found["nodt_run"], found["native_run"]
     if hardened.machine["cpus"] != native.machine["cpus"]:
         raise InputError(
@@ -110,7 +112,7 @@ def _throughput(
     least = min(1.0, hardened.per_s / native.per_s_most)
     return least, (
         f"carries {least:.0%} of native (low end of NodT in run {hardened.run} over the high end "
-        f"in run {native.run}, {hardened.workload})"
+        f"in run {native.run}, {hardened.workload} over {native.workload})"
     )
 
 

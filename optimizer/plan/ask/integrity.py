@@ -66,8 +66,10 @@ class StatedVariant(Strict):
     """One of `[[tiers.variants]]`.
 
     Throughput: `nodt`, a node's over a native one's, with `nodt_source`; or `nodt_run` and
-    `native_run`, of kind capacity. Outcomes of a fault: `pcraft`, a column of Table I; `run`, of
-    kind bitflips, and its variant `of`; or counts of `injections` with `source`.
+    `native_run`, of kind capacity, which may be one run of both: `workload` and `native_workload`
+    say what of them (else what there is, if it is one, or the same).
+    Outcomes of a fault: `pcraft`, a column of Table I; `run`, of kind bitflips, and its variant
+    `of`; or counts of `injections` with `source`.
     """
 
     name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,18}$")]
@@ -76,6 +78,7 @@ class StatedVariant(Strict):
     nodt_run: Text | None = None
     native_run: Text | None = None
     workload: Text | None = None
+    native_workload: Text | None = None
     pcraft: Literal["native", "ft_ilr", "ft_tx"] | None = None
     run: Text | None = None
     of: Text | None = None
@@ -94,8 +97,9 @@ class StatedVariant(Strict):
             raise refusal(
                 "nodt and nodt_source, or nodt_run and native_run", came=_given(self, keys)
             )
-        if self.workload is not None and not by_run[0]:
-            raise refusal("it with nodt_run", came="no nodt_run", key="workload")
+        for key in ("workload", "native_workload"):
+            if getattr(self, key) is not None and not by_run[0]:
+                raise refusal("it with nodt_run", came="no nodt_run", key=key)
         return self
 
     @model_validator(mode="after")

@@ -11,7 +11,7 @@ from experiments.design.roles import find_roles
 from experiments.errors import EnvironmentMissing
 from experiments.paths import ROOT
 from experiments.stage.platforms import terraform
-from experiments.stage.platforms.local import docker, jars
+from experiments.stage.platforms.local import docker, jars, variants
 from experiments.stage.platforms.local.journal import MachineJournal
 from experiments.stage.platforms.local.places import networks_of, places, ports_of, told
 from experiments.stage.platforms.terraform import Progress, Stack
@@ -72,9 +72,11 @@ class LocalPlatform:
             taken_networks=networks_of(given) | docker.subnets(but=self.experiment),
         )
         progress(told({**chosen, **stated}))
-        roles = find_roles(tfvars.resolve().parent)
+        folder = tfvars.resolve().parent
+        roles = find_roles(folder)
         images = {roles[tier.role].image_of or tier.role for tier in fleet.tiers.values()}
         jars.fetch((roles[image].directory for image in images), progress)
+        variants.build(variants.asked(folder, fleet, roles), progress)
         self.stack.apply(tfvars, progress, chosen)
         return self.inventory()
 

@@ -1,0 +1,46 @@
+"""Which hardened programs a design's arms ask for, and what is said where one cannot be had."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from experiments.design import load_design
+from experiments.design.roles import find_roles
+from experiments.errors import EnvironmentMissing
+from experiments.stage.platforms.local import variants
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("redis-variants", {("redis", "native"), ("redis", "ilr"), ("redis", "log")}),
+        ("redis-capacity", set()),
+        ("mediawiki-noisy", set()),
+    ],
+)
+def test_what_arms_ask_for(name: str, expected: set[tuple[str, str]]) -> None:
+    design = load_design(name)
+    roles = find_roles(design.directory)
+    assert variants.asked(design.directory, design.fleet, roles) == expected
+
+
+def test_a_fleet_without_arms_asks_for_none(tmp_path: Path) -> None:
+    assert variants.asked(tmp_path, load_design("redis-variants").fleet, find_roles()) == set()
+
+
+def test_a_program_that_cannot_be_compiled_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    program = variants.ROOT / "build" / "tst-variants"
+    program.write_text('#!/bin/sh\necho "no $1 for $2" >&2\nexit 3\n')
+    program.chmod(0o755)
+    monkeypatch.setattr(variants, "BUILD", program)
+    try:
+        with pytest.raises(EnvironmentMissing) as refused:
+            variants.build({("redis", "ilr")}, print)
+    finally:
+        program.unlink()
+    assert refused.value.place == "redis, variant ilr"
+    assert "no redis for ilr" in str(refused.value)
