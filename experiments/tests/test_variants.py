@@ -9,6 +9,7 @@ import pytest
 from experiments.design import load_design
 from experiments.design.roles import find_roles
 from experiments.errors import EnvironmentMissing
+from experiments.paths import ROOT
 from experiments.stage.platforms.local import variants
 
 
@@ -33,7 +34,7 @@ def test_a_fleet_without_arms_asks_for_none(tmp_path: Path) -> None:
 def test_a_program_that_cannot_be_compiled_is_named(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    program = variants.ROOT / "build" / "tst-variants"
+    program = ROOT / "build" / "tst-variants"
     program.write_text('#!/bin/sh\necho "no $1 for $2" >&2\nexit 3\n')
     program.chmod(0o755)
     monkeypatch.setattr(variants, "BUILD", program)
