@@ -50,11 +50,22 @@ public final class HadoopClient implements Lanes.Opener {
     return new Session(target.split(" "));
   }
 
+  /** A job with a client of its own: today's takes a new connection for each job and closes the last one's, of jobs under way too. */
+  private static final class Begun {
+    final JobClient client;
+    final RunningJob job;
+
+    Begun(JobConf asked) throws IOException {
+      client = new JobClient(asked);
+      job = client.submitJob(asked);
+    }
+  }
+
   private static final class Session implements Lanes.Client {
     private final JobConf configuration = new JobConf();
     private final List<String> workers;
     private final FileSystem files;
-    private final List<RunningJob> underWay = new CopyOnWriteArrayList<>();
+    private final List<Begun> underWay = new CopyOnWriteArrayList<>();
     private JobClient jobs;
     private Tasks tasks;
     private long toldMs;
@@ -153,7 +164,7 @@ public final class HadoopClient implements Lanes.Opener {
       job.setNumReduceTasks(reduces);
       FileInputFormat.setInputPaths(job, input);
       FileOutputFormat.setOutputPath(job, new Path(COUNTED, Long.toString(NUMBER.incrementAndGet(), 36)));
-      underWay.add(jobs().submitJob(job));
+      underWay.add(new Begun(job));
       while (left() > leftMax) {
         Thread.sleep(LOOK_MS);
       }
@@ -162,14 +173,17 @@ public final class HadoopClient implements Lanes.Opener {
     /** How many jobs are not over; a failed one is an error. */
     private int left() throws IOException {
       boolean telling = System.nanoTime() / 1_000_000 - toldMs > TOLD_MS;
-      for (RunningJob job : underWay) {
+      for (Begun one : underWay) {
         if (telling) {
-          tell(job);
+          tell(one);
         }
-        if (job.isComplete()) {
-          underWay.remove(job);
-          if (!job.isSuccessful()) {
-            throw new IOException(job.getID() + ": expected to succeed, came state " + job.getJobState());
+        if (one.job.isComplete()) {
+          underWay.remove(one);
+          boolean succeeded = one.job.isSuccessful();
+          int state = one.job.getJobState();
+          one.client.close();
+          if (!succeeded) {
+            throw new IOException(one.job.getID() + ": expected to succeed, came state " + state);
           }
         }
       }
@@ -177,9 +191,10 @@ public final class HadoopClient implements Lanes.Opener {
     }
 
     /** Each reduce's progress, by the runner's clock. */
-    private void tell(RunningJob job) throws IOException {
+    private void tell(Begun begun) throws IOException {
+      RunningJob job = begun.job;
       StringBuilder said = new StringBuilder("progress " + System.nanoTime() + " " + job.getID() + " " + job.mapProgress());
-      for (TaskReport one : jobs().getReduceTaskReports(job.getID())) {
+      for (TaskReport one : begun.client.getReduceTaskReports(job.getID())) {
         said.append(' ').append(one.getProgress());
       }
       toldMs = System.nanoTime() / 1_000_000;
@@ -205,8 +220,9 @@ public final class HadoopClient implements Lanes.Opener {
 
     @Override
     public void close() throws Exception {
-      for (RunningJob job : underWay) {
-        job.killJob();
+      for (Begun one : underWay) {
+        one.job.killJob();
+        one.client.close();
       }
       if (tasks != null) {
         tasks.close();
