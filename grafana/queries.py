@@ -7,7 +7,7 @@ watch` can run exactly what Grafana runs. Nothing else holds a query. Begin with
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from grafana.panel_query import (
     THESE_HOSTS,
@@ -135,7 +135,11 @@ WASTED = "Wasted work, tier $tier"
 AT_SERVER = "Requests at each server, tier $tier"
 SERVER_ERRORS = "Errors per server, tier $tier"
 ALIVE = "Servers alive, tier $tier"
+AGREEMENT = "Replies compared, tier $tier"
+CONTRADICTED = "Contradicted per server, tier $tier"
 _PERCENTILES = ("p50", "p95", "p99", "p99_9")
+_VERDICTS = ("equal", "different", "not_compared", "refused")
+_NOT_COMPARED = "a run of before arbiters compared replies, or of MySQL alone"
 
 _STATISTICS = (
     _tier_rate(ARRIVALS, "A", "requests", "requests"),
@@ -166,6 +170,21 @@ _STATISTICS = (
         rate_of_counter("arbiter_server", "errors", THIS_TIER, '"server"'),
         alias="$tag_server",
         interval_s=5,
+    ),
+    *(
+        replace(
+            _tier_rate(AGREEMENT, ref, counter, counter.replace("_", " ")),
+            may_be_empty=_NOT_COMPARED,
+        )
+        for ref, counter in zip("ABCD", _VERDICTS, strict=True)
+    ),
+    PanelQuery(
+        CONTRADICTED,
+        "A",
+        rate_of_counter("arbiter_server", "minority", THIS_TIER, '"server"'),
+        alias="$tag_server",
+        interval_s=5,
+        may_be_empty=_NOT_COMPARED,
     ),
     PanelQuery(
         ALIVE,

@@ -63,6 +63,19 @@ _CHARTS = (
         "Errors per second",
     ),
     Chart(
+        queries.AGREEMENT,
+        "Reads whose replicas' replies were held against each other: alike, different, not "
+        "comparable, refused. All zero unless the arbiter's compare mode is on.",
+        units.RequestsPerSecond,
+        "Reads per second",
+    ),
+    Chart(
+        queries.CONTRADICTED,
+        "How often more than half of the replies to a read said something else than this server.",
+        units.RequestsPerSecond,
+        "Reads per second",
+    ),
+    Chart(
         queries.ALIVE,
         "1 while the arbiter may choose the server, 0 from a failed connection until a probe "
         "succeeds.",

@@ -103,8 +103,17 @@ ARBITERS = pl.Schema(
         "processing_us_sum": pl.Int64,
         "processing_count": pl.Int64,
         "server_busy_us": pl.Int64,
+        # Reads whose replicas' replies were held against each other; a server's: how often it was
+        # contradicted by more than half of the votes.
+        "replies_equal": pl.Int64,
+        "replies_different": pl.Int64,
+        "replies_not_compared": pl.Int64,
+        "replies_refused": pl.Int64,
+        "replies_in_minority": pl.Int64,
     }
 )
+
+VERDICTS = ("equal", "different", "not_compared", "refused")  # of an arbiter on replies
 
 _HOST_FIELDS = (
     "cpu_percent",
@@ -165,13 +174,20 @@ def write_table(path: Path, table: pl.DataFrame, schema: pl.Schema) -> None:
 
 
 def read_table(path: Path, schema: pl.Schema) -> pl.DataFrame:
-    """Read a Parquet file that `write_table` wrote."""
-    return pl.read_parquet(path).select(schema.names()).cast(schema)
+    """Read a Parquet file that `write_table` wrote; columns that older runs lack are null."""
+    table = pl.read_parquet(path)
+    missing = [
+        pl.lit(None, dtype=kind).alias(name)
+        for name, kind in schema.items()
+        if name not in table.columns
+    ]
+    return table.with_columns(missing).select(schema.names()).cast(schema)
 
 
 def arbiter_rows(time_s: float, stats: Mapping[str, Any]) -> list[dict[str, Any]]:
     """One poll of an arbiter's `/v1/stats` as rows of arbiters.parquet, one for each server."""
     requests = stats["requests"]
+    compared = stats.get("compare") or {}  # MySQL's arbiters have none
     tier = {
         "time_s": time_s,
         "tier": stats["tier"],
@@ -189,11 +205,16 @@ def arbiter_rows(time_s: float, stats: Mapping[str, Any]) -> list[dict[str, Any]
         "busy_us": stats["busy_us"],
         "token_holds": stats["token_holds"],
         "token_hold_us_total": stats["token_hold_us_total"],
+        **{f"replies_{name}": compared.get(name) for name in VERDICTS},
     }
     names = {"server": "name", "server_busy_us": "busy_us"}  # those the API calls otherwise
     columns = [name for name in ARBITERS.names() if name not in tier]
     return [
-        {**tier, **{column: server.get(names.get(column, column)) for column in columns}}
+        {
+            **tier,
+            **{column: server.get(names.get(column, column)) for column in columns},
+            "replies_in_minority": (server.get("compare") or {}).get("minority"),
+        }
         for server in stats["servers"]
     ]
 

@@ -20,6 +20,9 @@ STATS = {
     "token_holds": 18,
     "token_hold_us_total": 90_000,
     "server_cores": 0.4,
+    "compare": {
+        "compared": 8, "equal": 6, "different": 2, "not_compared": 1, "too_large": 0, "refused": 1,
+    },
     "recent": {
         "seconds": 12,
         "requests_per_s": 0.8,
@@ -35,7 +38,8 @@ STATS = {
          "in_flight": 0, "requests": 9, "wins": 5, "errors": 0,
          "last_latency_us": None if n == 2 else 41234, "latency_us_sum": 90000, "latency_count": 2,
          "processing_us_sum": 4000 * n, "processing_count": 2, "busy_us": 45_000 * n,
-         "connections_opened": 1, "connections_reused": 8}
+         "connections_opened": 1, "connections_reused": 8,
+         "compare": {"compared": 8, "minority": n - 1, "disputed": 0}}
         for n in (1, 2)
     ],
 }  # fmt: skip

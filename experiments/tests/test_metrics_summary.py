@@ -185,6 +185,21 @@ def test_replication_is_counted_between_the_ends_of_each_block(run: FakeRun) -> 
     assert replication["replicated"]["web"]["replicas_per_request"] == pytest.approx(2.0, abs=0.05)
 
 
+def test_disagreement_is_counted_where_replies_were_compared(run: FakeRun) -> None:
+    assert run.summary()["agreement"] == {}, "no arbiter compared"
+    compared = run.arbiters.with_columns(
+        replies_equal="received",
+        replies_different=pl.col("received") // 10,
+        replies_not_compared=pl.lit(0),
+        replies_refused=pl.lit(0),
+    )
+    found = run.summary(arbiters=compared)
+    mine = found["agreement"]["replicated"]["web"]
+    assert mine["equal"] == found["replication"]["replicated"]["web"]["received"]
+    assert mine["different"] == pytest.approx(mine["equal"] / 10, abs=20)
+    assert mine["refused"] == 0
+
+
 def test_an_arbiter_that_restarted_in_a_block_leaves_the_block_out(run: FakeRun) -> None:
     middle_s = 5.0 + 10.0 + 20.0
     reset = run.arbiters.with_columns(

@@ -53,9 +53,16 @@ def test_a_poll_of_an_arbiter_makes_a_row_for_each_server(tmp_path: Path) -> Non
     assert table["wasted_us"].unique().to_list() == [12345]
     assert table["busy_us"].to_list() == [61725, 61725]
     assert table["server_busy_us"].to_list() == [45_000, 90_000]
+    assert table["replies_different"].to_list() == [2, 2]
+    assert table["replies_in_minority"].to_list() == [0, 1]
     assert table.null_count().row(0).count(0) == len(ARBITERS) - 1
     write_table(tmp_path / "arbiters.parquet", table, ARBITERS)
     assert read_table(tmp_path / "arbiters.parquet", ARBITERS).equals(table)
+    older = table.drop("replies_equal")
+    older.write_parquet(tmp_path / "older.parquet")
+    read = read_table(tmp_path / "older.parquet", ARBITERS)
+    assert read["replies_equal"].to_list() == [None, None]
+    assert read.drop("replies_equal").equals(older)
 
 
 def test_events_are_lines_and_a_cut_one_is_left_out(tmp_path: Path) -> None:

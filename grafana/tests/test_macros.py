@@ -44,7 +44,10 @@ def test_variables_stand_between_slashes_only_in_regular_expressions() -> None:
 
 
 def test_cumulative_counters_are_read_as_rates() -> None:
-    counters = ("failed", "replicas_sent", "replicas_wasted", "requests", "answered", "wins")
+    counters = (
+        *("failed", "replicas_sent", "replicas_wasted", "requests", "answered", "wins"),
+        *("equal", "different", "not_compared", "refused"),
+    )
     for query in queries_of("both"):
         for counter in counters:
             if f'("{counter}")' in query.influxql:

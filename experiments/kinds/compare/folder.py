@@ -14,7 +14,14 @@ from experiments.errors import InputError, SparecraftError
 from experiments.record.metrics.frames import arm_names, prepared, response_limit_ms
 from experiments.record.metrics.summary import run_end_s
 from experiments.record.metrics.windows import Event, Window, windows
-from experiments.record.records import ARBITERS, HOSTS, REQUESTS, read_events, sound
+from experiments.record.records import (
+    ARBITERS,
+    HOSTS,
+    REQUESTS,
+    read_events,
+    read_table,
+    sound,
+)
 from experiments.record.result import flat, read_result, result_file
 from optimizer.manifest import spec_of
 
@@ -114,15 +121,4 @@ def _json(file: Path) -> dict[str, Any]:
 
 
 def _table(schema: pl.Schema) -> Callable[[Path], pl.DataFrame]:
-    """Reads what is there of a schema's columns; a column that is missing is empty."""
-
-    def read(file: Path) -> pl.DataFrame:
-        table = pl.read_parquet(file)
-        missing = [
-            pl.lit(None, dtype=kind).alias(name)
-            for name, kind in schema.items()
-            if name not in table.columns
-        ]
-        return table.with_columns(missing).select(schema.names()).cast(schema)
-
-    return read
+    return lambda file: read_table(file, schema)

@@ -74,6 +74,7 @@ def page_values(run: RunFolder) -> dict[str, Any]:
         "doses_most": DOSES_MOST,
         "undone": undone_words(run.summary.get("undone")),
         "replication": tables.replication_table(run),
+        "agreement": tables.agreement_table(run),
         "folded": [
             (host_words(host), host_table(host)),
             (load_words(load), load_table(load)),

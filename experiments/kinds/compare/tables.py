@@ -176,6 +176,23 @@ def replication_table(run: RunFolder) -> Table | None:
     return Table("replication-table", "What replication cost", head, tuple(rows))
 
 
+def agreement_table(run: RunFolder) -> Table | None:
+    """Whether replicas said the same, where an arbiter held their replies against each other."""
+    rows = [
+        (
+            named(arm), named(tier),
+            *(Cell(number(found[name])) for name in ("equal", "different", "not_compared",
+                                                     "refused")),
+        )
+        for arm, tiers in (run.summary.get("agreement") or {}).items()
+        for tier, found in tiers.items()
+    ]  # fmt: skip
+    if not rows:
+        return None
+    head = ("arm", "tier", "reads alike", "different", "not compared", "refused")
+    return Table("agreement-table", "Replies held against each other", head, tuple(rows))
+
+
 def facts_to_repeat(run: RunFolder) -> list[tuple[str, str]]:
     """What one needs to repeat the run."""
     manifest = run.manifest

@@ -1,17 +1,21 @@
-"""What replication cost: differences of the arbiters' counters over each arm's blocks."""
+"""What replication cost, and whether replicas agreed: how far the arbiters' counters went over each
+arm's blocks."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import polars as pl
 
+from experiments.record.records import VERDICTS
+
+Blocks = Mapping[str, Sequence[tuple[float, float]]]
 _COUNTERS = ("received", "replicas_sent", "replicas_wasted", "wasted_us")
 
 
 def replication_load(
-    arbiters: pl.DataFrame, blocks: Mapping[str, Sequence[tuple[float, float]]]
+    arbiters: pl.DataFrame, blocks: Blocks
 ) -> dict[str, dict[str, dict[str, Any]]]:
     """Per arm and tier: requests received, replicas sent and wasted, and the work thrown away.
 
@@ -20,35 +24,58 @@ def replication_load(
     Returns: {arm: {tier: {received, replicas_sent, replicas_wasted, wasted_s,
     replicas_per_request}}}. A counter that went back (the arbiter restarted) leaves its block out.
     """
-    needed = {"time_s", "tier", *_COUNTERS}
-    if not needed <= set(arbiters.columns) or arbiters.height == 0:
-        return {}
-    polls = arbiters.select("time_s", "tier", *_COUNTERS).unique(["time_s", "tier"]).sort("time_s")
     result: dict[str, dict[str, dict[str, Any]]] = {}
-    for arm, arm_blocks in blocks.items():
-        for (tier,), rows in polls.group_by("tier", maintain_order=True):
-            totals = _totals(rows, arm_blocks)
-            if totals is None:
-                continue
-            sent, received = totals["replicas_sent"], totals["received"]
-            result.setdefault(arm, {})[str(tier)] = {
-                "received": received,
-                "replicas_sent": sent,
-                "replicas_wasted": totals["replicas_wasted"],
-                "wasted_s": totals["wasted_us"] / 1e6,
-                "replicas_per_request": sent / received if received else None,
-            }
+    for arm, tier, totals in _grown(arbiters, blocks, _COUNTERS):
+        sent, received = totals["replicas_sent"], totals["received"]
+        result.setdefault(arm, {})[tier] = {
+            "received": received,
+            "replicas_sent": sent,
+            "replicas_wasted": totals["replicas_wasted"],
+            "wasted_s": totals["wasted_us"] / 1e6,
+            "replicas_per_request": sent / received if received else None,
+        }
     return result
 
 
-def _totals(rows: pl.DataFrame, blocks: Sequence[tuple[float, float]]) -> dict[str, int] | None:
-    totals = dict.fromkeys(_COUNTERS, 0)
+def agreement(arbiters: pl.DataFrame, blocks: Blocks) -> dict[str, dict[str, dict[str, int]]]:
+    """Per arm and tier: reads whose replies were equal, different, not compared, or refused.
+
+    Parameters: as `replication_load`.  Returns: {arm: {tier: {equal, different, not_compared,
+    refused}}}, only where an arbiter held replies against each other.
+    """
+    result: dict[str, dict[str, dict[str, int]]] = {}
+    for arm, tier, totals in _grown(arbiters, blocks, [f"replies_{name}" for name in VERDICTS]):
+        if any(totals.values()):
+            found = {name: totals[f"replies_{name}"] for name in VERDICTS}
+            result.setdefault(arm, {})[tier] = found
+    return result
+
+
+def _grown(
+    arbiters: pl.DataFrame, blocks: Blocks, counters: Sequence[str]
+) -> Iterator[tuple[str, str, dict[str, int]]]:
+    """How far the counters of each tier's arbiter went over each arm's blocks."""
+    if not {"time_s", "tier", *counters} <= set(arbiters.columns):
+        return
+    polls = arbiters.select("time_s", "tier", *counters).drop_nulls()
+    polls = polls.unique(["time_s", "tier"]).sort("time_s")
+    for arm, arm_blocks in blocks.items():
+        for (tier,), rows in polls.group_by("tier", maintain_order=True):
+            totals = _totals(rows, arm_blocks, counters)
+            if totals is not None:
+                yield arm, str(tier), totals
+
+
+def _totals(
+    rows: pl.DataFrame, blocks: Sequence[tuple[float, float]], counters: Sequence[str]
+) -> dict[str, int] | None:
+    totals = dict.fromkeys(counters, 0)
     seen = False
     for start_s, end_s in blocks:
         inside = rows.filter(pl.col("time_s").is_between(start_s, end_s))
         if inside.height < 2:
             continue
-        grown = {name: int(inside[name][-1]) - int(inside[name][0]) for name in _COUNTERS}
+        grown = {name: int(inside[name][-1]) - int(inside[name][0]) for name in counters}
         if min(grown.values()) < 0:
             continue
         seen = True

@@ -15,7 +15,7 @@ import polars as pl
 from experiments.design.fleet import Fleet
 from experiments.design.prediction import Prediction, read_prediction
 from experiments.record.dose import doses_json
-from experiments.record.metrics.arbiters import replication_load
+from experiments.record.metrics.arbiters import agreement, replication_load
 from experiments.record.metrics.frames import arm_names, measured, prepared, response_limit_ms
 from experiments.record.metrics.generator import generator_blocks, generator_reasons
 from experiments.record.metrics.improvement import improvement, no_improvement, pairs_of
@@ -75,7 +75,8 @@ def summarize(
         "comparison": _comparison(main, arms, baseline, manifest),
         "phases": phases,
         "ideal": {"latency_ms": ideal.latency_ms, "source": ideal.source},
-        "replication": _replication(arbiters, main),
+        "replication": {} if arbiters is None else replication_load(arbiters, _blocks(main)),
+        "agreement": {} if arbiters is None else agreement(arbiters, _blocks(main)),
         "faults": faults,
         "influx_points": (manifest.get("telemetry") or {}).get("in_influxdb", 0),
         "host_blocks": (manifest.get("host") or {}).get("blocks") or [],
@@ -242,14 +243,12 @@ def seeded(manifest: Mapping[str, Any]) -> np.random.Generator:
     return np.random.default_rng(seed if isinstance(seed, int) and seed >= 0 else 0)
 
 
-def _replication(arbiters: pl.DataFrame | None, main: pl.DataFrame) -> dict[str, Any]:
-    """Replication load over the stretches of time in which each arm's blocks were measured."""
-    if arbiters is None:
-        return {}
+def _blocks(main: pl.DataFrame) -> dict[str, list[tuple[float, float]]]:
+    """The stretches of time in which each arm's blocks were measured."""
     spans = main.group_by("arm", "repeat").agg(
         pl.col("intended_s").min().alias("start_s"), pl.col("intended_s").max().alias("end_s")
     )
     blocks: dict[str, list[tuple[float, float]]] = {}
     for arm, _, start_s, end_s in spans.sort("start_s").iter_rows():
         blocks.setdefault(arm, []).append((start_s, end_s))
-    return replication_load(arbiters, blocks)
+    return blocks
