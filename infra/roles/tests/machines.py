@@ -106,7 +106,7 @@ def build(role: str, context: Path) -> None:
         found = sorted(ROOT.glob(source))
         assert found or source.endswith("*"), f"expected {source}: run `make build` first"
         target = context / to
-        (target if to.endswith("/") else target.parent).mkdir(exist_ok=True)
+        (target if to.endswith("/") else target.parent).mkdir(parents=True, exist_ok=True)
         for path in found:
             shutil.copy(path, target)
     docker("build", "-q", "--network", "host", "-t", f"{PREFIX}{role}:test", str(context))
