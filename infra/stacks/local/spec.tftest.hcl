@@ -72,7 +72,7 @@ run "files_say_who_is_where" {
   command = plan
 
   assert {
-    condition     = nonsensitive(fleet_machine.this["web-1"].files["/etc/sparecraft/role.env"].content) == "DB_HOST=198.18.0.10\nDB_NAME=wiki\nDB_PASSWORD=wiki-read\nDB_PORT=3306\nDB_USER=wiki\nROLE=mediawiki\n"
+    condition     = nonsensitive(fleet_machine.this["web-1"].files["/etc/sparecraft/role.env"].content) == "DB_HOST=198.18.0.10\nDB_NAME=wiki\nDB_PASSWORD=wiki-read\nDB_PORT=3306\nDB_USER=wiki\nROLE=mediawiki\nVARIANT=debian\n"
     error_message = "Expected the web tier to call the arbiter of its backend."
   }
   assert {
