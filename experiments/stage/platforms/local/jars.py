@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 
-from experiments.errors import EnvironmentMissing
 from experiments.paths import ROOT
+from experiments.stage.platforms.local.made import make
 from experiments.stage.platforms.terraform import Progress
 
 JARS = ROOT / "ci" / "jars"
@@ -18,20 +17,11 @@ def fetch(folders: Iterable[Path], progress: Progress) -> None:
     named = sorted({str(folder) for folder in folders if any(folder.rglob("pom.xml"))})
     if not named:
         return
-    done = subprocess.run(
+    said = make(
         [JARS, *named],
-        capture_output=True,
-        text=True,
-        stdin=subprocess.DEVNULL,
-        start_new_session=True,
-        check=False,
+        f"jars of {', '.join(Path(folder).name for folder in named)}",
+        expected="those that pom.xml and jars.sha256 beside it name",
+        do=f"`ci/jars {' '.join(named)}` tries again; it needs Maven and a repository.",
     )
-    if done.returncode != 0:
-        raise EnvironmentMissing(
-            f"jars of {', '.join(Path(folder).name for folder in named)}",
-            expected="those that pom.xml and jars.sha256 beside it name",
-            came=(done.stdout + done.stderr)[-2000:].strip(),
-            do=f"`ci/jars {' '.join(named)}` tries again; it needs Maven and a repository.",
-        )
-    for line in done.stdout.splitlines():
+    for line in said:
         progress(line)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
 from experiments.design import load_design
 from experiments.design.fleet import Fleet
 from experiments.design.roles import Role
-from experiments.errors import EnvironmentMissing
 from experiments.paths import ROOT
+from experiments.stage.platforms.local.made import make
 from experiments.stage.platforms.terraform import Progress
 
 BUILD = ROOT / "agents" / "harden" / "services" / "build"
@@ -40,19 +39,10 @@ def build(wanted: set[tuple[str, str]], progress: Progress) -> None:
     """Have these programs where images take them from. Raises EnvironmentMissing."""
     for program, variant in sorted(wanted):
         progress(f"{program}, variant {variant}: compiled where it is not here (minutes)")
-        done = subprocess.run(
+        make(
             [BUILD, program, variant],
-            capture_output=True,
-            text=True,
-            stdin=subprocess.DEVNULL,
-            start_new_session=True,
-            check=False,
+            f"{program}, variant {variant}",
+            expected="the program, compiled by sparecraft-cc",
+            do=f"`{BUILD.relative_to(ROOT)} {program} {variant}` tries again; it needs Debian "
+            "12, as the images have it.",
         )
-        if done.returncode != 0:
-            raise EnvironmentMissing(
-                f"{program}, variant {variant}",
-                expected="the program, compiled by sparecraft-cc",
-                came=(done.stdout + done.stderr)[-2000:].strip(),
-                do=f"`{BUILD.relative_to(ROOT)} {program} {variant}` tries again; it needs Debian "
-                "12, as the images have it.",
-            )

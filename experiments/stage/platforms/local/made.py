@@ -1,0 +1,25 @@
+"""What images take that is made on use: a script that makes it, or says why it cannot."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from experiments.errors import EnvironmentMissing
+
+
+def make(command: Sequence[str | Path], place: str, *, expected: str, do: str) -> list[str]:
+    """Run a script of ours; returns what it printed. Raises EnvironmentMissing where it fails."""
+    done = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        start_new_session=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        came = (done.stdout + done.stderr)[-2000:].strip()
+        raise EnvironmentMissing(place, expected=expected, came=came, do=do)
+    return done.stdout.splitlines()
