@@ -101,7 +101,8 @@ def test_every_design_here_is_one_of_its_kind() -> None:
         design = checked(load_design(path.parent))
         kind = kinds.kind_of(design)
         assert (path.parent / "README.md").is_file()
-        assert (kind.name == "capacity") == path.parent.name.endswith("-capacity")
+        of_capacity = path.parent.name.endswith(("-capacity", "-variants"))
+        assert (kind.name == "capacity") == of_capacity
         assert (design.experiment.failover is not None) == kind.replaces_machines
 
 
@@ -110,7 +111,7 @@ def test_every_design_here_is_one_of_its_kind() -> None:
     [
         ("schemes", "", "failover"),
         ("compare", "[failover]\nheartbeat_s = 1.0\n", "failover"),
-        ("capacity", "", "arms"),
+        ("capacity", "", "interference"),
         ("tune", "", "tune.target"),
         ("tune", '[tune]\ntarget = "p95"\nwindow_s = 1.0\n', "tune.window_s"),
         ("tune", '[tune]\ntarget = "p95"\nwide = 1.0\n', "tune.wide"),
