@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import signal
 import subprocess
 import threading
 import time
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
 from experiments.errors import MeasurementFailed
-from experiments.kinds.bitflips import serve
+from experiments.kinds.bitflips import record, serve
 from experiments.kinds.bitflips.analysis import price_rows
 from experiments.kinds.bitflips.build import HARDEN, Built, compile_c
-from experiments.kinds.bitflips.inject import Limits, golden, inject
+from experiments.kinds.bitflips.compared import serving_of
+from experiments.kinds.bitflips.inject import Golden, Limits, Ran, golden, inject, outcome_of
+from experiments.kinds.bitflips.section import BitflipsSection
 from experiments.kinds.bitflips.services import SERVICES, Service
 from experiments.tests.harden_fixture import need_compiler, trouble
 
@@ -32,7 +38,7 @@ def _requests(rng: random.Random) -> tuple[list[bytes], list[bytes]]:
 
 STORE = Service(
     arguments=(), end=b"end\n", ended=b"ended\n", stop=None,
-    errors=(b"error",), absent=b"none", _requests=_requests,
+    errors=(b"error",), absent=b"none", compares=False, _requests=_requests,
 )  # fmt: skip
 
 
@@ -126,6 +132,76 @@ def test_a_service_that_does_not_start_is_told_of(tmp_path: Path) -> None:
         serve.running(STORE, Path("/bin/false"), tmp_path, {}),
     ):
         pass
+
+
+@contextmanager
+def _compared(copies: int, folder: Path) -> Iterator[tuple[serve.Server, bytes]]:
+    """Debian's memcached, so often, and all answers of an undisturbed load."""
+    program = Path(shutil.which("memcached") or "memcached")
+    built = Built("memcached", f"compared-{copies}", program, program)
+    serving = serving_of(SERVICES["memcached"], program, built, folder)
+    with serving({}) as server:
+        answers = server.serve(None).answers
+        assert server.serve(answers) == serve.Served(answers, "", "", 0)
+        assert not server.made_up_for()
+        yield server, answers
+
+
+def _altered(server: serve.Server) -> None:
+    """The struck copy has another value than the others for a key that is read back."""
+    with serve.connected(server.process, server.path) as connection:
+        connection.sendall(b"set key:0 0 0 5\r\nwrong\r\n")
+        assert connection.recv(100) == b"STORED\r\n"
+
+
+def test_of_two_copies_that_differ_the_arbiter_refuses_reads_and_a_third_tells_who_is_right(
+    tmp_path: Path,
+) -> None:
+    get = b"get key:0\r\nmn\r\n"
+    for copies in (2, 3):
+        folder = tmp_path / str(copies)
+        folder.mkdir()
+        with _compared(copies, folder) as (server, _):
+            right = server.ask(0, get, None)
+            _altered(server)
+            if copies == 3:
+                assert [server.ask(0, get, right) for _ in range(6)] == 6 * [right]
+                assert server.made_up_for()
+                continue
+            with pytest.raises(serve.Fault) as raised:
+                server.ask(0, get, right)
+            assert raised.value.what == "refused"
+
+
+def test_where_a_copy_dies_two_are_too_few_and_three_are_not(tmp_path: Path) -> None:
+    for copies, fault in ((2, "error"), (3, "")):
+        folder = tmp_path / str(copies)
+        folder.mkdir()
+        with _compared(copies, folder) as (server, answers):
+            server.process.kill()
+            server.process.wait()
+            served = server.serve(answers)
+            assert served.fault == fault
+            assert server.made_up_for()
+
+
+def test_what_is_behind_the_arbiter_is_memcached_only() -> None:
+    for program in ("redis", "kmeans"):
+        with pytest.raises(ValidationError, match="compared, memcached has"):
+            BitflipsSection.model_validate({"programs": [program], "variants": ["compared-2"]})
+
+
+@pytest.mark.parametrize(
+    ("fault", "masked", "status", "outcome"),
+    [("wrong", False, 0, "silent"), ("refused", False, 0, "detected"), ("", True, -11, "corrected"),
+     ("error", False, -11, "crash"), ("", False, 0, "correct")],
+)  # fmt: skip
+def test_outcomes_behind_the_arbiter_are_what_the_client_saw(
+    fault: str, masked: bool, status: int, outcome: str
+) -> None:
+    told = record.Told(0, True, 0, 3, 1, "master", 32, "process_get", "load")
+    ran = Ran(status, b"answers", told, fault, "load", masked)
+    assert outcome_of(ran, Golden(b"answers", 100, 0.1)) == outcome
 
 
 def test_the_rates_of_a_service_are_its_requests_over_both_times() -> None:

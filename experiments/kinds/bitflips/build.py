@@ -14,6 +14,7 @@ from experiments.paths import ROOT
 
 HARDEN = ROOT / "agents" / "harden"
 KERNELS = HARDEN / "kernels"
+ARBITER = ROOT / "build" / "bin" / "arbiter"
 _BUILD_S = 600.0
 _SERVICE_S = 7200.0  # on a host that does much else
 
@@ -28,9 +29,21 @@ class Built:
     flipped: Path  # with a site at every result
 
     @property
+    def copies(self) -> int:
+        """Nodes that serve together, one of which is struck."""
+        return copies_of(self.variant)
+
+    @property
     def digest(self) -> str:
-        """Of the program that injections are made into."""
-        return hashlib.sha256(self.flipped.read_bytes()).hexdigest()
+        """Of the program that injections are made into, and of the arbiter in front of it."""
+        parts = [self.flipped, ARBITER] if self.copies > 1 else [self.flipped]
+        return hashlib.sha256(b"".join(part.read_bytes() for part in parts)).hexdigest()
+
+
+def copies_of(variant: str) -> int:
+    """2 of `compared-2`, 1 of one that has no arbiter in front of it."""
+    word, _, copies = variant.partition("-")
+    return int(copies) if word == "compared" else 1
 
 
 def make_compiler() -> None:
@@ -65,7 +78,8 @@ def source_of(program: str) -> Path:
 def build(program: str, variant: str, folder: Path, sites: str) -> Built:
     """Compile a kernel or a service, twice; `sites`: what of it can be flipped."""
     if program in SERVICES:
-        plain, flipped = (build_service(program, variant, one) for one in ("off", sites))
+        compiled = "native" if copies_of(variant) > 1 else variant
+        plain, flipped = (build_service(program, compiled, one) for one in ("off", sites))
         return Built(program, variant, plain, flipped)
     source = source_of(program)
     built = Built(

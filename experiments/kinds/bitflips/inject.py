@@ -15,6 +15,7 @@ from typing import Any
 from experiments.errors import MeasurementFailed
 from experiments.kinds.bitflips import record, serve
 from experiments.kinds.bitflips.build import Built
+from experiments.kinds.bitflips.compared import serving_of
 from experiments.kinds.bitflips.services import SERVICES
 
 OUTCOMES = ("correct", "corrected", "detected", "crash", "hang", "silent")
@@ -42,6 +43,7 @@ class Ran:
     told: record.Told
     fault: str = ""  # of a service's answers: see serve.Served
     phase: str = ""
+    masked: bool = False  # see serve.Ended
 
 
 @dataclass(frozen=True)
@@ -81,12 +83,13 @@ def execute(
     service = SERVICES.get(built.program)
     if service is None:
         return run(built.flipped, asked, limits.wall_s, folder)
-    ended = serve.run(service, built.flipped, asked, folder, expected)
+    serving = serving_of(service, built.flipped, built, folder)
+    ended = serve.run(serving, built.flipped, asked, folder, expected)
     told = record.read(folder / "record")
     served = ended.served
     if asked.at == record.COUNT:
         told = dataclasses.replace(told, counted=served.counted)
-    return Ran(ended.status, served.answers, told, served.fault, served.phase)
+    return Ran(ended.status, served.answers, told, served.fault, served.phase, ended.masked)
 
 
 def golden(built: Built, limits: Limits, folder: Path) -> Golden:
@@ -123,6 +126,10 @@ def outcome_of(ran: Ran, whole: Golden) -> str:
         return "missed"
     if ran.fault in _SILENT:  # whatever became of the service after such an answer
         return "silent"
+    if ran.fault == "refused":
+        return "detected"
+    if ran.masked:  # whatever became of the one that was struck
+        return "corrected"
     if ran.status is None or -ran.status in _ENDED_BY_LIMIT:
         return "hang"
     if ran.status == STOPPED:

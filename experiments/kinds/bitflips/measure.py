@@ -23,6 +23,7 @@ import polars as pl
 
 from experiments.errors import MeasurementFailed
 from experiments.kinds.bitflips.build import Built, build
+from experiments.kinds.bitflips.compared import serving_of
 from experiments.kinds.bitflips.inject import Golden, Limits, golden, inject
 from experiments.kinds.bitflips.section import BitflipsSection
 from experiments.kinds.bitflips.serve import cpu_time
@@ -198,7 +199,8 @@ def price_of(built: Built, rounds: int, wall_s: float, work: Path) -> dict[str, 
     service = SERVICES.get(built.program)
     if service is None:
         return {"cpu_s": cpu_time_s(built.plain, rounds, wall_s)}
-    cpu_s, took_s, requests = cpu_time(service, built.plain, rounds, work)
+    serving = serving_of(service, built.plain, built, work)
+    cpu_s, took_s, requests = cpu_time(service, serving, rounds)
     return {"cpu_s": cpu_s, "took_s": took_s, "requests": requests}
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
+from experiments.kinds.bitflips.services import SERVICES
 from optimizer.source import Strict
 
-Variant = Literal["native", "ilr", "tx", "log"]
+Variant = Literal["native", "ilr", "tx", "log", "compared-2", "compared-3"]
 Program = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,40}$")]
 
 
@@ -24,7 +25,9 @@ class BitflipsSection(Strict):
         "log",
     )
     """`native`; `ilr`: a shadow data flow, a difference stops the program; `tx`: in hardware
-    transactions, tried again; `log`: the same by a checkpoint and a log of stores, on any CPU."""
+    transactions, tried again; `log`: the same by a checkpoint and a log of stores, on any CPU;
+    `compared-2`, `compared-3`: native, one of so many nodes behind an arbiter that asks two for
+    each read and refuses what they do not agree on (memcached only)."""
     injections: Annotated[int, Field(ge=1, le=1_000_000)] = 1000
     """Into each program and variant."""
     sites: Literal["results", "operands"] = "results"
@@ -46,3 +49,11 @@ class BitflipsSection(Strict):
     """How often a kernel does its work, or a service meets its load, where speed is measured."""
     price_repeats: Annotated[int, Field(ge=1, le=1000)] = 7
     """Such runs of each variant, in turn."""
+
+    @model_validator(mode="after")
+    def _only_what_can_be_compared_is(self) -> Self:
+        if any(variant.startswith("compared-") for variant in self.variants):
+            for program in self.programs:
+                if program not in SERVICES or not SERVICES[program].compares:
+                    raise ValueError(f"{program} has no copies that can be compared, memcached has")
+        return self

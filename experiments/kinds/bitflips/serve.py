@@ -13,8 +13,8 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,13 +28,16 @@ _IDLE_ROUNDS = 30  # after which a service that does nothing hangs
 _START_S = 300.0
 _READY_S = 0.002  # between two attempts to connect
 _BUFFER = 1 << 16
+SOCKET = "socket"  # of a service, in its folder
+_REFUSED = b"SERVER_ERROR arbiter: the replicas' replies differ"  # agents/arbiter/src/kv/mod.rs
 _AT_WORK = "RDTtX"  # states of a thread that is not merely asleep: proc(5)
 
 
 @dataclass(frozen=True)
 class Served:
     """What a service answered: `fault` is "" where every answer was right, else wrong, lost (a key
-    that is there was not found), error (it said it failed), closed, or hang."""
+    that is there was not found), refused (the arbiter: replies differ), error (it said it failed),
+    closed, or hang."""
 
     answers: bytes
     fault: str
@@ -48,6 +51,7 @@ class Ended:
 
     status: int | None
     served: Served
+    masked: bool  # every answer was right because others made up for the one that was struck
 
 
 class Fault(Exception):
@@ -60,12 +64,23 @@ class Fault(Exception):
 
 
 class Server:
-    """A process of the service, and its connections."""
+    """A process of the service, and connections to it, or to an arbiter in front of it.
 
-    def __init__(self, service: Service, process: subprocess.Popen[bytes], path: Path) -> None:
+    `path`: its socket; `entry`: where clients come in, if not there; `beside`: processes that serve
+    with it, other copies and the arbiter; `is_apart`: whether it was outvoted or given up by them.
+    """
+
+    def __init__(
+        self, service: Service, process: subprocess.Popen[bytes], path: Path, *,
+        entry: Path | None = None, beside: Sequence[subprocess.Popen[bytes]] = (),
+        is_apart: Callable[[], bool] = lambda: False,
+    ) -> None:  # fmt: skip
         self._service = service
         self.process = process
-        self._path = path
+        self.path = path
+        self._entry = entry or path
+        self._beside = beside
+        self._is_apart = is_apart
         self._connections: list[socket.socket] = []
 
     def connect(self) -> None:
@@ -75,18 +90,9 @@ class Server:
             self.ask(len(self._connections) - 1, self._service.end, self._service.ended)
 
     def _connected(self) -> socket.socket:
-        end_s = time.monotonic() + _START_S
-        while self.process.poll() is None and time.monotonic() < end_s:
-            connection = socket.socket(socket.AF_UNIX)
-            try:
-                connection.connect(str(self._path))
-            except OSError:
-                connection.close()
-                time.sleep(_READY_S)
-                continue
-            connection.setblocking(False)
-            return connection
-        raise Fault("closed")
+        connection = connected(self.process, self._entry)
+        connection.setblocking(False)
+        return connection
 
     def ask(self, connection: int, request: bytes, expected: bytes | None) -> bytes:
         """Send a batch and take its answer; `expected` None: whatever it is.
@@ -133,13 +139,18 @@ class Server:
         same = next((at for at, (one, other) in enumerate(zip(answer, expected, strict=False))
                      if one != other), len(expected))  # fmt: skip
         line = answer[answer.rfind(b"\n", 0, same) + 1 :]
+        if line.startswith(_REFUSED):
+            return "refused"
         if line.startswith(self._service.errors):
             return "error"
         return "lost" if line.startswith(self._service.absent) else "wrong"
 
     def is_at_work(self) -> bool:
         """Whether a thread of it runs, waits for a processor or a disk, or is stopped."""
-        return any(_state(task) in _AT_WORK for task in _tasks(self.process.pid))
+        return any(_state(task) in _AT_WORK for task in self._threads())
+
+    def _threads(self) -> list[Path]:
+        return [task for process in (self.process, *self._beside) for task in _tasks(process.pid)]
 
     def settle(self) -> None:
         """Wait until it has done what follows an answer."""
@@ -148,7 +159,7 @@ class Server:
 
     def cpu_s(self) -> float:
         """CPU time of its threads so far [s]."""
-        tasks = _tasks(self.process.pid)
+        tasks = self._threads()
         return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e9
 
     def serve(self, expected: bytes | None) -> Served:
@@ -173,7 +184,7 @@ class Server:
             if self.process.poll() is None and self._service.stop is None:
                 self.process.send_signal(signal.SIGTERM)
                 with socket.socket(socket.AF_UNIX) as waking:  # else it waits for its next timer
-                    waking.connect(str(self._path))
+                    waking.connect(str(self.path))
             elif self.process.poll() is None and self._service.stop is not None:
                 self._connections[0].sendall(self._service.stop)
         return self.wait()
@@ -187,13 +198,38 @@ class Server:
             idle += not self.is_at_work()
         return None
 
+    def made_up_for(self) -> bool:
+        """Whether it ended, was outvoted or given up, while it served beside others."""
+        return bool(self._beside) and (self.process.poll() is not None or self._is_apart())
+
     def end(self) -> None:
         """Close what is open, and leave no process."""
         for connection in self._connections:
             connection.close()
-        if self.process.poll() is None:
-            self.process.kill()
-            self.process.wait()
+        for process in (*self._beside, self.process):
+            end(process)
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    """Kill it if it lives."""
+    if process.poll() is None:
+        process.kill()
+    process.wait()
+
+
+def connected(process: subprocess.Popen[bytes], path: Path) -> socket.socket:
+    """A connection to a socket, as soon as there is one. Raises Fault where the process ends."""
+    end_s = time.monotonic() + _START_S
+    while process.poll() is None and time.monotonic() < end_s:
+        connection = socket.socket(socket.AF_UNIX)
+        try:
+            connection.connect(str(path))
+        except OSError:
+            connection.close()
+            time.sleep(_READY_S)
+            continue
+        return connection
+    raise Fault("closed")
 
 
 def _tasks(pid: int) -> list[Path]:
@@ -208,34 +244,51 @@ def _state(task: Path) -> str:
     return "X"
 
 
-@contextmanager
-def running(
+def start(
     service: Service, program: Path, folder: Path, environment: dict[str, str]
-) -> Iterator[Server]:
-    """The service in `folder`, with all connections, at the same addresses in each run."""
-    path = folder / "socket"
-    path.unlink(missing_ok=True)
-    process = subprocess.Popen(
+) -> subprocess.Popen[bytes]:
+    """A process of the service in `folder`, where its socket will be, always mapped alike."""
+    (folder / SOCKET).unlink(missing_ok=True)
+    return subprocess.Popen(
         ["setarch", "--addr-no-randomize", program, *service.arguments],
         stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         env={"PATH": os.defpath, "SPARECRAFT_TX": "none", **environment}, cwd=folder,
     )  # fmt: skip
-    server = Server(service, process, path)
+
+
+@contextmanager
+def running(
+    service: Service, program: Path, folder: Path, environment: dict[str, str]
+) -> Iterator[Server]:
+    """The service in `folder`, with all connections."""
+    process = start(service, program, folder, environment)
+    server = Server(service, process, folder / SOCKET)
     try:
-        try:
+        with told_where_it_does_not_start(program, process):
             server.connect()
-        except Fault as fault:
-            raise MeasurementFailed(
-                str(program), expected="a service that starts and answers",
-                came=f"{fault.what}, status {process.poll()}", do="Start it by hand.",
-            ) from None  # fmt: skip
         yield server
     finally:
         server.end()
 
 
+@contextmanager
+def told_where_it_does_not_start(program: Path, process: subprocess.Popen[bytes]) -> Iterator[None]:
+    """Raises: MeasurementFailed for a Fault."""
+    try:
+        yield
+    except Fault as fault:
+        raise MeasurementFailed(
+            str(program), expected="a service that starts and answers",
+            came=f"{fault.what}, status {process.poll()}", do="Start it by hand.",
+        ) from None  # fmt: skip
+
+
+Serving = Callable[[dict[str, str]], AbstractContextManager[Server]]
+"""Starts the service with these variables in its environment."""
+
+
 def run(
-    service: Service, program: Path, asked: record.Asked, folder: Path, expected: bytes | None
+    serving: Serving, program: Path, asked: record.Asked, folder: Path, expected: bytes | None
 ) -> Ended:
     """Start it, load it once to warm up, set the count of results, load it again, and stop it."""
     told = folder / "record"
@@ -244,18 +297,16 @@ def run(
         "SPARECRAFT_FLIPS": str(told),
         "LD_PRELOAD": str(program.with_name("steady.so")),
     }
-    with (
-        record.counter(told) as counter,
-        running(service, program, folder, environment) as server,
-    ):
+    with record.counter(told) as counter, serving(environment) as server:
         server.serve(expected)
         server.settle()
         counter.begin(asked.at)
         served = server.serve(expected)
         server.settle()
         counted = counter.end()
+        masked = not served.fault and server.made_up_for()
         status = _status_of(server, served)
-    return Ended(status, Served(served.answers, served.fault, served.phase, counted))
+    return Ended(status, Served(served.answers, served.fault, served.phase, counted), masked)
 
 
 def _status_of(server: Server, served: Served) -> int | None:
@@ -266,18 +317,16 @@ def _status_of(server: Server, served: Served) -> int | None:
     return server.stop()
 
 
-def cpu_time(
-    service: Service, program: Path, rounds: int, folder: Path
-) -> tuple[float, float, int]:
+def cpu_time(service: Service, serving: Serving, rounds: int) -> tuple[float, float, int]:
     """As it is used: CPU time [s] and time [s] of `rounds` loads, and their requests."""
-    with running(service, program, folder, {}) as server:
+    with serving({}) as server:
         expected = server.serve(None).answers
         cpu_s, begin_s = server.cpu_s(), time.monotonic()
         for _ in range(rounds):
             served = server.serve(expected)
             if served.fault:
                 raise MeasurementFailed(
-                    str(program), expected="the same answers in each round", came=served.fault,
+                    "the price", expected="the same answers in each round", came=served.fault,
                     do="Run it by hand.",
                 )  # fmt: skip
         return server.cpu_s() - cpu_s, time.monotonic() - begin_s, rounds * service.load().requests

@@ -36,6 +36,7 @@ class Service:
     stop: bytes | None  # the request that stops it; None: SIGTERM does
     errors: tuple[bytes, ...]  # how an answer begins that says it failed
     absent: bytes  # how one begins that says there is no such key
+    compares: bool  # the arbiter can hold copies of it against each other: all have all data
     _requests: Callable[[random.Random], tuple[list[bytes], list[bytes]]]
 
     def load(self) -> Load:
@@ -141,6 +142,7 @@ SERVICES = {
         stop=None,
         errors=(b"ERROR", b"CLIENT_ERROR", b"SERVER_ERROR"),
         absent=b"END",
+        compares=True,
         _requests=_memcached_requests,
     ),
     "redis": Service(
@@ -152,6 +154,7 @@ SERVICES = {
         stop=_resp("SHUTDOWN", "NOSAVE"),
         errors=(b"-",),
         absent=b"$-1",
+        compares=False,  # a replica lags behind its primary, by chance
         _requests=_redis_requests,
     ),
 }  # fmt: skip

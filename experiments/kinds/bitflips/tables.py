@@ -88,7 +88,8 @@ def _rate(of: Sequence[float]) -> Cell:
 
 _FAULTS = {
     "wrong": "another answer", "lost": "a key that is there was not found",
-    "error": "an error", "closed": "the connection was closed", "hang": "no answer",
+    "refused": "the arbiter: replies differ", "error": "an error",
+    "closed": "the connection was closed", "hang": "no answer",
 }  # fmt: skip
 
 

@@ -1,0 +1,126 @@
+"""Copies of a service behind an arbiter that compares what they say; one of them is struck.
+
+The struck one is the first, whose replies to writes are the client's: the worst place. Each read
+goes to two; where they differ the arbiter asks a third if there is one, else it refuses the read.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+import httpx
+
+from experiments.errors import MeasurementFailed
+from experiments.kinds.bitflips import serve
+from experiments.kinds.bitflips.build import ARBITER, Built
+from experiments.kinds.bitflips.services import Service
+
+T = TypeVar("T")
+_REQUEST_MS = 2000  # shorter than what serve.py calls a hang
+_READY_S = 60.0
+_LOOK_S = 0.005
+_ENTRY = "entry"  # where clients come in
+_LOG = "arbiter.log"
+_CONFIGURATION = """\
+protocol = "memcached"
+listen = "unix:{entry}"
+admin = "127.0.0.1:0"
+tier = "cache"
+policy = "round-robin"
+replicas = 2
+tokens = 8
+connect_timeout_ms = 1000
+request_timeout_ms = {request_ms}
+
+[compare]
+mode = "refuse"
+"""
+_SERVER = """
+[[servers]]
+name = "{name}"
+address = "unix:{path}"
+"""
+
+
+def serving_of(service: Service, program: Path, built: Built, folder: Path) -> serve.Serving:
+    """How `program` is served in `folder`: alone, or as the first of `built.copies`."""
+    if built.copies == 1:
+        return partial(serve.running, service, program, folder)
+    return partial(compared, service, program, built, folder)
+
+
+@contextmanager
+def compared(
+    service: Service, program: Path, built: Built, folder: Path, environment: dict[str, str]
+) -> Iterator[serve.Server]:
+    """The copies and their arbiter, with all connections; `environment` is the first one's only."""
+    with ExitStack() as stack:
+        folders = [folder / f"copy-{number}" for number in range(built.copies)]
+        copies = []
+        for number, own in enumerate(folders):
+            own.mkdir(exist_ok=True)
+            as_told = (built.plain, {}) if number else (program, environment)
+            copies.append(serve.start(service, as_told[0], own, as_told[1]))
+            stack.callback(serve.end, copies[-1])
+        with serve.told_where_it_does_not_start(program, copies[0]):
+            for process, own in zip(copies, folders, strict=True):
+                serve.connected(process, own / serve.SOCKET).close()
+        arbiter = _start_arbiter(folder, folders)
+        stack.callback(serve.end, arbiter)
+        admin = _until(arbiter, lambda: _admin_in(folder / _LOG), "an arbiter that listens")
+        stats = stack.enter_context(httpx.Client(base_url=admin, trust_env=False, timeout=_READY_S))
+        _until(arbiter, lambda: _alive(stats) == built.copies, "an arbiter that reaches all copies")
+        server = serve.Server(
+            service, copies[0], folders[0] / serve.SOCKET, entry=folder / _ENTRY,
+            beside=(*copies[1:], arbiter),
+            is_apart=lambda: _differences(stats) > 0 or _alive(stats) < built.copies,
+        )  # fmt: skip
+        stack.callback(server.end)
+        with serve.told_where_it_does_not_start(ARBITER, arbiter):
+            server.connect()
+        yield server
+
+
+def _start_arbiter(folder: Path, copies: list[Path]) -> subprocess.Popen[bytes]:
+    (folder / _ENTRY).unlink(missing_ok=True)
+    text = _CONFIGURATION.format(entry=folder / _ENTRY, request_ms=_REQUEST_MS)
+    for own in copies:
+        text += _SERVER.format(name=own.name, path=own / serve.SOCKET)
+    (folder / "arbiter.toml").write_text(text, encoding="utf-8")
+    with (folder / _LOG).open("wb") as log:
+        return subprocess.Popen(
+            [ARBITER, "--config", folder / "arbiter.toml"],
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=log,
+        )  # fmt: skip
+
+
+def _admin_in(log: Path) -> str:
+    """The address of its admin API, which it says when it listens."""
+    _, _, address = log.read_text(encoding="utf-8").partition("admin on ")
+    return f"http://{address.splitlines()[0]}" if "\n" in address else ""
+
+
+def _alive(stats: httpx.Client) -> int:
+    return int(stats.get("/health").json()["alive"])
+
+
+def _differences(stats: httpx.Client) -> int:
+    return int(stats.get("/v1/stats").json()["compare"]["different"])
+
+
+def _until(arbiter: subprocess.Popen[bytes], look: Callable[[], T], expected: str) -> T:
+    end_s = time.monotonic() + _READY_S
+    while time.monotonic() < end_s and arbiter.poll() is None:
+        if found := look():
+            return found
+        time.sleep(_LOOK_S)
+    raise MeasurementFailed(
+        str(ARBITER), expected=expected, came=f"status {arbiter.poll()}",
+        do="See its configuration, arbiter.toml.",
+    )  # fmt: skip
