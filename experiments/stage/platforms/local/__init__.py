@@ -1,7 +1,8 @@
-"""Docker on this host."""
+"""Docker on this host, or on several."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from experiments.console import Narrator
@@ -12,24 +13,28 @@ from experiments.stage.platforms.base import Given, Offer, Option, Platform, Pla
 
 class _Local:
     name = "local"
-    summary = "Docker on this host"
-    options: tuple[Option, ...] = ()
+    summary = "Docker on this host, or on several"
+    options = (
+        Option(
+            "docker_hosts",
+            str,
+            "A file of Docker hosts to spread the fleet over. [default: those it is on, else this]",
+            ("up", "down"),
+        ),
+    )
 
     def for_run(self, experiment: str) -> Platform:
-        """Made for the run, and removed."""
-        from experiments.stage.platforms.local.platform import LocalPlatform
-
-        return LocalPlatform(experiment)
+        """Made for the run, and removed; one that is up is taken where it is."""
+        return _platform(experiment, None)
 
     def for_up(self, design: Design, given: Given, narrator: Narrator) -> Offer:
         """At once: it costs nothing."""
-        del given, narrator
-        return Offer(self.for_run(design.fleet.experiment), _where)
+        del narrator
+        return Offer(_platform(design.fleet.experiment, given["docker_hosts"]), _where)
 
     def for_down(self, experiment: str, given: Given) -> Platform:
         """The same fleet."""
-        del given
-        return self.for_run(experiment)
+        return _platform(experiment, given["docker_hosts"])
 
     def made(self) -> list[str]:
         """What Terraform has a state of, and what carries our label."""
@@ -40,14 +45,31 @@ class _Local:
         return sorted({*stated(STACK), *(found.experiment for found in docker.find())})
 
     def fleets(self, given: Given) -> list[dict[str, Any]]:
-        """What carries our label."""
+        """What carries our label, here and on the hosts of fleets that were made from here."""
         from experiments.stage.platforms.local import docker
+        from experiments.stage.platforms.local.engines import HERE, engines_of
+        from experiments.stage.platforms.local.platform import STACK
+        from experiments.stage.platforms.terraform import Stack, stated
 
         del given
-        found = docker.find()
+        given_hosts = [Stack(STACK, name).variables for name in stated(STACK)]
+        engines = {HERE, *(engine for one in given_hosts for engine in engines_of(one))}
+        # The same engine by two addresses has the same containers.
+        found = {
+            (one.kind, one.name): one
+            for engine in sorted(engines, key=lambda one: one.address)
+            for one in docker.find(on=engine)
+        }.values()
         machines = [one.experiment for one in found if one.kind == "container"]
         names = sorted({one.experiment for one in found})
         return [{"experiment": name, "machines": machines.count(name)} for name in names]
+
+
+def _platform(experiment: str, file: str | None) -> Platform:
+    from experiments.stage.platforms.local.engines import read
+    from experiments.stage.platforms.local.platform import LocalPlatform
+
+    return LocalPlatform(experiment, read(Path(file)) if file else None)
 
 
 def _where(inventory: Inventory) -> list[str]:

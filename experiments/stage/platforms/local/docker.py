@@ -1,4 +1,4 @@
-"""The Docker engine under the local platform: call, list, sweep."""
+"""The Docker engines under the local platform: call, list, sweep."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from ipaddress import IPv4Network
 import httpx
 
 from experiments.errors import EnvironmentMissing
+from experiments.stage.platforms.local.engines import HERE, Engine
 
 LABEL = "sparecraft.experiment"
 _TIMEOUT_S = 60.0
@@ -21,48 +22,53 @@ _ONE_SAMPLE = {"stream": "false", "one-shot": "true"}
 
 @dataclass(frozen=True)
 class Found:
-    """Something of ours that the engine still holds."""
+    """Something of ours that an engine still holds."""
 
     kind: str  # container | network
     name: str
     experiment: str
+    on: Engine = HERE
+
+    def __str__(self) -> str:
+        """For a person; the host only where it is a named one."""
+        return f"{self.kind} {self.name}" + (f" on {self.on.name}" if self.on.address else "")
 
 
-def check() -> None:
-    """Raises EnvironmentMissing unless a Docker engine answers."""
-    run("version", "--format", "{{.Server.Version}}")
+def check(on: Engine = HERE) -> None:
+    """Raises EnvironmentMissing unless the engine answers."""
+    run("version", "--format", "{{.Server.Version}}", on=on)
 
 
-def state(container: str) -> str:
+def state(container: str, on: Engine = HERE) -> str:
     """running, paused, exited, created, ... or `absent`."""
-    done = _call("inspect", "--format", "{{.State.Status}}", container)
+    done = _call("inspect", "--format", "{{.State.Status}}", container, on=on)
     return done.stdout.strip() if done.returncode == 0 else "absent"
 
 
-def logs(container: str, lines: int = 20) -> str:
+def logs(container: str, lines: int = 20, on: Engine = HERE) -> str:
     """The last lines that a machine printed."""
-    done = _call("logs", "--tail", str(lines), container)
+    done = _call("logs", "--tail", str(lines), container, on=on)
     return (done.stdout + done.stderr).strip()
 
 
-def find(experiment: str | None = None) -> list[Found]:
+def find(experiment: str | None = None, on: Engine = HERE) -> list[Found]:
     """All containers and networks that carry our label, of one experiment or of all."""
     wanted = f"label={LABEL}" + (f"={experiment}" if experiment else "")
     found = []
     for kind, arguments in (("container", ["ps", "-a"]), ("network", ["network", "ls"])):
-        out = run(*arguments, "--filter", wanted, "--format", "{{json .}}")
+        out = run(*arguments, "--filter", wanted, "--format", "{{json .}}", on=on)
         for line in out.splitlines():
             row = json.loads(line)
             labels = dict(pair.split("=", 1) for pair in row["Labels"].split(",") if "=" in pair)
             name = row.get("Names") or row["Name"]
-            found.append(Found(kind, name, labels.get(LABEL, "")))
+            found.append(Found(kind, name, labels.get(LABEL, ""), on))
     return found
 
 
-def subnets(*, but: str) -> set[IPv4Network]:
+def subnets(*, but: str, on: Engine = HERE) -> set[IPv4Network]:
     """The ranges of the engine's networks but those of the experiment `but`."""
-    identifiers = run("network", "ls", "--quiet").split()
-    networks = json.loads(run("network", "inspect", *identifiers))
+    identifiers = run("network", "ls", "--quiet", on=on).split()
+    networks = json.loads(run("network", "inspect", *identifiers, on=on))
     ranges = [
         one.get("Subnet", "")
         for network in networks
@@ -72,10 +78,11 @@ def subnets(*, but: str) -> set[IPv4Network]:
     return {IPv4Network(text) for text in ranges if "." in text}
 
 
-def cpu_s(experiment: str) -> dict[str, float]:
+def cpu_s(experiment: str, on: Engine = HERE) -> dict[str, float]:
     """CPU seconds of each running container of the experiment since its start; none where the
     engine is another host's, or does not say."""
-    host = run("context", "inspect", "--format", "{{.Endpoints.docker.Host}}").strip()
+    usual = ("context", "inspect", "--format", "{{.Endpoints.docker.Host}}")
+    host = on.address or run(*usual).strip()
     if not host.startswith("unix://"):
         return {}
     wanted = json.dumps({"label": [f"{LABEL}={experiment}"]})
@@ -96,23 +103,23 @@ def _spent_s(engine: httpx.Client, container: str) -> float:
     return float(answer.json()["cpu_stats"]["cpu_usage"]["total_usage"]) / 1e9
 
 
-def sweep(experiment: str) -> list[Found]:
+def sweep(experiment: str, on: Engine = HERE) -> list[Found]:
     """Remove by label whatever Terraform's state does not know (a run that was killed)."""
-    found = find(experiment)
+    found = find(experiment, on)
     # One at a time: side by side the engine can lose count of a network's endpoints (moby 42119).
     for container in (f.name for f in found if f.kind == "container"):
-        run("rm", "--force", "--volumes", container)
+        run("rm", "--force", "--volumes", container, on=on)
     for network in (f.name for f in found if f.kind == "network"):
-        run("network", "rm", network)
+        run("network", "rm", network, on=on)
     return found
 
 
-def _call(*arguments: str) -> subprocess.CompletedProcess[str]:
+def _call(*arguments: str, on: Engine) -> subprocess.CompletedProcess[str]:
     program = shutil.which("docker")
     if program is None:
         raise _missing("no such program")
     return subprocess.run(
-        [program, *arguments],
+        [program, *on.arguments, *arguments],
         capture_output=True,
         text=True,
         stdin=subprocess.DEVNULL,
@@ -122,13 +129,13 @@ def _call(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def run(*arguments: str) -> str:
+def run(*arguments: str, on: Engine = HERE) -> str:
     """One `docker` command and what it prints. Raises EnvironmentMissing where it fails."""
-    done = _call(*arguments)
+    done = _call(*arguments, on=on)
     if done.returncode != 0:
         said = done.stderr.strip() or done.stdout.strip()
         if "connect to the Docker daemon" in said or "connection refused" in said:
-            raise _missing(said)
+            raise _missing(said if on == HERE else f"host {on.name}: {said}")
         raise EnvironmentMissing(
             f"docker {arguments[0]} {arguments[-1]}",
             expected="success",

@@ -1,9 +1,11 @@
-"""The local platform: the stack `infra/stacks/local` and the Docker engine under it."""
+"""The local platform: the stack `infra/stacks/local` and the Docker engines under it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from experiments.design.fleet import Fleet
 from experiments.design.inventory import Identity, Inventory
@@ -12,6 +14,7 @@ from experiments.errors import EnvironmentMissing
 from experiments.paths import ROOT
 from experiments.stage.platforms import terraform
 from experiments.stage.platforms.local import docker, jars, variants
+from experiments.stage.platforms.local.engines import Engine, engines_of
 from experiments.stage.platforms.local.journal import MachineJournal
 from experiments.stage.platforms.local.places import networks_of, places, ports_of, told
 from experiments.stage.platforms.terraform import Progress, Stack
@@ -27,24 +30,63 @@ _INJECTED = {
 
 
 class LocalPlatform:
-    """One experiment's fleet on this host."""
+    """One experiment's fleet on this host, or on the Docker hosts of which this is the first."""
 
     name = "local"
     through_agent: Mapping[str, str] = {}
     ready_timeout_s = 120.0
     reachable = True
 
-    def __init__(self, experiment: str) -> None:
+    def __init__(self, experiment: str, hosts: Mapping[str, Any] | None = None) -> None:
+        """`hosts`: the variables that say where; None: where it is, else this host's engine."""
         self.experiment = experiment
         self.stack = Stack(STACK, experiment)
         self.journal = MachineJournal(experiment)
+        self._hosts = hosts
+        self._engine_of: dict[str, Engine] = {}
+
+    @property
+    def hosts(self) -> dict[str, Any]:
+        """The stack's variables that say where it is; none on this host's engine."""
+        if self._hosts is not None:
+            return dict(self._hosts)
+        kept = self.stack.variables
+        return {name: kept[name] for name in ("hosts", "underlay_mtu") if name in kept}
+
+    @cached_property
+    def engines(self) -> tuple[Engine, ...]:
+        """All of them, the first first."""
+        return engines_of(self.hosts)
+
+    def engine_of(self, machine: str) -> Engine:
+        """The one that has the machine; the first where none has."""
+        if len(self.engines) == 1:
+            return self.engines[0]
+        if machine not in self._engine_of:
+            name = self.container(machine)
+            having = (one for one in self.engines if docker.state(name, one) != "absent")
+            self._engine_of[machine] = next(having, self.engines[0])
+        return self._engine_of[machine]
+
+    def _run(self, machine: str, *arguments: str) -> None:
+        docker.run(*arguments, self.container(machine), on=self.engine_of(machine))
+
+    def _state(self, machine: str) -> str:
+        return docker.state(self.container(machine), self.engine_of(machine))
 
     def check(self) -> None:
         """Raises EnvironmentMissing where Docker does not answer, or machines of this experiment's
         name are there that this workspace did not make: nothing may touch those unasked."""
-        docker.check()
+        for engine in self.engines:
+            docker.check(engine)
         own = {str(o.get("container_name") or o.get("name")) for o in self.stack.held()}
-        others = [found.name for found in docker.find(self.experiment) if found.name not in own]
+        ends = f"sc-{self.experiment}-vxlan-"  # of networks over several hosts, which no one names
+        others = [
+            found.name
+            for engine in self.engines
+            for found in docker.find(self.experiment, engine)
+            if found.name not in own and not found.name.startswith(ends)
+        ]
         if others:
             raise EnvironmentMissing(
                 f"fleet {self.experiment}",
@@ -64,20 +106,24 @@ class LocalPlatform:
         fleet = check(source, Fleet)
         others = [Stack(STACK, name) for name in terraform.stated(STACK) if name != self.experiment]
         given = [other.variables for other in others]
+        taken = {one for on in self.engines for one in docker.subnets(but=self.experiment, on=on)}
         chosen = places(
             stated,
             self.stack.variables if self.stack.held() else {},
             further_entries=fleet.entry_tiers[1:],
             taken_ports=ports_of(given),
-            taken_networks=networks_of(given) | docker.subnets(but=self.experiment),
+            taken_networks=networks_of(given) | taken,
         )
         progress(told({**chosen, **stated}))
+        if self.hosts:
+            progress(f"Docker hosts: {', '.join(one.name for one in self.engines)}")
+        self._engine_of.clear()
         folder = tfvars.resolve().parent
         roles = find_roles(folder)
         images = {roles[tier.role].image_of or tier.role for tier in fleet.tiers.values()}
         jars.fetch((roles[image].directory for image in images), progress)
         variants.build(variants.asked(folder, fleet, roles), progress)
-        self.stack.apply(tfvars, progress, chosen)
+        self.stack.apply(tfvars, progress, {**chosen, **self.hosts})
         return self.inventory()
 
     def inventory(self) -> Inventory:
@@ -90,18 +136,20 @@ class LocalPlatform:
 
     def down(self, progress: Progress) -> list[str]:
         """`terraform destroy`, then a sweep by label; returns what only the sweep found."""
-        docker.check()
+        engines = self.engines  # the state, which is about to go, says so
+        for engine in engines:
+            docker.check(engine)
 
         def sweep() -> list[str]:
-            return [f"{f.kind} {f.name}" for f in docker.sweep(self.experiment)]
+            return [str(f) for engine in engines for f in docker.sweep(self.experiment, engine)]
 
         found = self.stack.remove(progress, sweep)
         self.journal.clear_all()
         return found
 
     def left(self) -> list[str]:
-        """Every container and network of this experiment that the engine holds."""
-        return [f"{f.kind} {f.name}" for f in docker.find(self.experiment)]
+        """Every container and network of this experiment that an engine holds."""
+        return [str(f) for engine in self.engines for f in docker.find(self.experiment, engine)]
 
     def container(self, machine: str) -> str:
         """The Docker name of a machine."""
@@ -109,13 +157,13 @@ class LocalPlatform:
 
     def machine_logs(self, machine: str) -> str:
         """The last lines that the machine printed."""
-        return docker.logs(self.container(machine))
+        return docker.logs(self.container(machine), on=self.engine_of(machine))
 
     def inject(self, kind: str, machine: str) -> None:
         """A fault that no agent can inject into its own machine. It ends with this process, however
         that ends."""
         self.journal.write(kind, machine)
-        docker.run(*_INJECTED[kind], self.container(machine))
+        self._run(machine, *_INJECTED[kind])
 
     def revert(self, kind: str, machine: str) -> None:
         """Undo `inject`; idempotent."""
@@ -124,23 +172,22 @@ class LocalPlatform:
 
     def undo(self, kind: str, machine: str) -> None:
         """`revert` of what may have been another process's; a machine that is gone has no fault."""
-        container = self.container(machine)
-        state = docker.state(container)
+        state = self._state(machine)
         if kind == "machine.freeze" and state == "paused":
-            docker.run("unpause", container)
+            self._run(machine, "unpause")
         elif kind in ("machine.crash", "machine.reboot") and state != "absent":
             self.start(machine)
 
     def start(self, machine: str) -> None:
         """`docker start`, where the machine does not run."""
         if not self.running(machine):
-            docker.run("start", self.container(machine))
+            self._run(machine, "start")
             self.journal.clear(machine)
 
     def stop(self, machine: str) -> None:
         """Power loss, where the machine runs."""
         if self.running(machine):
-            docker.run(*_POWER_LOSS, self.container(machine))
+            self._run(machine, *_POWER_LOSS)
 
     def replace(self, machine: str, progress: Progress) -> None:
         """A new container, by `terraform apply -replace`; other machines are left as they are."""
@@ -153,8 +200,8 @@ class LocalPlatform:
 
     def running(self, machine: str) -> bool:
         """Whether the container runs; a frozen one does."""
-        return docker.state(self.container(machine)) in ("running", "paused")
+        return self._state(machine) in ("running", "paused")
 
     def cpu_s(self) -> Mapping[str, float]:
-        """As the engine counts them, where it is this host's."""
-        return docker.cpu_s(self.experiment)
+        """As engines count them that are this host's."""
+        return {k: v for on in self.engines for k, v in docker.cpu_s(self.experiment, on).items()}

@@ -1,0 +1,53 @@
+"""A second Docker engine on this machine, with the base image, as another host's."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from experiments.stage.platforms.local.engines import Engine
+from experiments.tests.engine import docker
+
+BASE = "sparecraft/base:bookworm"
+_UP_S = 60.0
+_END_S = 30.0
+
+
+@contextmanager
+def second_engine(folder: Path) -> Iterator[Engine]:
+    """`folder`: short, as it holds unix sockets. Its containers have no network."""
+    engine = Engine("second", f"unix://{folder}/docker.sock")
+    command: list[str | Path] = [
+        "dockerd", "--host", engine.address, "--data-root", folder / "data", "--exec-root",
+        folder / "run", "--pidfile", folder / "pid", "--bridge", "none", "--iptables=false",
+        "--ip6tables=false", "--exec-opt", "native.cgroupdriver=cgroupfs",
+    ]  # fmt: skip
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+    try:
+        _until_up(process, engine, folder)
+        with subprocess.Popen(["docker", "save", BASE], stdout=subprocess.PIPE) as saved:
+            load = ["docker", *engine.arguments, "load", "--quiet"]
+            subprocess.run(load, stdin=saved.stdout, check=True, capture_output=True)
+        yield engine
+    finally:
+        left = subprocess.run(
+            ["docker", *engine.arguments, "ps", "-aq"], capture_output=True, text=True, check=False
+        ).stdout.split()
+        if left:
+            docker(*engine.arguments, "rm", "--force", *left)
+        process.terminate()
+        process.wait(_END_S)
+
+
+def _until_up(process: subprocess.Popen[bytes], engine: Engine, folder: Path) -> None:
+    end_s = time.monotonic() + _UP_S
+    asked = ["docker", *engine.arguments, "version"]
+    while subprocess.run(asked, capture_output=True, check=False).returncode != 0:
+        said = (folder / "log").read_text(errors="replace")[-2000:]
+        assert process.poll() is None, f"it ended: {said}"
+        assert time.monotonic() < end_s, f"it does not answer: {said}"
+        time.sleep(0.1)
