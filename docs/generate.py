@@ -1,5 +1,6 @@
 """Writes docs/reference/: every key of a design's files from the models that check them, faults and
-policies from what the programs say of themselves, roles and kinds from their folders.
+policies from what the programs say of themselves, roles and kinds from their folders, the Terraform
+provider from its schema.
 
 python -m docs.generate [--check]
 """
@@ -14,6 +15,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from docs.provider import provider_parts
 from experiments import kinds
 from experiments.design.contracts import COMPARE_MODES, KINDS, POLICIES, PROTOCOLS
 from experiments.design.experiment import Experiment
@@ -253,6 +255,7 @@ def pages() -> dict[str, str]:
         "kinds.md": kinds_page(),
         "faults.md": faults_page(),
         "policies.md": policies_page(),
+        "provider.md": page("Terraform provider `sparecraft/fleet`", *provider_parts(table)),
     }
     links = [
         (f"[{name.removesuffix('.md')}]({name})", text.split("\n")[0][2:])

@@ -89,7 +89,10 @@ func (e *Engine) missingParents(
 	return missing, nil
 }
 
-// GetFile reads one file of a container.
+// fileMax is the most that is read of a file in a container: more is another file than was put there.
+const fileMax = 16 << 20
+
+// GetFile reads one file of a container, at most fileMax bytes of it.
 func (e *Engine) GetFile(ctx context.Context, id, name string) (File, error) {
 	stream, _, err := e.CopyFromContainer(ctx, id, name)
 	if err != nil {
@@ -104,6 +107,6 @@ func (e *Engine) GetFile(ctx context.Context, id, name string) (File, error) {
 	if err != nil {
 		return File{}, err
 	}
-	content, err := io.ReadAll(archive)
+	content, err := io.ReadAll(io.LimitReader(archive, fileMax))
 	return File{Content: string(content), Mode: header.Mode & 0o777}, err
 }

@@ -3,9 +3,11 @@ package provider
 import (
 	"context"
 	"fmt"
+	"time"
 
 	cerrdefs "github.com/containerd/errdefs"
 	"github.com/docker/docker/api/types/image"
+	"github.com/hashicorp/terraform-plugin-framework-timeouts/resource/timeouts"
 	"github.com/hashicorp/terraform-plugin-framework-validators/listvalidator"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/path"
@@ -21,6 +23,9 @@ import (
 	"sparecraft/infra/provider/internal/buildcontext"
 	"sparecraft/infra/provider/internal/engine"
 )
+
+// buildLimit bounds the build of an image and its copies: some load and compile for long.
+const buildLimit = time.Hour
 
 var (
 	_ resource.ResourceWithConfigure   = (*imageResource)(nil)
@@ -45,6 +50,8 @@ type imageModel struct {
 	BaseImage   types.String `tfsdk:"base_image"`
 	Retain      types.Bool   `tfsdk:"retain"`
 	ContentHash types.String `tfsdk:"content_hash"`
+
+	Timeouts timeouts.Value `tfsdk:"timeouts"`
 }
 
 func newImage() resource.Resource { return &imageResource{} }
@@ -56,7 +63,7 @@ func (r *imageResource) Metadata(
 }
 
 func (r *imageResource) Schema(
-	_ context.Context, _ resource.SchemaRequest, response *resource.SchemaResponse,
+	ctx context.Context, _ resource.SchemaRequest, response *resource.SchemaResponse,
 ) {
 	response.Schema = schema.Schema{
 		Description: "An image built from a directory, rebuilt when its content changes.",
@@ -70,7 +77,7 @@ func (r *imageResource) Schema(
 			},
 			"dockerfile": schema.StringAttribute{
 				Optional: true, Computed: true, Default: stringdefault.StaticString("Dockerfile"),
-				Description: "Path of the Dockerfile in the context.",
+				Description: "Path of the Dockerfile in the context, by default Dockerfile.",
 				Validators:  []validator.String{isContextPath},
 			},
 			"ignore": schema.ListAttribute{
@@ -92,7 +99,7 @@ func (r *imageResource) Schema(
 			},
 			"retain": schema.BoolAttribute{
 				Optional: true, Computed: true, Default: booldefault.StaticBool(false),
-				Description: "Keep the image on destroy, so that the next apply has nothing to build.",
+				Description: "Keep the image on destroy, so that the next apply has nothing to build; by default not.",
 			},
 			"content_hash": schema.StringAttribute{
 				Computed: true,
@@ -105,6 +112,7 @@ func (r *imageResource) Schema(
 					"and copied from there to the others through their engines.",
 				Validators: []validator.List{listvalidator.SizeAtLeast(1), listvalidator.UniqueValues()},
 			},
+			"timeouts": timeoutsAttribute(ctx, buildLimit, buildLimit, deleteLimit),
 			"id": schema.StringAttribute{
 				Computed:    true,
 				Description: "Docker's id of the image on the host that built it.",
@@ -226,7 +234,9 @@ func (r *imageResource) Create(
 	if response.Diagnostics.HasError() {
 		return
 	}
-	response.Diagnostics.Append(r.ensure(ctx, &plan)...)
+	limited, cancel := within(ctx, plan.Timeouts.Create, buildLimit, &response.Diagnostics)
+	defer cancel()
+	response.Diagnostics.Append(r.ensure(limited, &plan)...)
 	if !response.Diagnostics.HasError() {
 		response.Diagnostics.Append(response.State.Set(ctx, plan)...)
 	}
@@ -240,7 +250,9 @@ func (r *imageResource) Update(
 	if response.Diagnostics.HasError() {
 		return
 	}
-	response.Diagnostics.Append(r.ensure(ctx, &plan)...)
+	limited, cancel := within(ctx, plan.Timeouts.Update, buildLimit, &response.Diagnostics)
+	defer cancel()
+	response.Diagnostics.Append(r.ensure(limited, &plan)...)
 	if !response.Diagnostics.HasError() {
 		response.Diagnostics.Append(response.State.Set(ctx, plan)...)
 	}
@@ -336,9 +348,11 @@ func (r *imageResource) Delete(
 	if response.Diagnostics.HasError() || state.Retain.ValueBool() {
 		return
 	}
+	limited, cancel := within(ctx, state.Timeouts.Delete, deleteLimit, &response.Diagnostics)
+	defer cancel()
 	at, _ := r.present(ctx, state, &response.Diagnostics)
 	for _, on := range at {
-		response.Diagnostics.Append(removeFrom(ctx, on, state.Tag.ValueString())...)
+		response.Diagnostics.Append(removeFrom(limited, on, state.Tag.ValueString())...)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/api/types/network"
 	"github.com/docker/go-connections/nat"
+	"github.com/hashicorp/terraform-plugin-framework-timeouts/resource/timeouts"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
@@ -47,6 +48,8 @@ type machineModel struct {
 	Files          types.Map     `tfsdk:"files"`
 	ContainerName  types.String  `tfsdk:"container_name"`
 	Running        types.Bool    `tfsdk:"running"`
+
+	Timeouts timeouts.Value `tfsdk:"timeouts"`
 }
 
 type machineNet struct {

@@ -14,7 +14,7 @@ import (
 	"sparecraft/infra/provider/internal/engine"
 )
 
-// Bounds of what the engine is asked for one machine, so that no apply hangs.
+// Bounds of what the engine is asked for one machine, so that no apply hangs; `timeouts` may change them.
 const (
 	createLimit = 3 * time.Minute
 	updateLimit = time.Minute
@@ -78,7 +78,7 @@ func (r *machineResource) Create(
 	if on.engine == nil {
 		return
 	}
-	limited, cancel := context.WithTimeout(ctx, createLimit)
+	limited, cancel := within(ctx, plan.Timeouts.Create, createLimit, &response.Diagnostics)
 	defer cancel()
 	id, problems := on.make(limited, plan)
 	response.Diagnostics.Append(problems...)
@@ -198,6 +198,8 @@ func (r *machineResource) Read(
 	}
 	if state.Name.IsNull() { // after an import there is an id and nothing else
 		response.Diagnostics.Append(on.adopt(ctx, &state, found)...)
+	} else {
+		response.Diagnostics.Append(on.refreshFiles(ctx, &state)...)
 	}
 	response.Diagnostics.Append(on.refresh(ctx, &state, found)...)
 	if !response.Diagnostics.HasError() {
@@ -219,7 +221,7 @@ func (r *machineResource) Update(
 	if on.engine == nil {
 		return
 	}
-	limited, cancel := context.WithTimeout(ctx, updateLimit)
+	limited, cancel := within(ctx, plan.Timeouts.Update, updateLimit, &response.Diagnostics)
 	defer cancel()
 	response.Diagnostics.Append(on.change(limited, plan, state)...)
 	if !response.Diagnostics.HasError() {
@@ -261,9 +263,9 @@ func (r *machineResource) Delete(
 	if on.engine == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, deleteLimit)
+	limited, cancel := within(ctx, state.Timeouts.Delete, deleteLimit, &response.Diagnostics)
 	defer cancel()
-	response.Diagnostics.Append(on.end(ctx, state)...)
+	response.Diagnostics.Append(on.end(limited, state)...)
 }
 
 // end takes a machine off its networks, stops it and removes it.
@@ -291,6 +293,16 @@ func (r *machineResource) ImportState(
 	ctx context.Context, request resource.ImportStateRequest, response *resource.ImportStateResponse,
 ) {
 	r.importFrom(ctx, request, response)
+}
+
+// within bounds what an apply does with one resource: by its `timeouts`, or as is usual.
+func within(
+	ctx context.Context, stated func(context.Context, time.Duration) (time.Duration, diag.Diagnostics),
+	usual time.Duration, diagnostics *diag.Diagnostics,
+) (context.Context, context.CancelFunc) {
+	limit, problems := stated(ctx, usual)
+	diagnostics.Append(problems...)
+	return context.WithTimeout(ctx, limit)
 }
 
 func (r *machineResource) on(host types.String, diagnostics *diag.Diagnostics) machines {

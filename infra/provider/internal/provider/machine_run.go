@@ -152,9 +152,10 @@ func (r machines) explain(
 	case errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil:
 		return problem{
 			summary:  fmt.Sprintf("Docker took too long to %s machine %s", doing, machine),
-			expected: fmt.Sprintf("an answer within %s", createLimit),
+			expected: "an answer within the time of `timeouts`",
 			came:     text,
-			todo:     "look whether the host is overloaded (`docker stats`, `uptime`), then apply again",
+			todo: "look whether the host is overloaded (`docker stats`, `uptime`), or give it more time " +
+				"(`timeouts`), then apply again",
 		}.diagnostic()
 	}
 	return unexpected(doing+" machine "+machine, err)

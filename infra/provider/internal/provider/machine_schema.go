@@ -2,7 +2,10 @@ package provider
 
 import (
 	"context"
+	"fmt"
+	"time"
 
+	"github.com/hashicorp/terraform-plugin-framework-timeouts/resource/timeouts"
 	"github.com/hashicorp/terraform-plugin-framework-validators/float64validator"
 	"github.com/hashicorp/terraform-plugin-framework-validators/int64validator"
 	"github.com/hashicorp/terraform-plugin-framework-validators/listvalidator"
@@ -36,9 +39,11 @@ var (
 )
 
 func (r *machineResource) Schema(
-	_ context.Context, _ resource.SchemaRequest, response *resource.SchemaResponse,
+	ctx context.Context, _ resource.SchemaRequest, response *resource.SchemaResponse,
 ) {
-	attributes := map[string]schema.Attribute{}
+	attributes := map[string]schema.Attribute{
+		"timeouts": timeoutsAttribute(ctx, createLimit, updateLimit, deleteLimit),
+	}
 	for _, group := range []map[string]schema.Attribute{
 		machineIdentity(), machineLimits(), machineContent(), machineComputed(),
 	} {
@@ -52,6 +57,23 @@ func (r *machineResource) Schema(
 			"the machine.",
 		Attributes: attributes,
 	}
+}
+
+// timeoutsAttribute bounds what the engine is asked for one resource, by default as stated.
+func timeoutsAttribute(ctx context.Context, create, update, remove time.Duration) schema.Attribute {
+	limit := func(doing string, usual time.Duration) string {
+		return fmt.Sprintf("Most that %s may take, such as \"90s\" or \"10m\"; by default %s.", doing, usual)
+	}
+	attribute, isObject := timeouts.Attributes(ctx, timeouts.Opts{
+		Create: true, CreateDescription: limit("making it", create),
+		Update: true, UpdateDescription: limit("changing it in place", update),
+		Delete: true, DeleteDescription: limit("removing it", remove),
+	}).(schema.SingleNestedAttribute)
+	if !isObject {
+		panic("timeouts.Attributes made no object")
+	}
+	attribute.Description = "How long the engine may take."
+	return attribute
 }
 
 func machineIdentity() map[string]schema.Attribute {
@@ -75,7 +97,7 @@ func machineIdentity() map[string]schema.Attribute {
 		},
 		"standby": schema.BoolAttribute{
 			Optional: true, Computed: true, Default: booldefault.StaticBool(false),
-			Description: "A cold spare: created, but not started.",
+			Description: "A cold spare: created, but not started. By default false.",
 		},
 		"data": machineInterface(
 			"Interface that carries the service's traffic; faults touch only this one.",
@@ -159,7 +181,7 @@ func machineContent() map[string]schema.Attribute {
 				},
 				"mode": schema.StringAttribute{
 					Optional: true, Computed: true, Default: stringdefault.StaticString("0644"),
-					Description: "Octal mode.", Validators: []validator.String{isMode},
+					Description: "Octal mode, by default 0644.", Validators: []validator.String{isMode},
 				},
 			}},
 		},

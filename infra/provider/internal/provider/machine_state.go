@@ -148,6 +148,36 @@ func (m *machineModel) adoptMaps(
 	return diagnostics
 }
 
+// refreshFiles takes over what became of the files that the machine was given. One that is gone, or has
+// another content or mode, is drift, and the machine is made anew.
+func (r machines) refreshFiles(ctx context.Context, state *machineModel) diag.Diagnostics {
+	var diagnostics diag.Diagnostics
+	known, present := map[string]machineFile{}, map[string]machineFile{}
+	diagnostics.Append(state.Files.ElementsAs(ctx, &known, false)...)
+	for name := range known {
+		switch file, err := r.engine.GetFile(ctx, state.ID.ValueString(), name); {
+		case cerrdefs.IsNotFound(err):
+		case err != nil:
+			diagnostics.Append(unexpected("read "+name+" of the machine", err))
+		default:
+			present[name] = fileOf(file)
+		}
+	}
+	if len(known) == 0 || diagnostics.HasError() {
+		return diagnostics
+	}
+	files, problems := types.MapValueFrom(ctx, fileType, present)
+	diagnostics.Append(problems...)
+	state.Files = files
+	return diagnostics
+}
+
+func fileOf(found engine.File) machineFile {
+	return machineFile{
+		Content: types.StringValue(found.Content), Mode: types.StringValue(fmt.Sprintf("%04o", found.Mode)),
+	}
+}
+
 func (r machines) adoptFiles(
 	ctx context.Context, state *machineModel, spec specLabel, id string,
 ) diag.Diagnostics {
@@ -160,11 +190,7 @@ func (r machines) adoptFiles(
 			diagnostics.Append(unexpected("read "+name+" of the machine", err))
 			continue
 		}
-		files[name] = machineFile{
-			Content: types.StringValue(
-				file.Content,
-			), Mode: types.StringValue(fmt.Sprintf("%04o", file.Mode)),
-		}
+		files[name] = fileOf(file)
 	}
 	if len(files) > 0 {
 		value, problems := types.MapValueFrom(ctx, fileType, files)

@@ -88,7 +88,7 @@ func (r *networkResource) Schema(
 			"internal": schema.BoolAttribute{
 				Optional: true, Computed: true, Default: booldefault.StaticBool(false),
 				Description: "No way out and no published ports; this host still reaches the machines. Docker " +
-					"publishes a machine's ports on any one network that is not internal.",
+					"publishes a machine's ports on any one network that is not internal. By default false.",
 				PlanModifiers: []planmodifier.Bool{boolplanmodifier.RequiresReplace()},
 			},
 			"id": schema.StringAttribute{

@@ -73,6 +73,7 @@ func (p *fleetProvider) Configure(
 	}
 	if !model.Docker.IsNull() && !model.Docker.ValueBool() {
 		response.ResourceData = &connection{now: p.now}
+		response.DataSourceData = response.ResourceData
 		return
 	}
 	hosts, problems := hostsOf(model.Hosts, os.Getenv)
@@ -83,13 +84,16 @@ func (p *fleetProvider) Configure(
 	connected, problems := connectAll(ctx, hosts)
 	response.Diagnostics.Append(problems...)
 	response.ResourceData = &connection{hosts: connected, now: p.now}
+	response.DataSourceData = response.ResourceData
 }
 
 func (p *fleetProvider) Resources(context.Context) []func() resource.Resource {
 	return []func() resource.Resource{newImage, newNetwork, newVXLAN, newMachine, newIdentity}
 }
 
-func (p *fleetProvider) DataSources(context.Context) []func() datasource.DataSource { return nil }
+func (p *fleetProvider) DataSources(context.Context) []func() datasource.DataSource {
+	return []func() datasource.DataSource{newHostData, newMachinesData}
+}
 
 // configured is connected for a resource that lives on the engine.
 func configured(data any, diagnostics *diag.Diagnostics) *connection {
@@ -97,7 +101,7 @@ func configured(data any, diagnostics *diag.Diagnostics) *connection {
 	if shared != nil && shared.hosts == nil {
 		diagnostics.Append(problem{
 			summary:  "This provider has no Docker engine",
-			expected: "docker = true, or nothing, in the provider's block for images, networks and machines",
+			expected: "docker = true, or nothing, in the provider's block for all but fleet_identity",
 			came:     "docker = false",
 			todo:     "remove docker = false, or use this provider for fleet_identity only",
 		}.diagnostic())

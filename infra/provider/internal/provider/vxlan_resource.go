@@ -85,7 +85,7 @@ func (r *vxlanResource) Schema(
 				Optional: true, Computed: true, Default: int64default.StaticInt64(vxlanPort),
 				PlanModifiers: []planmodifier.Int64{int64planmodifier.RequiresReplace()},
 				Validators:    []validator.Int64{int64validator.Between(1, 65535)},
-				Description:   "UDP port.",
+				Description:   "UDP port, by default 4789.",
 			},
 			"address": schema.StringAttribute{
 				Required: true, PlanModifiers: replaceString, Validators: []validator.String{isAddress},
