@@ -1,4 +1,7 @@
-"""A second Docker engine on this machine, with the base image, as another host's."""
+"""A second Docker engine on this machine, with the base image, as another host's.
+
+In a network namespace of its own: without a bridge it removes docker0, which is the first one's.
+"""
 
 from __future__ import annotations
 
@@ -21,9 +24,9 @@ def second_engine(folder: Path) -> Iterator[Engine]:
     """`folder`: short, as it holds unix sockets. Its containers have no network."""
     engine = Engine("second", f"unix://{folder}/docker.sock")
     command: list[str | Path] = [
-        "dockerd", "--host", engine.address, "--data-root", folder / "data", "--exec-root",
-        folder / "run", "--pidfile", folder / "pid", "--bridge", "none", "--iptables=false",
-        "--ip6tables=false", "--exec-opt", "native.cgroupdriver=cgroupfs",
+        "unshare", "--net", "dockerd", "--host", engine.address, "--data-root", folder / "data",
+        "--exec-root", folder / "run", "--pidfile", folder / "pid", "--bridge", "none",
+        "--iptables=false", "--ip6tables=false", "--exec-opt", "native.cgroupdriver=cgroupfs",
     ]  # fmt: skip
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
