@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-SOURCE = "sparecraft/fleet"
+_SOURCE = "sparecraft/fleet"
 _CONFIGURATION = f'''terraform {{
   required_providers {{
-    fleet = {{ source = "{SOURCE}" }}
+    fleet = {{ source = "{_SOURCE}" }}
   }}
 }}
 '''

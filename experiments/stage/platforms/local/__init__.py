@@ -60,7 +60,7 @@ class _Local:
             for engine in sorted(engines, key=lambda one: one.address)
             for one in docker.find(on=engine)
         }.values()
-        machines = [one.experiment for one in found if one.kind == "container"]
+        machines = [one.experiment for one in found if one.is_machine]
         names = sorted({one.experiment for one in found})
         return [{"experiment": name, "machines": machines.count(name)} for name in names]
 

@@ -29,6 +29,11 @@ class Found:
     experiment: str
     on: Engine = HERE
 
+    @property
+    def is_machine(self) -> bool:
+        """Not an end of a network over several hosts, which is a container too."""
+        return self.kind == "container" and not self.name.startswith(f"sc-{self.experiment}-vxlan-")
+
     def __str__(self) -> str:
         """For a person; the host only where it is a named one."""
         return f"{self.kind} {self.name}" + (f" on {self.on.name}" if self.on.address else "")

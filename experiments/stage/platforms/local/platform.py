@@ -80,12 +80,11 @@ class LocalPlatform:
         for engine in self.engines:
             docker.check(engine)
         own = {str(o.get("container_name") or o.get("name")) for o in self.stack.held()}
-        ends = f"sc-{self.experiment}-vxlan-"  # of networks over several hosts, which no one names
         others = [
             found.name
             for engine in self.engines
             for found in docker.find(self.experiment, engine)
-            if found.name not in own and not found.name.startswith(ends)
+            if found.name not in own and (found.is_machine or found.kind == "network")
         ]
         if others:
             raise EnvironmentMissing(

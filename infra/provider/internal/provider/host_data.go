@@ -24,6 +24,11 @@ type hostDataModel struct {
 	CgroupVersion types.String `tfsdk:"cgroup_version"`
 }
 
+// told is a text that a data source tells.
+func told(description string) schema.StringAttribute {
+	return schema.StringAttribute{Computed: true, Description: description}
+}
+
 func newHostData() datasource.DataSource { return &hostData{} }
 
 func (d *hostData) Metadata(
@@ -35,9 +40,6 @@ func (d *hostData) Metadata(
 func (d *hostData) Schema(
 	_ context.Context, _ datasource.SchemaRequest, response *datasource.SchemaResponse,
 ) {
-	told := func(description string) schema.StringAttribute {
-		return schema.StringAttribute{Computed: true, Description: description}
-	}
 	response.Schema = schema.Schema{
 		Description: "A Docker host, as its engine describes it.",
 		Attributes: map[string]schema.Attribute{

@@ -53,9 +53,6 @@ func (d *machinesData) Metadata(
 func (d *machinesData) Schema(
 	_ context.Context, _ datasource.SchemaRequest, response *datasource.SchemaResponse,
 ) {
-	told := func(description string) schema.StringAttribute {
-		return schema.StringAttribute{Computed: true, Description: description}
-	}
 	response.Schema = schema.Schema{
 		Description: "The machines of an experiment that are on the provider's hosts now, whoever made them.",
 		Attributes: map[string]schema.Attribute{
