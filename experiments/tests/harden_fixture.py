@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import subprocess
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from experiments.kinds.bitflips.build import HARDEN, Built, compile_c
 from experiments.paths import ROOT
 
 VARIANTS = ("native", "ilr", "tx", "log")
+SAID = "no hardware transactions"
 _MISSING = 3  # the exit status of a script that lacks something of the environment
 
 
@@ -39,3 +41,13 @@ def built(source: Path, variant: str, folder: Path, sites: str = "results") -> B
 def trouble(name: str) -> Path:
     """A program of agents/harden/tests."""
     return HARDEN / "tests" / f"{name}.c"
+
+
+@functools.cache
+def has_transactions() -> bool:
+    """Whether programs compiled as `tx` have hardware transactions here, by what they say."""
+    with tempfile.TemporaryDirectory() as folder:
+        program = Path(folder) / "tx"
+        compile_c(trouble("signals"), program, "tx")
+        said = subprocess.run([program], capture_output=True, text=True, check=True, timeout=60)
+    return SAID not in said.stderr

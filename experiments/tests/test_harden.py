@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 from pathlib import Path
@@ -10,12 +11,18 @@ import pytest
 
 from experiments.kinds.bitflips.build import HARDEN, KERNELS, compile_c
 from experiments.kinds.bitflips.inject import STOPPED, Limits, golden, inject
-from experiments.tests.harden_fixture import VARIANTS, built, need_compiler, trouble
+from experiments.tests.harden_fixture import (
+    SAID,
+    VARIANTS,
+    built,
+    has_transactions,
+    need_compiler,
+    trouble,
+)
 
 HARDENED = tuple(variant for variant in VARIANTS if variant != "native")
 TROUBLE = ("assembly", "jumps", "signals", "threads")
 LIMITS = Limits(cpu_s=20, wall_s=120.0, memory_bytes=1 << 30, output_bytes=8 << 20)
-SAID = "no hardware transactions"
 _WALL_S = 300
 
 
@@ -25,9 +32,7 @@ def _compiler() -> None:
 
 
 def ran(program: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    """`tx` as on a CPU without RTM: its way by RTM has run on no machine yet, so no test vouches
-    for it; SPARECRAFT_TX=auto in the environment has the tests take it."""
-    environment = {"SPARECRAFT_TX": os.environ.get("SPARECRAFT_TX", "none"), **environment}
+    environment = {"SPARECRAFT_TX": "auto", **environment}
     return subprocess.run(
         [program], capture_output=True, text=True, timeout=_WALL_S, check=True,
         env={**os.environ, **environment},
@@ -39,6 +44,7 @@ def outputs(source: Path, folder: Path) -> dict[str, str]:
     for variant in VARIANTS:
         compile_c(source, folder / variant, variant)
         found[variant] = ran(folder / variant).stdout
+    found["tx, without RTM"] = ran(folder / "tx", SPARECRAFT_TX="none").stdout
     return found
 
 
@@ -70,10 +76,21 @@ def test_without_hardware_transactions_a_program_says_so_and_runs(tmp_path: Path
     forced = ran(tmp_path / "tx", SPARECRAFT_TX="none")
     assert forced.stdout
     assert forced.stderr == ""
-    if " rtm " not in Path("/proc/cpuinfo").read_text():
-        asked = ran(tmp_path / "tx", SPARECRAFT_TX="auto")
-        assert asked.stdout == forced.stdout
-        assert SAID in asked.stderr
+    asked = ran(tmp_path / "tx", SPARECRAFT_TX="auto")
+    assert asked.stdout == forced.stdout
+    assert (SAID in asked.stderr) == (not has_transactions())
+
+
+def test_transactions_are_counted_where_there_are_any(tmp_path: Path) -> None:
+    program = KERNELS / "word_count.c"
+    compile_c(program, tmp_path / "tx", "tx")
+    counts = tmp_path / "counts"
+    ran(tmp_path / "tx", SPARECRAFT_TX_COUNTS=str(counts))
+    assert counts.exists() == has_transactions()
+    if has_transactions():
+        found = json.loads(counts.read_text())
+        assert found["begun"] > 1000
+        assert found["difference"] == 0
 
 
 def test_an_unknown_variant_is_refused(tmp_path: Path) -> None:
@@ -85,7 +102,7 @@ def test_an_unknown_variant_is_refused(tmp_path: Path) -> None:
     assert "twice" in refused.stderr
 
 
-@pytest.mark.parametrize("variant", ["native", "ilr", "log"])
+@pytest.mark.parametrize("variant", ["native", "ilr", "tx", "log"])
 def test_a_difference_stops_ilr_and_is_tried_again_in_a_transaction(
     variant: str, tmp_path: Path
 ) -> None:
@@ -100,11 +117,11 @@ def test_a_difference_stops_ilr_and_is_tried_again_in_a_transaction(
     if variant == "native":
         assert "detected" not in found
         assert "silent" in found
-    elif variant == "ilr":
+    elif variant == "log" or (variant == "tx" and has_transactions()):
+        assert "corrected" in found
+    else:
         assert stopped == {STOPPED}
         assert "corrected" not in found
-    elif variant == "log":
-        assert "corrected" in found
 
 
 @pytest.mark.parametrize("seed", [3, 4, 5])

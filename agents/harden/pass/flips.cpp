@@ -96,15 +96,35 @@ private:
   void add_to(BasicBlock &block, Constant *name) {
     if (kind == Sites::operands)
       bring_out_operands(block);
-    SmallVector<Instruction *, 32> sites;
-    for (Instruction &instruction : block)
-      if (kind == Sites::operands ? brought_out.count(&instruction) : is_site(instruction))
-        sites.push_back(&instruction);
-    if (sites.empty())
-      return;
     Instruction *first = &*block.getFirstInsertionPt();
     if (isa<AllocaInst>(first))
       first = &*block.getFirstNonPHIOrDbgOrAlloca();
+    SmallVector<Instruction *, 32> sites;
+    SmallVector<std::pair<Instruction *, SmallVector<Instruction *, 32>>, 4> parts;
+    for (Instruction &instruction : block) {
+      if (kind == Sites::operands ? brought_out.count(&instruction) : is_site(instruction))
+        sites.push_back(&instruction);
+      if (begins_transaction(instruction)) {
+        parts.emplace_back(first, std::move(sites));
+        sites.clear();
+        first = instruction.getNextNode();
+      }
+    }
+    parts.emplace_back(first, std::move(sites));
+    for (auto &[begin, own] : parts)
+      if (!own.empty())
+        add_to(begin, own, name);
+  }
+
+  /// What is flipped is drawn within the transaction, so that an abort does not bring it back.
+  static bool begins_transaction(const Instruction &instruction) {
+    const auto *call = dyn_cast<CallBase>(&instruction);
+    const Function *callee = call ? call->getCalledFunction() : nullptr;
+    return callee && (callee->getName() == "sparecraft_tx_begin" ||
+                      callee->getName() == "sparecraft_log_begin");
+  }
+
+  void add_to(Instruction *first, ArrayRef<Instruction *> sites, Constant *name) {
     const auto base = table.size();
     for (Instruction *site : sites)
       describe(*site, name);

@@ -3,7 +3,10 @@
  * Without the file (SPARECRAFT_FLIPS) nothing is flipped. With `at` < 0 results are only counted.
  * Where the file has a second page, that page is the count of results that are left: the runner of a
  * service sets it when the load begins, and reads it while the service runs. */
+#include "runtime.h"
+
 #include <fcntl.h>
+#include <immintrin.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -94,8 +97,26 @@ void sparecraft_flip_corrected(void) {
     record->corrected++;
 }
 
+/* What an abort undoes is told outside: a hardware transaction is committed here, and the rest of it is one
+   of its own, from which an abort comes back with nothing flipped, as the fault is gone the second time. */
+__attribute__((target("rtm"))) static int leave_transaction(void) {
+  if (!&sparecraft_tx_engine || !sparecraft_tx_engine || !_xtest())
+    return 0;
+  _xend();
+  return 1;
+}
+
+__attribute__((target("rtm"))) static uint64_t flip_in_transaction(uint64_t mask) {
+  if (_xbegin() == _XBEGIN_STARTED)
+    return mask;
+  sparecraft_flip_corrected();
+  sparecraft_flip_high = 0;
+  return 0;
+}
+
 /* The mask of the one site of a block that is flipped; two bits if the record says so. */
 uint64_t sparecraft_flip_fire(const struct site *sites, int64_t place) {
+  const int in_transaction = leave_transaction();
   sparecraft_flip_spent();
   const struct site *site = &sites[place];
   uint64_t mask[2] = {0, 0};
@@ -114,5 +135,5 @@ uint64_t sparecraft_flip_fire(const struct site *sites, int64_t place) {
   strncpy(record->opcode, site->opcode, sizeof record->opcode - 1);
   record->fired = 1;
   sparecraft_flip_high = mask[1];
-  return mask[0];
+  return in_transaction ? flip_in_transaction(mask[0]) : mask[0];
 }

@@ -14,6 +14,9 @@ sparecraft_tx_begin:
 .Lfresh:
   movq sparecraft_tx_tries@gottpoff(%rip), %r11
   movl $0, %fs:(%r11)
+  movq sparecraft_tx_counts@gottpoff(%rip), %r11
+  movq %fs:(%r11), %r11
+  incq (%r11)
 .Lagain:
   movq %rax, %r11
   xbegin .Laborted

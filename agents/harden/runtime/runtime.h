@@ -11,3 +11,5 @@
 /* Of a program whose results can be flipped, else not there. */
 __attribute__((weak)) void sparecraft_flip_corrected(void);
 __attribute__((weak)) void sparecraft_flip_spent(void);
+/* Of a program with hardware transactions, else not there: whether they are used. */
+__attribute__((weak)) extern unsigned char sparecraft_tx_engine;

@@ -139,8 +139,21 @@ def price_rows(prices: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
             "ratio_high": ratios[-1] if ratios else None,
             "requests_per_cpu_s": _rate(prices, program, variant, "cpu_s"),
             "requests_per_s": _rate(prices, program, variant, "took_s"),
+            "transactions": _transactions(prices, program, variant),
         })  # fmt: skip
     return rows
+
+
+def _transactions(
+    prices: Sequence[Mapping[str, Any]], program: str, variant: str
+) -> dict[str, int] | None:
+    """Hardware transactions begun in all repeats, and aborts by reason; None where it had none."""
+    found = [
+        one["transactions"]
+        for one in prices
+        if (one["program"], one["variant"]) == (program, variant) and "transactions" in one
+    ]
+    return {name: sum(one[name] for one in found) for name in found[0]} if found else None
 
 
 def _rate(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import os
 import resource
 import subprocess
 import tempfile
@@ -195,21 +196,31 @@ class Journal:
 
 
 def price_of(built: Built, rounds: int, wall_s: float, work: Path) -> dict[str, Any]:
-    """CPU time of a run; of a service also its requests, and how long they took."""
+    """CPU time of a run; of a service also its requests, and how long they took; of one that had
+    hardware transactions, how many were begun and aborted, by reason (runtime/rtm.c)."""
+    counts = work / "transactions"
+    counts.unlink(missing_ok=True)
+    environment = {"SPARECRAFT_TX_COUNTS": str(counts)}
     service = SERVICES.get(built.program)
+    price: dict[str, Any]
     if service is None:
-        return {"cpu_s": cpu_time_s(built.plain, rounds, wall_s)}
-    serving = serving_of(service, built.plain, built, work)
-    cpu_s, took_s, requests = cpu_time(service, serving, rounds)
-    return {"cpu_s": cpu_s, "took_s": took_s, "requests": requests}
+        price = {"cpu_s": cpu_time_s(built.plain, rounds, wall_s, environment)}
+    else:
+        serving = serving_of(service, built.plain, built, work)
+        cpu_s, took_s, requests = cpu_time(service, serving, rounds, environment)
+        price = {"cpu_s": cpu_s, "took_s": took_s, "requests": requests}
+    if counts.exists():
+        price["transactions"] = json.loads(counts.read_text(encoding="utf-8"))
+    return price
 
 
-def cpu_time_s(program: Path, rounds: int, wall_s: float) -> float:
+def cpu_time_s(program: Path, rounds: int, wall_s: float, environment: dict[str, str]) -> float:
     """CPU time of a run [s]. Raises MeasurementFailed where it fails."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     ended = subprocess.run(
-        [program, str(rounds)], stdin=subprocess.DEVNULL, capture_output=True, timeout=wall_s
-    )
+        [program, str(rounds)], stdin=subprocess.DEVNULL, capture_output=True, timeout=wall_s,
+        env={"PATH": os.defpath, **environment},
+    )  # fmt: skip
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     if ended.returncode != 0:
         raise MeasurementFailed(

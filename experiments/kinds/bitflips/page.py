@@ -51,6 +51,8 @@ def write_page(folder: Path) -> Path:
         wrong_answers=tables.answers_table(result.get("answers", [])),
         price=tables.price_table(result["price"]) if result["price"] else None,
         rates=tables.rate_table(result["price"]),
+        transactions=tables.transactions_table(result["price"]),
+        no_transactions="tx" in result["asked"]["variants"],
         repeat=repeat_rows(manifest),
     )
     return save_page(folder, html)

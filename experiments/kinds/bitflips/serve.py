@@ -252,7 +252,7 @@ def start(
     return subprocess.Popen(
         ["setarch", "--addr-no-randomize", program, *service.arguments],
         stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        env={"PATH": os.defpath, "SPARECRAFT_TX": "none", **environment}, cwd=folder,
+        env={"PATH": os.defpath, **environment}, cwd=folder,
     )  # fmt: skip
 
 
@@ -317,9 +317,11 @@ def _status_of(server: Server, served: Served) -> int | None:
     return server.stop()
 
 
-def cpu_time(service: Service, serving: Serving, rounds: int) -> tuple[float, float, int]:
+def cpu_time(
+    service: Service, serving: Serving, rounds: int, environment: dict[str, str]
+) -> tuple[float, float, int]:
     """As it is used: CPU time [s] and time [s] of `rounds` loads, and their requests."""
-    with serving({}) as server:
+    with serving(environment) as server:
         expected = server.serve(None).answers
         cpu_s, begin_s = server.cpu_s(), time.monotonic()
         for _ in range(rounds):

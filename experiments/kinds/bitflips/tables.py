@@ -81,6 +81,28 @@ def rate_table(price: Rows) -> Table | None:
     return Table("rates", "Requests of services", head, shown) if shown else None
 
 
+_ABORTS = ("conflict", "capacity", "difference", "other")
+
+
+def transactions_table(price: Rows) -> Table | None:
+    """Hardware transactions and why they were aborted; None where no program had any."""
+    shown = tuple(
+        (
+            named(row["program"]), named(row["variant"]), Cell(number(of["begun"])),
+            *(Cell(_of_a_million(of[name], of["begun"])) for name in _ABORTS),
+        )
+        for row in price
+        if (of := row.get("transactions"))
+    )  # fmt: skip
+    head = ("program", "variant", "begun", *_ABORTS)
+    caption = "Hardware transactions, aborts of a million"
+    return Table("transactions", caption, head, shown) if shown else None
+
+
+def _of_a_million(count: int, of: int) -> str:
+    return f"{1e6 * count / of:.3g}" if of else MISSING
+
+
 def _rate(of: Sequence[float]) -> Cell:
     low, middle, high = of
     return Cell(number(round(middle)), about=f"{number(round(low))} to {number(round(high))}")
