@@ -10,6 +10,8 @@ use rustix::thread::{
     remove_capability_from_bounding_set, set_capabilities, set_no_new_privs, CapabilitySet,
 };
 
+use super::system_calls;
+
 /// What servers take that begin as root: Apache, MariaDB, memcached, Java's, stock images'.
 const KEPT: CapabilitySet = CapabilitySet::empty()
     // The data folder and /run/NAME are given to the server's user, whoever made them.
@@ -41,5 +43,6 @@ pub fn confine() -> Result<()> {
     sets.inheritable &= KEPT;
     set_capabilities(None, sets).context("cannot limit what the role inherits")?;
     clear_ambient_capability_set().context("cannot clear the ambient capabilities")?;
-    set_no_new_privs(true).context("cannot set no_new_privs for the role")
+    set_no_new_privs(true).context("cannot set no_new_privs for the role")?;
+    system_calls::refuse()
 }

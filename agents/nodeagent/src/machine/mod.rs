@@ -14,6 +14,7 @@ pub mod network;
 pub mod processes;
 pub mod role;
 pub mod store;
+mod system_calls;
 pub mod tap;
 #[cfg(test)]
 mod unified_tests;

@@ -126,6 +126,7 @@ fn a_role_may_do_what_servers_do_and_gets_no_more_by_any_program() {
          try chown nobody /tmp; try chown root /tmp\n\
          try nft list tables; try ip link add x type ifb; try mount -t tmpfs none /mnt\n\
          try mknod /tmp/disk b 8 0; try chroot / true\n\
+         try unshare --user true\n\
          cp /usr/bin/id /tmp/id; chmod 4755 /tmp/id\n\
          setpriv --reuid=nobody --regid=nogroup --clear-groups /tmp/id -u >/tmp/became\n\
          exec sleep 100003\n"
