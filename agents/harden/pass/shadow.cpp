@@ -162,16 +162,23 @@ private:
     keep(&instruction, opaque_copy(builder, &instruction));
   }
 
+  /// Where no operand has a twin (an address in a local) the first is copied: two that are computed
+  /// alike would become one.
   void clone(Instruction &instruction) {
-    bool differs = false;
-    for (Value *operand : instruction.operands())
-      differs |= has_twin(operand);
-    if (!differs)
-      return;
+    IRBuilder<> builder(instruction.getNextNode());
     Instruction *other = instruction.clone();
-    for (Use &use : other->operands())
+    bool differs = false;
+    for (Use &use : other->operands()) {
+      differs |= has_twin(use);
       use.set(twin_or_self(use));
-    other->insertAfter(&instruction);
+    }
+    if (!differs) {
+      Value *copied = opaque_copy(builder, instruction.getOperand(0));
+      if (!copied)
+        return other->deleteValue();
+      other->setOperand(0, copied);
+    }
+    builder.Insert(other);
     keep(&instruction, other);
   }
 
