@@ -16,7 +16,7 @@ from experiments.stage.platforms.local import variants
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
-        ("redis-variants", {("redis", "native"), ("redis", "ilr"), ("redis", "log")}),
+        ("redis-variants", {("redis", "native"), ("redis", "ilr"), ("redis", "tx")}),
         ("redis-capacity", set()),
         ("mediawiki-noisy", set()),
     ],
