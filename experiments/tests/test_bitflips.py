@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from experiments.design import load_design
 from experiments.kinds.bitflips import KIND
 from experiments.kinds.bitflips.again import again
-from experiments.kinds.bitflips.analysis import for_planner, row_of, wilson
+from experiments.kinds.bitflips.analysis import for_planner, price_rows, row_of, wilson
 from experiments.kinds.bitflips.build import Built
 from experiments.kinds.bitflips.inject import (
     OUTCOMES,
@@ -25,6 +26,7 @@ from experiments.kinds.bitflips.inject import (
 )
 from experiments.kinds.bitflips.measure import INJECTIONS, INJECTIONS_FILE, Journal
 from experiments.kinds.bitflips.record import Told
+from experiments.kinds.bitflips.tables import transactions_table
 from experiments.kinds.life import Outcome, carry_out
 from experiments.record.records import read_table
 from experiments.record.result import read_result
@@ -173,3 +175,28 @@ def test_a_campaign_is_gone_on_with_and_each_of_its_injections_can_be_done_again
     result = read_result(more.folder)["bitflips"]
     assert [row["injections"] for row in result["pooled"]] == [8, 8]
     assert "silent" in (more.folder / "report.html").read_text()
+
+
+def test_transactions_of_all_repeats_are_shown_as_aborts_of_a_million() -> None:
+    prices: list[dict[str, Any]] = [
+        {"program": "kmeans", "variant": "tx", "repeat": repeat, "cpu_s": 1.0,
+         "transactions": {"begun": 500_000, "difference": 0, "conflict": 3, "capacity": 0,
+                          "other": 40}}
+        for repeat in range(2)
+    ] + [{"program": "kmeans", "variant": "ilr", "repeat": 0, "cpu_s": 1.0}]  # fmt: skip
+    rows = price_rows(prices)
+    assert [row["transactions"] for row in rows] == [
+        {"begun": 1_000_000, "difference": 0, "conflict": 6, "capacity": 0, "other": 80}, None,
+    ]  # fmt: skip
+    shown = transactions_table(rows)
+    assert shown is not None
+    assert [cell.text for cell in shown.rows[0]] == [
+        "kmeans",
+        "tx",
+        "1,000,000",
+        "6",
+        "0",
+        "0",
+        "80",
+    ]
+    assert transactions_table(rows[1:]) is None

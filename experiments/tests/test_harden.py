@@ -21,7 +21,7 @@ from experiments.tests.harden_fixture import (
 )
 
 HARDENED = tuple(variant for variant in VARIANTS if variant != "native")
-TROUBLE = ("assembly", "jumps", "signals", "threads")
+TROUBLE = ("assembly", "jumps", "local", "signals", "threads")
 LIMITS = Limits(cpu_s=20, wall_s=120.0, memory_bytes=1 << 30, output_bytes=8 << 20)
 _WALL_S = 300
 
@@ -122,6 +122,16 @@ def test_a_difference_stops_ilr_and_is_tried_again_in_a_transaction(
     else:
         assert stopped == {STOPPED}
         assert "corrected" not in found
+
+
+def test_an_address_in_a_local_is_compared(tmp_path: Path) -> None:
+    program = built(trouble("local"), "ilr", tmp_path)
+    whole = golden(program, LIMITS, tmp_path)
+    lines = [
+        inject(program, whole, LIMITS, tmp_path, seed=7, number=number, bits=1)
+        for number in range(300)
+    ]
+    assert [line for line in lines if line["outcome"] == "silent"] == []
 
 
 @pytest.mark.parametrize("seed", [3, 4, 5])
