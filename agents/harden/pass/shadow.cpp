@@ -173,7 +173,8 @@ private:
       use.set(twin_or_self(use));
     }
     if (!differs) {
-      Value *copied = opaque_copy(builder, instruction.getOperand(0));
+      Value *copied = isa<CallBase>(instruction) ? nullptr  // of an intrinsic that wants a constant
+                                                 : opaque_copy(builder, instruction.getOperand(0));
       if (!copied)
         return other->deleteValue();
       other->setOperand(0, copied);
