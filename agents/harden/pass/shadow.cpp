@@ -172,15 +172,17 @@ private:
       differs |= has_twin(use);
       use.set(twin_or_self(use));
     }
-    if (!differs) {
-      Value *copied = isa<CallBase>(instruction) ? nullptr  // of an intrinsic that wants a constant
-                                                 : opaque_copy(builder, instruction.getOperand(0));
+    if (!differs && !isa<CallBase>(instruction)) {
+      Value *copied = opaque_copy(builder, instruction.getOperand(0));
       if (!copied)
         return other->deleteValue();
       other->setOperand(0, copied);
     }
     builder.Insert(other);
-    keep(&instruction, other);
+    if (differs || !isa<CallBase>(instruction))
+      return keep(&instruction, other);
+    mark(other, Stream::shadow);  // an intrinsic that wants a constant: where a thread's variable lies
+    keep(&instruction, opaque_copy(builder, other));
   }
 
   void twin_load(LoadInst &load) {
