@@ -63,21 +63,7 @@ def _store_is_a_service(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(SERVICES, "store", STORE)
 
 
-def test_what_apache_serves_is_always_the_same_and_its_user_may_come_to_it(tmp_path: Path) -> None:
-    tmp_path.chmod(0o700)
-    prepare = SERVICES["apache2"].prepare
-    assert prepare is not None
-    prepare(tmp_path)
-    pages = sorted((tmp_path / "pages").iterdir())
-    before = [(page.read_bytes(), page.stat().st_mtime) for page in pages]
-    prepare(tmp_path)
-    assert [(page.read_bytes(), page.stat().st_mtime) for page in pages] == before
-    assert len(pages) > 30
-    assert tmp_path.stat().st_mode & 0o777 == 0o711
-    assert f"DocumentRoot {tmp_path}/pages" in (tmp_path / "apache.conf").read_text()
-
-
-@pytest.mark.parametrize("name", ["memcached", "redis", "apache2"])
+@pytest.mark.parametrize("name", ["memcached", "redis"])
 def test_a_load_is_the_same_each_time_and_each_of_its_batches_ends(name: str) -> None:
     service = SERVICES[name]
     load = service.load()
