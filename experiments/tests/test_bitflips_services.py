@@ -12,12 +12,14 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
 
 from experiments.errors import MeasurementFailed
+from experiments.kinds.bitflips import inject as inject_module
 from experiments.kinds.bitflips import record, serve
 from experiments.kinds.bitflips.analysis import price_rows
 from experiments.kinds.bitflips.build import HARDEN, Built, compile_c
@@ -42,6 +44,9 @@ STORE = Service(
 )  # fmt: skip
 
 
+STORE_ON_TCP = replace(STORE, arguments=("{port}",), tcp=True, connections=1)
+
+
 @pytest.fixture(scope="module")
 def stores(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     need_compiler()
@@ -63,7 +68,7 @@ def _store_is_a_service(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(SERVICES, "store", STORE)
 
 
-@pytest.mark.parametrize("name", ["memcached", "redis"])
+@pytest.mark.parametrize("name", sorted(SERVICES))
 def test_a_load_is_the_same_each_time_and_each_of_its_batches_ends(name: str) -> None:
     service = SERVICES[name]
     load = service.load()
@@ -108,6 +113,43 @@ def test_flips_in_a_service_are_silent_or_crash_natively_and_are_detected_when_h
             assert found["detected"] > 0
             assert found["silent"] == 0
     assert answers["native"] == answers["ilr"]
+
+
+def test_a_service_on_tcp_that_serves_one_client_at_a_time_is_struck_too(
+    stores: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[Path] = []
+    monkeypatch.setitem(SERVICES, "store", replace(STORE_ON_TCP, prepare=told.append))
+    built = Built("store", "ilr", stores["ilr"], stores["ilr"])
+    whole = golden(built, LIMITS, tmp_path)
+    lines = [
+        inject(built, whole, LIMITS, tmp_path, seed=5, number=number, bits=1)
+        for number in range(12)
+    ]
+    found = Counter(line["outcome"] for line in lines)
+    assert found["detected"] > 0
+    assert found["silent"] == found["missed"] == 0
+    assert told == 14 * [tmp_path]
+
+
+def test_results_may_differ_from_run_to_run_only_where_a_service_is_known_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def runs(*counts: int) -> Golden:
+        left = [
+            Ran(0, b"answers", record.Told(count, False, 0, 0, 0, "", 0, "", ""))
+            for count in counts
+        ]
+        monkeypatch.setattr(inject_module, "execute", lambda *_: left.pop())
+        return golden(Built("store", "native", tmp_path, tmp_path), LIMITS, tmp_path)
+
+    assert runs(1_000_000, 1_000_000).results == 1_000_000
+    with pytest.raises(MeasurementFailed, match="1000001 and 1000000 results"):
+        runs(1_000_000, 1_000_001)
+    monkeypatch.setitem(SERVICES, "store", replace(STORE, varies=1e-4))
+    assert runs(1_000_000, 1_000_100).results == 1_000_000
+    with pytest.raises(MeasurementFailed):
+        runs(1_000_000, 1_000_101)
 
 
 def test_a_service_that_is_stopped_for_a_while_does_not_hang_one_that_never_answers_does(

@@ -1,5 +1,6 @@
 /* Loaded before a service into which bits are flipped, so that each of its runs does the same: random
- * numbers begin alike, and the clock stands still from when the runner says so, the load's begin.
+ * numbers begin alike, and the clock stands still from when the runner says so, the load's begin; what
+ * time it is, where SPARECRAFT_CLOCK_S says that, from the beginning.
  * It is not hardened, and not struck. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -24,8 +25,11 @@ struct shared { /* the second page of the runner's file, as experiments/kinds/bi
 
 static const volatile struct shared *shared;
 static struct timespec stood[CLOCKS];
+static time_t told_s;
 
 __attribute__((constructor)) static void find(void) {
+  const char *told = getenv("SPARECRAFT_CLOCK_S");
+  told_s = told ? atoll(told) : 0;
   const char *path = getenv("SPARECRAFT_FLIPS");
   const int file = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
   if (file < 0)
@@ -37,6 +41,10 @@ __attribute__((constructor)) static void find(void) {
 }
 
 int clock_gettime(clockid_t clock, struct timespec *now) {
+  if (told_s && (clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE)) {
+    *now = (struct timespec){.tv_sec = told_s};
+    return 0;
+  }
   if (!shared || !shared->stands || clock < 0 || clock >= CLOCKS)
     return (int)syscall(SYS_clock_gettime, clock, now);
   if (stood[clock].tv_sec == 0)

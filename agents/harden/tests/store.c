@@ -1,4 +1,6 @@
-/* A small service: lines on a socket, `put KEY VALUE`, `get KEY`, `end`; it ends by SIGTERM. */
+/* A small service: lines on a socket, or on the TCP port that its argument says; `put KEY VALUE`, `get KEY`,
+ * `end`; it ends by SIGTERM. */
+#include <arpa/inet.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -52,12 +54,22 @@ static int serve(int client, size_t place) {
   return 1;
 }
 
-int main(void) {
-  const struct sockaddr_un address = {.sun_family = AF_UNIX, .sun_path = "socket"};
-  struct pollfd open[CLIENTS + 1] = {{.fd = socket(AF_UNIX, SOCK_STREAM, 0), .events = POLLIN}};
+static int bound(const char *port) {
+  const struct sockaddr_un here = {.sun_family = AF_UNIX, .sun_path = "socket"};
+  const struct sockaddr_in there = {
+      .sin_family = AF_INET, .sin_port = htons(port ? atoi(port) : 0), .sin_addr = {htonl(INADDR_LOOPBACK)}};
+  const int found = socket(port ? AF_INET : AF_UNIX, SOCK_STREAM, 0), yes = 1;
+  setsockopt(found, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+  const int failed = port ? bind(found, (const struct sockaddr *)&there, sizeof there)
+                          : bind(found, (const struct sockaddr *)&here, sizeof here);
+  return failed ? -1 : found;
+}
+
+int main(int arguments, char **argument) {
+  struct pollfd open[CLIENTS + 1] = {{.fd = bound(arguments > 1 ? argument[1] : NULL), .events = POLLIN}};
   nfds_t count = 1;
   signal(SIGTERM, end);
-  if (bind(open[0].fd, (const struct sockaddr *)&address, sizeof address) || listen(open[0].fd, CLIENTS))
+  if (open[0].fd < 0 || listen(open[0].fd, CLIENTS))
     return 1;
   while (!over) {
     if (poll(open, count, -1) < 0)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,7 @@ def again(folder: Path, program: str, variant: str, number: int) -> dict[str, An
             )
         sizes = (asked["memory_mb"] << 20, asked["output_mb"] << 20)
         limits = Limits(made["limit_cpu_s"], asked["wall_s"], *sizes)
-        whole = golden(built, limits, Path(name))
+        whole = replace(golden(built, limits, Path(name)), results=made["results"])
         return inject(
             built, whole, limits, Path(name),
             seed=manifest["seed"], number=number, bits=asked["bits"],

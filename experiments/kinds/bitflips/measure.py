@@ -206,6 +206,8 @@ def price_of(built: Built, rounds: int, wall_s: float, work: Path) -> dict[str, 
     if service is None:
         price = {"cpu_s": cpu_time_s(built.plain, rounds, wall_s, environment)}
     else:
+        if service.clock_s is not None:
+            environment["LD_PRELOAD"] = str(built.flipped.with_name("steady.so"))
         serving = serving_of(service, built.plain, built, work)
         cpu_s, took_s, requests = cpu_time(service, serving, rounds, environment)
         price = {"cpu_s": cpu_s, "took_s": took_s, "requests": requests}

@@ -17,7 +17,7 @@ class BitflipsSection(Strict):
     """Each injection is a run of a program from its begin to its end, with one result changed."""
 
     programs: Annotated[tuple[Program, ...], Field(strict=False, min_length=1)]
-    """Kernels: NAME.c in agents/harden/kernels; services: memcached and redis, under load."""
+    """Kernels: NAME.c in agents/harden/kernels; services: memcached, redis, apache2, under load."""
     variants: Annotated[tuple[Variant, ...], Field(strict=False, min_length=1)] = (
         "native",
         "ilr",

@@ -1,4 +1,4 @@
-"""A run of a service: started, loaded on five connections, every answer checked, stopped.
+"""A run of a service: started, loaded on its connections, every answer checked, stopped.
 
 A run's limits are of CPU time and of rounds of waiting in which the service neither works nor waits
 for a processor: a host that is slow, or that stops all of us for a while, makes no hang of what is
@@ -8,6 +8,7 @@ none.
 from __future__ import annotations
 
 import os
+import random
 import select
 import signal
 import socket
@@ -16,19 +17,23 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
+from itertools import cycle, islice
 from pathlib import Path
 
 from experiments.errors import MeasurementFailed
 from experiments.kinds.bitflips import record
 from experiments.kinds.bitflips.services import Service
 
-_CONNECTIONS = 4  # under load; one more reads back
 _ROUND_S = 0.1  # a wait for an answer
 _IDLE_ROUNDS = 30  # after which a service that does nothing hangs
 _START_S = 300.0
 _READY_S = 0.002  # between two attempts to connect
 _BUFFER = 1 << 16
+_BELOW_CLIENTS = range(20_000, 32_000)  # clients' ports begin at 32,768 (ip(7), Linux)
+_PORTS = cycle(random.sample(_BELOW_CLIENTS, len(_BELOW_CLIENTS)))  # shared by all workers
 SOCKET = "socket"  # of a service, in its folder
+_PORT = "port"  # a file there, of one that listens on TCP
+Address = Path | tuple[str, int]
 _REFUSED = b"SERVER_ERROR arbiter: the replicas' replies differ"  # agents/arbiter/src/kv/mod.rs
 _AT_WORK = "RDTtX"  # states of a thread that is not merely asleep: proc(5)
 
@@ -71,8 +76,8 @@ class Server:
     """
 
     def __init__(
-        self, service: Service, process: subprocess.Popen[bytes], path: Path, *,
-        entry: Path | None = None, beside: Sequence[subprocess.Popen[bytes]] = (),
+        self, service: Service, process: subprocess.Popen[bytes], path: Address, *,
+        entry: Address | None = None, beside: Sequence[subprocess.Popen[bytes]] = (),
         is_apart: Callable[[], bool] = lambda: False,
     ) -> None:  # fmt: skip
         self._service = service
@@ -85,9 +90,9 @@ class Server:
 
     def connect(self) -> None:
         """Open all connections, and use each once."""
-        for _ in range(_CONNECTIONS + 1):
+        for _ in range(self._service.connections):
             self._connections.append(self._connected())
-            self.ask(len(self._connections) - 1, self._service.end, self._service.ended)
+            self.ask(len(self._connections) - 1, self._service.end, None)
 
     def _connected(self) -> socket.socket:
         connection = connected(self.process, self._entry)
@@ -168,9 +173,12 @@ class Server:
         right = expected.split(ended)[:-1] if expected is not None else None
         answers = b""
         batches = (*load.under_load, *load.read_back)
+        last = self._service.connections - 1
         for place, batch in enumerate(batches):
             is_load = place < len(load.under_load)
-            connection = place % _CONNECTIONS if is_load else _CONNECTIONS
+            connection = place % last if is_load and last else last
+            if not last:  # what it does depends on whether it waits already
+                self.settle()
             try:
                 answers += self.ask(connection, batch, right[place] + ended if right else None)
             except Fault as fault:
@@ -183,8 +191,9 @@ class Server:
         with suppress(OSError):
             if self.process.poll() is None and self._service.stop is None:
                 self.process.send_signal(signal.SIGTERM)
-                with socket.socket(socket.AF_UNIX) as waking:  # else it waits for its next timer
-                    waking.connect(str(self.path))
+                if self._service.connections == 1:  # else it waits for the next request
+                    self._connections[0].close()
+                _connect(self.path).close()  # else it waits for its next timer
             elif self.process.poll() is None and self._service.stop is not None:
                 self._connections[0].sendall(self._service.stop)
         return self.wait()
@@ -217,19 +226,45 @@ def end(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-def connected(process: subprocess.Popen[bytes], path: Path) -> socket.socket:
+def connected(process: subprocess.Popen[bytes], path: Address) -> socket.socket:
     """A connection to a socket, as soon as there is one. Raises Fault where the process ends."""
     end_s = time.monotonic() + _START_S
     while process.poll() is None and time.monotonic() < end_s:
-        connection = socket.socket(socket.AF_UNIX)
         try:
-            connection.connect(str(path))
+            return _connect(path)
         except OSError:
-            connection.close()
             time.sleep(_READY_S)
-            continue
-        return connection
     raise Fault("closed")
+
+
+def _connect(path: Address) -> socket.socket:
+    connection = socket.socket(socket.AF_UNIX if isinstance(path, Path) else socket.AF_INET)
+    try:
+        connection.connect(str(path) if isinstance(path, Path) else path)
+    except OSError:
+        connection.close()
+        raise
+    return connection
+
+
+def address_of(service: Service, folder: Path) -> Address:
+    """Where the service that was started in `folder` listens."""
+    if not service.tcp:
+        return folder / SOCKET
+    return "127.0.0.1", int((folder / _PORT).read_text(encoding="utf-8"))
+
+
+def _free_port() -> int:
+    """One that nobody has: no two calls get the same in a row, and no client's is among them."""
+    for port in islice(_PORTS, len(_BELOW_CLIENTS)):
+        with socket.socket() as found, suppress(OSError):
+            found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            found.bind(("127.0.0.1", port))
+            return port
+    raise MeasurementFailed(
+        "the ports of 127.0.0.1", expected=f"a free one from {_BELOW_CLIENTS}", came="none",
+        do="Close what listens there.",
+    )  # fmt: skip
 
 
 def _tasks(pid: int) -> list[Path]:
@@ -249,10 +284,17 @@ def start(
 ) -> subprocess.Popen[bytes]:
     """A process of the service in `folder`, where its socket will be, always mapped alike."""
     (folder / SOCKET).unlink(missing_ok=True)
+    if service.prepare:
+        service.prepare(folder)
+    port = _free_port() if service.tcp else 0
+    if service.tcp:
+        (folder / _PORT).write_text(str(port), encoding="utf-8")
+    clock = {} if service.clock_s is None else {"SPARECRAFT_CLOCK_S": str(service.clock_s)}
+    arguments = [word.format(folder=folder, port=port) for word in service.arguments]
     return subprocess.Popen(
-        ["setarch", "--addr-no-randomize", program, *service.arguments],
+        ["setarch", "--addr-no-randomize", program, *arguments],
         stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        env={"PATH": os.defpath, **environment}, cwd=folder,
+        env={"PATH": os.defpath, **clock, **environment}, cwd=folder,
     )  # fmt: skip
 
 
@@ -262,7 +304,7 @@ def running(
 ) -> Iterator[Server]:
     """The service in `folder`, with all connections."""
     process = start(service, program, folder, environment)
-    server = Server(service, process, folder / SOCKET)
+    server = Server(service, process, address_of(service, folder))
     try:
         with told_where_it_does_not_start(program, process):
             server.connect()

@@ -6,10 +6,15 @@ answer is like no other's, so that an answer's end is known without reading what
 
 from __future__ import annotations
 
+import os
 import random
 import string
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from experiments.paths import ROOT
 
 BATCH = 8  # requests that are sent at once
 _KEYS = 32
@@ -30,7 +35,7 @@ class Load:
 class Service:
     """A service as Debian's sources have it, built by agents/harden/services/build."""
 
-    arguments: tuple[str, ...]  # it listens on the socket `socket` of its folder
+    arguments: tuple[str, ...]  # it listens on the socket `socket` of its folder, or on TCP {port}
     end: bytes  # the request that ends a batch
     ended: bytes  # its answer
     stop: bytes | None  # the request that stops it; None: SIGTERM does
@@ -38,6 +43,11 @@ class Service:
     absent: bytes  # how one begins that says there is no such key
     compares: bool  # the arbiter can hold copies of it against each other: all have all data
     _requests: Callable[[random.Random], tuple[list[bytes], list[bytes]]]
+    tcp: bool = False  # it cannot listen on a socket of a folder
+    connections: int = 5  # the last one reads back; one that serves only one at a time has one
+    clock_s: int | None = None  # its answers tell the time: this, since 1970 [s]
+    prepare: Callable[[Path], None] | None = None  # what it wants in its folder
+    varies: float = 0.0  # share by which the results of two undisturbed runs may differ
 
     def load(self) -> Load:
         """Always the same."""
@@ -131,6 +141,82 @@ _REDIS_SETTINGS = {
     "crash-memcheck-enabled": "no", "loglevel": "warning",
 }  # fmt: skip
 
+_CHANGED_S = 1_700_000_000  # when all pages were
+_SINCE = "Tue, 14 Nov 2023 22:13:20 GMT"
+_CONFIGURATION = """\
+ServerRoot {folder}
+ServerName localhost
+DefaultRuntimeDir {folder}
+PidFile {folder}/pid
+ErrorLog /dev/null
+User nobody
+Group nogroup
+TypesConfig /dev/null
+AddType text/html .html
+DocumentRoot {folder}/pages
+DirectoryIndex page-0.html
+KeepAlive On
+KeepAliveTimeout 600
+MaxKeepAliveRequests 0
+FileETag MTime Size
+<Directory />
+  Require all granted
+</Directory>
+"""
+
+
+@cache
+def _pages() -> dict[str, bytes]:
+    """Their names, and what is in them: parts of the licence, 100 bytes to 8 kB."""
+    rng, text = random.Random(2), (ROOT / "LICENSE").read_bytes()
+    pages = {}
+    for number in range(_KEYS):
+        begin, length = rng.randrange(len(text) - 8000), round(100 * 80 ** rng.random())
+        pages[f"page-{number}.html"] = text[begin : begin + length]
+    return {**pages, "end.html": b"THE-END\n"}
+
+
+def _prepare_apache(folder: Path) -> None:
+    """Its configuration and pages; it serves as another user, who must get there."""
+    for path in (folder, folder.parent):
+        if path.stat().st_mode & 0o777 == 0o700:
+            path.chmod(0o711)
+    pages = folder / "pages"
+    if pages.exists():
+        return
+    pages.mkdir(mode=0o755)
+    for name, text in _pages().items():
+        (pages / name).write_bytes(text)
+        (pages / name).chmod(0o644)
+        os.utime(pages / name, (_CHANGED_S, _CHANGED_S))
+    (folder / "apache.conf").write_text(_CONFIGURATION.format(folder=folder), encoding="utf-8")
+
+
+def _http(method: str, path: str, *fields: str) -> bytes:
+    lines = (f"{method} {path} HTTP/1.1", "Host: localhost", *fields, "", "")
+    return "\r\n".join(lines).encode()
+
+
+def _apache_operation(rng: random.Random, names: Sequence[str]) -> bytes:
+    path = f"/{rng.choice(names)}"
+    begin = rng.randrange(60)
+    return rng.choice((
+        _http("GET", path), _http("GET", path), _http("GET", path), _http("GET", path),
+        _http("GET", path, "Accept: text/html", "User-Agent: Mozilla/5.0", "Cookie: a=b; c=d"),
+        _http("HEAD", path), _http("GET", "/"), _http("GET", f"{path}?word={begin}"),
+        _http("GET", path, f"Range: bytes={begin}-{begin + rng.randrange(1, 40)}"),
+        _http("GET", path, f"If-Modified-Since: {_SINCE}"),
+        _http("GET", f"/none-{begin}.html"), _http("OPTIONS", path),
+        _http("GET", f"/here/..{path}"), _http("GET", path.replace("e", "%65")),
+    ))  # fmt: skip
+
+
+def _apache_requests(rng: random.Random) -> tuple[list[bytes], list[bytes]]:
+    names = [name for name in _pages() if name.startswith("page-")]
+    under_load = [_apache_operation(rng, names) for _ in range(_OPERATIONS)]
+    return under_load, [_http("GET", f"/{name}") for name in names]
+
+
 SERVICES = {
     "memcached": Service(
         arguments=(
@@ -156,6 +242,22 @@ SERVICES = {
         absent=b"$-1",
         compares=False,  # a replica lags behind its primary, by chance
         _requests=_redis_requests,
+    ),
+    "apache2": Service(
+        # one process that serves one connection at a time, so that a run does the same each time
+        arguments=("-X", "-f", "{folder}/apache.conf", "-c", "Listen 127.0.0.1:{port}"),
+        end=_http("GET", "/end.html"),
+        ended=b"THE-END\n",
+        stop=None,
+        errors=(b"HTTP/1.1 5", b"HTTP/1.1 400", b"HTTP/1.1 403", b"HTTP/1.1 408"),
+        absent=b"HTTP/1.1 404",
+        compares=False,  # our arbiter compares keys' values only
+        _requests=_apache_requests,
+        tcp=True,
+        connections=1,
+        clock_s=1_790_000_000,
+        prepare=_prepare_apache,
+        varies=1e-4,  # it may see a request's bytes before it waits for them, or after
     ),
 }  # fmt: skip
 """By name; agents/harden/services/sources has their versions."""
