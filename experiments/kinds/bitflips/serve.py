@@ -187,12 +187,13 @@ class Server:
         return Served(answers, "", "", 0)
 
     def stop(self) -> int | None:
-        """Stop it as one does. Returns its status, None where it had to be killed."""
+        """Stop it as one does. Returns its status, None where it had to be killed; 0 where it lives
+        and is one that is not stopped."""
+        if self.process.poll() is None and not self._service.ends:
+            return 0
         with suppress(OSError):
             if self.process.poll() is None and self._service.stop is None:
                 self.process.send_signal(signal.SIGTERM)
-                if self._service.connections == 1:  # else it waits for the next request
-                    self._connections[0].close()
                 _connect(self.path).close()  # else it waits for its next timer
             elif self.process.poll() is None and self._service.stop is not None:
                 self._connections[0].sendall(self._service.stop)
