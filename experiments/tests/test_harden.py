@@ -21,7 +21,7 @@ from experiments.tests.harden_fixture import (
 )
 
 HARDENED = tuple(variant for variant in VARIANTS if variant != "native")
-TROUBLE = ("assembly", "jumps", "local", "signals", "threads")
+TROUBLE = ("assembly", "frozen", "jumps", "local", "signals", "threads")
 LIMITS = Limits(cpu_s=20, wall_s=120.0, memory_bytes=1 << 30, output_bytes=8 << 20)
 _WALL_S = 300
 
@@ -124,8 +124,9 @@ def test_a_difference_stops_ilr_and_is_tried_again_in_a_transaction(
         assert "corrected" not in found
 
 
-def test_an_address_in_a_local_is_compared(tmp_path: Path) -> None:
-    program = built(trouble("local"), "ilr", tmp_path)
+@pytest.mark.parametrize("name", ["local", "frozen"])
+def test_what_is_not_computed_of_values_alone_is_compared_too(name: str, tmp_path: Path) -> None:
+    program = built(trouble(name), "ilr", tmp_path)
     whole = golden(program, LIMITS, tmp_path)
     lines = [
         inject(program, whole, LIMITS, tmp_path, seed=7, number=number, bits=1)

@@ -126,8 +126,8 @@ private:
 
   static bool computes(const Instruction &instruction) {
     return isa<UnaryOperator, BinaryOperator, CastInst, CmpInst, GetElementPtrInst, SelectInst,
-               ExtractElementInst, InsertElementInst, ShuffleVectorInst, ExtractValueInst,
-               InsertValueInst>(instruction);
+               FreezeInst, ExtractElementInst, InsertElementInst, ShuffleVectorInst,
+               ExtractValueInst, InsertValueInst>(instruction);
   }
 
   void twin(Instruction &instruction) {
@@ -139,7 +139,7 @@ private:
       twin_call(*call);
     } else if (computes(instruction)) {
       clone(instruction);
-    } else if (isa<FreezeInst, AtomicRMWInst, AtomicCmpXchgInst, VAArgInst>(instruction)) {
+    } else if (isa<AtomicRMWInst, AtomicCmpXchgInst, VAArgInst>(instruction)) {
       copy(instruction);
     } else if (auto *room = dyn_cast<AllocaInst>(&instruction); room && !room->isStaticAlloca()) {
       copy(instruction);
