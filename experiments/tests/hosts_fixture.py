@@ -26,7 +26,8 @@ CMD ["sh", "-c", "ssh-keygen -A >/dev/null && exec /usr/sbin/sshd -D -e"]
 """
 # What any use of apt or of a login leaves.
 _ANYWAY = (
-    *("/proc", "/sys", "/dev", "/run", "/tmp", "/var/lib/dpkg", "/var/lib/apt", "/var/cache/*"),
+    *("/proc", "/sys", "/dev", "/run", "/tmp", "/var/lib/dpkg", "/var/lib/apt", "/var/lib/ucf"),
+    "/var/cache/*",
     *("/var/log/apt", "/var/log/*log", "/var/log/*tmp", "/root/.ssh", "/usr/sbin/docker-init"),
 )
 _WAIT_S = 60.0
