@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import httpx
 
+from grafana.address import without_login
 from grafana.influx import Influx, QueryError, newest, view_of
 from grafana.macros import MacroError, View, expand
 from grafana.panel_query import PanelQuery
@@ -135,7 +136,7 @@ def main() -> int:
         return 2
     except (httpx.TransportError, httpx.HTTPStatusError) as error:
         print(
-            f"expected InfluxDB's query interface at {arguments.url}, got: {error}; "
+            f"expected InfluxDB's query interface at {without_login(arguments.url)}, got: {error}; "
             "is the fleet up (`sparecraft run NAME --keep`)?",
             file=sys.stderr,
         )
