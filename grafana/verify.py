@@ -1,8 +1,8 @@
 """Runs every query of the dashboard against an InfluxDB and counts the rows that come back.
 
-`python -m grafana.verify --url http://127.0.0.1:18086` takes the newest run there, prints a row
-count per panel and the dashboard's address for the run. Exit code: 0 each panel has data, 1 one
-has none, 2 wrong usage, 3 InfluxDB does not answer.
+`python -m grafana.verify --url http://USER:PASSWORD@127.0.0.1:18086` takes the newest run there,
+prints a row count per panel and the dashboard's address for the run. Exit code: 0 each panel has
+data, 1 one has none, 2 wrong usage, 3 InfluxDB does not answer.
 """
 
 from __future__ import annotations
@@ -96,7 +96,9 @@ def _arguments() -> argparse.Namespace:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--url", required=True, help="InfluxDB, like http://127.0.0.1:18086")
+    parser.add_argument(
+        "--url", required=True, help="InfluxDB, like http://USER:PASSWORD@127.0.0.1:18086"
+    )
     parser.add_argument("--database", default="sparecraft")
     parser.add_argument("--experiment", help="default: that of the newest run")
     parser.add_argument("--run", help="default: the newest")

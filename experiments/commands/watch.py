@@ -170,4 +170,5 @@ def _influxdb_of(chosen: Chosen, experiment: str | None) -> str:
             "run that is over.",
         )
     assert name is not None
-    return chosen.entry.for_down(name, chosen.given).inventory().endpoints.influxdb
+    platform = chosen.entry.for_down(name, chosen.given)
+    return platform.identity().influxdb(platform.inventory())

@@ -11,12 +11,15 @@ from unittest.mock import patch
 import httpx
 import pytest
 
+from experiments.design.inventory import Identity
 from experiments.errors import EnvironmentMissing, SparecraftError
 from experiments.record.telemetry import InfluxQuery, InfluxWriter, Point
 from experiments.record.telemetry.bulk import deliver
 from experiments.tests.called import call, refusal
+from experiments.tests.fake_fleet import fake_fleet
 from experiments.tests.influxdb import Influx
 from experiments.tests.report_fixture import fake_run
+from grafana.address import without_login
 
 pytestmark = pytest.mark.real
 PASSWORD = "of-this-test"
@@ -45,6 +48,14 @@ def full(bare: str) -> str:
 @pytest.fixture(params=["", "sparecraft:wrong@", "other:of-this-test@"])
 def refused(bare: str, request: pytest.FixtureRequest) -> str:
     return bare.replace("//", f"//{request.param}")
+
+
+def test_a_fleets_identity_makes_the_address_for_its_clients() -> None:
+    keys = ("ca_certificate_pem", "client_certificate_pem", "client_private_key_pem")
+    identity = Identity(**dict.fromkeys(keys, "-"), influxdb_login=LOGIN)
+    inventory = fake_fleet({}).inventory
+    assert identity.influxdb(inventory) == f"http://{LOGIN}@198.19.0.5"
+    assert without_login(identity.influxdb(inventory)) == inventory.endpoints.influxdb
 
 
 def test_points_come_back_with_the_password_and_no_log_line_has_it(
