@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import httpx
-
+from grafana.address import client_of
 from grafana.macros import View, plain
 from grafana.queries import MARGIN_MS
 
@@ -22,8 +21,7 @@ class Influx:
     """One database; close it, or use it in a `with`."""
 
     def __init__(self, url: str, database: str) -> None:
-        # A proxy from the environment has no way to a fleet's addresses.
-        self._client = httpx.Client(base_url=url, timeout=30.0, trust_env=False)
+        self._client = client_of(url, timeout_s=30.0)
         self._database = database
 
     def __enter__(self) -> Influx:

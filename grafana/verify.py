@@ -1,8 +1,8 @@
 """Runs every query of the dashboard against an InfluxDB and counts the rows that come back.
 
-`python -m grafana.verify --url http://127.0.0.1:18086` takes the newest run there, prints a row
-count per panel and the dashboard's address for the run. Exit code: 0 each panel has data, 1 one
-has none, 2 wrong usage, 3 InfluxDB does not answer.
+`python -m grafana.verify --url http://USER:PASSWORD@127.0.0.1:18086` takes the newest run there,
+prints a row count per panel and the dashboard's address for the run. Exit code: 0 each panel has
+data, 1 one has none, 2 wrong usage, 3 InfluxDB does not answer.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import httpx
 
+from grafana.address import without_login
 from grafana.influx import Influx, QueryError, newest, view_of
 from grafana.macros import MacroError, View, expand
 from grafana.panel_query import PanelQuery
@@ -95,7 +96,9 @@ def _arguments() -> argparse.Namespace:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--url", required=True, help="InfluxDB, like http://127.0.0.1:18086")
+    parser.add_argument(
+        "--url", required=True, help="InfluxDB, like http://USER:PASSWORD@127.0.0.1:18086"
+    )
     parser.add_argument("--database", default="sparecraft")
     parser.add_argument("--experiment", help="default: that of the newest run")
     parser.add_argument("--run", help="default: the newest")
@@ -135,7 +138,7 @@ def main() -> int:
         return 2
     except (httpx.TransportError, httpx.HTTPStatusError) as error:
         print(
-            f"expected InfluxDB's query interface at {arguments.url}, got: {error}; "
+            f"expected InfluxDB's query interface at {without_login(arguments.url)}, got: {error}; "
             "is the fleet up (`sparecraft run NAME --keep`)?",
             file=sys.stderr,
         )

@@ -45,7 +45,11 @@ RunArgument = Annotated[
 ResultsOption = Annotated[Path, typer.Option("--results", help="Where runs are kept.")]
 InfluxOption = Annotated[
     str | None,
-    typer.Option("--influxdb", metavar="URL", help="An InfluxDB, such as http://127.0.0.1:8086"),
+    typer.Option(
+        "--influxdb",
+        metavar="URL",
+        help="An InfluxDB, such as http://127.0.0.1:8086 or http://USER:PASSWORD@127.0.0.1:8086",
+    ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
 RegionOption = Annotated[

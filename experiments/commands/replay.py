@@ -54,20 +54,22 @@ def replay(
     """
     from experiments.record.telemetry.bulk import deliver
     from experiments.stage.signals import ending_signals
+    from grafana.address import without_login
 
     told = _told(folder)
     say = Narrator(err if as_json else out)
     with ending_signals(lambda _: None), _server(influxdb) as url:
-        with say.step(f"Loading {told.what} into {url}"):
+        shown = without_login(url)
+        with say.step(f"Loading {told.what} into {shown}"):
             count = deliver(url, told.points)
-        watch = f"sparecraft watch {told.watch} --influxdb {url}" if told.watch else None
+        watch = f"sparecraft watch {told.watch} --influxdb {shown}" if told.watch else None
         if as_json:
             grafana = told.grafana
-            print_json({"influxdb": url, "points": count, "grafana": grafana, "watch": watch})
+            print_json({"influxdb": shown, "points": count, "grafana": grafana, "watch": watch})
         else:
             lines = [f"{count} points"]
             lines += [f"Terminal: {watch}", f"Browser:  {watch} --page"] if watch else []
-            lines += [f"Grafana, with INFLUXDB_URL={url}: {told.grafana}"]
+            lines += [f"Grafana, with INFLUXDB_URL={shown}: {told.grafana}"]
             for line in lines:
                 out.print(line, soft_wrap=True, markup=False, highlight=False)
         if influxdb is None:

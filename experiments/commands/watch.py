@@ -119,6 +119,7 @@ def _said(url: str) -> Iterator[None]:
     """InfluxDB's answers, or none, in our words."""
     import httpx
 
+    from grafana.address import without_login
     from grafana.influx import NoRunError, QueryError
     from grafana.macros import MacroError
 
@@ -126,7 +127,7 @@ def _said(url: str) -> Iterator[None]:
         yield
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         raise EnvironmentMissing(
-            f"InfluxDB at {url}",
+            f"InfluxDB at {without_login(url)}",
             expected="an answer",
             came=in_words(error),
             do="`sparecraft list` shows the fleets that are up; `sparecraft replay RUN` shows a "
@@ -134,15 +135,18 @@ def _said(url: str) -> Iterator[None]:
         ) from error
     except NoRunError as error:
         raise InputError(
-            f"InfluxDB at {url}",
+            f"InfluxDB at {without_login(url)}",
             expected="requests of that run",
             came=str(error),
             do="A run that has just begun has none yet: try again. "
-            f"`sparecraft replay RUN --influxdb {url}` loads one that is over.",
+            f"`sparecraft replay RUN --influxdb {without_login(url)}` loads one that is over.",
         ) from error
     except (QueryError, MacroError) as error:
         raise InputError(
-            f"InfluxDB at {url}", expected="answers to the dashboard's queries", came=str(error)
+            f"InfluxDB at {without_login(url)}",
+            expected="answers to the dashboard's queries",
+            came=str(error),
+            do="Where it asks for a name, put it into the address: http://USER:PASSWORD@HOST:8086",
         ) from error
 
 
@@ -166,4 +170,5 @@ def _influxdb_of(chosen: Chosen, experiment: str | None) -> str:
             "run that is over.",
         )
     assert name is not None
-    return chosen.entry.for_down(name, chosen.given).inventory().endpoints.influxdb
+    platform = chosen.entry.for_down(name, chosen.given)
+    return platform.identity().influxdb(platform.inventory())

@@ -79,8 +79,15 @@ class Inventory(_Frozen):
 
 
 class Identity(_Frozen):
-    """The experiment's client certificate: who holds it may inject faults."""
+    """The experiment's client certificate, whose holder may inject faults, and InfluxDB's user."""
+
+    model_config = ConfigDict(hide_input_in_errors=True)
 
     ca_certificate_pem: str
     client_certificate_pem: str
     client_private_key_pem: str
+    influxdb_login: str  # USER:PASSWORD
+
+    def influxdb(self, inventory: Inventory) -> str:
+        """The address of the fleet's InfluxDB for a client, with the password: not to be shown."""
+        return inventory.endpoints.influxdb.replace("//", f"//{self.influxdb_login}@", 1)

@@ -31,11 +31,12 @@ def provision(design: Design, platform: Platform, narrator: Narrator) -> Invento
 
 def connect(platform: Platform, inventory: Inventory) -> Fleet:
     """Clients for every agent and arbiter."""
-    context = tls_context(platform.identity())
+    identity = platform.identity()
+    context = tls_context(identity)
     agents = {m.name: connect_agent(m, context) for m in inventory.with_agent}
     arbiters = {str(m.tier): connect_arbiter(m, context) for m in inventory.arbiters}
     off = {m.name: connect_agent(m, context) for m in inventory.machines if m.standby}
-    return Fleet(platform, inventory, agents, arbiters, off)
+    return Fleet(platform, inventory, identity.influxdb(inventory), agents, arbiters, off)
 
 
 def wait_ready(fleet: Fleet, roles: Roles, narrator: Narrator) -> None:

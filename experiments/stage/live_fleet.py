@@ -16,6 +16,7 @@ class Fleet:
 
     platform: Platform
     inventory: Inventory
+    influxdb: str = field(repr=False)  # its address, with the password
     agents: Mapping[str, Agent]
     arbiters: Mapping[str, Arbiter]  # by tier that has one
     standbys: Mapping[str, Agent] = field(default_factory=dict)  # of machines that are off

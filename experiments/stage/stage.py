@@ -123,7 +123,7 @@ class Stage:
 
     def _watch(self) -> None:
         inventory = self.fleet.inventory
-        self._writer = InfluxWriter(inventory.endpoints.influxdb, self.folder / "telemetry.lp")
+        self._writer = InfluxWriter(self.fleet.influxdb, self.folder / "telemetry.lp")
         name = self.design.fleet.experiment
         account = account_of(manifests.spec_json(self.design), inventory.model_dump(mode="json"))
         self.recorder = Recorder(self.folder, self.clock, name, self.run, self._writer, account)
@@ -199,7 +199,7 @@ class Stage:
         self.recorder.close()
         self._telemetry = writer.close(_INFLUX_CLOSE_S)
         self._in_influxdb = self._telemetry.written
-        query = InfluxQuery(self.fleet.inventory.endpoints.influxdb)
+        query = InfluxQuery(self.fleet.influxdb)
         try:
             self._in_influxdb = sum(query.points(self.run).values())
             self._hosts = query.hosts(

@@ -20,4 +20,6 @@ def fake_fleet(
         experiment="tst", platform="local", scheme="on-prem", machines=tuple(machines),
         endpoints=endpoints,
     )  # fmt: skip
-    return Fleet(LocalPlatform("tst"), inventory, dict(agents), dict(arbiters or {}))
+    return Fleet(
+        LocalPlatform("tst"), inventory, endpoints.influxdb, dict(agents), dict(arbiters or {})
+    )

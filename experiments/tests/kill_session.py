@@ -220,7 +220,7 @@ class Session:
 
     def _points(self) -> int:
         """Requests of this run that InfluxDB has; -1 where it does not answer."""
-        query = InfluxQuery(self.fleet.inventory.endpoints.influxdb)
+        query = InfluxQuery(self.fleet.influxdb)
         try:
             return query.points(self.run.name).get("request", 0)
         except SparecraftError:

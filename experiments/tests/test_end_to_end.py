@@ -104,7 +104,7 @@ def test_a_plans_fleet_is_made_as_described_shown_and_held_to_its_prediction(
     folder = (tmp_path / PLANNED / "latest").resolve()
     _check_prediction(flat(read_result(folder))["predicted"])
     assert "cost a month" in output
-    url = platform.inventory().endpoints.influxdb
+    url = platform.identity().influxdb(platform.inventory())
     rows = verify(url, "sparecraft", PLANNED, folder.name)
     assert empty_panels(rows) == []
     assert [name for name in TOLD if not dict(rows)[name]] == []

@@ -320,7 +320,9 @@ def _staged(
     )
     agents = {machine.name: _Agent() for machine in machines}
     arbiters = {tier: _Quiet() for tier in design.fleet.arbiters}
-    fleet = Fleet(cast(Any, _Quiet()), inventory, cast(Any, agents), cast(Any, arbiters))
+    fleet = Fleet(
+        cast(Any, _Quiet()), inventory, ends.influxdb, cast(Any, agents), cast(Any, arbiters)
+    )
     clock = Clock(time.monotonic(), datetime.now(UTC))
     writer = InfluxWriter(ends.influxdb, folder / "telemetry.lp")
     recorder = Recorder(folder, clock, "tst", "run", writer, Account({"p95_ms": 5.0}))

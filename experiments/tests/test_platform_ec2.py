@@ -211,7 +211,10 @@ def _handed(folder: Path, experiment: str, machines: tuple[str, ...]) -> Path:
     rows = [{"name": name, **row} for name in machines]
     ends: dict[str, object] = {"entries": [], "influxdb": "http://198.19.0.5:8086", "grafana": None}
     fleet = {"experiment": experiment, "platform": "ec2", "scheme": "on-prem", "machines": rows}
-    keys = ("ca_certificate_pem", "client_certificate_pem", "client_private_key_pem")
+    keys = (
+        *("ca_certificate_pem", "client_certificate_pem", "client_private_key_pem"),
+        "influxdb_login",
+    )
     file = folder / "runner.json"
     content = {"region": REGION, "fleet": {**fleet, "endpoints": ends}}
     file.write_text(json.dumps({**content, "identity": dict.fromkeys(keys, "-")}))

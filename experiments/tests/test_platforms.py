@@ -125,6 +125,13 @@ def test_each_platform_has_the_name_of_its_folder_and_a_column_of_faults() -> No
         assert f"| {one.name} |" in f"|{table}".lower()
 
 
+@pytest.mark.parametrize("name", ["hosts", "local"])
+def test_watch_finds_a_fleet_by_the_options_that_it_has(name: str) -> None:
+    one = platforms.entry(name)
+    given = {option.name: None for option in one.options if "watch" in option.commands}
+    assert one.for_down("tst", given).experiment == "tst"
+
+
 @pytest.mark.usefixtures("lent")
 def test_down_removes_all_only_when_told_so() -> None:
     assert call("up", SMALL, "--platform", "lent").exit_code == 0

@@ -42,6 +42,7 @@ pub async fn run(config: Config) -> Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let acceptor = tls::acceptor(&config.tls)?;
+    let writer = Writer::of(&config)?;
     let listener = bind(config.listen).await?;
     let agent = spawn_blocking(move || prepare(config, clock)).await??;
     let agent = Arc::new(agent);
@@ -58,7 +59,7 @@ pub async fn run(config: Config) -> Result<()> {
         tokio::spawn(tls::serve(listener, acceptor, api::router(agent.clone()))),
         tokio::spawn(watch(agent.clone())),
         tokio::spawn(ask_readiness(agent.clone())),
-        tokio::spawn(report_metrics(agent.clone())),
+        tokio::spawn(report_metrics(agent.clone(), writer)),
     ];
     tokio::select! {
         _ = terminate.recv() => {}
@@ -186,11 +187,11 @@ async fn ask_readiness(agent: Arc<Agent>) {
     }
 }
 
-async fn report_metrics(agent: Arc<Agent>) {
-    let config = &agent.machine.config;
-    let Some(writer) = config.influxdb.as_deref().map(Writer::new) else {
+async fn report_metrics(agent: Arc<Agent>, writer: Option<Writer>) {
+    let Some(writer) = writer else {
         return;
     };
+    let config = &agent.machine.config;
     let interface = agent.machine.data().map(|data| data.name.clone()).ok();
     let cgroups = &agent.machine.cgroups;
     let look = |uptime| metrics::read_counters(cgroups, interface.as_deref(), uptime);

@@ -32,6 +32,8 @@ pub struct Config {
     pub disk_mbps: Option<f64>,
     /// Base address of the time-series database; absent: no host metrics.
     pub influxdb: Option<String>,
+    /// A file with `USER:PASSWORD` for it; absent: it asks for none.
+    pub influxdb_login: Option<PathBuf>,
     /// Certificates.
     pub tls: Tls,
     /// Undo journal, fingerprint baseline and the role's process record.

@@ -2,16 +2,21 @@
 //! are delivered later; what the buffer cannot hold is dropped, oldest first, and counted.
 
 use std::collections::VecDeque;
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use base64::prelude::{Engine, BASE64_STANDARD};
 use http_body_util::Full;
 use hyper::body::Bytes;
+use hyper::header::{HeaderValue, AUTHORIZATION};
 use hyper::{Request, StatusCode};
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
 use wire::agent::MetricsDelivery;
+
+use crate::config::Config;
 
 /// Ten minutes of one sample per second.
 const BUFFERED_MAX: usize = 600;
@@ -75,29 +80,53 @@ impl Buffer {
 pub struct Writer {
     client: Client<HttpConnector, Full<Bytes>>,
     address: String,
+    authorization: Option<HeaderValue>,
 }
 
 impl Writer {
-    /// A writer for the database at this base address.
-    pub fn new(base: &str) -> Writer {
+    /// A writer for the machine's database; `None` where it has none.
+    pub fn of(config: &Config) -> Result<Option<Writer>> {
+        let Some(base) = &config.influxdb else {
+            return Ok(None);
+        };
+        let authorization = config.influxdb_login.as_deref().map(basic).transpose()?;
         let client = Client::builder(TokioExecutor::new()).build_http();
         let address = format!(
             "{}/write?db={DATABASE}&precision=ns",
             base.trim_end_matches('/')
         );
-        Writer { client, address }
+        Ok(Some(Writer {
+            client,
+            address,
+            authorization,
+        }))
     }
 
     /// Sends one batch, within a bounded time.
     pub async fn send(&self, body: String) -> Result<Outcome> {
         let request = Request::post(&self.address).body(Full::new(Bytes::from(body)));
-        let request = request.with_context(|| format!("`{}` is no address", self.address))?;
+        let mut request = request.with_context(|| format!("`{}` is no address", self.address))?;
+        if let Some(value) = &self.authorization {
+            request.headers_mut().insert(AUTHORIZATION, value.clone());
+        }
         let answer = tokio::time::timeout(TIME_LIMIT, self.client.request(request));
         Ok(match answer.await {
             Ok(Ok(response)) => outcome(response.status()),
             Ok(Err(_)) | Err(_) => Outcome::Away,
         })
     }
+}
+
+/// `USER:PASSWORD` of a file by HTTP's Basic scheme, RFC 7617.
+fn basic(file: &Path) -> Result<HeaderValue> {
+    let login = std::fs::read_to_string(file)
+        .with_context(|| format!("cannot read the database's login {}", file.display()))?;
+    let mut value = HeaderValue::from_str(&format!(
+        "Basic {}",
+        BASE64_STANDARD.encode(login.trim_end())
+    ))?;
+    value.set_sensitive(true);
+    Ok(value)
 }
 
 /// 404 is a database that is not made yet, 401 and 403 one that is not open yet: those may come.
@@ -170,6 +199,15 @@ mod tests {
             (counts.delivered, counts.buffered, counts.dropped),
             (2, 0, 0)
         );
+    }
+
+    #[test]
+    fn a_login_is_sent_by_the_basic_scheme_and_shown_nowhere() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), "Aladdin:open sesame").unwrap(); // the example of RFC 7617
+        let value = basic(file.path()).unwrap();
+        assert_eq!(value, "Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==");
+        assert_eq!(format!("{value:?}"), "Sensitive");
     }
 
     #[test]

@@ -10,6 +10,7 @@ import httpx
 from experiments.errors import EnvironmentMissing, in_words
 from experiments.record.telemetry.line import Point
 from experiments.record.telemetry.writer import BATCH_LINES, DATABASE
+from grafana.address import client_of, without_login
 
 _TIMEOUT_S = 60.0
 
@@ -28,7 +29,7 @@ def deliver(url: str, points: Iterable[Point]) -> int:
             raise _refusal(url, f"to take POST {path}", came)
 
     try:
-        with httpx.Client(base_url=url, timeout=_TIMEOUT_S, trust_env=False) as client:
+        with client_of(url, _TIMEOUT_S) as client:
             post("/query", {"q": f'CREATE DATABASE "{DATABASE}"'})
             while lines := [point.line() for point in islice(rest, BATCH_LINES)]:
                 post("/write", {"db": DATABASE, "precision": "ns"}, b"\n".join(lines))
@@ -40,8 +41,9 @@ def deliver(url: str, points: Iterable[Point]) -> int:
 
 def _refusal(url: str, expected: str, came: str) -> EnvironmentMissing:
     return EnvironmentMissing(
-        f"InfluxDB at {url}",
+        f"InfluxDB at {without_login(url)}",
         expected=expected,
         came=came,
-        do="Name one that runs, such as http://127.0.0.1:8086, or leave --influxdb out.",
+        do="Name one that runs, such as http://127.0.0.1:8086 (http://USER:PASSWORD@127.0.0.1:8086 "
+        "where it asks for them), or leave --influxdb out.",
     )

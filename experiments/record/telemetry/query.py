@@ -10,6 +10,7 @@ import polars as pl
 from experiments.errors import EnvironmentMissing
 from experiments.record.records import HOSTS
 from experiments.record.telemetry.writer import DATABASE
+from grafana.address import client_of, without_login
 
 QUERY_TIMEOUT_S = 30.0
 
@@ -18,10 +19,8 @@ class InfluxQuery:
     """Queries on one database."""
 
     def __init__(self, url: str) -> None:
-        self._url = url
-        self._client = httpx.Client(
-            base_url=url, timeout=httpx.Timeout(QUERY_TIMEOUT_S), trust_env=False
-        )
+        self._shown = without_login(url)
+        self._client = client_of(url, QUERY_TIMEOUT_S)
 
     def close(self) -> None:
         """Close the connections."""
@@ -79,7 +78,7 @@ class InfluxQuery:
 
     def _failed(self, influxql: str, came: str) -> EnvironmentMissing:
         return EnvironmentMissing(
-            f"InfluxDB at {self._url}",
+            f"InfluxDB at {self._shown}",
             expected=f"an answer to {influxql}",
             came=came,
             do="See whether the machine influxdb-1 is up; run files do not depend on it.",

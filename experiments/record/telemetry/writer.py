@@ -23,6 +23,7 @@ import httpx
 
 from experiments.record.telemetry.line import Point
 from experiments.record.telemetry.spool import Spool
+from grafana.address import client_of
 
 DATABASE = "sparecraft"
 BATCH_LINES = 5000
@@ -60,10 +61,7 @@ class InfluxWriter:
 
     def __init__(self, url: str, spool: Path) -> None:
         self.rejected_path = spool.with_suffix(".rejected.lp")
-        # Proxies of the environment are for the world outside; the fleet's networks are here.
-        self._client = httpx.Client(
-            base_url=url, timeout=httpx.Timeout(REQUEST_TIMEOUT_S), trust_env=False
-        )
+        self._client = client_of(url, REQUEST_TIMEOUT_S)
         self._spool = Spool(spool, SPOOL_BYTES)
         self._queue: queue.Queue[bytes] = queue.Queue(QUEUE_LINES)
         self._lock = threading.Lock()

@@ -10,14 +10,15 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from experiments.design.inventory import Identity, Inventory
 from experiments.errors import EnvironmentMissing
 
 Progress = Callable[[str], None]
+_Output = TypeVar("_Output", bound=BaseModel)
 _PRIVATE = 0o077  # a state holds the key of the fleet's authority
 _LOCK_WAIT = "-lock-timeout=30s"
 _PROVIDER = "sparecraft/fleet"  # not in any registry: our own set-up installs it
@@ -146,19 +147,23 @@ class Stack:
                 came=f"nothing in {self.state_directory}",
                 do="Go to the checkout that made it.",
             )
-        try:
-            return Inventory.model_validate(self.output("fleet"))
-        except ValidationError as error:
-            raise EnvironmentMissing(
-                "terraform output fleet",
-                expected="the inventory that infra/README.md describes",
-                came=str(error),
-                do="The stack and the runner are of different versions; run `make setup`.",
-            ) from error
+        return self._output_as("fleet", Inventory)
 
     def identity(self) -> Identity:
         """The client certificate for the agents' API."""
-        return Identity.model_validate(self.output("identity"))
+        return self._output_as("identity", Identity)
+
+    def _output_as(self, name: str, kind: type[_Output]) -> _Output:
+        try:
+            return kind.model_validate(self.output(name))
+        except ValidationError as error:
+            raise EnvironmentMissing(
+                f"terraform output {name}",
+                expected=f"the {name} that infra/README.md describes",
+                came=str(error),
+                do="Stack, runner and fleet are of different versions: run `make setup`, then "
+                f"`sparecraft down {self.experiment}` and make the fleet anew.",
+            ) from error
 
     def _common(self, kept: Path) -> list[str]:
         files = [kept.resolve() / name for name in (_FLEET, _PLATFORM)]

@@ -19,7 +19,7 @@ if (: <"/dev/tcp/127.0.0.1/$port") 2>/dev/null; then
   echo "influxdb: expected port $port of 127.0.0.1 to be free during the build; end what listens there" >&2
   exit 1
 fi
-sed -e "s/0\.0\.0\.0:8086/127.0.0.1:$port/" -e 's/127\.0\.0\.1:8088/127.0.0.1:28088/' \
+sed -e "s/127\.0\.0\.1:8086/127.0.0.1:$port/" -e 's/127\.0\.0\.1:8088/127.0.0.1:28088/' -e '/auth-enabled/d' \
   /etc/influxdb/sparecraft.conf >/tmp/influxdb-install.conf
 install -d -m 750 -o influxdb -g influxdb /var/lib/influxdb
 setpriv --reuid influxdb --regid influxdb --clear-groups influxd -config /tmp/influxdb-install.conf 2>/tmp/influxd.log &

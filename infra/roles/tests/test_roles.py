@@ -184,16 +184,72 @@ def test_a_web_machine_is_ready_only_after_a_page_and_then_without_the_database(
 PING = r"exec 3<>/dev/tcp/127.0.0.1/80; printf 'GET /ping.txt HTTP/1.0\r\n\r\n' >&3; cat <&3"
 
 
-def test_influxdb_has_its_database_and_keeps_its_points_through_a_sigkill(
-    machine: Callable[..., Machine],
-) -> None:
-    influx = machine("influxdb", INFLUX)
-    url = f"http://{INFLUX}:8086/write?db=sparecraft"
-    written = httpx.post(url, content="host,machine=web-1 cpu_percent=12 1000", trust_env=False)
-    assert written.status_code == 204
+Login = tuple[str, str]
+LOGIN: Login = ("sparecraft", "of-this-test")
+ANOTHER = "of-no-fleet"
+POINT = "host,machine=web-1 cpu_percent=12 1000"
+
+
+@pytest.fixture(scope="module")
+def influx(machine: Callable[..., Machine], tmp_path_factory: pytest.TempPathFactory) -> Machine:
+    folder = tmp_path_factory.mktemp("influx")
+    for name, text in {
+        "role.env": f"INFLUXDB_HTTP_BIND_ADDRESS={INFLUX}:8086\n",
+        "influxdb-login": ":".join(LOGIN),
+        "another-login": f"{LOGIN[0]}:{ANOTHER}",
+    }.items():
+        (folder / name).write_text(text)
+    files = {f"/etc/sparecraft/{file.name}": file for file in folder.iterdir()}
+    return machine("influxdb", INFLUX, files)
+
+
+def influxdb(path: str, login: Login | None, **query: str) -> httpx.Response:
+    url, content = f"http://{INFLUX}:8086{path}", POINT if path == "/write" else ""
+    asked = {"db": "sparecraft", **query}
+    return httpx.post(url, params=asked, content=content, auth=login, trust_env=False)
+
+
+def test_influxdb_has_its_database_and_keeps_its_points_through_a_sigkill(influx: Machine) -> None:
+    assert influxdb("/write", LOGIN).status_code == 204
     influx.die_and_return()
-    query = "db=sparecraft&q=SELECT+cpu_percent+FROM+host"
-    assert '"1970-01-01T00:00:00.000001Z",12]' in get(f"http://{INFLUX}:8086/query?{query}").text
+    found = influxdb("/query", LOGIN, q="SELECT cpu_percent FROM host").text
+    assert '"1970-01-01T00:00:00.000001Z",12]' in found
+
+
+@pytest.mark.parametrize("login", [None, ("sparecraft", "wrong"), ("", ""), ("admin", LOGIN[1])])
+@pytest.mark.usefixtures("influx")
+def test_influxdb_answers_nobody_without_the_fleets_password(login: Login | None) -> None:
+    statements = (
+        *("SELECT * FROM host", "SHOW DATABASES", "DROP DATABASE sparecraft"),
+        "CREATE USER another WITH PASSWORD 'x' WITH ALL PRIVILEGES",
+        "SET PASSWORD FOR sparecraft = 'x'",
+    )
+    answers = [influxdb("/query", login, q=one) for one in statements]
+    answers.append(influxdb("/write", login))
+    assert [answer.status_code for answer in answers] == [401] * 6
+    assert influxdb("/query", LOGIN, q="SHOW USERS").json()["results"][0]["series"][0][
+        "values"
+    ] == [["sparecraft", True]]
+
+
+# ready.sh of a fleet with another password, and what `ps` shows meanwhile.
+AS_ANOTHER = """
+sed s/influxdb-login/another-login/ /opt/sparecraft/role/ready.sh >/tmp/ready.sh
+bash /tmp/ready.sh || echo never ready &
+while kill -0 $! 2>/dev/null; do ps -eo args; done
+"""
+
+
+def test_influxdb_whose_first_user_somebody_else_made_is_never_ready(influx: Machine) -> None:
+    said = influx.run("bash", "-c", AS_ANOTHER)
+    assert "401 Unauthorized" in said
+    assert "never ready" in said
+
+
+def test_influxdbs_password_is_in_no_arguments_and_in_no_log(influx: Machine) -> None:
+    said = influx.run("bash", "-c", AS_ANOTHER) + docker("logs", influx.name)
+    assert "ask 'POST /query'" in said, "programs were seen"
+    assert [word for word in (ANOTHER, LOGIN[1]) if word in said] == []
 
 
 @pytest.mark.usefixtures("web")

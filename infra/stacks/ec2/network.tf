@@ -43,7 +43,7 @@ locals {
   data_networks     = [for zone in [0, 1] : local.subnets["data-${zone}"].cidr]
   control_addresses = { for name, host in local.hosts : name => cidrhost(local.subnets["control-${local.zone_of[name]}"].cidr, host) }
 
-  influxdb_url = "http://${local.control_addresses["influxdb-1"]}:${local.roles["influxdb"].port}"
+  influxdb_address = local.control_addresses["influxdb-1"]
 }
 
 # Nothing is in the group that comes with a VPC, and nothing can be put there: it has no tag of ours, and

@@ -27,6 +27,7 @@ locals {
     ca_certificate_pem     = fleet_identity.this.ca_certificate_pem
     client_certificate_pem = fleet_identity.this.client_certificate_pem
     client_private_key_pem = fleet_identity.this.client_private_key_pem
+    influxdb_login         = local.influxdb_login
   }
 }
 
@@ -36,7 +37,7 @@ output "fleet" {
 }
 
 output "identity" {
-  description = "What a client needs to talk to the node agents."
+  description = "What a client needs to talk to the node agents, and to InfluxDB: USER:PASSWORD."
   sensitive   = true
   value       = local.identity
 }

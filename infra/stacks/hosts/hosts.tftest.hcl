@@ -1,4 +1,4 @@
-# Plans only: which host is which machine, and what hosts cannot be.
+# Which host is which machine, what hosts cannot be, and what lies on them. Nothing is made but keys.
 
 variables {
   experiment = "tst-stack-hosts"
@@ -28,6 +28,19 @@ run "hosts_are_taken_in_order_and_the_rest_stays_free" {
   assert {
     condition     = one([for one in output.fleet.machines : one.usd_per_hour if one.name == "arbiter-cache"]) == 0.1
     error_message = "Expected the host's price."
+  }
+  assert {
+    condition     = nonsensitive(local.files["influxdb-1"]["/etc/sparecraft/role.env"].content) == "INFLUXDB_HTTP_BIND_ADDRESS=10.0.0.4:8086\nROLE=influxdb\n"
+    error_message = "Expected InfluxDB to listen on its control address only."
+  }
+}
+
+run "every_agent_has_influxdbs_password" {
+  assert {
+    condition = can(regex("^sparecraft:[0-9a-f]{32}$", output.identity.influxdb_login)) && alltrue([
+      for files in values(local.files) : nonsensitive(files["/etc/sparecraft/influxdb-login"]) == { content = nonsensitive(output.identity.influxdb_login), mode = "0600" }
+    ])
+    error_message = "Expected the user and the password of output identity on each machine, for root only."
   }
 }
 

@@ -11,5 +11,5 @@ locals {
   data_networks     = [for address in sort(values(local.data_addresses)) : "${address}/32"]
   control_addresses = { for name, host in local.host_of : name => host.address }
 
-  influxdb_url = "http://${local.control_addresses["influxdb-1"]}:${local.roles["influxdb"].port}"
+  influxdb_address = local.control_addresses["influxdb-1"]
 }

@@ -26,12 +26,13 @@ output "fleet" {
 }
 
 output "identity" {
-  description = "What a client needs to talk to the node agents."
+  description = "What a client needs to talk to the node agents, and to InfluxDB: USER:PASSWORD."
   sensitive   = true
   value = {
     ca_certificate_pem     = fleet_identity.this.ca_certificate_pem
     client_certificate_pem = fleet_identity.this.client_certificate_pem
     client_private_key_pem = fleet_identity.this.client_private_key_pem
+    influxdb_login         = local.influxdb_login
   }
 }
 

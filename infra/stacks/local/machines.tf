@@ -86,7 +86,11 @@ resource "fleet_machine" "grafana" {
   control         = { network = fleet_network.control[local.host_names[0]].id, address = cidrhost(var.control_cidr, local.grafana_host) }
   published_ports = { (local.roles["grafana"].port) = var.grafana_port }
 
-  environment = { INFLUXDB_URL = local.influxdb_url }
+  environment = {
+    INFLUXDB_URL      = local.influxdb_url
+    INFLUXDB_USER     = local.influxdb_user
+    INFLUXDB_PASSWORD = local.influxdb_password
+  }
   files = merge(
     {
       for file in fileset("${local.root}/grafana/container", "**") :

@@ -41,5 +41,6 @@ locals {
   data_networks     = [var.data_cidr]
   control_addresses = { for name, host in local.hosts : name => cidrhost(var.control_cidr, host) }
 
-  influxdb_url = "http://${local.control_addresses["influxdb-1"]}:${local.roles["influxdb"].port}"
+  # On data too: Docker publishes its port there.
+  influxdb_address = "0.0.0.0"
 }

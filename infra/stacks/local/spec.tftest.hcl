@@ -123,6 +123,7 @@ run "files_say_who_is_where" {
       data_networks = ["198.18.0.0/20"]
       nic_mbps = 1000
       influxdb = "http://198.19.0.5:8086"
+      influxdb_login = "/etc/sparecraft/influxdb-login"
 
       [tls]
       ca = "/etc/sparecraft/tls/ca.pem"
@@ -135,6 +136,10 @@ run "files_say_who_is_where" {
     condition     = nonsensitive(fleet_machine.this["web-1"].files["/etc/sparecraft/tls/key.pem"].mode) == "0600"
     error_message = "Expected the key to be readable by root only."
   }
+  assert {
+    condition     = alltrue([for machine in fleet_machine.this : nonsensitive(machine.files["/etc/sparecraft/influxdb-login"].mode) == "0600"])
+    error_message = "Expected InfluxDB's password to be readable by root only."
+  }
 }
 
 run "grafana_comes_with_its_image" {
@@ -146,6 +151,10 @@ run "grafana_comes_with_its_image" {
   assert {
     condition     = fleet_machine.grafana[0].environment.INFLUXDB_URL == "http://198.19.0.5:8086" && output.fleet.endpoints.grafana == "http://198.19.0.6:3000" && output.published.grafana == "http://127.0.0.1:13000"
     error_message = "Expected Grafana at host 6, reading the fleet's InfluxDB."
+  }
+  assert {
+    condition     = toset(regexall("[$]{(\\w+)}", file("${local.root}/grafana/container/etc/grafana/provisioning/datasources/sparecraft.yaml"))[*][0]) == toset(keys(nonsensitive(fleet_machine.grafana[0].environment)))
+    error_message = "Expected Grafana to be given all that its datasource names."
   }
   assert {
     condition     = contains(keys(nonsensitive(fleet_machine.grafana[0].files)), "/etc/grafana/dashboards/sparecraft-experiment.json") && contains(keys(nonsensitive(fleet_machine.grafana[0].files)), "/etc/grafana/provisioning/datasources/sparecraft.yaml")

@@ -1,7 +1,8 @@
 # What a fleet is made of on every platform: names, host numbers, ports, and each machine's files. The
 # stacks have this file by a symbolic link. A platform gives `data_addresses` and `control_addresses`
 # (machine name to address), `data_networks` (where the former are, no list of machines where one more
-# would change every other), `influxdb_url` and `platform_machines` (machines that only it has).
+# would change every other), `influxdb_address` (where InfluxDB listens) and `platform_machines` (machines
+# that only it has).
 
 locals {
   templates = "${path.module}/../shared/templates"
@@ -149,8 +150,10 @@ locals {
   # One part of a text: a name in braces, a brace that opens none, or what has no brace.
   part = "\\{[A-Za-z0-9_]+\\}|\\{|[^{]+"
 
+  helper_env = { influxdb-1 = { INFLUXDB_HTTP_BIND_ADDRESS = "${local.influxdb_address}:${local.roles["influxdb"].port}" } }
+
   role_env = {
-    for name, machine in local.machines : name => merge({ ROLE = machine.role }, {
+    for name, machine in local.machines : name => merge({ ROLE = machine.role }, lookup(local.helper_env, name, {}), {
       for one in lookup(local.told_environment, name, []) :
       one.key => join("", [for part in regexall(local.part, one.text) : lookup(one.values, part, part)])
     })
@@ -190,6 +193,13 @@ locals {
     })
   }
 
+  # Who knows the authority's key may make clients already. An agent reads the pair from a file of its own, so
+  # that neither the inventory nor any other file has to be secret.
+  influxdb_url      = "http://${local.control_addresses["influxdb-1"]}:${local.roles["influxdb"].port}"
+  influxdb_user     = "sparecraft"
+  influxdb_password = substr(sha256("influxdb ${fleet_identity.this.ca_private_key_pem}"), 0, 32)
+  influxdb_login    = "${local.influxdb_user}:${local.influxdb_password}"
+
   # What lies in /etc/sparecraft of each machine.
   files = {
     for name, machine in local.machines : name => merge(
@@ -214,6 +224,10 @@ locals {
             "${key}=${can(regex("^[A-Za-z0-9_.,:/=@%+-]*$", value)) ? value : "'${replace(value, "'", "'\\''")}'"}\n"
           ])
           mode = "0644"
+        }
+        "/etc/sparecraft/influxdb-login" = {
+          content = local.influxdb_login
+          mode    = "0600"
         }
         "/etc/sparecraft/tls/ca.pem" = {
           content = fleet_identity.this.ca_certificate_pem

@@ -4,7 +4,9 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 
-use crate::support::{wait_for, BUSY_ROLE};
+use base64::prelude::{Engine, BASE64_STANDARD};
+
+use crate::support::{wait_for, BUSY_ROLE, LOGIN};
 
 const PORT: u16 = 18_642;
 
@@ -14,15 +16,14 @@ struct Influx {
 }
 
 impl Influx {
-    /// A server on every address of this host's test networks; `None`, with a reason, where there
-    /// is none.
+    /// A server that asks for the user of these tests, on this host's address of their networks.
     fn start() -> Influx {
         let directory = tempfile::tempdir().unwrap();
         let at = |name: &str| directory.path().join(name).display().to_string();
         let config = format!(
             "reporting-disabled = true\nbind-address = \"127.0.0.1:18643\"\n\
              [meta]\ndir = \"{}\"\n[data]\ndir = \"{}\"\nwal-dir = \"{}\"\n\
-             [http]\nbind-address = \"198.18.242.129:{PORT}\"\nlog-enabled = false\n\
+             [http]\nbind-address = \"198.18.242.129:{PORT}\"\nlog-enabled = false\nauth-enabled = true\n\
              [monitor]\nstore-enabled = false\n",
             at("meta"),
             at("data"),
@@ -39,8 +40,10 @@ impl Influx {
             child,
             _directory: directory,
         };
+        let (user, password) = LOGIN.split_once(':').unwrap();
+        let first = format!("CREATE USER {user} WITH PASSWORD '{password}' WITH ALL PRIVILEGES");
         wait_for("InfluxDB", || {
-            query("SHOW DATABASES", "")
+            query(&first, "")
                 .ok()
                 .filter(|text| text.contains("results"))
         });
@@ -63,7 +66,9 @@ fn query(influxql: &str, database: &str) -> std::io::Result<String> {
         encoded = encoded.replace(plain, code);
     }
     let path = format!("/query?db={database}&q={encoded}");
-    write!(stream, "POST {path} HTTP/1.0\r\nContent-Length: 0\r\n\r\n")?;
+    let login = BASE64_STANDARD.encode(LOGIN);
+    let head = format!("Authorization: Basic {login}\r\nContent-Length: 0");
+    write!(stream, "POST {path} HTTP/1.0\r\n{head}\r\n\r\n")?;
     let mut text = String::new();
     stream.read_to_string(&mut text)?;
     Ok(text)
@@ -75,7 +80,8 @@ fn samples_taken_while_influxdb_is_away_arrive_when_it_comes() {
         eprintln!("skipped: needs influxd (Debian's influxdb) on this host");
         return;
     }
-    let address = format!("influxdb = \"http://198.18.242.129:{PORT}\"");
+    let address =
+        format!("influxdb = \"http://198.18.242.129:{PORT}\"\ninfluxdb_login = \"/test/login\"");
     let machine = machine_or_skip!(with BUSY_ROLE, &address);
     let count = |name: &str| {
         machine.call("GET", "/v1/health", None).1["metrics"][name]

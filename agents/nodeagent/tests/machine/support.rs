@@ -23,6 +23,8 @@ pub const AGENT_PORT: u16 = 7443;
 /// Generous: the host may be busy with other things.
 const WAIT_LIMIT: Duration = Duration::from_secs(90);
 
+/// What the machine's `/test/login` says.
+pub const LOGIN: &str = "tester:of-this-test";
 pub const NIC_MBPS: f64 = 200.0;
 pub const DISK_BYTES_PER_S: u64 = 40_000_000;
 
@@ -450,6 +452,7 @@ fn write_files(
         ("cert.pem", &certificate),
         ("key.pem", &key),
         ("agent.toml", &config),
+        ("login", LOGIN),
         ("role/start.sh", &format!("#!/bin/sh\n{role}")),
         ("role/ready.sh", "#!/bin/sh\nexit 0\n"),
     ] {

@@ -34,7 +34,7 @@ class _Hosts:
 
     def for_down(self, experiment: str, given: Given) -> Platform:
         """The same fleet."""
-        return _platform(experiment, given["hosts"])
+        return _platform(experiment, given.get("hosts"))  # watch has no such option
 
     def made(self) -> list[str]:
         """What was made from here."""

@@ -34,7 +34,7 @@ class _Local:
 
     def for_down(self, experiment: str, given: Given) -> Platform:
         """The same fleet."""
-        return _platform(experiment, given["docker_hosts"])
+        return _platform(experiment, given.get("docker_hosts"))  # watch has no such option
 
     def made(self) -> list[str]:
         """What Terraform has a state of, and what carries our label."""

@@ -1,0 +1,26 @@
+"""An InfluxDB's address, which may hold who asks: http://USER:PASSWORD@HOST:8086."""
+
+from __future__ import annotations
+
+import re
+
+import httpx
+
+
+def without_login(url: str) -> str:
+    """The address as people and files may see it."""
+    return re.sub("//.*@", "//", url)
+
+
+def client_of(url: str, timeout_s: float) -> httpx.Client:
+    """A client, none of whose addresses, errors and log lines has the password.
+
+    Raises httpx.InvalidURL.
+    """
+    asks = httpx.URL(url)
+    return httpx.Client(
+        base_url=without_login(url),
+        auth=(asks.username, asks.password) if asks.userinfo else None,
+        timeout=timeout_s,
+        trust_env=False,  # a proxy of the environment has no way to a fleet's addresses
+    )
