@@ -179,7 +179,7 @@ def _pages() -> dict[str, bytes]:
     return {**pages, "end.html": b"THE-END\n"}
 
 
-def _prepare_apache(folder: Path) -> None:
+def _prepare_httpd(folder: Path) -> None:
     """Its configuration and pages; it serves as another user, who must get there."""
     for path in (folder, folder.parent):
         if path.stat().st_mode & 0o777 == 0o700:
@@ -192,7 +192,7 @@ def _prepare_apache(folder: Path) -> None:
         (pages / name).write_bytes(text)
         (pages / name).chmod(0o644)
         os.utime(pages / name, (_CHANGED_S, _CHANGED_S))
-    (folder / "apache.conf").write_text(_CONFIGURATION.format(folder=folder), encoding="utf-8")
+    (folder / "httpd.conf").write_text(_CONFIGURATION.format(folder=folder), encoding="utf-8")
 
 
 def _http(method: str, path: str, *fields: str) -> bytes:
@@ -200,7 +200,7 @@ def _http(method: str, path: str, *fields: str) -> bytes:
     return "\r\n".join(lines).encode()
 
 
-def _apache_operation(rng: random.Random, names: Sequence[str]) -> bytes:
+def _httpd_operation(rng: random.Random, names: Sequence[str]) -> bytes:
     path = f"/{rng.choice(names)}"  # not OPTIONS: a hash table by address orders its answer
     begin = rng.randrange(60)
     return rng.choice((
@@ -214,9 +214,9 @@ def _apache_operation(rng: random.Random, names: Sequence[str]) -> bytes:
     ))  # fmt: skip
 
 
-def _apache_requests(rng: random.Random) -> tuple[list[bytes], list[bytes]]:
+def _httpd_requests(rng: random.Random) -> tuple[list[bytes], list[bytes]]:
     names = [name for name in _pages() if name.startswith("page-")]
-    under_load = [_apache_operation(rng, names) for _ in range(_OPERATIONS)]
+    under_load = [_httpd_operation(rng, names) for _ in range(_OPERATIONS)]
     return under_load, [_http("GET", f"/{name}") for name in names]
 
 
@@ -248,18 +248,18 @@ SERVICES = {
     ),
     "apache2": Service(
         # one process that serves one connection at a time, so that a run does the same each time
-        arguments=("-X", "-f", "{folder}/apache.conf", "-c", "Listen 127.0.0.1:{port}"),
+        arguments=("-X", "-f", "{folder}/httpd.conf", "-c", "Listen 127.0.0.1:{port}"),
         end=_http("GET", "/end.html"),
         ended=b"THE-END\n",
         stop=None,
         errors=(b"HTTP/1.1 5", b"HTTP/1.1 400", b"HTTP/1.1 403", b"HTTP/1.1 408"),
         absent=b"HTTP/1.1 404",
         compares=False,  # our arbiter compares keys' values only
-        _requests=_apache_requests,
+        _requests=_httpd_requests,
         tcp=True,
         connections=1,
         clock_s=1_790_000_000,
-        prepare=_prepare_apache,
+        prepare=_prepare_httpd,
         ends=False,  # in one of twenty undisturbed runs SIGTERM met no end, or a bad one
         varies=1e-4,  # it may see a request's bytes before it waits for them, or after
     ),
