@@ -18,6 +18,7 @@ ROOT = Path(__file__).resolve().parents[3]
 PREFIX = "tst-roles-"
 NETWORK = f"{PREFIX}net"
 SUBNET = "198.18.241.0/24"
+_LIMIT_S = 1200  # of a command: building an image is the longest
 
 
 def arbiter_config(at: str, server: str, tables: str = "") -> str:
@@ -38,7 +39,9 @@ address = "{server}"
 
 
 def docker(*arguments: str, check: bool = True) -> str:
-    done = subprocess.run(["docker", *arguments], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["docker", *arguments], capture_output=True, text=True, check=False, timeout=_LIMIT_S
+    )
     said = f"docker {' '.join(arguments)}: {done.stdout[-2000:]}{done.stderr[-2000:]}"
     assert not check or done.returncode == 0, said
     return done.stdout + done.stderr
