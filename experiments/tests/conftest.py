@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,10 +25,12 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.fixture(scope="session")
-def bundle() -> Path:
-    """What machines of EC2 are made of, packed once."""
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of what machines are made of, packed once; a copy, for tests of another job pack
+    theirs anew."""
     subprocess.run([ROOT / "ci" / "bundle"], check=True, capture_output=True)
-    return ROOT / "build/bundle/sparecraft.tar.gz"
+    folder = tmp_path_factory.mktemp("bundle") / "bundle"
+    return Path(shutil.copytree(ROOT / "build" / "bundle", folder))
 
 
 @pytest.fixture

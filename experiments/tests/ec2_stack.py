@@ -94,7 +94,9 @@ CLOUD: dict[str, Any] = {
 class AppliedStack:
     """The stack with one fleet's variables, in a folder of its own."""
 
-    def __init__(self, directory: Path, url: str, variables: Mapping[str, Any]) -> None:
+    def __init__(
+        self, directory: Path, url: str, bundle: Path, variables: Mapping[str, Any]
+    ) -> None:
         assert PROVIDERS.exists(), f"expected {PROVIDERS}: run ci/aws-provider"
         # S3's control API has the account's number before the host: a name that only moto, asked as
         # a proxy, answers to. Terraform's other calls go to a loopback or a plain address.
@@ -105,7 +107,7 @@ class AppliedStack:
         self.environment["NO_PROXY"] = url.removeprefix("http://").split(":")[0]
         self.environment["TF_CLI_CONFIG_FILE"] = str(PROVIDERS)
         self.experiment = str(variables["experiment"])
-        self._directory = copy_of_stack(directory)
+        self._directory = copy_of_stack(directory, bundle)
         key = directory / "session-manager.asc"
         key.write_text(KEY)
         given = {"region": REGION, "expires": EXPIRES, "session_manager_key": str(key)}
@@ -203,13 +205,16 @@ def aws_of(stack: AppliedStack, monkeypatch: Any) -> Aws:
     return Aws(REGION)
 
 
-def copy_of_stack(directory: Path) -> Path:
-    """The stacks, beside links to what they read of the rest."""
+def copy_of_stack(directory: Path, bundle: Path) -> Path:
+    """The stacks, beside links to what they read of the rest and to a bundle's folder."""
     infra = directory / "infra"
     ignored = shutil.ignore_patterns(".terraform*", "*.tfstate*", "*.auto.tfvars*")
     shutil.copytree(ROOT / "infra" / "stacks", infra / "stacks", symlinks=True, ignore=ignored)
     for name in ("boot", "roles"):
         (infra / name).symlink_to(ROOT / "infra" / name)
     (directory / "contracts").symlink_to(ROOT / "contracts")
-    (directory / "build").symlink_to((ROOT / "build").resolve())
+    build = directory / "build"
+    build.mkdir()
+    (build / "bin").symlink_to((ROOT / "build" / "bin").resolve())
+    (build / "bundle").symlink_to(bundle)
     return infra / "stacks" / "ec2"

@@ -44,7 +44,7 @@ STORE = Service(
 )  # fmt: skip
 
 
-STORE_ON_TCP = replace(STORE, arguments=("{port}",), tcp=True, connections=1, ends=False)
+STORE_ON_TCP = replace(STORE, arguments=("{port}",), connections=1, ends=False)
 
 
 @pytest.fixture(scope="module")

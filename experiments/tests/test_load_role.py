@@ -27,7 +27,7 @@ CERTIFICATES = "/etc/ssl/certs"
 @pytest.fixture
 def machine(bundle: Path, tmp_path: Path) -> Iterator[str]:
     """A container with the bundle and the settings of a load machine, on this host's network."""
-    with tarfile.open(bundle) as archive:
+    with tarfile.open(bundle / "sparecraft.tar.gz") as archive:
         archive.extractall(tmp_path / "bundle", filter="data")
     settings = tmp_path / "role.env"
     settings.write_text("LOAD_MASTER=127.0.0.1\n", encoding="utf-8")

@@ -34,9 +34,8 @@ _WAIT_S = 120.0
 
 
 @pytest.fixture(scope="module")
-def there(tmp_path_factory: pytest.TempPathFactory, bundle: Path) -> Iterator[Hosts]:
+def there(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosts]:
     """Four hosts and one with no room."""
-    assert bundle.exists()
     with hosts(tmp_path_factory.mktemp("hosts"), *FOUR, SMALL, small=SMALL) as made:
         yield made
 
@@ -52,9 +51,9 @@ def spec(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def stack(tmp_path: Path) -> Path:
+def stack(tmp_path: Path, bundle: Path) -> Path:
     """A copy of the stacks, so that no state of a user is touched."""
-    return copy_of_stack(tmp_path / "copy").parent / "hosts"
+    return copy_of_stack(tmp_path / "copy", bundle).parent / "hosts"
 
 
 def _platform(there: Hosts, stack: Path, experiment: str = EXPERIMENT) -> HostsPlatform:

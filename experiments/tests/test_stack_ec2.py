@@ -46,17 +46,15 @@ _MOTO_DRIFT = {
 
 
 @pytest.fixture(scope="module")
-def account(bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def account(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A moto server that knows Debian's image and AWS's policies."""
-    assert bundle.exists()
     place = tmp_path_factory.mktemp("moto")
     with moto_server(place / "moto.log", host_address(), **moto_settings(place)) as url:
         bounded(url)
         yield url
 
 
-def _applied(account: str, place: Path, variables: dict[str, Any]) -> Iterator[AppliedStack]:
-    stack = AppliedStack(place, account, variables)
+def _applied(stack: AppliedStack) -> Iterator[AppliedStack]:
     try:
         stack.apply()
         yield stack
@@ -65,15 +63,21 @@ def _applied(account: str, place: Path, variables: dict[str, Any]) -> Iterator[A
 
 
 @pytest.fixture(scope="module")
-def fixed(account: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[AppliedStack]:
+def fixed(
+    account: str, bundle: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[AppliedStack]:
     """The scheme on-prem: two tiers, one standby, two load machines."""
-    yield from _applied(account, tmp_path_factory.mktemp("fixed"), ON_PREM)
+    place = tmp_path_factory.mktemp("fixed")
+    yield from _applied(AppliedStack(place, account, bundle, ON_PREM))
 
 
 @pytest.fixture(scope="module")
-def cloud(account: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[AppliedStack]:
+def cloud(
+    account: str, bundle: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[AppliedStack]:
     """The scheme cloud: one tier, spot."""
-    yield from _applied(account, tmp_path_factory.mktemp("cloud"), CLOUD)
+    place = tmp_path_factory.mktemp("cloud")
+    yield from _applied(AppliedStack(place, account, bundle, CLOUD))
 
 
 def test_every_thing_carries_its_experiment_and_its_end(

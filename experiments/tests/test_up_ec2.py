@@ -55,7 +55,6 @@ def quota(
     bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[threading.Event]:
     """An account whose quota is spent while this is set, and a copy of the stack."""
-    assert bundle.exists()
     assert PROVIDERS.exists(), f"expected {PROVIDERS}: run ci/aws-provider"
     spent = threading.Event()
     with (
@@ -68,7 +67,7 @@ def quota(
         monkeypatch.setenv("NO_PROXY", "127.0.0.1")
         monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
         monkeypatch.setenv("TF_CLI_CONFIG_FILE", str(PROVIDERS))
-        stack = copy_of_stack(tmp_path / "copy")
+        stack = copy_of_stack(tmp_path / "copy", bundle)
         bounded(moto)
 
         def platform(experiment: str, region: str | None = None) -> Ec2Platform:

@@ -250,7 +250,7 @@ def _connect(path: Address) -> socket.socket:
 
 def address_of(service: Service, folder: Path) -> Address:
     """Where the service that was started in `folder` listens."""
-    if not service.tcp:
+    if not service.is_on_tcp:
         return folder / SOCKET
     return "127.0.0.1", int((folder / _PORT).read_text(encoding="utf-8"))
 
@@ -287,8 +287,8 @@ def start(
     (folder / SOCKET).unlink(missing_ok=True)
     if service.prepare:
         service.prepare(folder)
-    port = _free_port() if service.tcp else 0
-    if service.tcp:
+    port = _free_port() if service.is_on_tcp else 0
+    if service.is_on_tcp:
         (folder / _PORT).write_text(str(port), encoding="utf-8")
     clock = {} if service.clock_s is None else {"SPARECRAFT_CLOCK_S": str(service.clock_s)}
     arguments = [word.format(folder=folder, port=port) for word in service.arguments]

@@ -43,14 +43,16 @@ class Service:
     absent: bytes  # how one begins that says there is no such key
     compares: bool  # the arbiter can hold copies of it against each other: all have all data
     _requests: Callable[[random.Random], tuple[list[bytes], list[bytes]]]
-    tcp: bool = False  # it cannot listen on a socket of a folder
     connections: int = 5  # the last one reads back; one that serves only one at a time has one
     clock_s: int | None = None  # its answers tell the time: this, since 1970 [s]
     prepare: Callable[[Path], None] | None = None  # what it wants in its folder
-    ends: bool = (
-        True  # undisturbed, it ends well each time; else it is killed after its last answer
-    )
+    ends: bool = True  # well, each time it is told to; else it is killed after its last answer
     varies: float = 0.0  # share by which the results of two undisturbed runs may differ
+
+    @property
+    def is_on_tcp(self) -> bool:
+        """Whether it listens on a port, and not on a socket in its folder."""
+        return any("{port}" in word for word in self.arguments)
 
     def load(self) -> Load:
         """Always the same."""
@@ -256,7 +258,6 @@ SERVICES = {
         absent=b"HTTP/1.1 404",
         compares=False,  # our arbiter compares keys' values only
         _requests=_httpd_requests,
-        tcp=True,
         connections=1,
         clock_s=1_790_000_000,
         prepare=_prepare_httpd,
