@@ -32,6 +32,13 @@ def measured_usd_per_month(
     return usd_per_month(tier_machines(spec, manifest), scheme, plan.get("region"))
 
 
+def has_prices_of_its_own(machines: Sequence[Mapping[str, Any]], scheme: str | None) -> bool:
+    """Whether these are not the book's: those of hosts, or of rented machines that stand for owned
+    ones. A plan, at the book's, is no cheaper or dearer than such a fleet."""
+    own = any(machine.get("usd_per_hour") is not None for machine in machines)
+    return own and scheme == Scheme.on_prem
+
+
 def usd_per_month(
     machines: Sequence[Mapping[str, Any]], scheme: str | None, region: str | None = None
 ) -> float | None:

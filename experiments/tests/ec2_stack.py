@@ -208,7 +208,7 @@ def aws_of(stack: AppliedStack, monkeypatch: Any) -> Aws:
 def copy_of_stack(directory: Path, bundle: Path) -> Path:
     """The stacks, beside links to what they read of the rest and to a bundle's folder."""
     infra = directory / "infra"
-    ignored = shutil.ignore_patterns(".terraform*", "*.tfstate*", "*.auto.tfvars*")
+    ignored = shutil.ignore_patterns(".terraform*", "*.tfstate*", "*.auto.tfvars*", "backend.tf")
     shutil.copytree(ROOT / "infra" / "stacks", infra / "stacks", symlinks=True, ignore=ignored)
     for name in ("boot", "roles"):
         (infra / name).symlink_to(ROOT / "infra" / name)

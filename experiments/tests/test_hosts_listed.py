@@ -8,6 +8,7 @@ import pytest
 
 from experiments.errors import InputError
 from experiments.stage.platforms.hosts.listed import read
+from experiments.stage.platforms.hosts.platform import HostsPlatform
 
 ONE = '[[hosts]]\nname = "a"\naddress = "10.0.0.1"\ndata_interface = "eth1"\ncores = 4\n'
 
@@ -44,3 +45,15 @@ def test_what_cannot_be_is_refused_by_name(tmp_path: Path, text: str, says: str)
     with pytest.raises(InputError) as refused:
         read(_file(tmp_path, text))
     assert says in f"{refused.value.place} {refused.value.came}"
+
+
+def test_down_where_no_hosts_were_ever_named_finds_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "stack").mkdir()
+    platform = HostsPlatform("wiki", stack=tmp_path / "stack")
+    assert (platform.left(), platform.down(print)) == ([], [])
+    named = HostsPlatform("wiki", tmp_path / "mine.toml", stack=tmp_path / "stack")
+    with pytest.raises(InputError, match=r"mine\.toml"):
+        named.down(print)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from experiments.kinds.compare.answer import said
-from experiments.kinds.compare.cost import cost_table, work_words
+from experiments.kinds.compare.cost import cost_sentence, cost_table, work_words
 from experiments.kinds.compare.earlier import among_earlier, earlier_factors
 from experiments.kinds.compare.folder import RunFolder, read_folder
 from experiments.kinds.compare.tables import arm_tables, comparison_table, simulated_table
@@ -182,6 +182,7 @@ def test_a_difference_of_costs_is_that_of_what_is_shown(folder: Path) -> None:
     found = read_folder(folder)
     machines = found.manifest["fleet"]["machines"]
     count = len(tier_machines(found.spec, found.manifest))
+    found.plan |= {"scheme": "cloud", "region": "eu-west-1"}
     for planned, hour, month in (
         (2.31, "-0.0035 USD", "-2.61 USD"),  # 0.0032 less 0.0067, though it is 0.00358
         (4.92, "0.0000 USD", "0.00 USD"),
@@ -214,6 +215,22 @@ def test_a_machines_own_price_goes_first_and_its_standby_is_off(folder: Path) ->
     table = cost_table(found)
     assert table is not None
     assert [cell.text for cell in table.rows[0][1:]] == ["0.1200 USD", "87.60 USD"]
+
+
+def test_prices_of_hosts_are_not_held_against_the_books(folder: Path) -> None:
+    found = read_folder(folder)
+    for machine in found.manifest["fleet"]["machines"]:
+        machine["usd_per_hour"] = 0.1
+    table = cost_table(found)
+    assert table is not None
+    assert [row[0].about for row in table.rows] == [
+        "4 web, 3 db; its machines' own prices",
+        "4 web, 1 web standby, 2 db; prices of the book",
+    ]
+    assert cost_sentence(found) == (
+        "The measured fleet costs 511.00 USD a month at its machines' own prices, the one planned "
+        "from this run 106.29 USD at those of the book."
+    )
 
 
 def beside(run: FakeRun, folder: Path, day: str, **spec: Any) -> Path:

@@ -7,7 +7,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from experiments.kinds.compare.folder import RunFolder
-from experiments.record.cost import measured_usd_per_month, tier_machines
+from experiments.record.cost import (
+    has_prices_of_its_own,
+    measured_usd_per_month,
+    tier_machines,
+)
 from experiments.report.tables import Cell, Table
 from experiments.report.text import MISSING, number, percent, usd, usd_more
 from optimizer.units import HOURS_PER_MONTH
@@ -25,21 +29,26 @@ def cost_sentence(run: RunFolder) -> str:
     measured, planned = costs(run)
     parts = [f"the measured fleet costs {usd(measured)} a month"] if measured is not None else []
     parts += [f"the one planned from this run {usd(planned)}"] if planned is not None else []
+    if len(parts) > 1 and _is_priced_otherwise(run):
+        parts = [f"{parts[0]} at its machines' own prices", f"{parts[1]} at those of the book"]
     text = ", ".join(parts)
     return f"{text[0].upper()}{text[1:]}." if text else ""
 
 
 def cost_table(run: RunFolder) -> Table | None:
-    """The measured fleet, the planned one and the difference, an hour and a month."""
+    """The measured fleet, the planned one and the difference, an hour and a month; no difference
+    of two kinds of prices."""
     plan, machines = run.plan, tier_machines(run.spec, run.manifest)
     measured, planned = costs(run)
     if not machines and planned is None:
         return None
+    otherwise = _is_priced_otherwise(run)
+    at = ("; its machines' own prices", "; prices of the book") if otherwise else ("", "")
     rows = [
-        _row("measured fleet", _counted(machines), measured),
-        _row("planned fleet", _planned(plan), planned),
+        _row("measured fleet", _counted(machines) + at[0], measured),
+        _row("planned fleet", _planned(plan) + at[1], planned),
     ]
-    if measured is not None and planned is not None:
+    if measured is not None and planned is not None and not otherwise:
         less = zip(_shown(planned), _shown(measured), strict=True)
         more = [Cell(usd_more(one - other, digits)) for (one, digits), (other, _) in less]
         rows.append((Cell("difference", numeric=False, about="planned less measured"), *more))
@@ -47,6 +56,11 @@ def cost_table(run: RunFolder) -> Table | None:
              if plan.get("prices_as_of") else "", "without arbiters"]  # fmt: skip
     caption = ", ".join(word for word in words if word)
     return Table("cost-table", caption, ("", "an hour", "a month"), tuple(rows))
+
+
+def _is_priced_otherwise(run: RunFolder) -> bool:
+    scheme = run.plan.get("scheme") or (run.spec.get("fleet") or {}).get("scheme")
+    return has_prices_of_its_own(tier_machines(run.spec, run.manifest), scheme)
 
 
 def _row(name: str, about: str, per_month: float | None) -> tuple[Cell, ...]:

@@ -1,4 +1,7 @@
-"""Terraform as a program: plain commands on a stack, one workspace per experiment, JSON out."""
+"""Terraform as a program: plain commands on a stack, one workspace per experiment, JSON out.
+
+A state lies beside the stack, or where a `backend` block of the stack says.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,8 @@ _Output = TypeVar("_Output", bound=BaseModel)
 _PRIVATE = 0o077  # a state holds the key of the fleet's authority
 _LOCK_WAIT = "-lock-timeout=30s"
 _PROVIDER = "sparecraft/fleet"  # not in any registry: our own set-up installs it
-_FLEET, _PLATFORM = "fleet.tfvars", "platform.tfvars.json"
+_FLEET, _PLATFORM, _STATE = "fleet.tfvars", "platform.tfvars.json", "terraform.tfstate"
+_DEFAULT = "default"  # the workspace that every backend has
 
 
 class Stack:
@@ -34,13 +38,17 @@ class Stack:
 
     @property
     def state_directory(self) -> Path:
-        """Where Terraform keeps this workspace's state; the variables used lie beside it."""
+        """Where the variables used lie, and beside them the state unless a backend keeps it."""
         return self.directory / "terraform.tfstate.d" / self.experiment
+
+    @property
+    def has_backend(self) -> bool:
+        """Whether a backend keeps the states."""
+        return bool(re.search(r'^\s*backend "(?!local")', self._text(), re.MULTILINE))
 
     def declared(self) -> set[str]:
         """Names of the stack's variables: a misspelt one in a file is no error to Terraform."""
-        texts = [path.read_text() for path in sorted(self.directory.glob("*.tf"))]
-        return set(re.findall(r'^\s*variable "(\w+)"', "\n".join(texts), re.MULTILINE))
+        return set(re.findall(r'^\s*variable "(\w+)"', self._text(), re.MULTILINE))
 
     @property
     def variables(self) -> dict[str, Any]:
@@ -70,8 +78,8 @@ class Stack:
                     pass
                 return dict(json.loads(self._run(["show", "-json", str(plan)]).stdout))
             finally:
-                if not any(self.state_directory.glob("*")):
-                    self.state_directory.rmdir()  # the workspace that Terraform made for the plan
+                if not self.held() and not any(self.state_directory.glob("*")):
+                    self.forget()  # the workspace that Terraform made for the plan
 
     def replace(self, address: str, progress: Progress) -> None:
         """Make one resource anew and touch no other. Raises EnvironmentMissing."""
@@ -81,21 +89,24 @@ class Stack:
         )
 
     def destroy(self, progress: Progress) -> None:
-        """Remove what the workspace's state holds; nothing to do if there is no state."""
-        kept = self.state_directory / _FLEET
-        if not (self.state_directory / "terraform.tfstate").exists() or not kept.exists():
+        """Remove what the workspace's state holds; nothing to do if there is no state, or the
+        variables are in another checkout."""
+        if not (self.state_directory / _FLEET).exists() or not self._state():
             return
         self._init()
         self._stream(["destroy", "-auto-approve", *self._common(self.state_directory)], progress)
         self.forget()
 
     def remove(self, progress: Progress, sweep: Callable[[], list[str]]) -> list[str]:
-        """`destroy`, then `sweep`, which removes by label or tag; returns what only it found."""
+        """`destroy`, then `sweep`, which removes by label or tag; returns what only it found.
+        Raises EnvironmentMissing, with nothing done, where a backend does not answer."""
         failed = False
         try:
-            self.held()  # a state that is not whole: the sweep does it all
+            self.held()
         except EnvironmentMissing:
-            self.forget()
+            if self.has_backend:
+                raise
+            self.forget()  # a state that is not whole: the sweep does it all
         try:
             self.destroy(progress)
         except EnvironmentMissing:
@@ -104,27 +115,28 @@ class Stack:
         if failed and self.state_directory.exists():
             # The sweep removed everything that the state could name: one more destroy empties it.
             self.destroy(progress)
+        elif self.state_directory.exists() or self.held():
+            self.forget()  # variables without a state, or a state whose variables are elsewhere
         return swept
 
     def forget(self) -> None:
         """Drop the state, whatever it holds."""
-        shutil.rmtree(self.state_directory)
+        self._delete_workspace()
+        shutil.rmtree(self.state_directory, ignore_errors=True)
 
     def held(self) -> list[dict[str, Any]]:
         """Attributes of everything that the state holds. Raises EnvironmentMissing where it is not
         whole: the disk was full, the machine went down."""
-        state = self.state_directory / "terraform.tfstate"
-        if not state.exists():
-            return []
         try:
-            resources = json.loads(state.read_text()).get("resources", [])
+            state = json.loads(self._state() or "{}")
         except ValueError as error:
             raise EnvironmentMissing(
-                f"Terraform's state {state}",
+                f"Terraform's state {self.state_directory / _STATE}",
                 expected="JSON",
                 came=str(error),
                 do=f"Call `sparecraft down {self.experiment}`: it removes the fleet and this file.",
             ) from error
+        resources = state.get("resources", [])
         return [i["attributes"] for resource in resources for i in resource["instances"]]
 
     def changes(self) -> list[str]:
@@ -143,8 +155,8 @@ class Stack:
         if not self.held():
             raise EnvironmentMissing(
                 f"fleet {self.experiment}",
-                expected="one that was made from this checkout",
-                came=f"nothing in {self.state_directory}",
+                expected="one that was made from this checkout, or is in its backend",
+                came=f"nothing in {'the backend' if self.has_backend else self.state_directory}",
                 do="Go to the checkout that made it.",
             )
         return self._output_as("fleet", Inventory)
@@ -171,7 +183,28 @@ class Stack:
         return [*chosen, "-input=false", _LOCK_WAIT, "-json"]
 
     def _init(self) -> None:
-        self._run(["init", "-input=false", "-no-color"])
+        # A backend that is new to this checkout refuses a workspace that it does not hold.
+        self._run(["init", "-input=false", "-no-color"], workspace=_DEFAULT)
+
+    def _text(self) -> str:
+        return "\n".join(path.read_text() for path in sorted(self.directory.glob("*.tf")))
+
+    def _state(self) -> str:
+        """As it is written; empty where there is none."""
+        if not self.has_backend:
+            state = self.state_directory / _STATE
+            return state.read_text() if state.exists() else ""
+        return self._run(["state", "pull"]).stdout if self._has_workspace() else ""
+
+    def _has_workspace(self) -> bool:
+        """Of the backend: to ask for the state of one that is not there makes it."""
+        self._init()
+        listed = self._run(["workspace", "list"], workspace=_DEFAULT).stdout
+        return self.experiment in listed.replace("*", " ").split()
+
+    def _delete_workspace(self) -> None:
+        if self.has_backend and self._has_workspace():
+            self._run(["workspace", "delete", "-force", self.experiment], workspace=_DEFAULT)
 
     def _command(self, arguments: list[str]) -> list[str]:
         program = shutil.which("terraform")
@@ -184,10 +217,10 @@ class Stack:
             )
         return [program, f"-chdir={self.directory}", *arguments]
 
-    def _environment(self) -> dict[str, str]:
+    def _environment(self, workspace: str | None = None) -> dict[str, str]:
         environment = {
             **os.environ,
-            "TF_WORKSPACE": self.experiment,
+            "TF_WORKSPACE": workspace or self.experiment,
             "TF_IN_AUTOMATION": "1",
             "CHECKPOINT_DISABLE": "1",
         }
@@ -196,10 +229,12 @@ class Stack:
             del environment["TF_CLI_CONFIG_FILE"]
         return environment
 
-    def _run(self, arguments: list[str]) -> subprocess.CompletedProcess[str]:
+    def _run(
+        self, arguments: list[str], workspace: str | None = None
+    ) -> subprocess.CompletedProcess[str]:
         done = subprocess.run(
             self._command(arguments),
-            env=self._environment(),
+            env=self._environment(workspace),
             capture_output=True,
             text=True,
             stdin=subprocess.DEVNULL,

@@ -46,6 +46,8 @@ class HostsPlatform:
         self.experiment = experiment
         self.stack = Stack(stack, experiment)
         self._file = file or self._kept()
+        # Without a file, an `up` or a hosts.toml here nothing was made from here.
+        self._has_hosts = file is not None or self._file_note.exists() or self._file.exists()
         self._bundle = bundle
 
     def check(self) -> None:
@@ -218,6 +220,8 @@ class HostsPlatform:
     def _holding(self) -> tuple[list[str], dict[str, EnvironmentMissing]]:
         """The hosts that say they are this experiment's, and those that do not answer."""
         holding, unanswered = list[str](), dict[str, EnvironmentMissing]()
+        if not self._has_hosts:
+            return holding, unanswered
 
         def ask(name: str, remote: Remote) -> None:
             try:
