@@ -15,7 +15,7 @@ from experiments import kinds
 from experiments.commands.check import checked
 from experiments.design import load_design
 from experiments.design.experiment import Experiment
-from experiments.kinds.capacity.analysis import capacity_of, cost_of, knee, rate_at_limit
+from experiments.kinds.capacity.analysis import capacity_of, cost_of, cpu_ratio, knee, rate_at_limit
 from experiments.kinds.capacity.figures import cpu_figure
 from experiments.kinds.capacity.measure import (
     FIRST_WARM_UP_S,
@@ -169,10 +169,40 @@ def test_arms_are_asked_one_by_one_and_held_against_the_first(steps: list[Step])
     assert against["workload"] == "native"
     assert against["low"] < 0.5 < against["high"]
     assert against["value"] == pytest.approx(0.5)
+    assert against["cpu"]["rates_per_s"] == (200.0,), "the only one that was asked of both"
+    assert against["cpu"]["value"] == pytest.approx((0.02 + 400 * 2e-4) / (0.02 + 200 * 2e-4))
     page = capacity_page(flat(result_of("capacity", manifest(), found)), manifest())
     assert "50.0 % (" in page
     lost = node_findings(manifest(), "cache", limits_ms, both_steps[:21], {"ilr": "native"})
     assert lost.body["workloads"]["ilr"]["against"]["value"] is None
+
+
+def test_cpu_is_held_against_the_first_arms_at_the_rates_that_both_answered(
+    steps: list[Step],
+) -> None:
+    def dearer(step: Step, factor: float) -> Step:
+        cores = {**step.cores, "cache-1": step.cores["cache-1"] * factor}
+        return dataclasses.replace(step, cores=cores)
+
+    def lost(step: Step) -> Step:
+        return dataclasses.replace(
+            step, requests=step.requests.with_columns(outcome=pl.lit("bad_status"))
+        )
+
+    first = whole_sweeps(steps)
+    factors = (1.2, 1.3, 1.4)
+    sweeps = [
+        [dearer(step, factor) for step in sweep]
+        for sweep, factor in zip(first, factors, strict=True)
+    ]
+    sweeps[1][-1] = lost(sweeps[1][-1])
+    found = cpu_ratio(sweeps, first, "cache-1")
+    assert found is not None
+    assert found.rates == tuple(step.rate_per_s for step in first[0][:-1]), "of one answers failed"
+    assert found.ratio.value == pytest.approx(np.prod(factors) ** (1 / 3))
+    assert found.ratio.low < 1.2 < 1.4 < found.ratio.high, "three sweeps say little"
+    assert cpu_ratio(sweeps[:1], first[:1], "cache-1") is None
+    assert cpu_ratio([[lost(step) for step in sweep] for sweep in sweeps], first, "cache-1") is None
 
 
 def test_a_run_without_nodt_says_why_where_it_says_not_valid(steps: list[Step]) -> None:

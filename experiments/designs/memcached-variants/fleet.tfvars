@@ -7,7 +7,7 @@ tiers = {
     role          = "memcached"
     nodes         = 1
     standby       = 0
-    cpus          = 0.1
+    cpus          = 0.25
     memory_mb     = 256
     nic_mbps      = 200
     disk_mbps     = 80
@@ -16,5 +16,5 @@ tiers = {
 }
 
 arbiters = {
-  cache = { tokens = 1000 }
+  cache = { tokens = 64 }
 }

@@ -7,7 +7,7 @@ tiers = {
     role          = "redis"
     nodes         = 1
     standby       = 0
-    cpus          = 0.1
+    cpus          = 0.25
     memory_mb     = 384
     nic_mbps      = 200
     disk_mbps     = 80
@@ -16,5 +16,5 @@ tiers = {
 }
 
 arbiters = {
-  store = { tokens = 1000 }
+  store = { tokens = 64 }
 }

@@ -22,6 +22,7 @@ from experiments.record.metrics.bootstrap import intervals, pooled, quantile_val
 from experiments.record.metrics.latency import SAMPLES_BEYOND_MIN, Floats, samples_beyond
 
 QUANTILE = 0.95
+ERRORS_MAX = 0.01  # of a step whose requests were the node's work
 _STRETCH_S = 1.0
 _p95 = quantile_value(QUANTILE)
 
@@ -142,3 +143,45 @@ def cost_of(steps: Sequence[Step], machine: str) -> Cost | None:
         return None
     half = float(stats.t.ppf(0.975, len(points) - 2) * line.stderr)
     return Cost(Interval(slope, slope - half, slope + half), float(line.intercept))
+
+
+@dataclass(frozen=True)
+class CpuRatio:
+    """CPU of a machine over that of the first arm's, at the same rates."""
+
+    ratio: Interval
+    rates: tuple[float, ...]
+
+
+def cpu_ratio(
+    sweeps: Sequence[Sequence[Step]], first: Sequence[Sequence[Step]], machine: str
+) -> CpuRatio | None:
+    """What the same requests cost in one arm and in the first one.
+
+    The geometric mean over the rates that were asked of both, and answered but for
+    `ERRORS_MAX`, in every sweep; t interval over the logarithms of sweeps. None where no rate or
+    fewer than two sweeps are left.
+    """
+
+    def kept(some: Sequence[Sequence[Step]]) -> list[dict[float, float]]:
+        return [
+            {
+                step.rate_per_s: step.cores[machine]
+                for step in sweep
+                if step.cores.get(machine, 0.0) > 0.0 and step.error_share <= ERRORS_MAX
+            }
+            for sweep in some
+        ]
+
+    pairs = list(zip(kept(sweeps), kept(first), strict=False))
+    rates = sorted(set.intersection(*({*one} & {*other} for one, other in pairs))) if pairs else []
+    if not rates or len(pairs) < 2:
+        return None
+    logs = [
+        float(np.mean([math.log(one[rate] / other[rate]) for rate in rates]))
+        for one, other in pairs
+    ]
+    mean = float(np.mean(logs))
+    half = float(stats.t.ppf(0.975, len(logs) - 1) * stats.sem(logs))
+    ratio = Interval(*(math.exp(one) for one in (mean, mean - half, mean + half)))
+    return CpuRatio(ratio, tuple(rates))

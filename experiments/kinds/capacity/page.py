@@ -80,13 +80,15 @@ def print_capacity(capacity: Mapping[str, Any], console: Console, report: Path) 
 
 
 _HEAD = ("workload", "limit of p95", "NodT", "95 %", "knee", "CPU of a request", "CPU at NodT")
+_AGAINST = ("of the first arm's NodT", "of its CPU, at the same rates")
 
 
 def _rows(capacity: Mapping[str, Any]) -> list[tuple[str, ...]]:
     rows: list[tuple[str, ...]] = []
     for user, found in capacity["workloads"].items():
         nodt, knee, cost = found["nodt_per_s"], found["knee_per_s"], found["processing_s"]
-        against = (_share(found.get("against")),) if _has_arms(capacity) else ()
+        first = found.get("against") or {}
+        against = (_share(first), _share(first.get("cpu"))) if _has_arms(capacity) else ()
         rows.append((
             user,
             f"{plain(found['limit_ms'])} ms",
@@ -102,7 +104,7 @@ def _rows(capacity: Mapping[str, Any]) -> list[tuple[str, ...]]:
 
 def _summary_table(capacity: Mapping[str, Any]) -> Table:
     rows = tuple((named(row[0]), *(Cell(text) for text in row[1:])) for row in _rows(capacity))
-    head = (*_HEAD, "of the first arm's NodT") if _has_arms(capacity) else _HEAD
+    head = (*_HEAD, *_AGAINST) if _has_arms(capacity) else _HEAD
     return Table("capacity-table", "What one node carries", head, rows)
 
 
@@ -111,7 +113,7 @@ def _has_arms(capacity: Mapping[str, Any]) -> bool:
 
 
 def _share(against: Mapping[str, Any] | None) -> str:
-    if not against or against["value"] is None:
+    if not against or against.get("value") is None:
         return ""
     return f"{percent(against['value'])} ({interval(against['low'], against['high'], percent)})"
 

@@ -10,7 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from experiments.kinds.capacity.analysis import Interval, NodeCapacity, capacity_of, cost_of
+from experiments.kinds.capacity.analysis import (
+    Interval,
+    NodeCapacity,
+    capacity_of,
+    cost_of,
+    cpu_ratio,
+)
 from experiments.kinds.capacity.steps import STEPS, AskedStep, Step, steps_of
 from experiments.record.metrics.frames import response_limit_ms
 from experiments.record.records import HOSTS, REQUESTS, read_table
@@ -56,7 +62,15 @@ def node_findings(
         for user, limit_ms in limits_ms.items()
     }
     for user, first in (against or {}).items():
-        workloads[user]["against"] = {"workload": first} | _ratio(workloads[user], workloads[first])
+        mine, others = (
+            whole_sweeps([s for s in steps if s.asked.user == one]) for one in (user, first)
+        )
+        cpu = cpu_ratio(mine, others, machine["name"])
+        workloads[user]["against"] = {
+            "workload": first,
+            **_ratio(workloads[user], workloads[first]),
+            "cpu": None if cpu is None else asdict(cpu.ratio) | {"rates_per_s": cpu.rates},
+        }
     missing = [
         f"no NodT of {user}: {found['reason']}"
         for user, found in workloads.items()
