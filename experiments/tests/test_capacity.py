@@ -30,6 +30,7 @@ from experiments.kinds.capacity.result import node_findings, whole_sweeps
 from experiments.kinds.capacity.section import CapacitySection
 from experiments.kinds.capacity.steps import AskedStep, Step, steps_of
 from experiments.record.result import flat, result_of
+from experiments.report.text import number
 from experiments.tests.capacity_fixture import (
     LIMIT_MS,
     NODT,
@@ -171,8 +172,12 @@ def test_arms_are_asked_one_by_one_and_held_against_the_first(steps: list[Step])
     assert against["value"] == pytest.approx(0.5)
     assert against["cpu"]["rates_per_s"] == (200.0,), "the only one that was asked of both"
     assert against["cpu"]["value"] == pytest.approx((0.02 + 400 * 2e-4) / (0.02 + 200 * 2e-4))
-    page = capacity_page(flat(result_of("capacity", manifest(), found)), manifest())
-    assert "50.0 % (" in page
+    body = flat(result_of("capacity", manifest(), found))
+    assert "50.0 % (" in capacity_page(body, manifest())
+    carried = [number(found.body["workloads"][arm]["nodt_per_s"]["value"]) for arm in limits_ms]
+    assert headline(body) == (
+        f"Requests/s that one node carries: native {carried[0]}, ilr {carried[1]}."
+    )
     lost = node_findings(manifest(), "cache", limits_ms, both_steps[:21], {"ilr": "native"})
     assert lost.body["workloads"]["ilr"]["against"]["value"] is None
 

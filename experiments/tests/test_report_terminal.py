@@ -143,3 +143,15 @@ def test_a_table_too_wide_even_on_its_side_keeps_what_its_lines_are_called() -> 
     shown = out.getvalue()
     assert all(words in shown for words in head)
     assert all(len(line) <= 60 for line in shown.splitlines())
+
+
+def test_a_name_too_long_for_its_column_is_broken_and_not_cut() -> None:
+    names = [f"cache-reader-of-many-words-{arm}" for arm in ("native", "ilr", "tx")]
+    head = ("workload", *(f"what is measured {k}" for k in range(6)))
+    rows = tuple((named(name), *[named("1 s")] * 6) for name in names)
+    out = io.StringIO()
+    print_table(Table("names", "Names", head, rows), Console(file=out, width=60))
+    assert "…" not in out.getvalue()
+    columns = zip(*(line.split("┃")[2:5] for line in out.getvalue().splitlines()
+                    if line.startswith("┃")), strict=True)  # fmt: skip
+    assert ["".join(cell.strip() for cell in column) for column in columns] == names

@@ -47,7 +47,9 @@ def fitting(table: Table, console: Console = out) -> Table:
         show_edge=table.show_edge,
     )
     for place, cell in enumerate(columns[0] if columns else ()):
-        aside.add_column(cell, justify="right" if place else "left", no_wrap=not place)
+        aside.add_column(
+            cell, justify="right" if place else "left", no_wrap=not place, overflow="fold"
+        )
     for column in columns[1:]:
         aside.add_row(*column)
     widths = [_width(one, console) for one in (table, aside)]

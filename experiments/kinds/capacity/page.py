@@ -52,7 +52,14 @@ def capacity_page(capacity: Mapping[str, Any], manifest: Mapping[str, Any]) -> s
 
 
 def headline(capacity: Mapping[str, Any]) -> str:
-    """What the node carries, in a sentence for each workload."""
+    """What the node carries, in a sentence for each workload; in one of all arms."""
+    if _has_arms(capacity):
+        nodts = {user: one["nodt_per_s"] for user, one in capacity["workloads"].items()}
+        found = [
+            f"{user} {number(nodt['value']) if nodt else 'not found'}"
+            for user, nodt in nodts.items()
+        ]
+        return f"Requests/s that one node carries: {', '.join(found)}."
     return " ".join(_said(user, found) for user, found in capacity["workloads"].items())
 
 
