@@ -28,15 +28,17 @@ def measured_usd_per_month(
     spec: Mapping[str, Any], manifest: Mapping[str, Any], plan: Mapping[str, Any]
 ) -> float | None:
     """USD a month of the tiers' machines; None where a machine has no price."""
-    scheme = plan.get("scheme") or (spec.get("fleet") or {}).get("scheme")
-    return usd_per_month(tier_machines(spec, manifest), scheme, plan.get("region"))
+    return usd_per_month(tier_machines(spec, manifest), _scheme(spec, plan), plan.get("region"))
 
 
-def has_prices_of_its_own(machines: Sequence[Mapping[str, Any]], scheme: str | None) -> bool:
+def has_prices_of_its_own(
+    spec: Mapping[str, Any], manifest: Mapping[str, Any], plan: Mapping[str, Any]
+) -> bool:
     """Whether these are not the book's: those of hosts, or of rented machines that stand for owned
     ones. A plan, at the book's, is no cheaper or dearer than such a fleet."""
+    machines = tier_machines(spec, manifest)
     own = any(machine.get("usd_per_hour") is not None for machine in machines)
-    return own and scheme == Scheme.on_prem
+    return own and _scheme(spec, plan) == Scheme.on_prem
 
 
 def usd_per_month(
@@ -66,6 +68,10 @@ def account_of(spec: Mapping[str, Any], fleet: Mapping[str, Any]) -> Account:
     monthly = measured_usd_per_month(spec, {"fleet": fleet}, {})
     slo = {key: limit for key, limit in (spec.get("slo") or {}).items() if limit is not None}
     return Account(slo, None if monthly is None else monthly / HOURS_PER_MONTH)
+
+
+def _scheme(spec: Mapping[str, Any], plan: Mapping[str, Any]) -> str | None:
+    return plan.get("scheme") or (spec.get("fleet") or {}).get("scheme")
 
 
 def _usd_per_month(machine: Mapping[str, Any], instances: Sequence[Instance], scheme: str) -> float:

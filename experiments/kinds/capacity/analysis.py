@@ -163,17 +163,18 @@ def cpu_ratio(
     fewer than two sweeps are left.
     """
 
-    def kept(some: Sequence[Sequence[Step]]) -> list[dict[float, float]]:
-        return [
-            {
+    def kept(some: Sequence[Sequence[Step]]) -> dict[int, dict[float, float]]:
+        return {
+            sweep[0].asked.sweep: {
                 step.rate_per_s: step.cores[machine]
                 for step in sweep
                 if step.cores.get(machine, 0.0) > 0.0 and step.error_share <= ERRORS_MAX
             }
             for sweep in some
-        ]
+        }
 
-    pairs = list(zip(kept(sweeps), kept(first), strict=False))
+    mine, others = kept(sweeps), kept(first)
+    pairs = [(mine[sweep], others[sweep]) for sweep in sorted(mine.keys() & others.keys())]
     rates = sorted(set.intersection(*({*one} & {*other} for one, other in pairs))) if pairs else []
     if not rates or len(pairs) < 2:
         return None

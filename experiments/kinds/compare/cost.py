@@ -29,7 +29,7 @@ def cost_sentence(run: RunFolder) -> str:
     measured, planned = costs(run)
     parts = [f"the measured fleet costs {usd(measured)} a month"] if measured is not None else []
     parts += [f"the one planned from this run {usd(planned)}"] if planned is not None else []
-    if len(parts) > 1 and _is_priced_otherwise(run):
+    if len(parts) > 1 and has_prices_of_its_own(run.spec, run.manifest, run.plan):
         parts = [f"{parts[0]} at its machines' own prices", f"{parts[1]} at those of the book"]
     text = ", ".join(parts)
     return f"{text[0].upper()}{text[1:]}." if text else ""
@@ -42,7 +42,7 @@ def cost_table(run: RunFolder) -> Table | None:
     measured, planned = costs(run)
     if not machines and planned is None:
         return None
-    otherwise = _is_priced_otherwise(run)
+    otherwise = has_prices_of_its_own(run.spec, run.manifest, run.plan)
     at = ("; its machines' own prices", "; prices of the book") if otherwise else ("", "")
     rows = [
         _row("measured fleet", _counted(machines) + at[0], measured),
@@ -56,11 +56,6 @@ def cost_table(run: RunFolder) -> Table | None:
              if plan.get("prices_as_of") else "", "without arbiters"]  # fmt: skip
     caption = ", ".join(word for word in words if word)
     return Table("cost-table", caption, ("", "an hour", "a month"), tuple(rows))
-
-
-def _is_priced_otherwise(run: RunFolder) -> bool:
-    scheme = run.plan.get("scheme") or (run.spec.get("fleet") or {}).get("scheme")
-    return has_prices_of_its_own(tier_machines(run.spec, run.manifest), scheme)
 
 
 def _row(name: str, about: str, per_month: float | None) -> tuple[Cell, ...]:

@@ -78,7 +78,7 @@ class Stack:
                     pass
                 return dict(json.loads(self._run(["show", "-json", str(plan)]).stdout))
             finally:
-                if not self.held() and not any(self.state_directory.glob("*")):
+                if not any(self.state_directory.glob("*")) and not self.held():
                     self.forget()  # the workspace that Terraform made for the plan
 
     def replace(self, address: str, progress: Progress) -> None:
