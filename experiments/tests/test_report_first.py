@@ -223,9 +223,9 @@ def test_prices_of_hosts_are_not_held_against_the_books(folder: Path) -> None:
         machine["usd_per_hour"] = 0.1
     table = cost_table(found)
     assert table is not None
-    assert [row[0].about for row in table.rows] == [
-        "4 web, 3 db; its machines' own prices",
-        "4 web, 1 web standby, 2 db; prices of the book",
+    assert [row[0].text for row in table.rows] == [
+        "measured fleet, own prices",
+        "planned fleet, book's prices",
     ]
     assert cost_sentence(found) == (
         "The measured fleet costs 511.00 USD a month at its machines' own prices, the one planned "

@@ -43,10 +43,10 @@ def cost_table(run: RunFolder) -> Table | None:
     if not machines and planned is None:
         return None
     otherwise = has_prices_of_its_own(run.spec, run.manifest, run.plan)
-    at = ("; its machines' own prices", "; prices of the book") if otherwise else ("", "")
+    at = (", own prices", ", book's prices") if otherwise else ("", "")
     rows = [
-        _row("measured fleet", _counted(machines) + at[0], measured),
-        _row("planned fleet", _planned(plan) + at[1], planned),
+        _row(f"measured fleet{at[0]}", _counted(machines), measured),
+        _row(f"planned fleet{at[1]}", _planned(plan), planned),
     ]
     if measured is not None and planned is not None and not otherwise:
         less = zip(_shown(planned), _shown(measured), strict=True)
