@@ -200,6 +200,8 @@ struct Done {
     down_since_s: Option<f64>,
     down_s: f64,
     flips: u64,
+    /// `nft` was started for a flip and has not ended: the kernel may be in either state.
+    is_flipping: bool,
     ended: Option<String>,
 }
 
@@ -238,6 +240,7 @@ impl Flips {
             if is_down == self.lock().down_since_s.is_some() {
                 continue;
             }
+            self.lock().is_flipping = true;
             run_with_input("nft", &["-f", "-"], &flip(table, is_down))?;
             self.lock().flipped(is_down, self.now_s());
         }
@@ -247,6 +250,7 @@ impl Flips {
 
 impl Done {
     fn flipped(&mut self, is_down: bool, now_s: f64) {
+        self.is_flipping = false;
         self.flips += 1;
         match is_down {
             true => self.down_since_s = Some(now_s),
@@ -257,6 +261,11 @@ impl Done {
                     .map_or(0.0, |since_s| now_s - since_s)
             }
         }
+    }
+
+    /// Whether no flip was under way at this moment, at a later one, or in between.
+    fn is_still_until(&self, later: &Done) -> bool {
+        !self.is_flipping && !later.is_flipping && self.flips == later.flips
     }
 
     fn down_until_s(&self, now_s: f64) -> f64 {
@@ -286,11 +295,7 @@ impl Probe for Flaky {
             bail!("{why}");
         }
         // A flip under way counts only when it is done.
-        let settled = before.flips == after.flips
-            && Schedule::new(&self.parameters)
-                .within(now_s - LATE_S, now_s)
-                .1
-                == 0;
+        let settled = before.is_still_until(&after);
         self.disagreed |= settled && drops(&listing)? != after.down_since_s.is_some();
         self.reading = self.compared(&after, now_s);
         Ok(())
@@ -361,13 +366,28 @@ mod tests {
             down_since_s: Some(8.1),
             down_s: 2.0,
             flips: 5,
-            ended: None,
+            ..Done::default()
         };
         let seen = compared(done.clone(), false);
         assert!((seen.asked.unwrap() - 100.0 / 3.0).abs() < 1e-9);
         assert!((seen.measured.unwrap() - 100.0 * 2.9 / 9.0).abs() < 1e-9);
         assert_eq!((seen.bit, seen.samples), (Some(true), 5));
         assert_eq!(compared(done, true).bit, Some(false));
+    }
+
+    #[test]
+    fn a_state_is_known_where_no_flip_was_under_way() {
+        let up = Done::default();
+        let flipping = Done {
+            is_flipping: true,
+            ..up.clone()
+        };
+        let mut down = flipping.clone();
+        down.flipped(true, 60.0);
+        assert!(up.is_still_until(&up) && down.is_still_until(&down));
+        for (before, after) in [(&up, &flipping), (&flipping, &down), (&up, &down)] {
+            assert!(!before.is_still_until(after), "{before:?} {after:?}");
+        }
     }
 
     #[test]

@@ -171,6 +171,21 @@ fn a_flaky_link_is_where_its_schedule_is_that_began_before() {
 }
 
 #[test]
+fn a_flip_that_takes_its_time_is_no_link_in_another_state() {
+    let machine = machine_or_skip!(IDLE_ROLE, "net.flaky");
+    let slow = r#"#!/bin/sh
+/usr/sbin/nft "$@" && case $1 in -f) sleep 2 ;; esac"#;
+    machine.run(&format!(
+        "echo '{slow}' >/usr/local/sbin/nft; chmod +x /usr/local/sbin/nft"
+    ));
+    let down = json!({ "law": "fixed", "outage_s": 600, "gap_s": 600 });
+    let id = machine.inject("net.flaky", down);
+    machine.dose(&id, true);
+    machine.revert(&id);
+    machine.assert_clean();
+}
+
+#[test]
 fn packets_can_be_led_through_the_agent_wherever_there_are_nft_and_tun() {
     let machine = machine_or_skip!(IDLE_ROLE, "net.partition");
     if !std::path::Path::new("/dev/net/tun").exists() {
