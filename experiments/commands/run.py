@@ -17,6 +17,8 @@ from experiments.commands.options import (
     DesignArgument,
     JsonOption,
     ResultsOption,
+    YesOption,
+    confirm,
     err,
     out,
 )
@@ -24,6 +26,7 @@ from experiments.console import Narrator
 from experiments.design import Design, load_design
 from experiments.design.experiment import Pattern
 from experiments.kinds.kind import Kind
+from experiments.record.result import Result, passed, read_result
 from experiments.stage.platforms import Platform
 from optimizer.commands.output import print_json
 
@@ -54,12 +57,14 @@ def run(
         ),
     ] = False,
     results: ResultsOption = RESULTS,
+    yes: YesOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Provision the design's fleet, disturb it, measure it, plan from it, report, remove it.
 
-    With `--platform ec2`: on the first load machine of a fleet that `sparecraft up` made, which
-    stays.
+    With `--platform ec2` the fleet's price is shown and asked for, its first load machine runs the
+    design, and the results are brought here; where the connection is lost the same command goes on.
+    A fleet that `sparecraft up` made stays.
 
     Example: sparecraft run mediawiki-noisy --quiet-wait 60
     """
@@ -68,6 +73,13 @@ def run(
     if dry_run:
         _say(wanted, as_json)
         return
+    if kind.needs_fleet:
+        narrator = Narrator(err if as_json else out)
+        if elsewhere := chosen.entry.elsewhere(wanted, chosen.given, narrator):
+            confirm(elsewhere.question, yes or not elsewhere.question)
+            same = _same_options(interference, quiet_wait_s)
+            folder = elsewhere.carry_out(same, results=results, keep=keep)
+            _shown(kind, read_result(folder), kind.write_page(folder), as_json)
     carried_out(
         kind,
         wanted,
@@ -105,11 +117,21 @@ def carried_out(
         narrator=Narrator(err if as_json else out),
         quiet_wait_s=quiet_wait_s,
     )
+    _shown(kind, outcome.result, outcome.page, as_json)
+
+
+def _shown(kind: Kind, result: Result, page: Path, as_json: bool) -> NoReturn:
     if as_json:
-        print_json(outcome.result)
+        print_json(result)
     else:
-        kind.print_result(outcome.result, out, outcome.page)
-    raise typer.Exit(0 if outcome.passed else 1)
+        kind.print_result(result, out, page)
+    raise typer.Exit(0 if passed(result) else 1)
+
+
+def _same_options(interference: Pattern | None, quiet_wait_s: float) -> list[str]:
+    """What was given to this command, for the same command elsewhere."""
+    given = ["--interference", interference] if interference else []
+    return [*given, *(["--quiet-wait", f"{quiet_wait_s:g}"] if quiet_wait_s else [])]
 
 
 def _say(design: Design, as_json: bool) -> None:

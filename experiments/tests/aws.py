@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import httpx
 
 from experiments.tests.started import told
+from optimizer.tests.answers import Answer, answering
 
 REGION = "eu-west-1"
 
@@ -48,3 +50,27 @@ def moto_server(log: Path, host: str = "127.0.0.1", **settings: str) -> Iterator
 def reset(url: str) -> None:
     """Forget everything that was made."""
     httpx.post(f"{url}/moto-api/reset", trust_env=False).raise_for_status()
+
+
+Meddled = Callable[[BaseHTTPRequestHandler, bytes], Answer | None]
+
+
+@contextmanager
+def in_front_of(moto: str, meddled: Meddled) -> Iterator[str]:
+    """The URL of a way to moto on which `meddled` may give an answer of its own. Also serves as a
+    proxy, as moto does."""
+
+    def answer(asked: BaseHTTPRequestHandler, body: bytes) -> Answer:
+        if own := meddled(asked, body):
+            return own
+        kept = {k: v for k, v in asked.headers.items() if k.lower() != "accept-encoding"}
+        path = "/" + asked.path.split("/", 3)[3] if "://" in asked.path else asked.path
+        came = client.request(asked.command, moto + path, headers=kept, content=body)
+        drop = ("transfer-encoding", "content-length", "connection")
+        passed = {k: v for k, v in came.headers.items() if k.lower() not in drop}
+        if asked.command == "HEAD" and "content-length" in came.headers:
+            passed["Content-Length"] = came.headers["content-length"]
+        return came.status_code, passed, came.content
+
+    with httpx.Client(trust_env=False, timeout=60.0) as client, answering(answer) as url:
+        yield url

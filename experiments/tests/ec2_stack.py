@@ -10,16 +10,19 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import boto3  # type: ignore[import-untyped]
+import pytest
 
 from experiments.paths import ROOT
 from experiments.stage.platforms.ec2.aws import Aws
-from experiments.tests.aws import REGION, environment
+from experiments.stage.platforms.ec2.platform import Ec2Platform
+from experiments.tests.aws import REGION, Meddled, environment, in_front_of, moto_server
 
 EXPIRES = f"{datetime.now(UTC) + timedelta(hours=2):%Y-%m-%dT%H:%M:%SZ}"
 DEBIAN, OLDER_DEBIAN = "ami-0debian12", "ami-0debian11"
@@ -218,3 +221,30 @@ def copy_of_stack(directory: Path, bundle: Path) -> Path:
     (build / "bin").symlink_to((ROOT / "build" / "bin").resolve())
     (build / "bundle").symlink_to(bundle)
     return infra / "stacks" / "ec2"
+
+
+@contextmanager
+def account_of_a_stack(
+    bundle: Path, directory: Path, monkeypatch: pytest.MonkeyPatch, meddled: Meddled
+) -> Iterator[None]:
+    """Within this process: an account at moto, with a way there on which `meddled` may answer, and
+    a copy of the stack."""
+    assert PROVIDERS.exists(), f"expected {PROVIDERS}: run ci/aws-provider"
+    with (
+        moto_server(directory / "moto.log", **moto_settings(directory)) as moto,
+        in_front_of(moto, meddled) as url,
+    ):
+        for name, value in environment(url).items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.setenv("HTTP_PROXY", url)  # for S3's control API, whose host has no address
+        monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+        monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
+        monkeypatch.setenv("TF_CLI_CONFIG_FILE", str(PROVIDERS))
+        stack = copy_of_stack(directory / "copy", bundle)
+        bounded(moto)
+
+        def platform(experiment: str, region: str | None = None) -> Ec2Platform:
+            return Ec2Platform(experiment, region, stack=stack)
+
+        monkeypatch.setattr("experiments.stage.platforms.ec2.platform.Ec2Platform", platform)
+        yield

@@ -119,6 +119,15 @@ NEEDED: dict[str, list[One]] = {
             },
         )
     ],
+    "a run on the load machine": [
+        One(
+            "ssm:SendCommand",
+            f"{_EC2}:instance/i-1",
+            {"aws:ResourceTag/sparecraft:role": "load"},
+        ),
+        One("ssm:SendCommand", "arn:aws:ssm:eu-west-1::document/AWS-RunShellScript"),
+        One("ssm:GetCommandInvocation", "*"),
+    ],
 }
 
 ATTACKS: dict[str, list[One]] = {
@@ -197,6 +206,16 @@ ATTACKS: dict[str, list[One]] = {
     ],
     "a command on all machines": [
         One("ssm:SendCommand", f"{_EC2}:instance/i-1", OURS),
+    ],
+    "a command on a machine of a tier": [
+        One(
+            "ssm:SendCommand",
+            f"{_EC2}:instance/i-1",
+            {**OURS, "aws:ResourceTag/sparecraft:role": "web"},
+        )
+    ],
+    "a document of one's own on the load machine": [
+        One("ssm:SendCommand", "arn:aws:ssm:eu-west-1:111122223333:document/mine")
     ],
     "another's shell": [
         One(

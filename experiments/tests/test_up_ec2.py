@@ -5,21 +5,18 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
-import httpx
 import pytest
 
 from experiments.errors import EnvironmentMissing, InputError
 from experiments.stage.platforms.ec2 import tagged
 from experiments.stage.platforms.ec2.aws import Aws
-from experiments.stage.platforms.ec2.platform import Ec2Platform
-from experiments.tests.aws import REGION, environment, moto_server
+from experiments.tests.aws import REGION
 from experiments.tests.called import call
-from experiments.tests.ec2_stack import KEY, PROVIDERS, bounded, copy_of_stack, moto_settings
-from optimizer.tests.answers import Answer, answering
+from experiments.tests.ec2_stack import KEY, account_of_a_stack
+from optimizer.tests.answers import Answer
 
 DESIGN = EXPERIMENT = "memcached-capacity"
 REFUSAL = (
@@ -29,51 +26,20 @@ REFUSAL = (
 )
 
 
-@contextmanager
-def quota_of_none(moto: str, spent: threading.Event) -> Iterator[str]:
-    """The URL of a way to moto on which EC2 starts no instance while `spent` is set: moto has no
-    quotas. Also serves as a proxy, as moto does."""
-
-    def answer(asked: BaseHTTPRequestHandler, body: bytes) -> Answer:
-        if spent.is_set() and b"Action=RunInstances" in body:
-            return 400, {"Content-Type": "text/xml"}, REFUSAL.encode()
-        kept = {k: v for k, v in asked.headers.items() if k.lower() != "accept-encoding"}
-        path = "/" + asked.path.split("/", 3)[3] if "://" in asked.path else asked.path
-        came = client.request(asked.command, moto + path, headers=kept, content=body)
-        drop = ("transfer-encoding", "content-length", "connection")
-        passed = {k: v for k, v in came.headers.items() if k.lower() not in drop}
-        if asked.command == "HEAD" and "content-length" in came.headers:
-            passed["Content-Length"] = came.headers["content-length"]
-        return came.status_code, passed, came.content
-
-    with httpx.Client(trust_env=False, timeout=60.0) as client, answering(answer) as url:
-        yield url
-
-
 @pytest.fixture
 def quota(
     bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[threading.Event]:
     """An account whose quota is spent while this is set, and a copy of the stack."""
-    assert PROVIDERS.exists(), f"expected {PROVIDERS}: run ci/aws-provider"
     spent = threading.Event()
-    with (
-        moto_server(tmp_path / "moto.log", **moto_settings(tmp_path)) as moto,
-        quota_of_none(moto, spent) as url,
-    ):
-        for name, value in environment(url).items():
-            monkeypatch.setenv(name, value)
-        monkeypatch.setenv("HTTP_PROXY", url)  # for S3's control API, whose host has no address
-        monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-        monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
-        monkeypatch.setenv("TF_CLI_CONFIG_FILE", str(PROVIDERS))
-        stack = copy_of_stack(tmp_path / "copy", bundle)
-        bounded(moto)
 
-        def platform(experiment: str, region: str | None = None) -> Ec2Platform:
-            return Ec2Platform(experiment, region, stack=stack)
+    def refused(_: BaseHTTPRequestHandler, body: bytes) -> Answer | None:
+        """EC2 starts no instance while the quota is spent: moto has none."""
+        if spent.is_set() and b"Action=RunInstances" in body:
+            return 400, {"Content-Type": "text/xml"}, REFUSAL.encode()
+        return None
 
-        monkeypatch.setattr("experiments.stage.platforms.ec2.platform.Ec2Platform", platform)
+    with account_of_a_stack(bundle, tmp_path, monkeypatch, refused):
         yield spent
 
 

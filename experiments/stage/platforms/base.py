@@ -84,7 +84,7 @@ class Platform(Protocol):
 
 @dataclass(frozen=True)
 class Option:
-    """An option of `up`, `down`, `list` or `watch` that a platform has and others need not.
+    """An option of `run`, `up`, `down`, `list` or `watch` that a platform has and others need not.
 
     `type`: bool, str, float or list[str] (may be repeated); nothing given is None, False for bool.
     """
@@ -96,6 +96,18 @@ class Option:
     metavar: str | None = None
     minimum: float | None = None
     maximum: float | None = None
+
+
+class Elsewhere(Protocol):
+    """A run that a machine of the fleet carries out, as only that reaches the others; `question` is
+    asked before anything is paid for."""
+
+    @property
+    def question(self) -> str: ...
+
+    def carry_out(self, arguments: Sequence[str], *, results: Path, keep: bool) -> Path:
+        """The run's folder, once it is in `results`, and the fleet is gone unless it is to be kept;
+        `arguments` are further ones of `sparecraft run`."""
 
 
 Given = Mapping[str, Any]  # what was given of a platform's options, by name
@@ -125,7 +137,10 @@ class PlatformEntry(Protocol):
     def options(self) -> Sequence[Option]: ...
 
     def for_run(self, experiment: str) -> Platform:
-        """The fleet that `sparecraft run` makes, or finds, and measures."""
+        """The fleet that `sparecraft run` makes, or finds, and measures from here."""
+
+    def elsewhere(self, design: Design, given: Given, narrator: Narrator) -> Elsewhere | None:
+        """The run, where it cannot go on here; nothing is made yet."""
 
     def for_up(self, design: Design, given: Given, narrator: Narrator) -> Offer:
         """The fleet that `sparecraft up` makes; nothing is made yet."""

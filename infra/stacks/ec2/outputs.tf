@@ -43,9 +43,10 @@ output "identity" {
 }
 
 output "load" {
-  description = "The machines that make load: instance, control address and price of each, and the runner, which `aws ssm start-session --target` reaches."
+  description = "The machines that make load: instance, control address and price of each, the runner, which `aws ssm start-session --target` reaches, and the bucket."
   value = {
     runner = aws_instance.this[local.runner].id
+    bucket = aws_s3_bucket.bundle.bucket
     machines = [
       for name, host in local.load_hosts : {
         name          = name

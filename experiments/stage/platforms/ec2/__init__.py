@@ -6,7 +6,14 @@ from typing import Any
 
 from experiments.console import Narrator
 from experiments.design import Design
-from experiments.stage.platforms.base import Given, Offer, Option, Platform, PlatformEntry
+from experiments.stage.platforms.base import (
+    Elsewhere,
+    Given,
+    Offer,
+    Option,
+    Platform,
+    PlatformEntry,
+)
 
 TTL_HOURS = 4.0
 OPTIONS = (
@@ -14,29 +21,29 @@ OPTIONS = (
         "region",
         str,
         "AWS region; else that of the environment or profile.",
-        ("up", "down", "list", "watch"),
+        ("run", "up", "down", "list", "watch"),
     ),
     Option(
         "ttl_hours",
         float,
         f"Hours until the machines end themselves. [default: {TTL_HOURS:g}]",
-        ("up",),
+        ("run", "up"),
         minimum=0.5,
         maximum=168.0,
     ),
-    Option("spot", bool, "Spot machines, which AWS may take back.", ("up",)),
+    Option("spot", bool, "Spot machines, which AWS may take back.", ("run", "up")),
     Option(
         "var",
         list[str],
         "A variable of the stack, such as load_machines=2; may be repeated.",
-        ("up",),
+        ("run", "up"),
         metavar="NAME=VALUE",
     ),
     Option(
         "book",
         str,
         "Prices where AWS's pricing API gives none: a file. [default: ec2]",
-        ("up",),
+        ("run", "up"),
     ),
 )
 
@@ -52,12 +59,26 @@ class _Ec2:
 
         return Ec2Handed(experiment)
 
+    def elsewhere(self, design: Design, given: Given, narrator: Narrator) -> Elsewhere | None:
+        """From wherever there are credentials; on the first load machine the run goes on there."""
+        from experiments.stage.platforms.ec2 import handed, platform
+        from experiments.stage.platforms.ec2.away import Away
+        from experiments.stage.platforms.ec2.bundle import pack
+
+        if handed.HANDED.exists():
+            return None
+        rented = platform.Ec2Platform(design.fleet.experiment, given["region"])
+        pack(rented.stack.directory, design, narrator)
+        return Away(design, rented, given, narrator)
+
     def for_up(self, design: Design, given: Given, narrator: Narrator) -> Offer:
         """Planned and priced."""
         from experiments.stage.platforms.ec2 import platform
+        from experiments.stage.platforms.ec2.bundle import pack
         from experiments.stage.platforms.ec2.offer import offer
 
         rented = platform.Ec2Platform(design.fleet.experiment, given["region"])
+        pack(rented.stack.directory, design, narrator)
         return offer(design, rented, given, narrator)
 
     def for_down(self, experiment: str, given: Given) -> Platform:

@@ -15,6 +15,7 @@ from difflib import get_close_matches
 from typing import Any
 
 import boto3  # type: ignore[import-untyped]
+from boto3.exceptions import Boto3Error  # type: ignore[import-untyped]
 from botocore import exceptions  # type: ignore[import-untyped]
 from botocore import session as sessions
 from botocore.config import Config  # type: ignore[import-untyped]
@@ -118,6 +119,20 @@ class Aws:
             found = client.get_paginator(operation).paginate(**arguments)
             return [entry for page in found for entry in page.get(key, [])]
 
+    def transfer(self, operation: str, *arguments: str) -> None:
+        """A file to S3 or from there, in parts where it is large: `upload_file` or `download_file`
+        of its client. Raises as `call` does."""
+        with answering(f"s3 {operation}", self.region):
+            getattr(self.client("s3"), operation)(*arguments)
+
+    def link(self, operation: str, bucket: str, key: str, valid_s: int) -> str:
+        """A URL with which whoever has it does `operation` on one object, with our rights."""
+        # By path, so that the host is the region's: a new bucket's own name leads elsewhere first.
+        by_path = Config(signature_version="s3v4", s3={"addressing_style": "path"})
+        client = self._session.client("s3", region_name=self.region, config=by_path)
+        asked = {"Bucket": bucket, "Key": key}
+        return str(client.generate_presigned_url(operation, Params=asked, ExpiresIn=valid_s))
+
     def account(self) -> str:
         """Whose credentials these are. Raises EnvironmentMissing where there are none."""
         return str(self.call("sts", "get_caller_identity")["Account"])
@@ -141,7 +156,7 @@ def answering(place: str, region: str) -> Iterator[None]:
         raise EnvironmentMissing(
             "AWS credentials", expected="some", came=came, do=_CREDENTIALS
         ) from error
-    except (exceptions.BotoCoreError, ResponseParserError) as error:
+    except (exceptions.BotoCoreError, ResponseParserError, Boto3Error) as error:
         raise EnvironmentMissing(
             where,
             expected="an answer",

@@ -27,6 +27,9 @@ class _Hosts:
         """On the hosts of the last `up`, or of hosts.toml."""
         return _platform(experiment, None)
 
+    def elsewhere(self, design: Design, given: Given, narrator: Narrator) -> None:
+        """It goes on here."""
+
     def for_up(self, design: Design, given: Given, narrator: Narrator) -> Offer:
         """At once: the hosts are there."""
         del narrator

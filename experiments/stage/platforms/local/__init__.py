@@ -27,6 +27,9 @@ class _Local:
         """Made for the run, and removed; one that is up is taken where it is."""
         return _platform(experiment, None)
 
+    def elsewhere(self, design: Design, given: Given, narrator: Narrator) -> None:
+        """It goes on here."""
+
     def for_up(self, design: Design, given: Given, narrator: Narrator) -> Offer:
         """At once: it costs nothing."""
         del narrator
