@@ -26,7 +26,13 @@ from rich.markup import escape
 
 from experiments.console import Narrator
 from experiments.design import Design
-from experiments.errors import EnvironmentMissing, InputError, Interrupted, SparecraftError
+from experiments.errors import (
+    EnvironmentMissing,
+    InputError,
+    Interrupted,
+    SparecraftError,
+    in_words,
+)
 from experiments.record.records import write_json
 from experiments.stage import runs
 from experiments.stage.lock import run_lock
@@ -117,7 +123,7 @@ class Away:
     def _under_way(self, design: str, arguments: list[str]) -> Noted:
         """What is under way; a new run where nothing is."""
         noted = self._noted
-        if noted is None:
+        if noted is None or not noted.begun:
             name = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}"
             return Noted(name, design, arguments, own_fleet=self._offer is not None)
         if (noted.design, noted.arguments) != (design, arguments):
@@ -213,7 +219,18 @@ class Away:
         self._follow(noted, _END_S)
 
     def _brought(self, noted: Noted, results: Path) -> Path | None:
-        """The run's folder here; None where nothing was measured."""
+        """The run's folder here; None where nothing was measured. Raises EnvironmentMissing."""
+        try:
+            return self._fetched(noted, results)
+        except OSError as error:
+            raise EnvironmentMissing(
+                str(results),
+                expected="room for the results, and the right to write them",
+                came=in_words(error),
+                do="Mend that and call the same command again: they are on the load machine still.",
+            ) from error
+
+    def _fetched(self, noted: Noted, results: Path) -> Path | None:
         aws, key = self._platform.aws, f"away/{noted.id}/results.tar.gz"
         with (
             self._narrator.step("Bringing the results here"),

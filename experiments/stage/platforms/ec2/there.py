@@ -20,6 +20,7 @@ import signal
 import subprocess
 import sys
 import tarfile
+import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -32,6 +33,7 @@ KEPT = Path("/var/lib/sparecraft/away")
 SAID_MAX = 6_000  # bytes of output in one answer: Systems Manager cuts one at 24,000
 DESIGN_MAX = 64 * 1024**2  # bytes
 RESULTS_MAX = 2 * 1024**3  # bytes, packed
+_PID_S = 10.0  # from a run's beginning until its process is known, on a busy machine
 _MODULE = "experiments.stage.platforms.ec2.there"
 
 
@@ -56,7 +58,7 @@ class Run:
         packed = self.folder / "design.tar.gz"
         urllib.request.urlretrieve(design, packed)
         unpack(packed, self.design, DESIGN_MAX)
-        words = [self.folder.name, "--", str(self.design / name), *arguments]
+        words = [str(self.folder), "--", str(self.design / name), *arguments]
         with self.log.open("x") as log, self._lock.open("a") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)  # held until whoever has the file open has ended
             subprocess.Popen(
@@ -72,7 +74,8 @@ class Run:
         """Carry it out: this process lives as long as the run, and says how it ended."""
         own = ["--platform", "ec2", "--results", str(self.results)]
         program = [sys.executable, "-m", "experiments.cli", "run", *arguments, *own]
-        with subprocess.Popen(program) as process:
+        wide = os.environ | {"COLUMNS": "120"}  # what it says is read elsewhere, behind a mark
+        with subprocess.Popen(program, env=wide) as process:
             _whole(self._pid, str(process.pid))
             code = process.wait()
         _whole(self._code, str(code))
@@ -94,6 +97,9 @@ class Run:
     def end(self, reason: str | None) -> None:
         """As Ctrl-C does, or `sparecraft halt` with its reason: faults are undone, and what was
         measured is kept."""
+        until = time.monotonic() + _PID_S
+        while self._state() == "goes on" and not self._pid.exists() and time.monotonic() < until:
+            time.sleep(0.05)
         if self._state() != "goes on" or not self._pid.exists():
             return
         pid = int(self._pid.read_text())
