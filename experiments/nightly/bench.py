@@ -31,6 +31,16 @@ class _Group:
     rows: Mapping[str, str]
 
 
+def _compared(place: str, words: str) -> dict[str, str]:
+    """What it costs to compare the two copies' replies, over two copies that are not compared."""
+    rows = {}
+    for mode, what in (("count", "differences counted"), ("refuse", "differences refused")):
+        over = f"{words}, {what}, over two copies not compared"
+        rows[f"{place} ratio_{mode}"] = over
+        rows[f"{place} ratio_cpu_{mode}"] = over + _CPU
+    return rows
+
+
 def _proxy(name: str, what: str) -> _Group:
     """Redis and memcached, which are measured alike."""
     each = {"1": "one request at a time", "16": "16 in a pipeline"}
@@ -39,6 +49,7 @@ def _proxy(name: str, what: str) -> _Group:
         rows[f"{name} {pipeline} ratio"] = words
         rows[f"{name} {pipeline} ratio_r2"] = words + _TWO
         rows[f"{name} {pipeline} ratio_cpu"] = words + _CPU
+        rows |= _compared(f"{name} {pipeline}", words)
     return _Group(name, f"{what} arbiter beside twemproxy: requests a second, {_KEPT}", rows)
 
 
@@ -52,6 +63,7 @@ GROUPS = (
             r"http (\d+) ratio_r2": "connections: {0}" + _TWO,
             r"http (\d+) ratio_cpu": "connections: {0}" + _CPU,
             r"http (\d+) ratio_cpu_r2": "connections: {0}" + _TWO + _CPU,
+            **_compared(r"http (\d+)", "connections: {0}"),
         },
     ),
     _Group(
@@ -65,6 +77,17 @@ GROUPS = (
     ),
     _proxy("redis", "Redis"),
     _proxy("memcached", "memcached"),
+    _Group(
+        "press",
+        f"PRESS beside nginx, and four nodes beside as many apart: pages a second, {_KEPT}",
+        {
+            r"cooperative one (\d+) ratio": "one node, connections: {0}",
+            r"cooperative one (\d+) ratio_cpu": "one node, connections: {0}, per second of the "
+            "server's processor",
+            "cooperative four ratio": "four nodes that share their memory",
+            "cooperative four ratio_reads": "the same: reads from disk, below 1 is better",
+        },
+    ),
     _Group(
         "load",
         f"Load worker, which sends on time: requests a second, {_KEPT}",

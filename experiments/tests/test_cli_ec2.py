@@ -68,6 +68,7 @@ def test_down_removes_a_fleet_that_no_state_knows() -> None:
 @pytest.mark.parametrize(
     "arguments",
     [
+        ("run", SMALL, "--region", REGION),
         ("up", SMALL, "--region", REGION),
         ("up", SMALL, "--ttl-hours", "2"),
         ("up", SMALL, "--spot"),
@@ -94,8 +95,8 @@ def test_no_credentials_and_a_wrong_region_end_in_one_message(
     assert "AWS credentials" in refused.place
 
 
-def test_a_run_on_ec2_elsewhere_than_on_its_load_machine_is_refused() -> None:
-    refused = refusal("run", SMALL, "--platform", "ec2")
+def test_tuning_on_ec2_elsewhere_than_on_its_load_machine_is_refused() -> None:
+    refused = refusal("tune", SMALL, "--target", "p95", "--platform", "ec2")
     assert refused.exit_code == 3
     assert "first load machine" in refused.expected
     assert "sparecraft up" in refused.do

@@ -55,6 +55,9 @@ def test_a_fleet_is_priced_asked_for_refused_half_way_completed_and_removed(
     assert "cache-1" in asked.output
     assert "c6i.large" in asked.output
     assert "Prices of 2025-01-01" in asked.output
+    run = call("run", DESIGN, "--ttl-hours", "2", *way_in)
+    assert isinstance(run.exception, InputError)
+    assert run.exception.place == asked.exception.place
     assert tagged.find(Aws(REGION)) == []
 
     quota.set()
