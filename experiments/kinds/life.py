@@ -15,7 +15,7 @@ from experiments.console import Narrator
 from experiments.design import Design
 from experiments.errors import Interrupted, SparecraftError
 from experiments.kinds.kind import Kind
-from experiments.record.records import write_json
+from experiments.record.records import point_latest, write_json
 from experiments.record.result import FILE, Result, passed, read_manifest, result_of
 from experiments.stage import runs
 from experiments.stage.guard import Stop, Stopped
@@ -114,7 +114,7 @@ def _conclude(kind: Kind, stage: Stage, *, cut_short: bool) -> Outcome | None:
         result = result_of(kind.name, read_manifest(folder), kind.analyse(folder))
         write_json(folder / FILE, result)
         page = kind.write_page(folder)
-        _point_latest(folder)
+        point_latest(folder)
         return Outcome(folder, result, page)
 
 
@@ -148,12 +148,3 @@ def _interrupted(stage: Stage, outcome: Outcome | None) -> Interrupted:
         came="an interrupt",
         do=f"Faults were reverted and the fleet was removed. {_kept(outcome)}",
     )
-
-
-def _point_latest(folder: Path) -> None:
-    """results/EXPERIMENT/latest -> RUN, replaced in one step."""
-    link = folder.parent / "latest"
-    new = folder.parent / ".latest.new"
-    new.unlink(missing_ok=True)
-    new.symlink_to(folder.name, target_is_directory=True)
-    new.replace(link)

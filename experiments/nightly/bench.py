@@ -78,7 +78,7 @@ GROUPS = (
     _proxy("redis", "Redis"),
     _proxy("memcached", "memcached"),
     _Group(
-        "press",
+        "cooperative",
         f"PRESS beside nginx, and four nodes beside as many apart: pages a second, {_KEPT}",
         {
             r"cooperative one (\d+) ratio": "one node, connections: {0}",

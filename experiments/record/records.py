@@ -165,6 +165,14 @@ def write_json(path: Path, value: Any) -> None:
     write_bytes(path, text.encode() + b"\n")
 
 
+def point_latest(run: Path) -> None:
+    """results/EXPERIMENT/latest -> RUN, replaced in one step."""
+    link, new = run.parent / "latest", run.parent / ".latest.new"
+    new.unlink(missing_ok=True)
+    new.symlink_to(run.name, target_is_directory=True)
+    new.replace(link)
+
+
 def write_table(path: Path, table: pl.DataFrame, schema: pl.Schema) -> None:
     """Write a Parquet file with exactly the columns of `schema`, in its order and types."""
     ordered = table.select(schema.names()).cast(schema)

@@ -33,7 +33,7 @@ from experiments.errors import (
     SparecraftError,
     in_words,
 )
-from experiments.record.records import write_json
+from experiments.record.records import point_latest, write_json
 from experiments.stage import runs
 from experiments.stage.lock import run_lock
 from experiments.stage.platforms.base import Given
@@ -43,7 +43,7 @@ from experiments.stage.platforms.ec2.shell import Failed, Shell
 from experiments.stage.platforms.ec2.there import DESIGN_MAX, unpack
 from experiments.stage.signals import ending_signals
 
-RESULTS_MAX = 20 * 1024**3  # bytes, unpacked
+UNPACKED_MAX = 20 * 1024**3  # bytes of results
 PATIENCE_S = 600.0  # without an answer until this machine gives up; the run does not
 LOOK_S = 5.0
 _END_S = 900.0  # for faults to be undone, and results and page to be written
@@ -243,7 +243,7 @@ class Away:
             aws.transfer("download_file", bucket, key, str(packed))
             if _digest(packed) != said["sha256"]:
                 raise self._lost(noted, "results that are not whole")
-            unpack(packed, into, RESULTS_MAX)
+            unpack(packed, into, UNPACKED_MAX)
             found = sorted(path.parent for path in into.rglob("manifest.json"))
             return _placed(found[-1], into, results) if found else None
 
@@ -357,10 +357,7 @@ def _placed(run: Path, into: Path, results: Path) -> Path:
     to.parent.mkdir(parents=True, exist_ok=True)
     if not to.exists():
         shutil.move(run, to)
-    link, new = to.parent / "latest", to.parent / ".latest.new"
-    new.unlink(missing_ok=True)
-    new.symlink_to(to.name, target_is_directory=True)
-    new.replace(link)
+    point_latest(to)
     return to
 
 

@@ -27,6 +27,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from experiments.record.records import write_json
 from experiments.stage import runs
 
 KEPT = Path("/var/lib/sparecraft/away")
@@ -55,7 +56,7 @@ class Run:
         if self.log.exists():
             return
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        packed = self.folder / "design.tar.gz"
+        packed = self.folder / "design.tar"
         urllib.request.urlretrieve(design, packed)
         unpack(packed, self.design, DESIGN_MAX)
         words = [str(self.folder), "--", str(self.design / name), *arguments]
@@ -76,9 +77,9 @@ class Run:
         program = [sys.executable, "-m", "experiments.cli", "run", *arguments, *own]
         wide = os.environ | {"COLUMNS": "120"}  # what it says is read elsewhere, behind a mark
         with subprocess.Popen(program, env=wide) as process:
-            _whole(self._pid, str(process.pid))
+            write_json(self._pid, process.pid)
             code = process.wait()
-        _whole(self._code, str(code))
+        write_json(self._code, code)
 
     def look(self, past: int) -> dict[str, Any]:
         """Its state, and what it said since the first `past` bytes."""
@@ -192,12 +193,6 @@ def _answered() -> Iterator[None]:
         yield
     except (OSError, tarfile.TarError) as error:
         sys.exit(f"{type(error).__name__}: {error}")
-
-
-def _whole(file: Path, text: str) -> None:
-    draft = file.with_suffix(".new")
-    draft.write_text(text)
-    draft.rename(file)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
 """The load machine's end of a run from elsewhere, without a fleet: what it says of a run that
-cannot begin, and what it takes from an archive."""
+cannot begin, what it takes from an archive, and what it is made of."""
 
 from __future__ import annotations
 
@@ -13,8 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
+from experiments.console import Narrator
+from experiments.design import load_design
+from experiments.paths import ROOT
 from experiments.stage.platforms.ec2 import there
+from experiments.stage.platforms.ec2.bundle import pack
 from optimizer.tests.answers import answering
 
 NODE = Path(__file__).parent / "designs" / "node"
@@ -60,6 +65,15 @@ def test_a_design_that_cannot_be_fetched_is_no_run(tmp_path: Path) -> None:
     ):
         there.main(["begin", "r1", "--design", url, "--", "shop"], tmp_path)
     assert there.Run(tmp_path / "r1").look(0)["state"] == "none"
+
+
+def test_a_bundle_has_the_designs_own_roles() -> None:
+    design = load_design("nginx-python")
+    pack(ROOT / "infra" / "stacks" / "ec2", design, Narrator(Console(), quiet=True))
+    packed = (ROOT / "build" / "bundle" / "roles").read_text().split()
+    own = {file.parent.name for file in (design.directory / "roles").glob("*/role.json")}
+    assert own
+    assert own <= set(packed)
 
 
 def test_only_files_below_its_folder_are_taken_from_an_archive(tmp_path: Path) -> None:
