@@ -36,7 +36,7 @@ public final class HdfsClient implements Lanes.Opener {
   private static final int OPENED_MAX = 50; // of three replicas each is the first as often
   private static final int LOOKED_MAX = 100;
   private static final long LOOK_MS = 20;
-  private static final int REGENERATED = 4;
+  private static final int REGENERATED = 2;
   private static final int STRIDE = 7919; // a prime: all pieces of a file in an order that no read ahead foresees
   private static final AtomicLong NUMBER = new AtomicLong(System.nanoTime());
   private static final Map<Path, AtomicLong> PIECES = new ConcurrentHashMap<>();
@@ -177,7 +177,8 @@ public final class HdfsClient implements Lanes.Opener {
 
     /**
      * Small blocks of which this DataNode alone has a replica, until one of them has another. The NameNode chooses where to, so that most
-     * have a way that leads past a limping DataNode.
+     * have a way that leads past a limping DataNode. They are two, since in an interval the NameNode asks for no more than two copies a
+     * DataNode, and first of blocks with one replica: with four of each, probes took all of them and the row's own block waited.
      */
     private void regenerate(int size) throws Exception {
       List<Path> some = new ArrayList<>();
