@@ -110,6 +110,14 @@ def test_without_all_datanodes_and_an_open_namenode_nobody_has_a_part(
         system.parts(rows()["F6"])
 
 
+def test_a_datanode_that_leaves_may_be_gone(system: System, say: Say, generation: str) -> None:
+    leaving = list(LIVE[generation])[-1]
+    say(info({name: one for name, one in LIVE[generation].items() if name != leaving}))
+    assert system.parts(rows()["F11"])["leaving"] == (DATANODES[-1],)
+    with pytest.raises(Unsettled):
+        system.parts(rows()["F8"])
+
+
 def test_what_is_written_and_read_begins_on_the_datanode_that_limps(system: System) -> None:
     row = rows()["F6"]
     written = system.operation(row, row.workload, 2, "store-4")

@@ -136,15 +136,17 @@ class Hdfs(System):
                 raise InputError(f"row {row.name}", expected=expected, came=load.operation)
 
     def parts(self, row: Row) -> Parts:
-        """As the NameNode says: it is out of safe mode, and hears of every DataNode."""
+        """As the NameNode says: it is out of safe mode, and hears of every DataNode, but of one that
+        leaves, whose server the old release ends."""
         told = self._told(self._master, _INFO)
         if not told or told.get("Safemode"):
             raise _unsettled(str(told.get("Safemode") or "no answer of the NameNode")[:200])
-        live = _addresses(told["LiveNodes"])
-        lost = [name for name in self._datanodes if self.nodes[name].address not in live]
+        live, groups = _addresses(told["LiveNodes"]), self._groups(row)
+        expected = set(self._datanodes) - set(groups.get("leaving", ()))
+        lost = sorted(name for name in expected if self.nodes[name].address not in live)
         if lost:
             raise _unsettled(f"nothing heard of {', '.join(lost)}")
-        return {"master": (self._master,), **self._groups(row), "secondary": (self._secondary,)}
+        return {"master": (self._master,), **groups, "secondary": (self._secondary,)}
 
     def asked(self, row: Row, parts: Parts, injected: str) -> str:
         """The NameNode for its metadata, else the DataNode that limps."""
