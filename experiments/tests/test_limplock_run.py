@@ -64,6 +64,13 @@ def test_a_row_is_what_its_worst_severity_is_and_a_crash_is_beside(made: Made) -
     assert headline(flat(result)).startswith("Limplock in Z3.")
 
 
+def test_a_headline_tells_two_parts_of_a_row_apart(made: Made) -> None:
+    found = flat(made.result())
+    leader = next(one for one in found["rows"] if one["row"] == "Z3")
+    found["rows"] = [leader, leader | {"part": "follower"}]
+    assert headline(found).startswith("Limplock in Z3 (leader), Z3 (follower).")
+
+
 def test_an_operation_that_was_cut_short_took_at_least_so_long(tmp_path: Path) -> None:
     found = scenario(Made(tmp_path, replace(SLOW_LEADER, wait_max=6.0)).result(), "Z3", "1000")
     assert found["cut"] == 3

@@ -84,7 +84,7 @@ def headline(result: Mapping[str, Any]) -> str:
     if result.get("zones") is not None:
         return zone_words(result["zones"])
     rows = result["rows"]
-    locked = [_name(result, one) for one in rows if "yes" in (one[name] for name in CLASSES)]
+    locked = [_called(result, one) for one in rows if "yes" in (one[name] for name in CLASSES)]
     agreed = [one["agrees"][name] for one in rows for name in CLASSES]
     known = [one for one in agreed if one is not None]
     said = f"Limplock in {', '.join(locked)}." if locked else "No limplock is shown in any row."
@@ -93,9 +93,16 @@ def headline(result: Mapping[str, Any]) -> str:
     return f"{said} {sum(known)} of {len(known)} verdicts that can be compared are the paper's."
 
 
-def _name(result: Mapping[str, Any], one: Mapping[str, Any]) -> str:
-    several = len(result["arms"]) > 1
-    return f"{one['row']} ({one['arm']})" if several else str(one["row"])
+def _name(result: Mapping[str, Any], one: Mapping[str, Any], beside: Sequence[str] = ()) -> str:
+    """A row, and beside it its arm where there are several, and what else is said of it."""
+    told = [one["arm"], *beside] if len(result["arms"]) > 1 else beside
+    return f"{one['row']} ({', '.join(told)})" if told else str(one["row"])
+
+
+def _called(result: Mapping[str, Any], one: Mapping[str, Any]) -> str:
+    """With the part that limps, where several of a row do, one after another."""
+    parts = {other["part"] for other in result["rows"] if other["row"] == one["row"]}
+    return _name(result, one, [one["part"]] if len(parts) > 1 else [])
 
 
 def summary_table(result: Mapping[str, Any]) -> Table:
