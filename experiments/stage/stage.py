@@ -82,6 +82,7 @@ class Stage:
         self.verdicts = manifests.Verdicts()
         self.tally = Tally()
         self._command = list(command)
+        self._versions = manifests.versions()  # commits made meanwhile are not of it
         self._section = section
         self._kept: list[Keep] = []
         self.setup_s: dict[str, float] = {}
@@ -286,7 +287,7 @@ class Stage:
             "ended_at": datetime.now(UTC).isoformat(),
             "seed": self.design.experiment.design.seed,
             "command": self._command,
-            "versions": manifests.versions(),
+            "versions": self._versions,
             "spec": manifests.spec_json(self.design, self._section),
             "fleet": self._inventory and self._inventory.model_dump(mode="json"),
             "host": manifests.host(),

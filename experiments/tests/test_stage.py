@@ -1,0 +1,36 @@
+"""What a run says of itself, whatever goes on beside it."""
+
+import json
+import subprocess
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from experiments.design import load_design
+from experiments.record import manifest
+from experiments.stage.stage import Stage
+
+
+def test_the_commit_of_a_run_is_the_one_that_it_began_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def commit() -> str:
+        who = ("-c", "user.name=one", "-c", "user.email=one@example.org")
+        made = ("commit", "--quiet", "--allow-empty", "--message", "another")
+        subprocess.run(["git", "-C", str(tmp_path), *who, *made], check=True)
+        told = ("git", "-C", str(tmp_path), "rev-parse", "HEAD")
+        return subprocess.run(told, check=True, capture_output=True, text=True).stdout.strip()
+
+    subprocess.run(["git", "init", "--quiet", str(tmp_path)], check=True)
+    first = commit()
+    monkeypatch.setattr(manifest, "ROOT", tmp_path)
+    platform: Any = SimpleNamespace(name="local")
+    narrator: Any = SimpleNamespace()
+    stage = Stage(load_design("mediawiki-noisy"), tmp_path, platform, narrator, ["run"])
+    commit()
+    stage.folder.mkdir()
+    stage.write(cut_short=False)
+    told = json.loads((stage.folder / "manifest.json").read_text())["versions"]["commit"]
+    assert first.startswith(told)
