@@ -10,7 +10,7 @@ import pytest
 
 from experiments import kinds
 from experiments.kinds.limplock.cast import labels_of
-from experiments.kinds.limplock.page import headline
+from experiments.kinds.limplock.page import headline, scenario_table
 from experiments.record.result import flat
 from experiments.tests.called import call
 from experiments.tests.limplock_fixture import SLOW_FOLLOWER, SLOW_LEADER, Made
@@ -64,11 +64,13 @@ def test_a_row_is_what_its_worst_severity_is_and_a_crash_is_beside(made: Made) -
     assert headline(flat(result)).startswith("Limplock in Z3.")
 
 
-def test_a_headline_tells_two_parts_of_a_row_apart(made: Made) -> None:
+def test_two_parts_of_a_row_are_told_apart(made: Made) -> None:
     found = flat(made.result())
     leader = next(one for one in found["rows"] if one["row"] == "Z3")
     found["rows"] = [leader, leader | {"part": "follower"}]
     assert headline(found).startswith("Limplock in Z3 (leader), Z3 (follower).")
+    names = [row[0].text for row in scenario_table(found).rows]
+    assert names[0] == "Z3 (leader), 10 ×"
 
 
 def test_an_operation_that_was_cut_short_took_at_least_so_long(tmp_path: Path) -> None:

@@ -142,7 +142,7 @@ def scenario_table(result: Mapping[str, Any]) -> Table:
     """Each scenario's slowdown with its interval, and what it led to."""
     rows = tuple(
         (
-            named(f"{_name(result, one)}, {label(one['scenario'])}"),
+            named(f"{_called(result, one)}, {label(one['scenario'])}"),
             Cell(f"{number(one['base_s'])} s"),
             Cell(_slowdown(one["slowdown"]), about=_interval(one["slowdown"])),
             *(_said(one, name) for name in CLASSES),
@@ -202,7 +202,7 @@ def stream_table(result: Mapping[str, Any]) -> Table | None:
     """What each probe came to."""
     rows = tuple(
         (
-            named(f"{_name(result, one)}, {label(one['scenario'])}"),
+            named(f"{_called(result, one)}, {label(one['scenario'])}"),
             named(stream["node"]),
             named(stream["operation"]),
             named(stream["needs"]),
