@@ -127,6 +127,7 @@ def change(design: Path, was: str, now: str, file: str = "experiment.toml") -> N
         ("scale = 0.25", "scale = 0.25\nscales = { Z9 = 0.5 }", "limplock.scales", "Z9"),
         ("scale = 0.25", "scale = 0.25\nscales = { Z3 = 2.0 }", "limplock.scales.Z3", "1"),
         ("wait_max = 4.5", "wait_least = 4.5", "limplock.wait_least", ""),
+        ("wait_max = 4.5", "wait_max = 3.0", "limplock.wait_max", "more than 3"),
         ('rows = ["Z1", "Z2", "Z3", "Z4", "Z5"]', "rows = []", "limplock.rows", "1"),
     ],
 )  # fmt: skip

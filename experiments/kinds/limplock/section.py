@@ -60,7 +60,7 @@ class LimplockSection(Strict):
     """The same of single rows, by name, in place of `scale`."""
     wait_max: Annotated[float, Field(gt=1)] | None = None
     """How many times its base an operation is waited for; then it took at least that. Else the
-    row's."""
+    row's. What is proved is less where bases differ: 4.5 leaves them 1.5 of the rule's factor."""
     window_least_s: Seconds = 5.0
     """How long a base lasts and a fault is held, though the operation be over [s]."""
     rehearse: bool = True
@@ -120,6 +120,10 @@ class LimplockSection(Strict):
                 raise self._error(design, "scales", expected, name)
         if not self.scenarios:
             raise self._error(design, "severities", "one at least, or crash = true", "neither")
+        if self.wait_max is not None and self.wait_max <= self.rule.factor:
+            expected = f"more than {self.rule.factor:g}, the factor of [limplock.rule]"
+            do = "Wait longer: one that is cut by then could not be told to lock up."
+            raise self._error(design, "wait_max", expected, f"{self.wait_max:g}", do)
         run = {tier.role for tier in design.fleet.tiers.values()}
         for row in self.asked():
             if row.system not in run:
