@@ -96,7 +96,7 @@ public final class HdfsClient implements Lanes.Opener {
         case "create": many(this::create); break;
         case "log": many(() -> files.mkdirs(fresh())); break;
         case "write": write(fresh(), size, turned(0)); break;
-        case "write-block": writeThere(file(key), size, nodes); break;
+        case "write-block": writeBlock(size); break;
         case "read": read(file(key), turned(key)); break;
         case "read-positions": readPositions(file(key), turned(key)); break;
         case "read-block": case "read-cached": readPiece(size); break;
@@ -188,12 +188,29 @@ public final class HdfsClient implements Lanes.Opener {
           Thread.sleep(10 * LOOK_MS);
         }
       } finally {
-        // Also what was not written to its end: in 1.0.4 no DataNode that has a block of it can leave.
-        boolean wasCut = Thread.interrupted();
-        files.delete(path, false);
-        if (wasCut) {
-          Thread.currentThread().interrupt();
-        }
+        remove(path);
+      }
+    }
+
+    /** A block on these DataNodes, of a file that is not there afterwards. */
+    private void writeBlock(int size) throws Exception {
+      Path path = fresh();
+      try {
+        writeThere(path, size, nodes);
+      } finally {
+        remove(path);
+      }
+    }
+
+    /**
+     * A file, also one that was not written to its end: nobody else may create that until its writer is taken for dead, and in 1.0.4 no
+     * DataNode that has a block of it can leave.
+     */
+    private void remove(Path path) throws IOException {
+      boolean wasCut = Thread.interrupted();
+      files.delete(path, false);
+      if (wasCut) {
+        Thread.currentThread().interrupt();
       }
     }
 
