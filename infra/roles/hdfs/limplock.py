@@ -136,7 +136,7 @@ class Hdfs(System):
                 raise InputError(f"row {row.name}", expected=expected, came=load.operation)
 
     def parts(self, row: Row) -> Parts:
-        """As the NameNode says: it is out of safe mode, and hears of every DataNode, but of one that
+        """As the NameNode says: it is out of safe mode, and hears of every DataNode but one that
         leaves, whose server the old release ends."""
         told = self._told(self._master, _INFO)
         if not told or told.get("Safemode"):
