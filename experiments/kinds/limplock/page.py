@@ -84,7 +84,7 @@ def headline(result: Mapping[str, Any]) -> str:
     if result.get("zones") is not None:
         return zone_words(result["zones"])
     rows = result["rows"]
-    locked = [_called(result, one) for one in rows if "yes" in (one[name] for name in CLASSES)]
+    locked = [_name(result, one) for one in rows if "yes" in (one[name] for name in CLASSES)]
     agreed = [one["agrees"][name] for one in rows for name in CLASSES]
     known = [one for one in agreed if one is not None]
     said = f"Limplock in {', '.join(locked)}." if locked else "No limplock is shown in any row."
@@ -93,16 +93,13 @@ def headline(result: Mapping[str, Any]) -> str:
     return f"{said} {sum(known)} of {len(known)} verdicts that can be compared are the paper's."
 
 
-def _name(result: Mapping[str, Any], one: Mapping[str, Any], beside: Sequence[str] = ()) -> str:
-    """A row, and beside it its arm where there are several, and what else is said of it."""
-    told = [one["arm"], *beside] if len(result["arms"]) > 1 else beside
-    return f"{one['row']} ({', '.join(told)})" if told else str(one["row"])
-
-
-def _called(result: Mapping[str, Any], one: Mapping[str, Any]) -> str:
-    """With the part that limps, where several of a row do, one after another."""
+def _name(result: Mapping[str, Any], one: Mapping[str, Any]) -> str:
+    """A row, with its arm where there are several, and the part that limps where several do in it,
+    one after another."""
     parts = {other["part"] for other in result["rows"] if other["row"] == one["row"]}
-    return _name(result, one, [one["part"]] if len(parts) > 1 else [])
+    told = [one["arm"]] if len(result["arms"]) > 1 else []
+    told += [one["part"]] if len(parts) > 1 else []
+    return f"{one['row']} ({', '.join(told)})" if told else str(one["row"])
 
 
 def summary_table(result: Mapping[str, Any]) -> Table:
@@ -142,7 +139,7 @@ def scenario_table(result: Mapping[str, Any]) -> Table:
     """Each scenario's slowdown with its interval, and what it led to."""
     rows = tuple(
         (
-            named(f"{_called(result, one)}, {label(one['scenario'])}"),
+            named(f"{_name(result, one)}, {label(one['scenario'])}"),
             Cell(f"{number(one['base_s'])} s"),
             Cell(_slowdown(one["slowdown"]), about=_interval(one["slowdown"])),
             *(_said(one, name) for name in CLASSES),
@@ -202,7 +199,7 @@ def stream_table(result: Mapping[str, Any]) -> Table | None:
     """What each probe came to."""
     rows = tuple(
         (
-            named(f"{_called(result, one)}, {label(one['scenario'])}"),
+            named(f"{_name(result, one)}, {label(one['scenario'])}"),
             named(stream["node"]),
             named(stream["operation"]),
             named(stream["needs"]),

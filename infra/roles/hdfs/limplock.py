@@ -49,7 +49,6 @@ _PIECE_BYTES = 16_384  # of a read or a write that is a probe: a millisecond of 
 # Of every DataNode, more than its machine keeps in memory, so that a piece that was not read yet is
 # on the disk; pieces that a throttle, which lets a tenth of a second pass at once, holds up.
 _COLD_BYTES, _COLD_PIECE_BYTES = 384 << 20, 256 << 10
-_WRITTEN_KEYS = 20
 _FOLDERS = {
     "create": "/row", "write": "/row", "replicate": "/row", "read": "/files", "stat": "/",
     "mkdir": "/dirs", "checkpoint": _LONG_FOLDER, "regenerate": "/row", "decommission": "/row",
@@ -266,7 +265,7 @@ class Hdfs(System):
             return Task(node, operation, self.target(node, operation), 0, 0, 1)
         target = self._target(self._probed_in(row, operation, node), [node])
         size = _COLD_PIECE_BYTES if _is_cold(row, operation) else _PIECE_BYTES
-        return Task(node, operation, target, 0, size, _WRITTEN_KEYS)
+        return Task(node, operation, target, 0, size, 1)
 
     def look(self, node: str) -> Mapping[str, float]:
         """Queues and transfers as the server counts them, and its heap."""
