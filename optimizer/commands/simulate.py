@@ -120,9 +120,11 @@ def _predict(run_dir: Path, arm: str, predicted: str | None, as_json: bool) -> N
             table.add_row(name, requests, q, _ms(real, None), _ms(ours, None), off)
     out.print(table)
     if found:
+        one = found[0]
+        host = f", {one.busy_cores:.2g} of the host's {one.host_cores:g} cores used by others"
         say(
-            f"fitted: {1e3 * found[0].work_s:.3g} core ms a page at the front, "
-            f"speed {found[0].speed:.2f} under a neighbour"
+            f"fitted: {1e3 * one.work_s:.3g} core ms a page at the front, "
+            f"speed {one.speed:.2f} under a neighbour{host if one.host_cores else ''}"
         )
 
 

@@ -6,16 +6,16 @@ pages: the variation of the work (of pages that met no neighbour), and two numbe
 simulated p50 and p95 those that were measured: the web tier's work, and the speed of a server of
 either tier under a neighbour. Nothing of the predicted arm but its policy, r and tokens is used.
 
-Caps on cores are quotas in periods of 10 ms, as the local platform sets them. Not in it: neighbours
-of different kinds, and the host's own cores, for which all machines compete: with more replicas the
-more, and such an arm's p50 is predicted too low.
+Caps on cores are quotas in periods of 10 ms, as the local platform sets them. Machines of one host
+compete for its cores, of which all but the tiers' servers (load, arbiters, kernel, other guests)
+are taken to use what they used in the fitted arm. Not in it: neighbours of different kinds.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +47,8 @@ class Fidelity:
     work_s: float  # of the web tier
     work_cv2: float
     speed: float  # of a server under a neighbour
+    host_cores: float | None  # that all machines share; None where each has its own
+    busy_cores: float  # of them, used by others than the tiers' servers
     fitted: Mapping[str, tuple[float, float]]  # p50, p95: measured, simulated
     predicted: Mapping[str, tuple[float, float]]
 
@@ -72,8 +74,8 @@ def fidelity(run_dir: Path, fitted_arm: str, predicted_arms: Sequence[str] = ())
         )
     first = _Arm(results, service, fitted_arm)
     others = predicted_arms or [name for name in results.arms if name != fitted_arm]
-    work_s, speed = _fitted(first)
-    fitted = _pairs(first, work_s, first.cv2, speed)
+    law = _fitted(first)
+    fitted = _pairs(first, law)
     found = []
     for name in others:
         second = _Arm(results, service, name, "--predict")
@@ -82,14 +84,26 @@ def fidelity(run_dir: Path, fitted_arm: str, predicted_arms: Sequence[str] = ())
                 fitted_arm=fitted_arm,
                 predicted_arm=name,
                 requests=len(second.measured_s),
-                work_s=work_s,
-                work_cv2=first.cv2,
-                speed=speed,
+                work_s=law.work_s,
+                work_cv2=law.cv2,
+                speed=law.speed,
+                host_cores=law.host.get("cores"),
+                busy_cores=law.host.get("busy_cores", 0.0),
                 fitted=fitted,
-                predicted=_pairs(second, work_s, first.cv2, speed),
+                predicted=_pairs(second, law),
             )
         )
     return found
+
+
+@dataclass(frozen=True)
+class _Law:
+    """What the fitted arm tells."""
+
+    work_s: float  # of the web tier, mean
+    cv2: float
+    speed: float
+    host: Mapping[str, float]  # of a scenario; empty: the machines are not of one host
 
 
 class _Arm:
@@ -138,11 +152,34 @@ class _Arm:
         low, high = np.percentile(chosen, [25, 75])
         return float(math.expm1((math.log(high / low) / 1.349) ** 2))
 
-    def scenario(self, work_s: float, cv2: float, speed: float, seed: int) -> dict[str, Any]:
+    @property
+    def host(self) -> dict[str, float]:
+        """The host's cores, and how many of them others than the tiers' servers used meanwhile."""
+        import polars as pl
+
+        said = self.results.manifest.get("host") or {}
+        blocks = [
+            block
+            for block in said.get("blocks") or ()
+            if block["arm"] == self.name and block.get("others_share") is not None
+        ]
+        if not blocks:
+            return {}
+        cores = float(said["cores"])
+        used = cores * float(np.mean([b["busy_share"] + b["stolen_share"] for b in blocks]))
+        names = [name for tier in self.service.tiers for name in self._servers(tier.spec.name)]
+        hosts, time_s = self.results.hosts, pl.col("time_s")
+        inside = pl.any_horizontal([time_s.is_between(a, b) for a, b in self.spans])
+        rows = hosts.filter(inside & pl.col("machine").is_in(names))
+        servers = rows.group_by("machine").agg(pl.col("cpu_cores").mean())["cpu_cores"].sum()
+        return {"cores": cores, "busy_cores": max(0.0, used - float(servers))}
+
+    def scenario(self, law: _Law, seed: int) -> dict[str, Any]:
         """The arm as a scenario."""
-        tiers = [self._tier(i, speed) for i in range(len(self.service.tiers))]
-        tiers[0]["work"] = {"kind": "lognormal", "mean_s": work_s, "cv2": cv2}
+        tiers = [self._tier(i, law.speed) for i in range(len(self.service.tiers))]
+        tiers[0]["work"] = {"kind": "lognormal", "mean_s": law.work_s, "cv2": law.cv2}
         return {
+            "host": law.host or None,
             "seed": seed,
             "arrivals": {"kind": "recorded", "times_s": self.arrivals_s},
             "warm_up_requests": self.warm_up,
@@ -172,21 +209,23 @@ class _Arm:
         return found
 
     def _faults(self, tier: str, speed: float) -> list[dict[str, Any]]:
-        machines = [
-            machine["name"]
-            for machine in self.results.manifest["fleet"]["machines"]
-            if machine.get("tier") == tier
-            and machine.get("role") != "arbiter"
-            and not machine.get("standby")
-        ]
         found = []
-        for server, machine in enumerate(machines):
+        for server, machine in enumerate(self._servers(tier)):
             mine = [w for w in self.disturbed if w.machine == machine]
             for start_s, end_s in _united(mine, self.spans):
                 at_s = max(0.0, start_s - self.start_s)
                 limp = {"kind": "limp", "server": server, "at_s": at_s, "for_s": end_s - start_s}
                 found.append(limp | {"speed": speed})
         return found
+
+    def _servers(self, tier: str) -> list[str]:
+        return [
+            machine["name"]
+            for machine in self.results.manifest["fleet"]["machines"]
+            if machine.get("tier") == tier
+            and machine.get("role") != "arbiter"
+            and not machine.get("standby")
+        ]
 
 
 def _united(
@@ -208,36 +247,35 @@ def _united(
     return joined
 
 
-def _fitted(arm: _Arm) -> tuple[float, float]:
+def _fitted(arm: _Arm) -> _Law:
     """The web tier's work and the speed that give the arm's own p50 and p95: the work by
     proportion, the speed by halving an interval, since p95 falls with it."""
-    work_s, cv2 = arm.service.tiers[0].processing_s.value or 0.05, arm.cv2
+    law = _Law(arm.service.tiers[0].processing_s.value or 0.05, arm.cv2, 1.0, arm.host)
     real = {q: float(np.percentile(arm.measured_s, q)) for q in PERCENTILES}
     slow, fast = _SPEED_LEAST, 1.0
     for _ in range(_STEPS):
-        speed = math.sqrt(slow * fast)
+        law = replace(law, speed=math.sqrt(slow * fast))
         for _ in range(_WORK_STEPS):
-            ours = _simulated(arm, work_s, cv2, speed)
-            work_s *= real[50.0] / ours[50.0]
-        if _simulated(arm, work_s, cv2, speed)[95.0] > real[95.0]:
-            slow = speed
+            law = replace(law, work_s=law.work_s * real[50.0] / _simulated(arm, law)[50.0])
+        if _simulated(arm, law)[95.0] > real[95.0]:
+            slow = law.speed
         else:
-            fast = speed
-    return work_s, math.sqrt(slow * fast)
+            fast = law.speed
+    return replace(law, speed=math.sqrt(slow * fast))
 
 
-def _simulated(arm: _Arm, work_s: float, cv2: float, speed: float) -> dict[float, float]:
+def _simulated(arm: _Arm, law: _Law) -> dict[float, float]:
     """Percentiles [s], means over several seeds of the work, where an arm has few requests;
     arrivals and neighbours are given."""
     count = math.ceil(_REQUESTS_ENOUGH / len(arm.measured_s))
     seeds = range(1, min(_SEEDS, count) + 1)
-    found = reports([arm.scenario(work_s, cv2, speed, seed) for seed in seeds])
+    found = reports([arm.scenario(law, seed) for seed in seeds])
     return {
         q: float(np.mean([percentile_s(report["latency"], q) for report in found]))
         for q in PERCENTILES
     }
 
 
-def _pairs(arm: _Arm, work_s: float, cv2: float, speed: float) -> dict[str, tuple[float, float]]:
-    ours = _simulated(arm, work_s, cv2, speed)
+def _pairs(arm: _Arm, law: _Law) -> dict[str, tuple[float, float]]:
+    ours = _simulated(arm, law)
     return {f"p{q:g}": (float(np.percentile(arm.measured_s, q)), ours[q]) for q in PERCENTILES}

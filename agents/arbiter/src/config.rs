@@ -80,6 +80,9 @@ pub struct Config {
     /// Threads that serve clients, each with a listener and server connections of its own.
     #[serde(default = "default_threads")]
     pub threads: usize,
+    /// How long a thread that was woken looks for more before it sleeps again (see `awake`).
+    #[serde(default)]
+    pub busy_poll_us: u64,
     /// Cores of one server, V: what requests that run at the same time share (see `meter`).
     #[serde(default = "default_server_cores")]
     pub server_cores: f64,
@@ -322,6 +325,11 @@ impl Config {
     /// Limit of one attempt to reach a server.
     pub fn connect_timeout(&self) -> Duration {
         Duration::from_millis(self.connect_timeout_ms.get())
+    }
+
+    /// How long a thread stays awake after it was woken.
+    pub fn busy_poll(&self) -> Duration {
+        Duration::from_micros(self.busy_poll_us)
     }
 
     /// From one resolution of a host name to the next.

@@ -6,13 +6,14 @@
 //! `meter` what is measured, `comparing` whether replicas' replies are held against each other, `memory` what clients make it hold, `contract` what there is to choose
 //! from. `listen` is where clients come in, `stream` what bytes travel on, `tls` how the two ends
 //! prove themselves, `joined` two streams that are one, `names` what host names mean, `health` who
-//! is there. The protocols are `http` (`http2`: clients of that version), `mysql`, `resp` (Redis),
+//! is there, `awake` whether threads sleep in between. The protocols are `http` (`http2`: clients of that version), `mysql`, `resp` (Redis),
 //! `memcached` and `tcp` (`kv` is what Redis and memcached share); `admin` is the API to watch and
 //! change it.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub mod admin;
+pub mod awake;
 pub mod comparing;
 pub mod config;
 pub mod conn;

@@ -81,10 +81,8 @@ fn command(arguments: impl Iterator<Item = String>) -> Result<Command, String> {
 }
 
 fn serve(config: Config, path: &Path) -> Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .context("cannot start the runtime")?;
+    let runtime =
+        arbiter::awake::runtime(config.busy_poll()).context("cannot start the runtime")?;
     runtime.block_on(async {
         let mut terminated = signal(SignalKind::terminate()).context("cannot catch SIGTERM")?;
         let mut interrupted = signal(SignalKind::interrupt()).context("cannot catch SIGINT")?;

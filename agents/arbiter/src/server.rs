@@ -15,6 +15,7 @@ use tokio::sync::{mpsc, watch, Semaphore};
 use tokio::time::{sleep, timeout};
 use wire::arbiter::{Address, Protocol};
 
+use crate::awake;
 use crate::config::Config;
 use crate::http::log::AccessLog;
 use crate::listen::{self, Listener, SocketFile};
@@ -199,10 +200,8 @@ impl Door {
     fn open_thread(self, number: usize, listener: Listener) -> Result<JoinHandle<()>> {
         // A socket belongs to the runtime that it was registered with.
         let listener = listener.park()?;
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .context("cannot start a runtime")?;
+        let busy_poll = self.tier.config().busy_poll();
+        let runtime = awake::runtime(busy_poll).context("cannot start a runtime")?;
         let serve = move || {
             runtime.block_on(async {
                 match listener.unpark() {

@@ -8,6 +8,8 @@ use crate::scenario::{Arrivals, Discipline, Fault, Scenario, Tier};
 
 const TIERS_MAX: usize = 8;
 const SERVERS_MAX: usize = 1_000_000;
+/// A change at one is a change at all of them.
+const SERVERS_OF_HOST_MAX: usize = 1_000;
 const REQUESTS_MAX: u64 = 1_000_000_000;
 /// Longest simulated time: 100 years in nanoseconds fit an integer.
 const TIME_S_MAX: f64 = 100.0 * 365.0 * 86_400.0;
@@ -27,10 +29,21 @@ impl Scenario {
             let expected = format!("{} to {REQUESTS_MAX} with the warm-up", self.batches);
             return Err(Refused::new("requests", expected, measured));
         }
+        self.check_host()?;
         for (i, tier) in self.tiers.iter().enumerate() {
             tier.check(&format!("tiers[{i}]"), i + 1 == self.tiers.len())?;
         }
         Ok(())
+    }
+
+    fn check_host(&self) -> Result<(), Refused> {
+        let Some(host) = &self.host else {
+            return Ok(());
+        };
+        positive("host.cores", host.cores)?;
+        at_least_0("host.busy_cores", host.busy_cores)?;
+        let servers = self.tiers.iter().map(|tier| tier.servers).sum();
+        within("servers of a host", servers, 1, SERVERS_OF_HOST_MAX)
     }
 
     fn check_arrivals(&self) -> Result<(), Refused> {

@@ -2,6 +2,7 @@
 
 use crate::calendar::Calendar;
 use crate::distribution::{exponential, stream};
+use crate::host::Host;
 use crate::measure::Batches;
 use crate::refused::Refused;
 use crate::report::{Report, Stopped, TierReport};
@@ -18,6 +19,7 @@ pub(crate) const NEIGHBOUR_GOES: u32 = 2 << 29;
 pub(crate) const FAULT: u32 = 3 << 29;
 pub(crate) const COPY_ARRIVES: u32 = 4 << 29;
 pub(crate) const HEDGE: u32 = 5 << 29;
+pub(crate) const QUOTA_TURNS: u32 = 6 << 29;
 const KIND: u32 = 7 << 29;
 
 /// One scenario under way.
@@ -34,6 +36,8 @@ pub(crate) struct Simulation<'a> {
     pub(crate) connections: Slab<Connection>,
     pub(crate) copies: Slab<Copy>,
     pub(crate) disturbances: Disturbances,
+    /// None: each server has cores of its own.
+    pub(crate) host: Option<Host>,
     pub(crate) measuring: bool,
     source: Source,
     batches: Batches,
@@ -89,6 +93,7 @@ impl<'a> Simulation<'a> {
             connections: Slab::new(),
             copies: Slab::new(),
             disturbances: Disturbances::new(scenario, count),
+            host: scenario.host.map(|host| Host::new(host, count)),
             measuring: false,
             source: Source::new(scenario),
             batches: Batches::new(scenario.batches, scenario.measured()),
@@ -147,6 +152,12 @@ impl<'a> Simulation<'a> {
                 }
                 self.work_ends(number);
             }
+            QUOTA_TURNS => {
+                if self.servers[number as usize].version != event.version {
+                    return;
+                }
+                self.quota_turns(number);
+            }
             NEIGHBOUR_COMES => self.neighbour_comes(number),
             NEIGHBOUR_GOES => self.neighbour_goes(number),
             FAULT => self.fault(number as usize, event.version == 0),
@@ -162,10 +173,10 @@ impl<'a> Simulation<'a> {
 
     fn work_ends(&mut self, server: u32) {
         let index = server as usize;
-        let copy = self.servers[index].end_first(self.now_ns);
+        let sharing = self.tiers[usize::from(self.tier_of[index])].sharing;
+        let copy = self.servers[index].end_first(self.now_ns, sharing);
         if let Some(line) = self.lines.get_mut(index) {
             if let Some((next, work_ns)) = line.pop_front() {
-                let sharing = self.tiers[usize::from(self.tier_of[index])].sharing;
                 self.servers[index].start(self.now_ns, next, work_ns, sharing);
             }
         }
@@ -190,6 +201,9 @@ impl<'a> Simulation<'a> {
 
     /// Puts the next end of work at a server into the calendar, if it is another than before.
     pub(crate) fn schedule(&mut self, server: u32, always: bool) {
+        if self.host.is_some() {
+            return self.share_host(server);
+        }
         let index = server as usize;
         let sharing = self.tiers[usize::from(self.tier_of[index])].sharing;
         let state = &mut self.servers[index];

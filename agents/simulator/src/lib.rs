@@ -10,6 +10,7 @@
 //! | `flow` | connections, copies, answers: the arbiter's part |
 //! | `disturbance` | neighbours, limping, crashes |
 //! | `server`, `quota` | processor sharing and first come, first served, in virtual time; CPU quotas |
+//! | `host` | cores that all servers share |
 //! | `calendar` | pending events |
 //! | `distribution` | random times and counts |
 //! | `measure`, `report` | batches, intervals, the JSON that comes out |
@@ -24,6 +25,7 @@ mod distribution;
 mod disturbance;
 mod engine;
 mod flow;
+mod host;
 mod many;
 mod measure;
 mod quota;
@@ -41,4 +43,4 @@ pub use many::{read_input, simulate_all};
 pub use refused::Refused;
 pub use replay::{arrivals_s, replay, Difference, Ended, Replay};
 pub use report::{LatencyReport, Percentile, Report, Stopped, TierReport};
-pub use scenario::{Arrivals, Copies, Discipline, Fault, Hold, Interference, Scenario, Tier};
+pub use scenario::{Arrivals, Copies, Discipline, Fault, Hold, Host, Interference, Scenario, Tier};

@@ -6,6 +6,9 @@
 //! after the last one's end, as the kernel's timer, which stops when the group is idle. Closed forms:
 //! a period costs no event.
 
+/// Less CPU time than this is none: rounding of moments.
+const SPENT_NS: f64 = 0.01;
+
 /// What is handed out.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Cap {
@@ -41,10 +44,28 @@ impl Quota {
         }
     }
 
-    /// The CPU time that `jobs` get between two moments, in all.
-    pub(crate) fn used_ns(&mut self, from_ns: u64, to_ns: u64, jobs: u32) -> f64 {
+    /// How many cores `jobs` use at a time, while CPU time is left.
+    pub(crate) fn cores(&self, jobs: u32) -> f64 {
+        f64::from(jobs).min(self.cap.cores)
+    }
+
+    /// Whether the period's CPU time is used up.
+    pub(crate) fn is_spent(&self) -> bool {
+        self.left_ns < SPENT_NS
+    }
+
+    /// When that changes, or the period ends, for who uses `cores`.
+    pub(crate) fn turns_ns(&self, from_ns: u64, cores: f64) -> f64 {
+        let over_ns = (self.began_ns + self.cap.period_ns) as f64;
+        if self.is_spent() {
+            return over_ns;
+        }
+        over_ns.min(from_ns as f64 + self.left_ns / cores)
+    }
+
+    /// The CPU time that is used between two moments, in all, by who uses `cores` at a time.
+    pub(crate) fn used_ns(&mut self, from_ns: u64, to_ns: u64, cores: f64) -> f64 {
         let cap = self.cap;
-        let cores = f64::from(jobs).min(cap.cores);
         let over_ns = self.began_ns + cap.period_ns;
         if to_ns < over_ns {
             let used = (cores * (to_ns - from_ns) as f64).min(self.left_ns);
@@ -59,9 +80,8 @@ impl Quota {
         first + whole as f64 * self.most_ns(cores) + last
     }
 
-    /// When `jobs` will have got so much CPU time in all.
-    pub(crate) fn reached_ns(&self, from_ns: u64, wanted_ns: f64, jobs: u32) -> f64 {
-        let cores = f64::from(jobs).min(self.cap.cores);
+    /// When so much CPU time will have been used in all.
+    pub(crate) fn reached_ns(&self, from_ns: u64, wanted_ns: f64, cores: f64) -> f64 {
         let over_ns = self.began_ns + self.cap.period_ns;
         let first = (cores * over_ns.saturating_sub(from_ns) as f64).min(self.left_ns);
         if wanted_ns <= first {
@@ -94,26 +114,26 @@ mod tests {
 
     #[test]
     fn a_burst_is_fast_and_what_is_longer_waits_for_the_next_period() {
-        assert_eq!(quota().reached_ns(10, 30.0, 1), 40.0);
-        assert_eq!(quota().reached_ns(10, 60.0, 1), 120.0);
-        assert_eq!(quota().reached_ns(0, 200.0, 1), 440.0);
+        assert_eq!(quota().reached_ns(10, 30.0, 1.0), 40.0);
+        assert_eq!(quota().reached_ns(10, 60.0, 1.0), 120.0);
+        assert_eq!(quota().reached_ns(0, 200.0, 1.0), 440.0);
         // Two jobs have two cores, three no more.
-        assert_eq!(quota().reached_ns(0, 40.0, 2), 20.0);
-        assert_eq!(quota().reached_ns(0, 60.0, 3), 110.0);
+        assert_eq!(quota().reached_ns(0, 40.0, quota().cores(2)), 20.0);
+        assert_eq!(quota().reached_ns(0, 60.0, quota().cores(3)), 110.0);
     }
 
     #[test]
     fn what_is_used_and_when_it_is_reached_agree() {
-        for jobs in [1, 2, 5] {
+        for cores in [0.25, 1.0, 2.0] {
             for wanted in [5.0, 39.0, 40.0, 41.0, 100.0, 399.0] {
                 let used = quota();
-                let end_ns = used.reached_ns(7, wanted, jobs);
+                let end_ns = used.reached_ns(7, wanted, cores);
                 // In steps of any length, also across several periods.
                 for step in [1, 13, 250] {
                     let (mut at, mut sum, mut quota) = (7, 0.0, quota());
                     while (at as f64) < end_ns {
                         let next = (at + step).min(end_ns.ceil() as u64);
-                        sum += quota.used_ns(at, next, jobs);
+                        sum += quota.used_ns(at, next, cores);
                         at = next;
                     }
                     let beyond = 2.0 * (end_ns.ceil() - end_ns) + 1e-9;
@@ -129,10 +149,10 @@ mod tests {
     #[test]
     fn after_idleness_a_period_begins_anew() {
         let mut quota = quota();
-        assert_eq!(quota.used_ns(0, 40, 1), 40.0);
+        assert_eq!(quota.used_ns(0, 40, 1.0), 40.0);
         quota.wake(60);
-        assert_eq!(quota.reached_ns(60, 10.0, 1), 110.0);
+        assert_eq!(quota.reached_ns(60, 10.0, 1.0), 110.0);
         quota.wake(130);
-        assert_eq!(quota.reached_ns(130, 10.0, 1), 140.0);
+        assert_eq!(quota.reached_ns(130, 10.0, 1.0), 140.0);
     }
 }

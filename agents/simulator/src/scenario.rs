@@ -25,6 +25,8 @@ pub struct Scenario {
     pub warm_up_requests: Option<u64>,
     /// From the front to the back.
     pub tiers: Vec<Tier>,
+    /// What all servers run on; none: each has cores of its own.
+    pub host: Option<Host>,
     /// Batches behind each confidence interval.
     #[serde(default = "twenty")]
     pub batches: usize,
@@ -50,6 +52,17 @@ pub enum Arrivals {
         /// Since the start.
         times_s: Vec<f64>,
     },
+}
+
+/// A machine that all servers share.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Host {
+    /// Of its own.
+    pub cores: f64,
+    /// Of those, used by others all the time.
+    #[serde(default)]
+    pub busy_cores: f64,
 }
 
 /// A tier of equal servers behind an arbiter.

@@ -22,6 +22,8 @@ pub(crate) struct Sharing {
     pub(crate) cores: f64,
     /// Jobs that share at a time.
     pub(crate) running_max: usize,
+    /// Share of a core that one who wants a core gets: below 1 where the host has too few (`host.rs`).
+    pub(crate) pace: f64,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -115,10 +117,11 @@ impl Server {
     }
 
     /// The first job ends now, as `next_end_ns` said.
-    pub(crate) fn end_first(&mut self, now_ns: u64) -> u32 {
+    pub(crate) fn end_first(&mut self, now_ns: u64, sharing: Sharing) -> u32 {
         let bursts = self.bursts();
         if let Some(quota) = self.quota.as_mut().filter(|_| bursts) {
-            quota.used_ns(self.updated_ns, now_ns, self.running);
+            let cores = quota.cores(self.running) * sharing.pace;
+            quota.used_ns(self.updated_ns, now_ns, cores);
         }
         let Job { end, copy } = self.first;
         self.virtual_ns = end;
@@ -139,11 +142,35 @@ impl Server {
         let left_ns = (self.first.end - self.virtual_ns).max(0.0);
         if let Some(quota) = self.quota.as_ref().filter(|_| self.bursts()) {
             let wanted_ns = left_ns * f64::from(self.running);
-            let reached_ns = quota.reached_ns(self.updated_ns, wanted_ns, self.running);
+            let cores = quota.cores(self.running) * sharing.pace;
+            let reached_ns = quota.reached_ns(self.updated_ns, wanted_ns, cores);
             return Some(rounded_up(reached_ns));
         }
         let left_ns = left_ns / self.rate(sharing);
         Some(self.updated_ns + rounded_up(left_ns))
+    }
+
+    /// When its quota next runs out or is renewed; None if that changes nothing.
+    pub(crate) fn next_turn_ns(&self, sharing: Sharing) -> Option<u64> {
+        let quota = self.quota.as_ref().filter(|_| self.bursts())?;
+        if self.running == 0 {
+            return None;
+        }
+        let turns_ns = quota.turns_ns(self.updated_ns, quota.cores(self.running) * sharing.pace);
+        Some(rounded_up(turns_ns).max(self.updated_ns + 1))
+    }
+
+    /// Cores that it would use now if the host had enough. One that is slowed uses its share in
+    /// full: what its jobs do not get, whoever slows it does.
+    pub(crate) fn wanted_cores(&self, sharing: Sharing) -> f64 {
+        if !self.bursts() {
+            return sharing.cores;
+        }
+        match &self.quota {
+            Some(quota) if quota.is_spent() => 0.0,
+            Some(quota) => quota.cores(self.running),
+            None => f64::from(self.running).min(sharing.cores),
+        }
     }
 
     /// When to put the next end of work into the calendar; None if it is there, or there is none.
@@ -183,15 +210,17 @@ impl Server {
     }
 
     fn rate(&self, sharing: Sharing) -> f64 {
-        self.speed * (sharing.cores / f64::from(self.running)).min(1.0)
+        self.speed * (sharing.cores / f64::from(self.running)).min(1.0) * sharing.pace
     }
 
-    fn advance(&mut self, now_ns: u64, sharing: Sharing) {
+    /// Its jobs get what they are due since the last change.
+    pub(crate) fn advance(&mut self, now_ns: u64, sharing: Sharing) {
         if self.running > 0 {
             let bursts = self.bursts();
             self.virtual_ns += match &mut self.quota {
                 Some(quota) if bursts => {
-                    quota.used_ns(self.updated_ns, now_ns, self.running) / f64::from(self.running)
+                    let cores = quota.cores(self.running) * sharing.pace;
+                    quota.used_ns(self.updated_ns, now_ns, cores) / f64::from(self.running)
                 }
                 _ => (now_ns - self.updated_ns) as f64 * self.rate(sharing),
             };
@@ -213,6 +242,7 @@ mod tests {
     const ONE: Sharing = Sharing {
         cores: 1.0,
         running_max: usize::MAX,
+        pace: 1.0,
     };
 
     #[test]
@@ -224,9 +254,9 @@ mod tests {
         assert_eq!(server.next_end_ns(ONE), Some(90));
         server.set_speed(70, 0.5, ONE); // 40 and 10 left, each at a quarter
         assert_eq!(server.next_end_ns(ONE), Some(110));
-        assert_eq!(server.end_first(110), 2);
+        assert_eq!(server.end_first(110, ONE), 2);
         assert_eq!(server.next_end_ns(ONE), Some(110 + 60)); // 30 left at half
-        assert_eq!(server.end_first(170), 1);
+        assert_eq!(server.end_first(170, ONE), 1);
         assert_eq!(server.next_end_ns(ONE), None);
     }
 
@@ -241,19 +271,19 @@ mod tests {
         let mut server = Server::new(Some(cap));
         server.start(1_000, 1, 10.0, share);
         assert_eq!(server.next_end_ns(share), Some(1_010));
-        assert_eq!(server.end_first(1_010), 1);
+        assert_eq!(server.end_first(1_010, share), 1);
         // 30 are left, which two jobs get on a core each, and 30 of the next 40.
         server.start(1_010, 2, 30.0, share);
         server.start(1_010, 3, 35.0, share);
         assert_eq!(server.next_end_ns(share), Some(1_115));
-        assert_eq!(server.end_first(1_115), 2);
+        assert_eq!(server.end_first(1_115, share), 2);
         assert_eq!(server.next_end_ns(share), Some(1_120));
         // Slowed, it has its share and no more: 5 left at 0.4 times a half.
         server.set_speed(1_115, 0.5, share);
         assert_eq!(server.next_end_ns(share), Some(1_140));
         server.set_speed(1_130, 1.0, share);
         assert_eq!(server.next_end_ns(share), Some(1_132));
-        assert_eq!(server.end_first(1_132), 3);
+        assert_eq!(server.end_first(1_132, share), 3);
     }
 
     #[test]

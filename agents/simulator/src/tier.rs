@@ -64,6 +64,7 @@ impl Tier {
             sharing: Sharing {
                 cores: spec.cores,
                 running_max,
+                pace: 1.0,
             },
             cap: spec.quota.map(|quota| Cap {
                 period_ns: (quota.period_s * NS) as u64,

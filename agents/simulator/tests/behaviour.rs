@@ -11,6 +11,7 @@ fn scenario(change: impl FnOnce(&mut Value)) -> Value {
         "seed": 3,
         "arrivals": {"kind": "poisson", "rate_per_s": 20.0},
         "requests": 20_000,
+        "host": null,
         "tiers": [
             {"name": "web", "servers": 8, "cores": 2, "quota": null, "tokens": 4, "policy": "tad", "replicas": 2,
              "work": {"kind": "lognormal", "mean_s": 0.1, "cv2": 0.3}, "copies": "same",
@@ -43,7 +44,17 @@ fn the_same_seed_gives_the_same_report_on_any_number_of_threads() {
 
 #[test]
 fn what_is_wrong_is_refused_with_its_place_what_was_expected_and_what_came() {
-    let wrong: [(&str, Value, &str); 14] = [
+    let wrong: [(&str, Value, &str); 16] = [
+        (
+            "/host",
+            json!({"cores": 0}),
+            "host.cores: expected a finite number above 0, but got 0",
+        ),
+        (
+            "/host",
+            json!({"cores": 2, "busy_cores": -1}),
+            "host.busy_cores: expected",
+        ),
         (
             "/tiers/0/quota",
             json!({"period_s": 0.0, "burst_cores": 2}),
@@ -118,6 +129,38 @@ fn what_is_wrong_is_refused_with_its_place_what_was_expected_and_what_came() {
     let list = format!(r#"{{"scenarios": [{}, {unknown}]}}"#, scenario(|_| ()));
     let refused = read_input(&list).unwrap_err().to_string();
     assert!(refused.starts_with("scenarios[1]."), "{refused}");
+}
+
+#[test]
+fn a_host_with_cores_enough_changes_nothing_and_one_with_few_slows_all() {
+    let quota = |s: &mut Value| {
+        for (tier, period_s, cores) in [(0, 0.01, 1.5), (1, 0.1, 0.4)] {
+            s["tiers"][tier]["quota"] = json!({"period_s": period_s, "burst_cores": 2});
+            s["tiers"][tier]["cores"] = json!(cores);
+            s["tiers"][tier]["replicas"] = json!(1);
+        }
+        s["tiers"][0]["interference"] = Value::Null;
+        s["requests"] = json!(5_000);
+    };
+    let mut before = run(&scenario(quota)).latency.mean_s;
+    for cores in [1000.0, 6.0, 4.0] {
+        let found = run(&scenario(|s| {
+            quota(s);
+            s["host"] = json!({"cores": cores});
+        }));
+        assert_eq!(found.stopped, Stopped::Done);
+        let mean_s = found.latency.mean_s;
+        if cores > 100.0 {
+            // Moments are rounded at other places.
+            assert!(
+                (mean_s / before - 1.0).abs() < 0.01,
+                "{mean_s} for {before}"
+            );
+        } else {
+            assert!(mean_s > before, "{mean_s} is not above {before}");
+        }
+        before = mean_s;
+    }
 }
 
 #[test]

@@ -44,6 +44,45 @@ fn percentile(report: &Report, q: f64) -> &Percentile {
         .expect("it is reported")
 }
 
+/// Whoever has jobs gets an equal share of the host: with work of one law, as one queue of as many
+/// cores as the host has, whatever the number of servers.
+#[test]
+fn servers_of_one_host_together_do_what_its_cores_can() {
+    for (cores, rho) in [(1.0, 0.7), (2.0, 0.8)] {
+        let found = run(&json!({
+            "seed": 20_261_127,
+            "arrivals": {"kind": "poisson", "rate_per_s": cores * rho},
+            "requests": 500_000,
+            "host": {"cores": cores},
+            "tiers": [{"name": "all", "servers": 5, "cores": 1000, "policy": "random",
+                       "work": {"kind": "exponential", "mean_s": 1.0}}],
+        }));
+        // M/M/c: Erlang C for one core and for two.
+        let waits = if cores > 1.0 {
+            2.0 * rho * rho / (1.0 + rho)
+        } else {
+            rho
+        };
+        mean_agrees(&found, 1.0 + waits / (cores * (1.0 - rho)), 0.05);
+    }
+}
+
+/// Half of one core is always taken by others, in equal shares: each job of two has a third.
+#[test]
+fn what_others_use_of_the_host_is_not_there() {
+    let found = |busy_cores: f64| {
+        run(&json!({
+            "arrivals": {"kind": "recorded", "times_s": [0.0, 0.0, 100.0, 100.0]},
+            "warm_up_requests": 0,
+            "batches": 2,
+            "host": {"cores": 1.0, "busy_cores": busy_cores},
+            "tiers": [{"name": "all", "servers": 2, "work": {"kind": "deterministic", "value_s": 6.0}}],
+        }))
+    };
+    assert!((found(0.0).latency.mean_s - 12.0).abs() < 0.02);
+    assert!((found(1.0).latency.mean_s - 18.0).abs() < 0.02);
+}
+
 /// Mean 1 / (1 - rho), variance (2 + rho) / (2 - rho) of its square (Coffman, Muntz, Trotter 1970).
 #[test]
 fn a_shared_processor_is_as_solved_at_three_loads() {

@@ -69,6 +69,8 @@ def write_simulated(run_folder: Path, baseline: str) -> None:
             "fitted_arm": baseline,
             "work_s": found[0].work_s,
             "speed": found[0].speed,
+            "host_cores": found[0].host_cores,
+            "busy_cores": found[0].busy_cores,
             "fitted": found[0].fitted,
             "predicted": {
                 one.predicted_arm: {"requests": one.requests, **one.predicted} for one in found

@@ -11,6 +11,8 @@ use super::{Config, TOKENS_MAX};
 /// More servers than this in a tier are a mistake.
 pub const SERVERS_MAX: u64 = 1_000;
 const THREADS_MAX: u64 = 64;
+/// Longer than this is always.
+const BUSY_POLL_US_MAX: u64 = 1_000_000;
 /// Requests that wait for tokens.
 const WAITING_MAX: u64 = 1_000_000;
 /// 1 TiB.
@@ -64,6 +66,13 @@ impl Config {
             ),
             ("tokens", self.tokens as u64, 1, TOKENS_MAX as u64, ""),
             ("threads", self.threads as u64, 1, threads_max, of_threads),
+            (
+                "busy_poll_us",
+                self.busy_poll_us,
+                0,
+                BUSY_POLL_US_MAX,
+                " us",
+            ),
             ("connect_timeout_ms", connect_ms.get(), 1, MINUTE_MS, " ms"),
             (
                 "request_timeout_ms",

@@ -59,6 +59,11 @@ fn impossible_values_are_refused_with_what_was_expected_and_what_came() {
         ),
         (
             "tokens = 1",
+            "busy_poll_us = 2000000\ntokens = 1",
+            "busy_poll_us: expected 0 to 1000000 us, got 2000000",
+        ),
+        (
+            "tokens = 1",
             "tokens = 0",
             "tokens: expected 1 to 1000, got 0",
         ),
