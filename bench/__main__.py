@@ -112,7 +112,8 @@ def _http_line(count: int, row: dict[str, Any]) -> str:
     return (
         f"http, {count:>3} connections: arbiter {row['arbiter_rps']:.0f}/s, HAProxy "
         f"{row['haproxy_rps']:.0f}/s, ratio {row['ratio']:.2f} ({low:.2f} to {high:.2f}), per "
-        f"second of the proxy's CPU {row['ratio_cpu']:.2f}; r = 2: {row['ratio_r2']:.2f} "
+        f"second of the proxy's CPU {row['ratio_cpu']:.2f}; awake for {http.BUSY_POLL_US} us: "
+        f"{row['ratio_busy']:.2f}, {row['ratio_cpu_busy']:.2f}; r = 2: {row['ratio_r2']:.2f} "
         f"({low_2:.2f} to {high_2:.2f}), {row['ratio_cpu_r2']:.2f}; {_comparing(row)}"
     )
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from optimizer.errors import EnvironmentMissing, InputError
@@ -139,3 +141,32 @@ def test_a_run_is_fitted_and_another_arm_predicted_with_how_far_off_it_is(run_di
     refused = invoke(*words[:-1], "nobody")
     assert isinstance(refused.exception, InputError)
     assert "expected one of" in str(refused.exception)
+
+
+def test_machines_of_one_host_share_its_cores_with_what_else_ran_there(
+    run_dir: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(run_dir, folder)
+    manifest = json.loads((folder / "manifest.json").read_text())
+    block = {"arm": "baseline", "busy_share": 0.2, "stolen_share": 0.05, "others_share": 0.1}
+    other = {**block, "arm": "replicated", "busy_share": 0.9}
+    found = {}
+    for cores in (64, 10):
+        manifest["host"] = {"cores": cores, "blocks": [block, other]}
+        (folder / "manifest.json").write_text(json.dumps(manifest))
+        words = ["simulate", "--from", str(folder), "--arm", "baseline", "--predict", "replicated"]
+        [found[cores]] = json.loads(invoke(*words, "--json").stdout)
+    # Of a quarter of the cores, what the tiers' servers used themselves was not others'.
+    asked = pl.read_parquet(folder / "requests.parquet").filter(pl.col("arm") == "baseline")
+    hosts = pl.read_parquet(folder / "hosts.parquet").filter(pl.col("tier").is_in(["web", "db"]))
+    blocks = [
+        hosts.filter(pl.col("time_s").is_between(one["intended_s"].min(), one["done_s"].max()))
+        for one in asked.partition_by("repeat")
+    ]
+    used = pl.concat(blocks).group_by("machine").agg(pl.col("cpu_cores").mean())["cpu_cores"].sum()
+    assert found[64]["host_cores"] == 64
+    assert found[64]["busy_cores"] == pytest.approx(16 - used)
+    # Two copies of each page want more of the few cores than one.
+    assert found[10]["predicted"]["p50"][1] > 1.1 * found[64]["predicted"]["p50"][1]
+    assert "of the host's 10 cores used by others" in invoke(*words).stdout
