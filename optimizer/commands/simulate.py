@@ -123,9 +123,11 @@ def _predict(run_dir: Path, arm: str, predicted: str | None, as_json: bool) -> N
         one = found[0]
         host = f", {one.busy_cores:.2g} of the host's {one.host_cores:g} cores used by others"
         say(
-            f"fitted: {1e3 * one.work_s:.3g} core ms a page at the front, "
-            f"speed {one.speed:.2f} under a neighbour{host if one.host_cores else ''}"
+            f"fitted: {1e3 * one.work_s:.3g} core ms a page at the front"
+            f"{host if one.host_cores else ''}"
         )
+        for what, speed in one.speeds.items():
+            say(f"  speed {speed:.2g}: {what}")
 
 
 def _print(report: dict[str, Any]) -> None:

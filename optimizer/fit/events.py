@@ -21,6 +21,7 @@ class Window:
     machine: str
     start_s: float
     end_s: float
+    kind: str = ""  # of neighbour or fault
 
 
 def read_events(path: Path) -> list[dict[str, Any]]:
@@ -88,4 +89,5 @@ def sound(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _window(start: Mapping[str, Any], end_s: float) -> Window:
-    return Window(str(start["machine"]), float(start["time_s"]), end_s)
+    machine, kind = str(start["machine"]), str(start.get("kind") or "")
+    return Window(machine, float(start["time_s"]), end_s, kind)

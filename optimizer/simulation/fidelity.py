@@ -2,13 +2,15 @@
 
 Replayed are the predicted arm's own arrivals, and each neighbour and fault at its machine and time,
 as a slower server. From `optimizer.fit`: queries per page and work per query. From the fitted arm's
-pages: the variation of the work (of pages that met no neighbour), and two numbers that make its
-simulated p50 and p95 those that were measured: the web tier's work, and the speed of a server of
-either tier under a neighbour. Nothing of the predicted arm but its policy, r and tokens is used.
+pages: the law of the work, that of pages that met no neighbour. From its arbiters' counters: how
+much slower a tier's servers were under each kind of neighbour, in the mean. And two numbers that
+make its simulated p50 and p95 those that were measured: the web tier's work, and a factor of all
+those speeds, as a mean contains the queue. Nothing of the predicted arm but its policy, r and
+tokens is used.
 
 Caps on cores are quotas in periods of 10 ms, as the local platform sets them. Machines of one host
 compete for its cores, of which all but the tiers' servers (load, arbiters, kernel, other guests)
-are taken to use what they used in the fitted arm. Not in it: neighbours of different kinds.
+are taken to use what they used in the fitted arm.
 """
 
 from __future__ import annotations
@@ -24,16 +26,20 @@ import numpy as np
 from optimizer.errors import InputError
 from optimizer.fit import Results, ServiceFit, fit, read_results
 from optimizer.fit.events import Window
+from optimizer.fit.series import tier_series, touched
 from optimizer.simulation.program import percentile_s, reports
 
 PERCENTILES = (50.0, 95.0)
 _STEPS = 8
 _WORK_STEPS = 3
-_SPEED_LEAST = 0.02
-_SEEDS = 5  # of the work; their requests together need be no more than
+_SPEED_LEAST = 0.005
+_SPEED_MOST = 0.8  # a kind that slows a tier less than that, within its scatter, is left out
+_FACTORS = (0.1, 10.0)  # of the speeds that the counters tell
+_ANSWERS_LEAST = 10  # under a kind of neighbour, to tell of it
+_SEEDS, _SEEDS_PREDICTED = 5, 20  # of the work; their requests together need be no more than
 _REQUESTS_ENOUGH = 50_000
 _ARRIVALS_MAX = 300_000  # of an arm, its first: 32 times they are simulated
-_CALM = 30
+_CALM, _CALM_MOST = 30, 1_000
 _QUOTA_PERIOD_S = 0.01  # that of `fleet_machine`
 
 
@@ -45,8 +51,7 @@ class Fidelity:
     predicted_arm: str
     requests: int
     work_s: float  # of the web tier
-    work_cv2: float
-    speed: float  # of a server under a neighbour
+    speeds: Mapping[str, float]  # of a server, by "tier, kind of neighbour"; of what slowed it
     host_cores: float | None  # that all machines share; None where each has its own
     busy_cores: float  # of them, used by others than the tiers' servers
     fitted: Mapping[str, tuple[float, float]]  # p50, p95: measured, simulated
@@ -85,8 +90,7 @@ def fidelity(run_dir: Path, fitted_arm: str, predicted_arms: Sequence[str] = ())
                 predicted_arm=name,
                 requests=len(second.measured_s),
                 work_s=law.work_s,
-                work_cv2=law.cv2,
-                speed=law.speed,
+                speeds={", ".join(both): law.speed(*both) for both in law.slowed},
                 host_cores=law.host.get("cores"),
                 busy_cores=law.host.get("busy_cores", 0.0),
                 fitted=fitted,
@@ -101,9 +105,15 @@ class _Law:
     """What the fitted arm tells."""
 
     work_s: float  # of the web tier, mean
-    cv2: float
-    speed: float
+    calm: tuple[float, ...]  # work of single pages, of a mean of 1
+    slowed: Mapping[tuple[str, str], float]  # speed by tier and kind, as the counters tell it
     host: Mapping[str, float]  # of a scenario; empty: the machines are not of one host
+    factor: float = 1.0
+
+    def speed(self, tier: str, kind: str) -> float:
+        """Of a server of the tier, under that kind of neighbour or fault."""
+        told = self.slowed.get((tier, kind), 1.0)
+        return max(_SPEED_LEAST, min(1.0, self.factor * told))
 
 
 class _Arm:
@@ -140,17 +150,17 @@ class _Arm:
         self.disturbed = [*results.interference, *results.faults]
 
     @property
-    def cv2(self) -> float:
-        """Of a page's latency where no machine had a neighbour, as a lognormal law's: from the
-        half between its quartiles, which few queues reach."""
+    def calm(self) -> tuple[float, ...]:
+        """Latencies of pages while no machine had a neighbour, over their mean."""
         times = self.start_s + np.array(self.arrivals_s[self.warm_up :])
         noisy = np.zeros(len(times), dtype=bool)
         for window in self.disturbed:
             noisy |= (times > window.start_s - 1.0) & (times < window.end_s + 1.0)
         calm = self.measured_s[~noisy]
         chosen = calm if len(calm) >= _CALM else self.measured_s
-        low, high = np.percentile(chosen, [25, 75])
-        return float(math.expm1((math.log(high / low) / 1.349) ** 2))
+        count = min(len(chosen), _CALM_MOST)
+        values = np.quantile(chosen, (np.arange(count) + 0.5) / count)
+        return tuple(float(value) for value in values / values.mean())
 
     @property
     def host(self) -> dict[str, float]:
@@ -176,8 +186,9 @@ class _Arm:
 
     def scenario(self, law: _Law, seed: int) -> dict[str, Any]:
         """The arm as a scenario."""
-        tiers = [self._tier(i, law.speed) for i in range(len(self.service.tiers))]
-        tiers[0]["work"] = {"kind": "lognormal", "mean_s": law.work_s, "cv2": law.cv2}
+        tiers = [self._tier(i, law) for i in range(len(self.service.tiers))]
+        values_s = [law.work_s * share for share in law.calm]
+        tiers[0]["work"] = {"kind": "empirical", "values_s": values_s}
         return {
             "host": law.host or None,
             "seed": seed,
@@ -186,7 +197,50 @@ class _Arm:
             "tiers": tiers,
         }
 
-    def _tier(self, index: int, speed: float) -> dict[str, Any]:
+    @property
+    def slowed(self) -> dict[tuple[str, str], float]:
+        """How fast a tier's servers were under each kind of neighbour, of the rate that their cap
+        allows: from mean latencies with it and without any, less the tier's below.
+
+        A kind that hardly slows the tier is not in it.
+        """
+        found, below_s = {}, 0.0
+        for tier in reversed(self.service.tiers):
+            name = tier.spec.name
+            means = self._means_s(name)
+            calm_s = means.pop("", 0.0)
+            for kind, mean_s in means.items():
+                own_s, hit_s = calm_s - below_s, mean_s - below_s
+                if own_s > 0.0 and hit_s > 0.0:
+                    told = own_s / hit_s * _above_cap(tier.processing_s.value, tier.spec.cpus)
+                    if told < _SPEED_MOST:
+                        found[name, kind] = told
+            below_s = calm_s * (tier.requests_per_copy.value or 1.0)
+        return found
+
+    def _means_s(self, tier: str) -> dict[str, float]:
+        """Mean latency of the tier's servers in this arm [s], alone with each kind of neighbour or
+        fault, and, as "", with none."""
+        kinds = sorted({window.kind for window in self.disturbed})
+        sums: dict[str, tuple[float, float]] = {}
+        for machine, server in tier_series(self.results.arbiters, tier).servers.items():
+            time_s = server.time_s
+            if len(time_s) < 2:
+                continue
+            inside = touched(time_s, [Window("", a, b) for a, b in self.spans], 0.0)
+            mine = [window for window in self.disturbed if window.machine == machine]
+            hit = {k: touched(time_s, [w for w in mine if w.kind == k], 0.0) for k in kinds}
+            several = sum(one.astype(int) for one in hit.values()) if hit else 0
+            hit = {kind: one & (several == 1) for kind, one in hit.items()}
+            hit[""] = ~touched(time_s, mine, 1.0)
+            for kind, kept in hit.items():
+                spent_s, answered = sums.get(kind, (0.0, 0.0))
+                spent_s += float(np.diff(server.latency_s)[kept & inside].sum())
+                answered += float(np.diff(server.count)[kept & inside].sum())
+                sums[kind] = (spent_s, answered)
+        return {k: spent / n for k, (spent, n) in sums.items() if n >= _ANSWERS_LEAST}
+
+    def _tier(self, index: int, law: _Law) -> dict[str, Any]:
         tier = self.service.tiers[index]
         name, last = tier.spec.name, index + 1 == len(self.service.tiers)
         mean_s = tier.processing_s.value or 1e-3
@@ -201,21 +255,24 @@ class _Arm:
             "copies": "same",
             **asdict(self.results.settings(self.name, name)),
             "hold": tier.spec.token_hold,
-            "faults": self._faults(name, speed),
+            "faults": self._faults(name, law),
         }
         if not last:
             below = self.service.tiers[index + 1].requests_per_copy.value or 1.0
             found["calls"] = {"kind": "fixed", "value": round(below)}
         return found
 
-    def _faults(self, tier: str, speed: float) -> list[dict[str, Any]]:
+    def _faults(self, tier: str, law: _Law) -> list[dict[str, Any]]:
+        kinds = [kind for name, kind in law.slowed if name == tier]
         found = []
         for server, machine in enumerate(self._servers(tier)):
-            mine = [w for w in self.disturbed if w.machine == machine]
-            for start_s, end_s in _united(mine, self.spans):
-                at_s = max(0.0, start_s - self.start_s)
-                limp = {"kind": "limp", "server": server, "at_s": at_s, "for_s": end_s - start_s}
-                found.append(limp | {"speed": speed})
+            for kind in kinds:
+                speed = law.speed(tier, kind)
+                mine = [w for w in self.disturbed if (w.machine, w.kind) == (machine, kind)]
+                for start_s, end_s in _united(mine, self.spans) if speed < 1.0 else ():
+                    at_s = max(0.0, start_s - self.start_s)
+                    limp = {"kind": "limp", "server": server, "speed": speed}
+                    found.append(limp | {"at_s": at_s, "for_s": end_s - start_s})
         return found
 
     def _servers(self, tier: str) -> list[str]:
@@ -226,6 +283,17 @@ class _Arm:
             and machine.get("role") != "arbiter"
             and not machine.get("standby")
         ]
+
+
+def _above_cap(work_s: float | None, cores: float | None) -> float:
+    """How much faster than its cap a server does one piece of such work, in bursts: 1 where that
+    takes many periods, 1 / cores where it is done within one."""
+    if not work_s or not cores or cores >= 1.0:
+        return 1.0
+    each_s = cores * _QUOTA_PERIOD_S
+    periods = math.ceil(work_s / each_s) - 1
+    taken_s = periods * _QUOTA_PERIOD_S + (work_s - periods * each_s)
+    return work_s / taken_s / cores
 
 
 def _united(
@@ -248,27 +316,27 @@ def _united(
 
 
 def _fitted(arm: _Arm) -> _Law:
-    """The web tier's work and the speed that give the arm's own p50 and p95: the work by
-    proportion, the speed by halving an interval, since p95 falls with it."""
-    law = _Law(arm.service.tiers[0].processing_s.value or 0.05, arm.cv2, 1.0, arm.host)
+    """The web tier's work and the factor of the speeds that give the arm's own p50 and p95: the
+    work by proportion, the factor by halving an interval, since p95 falls with it."""
+    law = _Law(arm.service.tiers[0].processing_s.value or 0.05, arm.calm, arm.slowed, arm.host)
     real = {q: float(np.percentile(arm.measured_s, q)) for q in PERCENTILES}
-    slow, fast = _SPEED_LEAST, 1.0
+    slow, fast = _FACTORS
     for _ in range(_STEPS):
-        law = replace(law, speed=math.sqrt(slow * fast))
+        law = replace(law, factor=math.sqrt(slow * fast))
         for _ in range(_WORK_STEPS):
             law = replace(law, work_s=law.work_s * real[50.0] / _simulated(arm, law)[50.0])
         if _simulated(arm, law)[95.0] > real[95.0]:
-            slow = law.speed
+            slow = law.factor
         else:
-            fast = law.speed
-    return replace(law, speed=math.sqrt(slow * fast))
+            fast = law.factor
+    return replace(law, factor=math.sqrt(slow * fast))
 
 
-def _simulated(arm: _Arm, law: _Law) -> dict[float, float]:
+def _simulated(arm: _Arm, law: _Law, seeds_most: int = _SEEDS) -> dict[float, float]:
     """Percentiles [s], means over several seeds of the work, where an arm has few requests;
     arrivals and neighbours are given."""
     count = math.ceil(_REQUESTS_ENOUGH / len(arm.measured_s))
-    seeds = range(1, min(_SEEDS, count) + 1)
+    seeds = range(1, min(seeds_most, count) + 1)
     found = reports([arm.scenario(law, seed) for seed in seeds])
     return {
         q: float(np.mean([percentile_s(report["latency"], q) for report in found]))
@@ -277,5 +345,5 @@ def _simulated(arm: _Arm, law: _Law) -> dict[float, float]:
 
 
 def _pairs(arm: _Arm, law: _Law) -> dict[str, tuple[float, float]]:
-    ours = _simulated(arm, law)
+    ours = _simulated(arm, law, _SEEDS_PREDICTED)
     return {f"p{q:g}": (float(np.percentile(arm.measured_s, q)), ours[q]) for q in PERCENTILES}
