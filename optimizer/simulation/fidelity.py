@@ -34,6 +34,7 @@ _STEPS = 8
 _WORK_STEPS = 3
 _SPEED_LEAST = 0.005
 _SPEED_MOST = 0.8  # a kind that slows a tier less than that, within its scatter, is left out
+_CROWD = "interference.cpu"  # its threads are jobs beside a server's own
 _FACTORS = (0.1, 10.0)  # of the speeds that the counters tell
 _ANSWERS_LEAST = 10  # under a kind of neighbour, to tell of it
 _SEEDS, _SEEDS_PREDICTED = 5, 20  # of the work; their requests together need be no more than
@@ -271,8 +272,10 @@ class _Arm:
                 mine = [w for w in self.disturbed if (w.machine, w.kind) == (machine, kind)]
                 for start_s, end_s in _united(mine, self.spans) if speed < 1.0 else ():
                     at_s = max(0.0, start_s - self.start_s)
-                    limp = {"kind": "limp", "server": server, "speed": speed}
-                    found.append(limp | {"at_s": at_s, "for_s": end_s - start_s})
+                    slow: dict[str, Any] = {"kind": "limp", "speed": speed}
+                    if kind == _CROWD:
+                        slow = {"kind": "crowd", "jobs": 1.0 / speed - 1.0}
+                    found.append(slow | {"server": server, "at_s": at_s, "for_s": end_s - start_s})
         return found
 
     def _servers(self, tier: str) -> list[str]:

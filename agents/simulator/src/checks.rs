@@ -157,6 +157,7 @@ impl Tier {
         }
         match fault {
             Fault::Limp { speed: slow, .. } => speed(&format!("{place}.speed"), *slow),
+            Fault::Crowd { jobs, .. } => positive(format!("{place}.jobs"), *jobs).map(drop),
             Fault::Crash { .. } => Ok(()),
         }
     }

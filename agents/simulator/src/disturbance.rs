@@ -71,7 +71,8 @@ impl Simulation<'_> {
             .filter(|_| noisy)
             .map_or(1.0, |neighbours| neighbours.speed);
         let speed = slowed * self.disturbances.limps[index];
-        self.servers[index].set_speed(self.now_ns, speed, self.tiers[tier].sharing);
+        let strangers = self.disturbances.strangers[index];
+        self.servers[index].disturb(self.now_ns, speed, strangers, self.tiers[tier].sharing);
         self.schedule(server, true);
     }
 
@@ -81,13 +82,22 @@ impl Simulation<'_> {
         match (fault, begins) {
             (Fault::Limp { speed, .. }, true) => self.limp(server, speed),
             (Fault::Limp { speed, .. }, false) => self.limp(server, 1.0 / speed),
+            (Fault::Crowd { jobs, .. }, true) => self.crowd(server, jobs),
+            (Fault::Crowd { jobs, .. }, false) => self.crowd(server, -jobs),
             (Fault::Crash { .. }, true) => self.crash(server),
             (Fault::Crash { .. }, false) => self.restart(server),
         }
     }
 
     fn limp(&mut self, server: u32, factor: f64) {
-        self.disturbances.limps[server as usize] *= factor;
+        let limps = &mut self.disturbances.limps[server as usize];
+        *limps = settled(*limps * factor, 1.0);
+        self.change_speed(server);
+    }
+
+    fn crowd(&mut self, server: u32, more: f64) {
+        let strangers = &mut self.disturbances.strangers[server as usize];
+        *strangers = settled(*strangers + more, 0.0);
         self.change_speed(server);
     }
 
@@ -147,5 +157,14 @@ impl Simulation<'_> {
         tier.selector
             .server_up(self.now_ns / 1000, local, &mut tier.grants);
         self.take_grants(tier_index);
+    }
+}
+
+/// A value that is that of rest but for rounding is at rest: a server bursts again then.
+fn settled(value: f64, rest: f64) -> f64 {
+    if (value - rest).abs() < 1e-9 {
+        rest
+    } else {
+        value
     }
 }

@@ -204,18 +204,33 @@ pub enum Fault {
         /// In (0, 1].
         speed: f64,
     },
+    /// Jobs of others share its cores with its own, as a neighbour's threads do.
+    Crowd {
+        /// Index from 0.
+        server: usize,
+        /// When.
+        at_s: f64,
+        /// For how long.
+        for_s: f64,
+        /// How many, each with the share of a job of its own.
+        jobs: f64,
+    },
 }
 
 impl Fault {
     pub(crate) fn server(&self) -> usize {
         match *self {
-            Self::Crash { server, .. } | Self::Limp { server, .. } => server,
+            Self::Crash { server, .. } | Self::Limp { server, .. } | Self::Crowd { server, .. } => {
+                server
+            }
         }
     }
 
     pub(crate) fn span_s(&self) -> (f64, f64) {
         match *self {
-            Self::Crash { at_s, for_s, .. } | Self::Limp { at_s, for_s, .. } => (at_s, for_s),
+            Self::Crash { at_s, for_s, .. }
+            | Self::Limp { at_s, for_s, .. }
+            | Self::Crowd { at_s, for_s, .. } => (at_s, for_s),
         }
     }
 }

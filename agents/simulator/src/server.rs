@@ -63,6 +63,8 @@ pub(crate) struct Server {
     updated_ns: u64,
     /// 1 undisturbed; may not be 0.
     speed: f64,
+    /// Jobs of others that share its cores.
+    strangers: f64,
     first: Job,
     others: BinaryHeap<Job>,
     /// When the calendar has its next end of work; u64::MAX: it has none.
@@ -84,6 +86,7 @@ impl Server {
             virtual_ns: 0.0,
             updated_ns: 0,
             speed: 1.0,
+            strangers: 0.0,
             first: Job { end: 0.0, copy: 0 },
             others: BinaryHeap::new(),
             scheduled_ns: u64::MAX,
@@ -185,10 +188,11 @@ impl Server {
         next_ns
     }
 
-    /// The server goes on at another speed.
-    pub(crate) fn set_speed(&mut self, now_ns: u64, speed: f64, sharing: Sharing) {
+    /// The server goes on at another speed, beside so many jobs of others.
+    pub(crate) fn disturb(&mut self, now_ns: u64, speed: f64, strangers: f64, sharing: Sharing) {
         self.advance(now_ns, sharing);
         self.speed = speed;
+        self.strangers = strangers;
         self.wake(now_ns);
     }
 
@@ -206,11 +210,12 @@ impl Server {
     }
 
     fn bursts(&self) -> bool {
-        self.speed >= 1.0
+        self.speed >= 1.0 && self.strangers <= 0.0
     }
 
     fn rate(&self, sharing: Sharing) -> f64 {
-        self.speed * (sharing.cores / f64::from(self.running)).min(1.0) * sharing.pace
+        let sharers = f64::from(self.running) + self.strangers;
+        self.speed * (sharing.cores / sharers).min(1.0) * sharing.pace
     }
 
     /// Its jobs get what they are due since the last change.
@@ -252,7 +257,7 @@ mod tests {
         assert_eq!(server.next_end_ns(ONE), Some(100));
         server.start(50, 2, 20.0, ONE); // 50 and 20 left, each at half a core
         assert_eq!(server.next_end_ns(ONE), Some(90));
-        server.set_speed(70, 0.5, ONE); // 40 and 10 left, each at a quarter
+        server.disturb(70, 0.5, 0.0, ONE); // 40 and 10 left, each at a quarter
         assert_eq!(server.next_end_ns(ONE), Some(110));
         assert_eq!(server.end_first(110, ONE), 2);
         assert_eq!(server.next_end_ns(ONE), Some(110 + 60)); // 30 left at half
@@ -279,11 +284,23 @@ mod tests {
         assert_eq!(server.end_first(1_115, share), 2);
         assert_eq!(server.next_end_ns(share), Some(1_120));
         // Slowed, it has its share and no more: 5 left at 0.4 times a half.
-        server.set_speed(1_115, 0.5, share);
+        server.disturb(1_115, 0.5, 0.0, share);
         assert_eq!(server.next_end_ns(share), Some(1_140));
-        server.set_speed(1_130, 1.0, share);
+        server.disturb(1_130, 1.0, 0.0, share);
         assert_eq!(server.next_end_ns(share), Some(1_132));
         assert_eq!(server.end_first(1_132, share), 3);
+    }
+
+    #[test]
+    fn strangers_get_the_share_of_a_job_each() {
+        let mut server = Server::new(None);
+        server.start(0, 1, 100.0, ONE);
+        server.disturb(0, 1.0, 3.0, ONE); // one of four shares
+        assert_eq!(server.next_end_ns(ONE), Some(400));
+        server.start(200, 2, 100.0, ONE); // 50 left, one of five each
+        assert_eq!(server.next_end_ns(ONE), Some(450));
+        server.disturb(300, 1.0, 0.0, ONE); // 30 left, half a core each
+        assert_eq!(server.next_end_ns(ONE), Some(360));
     }
 
     #[test]

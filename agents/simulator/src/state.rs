@@ -18,6 +18,7 @@ pub(crate) struct Disturbances {
     /// Until when a neighbour is at the server.
     pub(crate) noisy_until_ns: Vec<u64>,
     pub(crate) limps: Vec<f64>,
+    pub(crate) strangers: Vec<f64>,
     /// With the first server of its tier.
     pub(crate) faults: Vec<(Fault, u32)>,
 }
@@ -34,6 +35,7 @@ impl Disturbances {
             rng: stream(scenario.seed, 2),
             noisy_until_ns: vec![0; servers],
             limps: vec![1.0; servers],
+            strangers: vec![0.0; servers],
             faults,
         }
     }
