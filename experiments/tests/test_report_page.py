@@ -152,6 +152,16 @@ def test_an_infeasible_plan_gives_its_reasons(tmp_path: Path) -> None:
     assert "800 ms at best" in text
 
 
+def test_a_plan_that_could_not_be_made_is_not_called_infeasible(tmp_path: Path) -> None:
+    run = small_run()
+    run.plan = {"feasible": None, "usd_per_month": None, "tiers": {}, "binding": [],
+                "reasons": ["prices: expected a book of prices"]}  # fmt: skip
+    text = write_report(run.write(tmp_path)).read_text()
+    assert "No fleet within the limits" not in text
+    assert "No plan was made from this run." in text
+    assert "expected a book of prices" in text
+
+
 def test_what_the_simulator_predicted_stands_beside_what_was_measured(tmp_path: Path) -> None:
     folder = small_run().write(tmp_path)
     found = {

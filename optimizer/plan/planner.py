@@ -33,7 +33,13 @@ from optimizer.plan.explain.report import (
     outlook,
     tier_plans,
 )
-from optimizer.plan.explain.warnings import of_calibration, of_integrity, of_margin, of_prices
+from optimizer.plan.explain.warnings import (
+    of_calibration,
+    of_integrity,
+    of_margin,
+    of_prices,
+    of_unknown,
+)
 from optimizer.plan.outcome import Plan
 from optimizer.plan.solve.model import Solution
 from optimizer.plan.solve.problem import Path, Problem
@@ -111,6 +117,7 @@ def answer(asked: Question, today: datetime.date | None = None) -> Answer:
         assumptions=assumptions(asked, binds),
         warnings=(
             *of_margin(margin, case.slo),
+            *of_unknown(case.latency.unknown),
             *of_calibration(case.latency.factor_of(tuple(o.replicas for o in found.path))),
             *frame.warnings,
         ),

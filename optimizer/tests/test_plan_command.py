@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -225,3 +226,18 @@ def test_a_run_without_an_slo_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "manifest.json").write_text(text)
     with pytest.raises(InputError, match=r"spec\.slo"):
         slo_of_run(tmp_path)
+
+
+def test_an_arm_whose_policy_has_no_model_is_left_out_and_named(
+    run_dir: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(run_dir, folder)
+    manifest = json.loads((folder / "manifest.json").read_text())
+    for settings in manifest["spec"]["arms"]["replicated"]["settings"].values():
+        settings["policy"] = "c3"
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    done = invoke("plan", "--from", str(folder), "--scheme", "cloud", "--p95-ms", "450", "--json")
+    assert done.exit_code == 0, done.output
+    [said] = [w for w in json.loads(done.stdout)["warnings"] if "replicated" in w]
+    assert said.startswith("not used to calibrate latencies")

@@ -39,7 +39,7 @@ def write_plan_files(run_folder: Path) -> None:
     except SparecraftError as error:
         body = {
             "schema": 1,
-            "feasible": False,
+            "feasible": None,
             "usd_per_month": None,
             "tiers": {},
             "binding": [],

@@ -28,6 +28,7 @@ from optimizer.latency import (
     moments_of,
     visits_of,
 )
+from optimizer.latency.station import POLICIES
 from optimizer.plan.ask.demand import demands
 from optimizer.plan.ask.margin import LawError, law_error
 from optimizer.plan.solve.moments import tail_above
@@ -92,7 +93,11 @@ class CalibratedLatency:
         self._measured = measured
         self._arm_demands = demands(measured) if measured is not None else ()
         arms = measured.arms if measured is not None else ()
-        self.factors = {arm.replicas: f for arm in arms if (f := self._factor(arm))}
+        self.unknown = tuple(arm.name for arm in arms if arm.policy not in POLICIES)
+        # Where arms differ in the policy alone, that of the plan counts.
+        known = [arm for arm in arms if arm.policy in POLICIES]
+        known.sort(key=lambda arm: arm.policy == policy)
+        self.factors = {arm.replicas: f for arm in known if (f := self._factor(arm))}
         self.errors = {q: self._error(q) for q in self._percentiles}
         self.margins = {
             q: 1.0 if level is None else error.factor(level) for q, error in self.errors.items()

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
+
+from optimizer.latency.station import POLICIES
 
 if TYPE_CHECKING:
     from optimizer.plan.ask.case import Slo
@@ -43,6 +45,14 @@ def of_calibration(factors: Mapping[int, float]) -> tuple[str, ...]:
         f"measured was {text} what the latency model says: something is not in it. What is "
         "predicted, and how surely, holds for fleets like the measured one",
     )
+
+
+def of_unknown(arms: Sequence[str]) -> tuple[str, ...]:
+    """Which arms say nothing of the latency model, as it does not have their policy."""
+    if not arms:
+        return ()
+    known = " and ".join(POLICIES)
+    return (f"not used to calibrate latencies, which are modelled for {known}: {', '.join(arms)}",)
 
 
 def of_margin(margin: Mapping[str, Any] | None, slo: Slo) -> tuple[str, ...]:
