@@ -165,7 +165,8 @@ def test_a_plan_that_could_not_be_made_is_not_called_infeasible(tmp_path: Path) 
 def test_what_the_simulator_predicted_stands_beside_what_was_measured(tmp_path: Path) -> None:
     folder = small_run().write(tmp_path)
     found = {
-        "schema": 1, "fitted_arm": "baseline", "work_s": 0.04, "speed": 0.25,
+        "schema": 1, "fitted_arm": "baseline", "work_s": 0.04, "host_cores": 2.0,
+        "busy_cores": 0.3, "speeds": {"web, interference.cpu": 0.12},
         "fitted": {"p50": [0.1, 0.1], "p95": [0.4, 0.41]},
         "predicted": {"replicated": {"requests": 80, "p50": [0.2, 0.17], "p95": [0.4, 0.5]}},
     }  # fmt: skip
@@ -181,8 +182,13 @@ def test_what_the_simulator_predicted_stands_beside_what_was_measured(tmp_path: 
         "+25 %",
         "40 core ms",
         "baseline alone",
+        "(web, interference.cpu: 0.12)",
+        "2 cores, of which others used 0.3",
     ):
         assert words in text, words
+    of_old = {key: found[key] for key in found if key != "speeds" and "cores" not in key}
+    (folder / "simulated.json").write_text(json.dumps(of_old | {"speed": 0.25}))
+    assert "under a neighbour (0.25)" in write_report(folder).read_text()
     (folder / "simulated.json").write_text('{"fitted_arm": "baseline", "reason": "too thin"}')
     text = write_report(folder).read_text()
     assert "Not simulated: too thin" in text
