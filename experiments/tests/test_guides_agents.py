@@ -19,9 +19,6 @@ AGENTS = Path(__file__).parents[2] / "agents"
 COPY = AGENTS / "target" / "guides"
 STEPS_MAX = 3
 
-# Whoever builds all the tests of the workspace meanwhile has its lock until they are built.
-pytestmark = pytest.mark.timeout(1800)
-
 
 def steps(title: str) -> list[str]:
     """The numbered steps under a bold title of the README, each on one line."""
