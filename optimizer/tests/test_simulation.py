@@ -169,4 +169,3 @@ def test_machines_of_one_host_share_its_cores_with_what_else_ran_there(
     assert found[64]["busy_cores"] == pytest.approx(16 - used)
     # Two copies of each page want more of the few cores than one.
     assert found[10]["predicted"]["p50"][1] > 1.1 * found[64]["predicted"]["p50"][1]
-    assert "of the host's 10 cores used by others" in invoke(*words).stdout
