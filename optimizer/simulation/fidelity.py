@@ -113,8 +113,7 @@ class _Law:
 
     def speed(self, tier: str, kind: str) -> float:
         """Of a server of the tier, under that kind of neighbour or fault."""
-        told = self.slowed.get((tier, kind), 1.0)
-        return max(_SPEED_LEAST, min(1.0, self.factor * told))
+        return max(_SPEED_LEAST, min(1.0, self.factor * self.slowed[tier, kind]))
 
 
 class _Arm:
@@ -203,7 +202,7 @@ class _Arm:
         """How fast a tier's servers were under each kind of neighbour, of the rate that their cap
         allows: from mean latencies with it and without any, less the tier's below.
 
-        A kind that hardly slows the tier is not in it.
+        A kind that hardly slows the tier, or under which it hardly answered, is not in it.
         """
         found, below_s = {}, 0.0
         for tier in reversed(self.service.tiers):

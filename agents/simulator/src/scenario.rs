@@ -60,7 +60,7 @@ pub enum Arrivals {
 pub struct Host {
     /// Of its own.
     pub cores: f64,
-    /// Of those, used by others all the time.
+    /// Of those, wanted by others all the time.
     #[serde(default)]
     pub busy_cores: f64,
 }

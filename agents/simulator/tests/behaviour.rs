@@ -163,6 +163,33 @@ fn a_host_with_cores_enough_changes_nothing_and_one_with_few_slows_all() {
     }
 }
 
+/// 10 ms on a quarter of a core take 10 ms in a burst and 40 without; the factors and sums of these
+/// disturbances do not cancel out to the last digit.
+#[test]
+fn a_server_bursts_again_when_what_disturbed_it_is_over() {
+    let speed = 0.577;
+    assert!(speed * (1.0 / speed) < 1.0 && 0.1 + 0.2 - 0.1 - 0.2 > 0.0);
+    let found = |first_s: f64| {
+        let times: Vec<f64> = (0..20).map(|k| first_s + f64::from(k) * 0.2).collect();
+        let faults = json!([
+            {"kind": "limp", "server": 0, "at_s": 0.0, "for_s": 5.0, "speed": speed},
+            {"kind": "crowd", "server": 0, "at_s": 0.0, "for_s": 5.0, "jobs": 0.1},
+            {"kind": "crowd", "server": 0, "at_s": 1.0, "for_s": 5.0, "jobs": 0.2},
+        ]);
+        run(&json!({
+            "arrivals": {"kind": "recorded", "times_s": times},
+            "warm_up_requests": 0,
+            "tiers": [{"name": "all", "servers": 1, "cores": 0.25, "faults": faults,
+                       "quota": {"period_s": 0.1, "burst_cores": 2},
+                       "work": {"kind": "deterministic", "value_s": 0.01}}],
+        }))
+        .latency
+        .mean_s
+    };
+    assert!(found(0.5) > 0.04);
+    assert!((found(7.0) - 0.01).abs() < 1e-4, "{}", found(7.0));
+}
+
 #[test]
 fn recorded_arrivals_are_all_answered_and_the_warm_up_is_not_counted() {
     let times: Vec<f64> = (0..5000).map(|i| f64::from(i) * 0.05).collect();

@@ -67,7 +67,7 @@ fn servers_of_one_host_together_do_what_its_cores_can() {
     }
 }
 
-/// Half of one core is always taken by others, in equal shares: each job of two has a third.
+/// Others want the one core all the time: it is shared by two jobs, or by two and them.
 #[test]
 fn what_others_use_of_the_host_is_not_there() {
     let found = |busy_cores: f64| {
