@@ -1,10 +1,10 @@
 """Availability by number of extra nodes or pool, and the least number that reaches a target.
 
-More nodes do not lower availability, so the least number is bracketed by doubling and found by
-bisection; the number one below is evaluated too, and its failure is part of the answer. Where
-shocks hit some places at random, more places also mean more shocks, and availability stands still
-until a shock no longer takes all extra nodes: nothing is assumed there, and the numbers are tried
-one after the other (`sizes`, which the planner's options are made from too).
+The planner's options and the least pool are made from one list, `sizes`; the number one below is
+part of the answer. Extra nodes do not lower availability, so their least number is bracketed by
+doubling and found by bisection. Where shocks hit some places at random, more places also mean more
+shocks, and availability stands still until a shock no longer takes all extra nodes: nothing is
+assumed there, and they are tried one after the other too.
 
 What no size beats is solved for by itself, and a target above it is infeasible at any size: a pool
 without end, whose fail-overs alone cost time; and where shocks take down all nodes, nodes that do
@@ -35,6 +35,7 @@ from optimizer.words import Mechanism, Scheme
 _HOUR_S = 3600.0
 _FAILING_POOL_MAX = 256  # larger pools whose nodes fail while they wait take minutes to solve
 _SHOCKED_MAX = 1_000  # extra nodes that are tried one after the other
+_POOLS_FIRST = 64
 _NEARLY_ONE = 1.0 - 2.0**-40  # common_cause is below 1
 
 
@@ -79,9 +80,10 @@ def sizes(
     """Availability with 0, 1, ..., `most` extra active nodes (ara) or nodes in the pool (pf).
 
     Extra nodes go on to `most`, whatever a step brings, for the next one may bring more; they end
-    before, but after `tried`, only where nothing can be said to be better (`U_FLOOR`). A pool ends
-    before only within the models' error bound of a pool without end, which no pool beats. In the
-    cloud the pool has no end, and there is one value.
+    before, but after `tried`, only where nothing can be said to be better (`U_FLOOR`). Pools go on
+    to `most` where one solve has them all, and else end within the models' error bounds of a pool
+    without end, which no pool beats: larger ones are not told apart from the last, whose bound they
+    share. In the cloud the pool has no end, and there is one value.
     """
     if mechanism == Mechanism.ara:
         for extra in range(most + 1):
@@ -97,21 +99,28 @@ def sizes(
     if scheme == Scheme.cloud:
         yield unlimited
         return
-    at = _pool_at(needed, most, rates, horizon_s)
+    if rates.repair_s is None and not rates.standby_fraction:
+        yield from _pools_at_once(needed, most, rates, horizon_s)
+        return
     for pool in range(most + 1):
-        yield (found := at(pool))
+        yield (found := passive_failover(needed, pool, rates, horizon_s=horizon_s))
         ahead = found.unavailability - unlimited.unavailability
         if ahead <= found.error_bound + unlimited.error_bound:
             return
 
 
-def _pool_at(
+def _pools_at_once(
     needed: int, most: int, rates: FailureRates, horizon_s: float
-) -> Callable[[int], Availability]:
-    """Availability by pool, up to `most`; one solve for all of them where that can be."""
-    if rates.repair_s is None and not rates.standby_fraction:
-        return passive_failover_by_pool(needed, most, rates, horizon_s=horizon_s).__getitem__
-    return lambda pool: passive_failover(needed, pool, rates, horizon_s=horizon_s)
+) -> Iterator[Availability]:
+    """One solve gives every pool up to its size: twice as many each time that more are asked for."""
+    told, size = 0, min(_POOLS_FIRST, most)
+    while told <= most:
+        table = passive_failover_by_pool(needed, size, rates, horizon_s=horizon_s)
+        for found in table[told:]:
+            yield found
+            if found.unavailability_most <= U_FLOOR:
+                return
+        told, size = size + 1, min(2 * size, most)
 
 
 def least_extra_nodes(
@@ -143,7 +152,7 @@ def least_extra_nodes(
             needed, min(extra_max, _SHOCKED_MAX), rates,
             mechanism=Mechanism.ara, scheme=scheme, horizon_s=horizon_s,
         )  # fmt: skip
-        return _in_turn(known, target, horizon_s, what)
+        return _in_turn(known, target, horizon_s, what, extra_max)
     bound = _shocks_alone(needed, rates, scheme, horizon_s)
     if bound.misses(target):
         return _infeasible(bound, target, horizon_s, "shocks that take down all nodes alone cost")
@@ -184,25 +193,12 @@ def least_pool(
     if unlimited.misses(target):
         cause = "fail-over alone costs" if rates.plain else "with an unlimited pool there are still"
         return _infeasible(unlimited, target, horizon_s, cause)
-    if rates.repair_s is None and not rates.standby_fraction:
-        return _least_by_table(needed, target, rates, pool_max, horizon_s)
     if rates.standby_fraction:
         pool_max = min(pool_max, _FAILING_POOL_MAX)
-    at = _pool_at(needed, pool_max, rates, horizon_s)
-    return _least(_Search(at, target, pool_max, horizon_s, "nodes in the pool"))
-
-
-def _least_by_table(
-    needed: int, target: float, rates: FailureRates, pool_max: int, horizon_s: float
-) -> Sizing:
-    """One solve gives every pool up to its size, so double the size until the target is in it."""
-    size = min(16, pool_max)
-    while True:
-        table = passive_failover_by_pool(needed, size, rates, horizon_s=horizon_s)
-        if table[size].keeps(target) or size == pool_max:
-            search = _Search(table.__getitem__, target, size, horizon_s, "nodes in the pool")
-            return _least(search)
-        size = min(2 * size, pool_max)
+    known = sizes(
+        needed, pool_max, rates, mechanism=Mechanism.pf, scheme=Scheme.on_prem, horizon_s=horizon_s
+    )
+    return _in_turn(known, target, horizon_s, "nodes in the pool", pool_max)
 
 
 def _least(search: _Search) -> Sizing:

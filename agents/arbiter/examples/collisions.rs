@@ -6,7 +6,7 @@
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
-#[path = "../tests/support/mod.rs"]
+#[path = "../tests/loopback/support/mod.rs"]
 mod support;
 
 use std::net::SocketAddr;

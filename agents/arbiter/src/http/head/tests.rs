@@ -1,4 +1,4 @@
-//! Heads one by one; `tests/rfc.rs` has the table.
+//! Heads one by one; `tests/loopback/rfc.rs` has the table.
 
 use super::*;
 

@@ -1,0 +1,310 @@
+//! Servers on unix sockets and by host names, clients on unix sockets. Names are the real resolver's:
+//! the program sees a hosts file of its own, in a mount namespace.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::Command;
+
+use crate::support::program::Program;
+use crate::support::upstream::{ok, Behaviour, Upstream};
+use crate::support::web::{get, Connection};
+use crate::support::{eventually, settings, start};
+use arbiter::config::Config;
+use arbiter::server::Arbiter;
+use testkit::stream::Buffered;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::oneshot;
+
+/// An HTTP server on a unix socket, which ends with the runtime; each reply says its name.
+fn on_unix(path: &Path, name: &'static str) {
+    let listener = UnixListener::bind(path).unwrap();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let mut bytes = vec![0; 4096];
+                while stream.read(&mut bytes).await.unwrap() > 0 {
+                    stream.write_all(&ok(name)).await.unwrap();
+                }
+            });
+        }
+    });
+}
+
+async fn ask(stream: &mut UnixStream) -> String {
+    stream
+        .write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+        .await
+        .unwrap();
+    let mut bytes = vec![0; 4096];
+    let mut reply = String::new();
+    while !reply.ends_with("one") && !reply.ends_with("two") {
+        let read = stream.read(&mut bytes).await.unwrap();
+        assert!(read > 0, "cut: {reply}");
+        reply += std::str::from_utf8(&bytes[..read]).unwrap();
+    }
+    reply
+}
+
+#[tokio::test]
+async fn servers_on_unix_sockets_are_used_reused_and_found_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let (one, two) = (directory.path().join("one"), directory.path().join("two"));
+    on_unix(&one, "one");
+    let servers = format!(
+        "[[servers]]\nname = \"u0\"\naddress = \"unix:{}\"\n\
+         [[servers]]\nname = \"u1\"\naddress = \"unix:{}\"\n",
+        one.display(),
+        two.display()
+    );
+    let arbiter = start(&(settings("http", "round-robin", 1, 4) + &servers), &[]).await;
+    for _ in 0..4 {
+        assert_eq!(get(arbiter.clients, "/").await.text(), "one");
+    }
+    let stats = arbiter.stats().await;
+    assert_eq!(
+        stats.servers[0].connections_opened, 1,
+        "kept and used again"
+    );
+    assert!(!stats.servers[1].alive, "nobody is there");
+    on_unix(&two, "two");
+    arbiter.until_alive(1).await;
+    let names = [
+        get(arbiter.clients, "/").await.text(),
+        get(arbiter.clients, "/").await.text(),
+    ];
+    assert!(names.contains(&"two".to_owned()), "{names:?}");
+}
+
+#[tokio::test]
+async fn clients_come_in_by_a_unix_socket_on_all_threads_and_its_file_goes_at_the_end() {
+    let one = Upstream::start(Behaviour::Reply(ok("one"))).await;
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("arbiter.sock");
+    let text = format!(
+        "listen = \"unix:{}\"\nadmin = \"127.0.0.1:0\"\ntier = \"test\"\nthreads = 2\n\
+         forwarded = \"replace\"\n{}[[servers]]\nname = \"s0\"\naddress = \"{}\"\n",
+        path.display(),
+        settings("http", "round-robin", 1, 4),
+        one.address
+    );
+    // What an arbiter that was killed leaves behind.
+    drop(UnixListener::bind(&path).unwrap());
+    let arbiter = Arbiter::bind(Config::parse(&text, "a.toml").unwrap()).await;
+    let (stop, stopped) = oneshot::channel::<()>();
+    let running = tokio::spawn(arbiter.unwrap().run(async {
+        let _ = stopped.await;
+    }));
+    let taken = Arbiter::bind(Config::parse(&text, "a.toml").unwrap()).await;
+    let message = format!("{:#}", taken.err().unwrap());
+    assert!(message.contains("listens there already"), "{message}");
+    for _ in 0..8 {
+        let mut client = UnixStream::connect(&path).await.unwrap();
+        for _ in 0..2 {
+            assert!(ask(&mut client).await.starts_with("HTTP/1.1 200 "));
+        }
+    }
+    assert_eq!(one.requests().len(), 16);
+    let told = &one.requests()[0];
+    assert!(told.contains("\r\nX-Forwarded-For: unknown\r\n"), "{told}");
+    stop.send(()).unwrap();
+    running.await.unwrap().unwrap();
+    assert!(!path.exists());
+}
+
+/// The program with this hosts file in place of the system's; none where that is not allowed here.
+fn with_hosts(config: &tempfile::NamedTempFile, hosts: &Path) -> Option<Program> {
+    let allowed = Command::new("unshare").args(["-rm", "true"]).status();
+    if !allowed.is_ok_and(|status| status.success()) {
+        println!("skipped: no mount namespace can be made here (unshare -rm)");
+        return None;
+    }
+    let within = format!(
+        "exec unshare -rm sh -c 'mount --bind {} /etc/hosts && exec \"$0\" \"$@\"' \"$0\" \"$@\"",
+        hosts.display()
+    );
+    Some(Program::start_by(config, &within))
+}
+
+fn file(servers: &[(&str, String)]) -> tempfile::NamedTempFile {
+    let mut text = format!(
+        "listen = \"127.0.0.1:0\"\nadmin = \"127.0.0.1:0\"\ntier = \"web\"\nresolve_every_ms = 100\n\
+         connect_timeout_ms = 1000\n{}",
+        settings("http", "round-robin", 1, 4)
+    );
+    for (name, address) in servers {
+        text += &format!("[[servers]]\nname = \"{name}\"\naddress = \"{address}\"\n");
+    }
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), text).unwrap();
+    file
+}
+
+/// Two servers at one port of two loopback addresses.
+async fn at_one_port() -> [Upstream; 2] {
+    let one = Upstream::start(Behaviour::Reply(ok("one"))).await;
+    let port = one.address.port();
+    let other = SocketAddr::from(([127, 0, 0, 2], port));
+    [one, Upstream::start_at(other, Behaviour::Reply(ok("two")))]
+}
+
+async fn stats(program: &Program) -> wire::arbiter::Stats {
+    serde_json::from_slice(&get(program.admin, "/v1/stats").await.body).unwrap()
+}
+
+#[tokio::test]
+async fn a_name_s_change_takes_the_traffic_and_a_name_that_is_lost_does_not() {
+    let [one, two] = at_one_port().await;
+    let port = one.address.port();
+    let hosts = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(hosts.path(), "127.0.0.1 web.test\n").unwrap();
+    let config = file(&[("w", format!("web.test:{port}"))]);
+    let Some(program) = with_hosts(&config, hosts.path()) else {
+        return;
+    };
+    // One client's connection: it does not notice.
+    let mut client = Connection::open(program.clients).await;
+    assert_eq!(client.get("/").await.text(), "one");
+    let first = stats(&program).await;
+    assert_eq!(
+        first.servers[0].address.to_string(),
+        format!("web.test:{port}")
+    );
+    assert_eq!(first.servers[0].resolved, [one.address]);
+    std::fs::write(hosts.path(), "127.0.0.2 web.test\n").unwrap();
+    let meant = |wanted: Vec<SocketAddr>| {
+        let program = &program;
+        eventually("the name's other addresses", move || {
+            let wanted = wanted.clone();
+            async move { (stats(program).await.servers[0].resolved == wanted).then_some(()) }
+        })
+    };
+    meant(vec![two.address]).await;
+    assert_eq!(client.get("/").await.text(), "two");
+    std::fs::write(hosts.path(), "127.0.0.2 web.test\n127.0.0.1 web.test\n").unwrap();
+    meant(vec![one.address, two.address]).await;
+    let opened = stats(&program).await.servers[0].connections_opened;
+    assert_eq!(client.get("/").await.status, 200);
+    assert_eq!(
+        stats(&program).await.servers[0].connections_opened,
+        opened + 1,
+        "a connection of before is not used again"
+    );
+    std::fs::write(hosts.path(), "127.0.0.1 other.test\n").unwrap();
+    let lost = program_says(program, "cannot be resolved").await;
+    assert_eq!(get(lost.clients, "/").await.status, 200);
+    assert!(stats(&lost).await.servers[0].alive);
+}
+
+/// Waits for a line of the program's; reading blocks, so that it is done elsewhere.
+async fn program_says(mut program: Program, words: &'static str) -> Program {
+    let reading = tokio::task::spawn_blocking(move || {
+        let found = program.lines.by_ref().map(Result::unwrap);
+        assert!(found.into_iter().any(|line| line.contains(words)));
+        program
+    });
+    reading.await.unwrap()
+}
+
+#[tokio::test]
+async fn of_a_name_s_addresses_one_that_refuses_is_passed_over() {
+    let [one, two] = at_one_port().await;
+    let port = one.address.port();
+    let hosts = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(
+        hosts.path(),
+        "127.0.0.1 web.test\n127.0.0.2 web.test\n127.0.0.3 web.test\n",
+    )
+    .unwrap();
+    let config = file(&[("w", format!("web.test:{port}"))]);
+    let Some(program) = with_hosts(&config, hosts.path()) else {
+        return;
+    };
+    let mut texts = vec![];
+    for _ in 0..6 {
+        // Not a read: each goes by a connection of its own.
+        let mut client = Connection::open(program.clients).await;
+        client
+            .send(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n")
+            .await;
+        texts.push(client.reply(false).await.unwrap().text());
+    }
+    let count = |name: &str| texts.iter().filter(|text| *text == name).count();
+    assert!(count("one") > 0 && count("two") > 0, "{texts:?}");
+    let server = stats(&program).await.servers.swap_remove(0);
+    assert!(server.alive && server.errors == 0, "{server:?}");
+    drop((one, two));
+}
+
+#[tokio::test]
+async fn a_name_that_means_nothing_yet_is_a_dead_server_until_it_does() {
+    let [one, _two] = at_one_port().await;
+    let hosts = tempfile::NamedTempFile::new().unwrap();
+    let config = file(&[("w", format!("late.test:{}", one.address.port()))]);
+    let Some(program) = with_hosts(&config, hosts.path()) else {
+        return;
+    };
+    assert_eq!(get(program.clients, "/").await.status, 502);
+    std::fs::write(hosts.path(), "127.0.0.1 late.test\n").unwrap();
+    eventually("the server", || async {
+        (get(program.clients, "/").await.text() == "one").then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn bytes_pass_between_unix_sockets_and_either_side_may_end_first() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("echo");
+    let listener = UnixListener::bind(&path).unwrap();
+    tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let mut bytes = vec![];
+        stream.read_to_end(&mut bytes).await.unwrap();
+        stream.write_all(&bytes).await.unwrap();
+    });
+    let server = format!(
+        "[[servers]]\nname = \"e\"\naddress = \"unix:{}\"\n",
+        path.display()
+    );
+    let arbiter = start(&(settings("tcp", "round-robin", 1, 4) + &server), &[]).await;
+    let stream = tokio::net::TcpStream::connect(arbiter.clients)
+        .await
+        .unwrap();
+    let mut client = Buffered::new(stream);
+    let sent: Vec<u8> = (0..1_000_000u32).map(|n| (n % 251) as u8).collect();
+    client.stream.write_all(&sent).await.unwrap();
+    client.stream.shutdown().await.unwrap();
+    assert!(client.rest().await == sent);
+}
+
+#[test]
+fn what_is_no_address_is_refused_with_its_line() {
+    let good = format!(
+        "listen = \"127.0.0.1:0\"\nadmin = \"127.0.0.1:0\"\ntier = \"t\"\n{}\
+         [[servers]]\nname = \"a\"\naddress = \"web.test:80\"\n",
+        settings("http", "tad", 1, 1)
+    );
+    assert!(Config::parse(&good, "a.toml").is_ok());
+    for (old, new, expected) in [
+        (
+            "web.test:80",
+            "web.test",
+            "expected IP:PORT, NAME:PORT or unix:/PATH",
+        ),
+        ("web.test:80", "unix:x", "expected unix:/PATH"),
+        (
+            "listen = \"127.0.0.1:0\"",
+            "listen = \"a.test:1\"",
+            "listen: expected IP:PORT or unix:",
+        ),
+        (
+            "tier",
+            "resolve_every_ms = 1\ntier",
+            "resolve_every_ms: expected 100 to",
+        ),
+    ] {
+        let refusal = Config::parse(&good.replace(old, new), "a.toml").unwrap_err();
+        assert!(refusal.to_string().contains(expected), "{refusal}");
+    }
+}

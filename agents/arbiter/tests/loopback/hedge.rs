@@ -1,0 +1,217 @@
+//! Delayed replicas (policy `hedge`) over Redis, memcached and MySQL; real servers.
+
+use std::net::SocketAddr;
+
+use crate::support::keyvalue::{encode, string, Client, Server};
+use crate::support::mariadb::{number, options, servers, MariaDb};
+use crate::support::{settings, start, Running};
+use mysql_async::prelude::Queryable;
+use mysql_async::Conn;
+
+/// The policy says when a replica is late after 20 latencies.
+const WARM_UP: u64 = 200;
+
+async fn front(protocol: &str, more: &str, servers: &[SocketAddr]) -> Running {
+    let limits = "request_timeout_ms = 8000\nconnect_timeout_ms = 2000\n";
+    let settings = settings(protocol, "hedge", 2, 8) + limits + more;
+    start(&settings, servers).await
+}
+
+/// The statistics once nothing is under way.
+async fn at_rest(arbiter: &Running) -> wire::arbiter::Stats {
+    let idle = |stats: &wire::arbiter::Stats| {
+        let in_flight: u64 = stats.servers.iter().map(|server| server.in_flight).sum();
+        in_flight == 0 && stats.tokens.in_use == 0
+    };
+    arbiter.until("all replicas", idle).await
+}
+
+/// Clients whose reads are with both servers.
+struct Asked {
+    clients: Vec<Client>,
+    /// Of before.
+    stats: wire::arbiter::Stats,
+}
+
+/// Freezes both servers, and sends `reads` from clients until each has its delayed replica.
+async fn both_asked(arbiter: &Running, servers: &[Server], reads: &[u8]) -> Asked {
+    let stats = arbiter.stats().await;
+    servers.iter().for_each(Server::freeze);
+    let mut clients = vec![];
+    for _ in 0..4 {
+        let mut client = Client::open(arbiter.clients).await;
+        client.send(reads).await;
+        clients.push(client);
+    }
+    let wanted = stats.guarded.hedges + 4;
+    let hedged = |now: &wire::arbiter::Stats| now.guarded.hedges == wanted;
+    arbiter.until("a hedge of each", hedged).await;
+    Asked { clients, stats }
+}
+
+/// Two Redis servers with the same keys; no copying that a frozen one could hold up.
+async fn redis_servers(keys: usize) -> [Server; 2] {
+    let servers = [Server::redis().await, Server::redis().await];
+    for server in &servers {
+        let mut direct = server.direct().await;
+        for number in 0..keys {
+            direct.redis(&format!("SET k{number} v{number}")).await;
+        }
+    }
+    servers
+}
+
+#[tokio::test]
+async fn a_redis_read_that_is_late_is_answered_by_another_server() {
+    let servers = redis_servers(100).await;
+    let addresses = [servers[0].address, servers[1].address];
+    let arbiter = front("redis", "", &addresses).await;
+    let mut client = Client::open(arbiter.clients).await;
+    for number in 0..WARM_UP {
+        let key = number % 100;
+        let got = client.redis(&format!("GET k{key}")).await;
+        assert_eq!(got, string(&format!("v{key}")));
+    }
+    let before = at_rest(&arbiter).await;
+    assert_eq!(before.requests.answered, WARM_UP);
+    // Each replica is a first one or a hedge; the other half of the bound is for a busy machine.
+    assert_eq!(before.replicas_sent, WARM_UP + before.guarded.hedges);
+    assert!(before.guarded.hedges < WARM_UP / 2, "{before:?}");
+    let all: Vec<u8> = (0..100)
+        .flat_map(|n| encode(&format!("GET k{n}")))
+        .collect();
+    for answers in [0, 1] {
+        let before = both_asked(&arbiter, &servers, &all).await;
+        servers[answers].thaw();
+        for mut client in before.clients {
+            for number in 0..100 {
+                assert_eq!(client.reply().await, string(&format!("v{number}")));
+            }
+        }
+        let (now, other) = (arbiter.stats().await, 1 - answers);
+        assert_eq!(now.servers[other].wins, before.stats.servers[other].wins);
+        assert_eq!(now.requests.failed, 0);
+        servers[other].thaw();
+        at_rest(&arbiter).await;
+        // What came late belonged to nobody.
+        assert_eq!(client.redis("GET k7").await, string("v7"));
+        at_rest(&arbiter).await;
+    }
+}
+
+#[tokio::test]
+async fn a_memcached_read_that_is_late_is_answered_by_another_server() {
+    let servers = [Server::memcached().await, Server::memcached().await];
+    let addresses = [servers[0].address, servers[1].address];
+    let arbiter = front("memcached", "", &addresses).await;
+    let mut client = Client::open(arbiter.clients).await;
+    assert_eq!(client.ask("set k 0 0 1\r\nv").await, "STORED");
+    for _ in 0..WARM_UP {
+        assert_eq!(client.list("get k").await, ["VALUE k 0 1", "v", "END"]);
+    }
+    let before = at_rest(&arbiter).await;
+    // The write went to both.
+    assert_eq!(before.replicas_sent, 2 + WARM_UP + before.guarded.hedges);
+    assert!(before.guarded.hedges < WARM_UP / 2, "{before:?}");
+    // The reply of a quiet read is silence where the key is missing.
+    let reads = b"get k\r\nmg none v q\r\nmg k v O5\r\nmn\r\n";
+    for answers in [0, 1] {
+        let before = both_asked(&arbiter, &servers, reads).await;
+        servers[answers].thaw();
+        for mut client in before.clients {
+            for expected in ["VALUE k 0 1", "v", "END", "VA 1 O5", "v", "MN"] {
+                assert_eq!(client.line().await, expected);
+            }
+        }
+        let (now, other) = (arbiter.stats().await, 1 - answers);
+        assert_eq!(now.servers[other].wins, before.stats.servers[other].wins);
+        assert_eq!(now.requests.failed, 0);
+        servers[other].thaw();
+        at_rest(&arbiter).await;
+        assert_eq!(client.list("get k").await, ["VALUE k 0 1", "v", "END"]);
+        at_rest(&arbiter).await;
+    }
+}
+
+#[tokio::test]
+async fn the_budget_of_extra_load_bounds_the_hedges() {
+    let servers = redis_servers(1).await;
+    let addresses = [servers[0].address, servers[1].address];
+    // Nearly every read is later than the first percentile.
+    let budget = "hedge_percentile = 1.0\n\
+                  guardrails.extra_load_max = 0.0\nguardrails.extra_load_window_ms = 600000";
+    let arbiter = front("redis", budget, &addresses).await;
+    let mut client = Client::open(arbiter.clients).await;
+    for _ in 0..WARM_UP {
+        assert_eq!(client.redis("GET k0").await, string("v0"));
+    }
+    // No server answers, so that all reads are late.
+    servers.iter().for_each(Server::freeze);
+    let mut clients = vec![];
+    for _ in 0..40 {
+        let mut client = Client::open(arbiter.clients).await;
+        client.send(&encode("GET k0")).await;
+        clients.push(client);
+    }
+    let used_up = |stats: &wire::arbiter::Stats| {
+        stats.guarded.is_fallen_back && stats.replicas_sent == WARM_UP + 40 + 10
+    };
+    let stats = arbiter.until("the end of the budget", used_up).await;
+    // So many are free of charge in a window.
+    assert_eq!(stats.guarded.hedges, 10);
+    servers.iter().for_each(Server::thaw);
+    for client in &mut clients {
+        assert_eq!(client.reply().await, string("v0"));
+    }
+}
+
+#[tokio::test]
+async fn a_mysql_read_that_is_late_is_answered_by_another_server_and_the_session_goes_with_it() {
+    let servers: [MariaDb; 2] = servers().await;
+    let addresses = [servers[0].address, servers[1].address];
+    let arbiter = front("mysql", "", &addresses).await;
+    let mut conn = Conn::new(options(arbiter.clients)).await.unwrap();
+    for n in 0..WARM_UP {
+        let got = number(&mut conn, &format!("SELECT {n} * 2")).await;
+        assert_eq!(got, n * 2);
+    }
+    conn.query_drop("SET group_concat_max_len = 4242")
+        .await
+        .unwrap();
+    let held_one = |stats: &wire::arbiter::Stats| {
+        let in_flight: u64 = stats.servers.iter().map(|server| server.in_flight).sum();
+        in_flight == 0 && stats.tokens.in_use == 1
+    };
+    let before = arbiter.until("one server", held_one).await;
+    // A hedge whose server came when the answer was there was not sent. The setting went to the one
+    // server, or to a second that was about to leave.
+    let first_ones = before.replicas_sent + before.replicas_not_needed - before.guarded.hedges;
+    assert!(
+        (WARM_UP + 1..WARM_UP + 12).contains(&first_ones),
+        "{before:?}"
+    );
+    assert!(before.guarded.hedges < WARM_UP / 2, "{before:?}");
+    // There and back.
+    for _ in 0..2 {
+        // Sticks to the server that answered last.
+        let held = number(&mut conn, "SELECT @@port + 0 * CONNECTION_ID()").await;
+        let (slow, fast) = if held == u64::from(servers[0].address.port()) {
+            (&servers[0], &servers[1])
+        } else {
+            (&servers[1], &servers[0])
+        };
+        slow.run("UPDATE wiki.delay SET seconds = 2").await;
+        let before = arbiter.stats().await;
+        let late = "SELECT @@port + @@group_concat_max_len FROM delay WHERE SLEEP(seconds) = 0";
+        let fast_port = u64::from(fast.address.port());
+        assert_eq!(number(&mut conn, late).await, fast_port + 4242);
+        let now = arbiter.stats().await;
+        assert!(now.guarded.hedges > before.guarded.hedges);
+        let moved = number(&mut conn, "SELECT @@port + 0 * CONNECTION_ID()").await;
+        assert_eq!(moved, fast_port);
+        slow.run("UPDATE wiki.delay SET seconds = 0").await;
+        // The late one came back when its work was done.
+        arbiter.until("one server", held_one).await;
+    }
+    assert_eq!(arbiter.stats().await.requests.failed, 0);
+}

@@ -1,0 +1,39 @@
+//! The arbiter in front of real servers on loopback: one program, which builds sooner than one a file.
+
+#![allow(clippy::unwrap_used)]
+
+mod addresses;
+mod admin_tls;
+mod binary;
+mod checks;
+mod collisions;
+mod compare;
+mod compare_keyvalue;
+mod corpus;
+mod elsewhere;
+mod hedge;
+mod http;
+mod http2;
+mod http_framing;
+mod interim;
+mod limits;
+mod memcached;
+mod meter;
+mod mysql;
+mod mysql_protocol;
+mod mysql_session;
+mod observed;
+mod policies;
+mod redis;
+mod redis_limits;
+mod redis_own_writes;
+mod reload;
+mod rfc;
+mod servers;
+mod slow;
+mod support;
+mod tcp;
+mod tls;
+mod trace;
+mod trouble;
+mod websocket;

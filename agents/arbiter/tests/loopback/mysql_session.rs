@@ -1,0 +1,264 @@
+//! What a session of the MySQL arbiter carries to its real MariaDB servers, and leaves there.
+
+use crate::support::mariadb::{code, connect, front, number, options, seen, servers, MariaDb};
+use mysql_async::prelude::Queryable;
+use mysql_async::Conn;
+
+#[tokio::test]
+async fn session_statements_reach_each_held_server() {
+    let servers: [MariaDb; 2] = servers().await;
+    let arbiter = front("tad", 2, 4, &servers).await;
+    let mut conn = connect(&arbiter).await;
+    for sql in [
+        "SET NAMES latin1",
+        "USE other",
+        "BEGIN",
+        "COMMIT",
+        "SET @a = 5",
+    ] {
+        conn.query_drop(sql).await.unwrap();
+    }
+    for server in &servers {
+        // In order: who has this has all before it.
+        seen(server, "SET @a = 5").await;
+        // USE is logged with the database's bare name.
+        for text in ["SET NAMES latin1", "other", "BEGIN", "COMMIT", "SET @a = 5"] {
+            assert_eq!(
+                server.seen(text).await.len(),
+                1,
+                "{text} at {}",
+                server.address
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_write_is_sent_once_and_the_session_stays_with_it() {
+    let servers: [MariaDb; 2] = servers().await;
+    let arbiter = front("round-robin", 2, 1, &servers).await;
+    let mut conn = connect(&arbiter).await;
+    conn.query_drop("SELECT 1").await.unwrap();
+    conn.query_drop("INSERT INTO page (title) VALUES ('New')")
+        .await
+        .unwrap();
+    assert_eq!(conn.last_insert_id(), Some(4));
+    for _ in 0..5 {
+        assert_eq!(
+            number(&mut conn, "SELECT COUNT(*) FROM page").await,
+            4,
+            "it sees its write"
+        );
+    }
+    assert_eq!(number(&mut conn, "SELECT LAST_INSERT_ID()").await, 4);
+    let mut rows = vec![];
+    for server in &servers {
+        rows.push(number(&mut server.direct().await, "SELECT COUNT(*) FROM page").await);
+    }
+    rows.sort_unstable();
+    assert_eq!(rows, [3, 4]);
+    arbiter
+        .until("the other server's token", |stats| stats.tokens.in_use == 1)
+        .await;
+}
+
+#[tokio::test]
+async fn a_rolled_back_transaction_leaves_nothing_anywhere() {
+    let servers: [MariaDb; 2] = servers().await;
+    let arbiter = front("round-robin", 2, 1, &servers).await;
+    let mut conn = connect(&arbiter).await;
+    for sql in [
+        "BEGIN",
+        "SELECT * FROM page",
+        "DELETE FROM page WHERE id = 1",
+        "ROLLBACK",
+    ] {
+        conn.query_drop(sql).await.unwrap();
+    }
+    // Left open: given back connections must not commit it.
+    for sql in ["BEGIN", "DELETE FROM page WHERE id = 2"] {
+        conn.query_drop(sql).await.unwrap();
+    }
+    conn.disconnect().await.unwrap();
+    arbiter.all_free().await;
+    for server in &servers {
+        let mut direct = server.direct().await;
+        assert_eq!(number(&mut direct, "SELECT COUNT(*) FROM page").await, 3);
+        direct
+            .query_drop("DELETE FROM page WHERE id = 2")
+            .await
+            .unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_token_is_held_for_the_life_of_the_connection() {
+    let servers: [MariaDb; 1] = servers().await;
+    let arbiter = front("tad", 1, 1, &servers).await;
+    let mut first = connect(&arbiter).await;
+    first.query_drop("SELECT 1").await.unwrap();
+    let stats = arbiter.stats().await;
+    assert_eq!((stats.tokens.in_use, stats.servers[0].tokens_free), (1, 0));
+    let address = arbiter.clients;
+    let second = tokio::spawn(async move { Conn::new(options(address)).await.unwrap() });
+    arbiter
+        .until("the second client", |stats| {
+            stats.connections.client_open == 2
+        })
+        .await;
+    first.query_drop("SELECT 2").await.unwrap();
+    assert!(!second.is_finished(), "one token, one connection");
+    first.disconnect().await.unwrap();
+    let mut second = second.await.unwrap();
+    assert_eq!(number(&mut second, "SELECT 3").await, 3);
+    assert_eq!(arbiter.stats().await.token_waits, 1);
+}
+
+#[tokio::test]
+async fn a_connection_is_reset_before_another_client_gets_it() {
+    let servers: [MariaDb; 1] = servers().await;
+    let arbiter = front("tad", 1, 1, &servers).await;
+    let about = "SELECT CONCAT_WS(' ', DATABASE(), @@character_set_client, @@sql_mode, \
+                 @@group_concat_max_len)";
+    let mut first = connect(&arbiter).await;
+    let fresh: String = first.query_first(about).await.unwrap().unwrap();
+    let same = number(&mut first, "SELECT CONNECTION_ID()").await;
+    for sql in [
+        "SET NAMES latin1",
+        "SET sql_mode = ''",
+        "SET group_concat_max_len = 77",
+        "USE other",
+        "SET @a = 5",
+        "CREATE TEMPORARY TABLE t (a INT)",
+    ] {
+        first.query_drop(sql).await.unwrap();
+    }
+    first.disconnect().await.unwrap();
+    let mut second = connect(&arbiter).await;
+    assert_eq!(
+        number(&mut second, "SELECT CONNECTION_ID()").await,
+        same,
+        "the same connection"
+    );
+    assert_eq!(
+        second
+            .query_first::<String, _>(about)
+            .await
+            .unwrap()
+            .unwrap(),
+        fresh
+    );
+    let variable: Option<Option<u64>> = second.query_first("SELECT @a").await.unwrap();
+    assert_eq!(variable, Some(None));
+    assert_eq!(
+        code(&second.query_drop("SELECT * FROM t").await.unwrap_err()),
+        1146
+    );
+    let server = arbiter.server(0).await;
+    // One more was opened to learn the servers' version.
+    assert!(
+        server.connections_opened <= 2 && server.connections_reused >= 1,
+        "{server:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_server_that_comes_late_is_brought_to_the_session_s_state_first() {
+    let servers: [MariaDb; 2] = servers().await;
+    let arbiter = front("tad", 1, 1, &servers).await;
+    let mut holder = connect(&arbiter).await;
+    let held = number(&mut holder, "SELECT @@port").await;
+    arbiter.put("/v1/replicas", r#"{"replicas": 2}"#).await;
+    let mut conn = connect(&arbiter).await;
+    for sql in ["SET group_concat_max_len = 4242", "USE other", "BEGIN"] {
+        conn.query_drop(sql).await.unwrap();
+    }
+    conn.query_drop("SELECT 'before'").await.unwrap();
+    let late = servers
+        .iter()
+        .find(|server| u64::from(server.address.port()) == held)
+        .unwrap();
+    assert_eq!(late.seen("4242").await, Vec::<String>::new());
+    holder.disconnect().await.unwrap();
+    seen(late, "BEGIN").await;
+    // Only the late server answers quickly from now on, and it has the session's state.
+    let other = servers
+        .iter()
+        .find(|server| u64::from(server.address.port()) != held)
+        .unwrap();
+    other.run("UPDATE wiki.delay SET seconds = 3").await;
+    let sql = "SELECT CONCAT_WS(' ', @@port, DATABASE(), @@group_concat_max_len) \
+               FROM wiki.delay WHERE SLEEP(seconds) = 0";
+    let state: String = conn.query_first(sql).await.unwrap().unwrap();
+    assert_eq!(state, format!("{held} other 4242"));
+    let order = [
+        late.seen("4242").await,
+        late.seen("BEGIN").await,
+        late.seen("SLEEP").await,
+    ];
+    assert!(order.iter().all(|lines| lines.len() == 1), "{order:?}");
+    assert_eq!(
+        late.seen("'before'").await,
+        Vec::<String>::new(),
+        "answered reads are not replayed"
+    );
+}
+
+#[tokio::test]
+async fn a_server_that_cannot_do_a_session_statement_is_dropped_from_the_session() {
+    let servers: [MariaDb; 2] = servers().await;
+    servers[1].run("CREATE DATABASE only_there").await;
+    let arbiter = front("round-robin", 2, 1, &servers).await;
+    let mut conn = connect(&arbiter).await;
+    conn.query_drop("SELECT 1").await.unwrap();
+    conn.query_drop("USE only_there").await.unwrap();
+    arbiter
+        .until("only one server held", |stats| stats.tokens.in_use == 1)
+        .await;
+    for _ in 0..5 {
+        let place: (u64, String) = conn
+            .query_first("SELECT @@port, DATABASE()")
+            .await
+            .unwrap()
+            .unwrap();
+        assert_eq!(
+            place,
+            (
+                u64::from(servers[1].address.port()),
+                "only_there".to_owned()
+            )
+        );
+    }
+    let (failed, wanted) = (&servers[0], "only_there");
+    assert_eq!(
+        failed.seen(wanted).await.len(),
+        1,
+        "it is not asked again for this session"
+    );
+    let nowhere = conn.query_drop("USE nowhere").await.unwrap_err();
+    assert_eq!(
+        code(&nowhere),
+        1049,
+        "where all fail, the client hears it and goes on"
+    );
+    conn.query_drop("SELECT 1").await.unwrap();
+}
+
+#[tokio::test]
+async fn a_client_s_own_reset_gives_a_clean_session_everywhere() {
+    let servers: [MariaDb; 2] = servers().await;
+    let arbiter = front("round-robin", 2, 1, &servers).await;
+    let mut conn = connect(&arbiter).await;
+    conn.query_drop("SET group_concat_max_len = 77")
+        .await
+        .unwrap();
+    assert!(conn.reset().await.unwrap());
+    for _ in 0..6 {
+        assert_ne!(number(&mut conn, "SELECT @@group_concat_max_len").await, 77);
+    }
+    assert_eq!(
+        arbiter.stats().await.tokens.in_use,
+        2,
+        "both servers are still held"
+    );
+}

@@ -1,0 +1,228 @@
+//! What one Redis client cannot do to the others: eject the primary, stop the server, take all
+//! connections or all memory, fail what is only late.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use crate::support::keyvalue::{
+    addresses, encode, front, string, Client, Fault, FaultyServer, Server,
+};
+use crate::support::program::{config, Program};
+use crate::support::{settings, start};
+use testkit::hold::rss_kib_of;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+
+const NO_SUCH_COMMAND: &str = "-ERR unknown command 'NOT_OFFERED_BY_THE_ARBITER'";
+
+#[tokio::test]
+async fn errors_of_the_command_do_not_count_against_the_primary() {
+    let servers = [Server::redis().await];
+    let arbiter = front("redis", 1, &addresses(&servers)).await;
+    let mut client = Client::open(arbiter.clients).await;
+    assert_eq!(
+        client.redis("XGROUP CREATE s g $ MKSTREAM").await,
+        "+OK\r\n"
+    );
+    for _ in 0..12 {
+        let busy = client.redis("XGROUP CREATE s g $ MKSTREAM").await;
+        assert!(busy.starts_with("-BUSYGROUP "), "{busy}");
+    }
+    let stats = arbiter.stats().await;
+    assert_eq!((stats.servers[0].errors, stats.guarded.ejections), (0, 0));
+    assert!(stats.servers[0].alive && !stats.servers[0].ejected);
+}
+
+#[tokio::test]
+async fn what_is_refused_is_refused_of_pinned_clients_too_and_in_its_place() {
+    let servers = [Server::redis().await];
+    let arbiter = front("redis", 1, &addresses(&servers)).await;
+    let mut client = Client::open(arbiter.clients).await;
+    assert_eq!(client.redis("SELECT 1").await, "+OK\r\n");
+    for words in [
+        "SHUTDOWN",
+        "shutdown NOSAVE",
+        "REPLICAOF 127.0.0.1 1",
+        "DEBUG SEGFAULT",
+    ] {
+        let refused = client.redis(words).await;
+        assert!(refused.starts_with(NO_SUCH_COMMAND), "{words}: {refused}");
+    }
+    // Among others, at once, and as a line.
+    let mut bytes = encode("SET k v");
+    bytes.extend(encode("SHUTDOWN"));
+    bytes.extend(b"SHUTDOWN\r\n");
+    bytes.extend(encode("GET k"));
+    client.send(&bytes).await;
+    assert_eq!(client.reply().await, "+OK\r\n");
+    assert!(client.reply().await.starts_with(NO_SUCH_COMMAND));
+    assert!(client.reply().await.starts_with(NO_SUCH_COMMAND));
+    assert_eq!(client.reply().await, string("v"));
+    // It speaks of the connection that the client has.
+    assert_eq!(client.redis("WAIT 0 1").await, ":0\r\n");
+}
+
+#[tokio::test]
+async fn a_pinned_client_s_large_command_passes_whole() {
+    let servers = [Server::redis().await];
+    let arbiter = front("redis", 1, &addresses(&servers)).await;
+    let mut client = Client::open(arbiter.clients).await;
+    assert_eq!(client.redis("SELECT 1").await, "+OK\r\n");
+    let large = "x".repeat(8 << 20);
+    for _ in 0..3 {
+        client.send(&encode(&format!("SET large {large}"))).await;
+        assert_eq!(client.reply().await, "+OK\r\n");
+    }
+    assert_eq!(client.redis("GET large").await, string(&large));
+}
+
+#[tokio::test]
+async fn connections_of_one_s_own_are_bounded() {
+    let servers = [Server::redis().await];
+    let settings = settings("redis", "round-robin", 1, 64) + "pinned_max = 2\n";
+    let arbiter = start(&settings, &addresses(&servers)).await;
+    let mut pinned = vec![];
+    for _ in 0..2 {
+        let mut client = Client::open(arbiter.clients).await;
+        assert_eq!(client.redis("SELECT 1").await, "+OK\r\n");
+        pinned.push(client);
+    }
+    let mut third = Client::open(arbiter.clients).await;
+    let refused = third.redis("SELECT 1").await;
+    assert!(
+        refused.starts_with("-ERR arbiter: pinned_max "),
+        "{refused}"
+    );
+    assert_eq!(
+        third.redis("SET k v").await,
+        "+OK\r\n",
+        "it goes on without"
+    );
+    pinned.pop();
+    let left = |stats: &wire::arbiter::Stats| stats.connections.client_open == 2;
+    arbiter.until("a client's end", left).await;
+    assert_eq!(third.redis("SELECT 1").await, "+OK\r\n");
+}
+
+#[tokio::test]
+async fn asking_who_one_is_takes_no_connection() {
+    let servers = [Server::redis().await];
+    let settings = settings("redis", "round-robin", 1, 64) + "pinned_max = 0\n";
+    let arbiter = start(&settings, &addresses(&servers)).await;
+    let mut one = Client::open(arbiter.clients).await;
+    let mut two = Client::open(arbiter.clients).await;
+    let ids = [one.redis("CLIENT ID").await, two.redis("client id").await];
+    assert!(
+        ids.iter().all(|id| id.starts_with(':')) && ids[0] != ids[1],
+        "{ids:?}"
+    );
+    assert_eq!(one.redis("CLIENT ID").await, ids[0]);
+    assert_eq!(one.redis("CLIENT GETNAME").await, "$-1\r\n");
+    one.redis("CLIENT SETNAME me").await;
+    assert_eq!(one.redis("CLIENT GETNAME").await, string("me"));
+}
+
+#[tokio::test]
+async fn a_write_that_a_stopped_server_got_may_have_been_executed() {
+    let servers = [Server::redis().await];
+    let arbiter = front("redis", 1, &addresses(&servers)).await;
+    let mut client = Client::open(arbiter.clients).await;
+    assert_eq!(client.redis("SET k v").await, "+OK\r\n");
+    servers[0].freeze();
+    let error = client.redis("INCR n").await;
+    servers[0].thaw();
+    assert_eq!(
+        error,
+        "-ERR arbiter: the server did not reply in time; it may have been executed\r\n"
+    );
+}
+
+/// A server that answers one command after the other, each after this time.
+async fn steady(each: Duration) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let (mut bytes, mut due) = (vec![0; 65536], 0);
+                loop {
+                    if let Ok(read) = stream.try_read(&mut bytes) {
+                        if read == 0 {
+                            return;
+                        }
+                        due += bytes[..read].iter().filter(|&&byte| byte == b'*').count();
+                    }
+                    tokio::time::sleep(each).await;
+                    if due > 0 {
+                        due -= 1;
+                        stream.write_all(b"$1\r\nx\r\n").await.unwrap();
+                    }
+                }
+            });
+        }
+    });
+    address
+}
+
+#[tokio::test]
+async fn a_queue_that_is_long_and_moves_is_not_thrown_away() {
+    // 80 commands take 4 s, one may take 1.5 s.
+    let server = steady(Duration::from_millis(50)).await;
+    let arbiter = front("redis", 1, &[server]).await;
+    let clients: Vec<_> = (0..80)
+        .map(|_| {
+            let address = arbiter.clients;
+            tokio::spawn(async move { Client::open(address).await.redis("GET k").await })
+        })
+        .collect();
+    let mut answered = 0;
+    for client in clients {
+        match client.await.unwrap().as_str() {
+            "$1\r\nx\r\n" => answered += 1,
+            "-ERR arbiter: the server did not reply in time\r\n" => {}
+            other => panic!("{other}"),
+        }
+    }
+    assert!(answered >= 5, "{answered}");
+    let stats = arbiter.stats().await;
+    assert!(stats.servers[0].alive, "it has answered all the time");
+    assert_eq!(stats.servers[0].connections_opened, 1);
+}
+
+#[tokio::test]
+async fn clients_that_read_nothing_take_a_bounded_memory() {
+    const LENGTH: usize = 40 << 20;
+    let reply = format!("${LENGTH}\r\n{}\r\n", "x".repeat(LENGTH)).leak();
+    let server = FaultyServer::start(Fault::Sends(reply.as_bytes())).await;
+    let file = config("127.0.0.1:0", &server.address.to_string());
+    let text = std::fs::read_to_string(file.path()).unwrap();
+    let text = text.replace("\"http\"", "\"redis\"");
+    let text = text.replace("tokens = 1\n", "tokens = 1\nheld_mib_max = 100\n");
+    std::fs::write(file.path(), text.replace("\"tad\"", "\"round-robin\"")).unwrap();
+    let program = Program::start(&file);
+    let mut clients = vec![];
+    for _ in 0..10 {
+        let mut client = Client::open(program.clients).await;
+        client.send(&encode("GET k")).await;
+        // Its reply begins, or an error is there: nothing more of it is read.
+        client.stream.readable().await.unwrap();
+        clients.push(client);
+    }
+    let rss_kib = rss_kib_of(program.child.id()).unwrap();
+    assert!(rss_kib < 300 * 1024, "{rss_kib} KiB");
+    let mut refused = 0;
+    for mut client in clients {
+        let reply = client.reply().await;
+        if reply == "-ERR arbiter: too much is held for clients that read slowly\r\n" {
+            refused += 1;
+        } else {
+            assert_eq!(reply.len(), LENGTH + 13);
+        }
+    }
+    assert!((1..10).contains(&refused), "{refused}");
+    let mut client = Client::open(program.clients).await;
+    let mut byte = [0];
+    client.send(&encode("GET k")).await;
+    client.stream.read_exact(&mut byte).await.unwrap();
+    assert_eq!(&byte, b"$", "what was read is free again");
+}
