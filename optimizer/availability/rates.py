@@ -112,9 +112,18 @@ def require_target(place: str, target: float) -> float:
     return target
 
 
-def shown(unavailability: float) -> str:
-    """The availability with up to three digits of what is missing to one, never rounded up."""
+def shown(unavailability: float, digits: int = 3) -> str:
+    """The availability with up to so many digits of what is missing to one, never rounded up."""
     lost = max(unavailability, U_FLOOR)
-    digits = 2 - math.floor(math.log10(lost))
-    value = math.floor((1.0 - lost) * 10**digits * (1 + 1e-15)) / 10**digits
-    return f"{value:.{digits}f}".rstrip("0").rstrip(".")
+    places = digits - 1 - math.floor(math.log10(lost))
+    value = math.floor((1.0 - lost) * 10**places * (1 + 1e-15)) / 10**places
+    return f"{value:.{places}f}".rstrip("0").rstrip(".")
+
+
+def told_apart(one: float, other: float) -> tuple[str, str]:
+    """Both `shown`, with as many digits as it takes to see which is more."""
+    for digits in range(3, 16):
+        texts = shown(one, digits), shown(other, digits)
+        if one == other or texts[0] != texts[1]:
+            break
+    return texts

@@ -27,6 +27,7 @@ from optimizer.availability.rates import (
     FailureRates,
     require_target,
     shown,
+    told_apart,
 )
 from optimizer.errors import InputError
 from optimizer.tolerances import U_FLOOR
@@ -112,7 +113,7 @@ def sizes(
 def _pools_at_once(
     needed: int, most: int, rates: FailureRates, horizon_s: float
 ) -> Iterator[Availability]:
-    """One solve gives every pool up to its size: twice as many each time that more are asked for."""
+    """One solve gives every pool up to its size: twice that size whenever more are asked for."""
     told, size = 0, min(_POOLS_FIRST, most)
     while told <= most:
         table = passive_failover_by_pool(needed, size, rates, horizon_s=horizon_s)
@@ -148,11 +149,11 @@ def least_extra_nodes(
     if not rates.common_cause:
         return _least(_Search(at, target, extra_max, horizon_s, what))
     if rates.common_cause_nodes is not None:
+        most = min(extra_max, _SHOCKED_MAX)
         known = sizes(
-            needed, min(extra_max, _SHOCKED_MAX), rates,
-            mechanism=Mechanism.ara, scheme=scheme, horizon_s=horizon_s,
-        )  # fmt: skip
-        return _in_turn(known, target, horizon_s, what, extra_max)
+            needed, most, rates, mechanism=Mechanism.ara, scheme=scheme, horizon_s=horizon_s
+        )
+        return _in_turn(known, target, horizon_s, what, most)
     bound = _shocks_alone(needed, rates, scheme, horizon_s)
     if bound.misses(target):
         return _infeasible(bound, target, horizon_s, "shocks that take down all nodes alone cost")
@@ -217,15 +218,19 @@ def _least(search: _Search) -> Sizing:
     return _found(search, high)
 
 
-def _in_turn(values: Iterator[Availability], target: float, horizon_s: float, what: str) -> Sizing:
-    """The first size that meets the target, each tried."""
+def _in_turn(
+    values: Iterator[Availability], target: float, horizon_s: float, what: str, most: int
+) -> Sizing:
+    """The first size that meets the target, each tried; fewer than `most` where no more help."""
     known: list[Availability] = []
-    search = _Search(known.__getitem__, target, 0, horizon_s, what)
+    search = _Search(known.__getitem__, target, most, horizon_s, what)
+    _check(search)
     for size, value in enumerate(values):
         known.append(value)
         if search.meets(size):
             return _found(search, size) if size else _none_needed(search)
-    return _out_of_reach(replace(search, limit=len(known) - 1))
+    search = replace(search, limit=len(known) - 1)
+    return _out_of_reach(search) if len(known) > most else _not_told_apart(search)
 
 
 def _infeasible(bound: Availability, target: float, horizon_s: float, cause: str) -> Sizing:
@@ -245,6 +250,15 @@ def _out_of_reach(search: _Search) -> Sizing:
     return Sizing(None, None, search.at(most), reason)
 
 
+def _not_told_apart(search: _Search) -> Sizing:
+    most = search.limit
+    reason = (
+        f"{most} {search.what} cost {search.short(most)}, and more are not told apart from that: "
+        "the models' own error decides"
+    )
+    return Sizing(None, None, search.at(most), reason)
+
+
 def _none_needed(search: _Search) -> Sizing:
     reached = search.at(0)
     reason = f"no {search.what} needed: {shown(reached.unavailability_most)} without"
@@ -253,10 +267,8 @@ def _none_needed(search: _Search) -> Sizing:
 
 def _found(search: _Search, size: int) -> Sizing:
     reached, fewer = search.at(size), search.at(size - 1)
-    reason = (
-        f"{size} {search.what} reach {shown(reached.unavailability_most)}, "
-        f"{size - 1} reach {shown(fewer.unavailability_most)} < {search.target}"
-    )
+    at, below = told_apart(reached.unavailability_most, fewer.unavailability_most)
+    reason = f"{size} {search.what} reach {at}, {size - 1} reach {below} < {search.target}"
     return Sizing(size, reached, fewer, reason)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -43,6 +44,14 @@ def _case(rates: FailureRates, target: float, max_nodes: int, **rest: Any) -> Ca
         limits=Limits(max_nodes=max_nodes, max_replicas=1, max_utilisation=1.0),
         rates=rates,
     )
+
+
+def _on_premises(
+    needed: int, rates: FailureRates, target: float, max_nodes: int, mechanism: str
+) -> Case:
+    """A load that so many nodes carry, with room for half a node, covered in one way."""
+    case = _case(rates, target, max_nodes, busy_s=0.02 * (needed - 0.5), scheme="on-prem")
+    return replace(case, tiers=(replace(case.tiers[0], mechanisms=(mechanism,)),))
 
 
 @pytest.mark.parametrize("max_nodes", [6, 20])
@@ -110,6 +119,49 @@ def test_planner_and_target_find_the_same_least_size(
     else:
         return  # the cloud's pool has no end, and no size
     assert sized.extra == first
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    rates(),
+    st.sampled_from(["ara", "pf"]),
+    st.integers(1, 4),
+    st.floats(0.0, 1.0),
+    st.floats(0.01, 0.99),
+)
+def test_a_target_between_two_sizes_has_one_answer(
+    rates: FailureRates, mechanism: str, needed: int, place: float, share: float
+) -> None:
+    """However near they are: what the command finds is what the planner buys."""
+    most = 12
+    figures = [
+        one.unavailability_most
+        for one in sizes(needed, most, rates, mechanism=mechanism, scheme="on-prem")
+    ]
+    steps = [(a, b) for a, b in itertools.pairwise(figures) if a > b] or [(1.0, figures[0])]
+    above, below = steps[round(place * (len(steps) - 1))]
+    target = min(1.0 - U_FLOOR, 1.0 - (below + share * (above - below)))
+    found = solve(_on_premises(needed, rates, target, needed + most, mechanism).problem())
+    sized = (
+        least_extra_nodes(needed, target, rates, scheme="on-prem", extra_max=most)
+        if mechanism == "ara"
+        else least_pool(needed, target, rates, pool_max=most)
+    )
+    bought = (found.path[0].needed, found.path[0].extra) if found.path else (needed, None)
+    assert bought == (needed, sized.extra)
+
+
+def test_a_pool_is_found_where_the_next_one_is_hardly_better() -> None:
+    """Pools of 19 and 20 are within the models' error of a pool without end."""
+    rates = FailureRates()
+    target = 0.9999985730472473
+    found = solve(_on_premises(3, rates, target, 40, "pf").problem())
+    sized = least_pool(3, target, rates)
+    assert found.path is not None
+    assert (found.path[0].needed, found.path[0].extra) == (3, sized.extra)
+    assert sized.extra is not None
+    text = sized.reason
+    assert text.split()[text.split().index("reach") + 1] != text.split()[-3], text
 
 
 @settings(max_examples=200, deadline=None)
