@@ -12,6 +12,7 @@ from optimizer.errors import InputError, require_number
 
 _START, _END = ("start", "inject"), ("end", "revert")
 _TIMES = ("recovery_s", "repair_s")  # parameters of a fail-over's or repair's end
+_RUN_AGAIN = "Run the design again: without them nobody knows what was undisturbed."
 
 
 @dataclass(frozen=True)
@@ -34,13 +35,16 @@ def read_events(path: Path) -> list[dict[str, Any]]:
             str(path),
             expected="what disturbed the run and when, one JSON object a line",
             came=str(getattr(error, "strerror", None) or error),
-            do="Run the design again: without it nobody knows what was undisturbed.",
+            do=_RUN_AGAIN,
         ) from error
-    return [
+    events = [
         _event(f"{path} line {number}", line)
         for number, line in enumerate(lines, start=1)
         if line.strip()
     ]
+    if not events:  # a run without neighbours has events too: its arms and phases
+        raise InputError(str(path), expected="the run's events", came="none", do=_RUN_AGAIN)
+    return events
 
 
 def _event(place: str, line: str) -> dict[str, Any]:

@@ -310,7 +310,7 @@ def _hosts(
 
 
 def _events(path: Path, runs: dict[str, list[tuple[float, float]]]) -> None:
-    lines = []
+    lines = [{"what": "arm", "kind": "baseline", "machine": "", "time_s": 0.0, "action": "start"}]
     for machine, spans in runs.items():
         for number, (start_s, end_s) in enumerate(spans):
             same = {"what": "interference", "kind": "interference.cpu", "machine": machine,
