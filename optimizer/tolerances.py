@@ -20,8 +20,15 @@ CAPACITY = 1e-9  # of a node: 0.25 limping four times is one node
 # Costs, in USD a month.
 CENT = 0.005  # costs that differ by less are equal: they are shown with two digits
 USD_ROUNDING = 1e-6  # of sums of prices
+USD_LESS = 1e-9  # a step of a search that saves no more is none
+USD_RELATIVE = 1e-12  # rounding of sums beside large ceilings and prices, relative
 
 # Limits.
 LOG_ROUNDING = 1e-9  # relative, of sums of logarithms; what is let through is checked exactly later
 LIMIT_STEP = 1e-9  # relative: the next tighter limit that is told apart
+LIMIT_INSIDE = 1e-12  # relative: a bound itself is kept, so that far inside is asked
+GAP_LEAST = 1e-12  # of a plan that is not proved: never shown as proved
+PROBABILITY_ROUNDING = 1e-9  # relative, of sums of probabilities: what differs by less is equal
+GRID_ROUNDING = 1e-9  # of a cell, before effects are rounded up to whole ones
+GRID_LEAST = 1e-12  # the least cell of such a grid
 U_STEP = 1e-11  # of an unavailability, likewise: above the numerical error of the models

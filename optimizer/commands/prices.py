@@ -13,6 +13,7 @@ from typer.core import TyperGroup
 
 from optimizer.commands.output import JsonOption, out, print_json, say, told_by_option
 from optimizer.prices import Instance, PriceBook, price_book
+from optimizer.units import HOURS_PER_MONTH
 
 BookOption = Annotated[str, typer.Option(help="ec2, on-prem, or a price book's file.")]
 REFRESHED = Path("prices/ec2.toml")
@@ -57,7 +58,7 @@ def list_(
         return
     for name, group in regions.items():
         out.print(_owned(found, group) if found.costs else _rented(name, group))
-    say(f"Prices of {found.as_of}; 730 h a month. Source: {found.source}")
+    say(f"Prices of {found.as_of}; {HOURS_PER_MONTH:g} h a month. Source: {found.source}")
 
 
 @group.command()

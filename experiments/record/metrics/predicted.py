@@ -35,12 +35,12 @@ from experiments.record.metrics.latency import (
     samples_beyond,
 )
 from experiments.record.metrics.windows import Window, of_kind
+from optimizer.units import HOURS_PER_YEAR
 
 PERCENTILES = {"p95_ms": 0.95, "p99_ms": 0.99}
 # Faults that take a machine's service away; the others make it slow or lossy.
 STOPPING = tuple(name for name, one in KINDS.items() if one.stops_service)
 _MARGIN_S = 1.0  # a host sample covers the second before it
-_HOURS_PER_YEAR = 8760.0
 _ROUNDING = 1e-9
 
 
@@ -331,7 +331,7 @@ def _availability(prediction: Prediction, records: Records, own: pl.DataFrame) -
     lost = [w for w in of_kind(records.windows, "machine") if w.machine in nodes]
     stopped = [w for w in of_kind(records.windows, "fault") if w.kind in STOPPING]
     down_s = sum(_union_s([*lost, *stopped], start_s, end_s) for start_s, end_s in spans)
-    node_years = len(nodes) * watched_s / 3600.0 / _HOURS_PER_YEAR
+    node_years = len(nodes) * watched_s / 3600.0 / HOURS_PER_YEAR
     failed = own.filter(pl.col("outcome") != OK).height
     stated = records.rates.get("crash_per_year")
     return {
@@ -341,7 +341,7 @@ def _availability(prediction: Prediction, records: Records, own: pl.DataFrame) -
         "failed": failed,
         "error_share": failed / own.height if own.height else None,
         "watched_s": watched_s,
-        "node_hours": node_years * _HOURS_PER_YEAR,
+        "node_hours": node_years * HOURS_PER_YEAR,
         "all_nodes_up_share": 1.0 - down_s / watched_s if watched_s else None,
         "stopping_faults_injected": len(stopped),
         "crashes_seen": len(lost),

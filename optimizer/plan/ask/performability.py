@@ -23,6 +23,7 @@ from pydantic import Field, model_validator
 
 from optimizer.errors import InputError
 from optimizer.source import Positive, Strict, refusal
+from optimizer.tolerances import LIMIT_INSIDE
 
 Text = Annotated[str, Field(min_length=1)]
 _HEAD, _KIND = "result.json", "performability"
@@ -116,7 +117,9 @@ def bound_of(asked: UsersSlo, folder: Path, place: str) -> Bound:
         )
         if taken > 0.0 and math.isfinite(room)
     ]
-    most = math.floor(year.machines * (1.0 + min(limits)) * (1.0 + 1e-12)) if limits else None
+    most = (
+        math.floor(year.machines * (1.0 + min(limits)) * (1.0 + LIMIT_INSIDE)) if limits else None
+    )
     return Bound(asked.tier, most, year, asked)
 
 

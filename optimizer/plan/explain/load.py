@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from optimizer.errors import UnstableError
 from optimizer.plan.solve.problem import Path, violations
+from optimizer.tolerances import LIMIT_INSIDE
 
 if TYPE_CHECKING:
     from optimizer.plan.ask.case import Case
@@ -55,7 +56,7 @@ def at_load(case: Case, path: Path, factor: float) -> tuple[Case, Path]:
 
 
 def _broken(case: Case, path: Path, factor: float) -> list[str]:
-    other, used = at_load(case, path, factor * (1.0 - 1e-12))  # the bound itself is kept
+    other, used = at_load(case, path, factor * (1.0 - LIMIT_INSIDE))  # the bound itself is kept
     try:
         return violations(other.limited(()), used)
     except UnstableError:

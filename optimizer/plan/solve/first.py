@@ -27,6 +27,7 @@ from optimizer.plan.solve.screen import (
     weights_at,
 )
 from optimizer.plan.solve.table import undominated
+from optimizer.tolerances import GRID_LEAST, GRID_ROUNDING, USD_LESS
 
 _PRICES = (1.0, 3.0, 30.0)  # of availability, times the fair one
 _ROUTES = 12  # routes that are tried at each
@@ -162,7 +163,7 @@ def _changed(problem: Problem, tiers: Sequence[Sequence[Option]], path: Path) ->
         )
     for part in (1.0, 0.9, 0.75, 0.5, 0.25):  # effects do not quite add up
         chosen = _knapsack(effects, part * (1.0 - now))
-        if cost(chosen) < cost(path) - 1e-9 and not violations(problem, chosen):
+        if cost(chosen) < cost(path) - USD_LESS and not violations(problem, chosen):
             return chosen
     return None
 
@@ -178,9 +179,9 @@ def _spread(tier: Sequence[Option], held: Option) -> list[Option]:
 def _knapsack(effects: Sequence[Sequence[tuple[Option, float]]], slack: float) -> Path:
     """Cheapest choice with effects that sum to at most `slack`, on a grid that rounds them up."""
     least = [min(effect for _, effect in tier) for tier in effects]
-    cell = max(slack - math.fsum(least), 1e-12) / _CELLS
+    cell = max(slack - math.fsum(least), GRID_LEAST) / _CELLS
     sizes = [
-        [math.ceil(min((e - low) / cell, 2.0 * _CELLS) - 1e-9) for _, e in tier]
+        [math.ceil(min((e - low) / cell, 2.0 * _CELLS) - GRID_ROUNDING) for _, e in tier]
         for tier, low in zip(effects, least, strict=True)
     ]
     best, picks = np.zeros(_CELLS + 1), []

@@ -48,6 +48,7 @@ from optimizer.plan.solve.screen import (
     front,
     weights_at,
 )
+from optimizer.tolerances import GAP_LEAST
 from optimizer.words import Mechanism
 
 LIMIT_S = 120.0
@@ -166,7 +167,7 @@ class _Search:
             )
         usd = cost(self._best)
         gap = max(0.0, 1.0 - self._least / usd) if usd > 0 else 0.0
-        return replace(self._end(self._best, "none"), gap=max(gap, 1e-12))
+        return replace(self._end(self._best, "none"), gap=max(gap, GAP_LEAST))
 
     def _by_labels(self) -> Solution:
         try:

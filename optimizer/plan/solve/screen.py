@@ -23,7 +23,7 @@ import numpy as np
 from optimizer.plan.solve.options import Degraded, Option
 from optimizer.plan.solve.problem import Path, Problem
 from optimizer.plan.solve.table import Columns, columns, undominated
-from optimizer.tolerances import LOG_ROUNDING, USD_ROUNDING
+from optimizer.tolerances import LOG_ROUNDING, USD_RELATIVE, USD_ROUNDING
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -221,9 +221,8 @@ def affordable(problem: Problem, pools: Sequence[Pool], most: float) -> list[Poo
             break
         weights = weights_at(problem, pools, price)
         known = bounds(pools, weights)
-        rounding = (
-            USD_ROUNDING + 1e-12 * (abs(most) if math.isfinite(most) else 0.0) + 1e-12 * price
-        )
+        large = price + (abs(most) if math.isfinite(most) else 0.0)
+        rounding = USD_ROUNDING + USD_RELATIVE * large
         ceiling = most + price + rounding
         pools = [
             pool.keep(np.isfinite(least) & (least <= ceiling))

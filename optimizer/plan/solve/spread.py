@@ -25,7 +25,7 @@ from optimizer.availability import FailureRates, Level, lit_law, placements, siz
 from optimizer.availability.domains import moving_by_size, short_by_lit, stands_in
 from optimizer.availability.placement import Placement
 from optimizer.plan.solve.options import Covers, Limits, Redundancy
-from optimizer.tolerances import U_FLOOR
+from optimizer.tolerances import PROBABILITY_ROUNDING, U_FLOOR
 from optimizer.words import Mechanism, Scheme
 
 if TYPE_CHECKING:
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
     Ints = NDArray[np.int64]
     Mask = NDArray[np.bool_]
-
-_ROUNDING = 1e-9  # relative, of sums of probabilities: what differs by less is equal
 
 
 @dataclass(frozen=True)
@@ -123,7 +121,7 @@ class Spreads:
             for level, counts in zip(self._levels, places.domains, strict=True):
                 lost += counts @ moving_by_size(needed, machines, rates, level)
         least = float(lost[kept].min())
-        equal = np.flatnonzero(kept & (lost <= least * (1.0 + _ROUNDING)))
+        equal = np.flatnonzero(kept & (lost <= least * (1.0 + PROBABILITY_ROUNDING)))
         even = int(equal[places.largest(0)[equal].argmin()])
         return Spread(places.placements[even], min(1.0, max(float(lost[even]), U_FLOOR)))
 
