@@ -61,9 +61,9 @@ def integrity(
         Path | None,
         typer.Option(help="The three shares as injections found them: a run's folder (bitflips)."),
     ] = None,
-    variant: Annotated[str, typer.Option(help="Whose, of that run: native, ilr, tx, log.")] = (
-        "native"
-    ),
+    variant: Annotated[
+        str | None, typer.Option(help="Whose, of that run: native (if none is said), ilr, tx, log.")
+    ] = None,
     scheme: Annotated[Scheme, typer.Option(help="Where new nodes come from.")] = Scheme.cloud,
     pool: Annotated[
         int | None, typer.Option(help="On-prem: cold nodes for this one; without, no end of them.")
@@ -102,6 +102,14 @@ def integrity(
             came=str(pool),
             do="Add --scheme on-prem.",
         )
+    if variant is not None and measured is None:
+        raise InputError(
+            "--variant",
+            expected="a run of injections beside it, whose variant it is",
+            came=f"{variant} without --measured",
+            do="Add --measured RUN, a run of kind bitflips.",
+        )
+    variant = variant or "native"
     require_positive("--faults-per-month", faults_per_month)
 
     def share_of_time(outcomes: FaultOutcomes) -> Integrity:

@@ -315,6 +315,11 @@ def test_measured_shares_give_what_the_same_shares_give_with_the_reach_of_the_co
     assert high / low == pytest.approx(4.0, rel=0.05)
 
 
+def test_a_variant_of_no_run_is_refused() -> None:
+    with pytest.raises(InputError, match="--variant"):
+        output_of("integrity", "--faults-per-month", "3", "--node", "native", "--variant", "ilr")
+
+
 @pytest.mark.parametrize(
     ("kind", "words"),
     [
