@@ -271,6 +271,8 @@ class Slo(Strict):
     """Limit of the 99th percentile."""
     max_error_share: Annotated[float, Field(ge=0, le=1)]
     """Share of requests that may fail."""
+    confidence: Annotated[float, Field(gt=0, lt=1)] | None = None
+    """With at least this probability the run's plan keeps all of it, whatever its law is off by."""
     set: Literal["before", "after"] | None = None
     """When the limits were chosen: before or after the first run that showed what is reached."""
 

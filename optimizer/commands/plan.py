@@ -51,7 +51,7 @@ def plan(
     p95_ms: Annotated[float | None, typer.Option(help="SLO of the page.")] = None,
     p99_ms: Annotated[float | None, typer.Option(help="SLO of the page.")] = None,
     confidence: Annotated[
-        float | None, typer.Option(help="Keep the availability this surely, e.g. 0.9.")
+        float | None, typer.Option(help="Keep all limits this surely, e.g. 0.9.")
     ] = None,
     scheme: Annotated[Scheme | None, typer.Option(help="Where the fleet will live.")] = None,
     book: Annotated[

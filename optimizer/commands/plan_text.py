@@ -95,8 +95,8 @@ def _legend(tiers: Iterable[Mapping[str, Any]]) -> list[str]:
     used = sorted({Mechanism(tier["mechanism"]) for tier in tiers})
     return [
         *(f"by {one}, {one.meaning}" for one in used),
-        "load: of the machines that are needed for it; `sparecraft glossary r` and `token` say "
-        "what these are",
+        "r: copies of a request, of which the first good answer counts; tokens: requests that a "
+        "server works on at once; load: of the machines that are needed for it",
     ]
 
 

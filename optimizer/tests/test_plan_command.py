@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 from xml.etree import ElementTree
@@ -10,6 +11,7 @@ from xml.etree import ElementTree
 import pytest
 from typer.testing import Result
 
+from optimizer import prices
 from optimizer.errors import InputError
 from optimizer.plan.ask.overrides import Overrides, asked_of_file, slo_of_run
 from optimizer.tests.command_line import invoke
@@ -241,3 +243,27 @@ def test_an_arm_whose_policy_has_no_model_is_left_out_and_named(
     assert done.exit_code == 0, done.output
     [said] = [w for w in json.loads(done.stdout)["warnings"] if "replicated" in w]
     assert said.startswith("not used to calibrate latencies")
+
+
+def test_old_prices_are_said_by_the_command(stated: Path, tmp_path: Path) -> None:
+    book = tmp_path / "book.toml"
+    own = (Path(prices.__file__).parent / "ec2.toml").read_text()
+    day = re.search(r'^as_of = "(.+)"$', own, re.MULTILINE)
+    assert day is not None
+    book.write_text(own.replace(day[1], "2020-01-01"))
+    done = invoke("plan", "--input", str(stated), "--book", str(book))
+    assert re.search(r"prices are \d+ days old \(2020-01-01\)", " ".join(done.output.split()))
+
+
+def test_a_run_that_asks_for_a_confidence_is_planned_with_it(run_dir: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(run_dir, folder)
+    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest["spec"]["slo"] = {"p95_ms": 900.0, "p99_ms": 1500.0, "confidence": 0.8}
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    words = ("plan", "--from", str(folder), "--scheme", "cloud", "--json")
+    found = json.loads(invoke(*words).stdout)
+    assert found["inputs"]["slo"]["confidence"] == 0.8
+    assert found["margin"]["p95_ms"]["probability_kept"] >= 0.8
+    (word,) = (text for text in found["assumptions"] if "uncertain" in text)
+    assert "at least 0.8" in word

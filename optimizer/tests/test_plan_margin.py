@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import datetime
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from optimizer.availability import active_route_anywhere
 from optimizer.plan.ask.margin import RECORDED, law_error, level_of
 from optimizer.plan.explain.warnings import of_calibration, of_prices
 from optimizer.plan.planner import answer
 from optimizer.plan.solve.model import solve
+from optimizer.plan.solve.options import Option
 from optimizer.prices import load_prices
 from optimizer.tests.one_tier import asked
 
@@ -70,6 +73,44 @@ def test_a_plan_at_a_confidence_keeps_its_limit_in_that_share_of_worlds() -> Non
     assert not sure.warnings
 
 
+def test_law_demand_and_rates_drawn_together_keep_all_limits_in_that_share_of_worlds() -> None:
+    limits = {"availability": 0.99998, "p99_ms": 225.0}
+    stated = {
+        "rates": {"crash_per_year": {"count": 3, "node_years": 2.0}, "failover_s": 20.0},
+        "load": {"spread": 0.1},
+    }
+    sure, plain = asked({**limits, "confidence": 0.8}, **stated), asked(limits, **stated)
+    assert set(sure.figures) == {"crash_per_year", "arrival_per_s", "latency"}
+    (bought,) = solve(sure.case.problem()).path or ()
+    (cheaper,) = solve(plain.case.problem()).path or ()
+    rng, worlds = np.random.default_rng(3), 1000
+    law = law_error(99, [], [])
+    off = np.exp(law.spread * rng.standard_t(law.freedom, worlds))
+    load = np.maximum(0.1, 1.0 + 0.1 * rng.standard_normal(worlds))
+    assert sure.rates is not None
+    rates = sure.rates.sample(rng, worlds)
+
+    def kept(option: Option) -> float:
+        """The share of worlds in which this tier keeps both limits."""
+        grid = np.linspace(0.1, 1.6, 31)
+        p99 = [plain.case.with_load(f).limited(()).latency((option,))[99] for f in grid]
+        fast = np.interp(load, grid, p99) * off <= limits["p99_ms"]
+        crashes = np.array([one.crash_per_year for one in rates])
+        steps = np.geomspace(crashes.min(), crashes.max(), 40)
+        lost = [
+            active_route_anywhere(
+                option.needed, option.extra, replace(rates[0], crash_per_year=step), scheme="cloud"
+            ).unavailability
+            for step in steps
+        ]
+        return float(
+            np.mean(fast & (np.interp(crashes, steps, lost) <= 1.0 - limits["availability"]))
+        )
+
+    assert kept(bought) >= 0.8 - 2 * math.sqrt(0.8 * 0.2 / worlds)
+    assert kept(cheaper) < kept(bought)
+
+
 def test_a_plan_at_a_confidence_is_the_cheapest_that_has_the_margin() -> None:
     problem = asked({"p99_ms": 190.0, "confidence": 0.8}).case.problem()
     found = solve(problem)
@@ -85,6 +126,10 @@ def test_what_the_dearest_limit_rests_on_is_said_first() -> None:
     nines = answer(asked({"availability": 0.99999999})).plan
     assert nines.binding[0].startswith("availability")
     assert nines.assumptions[0].startswith("crash rate")
+    assert not any("pool" in text or "repair" in text for text in nines.assumptions), "in the cloud"
+    shocks = {"common_cause": 0.5, "common_cause_nodes": 4}
+    shocked = answer(asked({"availability": 0.99999999}, rates=shocks)).plan
+    assert shocked.assumptions[0].startswith("50% of crashes come in common shocks, each of 4 of")
 
 
 def test_a_law_that_is_far_off_what_was_measured_is_said_to_be() -> None:

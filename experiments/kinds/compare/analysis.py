@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import datetime
+import json
 from pathlib import Path
 from typing import Any
 
@@ -33,9 +35,10 @@ def analyse(folder: Path) -> Findings:
 def write_plan_files(run_folder: Path) -> None:
     """plan.json with its fronts, and plan.tfvars when a fleet was found. A plan that cannot be made
     says why."""
-    wanted = Wanted(pareto=True, seconds=_FRONT_S)
     try:
-        _, body = explained_plan(asked_of_run(run_folder, Overrides()), wanted)
+        asked = asked_of_run(run_folder, Overrides())
+        wanted = Wanted(pareto=True, seconds=_FRONT_S, today=_begun(run_folder))
+        _, body = explained_plan(asked, wanted)
     except SparecraftError as error:
         body = {
             "schema": 1,
@@ -51,6 +54,12 @@ def write_plan_files(run_folder: Path) -> None:
         if body["feasible"]:
             write_bytes(run_folder / "plan.tfvars", body["tfvars"].encode())
     write_json(run_folder / "plan.json", body)
+
+
+def _begun(run_folder: Path) -> datetime.date:
+    """The day of the run: a page that is made again says the same of its prices' age."""
+    started = json.loads((run_folder / "manifest.json").read_text(encoding="utf-8"))["started_at"]
+    return datetime.datetime.fromisoformat(started).date()
 
 
 def write_simulated(run_folder: Path, baseline: str) -> None:

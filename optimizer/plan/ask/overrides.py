@@ -18,7 +18,7 @@ from optimizer.prices import BUILT_IN, price_book
 from optimizer.source import Source
 from optimizer.words import Scheme
 
-_SLO = ("availability", *PERCENTILES)
+_SLO = ("availability", *PERCENTILES, "confidence")
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,7 @@ from optimizer.plan.ask.variants import Hardening
 from optimizer.plan.solve.options import Limits, TierDemand
 from optimizer.prices import PriceBook
 from optimizer.uncertainty import UncertainRates, rates_from
+from optimizer.words import Scheme
 
 _DEFAULT_RATES = {
     "crash_per_year": "crash rate {:g} per node and year (PCRAFT)",
@@ -88,7 +89,7 @@ def asked_of_service(
         said: tuple[str, ...] = ()
     else:
         stated = {**service.stated_rates, **(rates or {})}
-        known, said = _stated_rates(stated)
+        known, said = _stated_rates(stated, service.scheme)
     return _asked(
         service, service, slo_from(slo), book, choices.get("region"),
         choices.get("limits") or Limits(), known,
@@ -104,7 +105,7 @@ def asked_as_stated(file: PlanFile, results: FilePath | None = None) -> Question
     service, said_instead = (
         (stated_service(file), ()) if measured is None else merged(measured, file)
     )
-    known, said = _stated_rates({**service.stated_rates, **plan.rates})
+    known, said = _stated_rates({**service.stated_rates, **plan.rates}, service.scheme)
     book = book_of(plan.prices.book, service.scheme, file.folder)
     region = region_of(book, plan.prices.region)
     book = with_purchases(book, region, plan.prices.purchase)
@@ -247,16 +248,14 @@ def _chosen(tiers: tuple[TierDemand, ...], plan: Stated | None) -> tuple[TierDem
     )
 
 
-def _stated_rates(
-    stated: Mapping[str, Any],
-) -> tuple[UncertainRates, tuple[str, ...]]:
+def _stated_rates(stated: Mapping[str, Any], scheme: str) -> tuple[UncertainRates, tuple[str, ...]]:
     """The rates, and what PCRAFT's defaults had to stand in for."""
     given = {key: value for key, value in stated.items() if value is not None}
     defaults = FailureRates()
     said = tuple(
         f"{text.format(getattr(defaults, key))}: a default, not measured"
         for key, text in _DEFAULT_RATES.items()
-        if key not in given
+        if key not in given and not (key == "repair_s" and scheme == Scheme.cloud)
     )
     return rates_from(given), (*said, *_from_failovers(given))
 

@@ -9,6 +9,7 @@ from optimizer.fit import ServiceFit
 from optimizer.plan.ask.case import Case
 from optimizer.plan.ask.margin import RECORDED
 from optimizer.plan.solve.options import usd_when_off
+from optimizer.units import HOURS_PER_MONTH
 from optimizer.words import Scheme
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ def assumptions(asked: Question, binding: Sequence[str] = ()) -> tuple[str, ...]
     case = asked.case
     groups = {
         "capacity": [*asked.carried, *_on_capacity(case, asked.service)],
-        "failures": [*asked.said, *_on_failures(case, asked.rates)],
+        "failures": [*_on_shocks(case), *asked.said, *_on_failures(case, asked.rates)],
         "latency": _on_latency(case),
         "prices": _on_prices(case),
     }
@@ -76,6 +77,14 @@ def _on_capacity(case: Case, service: ServiceFit) -> list[str]:
     return [*texts, memory]
 
 
+def _on_shocks(case: Case) -> list[str]:
+    share, nodes = case.rates.common_cause, case.rates.common_cause_nodes
+    if not share:
+        return []
+    what = "all nodes of a tier" if nodes is None else f"{nodes} of a tier's nodes at random"
+    return [f"{share:.0%} of crashes come in common shocks, each of {what}: stated, not measured"]
+
+
 def _on_failures(case: Case, uncertain: UncertainRates | None) -> list[str]:
     rates = case.rates
     texts = ["tiers fail independently of each other"]
@@ -91,7 +100,7 @@ def _on_failures(case: Case, uncertain: UncertainRates | None) -> list[str]:
         ]
     if not rates.common_cause:
         texts.append("nodes fail independently of each other")
-    if not rates.standby_fraction:
+    if not rates.standby_fraction and case.scheme == Scheme.on_prem:
         texts.append("standby nodes in a pool do not fail")
     if case.scheme == Scheme.on_prem and rates.repair_s is not None:
         texts.append(
@@ -147,7 +156,7 @@ def _on_latency(case: Case) -> list[str]:
 
 def _on_prices(case: Case) -> list[str]:
     texts = [
-        f"prices: {case.book.source}; 730 h a month",
+        f"prices: {case.book.source}; {HOURS_PER_MONTH:g} h a month",
         "arbiters, storage and traffic are not in the cost",
     ]
     ways = sorted({one.purchase for one in case.book.instances(case.region)} - {"on-demand"})
