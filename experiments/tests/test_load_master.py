@@ -7,10 +7,13 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
+from urllib.request import urlopen
 
 import polars as pl
 import pytest
@@ -42,21 +45,25 @@ def listen(environment, **_):
 """
 
 
-class HeadlessTest:
-    """A headless master, its workers and their files."""
+class LocustTest:
+    """A master, headless or with its pages on a port, its workers and their files."""
 
-    def __init__(self, folder: Path, plan: LoadPlan, workers: int, expected: int) -> None:
+    def __init__(
+        self, folder: Path, plan: LoadPlan, workers: int, expected: int, pages: int | None
+    ) -> None:
         self.folder = folder
         self.port = free_port()
         write_plan(folder / "plan.json", plan)
         (folder / "locustfile.py").write_text(LOCUSTFILE)
         self.log = folder / "master.log"
+        headless = ("--headless", "--run-time", "6s", "--expect-workers", str(expected))
+        web = ("--web-host", "127.0.0.1", "--web-port", str(pages))
         with self.log.open("wb") as log:
             self.master = subprocess.Popen(
                 [
                     *(sys.executable, "-m", "locust", "-f", "locustfile.py", "--master"),
-                    *("--headless", "--users", str(workers), "--spawn-rate", "100"),
-                    *("--expect-workers", str(expected), "--run-time", "6s"),
+                    *("--users", str(workers), "--spawn-rate", "100"),
+                    *(headless if pages is None else web),
                     *("--master-bind-host", "127.0.0.1", "--master-bind-port", str(self.port)),
                     *("--csv", "told", "--exit-code-on-error", "0"),
                 ],
@@ -116,8 +123,10 @@ class HeadlessTest:
 
 
 @contextmanager
-def locust(folder: Path, plan: LoadPlan, *, workers: int, expected: int) -> Iterator[HeadlessTest]:
-    test = HeadlessTest(folder, plan, workers, expected)
+def locust(
+    folder: Path, plan: LoadPlan, *, workers: int, expected: int, pages: int | None = None
+) -> Iterator[LocustTest]:
+    test = LocustTest(folder, plan, workers, expected, pages)
     try:
         yield test
     finally:
@@ -193,6 +202,43 @@ def test_a_worker_that_is_told_to_end_keeps_what_it_measured_and_tells_it(tmp_pa
     assert 0 < totals["requests"] < 5000
     assert test.records().height == totals["requests"]
     assert int(test.csv()["Aggregated"]["Request Count"]) == totals["requests"]
+
+
+def test_locust_s_pages_start_stop_and_start_it_again(tmp_path: Path) -> None:
+    pages = free_port()
+
+    def of(path: str, **form: str) -> Any:
+        data = urlencode(form).encode() if form else None
+        with urlopen(f"http://127.0.0.1:{pages}{path}", data, timeout=10) as reply:
+            text = reply.read().decode()
+        return json.loads(text) if text.startswith("{") else text
+
+    def asked_until(done: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+        for _ in range(300):
+            with suppress(OSError):
+                if done(told := of("/stats/requests")):
+                    return dict(told)
+            time.sleep(0.2)
+        raise AssertionError((tmp_path / "master.log").read_text())
+
+    with serving() as server:
+        plan = make_plan(server.url, ["good"] * 5000)
+        with locust(tmp_path, plan, workers=1, expected=1, pages=pages) as test:
+            for _ in range(2):
+                asked_until(lambda told: [w["state"] for w in told["workers"]] == ["ready"])
+                assert of("/swarm", user_count="1", spawn_rate="1")["success"] is True
+                told = asked_until(
+                    lambda told: told["stats"][-1]["num_requests"] >= 50 and told["user_count"] == 1
+                )
+                assert told["stats"][0]["name"] == "good"
+                assert of("/stop", by="a test")["success"] is True
+            assert "Locust" in of("/")
+            asked_until(lambda told: told["state"] == "stopped")
+            test.workers[0].send_signal(signal.SIGTERM)
+            out, err = test.workers[0].communicate(timeout=60)
+    blocks = [json.loads(line)["requests"] for line in out.splitlines()]
+    assert len(blocks) == 2, err
+    assert all(50 <= requests < 5000 for requests in blocks)
 
 
 def test_a_worker_without_a_master_ends_in_time_and_says_where_it_looked(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -75,7 +76,7 @@ def test_a_plan_at_a_confidence_keeps_its_limit_in_that_share_of_worlds() -> Non
 
 def test_law_demand_and_rates_drawn_together_keep_all_limits_in_that_share_of_worlds() -> None:
     limits = {"availability": 0.99998, "p99_ms": 225.0}
-    stated = {
+    stated: dict[str, Any] = {
         "rates": {"crash_per_year": {"count": 3, "node_years": 2.0}, "failover_s": 20.0},
         "load": {"spread": 0.1},
     }
