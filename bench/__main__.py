@@ -24,6 +24,7 @@ from bench import (
     simulator,
     stalls,
 )
+from bench.process import BUSY_POLL_US
 from experiments.record.manifest import host, versions
 
 FOLDER = Path(__file__).parent
@@ -112,7 +113,7 @@ def _http_line(count: int, row: dict[str, Any]) -> str:
     return (
         f"http, {count:>3} connections: arbiter {row['arbiter_rps']:.0f}/s, HAProxy "
         f"{row['haproxy_rps']:.0f}/s, ratio {row['ratio']:.2f} ({low:.2f} to {high:.2f}), per "
-        f"second of the proxy's CPU {row['ratio_cpu']:.2f}; awake for {http.BUSY_POLL_US} us: "
+        f"second of the proxy's CPU {row['ratio_cpu']:.2f}; awake for {BUSY_POLL_US} us: "
         f"{row['ratio_busy']:.2f}, {row['ratio_cpu_busy']:.2f}; r = 2: {row['ratio_r2']:.2f} "
         f"({low_2:.2f} to {high_2:.2f}), {row['ratio_cpu_r2']:.2f}; {_comparing(row)}"
     )
@@ -179,7 +180,8 @@ def _mysql_line(count: str, row: dict[str, Any]) -> str:
     return (
         f"mysql, {count:>3} connections: arbiter {row['arbiter_per_s']:.0f}/s, HAProxy "
         f"{row['haproxy_per_s']:.0f}/s; per second of the proxy's CPU: ratio {row['ratio']:.2f} "
-        f"({low:.2f} to {high:.2f}); r = 2: {row['ratio_r2']:.2f}"
+        f"({low:.2f} to {high:.2f}), awake for {BUSY_POLL_US} us {row['ratio_busy']:.2f}, in time "
+        f"{row['ratio_wall']:.2f} and {row['ratio_wall_busy']:.2f}; r = 2: {row['ratio_r2']:.2f}"
     )
 
 
@@ -197,8 +199,17 @@ def _keyvalue_line(name: str, found: dict[str, Any]) -> str:
     return f"{name}: requests/s over twemproxy's " + "; ".join(
         f"pipelined {pipeline}: {row['ratio']:.2f} ({row['ratio_range'][0]:.2f} to "
         f"{row['ratio_range'][1]:.2f}), r = 2: {row['ratio_r2']:.2f}, per processor second "
-        f"{row['ratio_cpu']:.2f}; {_comparing(row)}"
+        f"{row['ratio_cpu']:.2f}; awake for {BUSY_POLL_US} us: {row['ratio_busy']:.2f}, "
+        f"{row['ratio_cpu_busy']:.2f}; {_forwarding(row)}{_comparing(row)}"
         for pipeline, row in rows
+    )
+
+
+def _forwarding(row: dict[str, Any]) -> str:
+    return "".join(
+        f"what only forwards ({how}): {row[f'ratio_{how}']:.2f}; "
+        for how in keyvalue.FORWARDING
+        if f"ratio_{how}" in row
     )
 
 

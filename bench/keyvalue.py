@@ -18,7 +18,7 @@ from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import Any
 
-from bench.process import ROOT, arbiter, program, running, takes_connections
+from bench.process import BUSY_POLL, ROOT, arbiter, program, running, takes_connections
 from bench.turns import compared, medians, ratio, taken
 
 CONNECTIONS = 50
@@ -28,7 +28,9 @@ TURN_S = 3
 KEYS = 1000
 VALUE_BYTES = 1024
 COMPARING = ("count", "refuse")  # what is done with the replies of r = 2
-KVLOAD = ROOT / "agents" / "target" / "release" / "kvload"
+_BUILT = ROOT / "agents" / "target" / "release"
+KVLOAD, FORWARDER = _BUILT / "kvload", _BUILT / "forwarder"
+FORWARDING = ("epoll", "uring")  # what copies replies and nothing else, and how it waits
 
 _Client = Callable[[int, int], dict[str, float]]
 
@@ -42,8 +44,8 @@ def measure_all(work: Path) -> dict[str, Any]:
 
 
 def _measure(work: Path, protocol: str, port: int, client: _Client) -> dict[str, Any]:
-    """Ports: two servers, then twemproxy, its statistics, the arbiter at r = 1, at r = 2, and that
-    with replies compared in each way."""
+    """Ports: two servers, then twemproxy, its statistics, the arbiter at r = 1, one that stays
+    awake, at r = 2, and that with replies compared in each way."""
     servers = (port, port + 1)
     with ExitStack() as stack:
         for number, server in enumerate(servers):
@@ -53,13 +55,17 @@ def _measure(work: Path, protocol: str, port: int, client: _Client) -> dict[str,
         modes = {f"arbiter_r2_{mode}": f'compare.mode = "{mode}"\n' for mode in COMPARING}
         targets = {"twemproxy": (port + 2, nutcracker)}
         for own, (name, more) in enumerate(
-            {"arbiter": "", "arbiter_r2": "", **modes}.items(), port + 4
+            {"arbiter": "", "arbiter_busy": BUSY_POLL, "arbiter_r2": "", **modes}.items(), port + 4
         ):
-            r = 1 if name == "arbiter" else 2
+            r = 2 if "_r2" in name else 1
             ours = arbiter(work, protocol, own, r, servers, takes_connections(own), more)
             targets[name] = (own, stack.enter_context(ours))
         if protocol == "redis":
             _fill_redis(servers)
+        else:
+            for own, how in enumerate(FORWARDING, port + 20):
+                words = [str(FORWARDER), how, *(f"127.0.0.1:{one}" for one in (own, *servers))]
+                targets[f"forwarder_{how}"] = (own, stack.enter_context(_process(words, own, work)))
         found = {str(pipeline): _compare(targets, pipeline, client) for pipeline in PIPELINES}
     return {
         **found,
@@ -77,8 +83,13 @@ def _compare(targets: dict[str, tuple[int, int]], pipeline: int, client: _Client
         run["cpu_us"] = 1e6 / run.pop("per_cpu_s")
     found = medians(turns, ("rps", "p50_us", "p99_us", "cpu_us"))
     found |= ratio("ratio", turns, "arbiter", "twemproxy", "rps")
+    found |= ratio("ratio_busy", turns, "arbiter_busy", "twemproxy", "rps")
+    for how in FORWARDING:
+        if f"forwarder_{how}" in turns:
+            found |= ratio(f"ratio_{how}", turns, f"forwarder_{how}", "twemproxy", "rps")
     found["ratio_r2"] = found["arbiter_r2_rps"] / found["twemproxy_rps"]
     found["ratio_cpu"] = found["twemproxy_cpu_us"] / found["arbiter_cpu_us"]
+    found["ratio_cpu_busy"] = found["twemproxy_cpu_us"] / found["arbiter_busy_cpu_us"]
     return found | costs
 
 

@@ -19,6 +19,7 @@ from experiments.report.text import MISSING, factor
 _NEWEST = 5
 _CPU = ", per second of the proxy's processor"
 _TWO = ", two copies of each read"
+_AWAKE = ", awake for a while after each request"
 _KEPT = "ours over theirs, above 1 is better"
 
 
@@ -49,6 +50,10 @@ def _proxy(name: str, what: str) -> _Group:
         rows[f"{name} {pipeline} ratio"] = words
         rows[f"{name} {pipeline} ratio_r2"] = words + _TWO
         rows[f"{name} {pipeline} ratio_cpu"] = words + _CPU
+        rows[f"{name} {pipeline} ratio_busy"] = words + _AWAKE
+        rows[f"{name} {pipeline} ratio_cpu_busy"] = words + _AWAKE + _CPU
+        for how in ("epoll", "uring"):
+            rows[f"{name} {pipeline} ratio_{how}"] = f"{words}, what only forwards, by {how}"
         rows |= _compared(f"{name} {pipeline}", words)
     return _Group(name, f"{what} arbiter beside twemproxy: requests a second, {_KEPT}", rows)
 
@@ -63,6 +68,8 @@ GROUPS = (
             r"http (\d+) ratio_r2": "connections: {0}" + _TWO,
             r"http (\d+) ratio_cpu": "connections: {0}" + _CPU,
             r"http (\d+) ratio_cpu_r2": "connections: {0}" + _TWO + _CPU,
+            r"http (\d+) ratio_busy": "connections: {0}" + _AWAKE,
+            r"http (\d+) ratio_cpu_busy": "connections: {0}" + _AWAKE + _CPU,
             **_compared(r"http (\d+)", "connections: {0}"),
         },
     ),
@@ -73,6 +80,8 @@ GROUPS = (
             r"mysql connections (\d+) ratio_wall": "connections: {0}",
             r"mysql connections (\d+) ratio": "connections: {0}" + _CPU,
             r"mysql connections (\d+) ratio_r2": "connections: {0}" + _TWO + _CPU,
+            r"mysql connections (\d+) ratio_wall_busy": "connections: {0}" + _AWAKE,
+            r"mysql connections (\d+) ratio_busy": "connections: {0}" + _AWAKE + _CPU,
         },
     ),
     _proxy("redis", "Redis"),

@@ -28,7 +28,8 @@ def test_figures_have_a_unit_and_sizes_are_in_order() -> None:
     http = next(one for one in bench_tables(RUNS) if one.identity == "bench-http")
     sizes = [int(row[0].text.removeprefix("connections: ").split(",")[0]) for row in http.rows]
     assert sizes == sorted(sizes)
-    assert len(http.rows) == 3 * 8
+    assert len(http.rows) % 3 == 0
+    assert len(http.rows) >= 3 * 8
     assert all(
         cell.text.endswith(" ×") or cell.text == "–" for row in http.rows for cell in row[1:]
     )
