@@ -31,6 +31,7 @@ COMPARING = ("count", "refuse")  # what is done with the replies of r = 2
 _BUILT = ROOT / "agents" / "target" / "release"
 KVLOAD, FORWARDER = _BUILT / "kvload", _BUILT / "forwarder"
 FORWARDING = ("epoll", "uring")  # what copies replies and nothing else, and how it waits
+_URING_OFF = Path("/proc/sys/kernel/io_uring_disabled")  # not 0: for some or for all
 
 _Client = Callable[[int, int], dict[str, float]]
 
@@ -63,7 +64,8 @@ def _measure(work: Path, protocol: str, port: int, client: _Client) -> dict[str,
         if protocol == "redis":
             _fill_redis(servers)
         else:
-            for own, how in enumerate(FORWARDING, port + 20):
+            off = _URING_OFF.exists() and _URING_OFF.read_text().strip() != "0"
+            for own, how in enumerate(FORWARDING[:1] if off else FORWARDING, port + 20):
                 words = [str(FORWARDER), how, *(f"127.0.0.1:{one}" for one in (own, *servers))]
                 targets[f"forwarder_{how}"] = (own, stack.enter_context(_process(words, own, work)))
         found = {str(pipeline): _compare(targets, pipeline, client) for pipeline in PIPELINES}
