@@ -64,6 +64,13 @@ pub struct Config {
     /// What clients may make the arbiter hold in all [MiB]: see `memory`.
     #[serde(default = "default_held_mib_max")]
     pub held_mib_max: usize,
+    /// What a client has to send while a server waits for it, and to send or take while memory is
+    /// scarce [KiB/s]: see `pace`.
+    #[serde(default = "default_client_kib_per_s_min")]
+    pub client_kib_per_s_min: u64,
+    /// HTTP: how long a request may hold its token while its body is passed on as it comes.
+    #[serde(default = "default_streaming_ms_max")]
+    pub streaming_ms_max: u64,
     /// Redis: clients that may have a connection of their own at a time.
     #[serde(default = "default_pinned_max")]
     pub pinned_max: usize,
@@ -235,6 +242,14 @@ fn default_held_mib_max() -> usize {
     256
 }
 
+fn default_client_kib_per_s_min() -> u64 {
+    64
+}
+
+fn default_streaming_ms_max() -> u64 {
+    60_000
+}
+
 fn default_pinned_max() -> usize {
     1_000
 }
@@ -325,6 +340,11 @@ impl Config {
     /// Limit of one attempt to reach a server.
     pub fn connect_timeout(&self) -> Duration {
         Duration::from_millis(self.connect_timeout_ms.get())
+    }
+
+    /// Limit of a body that is passed on as it comes.
+    pub fn streaming_max(&self) -> Duration {
+        Duration::from_millis(self.streaming_ms_max)
     }
 
     /// How long a thread stays awake after it was woken.

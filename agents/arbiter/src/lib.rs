@@ -3,7 +3,7 @@
 //! It clones each read to `r` servers that the [`policy`] chooses, passes the first good reply on,
 //! and drains the losers off the client's path. `config` is the file, `tier` the state that all
 //! share, `traced` its selector, `siblings` who must be kept apart, `delayed` when a hedge is due,
-//! `meter` what is measured, `comparing` whether replicas' replies are held against each other, `memory` what clients make it hold, `contract` what there is to choose
+//! `meter` what is measured, `comparing` whether replicas' replies are held against each other, `memory` what clients make it hold, `pace` how fast they have to be, `contract` what there is to choose
 //! from. `listen` is where clients come in, `stream` what bytes travel on, `tls` how the two ends
 //! prove themselves, `joined` two streams that are one, `names` what host names mean, `health` who
 //! is there, `awake` whether threads sleep in between. The protocols are `http` (`http2`: clients of that version), `mysql`, `resp` (Redis),
@@ -32,6 +32,7 @@ pub mod meter;
 pub mod metrics;
 pub mod mysql;
 pub mod names;
+pub mod pace;
 pub mod parsers;
 pub mod resp;
 pub mod server;

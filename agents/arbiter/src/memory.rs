@@ -4,32 +4,81 @@
 //! A bound per client does not bound the whole: ten clients that ask for 40 MB and read nothing took
 //! 417 MiB. So what a connection holds beyond a little of its own is counted for all threads
 //! together, and refused beyond `held_mib_max`: whoever asks then gets less of a buffer, or an error.
+//!
+//! Nor does a bound of the whole leave room for others: a few clients can fill it and let it be full.
+//! So HTTP clients of one address get a share of it at most, and while more than half is held
+//! those that are slow are cut (`pace`).
 
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::{Arc, Mutex};
+
+use crate::lock;
 
 /// What every connection may hold uncounted.
 pub const UNCOUNTED: usize = 64 * 1024;
 /// Counted in steps, so that most growth touches nothing shared.
 const STEP: usize = 64 * 1024;
+/// The clients of one address may hold one part in so many.
+const SHARES: usize = 4;
 
 /// The memory of all connections.
 #[derive(Debug)]
 pub struct Memory {
-    held: AtomicUsize,
+    state: Mutex<State>,
     most: usize,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    held: usize,
+    /// By the clients of each address that hold any.
+    of: HashMap<IpAddr, usize>,
 }
 
 impl Memory {
     /// Up to `most` bytes may be held.
     pub fn new(most: usize) -> Arc<Self> {
-        let held = AtomicUsize::new(0);
-        Arc::new(Self { held, most })
+        let state = Mutex::default();
+        Arc::new(Self { state, most })
     }
 
     /// Counted now.
     pub fn held(&self) -> usize {
-        self.held.load(Relaxed)
+        lock(&self.state).held
+    }
+
+    /// Whether more than half is held, so that who is slow stands in the way of others.
+    pub fn is_scarce(&self) -> bool {
+        self.held() > self.most / 2
+    }
+}
+
+/// For whom memory is held.
+#[derive(Debug, Clone, Copy)]
+pub struct Holder {
+    address: Option<IpAddr>,
+    uncounted: usize,
+}
+
+impl Holder {
+    /// A client at an address, if it has one, which may hold so much uncounted.
+    pub fn new(address: Option<IpAddr>, uncounted: usize) -> Self {
+        let address = address.map(network);
+        Self { address, uncounted }
+    }
+
+    /// Whether so many bytes are not counted.
+    pub fn needs_none(self, bytes: usize) -> bool {
+        bytes <= self.uncounted
+    }
+}
+
+/// What one client has of the Internet: of IPv6 no less than 64 bits of addresses.
+fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits() & (u128::MAX << 64)).into(),
+        v4 => v4,
     }
 }
 
@@ -37,53 +86,82 @@ impl Memory {
 #[derive(Debug)]
 pub struct Held {
     memory: Arc<Memory>,
+    address: Option<IpAddr>,
+    uncounted: usize,
+    most: usize,
     bytes: usize,
 }
 
 impl Held {
-    /// Nothing yet.
+    /// Nothing yet, bounded by what all may hold.
     pub fn new(memory: &Arc<Memory>) -> Self {
         Self {
             memory: Arc::clone(memory),
+            address: None,
+            uncounted: UNCOUNTED,
+            most: memory.most,
             bytes: 0,
         }
+    }
+
+    /// Nothing yet, bounded by what one client may hold, and all clients of its address.
+    pub fn of(memory: &Arc<Memory>, holder: Holder) -> Self {
+        let mut held = Self::new(memory);
+        held.address = holder.address;
+        held.uncounted = holder.uncounted;
+        held.most = memory.most / SHARES;
+        held
     }
 
     /// Whether this connection may hold so many bytes in all. They are counted if so; if not, what
     /// was counted stays.
     pub fn cover(&mut self, bytes: usize) -> bool {
-        let wanted = if bytes <= UNCOUNTED {
+        let wanted = if bytes <= self.uncounted {
             0
         } else {
             bytes.next_multiple_of(STEP)
         };
-        if wanted == self.bytes {
-            return true;
-        }
-        if wanted < self.bytes {
-            self.memory.held.fetch_sub(self.bytes - wanted, Relaxed);
-            self.bytes = wanted;
+        if wanted <= self.bytes {
+            self.give_back(self.bytes - wanted);
             return true;
         }
         let more = wanted - self.bytes;
-        let most = self.memory.most;
-        let taken = self
-            .memory
-            .held
-            .fetch_update(Relaxed, Relaxed, |held| {
-                Some(held + more).filter(|sum| *sum <= most)
-            })
-            .is_ok();
-        if taken {
-            self.bytes = wanted;
+        let mut state = lock(&self.memory.state);
+        let of_address = self.address.and_then(|it| state.of.get(&it)).copied();
+        let its = of_address.unwrap_or(self.bytes);
+        if state.held + more > self.memory.most || its + more > self.most {
+            return false;
         }
-        taken
+        state.held += more;
+        if let Some(address) = self.address {
+            *state.of.entry(address).or_default() += more;
+        }
+        self.bytes = wanted;
+        true
+    }
+
+    fn give_back(&mut self, bytes: usize) {
+        if bytes == 0 {
+            return;
+        }
+        let mut state = lock(&self.memory.state);
+        state.held -= bytes;
+        self.bytes -= bytes;
+        let Some(address) = self.address else {
+            return;
+        };
+        if let Some(left) = state.of.get_mut(&address) {
+            *left -= bytes;
+            if *left == 0 {
+                state.of.remove(&address);
+            }
+        }
     }
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
-        self.memory.held.fetch_sub(self.bytes, Relaxed);
+        self.give_back(self.bytes);
     }
 }
 
@@ -105,5 +183,46 @@ mod tests {
         assert_eq!(memory.held(), 5 * STEP);
         drop(two);
         assert_eq!(memory.held(), 0);
+    }
+
+    fn client(address: &str) -> Holder {
+        Holder::new(Some(address.parse().unwrap()), UNCOUNTED)
+    }
+
+    #[test]
+    fn the_clients_of_one_address_have_a_quarter_at_most() {
+        let memory = Memory::new(16 * STEP);
+        for (same, other) in [
+            ("198.51.100.1", "198.51.100.2"),
+            ("2001:db8::1", "2001:db8:0:1::1"),
+        ] {
+            let mut one = Held::of(&memory, client(same));
+            let mut two = Held::of(&memory, client(same));
+            assert!(one.cover(3 * STEP) && two.cover(UNCOUNTED) && !two.cover(2 * STEP));
+            assert!(Held::of(&memory, client(other)).cover(4 * STEP));
+            assert!(one.cover(2 * STEP) && two.cover(2 * STEP) && !one.cover(3 * STEP));
+            drop((one, two));
+            assert_eq!(memory.held(), 0);
+            assert!(lock(&memory.state).of.is_empty());
+        }
+        let (one, other) = (client("2001:db8::1"), client("2001:db8::ffff:2"));
+        assert_eq!(one.address, other.address, "one network");
+    }
+
+    #[test]
+    fn a_client_without_an_address_has_a_quarter_too_and_may_have_nothing_uncounted() {
+        let memory = Memory::new(16 * STEP);
+        let mut one = Held::of(&memory, Holder::new(None, 0));
+        assert!(one.cover(1) && memory.held() == STEP);
+        assert!(one.cover(4 * STEP) && !one.cover(5 * STEP));
+        assert!(Held::of(&memory, Holder::new(None, 0)).cover(4 * STEP));
+    }
+
+    #[test]
+    fn memory_is_scarce_beyond_a_half() {
+        let memory = Memory::new(4 * STEP);
+        let mut one = Held::new(&memory);
+        assert!(one.cover(2 * STEP) && !memory.is_scarce());
+        assert!(one.cover(3 * STEP) && memory.is_scarce());
     }
 }

@@ -1,6 +1,7 @@
 //! The tier behind the arbiter: the one selector, its clock, who waits for a server, the counters.
 //!
-//! `leases` are what a request gets from it, a `flight` is one replica under way.
+//! `leases` are what a request gets from it, a `flight` is one replica under way, `uploads` are the
+//! requests whose bodies are passed on as they come.
 //!
 //! The lock is held for one decision and never over an await. Grants are turned into [`Lease`]s
 //! outside of it, because a lease that finds its request gone gives its server back at once.
@@ -32,11 +33,14 @@ mod leases;
 mod live;
 mod places;
 mod reach;
+mod uploads;
 
 pub use flight::Flight;
 pub use leases::{Lease, Leases};
 pub use places::Member;
 pub use reach::{Down, Unreached};
+pub use uploads::UploadPlace;
+use uploads::Uploads;
 
 /// See the module.
 pub struct Tier {
@@ -59,6 +63,8 @@ pub struct Tier {
     pub log: Option<AccessLog>,
     /// What clients make the arbiter hold.
     pub memory: Arc<Memory>,
+    /// Requests whose bodies are passed on.
+    uploads: Uploads,
     /// Places for clients with a connection of their own to a server.
     pub pins: Arc<Semaphore>,
     /// What Redis replicas have, where clients are to read what they wrote.
@@ -149,6 +155,7 @@ impl Tier {
             rounds,
             log,
             memory: Memory::new(config.held_mib_max << 20),
+            uploads: Uploads::default(),
             pins: Arc::new(Semaphore::new(config.pinned_max)),
             config,
             downs,

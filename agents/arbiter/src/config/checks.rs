@@ -17,6 +17,8 @@ const BUSY_POLL_US_MAX: u64 = 1_000_000;
 const WAITING_MAX: u64 = 1_000_000;
 /// 1 TiB.
 const HELD_MIB_MAX: u64 = 1 << 20;
+/// 1 GiB/s.
+const CLIENT_KIB_PER_S_MAX: u64 = 1 << 20;
 /// Connections of one Redis client each.
 const PINNED_MAX: u64 = 1_000_000;
 const MINUTE_MS: u64 = 60_000;
@@ -102,6 +104,20 @@ impl Config {
                 1,
                 HELD_MIB_MAX,
                 " MiB",
+            ),
+            (
+                "client_kib_per_s_min",
+                self.client_kib_per_s_min,
+                1,
+                CLIENT_KIB_PER_S_MAX,
+                " KiB/s",
+            ),
+            (
+                "streaming_ms_max",
+                self.streaming_ms_max,
+                1,
+                60 * MINUTE_MS,
+                " ms",
             ),
             ("pinned_max", self.pinned_max as u64, 0, PINNED_MAX, ""),
             (

@@ -64,6 +64,16 @@ fn impossible_values_are_refused_with_what_was_expected_and_what_came() {
         ),
         (
             "tokens = 1",
+            "client_kib_per_s_min = 0\ntokens = 1",
+            "client_kib_per_s_min: expected 1 to 1048576 KiB/s, got 0",
+        ),
+        (
+            "tokens = 1",
+            "streaming_ms_max = 0\ntokens = 1",
+            "streaming_ms_max: expected 1 to 3600000 ms, got 0",
+        ),
+        (
+            "tokens = 1",
             "tokens = 0",
             "tokens: expected 1 to 1000, got 0",
         ),

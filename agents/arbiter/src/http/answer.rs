@@ -10,6 +10,7 @@ use super::log::Outcome;
 use super::refusal::Refusal;
 use super::Front;
 use crate::conn::Conn;
+use crate::memory::{Holder, UNCOUNTED};
 use crate::stream::Stream;
 
 /// A client's connection.
@@ -26,6 +27,9 @@ pub struct Client {
     pub forwarded: Option<Forwarded>,
     /// The server that it is joined to from now on.
     pub tunnel: Option<Conn>,
+    /// What it may hold without being counted: nothing where it is one of many on a connection.
+    pub uncounted: usize,
+    holder: Option<Holder>,
     stop: watch::Receiver<bool>,
 }
 
@@ -47,7 +51,10 @@ pub enum After {
 impl Client {
     /// Takes over a connected socket; `stop` becomes true when the arbiter stops.
     pub fn new(stream: Stream, stop: watch::Receiver<bool>) -> Self {
+        let is_one_of_many = matches!(stream, Stream::Piped(_));
         Self {
+            uncounted: if is_one_of_many { 0 } else { UNCOUNTED },
+            holder: None,
             conn: Conn::new(stream),
             reply: ResponseHead::default(),
             spare: BytesMut::new(),
@@ -56,6 +63,13 @@ impl Client {
             tunnel: None,
             stop,
         }
+    }
+
+    /// For whom memory is held; asked for once, where it is needed.
+    pub fn holder(&mut self) -> Holder {
+        let (conn, uncounted) = (&self.conn, self.uncounted);
+        let holder = || Holder::new(conn.peer().parse().ok(), uncounted);
+        *self.holder.get_or_insert_with(holder)
     }
 
     /// Whether the arbiter stops.

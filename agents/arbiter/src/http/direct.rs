@@ -14,9 +14,10 @@ use super::exchange::{ask, open, reply_head, Failure, Link, Question};
 use super::head::{RequestHead, ResponseHead};
 use super::refusal::{refusal_of, Refusal};
 use super::relay::{pass_on, Sent};
-use super::upload::{Broken, Upload};
+use super::upload::{Broken, Streaming, Upload};
 use super::{expect, upgrade, Front};
-use crate::tier::{Flight, Lease};
+use crate::pace::Pace;
+use crate::tier::{Flight, Lease, UploadPlace};
 
 /// Servers that a read is sent to, one after the other.
 pub const READ_TRIES: usize = 3;
@@ -71,7 +72,8 @@ async fn pass(mut exchange: Exchange<'_>, asked: Result<Sent, Ended>) -> After {
         }
         Ok(sent) => {
             let body = Body::new(reply.framing);
-            pass_on(front, client, request, sent, (reply, body), BytesMut::new()).await
+            let begun = (BytesMut::new(), None);
+            pass_on(front, client, request, sent, (reply, body), begun).await
         }
         Err(Ended::Gone) => {
             client.reply = reply;
@@ -119,12 +121,23 @@ impl Exchange<'_> {
 
     /// As `ask_whole`, with a body that does not come fast enough to be here.
     async fn ask_streaming(&mut self, mut upload: Upload) -> Result<Sent, Ended> {
+        let _place = self.upload_place().await?;
         let (request, mut tried) = (self.request, Vec::new());
         let reaching = reach(self.front, request, self.deadline, &mut tried);
         let reached = self.client.conn.while_here(reaching).await;
         let reached = reached.ok_or(Ended::Gone)?;
         let (lease, link) = reached.map_err(|refusal| Ended::Refused(refusal, true))?;
         self.send(lease, link, &mut upload, &request.forward).await
+    }
+
+    /// A place for a body that is passed on as it comes.
+    pub async fn upload_place(&mut self) -> Result<UploadPlace, Ended> {
+        let waiting = timeout_at(self.deadline, self.front.tier.upload_place());
+        let place = self.client.conn.while_here(waiting).await;
+        place.ok_or(Ended::Gone)?.map_err(|_| {
+            let reason = "too many uploads are on their way to servers";
+            Ended::Refused(Refusal::new(503, reason), true)
+        })
     }
 
     /// Sends head and body to a server, and waits for the first head that comes back.
@@ -136,8 +149,14 @@ impl Exchange<'_> {
         head: &[u8],
     ) -> Result<Sent, Ended> {
         let flight = self.front.tier.sent(lease.server);
-        let limit = self.front.tier.config().request_timeout();
-        let sent = upload.send(self.client, &mut link, head, limit).await;
+        let config = self.front.tier.config();
+        let limit = config.request_timeout();
+        let streaming = Streaming {
+            limit,
+            pace: Pace::of_sender(config),
+            by: Instant::now() + config.streaming_max(),
+        };
+        let sent = upload.send(self.client, &mut link, head, streaming).await;
         let takes_all = match sent {
             Ok(all) => all,
             Err(why) => return Err(cut(why, Some(&flight))),

@@ -51,6 +51,10 @@ pub async fn ask(exchange: &mut Exchange<'_>, mut upload: Upload) -> Result<Sent
     let filled = upload.fill(front, exchange.client).await;
     filled.map_err(|why| cut(why, None))?;
     exchange.deadline = Instant::now() + front.tier.config().request_timeout();
+    let _place = match upload.is_whole() {
+        true => None,
+        false => Some(exchange.upload_place().await?),
+    };
     let lease = acquire(exchange, server).await?;
     exchange.send(lease, link, &mut upload, &[]).await
 }

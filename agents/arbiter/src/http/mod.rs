@@ -17,6 +17,7 @@
 //! | `replica` | one of these replicas, to the end of its reply |
 //! | `digest` | what a reply says, to be compared with others |
 //! | `relay` | a reply's way to the client |
+//! | `waiting` | what its client has not taken yet of it |
 //! | `answer` | what ends an exchange |
 //! | `check` | whether a server is well |
 //! | `upgrade` | a connection that becomes a WebSocket |
@@ -43,6 +44,7 @@ mod replica;
 pub mod target;
 mod upgrade;
 mod upload;
+mod waiting;
 
 use std::sync::Arc;
 use std::time::Duration;

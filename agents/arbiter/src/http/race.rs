@@ -57,6 +57,7 @@ pub async fn run(
     let race = Arc::new(Race {
         front: Arc::clone(front),
         request: request.clone(),
+        holder: client.holder(),
         stamp: (front.tier.config().avoid_collisions).then(|| front.tier.next_stamp()),
         answered: AtomicBool::new(false),
         ballot: Ballot::open(&front.tier),
@@ -84,7 +85,8 @@ pub async fn run(
             let Large { reply, body, sent } = *large;
             if client.pass_interim(front, request, &reply.interim).await {
                 let head = (reply.head, body);
-                return pass_on(front, client, request, sent, head, reply.body).await;
+                let begun = (reply.body, reply.memory);
+                return pass_on(front, client, request, sent, head, begun).await;
             }
             front.tier.counters.failed.inc();
             After::Abort

@@ -1,11 +1,10 @@
 //! The way of a server's reply to the client: streamed as it comes, or whole.
 //!
 //! A server is read from as fast as it sends, whatever its client takes: what the client has not
-//! taken yet waits here, as much as may be held. Beyond that the server waits for the client, which
-//! is no work of its own, so that its token goes back already then; else with the last byte that it
-//! sent.
+//! taken yet waits here (`waiting`), as much as may be held. Beyond that the server waits for the
+//! client, which is no work of its own, so that its token goes back already then; else with the last
+//! byte that it sent.
 
-use std::io;
 use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
@@ -17,12 +16,10 @@ use super::body::{Body, Framing};
 use super::exchange::{keep, Link};
 use super::head::{is_good, RequestHead, ResponseHead};
 use super::log::Outcome;
+use super::waiting::Waiting;
 use super::Front;
 use crate::memory::{Held, UNCOUNTED};
 use crate::tier::{Flight, Lease};
-
-/// Most of one reply that waits for its client.
-const WAITING_MAX: usize = 32 * 1024 * 1024;
 
 /// A request that was sent to a server.
 pub struct Sent {
@@ -48,39 +45,8 @@ pub struct Reply {
     pub head: ResponseHead,
     /// Its body, without its framing.
     pub body: BytesMut,
-}
-
-/// What a client has not taken yet.
-struct Waiting {
-    bytes: BytesMut,
-    held: Option<Held>,
-}
-
-impl Waiting {
-    /// Whether more may come.
-    fn has_room(&mut self, front: &Front) -> bool {
-        let wanted = self.bytes.len() + UNCOUNTED;
-        if self.bytes.is_empty() {
-            return true;
-        }
-        let memory = &front.tier.memory;
-        let held = self.held.get_or_insert_with(|| Held::new(memory));
-        wanted <= WAITING_MAX && held.cover(wanted)
-    }
-
-    /// Writes two pieces after what waits already: now, as far as the client takes them.
-    fn write(&mut self, client: &mut Client, pieces: [&[u8]; 2]) -> io::Result<()> {
-        let mut written = 0;
-        if self.bytes.is_empty() {
-            written = client.conn.write_now(pieces[0], pieces[1])?;
-        }
-        for piece in pieces {
-            let taken = written.min(piece.len());
-            written -= taken;
-            self.bytes.extend_from_slice(&piece[taken..]);
-        }
-        Ok(())
-    }
+    /// Of the body; given back when it is dropped.
+    pub memory: Option<Held>,
 }
 
 /// Whose fault it is that a reply does not get to its end.
@@ -89,15 +55,15 @@ enum Broken {
     Server,
 }
 
-/// Streams the reply to the client: its head, the `held` beginning of its body, and the rest as it
-/// comes, straight from the server connection's buffer where the client keeps up.
+/// Streams the reply to the client: its head, the beginning of its body that is here, and the rest as
+/// it comes, straight from the server connection's buffer where the client keeps up.
 pub async fn pass_on(
     front: &Front,
     client: &mut Client,
     request: &RequestHead,
     mut sent: Sent,
     reply: (ResponseHead, Body),
-    held: BytesMut,
+    begun: (BytesMut, Option<Held>),
 ) -> After {
     let (mut head, body) = reply;
     // HTTP/1.0 knows no chunks: it gets what is in them, up to the connection's end.
@@ -114,13 +80,9 @@ pub async fn pass_on(
         front,
         body,
         unframed: unframes.then(|| Body::new(Framing::Chunked)),
-        waiting: Waiting {
-            bytes: BytesMut::new(),
-            held: None,
-        },
+        waiting: Waiting::new(front),
     };
-    let begun = stream.begin(client, &mut head, &held);
-    drop(held);
+    let begun = stream.begin(client, &mut head, begun);
     let (server, mut lease) = (sent.lease.server, Some(sent.lease));
     let streamed = match begun {
         Ok(()) => {
@@ -145,9 +107,8 @@ pub async fn pass_on(
             drop((flight, lease, link));
             front.tier.counters.failed.inc();
             // What came goes out; the missing rest tells the client that it was cut.
-            let limit = front.tier.config().request_timeout();
-            let pieces = (&waiting.bytes[..], &head.forward[..]);
-            let _ = client.conn.write_both(pieces.0, pieces.1, limit).await;
+            waiting.add(&head.forward);
+            let _ = waiting.pass_all(client).await;
             return After::Abort;
         }
     };
@@ -162,12 +123,11 @@ pub async fn pass_on(
     // Drained: a client that is slow to take the rest holds nothing of the server's.
     drop((flight, lease));
     let unread_body = sent.unread_body;
-    if !waiting.bytes.is_empty() {
+    if !waiting.is_empty() {
         // The head is among it.
-        waiting.bytes.extend_from_slice(&tail[..last]);
+        waiting.add(&tail[..last]);
         (client.spare, client.reply) = (BytesMut::new(), head);
-        let bytes = (&waiting.bytes[..], &[][..]);
-        return client.finish(front, bytes, keeps, unread_body).await;
+        return waiting.finish(client, keeps, unread_body).await;
     }
     let bytes = (&head.forward[..], &tail[..last]);
     let after = client.finish(front, bytes, keeps, unread_body).await;
@@ -182,7 +142,7 @@ struct Stream<'a> {
     body: Body,
     /// Finds the data in chunks, for a client that knows none.
     unframed: Option<Body>,
-    waiting: Waiting,
+    waiting: Waiting<'a>,
 }
 
 impl Stream<'_> {
@@ -191,12 +151,18 @@ impl Stream<'_> {
         &mut self,
         client: &mut Client,
         head: &mut ResponseHead,
-        held: &[u8],
+        begun: (BytesMut, Option<Held>),
     ) -> Result<(), Broken> {
-        if held.is_empty() {
+        let (bytes, memory) = begun;
+        if bytes.is_empty() {
             return Ok(());
         }
-        self.put(client, head, held)
+        self.waiting.is_counted_by(memory);
+        self.put(client, head, &bytes)?;
+        if self.waiting.is_empty() {
+            self.waiting.is_counted_by(None);
+        }
+        Ok(())
     }
 
     /// Writes a piece behind the head, if that was not yet written.
@@ -231,9 +197,8 @@ impl Stream<'_> {
     ) -> Result<usize, Broken> {
         let limit = self.front.tier.config().request_timeout();
         let mut silent_by = Instant::now() + limit;
-        let mut stuck_by = silent_by;
         loop {
-            let has_room = self.waiting.has_room(self.front);
+            let has_room = self.waiting.has_room(client);
             if !has_room {
                 // The server waits for the client.
                 *lease = None;
@@ -248,18 +213,11 @@ impl Stream<'_> {
                     if self.body.is_done() && self.unframed.is_none() {
                         return Ok(length);
                     }
-                    if self.waiting.bytes.is_empty() {
-                        stuck_by = Instant::now() + limit;
-                    }
                     self.put(client, head, &link.conn.buffer[..length])?;
                     link.conn.buffer.advance(length);
                     silent_by = Instant::now() + limit;
                 }
-                written = client.conn.write_some(&self.waiting.bytes, stuck_by) => {
-                    let written = written.map_err(|_| Broken::Client)?;
-                    self.waiting.bytes.advance(written);
-                    stuck_by = Instant::now() + limit;
-                }
+                passed = self.waiting.pass_some(client) => passed.map_err(|_| Broken::Client)?,
             }
         }
     }
@@ -287,6 +245,7 @@ pub async fn pass_whole(
         interim,
         mut head,
         mut body,
+        memory,
     } = reply;
     if !is_good(head.status) {
         front.tier.server_counters[server].wins.inc();
@@ -307,6 +266,13 @@ pub async fn pass_whole(
     if request.minor == 1 && !interim.is_empty() {
         head.forward.splice(0..0, interim);
     }
-    let bytes = (&head.forward[..], &body[..]);
-    client.finish(front, bytes, keep, false).await
+    if body.len() <= UNCOUNTED {
+        let bytes = (&head.forward[..], &body[..]);
+        return client.finish(front, bytes, keep, false).await;
+    }
+    let mut waiting = Waiting::new(front);
+    waiting.is_counted_by(memory);
+    waiting.add(&head.forward);
+    waiting.add_whole(body);
+    waiting.finish(client, keep, false).await
 }

@@ -14,7 +14,7 @@ use super::head::{is_good, RequestHead, ResponseHead};
 use super::relay::{account, Reply, Sent};
 use super::Front;
 use crate::comparing::{Ballot, Digest};
-use crate::memory::{Held, UNCOUNTED};
+use crate::memory::{Held, Holder};
 use crate::siblings::Stamp;
 use crate::tier::{Flight, Lease};
 
@@ -25,6 +25,8 @@ const REPLY_MAX: usize = 1024 * 1024;
 pub(super) struct Race {
     pub(super) front: Arc<Front>,
     pub(super) request: RequestHead,
+    /// For whom replies are held.
+    pub(super) holder: Holder,
     /// The number that its replicas carry, where the tier behind is to keep them apart.
     pub(super) stamp: Option<u64>,
     pub(super) answered: AtomicBool,
@@ -51,8 +53,6 @@ pub(super) enum End {
 pub(super) struct Good {
     pub(super) reply: Reply,
     pub(super) digest: Option<Digest>,
-    /// Of its body; given back when it is dropped.
-    _memory: Option<Held>,
 }
 
 /// A reply that wins by its size, and the rest of it.
@@ -131,6 +131,7 @@ pub(super) async fn replica(race: Arc<Race>, lease: Lease, stamp: Option<Stamp>)
         interim: Vec::new(),
         head: ResponseHead::default(),
         body: BytesMut::new(),
+        memory: None,
     };
     let question = Question {
         request: &race.request,
@@ -156,7 +157,6 @@ pub(super) async fn replica(race: Arc<Race>, lease: Lease, stamp: Option<Stamp>)
 
 /// Reads the whole reply; what comes after another's answer is thrown away, once it is compared.
 async fn collect(race: &Race, mut sent: Sent, drained_by: Instant, mut reply: Reply) -> End {
-    let mut held: Option<Held> = None;
     let mut body = Body::new(reply.head.framing);
     let ballot = race.ballot.clone();
     let mut said = ballot.map(|ballot| Said::new(ballot, &reply.head));
@@ -181,9 +181,10 @@ async fn collect(race: &Race, mut sent: Sent, drained_by: Instant, mut reply: Re
             Err(_) => return race.failed(&sent.flight, Failure::Broken),
         }
         let length = reply.body.len();
-        let may_hold = length <= UNCOUNTED || {
+        let may_hold = race.holder.needs_none(length) || {
             let memory = &race.front.tier.memory;
-            held.get_or_insert_with(|| Held::new(memory)).cover(length)
+            let held = || Held::of(memory, race.holder);
+            reply.memory.get_or_insert_with(held).cover(length)
         };
         if length > race.body_max() || !may_hold {
             if !is_good(reply.head.status) {
@@ -202,11 +203,7 @@ async fn collect(race: &Race, mut sent: Sent, drained_by: Instant, mut reply: Re
     let digest = said
         .filter(|_| is_good(reply.head.status))
         .and_then(|said| said.vote(reply.server));
-    let good = Good {
-        reply,
-        digest,
-        _memory: held,
-    };
+    let good = Good { reply, digest };
     complete(race, sent, good)
 }
 

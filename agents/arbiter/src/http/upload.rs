@@ -2,7 +2,8 @@
 //! holds nothing of the tier.
 //!
 //! What is held is bounded, for each client and for all together. A body beyond that is passed on as
-//! it comes, with a server waiting for it: then it has to come at a least rate.
+//! it comes, with a server waiting for it: then it has to come at a least rate, and to be there
+//! within `streaming_ms_max`. What is held has to come at that rate while memory is scarce.
 
 use std::io;
 use std::time::Duration;
@@ -16,13 +17,12 @@ use super::exchange::{Failure, Link};
 use super::head::RequestHead;
 use super::refusal::Refusal;
 use super::Front;
+use crate::conn::Conn;
 use crate::memory::{Held, UNCOUNTED};
+use crate::pace::Pace;
 
 /// Most of one body that is held.
 pub const HELD_MAX: usize = 32 * 1024 * 1024;
-/// What a body has to come with while a server waits for it: so much in such a time of waiting.
-const PACE_BYTES: usize = 320 * 1024;
-const PACE_TIME: Duration = Duration::from_secs(5);
 
 /// A request's body: what is here of it, and where the rest is followed.
 pub struct Upload {
@@ -40,6 +40,16 @@ pub enum Broken {
     Refused(Refusal),
     /// The server did not take it.
     Server(Failure),
+}
+
+/// How a body that is passed on may come.
+pub struct Streaming {
+    /// Of each step of the server.
+    pub limit: Duration,
+    /// Of the client.
+    pub pace: Pace,
+    /// Until when all of it has to be there.
+    pub by: Instant,
 }
 
 impl Upload {
@@ -62,24 +72,51 @@ impl Upload {
     /// # Errors
     /// [`Broken`].
     pub async fn fill(&mut self, front: &Front, client: &mut Client) -> Result<(), Broken> {
-        let limit = front.tier.config().request_timeout();
-        while !self.rest.is_done() && self.may_hold_more(front) {
-            let deadline = Instant::now() + limit;
-            let next = self.rest.next(&mut client.conn, deadline).await;
-            let length = next.map_err(|error| broken(&error))?.unwrap_or(0);
+        let config = front.tier.config();
+        let (limit, mut pace) = (config.request_timeout(), Pace::of_sender(config));
+        let mut silent_by = Instant::now() + limit;
+        while !self.rest.is_done() && self.may_hold_more(front, client) {
+            let (length, keeps) = self.more(&mut client.conn, &mut pace, silent_by).await?;
+            if !keeps && self.memory.is_some() && front.tier.memory.is_scarce() {
+                return Err(broken(&io::ErrorKind::TimedOut.into()));
+            }
+            if length > 0 {
+                silent_by = Instant::now() + limit;
+            }
             self.held.extend_from_slice(&client.conn.buffer[..length]);
             client.conn.buffer.advance(length);
         }
         Ok(())
     }
 
-    fn may_hold_more(&mut self, front: &Front) -> bool {
-        let wanted = self.held.len() + UNCOUNTED;
-        if self.held.len() < UNCOUNTED {
+    /// Waits for more, not beyond `by`: how many bytes, none where the pace was to be looked at
+    /// before, and whether the client keeps to it.
+    async fn more(
+        &mut self,
+        conn: &mut Conn,
+        pace: &mut Pace,
+        by: Instant,
+    ) -> Result<(usize, bool), Broken> {
+        let since = Instant::now();
+        let until = by.min(since + pace.left());
+        let length = match self.rest.next(conn, until).await {
+            Ok(length) => length.unwrap_or(0),
+            Err(error) if error.kind() == io::ErrorKind::TimedOut && until < by => 0,
+            Err(error) => return Err(broken(&error)),
+        };
+        Ok((length, pace.keeps(length, since.elapsed())))
+    }
+
+    fn may_hold_more(&mut self, front: &Front, client: &mut Client) -> bool {
+        let length = self.held.len();
+        if length < client.uncounted {
             return true;
         }
         let memory = &front.tier.memory;
-        let share = self.memory.get_or_insert_with(|| Held::new(memory));
+        let share = self
+            .memory
+            .get_or_insert_with(|| Held::of(memory, client.holder()));
+        let wanted = length + UNCOUNTED;
         wanted <= HELD_MAX && share.cover(wanted)
     }
 
@@ -93,34 +130,31 @@ impl Upload {
         client: &mut Client,
         link: &mut Link,
         head: &[u8],
-        limit: Duration,
+        streaming: Streaming,
     ) -> Result<bool, Broken> {
+        let Streaming {
+            limit,
+            mut pace,
+            by,
+        } = streaming;
         if !taken(link.conn.write_unanswered(head, &self.held, limit).await)? {
             return Ok(false);
         }
         self.held = BytesMut::new();
         self.memory = None;
-        let (mut came, mut waited) = (0, Duration::ZERO);
         while !self.rest.is_done() {
-            let since = Instant::now();
-            let next = tokio::select! {
+            // Whoever is never waited for is late all the same.
+            if Instant::now() >= by {
+                let reason = "the request's body took longer than streaming_ms_max";
+                return Err(Broken::Refused(Refusal::new(408, reason)));
+            }
+            let (length, keeps) = tokio::select! {
                 biased;
-                next = self.rest.next(&mut client.conn, since + (PACE_TIME - waited)) => next,
+                more = self.more(&mut client.conn, &mut pace, by) => more?,
                 () = link.conn.spoken() => return Ok(false),
             };
-            waited += since.elapsed();
-            let is_late = matches!(&next, Err(error) if error.kind() == io::ErrorKind::TimedOut);
-            let length = match next {
-                Ok(length) => length.unwrap_or(0),
-                Err(_) if is_late => 0,
-                Err(error) => return Err(broken(&error)),
-            };
-            came += length;
-            if waited >= PACE_TIME {
-                if came < PACE_BYTES {
-                    return Err(broken(&io::ErrorKind::TimedOut.into()));
-                }
-                (came, waited) = (0, Duration::ZERO);
+            if !keeps {
+                return Err(broken(&io::ErrorKind::TimedOut.into()));
             }
             let piece = &client.conn.buffer[..length];
             if !taken(link.conn.write_unanswered(piece, &[], limit).await)? {

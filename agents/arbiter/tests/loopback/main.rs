@@ -29,6 +29,7 @@ mod redis_limits;
 mod redis_own_writes;
 mod reload;
 mod rfc;
+mod scarce;
 mod servers;
 mod slow;
 mod support;

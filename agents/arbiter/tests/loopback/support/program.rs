@@ -3,6 +3,9 @@
 use std::io::{BufRead, BufReader, Lines};
 use std::net::SocketAddr;
 use std::process::{Child, ChildStderr, Command, Stdio};
+use std::time::Duration;
+
+use testkit::hold::rss_kib_of;
 
 /// An HTTP arbiter of one token in front of one server.
 pub fn config(listen: &str, server: &str) -> tempfile::NamedTempFile {
@@ -61,6 +64,18 @@ impl Program {
             clients: addresses.next().unwrap(),
             admin: addresses.next().unwrap(),
         }
+    }
+
+    /// Its memory once it grows no more.
+    pub async fn rss_kib_settled(&self) -> u64 {
+        let (mut rss_kib, mut calm) = (0, 0);
+        while calm < 20 {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            let now = rss_kib_of(self.child.id()).unwrap();
+            calm = if now > rss_kib + 256 { 0 } else { calm + 1 };
+            rss_kib = rss_kib.max(now);
+        }
+        rss_kib
     }
 
     pub fn signal(&self, name: &str) {

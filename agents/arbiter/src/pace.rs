@@ -1,0 +1,82 @@
+//! How fast a client has to be while it holds what others need: a server's token, or memory when that
+//! is scarce.
+
+use std::time::Duration;
+
+use crate::config::Config;
+
+/// A client is judged after it was waited for so long, by what came of it in that time. Shorter,
+/// what the kernel keeps of a connection would be taken for a pause.
+const TIME: Duration = Duration::from_secs(5);
+
+/// See the module.
+pub struct Pace {
+    time: Duration,
+    bytes_min: usize,
+    came: usize,
+    waited: Duration,
+}
+
+impl Pace {
+    /// Of somebody who sends.
+    pub fn of_sender(config: &Config) -> Self {
+        Self::new(config.client_kib_per_s_min, TIME)
+    }
+
+    /// Of somebody who takes: the kernel tells of it in larger pieces, each of which may take a
+    /// request's time.
+    pub fn of_taker(config: &Config) -> Self {
+        let time = TIME.max(config.request_timeout());
+        Self::new(config.client_kib_per_s_min, time)
+    }
+
+    fn new(kib_per_s_min: u64, time: Duration) -> Self {
+        let bytes_min = kib_per_s_min * 1024 * time.as_millis() as u64 / 1000;
+        Self {
+            time,
+            bytes_min: bytes_min as usize,
+            came: 0,
+            waited: Duration::ZERO,
+        }
+    }
+
+    /// Forgets what was before.
+    pub fn begin(&mut self) {
+        (self.came, self.waited) = (0, Duration::ZERO);
+    }
+
+    /// How much longer it may be waited for until it is judged.
+    pub fn left(&self) -> Duration {
+        self.time - self.waited
+    }
+
+    /// So many bytes passed, after such a wait. False where it is judged, and was too slow.
+    pub fn keeps(&mut self, bytes: usize, waited: Duration) -> bool {
+        self.came += bytes;
+        self.waited += waited;
+        if self.waited < self.time {
+            return true;
+        }
+        let keeps = self.came >= self.bytes_min;
+        self.begin();
+        keeps
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn what_came_in_each_time_of_waiting_counts_and_no_credit_is_kept() {
+        let mut pace = Pace::new(1, 2 * SECOND);
+        assert!(pace.keeps(100 * 1024, SECOND) && pace.left() == SECOND);
+        assert!(pace.keeps(0, SECOND), "enough came");
+        assert!(pace.keeps(2047, SECOND), "not judged yet");
+        assert!(!pace.keeps(0, 3 * SECOND), "a byte too few");
+        assert_eq!(pace.left(), 2 * SECOND);
+        assert!(pace.keeps(2047, SECOND) && pace.keeps(1, SECOND));
+    }
+}
