@@ -1,16 +1,19 @@
 //! What every client's connection has, whatever is spoken on it.
 
+use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::BytesMut;
 use tokio::sync::watch;
-use tokio::time::timeout;
+use tokio::time::{timeout, Instant};
 
 use super::front::Front;
 use super::slot::Slot;
 use super::socket::Socket;
 use super::Dialect;
-use crate::memory::Held;
+use crate::memory::{Held, UNCOUNTED};
+use crate::pace::Pace;
 use crate::stream::Stream;
 
 /// A buffer that grew beyond this is not kept.
@@ -29,6 +32,9 @@ pub struct Client<D> {
     writing: BytesMut,
     /// Of the socket's buffer.
     held: Held,
+    /// At which a command comes, and whether that is too slow for what it holds.
+    pace: Pace,
+    is_slow: bool,
 }
 
 /// Why the connection does not go on after the commands in the buffer.
@@ -53,17 +59,22 @@ impl<D: Dialect> Client<D> {
             slot: Arc::new(Slot::new(held())),
             writing: BytesMut::new(),
             held: held(),
+            pace: Pace::of_sender(front.tier.config()),
+            is_slow: false,
             front,
         }
     }
 
     /// Waits for bytes; false at the end. A client may be idle for as long as it likes, but not in
-    /// the middle of a command; one whose command finds no memory is told, and goes.
+    /// the middle of a command; one whose command finds no memory, or keeps it
+    /// from others, is told, and goes.
     pub async fn more(&mut self, stop: &mut watch::Receiver<bool>) -> bool {
         if !self.read(stop).await {
             return false;
         }
-        if self.held.cover(self.socket.buffer.len()) {
+        let bytes = self.socket.buffer.len();
+        let keeps_others = self.is_slow && bytes > UNCOUNTED && self.front.tier.memory.is_scarce();
+        if !keeps_others && self.held.cover(bytes) {
             return true;
         }
         let limit = self.front.tier.config().request_timeout();
@@ -74,9 +85,10 @@ impl<D: Dialect> Client<D> {
 
     async fn read(&mut self, stop: &mut watch::Receiver<bool>) -> bool {
         if !self.socket.buffer.is_empty() {
-            let limit = self.front.tier.config().request_timeout();
-            return matches!(timeout(limit, self.socket.fill()).await, Ok(Ok(1..)));
+            return self.read_on().await;
         }
+        self.pace.begin();
+        self.is_slow = false;
         if *stop.borrow() {
             return false;
         }
@@ -85,6 +97,17 @@ impl<D: Dialect> Client<D> {
             read = self.socket.fill() => matches!(read, Ok(1..)),
             _ = stop.changed() => false,
         }
+    }
+
+    /// As `read`, in the middle of a command.
+    async fn read_on(&mut self) -> bool {
+        let limit = self.front.tier.config().request_timeout();
+        let since = Instant::now();
+        let Ok(Ok(read @ 1..)) = timeout(limit, self.socket.fill()).await else {
+            return false;
+        };
+        self.is_slow = !self.pace.keeps(read, since.elapsed());
+        true
     }
 
     /// Writes where there is much to write.
@@ -100,11 +123,32 @@ impl<D: Dialect> Client<D> {
         self.writing.clear();
         self.slot.take_output(&mut self.writing);
         let limit = self.front.tier.config().request_timeout();
-        let written = self.socket.write(&self.writing, limit).await;
+        let written = if self.writing.len() > UNCOUNTED {
+            self.write_at_a_pace(limit).await
+        } else {
+            self.socket.write(&self.writing, limit).await
+        };
         if self.writing.capacity() > KEPT_MAX {
             self.writing = BytesMut::new();
         }
         self.slot.written();
         written.map_err(|_| End::Gone)
+    }
+
+    /// As the socket's, of so much that it is counted; an error also where the client takes it too
+    /// slowly while memory is scarce.
+    async fn write_at_a_pace(&mut self, limit: Duration) -> io::Result<()> {
+        let tier = &self.front.tier;
+        let mut pace = Pace::of_taker(tier.config());
+        let mut rest = &self.writing[..];
+        while !rest.is_empty() {
+            let since = Instant::now();
+            let written = self.socket.write_some(rest, limit).await?;
+            rest = &rest[written..];
+            if !pace.keeps(written, since.elapsed()) && tier.memory.is_scarce() {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+        }
+        self.socket.flush(limit).await
     }
 }

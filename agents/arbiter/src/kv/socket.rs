@@ -57,18 +57,35 @@ impl Socket {
     /// Those of the socket, and `TimedOut`.
     pub async fn write(&mut self, mut bytes: &[u8], limit: Duration) -> io::Result<()> {
         while !bytes.is_empty() {
-            // Most writes are taken at once and need no deadline.
-            let written = match self.stream.try_write(bytes) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    timeout(limit, self.stream.write(bytes)).await??
-                }
-                tried => tried?,
-            };
-            if written == 0 {
-                return Err(io::ErrorKind::WriteZero.into());
-            }
+            let written = self.write_some(bytes, limit).await?;
             bytes = &bytes[written..];
         }
+        self.flush(limit).await
+    }
+
+    /// Writes what the socket takes, within `limit`.
+    ///
+    /// # Errors
+    /// Those of the socket.
+    pub async fn write_some(&mut self, bytes: &[u8], limit: Duration) -> io::Result<usize> {
+        // Most writes are taken at once and need no deadline.
+        let written = match self.stream.try_write(bytes) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                timeout(limit, self.stream.write(bytes)).await??
+            }
+            tried => tried?,
+        };
+        if written == 0 {
+            return Err(io::ErrorKind::WriteZero.into());
+        }
+        Ok(written)
+    }
+
+    /// Waits until what was encrypted has left, where anything was.
+    ///
+    /// # Errors
+    /// Those of the socket.
+    pub async fn flush(&mut self, limit: Duration) -> io::Result<()> {
         if self.stream.is_tls() {
             timeout(limit, self.stream.flush()).await??;
         }

@@ -20,7 +20,8 @@ use super::{Front, PRIMARY};
 use crate::conn::Conn;
 use crate::kv::socket::{arrive, Socket};
 use crate::kv::Dialect;
-use crate::memory::Held;
+use crate::memory::{Held, UNCOUNTED};
+use crate::pace::Pace;
 use crate::stream::Stream;
 
 /// What the server is asked in place of a command that is refused.
@@ -74,6 +75,8 @@ pub async fn serve(front: &Front, mut client: Socket, manners: Manners, pin: Opt
         buffer: client.buffer,
         commands: Commands::default(),
         held: Held::new(&front.tier.memory),
+        pace: Pace::of_sender(front.tier.config()),
+        front,
     };
     let down = async {
         tokio::io::copy(&mut server_reads, &mut client_writes).await?;
@@ -85,16 +88,18 @@ pub async fn serve(front: &Front, mut client: Socket, manners: Manners, pin: Opt
 }
 
 /// The way of the client's commands to the server.
-struct Up {
+struct Up<'a> {
     from: ReadHalf<Stream>,
     to: WriteHalf<Stream>,
     buffer: BytesMut,
     commands: Commands,
     /// Of `buffer`.
     held: Held,
+    pace: Pace,
+    front: &'a Front,
 }
 
-impl Up {
+impl Up<'_> {
     async fn go_on(mut self) -> io::Result<()> {
         loop {
             self.pass_all().await?;
@@ -105,8 +110,32 @@ impl Up {
             if !self.held.cover(self.buffer.len()) {
                 return Err(io::ErrorKind::OutOfMemory.into());
             }
-            if arrive(&mut self.from, &mut self.buffer).await? == 0 {
+            if self.read_on().await? == 0 {
                 return self.to.shutdown().await;
+            }
+        }
+    }
+
+    /// Reads on; where much of a command is here already, at a least rate while memory is scarce.
+    async fn read_on(&mut self) -> io::Result<usize> {
+        if self.buffer.len() <= UNCOUNTED {
+            self.pace.begin();
+            return arrive(&mut self.from, &mut self.buffer).await;
+        }
+        loop {
+            let since = Instant::now();
+            let reading = arrive(&mut self.from, &mut self.buffer);
+            let read = timeout(self.pace.left(), reading).await;
+            let bytes = match &read {
+                Ok(Ok(bytes)) => *bytes,
+                _ => 0,
+            };
+            let keeps = self.pace.keeps(bytes, since.elapsed());
+            if !keeps && self.front.tier.memory.is_scarce() {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            if let Ok(read) = read {
+                return read;
             }
         }
     }
