@@ -5,6 +5,11 @@
 //! client speaks: choice, cloning, limits, log and all. It costs two copies of what passes. A stream
 //! that the client resets ends its pipe, as a client that goes away.
 //!
+//! What a request or reply makes a stream hold is counted from the first byte (`memory`). Beside
+//! that a stream takes `STREAM_BYTES`: `STREAMS_OWN` of them are a connection's own, each one more is
+//! counted too, and refused where that much is not to be had, so that the client may ask again. So a
+//! client that reads nothing takes about 4 MiB that nobody counts.
+//!
 //! Not passed on: trailers, interim replies, `Expect` (the body is taken at once), and pushes, which
 //! servers of HTTP/1.1 do not make.
 //!
@@ -37,17 +42,23 @@ use crate::http::body::{Body, Framing};
 use crate::http::client::IDLE_MAX;
 use crate::http::head::HEAD_MAX;
 use crate::http::{self, Front};
+use crate::memory::{Held, Holder};
 use crate::stream::Stream;
 
 /// What an HTTP/2 client says first.
 pub const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// Requests of one client at a time.
 const STREAMS_MAX: u32 = 100;
+/// Of these, so many take no memory from other clients.
+const STREAMS_OWN: usize = 16;
+/// What a stream takes: two ways of a pipe and its reader, the buffers of a request's and a
+/// server's connection, what is read of a reply and what of it is written. Heads come on top.
+const STREAM_BYTES: usize = 10 * PIPE_BYTES;
 /// What a client may send of one request, and of all, before it is passed on.
 const WINDOW: u32 = 256 * 1024;
 const WINDOW_OF_ALL: u32 = 1024 * 1024;
 /// In each direction of a pipe, and written of one reply before the client takes any.
-const PIPE_BYTES: usize = 64 * 1024;
+const PIPE_BYTES: usize = 16 * 1024;
 /// Read of a reply at a time: a frame's usual size.
 const READ_SIZE: usize = 16 * 1024;
 /// How long a client may take to begin.
@@ -60,7 +71,12 @@ pub async fn serve(
     said: BytesMut,
     mut stop: watch::Receiver<bool>,
 ) {
-    let client = (stream.peer(), stream.is_tls());
+    let side = Side {
+        client: (stream.peer(), stream.is_tls()),
+        front,
+        stop: stop.clone(),
+    };
+    let holder = Holder::new(side.client.0.parse().ok(), 0);
     let mut builder = Builder::new();
     builder
         .max_concurrent_streams(STREAMS_MAX)
@@ -80,11 +96,9 @@ pub async fn serve(
             accepted = connection.accept() => {
                 // An error, too, is the connection's end.
                 let Some(Ok((request, respond))) = accepted else { return };
-                let (pipe, other) = duplex(PIPE_BYTES);
-                let inner = Stream::piped(other, client.clone());
-                tokio::spawn(http::client::serve(Arc::clone(&front), inner, stop.clone()));
-                let limit = front.tier.config().request_timeout();
-                requests.spawn(exchange(request, respond, pipe, limit));
+                let memory = Held::of(&side.front.tier.memory, holder);
+                let memory = (requests.len() >= STREAMS_OWN).then_some(memory);
+                requests.spawn(exchange(request, respond, side.clone(), memory));
             }
             Some(_) = requests.join_next() => {}
             _ = stop.changed(), if !is_ending => {
@@ -119,12 +133,32 @@ impl From<io::Error> for Cut {
     }
 }
 
-/// One request and its reply. Dropped, it ends the pipe.
+/// What is behind all streams of a connection.
+#[derive(Clone)]
+struct Side {
+    front: Arc<Front>,
+    /// Its address, and whether it came by TLS.
+    client: (String, bool),
+    stop: watch::Receiver<bool>,
+}
+
+impl Side {
+    /// A pipe to the code that serves a client.
+    fn pipe(self) -> DuplexStream {
+        let (pipe, other) = duplex(PIPE_BYTES);
+        let inner = Stream::piped(other, self.client);
+        tokio::spawn(http::client::serve(self.front, inner, self.stop));
+        pipe
+    }
+}
+
+/// One request and its reply, counted where it is not one of the connection's own. Dropped, it ends
+/// the pipe.
 async fn exchange(
     request: Request<RecvStream>,
     mut respond: SendResponse<Bytes>,
-    pipe: DuplexStream,
-    limit: Duration,
+    side: Side,
+    mut memory: Option<Held>,
 ) {
     let (parts, body) = request.into_parts();
     let is_empty = body.is_end_stream();
@@ -132,9 +166,17 @@ async fn exchange(
         return respond.send_reset(Reason::PROTOCOL_ERROR);
     };
     let is_head = parts.method == ::http::Method::HEAD;
-    let (reads, mut writes) = split(pipe);
+    drop(parts);
+    // It is here, in the pipe, and with whoever serves it.
+    let bytes = STREAM_BYTES + 3 * head.len();
+    if memory.as_mut().is_some_and(|memory| !memory.cover(bytes)) {
+        return respond.send_reset(Reason::REFUSED_STREAM);
+    }
+    let limit = side.front.tier.config().request_timeout();
+    let (reads, mut writes) = split(side.pipe());
     let up = async {
         writes.write_all(&head).await?;
+        drop(head);
         pass_body(body, &mut writes, is_chunked).await?;
         // The reply is what ends the exchange.
         std::future::pending::<Result<(), Cut>>().await

@@ -2,17 +2,20 @@
 //! TLS.
 
 use std::future::poll_fn;
+use std::net::SocketAddr;
 
 use crate::support::certs::Authority;
 use crate::support::http::settings;
+use crate::support::program::{config, Program};
 use crate::support::upstream::{failure, ok, Behaviour, Upstream};
+use crate::support::web::get as get_from;
 use crate::support::{eventually, start, Running};
 use ::http::{HeaderMap, Request, Response};
 use bytes::Bytes;
 use h2::client::SendRequest;
 use h2::{Reason, RecvStream};
 use testkit::stream::field;
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
@@ -214,4 +217,81 @@ async fn by_tls_the_client_chooses() {
         .await;
     let stream = stream.unwrap();
     assert_eq!(stream.get_ref().1.alpn_protocol(), Some(&b"http/1.1"[..]));
+}
+
+/// A client that opens 100 streams with windows as large as can be, and reads nothing.
+async fn greedy(arbiter: SocketAddr) -> TcpStream {
+    let frame = |kind: u8, flags: u8, stream: u32, payload: &[u8]| {
+        let length = &(payload.len() as u32).to_be_bytes()[1..];
+        [length, &[kind, flags], &stream.to_be_bytes(), payload].concat()
+    };
+    const WINDOW_MAX: u32 = (1 << 31) - 1;
+    let window = WINDOW_MAX.to_be_bytes();
+    let mut said = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
+    said.extend(frame(4, 0, 0, &[&[0, 4], &window[..]].concat()));
+    said.extend(frame(8, 0, 0, &(WINDOW_MAX - 65_535).to_be_bytes()));
+    for stream in 0..100 {
+        // GET, http, /, authority a; the end of the head and of the stream.
+        let head = [0x82, 0x86, 0x84, 0x41, 1, b'a'];
+        said.extend(frame(1, 5, 2 * stream + 1, &head));
+    }
+    let mut client = TcpStream::connect(arbiter).await.unwrap();
+    client.write_all(&said).await.unwrap();
+    client
+}
+
+#[tokio::test]
+async fn clients_that_open_many_streams_and_read_nothing_take_a_bounded_memory() {
+    let one = Upstream::start(Behaviour::Reply(ok(&"x".repeat(40_000_000)))).await;
+    let file = config("127.0.0.1:0", &one.address.to_string());
+    let text = std::fs::read_to_string(file.path()).unwrap();
+    let text = text.replace("\"tad\"", "\"round-robin\"").replace(
+        "tokens = 1\n",
+        "tokens = 1\nheld_mib_max = 64\nconnect_timeout_ms = 10000\n",
+    );
+    std::fs::write(file.path(), text).unwrap();
+    let program = Program::start(&file);
+    let mut clients = vec![];
+    for _ in 0..8 {
+        clients.push(greedy(program.clients).await);
+    }
+    eventually("the streams that are each client's own", || async {
+        let stats = get_from(program.admin, "/v1/stats").await;
+        let stats: wire::arbiter::Stats = serde_json::from_slice(&stats.body).unwrap();
+        (stats.requests.received >= 8 * 16).then_some(())
+    })
+    .await;
+    // A quarter of held_mib_max, 4 MiB for each, and the program.
+    let rss_kib = program.rss_kib_settled().await;
+    assert!(rss_kib < 64 * 1024, "{rss_kib} KiB");
+    assert_eq!(clients.len(), 8, "all are there");
+}
+
+#[tokio::test]
+async fn a_stream_that_finds_no_memory_is_refused_so_that_it_may_be_asked_again() {
+    let one = Upstream::start(Behaviour::Gated(ok("here"))).await;
+    // A quarter has room for one stream beyond a connection's own 16.
+    let settings = settings("round-robin", 1, 1) + "held_mib_max = 1\n";
+    let arbiter = start(&settings, &[one.address]).await;
+    let client = open(&arbiter).await;
+    let mut asking = JoinSet::new();
+    for number in 0..30 {
+        let mut client = client.clone();
+        asking.spawn(async move {
+            poll_fn(|cx| client.poll_ready(cx)).await.unwrap();
+            let (reply, _) = client
+                .send_request(get(&format!("/{number}")), true)
+                .unwrap();
+            Ok::<_, h2::Error>(whole(reply.await?).await.2)
+        });
+    }
+    for _ in 0..13 {
+        let refused = asking.join_next().await.unwrap().unwrap();
+        assert_eq!(refused.unwrap_err().reason(), Some(Reason::REFUSED_STREAM));
+    }
+    one.gate.add_permits(30);
+    while let Some(reply) = asking.join_next().await {
+        assert_eq!(reply.unwrap().unwrap(), b"here");
+    }
+    assert_eq!(ask(&mut client.clone(), get("/again")).await.2, b"here");
 }
