@@ -218,3 +218,53 @@ impl Tier {
         });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nix::errno::Errno;
+
+    fn error(code: Errno) -> io::Error {
+        io::Error::from_raw_os_error(code as i32)
+    }
+
+    #[test]
+    fn want_of_a_port_memory_or_descriptor_is_this_machines_fault() {
+        for code in [
+            Errno::EADDRNOTAVAIL,
+            Errno::ENOMEM,
+            Errno::ENOBUFS,
+            Errno::EMFILE,
+            Errno::ENFILE,
+            Errno::EAGAIN,
+            Errno::EPERM,
+        ] {
+            assert!(is_local(&error(code)), "{code}");
+        }
+    }
+
+    #[test]
+    fn what_the_peer_or_the_way_to_it_says_is_not() {
+        for code in [
+            Errno::ECONNREFUSED,
+            Errno::ECONNRESET,
+            Errno::EHOSTUNREACH,
+            Errno::ENETUNREACH,
+            Errno::ETIMEDOUT,
+            Errno::ENOENT,
+            Errno::EACCES,
+        ] {
+            assert!(!is_local(&error(code)), "{code}");
+        }
+        assert!(!is_local(&io::ErrorKind::TimedOut.into()), "of no call");
+    }
+
+    #[tokio::test]
+    async fn the_system_says_so_where_an_address_is_not_to_be_had() {
+        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        let elsewhere = "192.0.2.1:0".parse().unwrap();
+        let error = socket.bind(elsewhere).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(Errno::EADDRNOTAVAIL as i32));
+        assert!(is_local(&error));
+    }
+}
