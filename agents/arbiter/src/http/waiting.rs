@@ -14,7 +14,7 @@ use crate::pace::Pace;
 /// Most of one reply that waits for its client.
 const WAITING_MAX: usize = 32 * 1024 * 1024;
 /// Held in pieces, so that what was taken is free at once.
-const PIECE: usize = 16 * 1024;
+const PIECE: usize = 64 * 1024;
 
 /// See the module.
 pub struct Waiting<'a> {

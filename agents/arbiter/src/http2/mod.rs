@@ -53,12 +53,12 @@ const STREAMS_MAX: u32 = 100;
 const STREAMS_OWN: usize = 16;
 /// What a stream takes: two ways of a pipe and its reader, the buffers of a request's and a
 /// server's connection, what is read of a reply and what of it is written. Heads come on top.
-const STREAM_BYTES: usize = 10 * PIPE_BYTES;
+const STREAM_BYTES: usize = 6 * PIPE_BYTES;
 /// What a client may send of one request, and of all, before it is passed on.
 const WINDOW: u32 = 256 * 1024;
 const WINDOW_OF_ALL: u32 = 1024 * 1024;
 /// In each direction of a pipe, and written of one reply before the client takes any.
-const PIPE_BYTES: usize = 16 * 1024;
+const PIPE_BYTES: usize = 32 * 1024;
 /// Read of a reply at a time: a frame's usual size.
 const READ_SIZE: usize = 16 * 1024;
 /// How long a client may take to begin.
