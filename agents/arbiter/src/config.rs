@@ -74,6 +74,12 @@ pub struct Config {
     /// Redis: clients that may have a connection of their own at a time.
     #[serde(default = "default_pinned_max")]
     pub pinned_max: usize,
+    /// Redis: of these, how many may be of one client address; a quarter where it is not said.
+    pub pinned_per_address_max: Option<usize>,
+    /// Redis: how long a connection of a client's own may be idle: nothing is said on it, nothing due,
+    /// no transaction open, no subscription made.
+    #[serde(default = "default_pinned_idle_ms")]
+    pub pinned_idle_ms: u64,
     /// HTTP: whether servers are told who asked.
     #[serde(default)]
     pub forwarded: Told,
@@ -254,6 +260,10 @@ fn default_pinned_max() -> usize {
     1_000
 }
 
+fn default_pinned_idle_ms() -> u64 {
+    300_000
+}
+
 fn default_hedge_percentile() -> f64 {
     HEDGE_PERCENTILE.default
 }
@@ -367,6 +377,17 @@ impl Config {
             (2 * servers).min(SERVERS_MAX as usize)
         };
         self.servers_max.unwrap_or(usual)
+    }
+
+    /// How many Redis clients of one address may have a connection of their own.
+    pub fn pinned_per_address_max(&self) -> usize {
+        let usual = self.pinned_max.div_ceil(4);
+        self.pinned_per_address_max.unwrap_or(usual)
+    }
+
+    /// How long a connection of a Redis client's own may be idle.
+    pub fn pinned_idle(&self) -> Duration {
+        Duration::from_millis(self.pinned_idle_ms)
     }
 
     /// Limit of one request.

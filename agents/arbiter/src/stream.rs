@@ -4,6 +4,7 @@
 
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{ready, Context, Poll, Wake};
@@ -143,15 +144,23 @@ impl Stream {
         read.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
     }
 
+    /// The other end's IP address; none on a unix socket.
+    pub fn peer_ip(&self) -> Option<IpAddr> {
+        let address = match self {
+            Self::Tcp(tcp) => tcp.peer_addr(),
+            Self::Tls(tls) => tls.get_ref().0.peer_addr(),
+            Self::Unix(_) | Self::Piped(_) => return None,
+        };
+        address.ok().map(|address| address.ip())
+    }
+
     /// The other end's IP address, for messages; `unknown` on a unix socket.
     pub fn peer(&self) -> String {
-        let address = match self {
-            Self::Tcp(tcp) => tcp.peer_addr().ok(),
-            Self::Unix(_) => None,
-            Self::Tls(tls) => tls.get_ref().0.peer_addr().ok(),
-            Self::Piped(piped) => return piped.client.0.clone(),
-        };
-        address.map_or_else(|| "unknown".to_owned(), |address| address.ip().to_string())
+        if let Self::Piped(piped) = self {
+            return piped.client.0.clone();
+        }
+        let ip = self.peer_ip();
+        ip.map_or_else(|| "unknown".to_owned(), |ip| ip.to_string())
     }
 }
 

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use policy::{Ask, Grant, Hedge, Refused, RequestId, ServerId, Settings, TimeUs};
-use tokio::sync::{mpsc, Semaphore};
+use tokio::sync::mpsc;
 use wire::arbiter::{Guardrails, Protocol};
 use wire::guardrails;
 
@@ -23,6 +23,7 @@ use crate::http::log::AccessLog;
 use crate::lock;
 use crate::memory::Memory;
 use crate::meter::{micros, Meter};
+use crate::resp::pins::Pins;
 use crate::resp::rounds::Rounds;
 use crate::siblings::{Siblings, Stamp};
 use crate::tls::Tls;
@@ -66,7 +67,7 @@ pub struct Tier {
     /// Requests whose bodies are passed on.
     uploads: Uploads,
     /// Places for clients with a connection of their own to a server.
-    pub pins: Arc<Semaphore>,
+    pub pins: Arc<Pins>,
     /// What Redis replicas have, where clients are to read what they wrote.
     pub rounds: Option<Rounds>,
     /// Which servers the replicas of the tier above hold.
@@ -156,7 +157,7 @@ impl Tier {
             log,
             memory: Memory::new(config.held_mib_max << 20),
             uploads: Uploads::default(),
-            pins: Arc::new(Semaphore::new(config.pinned_max)),
+            pins: Pins::new(config.pinned_max, config.pinned_per_address_max()),
             config,
             downs,
             comparing,

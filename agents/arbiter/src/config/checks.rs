@@ -121,6 +121,20 @@ impl Config {
             ),
             ("pinned_max", self.pinned_max as u64, 0, PINNED_MAX, ""),
             (
+                "pinned_per_address_max",
+                self.pinned_per_address_max.unwrap_or(1) as u64,
+                1,
+                PINNED_MAX,
+                "",
+            ),
+            (
+                "pinned_idle_ms",
+                self.pinned_idle_ms,
+                1,
+                24 * 60 * MINUTE_MS,
+                " ms",
+            ),
+            (
                 "trace_lines_max",
                 self.trace_lines_max,
                 1,

@@ -122,6 +122,16 @@ fn impossible_values_are_refused_with_what_was_expected_and_what_came() {
             ":81",
             "servers[1].address: expected an address that no other",
         ),
+        (
+            "tokens = 1",
+            "tokens = 1\npinned_idle_ms = 0",
+            "pinned_idle_ms: expected 1 to 86400000 ms, got 0",
+        ),
+        (
+            "tokens = 1",
+            "tokens = 1\npinned_per_address_max = 0",
+            "pinned_per_address_max: expected 1 to",
+        ),
         ("\"http\"", "\"mysql\"", "mysql: expected a [mysql] table"),
     ] {
         let text = refusal(&GOOD.replace(old, new));

@@ -75,11 +75,25 @@ const WRITES: [&str; 110] = [
     "ZUNIONSTORE",
 ];
 
-/// Would change the tier itself, or (`WAIT`) speak of a connection that the client has not. Sorted.
+/// Would change, stop or slow the server for everybody, or (`WAIT`) speak of a connection that the
+/// client has not: commands, and where it is only some of their subcommands, which. Sorted.
 #[rustfmt::skip]
-const REFUSED: [&str; 12] = [
-    "CLUSTER", "DEBUG", "FAILOVER", "MIGRATE", "PSYNC", "REPLCONF", "REPLICAOF", "SHUTDOWN",
-    "SLAVEOF", "SYNC", "WAIT", "WAITAOF",
+const REFUSED: [(&str, &[&str]); 24] = [
+    ("ACL", &["DELUSER", "LOAD", "SAVE", "SETUSER"]),
+    ("BGREWRITEAOF", &[]), ("BGSAVE", &[]),
+    ("CLIENT", &["KILL", "NO-EVICT", "PAUSE", "UNPAUSE"]),
+    ("CLUSTER", &[]),
+    ("CONFIG", &["RESETSTAT", "REWRITE", "SET"]),
+    ("DEBUG", &[]), ("FAILOVER", &[]),
+    ("FUNCTION", &["FLUSH", "KILL", "RESTORE"]),
+    ("LATENCY", &["RESET"]),
+    ("MIGRATE", &[]),
+    ("MODULE", &["LOAD", "LOADEX", "UNLOAD"]),
+    ("PSYNC", &[]), ("REPLCONF", &[]), ("REPLICAOF", &[]), ("SAVE", &[]),
+    ("SCRIPT", &["DEBUG", "FLUSH", "KILL"]),
+    ("SHUTDOWN", &[]), ("SLAVEOF", &[]),
+    ("SLOWLOG", &["RESET"]),
+    ("SWAPDB", &[]), ("SYNC", &[]), ("WAIT", &[]), ("WAITAOF", &[]),
 ];
 
 /// Refused of a client without a connection of its own only.
@@ -118,16 +132,28 @@ pub fn classify(command: &[u8]) -> Class {
         b"XREAD" | b"XREADGROUP" if arguments.any(|word| word.eq_ignore_ascii_case(b"BLOCK")) => {
             Class::Pin
         }
+        _ if has(&LOOSE) => Class::Loose,
+        _ if has(&READS) => Class::Read,
+        _ if has(&WRITES) => Class::Write,
+        _ if refuses(name, arguments.clone().next()) => Class::Refuse,
         b"HELLO" => hello(arguments),
         b"SELECT" if arguments.next() == Some(b"0") && arguments.next().is_none() => Class::Stay,
         b"CLIENT" => client(arguments),
         b"QUIT" => Class::Quit,
-        _ if has(&LOOSE) => Class::Loose,
-        _ if has(&READS) => Class::Read,
-        _ if has(&WRITES) => Class::Write,
-        _ if has(&REFUSED) => Class::Refuse,
         _ => Class::Pin,
     }
+}
+
+/// By `REFUSED`; the name is in capitals.
+fn refuses(name: &[u8], subcommand: Option<&[u8]>) -> bool {
+    let found = REFUSED.binary_search_by(|(entry, _)| entry.as_bytes().cmp(name));
+    let subcommands = found.map(|place| REFUSED[place].1);
+    subcommands.is_ok_and(|refused| {
+        let is = |entry: &&str| {
+            subcommand.is_some_and(|word| word.eq_ignore_ascii_case(entry.as_bytes()))
+        };
+        refused.is_empty() || refused.iter().any(is)
+    })
 }
 
 fn hello<'a>(mut arguments: impl Iterator<Item = &'a [u8]>) -> Class {
@@ -159,12 +185,94 @@ mod tests {
 
     #[test]
     fn the_tables_are_sorted_and_no_command_is_in_two() {
-        for table in [&READS[..], &LOOSE, &WRITES, &REFUSED] {
+        let refused = REFUSED.map(|(name, _)| name);
+        for table in [&READS[..], &LOOSE, &WRITES, &refused] {
             assert!(table.windows(2).all(|two| two[0] < two[1]), "{table:?}");
             assert!(table.iter().all(|name| name.len() <= NAME_MAX));
         }
         assert!(READS.iter().all(|name| !WRITES.contains(name)));
+        let sent = |name: &&str| READS.contains(name) || WRITES.contains(name);
+        assert!(!refused.iter().any(sent));
         assert!(LOOSE.iter().all(|name| READS.contains(name)));
+    }
+
+    #[test]
+    fn what_would_hurt_everybody_is_refused_of_everybody() {
+        for line in [
+            "ACL SETUSER eve on nopass +@all ~*",
+            "acl deluser eve",
+            "ACL LOAD",
+            "ACL SAVE",
+            "BGREWRITEAOF",
+            "BGSAVE",
+            "CLIENT KILL TYPE normal",
+            "client pause 10000",
+            "CLIENT UNPAUSE",
+            "CLIENT NO-EVICT on",
+            "CLUSTER RESET",
+            "CONFIG SET maxmemory 1",
+            "config rewrite",
+            "CONFIG RESETSTAT",
+            "DEBUG SLEEP 10",
+            "FAILOVER",
+            "FUNCTION FLUSH",
+            "FUNCTION KILL",
+            "FUNCTION RESTORE x FLUSH",
+            "LATENCY RESET",
+            "MIGRATE h 1 k 0 1",
+            "MODULE LOAD /x.so",
+            "MODULE LOADEX /x.so",
+            "MODULE UNLOAD x",
+            "PSYNC ? -1",
+            "REPLICAOF NO ONE",
+            "SAVE",
+            "SCRIPT KILL",
+            "SCRIPT FLUSH",
+            "SCRIPT DEBUG SYNC",
+            "SHUTDOWN NOSAVE",
+            "SLAVEOF h 1",
+            "SLOWLOG RESET",
+            "SWAPDB 0 1",
+            "SYNC",
+        ] {
+            assert_eq!(class(line), Class::Refuse, "{line}");
+            assert!(is_refused_always(&with_lengths(line.as_bytes())), "{line}");
+        }
+    }
+
+    #[test]
+    fn what_only_asks_or_is_the_client_s_own_affair_is_not_refused() {
+        for line in [
+            "ACL WHOAMI",
+            "ACL LIST",
+            "CLIENT LIST",
+            "CLIENT ID",
+            "CLIENT GETNAME",
+            "CLIENT SETNAME KILL",
+            "CLIENT SETINFO lib-name x",
+            "CLIENT NO-TOUCH on",
+            "CLIENT TRACKING ON",
+            "CONFIG GET SET",
+            "CONFIG",
+            "FUNCTION LOAD x",
+            "FUNCTION LIST",
+            "LATENCY DOCTOR",
+            "MODULE LIST",
+            "SCRIPT LOAD x",
+            "SCRIPT EXISTS x",
+            "SLOWLOG GET",
+            "MEMORY USAGE k",
+            "COMMAND DOCS",
+            "GET SAVE",
+            "READONLY",
+            "RESET",
+        ] {
+            assert_ne!(class(line), Class::Refuse, "{line}");
+            assert!(!is_refused_always(&with_lengths(line.as_bytes())), "{line}");
+        }
+        for line in ["WAIT 1 0", "WAITAOF 1 0 0"] {
+            assert!(!is_refused_always(&with_lengths(line.as_bytes())), "{line}");
+        }
     }
 
     #[test]

@@ -11,7 +11,8 @@ use wire::arbiter::CompareMode;
 
 use super::classify::{classify, Class};
 use super::command::{arguments, with_lengths, Commands, Found};
-use super::pinned::{self, Manners, Pin};
+use super::pinned::{self, Manners};
+use super::pins::Pin;
 use super::reply::Replies;
 use super::rounds::Rounds;
 use super::{Front, PRIMARY};
@@ -167,15 +168,16 @@ impl Client {
 
     /// Gives it a connection of its own, if there is a place.
     fn pin(&mut self, length: usize) -> Result<(), End> {
-        self.pin = Arc::clone(&self.wire.front.tier.pins)
-            .try_acquire_owned()
-            .ok();
-        if self.pin.is_some() {
-            return Err(End::Pin);
-        }
-        self.wire.front.tier.counters.received.inc();
-        let refusal = b"-ERR arbiter: pinned_max clients have a connection of their own\r\n";
-        self.refuse(length, refusal);
+        let tier = &self.wire.front.tier;
+        let full = match tier.pins.take(self.wire.socket.stream.peer_ip()) {
+            Ok(pin) => {
+                self.pin = Some(pin);
+                return Err(End::Pin);
+            }
+            Err(full) => full,
+        };
+        tier.counters.received.inc();
+        self.refuse(length, format!("-ERR arbiter: {full}\r\n").as_bytes());
         Ok(())
     }
 

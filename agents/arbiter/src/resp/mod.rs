@@ -14,11 +14,15 @@
 //! | `client` | a client's connection |
 //! | `rounds` | which replicas have what a client wrote |
 //! | `pinned` | a client with a connection of its own |
+//! | `pins` | how many may have one |
+//! | `idle` | when such a connection is to be closed |
 
 pub mod classify;
 pub mod client;
 pub mod command;
+mod idle;
 mod pinned;
+pub mod pins;
 pub mod reply;
 pub mod rounds;
 

@@ -1,20 +1,23 @@
 //! A client with a connection of its own to the primary: what it says passes command by command,
-//! what the server says as it comes, until one of the two closes. So transactions, blocking
-//! commands, subscriptions and pushes are Redis' own.
+//! what the server says as it comes, until one of the two closes or it has been `idle` for too long.
+//! So transactions, blocking commands, subscriptions and pushes are Redis' own.
 //!
-//! What the arbiter refuses of others it refuses of these too. Replies are not counted here, so that
+//! What the arbiter refuses of others it refuses of these too. Replies are not held here, so that
 //! the error has to come from the server to be in its place: it gets, in place of the command, one
 //! that it does not have.
 
 use std::io;
+use std::pin::pin;
+use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
 use tokio::io::{split, AsyncWriteExt, ReadHalf, WriteHalf};
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{timeout, Instant};
 
 use super::classify::is_refused_always;
 use super::command::{with_lengths, Commands, Found};
+use super::idle::Idle;
+use super::pins::Pin;
 use super::reply::Replies;
 use super::{Front, PRIMARY};
 use crate::conn::Conn;
@@ -26,9 +29,8 @@ use crate::stream::Stream;
 
 /// What the server is asked in place of a command that is refused.
 const NO_COMMAND: &[u8] = b"*1\r\n$26\r\nNOT_OFFERED_BY_THE_ARBITER\r\n";
-
-/// A place among the clients with a connection of their own.
-pub type Pin = OwnedSemaphorePermit;
+/// How long a client is heard after its server's last word, as it would be by `linger`.
+const LINGER: Duration = Duration::from_secs(1);
 
 /// What the client's own connection has to be told first.
 #[derive(Debug, Default)]
@@ -67,8 +69,9 @@ pub async fn serve(front: &Front, mut client: Socket, manners: Manners, pin: Opt
         return client.linger().await;
     };
     counters.answered.inc();
-    let (client_reads, mut client_writes) = split(client.stream);
-    let (mut server_reads, server_writes) = split(server.into_stream());
+    let idle = Idle::new(front.tier.config().pinned_idle());
+    let (client_reads, client_writes) = split(client.stream);
+    let (server_reads, server_writes) = split(server.into_stream());
     let up = Up {
         from: client_reads,
         to: server_writes,
@@ -77,14 +80,49 @@ pub async fn serve(front: &Front, mut client: Socket, manners: Manners, pin: Opt
         held: Held::new(&front.tier.memory),
         pace: Pace::of_sender(front.tier.config()),
         front,
+        idle: &idle,
     };
-    let down = async {
-        tokio::io::copy(&mut server_reads, &mut client_writes).await?;
-        client_writes.shutdown().await
-    };
+    let mut up = pin!(up.go_on());
+    let mut down = pin!(go_down(server_reads, client_writes, &idle));
     // An error is an end as well; both connections close then.
-    let _ = tokio::try_join!(up.go_on(), down);
+    tokio::select! {
+        ended = &mut up => if ended.is_ok() {
+            let _ = down.await;
+        },
+        _ = &mut down => {
+            // Closed at once, what the client still says could destroy what it was told.
+            let _ = timeout(LINGER, up).await;
+        }
+    }
     drop(pin);
+}
+
+/// The way of what the server says to the client, until it closes or the connection has been idle
+/// for too long. A client that takes nothing for as long ends it too.
+async fn go_down(
+    mut from: ReadHalf<Stream>,
+    mut to: WriteHalf<Stream>,
+    idle: &Idle,
+) -> io::Result<()> {
+    let mut over = pin!(idle.over());
+    let mut said = BytesMut::new();
+    loop {
+        let passed = said.len();
+        let read = tokio::select! {
+            biased;
+            read = arrive(&mut from, &mut said) => read?,
+            () = &mut over => 0,
+        };
+        if read == 0 {
+            return to.shutdown().await;
+        }
+        timeout(idle.limit(), to.write_all(&said[passed..])).await??;
+        idle.told(&mut said);
+        if said.is_empty() {
+            // An idle connection holds none.
+            said = BytesMut::new();
+        }
+    }
 }
 
 /// The way of the client's commands to the server.
@@ -97,6 +135,7 @@ struct Up<'a> {
     held: Held,
     pace: Pace,
     front: &'a Front,
+    idle: &'a Idle,
 }
 
 impl Up<'_> {
@@ -113,6 +152,7 @@ impl Up<'_> {
             if self.read_on().await? == 0 {
                 return self.to.shutdown().await;
             }
+            self.idle.heard();
         }
     }
 
@@ -140,6 +180,13 @@ impl Up<'_> {
         }
     }
 
+    /// Notes a command; whether it is refused.
+    fn asks(&self, command: &[u8]) -> bool {
+        // What the server is asked in its place has a reply as well.
+        self.idle.asked(command);
+        is_refused_always(command)
+    }
+
     /// Passes on all complete commands, with one call where none is refused.
     async fn pass_all(&mut self) -> io::Result<()> {
         let mut good = 0;
@@ -149,10 +196,8 @@ impl Up<'_> {
             let (length, is_refused) = match self.commands.next(rest).map_err(broken)? {
                 None => break,
                 Some(Found::Nothing(length)) => (length, false),
-                Some(Found::Lengths(length)) => (length, is_refused_always(&rest[..length])),
-                Some(Found::Inline(length)) => {
-                    (length, is_refused_always(&with_lengths(&rest[..length])))
-                }
+                Some(Found::Lengths(length)) => (length, self.asks(&rest[..length])),
+                Some(Found::Inline(length)) => (length, self.asks(&with_lengths(&rest[..length]))),
             };
             if is_refused {
                 self.to.write_all(&self.buffer[..good]).await?;
@@ -195,7 +240,7 @@ async fn reach(front: &Front, manners: &Manners) -> io::Result<Conn> {
 
 /// Sends a command of the arbiter's own and takes its reply away; an error there is the server's
 /// business with the client (a password is wanted, say), who hears it again.
-async fn tell(conn: &mut Conn, command: &[u8], limit: std::time::Duration) -> io::Result<()> {
+async fn tell(conn: &mut Conn, command: &[u8], limit: Duration) -> io::Result<()> {
     conn.write(command, limit).await?;
     let mut replies = Replies::default();
     loop {

@@ -27,6 +27,7 @@ mod policies;
 mod redis;
 mod redis_limits;
 mod redis_own_writes;
+mod redis_pinned;
 mod reload;
 mod rfc;
 mod scarce;

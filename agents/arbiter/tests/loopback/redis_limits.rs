@@ -1,17 +1,15 @@
 //! What one Redis client cannot do to the others: eject the primary, stop the server, take all
 //! connections or all memory, fail what is only late.
 
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use crate::support::keyvalue::{
-    addresses, encode, front, string, Client, Fault, FaultyServer, Server,
+    addresses, encode, front, steady, string, Client, Fault, FaultyServer, Server,
 };
 use crate::support::program::{config, Program};
 use crate::support::{settings, start};
 use testkit::hold::rss_kib_of;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpListener;
+use tokio::io::AsyncReadExt;
 
 const NO_SUCH_COMMAND: &str = "-ERR unknown command 'NOT_OFFERED_BY_THE_ARBITER'";
 
@@ -79,7 +77,8 @@ async fn a_pinned_client_s_large_command_passes_whole() {
 #[tokio::test]
 async fn connections_of_one_s_own_are_bounded() {
     let servers = [Server::redis().await];
-    let settings = settings("redis", "round-robin", 1, 64) + "pinned_max = 2\n";
+    let settings =
+        settings("redis", "round-robin", 1, 64) + "pinned_max = 2\npinned_per_address_max = 2\n";
     let arbiter = start(&settings, &addresses(&servers)).await;
     let mut pinned = vec![];
     for _ in 0..2 {
@@ -135,33 +134,6 @@ async fn a_write_that_a_stopped_server_got_may_have_been_executed() {
         error,
         "-ERR arbiter: the server did not reply in time; it may have been executed\r\n"
     );
-}
-
-/// A server that answers one command after the other, each after this time.
-async fn steady(each: Duration) -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    tokio::spawn(async move {
-        while let Ok((mut stream, _)) = listener.accept().await {
-            tokio::spawn(async move {
-                let (mut bytes, mut due) = (vec![0; 65536], 0);
-                loop {
-                    if let Ok(read) = stream.try_read(&mut bytes) {
-                        if read == 0 {
-                            return;
-                        }
-                        due += bytes[..read].iter().filter(|&&byte| byte == b'*').count();
-                    }
-                    tokio::time::sleep(each).await;
-                    if due > 0 {
-                        due -= 1;
-                        stream.write_all(b"$1\r\nx\r\n").await.unwrap();
-                    }
-                }
-            });
-        }
-    });
-    address
 }
 
 #[tokio::test]

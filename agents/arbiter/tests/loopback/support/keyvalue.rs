@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
 use super::upstream::nobody;
 use super::{eventually, settings, start, Running};
@@ -231,6 +231,33 @@ async fn answer_faultily(mut stream: TcpStream, fault: Fault) -> Option<()> {
     }
 }
 
+/// A server that answers one command after the other, each after this time.
+pub async fn steady(each: Duration) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let (mut bytes, mut due) = (vec![0; 65536], 0);
+                loop {
+                    if let Ok(read) = stream.try_read(&mut bytes) {
+                        if read == 0 {
+                            return;
+                        }
+                        due += bytes[..read].iter().filter(|&&byte| byte == b'*').count();
+                    }
+                    tokio::time::sleep(each).await;
+                    if due > 0 {
+                        due -= 1;
+                        stream.write_all(b"$1\r\nx\r\n").await.unwrap();
+                    }
+                }
+            });
+        }
+    });
+    address
+}
+
 /// A plain client, independent of the arbiter's parsers.
 pub struct Client {
     pub stream: TcpStream,
@@ -241,6 +268,13 @@ pub struct Client {
 impl Client {
     pub async fn open(address: SocketAddr) -> Self {
         Self::of(TcpStream::connect(address).await.unwrap())
+    }
+
+    /// As `open`, from this address.
+    pub async fn open_from(own: [u8; 4], address: SocketAddr) -> Self {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind((own, 0).into()).unwrap();
+        Self::of(socket.connect(address).await.unwrap())
     }
 
     fn of(stream: TcpStream) -> Self {

@@ -1,0 +1,125 @@
+//! Places for clients with a connection of their own: so many in all, and so many for the clients of
+//! one address, so that one host leaves some to the others.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex};
+
+use thiserror::Error;
+
+use crate::lock;
+
+/// See the module.
+#[derive(Debug)]
+pub struct Pins {
+    most: usize,
+    most_of_address: usize,
+    taken: Mutex<Taken>,
+}
+
+#[derive(Debug, Default)]
+struct Taken {
+    all: usize,
+    by_address: HashMap<IpAddr, usize>,
+}
+
+/// Why there is no place; named by the setting that says so.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum Full {
+    /// For nobody.
+    #[error("pinned_max clients have a connection of their own")]
+    ForAll,
+    /// For this address.
+    #[error("pinned_per_address_max clients of this address have a connection of their own")]
+    ForAddress,
+}
+
+/// A place, given back when dropped.
+#[derive(Debug)]
+pub struct Pin {
+    pins: Arc<Pins>,
+    address: Option<IpAddr>,
+}
+
+impl Pins {
+    /// `most` places, of which the clients of one address may have `most_of_address`.
+    pub fn new(most: usize, most_of_address: usize) -> Arc<Self> {
+        Arc::new(Self {
+            most,
+            most_of_address,
+            taken: Mutex::default(),
+        })
+    }
+
+    /// A place for a client of this address; one that has none (on a unix socket) is bounded by the
+    /// total only.
+    ///
+    /// # Errors
+    /// [`Full`].
+    pub fn take(self: &Arc<Self>, address: Option<IpAddr>) -> Result<Pin, Full> {
+        // Where IPv4 comes in by an IPv6 socket, its addresses are written as IPv6.
+        let address = address.map(|address| address.to_canonical());
+        let mut taken = lock(&self.taken);
+        if taken.all >= self.most {
+            return Err(Full::ForAll);
+        }
+        if let Some(address) = address {
+            let of_address = taken.by_address.entry(address).or_default();
+            if *of_address >= self.most_of_address {
+                return Err(Full::ForAddress);
+            }
+            *of_address += 1;
+        }
+        taken.all += 1;
+        let pins = Arc::clone(self);
+        Ok(Pin { pins, address })
+    }
+}
+
+impl Drop for Pin {
+    fn drop(&mut self) {
+        let mut taken = lock(&self.pins.taken);
+        taken.all -= 1;
+        let Some(address) = self.address else { return };
+        if let Some(of_address) = taken.by_address.get_mut(&address) {
+            *of_address -= 1;
+            if *of_address == 0 {
+                taken.by_address.remove(&address);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(last: u8) -> Option<IpAddr> {
+        Some(IpAddr::from([127, 0, 0, last]))
+    }
+
+    #[test]
+    fn an_address_leaves_places_to_others_and_all_come_back() {
+        let pins = Pins::new(3, 2);
+        let mut held = vec![
+            pins.take(address(1)).unwrap(),
+            pins.take(address(1)).unwrap(),
+        ];
+        assert_eq!(pins.take(address(1)).unwrap_err(), Full::ForAddress);
+        held.push(pins.take(address(2)).unwrap());
+        assert_eq!(pins.take(address(2)).unwrap_err(), Full::ForAll);
+        assert_eq!(pins.take(None).unwrap_err(), Full::ForAll);
+        held.remove(0);
+        held.push(pins.take(address(1)).unwrap());
+        held.clear();
+        let taken = lock(&pins.taken);
+        assert_eq!((taken.all, taken.by_address.len()), (0, 0));
+    }
+
+    #[test]
+    fn without_an_address_only_the_total_counts() {
+        let pins = Pins::new(2, 1);
+        let _held = (pins.take(None).unwrap(), pins.take(None).unwrap());
+        assert_eq!(pins.take(None).unwrap_err(), Full::ForAll);
+    }
+}

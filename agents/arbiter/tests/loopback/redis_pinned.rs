@@ -1,0 +1,201 @@
+//! Redis clients with a connection of their own: how many, how long, and what they may not say.
+
+use std::net::SocketAddr;
+
+use crate::support::keyvalue::{addresses, string, Client, Server};
+use crate::support::{eventually, settings, start, Running};
+
+const NO_SUCH_COMMAND: &str = "-ERR unknown command 'NOT_OFFERED_BY_THE_ARBITER'";
+const NOT_OFFERED: &str = "-ERR not offered by the arbiter: ask the server itself\r\n";
+
+async fn front(more: &str, servers: &[Server]) -> Running {
+    let settings = settings("redis", "round-robin", 1, 64) + more;
+    start(&settings, &addresses(servers)).await
+}
+
+/// A client that is pinned at once.
+async fn pinned(arbiter: SocketAddr) -> Client {
+    let mut client = Client::open(arbiter).await;
+    assert_eq!(client.redis("SELECT 1").await, "+OK\r\n");
+    client
+}
+
+#[tokio::test]
+async fn an_idle_one_is_closed_and_its_place_and_connection_are_free() {
+    let servers = [Server::redis().await];
+    let arbiter = front("pinned_max = 1\npinned_idle_ms = 200\n", &servers).await;
+    for _ in 0..3 {
+        let mut client = pinned(arbiter.clients).await;
+        assert_eq!(client.reply().await, "<closed>");
+        let gone = |stats: &wire::arbiter::Stats| stats.connections.client_open == 0;
+        drop(client);
+        arbiter.until("the client's end", gone).await;
+        eventually("the end of the server's connection", || async {
+            let info = servers[0].direct().await.redis("INFO clients").await;
+            // The one that asks.
+            info.contains("connected_clients:1\r\n").then_some(())
+        })
+        .await;
+    }
+    let mut half = pinned(arbiter.clients).await;
+    half.send(b"*2\r\n$3\r\nGET\r\n").await;
+    assert_eq!(half.reply().await, "<closed>", "half a command is none");
+}
+
+#[tokio::test]
+async fn one_that_waits_or_speaks_is_not_idle() {
+    let servers = [Server::redis().await];
+    let arbiter = front("pinned_idle_ms = 1000\n", &servers).await;
+    let mut waiting = Client::open(arbiter.clients).await;
+    // What it is told before does not end its waiting.
+    waiting
+        .send(b"SELECT 0\r\nGET none\r\nSELECT 1\r\nSELECT 0\r\nBLPOP queue 0\r\n")
+        .await;
+    for expected in ["+OK\r\n", "$-1\r\n", "+OK\r\n", "+OK\r\n"] {
+        assert_eq!(waiting.reply().await, expected);
+    }
+    let mut listening = Client::open(arbiter.clients).await;
+    assert!(listening.redis("SUBSCRIBE c").await.ends_with(":1\r\n"));
+    let mut within = Client::open(arbiter.clients).await;
+    assert_eq!(within.redis("MULTI").await, "+OK\r\n");
+    assert_eq!(within.redis("INCR n").await, "+QUEUED\r\n");
+    let mut speaking = pinned(arbiter.clients).await;
+    // Idle connections are the clock: two are closed one after the other.
+    let address = arbiter.clients;
+    let clock = tokio::spawn(async move {
+        for _ in 0..2 {
+            assert_eq!(pinned(address).await.reply().await, "<closed>");
+        }
+    });
+    while !clock.is_finished() {
+        assert_eq!(speaking.redis("GET none").await, "$-1\r\n");
+    }
+    clock.await.unwrap();
+    let mut other = Client::open(arbiter.clients).await;
+    assert_eq!(other.redis("RPUSH queue job").await, ":1\r\n");
+    assert_eq!(waiting.reply().await, "*2\r\n$5\r\nqueue\r\n$3\r\njob\r\n");
+    assert_eq!(other.redis("PUBLISH c news").await, ":1\r\n");
+    assert!(listening.reply().await.ends_with(&string("news")));
+    assert_eq!(within.redis("EXEC").await, "*1\r\n:1\r\n");
+    // The first two wait for nothing any more.
+    assert_eq!(waiting.reply().await, "<closed>");
+    assert_eq!(within.reply().await, "<closed>");
+}
+
+#[tokio::test]
+async fn one_that_takes_nothing_is_idle() {
+    let servers = [Server::redis().await];
+    let arbiter = front("pinned_idle_ms = 2000\n", &servers).await;
+    let mut client = pinned(arbiter.clients).await;
+    let large = "x".repeat(32 << 20);
+    assert_eq!(client.redis(&format!("SET large {large}")).await, "+OK\r\n");
+    for _ in 0..3 {
+        client.send(b"GET large\r\n").await;
+    }
+    let gone = |stats: &wire::arbiter::Stats| stats.connections.client_open == 0;
+    arbiter
+        .until("the end of one that reads nothing", gone)
+        .await;
+}
+
+#[tokio::test]
+async fn one_address_leaves_places_to_others() {
+    let servers = [Server::redis().await];
+    for more in [
+        "pinned_max = 8\n",
+        "pinned_max = 8\npinned_per_address_max = 3\n",
+    ] {
+        let most = if more.contains("address") { 3 } else { 2 };
+        let arbiter = front(more, &servers).await;
+        let mut held = vec![];
+        for _ in 0..most {
+            held.push(pinned(arbiter.clients).await);
+        }
+        let mut refused = Client::open(arbiter.clients).await;
+        let reply = refused.redis("SELECT 1").await;
+        let start = "-ERR arbiter: pinned_per_address_max ";
+        assert!(reply.starts_with(start), "{reply}");
+        assert_eq!(
+            refused.redis("SET k v").await,
+            "+OK\r\n",
+            "it goes on without"
+        );
+        let mut elsewhere = Client::open_from([127, 0, 0, 2], arbiter.clients).await;
+        assert_eq!(elsewhere.redis("SELECT 1").await, "+OK\r\n");
+        held.pop();
+        let left = |stats: &wire::arbiter::Stats| stats.connections.client_open == most + 1;
+        arbiter.until("a client's end", left).await;
+        assert_eq!(refused.redis("SELECT 1").await, "+OK\r\n");
+    }
+}
+
+#[tokio::test]
+async fn what_would_hurt_everybody_is_refused_and_what_asks_is_not() {
+    let servers = [Server::redis().await];
+    let arbiter = front("", &servers).await;
+    let mut shared = Client::open(arbiter.clients).await;
+    let mut own = pinned(arbiter.clients).await;
+    for words in [
+        "ACL SETUSER eve on",
+        "ACL DELUSER default",
+        "BGREWRITEAOF",
+        "BGSAVE",
+        "CLIENT KILL TYPE normal",
+        "client pause 60000",
+        "CLIENT UNPAUSE",
+        "CONFIG SET maxclients 1",
+        "config resetstat",
+        "DEBUG SLEEP 5",
+        "FUNCTION FLUSH",
+        "MODULE LOAD /none",
+        "REPLICAOF 127.0.0.1 1",
+        "SAVE",
+        "SCRIPT FLUSH",
+        "SLOWLOG RESET",
+        "SWAPDB 0 1",
+    ] {
+        assert_eq!(shared.redis(words).await, NOT_OFFERED, "{words}");
+        let refused = own.redis(words).await;
+        assert!(refused.starts_with(NO_SUCH_COMMAND), "{words}: {refused}");
+    }
+    for words in [
+        "ACL WHOAMI",
+        "CLIENT LIST",
+        "CLIENT ID",
+        "CLIENT GETNAME",
+        "CLIENT SETNAME me",
+        "CLIENT SETINFO lib-name test",
+        "CLIENT NO-TOUCH on",
+        "CONFIG GET save",
+        "FUNCTION LIST",
+        "LATENCY LATEST",
+        "MODULE LIST",
+        "SCRIPT EXISTS x",
+        "SLOWLOG GET",
+    ] {
+        let mut client = Client::open(arbiter.clients).await;
+        for client in [&mut client, &mut own] {
+            let reply = client.redis(words).await;
+            // This Redis may be older than a word; then it says so itself.
+            let is_ours = reply.starts_with(NO_SUCH_COMMAND) || reply == NOT_OFFERED;
+            assert!(!is_ours, "{words}: {reply}");
+        }
+    }
+    // In a transaction it is an error of that.
+    assert_eq!(own.redis("MULTI").await, "+OK\r\n");
+    assert!(own.redis("SWAPDB 0 1").await.starts_with(NO_SUCH_COMMAND));
+    assert!(own.redis("EXEC").await.starts_with("-EXECABORT "));
+    assert_eq!(servers[0].direct().await.redis("PING").await, "+PONG\r\n");
+}
+
+#[tokio::test]
+async fn who_quits_and_stays_keeps_no_place() {
+    let servers = [Server::redis().await];
+    let arbiter = front("pinned_max = 1\n", &servers).await;
+    let mut stays = pinned(arbiter.clients).await;
+    assert_eq!(stays.redis("QUIT").await, "+OK\r\n");
+    assert_eq!(stays.reply().await, "<closed>");
+    let gone = |stats: &wire::arbiter::Stats| stats.connections.client_open == 0;
+    arbiter.until("its end", gone).await;
+    pinned(arbiter.clients).await;
+}
