@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex};
 
 use policy::ServerId;
 
-use super::link::{Link, Pending, Until};
+use super::link::Link;
+use super::queue::{Pending, Until};
 use super::slot::Slot;
 use super::Dialect;
 use crate::comparing::Ballot;
@@ -70,6 +71,9 @@ impl<D: Dialect> Front<D> {
             lease,
             flight,
             ballot: ballot.cloned(),
+            commands: batch.commands,
+            bytes: batch.bytes.len() + batch.fence.len(),
+            given: 0,
         };
         let link = self.link(server, batch.flavour);
         let submitted = link.submit(&[batch.bytes, batch.fence], pending);

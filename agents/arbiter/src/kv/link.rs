@@ -6,8 +6,11 @@
 //! bytes that are not of the protocol, silence for longer than a request may take) ends the link
 //! and fails all that wait on it. Silence is what the server does not say while something is due of
 //! it: a queue that is long, and moves, is no reason to throw away what is in it.
+//!
+//! A server is given no more than it answers soon (`window`). What waits here for half of what a
+//! request may take is dropped, and its client told that nothing was sent: were it sent then, it would
+//! be answered too late, and make others late.
 
-use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::{pin, Pin};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -19,19 +22,17 @@ use policy::ServerId;
 use tokio::io::{AsyncReadExt, AsyncWrite};
 use tokio::time::{sleep, Sleep};
 
-use super::slot::{Slot, Verdict, NOBODY};
+use super::queue::{Pending, Queue, Until};
+use super::window::Window;
 use super::{Dialect, Failure, Kind, HELD_MAX};
-use crate::comparing::{digest, Ballot};
 use crate::lock;
 use crate::memory::Held;
 use crate::stream::Stream;
-use crate::tier::{Flight, Lease, Tier, Unreached};
+use crate::tier::{Tier, Unreached};
 
 const READ_SIZE: usize = 64 * 1024;
 /// A buffer that grew beyond this is not kept.
 const KEPT_MAX: usize = 1024 * 1024;
-/// Batches that may wait on one link.
-const PENDING_MAX: usize = 20_000;
 
 /// The clients' side of a link.
 pub struct Link {
@@ -43,53 +44,24 @@ pub struct Link {
 #[derive(Default)]
 struct State {
     closed: bool,
-    /// Not yet taken to be written.
-    out: BytesMut,
-    pending: VecDeque<Pending>,
+    queue: Queue,
     waker: Option<Waker>,
-}
-
-/// Where a batch's reply ends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Until {
-    /// After so many replies.
-    Replies(usize),
-    /// After so many fences, the last of which is the arbiter's own.
-    Fences(usize),
-}
-
-/// A batch on its way.
-pub struct Pending {
-    /// Who waits.
-    pub slot: Arc<Slot>,
-    /// For which round.
-    pub ticket: u64,
-    /// Where the reply ends.
-    pub until: Until,
-    /// Held until the reply is complete.
-    pub lease: Option<Lease>,
-    /// The accounts, from the moment when it was queued.
-    pub flight: Flight,
-    /// Where its reply is compared with others.
-    pub ballot: Option<Arc<Ballot>>,
 }
 
 impl Link {
     /// A link to a server, which is connected and kept going by a task of its own. Batches may be
     /// queued at once.
     pub fn start<D: Dialect>(tier: &Arc<Tier>, server: ServerId, flavour: usize) -> Arc<Self> {
-        let mut state = State::default();
-        state.out.extend_from_slice(D::greeting(flavour));
         let link = Arc::new(Self {
-            state: Mutex::new(state),
+            state: Mutex::default(),
             generation: tier.generation(server),
         });
-        let greetings = usize::from(!D::greeting(flavour).is_empty());
+        let greeting = D::greeting(flavour);
         tokio::spawn(run::<D>(
             Arc::clone(&link),
             Arc::clone(tier),
             server,
-            greetings,
+            greeting,
         ));
         link
     }
@@ -109,13 +81,8 @@ impl Link {
         if state.closed {
             return Err((pending, Failure::Connect));
         }
-        if state.pending.len() >= PENDING_MAX || state.out.len() > HELD_MAX {
-            return Err((pending, Failure::Busy));
-        }
-        for bytes in bytes {
-            state.out.extend_from_slice(bytes);
-        }
-        state.pending.push_back(pending);
+        let pushed = state.queue.push(bytes, pending);
+        pushed.map_err(|pending| (pending, Failure::Busy))?;
         // Taken: the link's task is woken once and then writes all that was queued meanwhile.
         if let Some(waker) = state.waker.take() {
             drop(state);
@@ -141,63 +108,23 @@ impl Link {
     fn close(&self, server: ServerId, head: Option<Pending>, failure: Failure) {
         let mut state = self.lock();
         state.closed = true;
-        state.out = BytesMut::new();
-        let pending = std::mem::take(&mut state.pending);
+        let (given, unsent) = state.queue.take_all();
         drop(state);
-        for batch in head.into_iter().chain(pending) {
+        for batch in head.into_iter().chain(given) {
             batch.fail(server, failure);
         }
-    }
-}
-
-impl Pending {
-    /// Its client is told now; what else comes of it, nobody waits for.
-    fn give_up(&mut self, server: ServerId, failure: Failure) {
-        self.slot.fail(self.ticket, server, failure);
-        self.ticket = NOBODY;
-        // What comes still is too late, or not the whole reply.
-        let ballot = self.ballot.take();
-        if let (Some(ballot), Failure::TooLarge | Failure::TooMuch) = (ballot, failure) {
-            ballot.too_large();
-        }
-    }
-
-    /// There will be no reply.
-    pub fn fail(self, server: ServerId, failure: Failure) {
-        let spent = match failure {
-            // The size is of the command's making; a full queue, memory, descriptors are ours.
-            Failure::TooLarge | Failure::TooMuch | Failure::Busy | Failure::Local => {
-                self.flight.neutral()
-            }
-            _ => self.flight.bad(),
-        };
-        if !self.slot.fail(self.ticket, server, failure) {
-            self.flight.wasted(spent);
-        }
-    }
-
-    fn complete(self, server: ServerId, reply: &[u8], is_server_error: bool) {
-        let latency = if is_server_error {
-            self.flight.bad()
-        } else {
-            self.flight.good()
-        };
-        match self.slot.fill(self.ticket, server, reply, is_server_error) {
-            Verdict::Won => self.flight.won(),
-            Verdict::Kept => {}
-            Verdict::Late => self.flight.wasted(latency),
-        }
-        if let Some(ballot) = self.ballot.filter(|_| !is_server_error) {
-            if reply.len() > ballot.rules.bytes_max {
-                ballot.too_large();
-            } else {
-                ballot.vote(server, digest(reply));
-            }
+        for batch in unsent {
+            batch.fail(server, failure.before_sending());
         }
     }
 }
 
-async fn run<D: Dialect>(link: Arc<Link>, tier: Arc<Tier>, server: ServerId, greetings: usize) {
+async fn run<D: Dialect>(
+    link: Arc<Link>,
+    tier: Arc<Tier>,
+    server: ServerId,
+    greeting: &'static [u8],
+) {
     let limit = tier.config().request_timeout();
     let stream = match tier.connect(server, (Instant::now() + limit).into()).await {
         Ok(stream) => stream,
@@ -209,11 +136,12 @@ async fn run<D: Dialect>(link: Arc<Link>, tier: Arc<Tier>, server: ServerId, gre
         tier: Arc::clone(&tier),
         server,
         stream,
-        writing: BytesMut::new(),
+        writing: BytesMut::from(greeting),
+        window: Window::default(),
         buffer: BytesMut::new(),
         scanned: 0,
         reply_start: 0,
-        greetings,
+        greetings: usize::from(!greeting.is_empty()),
         head: None,
         is_server_error: false,
         dialect: D::default(),
@@ -221,6 +149,7 @@ async fn run<D: Dialect>(link: Arc<Link>, tier: Arc<Tier>, server: ServerId, gre
         heard: Instant::now(),
         limit,
         tick: Box::pin(sleep(tick_of(limit))),
+        ticks: 0,
     };
     let failure = std::future::poll_fn(|cx| driver.poll(cx)).await;
     if failure == Failure::TimedOut {
@@ -241,6 +170,7 @@ struct Driver<D> {
     server: ServerId,
     stream: Stream,
     writing: BytesMut,
+    window: Window,
     /// Replies of the batch at the head, up to `scanned`, and what is not looked at yet.
     buffer: BytesMut,
     scanned: usize,
@@ -257,6 +187,8 @@ struct Driver<D> {
     heard: Instant,
     limit: Duration,
     tick: Pin<Box<Sleep>>,
+    /// So far.
+    ticks: u64,
 }
 
 impl<D: Dialect> Driver<D> {
@@ -274,9 +206,24 @@ impl<D: Dialect> Driver<D> {
             if self.is_left() {
                 return Poll::Ready(Failure::Closed);
             }
+            self.fit_window();
             self.give_up_overdue();
         }
         self.poll_write(cx)
+    }
+
+    /// At each tick. A server that says nothing tells nothing of how quick it is: it may be stopped.
+    fn fit_window(&mut self) {
+        self.ticks += 1;
+        if self.heard.elapsed() > tick_of(self.limit) {
+            return;
+        }
+        let mut state = self.link.lock();
+        let given = self.head.as_ref().map(|head| head.given);
+        let oldest = given.or_else(|| Some(state.queue.each_given().next()?.given));
+        if let Some(given) = oldest {
+            self.window.tick(self.ticks - given);
+        }
     }
 
     /// Whose time is up is told so; the others wait on.
@@ -284,10 +231,14 @@ impl<D: Dialect> Driver<D> {
         let (server, limit) = (self.server, self.limit);
         let overdue = |batch: &&mut Pending| batch.flight.age() > limit;
         let mut state = self.link.lock();
-        let queued = state.pending.iter_mut();
-        // In the order in which they were queued: the oldest come first.
-        for batch in self.head.iter_mut().chain(queued).take_while(overdue) {
+        let given = state.queue.each_given();
+        for batch in self.head.iter_mut().chain(given).take_while(overdue) {
             batch.give_up(server, Failure::TimedOut);
+        }
+        let unsent = state.queue.drop_unsent(limit / 2);
+        drop(state);
+        for batch in unsent {
+            batch.fail(server, Failure::Busy);
         }
     }
 
@@ -295,7 +246,7 @@ impl<D: Dialect> Driver<D> {
     /// elsewhere now.
     fn is_left(&self) -> bool {
         let is_old = self.link.generation != self.tier.generation(self.server);
-        is_old && self.head.is_none() && self.link.lock().pending.is_empty()
+        is_old && self.head.is_none() && self.link.lock().queue.oldest().is_none()
     }
 
     /// Whether something has been due for too long, and nothing at all has come meanwhile.
@@ -306,7 +257,7 @@ impl<D: Dialect> Driver<D> {
         }
         match &self.head {
             Some(head) => overdue(head),
-            None => self.link.lock().pending.front().is_some_and(overdue),
+            None => self.link.lock().queue.oldest().is_some_and(overdue),
         }
     }
 
@@ -320,12 +271,12 @@ impl<D: Dialect> Driver<D> {
                 if state.closed {
                     return Poll::Ready(Failure::Closed);
                 }
-                if state.out.is_empty() {
+                let queue = &mut state.queue;
+                queue.take(&mut self.window, self.ticks, &mut self.writing);
+                if self.writing.is_empty() {
                     state.waker = Some(cx.waker().clone());
                     return Poll::Pending;
                 }
-                self.writing.clear();
-                std::mem::swap(&mut self.writing, &mut state.out);
             }
             let writing = Pin::new(&mut self.stream).poll_write(cx, &self.writing);
             match ready!(writing) {
@@ -385,7 +336,7 @@ impl<D: Dialect> Driver<D> {
             };
         }
         if self.head.is_none() {
-            self.head = self.link.lock().pending.pop_front();
+            self.head = self.link.lock().queue.pop_given();
         }
         let Some(head) = &mut self.head else {
             return Err(Failure::Broken);
@@ -403,6 +354,7 @@ impl<D: Dialect> Driver<D> {
         };
         self.reply_start = self.scanned;
         if let (Some(end), Some(head)) = (end, self.head.take_if(|_| end.is_some())) {
+            self.window.answered(head.commands, self.ticks - head.given);
             head.complete(self.server, &self.buffer[..end], self.is_server_error);
             self.buffer.advance(self.scanned);
             (self.scanned, self.reply_start, self.is_server_error) = (0, 0, false);
@@ -428,7 +380,7 @@ impl<D: Dialect> Driver<D> {
             return;
         };
         if self.head.is_none() {
-            self.head = self.link.lock().pending.pop_front();
+            self.head = self.link.lock().queue.pop_given();
         }
         if let Some(head) = &mut self.head {
             head.give_up(self.server, failure);

@@ -8,6 +8,8 @@
 //! | module | what |
 //! |---|---|
 //! | `link` | one shared connection: writes what is queued, matches replies in order |
+//! | `queue` | what waits on a link |
+//! | `window` | how many commands a server is given before it answers |
 //! | `front` | the links to all servers |
 //! | `slot` | where a client waits: the first good reply of a race, or all replies |
 //! | `round` | one batch: to r servers, to one, or to all |
@@ -17,9 +19,11 @@
 pub mod client;
 pub mod front;
 pub mod link;
+pub mod queue;
 pub mod round;
 pub mod slot;
 pub mod socket;
+mod window;
 
 use thiserror::Error;
 
@@ -75,10 +79,29 @@ pub enum Failure {
     TooMuch,
 }
 
+const NOT_EXECUTED: &str = "; it was not executed";
+
 impl Failure {
+    /// Of what went to two servers, that of which more may have been done.
+    pub fn or_worse(self, other: Self) -> Self {
+        if self.fate() == NOT_EXECUTED {
+            other
+        } else {
+            self
+        }
+    }
+
     /// Whether replies came, and too few of them agree.
     pub fn is_undecided(self) -> bool {
         matches!(self, Self::Disagreed | Self::Alone | Self::Uncompared)
+    }
+
+    /// What it is to a batch of which nothing was sent by then.
+    fn before_sending(self) -> Self {
+        match self {
+            Self::Closed | Self::TimedOut | Self::Broken => Self::Connect,
+            other => other,
+        }
     }
 
     /// What became of a write that has no reply.
@@ -93,7 +116,7 @@ impl Failure {
             | Self::NoServer
             | Self::Foreign
             | Self::NoToken
-            | Self::Local => "; it was not executed",
+            | Self::Local => NOT_EXECUTED,
         }
     }
 }
@@ -193,4 +216,21 @@ pub fn take_ended(due: &mut u64, bytes: &[u8]) -> Result<usize, Broken> {
     }
     *due = after;
     Ok(length)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_two_servers_failures_that_is_told_of_which_more_may_have_been_done() {
+        for (one, two, told) in [
+            (Failure::NoServer, Failure::Busy, Failure::Busy),
+            (Failure::TimedOut, Failure::Busy, Failure::TimedOut),
+            (Failure::Busy, Failure::TimedOut, Failure::TimedOut),
+            (Failure::TooLarge, Failure::Connect, Failure::TooLarge),
+        ] {
+            assert_eq!(one.or_worse(two), told);
+        }
+    }
 }

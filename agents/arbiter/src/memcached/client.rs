@@ -14,7 +14,7 @@ use super::reply::Replies;
 use super::Front;
 use crate::kv::client::{self, End};
 use crate::kv::front::Batch;
-use crate::kv::link::Until;
+use crate::kv::queue::Until;
 use crate::kv::slot::Slot;
 use crate::kv::{round, Failure, BATCH_MAX};
 use crate::stream::Stream;
@@ -204,7 +204,7 @@ impl Client {
             (Ok(reply), Some(expected)) if reply != expected => apart.push(server),
             (Ok(_), Some(_)) => {}
             (Err(why), _) => {
-                failure = why;
+                failure = failure.or_worse(why);
                 front.give_up(server);
             }
         });

@@ -18,7 +18,7 @@ use super::rounds::Rounds;
 use super::{Front, PRIMARY};
 use crate::kv::client::{self, End};
 use crate::kv::front::Batch;
-use crate::kv::link::Until;
+use crate::kv::queue::Until;
 use crate::kv::{round, Failure, BATCH_MAX};
 use crate::stream::Stream;
 

@@ -26,6 +26,7 @@ mod observed;
 mod policies;
 mod redis;
 mod redis_limits;
+mod redis_overload;
 mod redis_own_writes;
 mod redis_pinned;
 mod reload;

@@ -1,0 +1,111 @@
+//! How many commands a server is given before it has answered them.
+//!
+//! What is in its hands, or in the kernel's on the way to it, cannot be taken back. A server that is
+//! slower than its clients ask would be given all that they ask, work off what nobody waits for any
+//! more, and be late with everything for as long as they ask. So what it cannot answer soon stays
+//! here, from where it is dropped when its time is up: the window halves while the server answers, and
+//! yet the oldest command that it was given waits for two ticks, and grows by every command that it
+//! answers sooner. (The rule of congestion windows: Jacobson 1988, with delay in the place of loss.)
+
+/// Far more than any server needs to be busy.
+const SIZE_MAX: u64 = 8_192;
+/// A command that has been with the server for so many ticks is late.
+const TICKS_LATE: u64 = 2;
+
+/// See the module.
+#[derive(Debug)]
+pub struct Window {
+    size: u64,
+    /// Given to the server and not answered.
+    given: u64,
+}
+
+impl Default for Window {
+    /// As large as it may be: the server has the benefit of the doubt.
+    fn default() -> Self {
+        Self {
+            size: SIZE_MAX,
+            given: 0,
+        }
+    }
+}
+
+impl Window {
+    /// Gives the server so many commands more, if they fit; what has nothing before it always does.
+    pub fn give(&mut self, commands: u64) -> bool {
+        let fits = self.given == 0 || self.given + commands <= self.size;
+        if fits {
+            self.given += commands;
+        }
+        fits
+    }
+
+    /// So many commands were answered, after so many ticks.
+    pub fn answered(&mut self, commands: u64, ticks: u64) {
+        self.given -= commands;
+        if ticks < TICKS_LATE {
+            self.size = (self.size + commands).min(SIZE_MAX);
+        }
+    }
+
+    /// A tick in which the server answered; the oldest that it has was given to it so many ticks ago.
+    pub fn tick(&mut self, oldest_ticks: u64) {
+        if oldest_ticks >= TICKS_LATE {
+            self.size = (self.size.min(self.given) / 2).max(1);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_has_nothing_before_it_is_given_however_large_it_is() {
+        let mut window = Window::default();
+        assert!(window.give(2 * SIZE_MAX));
+        assert!(!window.give(1));
+        window.answered(2 * SIZE_MAX, 0);
+        assert!(window.give(SIZE_MAX) && !window.give(1));
+    }
+
+    #[test]
+    fn a_slow_server_comes_to_have_what_it_answers_soon_and_a_quick_one_all() {
+        let mut window = Window::default();
+        assert!((0..1_000).all(|_| window.give(1)));
+        for oldest in [0, 1, 2] {
+            window.tick(oldest);
+        }
+        assert_eq!(window.size, 500);
+        // What it has is too much, however often it halves.
+        window.tick(3);
+        assert_eq!(window.size, 250);
+        window.answered(990, 9);
+        window.tick(9);
+        assert_eq!(window.size, 5);
+        window.answered(10, 9);
+        assert!((0..5).all(|_| window.give(1)) && !window.give(1));
+        for _ in 0..20 {
+            window.answered(1, 1);
+            assert!(window.give(1));
+        }
+        assert_eq!(window.size, 25);
+        window.answered(5, 0);
+        for _ in 0..20 {
+            let all = window.size;
+            assert!(window.give(all));
+            window.answered(all, 0);
+        }
+        assert_eq!(window.size, SIZE_MAX);
+    }
+
+    #[test]
+    fn it_never_closes() {
+        let mut window = Window::default();
+        assert!(window.give(1));
+        window.tick(9);
+        window.tick(9);
+        window.answered(1, 9);
+        assert!(window.give(1) && window.size == 1);
+    }
+}
