@@ -1,4 +1,5 @@
-//! The soak of `ci/soak`, for 30 s: servers die and hang, settings change, clients misuse the protocol.
+//! The soak of `ci/soak`, for 30 s: servers die and hang, settings change, clients misuse the protocol
+//! or are slow.
 
 #![allow(clippy::unwrap_used)]
 
@@ -28,6 +29,11 @@ fn under_load_and_faults_every_reply_belongs_to_its_request() {
     assert!(report.rss_kib_max < RSS_KIB_MOST, "{report:#?}");
     assert!(report.all_down > 0 && report.kills + report.hangs > 0 && report.reloads > 0);
     assert!(report.quiet.len() > 1, "{report:#?}");
+    let counts = &report.counts;
+    assert!(
+        counts.stalled > 10 && counts.read_slowly > 10,
+        "{report:#?}"
+    );
     assert!(
         report.counts.misused > 100 && report.counts.spoilt() > 0,
         "{report:#?}"

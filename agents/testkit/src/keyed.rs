@@ -39,6 +39,11 @@ pub fn body(key: u64) -> Vec<u8> {
     body
 }
 
+/// A key whose body is large and in one piece, made of any other.
+pub fn large_key(key: u64) -> u64 {
+    (key & !(0xfff << 20)) | 1
+}
+
 /// Whether a message about this key comes in chunks.
 pub fn is_chunked(key: u64) -> bool {
     key & 3 == 0

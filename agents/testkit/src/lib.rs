@@ -10,6 +10,7 @@
 //! | `keyed` | requests and replies that carry a key, and a faulty server of them |
 //! | `load` | clients that check every reply's key |
 //! | `misuse` | clients that misuse the protocol |
+//! | `slow` | clients that are slow |
 //! | `soak` | minutes of load on an arbiter whose servers die and whose settings change |
 //! | `rate` | a client of a fixed rate: latency from the moment a request was due |
 //! | `hold` | very many idle connections |
@@ -22,6 +23,7 @@ pub mod misuse;
 pub mod random;
 pub mod rate;
 pub mod scripted;
+pub mod slow;
 pub mod soak;
 pub mod stream;
 pub mod upstream;

@@ -44,6 +44,10 @@ pub struct Tally {
     pub connections: AtomicU64,
     /// Acts of misusing clients, each answered as it should be.
     pub misused: AtomicU64,
+    /// Uploads that stalled, each refused as it should be.
+    pub stalled: AtomicU64,
+    /// Large replies of which a little was read, slowly, and right.
+    pub read_slowly: AtomicU64,
     /// Replies that cannot be.
     pub wrong: AtomicU64,
     /// The first of them.
@@ -63,6 +67,8 @@ pub struct Counts {
     pub unanswered: u64,
     pub connections: u64,
     pub misused: u64,
+    pub stalled: u64,
+    pub read_slowly: u64,
     pub wrong: u64,
     pub described: Vec<String>,
 }
@@ -95,6 +101,8 @@ impl Tally {
             unanswered: self.unanswered.load(Relaxed),
             connections: self.connections.load(Relaxed),
             misused: self.misused.load(Relaxed),
+            stalled: self.stalled.load(Relaxed),
+            read_slowly: self.read_slowly.load(Relaxed),
             wrong: self.wrong.load(Relaxed),
             described: lock(&self.described).clone(),
         }

@@ -57,7 +57,11 @@ pub async fn misuse(address: SocketAddr, seed: u64, tally: &Tally) {
 }
 
 /// One act; where a status is expected it has to be the only reply, and the connection ends.
-async fn act(address: SocketAddr, bytes: &[u8], expected: &[&str]) -> Result<(), String> {
+pub(crate) async fn act(
+    address: SocketAddr,
+    bytes: &[u8],
+    expected: &[&str],
+) -> Result<(), String> {
     let Ok(mut stream) = TcpStream::connect(address).await else {
         return Ok(());
     };

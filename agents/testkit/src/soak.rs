@@ -1,6 +1,6 @@
 //! The soak: full load on an arbiter, while servers die, hang and come back, the settings change by
 //! the admin API and by SIGHUP (all policies, r, tokens, guardrails, time-outs), and clients misuse
-//! the protocol. It ends with a verdict: no wrong reply, enough requests, no more errors than the
+//! the protocol, stall or read slowly. It ends with a verdict: no wrong reply, enough requests, no more errors than the
 //! faults account for, and memory that does not grow.
 //!
 //! Memory is compared between *quiet points*: the same load of the same clients goes on, all servers
@@ -28,6 +28,7 @@ use crate::hold::rss_kib_of;
 use crate::keyed::Behaviour;
 use crate::load::{check, Counts, Style, Tally};
 use crate::misuse::misuse;
+use crate::slow::{read_slowly, stall};
 
 const SERVERS: usize = 4;
 /// Of a thousand requests at a server.
@@ -46,6 +47,8 @@ const STYLES: [(usize, Style); 4] = [
     (2, style(1, true)),
 ];
 const MISUSING: usize = 2;
+const STALLING: usize = 2;
+const READING_SLOWLY: usize = 4;
 
 const fn style(pipelined: usize, bytewise: bool) -> Style {
     Style {
@@ -227,6 +230,16 @@ fn load(address: SocketAddr, seed: u64, tally: &Arc<Tally>) -> Result<()> {
             number += 1;
             let tally = Arc::clone(tally);
             clients.spawn(async move { misuse(address, number, &tally).await });
+        }
+        for _ in 0..STALLING {
+            number += 1;
+            let tally = Arc::clone(tally);
+            clients.spawn(async move { stall(address, number, &tally).await });
+        }
+        for _ in 0..READING_SLOWLY {
+            number += 1;
+            let tally = Arc::clone(tally);
+            clients.spawn(async move { read_slowly(address, number, &tally).await });
         }
         clients.join_all().await;
     });
