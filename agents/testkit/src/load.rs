@@ -108,7 +108,7 @@ impl Tally {
         }
     }
 
-    fn error(&self, cause: String) {
+    pub(crate) fn error(&self, cause: String) {
         let errors = if self.outage.load(Relaxed) {
             &self.errors_in_outages
         } else {

@@ -3,10 +3,13 @@
 //! the protocol, stall or read slowly. It ends with a verdict: no wrong reply, enough requests, no more errors than the
 //! faults account for, and memory that does not grow.
 //!
+//! Beside it, more quietly, goes the soak of a Redis arbiter (`redis`).
+//!
 //! Memory is compared between *quiet points*: the same load of the same clients goes on, all servers
 //! are in use, the settings are [`faults::BASELINE`], and what the faults left has had time to go.
 
 mod faults;
+mod redis;
 mod subject;
 
 use std::collections::BTreeMap;
@@ -14,6 +17,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::{ensure, Result};
@@ -49,6 +53,9 @@ const STYLES: [(usize, Style); 4] = [
 const MISUSING: usize = 2;
 const STALLING: usize = 2;
 const READING_SLOWLY: usize = 4;
+
+/// Of the replies that are to be checked, one in so many at least beside them by Redis.
+const REDIS_SHARE: u64 = 1_000;
 
 const fn style(pipelined: usize, bytewise: bool) -> Style {
     Style {
@@ -122,6 +129,8 @@ pub struct Report {
     pub rss_kib_max: u64,
     /// Core seconds of the arbiter.
     pub arbiter_cpu_s: f64,
+    /// Beside it, the Redis arbiter.
+    pub redis: Option<redis::Report>,
 }
 
 impl Report {
@@ -145,6 +154,15 @@ impl Report {
                 "expected {most} errors and cut replies at most while a server was there, got \
                  {spoilt}: {causes:?}"
             ));
+        }
+        if let Some(redis) = &self.redis {
+            let (wrong, checked) = (redis.counts.wrong, redis.counts.checked);
+            if wrong > 0 || checked < requests_least / REDIS_SHARE {
+                let first = redis.counts.described.join("; ");
+                failures.push(format!(
+                    "Redis: {wrong} of {checked} replies wrong: {first}"
+                ));
+            }
         }
         if let Some(policy) = POLICIES
             .iter()
@@ -181,14 +199,20 @@ pub fn run(plan: &Plan) -> Result<Report> {
     let mut faults = Faults::start(plan.seed)?;
     let tally = Arc::new(Tally::default());
     let runtime = runtime()?;
-    let starting = Subject::start(plan, folder.path(), &faults.addresses, BASELINE);
+    let starting = Subject::start(plan, "http", folder.path(), &faults.addresses, BASELINE);
     let mut subject = runtime.block_on(starting)?;
     let clients = {
         let (tally, address, seed) = (Arc::clone(&tally), subject.clients, plan.seed);
         std::thread::spawn(move || load(address, seed, &tally))
     };
+    let redis = beside(plan);
     let report = runtime.block_on(inject_faults(plan, &mut faults, &mut subject, &tally));
     tally.stop.store(true, Relaxed);
+    redis.0.stop.store(true, Relaxed);
+    let redis = match redis.1.join() {
+        Ok(done) => done?,
+        Err(_) => anyhow::bail!("the clients of Redis panicked"),
+    };
     match clients.join() {
         Ok(done) => done?,
         Err(_) => anyhow::bail!("the clients panicked"),
@@ -197,8 +221,17 @@ pub fn run(plan: &Plan) -> Result<Report> {
     // Not before the clients have gone: a connection that is not yet accepted is reset then.
     runtime.block_on(subject.end())?;
     report.counts = tally.counts();
+    report.redis = Some(redis);
     report.spoilt_most = report.spoilt_most();
     Ok(report)
+}
+
+/// The soak of the Redis arbiter, on a thread of its own.
+fn beside(plan: &Plan) -> (Arc<Tally>, JoinHandle<Result<redis::Report>>) {
+    let (tally, plan) = (Arc::new(Tally::default()), plan.clone());
+    let own = Arc::clone(&tally);
+    let run = move || runtime()?.block_on(redis::run(&plan, &own));
+    (tally, std::thread::spawn(run))
 }
 
 fn runtime() -> Result<tokio::runtime::Runtime> {
@@ -298,6 +331,7 @@ async fn inject_faults(
         rss_kib_max: rss_kib.iter().copied().max().unwrap_or(0),
         rss_kib,
         arbiter_cpu_s: subject.cpu_s()?,
+        redis: None,
     })
 }
 

@@ -23,18 +23,20 @@ pub struct Subject {
     pub pid: u32,
     pub clients: SocketAddr,
     admin: SocketAddr,
+    protocol: &'static str,
     config: PathBuf,
 }
 
 impl Subject {
     pub async fn start(
         plan: &Plan,
+        protocol: &'static str,
         folder: &Path,
         servers: &[SocketAddr],
         settings: &str,
     ) -> Result<Self> {
         let config = folder.join("arbiter.toml");
-        write(&config, plan, servers, settings)?;
+        write(&config, plan, protocol, (servers, settings))?;
         let mut child = Command::new(&plan.arbiter)
             .arg("--config")
             .arg(&config)
@@ -68,6 +70,7 @@ impl Subject {
             pid,
             clients,
             admin,
+            protocol,
             config,
         })
     }
@@ -105,18 +108,8 @@ impl Subject {
 
     /// Another file, and SIGHUP.
     pub async fn reload(&self, plan: &Plan, servers: &[SocketAddr], settings: &str) -> Result<()> {
-        write(&self.config, plan, servers, settings)?;
-        self.signal("HUP").await
-    }
-
-    async fn signal(&self, name: &str) -> Result<()> {
-        let pid = self.pid.to_string();
-        let sent = Command::new("kill")
-            .args(["-s", name, &pid])
-            .status()
-            .await?;
-        ensure!(sent.success(), "the arbiter takes no signal");
-        Ok(())
+        write(&self.config, plan, self.protocol, (servers, settings))?;
+        signal(self.pid, "HUP").await
     }
 
     pub fn cpu_s(&self) -> Result<f64> {
@@ -134,16 +127,32 @@ impl Subject {
 
     /// SIGTERM, and the arbiter has to end well.
     pub async fn end(mut self) -> Result<()> {
-        self.signal("TERM").await?;
+        signal(self.pid, "TERM").await?;
         let ended = self.child.wait().await?;
         ensure!(ended.success(), "the arbiter ended with {ended}");
         Ok(())
     }
 }
 
-fn write(path: &Path, plan: &Plan, servers: &[SocketAddr], settings: &str) -> Result<()> {
+/// Sends a signal to a process.
+pub async fn signal(pid: u32, name: &str) -> Result<()> {
+    let pid = pid.to_string();
+    let sent = Command::new("kill")
+        .args(["-s", name, &pid])
+        .status()
+        .await?;
+    ensure!(sent.success(), "process {pid} takes no signal");
+    Ok(())
+}
+
+fn write(
+    path: &Path,
+    plan: &Plan,
+    protocol: &str,
+    (servers, settings): (&[SocketAddr], &str),
+) -> Result<()> {
     let mut text = format!(
-        "protocol = \"http\"\nlisten = \"127.0.0.1:0\"\nadmin = \"127.0.0.1:0\"\ntier = \"soak\"\n\
+        "protocol = \"{protocol}\"\nlisten = \"127.0.0.1:0\"\nadmin = \"127.0.0.1:0\"\ntier = \"soak\"\n\
          threads = {}\nconnect_timeout_ms = 200\nobservation_age_ms = 1000\n{settings}\n",
         plan.threads
     );
