@@ -1,7 +1,7 @@
 //! The soak: full load on an arbiter, while servers die, hang and come back, the settings change by
 //! the admin API and by SIGHUP (all policies, r, tokens, guardrails, time-outs), and clients misuse
-//! the protocol, stall or read slowly. It ends with a verdict: no wrong reply, enough requests, no more errors than the
-//! faults account for, and memory that does not grow.
+//! the protocol, stall or read slowly. It ends with a verdict: no wrong reply, enough requests, no more
+//! errors than the faults account for, and memory that does not grow.
 //!
 //! Beside it, more quietly, goes the soak of a Redis arbiter (`redis`).
 //!

@@ -152,8 +152,9 @@ fn write(
     (servers, settings): (&[SocketAddr], &str),
 ) -> Result<()> {
     let mut text = format!(
-        "protocol = \"{protocol}\"\nlisten = \"127.0.0.1:0\"\nadmin = \"127.0.0.1:0\"\ntier = \"soak\"\n\
-         threads = {}\nconnect_timeout_ms = 200\nobservation_age_ms = 1000\n{settings}\n",
+        "protocol = \"{protocol}\"\nlisten = \"127.0.0.1:0\"\nadmin = \"127.0.0.1:0\"\n\
+         tier = \"soak\"\nthreads = {}\nconnect_timeout_ms = 200\nobservation_age_ms = 1000\n\
+         {settings}\n",
         plan.threads
     );
     for (number, address) in servers.iter().enumerate() {
