@@ -49,6 +49,9 @@ pub struct Config {
     /// Limit of one request.
     #[serde(default = "default_request_timeout_ms")]
     pub request_timeout_ms: Millis,
+    /// TCP and WebSocket: silence on both sides after which a connection is closed.
+    #[serde(default = "default_idle_timeout_ms")]
+    pub idle_timeout_ms: Millis,
     /// Age from which an observed latency no longer counts and the server is tried again.
     #[serde(default = "default_observation_age_ms")]
     pub observation_age_ms: u64,
@@ -58,7 +61,8 @@ pub struct Config {
     /// What is done with the replies of replicas.
     #[serde(default)]
     pub compare: Compare,
-    /// Requests (MySQL: connections) that may wait for tokens; further ones are refused at once.
+    /// Requests (MySQL: connections and commands) that may wait for tokens; further ones are refused
+    /// at once.
     #[serde(default = "default_waiting_max")]
     pub waiting_max: usize,
     /// What clients may make the arbiter hold in all [MiB]: see `memory`.
@@ -133,7 +137,7 @@ pub struct Config {
 }
 
 /// What a reload of the file may change; the rest takes a restart.
-const LIVE: [&str; 11] = [
+const LIVE: [&str; 12] = [
     "tls",
     "server_tls",
     "admin_tls",
@@ -145,6 +149,7 @@ const LIVE: [&str; 11] = [
     "compare",
     "connect_timeout_ms",
     "request_timeout_ms",
+    "idle_timeout_ms",
 ];
 
 /// Milliseconds that a reload may change.
@@ -234,6 +239,11 @@ fn default_connect_timeout_ms() -> Millis {
 
 fn default_request_timeout_ms() -> Millis {
     6_000.into()
+}
+
+/// An hour.
+fn default_idle_timeout_ms() -> Millis {
+    3_600_000.into()
 }
 
 fn default_observation_age_ms() -> u64 {
@@ -393,6 +403,11 @@ impl Config {
     /// Limit of one request.
     pub fn request_timeout(&self) -> Duration {
         Duration::from_millis(self.request_timeout_ms.get())
+    }
+
+    /// Silence after which a connection that is passed through is closed.
+    pub fn idle_timeout(&self) -> Duration {
+        Duration::from_millis(self.idle_timeout_ms.get())
     }
 }
 

@@ -1,12 +1,15 @@
 //! Two connections joined: what one says goes to the other, until both have ended. One that has ended
-//! lets the other go on.
+//! lets the other go on. Where no byte moves for long, one of them has vanished, or both are of no
+//! use, and both end.
 
-use std::future::poll_fn;
+use std::future::{poll_fn, Future};
 use std::io;
 use std::pin::Pin;
 use std::task::{ready, Context, Poll};
+use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{sleep, Instant, Sleep};
 
 use crate::stream::Stream;
 
@@ -20,6 +23,8 @@ pub enum Broken {
     Client,
     /// The server's.
     Server,
+    /// Neither's: both were silent for too long.
+    Idle,
 }
 
 /// Bytes passed on.
@@ -31,16 +36,19 @@ pub struct Sent {
     pub to_client: u64,
 }
 
-/// Joins them to their ends. `on_answer` is told of each piece that comes from the server.
+/// Joins them to their ends, or until no byte has moved for `idle_max`. `on_answer` is told of each
+/// piece that comes from the server.
 ///
 /// # Errors
 /// [`Broken`]: it ends at once.
 pub async fn join(
     client: &mut Stream,
     server: &mut Stream,
+    idle_max: Duration,
     mut on_answer: impl FnMut(),
 ) -> Result<Sent, Broken> {
     let (mut up, mut down) = (Way::new(), Way::new());
+    let mut silence = Silence::new(idle_max);
     poll_fn(|cx| {
         let rising = up.poll(cx, client, server, || {});
         if let Poll::Ready(Err(end)) = rising {
@@ -51,7 +59,8 @@ pub async fn join(
             return Poll::Ready(Err(end.of(Broken::Server, Broken::Client)));
         }
         if rising.is_pending() || falling.is_pending() {
-            return Poll::Pending;
+            let moved = up.read + up.sent + down.read + down.sent;
+            return silence.poll(cx, moved).map(|()| Err(Broken::Idle));
         }
         Poll::Ready(Ok(Sent {
             to_server: up.sent,
@@ -59,6 +68,40 @@ pub async fn join(
         }))
     })
     .await
+}
+
+/// How long no byte has moved. Its timer is set again only when it goes off.
+struct Silence {
+    max: Duration,
+    moved: u64,
+    since: Instant,
+    alarm: Pin<Box<Sleep>>,
+}
+
+impl Silence {
+    fn new(max: Duration) -> Self {
+        Self {
+            max,
+            moved: 0,
+            since: Instant::now(),
+            alarm: Box::pin(sleep(max)),
+        }
+    }
+
+    /// Ready when it has lasted for too long, given how many bytes have moved so far.
+    fn poll(&mut self, cx: &mut Context<'_>, moved: u64) -> Poll<()> {
+        if moved != self.moved {
+            (self.moved, self.since) = (moved, Instant::now());
+        }
+        loop {
+            ready!(self.alarm.as_mut().poll(cx));
+            let due = self.since + self.max;
+            if Instant::now() >= due {
+                return Poll::Ready(());
+            }
+            self.alarm.as_mut().reset(due);
+        }
+    }
 }
 
 /// Which end of a way broke.
@@ -91,6 +134,7 @@ struct Way {
     from: usize,
     to: usize,
     state: State,
+    read: u64,
     sent: u64,
 }
 
@@ -101,6 +145,7 @@ impl Way {
             from: 0,
             to: 0,
             state: State::Open,
+            read: 0,
             sent: 0,
         }
     }
@@ -139,6 +184,7 @@ impl Way {
                 0 => self.state = State::Ending,
                 read => {
                     (self.from, self.to) = (0, read);
+                    self.read += read as u64;
                     on_bytes();
                 }
             }

@@ -4,7 +4,8 @@
 //! keeps it to its end. A server that cannot be reached is dead and another is asked; of the client
 //! nothing has been read until then. The request is answered, and its latency taken, when the
 //! server's first byte comes: from the client's connecting, and for the policy from that to the
-//! server. What follows on the connection, pauses and all, is the client's affair.
+//! server. What follows on the connection, pauses and all, is the client's affair, but for a silence
+//! of both sides that is longer than `idle_timeout_ms`: then somebody has vanished.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -32,7 +33,8 @@ pub async fn serve(tier: Arc<Tier>, mut client: Stream) {
         received,
         is_answered: false,
     };
-    let ended = join(&mut client, &mut server, || request.answered()).await;
+    let idle_max = tier.config().idle_timeout();
+    let ended = join(&mut client, &mut server, idle_max, || request.answered()).await;
     request.end(ended);
 }
 
@@ -77,7 +79,8 @@ impl Request<'_> {
         }
         if !self.is_answered {
             let counters = &self.tier.counters;
-            let fate = if is_servers {
+            let is_failed = is_servers || ended == Err(Broken::Idle);
+            let fate = if is_failed {
                 &counters.failed
             } else {
                 &counters.answered

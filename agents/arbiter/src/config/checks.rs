@@ -22,6 +22,7 @@ const CLIENT_KIB_PER_S_MAX: u64 = 1 << 20;
 /// Connections of one Redis client each.
 const PINNED_MAX: u64 = 1_000_000;
 const MINUTE_MS: u64 = 60_000;
+const DAY_MS: u64 = 24 * 60 * MINUTE_MS;
 /// About 60 bytes each.
 const TRACE_LINES_MAX: u64 = 1_000_000_000;
 const CORES_MAX: f64 = 4_096.0;
@@ -81,6 +82,13 @@ impl Config {
                 request_ms.get(),
                 1,
                 60 * MINUTE_MS,
+                " ms",
+            ),
+            (
+                "idle_timeout_ms",
+                self.idle_timeout_ms.get(),
+                1,
+                7 * DAY_MS,
                 " ms",
             ),
             (

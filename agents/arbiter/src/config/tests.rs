@@ -27,6 +27,7 @@ fn a_good_file_is_read_with_defaults() {
     let config = Config::parse(GOOD, "a.toml").unwrap();
     assert_eq!(config.policy.name(), "tad");
     assert_eq!(config.request_timeout_ms.get(), 6_000);
+    assert_eq!(config.idle_timeout_ms.get(), 3_600_000);
     assert_eq!(config.servers[1].address.to_string(), "127.0.0.1:82");
 }
 
@@ -71,6 +72,11 @@ fn impossible_values_are_refused_with_what_was_expected_and_what_came() {
             "tokens = 1",
             "streaming_ms_max = 0\ntokens = 1",
             "streaming_ms_max: expected 1 to 3600000 ms, got 0",
+        ),
+        (
+            "tokens = 1",
+            "idle_timeout_ms = 0\ntokens = 1",
+            "idle_timeout_ms: expected 1 to 604800000 ms, got 0",
         ),
         (
             "tokens = 1",
@@ -144,6 +150,7 @@ fn only_some_keys_change_without_a_restart() {
     let config = Config::parse(GOOD, "a.toml").unwrap();
     for (old, new, key) in [
         ("tokens = 1", "tokens = 7\nrequest_timeout_ms = 9", None),
+        ("tokens = 1", "tokens = 1\nidle_timeout_ms = 9", None),
         ("replicas = 2", "replicas = 1", None),
         ("tokens = 1", "tokens = 1\ncompare.mode = \"refuse\"", None),
         (

@@ -2,7 +2,8 @@
 //!
 //! The request goes to one server, as one that may change something. If the server switches, bytes
 //! pass both ways from then on, whatever they are, until both sides have ended. The token covers the
-//! request only: what follows may be silent for hours, and is nobody's work. If it does not switch, its
+//! request only: what follows is nobody's work. It may be silent for `idle_timeout_ms`; whoever means
+//! to be silent for longer pings (RFC 6455, 5.5.2). If it does not switch, its
 //! reply is like any other. Nothing but `websocket` is passed on: a server that is led to speak h2c
 //! would take requests that the arbiter never sees.
 
@@ -60,5 +61,6 @@ pub async fn pass(front: &Front, client: Conn, mut server: Conn) {
     }
     let (mut server, _) = server.into_parts();
     // An error is an end as well; both connections close then.
-    let _ = join(&mut client, &mut server, || {}).await;
+    let idle_max = front.tier.config().idle_timeout();
+    let _ = join(&mut client, &mut server, idle_max, || {}).await;
 }

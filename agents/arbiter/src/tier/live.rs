@@ -58,6 +58,7 @@ impl Tier {
         self.config
             .request_timeout_ms
             .set(&fresh.request_timeout_ms);
+        self.config.idle_timeout_ms.set(&fresh.idle_timeout_ms);
         self.set_replicas(fresh.replicas);
         self.set_policy(fresh.policy, Some(fresh.tokens));
         self.set_guardrails(fresh.guardrails);

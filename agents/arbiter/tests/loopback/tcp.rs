@@ -115,6 +115,37 @@ async fn a_token_is_held_for_the_life_of_a_connection() {
 }
 
 #[tokio::test]
+async fn a_connection_without_a_byte_is_closed_and_its_token_returns() {
+    let one = Echo::start("one").await;
+    let text = settings("tcp", "tad-paper", 1, 1) + "idle_timeout_ms = 500";
+    let arbiter = start(&text, &[one.address]).await;
+    let (mut first, _) = open(&arbiter).await;
+    let mut second = TcpStream::connect(arbiter.clients).await.unwrap();
+    assert_eq!(named(&mut second).await, "one", "when the first is closed");
+    assert_eq!(first.read(&mut [0; 1]).await.unwrap(), 0);
+    assert_eq!(second.read(&mut [0; 1]).await.unwrap(), 0);
+    let stats = arbiter.all_free().await;
+    assert_eq!((stats.requests.answered, stats.servers[0].errors), (2, 0));
+}
+
+#[tokio::test]
+async fn a_connection_on_which_one_side_speaks_stays() {
+    let one = Echo::start("one").await;
+    let text = settings("tcp", "round-robin", 1, 1) + "idle_timeout_ms = 2000";
+    let arbiter = start(&text, &[one.address]).await;
+    let (mut stream, _) = open(&arbiter).await;
+    const PIECES: usize = 30;
+    for _ in 0..PIECES {
+        stream.write_all(b"x").await.unwrap();
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    }
+    stream.shutdown().await.unwrap();
+    let mut rest = Vec::new();
+    stream.read_to_end(&mut rest).await.unwrap();
+    assert_eq!(rest.len(), PIECES);
+}
+
+#[tokio::test]
 async fn a_server_that_takes_no_connection_is_dead_until_it_does() {
     let (address, two) = (nobody(), Echo::start("two").await);
     let arbiter = front("round-robin", 1, &[address, two.address]).await;

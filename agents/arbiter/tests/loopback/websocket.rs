@@ -98,6 +98,22 @@ async fn after_a_switch_bytes_pass_both_ways_and_the_token_is_free() {
 }
 
 #[tokio::test]
+async fn a_connection_without_a_byte_is_closed_on_both_sides() {
+    let (address, mut meets) = server().await;
+    let text = settings("round-robin", 1, 1) + "idle_timeout_ms = 300\n";
+    let arbiter = start(&text, &[address]).await;
+    let mut client = Connection::open(arbiter.clients).await;
+    client.send(ASKS.as_bytes()).await;
+    let (_, mut server) = meets.recv().await.unwrap();
+    server.stream.write_all(SWITCHES.as_bytes()).await.unwrap();
+    assert!(client.0.head().await.unwrap().starts_with("HTTP/1.1 101 "));
+    assert!(client.is_closed().await);
+    assert_eq!(server.rest().await, b"");
+    let gone = |stats: &wire::arbiter::Stats| stats.connections.client_open == 0;
+    arbiter.until("the client's end", gone).await;
+}
+
+#[tokio::test]
 async fn it_is_asked_of_one_server_whatever_the_replicas() {
     let ((one, mut of_one), (two, mut of_two)) = (server().await, server().await);
     let arbiter = front(&[one, two]).await;
