@@ -51,7 +51,9 @@ impl Config {
             ("server_tls", self.server_tls.is_some()),
         ] {
             if is_set && self.protocol == Protocol::Mysql {
-                return refuse(key, "none with mysql, which has TLS of its own", "one");
+                let expected = "none with mysql (the arbiter speaks MySQL in plain, to clients \
+                                and to servers; where others can listen, use a tunnel)";
+                return refuse(key, expected, "one");
             }
         }
         if self.tls.is_some() && matches!(self.listen, Address::Unix(_)) {

@@ -313,6 +313,14 @@ async fn files_that_cannot_work_are_refused_with_their_key() {
             ),
             "tls: expected none with mysql",
         ),
+        (
+            "mysql",
+            format!(
+                "server_tls = {{ ca = {key:?} }}\n\
+                 mysql = {{ user = \"a\", password = \"\", database = \"\" }}"
+            ),
+            "server_tls: expected none with mysql",
+        ),
     ] {
         let (code, message) = check(protocol, &more);
         assert_eq!(code, Some(2), "{message}");
