@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use policy::{Ask, Grant, Hedge, Refused, RequestId, ServerId, Settings, TimeUs};
+use policy::{Acquired, Ask, Grant, Hedge, Refused, RequestId, ServerId, Settings, TimeUs};
 use tokio::sync::mpsc;
 use wire::arbiter::{Guardrails, Protocol};
 use wire::guardrails;
@@ -38,7 +38,7 @@ mod uploads;
 
 pub use flight::Flight;
 pub use leases::{Lease, Leases};
-pub use places::Member;
+pub use places::{Member, Presence};
 pub use reach::{Down, Unreached};
 pub use uploads::UploadPlace;
 use uploads::Uploads;
@@ -243,24 +243,46 @@ impl Tier {
         exclude: &[ServerId],
         avoid: &[ServerId],
     ) -> Result<Leases, Refused> {
+        self.ask(|selector, now, request, grants| {
+            let ask = Ask {
+                exclude,
+                avoid,
+                ..Ask::new(now, request, r)
+            };
+            selector.acquire(&ask, grants)
+        })
+    }
+
+    /// Asks for a server again, for who has a connection there and keeps it. If its tokens are out,
+    /// one is to come where the request `waits`, else none.
+    ///
+    /// # Errors
+    /// As `acquire`.
+    pub fn again(self: &Arc<Self>, server: ServerId, waits: bool) -> Result<Leases, Refused> {
+        self.ask(|selector, now, request, grants| {
+            selector.again(now, (request, server), waits, grants)
+        })
+    }
+
+    fn ask(
+        self: &Arc<Self>,
+        ask: impl FnOnce(&mut Traced, TimeUs, RequestId, &mut Vec<Grant>) -> Result<Acquired, Refused>,
+    ) -> Result<Leases, Refused> {
         let request = self.next_request.fetch_add(1, Relaxed);
         let since = Instant::now();
+        let now = self.us_at(since);
         let mut guard = self.choices();
         let choices = &mut *guard;
         choices.grants.clear();
-        let ask = Ask {
-            exclude,
-            avoid,
-            ..Ask::new(self.us_at(since), request, r)
-        };
-        let acquired = choices.selector.acquire(&ask, &mut choices.grants)?;
+        let acquired = ask(&mut choices.selector, now, request, &mut choices.grants)?;
         let ready = choices
             .grants
             .iter()
             .map(|grant| self.lease(grant.server, since))
             .collect();
         // Most requests wait for nothing and need no channel.
-        let receiver = (acquired.waiting > 0).then(|| {
+        let waits = acquired.waiting > 0;
+        let receiver = waits.then(|| {
             let (sender, receiver) = mpsc::unbounded_channel();
             choices.waiters.insert(request, sender);
             receiver
@@ -272,7 +294,7 @@ impl Tier {
             ready,
             receiver,
             waiting: acquired.waiting,
-            waits_since: (acquired.granted == 0).then_some(since),
+            waits_since: (waits && acquired.granted == 0).then_some(since),
             delayed: acquired.hedge,
         })
     }

@@ -60,6 +60,31 @@ impl Traced {
     }
 
     /// As the selector's.
+    ///
+    /// # Errors
+    /// As the selector's.
+    pub fn again(
+        &mut self,
+        now: TimeUs,
+        (request, server): (RequestId, ServerId),
+        waits: bool,
+        grants: &mut Vec<Grant>,
+    ) -> Result<Acquired, Refused> {
+        let first = grants.len();
+        let acquired = self.selector.again(now, (request, server), waits, grants);
+        if self.trace.is_some() {
+            let step = Step::Again {
+                request,
+                server,
+                waits,
+            };
+            let answer = Answer::Acquired(acquired);
+            self.write(&Call { now, step }, answer, &grants[first..]);
+        }
+        acquired
+    }
+
+    /// As the selector's.
     pub fn hedge(&mut self, ask: &Ask<'_>, grants: &mut Vec<Grant>) -> bool {
         let first = grants.len();
         let found = self.selector.hedge(ask, grants);

@@ -122,6 +122,19 @@ impl Choice {
         }
     }
 
+    /// Books this one server, where it can be had and has a token free, if the policy has tokens.
+    pub(crate) fn take(&mut self, now: TimeUs, server: ServerId) -> bool {
+        let uses_tokens = self.settings.policy.uses_tokens();
+        if !self.is_usable(server) || (uses_tokens && self.pool.free(server) == 0) {
+            return false;
+        }
+        if uses_tokens {
+            self.pool.take(server);
+        }
+        self.book(now, server);
+        true
+    }
+
     /// A server is given out (its token is taken already, if it has one).
     pub(crate) fn book(&mut self, now: TimeUs, server: ServerId) {
         self.choices += 1;

@@ -60,7 +60,7 @@ pub type TimeUs = u64;
 /// Index of a server in its tier.
 pub type ServerId = usize;
 
-/// The driver's name for a request (HTTP) or a connection (MySQL); unique while it waits.
+/// The driver's name for a request (MySQL: a session's begin, or a command); unique while it waits.
 pub type RequestId = u64;
 
 /// The right to send one replica of `request` to `server`.
@@ -123,8 +123,8 @@ pub struct Settings {
     pub waiting_max: usize,
     /// The percentile of latencies after which `hedge` sends another replica, 0 to 1.
     pub hedge_percentile: f64,
-    /// A grant is held for a session with pauses (MySQL), not for one request: silence then says
-    /// nothing of the server.
+    /// A grant is held through a session's pauses (TCP; MySQL while there are locks), not for one
+    /// request: silence then says nothing of the server.
     pub held_for_sessions: bool,
     /// Of the random draws.
     pub seed: u64,

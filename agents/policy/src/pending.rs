@@ -13,6 +13,8 @@ pub(crate) struct Waiting {
     pub(crate) extras: usize,
     /// Servers that it already had or must not get.
     pub(crate) not: Vec<ServerId>,
+    /// The one server that will do, where it is at one already.
+    pub(crate) only: Option<ServerId>,
 }
 
 /// The queue.
@@ -50,16 +52,16 @@ impl Pending {
         self.queue.remove(place)
     }
 
-    /// Offers servers to each waiting request in order, one at a time, as long as `choose(not)`
-    /// finds one outside `not`; what is chosen goes to `granted`.
+    /// Offers servers to each waiting request in order, one at a time, as long as `choose` finds one
+    /// that will do; what is chosen goes to `granted`.
     pub(crate) fn offer(
         &mut self,
-        mut choose: impl FnMut(&[ServerId]) -> Offer,
+        mut choose: impl FnMut(&Waiting) -> Offer,
         mut granted: impl FnMut(RequestId, ServerId),
     ) {
         let mut place = 0;
         while let Some(waiting) = self.queue.get_mut(place) {
-            match choose(&waiting.not) {
+            match choose(waiting) {
                 Offer::Server(server) => {
                     granted(waiting.request, server);
                     waiting.not.push(server);
@@ -81,7 +83,7 @@ impl Pending {
 pub(crate) enum Offer {
     /// This server.
     Server(ServerId),
-    /// Only servers that it already had.
+    /// Only servers that will not do.
     NotForYou,
     /// Nothing for anyone.
     Nothing,

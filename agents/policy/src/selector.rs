@@ -2,7 +2,7 @@
 //!
 //! Rules that hold for every policy, at any time (the property tests check them):
 //! - a request never gets the same server twice, nor one it excluded, nor a dead one, and an ejected
-//!   one only to probe it or when there is no other;
+//!   one only to probe it, when there is no other, or for who is there already;
 //! - with tokens, a server that can be had has C = free + in use (fewer free when C was lowered below
 //!   what is in use), any other has none free;
 //! - no waiting request could use a token that is free: as tokens come, the first in line that may
@@ -170,10 +170,51 @@ impl Selector {
             wanted: waiting,
             extras: waiting.min(r - 1),
             not: ask.exclude.iter().chain(&self.chosen).copied().collect(),
+            only: None,
         });
         Ok(Acquired {
             waiting,
             ..acquired
+        })
+    }
+
+    /// Asks for one server, for who has a connection there and keeps it: this is no choice, and to
+    /// the budget of extra load no request. Where its tokens are out the request waits, if it
+    /// `waits`; else it gets nothing. At an ejected server, which has no tokens, it needs none.
+    ///
+    /// # Errors
+    /// [`Refused`]; `NoServer` where this one is dead.
+    pub fn again(
+        &mut self,
+        now: TimeUs,
+        (request, server): (RequestId, ServerId),
+        waits: bool,
+        grants: &mut Vec<Grant>,
+    ) -> Result<Acquired, Refused> {
+        if !self.is_alive(server) {
+            return Err(Refused::NoServer);
+        }
+        let granted = self.book_again(now, server);
+        if granted {
+            grants.push(Grant { request, server });
+        }
+        let waits = waits && !granted;
+        if waits && self.pending.is_full() {
+            return Err(Refused::QueueFull);
+        }
+        if waits {
+            self.pending.push(Waiting {
+                request,
+                wanted: 1,
+                extras: 0,
+                not: Vec::new(),
+                only: Some(server),
+            });
+        }
+        Ok(Acquired {
+            granted: usize::from(granted),
+            waiting: usize::from(waits),
+            hedge: None,
         })
     }
 
@@ -411,17 +452,34 @@ impl Selector {
         }
         let mut pending = std::mem::replace(&mut self.pending, Pending::new(0));
         pending.offer(
-            |not| {
-                if self.choice.nothing_free() {
-                    return Offer::Nothing;
-                }
-                self.choose(now, 1, not, &[]);
-                self.chosen
-                    .first()
-                    .map_or(Offer::NotForYou, |&server| Offer::Server(server))
-            },
+            |waiting| self.offer(now, waiting),
             |request, server| grants.push(Grant { request, server }),
         );
         self.pending = pending;
+    }
+
+    /// What there is for one that waits; it is booked.
+    fn offer(&mut self, now: TimeUs, waiting: &Waiting) -> Offer {
+        let is_out = |server| !self.choice.is_usable(server);
+        if self.choice.nothing_free() && !waiting.only.is_some_and(is_out) {
+            return Offer::Nothing;
+        }
+        let found = match waiting.only {
+            Some(server) => self.book_again(now, server).then_some(server),
+            None => {
+                self.choose(now, 1, &waiting.not, &[]);
+                self.chosen.first().copied()
+            }
+        };
+        found.map_or(Offer::NotForYou, Offer::Server)
+    }
+
+    /// Books a server for who is there already, if it is alive and has a token, or is ejected.
+    fn book_again(&mut self, now: TimeUs, server: ServerId) -> bool {
+        let is_ejected = self.is_alive(server) && !self.choice.is_usable(server);
+        if is_ejected {
+            self.choice.book(now, server);
+        }
+        is_ejected || self.choice.take(now, server)
     }
 }

@@ -15,6 +15,7 @@
 //! | call | its fields after `now_us` | outcome besides `grants` (REQUEST@SERVER) |
 //! |---|---|---|
 //! | `acquire` | `request`, `r`, `exclude`, `avoid` | `waiting`, `hedge` (AFTER_USxEXTRAS), or `refused` |
+//! | `again` | `request`, `server`, `waits` | as of `acquire` |
 //! | `hedge` | `request`, `exclude`, `avoid` | `found` |
 //! | `cancel` | `request` | `waited` |
 //! | `observe` | `server`, `latency_us` or `error_after_us` | |
@@ -69,6 +70,11 @@ pub enum Step<'a> {
         exclude: Cow<'a, [ServerId]>,
         avoid: Cow<'a, [ServerId]>,
     },
+    Again {
+        request: RequestId,
+        server: ServerId,
+        waits: bool,
+    },
     Hedge {
         request: RequestId,
         exclude: Cow<'a, [ServerId]>,
@@ -100,7 +106,7 @@ pub enum Step<'a> {
 pub enum Answer {
     /// Of calls that return nothing.
     Nothing,
-    /// Of `acquire`.
+    /// Of `acquire` and `again`.
     Acquired(Result<Acquired, Refused>),
     /// Of `hedge`.
     Found(bool),
@@ -156,6 +162,14 @@ impl<'a> Call<'a> {
                 };
                 return Answer::Acquired(selector.acquire(&ask, grants));
             }
+            Step::Again {
+                request,
+                server,
+                waits,
+            } => {
+                let asked = (*request, *server);
+                return Answer::Acquired(selector.again(now, asked, *waits, grants));
+            }
             Step::Hedge {
                 request,
                 exclude,
@@ -194,6 +208,11 @@ impl<'a> Call<'a> {
                 r: fields.value("r", "a number")?,
                 exclude: fields.servers("exclude")?.into(),
                 avoid: fields.servers("avoid")?.into(),
+            },
+            "again" => Step::Again {
+                request: fields.value("request", "a number")?,
+                server: fields.server()?,
+                waits: fields.value("waits", "true or false")?,
             },
             "hedge" => Step::Hedge {
                 request: fields.value("request", "a number")?,
@@ -257,6 +276,14 @@ impl Display for Call<'_> {
                 let (exclude, avoid) = (List(exclude), List(avoid));
                 write!(f, "acquire now_us={now} request={request} r={r}")?;
                 write!(f, " exclude={exclude} avoid={avoid}")
+            }
+            Step::Again {
+                request,
+                server,
+                waits,
+            } => {
+                write!(f, "again now_us={now} request={request}")?;
+                write!(f, " server={server} waits={waits}")
             }
             Step::Hedge {
                 request,

@@ -19,6 +19,10 @@ enum Step {
         exclude: Vec<ServerId>,
         avoid: Vec<ServerId>,
     },
+    Again {
+        server: ServerId,
+        waits: bool,
+    },
     Hedge {
         pick: usize,
     },
@@ -65,6 +69,8 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         6 => (1..=SERVERS + 1, few.clone(), few)
             .prop_map(|(r, exclude, avoid)| Step::Acquire { r, exclude, avoid }),
+        2 => (server.clone(), any::<bool>())
+            .prop_map(|(server, waits)| Step::Again { server, waits }),
         1 => any::<usize>().prop_map(|pick| Step::Hedge { pick }),
         6 => (any::<usize>(), prop::option::of(1..1000u64))
             .prop_map(|(pick, latency_us)| Step::Release { pick, latency_us }),
@@ -156,6 +162,27 @@ impl Driver {
         self.take(grants);
     }
 
+    /// Asks for a server as one who is there already: no other will do.
+    fn again(&mut self, server: ServerId, waits: bool) {
+        let mut grants = vec![];
+        let request = self.next;
+        self.next += 1;
+        let others = (0..SERVERS).filter(|other| *other != server);
+        self.had.insert(request, others.collect());
+        let asked = (request, server);
+        let got = self.selector.again(self.now, asked, waits, &mut grants);
+        let expected = match got {
+            Ok(got) => {
+                assert_eq!(got.granted, grants.len());
+                assert_eq!(got.waiting == 1, waits && got.granted == 0);
+                got.granted + got.waiting
+            }
+            Err(_) => 0,
+        };
+        self.wants.insert(request, expected);
+        self.take(grants);
+    }
+
     /// One more for a request that holds something.
     fn hedge(&mut self, pick: usize) {
         if self.held.is_empty() {
@@ -195,6 +222,7 @@ impl Driver {
         let mut grants = vec![];
         match step {
             Step::Acquire { r, exclude, avoid } => self.acquire(r, exclude, &avoid),
+            Step::Again { server, waits } => self.again(server, waits),
             Step::Hedge { pick } => self.hedge(pick),
             Step::Release { pick, latency_us } => self.release(pick, latency_us),
             Step::Cancel { pick } => {

@@ -61,6 +61,13 @@ fn step() -> impl Strategy<Value = Step<'static>> {
                 avoid,
             }
         }),
+        (any::<u64>(), server.clone(), any::<bool>()).prop_map(|(request, server, waits)| {
+            Step::Again {
+                request,
+                server,
+                waits,
+            }
+        }),
         (any::<u64>(), few(), few()).prop_map(|(request, exclude, avoid)| {
             let (exclude, avoid) = (exclude.into(), avoid.into());
             Step::Hedge {

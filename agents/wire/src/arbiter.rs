@@ -181,7 +181,8 @@ pub struct Stats {
     pub wasted_percent: Option<f64>,
     /// Client connections.
     pub connections: Connections,
-    /// Total time that requests (MySQL: connections) waited for their first token.
+    /// Total time that requests (MySQL: sessions at their begin, and commands) waited for their first
+    /// token.
     pub token_wait_us_total: u64,
     /// How many had to wait.
     pub token_waits: u64,

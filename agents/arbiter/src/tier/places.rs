@@ -55,7 +55,12 @@ pub(super) struct Place {
     member: RwLock<Arc<Member>>,
     /// Connections of an earlier one are not used again.
     generation: AtomicU64,
+    /// Held by who has a connection there and no token.
+    present: Arc<()>,
 }
+
+/// Keeps a place its server's, for a session that is idle there.
+pub struct Presence(#[allow(dead_code)] Arc<()>);
 
 impl Place {
     fn member(&self) -> Arc<Member> {
@@ -76,6 +81,7 @@ pub(super) fn places(servers: &[Server], most: usize) -> Vec<Place> {
     let place = |member| Place {
         member: RwLock::new(member),
         generation: AtomicU64::new(0),
+        present: Arc::default(),
     };
     all.take(most.max(servers.len())).map(place).collect()
 }
@@ -101,6 +107,11 @@ impl Tier {
     /// Whether this server is in the list, in this place.
     pub fn is_member(&self, server: ServerId, member: &Arc<Member>) -> bool {
         Arc::ptr_eq(&self.places[server].member(), member) && !member.is_leaving.load(SeqCst)
+    }
+
+    /// A session keeps a connection to the server.
+    pub fn presence(&self, server: ServerId) -> Presence {
+        Presence(Arc::clone(&self.places[server].present))
     }
 
     /// Changes when connections to the server that were made before are not to be used again.
@@ -171,7 +182,8 @@ impl Tier {
     fn is_free(&self, server: ServerId) -> bool {
         let idle = self.choices().selector.in_use(server) == 0
             && self.server_counters[server].in_flight.get() == 0;
-        self.places[server].member().is_leaving.load(SeqCst) && idle
+        let is_deserted = Arc::strong_count(&self.places[server].present) == 1;
+        self.places[server].member().is_leaving.load(SeqCst) && idle && is_deserted
     }
 
     /// Nothing new goes there.
