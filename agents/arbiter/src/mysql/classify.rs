@@ -19,6 +19,8 @@ pub enum Class {
     Session(Effect),
     /// To one server, and all after it too.
     Pin,
+    /// As `Pin`, and it takes locks that outlive it and that the server's status does not tell of.
+    Lock,
     /// Not served; why.
     Refuse(&'static str),
 }
@@ -51,11 +53,31 @@ pub fn classify(sql: &[u8]) -> Class {
     while let Some(token) = lexer.next_token() {
         tokens.push(token);
     }
-    if lexer.is_odd() {
-        return Class::Pin;
+    let class = if lexer.is_odd() {
+        Class::Pin
+    } else {
+        judge(sql, &tokens)
+    };
+    match class {
+        Class::Pin if takes_locks(&tokens) => Class::Lock,
+        class => class,
     }
-    while tokens.last() == Some(&Token::Symbol(b';')) {
-        tokens.pop();
+}
+
+/// Whether locks may stay behind: of tables, named ones, open handlers.
+fn takes_locks(tokens: &[Token<'_>]) -> bool {
+    let mut statements = tokens.split(|token| *token == Token::Symbol(b';'));
+    let begins = |statement: &[Token<'_>]| {
+        let first = &statement[..statement.len().min(1)];
+        has_word(first, &["LOCK", "FLUSH", "HANDLER", "BACKUP"])
+    };
+    has_word(tokens, &["GET_LOCK"]) || statements.any(begins)
+}
+
+/// As `classify`, of a text that could be read.
+fn judge(sql: &[u8], mut tokens: &[Token<'_>]) -> Class {
+    while let Some((Token::Symbol(b';'), before)) = tokens.split_last() {
+        tokens = before;
     }
     if tokens.contains(&Token::Symbol(b';')) {
         return Class::Pin;
@@ -339,7 +361,6 @@ mod tests {
                 "SELECT @a",
                 "SELECT @`a`",
                 "SELECT @a := 1",
-                "SELECT GET_LOCK('a', 1)",
                 "SELECT NEXT VALUE FOR s",
                 "SELECT SQL_CALC_FOUND_ROWS * FROM t",
                 "SELECT LAST_INSERT_ID(5)",
@@ -351,7 +372,6 @@ mod tests {
                 "SELECT /* unterminated",
                 "WITH x AS (SELECT 1) SELECT * FROM x",
                 "CALL p()",
-                "LOCK TABLES t READ",
                 "PREPARE s FROM 'SELECT 1'",
                 "SET @a = (SELECT 1)",
                 "SET @a = UUID()",
@@ -373,6 +393,23 @@ mod tests {
                 "",
             ],
         );
+    }
+
+    #[test]
+    fn locks_that_outlive_their_statement_are_told() {
+        all(
+            &Class::Lock,
+            &[
+                "SELECT GET_LOCK('a', 1)",
+                "DO get_lock('a', 1)",
+                "LOCK TABLES t READ",
+                "lock table t write;",
+                "FLUSH TABLES WITH READ LOCK",
+                "HANDLER t OPEN",
+                "SELECT 1; LOCK TABLES t WRITE",
+            ],
+        );
+        all(&Class::Pin, &["UNLOCK TABLES", "SELECT 'GET_LOCK' INTO @a"]);
     }
 
     #[test]

@@ -219,12 +219,16 @@ impl Client {
         let outcome = match &mut self.session {
             Session::NotYet(_) => Outcome::Gone,
             Session::One(solo) => solo.serve(packet, shape, route, client, deadline).await,
-            Session::Many(held) => match held.serve(packet, shape, route, deadline).await {
-                Verdict::Nothing => Outcome::Served,
-                Verdict::Reply { packets, rest } => self.relay(&packets, rest).await,
-                Verdict::Gone => Outcome::Gone,
-                Verdict::TimedOut => Outcome::TimedOut,
-            },
+            Session::Many(held) => {
+                let serving = held.serve(packet, shape, route, deadline);
+                match client.while_here(serving).await {
+                    Some(Verdict::Nothing) => Outcome::Served,
+                    Some(Verdict::Reply { packets, rest }) => self.relay(&packets, rest).await,
+                    Some(Verdict::Gone) => Outcome::Gone,
+                    Some(Verdict::TimedOut) => Outcome::TimedOut,
+                    None => Outcome::Cut,
+                }
+            }
         };
         let sequence = packet.next_sequence();
         let counters = &self.hub.tier.counters;
@@ -236,6 +240,12 @@ impl Client {
             Outcome::Cut => {
                 counters.failed.inc();
                 After::Close
+            }
+            Outcome::Unsent => {
+                let text = "arbiter: no token came free in time; this was not sent, and the \
+                            session goes on";
+                let error = packet::error(sequence, 1969, "70100", text);
+                self.answer(&error, After::Next).await
             }
             Outcome::Gone => {
                 let text = "arbiter: the connection to the server is lost; connect again";
@@ -254,11 +264,12 @@ impl Client {
         let limit = self.hub.tier.config().request_timeout();
         let mut written = self.conn.write(packets, limit).await.is_ok();
         if let Some(mut rest) = rest {
-            while let (true, Some(piece)) = (written, rest.recv().await) {
+            while written {
                 // A piece that is an error: the reply broke off, and so must ours.
-                written = match piece {
-                    Ok(piece) => self.conn.write(&piece, limit).await.is_ok(),
-                    Err(()) => false,
+                written = match self.conn.while_here(rest.recv()).await {
+                    Some(Some(Ok(piece))) => self.conn.write(&piece, limit).await.is_ok(),
+                    Some(None) => break,
+                    Some(Some(Err(()))) | None => false,
                 };
             }
         }
@@ -310,6 +321,7 @@ fn plan(packet: &Packet, may_misread: bool) -> Plan {
                 let text = format!("arbiter: {text}");
                 Plan::Answer(packet::error(sequence, 1148, "42000", &text))
             }
+            Class::Lock => Plan::Send(Shape::Results, Route::Lock),
             _ if may_misread => Plan::Send(Shape::Results, Route::Pin),
             Class::Read => Plan::Send(Shape::Results, Route::Race),
             Class::One => Plan::Send(Shape::Results, Route::One),
@@ -320,6 +332,7 @@ fn plan(packet: &Packet, may_misread: bool) -> Plan {
         0x09 => Plan::Send(Shape::Single, Route::One),
         0x0e => Plan::Answer(packet::ok(1)),
         0x11 => refuse("arbiter: COM_CHANGE_USER is not supported; open another connection"),
+        0x16 if classify(body) == Class::Lock => Plan::Send(Shape::Prepared, Route::Lock),
         0x16 => Plan::Send(Shape::Prepared, Route::Pin),
         0x17 | 0x1a => Plan::Send(Shape::Results, Route::Pin),
         0x18 | 0x19 => Plan::Send(Shape::Nothing, Route::Pin),

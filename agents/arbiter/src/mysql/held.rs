@@ -1,4 +1,4 @@
-//! The servers that one session holds: one token each, for the session's life.
+//! The servers that one session holds: a connection each, and a token while it works.
 //!
 //! If fewer than r tokens are free at the start the session begins with those; a server that comes
 //! later is brought to the same state by replaying the session statements, and only then gets
@@ -118,19 +118,20 @@ impl Held {
         if !matches!(timeout_at(deadline, self.top_up()).await, Ok(true)) {
             return Verdict::Gone;
         }
-        if *route == Route::Pin {
+        if route.pins() {
             self.pin();
         }
         let task = match route {
             Route::Race if self.pinned => Task::Alone,
             Route::Race => Task::Race,
-            Route::One | Route::Pin => Task::Alone,
+            Route::One | Route::Pin | Route::Lock => Task::Alone,
             Route::Session(effect) => replay::task(effect),
         };
         if task == Task::Race && self.links.len() > 1 {
             self.hub.tier.counters.cloned.inc();
         }
-        let (verdict, is_good) = self.contest(packet, shape, &task, deadline).await;
+        let form = (shape, route.locks());
+        let (verdict, is_good) = self.contest(packet, form, &task, deadline).await;
         if self.links.len() > self.wanted {
             self.keep_favourite();
         }
@@ -144,7 +145,7 @@ impl Held {
     async fn contest(
         &mut self,
         packet: &Packet,
-        shape: Shape,
+        (shape, locks): (Shape, Option<bool>),
         task: &Task,
         deadline: Instant,
     ) -> (Verdict, bool) {
@@ -152,6 +153,7 @@ impl Held {
         let command = |link: LinkId| Command {
             packet: packet.clone(),
             shape,
+            locks,
             task: task.clone(),
             ticket: Ticket::new(&contest, link),
         };
@@ -328,9 +330,9 @@ impl Held {
     fn hear(&mut self, news: News) {
         match news {
             News::Ready(id) => self.ready.push(id),
-            News::Down(id, loss) => {
+            News::Down(id, server, loss) => {
                 if !matches!(loss, Loss::Broken) {
-                    self.shun(id);
+                    self.refusing.push(server);
                 }
                 if let Loss::Refused(packet) = loss {
                     self.refusal = Some(packet);
@@ -375,6 +377,7 @@ impl Held {
             link.send(Command {
                 packet,
                 shape,
+                locks: None,
                 task,
                 ticket,
             });

@@ -168,6 +168,8 @@ pub fn switch_to(method: Method, nonce: &[u8; NONCE]) -> Vec<u8> {
 pub struct ServerGreeting {
     /// Its version, as clients shall see it.
     pub version: Vec<u8>,
+    /// Its number for the connection.
+    pub thread: u32,
     /// Its character set, which some clients take over (PHP's).
     pub collation: u8,
     /// What the proof is made with.
@@ -183,7 +185,7 @@ pub fn server_greeting(payload: &[u8]) -> Option<ServerGreeting> {
         return None;
     }
     let version = fields.until_zero()?.to_vec();
-    fields.bytes(4)?;
+    let thread = fields.integer(4)? as u32;
     let mut nonce = fields.bytes(8)?.to_vec();
     fields.bytes(1 + 2)?;
     let collation = fields.integer(1)? as u8;
@@ -192,6 +194,7 @@ pub fn server_greeting(payload: &[u8]) -> Option<ServerGreeting> {
     let plugin = fields.until_zero().unwrap_or(fields.0);
     Some(ServerGreeting {
         version,
+        thread,
         collation,
         nonce,
         method: Method::named(plugin),
@@ -260,6 +263,7 @@ mod tests {
         let version = b"5.5.5-10.11.6-MariaDB".to_vec();
         let like = ServerGreeting {
             version,
+            thread: 7,
             collation: 63,
             nonce: nonce.to_vec(),
             method: Some(Method::CachingSha2),

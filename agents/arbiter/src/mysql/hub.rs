@@ -2,7 +2,7 @@
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use policy::ServerId;
@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use super::auth::{self, FAST_PATH_TAKEN, FULL_PATH_WANTED};
 use super::hello::{self, Key, LogIn, ServerGreeting};
 use super::packet::{self, Packet};
-use super::reply;
+use super::reply::{self, Follow};
 use super::terms::Task;
 use crate::config::Mysql;
 use crate::conn::Conn;
@@ -36,6 +36,7 @@ const QUESTIONS_MAX: usize = 6;
 const PUBLIC_KEY_PLEASE: u8 = 2;
 
 const COM_INIT_DB: u8 = 0x02;
+const COM_QUERY: u8 = 0x03;
 const COM_RESET_CONNECTION: u8 = 0x1f;
 
 /// What all clients share.
@@ -60,6 +61,10 @@ pub struct ServerConn {
     pub database_unknown: bool,
     /// False once its state cannot be reset.
     pub resettable: bool,
+    /// Whether the server has said that a transaction is open.
+    pub in_transaction: bool,
+    /// The server's number for it.
+    thread: u32,
     /// The server's when it was made.
     generation: u64,
 }
@@ -128,6 +133,7 @@ impl Hub {
         }
         known().unwrap_or_else(|| ServerGreeting {
             version: VERSION_UNKNOWN.to_vec(),
+            thread: 0,
             collation: UTF8MB4,
             nonce: Vec::new(),
             method: None,
@@ -199,9 +205,8 @@ impl Hub {
     pub async fn sweep(self: Arc<Self>) {
         loop {
             tokio::time::sleep(SWEEP_EVERY).await;
-            for (server, idle) in self.idle.iter().enumerate() {
-                let generation = self.tier.generation(server);
-                lock(idle).retain_mut(|idle| idle.is_usable(generation));
+            for server in 0..self.idle.len() {
+                drop(self.usable(server));
             }
         }
     }
@@ -210,10 +215,20 @@ impl Hub {
         self.tier.config().connect_timeout()
     }
 
-    fn take(&self, server: ServerId, key: Key, database: Option<&[u8]>) -> Option<ServerConn> {
+    fn take_any(&self, server: ServerId) -> Option<ServerConn> {
+        Some(self.usable(server).pop()?.conn)
+    }
+
+    /// Idle connections, without those that are dead or old.
+    fn usable(&self, server: ServerId) -> MutexGuard<'_, Vec<Idle>> {
         let generation = self.tier.generation(server);
         let mut idle = lock(&self.idle[server]);
         idle.retain_mut(|idle| idle.is_usable(generation));
+        idle
+    }
+
+    fn take(&self, server: ServerId, key: Key, database: Option<&[u8]>) -> Option<ServerConn> {
+        let mut idle = self.usable(server);
         // A connection cannot leave its database for none.
         let fits = |idle: &Idle| {
             let has_none = idle.conn.database.is_none() && !idle.conn.database_unknown;
@@ -248,10 +263,10 @@ impl Hub {
                 Unreached::Refused | Unreached::Late => OpenError::Unreachable,
             })?;
             let mut conn = Conn::new(stream);
-            self.log_in(&mut conn, key, database).await?;
-            Ok(conn)
+            let thread = self.log_in(&mut conn, key, database).await?;
+            Ok((conn, thread))
         };
-        let conn = timeout(self.limit(), login)
+        let (conn, thread) = timeout(self.limit(), login)
             .await
             .unwrap_or(Err(OpenError::Unreachable))?;
         self.tier.server_counters[server].connections_opened.inc();
@@ -262,8 +277,30 @@ impl Hub {
             database,
             database_unknown: false,
             resettable: true,
+            in_transaction: false,
+            thread,
             generation,
         })
+    }
+
+    /// Tells the server to end what it does on this connection, on another one; whether it took it.
+    pub async fn kill_query(&self, server: ServerId, conn: &mut ServerConn) -> bool {
+        let killing = async {
+            let mut other = match self.take_any(server) {
+                Some(other) => other,
+                None => self.connect(server, conn.key, None).await?,
+            };
+            // Of a name with several addresses another machine may answer.
+            if other.conn.peer() != conn.conn.peer() {
+                return Ok(false);
+            }
+            let sql = format!("KILL QUERY {}", conn.thread);
+            let query = [&[COM_QUERY], sql.as_bytes()].concat();
+            other.command(&query).await?;
+            self.put(server, other);
+            Ok::<_, OpenError>(true)
+        };
+        matches!(timeout(self.limit(), killing).await, Ok(Ok(true)))
     }
 
     async fn log_in(
@@ -271,7 +308,7 @@ impl Hub {
         conn: &mut Conn,
         key: Key,
         database: Option<&[u8]>,
-    ) -> Result<(), OpenError> {
+    ) -> Result<u32, OpenError> {
         let greeting = next(conn).await?;
         if greeting.payload().first() == Some(&0xff) {
             return Err(OpenError::Refused(with_state(&greeting)));
@@ -291,11 +328,12 @@ impl Hub {
         let reply = self.prove(conn, greeting.nonce.clone()).await?;
         match reply.payload().first() {
             Some(0) => {
+                let thread = greeting.thread;
                 lock(&self.greeting).replace(greeting);
                 if reply::ok_status(reply.payload()) & NO_BACKSLASH_ESCAPES != 0 {
                     self.no_backslash_escapes.store(true, Relaxed);
                 }
-                Ok(())
+                Ok(thread)
             }
             Some(0xff) => Err(OpenError::Refused(reply)),
             _ => {
@@ -332,6 +370,11 @@ impl Hub {
 }
 
 impl ServerConn {
+    /// A reply was read to its end.
+    pub fn heard(&mut self, follow: &Follow) {
+        self.in_transaction = follow.in_transaction().unwrap_or(self.in_transaction);
+    }
+
     /// The server did this; what is known of the connection changes with it.
     pub fn note(&mut self, task: &Task) {
         match task {
@@ -357,7 +400,9 @@ impl ServerConn {
     }
 
     async fn reset(&mut self) -> Result<(), OpenError> {
-        self.command(&[COM_RESET_CONNECTION]).await
+        self.command(&[COM_RESET_CONNECTION]).await?;
+        self.in_transaction = false;
+        Ok(())
     }
 
     /// A command whose reply is OK or ERR.

@@ -1,18 +1,23 @@
 //! A session's connection to one server: a task with a queue of commands, run strictly in order.
 //!
 //! A slow server lags behind without holding the client up. When it gets to a read that another has
-//! answered it skips it; a statement that changes the session it always runs. When the session
-//! ends, or gives this server up, what is being run is drained, the rest of the queue is thrown
-//! away, the connection is reset and kept for another client, and only then its token returns.
+//! answered it skips it; a statement that changes the session it always runs. Each command takes a
+//! token, and gives it back with its reply's last byte, unless there are locks (see `solo`). When the
+//! session ends, or gives this server up, what is being run is drained (stopped, where nobody has
+//! answered it: its client is gone), the rest of the queue is thrown away, and the connection is
+//! reset and kept for another client.
 
+use std::io;
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::BytesMut;
-use policy::ServerId;
+use policy::{Refused, ServerId};
 use tokio::sync::mpsc;
-use tokio::time::timeout;
+use tokio::time::error::Elapsed;
+use tokio::time::{sleep, timeout};
 
 use super::contest::{LinkId, Ticket};
 use super::hello::Key;
@@ -20,7 +25,8 @@ use super::hub::{Hub, OpenError, ServerConn};
 use super::packet::{self, Packet};
 use super::reply::{is_of_the_statement, End, Follow, Shape};
 use super::terms::Task;
-use crate::tier::{Flight, Lease};
+use super::unwanted::stop;
+use crate::tier::{Flight, Lease, Presence};
 
 /// Commands that a server may lag behind; beyond, the session gives it up.
 const QUEUE_MAX: usize = 1_024;
@@ -35,6 +41,8 @@ pub struct Command {
     pub packet: Packet,
     /// Its reply's form.
     pub shape: Shape,
+    /// See [`Route::locks`](super::terms::Route::locks).
+    pub locks: Option<bool>,
     /// What it is.
     pub task: Task,
     /// Where the reply goes.
@@ -45,8 +53,8 @@ pub struct Command {
 pub enum News {
     /// Connected; it takes commands.
     Ready(LinkId),
-    /// Gone.
-    Down(LinkId, Loss),
+    /// Gone; the server is told for when the session has dropped the link already.
+    Down(LinkId, ServerId, Loss),
 }
 
 /// Why a link is gone.
@@ -85,14 +93,23 @@ impl Link {
         let (commands, queue) = mpsc::channel(QUEUE_MAX);
         let abandoned = Arc::new(AtomicBool::new(false));
         let server = lease.server;
+        let Start {
+            key,
+            database,
+            news,
+        } = start;
         let worker = Worker {
+            _presence: hub.tier.presence(server),
             hub,
             id,
             server,
             queue,
             abandoned: Arc::clone(&abandoned),
+            news,
+            lease: Some(lease),
+            took_locks: false,
         };
-        tokio::spawn(worker.run(lease, start));
+        tokio::spawn(worker.run(key, database));
         Self {
             id,
             server,
@@ -119,57 +136,119 @@ struct Worker {
     server: ServerId,
     queue: mpsc::Receiver<Command>,
     abandoned: Arc<AtomicBool>,
+    /// Closed when the session is gone.
+    news: mpsc::UnboundedSender<News>,
+    /// Between commands only while the session has locks here.
+    lease: Option<Lease>,
+    took_locks: bool,
+    _presence: Presence,
 }
 
 impl Worker {
-    async fn run(mut self, lease: Lease, start: Start) {
-        let Start {
-            key,
-            database,
-            news,
-        } = start;
+    async fn run(mut self, key: Key, database: Option<Vec<u8>>) {
         let opened = self.hub.open(self.server, key, database.as_deref()).await;
-        // A session that is gone hears no news.
-        let tell = |told: News| drop(news.send(told));
         let mut conn = match opened {
             Ok(conn) => conn,
             Err(OpenError::Refused(packet)) => {
-                return tell(News::Down(self.id, Loss::Refused(packet)))
+                return self.tell(News::Down(self.id, self.server, Loss::Refused(packet)))
             }
             Err(OpenError::Unreachable | OpenError::Local) => {
-                return tell(News::Down(self.id, Loss::Broken))
+                return self.tell(News::Down(self.id, self.server, Loss::Broken))
             }
         };
-        tell(News::Ready(self.id));
+        self.tell(News::Ready(self.id));
         let worked = self.work(&mut conn).await;
         let is_usable = !matches!(worked, Err(Loss::Broken));
         if let Err(loss) = worked {
-            tell(News::Down(self.id, loss));
+            self.tell(News::Down(self.id, self.server, loss));
         }
         if is_usable {
             self.hub.give_back(self.server, conn).await;
         }
-        drop(lease);
+    }
+
+    fn tell(&self, news: News) {
+        // A session that is gone hears none.
+        let _ = self.news.send(news);
     }
 
     async fn work(&mut self, conn: &mut ServerConn) -> Result<(), Loss> {
         loop {
-            let command = tokio::select! {
-                biased;
-                command = self.queue.recv() => command,
-                // The server closed, or said what nobody asked for.
-                () = conn.conn.spoken() => return Err(Loss::Broken),
+            let command = match self.queue.try_recv() {
+                Ok(command) => Some(command),
+                Err(_) => self.rest(conn).await?,
             };
             let Some(mut command) = command else {
                 return Ok(());
             };
-            if command.task == Task::Race && command.ticket.is_answered() {
-                self.hub.tier.counters.replicas_not_needed.inc();
+            let has_locks = self.has_locks(conn);
+            if !self.is_needed(&command) || !self.prepare(has_locks, &command).await? {
                 command.ticket.done();
             } else if !self.abandoned.load(SeqCst) {
+                self.took_locks = command.locks.unwrap_or(self.took_locks);
                 self.execute(conn, command).await?;
             }
+            if !self.has_locks(conn) {
+                self.lease = None;
+            }
         }
+    }
+
+    /// Waits for a command; none when there will be none.
+    async fn rest(&mut self, conn: &mut ServerConn) -> Result<Option<Command>, Loss> {
+        if !self.has_locks(conn) {
+            self.lease = None;
+        }
+        let silence_max = self.hub.tier.config().request_timeout();
+        loop {
+            tokio::select! {
+                biased;
+                command = self.queue.recv() => return Ok(command),
+                // The server closed, or said what nobody asked for.
+                () = conn.conn.spoken() => return Err(Loss::Broken),
+                () = sleep(silence_max), if self.lease.is_some() => self.lease = None,
+            }
+        }
+    }
+
+    fn has_locks(&self, conn: &ServerConn) -> bool {
+        self.took_locks || conn.in_transaction
+    }
+
+    /// Whether nobody else has answered it.
+    fn is_needed(&self, command: &Command) -> bool {
+        let is_needed = command.task != Task::Race || !command.ticket.is_answered();
+        if !is_needed {
+            self.hub.tier.counters.replicas_not_needed.inc();
+        }
+        is_needed
+    }
+
+    /// Waits for a token, as far as the command needs one; false where it is needed no more.
+    async fn prepare(&mut self, has_locks: bool, command: &Command) -> Result<bool, Loss> {
+        if self.lease.is_some() || command.shape == Shape::Nothing {
+            return Ok(true);
+        }
+        let mut leases = match self.hub.tier.again(self.server, !has_locks) {
+            Ok(leases) => leases,
+            // Dead or taken out: it has no tokens, and what is there goes on.
+            Err(Refused::NoServer) => return Ok(true),
+            Err(Refused::QueueFull) => return Err(Loss::Broken),
+        };
+        if leases.to_come() == 0 {
+            return Ok(true);
+        }
+        let limit = self.hub.tier.config().request_timeout();
+        tokio::select! {
+            biased;
+            lease = timeout(limit, leases.next()) => self.lease = lease.unwrap_or(None),
+            () = self.news.closed() => return Ok(false),
+        }
+        if !self.is_needed(command) {
+            return Ok(false);
+        }
+        // Without it the session goes on elsewhere, if it can.
+        self.lease.as_ref().map(|_| true).ok_or(Loss::Broken)
     }
 
     async fn execute(&self, conn: &mut ServerConn, mut command: Command) -> Result<(), Loss> {
@@ -188,6 +267,7 @@ impl Worker {
             return Ok(());
         };
         Reading {
+            worker: self,
             limit,
             flight,
             follow,
@@ -208,7 +288,8 @@ fn lost(command: &Command, flight: &Flight) -> Result<(), Loss> {
 }
 
 /// A command that was sent; its reply is being read.
-struct Reading {
+struct Reading<'a> {
+    worker: &'a Worker,
     limit: Duration,
     flight: Flight,
     follow: Follow,
@@ -216,11 +297,17 @@ struct Reading {
     command: Command,
 }
 
-impl Reading {
+impl Reading<'_> {
     async fn run(mut self, conn: &mut ServerConn) -> Result<(), Loss> {
         loop {
-            let Ok(Ok(Some(packet))) = timeout(self.limit, packet::read(&mut conn.conn)).await
-            else {
+            let Some(read) = self.next(conn).await else {
+                return self.stop(conn).await;
+            };
+            let Ok(read) = read else {
+                let late = lost(&self.command, &self.flight);
+                return self.stop(conn).await.and(late);
+            };
+            let Ok(Some(packet)) = read else {
                 return lost(&self.command, &self.flight);
             };
             if self.command.ticket.is_answered() {
@@ -245,8 +332,34 @@ impl Reading {
         }
     }
 
+    /// The next packet, or that it is late; none where the session is gone and nobody has answered.
+    async fn next(
+        &self,
+        conn: &mut ServerConn,
+    ) -> Option<Result<io::Result<Option<Packet>>, Elapsed>> {
+        let mut reading = pin!(timeout(self.limit, packet::read(&mut conn.conn)));
+        tokio::select! {
+            biased;
+            read = &mut reading => return Some(read),
+            () = self.worker.news.closed() => {}
+        }
+        if !self.command.ticket.is_answered() {
+            return None;
+        }
+        // A loser goes on: what it takes says how fast its server is.
+        Some(reading.await)
+    }
+
+    /// Nobody waits for it any more: the server need not go on.
+    async fn stop(mut self, conn: &mut ServerConn) -> Result<(), Loss> {
+        let Worker { hub, server, .. } = self.worker;
+        stop(hub, *server, conn, &mut self.follow).await;
+        Err(Loss::Broken)
+    }
+
     fn end(mut self, conn: &mut ServerConn, end: End) -> Result<(), Loss> {
         let reply = self.kept.split().freeze();
+        conn.heard(&self.follow);
         match end {
             End::Good => self.good(conn, reply),
             End::Error { state } => self.error(reply, state),
@@ -314,9 +427,10 @@ impl Reading {
             let is_due = end.is_some() || self.kept.len() > REPLY_MAX / 16;
             if is_due && pieces.send(Ok(self.kept.split().freeze())).await.is_err() && end.is_none()
             {
-                // Nobody reads it: not worth the draining.
-                self.flight.neutral();
-                return Err(Loss::Broken);
+                return self.stop(conn).await;
+            }
+            if end.is_some() {
+                conn.heard(&self.follow);
             }
             match end {
                 None => {}

@@ -16,6 +16,7 @@
 //! | `held` | the servers of one session, at r > 1 |
 //! | `solo` | the server of one session, at r = 1 |
 //! | `terms` | how a session begins, where a command goes, what became of it |
+//! | `unwanted` | a command whose client is gone: stopped |
 //! | `client` | a client's connection |
 
 pub mod auth;
@@ -33,3 +34,4 @@ mod replay;
 pub mod reply;
 mod solo;
 mod terms;
+mod unwanted;

@@ -2,6 +2,7 @@
 
 use super::packet::{Fields, PAYLOAD_MAX};
 
+const IN_TRANSACTION: u64 = 0x0001;
 const MORE_RESULTS: u64 = 0x0008;
 const CURSOR_EXISTS: u64 = 0x0040;
 
@@ -39,6 +40,8 @@ pub enum End {
 pub struct Follow {
     state: State,
     continued: bool,
+    /// The server's, as the reply says at its end.
+    status: Option<u64>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -66,7 +69,13 @@ impl Follow {
         Some(Self {
             state,
             continued: false,
+            status: None,
         })
+    }
+
+    /// Whether a transaction is open at the server now; none where the reply does not say.
+    pub fn in_transaction(&self) -> Option<bool> {
+        Some(self.status? & IN_TRANSACTION != 0)
     }
 
     /// Takes the next packet's payload; how the reply ended if this was the last.
@@ -91,6 +100,7 @@ impl Follow {
             State::Columns(0) => {
                 let status = is_eof.then(|| eof_status(payload))??;
                 self.state = State::Rows;
+                self.status = Some(status);
                 // With a cursor the rows come by COM_STMT_FETCH.
                 Some((status & CURSOR_EXISTS != 0).then_some(End::Good))
             }
@@ -121,6 +131,7 @@ impl Follow {
     }
 
     fn end_of_result(&mut self, status: u64) -> Option<Option<End>> {
+        self.status = Some(status);
         if status & MORE_RESULTS == 0 {
             return Some(Some(End::Good));
         }
@@ -220,6 +231,24 @@ mod tests {
             last(Shape::Results, &broken_off),
             Some(End::Error { state })
         );
+    }
+
+    #[test]
+    fn the_end_of_a_reply_says_whether_a_transaction_is_open() {
+        let said = |shape, packets: &[&[u8]]| {
+            let mut follow = Follow::new(shape).unwrap();
+            packets.iter().for_each(|packet| {
+                follow.packet(packet);
+            });
+            follow.in_transaction()
+        };
+        let begun: &[u8] = &[0, 0, 0, 3, 0, 0, 0];
+        assert_eq!(said(Shape::Results, &[begun]), Some(true));
+        assert_eq!(said(Shape::Results, &[OK]), Some(false));
+        let eof_within: &[u8] = &[0xfe, 0, 0, 3, 0];
+        let rows = [&b"\x01"[..], b"column", EOF, b"\x01a", eof_within];
+        assert_eq!(said(Shape::Results, &rows), Some(true));
+        assert_eq!(said(Shape::Results, &[ERROR]), None);
     }
 
     #[test]

@@ -1,16 +1,25 @@
 //! A session with one server (r = 1): commands and replies pass straight through, without a task
 //! or a queue between client and server and without a copy.
 //!
+//! The session keeps its server, and has a token from the begin of a command to the end of the
+//! server's reply. While its server's tokens are out, a session that can goes on at another server.
+//!
+//! Locks at the server (an open transaction's, those of `LOCK TABLES` and the like) keep the token
+//! from one command to the next: who waits for such a lock has a token, and were the one who has the
+//! lock to wait for that token, neither would go on. A client that is silent for a request's
+//! time-out gives the token back nevertheless, and what it sends then goes with a token if one is
+//! free, else without.
+//!
 //! As in `held`: a server that dies between commands is replaced, and the next one is first brought
 //! to the session's state; one that dies in mid-command takes the session with it.
 
-use std::io::ErrorKind::TimedOut;
+use std::io::{self, ErrorKind::TimedOut};
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Buf;
-use policy::ServerId;
-use tokio::time::{timeout_at, Instant};
+use policy::{Refused, ServerId};
+use tokio::time::{timeout, timeout_at, Instant};
 
 use super::hello::Key;
 use super::hub::{Hub, OpenError, ServerConn};
@@ -18,9 +27,10 @@ use super::packet::{self, Packet};
 use super::replay::{self, Entry, Replay};
 use super::reply::{is_of_the_statement, End, Follow, Shape};
 use super::terms::{Beginning, NotOpen, Route, Task};
+use super::unwanted::Unwanted;
 use crate::conn::Conn;
 use crate::siblings::Stamp;
-use crate::tier::{Flight, Lease};
+use crate::tier::{Flight, Lease, Presence};
 
 /// From this size on the whole packets of a reply go out before the reply is complete.
 const PART_BYTES: usize = 64 * 1024;
@@ -30,8 +40,10 @@ const PART_BYTES: usize = 64 * 1024;
 pub enum Outcome {
     /// The client has its reply, if there is one.
     Served,
-    /// The reply was cut, or the client did not take it.
+    /// The reply was cut, or the client did not take it, or is gone.
     Cut,
+    /// No token came in time: it was not sent, and the session is as it was.
+    Unsent,
     /// No server replied; the client got nothing yet.
     Gone,
     /// None in time; the client got nothing yet.
@@ -46,17 +58,31 @@ pub struct Solo {
     stamp: Option<Stamp>,
     server: Option<Reached>,
     replay: Replay,
+    /// Whether it may have locks that the server's status does not tell of.
+    took_locks: bool,
     /// Servers that cannot have the session's state.
     refusing: Vec<ServerId>,
 }
 
+/// The server of a session.
 struct Reached {
-    lease: Lease,
+    server: ServerId,
     conn: ServerConn,
+    /// Between commands only while the session has locks.
+    lease: Option<Lease>,
+    _presence: Presence,
+}
+
+impl Reached {
+    /// The session goes on elsewhere.
+    fn leave(self, hub: &Arc<Hub>) {
+        let hub = Arc::clone(hub);
+        tokio::spawn(async move { hub.give_back(self.server, self.conn).await });
+    }
 }
 
 impl Solo {
-    /// Takes a token and waits for its server to be connected.
+    /// Takes a token, for as long as it takes to connect to its server.
     ///
     /// # Errors
     /// [`NotOpen`].
@@ -69,9 +95,13 @@ impl Solo {
             stamp: start.stamp,
             server: None,
             replay: Replay::default(),
+            took_locks: false,
             refusing: Vec::new(),
         };
         solo.reach(deadline).await?;
+        if let Some(reached) = &mut solo.server {
+            reached.lease = None;
+        }
         Ok(solo)
     }
 
@@ -79,23 +109,41 @@ impl Solo {
     pub fn stamped(&mut self, stamp: Stamp) {
         self.stamp = Some(stamp);
         if let Some(reached) = &self.server {
-            self.hub.tier.holds(stamp, reached.lease.server);
+            self.hub.tier.holds(stamp, reached.server);
         }
     }
 
-    /// Waits until the server is gone, and gives its token back.
+    /// Waits until the server is gone, or the client has been silent with its token for too long.
     pub async fn lose(&mut self) {
+        let silence_max = self.hub.tier.config().request_timeout();
         match &mut self.server {
+            Some(reached) if reached.lease.is_some() => {
+                if timeout(silence_max, reached.conn.conn.spoken())
+                    .await
+                    .is_err()
+                {
+                    reached.lease = None;
+                    return;
+                }
+            }
             Some(reached) => reached.conn.conn.spoken().await,
             None => std::future::pending().await,
         }
         self.server = None;
     }
 
-    /// The session is over: the connection is reset and kept for another client.
+    /// The session is over: the connection is reset and kept for another client. A token that it has
+    /// returns when its transaction is undone.
     pub async fn close(self) {
-        if let Some(Reached { lease, conn }) = self.server {
-            self.hub.give_back(lease.server, conn).await;
+        if let Some(Reached {
+            server,
+            conn,
+            lease,
+            ..
+        }) = self.server
+        {
+            self.hub.give_back(server, conn).await;
+            drop(lease);
         }
     }
 
@@ -108,14 +156,15 @@ impl Solo {
         client: &mut Conn,
         deadline: Instant,
     ) -> Outcome {
-        let is_there = |reached: &mut Reached| reached.conn.conn.is_silent();
-        if !self.server.as_mut().is_some_and(is_there) {
-            self.server = None;
-            if !self.replay.is_possible() || self.reach(deadline).await.is_err() {
-                return Outcome::Gone;
-            }
+        let preparing = self.prepare(shape, route, deadline);
+        match client.limit_while_here(deadline, preparing).await {
+            Some(Some(Ok(()))) => {}
+            Some(Some(Err(outcome))) => return outcome,
+            Some(None) if self.server.is_some() => return Outcome::Unsent,
+            Some(None) => return Outcome::Gone,
+            None => return Outcome::Cut,
         }
-        if *route == Route::Pin {
+        if route.pins() {
             self.replay.forbid();
         }
         let Some(mut reached) = self.server.take() else {
@@ -123,33 +172,115 @@ impl Solo {
         };
         let task = match route {
             Route::Race => Task::Race,
-            Route::One | Route::Pin => Task::Alone,
+            Route::One | Route::Pin | Route::Lock => Task::Alone,
             Route::Session(effect) => replay::task(effect),
         };
-        let passing = Passing {
-            flight: self.hub.tier.sent(reached.lease.server),
+        let limit = self.hub.tier.config().request_timeout();
+        let mut passing = Passing {
+            flight: self.hub.tier.sent(reached.server),
             task: &task,
-            limit: self.hub.tier.config().request_timeout(),
+            limit,
             deadline,
         };
-        match passing
-            .run(&mut reached.conn.conn, command, shape, client)
-            .await
-        {
-            Ok(End::Good) => {
-                reached.conn.note(&task);
-                if let Route::Session(effect) = route {
-                    self.replay.record(effect, command, shape);
-                }
+        let server = &mut reached.conn.conn;
+        let reply = match passing.run(server, command, shape, client).await {
+            Ok(reply) => reply,
+            Err(stopped) => {
+                let outcome = stopped.outcome;
+                self.give_up(reached, passing.flight, stopped);
+                return outcome;
             }
-            Ok(_) => {}
-            Err(outcome) => return outcome,
+        };
+        drop(passing);
+        if let Some(follow) = &reply.follow {
+            reached.conn.heard(follow);
         }
+        if reply.end == End::Good {
+            reached.conn.note(&task);
+            self.took_locks = route.locks().unwrap_or(self.took_locks);
+            if let Route::Session(effect) = route {
+                self.replay.record(effect, command, shape);
+            }
+        }
+        if !self.has_locks(&reached) {
+            reached.lease = None;
+        }
+        let passed = pass(&mut reached.conn.conn, reply.bytes, client, limit).await;
         self.server = Some(reached);
-        Outcome::Served
+        passed.map_or(Outcome::Cut, |()| Outcome::Served)
     }
 
-    /// Finds a server, and brings it to the session's state.
+    /// Nobody waits any more for what the server still does, if anything.
+    fn give_up(&self, reached: Reached, flight: Flight, stopped: Stopped) {
+        if let Some(follow) = stopped.unfinished {
+            let unwanted = Unwanted {
+                hub: Arc::clone(&self.hub),
+                server: reached.server,
+                conn: reached.conn,
+                follow,
+                lease: reached.lease,
+                flight,
+            };
+            unwanted.end();
+        }
+    }
+
+    fn has_locks(&self, reached: &Reached) -> bool {
+        self.took_locks || reached.conn.in_transaction
+    }
+
+    /// Sees to it that there is a server for a command, and a token, as far as it needs one.
+    async fn prepare(
+        &mut self,
+        shape: Shape,
+        route: &Route,
+        deadline: Instant,
+    ) -> Result<(), Outcome> {
+        let is_there = |reached: &mut Reached| reached.conn.conn.is_silent();
+        if !self.server.as_mut().is_some_and(is_there) {
+            self.server = None;
+            if !self.replay.is_possible() || self.reach(deadline).await.is_err() {
+                return Err(Outcome::Gone);
+            }
+            return Ok(());
+        }
+        let Some(reached) = &self.server else {
+            return Err(Outcome::Gone);
+        };
+        let (server, has_locks) = (reached.server, self.has_locks(reached));
+        // Without a reply nothing says when the server is done, nor could an error be told.
+        if reached.lease.is_some() || shape == Shape::Nothing {
+            return Ok(());
+        }
+        let may_move = self.replay.is_possible() && !has_locks && *route != Route::One;
+        let mut leases = match self.hub.tier.again(server, !may_move && !has_locks) {
+            Ok(leases) => leases,
+            Err(Refused::NoServer) if may_move => return self.move_on(deadline).await,
+            // Dead or taken out: it has no tokens, and what is there goes on.
+            Err(Refused::NoServer) => return Ok(()),
+            Err(Refused::QueueFull) => return Err(Outcome::Unsent),
+        };
+        let lease = leases.next().await;
+        if lease.is_none() && may_move {
+            return self.move_on(deadline).await;
+        }
+        if let Some(reached) = &mut self.server {
+            reached.lease = lease;
+        }
+        Ok(())
+    }
+
+    /// Takes the first token of any server.
+    async fn move_on(&mut self, deadline: Instant) -> Result<(), Outcome> {
+        match self.reach(deadline).await {
+            Err(NotOpen::Policy(Refused::QueueFull) | NotOpen::TimedOut) => Err(Outcome::Unsent),
+            // Where there is no other it stays.
+            Ok(()) | Err(NotOpen::Policy(Refused::NoServer) | NotOpen::Refused(_)) => Ok(()),
+        }
+    }
+
+    /// Finds a server, and brings it to the session's state; the session leaves the one that it has,
+    /// if that is another.
     async fn reach(&mut self, deadline: Instant) -> Result<(), NotOpen> {
         let mut refusal = None;
         loop {
@@ -167,15 +298,27 @@ impl Solo {
             if let Some(stamp) = self.stamp {
                 self.hub.tier.holds(stamp, server);
             }
+            let is_here = |reached: &&mut Reached| reached.server == server;
+            if let Some(reached) = self.server.as_mut().filter(is_here) {
+                reached.lease = Some(lease);
+                return Ok(());
+            }
             match self
                 .hub
                 .open(server, self.key, self.database.as_deref())
                 .await
             {
                 Ok(conn) => {
-                    let mut reached = Reached { lease, conn };
+                    let mut reached = Reached {
+                        server,
+                        conn,
+                        lease: Some(lease),
+                        _presence: self.hub.tier.presence(server),
+                    };
                     if self.catch_up(&mut reached.conn, deadline).await {
-                        self.server = Some(reached);
+                        if let Some(left) = self.server.replace(reached) {
+                            left.leave(&self.hub);
+                        }
                         return Ok(());
                     }
                 }
@@ -211,10 +354,24 @@ async fn repeat(conn: &mut ServerConn, entry: &Entry, limit: Duration) -> bool {
     while let Ok(Some(packet)) = packet::read(&mut conn.conn).await {
         if let Some(end) = follow.packet(packet.payload()) {
             conn.note(&entry.task);
+            conn.heard(&follow);
             return end == End::Good;
         }
     }
     false
+}
+
+/// Gives the first `length` bytes of the server's to the client.
+async fn pass(
+    server: &mut Conn,
+    length: usize,
+    client: &mut Conn,
+    limit: Duration,
+) -> io::Result<()> {
+    let written = client.write(&server.buffer[..length], limit).await;
+    server.buffer.advance(length);
+    server.shrink_buffer();
+    written
 }
 
 /// A command on its way to the server, and its reply on the way back.
@@ -225,20 +382,40 @@ struct Passing<'a> {
     deadline: Instant,
 }
 
+/// A reply that the server has ended.
+struct Reply {
+    end: End,
+    /// None where there is no reply.
+    follow: Option<Follow>,
+    /// What of it the client does not have yet: so many bytes of the server's.
+    bytes: usize,
+}
+
+/// A reply that will not be served.
+struct Stopped {
+    outcome: Outcome,
+    /// Set where the server still works on it.
+    unfinished: Option<Follow>,
+}
+
 impl Passing<'_> {
-    /// How the reply ended.
+    /// Passes all but the reply's last bytes on: the server is done before the client has them.
     async fn run(
-        mut self,
+        &mut self,
         server: &mut Conn,
         command: &Packet,
         shape: Shape,
         client: &mut Conn,
-    ) -> Result<End, Outcome> {
+    ) -> Result<Reply, Stopped> {
         if server.write(command.bytes(), self.limit).await.is_err() {
             return Err(self.lost(Outcome::Gone));
         }
         let Some(mut follow) = Follow::new(shape) else {
-            return Ok(End::Good);
+            return Ok(Reply {
+                end: End::Good,
+                follow: None,
+                bytes: 0,
+            });
         };
         let (mut whole, mut otherwise) = (0, Outcome::Gone);
         loop {
@@ -250,43 +427,55 @@ impl Passing<'_> {
                     Some(End::Broken) => return Err(self.lost(otherwise)),
                     Some(end) => {
                         self.observe(&end);
-                        self.pass(server, whole, client).await?;
-                        return Ok(end);
+                        return Ok(Reply {
+                            end,
+                            follow: Some(follow),
+                            bytes: whole,
+                        });
                     }
                 }
             }
             if whole >= PART_BYTES {
-                self.pass(server, whole, client).await?;
+                let passed = pass(server, whole, client, self.limit).await;
                 (whole, otherwise) = (0, Outcome::Cut);
+                if passed.is_err() {
+                    return Err(Stopped {
+                        outcome: Outcome::Cut,
+                        unfinished: Some(follow),
+                    });
+                }
                 // A large reply may take its time, as long as it goes on.
                 self.deadline = Instant::now() + self.limit;
             }
-            match server.fill_by(self.deadline).await {
-                Ok(1..) => {}
-                Err(error) if error.kind() == TimedOut && otherwise == Outcome::Gone => {
-                    return Err(self.lost(Outcome::TimedOut));
+            let outcome = match client.while_here(server.fill_by(self.deadline)).await {
+                Some(Ok(1..)) => continue,
+                // It says nothing of the server that the client is gone.
+                None => Outcome::Cut,
+                Some(Err(error)) if error.kind() == TimedOut => {
+                    self.flight.bad();
+                    if otherwise == Outcome::Gone {
+                        Outcome::TimedOut
+                    } else {
+                        otherwise
+                    }
                 }
-                _ => return Err(self.lost(otherwise)),
-            }
+                Some(_) => return Err(self.lost(otherwise)),
+            };
+            server.buffer.advance(whole);
+            return Err(Stopped {
+                outcome,
+                unfinished: Some(follow),
+            });
         }
     }
 
-    fn lost(&self, outcome: Outcome) -> Outcome {
+    /// The server will not go on with it.
+    fn lost(&self, outcome: Outcome) -> Stopped {
         self.flight.bad();
-        outcome
-    }
-
-    /// Gives the first `length` bytes of the server's to the client.
-    async fn pass(
-        &self,
-        server: &mut Conn,
-        length: usize,
-        client: &mut Conn,
-    ) -> Result<(), Outcome> {
-        let written = client.write(&server.buffer[..length], self.limit).await;
-        server.buffer.advance(length);
-        server.shrink_buffer();
-        written.map_err(|_| Outcome::Cut)
+        Stopped {
+            outcome,
+            unfinished: None,
+        }
     }
 
     /// Tells the policy.

@@ -20,8 +20,27 @@ pub enum Route {
     One,
     /// To one server, and all after it too.
     Pin,
+    /// As `Pin`, and the session has locks from then on.
+    Lock,
     /// To all; all must do it.
     Session(Effect),
+}
+
+impl Route {
+    /// Whether the session stays with one server from then on.
+    pub fn pins(&self) -> bool {
+        matches!(self, Self::Pin | Self::Lock)
+    }
+
+    /// Whether the session may have locks from then on that the server's status does not tell of;
+    /// none where that is as before.
+    pub fn locks(&self) -> Option<bool> {
+        match self {
+            Self::Lock => Some(true),
+            Self::Session(Effect::Reset) => Some(false),
+            Self::Race | Self::One | Self::Pin | Self::Session(_) => None,
+        }
+    }
 }
 
 /// What became of a command.

@@ -1,8 +1,9 @@
 //! What a session of the MySQL arbiter carries to its real MariaDB servers, and leaves there.
 
-use crate::support::mariadb::{code, connect, front, number, options, seen, servers, MariaDb};
+use crate::support::mariadb::{
+    code, connect, connected_to_all, front, number, seen, servers, start_with, MariaDb,
+};
 use mysql_async::prelude::Queryable;
-use mysql_async::Conn;
 
 #[tokio::test]
 async fn session_statements_reach_each_held_server() {
@@ -57,9 +58,7 @@ async fn a_write_is_sent_once_and_the_session_stays_with_it() {
     }
     rows.sort_unstable();
     assert_eq!(rows, [3, 4]);
-    arbiter
-        .until("the other server's token", |stats| stats.tokens.in_use == 1)
-        .await;
+    arbiter.all_free().await;
 }
 
 #[tokio::test]
@@ -92,29 +91,6 @@ async fn a_rolled_back_transaction_leaves_nothing_anywhere() {
 }
 
 #[tokio::test]
-async fn a_token_is_held_for_the_life_of_the_connection() {
-    let servers: [MariaDb; 1] = servers().await;
-    let arbiter = front("tad", 1, 1, &servers).await;
-    let mut first = connect(&arbiter).await;
-    first.query_drop("SELECT 1").await.unwrap();
-    let stats = arbiter.stats().await;
-    assert_eq!((stats.tokens.in_use, stats.servers[0].tokens_free), (1, 0));
-    let address = arbiter.clients;
-    let second = tokio::spawn(async move { Conn::new(options(address)).await.unwrap() });
-    arbiter
-        .until("the second client", |stats| {
-            stats.connections.client_open == 2
-        })
-        .await;
-    first.query_drop("SELECT 2").await.unwrap();
-    assert!(!second.is_finished(), "one token, one connection");
-    first.disconnect().await.unwrap();
-    let mut second = second.await.unwrap();
-    assert_eq!(number(&mut second, "SELECT 3").await, 3);
-    assert_eq!(arbiter.stats().await.token_waits, 1);
-}
-
-#[tokio::test]
 async fn a_connection_is_reset_before_another_client_gets_it() {
     let servers: [MariaDb; 1] = servers().await;
     let arbiter = front("tad", 1, 1, &servers).await;
@@ -134,6 +110,8 @@ async fn a_connection_is_reset_before_another_client_gets_it() {
         first.query_drop(sql).await.unwrap();
     }
     first.disconnect().await.unwrap();
+    let reset = |stats: &wire::arbiter::Stats| stats.connections.client_open == 0;
+    arbiter.until("the connection to be reset", reset).await;
     let mut second = connect(&arbiter).await;
     assert_eq!(
         number(&mut second, "SELECT CONNECTION_ID()").await,
@@ -165,9 +143,10 @@ async fn a_connection_is_reset_before_another_client_gets_it() {
 #[tokio::test]
 async fn a_server_that_comes_late_is_brought_to_the_session_s_state_first() {
     let servers: [MariaDb; 2] = servers().await;
-    let arbiter = front("tad", 1, 1, &servers).await;
+    let arbiter = start_with("tad", 1, 1, "request_timeout_ms = 60000", &servers).await;
     let mut holder = connect(&arbiter).await;
     let held = number(&mut holder, "SELECT @@port").await;
+    holder.query_drop("START TRANSACTION").await.unwrap();
     arbiter.put("/v1/replicas", r#"{"replicas": 2}"#).await;
     let mut conn = connect(&arbiter).await;
     for sql in ["SET group_concat_max_len = 4242", "USE other", "BEGIN"] {
@@ -212,9 +191,6 @@ async fn a_server_that_cannot_do_a_session_statement_is_dropped_from_the_session
     let mut conn = connect(&arbiter).await;
     conn.query_drop("SELECT 1").await.unwrap();
     conn.query_drop("USE only_there").await.unwrap();
-    arbiter
-        .until("only one server held", |stats| stats.tokens.in_use == 1)
-        .await;
     for _ in 0..5 {
         let place: (u64, String) = conn
             .query_first("SELECT @@port, DATABASE()")
@@ -229,12 +205,8 @@ async fn a_server_that_cannot_do_a_session_statement_is_dropped_from_the_session
             )
         );
     }
-    let (failed, wanted) = (&servers[0], "only_there");
-    assert_eq!(
-        failed.seen(wanted).await.len(),
-        1,
-        "it is not asked again for this session"
-    );
+    let asked = seen(&servers[0], "only_there").await;
+    assert_eq!(asked.len(), 1, "it is not asked again for this session");
     let nowhere = conn.query_drop("USE nowhere").await.unwrap_err();
     assert_eq!(
         code(&nowhere),
@@ -256,9 +228,6 @@ async fn a_client_s_own_reset_gives_a_clean_session_everywhere() {
     for _ in 0..6 {
         assert_ne!(number(&mut conn, "SELECT @@group_concat_max_len").await, 77);
     }
-    assert_eq!(
-        arbiter.stats().await.tokens.in_use,
-        2,
-        "both servers are still held"
-    );
+    // Both servers are still in the session.
+    connected_to_all(&mut conn, &servers).await;
 }

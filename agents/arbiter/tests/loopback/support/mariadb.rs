@@ -197,8 +197,20 @@ pub async fn servers<const N: usize>() -> [MariaDb; N] {
 
 /// An arbiter in front of them.
 pub async fn front(policy: &str, replicas: usize, tokens: usize, servers: &[MariaDb]) -> Running {
+    start_with(policy, replicas, tokens, "", servers).await
+}
+
+/// An arbiter in front of them, with more settings.
+pub async fn start_with(
+    policy: &str,
+    replicas: usize,
+    tokens: usize,
+    more: &str,
+    servers: &[MariaDb],
+) -> Running {
     let addresses: Vec<SocketAddr> = servers.iter().map(|server| server.address).collect();
-    start(&settings("mysql", policy, replicas, tokens), &addresses).await
+    let text = settings("mysql", policy, replicas, tokens) + more;
+    start(&text, &addresses).await
 }
 
 /// A client of it.

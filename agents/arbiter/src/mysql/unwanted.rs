@@ -1,0 +1,63 @@
+//! A command that nobody waits for any more, and a server that still works on it.
+//!
+//! Left alone the server would go on, to the end of a `SLEEP(600)`, say. It is told to stop by
+//! `KILL QUERY`, on another connection with the arbiter's own login, and what it then says is read to
+//! its end; the token returns when the server is free. Where it cannot be told the connection is
+//! closed, and the token returns at once. In neither case is the connection used again: a kill that
+//! came late would end the next client's query.
+
+use std::sync::Arc;
+
+use policy::ServerId;
+use tokio::time::timeout;
+
+use super::hub::{Hub, ServerConn};
+use super::packet;
+use super::reply::Follow;
+use crate::conn::Conn;
+use crate::tier::{Flight, Lease};
+
+/// See the module.
+pub struct Unwanted {
+    /// Where to reach the server.
+    pub hub: Arc<Hub>,
+    /// The server.
+    pub server: ServerId,
+    /// The connection on which it works.
+    pub conn: ServerConn,
+    /// How far it has replied.
+    pub follow: Follow,
+    /// Its token.
+    pub lease: Option<Lease>,
+    /// Under way until the server is free.
+    pub flight: Flight,
+}
+
+impl Unwanted {
+    /// Ends the work, in a task of its own.
+    pub fn end(mut self) {
+        tokio::spawn(async move {
+            stop(&self.hub, self.server, &mut self.conn, &mut self.follow).await;
+            drop((self.conn, self.flight, self.lease));
+        });
+    }
+}
+
+/// Stops the server's work on this connection, and waits for it. How it goes says nothing of the
+/// server; the connection must not be used again.
+pub async fn stop(hub: &Hub, server: ServerId, conn: &mut ServerConn, follow: &mut Follow) {
+    if hub.kill_query(server, conn).await {
+        let limit = hub.tier.config().request_timeout();
+        // Beyond it the server is left to itself.
+        let _ = timeout(limit, drain(&mut conn.conn, follow)).await;
+    }
+}
+
+/// Reads a reply to its end, or that of the connection.
+async fn drain(conn: &mut Conn, follow: &mut Follow) {
+    while let Ok(Some(packet)) = packet::read(conn).await {
+        if follow.packet(packet.payload()).is_some() {
+            return;
+        }
+    }
+}
