@@ -15,6 +15,7 @@
 //! | `replay` | what a server that joins later must be told |
 //! | `held` | the servers of one session, at r > 1 |
 //! | `solo` | the server of one session, at r = 1 |
+//! | `passing` | one command, its server, its reply, at r = 1 |
 //! | `terms` | how a session begins, where a command goes, what became of it |
 //! | `unwanted` | a command whose client is gone: stopped |
 //! | `client` | a client's connection |
@@ -30,6 +31,7 @@ mod lexer;
 mod link;
 mod login;
 pub mod packet;
+mod passing;
 mod replay;
 pub mod reply;
 mod solo;

@@ -60,6 +60,21 @@ pub enum Verdict {
     TimedOut,
 }
 
+/// What the client has of a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// The client has its reply, if there is one.
+    Served,
+    /// The reply was cut, or the client did not take it, or is gone.
+    Cut,
+    /// No token came in time: it was not sent, and the session is as it was.
+    Unsent,
+    /// No server replied; the client got nothing yet.
+    Gone,
+    /// None in time; the client got nothing yet.
+    TimedOut,
+}
+
 /// Why a session cannot begin.
 pub enum NotOpen {
     /// A server's own refusal.

@@ -1,0 +1,161 @@
+//! A command of a session with one server, and its reply: passed on as it comes, watched at both ends.
+
+use std::io::{self, ErrorKind::TimedOut};
+use std::time::Duration;
+
+use bytes::Buf;
+use tokio::time::Instant;
+
+use super::packet::{self, Packet};
+use super::reply::{is_of_the_statement, End, Follow, Shape};
+use super::terms::{Outcome, Task};
+use crate::conn::Conn;
+use crate::tier::Flight;
+/// From this size on the whole packets of a reply go out before the reply is complete.
+const PART_BYTES: usize = 64 * 1024;
+
+/// Gives the first `length` bytes of the server's to the client.
+///
+/// # Errors
+/// Those of the client's socket.
+pub async fn pass(
+    server: &mut Conn,
+    length: usize,
+    client: &mut Conn,
+    limit: Duration,
+) -> io::Result<()> {
+    let written = client.write(&server.buffer[..length], limit).await;
+    server.buffer.advance(length);
+    server.shrink_buffer();
+    written
+}
+
+/// A command on its way to the server, and its reply on the way back.
+pub struct Passing<'a> {
+    /// Its time at the server.
+    pub flight: Flight,
+    /// What it is.
+    pub task: &'a Task,
+    /// Of each step.
+    pub limit: Duration,
+    /// Of the reply's next part.
+    pub deadline: Instant,
+}
+
+/// A reply that the server has ended.
+pub struct Reply {
+    /// How it ended.
+    pub end: End,
+    /// None where there is no reply.
+    pub follow: Option<Follow>,
+    /// What of it the client does not have yet: so many bytes of the server's.
+    pub bytes: usize,
+}
+
+/// A reply that will not be served.
+pub struct Stopped {
+    /// What the client has of it.
+    pub outcome: Outcome,
+    /// Set where the server still works on it.
+    pub unfinished: Option<Follow>,
+}
+
+impl Passing<'_> {
+    /// Passes all but the reply's last bytes on: the server is done before the client has them.
+    ///
+    /// # Errors
+    /// [`Stopped`].
+    pub async fn run(
+        &mut self,
+        server: &mut Conn,
+        command: &Packet,
+        shape: Shape,
+        client: &mut Conn,
+    ) -> Result<Reply, Stopped> {
+        if server.write(command.bytes(), self.limit).await.is_err() {
+            return Err(self.lost(Outcome::Gone));
+        }
+        let Some(mut follow) = Follow::new(shape) else {
+            return Ok(Reply {
+                end: End::Good,
+                follow: None,
+                bytes: 0,
+            });
+        };
+        let (mut whole, mut otherwise) = (0, Outcome::Gone);
+        loop {
+            while let Some(length) = packet::whole(&server.buffer[whole..]) {
+                let end = follow.packet(&server.buffer[whole + packet::HEADER..whole + length]);
+                whole += length;
+                match end {
+                    None => {}
+                    Some(End::Broken) => return Err(self.lost(otherwise)),
+                    Some(end) => {
+                        self.observe(&end);
+                        return Ok(Reply {
+                            end,
+                            follow: Some(follow),
+                            bytes: whole,
+                        });
+                    }
+                }
+            }
+            if whole >= PART_BYTES {
+                let passed = pass(server, whole, client, self.limit).await;
+                (whole, otherwise) = (0, Outcome::Cut);
+                if passed.is_err() {
+                    return Err(Stopped {
+                        outcome: Outcome::Cut,
+                        unfinished: Some(follow),
+                    });
+                }
+                // A large reply may take its time, as long as it goes on.
+                self.deadline = Instant::now() + self.limit;
+            }
+            let outcome = match client.while_here(server.fill_by(self.deadline)).await {
+                Some(Ok(1..)) => continue,
+                // It says nothing of the server that the client is gone.
+                None => Outcome::Cut,
+                Some(Err(error)) if error.kind() == TimedOut => {
+                    self.flight.bad();
+                    if otherwise == Outcome::Gone {
+                        Outcome::TimedOut
+                    } else {
+                        otherwise
+                    }
+                }
+                Some(_) => return Err(self.lost(otherwise)),
+            };
+            server.buffer.advance(whole);
+            return Err(Stopped {
+                outcome,
+                unfinished: Some(follow),
+            });
+        }
+    }
+
+    /// The server will not go on with it.
+    fn lost(&self, outcome: Outcome) -> Stopped {
+        self.flight.bad();
+        Stopped {
+            outcome,
+            unfinished: None,
+        }
+    }
+
+    /// Tells the policy.
+    fn observe(&self, end: &End) {
+        match (end, self.task) {
+            (End::Good, Task::Race | Task::Alone) => {
+                self.flight.good();
+                self.flight.won();
+            }
+            // Settings take no time anywhere: they say nothing of a server's speed.
+            (End::Good, Task::Session(_) | Task::Sticky) => self.flight.won(),
+            (End::Error { state }, _) if is_of_the_statement(*state) => {}
+            (End::Error { .. } | End::Broken, _) => {
+                self.flight.bad();
+            }
+        }
+    }
+}
