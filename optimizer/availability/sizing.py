@@ -2,9 +2,10 @@
 
 The planner's options and the least pool are made from one list, `sizes`; the number one below is
 part of the answer. Extra nodes do not lower availability, so their least number is bracketed by
-doubling and found by bisection. Where shocks hit some places at random, more places also mean more
-shocks, and availability stands still until a shock no longer takes all extra nodes: nothing is
-assumed there, and they are tried one after the other too.
+doubling and found by bisection; but not beside shocks. Where these hit some places at random, more
+places also mean more shocks, and availability stands still until a shock no longer takes all extra
+nodes; where they take down all, it ends in their own share, around which the models' error decides.
+There extra nodes are tried one after the other too.
 
 What no size beats is solved for by itself, and a target above it is infeasible at any size: a pool
 without end, whose fail-overs alone cost time; and where shocks take down all nodes, nodes that do
@@ -135,7 +136,7 @@ def least_extra_nodes(
 ) -> Sizing:
     """Least extra active nodes (active route anywhere) for `target`, an availability in [0, 1).
 
-    `extra_max` bounds the search (1,000 where shocks hit some places at random). Independent
+    `extra_max` bounds the search (1,000 beside shocks). Independent
     crashes are outnumbered by some size, shocks that take down all nodes are not: a target that
     they alone miss is infeasible at any size.
     Source: PCRAFT section V-C, Table II.
@@ -148,16 +149,14 @@ def least_extra_nodes(
     what = "extra active nodes"
     if not rates.common_cause:
         return _least(_Search(at, target, extra_max, horizon_s, what))
-    if rates.common_cause_nodes is not None:
-        most = min(extra_max, _SHOCKED_MAX)
-        known = sizes(
-            needed, most, rates, mechanism=Mechanism.ara, scheme=scheme, horizon_s=horizon_s
-        )
-        return _in_turn(known, target, horizon_s, what, most)
-    bound = _shocks_alone(needed, rates, scheme, horizon_s)
-    if bound.misses(target):
-        return _infeasible(bound, target, horizon_s, "shocks that take down all nodes alone cost")
-    return _least(_Search(at, target, extra_max, horizon_s, what))
+    if rates.common_cause_nodes is None:
+        bound = _shocks_alone(needed, rates, scheme, horizon_s)
+        if bound.misses(target):
+            cause = "shocks that take down all nodes alone cost"
+            return _infeasible(bound, target, horizon_s, cause)
+    most = min(extra_max, _SHOCKED_MAX)
+    known = sizes(needed, most, rates, mechanism=Mechanism.ara, scheme=scheme, horizon_s=horizon_s)
+    return _in_turn(known, target, horizon_s, what, most)
 
 
 def _shocks_alone(needed: int, rates: FailureRates, scheme: str, horizon_s: float) -> Availability:
