@@ -11,13 +11,16 @@ from experiments.kinds.compare.analysis import write_plan_files
 from optimizer.tests import synthetic
 
 
-@pytest.mark.parametrize(("day", "old"), [("2025-02-01", False), ("2031-02-01", True)])
+@pytest.mark.parametrize(
+    ("day", "old"), [("2025-02-01", False), ("2031-02-01", True), (None, False)]
+)
 def test_its_prices_have_the_age_that_they_had_when_it_ran(
-    tmp_path: Path, day: str, old: bool
+    tmp_path: Path, day: str | None, old: bool
 ) -> None:
     folder = synthetic.write_run(tmp_path / "run", synthetic.Truth())
     manifest = json.loads((folder / "manifest.json").read_text())
-    manifest["started_at"] = f"{day}T09:30:00+00:00"
+    if day is not None:  # old manifests do not say it
+        manifest["started_at"] = f"{day}T09:30:00+00:00"
     (folder / "manifest.json").write_text(json.dumps(manifest))
     write_plan_files(folder)
     plan = json.loads((folder / "plan.json").read_text())

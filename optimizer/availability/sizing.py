@@ -136,9 +136,9 @@ def least_extra_nodes(
 ) -> Sizing:
     """Least extra active nodes (active route anywhere) for `target`, an availability in [0, 1).
 
-    `extra_max` bounds the search (1,000 beside shocks). Independent
-    crashes are outnumbered by some size, shocks that take down all nodes are not: a target that
-    they alone miss is infeasible at any size.
+    `extra_max` bounds the search (1,000 beside shocks). Independent crashes are outnumbered by some
+    size, shocks that take down all nodes are not: a target that they alone miss is infeasible at
+    any size.
     Source: PCRAFT section V-C, Table II.
     """
     require_target("target", target)

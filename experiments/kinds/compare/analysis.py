@@ -6,13 +6,12 @@
 from __future__ import annotations
 
 import datetime
-import json
 from pathlib import Path
 from typing import Any
 
 from experiments.record.metrics.summary import summarize_run
 from experiments.record.records import REQUESTS, histograms, read_table, write_bytes, write_json
-from experiments.record.result import Findings
+from experiments.record.result import Findings, read_manifest
 from optimizer.errors import SparecraftError
 from optimizer.plan.ask.overrides import Overrides, asked_of_run
 from optimizer.plan.explain.reasons import Wanted
@@ -56,10 +55,10 @@ def write_plan_files(run_folder: Path) -> None:
     write_json(run_folder / "plan.json", body)
 
 
-def _begun(run_folder: Path) -> datetime.date:
+def _begun(run_folder: Path) -> datetime.date | None:
     """The day of the run: a page that is made again says the same of its prices' age."""
-    started = json.loads((run_folder / "manifest.json").read_text(encoding="utf-8"))["started_at"]
-    return datetime.datetime.fromisoformat(started).date()
+    started = read_manifest(run_folder).get("started_at")
+    return None if started is None else datetime.datetime.fromisoformat(started).date()
 
 
 def write_simulated(run_folder: Path, baseline: str) -> None:
