@@ -11,6 +11,7 @@
 //! | `load` | clients that check every reply's key |
 //! | `misuse` | clients that misuse the protocol |
 //! | `slow` | clients that are slow |
+//! | `mariadb` | real MariaDB servers |
 //! | `soak` | minutes of load on an arbiter whose servers die and whose settings change |
 //! | `rate` | a client of a fixed rate: latency from the moment a request was due |
 //! | `hold` | very many idle connections |
@@ -19,6 +20,7 @@
 pub mod hold;
 pub mod keyed;
 pub mod load;
+pub mod mariadb;
 pub mod misuse;
 pub mod random;
 pub mod rate;

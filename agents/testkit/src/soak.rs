@@ -3,16 +3,18 @@
 //! the protocol, stall or read slowly. It ends with a verdict: no wrong reply, enough requests, no more
 //! errors than the faults account for, and memory that does not grow.
 //!
-//! Beside it, more quietly, goes the soak of a Redis arbiter (`redis`).
+//! Beside it, more quietly, go the soaks of a Redis arbiter (`redis`) and of a MySQL arbiter (`mysql`).
 //!
 //! Memory is compared between *quiet points*: the same load of the same clients goes on, all servers
 //! are in use, the settings are [`faults::BASELINE`], and what the faults left has had time to go.
 
 mod faults;
+mod mysql;
 mod redis;
 mod subject;
 
 use std::collections::BTreeMap;
+use std::future::Future;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering::Relaxed;
@@ -20,7 +22,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use anyhow::{ensure, Result};
+use anyhow::{bail, ensure, Result};
 use serde::Serialize;
 use serde_json::Value;
 use tokio::task::JoinSet;
@@ -54,8 +56,9 @@ const MISUSING: usize = 2;
 const STALLING: usize = 2;
 const READING_SLOWLY: usize = 4;
 
-/// Of the replies that are to be checked, one in so many at least beside them by Redis.
+/// Of the replies that are to be checked, one in so many at least beside them, of each.
 const REDIS_SHARE: u64 = 1_000;
+const MYSQL_SHARE: u64 = 10_000;
 
 const fn style(pipelined: usize, bytewise: bool) -> Style {
     Style {
@@ -129,8 +132,21 @@ pub struct Report {
     pub rss_kib_max: u64,
     /// Core seconds of the arbiter.
     pub arbiter_cpu_s: f64,
-    /// Beside it, the Redis arbiter.
-    pub redis: Option<redis::Report>,
+    /// Beside it, the Redis arbiter,
+    pub redis: Option<Beside>,
+    /// and the MySQL arbiter.
+    pub mysql: Option<Beside>,
+}
+
+/// What came of an arbiter of another protocol, beside.
+#[derive(Debug, Serialize)]
+pub struct Beside {
+    /// What the clients saw.
+    pub counts: Counts,
+    /// Times that a server was killed.
+    pub kills: u64,
+    /// Times that a server was stopped for a while.
+    pub hangs: u64,
 }
 
 impl Report {
@@ -155,12 +171,20 @@ impl Report {
                  {spoilt}: {causes:?}"
             ));
         }
-        if let Some(redis) = &self.redis {
-            let (wrong, checked) = (redis.counts.wrong, redis.counts.checked);
-            if wrong > 0 || checked < requests_least / REDIS_SHARE {
-                let first = redis.counts.described.join("; ");
+        let beside = [
+            ("Redis", &self.redis, REDIS_SHARE),
+            ("MySQL", &self.mysql, MYSQL_SHARE),
+        ];
+        for (name, report, share) in beside {
+            let Some(Beside { counts, .. }) = report else {
+                continue;
+            };
+            let (wrong, checked) = (counts.wrong, counts.checked);
+            let least = requests_least / share;
+            if wrong > 0 || checked < least {
+                let first = counts.described.join("; ");
                 failures.push(format!(
-                    "Redis: {wrong} of {checked} replies wrong: {first}"
+                    "{name}: {wrong} of {checked} replies wrong, {least} to be checked: {first}"
                 ));
             }
         }
@@ -205,33 +229,42 @@ pub fn run(plan: &Plan) -> Result<Report> {
         let (tally, address, seed) = (Arc::clone(&tally), subject.clients, plan.seed);
         std::thread::spawn(move || load(address, seed, &tally))
     };
-    let redis = beside(plan);
+    let redis = beside(plan, |plan, tally| block_on(redis::run(plan, tally)));
+    let mysql = beside(plan, |plan, tally| block_on(mysql::run(plan, tally)));
     let report = runtime.block_on(inject_faults(plan, &mut faults, &mut subject, &tally));
     tally.stop.store(true, Relaxed);
     redis.0.stop.store(true, Relaxed);
-    let redis = match redis.1.join() {
-        Ok(done) => done?,
-        Err(_) => anyhow::bail!("the clients of Redis panicked"),
-    };
-    match clients.join() {
-        Ok(done) => done?,
-        Err(_) => anyhow::bail!("the clients panicked"),
-    }
+    mysql.0.stop.store(true, Relaxed);
+    let (redis, mysql) = (joined(redis.1), joined(mysql.1));
+    joined(clients)?;
     let mut report = report?;
     // Not before the clients have gone: a connection that is not yet accepted is reset then.
     runtime.block_on(subject.end())?;
     report.counts = tally.counts();
-    report.redis = Some(redis);
+    report.redis = Some(redis?);
+    report.mysql = Some(mysql?);
     report.spoilt_most = report.spoilt_most();
     Ok(report)
 }
 
-/// The soak of the Redis arbiter, on a thread of its own.
-fn beside(plan: &Plan) -> (Arc<Tally>, JoinHandle<Result<redis::Report>>) {
+/// Another arbiter's soak, on a thread of its own.
+fn beside(
+    plan: &Plan,
+    run: fn(&Plan, &Arc<Tally>) -> Result<Beside>,
+) -> (Arc<Tally>, JoinHandle<Result<Beside>>) {
     let (tally, plan) = (Arc::new(Tally::default()), plan.clone());
     let own = Arc::clone(&tally);
-    let run = move || runtime()?.block_on(redis::run(&plan, &own));
-    (tally, std::thread::spawn(run))
+    (tally, std::thread::spawn(move || run(&plan, &own)))
+}
+
+fn joined<T>(thread: JoinHandle<Result<T>>) -> Result<T> {
+    thread
+        .join()
+        .unwrap_or_else(|_| bail!("the clients panicked"))
+}
+
+fn block_on<T>(running: impl Future<Output = Result<T>>) -> Result<T> {
+    runtime()?.block_on(running)
 }
 
 fn runtime() -> Result<tokio::runtime::Runtime> {
@@ -332,6 +365,7 @@ async fn inject_faults(
         rss_kib,
         arbiter_cpu_s: subject.cpu_s()?,
         redis: None,
+        mysql: None,
     })
 }
 

@@ -12,17 +12,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use serde::Serialize;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::process::{Child, Command};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-use super::subject::{signal, Subject};
-use super::Plan;
+use super::subject::{hang, Subject};
+use super::{Beside, Plan};
 use crate::keyed::body;
-use crate::load::{Counts, Tally, PATIENCE, PAUSE};
+use crate::load::{Tally, PATIENCE, PAUSE};
 use crate::random::Random;
 use crate::stream::Buffered;
 use crate::upstream::nobody;
@@ -38,17 +37,6 @@ const BATCH_PAUSE: Duration = Duration::from_millis(20);
 const BATCHES: usize = 100;
 const SETTINGS: &str = "policy = \"tad\"\nreplicas = 2\ntokens = 64\nrequest_timeout_ms = 500\n\
                         [guardrails]\nejected_ms_first = 200\nejected_ms_max = 1000";
-
-/// What came of it.
-#[derive(Debug, Serialize)]
-pub struct Report {
-    /// What the clients saw.
-    pub counts: Counts,
-    /// Times that a server was killed.
-    pub kills: u64,
-    /// Times that a server was stopped for a while.
-    pub hangs: u64,
-}
 
 /// Starts a primary, or a replica of one.
 fn start(folder: &Path, address: SocketAddr, primary: Option<SocketAddr>) -> Result<Child> {
@@ -69,7 +57,7 @@ fn start(folder: &Path, address: SocketAddr, primary: Option<SocketAddr>) -> Res
 ///
 /// # Errors
 /// When something cannot be started, or the arbiter does not end well.
-pub async fn run(plan: &Plan, tally: &Arc<Tally>) -> Result<Report> {
+pub async fn run(plan: &Plan, tally: &Arc<Tally>) -> Result<Beside> {
     let folder = tempfile::tempdir()?;
     let addresses: Vec<_> = (0..SERVERS).map(|_| nobody()).collect();
     let primary_of = |place: usize| (place > 0).then_some(addresses[0]);
@@ -96,18 +84,15 @@ pub async fn run(plan: &Plan, tally: &Arc<Tally>) -> Result<Report> {
             servers[victim] = start_one(victim)?;
         } else {
             let pid = servers[victim].id().context("a server ended")?;
-            signal(pid, "STOP").await?;
+            hang(pid, &mut random).await?;
             hangs += 1;
-            // Some are shorter than a request may take, and some longer.
-            sleep(Duration::from_millis(200 + random.below(600))).await;
-            signal(pid, "CONT").await?;
         }
         sleep(Duration::from_millis(700)).await;
     }
     clients.join_all().await;
     subject.end().await?;
     let counts = tally.counts();
-    Ok(Report {
+    Ok(Beside {
         counts,
         kills,
         hangs,

@@ -12,9 +12,10 @@ use tokio::process::{Child, Command};
 use tokio::time::{sleep, Instant};
 
 use super::Plan;
+use crate::random::Random;
 use crate::web;
 
-/// Servers that answer again have to be in use within this time.
+/// Servers that answer again have to be in use, and tokens of clients that have gone free, within this time.
 const BACK_WITHIN: Duration = Duration::from_secs(15);
 
 /// An arbiter's process.
@@ -90,17 +91,30 @@ impl Subject {
 
     /// Waits until all servers are in use.
     pub async fn all_back(&self) -> Result<()> {
+        let is_in_use = |server: &Value| server["alive"] == true && server["ejected"] == false;
+        self.until("all servers in use", |stats| {
+            let servers = stats["servers"].as_array();
+            servers.is_some_and(|servers| servers.iter().all(is_in_use))
+        })
+        .await
+    }
+
+    /// Waits until nobody holds a token.
+    pub async fn all_free(&self) -> Result<()> {
+        self.until("no token in use", |stats| stats["tokens"]["in_use"] == 0)
+            .await
+    }
+
+    async fn until(&self, expected: &str, is_so: impl Fn(&Value) -> bool) -> Result<()> {
         let start = Instant::now();
         loop {
             let stats = self.stats().await?;
-            let servers = stats["servers"].as_array().context("no servers")?;
-            let is_in_use = |server: &Value| server["alive"] == true && server["ejected"] == false;
-            if servers.iter().all(is_in_use) {
+            if is_so(&stats) {
                 return Ok(());
             }
             ensure!(
                 start.elapsed() < BACK_WITHIN,
-                "expected all servers in use within {BACK_WITHIN:?}, got {servers:?}"
+                "expected {expected} within {BACK_WITHIN:?}, got {stats}"
             );
             sleep(Duration::from_millis(50)).await;
         }
@@ -143,6 +157,13 @@ pub async fn signal(pid: u32, name: &str) -> Result<()> {
         .await?;
     ensure!(sent.success(), "process {pid} takes no signal");
     Ok(())
+}
+
+/// Stops a process for less than a second: shorter than a request may take, or longer.
+pub async fn hang(pid: u32, random: &mut Random) -> Result<()> {
+    signal(pid, "STOP").await?;
+    sleep(Duration::from_millis(200 + random.below(600))).await;
+    signal(pid, "CONT").await
 }
 
 fn write(

@@ -1,86 +1,52 @@
-//! Real MariaDB servers, each in a directory of its own, ended when dropped.
+//! Real MariaDB servers that log what they are sent, and arbiters in front of them.
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::sync::OnceLock;
+use std::ops::Deref;
 
 use mysql_async::prelude::Queryable;
-use mysql_async::{Conn, Error, Opts, OptsBuilder};
-use tempfile::TempDir;
+use mysql_async::{Conn, Error};
+pub use testkit::mariadb::options;
 
-use super::upstream::nobody;
 use super::{eventually, settings, start, Running};
 
-/// An empty data directory, made once per test program and copied for each server.
-static TEMPLATE: OnceLock<TempDir> = OnceLock::new();
-
-/// The log goes to a table, so that tests can see what a server was really sent.
 const INIT: &str = "
-CREATE DATABASE wiki;
 CREATE DATABASE other;
 CREATE TABLE wiki.page (id INT PRIMARY KEY AUTO_INCREMENT, title VARCHAR(200)) ENGINE=InnoDB;
 INSERT INTO wiki.page (title) VALUES ('One'), ('Two'), ('Three');
 CREATE TABLE wiki.delay (seconds DOUBLE);
 INSERT INTO wiki.delay VALUES (0);
-CREATE USER wiki@'%' IDENTIFIED VIA mysql_native_password USING PASSWORD('wiki-read');
-GRANT ALL ON *.* TO wiki@'%';
 ";
 
-pub struct MariaDb {
-    pub address: SocketAddr,
-    directory: TempDir,
-    child: Child,
+pub struct MariaDb(testkit::mariadb::MariaDb);
+
+impl Deref for MariaDb {
+    type Target = testkit::mariadb::MariaDb;
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
 }
 
 impl MariaDb {
-    /// Starts a server and waits until it lets the user in.
+    /// Starts a server whose log goes to a table, so that tests can see what it was really sent.
     pub async fn start() -> Self {
-        let directory = tempfile::tempdir().unwrap();
-        let copied = Command::new("cp")
-            .arg("-r")
-            .arg(template())
-            .arg(directory.path().join("data"))
-            .status();
-        assert!(copied.unwrap().success());
-        std::fs::write(directory.path().join("init.sql"), INIT).unwrap();
-        let address = nobody();
-        let child = spawn(directory.path(), address, true);
-        let server = Self {
-            address,
-            directory,
-            child,
-        };
-        server.ready().await;
-        server
-    }
-
-    /// Kills the server as a crash would.
-    pub fn kill(&mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-    }
-
-    /// Starts it again where it was.
-    pub fn restart(&mut self) {
-        self.child = spawn(self.directory.path(), self.address, false);
-    }
-
-    async fn ready(&self) {
-        eventually("a MariaDB that lets us in", || async {
-            Conn::new(options(self.address))
-                .await
-                .ok()?
-                .disconnect()
-                .await
-                .ok()
-        })
-        .await;
+        let log = &["--general-log=1", "--log-output=TABLE"];
+        Self(testkit::mariadb::MariaDb::start(INIT, log).await.unwrap())
     }
 
     /// A connection around the arbiter.
     pub async fn direct(&self) -> Conn {
-        Conn::new(options(self.address)).await.unwrap()
+        self.0.direct().await.unwrap()
+    }
+
+    /// Kills the server as a crash would.
+    pub fn kill(&mut self) {
+        self.0.kill().unwrap();
+    }
+
+    /// Starts it again where it was.
+    pub fn restart(&mut self) {
+        self.0.restart().unwrap();
     }
 
     /// Runs a statement around the arbiter.
@@ -97,93 +63,6 @@ impl MariaDb {
             .filter(|line| line.contains(text) && !line.contains("general_log"))
             .collect()
     }
-}
-
-impl Drop for MariaDb {
-    fn drop(&mut self) {
-        // It may be dead already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// The account, without the settings query that the driver would send first.
-pub fn options(address: SocketAddr) -> Opts {
-    OptsBuilder::default()
-        .ip_or_hostname(address.ip().to_string())
-        .tcp_port(address.port())
-        .user(Some("wiki"))
-        .pass(Some("wiki-read"))
-        .db_name(Some("wiki"))
-        .prefer_socket(false)
-        .max_allowed_packet(Some(16 << 20))
-        .wait_timeout(Some(3600))
-        .into()
-}
-
-fn program(name: &str) -> PathBuf {
-    ["/usr/sbin", "/usr/bin", "/usr/local/bin"]
-        .iter()
-        .map(|folder| Path::new(folder).join(name))
-        .find(|path| path.exists())
-        .unwrap_or_else(|| panic!("{name} is missing: apt-get install mariadb-server-core"))
-}
-
-fn template() -> PathBuf {
-    let made = TEMPLATE.get_or_init(|| {
-        let directory = tempfile::tempdir().unwrap();
-        let output = Command::new(program("mariadb-install-db"))
-            .args([
-                "--no-defaults",
-                "--skip-test-db",
-                "--auth-root-authentication-method=normal",
-            ])
-            .args(["--innodb-log-file-size=4M", "--user=root"])
-            .arg(format!(
-                "--datadir={}",
-                directory.path().join("data").display()
-            ))
-            .output()
-            .unwrap();
-        assert!(
-            output.status.success(),
-            "{}",
-            String::from_utf8_lossy(&output.stderr)
-        );
-        directory
-    });
-    made.path().join("data")
-}
-
-fn spawn(directory: &Path, address: SocketAddr, init: bool) -> Child {
-    let log = std::fs::File::create(directory.join("log")).unwrap();
-    let mut command = Command::new(program("mariadbd"));
-    command
-        .args([
-            "--no-defaults",
-            "--user=root",
-            "--bind-address=127.0.0.1",
-            "--skip-name-resolve",
-        ])
-        .args(["--innodb-buffer-pool-size=8M", "--performance-schema=OFF"])
-        .args([
-            "--general-log=1",
-            "--log-output=TABLE",
-            "--max-connections=500",
-            "--max-allowed-packet=64M",
-        ])
-        .arg(format!("--port={}", address.port()))
-        .arg(format!("--datadir={}", directory.join("data").display()))
-        // At its start a server removes the temporary tables of all others in the same folder.
-        .arg(format!("--tmpdir={}", directory.display()))
-        .arg(format!("--socket={}", directory.join("socket").display()));
-    if init {
-        command.arg(format!(
-            "--init-file={}",
-            directory.join("init.sql").display()
-        ));
-    }
-    command.stdout(Stdio::null()).stderr(log).spawn().unwrap()
 }
 
 /// As many servers, ready.

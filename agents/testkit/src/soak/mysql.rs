@@ -1,0 +1,284 @@
+//! The soak of the MySQL arbiter, beside the other's: real servers are killed and stopped while
+//! sessions read, write in transactions, keep state, ask what takes too long, and leave in the middle.
+//!
+//! A page has one text ever, its [`body`], at each server. What a session did is undone by itself or by
+//! its end, so that nobody may ever see what another left: a row, a variable, a setting.
+
+use std::fmt::Debug;
+use std::net::SocketAddr;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Result;
+use mysql_async::prelude::{FromRow, Queryable};
+use mysql_async::{Conn, Error, Opts};
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+
+use super::subject::{hang, Subject};
+use super::{Beside, Plan};
+use crate::keyed::{body, large_key};
+use crate::load::{Tally, PATIENCE, PAUSE};
+use crate::mariadb::{options, MariaDb};
+use crate::random::Random;
+
+const SERVERS: usize = 2;
+const PAGES: u64 = 512;
+/// Tables of the servers; what is done with the second is always undone.
+const TABLES: &str = "
+CREATE TABLE wiki.page (id BIGINT UNSIGNED PRIMARY KEY, text MEDIUMBLOB) ENGINE=InnoDB;
+CREATE TABLE wiki.draft (id BIGINT UNSIGNED PRIMARY KEY, text MEDIUMBLOB) ENGINE=InnoDB;
+";
+/// Clients by what they do.
+const CLIENTS: [(usize, Does); 5] = [
+    (6, Does::Read),
+    (3, Does::KeepASetting),
+    (3, Does::WriteAndUndo),
+    (2, Does::KeepAVariable),
+    (2, Does::Leave),
+];
+/// After each act: the other arbiter has the processor's better part.
+const ACT_PAUSE: Duration = Duration::from_millis(10);
+/// A client's acts until it connects anew.
+const ACTS: usize = 50;
+const SETTINGS: &str = "policy = \"tad\"\nreplicas = 2\ntokens = 16\nrequest_timeout_ms = 500\n\
+                        [mysql]\nuser = \"wiki\"\npassword = \"wiki-read\"\ndatabase = \"wiki\"\n\
+                        [guardrails]\nejected_ms_first = 200\nejected_ms_max = 1000";
+/// Longer than a request may take.
+const SLEEP: &str = "SELECT SLEEP(5)";
+
+#[derive(Debug, Clone, Copy)]
+enum Does {
+    /// Reads pages.
+    Read,
+    /// Sets a variable of the session that the arbiter repeats at another server.
+    KeepASetting,
+    /// Writes in a transaction, sees it, takes it back, sees it no more.
+    WriteAndUndo,
+    /// Sets a variable that keeps the session at its server.
+    KeepAVariable,
+    /// Asks what takes too long, or goes in the middle of a transaction or of a query.
+    Leave,
+}
+
+/// Runs it until the tally says stop. The tally is its own.
+///
+/// # Errors
+/// When something cannot be started, the arbiter does not end well, or keeps tokens of clients that
+/// have gone.
+pub async fn run(plan: &Plan, tally: &Arc<Tally>) -> Result<Beside> {
+    let folder = tempfile::tempdir()?;
+    let mut servers = Vec::with_capacity(SERVERS);
+    for _ in 0..SERVERS {
+        let server = MariaDb::start(TABLES, &[]).await?;
+        fill(&mut server.direct().await?).await?;
+        servers.push(server);
+    }
+    let addresses: Vec<_> = servers.iter().map(|server| server.address).collect();
+    let subject = Subject::start(plan, "mysql", folder.path(), &addresses, SETTINGS).await?;
+    let mut clients = JoinSet::new();
+    let mut number = plan.seed << 24;
+    for (count, does) in CLIENTS {
+        for _ in 0..count {
+            number += 1;
+            let (tally, address) = (Arc::clone(tally), subject.clients);
+            clients.spawn(async move { act(address, does, number, &tally).await });
+        }
+    }
+    let (mut random, mut kills, mut hangs) = (Random::new(plan.seed), 0, 0);
+    while tally.goes_on() {
+        let replicas = 1 + random.below(SERVERS as u64);
+        let body = format!("{{\"replicas\":{replicas}}}");
+        subject.put("/v1/replicas", &body).await?;
+        let victim = &mut servers[random.below(SERVERS as u64) as usize];
+        if random.below(2) == 0 {
+            victim.kill()?;
+            kills += 1;
+            sleep(Duration::from_millis(300)).await;
+            victim.restart()?;
+        } else {
+            hang(victim.pid(), &mut random).await?;
+            hangs += 1;
+        }
+        sleep(Duration::from_millis(2_000)).await;
+    }
+    clients.join_all().await;
+    subject.all_back().await?;
+    subject.all_free().await?;
+    subject.end().await?;
+    let counts = tally.counts();
+    Ok(Beside {
+        counts,
+        kills,
+        hangs,
+    })
+}
+
+/// A page's number; one of them is large.
+fn page(random: &mut Random) -> u64 {
+    match random.below(PAGES) {
+        0 => large_key(0),
+        n => Random::new(n).bits(),
+    }
+}
+
+async fn fill(conn: &mut Conn) -> Result<()> {
+    let keys = (1..PAGES).map(|n| Random::new(n).bits());
+    for key in keys.chain([large_key(0)]) {
+        conn.query_drop(insert("page", key)).await?;
+    }
+    Ok(())
+}
+
+fn insert(table: &str, key: u64) -> String {
+    let text: String = body(key).iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("INSERT INTO {table} VALUES ({key}, x'{text}')")
+}
+
+fn select(table: &str, key: u64) -> String {
+    format!("SELECT text FROM {table} WHERE id = {key}")
+}
+
+/// A client, until the tally says stop.
+async fn act(address: SocketAddr, does: Does, seed: u64, tally: &Tally) {
+    let mut random = Random::new(seed);
+    let options = options(address);
+    while tally.goes_on() {
+        sleep(PAUSE).await;
+        let Some(conn) = connect(&options, tally).await else {
+            continue;
+        };
+        let mut session = Session { conn, tally };
+        for _ in 0..ACTS {
+            let done = match does {
+                Does::Read => session.read(&mut random).await,
+                Does::KeepASetting => session.keep_a_setting(&mut random).await,
+                Does::WriteAndUndo => session.write_and_undo(&mut random).await,
+                Does::KeepAVariable => session.keep_a_variable(&mut random).await,
+                Does::Leave => session.leave(&mut random).await,
+            };
+            if done.is_none() || !tally.goes_on() {
+                break;
+            }
+            sleep(ACT_PAUSE).await;
+        }
+    }
+}
+
+async fn connect(options: &Opts, tally: &Tally) -> Option<Conn> {
+    let conn = timeout(PATIENCE, Conn::new(options.clone())).await;
+    let conn = judged(conn.ok(), "a connection", tally)?;
+    tally.connections.fetch_add(1, Relaxed);
+    Some(conn)
+}
+
+/// What came, if it is a reply and no error.
+fn judged<T>(came: Option<Result<T, Error>>, asked: &str, tally: &Tally) -> Option<T> {
+    match came {
+        Some(Ok(value)) => return Some(value),
+        Some(Err(Error::Server(error))) => tally.error(format!("MySQL error {}", error.code)),
+        Some(Err(_)) => drop(tally.unanswered.fetch_add(1, Relaxed)),
+        None => tally.wrong(format!("{asked}: no reply within 20 s")),
+    }
+    None
+}
+
+/// None from its methods: the session is over.
+struct Session<'a> {
+    conn: Conn,
+    tally: &'a Tally,
+}
+
+impl Session<'_> {
+    async fn read(&mut self, random: &mut Random) -> Option<()> {
+        let key = page(random);
+        self.expect(&select("page", key), Some(body(key))).await
+    }
+
+    async fn keep_a_setting(&mut self, random: &mut Random) -> Option<()> {
+        let length = 1_024 + random.below(1_000);
+        self.tell(&format!("SET group_concat_max_len = {length}"))
+            .await?;
+        for _ in 0..4 {
+            self.read(random).await?;
+            self.expect("SELECT @@group_concat_max_len", Some(length))
+                .await?;
+        }
+        Some(())
+    }
+
+    async fn write_and_undo(&mut self, random: &mut Random) -> Option<()> {
+        let key = random.bits();
+        let draft = select("draft", key);
+        self.expect::<Vec<u8>>(&draft, None).await?;
+        self.tell("BEGIN").await?;
+        self.tell(&insert("draft", key)).await?;
+        self.expect(&draft, Some(body(key))).await?;
+        self.read(random).await?;
+        self.tell("ROLLBACK").await?;
+        self.expect::<Vec<u8>>(&draft, None).await
+    }
+
+    async fn keep_a_variable(&mut self, random: &mut Random) -> Option<()> {
+        let number = random.bits();
+        self.tell(&format!("SELECT @a := {number}")).await?;
+        self.read(random).await?;
+        self.expect("SELECT @a", Some(number)).await
+    }
+
+    /// Always none, but when the session goes on after an error.
+    async fn leave(&mut self, random: &mut Random) -> Option<()> {
+        // Nothing of those that left before is here.
+        self.expect::<Option<u64>>("SELECT @a", Some(None)).await?;
+        let drafts = "SELECT COUNT(*) FROM draft WHERE id < 1000000";
+        self.expect(drafts, Some(0_u64)).await?;
+        match random.below(3) {
+            0 => {
+                let key = random.below(1_000_000);
+                self.tell("BEGIN").await?;
+                // Two may choose the same, and then one waits for the other.
+                self.tell(&insert("draft", key)).await?;
+                self.tell("SELECT @a := 1").await?;
+            }
+            1 => {
+                let left = timeout(Duration::from_millis(50), self.conn.query_drop(SLEEP)).await;
+                if left.is_ok_and(|reply| reply.is_ok()) {
+                    self.tally.wrong(format!("{SLEEP}: done in 50 ms"));
+                }
+            }
+            _ => {
+                let came = timeout(PATIENCE, self.conn.query_drop(SLEEP)).await.ok();
+                if judged(came, SLEEP, self.tally).is_some() {
+                    self.tally.wrong(format!("{SLEEP}: no error"));
+                }
+            }
+        }
+        None
+    }
+
+    async fn tell(&mut self, sql: &str) -> Option<()> {
+        let came = timeout(PATIENCE, self.conn.query_drop(sql)).await.ok();
+        judged(came, sql, self.tally)?;
+        self.tally.checked.fetch_add(1, Relaxed);
+        Some(())
+    }
+
+    /// Asks for at most one row of one value, and checks it.
+    async fn expect<T>(&mut self, sql: &str, value: Option<T>) -> Option<()>
+    where
+        T: FromRow + PartialEq + Debug + Send + 'static,
+    {
+        let asked = self.conn.query_first::<T, _>(sql);
+        let came = judged(timeout(PATIENCE, asked).await.ok(), sql, self.tally)?;
+        if came == value {
+            self.tally.checked.fetch_add(1, Relaxed);
+            return Some(());
+        }
+        let short = |value: &Option<T>| format!("{value:?}").chars().take(100).collect::<String>();
+        let (value, came) = (short(&value), short(&came));
+        self.tally
+            .wrong(format!("{sql}: expected {value}, got {came}"));
+        None
+    }
+}
