@@ -23,7 +23,7 @@ use crate::cpu::CpuUse;
 use crate::plan::{part, Plan};
 use crate::pool::{Mark, Pool};
 use crate::record::{Outcome, Record};
-use crate::waiting::{slot_of, Stop, Waiting};
+use crate::waiting::{lead_ns, slot_of, Stop, Waiting};
 
 const EVENTS: usize = 1024;
 
@@ -82,7 +82,7 @@ impl Engine {
     ) -> io::Result<Self> {
         Ok(Self {
             records,
-            waiting: Waiting::new()?,
+            waiting: Waiting::new(lead_ns(mean_gap_ns(&plan.offsets_ns) * count as f64))?,
             pool: Pool::new(plan.targets.len()),
             origin_ns: 0,
             next: number,
@@ -121,7 +121,7 @@ impl Engine {
             cpu.mark(now_ns);
             self.pass_on(now_ns, false);
             let wake_ns = self.wake_ns().min(cpu.next_ns());
-            self.waiting.wait(&mut events, wake_ns)?;
+            self.waiting.wait(&mut events, self.due_ns(), wake_ns)?;
             for event in &events {
                 if let Some(slot) = slot_of(event.token()) {
                     self.on_event(slot, event);
@@ -142,18 +142,22 @@ impl Engine {
         })
     }
 
-    /// When there is something to do although nothing comes.
-    fn wake_ns(&mut self) -> i64 {
-        let due_ns = match self.plan.offsets_ns.get(self.next) {
+    /// When the next request is due.
+    fn due_ns(&self) -> i64 {
+        match self.plan.offsets_ns.get(self.next) {
             Some(offset_ns) => self.origin_ns + offset_ns,
             None => i64::MAX,
-        };
+        }
+    }
+
+    /// When there is something else to do although nothing comes.
+    fn wake_ns(&mut self) -> i64 {
         let pass_on_ns = if self.out.is_empty() {
             i64::MAX
         } else {
             self.passed_ns + PASS_ON_NS
         };
-        let mut wake_ns = due_ns.min(pass_on_ns);
+        let mut wake_ns = pass_on_ns;
         for queue in [&mut self.connecting, &mut self.answering] {
             while let Some(limit) = queue.front() {
                 if self.pool.of(limit).is_some() {
@@ -341,5 +345,13 @@ fn take_until(limits: &mut VecDeque<Mark>, now_ns: i64) -> Option<Mark> {
         limits.pop_front()
     } else {
         None
+    }
+}
+
+/// Between two arrivals; endless where there are fewer.
+fn mean_gap_ns(offsets_ns: &[i64]) -> f64 {
+    match offsets_ns {
+        [first, .., last] => (last - first) as f64 / (offsets_ns.len() - 1) as f64,
+        _ => f64::INFINITY,
     }
 }
