@@ -1,0 +1,20 @@
+# One tier: a primary that takes the writes, and three replicas of it, with cards of 50 Mbit/s.
+experiment = "redis-tails"
+scheme     = "on-prem"
+
+tiers = {
+  store = {
+    role          = "redis"
+    nodes         = 4
+    standby       = 0
+    cpus          = 0.25
+    memory_mb     = 256
+    nic_mbps      = 50
+    disk_mbps     = 80
+    instance_type = "t3.small"
+  }
+}
+
+arbiters = {
+  store = { tokens = 16 }
+}
