@@ -1,13 +1,13 @@
-# One tier: a primary that takes the writes, and three replicas of it, with cards of 50 Mbit/s.
+# One tier: a primary that takes the writes, and nine replicas of it, with cards of 50 Mbit/s.
 experiment = "redis-tails"
 scheme     = "on-prem"
 
 tiers = {
   store = {
     role          = "redis"
-    nodes         = 4
+    nodes         = 10
     standby       = 0
-    cpus          = 0.25
+    cpus          = 0.15
     memory_mb     = 256
     nic_mbps      = 50
     disk_mbps     = 80

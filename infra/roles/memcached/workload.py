@@ -21,5 +21,6 @@ def cache(name: str, count: int, size: int) -> Population:
 
 WORKLOADS = {
     "cache-reader": Workload(lambda: cache("entry", 20_000, 1000), ("memcached",)),
+    "cached-fragments": Workload(lambda: cache("fragment", 1_000, 16_000), ("memcached",)),
     "cached-pages": Workload(lambda: cache("page", 400, 64_000), ("memcached",)),
 }

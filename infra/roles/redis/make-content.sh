@@ -17,10 +17,10 @@ serve() { # port, arguments: a Redis with its socket at $work/PORT
 
 serve 6379 --dir "$data" --dbfilename content.rdb
 server=$!
-python3 /opt/sparecraft/role/records.py --dictionary /usr/share/dictd/gcide.dict.dz --format redis entry:20000:1000 page:400:50000 |
+python3 /opt/sparecraft/role/records.py --dictionary /usr/share/dictd/gcide.dict.dz --format redis entry:20000:1000 fragment:1000:16000 page:400:50000 |
   redis-cli -s "$work/6379" --pipe >/dev/null
 records=$(redis-cli -s "$work/6379" dbsize)
-[ "$records" = 20400 ] || { echo "expected 20400 records, got $records" >&2; exit 1; }
+[ "$records" = 21400 ] || { echo "expected 21400 records, got $records" >&2; exit 1; }
 # Only a primary that has had a replica writes its replication id into the file: with it, replicas that
 # start from the same file take up where the file ends, instead of a copy of everything.
 serve 6380 --dir "$work" --replicaof "127.0.0.1 6379"

@@ -26,6 +26,6 @@ def ycsb(name: str, count: int, size: int, update_share: float) -> Population:
 
 WORKLOADS = {
     "ycsb-a": Workload(lambda: ycsb("entry", 20_000, 1000, 0.5), ("redis",)),
-    "ycsb-b": Workload(lambda: ycsb("entry", 20_000, 1000, 0.05), ("redis",)),
+    "ycsb-b-medium": Workload(lambda: ycsb("fragment", 1_000, 16_000, 0.05), ("redis",)),
     "ycsb-b-large": Workload(lambda: ycsb("page", 400, 50_000, 0.05), ("redis",)),
 }
