@@ -108,6 +108,17 @@ def test_p99_of_few_requests_is_marked_insufficient() -> None:
     assert not found["p95"]["insufficient"]
 
 
+@pytest.mark.parametrize("count", [9_000, 10_000])
+def test_p99_9_is_compared_where_ten_requests_lie_beyond_it(count: int) -> None:
+    draw = np.random.default_rng(7)
+    found = compared(frame(draw.lognormal(4.0, 0.5, count), draw.lognormal(3.0, 0.5, count)))
+    assert ("p99_9" in found) is (count == 10_000)
+    if count == 10_000:
+        assert found["p99_9"]["samples_beyond"] == 10
+        assert not found["p99_9"]["insufficient"]
+        assert 1 < found["p99_9"]["ci_low"] < found["p99_9"]["factor"]
+
+
 def test_an_interrupted_pair_compares_only_what_both_arms_measured() -> None:
     found = compared(frame([100.0] * 50 + [9000.0] * 50, [50.0] * 50))
     assert found["mean"]["factor"] == pytest.approx(2.0)

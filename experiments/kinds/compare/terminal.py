@@ -29,6 +29,7 @@ _ROWS = (
     ("p50", "p50_ms", milliseconds),
     ("p95", "p95_ms", milliseconds),
     ("p99", "p99_ms", milliseconds),
+    ("p99.9", "p99_9_ms", milliseconds),
     ("punctuality", "punctuality", percent),
     ("demerits per request", "demerits_per_request", number),
     ("sent late, p99", "lag_ms_p99", milliseconds),
@@ -69,6 +70,8 @@ def _arms(summary: Mapping[str, Any]) -> Table:
         table.add_column(heading, justify="right")
     for label, key, show in _ROWS:
         name = key.removesuffix("_ms")
+        if name == "p99_9" and name not in improvement:
+            continue
         cells = [_figure(arm, key, show) for arm in arms.values()]
         entry = improvement.get(name) or {}
         if compared:

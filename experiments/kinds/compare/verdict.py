@@ -169,7 +169,8 @@ def headline_arms(run: RunFolder) -> tuple[str, str | None, dict[str, Any]]:
 
 
 def gain_table(run: RunFolder) -> Table | None:
-    """Factor and interval of p95, p50, mean and p99, with both arms' values."""
+    """Factor and interval of p95, p50, mean and p99, and of p99.9 where enough requests lie beyond
+    it, with both arms' values."""
     baseline, other, entries = headline_arms(run)
     if other is None or not entries:
         return None
@@ -181,11 +182,12 @@ def gain_table(run: RunFolder) -> Table | None:
             Cell(milliseconds((arms.get(arm) or {}).get(f"{name}_ms")), doubtful)
             for arm in (baseline, other)
         ]
-        rows.append((named(name), *both, factor_cell(run, entry)))
+        rows.append((named(name.replace("_", ".")), *both, factor_cell(run, entry)))
     first = next(iter(entries.values()))
     caption = f"Gain: {number(first.get('samples'))} requests per arm, {first.get('pairs')} pairs"
-    if (beyond := (entries.get("p99") or {}).get("samples_beyond")) is not None:
-        caption += f", {number(beyond)} beyond p99"
+    for name in ("p99", "p99_9"):
+        if (beyond := (entries.get(name) or {}).get("samples_beyond")) is not None:
+            caption += f", {number(beyond)} beyond {name.replace('_', '.')}"
     return Table("gain-table", caption, ("", baseline, other, "factor (95 %)"), tuple(rows))
 
 
