@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from experiments.design import load_design
 from experiments.design.experiment import Experiment, Interference
 from experiments.design.fleet import Fleet
-from experiments.design.interference import Episode, affected_tiers, episodes
+from experiments.design.interference import GAP_S_MIN, Episode, affected_tiers, episodes
 from experiments.design.schedule import (
     arrivals,
     block_length_s,
@@ -199,7 +199,7 @@ def test_episodes_stay_in_the_window_on_affected_machines_one_at_a_time(
     for machine in allowed:
         own = [episode for episode in drawn if episode.machine == machine]
         for before, after in pairwise(own):
-            assert before.start_s + before.duration_s <= after.start_s
+            assert before.start_s + before.duration_s + GAP_S_MIN <= after.start_s + 1e-9
 
 
 def _check_kind(episode: Episode, interference: Interference) -> None:
