@@ -224,6 +224,7 @@ class _TierRecords:
             if self._by_connection
             else requests,
             processing_s=processing,
+            card_kbit=self._card_kbit(),
             service_cv2=self._cv2(),
             token_hold_s=hold,
             interference_share=share,
@@ -276,13 +277,28 @@ class _TierRecords:
         return Estimate(value, int(total), _standard_error(ratios), _LEAST)
 
     def _processing_s(self) -> Estimate:
-        """CPU seconds over executed copies, on undisturbed machines; blocks are the replicates."""
+        return self._per_executed("cpu_cores")
+
+    def _card_kbit(self) -> Estimate:
+        """Of the direction that carries more."""
+        both = [self._per_executed(name) for name in ("net_rx_mbps", "net_tx_mbps")]
+        mbit = max(both, key=lambda found: found.value or 0.0)
+        if mbit.value is None:
+            return mbit
+        spread = None if mbit.spread is None else 1e3 * mbit.spread
+        return replace(mbit, value=1e3 * mbit.value, spread=spread)
+
+    def _per_executed(self, use: str) -> Estimate:
+        """What the hosts used, a column of theirs over time, over executed copies, on undisturbed
+        machines; blocks are the replicates."""
         import polars as pl
 
-        ratios, used_s, executed = [], 0.0, 0.0
+        ratios, used, executed = [], 0.0, 0.0
+        if use not in self.results.hosts.columns:
+            return Estimate(None, 0, None, _LEAST)
         for machine, server in self.series.servers.items():
             host = self.results.hosts.filter(pl.col("machine") == machine).sort("time_s")
-            time_s, cores = column(host, "time_s"), column(host, "cpu_cores")
+            time_s, rate = column(host, "time_s"), column(host, use)
             if len(time_s) < 2 or len(server.time_s) < 2:
                 continue
             quiet = ~touched(time_s, self._disturbed(machine), _MARGIN_S)
@@ -290,12 +306,12 @@ class _TierRecords:
             requests = np.diff(np.interp(time_s, server.time_s, server.requests))
             for block in self.blocks:
                 kept = quiet & inside(time_s, [block]) & (lengths < 5.0)
-                cpu_s = float((cores[1:] * lengths)[kept].sum())
+                amount = float((rate[1:] * lengths)[kept].sum())
                 count = float(requests[kept].sum())
-                used_s, executed = used_s + cpu_s, executed + count
+                used, executed = used + amount, executed + count
                 if count >= _LEAST / 10:
-                    ratios.append(cpu_s / count)
-        value = used_s / executed if executed > 0 and used_s > 0 else None
+                    ratios.append(amount / count)
+        value = used / executed if executed > 0 and used > 0 else None
         return Estimate(value, int(executed), _standard_error(ratios), _LEAST)
 
     def _with_cap(self) -> TierSpec:

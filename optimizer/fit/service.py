@@ -34,6 +34,7 @@ class TierFit:
     requests_per_copy: Estimate  # requests here per copy executed upstream (1 at the entry)
     connections_per_copy: Estimate  # connections here per copy executed upstream
     processing_s: Estimate  # CPU seconds per executed copy, outside interference
+    card_kbit: Estimate  # over the fuller direction of a machine's card per executed copy, likewise
     service_cv2: Estimate  # squared coefficient of variation of a copy's latency, undisturbed
     token_hold_s: Estimate  # how long a connection's copy holds its token
     interference_share: Estimate  # share of machine time with a neighbour's load

@@ -47,6 +47,25 @@ def test_processing_times_leave_the_neighbours_cpu_out(service: ServiceFit, trut
     assert 0 < web.processing_s.spread < 0.1 * truth.web_s
 
 
+def test_what_a_copy_takes_of_a_card_is_of_the_fuller_direction(
+    run_dir: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "with-cards"
+    shutil.copytree(run_dir, folder)
+    hosts = pl.read_parquet(folder / "hosts.parquet")
+    cores = pl.col("cpu_cores")
+    hosts.with_columns(net_rx_mbps=0.1 * cores, net_tx_mbps=8.0 * cores).write_parquet(
+        folder / "hosts.parquet"
+    )
+    for tier in fit(read_results(folder)).tiers:
+        assert _value(tier.card_kbit) == pytest.approx(8e3 * _value(tier.processing_s))
+        assert tier.card_kbit.spread == pytest.approx(8e3 * (tier.processing_s.spread or 0.0))
+
+
+def test_a_run_that_saw_no_cards_says_nothing_of_them(service: ServiceFit) -> None:
+    assert [tier.card_kbit.value for tier in service.tiers] == [None, None]
+
+
 def test_interference_share_and_slowdown_are_found(service: ServiceFit, truth: Truth) -> None:
     for tier in service.tiers:
         assert _value(tier.interference_share) == pytest.approx(truth.share, abs=0.12)

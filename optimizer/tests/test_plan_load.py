@@ -81,3 +81,24 @@ def test_a_confidence_is_refused_where_everything_is_certain() -> None:
 def test_a_load_that_is_no_story_is_refused(load: dict[str, Any], named: str) -> None:
     with pytest.raises(InputError, match=named):
         asked({"availability": 0.99}, load=load)
+
+
+def test_a_card_that_is_full_takes_machines_as_a_core_does() -> None:
+    """20 requests/s of 640 kbit are 12.8 of 10 Mbit/s; their cores would fit into one machine."""
+    present = {"instance_type": "c5.large", "nodes": 1}
+    card = {"nic_mbps": 10.0, "kbit_per_copy": 640.0, "present": present}
+    full, empty = (
+        answer(asked({"availability": 0.9}, tier=tier)).plan
+        for tier in (card, {"present": present})
+    )
+    assert [plan.tiers["web"].needed for plan in (full, empty)] == [2, 1]
+    assert full.tiers["web"].utilisation == pytest.approx(0.64)
+    assert full.load is not None
+    assert full.load["gives_way"] == "utilisation"
+    assert full.load["holds_to_per_s"] == pytest.approx(20.0 * 0.7 / 0.64)
+    assert [plan.present["breaks"] for plan in (full, empty) if plan.present] == [
+        ["utilisation"],
+        [],
+    ]
+    assert any("640 kbit of 10 Mbit/s" in text for text in full.assumptions)
+    assert any("cards are never full" in text for text in empty.assumptions)

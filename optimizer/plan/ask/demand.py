@@ -29,10 +29,17 @@ def demands(service: ServiceFit) -> tuple[TierDemand, ...]:
                 memory_mb=tier.spec.memory_mb,
                 connection_per_s=copies * _known(tier.connections_per_copy),
                 token_hold_s=hold,
+                card_s=_card_s(tier),
             )
         )
         copies = rate
     return tuple(found)
+
+
+def _card_s(tier: TierFit) -> float:
+    """0 where the card has no known rate, or nobody saw what goes over it."""
+    kbit, mbps = tier.card_kbit, tier.spec.nic_mbps
+    return 1e-3 * kbit.value / mbps if kbit.value and kbit.sufficient and mbps else 0.0
 
 
 def stated(value: float | None) -> Estimate:

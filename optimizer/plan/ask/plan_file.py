@@ -37,6 +37,7 @@ FIGURES: Mapping[str, str] = {
     "requests_per_copy": "requests_per_copy",
     "connections_per_copy": "connections_per_copy",
     "processing_s": "processing_s",
+    "kbit_per_copy": "card_kbit",
     "cv2": "service_cv2",
     "interference_share": "interference_share",
     "gamma": "gamma",
@@ -82,6 +83,7 @@ class StatedTier(Strict):
     requests_per_copy: Positive | None = None
     connections_per_copy: Positive | None = None
     processing_s: Positive | None = None
+    kbit_per_copy: Positive | None = None
     capacity: Text | None = None
     workload: Text | None = None
     cv2: Positive | None = None

@@ -71,10 +71,30 @@ def _on_capacity(case: Case, service: ServiceFit) -> list[str]:
             "burstable types (t3): sustained load is held against the baseline share, single "
             "requests run at full speed (CPU credits suffice while the load is below the baseline)"
         )
+    texts += _on_cards(case, service)
     memory = "a machine needs the tier's memory"
     if case.headroom_mb:
         memory += f" and {case.headroom_mb:g} MB more for its system"
     return [*texts, memory]
+
+
+def _on_cards(case: Case, service: ServiceFit) -> list[str]:
+    told, not_told = [], []
+    for tier, demand in zip(service.tiers, case.tiers, strict=True):
+        if demand.card_s:
+            told.append(
+                f"{tier.spec.name} {tier.card_kbit.value:.3g} kbit of {tier.spec.nic_mbps:g} Mbit/s"
+            )
+        else:
+            not_told.append(tier.spec.name)
+    texts = []
+    if told:
+        texts.append(
+            f"network cards are as in the run, and a copy takes them as it did ({', '.join(told)})"
+        )
+    if not_told:
+        texts.append(f"network cards are never full: not in the plan of {', '.join(not_told)}")
+    return texts
 
 
 def _on_shocks(case: Case) -> list[str]:

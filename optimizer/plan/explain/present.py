@@ -145,16 +145,8 @@ def _ways(case: Case, there: Sequence[_There]) -> Iterator[list[Option]]:
         upstream *= one.replicas
 
 
-def _load(demand: TierDemand, one: _There, upstream: int) -> float:
-    """Utilisation of a single machine."""
-    tier = demand.latency
-    left = 1.0 - tier.interference_share * (1.0 - tier.gamma)
-    work = demand.request_per_s * upstream * one.replicas * tier.processing_s
-    return work / (one.instance.sustained_cores * left)
-
-
 def _least(case: Case, demand: TierDemand, one: _There, upstream: int) -> int:
-    load = _load(demand, one, upstream)
+    load = demand.load(one.instance, upstream, one.replicas)
     return max(1, one.replicas, math.ceil(load / case.limits.max_utilisation))
 
 
@@ -171,7 +163,7 @@ def _option(case: Case, demand: TierDemand, one: _There, upstream: int, needed: 
         extra=extra,
         usd_per_month=one.usd_per_month,
         unavailability=1.0,
-        utilisation=_load(demand, one, upstream) / needed,
+        utilisation=demand.load(one.instance, upstream, one.replicas) / needed,
         collision=collision_probability(needed, upstream, one.replicas),
     )
     return replace(found, unavailability=case.unavailability(found))

@@ -210,6 +210,7 @@ def inputs_of(asked: Question, service: ServiceFit) -> dict[str, Any]:
 def _tier_inputs(tier: TierFit) -> dict[str, Any]:
     figures = (
         *("requests_per_copy", "connections_per_copy", "processing_s", "service_cv2"),
+        "card_kbit",
         *("token_hold_s", "interference_share", "gamma"),
     )
     return {

@@ -46,6 +46,15 @@ class TierDemand:
     instance_types: Sequence[str] | None = None  # None: all of the region
     variant: str | None = None  # how its software is built, where that was chosen
     crash_more_per_year: float = 0.0  # by transient faults, beside the machine's own
+    card_s: float = 0.0  # how long a copy keeps its machine's network card
+
+    def load(self, instance: Instance, upstream: int, replicas: int) -> float:
+        """Of a single machine that serves the whole tier: of its cores or of its card, whichever
+        is fuller. Neighbours take cores (sPARE Eq. 4, 4.2)."""
+        tier = self.latency
+        left = 1.0 - tier.interference_share * (1.0 - tier.gamma)
+        cores = tier.processing_s / (instance.sustained_cores * left)
+        return self.request_per_s * upstream * replicas * max(cores, self.card_s)
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 Made at once for an amplification level and a number of replicas, per instance type and redundancy:
 
     utilisation = lambda a r T / (n V (1 - f (1 - gamma))),  n the needed nodes   (sPARE Eq. 4, 4.2)
+                  and where its card is fuller that one's: lambda a r / n times what a copy takes it
     cost        = active nodes * price + standbys * price of a machine that is off
 
 Left out are options that another one with the same needed nodes and type, and no fewer active
@@ -199,10 +200,7 @@ def _block(
     limits: Limits,
 ) -> tuple[Any, ...]:
     """Columns of one instance type at one level with one number of replicas."""
-    tier = demand.latency
-    left = 1.0 - tier.interference_share * (1.0 - tier.gamma)
-    load = demand.request_per_s * level * replicas * tier.processing_s
-    per_node = load / (instance.sustained_cores * left)  # utilisation of a single node
+    per_node = demand.load(instance, level, replicas)
     first = max(replicas, math.floor(per_node) + 1)
     parts = []
     for needed in range(first, limits.max_nodes + 1):
