@@ -123,7 +123,8 @@ def _predict(run_dir: Path, arm: str, predicted: str | None, as_json: bool) -> N
         one = found[0]
         host = f", {one.busy_cores:.2g} of the host's {one.host_cores:g} cores used by others"
         say(
-            f"fitted: {1e3 * one.work_s:.3g} core ms a page at the front"
+            f"fitted: {1e3 * one.work_s:.3g} core ms a page at the front, and "
+            f"{1e3 * one.after_s:.3g} after the reply"
             f"{host if one.host_cores else ''}"
         )
         for what, speed in one.speeds.items():

@@ -1,12 +1,13 @@
 """How well the simulator, fitted to one arm of a live run, predicts another arm's latencies.
 
 Replayed are the predicted arm's own arrivals, and each neighbour and fault at its machine and time,
-as a slower server. From `optimizer.fit`: queries per page and work per query. From the fitted arm's
-pages: the law of the work, that of pages that met no neighbour. From its arbiters' counters: how
-much slower a tier's servers were under each kind of neighbour, in the mean. And two numbers that
-make its simulated p50 and p95 those that were measured: the web tier's work, and a factor of all
-those speeds, as a mean contains the queue. Nothing of the predicted arm but its policy, r and
-tokens is used.
+as a slower server. From `optimizer.fit`: queries per page, work per query and work per page. What
+p50 leaves over of the latter comes after the reply: nobody waits for it, and it takes cores. From
+the fitted arm's pages: the law of the work, that of pages that met no neighbour. From its
+arbiters' counters: how much slower a tier's servers were under each kind of neighbour, in the mean.
+And two numbers that make its simulated p50 and p95 those that were measured: the web tier's work,
+and a factor of all those speeds, as a mean contains the queue. Nothing of the predicted arm but its
+policy, r and tokens is used.
 
 Caps on cores are quotas in periods of 10 ms, as the local platform sets them. Machines of one host
 compete for its cores, of which all but the tiers' servers (load, arbiters, kernel, other guests)
@@ -51,7 +52,8 @@ class Fidelity:
     fitted_arm: str
     predicted_arm: str
     requests: int
-    work_s: float  # of the web tier
+    work_s: float  # of the web tier, before the reply
+    after_s: float  # and after it
     speeds: Mapping[str, float]  # of a server, by "tier, kind of neighbour"; of what slowed it
     host_cores: float | None  # that all machines share; None where each has its own
     busy_cores: float  # of them, used by others than the tiers' servers
@@ -91,6 +93,7 @@ def fidelity(run_dir: Path, fitted_arm: str, predicted_arms: Sequence[str] = ())
                 predicted_arm=name,
                 requests=len(second.measured_s),
                 work_s=law.work_s,
+                after_s=law.after_s,
                 speeds={", ".join(both): law.speed(*both) for both in law.slowed},
                 host_cores=law.host.get("cores"),
                 busy_cores=law.host.get("busy_cores", 0.0),
@@ -105,11 +108,17 @@ def fidelity(run_dir: Path, fitted_arm: str, predicted_arms: Sequence[str] = ())
 class _Law:
     """What the fitted arm tells."""
 
-    work_s: float  # of the web tier, mean
+    work_s: float  # of the web tier before the reply, mean
+    whole_s: float  # and with what comes after it, as its machines' CPU time tells
     calm: tuple[float, ...]  # work of single pages, of a mean of 1
     slowed: Mapping[tuple[str, str], float]  # speed by tier and kind, as the counters tell it
     host: Mapping[str, float]  # of a scenario; empty: the machines are not of one host
     factor: float = 1.0
+
+    @property
+    def after_s(self) -> float:
+        """Of a page, after its reply."""
+        return max(0.0, self.whole_s - self.work_s)
 
     def speed(self, tier: str, kind: str) -> float:
         """Of a server of the tier, under that kind of neighbour or fault."""
@@ -189,6 +198,7 @@ class _Arm:
         tiers = [self._tier(i, law) for i in range(len(self.service.tiers))]
         values_s = [law.work_s * share for share in law.calm]
         tiers[0]["work"] = {"kind": "empirical", "values_s": values_s}
+        tiers[0]["after_s"] = law.after_s
         return {
             "host": law.host or None,
             "seed": seed,
@@ -320,7 +330,8 @@ def _united(
 def _fitted(arm: _Arm) -> _Law:
     """The web tier's work and the factor of the speeds that give the arm's own p50 and p95: the
     work by proportion, the factor by halving an interval, since p95 falls with it."""
-    law = _Law(arm.service.tiers[0].processing_s.value or 0.05, arm.calm, arm.slowed, arm.host)
+    whole_s = arm.service.tiers[0].processing_s.value or 0.05
+    law = _Law(whole_s, whole_s, arm.calm, arm.slowed, arm.host)
     real = {q: float(np.percentile(arm.measured_s, q)) for q in PERCENTILES}
     slow, fast = _FACTORS
     for _ in range(_STEPS):

@@ -95,6 +95,7 @@ impl Tier {
         }
         positive(at("observation_age_s"), self.observation_age_s)?;
         at_least_0(at("delay_s"), self.delay_s)?;
+        at_least_0(at("after_s"), self.after_s)?;
         if !(1.0..=99.9).contains(&self.hedge_percentile) {
             let came = self.hedge_percentile;
             return Err(Refused::new(at("hedge_percentile"), "1 to 99.9", came));

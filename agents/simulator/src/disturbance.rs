@@ -127,7 +127,11 @@ impl Simulation<'_> {
                 child.parent = ORPHAN;
                 child.calls_left = 0;
             }
-            self.finish(copy, false);
+            if state.connection == NONE {
+                self.drop_copy(copy);
+            } else {
+                self.finish(copy, false);
+            }
         }
         self.leave_idle(server);
         self.take_grants(tier_index);

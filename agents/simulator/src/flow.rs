@@ -6,7 +6,8 @@
 //! end (sPARE cancels nothing). A server that lags skips what is answered meanwhile. A server that
 //! is granted when the answer is there is not used. Where the policy delays copies (`hedge`) a
 //! connection holds one server: after each answer the one that gave it. A copy does its work, then
-//! makes its calls to the tier below, one after the other, and holds its grant all that time.
+//! makes its calls to the tier below, one after the other, and holds its grant all that time. What it
+//! does after its reply (`after_s`) takes cores, and nobody waits for it.
 
 use policy::{Ask, Hedge, Observation};
 
@@ -167,6 +168,10 @@ impl Simulation<'_> {
     /// A copy's own work is done: its calls follow.
     pub(crate) fn work_done(&mut self, copy: u32) {
         let state = &mut self.copies[copy];
+        if state.connection == NONE {
+            self.drop_copy(copy);
+            return;
+        }
         if state.calls_left == 0 {
             self.finish(copy, true);
             return;
@@ -191,8 +196,7 @@ impl Simulation<'_> {
             work_ns,
             ..
         } = self.copies[copy];
-        self.copies[copy].used = false;
-        self.copies.remove(copy);
+        self.drop_copy(copy);
         let connection = &mut self.connections[id];
         let tier_index = connection.tier as usize;
         let current = !connection.closed && seq == connection.seq;
@@ -223,6 +227,9 @@ impl Simulation<'_> {
                 tier.measure.work_lost_s += work_ns * 1e-9;
             }
         }
+        if good {
+            self.go_on_after(tier_index, server);
+        }
         if closed || given_up || !alive {
             self.give_back(id, place);
         }
@@ -239,6 +246,35 @@ impl Simulation<'_> {
                 self.fail_if_hopeless(id);
             }
         }
+    }
+
+    pub(crate) fn drop_copy(&mut self, copy: u32) {
+        self.copies[copy].used = false;
+        self.copies.remove(copy);
+    }
+
+    /// A copy has replied: what it still does at its server.
+    fn go_on_after(&mut self, tier: usize, server: u32) {
+        let work_ns = self.tiers[tier].after_ns;
+        if work_ns == 0.0 {
+            return;
+        }
+        let measure = &mut self.tiers[tier].measure;
+        measure.work_s += work_ns * 1e-9 * f64::from(u8::from(self.measuring));
+        let copy = self.copies.add();
+        let state = &mut self.copies[copy];
+        *state = Copy {
+            generation: state.generation,
+            used: true,
+            connection: NONE,
+            seq: 0,
+            server,
+            calls_left: 0,
+            child: NONE,
+            sent_ns: self.now_ns,
+            work_ns,
+        };
+        self.copy_arrives(copy);
     }
 
     /// The request at hand is answered; the next begins, or the connection ends.

@@ -83,6 +83,9 @@ pub struct Tier {
     pub quota: Option<Quota>,
     /// Core seconds of one copy on an undisturbed server, before its calls.
     pub work: TimeLaw,
+    /// Core seconds of one copy after its reply, for which nobody waits.
+    #[serde(default)]
+    pub after_s: f64,
     /// Whether the copies of a request have the same work.
     #[serde(default)]
     pub copies: Copies,

@@ -156,6 +156,7 @@ impl Reused for Connection {
 pub(crate) struct Copy {
     pub(crate) generation: u32,
     pub(crate) used: bool,
+    /// NONE: it has replied, and what it does is for nobody.
     pub(crate) connection: u32,
     pub(crate) seq: u32,
     /// Index over all tiers.

@@ -14,7 +14,7 @@ fn scenario(change: impl FnOnce(&mut Value)) -> Value {
         "host": null,
         "tiers": [
             {"name": "web", "servers": 8, "cores": 2, "quota": null, "tokens": 4, "policy": "tad", "replicas": 2,
-             "work": {"kind": "lognormal", "mean_s": 0.1, "cv2": 0.3}, "copies": "same",
+             "work": {"kind": "lognormal", "mean_s": 0.1, "cv2": 0.3}, "copies": "same", "after_s": 0,
              "calls": {"kind": "geometric", "mean": 5.0},
              "interference": {"gap_s": 40.0, "run_s": 10.0, "speed": 0.3}},
             {"name": "db", "servers": 4, "tokens": 24, "policy": "tad", "replicas": 2,
@@ -44,7 +44,12 @@ fn the_same_seed_gives_the_same_report_on_any_number_of_threads() {
 
 #[test]
 fn what_is_wrong_is_refused_with_its_place_what_was_expected_and_what_came() {
-    let wrong: [(&str, Value, &str); 16] = [
+    let wrong: [(&str, Value, &str); 17] = [
+        (
+            "/tiers/0/after_s",
+            json!(-1.0),
+            "tiers[0].after_s: expected",
+        ),
         (
             "/host",
             json!({"cores": 0}),
@@ -313,6 +318,25 @@ fn each_call_of_a_connection_may_be_hedged_and_the_connection_goes_on_with_who_a
     assert_eq!(hedged.latency.samples, 20_000);
 }
 
+/// With processor sharing work x takes x / (1 - load) in the mean (Kleinrock 1976, section 4.4); what
+/// comes after a reply is load, and no more.
+#[test]
+fn work_after_a_reply_takes_cores_and_nobody_waits_for_it() {
+    let after = |after_s: f64| {
+        run(&scenario(|s| {
+            s["arrivals"]["rate_per_s"] = json!(0.5);
+            s["tiers"] = json!([{"name": "web", "servers": 1, "after_s": after_s,
+                "work": {"kind": "deterministic", "value_s": 0.5}}]);
+        }))
+    };
+    let (none, some) = (after(0.0), after(0.5));
+    let (none_s, some_s) = (none.latency.mean_s, some.latency.mean_s);
+    assert!((none_s - 0.5 / 0.75).abs() < 0.02, "{none_s}");
+    assert!((some_s - 0.5 / 0.5).abs() < 0.04, "{some_s}");
+    assert!((some.tiers[0].utilisation - 0.5).abs() < 0.02);
+    assert_eq!((some.failed, some.latency.samples), (0, 20_000));
+}
+
 #[test]
 fn a_quota_lets_short_work_burst_and_carries_no_more_than_its_share() {
     let capped = |mean_s: f64, rate_per_s: f64, quota: Value| {
@@ -384,6 +408,7 @@ proptest! {
         seed in any::<u64>(), r1 in 1..4usize, r2 in 1..4usize, tokens in 1..4usize,
         tad in any::<bool>(), connection in any::<bool>(), fifo in any::<bool>(),
         delay in any::<bool>(), server in 0..4usize, waiting_max in 0..50usize,
+        after in any::<bool>(),
     ) {
         let found = run(&scenario(|s| {
             s["seed"] = json!(seed);
@@ -397,6 +422,7 @@ proptest! {
                 here["policy"] = json!(if tad { "tad" } else { "round-robin" });
                 here["waiting_max"] = json!(waiting_max);
                 here["delay_s"] = json!(if delay { 0.001 } else { 0.0 });
+                here["after_s"] = json!(if after { 0.01 } else { 0.0 });
                 here["faults"] = json!([
                     {"kind": "crash", "server": server, "at_s": 5.0, "for_s": 3.0},
                     {"kind": "crash", "server": (server + 1) % 4, "at_s": 7.0, "for_s": 9.0},

@@ -76,6 +76,7 @@ def write_simulated(run_folder: Path, baseline: str) -> None:
         body = {
             "fitted_arm": baseline,
             "work_s": found[0].work_s,
+            "after_s": found[0].after_s,
             "speeds": found[0].speeds,
             "host_cores": found[0].host_cores,
             "busy_cores": found[0].busy_cores,
