@@ -29,7 +29,7 @@ use super::terms::{Beginning, NotOpen, Outcome, Route, Task};
 use super::unwanted::Unwanted;
 use crate::conn::Conn;
 use crate::siblings::Stamp;
-use crate::tier::{Flight, Lease, Presence};
+use crate::tier::{Flight, Lease, Leases, Presence};
 
 /// See the module.
 pub struct Solo {
@@ -52,6 +52,16 @@ struct Reached {
     /// Between commands only while the session has locks.
     lease: Option<Lease>,
     _presence: Presence,
+}
+
+/// What a command waits for before it is sent.
+enum Needed {
+    /// A server, since there is none.
+    Server,
+    /// Another one that has a token; where there is none, the one that is there.
+    Another,
+    /// A token of its server.
+    Token(Box<Leases>),
 }
 
 impl Reached {
@@ -137,13 +147,20 @@ impl Solo {
         client: &mut Conn,
         deadline: Instant,
     ) -> Outcome {
-        let preparing = self.prepare(shape, route, deadline);
-        match client.limit_while_here(deadline, preparing).await {
-            Some(Some(Ok(()))) => {}
-            Some(Some(Err(outcome))) => return outcome,
-            Some(None) if self.server.is_some() => return Outcome::Unsent,
-            Some(None) => return Outcome::Gone,
-            None => return Outcome::Cut,
+        match self.needs(shape, route) {
+            Ok(None) => {}
+            Err(outcome) => return outcome,
+            Ok(Some(needed)) => {
+                // Boxed, since most commands need nothing: they do not carry its room along.
+                let fetching = Box::pin(self.fetch(needed, deadline));
+                match client.limit_while_here(deadline, fetching).await {
+                    Some(Some(Ok(()))) => {}
+                    Some(Some(Err(outcome))) => return outcome,
+                    Some(None) if self.server.is_some() => return Outcome::Unsent,
+                    Some(None) => return Outcome::Gone,
+                    None => return Outcome::Cut,
+                }
+            }
         }
         if route.pins() {
             self.replay.forbid();
@@ -210,45 +227,56 @@ impl Solo {
         self.took_locks || reached.conn.in_transaction
     }
 
-    /// Sees to it that there is a server for a command, and a token, as far as it needs one.
-    async fn prepare(
-        &mut self,
-        shape: Shape,
-        route: &Route,
-        deadline: Instant,
-    ) -> Result<(), Outcome> {
+    /// What is still needed before a command can be sent; a token that is free is taken at once.
+    fn needs(&mut self, shape: Shape, route: &Route) -> Result<Option<Needed>, Outcome> {
         let is_there = |reached: &mut Reached| reached.conn.conn.is_silent();
         if !self.server.as_mut().is_some_and(is_there) {
             self.server = None;
-            if !self.replay.is_possible() || self.reach(deadline).await.is_err() {
-                return Err(Outcome::Gone);
-            }
-            return Ok(());
         }
         let Some(reached) = &self.server else {
-            return Err(Outcome::Gone);
+            let may_move = self.replay.is_possible();
+            return may_move
+                .then_some(Some(Needed::Server))
+                .ok_or(Outcome::Gone);
         };
         let (server, has_locks) = (reached.server, self.has_locks(reached));
         // Without a reply nothing says when the server is done, nor could an error be told.
         if reached.lease.is_some() || shape == Shape::Nothing {
-            return Ok(());
+            return Ok(None);
         }
         let may_move = self.replay.is_possible() && !has_locks && *route != Route::One;
         let mut leases = match self.hub.tier.again(server, !may_move && !has_locks) {
             Ok(leases) => leases,
-            Err(Refused::NoServer) if may_move => return self.move_on(deadline).await,
+            Err(Refused::NoServer) if may_move => return Ok(Some(Needed::Another)),
             // Dead or taken out: it has no tokens, and what is there goes on.
-            Err(Refused::NoServer) => return Ok(()),
+            Err(Refused::NoServer) => return Ok(None),
             Err(Refused::QueueFull) => return Err(Outcome::Unsent),
         };
-        let lease = leases.next().await;
+        let lease = leases.at_once();
+        if lease.is_none() && leases.to_come() > 0 {
+            return Ok(Some(Needed::Token(Box::new(leases))));
+        }
         if lease.is_none() && may_move {
-            return self.move_on(deadline).await;
+            return Ok(Some(Needed::Another));
         }
         if let Some(reached) = &mut self.server {
             reached.lease = lease;
         }
-        Ok(())
+        Ok(None)
+    }
+
+    async fn fetch(&mut self, needed: Needed, deadline: Instant) -> Result<(), Outcome> {
+        match needed {
+            Needed::Server => self.reach(deadline).await.map_err(|_| Outcome::Gone),
+            Needed::Another => self.move_on(deadline).await,
+            Needed::Token(mut leases) => {
+                let lease = leases.next().await;
+                if let Some(reached) = &mut self.server {
+                    reached.lease = lease;
+                }
+                Ok(())
+            }
+        }
     }
 
     /// Takes the first token of any server.

@@ -58,10 +58,15 @@ impl Leases {
         self.ready.len() + self.waiting
     }
 
+    /// The next server of those that were free when they were asked for.
+    pub fn at_once(&mut self) -> Option<Lease> {
+        (!self.ready.is_empty()).then(|| self.ready.remove(0))
+    }
+
     /// The next server; none when all have come. May be dropped and called again.
     pub async fn next(&mut self) -> Option<Lease> {
-        if !self.ready.is_empty() {
-            return Some(self.ready.remove(0));
+        if let Some(lease) = self.at_once() {
+            return Some(lease);
         }
         if self.waiting == 0 {
             return None;

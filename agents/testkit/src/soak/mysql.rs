@@ -39,7 +39,9 @@ const CLIENTS: [(usize, Does); 5] = [
     (2, Does::Leave),
 ];
 /// After each act: the other arbiter has the processor's better part.
-const ACT_PAUSE: Duration = Duration::from_millis(10);
+const ACT_PAUSE: Duration = Duration::from_millis(100);
+/// After each fault: a MariaDB that starts again wants a core for a second.
+const FAULT_PAUSE: Duration = Duration::from_secs(6);
 /// A client's acts until it connects anew.
 const ACTS: usize = 50;
 const SETTINGS: &str = "policy = \"tad\"\nreplicas = 2\ntokens = 16\nrequest_timeout_ms = 500\n\
@@ -92,7 +94,7 @@ pub async fn run(plan: &Plan, tally: &Arc<Tally>) -> Result<Beside> {
         let body = format!("{{\"replicas\":{replicas}}}");
         subject.put("/v1/replicas", &body).await?;
         let victim = &mut servers[random.below(SERVERS as u64) as usize];
-        if random.below(2) == 0 {
+        if kills <= hangs {
             victim.kill()?;
             kills += 1;
             sleep(Duration::from_millis(300)).await;
@@ -101,7 +103,7 @@ pub async fn run(plan: &Plan, tally: &Arc<Tally>) -> Result<Beside> {
             hang(victim.pid(), &mut random).await?;
             hangs += 1;
         }
-        sleep(Duration::from_millis(2_000)).await;
+        sleep(FAULT_PAUSE).await;
     }
     clients.join_all().await;
     subject.all_back().await?;
