@@ -92,3 +92,8 @@ def command_line(command: Any) -> str:
     if isinstance(command, (list, tuple)):
         return shlex.join(str(word) for word in command)
     return str(command or "")
+
+
+def statistic(key: str) -> str:
+    """What people call a statistic of latencies: p99.9 for `p99_9`."""
+    return key.replace("_", ".")

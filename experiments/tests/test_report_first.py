@@ -163,6 +163,12 @@ def test_gains_begin_with_p95_and_have_the_median(folder: Path) -> None:
     assert "requests per arm, 2 pairs, " in table.caption
     assert table.caption.endswith(" beyond p99")
     assert "With replicated, " in gain(found)
+    entries = found.summary["improvement"]
+    entries["p99_9"] = {**entries["p99"], "samples_beyond": 12, "insufficient": False}
+    table = gain_table(found)
+    assert table is not None
+    assert table.rows[-1][0].text == "p99.9"
+    assert table.caption.endswith(", 12 beyond p99.9")
 
 
 def test_cost_is_that_of_both_fleets_and_what_lies_between(folder: Path) -> None:

@@ -111,6 +111,17 @@ def test_doubtful_percentiles_carry_a_question_mark(run: FakeRun) -> None:
     assert "?" in p99
 
 
+def test_p99_9_has_a_row_where_it_has_a_factor(run: FakeRun) -> None:
+    summary = run.summary()
+    assert "p99.9" not in printed(summary, None)
+    entries = summary["improvement"]
+    entry = {**entries["p99"], "factor": 1.6, "ci_low": 1.05, "ci_high": 2.43}
+    shown = printed({**summary, "improvement": {**entries, "p99_9": entry}}, None)
+    row = next(line for line in shown.splitlines() if "p99.9" in line)
+    assert "1.60 ×" in row
+    assert "1.05 to 2.43" in row
+
+
 def test_a_run_of_a_plan_shows_predicted_beside_measured_and_no_improvement() -> None:
     run = planned_run(measure_s=20.0)
     asked = Prediction.model_validate(run.prediction)

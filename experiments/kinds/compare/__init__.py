@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from experiments.kinds.compare.headline import headline
 from experiments.kinds.kind import Kind
-from experiments.report.text import factor, interval, usd
+from experiments.report.text import factor, interval, statistic, usd
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -56,7 +56,9 @@ class CompareKind(Kind):
         body = result[result["kind"]]
         planned = {"planned fleet, USD a month": _planned_usd(body)}
         entries = body.get("improvement") or {}
-        gains = {f"{what} gain": gain for what, one in entries.items() if (gain := _gain(one))}
+        gains = {
+            f"{statistic(what)} gain": gain for what, one in entries.items() if (gain := _gain(one))
+        }
         arms = {
             f"{arm} {name}": one.get(name)
             for arm, one in body["arms"].items()

@@ -13,6 +13,7 @@ from experiments.record.metrics.frames import measured
 from experiments.report import palette
 from experiments.report.figures import log_ticks
 from experiments.report.layout import Size
+from experiments.report.text import statistic
 from optimizer.style import data
 
 _LATENCY_TITLE = "latency, ms (log scale)"
@@ -202,7 +203,7 @@ def improvement_intervals(run: RunFolder, size: Size) -> Any:
     """Improvement factors with their intervals on a log axis; None where there is no factor."""
     look = {"colour": palette.MARKER.light, "shape": "circle"}
     rows = [
-        {**_factor_row(entry), **look, "name": name}
+        {**_factor_row(entry), **look, "name": statistic(name)}
         for name, entry in (run.summary.get("improvement") or {}).items()
         if entry.get("factor") is not None
     ]

@@ -13,7 +13,16 @@ from experiments.kinds.compare.predicted import verdict_sentence
 from experiments.record.metrics.summary import compared_arms
 from experiments.record.result import stopped_words
 from experiments.report.tables import Cell, Table, named
-from experiments.report.text import MISSING, factor, interval, milliseconds, number, percent, plain
+from experiments.report.text import (
+    MISSING,
+    factor,
+    interval,
+    milliseconds,
+    number,
+    percent,
+    plain,
+    statistic,
+)
 
 _COUNTS = ("no copy", "one copy", "two copies of each read", "three copies of each read")
 _MARKS = {True: ("✓", "good"), False: ("✗", "bad"), None: ("?", "unknown")}
@@ -182,12 +191,12 @@ def gain_table(run: RunFolder) -> Table | None:
             Cell(milliseconds((arms.get(arm) or {}).get(f"{name}_ms")), doubtful)
             for arm in (baseline, other)
         ]
-        rows.append((named(name.replace("_", ".")), *both, factor_cell(run, entry)))
+        rows.append((named(statistic(name)), *both, factor_cell(run, entry)))
     first = next(iter(entries.values()))
     caption = f"Gain: {number(first.get('samples'))} requests per arm, {first.get('pairs')} pairs"
     for name in ("p99", "p99_9"):
         if (beyond := (entries.get(name) or {}).get("samples_beyond")) is not None:
-            caption += f", {number(beyond)} beyond {name.replace('_', '.')}"
+            caption += f", {number(beyond)} beyond {statistic(name)}"
     return Table("gain-table", caption, ("", baseline, other, "factor (95 %)"), tuple(rows))
 
 
