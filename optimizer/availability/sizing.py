@@ -35,8 +35,8 @@ from optimizer.tolerances import U_FLOOR
 from optimizer.words import Mechanism, Scheme
 
 _HOUR_S = 3600.0
-_FAILING_POOL_MAX = 256  # larger pools whose nodes fail while they wait take minutes to solve
-_SHOCKED_MAX = 1_000  # extra nodes that are tried one after the other
+FAILING_POOL_MAX = 256  # larger pools whose nodes fail while they wait take minutes to solve
+SHOCKED_MAX = 1_000  # extra nodes that are tried one after the other
 _POOLS_FIRST = 64
 _NEARLY_ONE = 1.0 - 2.0**-40  # common_cause is below 1
 
@@ -150,16 +150,16 @@ def least_extra_nodes(
     if not rates.common_cause:
         return _least(_Search(at, target, extra_max, horizon_s, what))
     if rates.common_cause_nodes is None:
-        bound = _shocks_alone(needed, rates, scheme, horizon_s)
+        bound = shocks_alone(needed, rates, scheme, horizon_s)
         if bound.misses(target):
             cause = "shocks that take down all nodes alone cost"
             return _infeasible(bound, target, horizon_s, cause)
-    most = min(extra_max, _SHOCKED_MAX)
+    most = min(extra_max, SHOCKED_MAX)
     known = sizes(needed, most, rates, mechanism=Mechanism.ara, scheme=scheme, horizon_s=horizon_s)
     return _in_turn(known, target, horizon_s, what, most)
 
 
-def _shocks_alone(needed: int, rates: FailureRates, scheme: str, horizon_s: float) -> Availability:
+def shocks_alone(needed: int, rates: FailureRates, scheme: str, horizon_s: float) -> Availability:
     """What no number of extra nodes beats where shocks take down all: nothing crashes or limps in
     between, and the whole crew has work until enough are back, as it has with extra nodes."""
     repair_s = None if rates.repair_s is None else rates.repair_s / rates.repair_crew
@@ -194,7 +194,7 @@ def least_pool(
         cause = "fail-over alone costs" if rates.plain else "with an unlimited pool there are still"
         return _infeasible(unlimited, target, horizon_s, cause)
     if rates.standby_fraction:
-        pool_max = min(pool_max, _FAILING_POOL_MAX)
+        pool_max = min(pool_max, FAILING_POOL_MAX)
     known = sizes(
         needed, pool_max, rates, mechanism=Mechanism.pf, scheme=Scheme.on_prem, horizon_s=horizon_s
     )

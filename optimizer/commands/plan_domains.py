@@ -15,7 +15,8 @@ def print_domains(found: Mapping[str, Any], usd: float | None) -> None:
     table = plain_table("without", "fleet", "USD a month", "less", left=2)
     for row in found["without"]:
         cost = row["usd_per_month"]
-        shown = "not feasible" if cost is None else f"{cost:.2f}"
+        none = "not feasible" if row["proved"] else "not found in time"
+        shown = none if cost is None else f"{cost:.2f}"
         less = "" if cost is None or usd is None else f"{usd - cost:.2f}"
         rule = row["limit"].removeprefix("domains.")
         name = "any domain" if rule == "domains" else rule

@@ -28,6 +28,7 @@ from optimizer.fit.series import (
 )
 from optimizer.fit.service import ArmMeasure, Estimate, ServiceFit, TierFit
 from optimizer.fit.spec import TierSpec
+from optimizer.manifest import failed_verdicts
 from optimizer.words import Scheme
 
 if TYPE_CHECKING:
@@ -74,6 +75,7 @@ def fit(results: Results) -> ServiceFit:
         },
         missing=tuple(missing),
         thin=(*thin, *_mixed_policies(results), *results.failovers.thin()),
+        failed=failed_verdicts(manifest),
     )
 
 

@@ -56,9 +56,16 @@ def read_counts(folder: Path, variant: str, place: str) -> Counts:
 def read_measured(folder: Path, variant: str) -> Measured:
     """A variant's outcomes in a run's folder; what was corrupt less or more was masked.
 
-    Raises: InputError where the folder has no such run, or the run no such variant.
+    Raises: InputError where the folder has no such run, the run no such variant, or is not valid.
     """
-    body, _ = _body(folder, variant, "--variant")
+    body, head = _body(folder, variant, "--variant")
+    if head.get("valid") is not True:
+        raise InputError(
+            "--measured",
+            expected="a valid run",
+            came=f"{head.get('run')}, which is not",
+            do="Its report says why; measure again.",
+        )
     found = body["outcomes_for_planner"][variant]
     shares = {name: one["p"] for name, one in found.items()}
     low, high = found["corrupt"]["interval"]

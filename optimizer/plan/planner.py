@@ -35,9 +35,11 @@ from optimizer.plan.explain.report import (
 )
 from optimizer.plan.explain.warnings import (
     of_calibration,
+    of_confidence,
     of_integrity,
     of_margin,
     of_prices,
+    of_run,
     of_unknown,
 )
 from optimizer.plan.outcome import Plan
@@ -84,8 +86,9 @@ def answer(asked: Question, today: datetime.date | None = None) -> Answer:
     """The cheapest plan for the case, explained; `today` tells how old the prices are."""
     began_s, case = time.monotonic(), asked.case
     frame = Plan(
-        False, case.scheme, case.region, case.book.as_of, inputs=inputs_of(asked, asked.service)
-    )
+        False, case.scheme, case.region, case.book.as_of,
+        warnings=of_run(asked.service), inputs=inputs_of(asked, asked.service),
+    )  # fmt: skip
     if asked.missing:
         why = ("the run has not enough evidence to plan from",)
         missing = (*asked.missing, *asked.thin)
@@ -93,11 +96,12 @@ def answer(asked: Question, today: datetime.date | None = None) -> Answer:
     hardened = solved(asked)
     asked, problem, found = hardened.asked, hardened.problem, hardened.found
     case = asked.case
+    beside = (*of_integrity(hardened.body), *of_prices(case.book, today))
     frame = replace(
         frame,
         integrity=hardened.body,
         assumptions=assumptions(asked),
-        warnings=(*of_integrity(hardened.body), *of_prices(case.book, today)),
+        warnings=(*frame.warnings, *beside),
         insufficient=asked.thin,
         solver=_solver(found, time.monotonic() - began_s, problem),
     )
@@ -112,20 +116,23 @@ def answer(asked: Question, today: datetime.date | None = None) -> Answer:
         return Answer(plan, case, problem, found)
     binds = binding_of(problem, found, case, others)
     margin = margin_of(case, asked.figures, found.path)
+    sure = confidence_of(case, asked.rates, found.path)
     plan = replace(
         frame,
         assumptions=assumptions(asked, binds),
         warnings=(
+            *of_run(asked.service),
+            *of_confidence(sure),
             *of_margin(margin, case.slo),
             *of_unknown(case.latency.unknown),
             *of_calibration(case.latency.factor_of(tuple(o.replicas for o in found.path))),
-            *frame.warnings,
+            *beside,
         ),
         feasible=True,
         usd_per_month=found.usd_per_month,
         tiers=tier_plans(case, found.path),
         predicted=outlook(case, found.path),
-        confidence=confidence_of(case, asked.rates, found.path),
+        confidence=sure,
         margin=margin,
         load=_load(asked, found.path),
         present=against_present(asked, found.path),

@@ -287,7 +287,7 @@ def test_the_command_names_the_option_that_is_wrong(words: tuple[str, ...], fiel
         _run(*words, "--faults-per-month", "10")
 
 
-def _injected(folder: Path, kind: str = "bitflips") -> Path:
+def _injected(folder: Path, kind: str = "bitflips", *, valid: bool = True) -> Path:
     def share(p: float, low: float, high: float) -> dict[str, Any]:
         return {"p": p, "interval": [low, high]}
 
@@ -297,8 +297,14 @@ def _injected(folder: Path, kind: str = "bitflips") -> Path:
         "outcomes_for_planner": {"ilr": shares},
         "pooled": [{"variant": "ilr", "injections": 6000}],
     }
-    (folder / "result.json").write_text(json.dumps({"kind": kind, kind: body}))
+    (folder / "result.json").write_text(json.dumps({"kind": kind, "valid": valid, kind: body}))
     return folder
+
+
+def test_shares_of_a_run_that_is_not_valid_are_refused(tmp_path: Path) -> None:
+    measured = ("--measured", str(_injected(tmp_path, valid=False)), "--variant", "ilr")
+    with pytest.raises(InputError, match="a valid run"):
+        output_of("integrity", "--faults-per-month", "3", *measured)
 
 
 def test_measured_shares_give_what_the_same_shares_give_with_the_reach_of_the_corrupt_time(

@@ -45,6 +45,13 @@ def test_a_run_from_before_result_json_is_read_as_well(run: Path) -> None:
     assert planned(run, 270.0)["tiers"] == planned_now["tiers"]
 
 
+def test_a_run_whose_injection_failed_is_refused(run: Path) -> None:
+    verdicts = {"measurement": {"ok": True}, "injection": {"ok": False, "reasons": ["late"]}}
+    (run / "manifest.json").write_text(json.dumps({"verdicts": verdicts}))
+    with pytest.raises(InputError, match="injection failed"):
+        planned(run, 270.0)
+
+
 def planned(run: Path, arrival_per_s: float) -> dict[str, Any]:
     asked = asked_of_capacity(run, "php-loop", arrival_per_s, Overrides(slo=SLO))
     return answer(asked).plan.to_json_dict()

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from optimizer.availability import FailureRates, availability
 from optimizer.availability.models import pool_consumed
-from optimizer.errors import InputError
+from optimizer.errors import InputError, PlannerError
 from optimizer.latency import TierLatency
 from optimizer.plan.ask.case import Case, Slo
 from optimizer.plan.ask.domains import Domain, own_rates
@@ -305,3 +305,20 @@ def test_domains_that_cannot_be_are_refused(
     with pytest.raises(InputError) as refused:
         asked({"availability": 0.999}, domains=domains, rates=rates)
     assert key in refused.value.place
+
+
+def test_what_is_not_found_in_time_beside_a_plan_does_not_cost_the_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def late(*_asked: Any, **_how: Any) -> None:
+        raise PlannerError("plan", expected="a plan, or the proof that there is none", came="none")
+
+    host = {**HOST, "count": 1, "failures_per_year": 0.001, "max_per_domain": 1}
+    question = asked({"availability": 0.99999}, domains=[host], rates={"failover_s": 3_600.0})
+    monkeypatch.setattr("optimizer.plan.solve.model.solve", late)  # of `attempt` alone
+    found = answer(question).plan
+    assert not found.feasible
+    assert found.reasons
+    assert found.domains is not None
+    assert {row["proved"] for row in found.domains["without"]} == {False}
+    assert {row["usd_per_month"] for row in found.domains["without"]} == {None}

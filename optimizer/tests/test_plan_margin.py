@@ -146,3 +146,15 @@ def test_old_prices_are_said_with_their_age_and_todays_are_not() -> None:
     assert of_prices(book, None) == of_prices(book, day + datetime.timedelta(days=100)) == ()
     (said,) = of_prices(book, day + datetime.timedelta(days=400))
     assert "400 days" in said
+
+
+def test_a_confidence_beside_limping_machines_is_not_called_kept() -> None:
+    """A crash ends a limp: the fewer crashes there are, the longer machines limp."""
+    limping = {"limp_per_year": 12.0, "limp_recovery_s": 2_592_000.0, "limp_capacity": 0.0}
+    rates = {"crash_per_year": {"count": 0, "node_years": 1.0}, **limping}
+    slo = {"availability": 0.99, "confidence": 0.95}
+    found = answer(asked(slo, tier={"instance_types": ["c5.large"]}, rates=rates)).plan
+    assert found.confidence is not None
+    assert found.confidence["probability_kept"] < 0.5
+    assert "of 100 draws" in found.warnings[0]
+    assert not any("all limits are kept" in text for text in found.assumptions)

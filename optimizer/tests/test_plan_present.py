@@ -70,3 +70,28 @@ def test_a_run_is_its_own_present_fleet(run_dir: Path) -> None:
 def test_a_present_fleet_that_cannot_be_is_refused(present: dict[str, Any], named: str) -> None:
     with pytest.raises(InputError, match=named):
         _plan(**present)
+
+
+def test_a_present_fleet_of_many_machines_is_counted_in_every_way_that_keeps_its_limits() -> None:
+    """Fifteen of the twenty web machines have to count as needed: fewer are too slow."""
+    web = {"name": "web", "role": "r", "processing_s": 0.065, "memory_mb": 100}
+    store = {"name": "db", "role": "r", "processing_s": 1e-6, "memory_mb": 100}
+    slice_1 = {"instance_type": "slice-1", "replicas": 1}
+    found = answer(
+        asked(
+            {"availability": 0.999, "p95_ms": 270.0},
+            scheme="on-prem",
+            policy="round-robin",
+            arrival_per_s=60.0,
+            rates={"repair_s": 3600.0},
+            limits={"max_nodes": 24, "max_replicas": 1},
+            tiers=[
+                {**web, "present": {**slice_1, "nodes": 20}},
+                {**store, "present": {**slice_1, "nodes": 12}},
+            ],
+        )
+    ).plan
+    assert found.present is not None
+    assert found.present["breaks"] == []
+    assert found.present["keeps_all_limits"]
+    assert found.present["predicted"]["p95_ms"] <= 270.0

@@ -62,6 +62,18 @@ def test_the_planned_availability_is_that_of_the_model(on_prem: Plan) -> None:
     assert on_prem.predicted["availability"] == pytest.approx(product, abs=1e-9)
 
 
+def test_a_plan_of_a_run_that_is_not_valid_says_so_first(run_dir: Path, tmp_path: Path) -> None:
+    spoilt = tmp_path / "run"
+    shutil.copytree(run_dir, spoilt)
+    manifest = json.loads((run_dir / "manifest.json").read_text())
+    manifest["verdicts"] = {"measurement": {"ok": True}, "injection": {"ok": False}}
+    (spoilt / "manifest.json").write_text(json.dumps(manifest))
+    warnings = plan_from_results(spoilt, SLO).warnings
+    assert "not valid (injection failed" in warnings[0]
+    assert sum("not valid" in text for text in warnings) == 1
+    assert not any("not valid" in text for text in plan_from_results(run_dir, SLO).warnings)
+
+
 def test_in_the_cloud_no_spares_are_paid_for(run_dir: Path, on_prem: Plan) -> None:
     cloud = plan_from_results(run_dir, SLO, scheme="cloud")
     assert all(t.spares == 0 and t.mechanism == "ara" for t in cloud.tiers.values())

@@ -26,6 +26,7 @@ from optimizer.availability import (
     passive_failover,
 )
 from optimizer.availability.rates import require_target
+from optimizer.availability.sizing import FAILING_POOL_MAX, SHOCKED_MAX, shocks_alone
 from optimizer.errors import InputError, require_count
 from optimizer.uncertainty.interval import proper_share
 from optimizer.uncertainty.rates import UNCERTAIN, UncertainRates
@@ -73,7 +74,8 @@ def least_extra_nodes_at(
 
     Parameters: as `optimizer.availability.least_extra_nodes`; confidence in (0, 1); samples draws
     where more than one figure matters (fail-over in the cloud, repair on-premises).
-    Returns: ConfidentSizing.  Raises: InputError for what cannot be.
+    Returns: ConfidentSizing; beside shocks of some nodes, where more nodes may be worse, with draws
+    a size that suffices and not surely the least.  Raises: InputError for what cannot be.
     """
 
     def at(extra: int, known: FailureRates) -> Availability:
@@ -84,8 +86,15 @@ def least_extra_nodes_at(
             needed, target, known, scheme=scheme, extra_max=extra_max, horizon_s=horizon_s
         )
 
-    what = "extra active nodes"
-    problem = _Problem(at, least, None, target, confidence, extra_max, what)
+    def shocks(known: FailureRates) -> Availability:
+        return shocks_alone(needed, known, scheme, horizon_s)
+
+    mean, what = rates.mean(), "extra active nodes"
+    if mean.common_cause:
+        extra_max = min(extra_max, SHOCKED_MAX)
+    to_all = mean.common_cause and mean.common_cause_nodes is None
+    unlimited = _Unlimited(shocks, "a tier that only shocks take down") if to_all else None
+    problem = _Problem(at, least, unlimited, target, confidence, extra_max, what)
     unused = "repair_s" if scheme == Scheme.cloud else "failover_s"
     return _solve(problem, rates.settled(unused), samples, rng)
 
@@ -119,16 +128,26 @@ def least_pool_at(
     def least(known: FailureRates) -> Sizing:
         return least_pool(needed, target, known, pool_max=pool_max, horizon_s=horizon_s)
 
-    what = "nodes in the pool"
-    problem = _Problem(at, least, unlimited, target, confidence, pool_max, what)
+    if rates.mean().standby_fraction:
+        pool_max = min(pool_max, FAILING_POOL_MAX)
+    what, alone = "nodes in the pool", _Unlimited(unlimited, "fail-over alone")
+    problem = _Problem(at, least, alone, target, confidence, pool_max, what)
     return _solve(problem, rates, samples, rng)
+
+
+@dataclass(frozen=True)
+class _Unlimited:
+    """What no size beats, and what is then left."""
+
+    at: Callable[[FailureRates], Availability]
+    cause: str
 
 
 @dataclass(frozen=True)
 class _Problem:
     at: _At
     least: Callable[[FailureRates], Sizing]
-    unlimited: Callable[[FailureRates], Availability] | None
+    unlimited: _Unlimited | None
     target: float
     confidence: float
     size_max: int
@@ -183,13 +202,13 @@ def _sampled(
     unlimited = problem.unlimited
     if unlimited is not None:
         free = _Worlds(
-            lambda _, known: not unlimited(known).misses(problem.target),
+            lambda _, known: not unlimited.at(known).misses(problem.target),
             worlds.draws,
             rates.monotone,
         )
         if (possible := free.share(0)) < problem.confidence:
             reason = (
-                f"infeasible at any size: fail-over alone misses {problem.target} in "
+                f"infeasible at any size: {unlimited.cause} misses {problem.target} in "
                 f"{1.0 - possible:.1%} of {samples} draws of the rates"
             )
             return ConfidentSizing(None, None, None, problem.confidence, samples, reason)

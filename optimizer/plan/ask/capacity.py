@@ -16,7 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from optimizer.errors import InputError
+from optimizer.manifest import failed_verdicts
 from optimizer.plan.ask.plan_file import PlanFile, StatedTier
+from optimizer.source import read_json
 
 _OF_CAPACITY = ("capacity", "workload")
 _CPU_BOUND = 0.7  # of the cap: below, it was not the CPU that set NodT
@@ -44,6 +46,7 @@ def read_capacity(folder: Path, workload: str | None, place: str) -> NodeThrough
     one of which no NodT was found, with the run's reason.
     """
     head, body = _result(folder, place)
+    _refuse_failed(folder, place)
     try:
         workloads: dict[str, Any] = body["workloads"]
         if workload is None and len(workloads) == 1:
@@ -72,6 +75,19 @@ def read_capacity(folder: Path, workload: str | None, place: str) -> NodeThrough
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise InputError(str(folder), expected="a whole capacity run", came=repr(error)) from error
+
+
+def _refuse_failed(folder: Path, place: str) -> None:
+    """Of a workload without NodT its own reason tells; this is of what spoils all of them."""
+    manifest = folder / "manifest.json"
+    failed = failed_verdicts(read_json(manifest).values) if manifest.is_file() else ()
+    if failed:
+        raise InputError(
+            place,
+            expected="a run whose measurement, injection and revert went well",
+            came=f"{folder.name}: {' and '.join(failed)} failed",
+            do="Its report says why; measure again.",
+        )
 
 
 def _result(folder: Path, place: str) -> tuple[dict[str, Any], dict[str, Any]]:

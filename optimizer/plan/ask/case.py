@@ -7,7 +7,7 @@ uncertain input would do to the cost.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path as FilePath
@@ -25,7 +25,7 @@ from optimizer.plan.ask.evidence import CalibratedLatency
 from optimizer.plan.ask.integrity import IntegritySlo
 from optimizer.plan.ask.performability import Bound, UsersSlo
 from optimizer.plan.ask.remedy import Remedy, without_limping
-from optimizer.plan.solve.options import Degraded, Limits, TierDemand, fitting, rates_of
+from optimizer.plan.solve.options import Degraded, Limits, Option, TierDemand, fitting, rates_of
 from optimizer.plan.solve.problem import Problem
 from optimizer.plan.solve.spread import Spread
 from optimizer.plan.solve.table import OptionTable, tier_table
@@ -146,7 +146,7 @@ class Case:
             limits = limits.model_copy(update={"max_nodes": max_nodes})
         return self.limited(self._options(limits))
 
-    def limited(self, options: tuple[OptionTable, ...]) -> Problem:
+    def limited(self, options: tuple[Sequence[Option], ...]) -> Problem:
         """The limits of this case, over these options."""
         limits, degraded, asked = self.limits, self.slo.degraded, self.slo.availability
         return Problem(

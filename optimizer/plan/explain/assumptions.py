@@ -52,11 +52,14 @@ def _on_confidence(asked: Question) -> list[str]:
     confidence, level = asked.case.slo.confidence, asked.level
     if not asked.figures or confidence is None or level is None:
         return []
-    names = ", ".join(asked.figures)
-    return [
+    names, rates = ", ".join(asked.figures), asked.rates
+    text = (
         f"{names}: uncertain; each is planned with what it does not exceed with probability "
-        f"{level:.4g}, so that all limits are kept with at least {confidence:g}"
-    ]
+        f"{level:.4g}"
+    )
+    if rates is not None and rates.uncertain and not rates.monotone:
+        return [f"{text}. A crash ends a limp, so fewer crashes may be worse: this is no bound"]
+    return [f"{text}, so that all limits are kept with at least {confidence:g}"]
 
 
 def _on_capacity(case: Case, service: ServiceFit) -> list[str]:

@@ -64,19 +64,20 @@ class Budget:
         """
         left_s = self._seconds - (self._clock() - self._began)
         if self.solves >= self._limit:
-            raise SpentError(self._end(f"after {self._limit} solves"))
+            raise SpentError(self.end(f"after {self._limit} solves"))
         if left_s <= 0:
-            raise SpentError(self._end(f"after {self._seconds:g} s"))
+            raise SpentError(self.end(f"after {self._seconds:g} s"))
         self.solves += 1
         try:
             found = solve(problem, known, limit_s=min(LIMIT_S, left_s, self._solve_s))
         except PlannerError as error:
-            raise UnprovedError(self._end(UNPROVED)) from error
+            raise UnprovedError(self.end(UNPROVED)) from error
         if not found.proved:
-            raise UnprovedError(self._end(UNPROVED))
+            raise UnprovedError(self.end(UNPROVED))
         return found
 
-    def _end(self, why: str) -> str:
+    def end(self, why: str) -> str:
+        """Remember how the search ended."""
         self.ended = why
         return why
 

@@ -16,7 +16,7 @@ from optimizer.errors import UnstableError
 from optimizer.plan.ask.case import Case
 from optimizer.plan.ask.domains import Domain
 from optimizer.plan.explain.curve import fleet_text
-from optimizer.plan.solve.model import Solution, solve
+from optimizer.plan.solve.model import Solution, attempt
 from optimizer.plan.solve.options import Option
 from optimizer.plan.solve.problem import Path
 from optimizer.tolerances import CENT
@@ -79,7 +79,7 @@ def _none_at_all(case: Case) -> Iterator[tuple[str, Case]]:
 
 
 def _asked_again(name: str, case: Case, found: Solution) -> Without:
-    other = solve(case.problem(), known=found.path, limit_s=_SECONDS)
+    other = attempt(case.problem(), found.path, limit_s=_SECONDS)
     fleet = None if other.path is None else fleet_text(other.path)
     return Without(name, other.usd_per_month, fleet, other.proved)
 

@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from optimizer.errors import PlannerError
 from optimizer.plan.ask.case import Case
 from optimizer.plan.ask.variants import LIMITS, Bounds, Hardening, Mix, Weighed, visits_of
-from optimizer.plan.solve.choices import cheapest_of
-from optimizer.plan.solve.model import Solution, solve
+from optimizer.plan.solve.choices import Chosen, cheapest_of
+from optimizer.plan.solve.model import NOT_FOUND, Solution, solve
 from optimizer.plan.solve.problem import Problem
 from optimizer.tolerances import CENT
 
@@ -78,13 +79,21 @@ def _without(
     others = [mix for mix in mixes if mix not in kept]
     if not others:
         return None, found
-    chosen = cheapest_of(_problems(case, offers, others), limit_s=_FREE_S)
+    chosen = _free_of(_problems(case, offers, others))
     usd = chosen.found.usd_per_month
     if chosen.number is None or usd is None:
-        return None, found
+        return None, found if chosen.found.proved else NOT_FOUND
     if found.usd_per_month is not None and found.usd_per_month <= usd + CENT:
         return None, found
     return others[chosen.number], chosen.found
+
+
+def _free_of(problems: Sequence[Callable[[], Problem]]) -> Chosen:
+    """The cheapest without the limits, `NOT_FOUND` where time ended before there was any."""
+    try:
+        return cheapest_of(problems, limit_s=_FREE_S)
+    except PlannerError:
+        return Chosen(None, None, NOT_FOUND)
 
 
 def _none_keeps(asked: Question, offers: Hardening, mixes: Sequence[Mix]) -> Hardened:
@@ -94,7 +103,7 @@ def _none_keeps(asked: Question, offers: Hardening, mixes: Sequence[Mix]) -> Har
     best = min(mixes, key=lambda mix: offers.weighed(mix, case.tiers).worst(offers.slo))
     weighed = offers.weighed(best, case.tiers)
     nothing = Solution(None, None, 0, 0)
-    chosen = cheapest_of(_problems(case, offers, mixes), limit_s=_FREE_S)
+    chosen = _free_of(_problems(case, offers, mixes))
     body = _body(offers, case, best, 0, len(mixes))
     free_mix = None if chosen.number is None else mixes[chosen.number]
     body["without"] = _free(offers, case, free_mix, chosen.found, nothing)
@@ -170,6 +179,7 @@ def _free(
         "usd_per_month": None if usd is None else round(usd, 2),
         "usd_less": None if usd is None or own is None else round(own - usd, 2),
         "variants": None,
+        "found": usd is not None or free.proved,
     }
     if mix is None:
         return body
@@ -179,6 +189,8 @@ def _free(
 
 def _words(body: dict[str, Any], found: Solution) -> tuple[str, ...]:
     less, usd = body["without"]["usd_less"], body["without"]["usd_per_month"]
+    if not body["without"]["found"]:
+        return ("integrity: what it costs was not found in time",)
     if found.usd_per_month is None:
         if usd is None:
             return ("integrity: without it there is no plan either",)

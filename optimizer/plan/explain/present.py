@@ -1,20 +1,22 @@
 """The plan beside the fleet that is there: what changes, what it costs, whether that one does.
 
 The present fleet is what plan.toml states (`present` of a tier), else the one that the run measured
-with its first arm's replicas. It is looked at as a plan is: of a tier's machines as many count as
-needed as let the fewest limits break.
+with its first arm's replicas. It is looked at as a plan is: as many of a tier's machines count as
+needed as let all limits be kept, which is a problem for the solver. Where no way of counting does,
+the fewest limits are named that break in one of three: with as many needed as availability leaves,
+with the fewest, and with all.
 """
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from optimizer.errors import UnstableError
 from optimizer.plan.explain.curve import AVAILABILITY
+from optimizer.plan.solve.model import attempt
 from optimizer.plan.solve.options import Option, TierDemand, usd_when_off
 from optimizer.plan.solve.problem import Path, unavailability_of, violations
 from optimizer.replication import collision_probability
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
     from optimizer.plan.ask.question import Question
     from optimizer.prices import Instance
 
-_TRIED = 64  # ways to count needed machines
+_SECONDS = 5.0  # for the ways to count needed machines
 
 
 @dataclass(frozen=True)
@@ -118,31 +120,39 @@ def _measured(asked: Question, tier: TierFit, number: int) -> _There | None:
 
 
 def _judged(case: Case, there: Sequence[_There]) -> tuple[Path, list[str]]:
-    """The fleet with the needed machines counted so that the fewest limits break."""
-    problem, best = case.limited(()), None
-    for path in itertools.islice(itertools.product(*_ways(case, there)), _TRIED):
-        try:
-            broken = violations(problem, path)
-        except UnstableError:
-            broken = ["utilisation"]
-        if case.domains and any(option.unavailability >= 1.0 for option in path):
-            broken = [*broken, "domains"]
-        if best is None or len(broken) < len(best[1]):
-            best = (path, broken)
-        if not broken:
-            break
-    assert best is not None
-    return best
+    """The fleet with its needed machines counted, and the limits that break."""
+    ways, budget = _ways(case, there), 1.0 - (case.slo.availability or 0.0)
+    placed = [[way for way in tier if way.unavailability < 1.0] for tier in ways]
+    found = attempt(case.limited(tuple(placed)), limit_s=_SECONDS).path if all(placed) else None
+    if found is not None:
+        return found, []
+    within = [[i for i, one in enumerate(tier) if one.unavailability <= budget] for tier in ways]
+    tried = [
+        tuple(tier[max(kept, default=0)] for tier, kept in zip(ways, within, strict=True)),
+        tuple(tier[0] for tier in ways),
+        tuple(tier[-1] for tier in ways),
+    ]
+    return min(((path, _broken(case, path)) for path in tried), key=lambda one: len(one[1]))
 
 
-def _ways(case: Case, there: Sequence[_There]) -> Iterator[list[Option]]:
-    upstream = 1
+def _broken(case: Case, path: Path) -> list[str]:
+    try:
+        broken = violations(case.limited(()), path)
+    except UnstableError:
+        broken = ["utilisation"]
+    out_of_place = case.domains and any(option.unavailability >= 1.0 for option in path)
+    return [*broken, "domains"] if out_of_place else broken
+
+
+def _ways(case: Case, there: Sequence[_There]) -> list[list[Option]]:
+    """By tier, from the fewest machines that count as needed to all of them."""
+    found, upstream = [], 1
     for demand, one in zip(case.tiers, there, strict=True):
         first = one.nodes if one.standby else min(one.nodes, _least(case, demand, one, upstream))
-        yield [
-            _option(case, demand, one, upstream, needed) for needed in range(first, one.nodes + 1)
-        ]
+        counted = range(first, one.nodes + 1)
+        found.append([_option(case, demand, one, upstream, needed) for needed in counted])
         upstream *= one.replicas
+    return found
 
 
 def _least(case: Case, demand: TierDemand, one: _There, upstream: int) -> int:

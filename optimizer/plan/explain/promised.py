@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from optimizer.plan.ask.case import Case
-from optimizer.plan.solve.model import Solution, solve
+from optimizer.plan.solve.model import Solution, attempt
 from optimizer.tolerances import CENT
 
 _SECONDS = 5.0
@@ -15,7 +15,7 @@ def of_promise(case: Case, found: Solution) -> tuple[str, ...]:
     """One line where the promise makes the plan dearer, or is why there is none."""
     if case.users is None or case.users.machines is None:
         return ()
-    free = solve(replace(case, users=None).problem(), known=found.path, limit_s=_SECONDS)
+    free = attempt(replace(case, users=None).problem(), found.path, limit_s=_SECONDS)
     if free.usd_per_month is None:
         return ()
     if found.usd_per_month is None:

@@ -17,18 +17,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from optimizer.errors import PlannerError
 from optimizer.plan.explain.curve import (
     Axis,
     Budget,
     SpentError,
+    UnprovedError,
     axes,
     fleet_text,
     middle,
     predicted,
 )
 from optimizer.plan.explain.sensitivity import Variants
-from optimizer.plan.solve.model import solve
+from optimizer.plan.solve.model import attempt
 from optimizer.plan.solve.options import NODES_MAX, Option
 from optimizer.plan.solve.problem import FAMILIES, Path, Problem, violations
 from optimizer.plan.solve.table import Columns, OptionTable, columns
@@ -86,9 +86,9 @@ def relaxations(
     if source is not None:
         tries.append(lambda: _more_nodes(source, budget))
     found: list[Relaxation] = []
-    for attempt in tries:
+    for search in tries:
         try:
-            one = attempt()
+            one = search()
         except SpentError:  # the budget remembers it
             continue
         if one is not None:
@@ -149,9 +149,9 @@ def _alone(problem: Problem, axis: Axis, budget: Budget) -> Relaxation | None:
         cut = True
     if math.isinf(best):
         return None
-    cheapest = solve(axis.imposed(problem, best), limit_s=_CHEAPEST_S).path
-    if cheapest is None:
-        raise PlannerError("plan", expected=f"a fleet at {axis.key} {best!r}", came="none")
+    cheapest = attempt(axis.imposed(problem, best), limit_s=_CHEAPEST_S).path
+    if cheapest is None:  # there is one: it was found above, paid in the other coin
+        raise UnprovedError(budget.end(f"before it had the cheapest fleet at another {axis.key}"))
     return Relaxation(axis.key, axis.stated(asked), axis.stated(best), not cut, cheapest)
 
 

@@ -9,12 +9,24 @@ from typing import TYPE_CHECKING, Any
 from optimizer.latency.station import POLICIES
 
 if TYPE_CHECKING:
+    from optimizer.fit import ServiceFit
     from optimizer.plan.ask.case import Slo
     from optimizer.prices import PriceBook
 
 PRICES_DAYS_MAX = 180
 _FACTOR_MAX = 3.0  # measured over modelled
+_DRAWN_SHORT = 0.06  # what 100 draws may fall short by chance, at twice their standard error
 _SURE = 0.9  # a limit that is kept with less has no margin
+
+
+def of_run(service: ServiceFit) -> tuple[str, ...]:
+    """Whether what was measured may be concluded from."""
+    if not service.failed:
+        return ()
+    return (
+        f"run {service.run} is not valid ({' and '.join(service.failed)} failed, see its report): "
+        "its figures do not count, and neither does a plan that is made of them",
+    )
 
 
 def of_prices(book: PriceBook, today: datetime.date | None) -> tuple[str, ...]:
@@ -69,6 +81,23 @@ def of_margin(margin: Mapping[str, Any] | None, slo: Slo) -> tuple[str, ...]:
                 "A fleet with a margin: confidence = 0.9 in [slo], or --confidence 0.9"
             )
     return tuple(found)
+
+
+def of_confidence(found: Mapping[str, Any] | None) -> tuple[str, ...]:
+    """Where the availability target is kept in fewer draws of the rates than was asked for.
+
+    That is so only beside limping nodes: a crash ends a limp, so rates at their worst are not the
+    worst case.
+    """
+    if found is None or found["asked"] is None or found["probability_kept"] is None:
+        return ()
+    if found["probability_kept"] >= found["asked"] - _DRAWN_SHORT:
+        return ()
+    return (
+        f"availability is kept in {found['probability_kept']:.0%} of {found['draws']} draws of the "
+        f"rates, not in the {found['asked']:.0%} that are asked for: a crash ends a limp, so the "
+        "rates that were planned with are not the worst. Ask for a higher availability",
+    )
 
 
 def of_integrity(found: Mapping[str, Any] | None) -> tuple[str, ...]:

@@ -76,6 +76,9 @@ class Solution:
         return self.gap == 0.0
 
 
+NOT_FOUND = Solution(None, None, 0, 0, gap=None, proof="none")
+
+
 def solve(problem: Problem, known: Path | None = None, *, limit_s: float = LIMIT_S) -> Solution:
     """The cheapest path that keeps every limit, proved within the options; see the module.
 
@@ -102,6 +105,15 @@ def solve(problem: Problem, known: Path | None = None, *, limit_s: float = LIMIT
     if not all(len(pool) for pool in pools):
         return Solution(best, None if best is None else cost(best), 0, 0)
     return _Search(problem, pools, best, until_s, by_labels).run()
+
+
+def attempt(problem: Problem, known: Path | None = None, *, limit_s: float) -> Solution:
+    """As `solve`, of what is asked beside a plan: a search that ends without an answer is no error,
+    but a solution without a path that is not `proved`."""
+    try:
+        return solve(problem, known, limit_s=limit_s)
+    except PlannerError:
+        return NOT_FOUND
 
 
 def _over(until_s: float) -> bool:
