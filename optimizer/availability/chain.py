@@ -149,26 +149,38 @@ def _dead(shape: Shape, rates: FailureRates, goal: tuple[Integers, ...]) -> NDAr
 def _states(shape: Shape) -> tuple[Integers, Integers, Integers, Integers]:
     """States (d, l, k) inside the cut with d + l <= places, and their index."""
     pool = shape.pool or 0
-    arm = _grid(range(shape.body_max + 1, shape.down_max + 1), shape, pool - shape.free_max, pool)
-    body = _grid(range(min(shape.body_max, shape.down_max) + 1), shape, 0, pool)
-    down, limping, consumed = (np.concatenate(pair) for pair in zip(body, arm, strict=True))
-    if len(down) > STATES_MAX:
+    body = range(min(shape.body_max, shape.down_max) + 1), range(pool + 1)
+    arm = (
+        range(shape.body_max + 1, shape.down_max + 1),
+        range(max(0, pool - shape.free_max), pool + 1),
+    )
+    count = _count(shape, *body) + _count(shape, *arm)
+    if count > STATES_MAX:
         raise InputError(
             "availability model",
             expected=f"at most {STATES_MAX} states",
-            came=f"{len(down)} (up to {shape.down_max} nodes down, {shape.limping_max} limping, a "
+            came=f"{count} (up to {shape.down_max} nodes down, {shape.limping_max} limping, a "
             f"pool of {pool})",
             do="Fewer nodes, a smaller pool, or shocks that take fewer nodes.",
         )
+    grids = (_grid(shape, *body), _grid(shape, *arm))
+    down, limping, consumed = (np.concatenate(pair) for pair in zip(*grids, strict=True))
     sizes = (shape.down_max + 1, shape.limping_max + 1, pool + 1)
     index = np.full(sizes, -1, dtype=np.int64)
     index[down, limping, consumed] = np.arange(len(down))
     return down, limping, consumed, index
 
 
-def _grid(down: range, shape: Shape, first: int, last: int) -> tuple[Integers, ...]:
-    """All (d, l, k) with d in `down`, l up to its cut, k in first..last; at most STATES_MAX + 1."""
-    consumed = range(max(0, first), last + 1)
+def _count(shape: Shape, down: range, consumed: range) -> int:
+    """How many states `_grid` would make; at least so many, where that is beyond all bounds."""
+    if len(down) > STATES_MAX:
+        return len(down) * len(consumed)
+    limping = (min(shape.limping_max, shape.places - d) + 1 for d in down)
+    return len(consumed) * sum(max(0, count) for count in limping)
+
+
+def _grid(shape: Shape, down: range, consumed: range) -> tuple[Integers, ...]:
+    """All (d, l, k) with d in `down`, l up to its cut, k in `consumed`."""
     axes = np.meshgrid(
         np.fromiter(down, np.int64),
         np.arange(shape.limping_max + 1),

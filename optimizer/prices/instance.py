@@ -16,9 +16,9 @@ class Instance:
 
     `vcpus` are what the operating system schedules on (hardware threads); a slice has a fraction.
     `baseline_share` is below 1 for burstable types only. `usd_per_month_off` is what a cold standby
-    of this type costs: on-premises all but the power; on EC2 a stopped instance costs its disk,
-    which is not in the book, so 0 unless the book says otherwise. A pool in the cloud is not
-    bought at all: it costs nothing until a crash, whatever this says.
+    of this type costs: on-premises all but the power; where the book has no such price, as EC2's
+    has none, a standby costs what it costs when it is on. A pool in the cloud is not bought at all:
+    it costs nothing until a crash, whatever this says.
     """
 
     name: str

@@ -355,3 +355,6 @@ def test_a_model_with_too_many_states_is_refused_not_tried() -> None:
     rates = FailureRates(1.0, 15.0, 86_400.0, common_cause=0.1)
     with pytest.raises(InputError, match="at most 150000 states"):
         passive_failover(2_000, 200, rates)
+    for extra in (10**8, 10**12):  # would not fit into memory
+        with pytest.raises(InputError, match="at most 150000 states"):
+            passive_failover(10, extra, FailureRates(1.0, 15.0, 86_400.0))

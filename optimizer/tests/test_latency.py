@@ -198,3 +198,42 @@ def test_bad_questions_are_refused() -> None:
         PageLatency(math.inf)
     with pytest.raises(InputError, match="cores, replicas"):
         zero_load_s([QUIET], [1.0, 1.0], [1], "tad", [95])
+
+
+def _shared_processor(rate_per_s: float, t: float) -> tuple[float, float, float, float]:
+    """M/M/1 processor sharing, exactly: mean, variance (Coffman, Muntz and Trotter 1970), p95 and
+    p99, these of the absorption of a tagged job among at most 200 others."""
+    from scipy.linalg import expm
+
+    rho = rate_per_s * t
+    others = np.arange(200)
+    moves = np.diag(np.full(199, rate_per_s), 1) + np.diag(others[1:] / (others[1:] + 1.0) / t, -1)
+    moves -= np.diag(moves.sum(axis=1) + 1.0 / (others + 1.0) / t)
+    step_s = t / 20
+    once, present, survival = expm(moves * step_s), (1 - rho) * rho**others, [1.0]
+    while survival[-1] > 1e-4:
+        present = present @ once
+        survival.append(float(present.sum()))
+    times_s = step_s * np.arange(len(survival))
+    p95, p99 = (float(np.interp(-(1 - q), -np.array(survival), times_s)) for q in (0.95, 0.99))
+    return t / (1 - rho), (2 + rho) / (2 - rho) * (t / (1 - rho)) ** 2, p95, p99
+
+
+@pytest.mark.parametrize("load", [0.1, 0.5, 0.8])
+def test_the_law_is_near_the_exact_one_of_a_shared_processor(load: float) -> None:
+    """With the cv2 that a run at this load would measure: p95 +1 to +8 %, p99 -3 to -1 %."""
+    station = _station(tier=replace(QUIET, cv2=(2 + load) / (2 - load)), request_per_s=80.0 * load)
+    mean, variance, p95, p99 = _shared_processor(20.0 * load, 0.05)
+    page = PageLatency(12.0, points=8192)
+    assert page.mean_s([station]) == pytest.approx(mean, rel=1e-3)
+    assert page.variance_s2([station]) == pytest.approx(variance, rel=2e-3)
+    assert page.percentile_s([station], 95) == pytest.approx(p95, rel=0.09)
+    assert page.percentile_s([station], 99) == pytest.approx(p99, rel=0.04)
+
+
+def test_the_first_of_many_nearly_equal_copies_takes_nearly_as_long_as_each() -> None:
+    """Expected least of four normal draws: 1.0294 standard deviations below the mean."""
+    for cv2 in (1e-4, 1e-2):
+        station = Station(replace(QUIET, cv2=cv2), 8, 1.0, 4, "tad", 1e-6)
+        expected_s = 0.05 * (1 - 1.0294 * math.sqrt(cv2))
+        assert PageLatency(1.0).mean_s([station]) == pytest.approx(expected_s, rel=0.003)

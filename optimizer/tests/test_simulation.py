@@ -1,4 +1,4 @@
-"""The simulator as a source of latencies and as a command: the real program."""
+"""The simulator as a command: the real program."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ import polars as pl
 import pytest
 
 from optimizer.errors import EnvironmentMissing, InputError
-from optimizer.latency import Layered, Simulated, Station, TierLatency
-from optimizer.simulation import answer, program, reports, simulate
+from optimizer.simulation import program, reports, simulate
 from optimizer.tests.command_line import invoke
 
 QUEUE = {
@@ -21,31 +20,6 @@ QUEUE = {
     "requests": 50_000,
     "tiers": [{"name": "queue", "servers": 1, "work": {"kind": "exponential", "mean_s": 1.0}}],
 }
-
-
-def _station(**changes: object) -> Station:
-    tier = TierLatency(processing_s=0.05, cv2=1.0, visits=1.0)
-    return Station(tier, 4, 1.0, 1, "tad", 40.0, name="web", **changes)  # type: ignore[arg-type]
-
-
-def test_a_plans_tier_is_simulated_with_its_evidence_and_the_same_each_time() -> None:
-    source = Layered((Simulated(answer, requests=50_000, seed=3),))
-    found = source.tail(_station())
-    assert (found.evidence, found.samples, found.source) == ("simulated", 50_000, "simulator")
-    assert found == Layered((Simulated(answer, requests=50_000, seed=3),)).tail(_station())
-    # four servers at half load, where the arbiter sees who is free: between no queue and M/M/1
-    assert 0.05 < found.mean_s < 0.1
-    assert found.mean_s < found.p95_s < found.p99_s
-
-
-def test_limping_servers_and_neighbours_make_a_simulated_tier_slower() -> None:
-    source = Simulated(answer, requests=30_000)
-    limping = source.tail(_station(limping=2, limp_speed=0.5))
-    noisy_tier = TierLatency(0.05, 1.0, 1.0, interference_share=0.3, gamma=0.4, run_s=10.0)
-    noisy = source.tail(Station(noisy_tier, 4, 1.0, 1, "tad", 40.0))
-    quiet = source.tail(_station())
-    assert limping.mean_s > quiet.mean_s
-    assert noisy.p99_s > quiet.p99_s
 
 
 def test_the_command_simulates_a_file_and_says_what_is_unstable(tmp_path: Path) -> None:

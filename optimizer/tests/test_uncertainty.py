@@ -28,7 +28,6 @@ from optimizer.uncertainty import (
     least_pool_at,
     rate_posterior,
     rates_from,
-    sensitivities,
     time_posterior,
 )
 from optimizer.uncertainty.sizing import ConfidentSizing, _Worlds
@@ -318,24 +317,17 @@ def test_an_impossible_question_is_refused(changed: dict[str, Any], named: str) 
         ask()
 
 
-def test_sensitivity_of_a_single_node_is_the_derivative_of_its_closed_form() -> None:
-    """U = 1 - (1 - e^-x) / x with x = crashes in the horizon; dU / d ln x by hand."""
-    x = 1.7
-    found = {s.name: s for s in sensitivities(partial(ara, 1, 0, "on-prem"), FailureRates(x))}
-    expected = (1 - math.exp(-x)) / x - math.exp(-x)
-    crash = found["crash_per_year"]
-    assert crash.per_log == pytest.approx(expected, abs=1e-5)
-    assert abs(crash.per_log - expected) <= crash.error
-    assert crash.elasticity == pytest.approx(expected / (1 - (1 - math.exp(-x)) / x), abs=1e-4)
-    assert found["failover_s"].per_log == 0.0
+def test_shocks_that_no_number_of_nodes_outlasts_are_told_without_trying_sizes() -> None:
+    rates = UncertainRates(CRASH, repair_s=REPAIR, others={"common_cause": 0.1})
+    found = least_extra_nodes_at(
+        3, 0.99999, rates, scheme="on-prem", confidence=0.95, samples=100, rng=rng()
+    )
+    assert found.extra is None
+    assert "a tier that only shocks take down misses 0.99999" in found.reason
 
 
-def test_time_lost_to_fail_over_grows_as_crashes_times_fail_over_time() -> None:
-    for one in sensitivities(partial(pf, 4, None), FailureRates(2.0, 20.0)):
-        assert one.elasticity == pytest.approx(1.0, abs=1e-4)
-
-
-def test_an_unavailability_within_the_models_error_has_no_elasticity() -> None:
-    for one in sensitivities(partial(ara, 4, 8, "cloud"), FailureRates()):
-        assert one.elasticity is None
-        assert abs(one.per_log) <= one.error
+def test_pools_whose_nodes_fail_end_where_they_end_without_a_confidence() -> None:
+    rates = UncertainRates(CRASH, FAILOVER, 3e7, others={"standby_fraction": 0.5})
+    found = least_pool_at(4, 0.999, rates, confidence=0.9, samples=20, rng=rng(), pool_max=100_000)
+    assert found.extra is None or found.extra <= 256
+    assert "100000" not in found.reason

@@ -1,26 +1,23 @@
 """How sure an availability and a size are, when the rates come from a few observations.
 
 Read `posterior.py` first (what few observations say), then `rates.py` (the [rates] table), then
-`interval.py`, `sizing.py` and `sensitivity.py` (what follows for availability, sizes and cost).
+`interval.py` and `sizing.py` (what follows for availability and sizes).
 """
 
 from optimizer.uncertainty.interval import AvailabilityInterval, availability_interval
 from optimizer.uncertainty.posterior import Posterior, rate_posterior, time_posterior
 from optimizer.uncertainty.rates import UncertainRates, rates_from
-from optimizer.uncertainty.sensitivity import Sensitivity, sensitivities
 from optimizer.uncertainty.sizing import ConfidentSizing, least_extra_nodes_at, least_pool_at
 
 __all__ = [
     "AvailabilityInterval",
     "ConfidentSizing",
     "Posterior",
-    "Sensitivity",
     "UncertainRates",
     "availability_interval",
     "least_extra_nodes_at",
     "least_pool_at",
     "rate_posterior",
     "rates_from",
-    "sensitivities",
     "time_posterior",
 ]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Annotated, Protocol
 
 from pydantic import Field, model_validator
@@ -77,8 +78,13 @@ class Domain(Strict):
 
 def spreads_of(domains: Sequence[Domain], rates: FailureRates, scheme: str) -> Spreads:
     """Placements over these domains."""
-    levels = [one.level(rates.crash_per_year) for one in domains]
-    return Spreads(levels, [one.rule for one in domains], scheme)
+    levels = tuple(one.level(rates.crash_per_year) for one in domains)
+    return _spreads(levels, tuple(one.rule for one in domains), scheme)
+
+
+@lru_cache(maxsize=8)  # each remembers its placements, which may be ten thousand
+def _spreads(levels: tuple[Level, ...], rules: tuple[Rule, ...], scheme: str) -> Spreads:
+    return Spreads(levels, rules, scheme)
 
 
 def covers_of(
