@@ -65,8 +65,8 @@ class _Search:
         return self.at(size).keeps(self.target)
 
     def short(self, size: int) -> str:
-        lost = f"{_hours(self.at(size).unavailability * self.horizon_s)} h"
-        return f"{lost} against {_hours((1.0 - self.target) * self.horizon_s)} h allowed"
+        lost = self.at(size).unavailability_most * self.horizon_s  # what `meets` holds it to
+        return _against(lost, (1.0 - self.target) * self.horizon_s)
 
 
 def sizes(
@@ -233,9 +233,9 @@ def _in_turn(
 
 
 def _infeasible(bound: Availability, target: float, horizon_s: float, cause: str) -> Sizing:
-    lost_h, allowed_h = (_hours(u * horizon_s) for u in (bound.unavailability, 1.0 - target))
-    reason = f"infeasible at any size: {cause} {lost_h} h against {allowed_h} h allowed "
-    return Sizing(None, None, bound, reason + "over the horizon")
+    hours = _against(bound.unavailability * horizon_s, (1.0 - target) * horizon_s)
+    reason = f"infeasible at any size: {cause} {hours} over the horizon"
+    return Sizing(None, None, bound, reason)
 
 
 def _check(search: _Search) -> None:
@@ -271,5 +271,10 @@ def _found(search: _Search, size: int) -> Sizing:
     return Sizing(size, reached, fewer, reason)
 
 
-def _hours(time_s: float) -> str:
-    return f"{time_s / _HOUR_S:.3g}"
+def _against(lost_s: float, allowed_s: float) -> str:
+    """Both in hours, with as many digits as it takes to see which is more."""
+    for digits in range(3, 18):
+        lost, allowed = (f"{time_s / _HOUR_S:.{digits}g}" for time_s in (lost_s, allowed_s))
+        if lost_s == allowed_s or lost != allowed:
+            break
+    return f"{lost} h against {allowed} h allowed"

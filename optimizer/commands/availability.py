@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from optimizer.commands.output import JsonOption, print_json, say, told_by_option
+from optimizer.commands.output import JsonOption, option_of, print_json, say, told_by_option
 from optimizer.errors import InputError, require_count
 from optimizer.units import YEAR_S
 from optimizer.words import Mechanism, Scheme
@@ -112,7 +112,7 @@ def availability(
     if figure is not None and figure.suffix != ".svg":
         raise InputError("--figure", expected="a file called .svg", came=str(figure))
     given = {name: value for name, value in given.items() if value is not None}
-    options = {f"rates.{name}": _option(name) for name in given}
+    options = {f"rates.{name}": option_of(name) for name in given}
     with told_by_option({**options, **_OPTIONS}):
         known = _rates(rates, given, asked)
         asked.check(known, extra, target, confidence, seed)
@@ -121,8 +121,11 @@ def availability(
         if confidence is not None:
             body |= asked.uncertain(known, extra, target, confidence, 1 if seed is None else seed)
         size = body.get("extra", extra)
+        out_of_reach = target is not None and size is None
         body["notes"] = asked.notes(mean, size)
-        if course is not None or figure is not None:
+        if (course is not None or figure is not None) and out_of_reach:
+            body["notes"].append("No time course: there is no size to draw.")
+        elif course is not None or figure is not None:
             found = asked.course(mean, size or 0, course or _POINTS)
             body["course"] = list(map(list, zip(found.times_s, found.probability, strict=True)))
             if figure is not None:
@@ -132,7 +135,7 @@ def availability(
         print_json(body)
     else:
         _print(body, horizon_s)
-    raise typer.Exit(1 if target is not None and size is None else 0)
+    raise typer.Exit(1 if out_of_reach else 0)
 
 
 class _Asked:
@@ -176,9 +179,9 @@ class _Asked:
             )
 
     def notes(self, rates: FailureRates, extra: int | None) -> list[str]:
-        """What has to be said of the answer."""
+        """What has to be said of the answer; `extra` is None where there is no size."""
         pool = self.mechanism == Mechanism.pf and self.scheme == Scheme.on_prem
-        if pool and not extra and rates.repair_s is not None:
+        if pool and extra == 0 and rates.repair_s is not None:
             return [
                 "A repaired node goes back to the pool (PCRAFT Fig. 1a), and a pool of 0 takes "
                 "none: repair has no effect here. With --mechanism ara it returns to service."
@@ -310,10 +313,6 @@ class _Asked:
         )
 
 
-def _option(name: str) -> str:
-    return "--" + name.replace("_", "-")
-
-
 def _rates(path: Path | None, given: dict[str, Any], asked: _Asked) -> UncertainRates:
     """The file's [rates], with the options in the place of its figures."""
     from optimizer.availability import FailureRates
@@ -336,7 +335,7 @@ def _rates(path: Path | None, given: dict[str, Any], asked: _Asked) -> Uncertain
     ):
         if key in given:
             raise InputError(
-                _option(key), expected=expected, came=str(given[key]), do="Leave it out."
+                option_of(key), expected=expected, came=str(given[key]), do="Leave it out."
             )
     return rates_from({**table, **given}, "rates" if path is None else f"{path}: rates")
 

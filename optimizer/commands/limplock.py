@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from optimizer.commands.output import JsonOption, out, print_json, say
+from optimizer.commands.output import JsonOption, option_of, out, print_json, say, told_by_option
 from optimizer.errors import InputError
 
 if TYPE_CHECKING:
     from optimizer.limplock import Cluster, Limplock, LimpRates, Simulated, Year
+
+_SIMULATE = {"trials": "--simulate", "simulation": "--simulate"}  # by the model's words
 
 
 def limplock(
@@ -57,16 +59,22 @@ def limplock(
     """
     from optimizer import limplock as model
 
-    cluster = model.Cluster(nodes, blocks, requests, replicas, threads, limping)
     if seed is not None and simulate is None:
         raise InputError("--seed", expected="it with --simulate", came="without it")
-    rates = _rates(
-        {"limp_per_year": limp_per_year, "limp_hours": limp_hours, "repair_hours": repair_hours},
-        {"crash_per_year": crash_per_year, "slowdown": slowdown},
-    )
-    found = model.limplock(cluster)
-    simulated = None if simulate is None else _simulated(cluster, simulate, seed)
-    year = None if rates is None else model.year(cluster, rates)
+    arguments = (*fields(model.Cluster), *fields(model.LimpRates))
+    with told_by_option({one.name: option_of(one.name) for one in arguments} | _SIMULATE):
+        cluster = model.Cluster(nodes, blocks, requests, replicas, threads, limping)
+        rates = _rates(
+            {
+                "limp_per_year": limp_per_year,
+                "limp_hours": limp_hours,
+                "repair_hours": repair_hours,
+            },
+            {"crash_per_year": crash_per_year, "slowdown": slowdown},
+        )
+        found = model.limplock(cluster)
+        simulated = None if simulate is None else _simulated(cluster, simulate, seed)
+        year = None if rates is None else model.year(cluster, rates)
     if as_json:
         body: dict[str, Any] = asdict(found)
         if simulated is not None:
@@ -90,8 +98,8 @@ def _rates(needed: dict[str, float | None], more: dict[str, float | None]) -> Li
     for name, value in needed.items():
         if value is None:
             raise InputError(
-                f"--{name.replace('_', '-')}",
-                expected="it beside " + ", ".join(f"--{one.replace('_', '-')}" for one in given),
+                option_of(name),
+                expected="it beside " + ", ".join(map(option_of, given)),
                 came="without it",
                 do="Hours per year need --limp-per-year, --limp-hours and --repair-hours.",
             )

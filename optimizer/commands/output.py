@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.measure import Measurement
 from rich.table import Table
 
-from optimizer.errors import InputError
+from optimizer.errors import SparecraftError
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
 out = Console()
@@ -62,12 +62,17 @@ def _width(table: Table, console: Console) -> int:
     return Measurement.get(console, unlimited, table).maximum
 
 
+def option_of(argument: str) -> str:
+    """The option of the same name."""
+    return "--" + argument.replace("_", "-")
+
+
 @contextmanager
 def told_by_option(options: Mapping[str, str]) -> Iterator[None]:
     """A refusal of an argument that is in `options` names the option that it was given by."""
     try:
         yield
-    except InputError as error:
+    except SparecraftError as error:
         if error.place not in options:
             raise
         error.place = options[error.place]

@@ -106,15 +106,16 @@ def plan(
         today = datetime.datetime.now(datetime.UTC).date()
         wanted = Wanted(marginal=True, pareto=pareto, sensitivity=sensitivity, today=today, say=say)
         found, body = explained_plan(asked, wanted)
-    _write(tfvars, body["tfvars"])
-    _write(output, json.dumps(body, indent=2, allow_nan=False) + "\n")
-    drawn = _draw(figures, body)
+    texts = ((tfvars, body["tfvars"]), (output, json.dumps(body, indent=2, allow_nan=False) + "\n"))
+    written = [path for path, text in texts if path is not None and _write(path, text)]
+    written += _draw(figures, body)
     if as_json:
         print_json(body)
     else:
         from optimizer.commands.plan_text import print_plan
 
-        print_plan(found, body, [path for path in (tfvars, output, *drawn) if path is not None])
+        left = [path for path, _ in texts if path and path not in written and path.is_file()]
+        print_plan(found, body, written, left)
     raise typer.Exit(0 if body["feasible"] else 1)
 
 
@@ -177,10 +178,10 @@ def _draw(folder: Path | None, body: Mapping[str, Any]) -> list[Path]:
     return drawn
 
 
-def _write(path: Path | None, text: str) -> None:
-    """Write `text`, if there is any and a path; folders are made."""
-    if path is None or not text:
-        return
+def _write(path: Path, text: str) -> bool:
+    """Write `text`, if there is any, and say whether; folders are made."""
+    if not text:
+        return False
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
@@ -188,3 +189,4 @@ def _write(path: Path | None, text: str) -> None:
         raise InputError(
             str(path), expected="a file that can be written", came=str(error.strerror or error)
         ) from error
+    return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,8 +21,11 @@ from optimizer.plan.outcome import Plan
 from optimizer.words import Mechanism
 
 
-def print_plan(plan: Plan, body: Mapping[str, Any], written: Sequence[Path]) -> None:
-    """Print plan.json for people; `written` are the files that hold more."""
+def print_plan(
+    plan: Plan, body: Mapping[str, Any], written: Sequence[Path], left: Sequence[Path]
+) -> None:
+    """Print plan.json for people; `written` are the files that hold more, `left` those that were to
+    hold a plan and are as they were, for there is none."""
     if plan.fleet is not None:
         _print_warnings(body["warnings"])
         _print_fleet(body, {name: tier["cpus"] for name, tier in plan.fleet.tiers.items()})
@@ -46,8 +50,9 @@ def print_plan(plan: Plan, body: Mapping[str, Any], written: Sequence[Path]) -> 
     _print_lines("Not enough evidence for", body["insufficient"])
     _print_lines("Assumed, the most decisive first", body["assumptions"])
     for path in written:
-        if path.exists():
-            say(f"Wrote {path}")
+        say(f"Wrote {path}")
+    for path in left:
+        say(f"Not written: {path}, since there is no plan; the file there is of earlier")
 
 
 def _print_fleet(body: Mapping[str, Any], cores: Mapping[str, float]) -> None:
@@ -141,7 +146,7 @@ def _present_words(there: Mapping[str, Any]) -> str:
         return "The present fleet keeps all limits."
     found = there["predicted"]
     figures = [f"availability {_availability(found['availability'])}",
-               f"load {found['utilisation']:.0%}"]  # fmt: skip
+               f"load {_percent_up(found['utilisation'])}"]  # fmt: skip
     figures += [
         f"{_name(key)} {'without end' if found[key] is None else f'{found[key]:.2f} ms'}"
         for key in ("p95_ms", "p99_ms")
@@ -149,6 +154,11 @@ def _present_words(there: Mapping[str, Any]) -> str:
     ]
     broken = " and ".join(there["breaks"])
     return f"The present fleet does not keep {broken}: {', '.join(figures)}."
+
+
+def _percent_up(share: float) -> str:
+    """Rounded up, so that what is above a limit is not shown as the limit."""
+    return f"{math.ceil(1000 * share - 1e-9) / 10:.1f}%"
 
 
 def _load(load: Mapping[str, Any]) -> list[str]:

@@ -90,8 +90,11 @@ def spare(
         typer.Option(help="Also simulate section 6: MediaWiki and Solr, a minute or two."),
     ] = True,
     policy: Annotated[
-        str, typer.Option(help="What is simulated as sPARE's: tad-paper, to the letter, or tad.")
-    ] = "tad-paper",
+        str | None,
+        typer.Option(
+            help="What is simulated as sPARE's: tad-paper (if none is said), to the letter, or tad."
+        ),
+    ] = None,
 ) -> None:
     """Equations 1 to 3, the capacities, section 6 simulated.
 
@@ -103,6 +106,14 @@ def spare(
     from optimizer.reproduce.published import published
     from optimizer.reproduce.simulated import POLICIES, outcomes
 
+    if policy is not None and not simulation:
+        raise InputError(
+            "--policy",
+            expected="it with the simulation",
+            came="--no-simulation",
+            do="Leave one of them out.",
+        )
+    policy = POLICIES[0] if policy is None else policy
     if policy not in POLICIES:
         raise InputError("--policy", expected=" or ".join(POLICIES), came=policy)
     claims, grids = replicas.claims(), replicas.grids()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import asdict
 from importlib import resources
 from pathlib import Path
@@ -15,6 +16,8 @@ from optimizer.errors import InputError
 from optimizer.source import read_text
 
 _NUMBERS = ("requests", "measured", "simulated", "off")
+_WAYS = ("--input", "--example", "--from", "--replay")
+_ONLY_WITH = {"--arm": "--from", "--predict": "--from", "--threads": "--input"}
 
 
 def simulate(
@@ -34,12 +37,15 @@ def simulate(
         Path | None,
         typer.Option(help="An arbiter's trace: is every decision made again as it was?"),
     ] = None,
-    arm: Annotated[str, typer.Option(help="With --from: the arm that is fitted.")] = "baseline",
+    arm: Annotated[
+        str | None, typer.Option(help="With --from: the arm that is fitted; baseline if none.")
+    ] = None,
     predict: Annotated[
         str | None, typer.Option(help="With --from: the arm that is predicted; all others if none.")
     ] = None,
     threads: Annotated[
-        int | None, typer.Option(min=1, help="Scenarios at a time; one a core if not given.")
+        int | None,
+        typer.Option(min=1, help="With --input: scenarios at a time; one a core if not given."),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -55,6 +61,16 @@ def simulate(
     """
     from optimizer.simulation import program
 
+    options = {
+        "--input": input_file,
+        "--example": example or None,
+        "--from": from_run,
+        "--replay": replay,
+        "--arm": arm,
+        "--predict": predict,
+        "--threads": threads,
+    }
+    _check([name for name, value in options.items() if value is not None])
     if example:
         text = resources.files("optimizer.simulation").joinpath("example.json").read_text()
         typer.echo(text, nl=False)
@@ -62,10 +78,9 @@ def simulate(
     if replay is not None:
         raise typer.Exit(_replay(replay, as_json))
     if from_run is not None:
-        _predict(from_run, arm, predict, as_json)
+        _predict(from_run, "baseline" if arm is None else arm, predict, as_json)
         return
-    if input_file is None:
-        raise InputError("--input", expected="a file", came="none", do="--example prints one.")
+    assert input_file is not None
     found = program.simulate(read_text(input_file), threads=threads, place=str(input_file))
     if as_json:
         print_json(found)
@@ -75,6 +90,23 @@ def simulate(
         speed = found["events"] / max(found["wall_s"], 1e-9)
         say(f"{found['events']:,} events in {found['wall_s']:.2f} s, {speed:,.0f} a second")
     raise typer.Exit(0 if all(r["stopped"] == "done" for r in found["reports"]) else 1)
+
+
+def _check(given: Collection[str]) -> None:
+    """Refuse options that contradict each other, or change nothing."""
+    ways = [name for name in _WAYS if name in given]
+    if len(ways) != 1:
+        raise InputError(
+            ways[0] if ways else "--input",
+            expected=f"one of {', '.join(_WAYS)}",
+            came=" and ".join(ways) or "none",
+            do="Give one of them; --example prints scenarios to begin with.",
+        )
+    for name, other in _ONLY_WITH.items():
+        if name in given and other not in given:
+            raise InputError(
+                name, expected=f"it with {other}", came="without it", do="Leave it out."
+            )
 
 
 def _replay(trace: Path, as_json: bool) -> int:

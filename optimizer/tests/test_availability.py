@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -107,6 +108,20 @@ def test_a_bounded_search_says_that_its_bound_is_too_low() -> None:
     assert "34 extra active nodes still cost 9.36 h against 8.76 h" in sizing.reason
     enough = least_extra_nodes(10, 0.999, FailureRates(), scheme="on-prem", extra_max=35)
     assert enough.extra == 35
+
+
+def test_a_target_that_is_hardly_missed_is_seen_to_be_missed() -> None:
+    slow, plain = FailureRates(2.0, 1800.0), FailureRates()
+    unlimited = passive_failover(10, None, slow, scheme="cloud").unavailability_most
+    bounded = active_route_anywhere(10, 34, plain, scheme="on-prem").unavailability_most
+    for sizing in (
+        least_pool(10, 1.0 - unlimited * (1.0 - 1e-5), slow),
+        least_extra_nodes(10, 1.0 - bounded * (1.0 - 1e-5), plain, scheme="on-prem", extra_max=34),
+    ):
+        assert sizing.extra is None
+        hours = re.search(r"costs? (\S+) h against (\S+) h allowed", sizing.reason)
+        assert hours is not None, sizing.reason
+        assert float(hours[1]) > float(hours[2])
 
 
 @pytest.mark.parametrize(

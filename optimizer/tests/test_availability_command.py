@@ -44,6 +44,19 @@ def test_a_target_out_of_reach_has_no_size_and_says_why() -> None:
     assert "fail-over alone costs 10 h" in body["reason"]
 
 
+def test_where_no_size_reaches_the_target_nothing_is_said_or_drawn_of_an_empty_pool(
+    tmp_path: Path,
+) -> None:
+    slow = [*PF[:-1], "2", "--failover-s", "1800", "--repair-s", "86400", "--target", "0.999"]
+    assert _json(*slow, code=1)["notes"] == []
+    figure = tmp_path / "course.svg"
+    body = _json(*slow, "--course", "10", "--figure", str(figure), code=1)
+    assert body["extra"] is None
+    assert len(body["notes"]) == 1
+    assert "course" not in body
+    assert not figure.exists()
+
+
 def test_the_clouds_pool_has_no_end() -> None:
     assert _json(*CLOUD_PF)["availability"] > 0.999
     assert _json(*CLOUD_PF, "--target", "0.999")["extra"] == 0

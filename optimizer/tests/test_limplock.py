@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from optimizer.errors import InputError
+from optimizer.errors import InputError, PlannerError
 from optimizer.limplock import Cluster, any_block_together, limplock, nodes_in_limplock
 from optimizer.tests.command_line import output_of
 
@@ -234,20 +234,29 @@ def test_people_are_told_what_each_word_means() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "field"),
+    ("words", "option"),
     [
-        (("--nodes", "3"), "nodes"),
-        (("--replicas", "30"), "nodes"),
+        (("--nodes", "3"), "--nodes"),
+        (("--replicas", "30"), "--nodes"),
         (("--seed", "3"), "--seed"),
-        (("--simulate", "1"), "trials"),
+        (("--simulate", "1"), "--simulate"),
+        (("--simulate", "2", "--requests", "20000000"), "--simulate"),
         (("--slowdown", "10"), "--limp-per-year"),
         (_RATES[:4], "--repair-hours"),
-        ((*_RATES, "--slowdown", "0.5"), "slowdown"),
-        ((*_RATES, "--limp-per-year", "0"), "limp_per_year"),
-        ((*_RATES, "--crash-per-year", "-1"), "crash_per_year"),
-        ((*_RATES, "--repair-hours", "nan"), "repair_hours"),
+        ((*_RATES, "--slowdown", "0.5"), "--slowdown"),
+        ((*_RATES, "--limp-per-year", "0"), "--limp-per-year"),
+        ((*_RATES, "--crash-per-year", "-1"), "--crash-per-year"),
+        ((*_RATES, "--repair-hours", "nan"), "--repair-hours"),
     ],
 )
-def test_the_command_names_what_is_wrong(words: tuple[str, ...], field: str) -> None:
-    with pytest.raises(InputError, match=field):
+def test_the_command_names_the_option_that_is_wrong(words: tuple[str, ...], option: str) -> None:
+    with pytest.raises(InputError) as refused:
         output_of(*_ASKED, *words)
+    assert refused.value.place == option
+
+
+def test_the_command_names_the_option_of_crashes_that_cannot_be_followed() -> None:
+    many = ("--nodes", "1200", "--replicas", "500")  # their losses are too many states
+    with pytest.raises(PlannerError) as refused:
+        output_of(*_ASKED, *_RATES, *many)
+    assert refused.value.place == "--crash-per-year"

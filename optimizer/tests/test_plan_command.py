@@ -133,6 +133,20 @@ def test_what_cannot_be_met_is_explained_with_what_would_help(stated: Path) -> N
     assert "is the least with the other limits kept" in tighter.output
 
 
+def test_a_file_is_said_to_be_written_only_if_it_was(stated: Path, tmp_path: Path) -> None:
+    old, new = tmp_path / "old.tfvars", tmp_path / "new.tfvars"
+    old.write_text("# of earlier")
+    asked = ("plan", "--input", str(stated), "--p99-ms", "147", "--output", f"{tmp_path}/plan.json")
+    done = invoke(*asked, "--tfvars", str(old))
+    assert done.exit_code == 1, done.output
+    assert f"Wrote {tmp_path}/plan.json" in done.output
+    assert f"Wrote {old}" not in done.output
+    assert f"Not written: {old}" in done.output
+    assert old.read_text() == "# of earlier"
+    assert str(new) not in invoke(*asked, "--tfvars", str(new)).output
+    assert not new.exists()
+
+
 def test_a_run_is_held_to_its_own_slo(run_dir: Path) -> None:
     own = {"availability": 0.999, "p95_ms": 500.0, "p99_ms": 1000.0}
     assert slo_of_run(run_dir) == own

@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 
 from optimizer.errors import InputError
+from optimizer.plan.ask.load import Load
 from optimizer.plan.planner import answer
 from optimizer.plan.solve.problem import violations
 from optimizer.tests.one_tier import asked
 
-DAY = [0.5] * 8 + [1.0] * 8 + [1.6] * 4 + [1.0] * 4
+DAY = [0.7] * 8 + [1.0] * 8 + [1.6] * 4 + [1.0] * 4
 
 
 @pytest.mark.parametrize(
@@ -74,6 +75,9 @@ def test_a_confidence_is_refused_where_everything_is_certain() -> None:
         ({"peak": 2.0, "day": DAY}, "peak or day"),
         ({"peak": 0.5}, "load.peak"),
         ({"day": DAY[1:]}, "load.day"),
+        ({"day": [0.5] * 24}, "load.day: .* a mean of 0.5"),
+        ({"day": [share * 120.0 for share in DAY]}, "load.day: .* a mean of 120"),
+        ({"day": [share * 1.03 for share in DAY]}, "load.day: .* a mean of 1.03"),
         ({"months": 3}, "load.months"),
         ({"growth_per_month": 3.0}, "load.growth_per_month"),
     ],
@@ -81,6 +85,11 @@ def test_a_confidence_is_refused_where_everything_is_certain() -> None:
 def test_a_load_that_is_no_story_is_refused(load: dict[str, Any], named: str) -> None:
     with pytest.raises(InputError, match=named):
         asked({"availability": 0.99}, load=load)
+
+
+def test_the_shares_of_a_day_may_be_rounded() -> None:
+    """24.4 in all, in place of 24."""
+    assert Load(day=[*DAY[:-1], 1.4]).highest == 1.6
 
 
 def test_a_card_that_is_full_takes_machines_as_a_core_does() -> None:

@@ -76,6 +76,17 @@ def test_the_tighter_of_two_limits_counts(folder: Path) -> None:
     assert found.predicted["performability"]["machines_max"] == 6
 
 
+def test_a_goodput_that_nobody_asks_for_bounds_nothing(folder: Path) -> None:
+    """0.9996 - 0.9 (m / 4 - 1) is below 0 for the ten machines and more that the load needs."""
+    year = YEAR | {"lost": 0.9, "demerits_added": 0.0}
+    _write_run(folder, {"arms": {"ha": year}, "machines": {"process.crash on web-3": 4}})
+    found = _planned(folder, _promised("demerits_per_request = 0.1"), load=230.0)
+    assert found.feasible
+    promised = found.predicted["performability"]
+    assert promised["machines"] >= 10
+    assert (promised["machines_max"], promised["goodput"]) == (None, 0.0)
+
+
 def test_a_load_that_needs_more_machines_than_may_fail_has_no_plan_and_one_without_the_limit_has(
     folder: Path,
 ) -> None:

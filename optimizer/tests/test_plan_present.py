@@ -11,7 +11,27 @@ from optimizer.errors import InputError
 from optimizer.plan.ask.overrides import Overrides, asked_of_run
 from optimizer.plan.outcome import Plan
 from optimizer.plan.planner import answer
+from optimizer.tests.command_line import invoke
 from optimizer.tests.one_tier import asked
+
+ABOVE = """
+scheme = "cloud"
+arrival_per_s = 20.0
+[slo]
+availability = 0.9
+[limits]
+max_nodes = 6
+max_replicas = 1
+[[tiers]]
+name = "web"
+role = "r"
+processing_s = 0.03
+memory_mb = 900
+instance_types = ["c5.large"]
+nic_mbps = 10.0
+kbit_per_copy = 351.75
+present = { instance_type = "c5.large", nodes = 1 }
+"""
 
 
 def _plan(**present: Any) -> Plan:
@@ -46,6 +66,16 @@ def test_a_present_fleet_that_is_too_small_is_said_to_break_what_it_breaks() -> 
     assert plan.present is not None
     assert "utilisation" in plan.present["breaks"]
     assert plan.present["usd_more"] > 0
+
+
+def test_a_load_just_above_what_is_allowed_is_not_shown_as_what_is_allowed(tmp_path: Path) -> None:
+    """20 requests/s of 351.75 kbit are 7.035 of 10 Mbit/s; 70 % are allowed."""
+    file = tmp_path / "plan.toml"
+    file.write_text(ABOVE)
+    done = invoke("plan", "--input", str(file))
+    assert done.exit_code == 0, done.output
+    assert "does not keep utilisation" in " ".join(done.output.split())
+    assert "load 70.4%" in " ".join(done.output.split())
 
 
 def test_a_run_is_its_own_present_fleet(run_dir: Path) -> None:

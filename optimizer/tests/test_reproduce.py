@@ -154,6 +154,12 @@ def test_spare_marks_what_is_above_the_limit() -> None:
     assert max(map(len, printed.splitlines())) <= 100
 
 
+def test_a_policy_is_refused_where_nothing_is_simulated() -> None:
+    with pytest.raises(InputError) as refused:
+        output_of("reproduce", "spare", "--no-simulation", "--policy", "tad")
+    assert refused.value.place == "--policy"
+
+
 _DRAWN = {"pcraft": 5, "spare": 4, "limplock": 4}
 _FAST = {"pcraft": [], "spare": ["--no-simulation"], "limplock": ["--no-simulation"]}
 

@@ -61,6 +61,25 @@ def test_a_refusal_names_the_place_and_a_missing_program_is_said(
         simulate(json.dumps(QUEUE))
 
 
+@pytest.mark.parametrize(
+    ("words", "option"),
+    [
+        ((), "--input"),
+        (("--input", "s.json", "--example"), "--input"),
+        (("--input", "s.json", "--from", "run"), "--input"),
+        (("--replay", "web.trace", "--from", "run"), "--from"),
+        (("--input", "s.json", "--arm", "baseline"), "--arm"),
+        (("--example", "--predict", "replicated"), "--predict"),
+        (("--replay", "web.trace", "--threads", "2"), "--threads"),
+        (("--from", "run", "--threads", "2"), "--threads"),
+    ],
+)
+def test_options_that_would_change_nothing_are_refused(words: tuple[str, ...], option: str) -> None:
+    refused = invoke("simulate", *words)
+    assert isinstance(refused.exception, InputError)
+    assert refused.exception.place == option
+
+
 TRACE = """\
 trace version=1 kind=round-robin servers=2 tokens=1 observation_age_us=10000000 waiting_max=10 \
 hedge_percentile=0.95 sessions=false seed=7 extra_load_max=- extra_load_window_us=1000000 ejection=-
@@ -110,7 +129,8 @@ def test_a_run_is_fitted_and_another_arm_predicted_with_how_far_off_it_is(run_di
     assert ours == pytest.approx(real, rel=0.15)
     for name, (real, ours) in body["predicted"].items():
         assert body["off"][name] == pytest.approx(ours / real - 1)
-    table = invoke(*words)
+    assert first == "baseline"  # which is fitted if no arm is named
+    table = invoke("simulate", "--from", str(run_dir), "--predict", second)
     assert f"{first} (fitted)" in table.stdout
     refused = invoke(*words[:-1], "nobody")
     assert isinstance(refused.exception, InputError)

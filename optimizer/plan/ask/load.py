@@ -9,12 +9,15 @@ from pydantic import Field, model_validator
 
 from optimizer.source import Positive, Strict, refusal
 
+_MEAN_OFF = 0.02  # of a day's 24 shares, which people round
+
 
 class Load(Strict):
     """What arrival_per_s, the mean over a day, becomes.
 
-    The fleet is planned for the highest hour, `months` from now. `spread` is the standard error of
-    arrival_per_s as a share of it, for plans with a confidence.
+    `day` is each hour's load over that mean. The fleet is planned for the highest hour, `months`
+    from now. `spread` is the standard error of arrival_per_s as a share of it, for plans with a
+    confidence.
     """
 
     peak: Positive | None = None
@@ -30,6 +33,15 @@ class Load(Strict):
         if self.peak is not None and self.peak < 1:
             raise refusal(
                 "at least 1: the peak is over the mean", came=f"{self.peak:g}", key="peak"
+            )
+        day = self.day or [1.0]
+        mean = math.fsum(day) / len(day)
+        if abs(mean - 1.0) > _MEAN_OFF:
+            raise refusal(
+                "24 shares with a mean of 1: arrival_per_s is the mean over the day",
+                came=f"a mean of {mean:g}",
+                key="day",
+                do="Divide each by that.",
             )
         if self.months and not self.growth_per_month:
             raise refusal("it beside growth_per_month", came="none", key="months")

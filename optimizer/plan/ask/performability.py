@@ -7,7 +7,8 @@ one machine stops the tier, and n / m of that, where it takes its own share of r
 
     g(m) >= g - l (max(1, m / n) - 1),    d(m) <= d + a (max(1, m / n) - 1),
 
-and the largest m that keeps both limits bounds the tier, standbys included: those may be in use.
+and the largest m that keeps what is asked of them bounds the tier, standbys included: those may be
+in use.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ class Year:
 
     def goodput_of(self, machines: int) -> float:
         """The least share of requests that are answered well, with so many."""
-        return self.goodput - self.lost * self._more(machines)
+        return max(0.0, self.goodput - self.lost * self._more(machines))
 
     def demerits_of(self, machines: int) -> float:
         """The most demerits of a request."""
@@ -112,7 +113,7 @@ def bound_of(asked: UsersSlo, folder: Path, place: str) -> Bound:
     limits = [
         room / taken
         for room, taken in (
-            (year.goodput - (asked.goodput or 0.0), year.lost),
+            (math.inf if asked.goodput is None else year.goodput - asked.goodput, year.lost),
             ((asked.demerits_per_request or math.inf) - year.demerits, year.demerits_added),
         )
         if taken > 0.0 and math.isfinite(room)
