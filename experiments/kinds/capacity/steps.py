@@ -11,7 +11,7 @@ import polars as pl
 
 from experiments.record.metrics.frames import OK, measured, prepared
 from experiments.record.metrics.latency import QUANTILES, percentile, samples_beyond
-from experiments.record.metrics.verdicts import LAG_SHARE_MAX
+from experiments.record.metrics.saturation import LAG_SHARE_MAX
 
 STEPS = "steps.json"  # of a run's folder: what was asked for
 
