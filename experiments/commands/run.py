@@ -46,8 +46,9 @@ def run(
             min=0.0,
             max=600.0,
             help="On a shared machine: how long each block may wait for seconds in which other "
-            "guests take at most 5 % of its cores and other work on it at most 15 %. A block that "
-            "these, or a late load generator, spoil all the same is set aside and measured again.",
+            "guests take at most 5 % of its cores and other work on it at most 15 %. In kinds "
+            "compare and schemes a block that these, or a late load generator, spoil all the same "
+            "is set aside and measured again.",
         ),
     ] = 0.0,
     dry_run: Annotated[

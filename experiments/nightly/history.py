@@ -111,7 +111,7 @@ class Run(_Line):
     plan: dict[str, Any] = {}  # feasible, usd_per_month, book, prices_as_of, region
     faults: dict[str, Any] = {}  # injected, reverted, clean
     baseline: str | None = None
-    judged: str | None = None  # the arm that the SLO is asked of
+    judged: str | None = None  # the arm that the SLO is asked of; None where a line has no arm
     arm: str | None = None
     requests: int = 0
     errors: int = 0

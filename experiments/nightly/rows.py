@@ -55,7 +55,8 @@ def lines_of(made: Made, folder: Path | None, results: Path, now: datetime) -> l
     head |= _head_of(made, folder.relative_to(results), result, manifest)
     arms = body.get("arms")
     if not isinstance(arms, Mapping) or not arms:
-        return [Run(**head)]
+        met = (result["slo"] or {}).get("met")  # of the run, whose one line has no arm
+        return [Run(**{**head, "judged": None, "slo_met": met})]
     frame = _requests(folder, manifest)
     return [
         Run(**head, **_of_arm(str(arm), figures, result, body, manifest, frame))

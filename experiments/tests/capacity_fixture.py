@@ -18,6 +18,7 @@ from experiments.record.result import Result, result_of
 
 Floats = NDArray[np.float64]
 LIMIT_MS = 50.0
+ERRORS_MAX = 0.01
 SERVICE_S = 0.002  # of an M/M/1 server: its p95 is 50 ms at 1/0.002 - ln(20)/0.05 = 440/s
 NODT = 1 / SERVICE_S - np.log(20) / (LIMIT_MS / 1e3)
 RATES = (200.0, 260.0, 338.0, 400.0, 430.0, 455.0, 475.0)
@@ -106,7 +107,10 @@ def manifest() -> dict[str, Any]:
         "verdicts": VERDICTS,
         "seed": 1,
         "command": ["sparecraft", "run", "memcached-capacity"],
-        "spec": {"fleet": design.fleet.model_dump(mode="json")},
+        "spec": {
+            "fleet": design.fleet.model_dump(mode="json"),
+            "slo": {"max_error_share": ERRORS_MAX},
+        },
     }
 
 

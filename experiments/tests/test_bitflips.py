@@ -24,8 +24,9 @@ from experiments.kinds.bitflips.inject import (
     inject,
     outcome_of,
 )
-from experiments.kinds.bitflips.measure import INJECTIONS, INJECTIONS_FILE, Journal
+from experiments.kinds.bitflips.measure import INJECTIONS, INJECTIONS_FILE, Journal, journal_name
 from experiments.kinds.bitflips.record import Told
+from experiments.kinds.bitflips.section import BitflipsSection
 from experiments.kinds.bitflips.tables import transactions_table
 from experiments.kinds.life import Outcome, carry_out
 from experiments.record.records import read_table
@@ -106,6 +107,23 @@ def test_a_line_that_was_cut_short_is_left_out_and_written_anew(tmp_path: Path) 
     journal.append({"number": 2})
     journal.close()
     assert [json.loads(line)["number"] for line in path.read_text().splitlines()] == [0, 1, 2]
+
+
+def test_a_journal_is_of_one_program_seed_and_set_of_limits(tmp_path: Path) -> None:
+    flipped = tmp_path / "p"
+    flipped.write_bytes(b"program")
+    program = Built("p", "native", flipped, flipped)
+
+    def name(seed: int = 1, output: bytes = b"right", **asked: Any) -> str:
+        section = BitflipsSection(programs=("p",), **asked)
+        return journal_name(program, Golden(output, 10, 0.1), seed, section)
+
+    assert name() == name(injections=9, workers=1, price_rounds=1), "these decide no outcome"
+    others = [
+        name(2), name(output=b"other"), name(bits=2), name(cpu_s=2), name(wall_s=9.0),
+        name(memory_mb=64), name(output_mb=1),
+    ]  # fmt: skip
+    assert len({name(), *others}) == 1 + len(others)
 
 
 def test_a_program_that_never_ends_is_stopped_and_called_a_hang(tmp_path: Path) -> None:

@@ -32,6 +32,7 @@ from experiments.kinds.capacity.steps import AskedStep, Step, steps_of
 from experiments.record.result import flat, result_of
 from experiments.report.text import number
 from experiments.tests.capacity_fixture import (
+    ERRORS_MAX,
     LIMIT_MS,
     NODT,
     RATES,
@@ -50,7 +51,7 @@ def steps() -> list[Step]:
 
 
 def test_nodt_of_an_mm1_server_is_found_within_its_interval(steps: list[Step]) -> None:
-    found = capacity_of(whole_sweeps(steps), LIMIT_MS, np.random.default_rng(1))
+    found = capacity_of(whole_sweeps(steps), LIMIT_MS, ERRORS_MAX, np.random.default_rng(1))
     assert found.nodt_per_s is not None
     assert found.nodt_per_s.low < NODT < found.nodt_per_s.high
     assert abs(found.nodt_per_s.value / NODT - 1) < 0.08
@@ -61,13 +62,37 @@ def test_nodt_of_an_mm1_server_is_found_within_its_interval(steps: list[Step]) -
 def test_no_nodt_is_made_up() -> None:
     def found(limit_ms: float, rates: tuple[float, ...] = RATES[:3]) -> Any:
         sweeps = whole_sweeps(measured_steps(rates, sweeps=1))
-        return capacity_of(sweeps, limit_ms, np.random.default_rng(1))
+        return capacity_of(sweeps, limit_ms, ERRORS_MAX, np.random.default_rng(1))
 
     high, low = found(5000.0), found(0.5)
     assert (high.nodt_per_s, high.bound_per_s) == (None, 338.0)
     assert "at every rate" in high.reason
     assert (low.nodt_per_s, low.bound_per_s) == (None, 200.0)
     assert "begin lower" in low.reason
+
+
+def test_where_errors_end_the_search_they_are_the_reason() -> None:
+    steps = measured_steps(RATES[:3], sweeps=1)
+
+    def refusing(place: int) -> list[Step]:
+        """2 % fail from a step on; p95 keeps its limit."""
+        few = [
+            dataclasses.replace(s, requests=s.requests.with_columns(outcome=_FEW)) for s in steps
+        ]
+        return [*steps[:place], *few[place:]]
+
+    def found(place: int, max_error_share: float = ERRORS_MAX) -> Any:
+        sweeps = whole_sweeps(refusing(place))
+        return capacity_of(sweeps, LIMIT_MS, max_error_share, np.random.default_rng(1))
+
+    last, first, allowed = found(2), found(0), found(0, 0.05)
+    assert (last.nodt_per_s, last.bound_per_s) == (None, 260.0), "the last rate that it carried"
+    assert "fail at 338/s, 1 % are allowed" in last.reason
+    assert (first.nodt_per_s, first.bound_per_s) == (None, 200.0)
+    assert "begin lower" in first.reason
+    assert (allowed.nodt_per_s, allowed.bound_per_s) == (None, 338.0)
+    workload = capacity_result(refusing(2))["capacity"]["workloads"]["cache-reader"]
+    assert (workload["bound_per_s"], workload["reason"]) == (260.0, last.reason)
 
 
 def test_rate_at_limit_is_between_the_steps_and_p95_never_falls_back() -> None:

@@ -225,16 +225,24 @@ def test_list_shows_the_gain_and_the_plan_of_runs_from_which_something_follows(
     assert second == {"arms": 2, "plan": "106.29 USD a month"}
 
 
-def test_list_shows_of_many_arms_the_best(results: Path) -> None:
+def test_list_and_compare_show_of_many_arms_the_best(results: Path) -> None:
     file = results / "mediawiki-noisy" / "20260102T000000Z" / "result.json"
     body = json.loads(file.read_text())
     body["compare"]["comparison"] = {
         f"tad-{n}": {"p95": {"factor": 1.0 * n, "ci_low": n - 0.5, "ci_high": n + 0.5}}
         for n in (2, 3)
     }
+    arms = body["compare"]["arms"]
+    body["compare"]["arms"] = {"baseline": arms["baseline"]} | {
+        f"tad-{n}": arms["replicated"] for n in (2, 3)
+    }
     file.write_text(json.dumps({**body, "valid": True}))
     found = _json("list", "--results", str(results))["runs"][1]["found"]
     assert found["p95 gain"] == "3.00 × (2.50 to 3.50)"
+    folders = [str(folder) for folder in sorted(results.glob("*/2*"))]
+    two, many = _json("compare", *folders)["runs"]
+    assert (many["p95 gain"], many["gains of"]) == (found["p95 gain"], "tad-3")
+    assert "gains of" not in two
 
 
 def test_open_names_the_newest_report(results: Path) -> None:

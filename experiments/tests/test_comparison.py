@@ -7,6 +7,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from experiments.kinds.compare.figures import all_figures
+from experiments.kinds.compare.folder import RunFolder, read_folder
 from experiments.kinds.compare.page import write_report
 from experiments.record.metrics.summary import summarize_run
 from experiments.tests.report_fixture import FakeRun, fake_run
@@ -58,3 +60,13 @@ def test_the_page_shows_every_arm_with_its_policy_and_what_it_sent_twice(folder:
     assert "With twice, " in page
     assert "the best p95 of 3 arms" in page
     assert "improvement-table" not in page
+
+
+def test_the_figure_of_two_of_many_arms_says_which_they_are(folder: Path) -> None:
+    """A page has it where an older result has no `comparison`."""
+    run = read_folder(folder)
+    improvement = run.summary["improvement"]
+    three = RunFolder(folder, summary={"improvement": improvement}, arms=run.arms)
+    assert "Left of 1 replicated is slower." in all_figures(three)["improvement"].caption
+    two = RunFolder(folder, summary={"improvement": improvement}, arms=run.arms[:2])
+    assert "Left of 1 the other arm is slower." in all_figures(two)["improvement"].caption

@@ -261,6 +261,20 @@ def test_a_row_has_times_parts_bounds_and_what_was_lost(tmp_path: Path) -> None:
     assert found.verdicts["measurement"]["ok"]
 
 
+def test_of_a_hundred_fail_overs_ten_lie_beyond_p90(tmp_path: Path) -> None:
+    """Where 100 * (1 - 0.9) is a little less than 10."""
+    folder = run_folder(tmp_path, [*(struck(0, number) for number in range(100)), *STRUCK[3:]])
+    again = [call(0, 0, EVERY_S * n + 0.02, 10.0 + n, sent=2) for n in range(100)]
+    others = [one for one in CALLS if one["block"] == 1]
+    write_table(
+        folder / INVOCATIONS_FILE, pl.DataFrame([*again, *others], INVOCATIONS), INVOCATIONS
+    )
+    nothing, better = analyse(folder).body["rows"]
+    assert (nothing["failovers"], nothing["quantiles_ms"]["90"]) == (100, 99.0)
+    assert nothing["insufficient"] == ["99", "99.9"]
+    assert better["insufficient"] == ["50", "90", "99", "99.9"]
+
+
 def test_a_strike_that_was_left_out_is_a_reason_against_the_run(tmp_path: Path) -> None:
     found = analyse(run_folder(tmp_path, STRUCK[:5]))
     assert not found.verdicts["measurement"]["ok"]

@@ -18,8 +18,9 @@ from experiments.kinds.performability import PerformabilityKind
 from experiments.kinds.performability.compared import difference
 from experiments.kinds.performability.measure import fault_blocks
 from experiments.kinds.performability.section import fault_name
-from experiments.nightly.history import Start
+from experiments.nightly.history import Start, missed
 from experiments.nightly.rows import Made, lines_of
+from experiments.nightly.tables import answer
 from experiments.record.result import Result
 from experiments.tests.performability_fixture import (
     LOST_EVERY,
@@ -171,6 +172,10 @@ def test_a_night_keeps_a_line_of_it(folder: Path, result: Result, tmp_path: Path
     (line,) = lines_of(Made(start, 0, 20.0), run, tmp_path, T0)
     assert (line.kind, line.valid) == ("performability", True)
     assert line.found == result["found"]
+    assert (line.arm, line.judged) == (None, None)
+    assert line.slo_met is result["slo"]["met"] is False
+    assert answer(line) == "SLO missed"
+    assert missed([line]) == ["faults"]
 
 
 @pytest.mark.parametrize(

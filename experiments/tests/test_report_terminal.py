@@ -75,6 +75,23 @@ def test_the_name_of_the_run_is_not_folded_to_the_width_of_a_narrow_table(run: F
     assert name in printed(alone, None, width=80).splitlines()
 
 
+def test_of_three_arms_the_improvement_is_the_best_ones_and_says_so(run: FakeRun) -> None:
+    summary = run.summary()
+    first, arms = summary["improvement"], summary["arms"]
+    best = {n: {**one, "factor": 9.0, "ci_low": 8.0, "ci_high": 10.0} for n, one in first.items()}
+    three = {
+        **summary,
+        "arms": {**arms, "tad-3": arms["replicated"]},
+        "comparison": {"replicated": first, "tad-3": best},
+        "slo": None,
+    }
+    text = printed(three, None, width=160)
+    assert "improvement, tad-3" in text
+    assert "With tad-3, p95 is 9.00 × lower than with " in text
+    assert "9.00 ×" in next(line for line in text.splitlines() if " p95 " in line)
+    assert "improvement," not in printed(summary, None, width=160)
+
+
 def test_many_arms_are_rows_that_fit(run: FakeRun) -> None:
     summary = run.summary()
     replicated = summary["arms"]["replicated"]

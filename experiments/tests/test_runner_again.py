@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import io
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,18 @@ import polars as pl
 import pytest
 from rich.console import Console
 
+from experiments import kinds
+from experiments.cli import command
 from experiments.console import Narrator
 from experiments.design.schedule import Block
+from experiments.kinds.compare import CompareKind
 from experiments.kinds.compare.again import measure_again, spoiled_by
 from experiments.kinds.compare.folder import read_folder
 from experiments.kinds.compare.host import host_table
+from experiments.record.metrics.frames import measured
+from experiments.record.metrics.performability import Ideal, user_metrics
+from experiments.record.metrics.saturation import saturation
+from experiments.record.metrics.verdicts import measurement_reasons
 from experiments.record.records import read_events, sound
 from experiments.stage.host import HostBlock
 from experiments.tests.report_fixture import event, fake_run
@@ -103,6 +111,29 @@ def test_what_spoils_a_block_is_the_hosts_doing(requests: pl.DataFrame) -> None:
     assert "requests left late" in spoiled_by(QUIET, late("measure"))
     dropped = requests.with_columns(outcome=pl.lit("dropped"))
     assert spoiled_by(QUIET, dropped) == ""  # the fleet's doing
+
+
+def test_a_lag_spoils_a_block_where_it_would_void_the_run(requests: pl.DataFrame) -> None:
+    def voids(block: pl.DataFrame) -> bool:
+        figures = user_metrics(measured(block), 60.0, Ideal(None, "none"))
+        return measurement_reasons({"baseline": figures}, None) != []
+
+    quick = requests.with_columns(latency_ms=pl.lit(2.0), lag_ms=pl.lit(0.5))
+    assert voids(quick)
+    assert "0.10 ms is the limit" in spoiled_by(QUIET, quick)
+    assert saturation(quick, []).ok  # a block by itself may be a millisecond late
+    in_time = quick.with_columns(lag_ms=pl.lit(0.09))
+    assert not voids(in_time)
+    assert spoiled_by(QUIET, in_time) == ""
+    refused = quick.with_columns(outcome=pl.lit("connection_error"))
+    assert spoiled_by(QUIET, refused) == ""  # no median to hold it against: the fleet's doing
+
+
+def test_the_help_names_the_kinds_that_measure_a_spoiled_block_again() -> None:
+    [written] = [one.help for one in command("run").params if one.name == "quiet_wait_s"]
+    named = {name for name in kinds.names() if re.search(rf"\b{name}\b", written)}
+    again = {name for name in kinds.names() if isinstance(kinds.find(name), CompareKind)}
+    assert named == again
 
 
 def test_what_was_set_aside_is_in_no_figure(tmp_path: Path) -> None:

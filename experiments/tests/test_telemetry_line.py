@@ -48,6 +48,20 @@ def test_a_request_becomes_a_point_at_its_intended_start() -> None:
     )
 
 
+def test_requests_of_one_microsecond_are_points_of_their_own_and_the_same_when_repeated() -> None:
+    def time_ns(index: int) -> int:
+        record = RequestRecord(
+            phase="measure", index=index, name="good", intended_s=1234.567891, sent_s=1235.0,
+            done_s=1236.0, latency_ms=1.0, lag_ms=0.1, outcome="ok", status=200, bytes=1,
+        )  # fmt: skip
+        block = Block(3, 1, "baseline", 0)
+        return request_point(record, block, Account(), t0_ns=0, experiment="e", run="r").time_ns
+
+    assert len({time_ns(index) for index in range(998, 1003)}) == 5
+    assert time_ns(1001) == time_ns(1001) == 1_234_567_891_001
+    assert {time_ns(index) // 1000 for index in range(2000)} == {1_234_567_891}
+
+
 @pytest.mark.parametrize(
     ("outcome", "latency_ms", "burn"),
     [

@@ -14,13 +14,20 @@ from rich.console import Console
 
 from experiments.errors import MeasurementFailed
 from experiments.kinds.tune import KIND
-from experiments.kinds.tune.evidence import Pair, Window, ratio, significance, stretch_s
+from experiments.kinds.tune.evidence import (
+    Pair,
+    Significance,
+    Window,
+    ratio,
+    significance,
+    stretch_s,
+)
 from experiments.kinds.tune.loads import TierWindow, tier_load, tier_window
 from experiments.kinds.tune.page import headline
 from experiments.kinds.tune.result import WALK, walk_json
 from experiments.kinds.tune.section import Target, TuneSection
 from experiments.kinds.tune.steady import steady_state
-from experiments.kinds.tune.walk import Measured, OutOfTime, Rules, Walk
+from experiments.kinds.tune.walk import PAIRS_MIN, Measured, OutOfTime, Rules, Walk
 from experiments.record.records import write_json
 from experiments.record.result import VERDICTS, flat, result_of
 from optimizer.replication import Replicas
@@ -164,6 +171,22 @@ def test_a_comparison_within_the_noise_is_insufficient_and_moves_nothing() -> No
     assert search.replicas == (1, 1)
     assert {c.verdict for c in found.contests} == {"insufficient"}
     assert all(c.pairs == 3 for c in found.contests), "the whole budget was used"
+
+
+def test_a_comparison_ends_as_the_look_said_that_ended_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another draw of arrangements, on the same pairs, could say otherwise."""
+    looks = list[Significance]()
+
+    def look(*_: object) -> Significance:
+        looks.append(Significance(1.0, 0.9 if looks else 0.0, samples=100, enough=True))
+        return looks[-1]
+
+    monkeypatch.setattr("experiments.kinds.tune.walk.significance", look)
+    found = walk(dict.fromkeys(SQUARE, 1.0), pairs_max=4)
+    found.search([(1, 1), (1, 2)], None)
+    [contest] = found.contests
+    assert (contest.verdict, contest.pairs) == ("worse", PAIRS_MIN)
+    assert looks == [contest.significance]
 
 
 def test_both_sides_of_a_pair_meet_the_same_arrivals_in_turning_order() -> None:

@@ -88,7 +88,9 @@ class Campaign:
                 "program": built.program, "variant": built.variant, "results": whole.results,
                 "cpu_s": whole.cpu_s, "digest": built.digest, "limit_cpu_s": limits.cpu_s,
             })  # fmt: skip
-            journal = Journal(self._journal_of(built, whole))
+            folder = self._stage.folder.parent / "journals"
+            folder.mkdir(exist_ok=True)
+            journal = Journal(folder / journal_name(built, whole, self._seed, section))
             done = {line["number"]: line for line in journal.lines()}
             left = [number for number in range(section.injections) if number not in done]
             try:
@@ -135,17 +137,6 @@ class Campaign:
             finally:
                 pool.shutdown(wait=True, cancel_futures=True)
 
-    def _journal_of(self, built: Built, whole: Golden) -> Path:
-        """One for each program as it was compiled, what it says, seed and bits: another's lines are
-        not ours."""
-        said = hashlib.sha256(whole.output).hexdigest()
-        section = self._section
-        facts = json.dumps([built.digest, said, self._seed, section.bits, section.cpu_s])
-        name = hashlib.sha256(facts.encode()).hexdigest()[:16]
-        folder = self._stage.folder.parent / "journals"
-        folder.mkdir(exist_ok=True)
-        return folder / f"{built.program}-{built.variant}-{name}.jsonl"
-
     def _price(self, variants: Sequence[Built], work: Path) -> None:
         """CPU time of each variant as it is used, in turn, so that a busy host strikes all."""
         section = self._section
@@ -168,6 +159,17 @@ class Campaign:
             write_table(folder / ANSWERS_FILE, table.cast(ANSWERS), ANSWERS)
         write_json(folder / PRICES_FILE, self._prices)
         return {"programs": self._programs}
+
+
+def journal_name(built: Built, whole: Golden, seed: int, section: BitflipsSection) -> str:
+    """One for each program as it was compiled, what it says, seed, bits and limits, which decide
+    what crashes and hangs: another's lines are not ours. The limit of CPU time is the design's, as
+    an undisturbed run's time is never twice the same."""
+    said = hashlib.sha256(whole.output).hexdigest()
+    limits = [section.cpu_s, section.wall_s, section.memory_mb, section.output_mb]
+    facts = json.dumps([built.digest, said, seed, section.bits, *limits])
+    name = hashlib.sha256(facts.encode()).hexdigest()[:16]
+    return f"{built.program}-{built.variant}-{name}.jsonl"
 
 
 class Journal:

@@ -47,12 +47,15 @@ class NodeCapacity:
 
 
 def capacity_of(
-    sweeps: Sequence[Sequence[Step]], limit_ms: float, rng: np.random.Generator
+    sweeps: Sequence[Sequence[Step]],
+    limit_ms: float,
+    max_error_share: float,
+    rng: np.random.Generator,
 ) -> NodeCapacity:
     """NodT and knee of one workload.
 
     Parameters: sweeps, each the same rates in ascending order, with requests in every step;
-    limit_ms [ms].
+    limit_ms [ms]; max_error_share, above which the search took a step for beyond the limit too.
     """
     rates = [step.rate_per_s for step in sweeps[0]]
     blocks = [[stratum([step.requests for step in sweep])] for sweep in sweeps]
@@ -66,7 +69,8 @@ def capacity_of(
         rng=rng,
     )
     steps = pooled(blocks)
-    reason, bound = _why_not(rates, steps, limit_ms)
+    errors = [_error_share(same) for same in zip(*sweeps, strict=True)]
+    reason, bound = _why_not(rates, steps, limit_ms, errors, max_error_share)
     nodt = _interval(found["nodt"]) if not reason else None
     return NodeCapacity(nodt, _interval(found["knee"]), reason, bound)
 
@@ -88,15 +92,35 @@ def knee(rates: Sequence[float], mean_ms: Sequence[float]) -> float:
     return float(rates[int(np.argmax(power))])
 
 
+def _error_share(same: Sequence[Step]) -> float:
+    """Requests without a good answer, of the steps of one rate."""
+    total = sum(step.requests.height for step in same)
+    return sum(step.error_share * step.requests.height for step in same) / total
+
+
 def _why_not(
-    rates: Sequence[float], steps: Sequence[Floats], limit_ms: float
+    rates: Sequence[float],
+    steps: Sequence[Floats],
+    limit_ms: float,
+    errors: Sequence[float],
+    max_error_share: float,
 ) -> tuple[str, float | None]:
-    """Why there is no NodT, and what bounds it; "" where there is one."""
+    """Why there is no NodT, and what bounds it; "" where there is one.
+
+    Parameters: steps, their latencies; errors, the share of each that failed.
+    """
     p95_ms = [_p95(step) for step in steps]
     if rate_at_limit(rates, p95_ms, limit_ms) is None:
         if p95_ms[0] > limit_ms:
             text = f"p95 is beyond {limit_ms:g} ms at the first rate already; begin lower"
             return text, rates[0]
+        refused = next((n for n, share in enumerate(errors) if share > max_error_share), None)
+        if refused is not None:
+            text = (
+                f"{100 * errors[refused]:.3g} % of requests fail at {rates[refused]:g}/s, "
+                f"{100 * max_error_share:g} % are allowed, while p95 stays within {limit_ms:g} ms"
+            )
+            return (text, rates[refused - 1]) if refused else (f"{text}; begin lower", rates[0])
         return f"p95 stays within {limit_ms:g} ms at every rate that was tried", rates[-1]
     beyond = int(np.searchsorted(np.maximum.accumulate(p95_ms), limit_ms, side="right"))
     for place in (beyond - 1, beyond):

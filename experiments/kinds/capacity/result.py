@@ -55,9 +55,14 @@ def node_findings(
     against, the workload of the first arm by those of the others.
     """
     machine = {"name": f"{tier}-1", "tier": tier, **manifest["spec"]["fleet"]["tiers"][tier]}
+    max_error_share = float((manifest["spec"].get("slo") or {}).get("max_error_share", 1.0))
     workloads = {
         user: _workload(
-            machine, limit_ms, [s for s in steps if s.asked.user == user], manifest["seed"]
+            machine,
+            limit_ms,
+            max_error_share,
+            [s for s in steps if s.asked.user == user],
+            manifest["seed"],
         )
         for user, limit_ms in limits_ms.items()
     }
@@ -87,7 +92,11 @@ def node_findings(
 
 
 def _workload(
-    machine: Mapping[str, Any], limit_ms: float, steps: Sequence[Step], seed: int
+    machine: Mapping[str, Any],
+    limit_ms: float,
+    max_error_share: float,
+    steps: Sequence[Step],
+    seed: int,
 ) -> dict[str, Any]:
     body: dict[str, Any] = {
         "limit_ms": limit_ms,
@@ -109,7 +118,7 @@ def _workload(
         return {**body, "reason": "it was ended before its first sweep was whole"}
     body["sweeps"] = len(sweeps)
     rng = np.random.default_rng(seed)
-    found = capacity_of(sweeps, limit_ms, rng)
+    found = capacity_of(sweeps, limit_ms, max_error_share, rng)
     late = _generator_decides(sweeps, found)
     body |= {
         "nodt_per_s": _json(None if late else found.nodt_per_s),

@@ -10,8 +10,13 @@ import numpy as np
 import polars as pl
 
 from experiments.record.metrics.frames import OK, measured, prepared
-from experiments.record.metrics.latency import QUANTILES, percentile, samples_beyond
-from experiments.record.metrics.verdicts import LAG_SHARE_MAX
+from experiments.record.metrics.latency import (
+    QUANTILES,
+    SAMPLES_BEYOND_MIN,
+    percentile,
+    samples_beyond,
+)
+from experiments.record.metrics.saturation import LAG_SHARE_MAX
 
 STEPS = "steps.json"  # of a run's folder: what was asked for
 
@@ -94,7 +99,7 @@ class Step:
             "insufficient": [
                 f"{name}_ms"
                 for name in ("p50", "p95", "p99")
-                if samples_beyond(QUANTILES[name], ordered.size) < 10
+                if samples_beyond(QUANTILES[name], ordered.size) < SAMPLES_BEYOND_MIN
             ],
             "error_share": self.error_share,
             "lag_p99_ms": self.lag_p99_ms,

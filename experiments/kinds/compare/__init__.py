@@ -51,30 +51,37 @@ class CompareKind(Kind):
         print_summary(read_folder(page.parent), console, page)
 
     def figures(self, result: Result) -> Mapping[str, Any]:
-        """What the planned fleet costs, gains of the last arm, then what each arm's requests
-        took."""
+        """What the planned fleet costs, gains of the arm that `row` speaks of, which is named where
+        there are several, then what each arm's requests took."""
         body = result[result["kind"]]
         planned = {"planned fleet, USD a month": _planned_usd(body)}
-        entries = body.get("improvement") or {}
+        other, entries = _compared(body)
         gains = {
             f"{statistic(what)} gain": gain for what, one in entries.items() if (gain := _gain(one))
         }
+        whose = {"gains of": other} if gains and len(body["arms"]) > 2 else {}
         arms = {
             f"{arm} {name}": one.get(name)
             for arm, one in body["arms"].items()
             for name in ("requests", "error_share", "p50_ms", "p95_ms", "p99_ms")
         }
-        return {**planned, **gains, **arms}
+        return {**planned, **whose, **gains, **arms}
 
     def row(self, result: Result) -> Mapping[str, Any]:
         """The p95 factor of a run from which something follows, and what the plan costs."""
         body = result[result["kind"]]
-        compared = body.get("compared") or {}
-        _, other, entries = headline(compared.get("baseline", ""), compared.get("other"), body)
+        other, entries = _compared(body)
         gain = _gain(entries.get("p95") or {}) if other and result["valid"] else ""
         found = {"p95 gain": gain} if gain else {"arms": len(body["arms"])}
         planned = _planned_usd(body)
         return found if planned is None else {**found, "plan": f"{usd(planned)} a month"}
+
+
+def _compared(body: Mapping[str, Any]) -> tuple[str | None, dict[str, Any]]:
+    """The arm that is held against the baseline, of many the best, and its factors."""
+    compared = body.get("compared") or {}
+    _, other, entries = headline(compared.get("baseline", ""), compared.get("other"), body)
+    return other, entries
 
 
 def _gain(entry: Mapping[str, Any]) -> str:

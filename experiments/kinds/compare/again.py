@@ -47,7 +47,8 @@ def measure_again(runner: BlockRun, asked: Sequence[Block], narrator: Narrator) 
 
 
 def spoiled_by(host: HostBlock, records: pl.DataFrame) -> str:
-    """What the host did to the block; "" for nothing that is known.
+    """What the host did to the block; "" for nothing that is known. A lag is late where it would
+    void the run, however short it is.
 
     Parameters: records (n,) as in requests.parquet; their warm-up does not count.
     """
@@ -56,7 +57,7 @@ def spoiled_by(host: HostBlock, records: pl.DataFrame) -> str:
         reasons.append(f"other guests took {host.stolen_share:.0%} of the cores")
     if (others := host.others_share) is not None and others > QUIET_OTHERS_MAX:
         reasons.append(f"other work on this host took {others:.0%} of the cores")
-    verdict = saturation(measured(records), [])
+    verdict = saturation(measured(records), [], lag_ms_min=0.0)
     reasons += [
         reason
         for limit, reason in zip(verdict.limits, verdict.reasons, strict=True)

@@ -162,13 +162,14 @@ def _tail(run: RunFolder) -> Figure:
 
 def _improvement(run: RunFolder) -> Figure:
     entries = run.summary.get("improvement") or {}
+    other = compared_arms(run.arms)[1] if len(run.arms) > 2 else "the other arm"
     known = [entry for entry in entries.values() if entry.get("factor") is not None]
     caption = ""
     if known:
         caption = (
             f"Factor and {known[0]['confidence']:.0%} interval, from "
             f"{number(known[0]['samples'])} requests per arm in {number(known[0]['pairs'])} "
-            "pairs of blocks. Left of 1 the other arm is slower. A hollow point rests on fewer "
+            f"pairs of blocks. Left of 1 {other} is slower. A hollow point rests on fewer "
             f"than {SAMPLES_BEYOND_MIN} samples beyond it."
         )
     reasons = {str(entry.get("note")) for entry in entries.values() if entry.get("note")}

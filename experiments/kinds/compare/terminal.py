@@ -14,7 +14,7 @@ from experiments.kinds.compare.answer import said
 from experiments.kinds.compare.folder import RunFolder
 from experiments.kinds.compare.host import host_words, load_words
 from experiments.kinds.compare.predicted import availability_words, predicted_table
-from experiments.kinds.compare.verdict import verdict
+from experiments.kinds.compare.verdict import headline_arms, verdict
 from experiments.report.doses import dose_words
 from experiments.report.terminal import print_path, print_table
 from experiments.report.text import factor, interval, milliseconds, number, percent
@@ -50,7 +50,7 @@ def print_summary(run: RunFolder, console: Console, report: Path | None = None) 
     # Not as the table's title, which would be folded to its width.
     about = ": latencies in ms, factor of the mean" if many else ""
     console.print(f"[italic]{_title(summary)}{about}[/]", highlight=False, soft_wrap=True)
-    console.print(fitting(_many_arms(summary) if many else _arms(summary), console))
+    console.print(fitting(_many_arms(summary) if many else _arms(run), console))
     _print_predicted(summary, console)
     _print_verdicts(summary, console)
     _print_answer(run, console)
@@ -58,16 +58,18 @@ def print_summary(run: RunFolder, console: Console, report: Path | None = None) 
         print_path(report, console)
 
 
-def _arms(summary: Mapping[str, Any]) -> Table:
-    arms: Mapping[str, Any] = summary.get("arms") or {}
-    improvement: Mapping[str, Any] = summary.get("improvement") or {}
+def _arms(run: RunFolder) -> Table:
+    """One column for each arm, and the improvement of the one that the sentences below speak of."""
+    arms: Mapping[str, Any] = run.summary.get("arms") or {}
+    _, other, improvement = headline_arms(run)
     table = Table()
     table.add_column("")
     for arm in arms:
         table.add_column(escape(arm), justify="right")
     compared = any(entry.get("factor") is not None for entry in improvement.values())
-    for heading in ("improvement", "95 % interval") if compared else ():
-        table.add_column(heading, justify="right")
+    whose = f"improvement, {other}" if len(arms) > 2 else "improvement"
+    for heading in (whose, "95 % interval") if compared else ():
+        table.add_column(escape(heading), justify="right")
     for label, key, show in _ROWS:
         name = key.removesuffix("_ms")
         if name == "p99_9" and name not in improvement:

@@ -22,6 +22,7 @@ from experiments.kinds.failover.bought import bought, planned
 from experiments.kinds.failover.client import INVOCATIONS
 from experiments.kinds.failover.measure import HISTORY_FILE, INVOCATIONS_FILE, STRIKES_FILE
 from experiments.kinds.failover.section import FailoverSection
+from experiments.record.metrics.latency import SAMPLES_BEYOND_MIN, percentile, samples_beyond
 from experiments.record.records import read_table
 from experiments.record.result import Findings, not_measured, read_manifest
 from experiments.report.text import milliseconds
@@ -29,7 +30,6 @@ from experiments.report.text import milliseconds
 PARTS = ("detection", "waiting", "naming", "lock", "connecting", "again")
 QUANTILES = (0.5, 0.9, 0.99, 0.999)
 _SERVER_SIDE = ("detected", "removed", "ordered", "ready")
-BEYOND_MIN = 10  # samples beyond a quantile, below which it says little
 
 
 def analyse(folder: Path) -> Findings:
@@ -121,9 +121,11 @@ def _figures(
         "lost": invocations.filter(outcome="gave_up").height,
         "repeated": invocations.filter(pl.col("sent") > 1).height,
         "wrong": invocations.filter(outcome="wrong").height,
-        "undisturbed_ms": _quantile(np.sort(undisturbed["latency_ms"].to_numpy()), 0.5),
-        "quantiles_ms": {f"{100 * q:g}": _quantile(times, q) for q in QUANTILES},
-        "insufficient": [f"{100 * q:g}" for q in QUANTILES if len(times) * (1 - q) < BEYOND_MIN],
+        "undisturbed_ms": percentile(np.sort(undisturbed["latency_ms"].to_numpy()), 0.5),
+        "quantiles_ms": {f"{100 * q:g}": percentile(times, q) for q in QUANTILES},
+        "insufficient": [
+            f"{100 * q:g}" for q in QUANTILES if samples_beyond(q, len(times)) < SAMPLES_BEYOND_MIN
+        ],
         "max_ms": float(times[-1]) if len(times) else None,
         "longest_call_ms": invocations["latency_ms"].max(),
         "jitter_ms": float(times.std(ddof=1)) if len(times) > 1 else None,
@@ -183,13 +185,6 @@ def _worst_ms(found: pl.DataFrame) -> np.ndarray[Any, Any]:
     """The fail-over time of each strike, that of its slowest client, in order."""
     worst = found.group_by("strike").agg(pl.col("latency_ms").max())["latency_ms"]
     return np.sort(worst.to_numpy())
-
-
-def _quantile(ordered: np.ndarray[Any, Any], share: float) -> float | None:
-    """The smallest value that at least `share` of all are not above."""
-    if not len(ordered):
-        return None
-    return float(ordered[max(0, math.ceil(share * len(ordered)) - 1)])
 
 
 def _mean(values: pl.Series) -> float | None:

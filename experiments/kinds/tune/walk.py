@@ -183,8 +183,10 @@ class Walk:
         )
 
     def _contest(self, current: Replicas, candidate: Replicas) -> Contest:
-        """Pairs of windows until a look decides or the budget is spent."""
+        """Pairs of windows until a look decides or the budget is spent; what the last look said is
+        the verdict, as each look is one more chance to err."""
         found: list[tuple[Measured, Measured]] = []
+        looked: tuple[Significance, Verdict] | None = None
         over: OutOfTime | None = None
         while len(found) < self.rules.pairs_max:
             try:
@@ -192,11 +194,14 @@ class Walk:
             except OutOfTime as reason:
                 over = reason
                 break
-            if len(found) >= PAIRS_MIN and self._look(found)[1] in ("better", "worse"):
-                break
-        if over is not None and len(found) < PAIRS_MIN:
+            if len(found) >= PAIRS_MIN:
+                looked = self._look(found)
+                if looked[1] in ("better", "worse"):
+                    break
+        if looked is None:
+            assert over is not None  # the budget is of PAIRS_MIN pairs at least
             raise over
-        contest = self._concluded(found)
+        contest = self._concluded(found, *looked)
         self.contests.append(contest)
         self.say(contest.why)
         if over is not None:
@@ -221,10 +226,11 @@ class Walk:
             return seen, "not steady"
         return seen, verdict
 
-    def _concluded(self, found: Sequence[tuple[Measured, Measured]]) -> Contest:
+    def _concluded(
+        self, found: Sequence[tuple[Measured, Measured]], seen: Significance, verdict: Verdict
+    ) -> Contest:
         """The comparison with its figures and intervals."""
         rules, pairs = self.rules, _steady_pairs(found)
-        seen, verdict = self._look(found)
         current, candidate = (
             self.point(side[0].replicas, side) for side in zip(*found, strict=True)
         )

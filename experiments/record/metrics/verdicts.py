@@ -11,10 +11,10 @@ from scipy import stats
 from experiments.record.dose import dose_reasons
 from experiments.record.metrics.frames import ALLOWED, OK
 from experiments.record.metrics.latency import SAMPLES_BEYOND_MIN
+from experiments.record.metrics.saturation import LAG_SHARE_MAX
 from experiments.record.metrics.windows import CLOSING, OPENING, Event, Window
 from experiments.record.result import VERDICTS
 
-LAG_SHARE_MAX = 0.05
 _DOUBT_MAX = 0.05
 
 

@@ -23,7 +23,12 @@ def request_point(
     run: str,
     t0_ns: int,
 ) -> Point:
-    """A request at its intended start. `t0_ns` is the run's t0 on the wall clock."""
+    """A request at its intended start, which a record has to 1 us. `t0_ns` is the run's t0 on the
+    wall clock.
+
+    A point of the same tags and time would take another's place, so the nanoseconds are of the
+    request's number: the same record is the same point, however often it is written.
+    """
     return Point(
         "request",
         {
@@ -40,7 +45,7 @@ def request_point(
             "repeat": block.repeat,
             **account.burn(record["outcome"], record["latency_ms"]),
         },
-        t0_ns + round(record["intended_s"] * 1e9),
+        t0_ns + round(record["intended_s"] * 1e9) + record["index"] % 1000,
     )
 
 
