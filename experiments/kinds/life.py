@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from rich.markup import escape
 
 from experiments.console import Narrator
 from experiments.design import Design
-from experiments.errors import Interrupted, SparecraftError
+from experiments.errors import Interrupted, SparecraftError, as_reason
 from experiments.kinds.kind import Kind
 from experiments.record.records import point_latest, write_json
 from experiments.record.result import FILE, Result, passed, read_manifest, result_of
@@ -87,13 +88,12 @@ def carry_out(
             if isinstance(failure, Stopped):
                 narrator.say(f"[bold red]{escape(str(failure))}[/bold red]")
         signals.shield()
-        stage.collect()
-        unremoved = stage.remove(keep=keep and failure is None)
+        _clean_up(stage, keep=keep and failure is None)
         try:
             outcome = _conclude(kind, stage, cut_short=failure is not None)
         except SparecraftError as error:
-            narrator.say(f"[bold red]error[/bold red] {error}")
-            failure, outcome = failure or unremoved or error, None
+            narrator.say(f"[bold red]error[/bold red] {escape(str(error))}")
+            failure, outcome = failure or error, None
         if isinstance(failure, KeyboardInterrupt):
             raise _interrupted(stage, outcome) from None
         if isinstance(failure, Stopped):
@@ -102,6 +102,17 @@ def carry_out(
             raise failure
         assert outcome is not None  # only a run that was cut short has nothing to keep
         return outcome
+
+
+def _clean_up(stage: Stage, *, keep: bool) -> None:
+    """Collect and remove, the one whatever becomes of the other: what went wrong is a reason of the
+    verdict, and what was measured is still to be written."""
+    steps: Sequence[Callable[[], None]] = (stage.collect, partial(stage.remove, keep=keep))
+    for step in steps:
+        try:
+            step()
+        except Exception as error:
+            stage.verdicts.cleanup.fail(as_reason(error))
 
 
 def _conclude(kind: Kind, stage: Stage, *, cut_short: bool) -> Outcome | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from experiments.kinds.life import Outcome, carry_out
 from experiments.record.records import write_json
 from experiments.record.result import Findings, read_manifest, read_result
 from experiments.stage.lock import run_lock
-from experiments.stage.platforms import entry
+from experiments.stage.platforms import Platform, entry
 from experiments.stage.stage import Stage
 from experiments.tests.quiet import NOBODY
 
@@ -55,10 +56,18 @@ class Counting(Kind):
         return folder / "report.html"
 
 
-def carried_out(kind: Kind, results: Path) -> Outcome:
-    platform = entry("local").for_run("tst-small")
+class WithFleet(Counting):
+    """The same, on a fleet as far as the clean-up knows."""
+
+    def measure(self, stage: Stage, section: Any) -> None:
+        stage._applied = True
+        super().measure(stage, section)
+
+
+def carried_out(kind: Kind, results: Path, platform: Platform | None = None) -> Outcome:
     return carry_out(
-        kind, load_design(SMALL), None, results=results, platform=platform,
+        kind, load_design(SMALL), None, results=results,
+        platform=platform or entry("local").for_run("tst-small"),
         keep=False, command=["sparecraft", "run"], narrator=NOBODY,
     )  # fmt: skip
 
@@ -99,6 +108,29 @@ def test_a_run_that_measured_nothing_leaves_no_folder(tmp_path: Path, ends: Base
     with pytest.raises((Interrupted, MeasurementFailed)):
         carried_out(Counting(ends, counts=False), tmp_path)
     assert folders(tmp_path) == []
+
+
+@pytest.mark.parametrize("broken", ["collect", "down"])
+@pytest.mark.parametrize("error", [BROKEN, TimeoutError("60 s")])
+def test_whatever_the_clean_up_raises_the_run_is_kept_and_the_fleet_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: str, error: Exception
+) -> None:
+    calls: list[str] = []
+
+    def called(name: str) -> list[str]:
+        calls.append(name)
+        if name == broken:
+            raise error
+        return []
+
+    monkeypatch.setattr(Stage, "collect", lambda _: called("collect"))
+    platform: Any = SimpleNamespace(name="local", down=lambda _: called("down"), left=list)
+    outcome = carried_out(WithFleet(), tmp_path, platform)
+    assert calls == ["collect", "down"]
+    result = read_result(outcome.folder)
+    assert (result["valid"], result["counting"]) == (True, {"counted": 3})
+    assert len(result["verdicts"]["cleanup"]["reasons"]) == 1
+    assert not outcome.passed
 
 
 def test_a_disk_that_fills_up_is_said_and_the_folder_stays(

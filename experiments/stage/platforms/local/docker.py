@@ -123,15 +123,24 @@ def _call(*arguments: str, on: Engine) -> subprocess.CompletedProcess[str]:
     program = shutil.which("docker")
     if program is None:
         raise _missing("no such program")
-    return subprocess.run(
-        [program, *on.arguments, *arguments],
-        capture_output=True,
-        text=True,
-        stdin=subprocess.DEVNULL,
-        timeout=_TIMEOUT_S,
-        start_new_session=True,
-        check=False,
-    )
+    try:
+        return subprocess.run(
+            [program, *on.arguments, *arguments],
+            capture_output=True,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            timeout=_TIMEOUT_S,
+            start_new_session=True,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise EnvironmentMissing(
+            f"docker {arguments[0]} {arguments[-1]}",
+            expected=f"an end within {_TIMEOUT_S:g} s",
+            came="none",
+            do="See what keeps the engine busy; `sparecraft list` shows what runs, `sparecraft "
+            "down` removes it.",
+        ) from error
 
 
 def run(*arguments: str, on: Engine = HERE) -> str:
