@@ -97,7 +97,7 @@ def carry_out(
         if isinstance(failure, KeyboardInterrupt):
             raise _interrupted(stage, outcome) from None
         if isinstance(failure, Stopped):
-            failure.do = f"Faults were undone and the fleet was removed. {_kept(outcome)}"
+            failure.do = f"{_left(stage)} {_kept(outcome)}"
         if failure is not None:
             raise failure
         assert outcome is not None  # only a run that was cut short has nothing to keep
@@ -105,14 +105,16 @@ def carry_out(
 
 
 def _clean_up(stage: Stage, *, keep: bool) -> None:
-    """Collect and remove, the one whatever becomes of the other: what went wrong is a reason of the
-    verdict, and what was measured is still to be written."""
+    """Collect and remove, the one whatever becomes of the other: what went wrong is said, and is a
+    reason of the verdict; what was measured is still to be written."""
     steps: Sequence[Callable[[], None]] = (stage.collect, partial(stage.remove, keep=keep))
     for step in steps:
         try:
             step()
         except Exception as error:
             stage.verdicts.cleanup.fail(as_reason(error))
+    for reason in stage.verdicts.cleanup.reasons:
+        stage.narrator.say(f"[bold red]clean-up[/bold red] {escape(reason)}")
 
 
 def _conclude(kind: Kind, stage: Stage, *, cut_short: bool) -> Outcome | None:
@@ -148,6 +150,14 @@ def _halted(stage: Stage, error: BaseException, told: Path) -> BaseException:
     return Stopped(Stop("halt", "", halt.reason, at))
 
 
+def _left(stage: Stage) -> str:
+    """What became of the fleet."""
+    if stage.verdicts.cleanup.reasons:
+        name = stage.design.fleet.experiment
+        return f"The clean-up failed: `sparecraft down {name}` removes what is left of the fleet."
+    return "Faults were undone and the fleet was removed."
+
+
 def _kept(outcome: Outcome | None) -> str:
     return f"What was measured is in {outcome.folder}." if outcome else "Nothing was measured."
 
@@ -157,5 +167,5 @@ def _interrupted(stage: Stage, outcome: Outcome | None) -> Interrupted:
         f"run {stage.run} of {stage.design.fleet.experiment}",
         expected="to reach its end",
         came="an interrupt",
-        do=f"Faults were reverted and the fleet was removed. {_kept(outcome)}",
+        do=f"{_left(stage)} {_kept(outcome)}",
     )

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from rich.console import Console
 
+from experiments.console import Narrator
 from experiments.design import load_design
 from experiments.errors import DiskFull, Interrupted, MeasurementFailed
 from experiments.kinds.kind import Kind
@@ -64,11 +67,13 @@ class WithFleet(Counting):
         super().measure(stage, section)
 
 
-def carried_out(kind: Kind, results: Path, platform: Platform | None = None) -> Outcome:
+def carried_out(
+    kind: Kind, results: Path, platform: Platform | None = None, narrator: Narrator = NOBODY
+) -> Outcome:
     return carry_out(
         kind, load_design(SMALL), None, results=results,
         platform=platform or entry("local").for_run("tst-small"),
-        keep=False, command=["sparecraft", "run"], narrator=NOBODY,
+        keep=False, command=["sparecraft", "run"], narrator=narrator,
     )  # fmt: skip
 
 
@@ -131,6 +136,25 @@ def test_whatever_the_clean_up_raises_the_run_is_kept_and_the_fleet_removed(
     assert (result["valid"], result["counting"]) == (True, {"counted": 3})
     assert len(result["verdicts"]["cleanup"]["reasons"]) == 1
     assert not outcome.passed
+
+
+@pytest.mark.parametrize("counts", [True, False])
+def test_a_fleet_that_is_still_there_is_told_of_whatever_ended_the_run(
+    tmp_path: Path, counts: bool
+) -> None:
+    def down(_: object) -> list[str]:
+        raise BROKEN
+
+    said = io.StringIO()
+    platform: Any = SimpleNamespace(name="local", down=down, left=list)
+    with pytest.raises(Interrupted) as caught:
+        carried_out(
+            WithFleet(KeyboardInterrupt(), counts), tmp_path, platform,
+            Narrator(Console(file=said)),
+        )  # fmt: skip
+    assert "`sparecraft down tst-small`" in caught.value.do
+    assert str(BROKEN) in " ".join(said.getvalue().split())
+    assert len(folders(tmp_path)) == counts
 
 
 def test_a_disk_that_fills_up_is_said_and_the_folder_stays(
