@@ -14,7 +14,7 @@ from rich.markup import escape
 
 from experiments.console import Narrator
 from experiments.design import Design
-from experiments.errors import Interrupted, SparecraftError, as_reason
+from experiments.errors import Interrupted, as_reason
 from experiments.kinds.kind import Kind
 from experiments.record.records import point_latest, write_json
 from experiments.record.result import FILE, Result, passed, read_manifest, result_of
@@ -91,13 +91,13 @@ def carry_out(
         _clean_up(stage, keep=keep and failure is None)
         try:
             outcome = _conclude(kind, stage, cut_short=failure is not None)
-        except SparecraftError as error:
-            narrator.say(f"[bold red]error[/bold red] {escape(str(error))}")
+        except Exception as error:  # what ended the run comes first, also before a page's defect
+            narrator.say(f"[bold red]error[/bold red] {escape(as_reason(error))}")
             failure, outcome = failure or error, None
         if isinstance(failure, KeyboardInterrupt):
-            raise _interrupted(stage, outcome) from None
+            raise _interrupted(stage) from None
         if isinstance(failure, Stopped):
-            failure.do = f"{_left(stage)} {_kept(outcome)}"
+            failure.do = _left(stage)
         if failure is not None:
             raise failure
         assert outcome is not None  # only a run that was cut short has nothing to keep
@@ -151,21 +151,19 @@ def _halted(stage: Stage, error: BaseException, told: Path) -> BaseException:
 
 
 def _left(stage: Stage) -> str:
-    """What became of the fleet."""
+    """What became of the fleet and of what was measured."""
+    said = "Faults were undone and the fleet was removed."
     if stage.verdicts.cleanup.reasons:
         name = stage.design.fleet.experiment
-        return f"The clean-up failed: `sparecraft down {name}` removes what is left of the fleet."
-    return "Faults were undone and the fleet was removed."
+        said = f"The clean-up failed: `sparecraft down {name}` removes what is left of the fleet."
+    kept = f"What was measured is in {stage.folder}."
+    return f"{said} {kept if stage.folder.is_dir() else 'Nothing was measured.'}"
 
 
-def _kept(outcome: Outcome | None) -> str:
-    return f"What was measured is in {outcome.folder}." if outcome else "Nothing was measured."
-
-
-def _interrupted(stage: Stage, outcome: Outcome | None) -> Interrupted:
+def _interrupted(stage: Stage) -> Interrupted:
     return Interrupted(
         f"run {stage.run} of {stage.design.fleet.experiment}",
         expected="to reach its end",
         came="an interrupt",
-        do=f"{_left(stage)} {_kept(outcome)}",
+        do=_left(stage),
     )

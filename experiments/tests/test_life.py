@@ -168,6 +168,30 @@ def test_a_disk_that_fills_up_is_said_and_the_folder_stays(
     assert (folder / "seen.json").is_file()
 
 
+class WithoutPage(Counting):
+    """The same, with a defect where its page is made."""
+
+    def write_page(self, folder: Path) -> Path:
+        raise ValueError(f"no rows in {folder.name}")
+
+
+@pytest.mark.parametrize(
+    ("ends", "raised"),
+    [(None, ValueError), (BROKEN, MeasurementFailed), (KeyboardInterrupt(), Interrupted)],
+)
+def test_a_page_that_cannot_be_made_takes_the_place_of_no_other_end(
+    tmp_path: Path, ends: BaseException | None, raised: type[Exception]
+) -> None:
+    said = io.StringIO()
+    with pytest.raises(raised) as caught:
+        carried_out(WithoutPage(ends), tmp_path, narrator=Narrator(Console(file=said)))
+    [folder] = folders(tmp_path)
+    assert read_result(folder)["counting"] == {"counted": 3}
+    assert "ValueError: no rows" in said.getvalue()
+    if isinstance(caught.value, Interrupted):
+        assert str(folder) in caught.value.do
+
+
 @pytest.mark.parametrize("ends", [BROKEN, ValueError("a defect")])
 def test_the_lock_is_free_again_however_a_run_ends(tmp_path: Path, ends: Exception) -> None:
     with pytest.raises(type(ends)) as caught:

@@ -27,10 +27,11 @@ from experiments.kinds.limplock.windows import (
     WHITEBOX_FILE,
     Left,
     Window,
+    read_windows,
     write_windows,
 )
 from experiments.record.records import write_json, write_table
-from experiments.record.result import FILE, Result, flat, result_of
+from experiments.record.result import FILE, Result, flat, read_manifest, result_of
 from experiments.tests.limplock_fixture import MACHINES, manifest_of
 
 DESIGN = "danger-zones-zookeeper"
@@ -103,6 +104,19 @@ def test_a_headline_without_a_zone_says_what_the_budget_left_open(tmp_path: Path
     [found] = flat(result)["zones"]
     assert (found["zones"], found["open"]) == ([], [[2.0, 20.0]])
     assert headline(flat(result)).endswith("3 values; not decided between 2.00 and 20.0 ×.")
+
+
+def test_a_search_that_ended_after_its_first_base_has_a_page(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    run_of(folder, SLOWER, [2.0], lambda _: 1.0)
+    left, windows = read_windows(folder)
+    write_windows(folder, left, windows[:1])
+    result = result_of("limplock", read_manifest(folder), analyse(folder))
+    write_json(folder / FILE, result)
+    assert not result["valid"]
+    said = headline(flat(result))
+    assert said == "Nothing was measured (Z3, new)."
+    assert said in KIND.write_page(folder).read_text()
 
 
 def test_what_was_cut_short_is_at_least_so_long(tmp_path: Path) -> None:
