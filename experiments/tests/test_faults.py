@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from experiments.design.injections import Injection, Step
-from experiments.errors import DiskFull, EnvironmentMissing
+from experiments.errors import DiskFull, EnvironmentMissing, MeasurementFailed
+from experiments.kinds import held as holding
 from experiments.stage import faults
 from experiments.stage.faults import FaultController, Tally
 from experiments.stage.radius import Radius
@@ -357,3 +358,14 @@ def test_what_goes_through_the_agent_is_held_by_a_lease_that_is_renewed(
     assert [event["kind"] for event in events] == [kind, kind]
     assert events[0]["text"] == said
     assert tally.reverted == 1
+
+
+def test_a_fault_that_is_held_for_too_long_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(holding, "_LONGEST_S", 0.2)
+    journal = Journal("revert cpu.limp@a")
+    fleet = SimpleNamespace(agents={"a": Machine("a", journal)}, platform=Power(journal, {}))
+    recorder = SimpleNamespace(event=lambda *_, **__: None)
+    stage: Any = SimpleNamespace(fleet=fleet, recorder=recorder, tally=Tally())
+    with pytest.raises(MeasurementFailed), holding.held(stage, Step("cpu.limp", "a")):
+        assert journal.stop.wait(60)
+    assert journal[-1] == "revert cpu.limp@a"

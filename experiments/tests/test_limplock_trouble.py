@@ -16,6 +16,7 @@ import pytest
 from experiments.commands.check import checked
 from experiments.design import load_design
 from experiments.design.design import DESIGNS
+from experiments.design.injections import HELD_S_MAX
 from experiments.errors import EnvironmentMissing, InputError, MeasurementFailed
 from experiments.kinds.limplock.cast import cast_of
 from experiments.kinds.limplock.clients import Clients, Lane, Task
@@ -147,6 +148,13 @@ def test_a_row_has_a_scale_of_its_own_or_that_of_all() -> None:
     left = Left(0.1, {}, {}, [], [], {"Z1": 0.1, "Z3": 0.5})
     assert scale_words(left) == "Z1 0.1, Z3 0.5"
     assert scale_words(replace(left, scales={"Z1": 0.1})) == "0.1"
+
+
+def test_nothing_is_waited_for_longer_than_a_fault_may_be_held() -> None:
+    section, row = LimplockSection(rows=("Z3",)), rows()["Z3"]
+    assert row.wait_max * section.base_max_s > HELD_S_MAX
+    waited_s = [section.limit_s(row, base_s) for base_s in (0.01, 1.0, section.base_max_s)]
+    assert waited_s == [section.window_least_s, row.wait_max, HELD_S_MAX]
 
 
 def test_an_unknown_row_is_answered_with_the_nearest(design: Path) -> None:
