@@ -58,7 +58,7 @@ def carry_out(
     Parameters: section, the kind's own, as `section_of` returns it; keep the fleet afterwards;
     quiet_wait_s, how long each block may wait for a quiet host [s].
     """
-    kind.check_host(design, section)
+    kind.check_host(design, section, platform)
     folder = results.resolve() / design.fleet.experiment
     if kind.name != design.experiment.kind:
         folder /= kind.name

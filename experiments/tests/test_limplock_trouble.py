@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -18,6 +19,7 @@ from experiments.design import load_design
 from experiments.design.design import DESIGNS
 from experiments.design.injections import HELD_S_MAX
 from experiments.errors import EnvironmentMissing, InputError, MeasurementFailed
+from experiments.kinds.limplock import KIND, foreseen
 from experiments.kinds.limplock.cast import cast_of
 from experiments.kinds.limplock.clients import Clients, Lane, Task
 from experiments.kinds.limplock.foreseen import check_memory, needed_mb
@@ -205,6 +207,17 @@ def test_a_host_with_too_little_memory_is_refused_with_both_figures(tmp_path: Pa
     assert needed_mb(wanted) == 3 * 384 + 1024
     meminfo.write_text(f"MemAvailable: {needed_mb(wanted) * 1024} kB\n")
     check_memory(wanted, meminfo)
+
+
+@pytest.mark.parametrize("here", [True, False])
+def test_only_a_host_that_is_to_have_the_machines_needs_their_memory(
+    monkeypatch: pytest.MonkeyPatch, here: bool
+) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(foreseen, "check_memory", lambda design: asked.append(design.name))
+    platform: Any = SimpleNamespace(on_this_host=here)
+    KIND.check_host(load_design("limplock-zookeeper"), LimplockSection(rows=("Z3",)), platform)
+    assert asked == ["limplock-zookeeper"] * here
 
 
 class Printed:

@@ -104,6 +104,20 @@ def test_a_host_that_does_not_answer_is_named(tmp_path: Path) -> None:
         LocalPlatform(EXPERIMENT, hosts).check()
 
 
+@pytest.mark.parametrize(
+    ("addresses", "here"),
+    [((THERE,), True), (("tcp://10.0.0.2:2376",), False), ((THERE, "ssh://10.0.0.2"), False)],
+)
+def test_machines_are_on_this_host_where_its_engine_has_all_of_them(
+    addresses: tuple[str, ...], here: bool
+) -> None:
+    hosts = [
+        {"name": f"host-{number}", "address": address, "certificates": None}
+        for number, address in enumerate(addresses)
+    ]
+    assert LocalPlatform(EXPERIMENT, {"hosts": hosts}).on_this_host is here
+
+
 @pytest.mark.parametrize("call", [docker.state, docker.logs, docker.run])
 def test_an_engine_that_takes_too_long_is_an_error_of_ours(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: Callable[[str], str]
