@@ -22,6 +22,7 @@ __all__ = [
     "MeasurementFailed",
     "SparecraftError",
     "VerdictFailed",
+    "as_reason",
     "in_words",
 ]
 
@@ -29,6 +30,11 @@ __all__ = [
 def in_words(error: Exception) -> str:
     """What a connection's error says, without the system's number."""
     return re.sub(r"\[Errno -?\d+\] ", "", str(error)) or type(error).__name__
+
+
+def as_reason(error: BaseException) -> str:
+    """What it says; of what is none of ours, its type too."""
+    return str(error) if isinstance(error, SparecraftError) else f"{type(error).__name__}: {error}"
 
 
 class VerdictFailed(SparecraftError):

@@ -270,7 +270,7 @@ class Slo(Strict):
     p99_ms: Annotated[float, Field(gt=0)]
     """Limit of the 99th percentile."""
     max_error_share: Annotated[float, Field(ge=0, le=1)]
-    """Share of requests that may fail."""
+    """Share of requests that may fail; a comparison is not valid either where any arm has more."""
     confidence: Annotated[float, Field(gt=0, lt=1)] | None = None
     """With at least this probability the run's plan keeps all of it, whatever its law is off by."""
     set: Literal["before", "after"] | None = None

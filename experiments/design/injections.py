@@ -13,6 +13,8 @@ from experiments.design.fleet import Fleet
 from experiments.design.interference import episodes
 from experiments.design.schedule import Block, block_length_s, fault_begins, stream
 
+HELD_S_MAX = 3600.0  # of a fault that is held until something has happened
+
 
 @dataclass(frozen=True)
 class Step:

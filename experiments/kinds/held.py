@@ -9,14 +9,14 @@ from contextlib import contextmanager
 from typing import Any
 
 from experiments.design.contracts import MACHINE_KINDS
-from experiments.design.injections import Injection, Step
+from experiments.design.injections import HELD_S_MAX, Injection, Step
 from experiments.errors import MeasurementFailed
 from experiments.stage.faults import FaultController
 from experiments.stage.radius import Radius
 from experiments.stage.stage import Stage
 
 _ARMED_S = 45.0  # an agent may take 30 to answer
-_LONGEST_S = 3600.0
+_LONGEST_S = HELD_S_MAX + 2 * _ARMED_S
 
 
 @contextmanager
@@ -24,7 +24,8 @@ def held(stage: Stage, *steps: Step) -> Iterator[float]:
     """Gives when all of it was in force [monotonic s]; it is undone when this ends.
 
     Parameters: steps, what is injected at once, each on a machine of its own.
-    Raises: MeasurementFailed where it cannot be injected.
+    Raises: MeasurementFailed where it cannot be injected, or was asked to last longer than
+    HELD_S_MAX and was undone before this ended.
     """
     heard = _Heard(stage)
     stop = threading.Event()
@@ -37,15 +38,23 @@ def held(stage: Stage, *steps: Step) -> Iterator[float]:
         target=controller.run, args=([injection], origin, _LONGEST_S, stop), name="faults"
     )
     thread.start()
+    what = " and ".join(f"{step.kind} on {step.machine}" for step in steps)
     try:
         if not heard.told.wait(_ARMED_S) or heard.since is None:
             raise MeasurementFailed(
-                " and ".join(f"{step.kind} on {step.machine}" for step in steps),
+                what,
                 expected="to be injected",
                 came=heard.text or f"no answer within {_ARMED_S:g} s",
                 do="`GET /v1/capabilities` of the machine says what can be injected there.",
             )
         yield heard.since
+        if time.monotonic() - origin >= _LONGEST_S:
+            raise MeasurementFailed(
+                what,
+                expected=f"to be held for at most {HELD_S_MAX:g} s",
+                came="longer: it was undone before",
+                do="Ask for less of the operation that it is held for.",
+            )
     finally:
         stop.set()
         thread.join()

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
     from experiments.design import Design
     from experiments.record.result import Findings, Result
+    from experiments.stage.platforms import Platform
     from experiments.stage.stage import Stage
     from optimizer.source import Strict
 
@@ -32,7 +33,7 @@ class Kind:
     def check(self, design: Design, section: Any) -> None:
         """Raises InputError where design and section do not fit."""
 
-    def check_host(self, design: Design, section: Any) -> None:
+    def check_host(self, design: Design, section: Any, platform: Platform) -> None:
         """Raises EnvironmentMissing where this host cannot carry it; before anything is made."""
 
     def disturbs(self, design: Design, section: Any) -> Sequence[Mapping[str, Any]]:

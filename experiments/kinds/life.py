@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from rich.markup import escape
 
 from experiments.console import Narrator
 from experiments.design import Design
-from experiments.errors import Interrupted, SparecraftError
+from experiments.errors import Interrupted, as_reason
 from experiments.kinds.kind import Kind
 from experiments.record.records import point_latest, write_json
 from experiments.record.result import FILE, Result, passed, read_manifest, result_of
@@ -57,7 +58,7 @@ def carry_out(
     Parameters: section, the kind's own, as `section_of` returns it; keep the fleet afterwards;
     quiet_wait_s, how long each block may wait for a quiet host [s].
     """
-    kind.check_host(design, section)
+    kind.check_host(design, section, platform)
     folder = results.resolve() / design.fleet.experiment
     if kind.name != design.experiment.kind:
         folder /= kind.name
@@ -87,21 +88,33 @@ def carry_out(
             if isinstance(failure, Stopped):
                 narrator.say(f"[bold red]{escape(str(failure))}[/bold red]")
         signals.shield()
-        stage.collect()
-        unremoved = stage.remove(keep=keep and failure is None)
+        _clean_up(stage, keep=keep and failure is None)
         try:
             outcome = _conclude(kind, stage, cut_short=failure is not None)
-        except SparecraftError as error:
-            narrator.say(f"[bold red]error[/bold red] {error}")
-            failure, outcome = failure or unremoved or error, None
+        except Exception as error:  # what ended the run comes first, also before a page's defect
+            narrator.say(f"[bold red]error[/bold red] {escape(as_reason(error))}")
+            failure, outcome = failure or error, None
         if isinstance(failure, KeyboardInterrupt):
-            raise _interrupted(stage, outcome) from None
+            raise _interrupted(stage) from None
         if isinstance(failure, Stopped):
-            failure.do = f"Faults were undone and the fleet was removed. {_kept(outcome)}"
+            failure.do = _left(stage)
         if failure is not None:
             raise failure
         assert outcome is not None  # only a run that was cut short has nothing to keep
         return outcome
+
+
+def _clean_up(stage: Stage, *, keep: bool) -> None:
+    """Collect and remove, the one whatever becomes of the other: what went wrong is said, and is a
+    reason of the verdict; what was measured is still to be written."""
+    steps: Sequence[Callable[[], None]] = (stage.collect, partial(stage.remove, keep=keep))
+    for step in steps:
+        try:
+            step()
+        except Exception as error:
+            stage.verdicts.cleanup.fail(as_reason(error))
+    for reason in stage.verdicts.cleanup.reasons:
+        stage.narrator.say(f"[bold red]clean-up[/bold red] {escape(reason)}")
 
 
 def _conclude(kind: Kind, stage: Stage, *, cut_short: bool) -> Outcome | None:
@@ -137,14 +150,20 @@ def _halted(stage: Stage, error: BaseException, told: Path) -> BaseException:
     return Stopped(Stop("halt", "", halt.reason, at))
 
 
-def _kept(outcome: Outcome | None) -> str:
-    return f"What was measured is in {outcome.folder}." if outcome else "Nothing was measured."
+def _left(stage: Stage) -> str:
+    """What became of the fleet and of what was measured."""
+    said = "Faults were undone and the fleet was removed."
+    if stage.verdicts.cleanup.reasons:
+        name = stage.design.fleet.experiment
+        said = f"The clean-up failed: `sparecraft down {name}` removes what is left of the fleet."
+    kept = f"What was measured is in {stage.folder}."
+    return f"{said} {kept if stage.folder.is_dir() else 'Nothing was measured.'}"
 
 
-def _interrupted(stage: Stage, outcome: Outcome | None) -> Interrupted:
+def _interrupted(stage: Stage) -> Interrupted:
     return Interrupted(
         f"run {stage.run} of {stage.design.fleet.experiment}",
         expected="to reach its end",
         came="an interrupt",
-        do=f"Faults were reverted and the fleet was removed. {_kept(outcome)}",
+        do=_left(stage),
     )

@@ -15,7 +15,10 @@ from optimizer.commands.output import fitting
 
 
 def print_table(table: Table, console: Console) -> None:
-    """Print a table of the report; one that is too wide stands on its side."""
+    """Print a table of the report; one that is too wide stands on its side. One without rows is
+    not printed: a run that was cut short has such."""
+    if not table.rows:
+        return
     lines = Lines()
     for heading, cell in zip(table.head, table.rows[0], strict=True):
         lines.add_column(heading, justify="right" if cell.numeric else "left")

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 
 from experiments.design.contracts import EPOCH_MS, KINDS, MACHINE_KINDS, MACHINE_REBOOT
 from experiments.design.injections import Injection, Step
-from experiments.errors import SparecraftError
+from experiments.errors import SparecraftError, as_reason
 from experiments.record.dose import Dose, dose_of
 from experiments.stage.agents import Agent
 from experiments.stage.platforms import Platform
@@ -127,7 +127,7 @@ class FaultController:
             step = _from(asked, begins_ms)
             try:
                 held.append((step, self._inject(step)))
-            except SparecraftError as error:
+            except Exception as error:  # whatever it is: what is in has to come out
                 self._fail(injection, step, "inject", error)
                 now = time.monotonic()
                 if self._undo(injection, held, now, now):
@@ -157,7 +157,7 @@ class FaultController:
         for step, fault in reversed(held):
             try:
                 text, dose = self._revert(step, fault, since)
-            except SparecraftError as error:
+            except Exception as error:  # whatever it is: the other steps have to come out
                 self._fail(injection, step, "revert", error)
                 clean = False
                 continue
@@ -196,11 +196,12 @@ class FaultController:
                 continue
             try:
                 self.agents[step.machine].renew(fault, LEASE_S)
-            except SparecraftError as error:
-                self._report(active.injection, step, "error", fault, None, f"renew: {error}")
+            except Exception as error:  # whatever it is: others are renewed
+                text = f"renew: {as_reason(error)}"
+                self._report(active.injection, step, "error", fault, None, text)
 
-    def _fail(self, injection: Injection, step: Step, action: str, error: SparecraftError) -> None:
-        text = f"{action}: {error}"
+    def _fail(self, injection: Injection, step: Step, action: str, error: Exception) -> None:
+        text = f"{action}: {as_reason(error)}"
         with self._lock:
             self.tally.errors.append(f"{step.kind} on {step.machine}: {text}")
         self._report(injection, step, "error", "", None, text)
@@ -216,19 +217,24 @@ class FaultController:
         asked: float | None = None,
         dose: Dose | None = None,
     ) -> None:
-        self.log(
-            time.monotonic(),
-            what=injection.what,
-            kind=step.kind,
-            machine=step.machine,
-            action=action,
-            id=fault,
-            parameters=step.parameters,
-            duration_s=duration_s,
-            text=text,
-            asked=asked,
-            dose=dose,
-        )
+        try:
+            self.log(
+                time.monotonic(),
+                what=injection.what,
+                kind=step.kind,
+                machine=step.machine,
+                action=action,
+                id=fault,
+                parameters=step.parameters,
+                duration_s=duration_s,
+                text=text,
+                asked=asked,
+                dose=dose,
+            )
+        except Exception as error:  # a full disk, for one: what is in has to come out
+            text = f"{step.kind} on {step.machine}: {action}: not logged: {as_reason(error)}"
+            with self._lock:
+                self.tally.errors.append(text)
 
 
 def _from(step: Step, begins_ms: int) -> Step:

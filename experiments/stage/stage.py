@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -172,14 +173,16 @@ class Stage:
     # collection
 
     def collect(self) -> None:
-        """Undo what is active, compare fingerprints, and take the data out of the fleet."""
-        if self._connected is not None:
-            with self.narrator.step("Reverting and collecting"):
-                self._revert(self._connected)
+        """Undo what is active, compare fingerprints, and take the data out of the fleet; each of
+        these whatever becomes of the one before."""
+        with ExitStack() as at_last:
+            at_last.callback(self._judge)
+            if self._connected is not None:
+                at_last.enter_context(self.narrator.step("Reverting and collecting"))
+                at_last.callback(disconnect, self._connected)
                 if self._writer is not None:
-                    self._collect_telemetry(self._writer)
-                disconnect(self._connected)
-        self._judge()
+                    at_last.callback(self._collect_telemetry, self._writer)
+                self._revert(self._connected)
 
     def _revert(self, fleet: Fleet) -> None:
         if self._writer is not None:
@@ -225,6 +228,8 @@ class Stage:
             verdict.fail(error)
         if tally.injected < tally.planned and not tally.errors:
             verdicts.injection.fail(f"{tally.injected} of {tally.planned} faults were injected")
+        if self._connected is not None and self._fingerprint_clean is None:
+            verdicts.revert.fail("the machines' fingerprints were not checked")
         for reason in dose_reasons(self._doses()):
             verdicts.injection.fail(reason)
         if tally.reverted < tally.injected:
@@ -237,27 +242,20 @@ class Stage:
 
     # down
 
-    def remove(self, *, keep: bool) -> SparecraftError | None:
-        """Remove the fleet unless it is to stay, and look whether anything is left; what kept it
-        from being removed is returned."""
+    def remove(self, *, keep: bool) -> None:
+        """Remove the fleet unless it is to stay, and look whether anything is left."""
         if not self._applied:
-            return None
+            return
         if keep:
             name = self.design.fleet.experiment
             self.narrator.say(f"The fleet stays up; `sparecraft down {name}` removes it.")
-            return None
-        try:
-            with self.narrator.step("Removing the fleet (terraform destroy)"):
-                swept = self.platform.down(self.narrator.detail)
-            left = self.platform.left()
-        except SparecraftError as error:
-            self.verdicts.cleanup.fail(str(error))
-            return error
-        for thing in left:
+            return
+        with self.narrator.step("Removing the fleet (terraform destroy)"):
+            swept = self.platform.down(self.narrator.detail)
+        for thing in self.platform.left():
             self.verdicts.cleanup.fail(f"{thing} is still there")
         for thing in swept:
             self.narrator.detail(f"swept {thing}")
-        return None
 
     # files
 

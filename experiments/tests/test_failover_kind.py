@@ -25,7 +25,7 @@ from experiments.kinds.failover.analysis import (
 )
 from experiments.kinds.failover.client import INVOCATIONS, Client, plan_of, read_records
 from experiments.kinds.failover.measure import HISTORY_FILE, INVOCATIONS_FILE, STRIKES_FILE
-from experiments.kinds.failover.page import write_page
+from experiments.kinds.failover.page import headline, write_page
 from experiments.kinds.failover.section import FailoverSection
 from experiments.record.records import write_json, write_table
 from experiments.record.result import FILE, result_of
@@ -278,6 +278,16 @@ def test_of_a_hundred_fail_overs_ten_lie_beyond_p90(tmp_path: Path) -> None:
 def test_a_strike_that_was_left_out_is_a_reason_against_the_run(tmp_path: Path) -> None:
     found = analyse(run_folder(tmp_path, STRUCK[:5]))
     assert not found.verdicts["measurement"]["ok"]
+
+
+def test_a_fault_under_which_nothing_was_called_is_none_whose_calls_kept_the_bound() -> None:
+    longest_ms = {"nothing": (5.0, 5000.0, None), "open": (5.0, 5.0, None)}
+    rows = [
+        {"arm": arm, "fault": fault, "longest_call_ms": ms, "lost": 0, "invocations": 9}
+        for arm, calls in longest_ms.items()
+        for fault, ms in zip(("crash", "hang", "loss"), calls, strict=True)
+    ]
+    assert "2 with open, 1 with nothing" in headline({"rows": rows, "bound_s": 1.0})
 
 
 def test_the_page_shows_each_arm_and_block(tmp_path: Path) -> None:

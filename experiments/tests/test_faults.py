@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from experiments.design.injections import Injection, Step
-from experiments.errors import EnvironmentMissing
+from experiments.errors import DiskFull, EnvironmentMissing, MeasurementFailed
+from experiments.kinds import held as holding
 from experiments.stage import faults
 from experiments.stage.faults import FaultController, Tally
 from experiments.stage.radius import Radius
@@ -215,6 +216,56 @@ def test_a_refused_second_step_undoes_the_first_and_is_an_error() -> None:
     assert [event["action"] for event in events] == ["error", "revert"]
 
 
+@pytest.mark.parametrize("action", ["inject", "revert"])
+def test_whatever_an_action_raises_is_an_error_of_it_alone(action: str) -> None:
+    def breaks(machines: dict[str, Machine], _: Journal) -> None:
+        def broken(*_: object) -> None:
+            machines["b"].active.clear()
+            raise OSError("it broke")
+
+        setattr(machines["b"], action, broken)
+
+    both = [Injection(0.0, 0.05, "fault", (Step("net.loss", "b"),)), _one("cpu.limp", 0.3)]
+    journal, events, tally, _ = _run(both, until="revert cpu.limp@a", prepare=breaks)
+    assert "revert cpu.limp@a" in journal
+    assert tally.errors == [f"net.loss on b: {action}: OSError: it broke"]
+    assert tally.injected - tally.reverted == (action == "revert")
+    assert [event["machine"] for event in events if event["action"] == "error"] == ["b"]
+
+
+def test_whatever_a_renewal_raises_is_told_and_the_fault_is_undone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(faults, "_RENEW_EVERY_S", 0.01)
+
+    def breaks(machines: dict[str, Machine], journal: Journal) -> None:
+        def broken(*_: object) -> None:
+            journal.stop.set()
+            raise OSError("it broke")
+
+        machines["a"].renew = broken  # type: ignore[method-assign]
+
+    journal, events, tally, _ = _run([_one("cpu.limp", None)], prepare=breaks)
+    assert journal[-1] == "revert cpu.limp@a"
+    assert {event["action"] for event in events} == {"inject", "error", "revert"}
+    assert tally.reverted == 1
+
+
+def test_what_cannot_be_logged_is_undone_all_the_same_and_noted() -> None:
+    def full(_: float, **event: Any) -> None:
+        raise DiskFull("events.jsonl", expected="room", came=event["kind"], do="Make room.")
+
+    journal = Journal("inject cpu.limp@a")
+    agents: Any = {"a": Machine("a", journal)}
+    power: Any = Power(journal, {})
+    tally = Tally()
+    controller = FaultController(agents, power, full, tally, Radius({}, None))
+    controller.run([_one("cpu.limp", None)], time.monotonic(), math.inf, journal.stop)
+    assert journal[-1] == "revert cpu.limp@a"
+    assert (tally.injected, tally.reverted) == (1, 1)
+    assert [text.split(": ")[1] for text in tally.errors] == ["inject", "revert"]
+
+
 @pytest.mark.parametrize("reason", ["lease", "restart", "sigterm"])
 def test_a_fault_that_the_agent_undid_by_itself_was_not_in_force_as_asked(reason: str) -> None:
     def undoes(machines: dict[str, Machine], _: Journal) -> None:
@@ -307,3 +358,14 @@ def test_what_goes_through_the_agent_is_held_by_a_lease_that_is_renewed(
     assert [event["kind"] for event in events] == [kind, kind]
     assert events[0]["text"] == said
     assert tally.reverted == 1
+
+
+def test_a_fault_that_is_held_for_too_long_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(holding, "_LONGEST_S", 0.2)
+    journal = Journal("revert cpu.limp@a")
+    fleet = SimpleNamespace(agents={"a": Machine("a", journal)}, platform=Power(journal, {}))
+    recorder = SimpleNamespace(event=lambda *_, **__: None)
+    stage: Any = SimpleNamespace(fleet=fleet, recorder=recorder, tally=Tally())
+    with pytest.raises(MeasurementFailed), holding.held(stage, Step("cpu.limp", "a")):
+        assert journal.stop.wait(60)
+    assert journal[-1] == "revert cpu.limp@a"

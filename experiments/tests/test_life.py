@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from rich.console import Console
 
+from experiments.console import Narrator
 from experiments.design import load_design
 from experiments.errors import DiskFull, Interrupted, MeasurementFailed
 from experiments.kinds.kind import Kind
@@ -15,7 +19,7 @@ from experiments.kinds.life import Outcome, carry_out
 from experiments.record.records import write_json
 from experiments.record.result import Findings, read_manifest, read_result
 from experiments.stage.lock import run_lock
-from experiments.stage.platforms import entry
+from experiments.stage.platforms import Platform, entry
 from experiments.stage.stage import Stage
 from experiments.tests.quiet import NOBODY
 
@@ -55,11 +59,21 @@ class Counting(Kind):
         return folder / "report.html"
 
 
-def carried_out(kind: Kind, results: Path) -> Outcome:
-    platform = entry("local").for_run("tst-small")
+class WithFleet(Counting):
+    """The same, on a fleet as far as the clean-up knows."""
+
+    def measure(self, stage: Stage, section: Any) -> None:
+        stage._applied = True
+        super().measure(stage, section)
+
+
+def carried_out(
+    kind: Kind, results: Path, platform: Platform | None = None, narrator: Narrator = NOBODY
+) -> Outcome:
     return carry_out(
-        kind, load_design(SMALL), None, results=results, platform=platform,
-        keep=False, command=["sparecraft", "run"], narrator=NOBODY,
+        kind, load_design(SMALL), None, results=results,
+        platform=platform or entry("local").for_run("tst-small"),
+        keep=False, command=["sparecraft", "run"], narrator=narrator,
     )  # fmt: skip
 
 
@@ -101,6 +115,48 @@ def test_a_run_that_measured_nothing_leaves_no_folder(tmp_path: Path, ends: Base
     assert folders(tmp_path) == []
 
 
+@pytest.mark.parametrize("broken", ["collect", "down"])
+@pytest.mark.parametrize("error", [BROKEN, TimeoutError("60 s")])
+def test_whatever_the_clean_up_raises_the_run_is_kept_and_the_fleet_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: str, error: Exception
+) -> None:
+    calls: list[str] = []
+
+    def called(name: str) -> list[str]:
+        calls.append(name)
+        if name == broken:
+            raise error
+        return []
+
+    monkeypatch.setattr(Stage, "collect", lambda _: called("collect"))
+    platform: Any = SimpleNamespace(name="local", down=lambda _: called("down"), left=list)
+    outcome = carried_out(WithFleet(), tmp_path, platform)
+    assert calls == ["collect", "down"]
+    result = read_result(outcome.folder)
+    assert (result["valid"], result["counting"]) == (True, {"counted": 3})
+    assert len(result["verdicts"]["cleanup"]["reasons"]) == 1
+    assert not outcome.passed
+
+
+@pytest.mark.parametrize("counts", [True, False])
+def test_a_fleet_that_is_still_there_is_told_of_whatever_ended_the_run(
+    tmp_path: Path, counts: bool
+) -> None:
+    def down(_: object) -> list[str]:
+        raise BROKEN
+
+    said = io.StringIO()
+    platform: Any = SimpleNamespace(name="local", down=down, left=list)
+    with pytest.raises(Interrupted) as caught:
+        carried_out(
+            WithFleet(KeyboardInterrupt(), counts), tmp_path, platform,
+            Narrator(Console(file=said)),
+        )  # fmt: skip
+    assert "`sparecraft down tst-small`" in caught.value.do
+    assert str(BROKEN) in " ".join(said.getvalue().split())
+    assert len(folders(tmp_path)) == counts
+
+
 def test_a_disk_that_fills_up_is_said_and_the_folder_stays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -110,6 +166,30 @@ def test_a_disk_that_fills_up_is_said_and_the_folder_stays(
         carried_out(Counting(), tmp_path)
     [folder] = folders(tmp_path)
     assert (folder / "seen.json").is_file()
+
+
+class WithoutPage(Counting):
+    """The same, with a defect where its page is made."""
+
+    def write_page(self, folder: Path) -> Path:
+        raise ValueError(f"no rows in {folder.name}")
+
+
+@pytest.mark.parametrize(
+    ("ends", "raised"),
+    [(None, ValueError), (BROKEN, MeasurementFailed), (KeyboardInterrupt(), Interrupted)],
+)
+def test_a_page_that_cannot_be_made_takes_the_place_of_no_other_end(
+    tmp_path: Path, ends: BaseException | None, raised: type[Exception]
+) -> None:
+    said = io.StringIO()
+    with pytest.raises(raised) as caught:
+        carried_out(WithoutPage(ends), tmp_path, narrator=Narrator(Console(file=said)))
+    [folder] = folders(tmp_path)
+    assert read_result(folder)["counting"] == {"counted": 3}
+    assert "ValueError: no rows" in said.getvalue()
+    if isinstance(caught.value, Interrupted):
+        assert str(folder) in caught.value.do
 
 
 @pytest.mark.parametrize("ends", [BROKEN, ValueError("a defect")])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
@@ -18,7 +19,7 @@ from experiments.kinds.limplock.foreseen import disturbances
 from experiments.kinds.limplock.page import headline
 from experiments.kinds.limplock.result import analyse
 from experiments.kinds.limplock.scenarios import BASE, Scenario, label
-from experiments.kinds.limplock.search import Search
+from experiments.kinds.limplock.search import Search, searched
 from experiments.kinds.limplock.section import LimplockSection
 from experiments.kinds.limplock.windows import (
     ASKED,
@@ -27,10 +28,11 @@ from experiments.kinds.limplock.windows import (
     WHITEBOX_FILE,
     Left,
     Window,
+    read_windows,
     write_windows,
 )
 from experiments.record.records import write_json, write_table
-from experiments.record.result import FILE, Result, flat, result_of
+from experiments.record.result import FILE, Result, flat, read_manifest, result_of
 from experiments.tests.limplock_fixture import MACHINES, manifest_of
 
 DESIGN = "danger-zones-zookeeper"
@@ -105,6 +107,29 @@ def test_a_headline_without_a_zone_says_what_the_budget_left_open(tmp_path: Path
     assert headline(flat(result)).endswith("3 values; not decided between 2.00 and 20.0 ×.")
 
 
+def test_a_search_that_ended_after_its_first_base_has_a_page(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    run_of(folder, SLOWER, [2.0], lambda _: 1.0)
+    left, windows = read_windows(folder)
+    write_windows(folder, left, windows[:1])
+    result = result_of("limplock", read_manifest(folder), analyse(folder))
+    write_json(folder / FILE, result)
+    assert not result["valid"]
+    said = headline(flat(result))
+    assert said == "Nothing was measured (Z3, new)."
+    assert said in KIND.write_page(folder).read_text()
+
+
+def test_a_repeat_whose_base_was_cut_short_is_no_value(tmp_path: Path) -> None:
+    run_of(tmp_path / "run", SLOWER, VALUES, lambda value: 1.1 if value < 38 else 15.0)
+    _, windows = read_windows(tmp_path / "run")
+    cut = {0, 1, 2, 3}  # all repeats of the first value, and one of the second
+    bases = [replace(one, cut=one.scenario == BASE and one.repeat in cut) for one in windows]
+    [found] = searched(bases, SLOWER)
+    assert [point["at"] for point in found["points"]] == VALUES[1:]
+    assert [len(point["waits"]) for point in found["points"]] == [2, 3, 3, 3, 3, 3]
+
+
 def test_what_was_cut_short_is_at_least_so_long(tmp_path: Path) -> None:
     result = run_of(tmp_path / "run", SLOWER, [36.0, 40.0], lambda v: 1.0 if v < 38 else 99.0)
     [found] = flat(result)["zones"]
@@ -140,6 +165,12 @@ def test_a_value_of_an_axis_is_a_fault_of_an_agent(
         ('axis = "slower"', 'axis = "held"', "search.slower", "a factor"),
         ('axis = "slower"', 'axis = "slower"\nslower = 7', "search.slower", "nothing"),
         ('axis = "slower"', 'axis = "loss"', "search.high", "100"),
+        (
+            'axis = "slower"\nlow = 2\nhigh = 1000',
+            'axis = "held"\nslower = 7\nlow = 2\nhigh = 3601',
+            "search.high",
+            "3600",
+        ),
         ("low = 2", "low = 1", "search.low", "more than 1"),
         ("low = 2", "low = 2000", "search.high", "2000"),
         ('rows = ["Z3"]', 'rows = ["Z3", "Z4"]', "limplock.rows", "one"),

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -16,7 +17,9 @@ import pytest
 from experiments.commands.check import checked
 from experiments.design import load_design
 from experiments.design.design import DESIGNS
+from experiments.design.injections import HELD_S_MAX
 from experiments.errors import EnvironmentMissing, InputError, MeasurementFailed
+from experiments.kinds.limplock import KIND, foreseen
 from experiments.kinds.limplock.cast import cast_of
 from experiments.kinds.limplock.clients import Clients, Lane, Task
 from experiments.kinds.limplock.foreseen import check_memory, needed_mb
@@ -149,6 +152,13 @@ def test_a_row_has_a_scale_of_its_own_or_that_of_all() -> None:
     assert scale_words(replace(left, scales={"Z1": 0.1})) == "0.1"
 
 
+def test_nothing_is_waited_for_longer_than_a_fault_may_be_held() -> None:
+    section, row = LimplockSection(rows=("Z3",)), rows()["Z3"]
+    assert row.wait_max * section.base_max_s > HELD_S_MAX
+    waited_s = [section.limit_s(row, base_s) for base_s in (0.01, 1.0, section.base_max_s)]
+    assert waited_s == [section.window_least_s, row.wait_max, HELD_S_MAX]
+
+
 def test_an_unknown_row_is_answered_with_the_nearest(design: Path) -> None:
     change(design, '"Z3"', '"Z33"')
     assert refusal("check", str(design)).do == "Did you mean Z3?"
@@ -197,6 +207,17 @@ def test_a_host_with_too_little_memory_is_refused_with_both_figures(tmp_path: Pa
     assert needed_mb(wanted) == 3 * 384 + 1024
     meminfo.write_text(f"MemAvailable: {needed_mb(wanted) * 1024} kB\n")
     check_memory(wanted, meminfo)
+
+
+@pytest.mark.parametrize("here", [True, False])
+def test_only_a_host_that_is_to_have_the_machines_needs_their_memory(
+    monkeypatch: pytest.MonkeyPatch, here: bool
+) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(foreseen, "check_memory", lambda design: asked.append(design.name))
+    platform: Any = SimpleNamespace(on_this_host=here)
+    KIND.check_host(load_design("limplock-zookeeper"), LimplockSection(rows=("Z3",)), platform)
+    assert asked == ["limplock-zookeeper"] * here
 
 
 class Printed:

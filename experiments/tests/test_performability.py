@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import json
 import re
 import shutil
 from pathlib import Path
@@ -9,6 +11,7 @@ from typing import Any
 
 import polars as pl
 import pytest
+from rich.console import Console
 
 from experiments.commands.check import checked
 from experiments.design import load_design
@@ -21,7 +24,8 @@ from experiments.kinds.performability.section import fault_name
 from experiments.nightly.history import Start, missed
 from experiments.nightly.rows import Made, lines_of
 from experiments.nightly.tables import answer
-from experiments.record.result import Result
+from experiments.record.records import write_json
+from experiments.record.result import Result, read_manifest, result_of
 from experiments.tests.performability_fixture import (
     LOST_EVERY,
     NOTICED_S,
@@ -160,6 +164,39 @@ def test_a_block_that_begins_before_the_last_fault_has_passed_voids_the_run(
     found = PerformabilityKind().analyse(run)
     [reason] = found.verdicts["measurement"]["reasons"]
     assert reason.startswith("block 2, baseline: before its fault 61 ms")
+
+
+@pytest.mark.parametrize(
+    ("block", "second", "measured"),
+    [
+        (0, 1.0, []),  # while it warms up
+        (0, 15.0, ["baseline"]),  # in its first fault
+        (4, 15.0, ["baseline", "replicated"]),  # in the other arm's first
+    ],
+)
+def test_a_run_that_was_cut_short_has_a_result_a_page_and_a_summary(
+    folder: Path, result: Result, tmp_path: Path, block: int, second: float, measured: list[str]
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(folder, run)
+    lines = (run / "events.jsonl").read_text().splitlines(keepends=True)
+    starts = [event["time_s"] for event in map(json.loads, lines) if event["what"] == "arm"]
+    cut_s = sorted(starts)[2 * block] + second  # each block has two
+    table = pl.read_parquet(run / "requests.parquet").filter(pl.col("intended_s") < cut_s)
+    table.write_parquet(run / "requests.parquet")
+    kept = [line for line in lines if json.loads(line)["time_s"] < cut_s]
+    (run / "events.jsonl").write_text("".join(kept))
+    kind = PerformabilityKind()
+    found = result_of(kind.name, read_manifest(run), kind.analyse(run))
+    write_json(run / "result.json", found)
+    page = kind.write_page(run)
+    out = io.StringIO()
+    kind.print_result(found, Console(file=out), page)
+    assert out.getvalue().splitlines()[-1] == f"Report: {page}"
+    assert list(found["performability"]["faults"][0]["arms"]) == measured
+    assert (found["valid"], found["slo"]["met"], found["slo"]["arm"]) == (False, None, "replicated")
+    assert list(found["slo"]["arms"]) == measured[:-1]  # the last has not met every fault
+    assert result["slo"]["met"] is not None
 
 
 def test_a_night_keeps_a_line_of_it(folder: Path, result: Result, tmp_path: Path) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -101,6 +102,33 @@ def test_a_host_that_does_not_answer_is_named(tmp_path: Path) -> None:
     hosts = {"hosts": [{"name": "gone", "address": f"unix://{tmp_path}/no", "certificates": None}]}
     with pytest.raises(EnvironmentMissing, match="gone"):
         LocalPlatform(EXPERIMENT, hosts).check()
+
+
+@pytest.mark.parametrize(
+    ("addresses", "here"),
+    [((THERE,), True), (("tcp://10.0.0.2:2376",), False), ((THERE, "ssh://10.0.0.2"), False)],
+)
+def test_machines_are_on_this_host_where_its_engine_has_all_of_them(
+    addresses: tuple[str, ...], here: bool
+) -> None:
+    hosts = [
+        {"name": f"host-{number}", "address": address, "certificates": None}
+        for number, address in enumerate(addresses)
+    ]
+    assert LocalPlatform(EXPERIMENT, {"hosts": hosts}).on_this_host is here
+
+
+@pytest.mark.parametrize("call", [docker.state, docker.logs, docker.run])
+def test_an_engine_that_takes_too_long_is_an_error_of_ours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: Callable[[str], str]
+) -> None:
+    slow = tmp_path / "docker"
+    slow.write_text("#!/bin/sh\nexec sleep 600\n")
+    slow.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.setattr(docker, "_TIMEOUT_S", 0.2)
+    with pytest.raises(EnvironmentMissing, match="sc-web-1"):
+        call("sc-web-1")
 
 
 def test_an_end_of_a_network_is_a_container_and_no_machine() -> None:

@@ -39,6 +39,12 @@ def printed(summary: Mapping[str, Any], report: Path | None, width: int = 100) -
     return out.getvalue()
 
 
+def test_a_table_without_rows_is_not_printed() -> None:
+    out = io.StringIO()
+    print_table(Table("year", "A year", ("arm", "lost"), ()), Console(file=out))
+    assert out.getvalue() == ""
+
+
 def test_it_ends_with_the_sentences_of_the_page_s_first_screen(
     run: FakeRun, tmp_path: Path
 ) -> None:

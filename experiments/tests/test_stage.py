@@ -11,6 +11,7 @@ import pytest
 from experiments.design import load_design
 from experiments.record import manifest
 from experiments.stage.stage import Stage
+from experiments.tests.quiet import NOBODY
 
 
 def test_the_commit_of_a_run_is_the_one_that_it_began_with(
@@ -34,3 +35,22 @@ def test_the_commit_of_a_run_is_the_one_that_it_began_with(
     stage.write(cut_short=False)
     told = json.loads((stage.folder / "manifest.json").read_text())["versions"]["commit"]
     assert first.startswith(told)
+
+
+def test_what_was_not_undone_is_judged_so_whatever_was_raised(tmp_path: Path) -> None:
+    closed: list[str] = []
+
+    def revert_all() -> None:
+        raise ValueError("no JSON")
+
+    agent = SimpleNamespace(revert_all=revert_all, close=lambda: closed.append("web-1"))
+    fleet: Any = SimpleNamespace(agents={"web-1": agent}, standbys={}, arbiters={})
+    platform: Any = SimpleNamespace(name="local")
+    stage = Stage(load_design("mediawiki-noisy"), tmp_path, platform, NOBODY, ["run"])
+    stage._connected = fleet
+    stage.tally.planned = 1
+    with pytest.raises(ValueError, match="no JSON"):
+        stage.collect()
+    assert closed == ["web-1"]
+    assert not stage.verdicts.injection.to_json()["ok"]
+    assert not stage.verdicts.revert.to_json()["ok"]

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from experiments.design import Design
     from experiments.record.result import Findings, Result
+    from experiments.stage.platforms import Platform
     from experiments.stage.stage import Stage
 
 
@@ -26,11 +27,11 @@ class BitflipsKind(Kind):
     needs_fleet = False
     needs_load = False
 
-    def check_host(self, design: Design, section: BitflipsSection) -> None:
+    def check_host(self, design: Design, section: BitflipsSection, platform: Platform) -> None:
         """The hardening compiler is there, or can be made."""
         from experiments.kinds.bitflips.build import make_compiler
 
-        del design, section
+        del design, section, platform
         make_compiler()
 
     def measure(self, stage: Stage, section: BitflipsSection) -> None:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from experiments.design import Design
     from experiments.record.result import Findings, Result
+    from experiments.stage.platforms import Platform
     from experiments.stage.stage import Stage
 
 
@@ -30,12 +31,13 @@ class LimplockKind(Kind):
         """Rows that are known, of systems that the fleet runs."""
         section.check(design)
 
-    def check_host(self, design: Design, section: LimplockSection) -> None:
-        """Memory for all machines and clients."""
+    def check_host(self, design: Design, section: LimplockSection, platform: Platform) -> None:
+        """Memory for all machines and clients, where the machines are here."""
         from experiments.kinds.limplock.foreseen import check_memory
 
         del section
-        check_memory(design)
+        if platform.on_this_host:
+            check_memory(design)
 
     def disturbs(self, design: Design, section: LimplockSection) -> Sequence[Mapping[str, Any]]:
         """Each scenario of each row, on one machine at a time."""

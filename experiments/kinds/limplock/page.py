@@ -9,6 +9,7 @@ from typing import Any
 
 from rich.console import Console
 
+from experiments.design.injections import HELD_S_MAX
 from experiments.kinds.limplock.figures import course_figures, slowdown_figure
 from experiments.kinds.limplock.result import CLASSES
 from experiments.kinds.limplock.scenarios import label
@@ -185,9 +186,9 @@ def _since(since: Mapping[str, Any] | None) -> str:
 def _notes(one: Mapping[str, Any]) -> str:
     down = [node["node"] for node in one["nodes"] if node["down"]]
     words = [f"{one['repeats']} repeats"]
-    words += (
-        [f"{one['cut']} cut short at {plain(one['wait_max'])} × the base"] if one["cut"] else []
-    )
+    limit = f"{plain(one['wait_max'])} × the base"
+    limit += f" or {HELD_S_MAX:g} s" if max(one["took_all_s"]) >= HELD_S_MAX else ""
+    words += [f"{one['cut']} cut short at {limit}"] if one["cut"] else []
     words += [f"{number(one['errors'])} failed attempts"] if one["errors"] else []
     words += [f"parts moved in {one['moved']}"] if one["moved"] else []
     words += [f"started anew after {one['anew']}"] if one["anew"] else []

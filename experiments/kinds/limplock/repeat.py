@@ -126,7 +126,7 @@ class Repeat:
         row, section = self._row, self._section
         self._system.reset(row, self._count, self._clients)
         cast = self._cast()
-        limit_s = max(section.window_least_s, (section.wait_max or row.wait_max) * base.took_s)
+        limit_s = section.limit_s(row, base.took_s)
         kind, parameters = scenario.fault(row.limpware)
         self._stage.recorder.block = replace(self._block, repeat=self._number())
         lane = self._opened(cast)

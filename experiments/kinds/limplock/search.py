@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
+from experiments.design.injections import HELD_S_MAX
 from experiments.kinds.limplock.row import Row
 from experiments.kinds.limplock.scenarios import BASE, UNITS, Axis, Scenario
 from experiments.kinds.limplock.slowdown import Waited, median
@@ -39,6 +40,8 @@ class Search(Zones):
             raise refusal(wanted, came=came, key="slower")
         if self.axis == "loss" and self.high > _LOSS_MOST:
             raise refusal("at most 100 per cent", came=f"{self.high:g}", key="high")
+        if self.axis == "held" and self.high > HELD_S_MAX:
+            raise refusal(f"at most {HELD_S_MAX:g} seconds", came=f"{self.high:g}", key="high")
         if self.axis == "slower" and self.low <= 1:
             raise refusal("more than 1 times slower", came=f"{self.low:g}", key="low")
         return self
@@ -67,10 +70,10 @@ def value_of(scenario: str) -> float:
     return float(scenario.split()[0])
 
 
-def relative(base: Window, faulty: Window) -> Waited:
+def relative(base: Window, faulty: Window) -> Waited | None:
     """How long an operation took in units of its repeat's base, so that a host whose speed drifts
-    makes no zone."""
-    return Waited(faulty.took_s / base.took_s, at_least=faulty.cut)
+    makes no zone. None where the base was cut short, whose length is not known."""
+    return None if base.cut else Waited(faulty.took_s / base.took_s, at_least=faulty.cut)
 
 
 def searched(windows: Sequence[Window], rule: Search) -> list[dict[str, Any]]:
@@ -93,9 +96,9 @@ def _found(windows: Sequence[Window], rule: Search) -> dict[str, Any]:
     base = {window.repeat: window for window in windows if window.scenario == BASE}
     waits: dict[float, list[Waited]] = {}
     for window in windows:
-        if window.scenario != BASE:
-            at = value_of(window.scenario)
-            waits.setdefault(at, []).append(relative(base[window.repeat], window))
+        wait = None if window.scenario == BASE else relative(base[window.repeat], window)
+        if wait is not None:
+            waits.setdefault(value_of(window.scenario), []).append(wait)
     points = [Point(at, tuple(waits[at])) for at in sorted(waits)]
     found = judge_zones(points, rule)
     return {

@@ -8,6 +8,7 @@ from typing import Annotated
 from pydantic import Field
 
 from experiments.design import Design
+from experiments.design.injections import HELD_S_MAX
 from experiments.errors import InputError
 from experiments.kinds.limplock.row import Row, rows
 from experiments.kinds.limplock.rule import Rule
@@ -59,8 +60,9 @@ class LimplockSection(Strict):
     scales: dict[str, Share] = Field(default_factory=dict)
     """The same of single rows, by name, in place of `scale`."""
     wait_max: Annotated[float, Field(gt=1)] | None = None
-    """How many times its base an operation is waited for; then it took at least that. Else the
-    row's. What is proved is less where bases differ: 4.5 leaves them 1.5 of the rule's factor."""
+    """How many times its base an operation is waited for, an hour at most; then it took at least
+    that. Else the row's. What is proved is less where bases differ: 4.5 leaves them 1.5 of the
+    rule's factor."""
     window_least_s: Seconds = 5.0
     """How long a base lasts and a fault is held, though the operation be over [s]."""
     rehearse: bool = True
@@ -101,6 +103,11 @@ class LimplockSection(Strict):
         """So many operations in place of the paper's; 0 for those without end."""
         count = row.workload.count
         return 0 if count is None else max(1, round(count * self.scale_of(row)))
+
+    def limit_s(self, row: Row, base_s: float) -> float:
+        """How long an operation is waited for under a fault, whose base took so long [s]."""
+        asked_s = max(self.window_least_s, (self.wait_max or row.wait_max) * base_s)
+        return min(asked_s, HELD_S_MAX)
 
     def check(self, design: Design) -> None:
         """Raises InputError where a row is unknown, twice, or not of what the fleet runs."""

@@ -140,6 +140,8 @@ def zone_words(found: Sequence[Searched]) -> str:
 
 def _none(one: Searched) -> str:
     points = one["points"]
+    if not points:
+        return f"Nothing was measured ({one['row']}, {one['arm']})."
     slow = {key: choose(points, key=lambda point: point["median"]["seconds"])
             for key, choose in (("least", min), ("most", max))}  # fmt: skip
     said = [_slowed(slow[key]["median"]) for key in ("least", "most")]

@@ -18,6 +18,7 @@ from experiments.kinds.performability.section import fault_name
 from experiments.kinds.performability.year import year_of
 from experiments.record.metrics.frames import OK
 from experiments.record.metrics.generator import generator_blocks, generator_reasons
+from experiments.record.metrics.latency import rank_of
 from experiments.record.metrics.performability import user_metrics
 from experiments.record.records import REQUESTS, read_table
 from experiments.record.result import Findings, not_measured, read_manifest
@@ -62,6 +63,8 @@ def _not_quiet(run: Run) -> list[str]:
     for arm in run.arms:
         before = {one.block: one.within("before") for one in run.blocks if one.arm == arm}
         seen = {block: _before(rows) for block, rows in before.items() if rows.height}
+        if not seen:
+            continue
         usual_ms, usual = (float(np.median(column)) for column in zip(*seen.values(), strict=True))
         found += [
             f"block {block + 1}, {arm}: before its fault {ms:.0f} ms and {share:.1%} answered "
@@ -158,18 +161,22 @@ def _box(requests: pl.DataFrame) -> dict[str, float] | None:
     if requests.is_empty():
         return None
     values = np.sort(requests["latency_ms"].to_numpy())
-    ranks = {f"q{round(100 * q)}": math.ceil(q * values.size) - 1 for q in _QUARTILES}
-    return {**{q: float(values[rank]) for q, rank in ranks.items()}, "mean": float(values.mean())}
+    ranks = {f"q{round(100 * q)}": rank_of(q, values.size) for q in _QUARTILES}
+    found = {q: float(values[rank - 1]) for q, rank in ranks.items()}
+    return {**found, "mean": float(values.mean())}
 
 
 def _slo(run: Run, year: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """Whether the last arm's year keeps what the design asks for; null where it asks nothing."""
+    """Whether the last arm's year keeps what the design asks for; null where it asks nothing, not
+    known where not every fault that a year has was measured."""
     asked = run.section.slo.model_dump(exclude_none=True)
-    if not asked or year is None:
+    if not asked:
         return None
-    judged = {arm: _kept(asked, one) for arm, one in year["arms"].items()}
+    judged = {arm: _kept(asked, one) for arm, one in (year["arms"] if year else {}).items()}
     last = run.arms[-1]
-    return {"asked": asked, "arm": last, "arms": judged, **judged[last]}
+    reason = f"{last}: not every fault of a year was measured"
+    unknown: dict[str, Any] = {"met": None, "reasons": [reason]}
+    return {"asked": asked, "arm": last, "arms": judged, **judged.get(last, unknown)}
 
 
 def _kept(asked: Mapping[str, float], one: Mapping[str, Any]) -> dict[str, Any]:

@@ -42,7 +42,7 @@ def beside(run: Run, faults: Faults) -> dict[str, Any] | None:
         for fault in faults
         if (one := said["faults"].get(fault["kind"]))
     }
-    known = [fault for fault in faults if set(versions) <= set(fault["arms"])]
+    known = [fault for fault in faults if _is_known(fault["arms"], versions)]
     claims = [
         *_goodput(said, versions, known),
         *_restarts(said, versions, known),
@@ -52,6 +52,11 @@ def beside(run: Run, faults: Faults) -> dict[str, Any] | None:
         *_mirrors(run, versions),
     ]
     return {"source": said["source"], "table_2": printed, "claims": [asdict(c) for c in claims]}
+
+
+def _is_known(arms: Mapping[str, Any], versions: Mapping[str, str]) -> bool:
+    """Whether all of them failed under it; a run that was cut short has less."""
+    return all(arm in arms and arms[arm]["failure"]["requests"] for arm in versions)
 
 
 def _goodput(
@@ -102,6 +107,8 @@ def _severity(versions: Mapping[str, str], faults: Faults) -> Iterator[Claim]:
 def _latencies(versions: Mapping[str, str], faults: Faults) -> Iterator[Claim]:
     found = [fault["arms"][arm] for fault in faults for arm in versions]
     found = [one for one in found if one["box_ms"] and one["failure"]["punctuality"] is not None]
+    if not found:
+        return
     late = sum(one["failure"]["punctuality"] < one["failure"]["goodput"] for one in found)
     skewed = sum(one["box_ms"]["q50"] < one["box_ms"]["mean"] for one in found)
     yield Claim(
@@ -118,7 +125,7 @@ def _better(
     said: Mapping[str, Any], versions: Mapping[str, str], faults: Faults
 ) -> Iterator[Claim]:
     arms = {version: arm for arm, version in versions.items()}
-    if set(said["versions"]) != set(arms):
+    if set(said["versions"]) != set(arms) or not faults:
         return
     perf, ha = (arms[version] for version in said["versions"])
     fewer = sum(

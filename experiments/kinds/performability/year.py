@@ -43,8 +43,9 @@ def year_of(run: Run) -> dict[str, Any] | None:
 
 
 def _json(whole: Year, single: Sequence[Year]) -> dict[str, Any]:
-    lost = [one.lost for one in single]
-    demerits = [one.demerits_added for one in single]
+    # Of a run that was cut short, no single repeat may have all faults.
+    lost = [one.lost for one in single] or [whole.lost]
+    demerits = [one.demerits_added for one in single] or [whole.demerits_added]
     return {
         "goodput": whole.goodput,
         "lost": whole.lost,

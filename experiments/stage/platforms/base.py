@@ -18,7 +18,8 @@ class Platform(Protocol):
 
     `through_agent` maps the machine faults that this platform cannot inject itself to the agent's
     kind that comes nearest. `ready_timeout_s` is how long a new machine may take to be ready [s].
-    `reachable`: whether this process reaches the fleet's agents and arbiters.
+    `reachable`: whether this process reaches the fleet's agents and arbiters. `on_this_host`:
+    whether all machines share this host's cores and memory.
     """
 
     @property
@@ -31,6 +32,8 @@ class Platform(Protocol):
     def ready_timeout_s(self) -> float: ...
     @property
     def reachable(self) -> bool: ...
+    @property
+    def on_this_host(self) -> bool: ...
 
     def check(self) -> None:
         """Raises EnvironmentMissing where the platform does not answer, or machines of this

@@ -28,6 +28,7 @@ class Ec2Machines:
     # The agent stops the role's processes; its own and the kernel's go on.
     through_agent: Mapping[str, str] = {"machine.freeze": "process.hang"}
     reachable = False  # but from within its network
+    on_this_host = False
     ready_timeout_s = 900.0  # a machine installs its role's packages when it starts first
 
     def __init__(self, experiment: str, aws: Aws) -> None:

@@ -17,6 +17,7 @@ from experiments.stage.platforms.local.engines import HERE, Engine
 
 LABEL = "sparecraft.experiment"
 _TIMEOUT_S = 60.0
+_SOCKET = "unix://"
 _ONE_SAMPLE = {"stream": "false", "one-shot": "true"}
 
 
@@ -83,15 +84,24 @@ def subnets(*, but: str, on: Engine = HERE) -> set[IPv4Network]:
     return {IPv4Network(text) for text in ranges if "." in text}
 
 
+def is_here(on: Engine = HERE) -> bool:
+    """Whether the engine is this host's."""
+    return _address(on).startswith(_SOCKET)
+
+
+def _address(on: Engine) -> str:
+    usual = ("context", "inspect", "--format", "{{.Endpoints.docker.Host}}")
+    return on.address or run(*usual).strip()
+
+
 def cpu_s(experiment: str, on: Engine = HERE) -> dict[str, float]:
     """CPU seconds of each running container of the experiment since its start; none where the
     engine is another host's, or does not say."""
-    usual = ("context", "inspect", "--format", "{{.Endpoints.docker.Host}}")
-    host = on.address or run(*usual).strip()
-    if not host.startswith("unix://"):
+    address = _address(on)
+    if not address.startswith(_SOCKET):
         return {}
     wanted = json.dumps({"label": [f"{LABEL}={experiment}"]})
-    transport = httpx.HTTPTransport(uds=host.removeprefix("unix://"))
+    transport = httpx.HTTPTransport(uds=address.removeprefix(_SOCKET))
     with httpx.Client(transport=transport, base_url="http://engine", timeout=_TIMEOUT_S) as engine:
         try:
             listed = engine.get("/containers/json", params={"filters": wanted}).json()
@@ -123,15 +133,24 @@ def _call(*arguments: str, on: Engine) -> subprocess.CompletedProcess[str]:
     program = shutil.which("docker")
     if program is None:
         raise _missing("no such program")
-    return subprocess.run(
-        [program, *on.arguments, *arguments],
-        capture_output=True,
-        text=True,
-        stdin=subprocess.DEVNULL,
-        timeout=_TIMEOUT_S,
-        start_new_session=True,
-        check=False,
-    )
+    try:
+        return subprocess.run(
+            [program, *on.arguments, *arguments],
+            capture_output=True,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            timeout=_TIMEOUT_S,
+            start_new_session=True,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise EnvironmentMissing(
+            f"docker {arguments[0]} {arguments[-1]}",
+            expected=f"an end within {_TIMEOUT_S:g} s",
+            came="none",
+            do="See what keeps the engine busy; `sparecraft list` shows what runs, `sparecraft "
+            "down` removes it.",
+        ) from error
 
 
 def run(*arguments: str, on: Engine = HERE) -> str:

@@ -58,6 +58,12 @@ class LocalPlatform:
         """All of them, the first first."""
         return engines_of(self.hosts)
 
+    @property
+    def on_this_host(self) -> bool:
+        """Whether there is one engine, and it is this host's."""
+        first, *others = self.engines
+        return not others and docker.is_here(first)
+
     def engine_of(self, machine: str) -> Engine:
         """The one that has the machine; the first where none has."""
         if len(self.engines) == 1:
