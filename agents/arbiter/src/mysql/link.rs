@@ -182,7 +182,7 @@ impl Worker {
                 return Ok(());
             };
             let has_locks = self.has_locks(conn);
-            if !self.is_needed(&command) || !self.prepare(has_locks, &command).await? {
+            if !self.is_needed(&command) || !self.prepare(conn, has_locks, &command).await? {
                 command.ticket.done();
             } else if !self.abandoned.load(SeqCst) {
                 self.took_locks = command.locks.unwrap_or(self.took_locks);
@@ -225,7 +225,12 @@ impl Worker {
     }
 
     /// Waits for a token, as far as the command needs one; false where it is needed no more.
-    async fn prepare(&mut self, has_locks: bool, command: &Command) -> Result<bool, Loss> {
+    async fn prepare(
+        &mut self,
+        conn: &mut ServerConn,
+        has_locks: bool,
+        command: &Command,
+    ) -> Result<bool, Loss> {
         if self.lease.is_some() || command.shape == Shape::Nothing {
             return Ok(true);
         }
@@ -243,6 +248,8 @@ impl Worker {
             biased;
             lease = timeout(limit, leases.next()) => self.lease = lease.unwrap_or(None),
             () = self.news.closed() => return Ok(false),
+            // The server has closed the connection: a token would be of no use.
+            () = conn.conn.spoken() => return Err(Loss::Broken),
         }
         if !self.is_needed(command) {
             return Ok(false);

@@ -270,11 +270,19 @@ impl Solo {
             Needed::Server => self.reach(deadline).await.map_err(|_| Outcome::Gone),
             Needed::Another => self.move_on(deadline).await,
             Needed::Token(mut leases) => {
-                let lease = leases.next().await;
                 if let Some(reached) = &mut self.server {
-                    reached.lease = lease;
+                    tokio::select! {
+                        biased;
+                        lease = leases.next() => {
+                            reached.lease = lease;
+                            return Ok(());
+                        }
+                        () = reached.conn.conn.spoken() => {}
+                    }
                 }
-                Ok(())
+                // The server has closed the connection: a token would be of no use.
+                self.server = None;
+                Err(Outcome::Gone)
             }
         }
     }
