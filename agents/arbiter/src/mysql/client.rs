@@ -80,7 +80,8 @@ enum Session {
 impl Session {
     async fn open(hub: &Arc<Hub>, start: Beginning) -> Result<Self, NotOpen> {
         let hub = Arc::clone(hub);
-        Ok(match hub.tier.read_replicas(Instant::now()) {
+        // No read's: that a server would be a probe says nothing of a session's whole life.
+        Ok(match hub.tier.replicas() {
             r if r > 1 => Self::Many(Box::new(Held::open(hub, start, r).await?)),
             _ => Self::One(Box::new(Solo::open(hub, start).await?)),
         })

@@ -184,6 +184,21 @@ async fn a_server_that_comes_late_is_brought_to_the_session_s_state_first() {
 }
 
 #[tokio::test]
+async fn a_session_of_one_server_has_one_also_where_that_was_not_seen_for_long() {
+    let servers: [MariaDb; 2] = servers().await;
+    let arbiter = start_with("tad", 1, 4, "observation_age_ms = 1", &servers).await;
+    for _ in 0..25 {
+        let mut conn = connect(&arbiter).await;
+        for _ in 0..2 {
+            conn.query_drop("SELECT SLEEP(0.002)").await.unwrap();
+        }
+        conn.disconnect().await.unwrap();
+    }
+    let stats = arbiter.all_free().await;
+    assert_eq!((stats.requests.cloned, stats.replicas_sent), (0, 50));
+}
+
+#[tokio::test]
 async fn a_server_that_cannot_do_a_session_statement_is_dropped_from_the_session() {
     let servers: [MariaDb; 2] = servers().await;
     servers[1].run("CREATE DATABASE only_there").await;
