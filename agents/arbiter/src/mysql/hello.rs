@@ -4,6 +4,7 @@ use bytes::BufMut;
 
 use super::auth::{Method, NONCE};
 use super::packet::Fields;
+use super::reply::AUTOCOMMIT;
 
 const LONG_PASSWORD: u32 = 1;
 const FOUND_ROWS: u32 = 1 << 1;
@@ -52,9 +53,6 @@ const ALWAYS: u32 = LONG_PASSWORD
     | MULTI_RESULTS
     | PS_MULTI_RESULTS
     | PLUGIN_AUTH;
-
-/// Server status: autocommit.
-const AUTOCOMMIT: u16 = 2;
 
 /// What makes two server connections interchangeable: the client's flags and its character set
 /// (which a reset restores).

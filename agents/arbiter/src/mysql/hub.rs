@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use super::auth::{self, FAST_PATH_TAKEN, FULL_PATH_WANTED};
 use super::hello::{self, Key, LogIn, ServerGreeting};
 use super::packet::{self, Packet};
-use super::reply::{self, Follow};
+use super::reply::{is_in_transaction, ok_status, Follow, NO_BACKSLASH_ESCAPES};
 use super::terms::Task;
 use crate::config::Mysql;
 use crate::conn::Conn;
@@ -26,9 +26,6 @@ const SWEEP_EVERY: Duration = Duration::from_secs(1);
 /// What clients are told while no server has been reached yet.
 const VERSION_UNKNOWN: &[u8] = b"5.5.5-10.11.0-MariaDB";
 const UTF8MB4: u8 = 45;
-
-/// A server's status flag: its sql_mode has NO_BACKSLASH_ESCAPES.
-const NO_BACKSLASH_ESCAPES: u64 = 0x0200;
 
 /// Most questions of a server in one login: another method, its key's owner, fast or full.
 const QUESTIONS_MAX: usize = 6;
@@ -330,7 +327,7 @@ impl Hub {
             Some(0) => {
                 let thread = greeting.thread;
                 lock(&self.greeting).replace(greeting);
-                if reply::ok_status(reply.payload()) & NO_BACKSLASH_ESCAPES != 0 {
+                if ok_status(reply.payload()) & u64::from(NO_BACKSLASH_ESCAPES) != 0 {
                     self.no_backslash_escapes.store(true, Relaxed);
                 }
                 Ok(thread)
@@ -372,7 +369,8 @@ impl Hub {
 impl ServerConn {
     /// A reply was read to its end.
     pub fn heard(&mut self, follow: &Follow) {
-        self.in_transaction = follow.in_transaction().unwrap_or(self.in_transaction);
+        let said = follow.status().map(is_in_transaction);
+        self.in_transaction = said.unwrap_or(self.in_transaction);
     }
 
     /// The server did this; what is known of the connection changes with it.

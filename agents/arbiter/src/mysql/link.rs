@@ -327,11 +327,9 @@ impl Reading<'_> {
             }
             if self.kept.len() > REPLY_MAX {
                 let (pieces, rest) = mpsc::channel(PIECES_MAX);
-                if self
-                    .command
-                    .ticket
-                    .win(self.kept.split().freeze(), Some(rest))
-                {
+                let reply = self.kept.split().freeze();
+                let status = self.follow.status();
+                if self.command.ticket.win(reply, Some(rest), status) {
                     self.flight.won();
                     return self.pour(conn, pieces).await;
                 }
@@ -381,7 +379,8 @@ impl Reading<'_> {
             // Settings take no time anywhere: they say nothing of a server's speed.
             Task::Session(_) | Task::Sticky => self.flight.neutral(),
         };
-        if self.command.ticket.win(reply, None) {
+        let status = self.follow.status();
+        if self.command.ticket.win(reply, None, status) {
             self.flight.won();
         } else {
             if self.command.task == Task::Race {
@@ -400,7 +399,7 @@ impl Reading<'_> {
             self.flight.neutral()
         };
         if !self.command.ticket.is_answered() {
-            self.command.ticket.fail(reply);
+            self.command.ticket.fail(reply, self.follow.status());
             return Ok(());
         }
         self.command.ticket.done();

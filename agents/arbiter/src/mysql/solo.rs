@@ -24,7 +24,7 @@ use super::hub::{Hub, OpenError, ServerConn};
 use super::packet::{self, Packet};
 use super::passing::{pass, Passing, Stopped};
 use super::replay::{self, Entry, Replay};
-use super::reply::{End, Follow, Shape};
+use super::reply::{End, Follow, Shape, AUTOCOMMIT};
 use super::terms::{Beginning, NotOpen, Outcome, Route, Task};
 use super::unwanted::Unwanted;
 use crate::conn::Conn;
@@ -43,6 +43,8 @@ pub struct Solo {
     took_locks: bool,
     /// Servers that cannot have the session's state.
     refusing: Vec<ServerId>,
+    /// The session's, as its replies said last.
+    pub status: u16,
 }
 
 /// The server of a session.
@@ -88,6 +90,7 @@ impl Solo {
             replay: Replay::default(),
             took_locks: false,
             refusing: Vec::new(),
+            status: AUTOCOMMIT,
         };
         solo.reach(deadline).await?;
         if let Some(reached) = &mut solo.server {
@@ -192,6 +195,7 @@ impl Solo {
         drop(passing);
         if let Some(follow) = &reply.follow {
             reached.conn.heard(follow);
+            self.status = follow.status().unwrap_or(self.status);
         }
         if reply.end == End::Good {
             reached.conn.note(&task);
