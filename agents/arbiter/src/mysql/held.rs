@@ -141,6 +141,9 @@ impl Held {
         if let (Route::Session(effect), true) = (route, is_good) {
             self.replay.record(effect, packet, shape);
         }
+        if is_good {
+            self.replay.heard(self.status);
+        }
         verdict
     }
 

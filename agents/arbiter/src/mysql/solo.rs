@@ -203,6 +203,7 @@ impl Solo {
             if let Route::Session(effect) = route {
                 self.replay.record(effect, command, shape);
             }
+            self.replay.heard(self.status);
         }
         if !self.has_locks(&reached) {
             reached.lease = None;

@@ -184,6 +184,37 @@ async fn a_server_that_comes_late_is_brought_to_the_session_s_state_first() {
 }
 
 #[tokio::test]
+async fn a_transaction_that_a_setting_ended_is_not_begun_again_elsewhere() {
+    for replicas in [1, 2] {
+        let mut servers: [MariaDb; 2] = servers().await;
+        let arbiter = front("tad", replicas, 4, &servers).await;
+        let mut conn = connect(&arbiter).await;
+        for sql in [
+            "SET autocommit = 0",
+            "BEGIN",
+            "SELECT * FROM page",
+            "SET autocommit = 1",
+        ] {
+            conn.query_drop(sql).await.unwrap();
+        }
+        let at = number(&mut conn, "SELECT @@port").await;
+        let at = usize::from(u64::from(servers[1].address.port()) == at);
+        let state = "SELECT @@autocommit * 10 + @@in_transaction";
+        servers[at].kill();
+        assert_eq!(number(&mut conn, state).await, 10, "r = {replicas}");
+        if replicas == 2 {
+            // The other was there before; this one will be new.
+            servers[at].restart();
+            servers[at].until_ready().await;
+            arbiter.until_alive(at).await;
+            connected_to_all(&mut conn, &servers).await;
+            servers[1 - at].kill();
+            assert_eq!(number(&mut conn, state).await, 10, "r = {replicas}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_session_of_one_server_has_one_also_where_that_was_not_seen_for_long() {
     let servers: [MariaDb; 2] = servers().await;
     let arbiter = start_with("tad", 1, 4, "observation_age_ms = 1", &servers).await;

@@ -49,6 +49,14 @@ impl MariaDb {
         self.0.restart().unwrap();
     }
 
+    /// Waits until it lets somebody in.
+    pub async fn until_ready(&self) {
+        eventually("a server that lets us in", || async {
+            Conn::new(options(self.address)).await.ok()
+        })
+        .await;
+    }
+
     /// Runs a statement around the arbiter.
     pub async fn run(&self, sql: &str) {
         self.direct().await.query_drop(sql).await.unwrap();
