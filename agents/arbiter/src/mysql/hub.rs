@@ -74,17 +74,27 @@ struct Idle {
 /// Why there is no connection.
 #[derive(Debug)]
 pub enum OpenError {
-    /// The server could not be reached or broke off; it is now dead.
-    Unreachable,
-    /// This machine has nothing left to connect with; says nothing of the server.
-    Local,
+    /// The server could not be reached, or broke off.
+    Unreached(Unreached),
     /// The server said no.
     Refused(Packet),
 }
 
+/// Not what the protocol wants.
+const BROKEN: OpenError = OpenError::Unreached(Unreached::Refused);
+
+impl From<Unreached> for OpenError {
+    fn from(why: Unreached) -> Self {
+        Self::Unreached(why)
+    }
+}
+
 impl From<io::Error> for OpenError {
-    fn from(_: io::Error) -> Self {
-        Self::Unreachable
+    fn from(error: io::Error) -> Self {
+        Self::Unreached(match error.kind() {
+            io::ErrorKind::TimedOut => Unreached::Late,
+            _ => Unreached::Refused,
+        })
     }
 }
 
@@ -156,7 +166,8 @@ impl Hub {
         }
     }
 
-    /// A connection of this kind with this database: an idle one, or a new one.
+    /// A connection of this kind with this database: an idle one, or a new one. What is not the
+    /// server's fault is tried again until `deadline`; another failure makes it dead.
     ///
     /// # Errors
     /// [`OpenError`].
@@ -165,6 +176,7 @@ impl Hub {
         server: ServerId,
         key: Key,
         database: Option<&[u8]>,
+        deadline: tokio::time::Instant,
     ) -> Result<ServerConn, OpenError> {
         let counters = &self.tier.server_counters[server];
         while let Some(mut conn) = self.take(server, key, database) {
@@ -178,14 +190,16 @@ impl Hub {
                     return Err(OpenError::Refused(packet));
                 }
                 // It died in the pool: the next, or a new one.
-                Ok(Err(OpenError::Unreachable | OpenError::Local)) | Err(_) => {}
+                Ok(Err(OpenError::Unreached(_))) | Err(_) => {}
             }
         }
-        let connected = self.connect(server, key, database).await;
-        if matches!(connected, Err(OpenError::Unreachable)) {
-            self.tier.server_failed(server);
-        }
-        connected
+        let attempt = || async {
+            match self.connect(server, key, database).await {
+                Err(OpenError::Unreached(why)) => Err(why),
+                reached => Ok(reached),
+            }
+        };
+        self.tier.connect_by(server, deadline, attempt).await?
     }
 
     /// Resets a connection and keeps it for another client. Needs an idle one.
@@ -255,17 +269,14 @@ impl Hub {
     ) -> Result<ServerConn, OpenError> {
         let generation = self.tier.generation(server);
         let login = async {
-            let stream = self.tier.dial(server).await.map_err(|why| match why {
-                Unreached::Local => OpenError::Local,
-                Unreached::Refused | Unreached::Late => OpenError::Unreachable,
-            })?;
+            let stream = self.tier.dial(server).await?;
             let mut conn = Conn::new(stream);
             let thread = self.log_in(&mut conn, key, database).await?;
             Ok((conn, thread))
         };
         let (conn, thread) = timeout(self.limit(), login)
             .await
-            .unwrap_or(Err(OpenError::Unreachable))?;
+            .unwrap_or(Err(OpenError::Unreached(Unreached::Late)))?;
         self.tier.server_counters[server].connections_opened.inc();
         let database = database.map(<[u8]>::to_vec);
         Ok(ServerConn {
@@ -310,7 +321,7 @@ impl Hub {
         if greeting.payload().first() == Some(&0xff) {
             return Err(OpenError::Refused(with_state(&greeting)));
         }
-        let greeting = hello::server_greeting(greeting.payload()).ok_or(OpenError::Unreachable)?;
+        let greeting = hello::server_greeting(greeting.payload()).ok_or(BROKEN)?;
         let password = self.account.password.as_bytes();
         let method = greeting.method.unwrap_or_default();
         let login = LogIn {
@@ -356,13 +367,13 @@ impl Hub {
             } else if asked.payload() == FULL_PATH_WANTED {
                 vec![PUBLIC_KEY_PLEASE]
             } else if let Some((1, key)) = asked.payload().split_first() {
-                auth::encrypted(password, &nonce, key).ok_or(OpenError::Unreachable)?
+                auth::encrypted(password, &nonce, key).ok_or(BROKEN)?
             } else {
                 return Ok(asked);
             };
             write(conn, &Packet::new(sequence, &answer), self.limit()).await?;
         }
-        Err(OpenError::Unreachable)
+        Err(BROKEN)
     }
 }
 
@@ -412,7 +423,7 @@ impl ServerConn {
         match reply.payload().first() {
             Some(0) => Ok(()),
             Some(0xff) => Err(OpenError::Refused(reply)),
-            _ => Err(OpenError::Unreachable),
+            _ => Err(BROKEN),
         }
     }
 }
@@ -425,7 +436,7 @@ impl Idle {
 }
 
 async fn next(conn: &mut Conn) -> Result<Packet, OpenError> {
-    packet::read(conn).await?.ok_or(OpenError::Unreachable)
+    packet::read(conn).await?.ok_or(BROKEN)
 }
 
 async fn write(conn: &mut Conn, packet: &Packet, limit: Duration) -> Result<(), OpenError> {

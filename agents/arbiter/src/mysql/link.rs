@@ -17,7 +17,7 @@ use bytes::BytesMut;
 use policy::{Refused, ServerId};
 use tokio::sync::mpsc;
 use tokio::time::error::Elapsed;
-use tokio::time::{sleep, timeout};
+use tokio::time::{sleep, timeout, Instant};
 
 use super::contest::{LinkId, Ticket};
 use super::hello::Key;
@@ -146,13 +146,16 @@ struct Worker {
 
 impl Worker {
     async fn run(mut self, key: Key, database: Option<Vec<u8>>) {
-        let opened = self.hub.open(self.server, key, database.as_deref()).await;
-        let mut conn = match opened {
+        let deadline = Instant::now() + self.hub.tier.config().request_timeout();
+        let opening = self
+            .hub
+            .open(self.server, key, database.as_deref(), deadline);
+        let mut conn = match opening.await {
             Ok(conn) => conn,
             Err(OpenError::Refused(packet)) => {
                 return self.tell(News::Down(self.id, self.server, Loss::Refused(packet)))
             }
-            Err(OpenError::Unreachable | OpenError::Local) => {
+            Err(OpenError::Unreached(_)) => {
                 return self.tell(News::Down(self.id, self.server, Loss::Broken))
             }
         };
