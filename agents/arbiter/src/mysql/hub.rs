@@ -56,7 +56,7 @@ pub struct ServerConn {
     pub database: Option<Vec<u8>>,
     /// A statement that we did not judge may have changed it.
     pub database_unknown: bool,
-    /// False once its state cannot be reset.
+    /// False where, or once, its state cannot be reset.
     pub resettable: bool,
     /// Whether the server has said that a transaction is open.
     pub in_transaction: bool,
@@ -271,10 +271,10 @@ impl Hub {
         let login = async {
             let stream = self.tier.dial(server).await?;
             let mut conn = Conn::new(stream);
-            let thread = self.log_in(&mut conn, key, database).await?;
-            Ok((conn, thread))
+            let greeting = self.log_in(&mut conn, key, database).await?;
+            Ok((conn, greeting))
         };
-        let (conn, thread) = timeout(self.limit(), login)
+        let (conn, greeting) = timeout(self.limit(), login)
             .await
             .unwrap_or(Err(OpenError::Unreached(Unreached::Late)))?;
         self.tier.server_counters[server].connections_opened.inc();
@@ -284,9 +284,9 @@ impl Hub {
             key,
             database,
             database_unknown: false,
-            resettable: true,
+            resettable: greeting.reset_restores(key),
             in_transaction: false,
-            thread,
+            thread: greeting.thread,
             generation,
         })
     }
@@ -316,7 +316,7 @@ impl Hub {
         conn: &mut Conn,
         key: Key,
         database: Option<&[u8]>,
-    ) -> Result<u32, OpenError> {
+    ) -> Result<ServerGreeting, OpenError> {
         let greeting = next(conn).await?;
         if greeting.payload().first() == Some(&0xff) {
             return Err(OpenError::Refused(with_state(&greeting)));
@@ -336,12 +336,11 @@ impl Hub {
         let reply = self.prove(conn, greeting.nonce.clone()).await?;
         match reply.payload().first() {
             Some(0) => {
-                let thread = greeting.thread;
-                lock(&self.greeting).replace(greeting);
+                lock(&self.greeting).replace(greeting.clone());
                 if ok_status(reply.payload()) & u64::from(NO_BACKSLASH_ESCAPES) != 0 {
                     self.no_backslash_escapes.store(true, Relaxed);
                 }
-                Ok(thread)
+                Ok(greeting)
             }
             Some(0xff) => Err(OpenError::Refused(reply)),
             _ => {

@@ -141,6 +141,30 @@ async fn a_connection_is_reset_before_another_client_gets_it() {
 }
 
 #[tokio::test]
+async fn of_mysql_s_own_servers_a_connection_of_another_character_set_is_not_used_again() {
+    // It only says so; clients come with utf8mb4_general_ci.
+    const LATIN: &[&str] = &["--version=8.0.36", "--character-set-server=latin1"];
+    const UTF8: &[&str] = &[
+        "--version=8.0.36",
+        "--character-set-server=utf8mb4",
+        "--collation-server=utf8mb4_general_ci",
+    ];
+    for (arguments, again) in [(LATIN, false), (UTF8, true)] {
+        let servers = [MariaDb::start_with(arguments).await];
+        let arbiter = front("tad", 1, 1, &servers).await;
+        let mut numbers = vec![];
+        for _ in 0..2 {
+            let mut conn = connect(&arbiter).await;
+            numbers.push(number(&mut conn, "SELECT CONNECTION_ID()").await);
+            conn.disconnect().await.unwrap();
+            let reset = |stats: &wire::arbiter::Stats| stats.connections.client_open == 0;
+            arbiter.until("the session's end", reset).await;
+        }
+        assert_eq!(numbers[0] == numbers[1], again, "{arguments:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_server_that_comes_late_is_brought_to_the_session_s_state_first() {
     let servers: [MariaDb; 2] = servers().await;
     let arbiter = start_with("tad", 1, 1, "request_timeout_ms = 60000", &servers).await;
