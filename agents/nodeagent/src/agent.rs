@@ -9,6 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{signal, SignalKind};
+use tokio::sync::Notify;
 use tokio::task::spawn_blocking;
 use tokio::time::{interval, sleep, Instant, MissedTickBehavior};
 use wire::agent::{Fault, FaultState, RevertReason};
@@ -187,10 +188,19 @@ async fn ask_readiness(agent: Arc<Agent>) {
     }
 }
 
+/// Takes samples whatever becomes of those before, and delivers them.
 async fn report_metrics(agent: Arc<Agent>, writer: Option<Writer>) {
     let Some(writer) = writer else {
         return;
     };
+    let sampled = Notify::new();
+    tokio::join!(
+        sample(&agent, &sampled),
+        deliver(&agent.buffer, &writer, &sampled)
+    );
+}
+
+async fn sample(agent: &Agent, sampled: &Notify) {
     let config = &agent.machine.config;
     let interface = agent.machine.data().map(|data| data.name.clone()).ok();
     let cgroups = &agent.machine.cgroups;
@@ -211,9 +221,16 @@ async fn report_metrics(agent: Arc<Agent>, writer: Option<Writer>) {
         };
         lock(&agent.buffer).push(metrics::host_line(config, &before, &after, &gauges));
         before = after;
-        let (body, count) = lock(&agent.buffer).batch();
+        sampled.notify_one();
+    }
+}
+
+async fn deliver(buffer: &Mutex<Buffer>, writer: &Writer, sampled: &Notify) {
+    loop {
+        sampled.notified().await;
+        let body = lock(buffer).batch();
         let outcome = writer.send(body).await.unwrap_or(Outcome::Away);
-        lock(&agent.buffer).settle(count, outcome);
+        lock(buffer).settle(outcome);
     }
 }
 
@@ -253,4 +270,45 @@ fn end(agent: &Agent) {
         report_failure("the control address's guard", guard::remove());
     }
     agent.machine.cgroups.remove();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::tests::example_in;
+
+    /// An agent without role and faults, whose database is at this address.
+    fn agent_of(directory: &std::path::Path, database: SocketAddr) -> Agent {
+        let mut config = example_in(directory);
+        config.influxdb = Some(format!("http://{database}"));
+        let journal = Journal::open(config.state_dir.join("journal")).unwrap();
+        let cgroups = Arc::new(Cgroups::absent("a unit test"));
+        let machine = Arc::new(Machine {
+            data: Err("a unit test".into()),
+            role: Role::new(&config, cgroups.clone()),
+            cgroups,
+            workers: Workers::default(),
+            config,
+        });
+        Agent {
+            engine: Engine::new(machine.clone(), vec![], journal),
+            readiness: Readiness::new("ready.sh".into()),
+            baseline: Err("a unit test".into()),
+            buffer: Mutex::default(),
+            clock: Clock::start(),
+            machine,
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_database_that_takes_connections_and_never_answers_costs_no_sample() {
+        let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let agent = Arc::new(agent_of(directory.path(), silent.local_addr().unwrap()));
+        let writer = Writer::of(&agent.machine.config).unwrap();
+        let minute = Duration::from_millis(60_500);
+        let reporting = report_metrics(agent.clone(), writer);
+        tokio::time::timeout(minute, reporting).await.unwrap_err();
+        assert_eq!(lock(&agent.buffer).counts().buffered, 60);
+    }
 }

@@ -34,6 +34,8 @@ pub struct Engine {
 struct State {
     faults: Vec<Held>,
     last_id: u64,
+    /// The agent ends: clients that are connected are answered still, and nothing begins any more.
+    ended: bool,
 }
 
 struct Held {
@@ -115,6 +117,7 @@ impl Engine {
         let lease = lease(request.lease_s)?;
         let kind = self.kind(&request.kind)?;
         let mut state = self.lock();
+        state.refuse_if_ended()?;
         let resource = kind.resource(&request.parameters)?;
         state.refuse_if_held(&resource)?;
         let id = state.next_id(now().wall_ms);
@@ -172,9 +175,11 @@ impl Engine {
         }
     }
 
-    /// Undoes every fault, the newest first. Returns those that were in force.
+    /// Undoes every fault, the newest first. Returns those that were in force. On SIGTERM it is the
+    /// end: what is asked for afterwards is refused, for nobody would undo it.
     pub fn revert_all(&self, reason: RevertReason, now: impl Fn() -> Moment) -> Vec<Fault> {
         let mut state = self.lock();
+        state.ended |= reason == RevertReason::Sigterm;
         let mut done = Vec::new();
         for held in state.faults.iter_mut().rev().filter(|held| held.holds()) {
             self.revert_one(held, reason, now());
@@ -188,6 +193,7 @@ impl Engine {
     pub fn renew(&self, id: &str, lease_s: f64, now: Moment) -> Result<Fault, Refusal> {
         let lease = lease(lease_s)?;
         let mut state = self.lock();
+        state.refuse_if_ended()?;
         let held = state.find(id)?;
         if held.fault.state != FaultState::Active {
             return Err(Refusal::Conflict(format!(
@@ -224,6 +230,7 @@ impl Engine {
         act: impl FnOnce() -> Result<T, Refusal>,
     ) -> Result<T, Refusal> {
         let state = self.lock();
+        state.refuse_if_ended()?;
         state.refuse_if_held(resource)?;
         act()
     }
@@ -309,6 +316,14 @@ impl State {
     fn next_id(&mut self, wall_ms: u64) -> String {
         self.last_id = wall_ms.max(self.last_id + 1);
         format!("f{:011x}", self.last_id)
+    }
+
+    fn refuse_if_ended(&self) -> Result<(), Refusal> {
+        if self.ended {
+            let why = "the agent was told to end and has undone all faults; ask the next one";
+            return Err(Refusal::Conflict(why.into()));
+        }
+        Ok(())
     }
 
     fn refuse_if_held(&self, resource: &str) -> Result<(), Refusal> {

@@ -300,6 +300,33 @@ fn two_faults_never_hold_one_resource() {
 }
 
 #[test]
+fn after_the_undo_of_sigterm_nothing_begins_any_more() {
+    let bench = bench();
+    let all = |reason| bench.engine.revert_all(reason, || at(1)).len();
+    bench.engine.inject(&request("a", 5.0), || at(0)).unwrap();
+    assert_eq!(all(RevertReason::Requested), 1);
+    let fault = bench.engine.inject(&request("a", 5.0), || at(1)).unwrap();
+    assert_eq!(all(RevertReason::Sigterm), 1);
+    let refused = [
+        bench.engine.inject(&request("a", 5.0), || at(2)).err(),
+        bench.engine.renew(&fault.id, 5.0, at(2)).err(),
+        bench.engine.without_fault_on("role", || Ok(())).err(),
+    ];
+    for refusal in refused {
+        let refusal = refusal.unwrap();
+        assert!(
+            matches!(&refusal, Refusal::Conflict(why) if why.contains("told to end")),
+            "{refusal}"
+        );
+    }
+    assert_eq!((journalled(&bench), bench.engine.active()), (0, 0));
+    assert_eq!(
+        bench.engine.revert(&fault.id, || at(2)).unwrap().id,
+        fault.id
+    );
+}
+
+#[test]
 fn an_injection_that_fails_half_way_undoes_itself() {
     let bench = bench();
     bench.script.lock().unwrap().inject_fails = true;

@@ -1,5 +1,6 @@
 //! Host samples to InfluxDB by line protocol. While it is away they wait in a bounded buffer and
-//! are delivered later; what the buffer cannot hold is dropped, oldest first, and counted.
+//! are delivered later; what the buffer cannot hold is dropped, oldest first, and counted. Samples are
+//! taken while a batch is under way: a database that hangs is one that is away.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -18,7 +19,7 @@ use wire::agent::MetricsDelivery;
 
 use crate::config::Config;
 
-/// Ten minutes of one sample per second.
+/// Ten minutes of one sample per second, beside those under way.
 const BUFFERED_MAX: usize = 600;
 const TIME_LIMIT: Duration = Duration::from_secs(2);
 const DATABASE: &str = "sparecraft";
@@ -27,6 +28,8 @@ const DATABASE: &str = "sparecraft";
 #[derive(Debug, Default)]
 pub struct Buffer {
     lines: VecDeque<String>,
+    /// So many of the oldest are under way.
+    sending: usize,
     counts: MetricsDelivery,
 }
 
@@ -44,27 +47,34 @@ pub enum Outcome {
 impl Buffer {
     /// Adds a line, at the price of the oldest one if the buffer is full.
     pub fn push(&mut self, line: String) {
-        if self.lines.len() == BUFFERED_MAX {
-            self.lines.pop_front();
-            self.counts.dropped += 1;
-        }
         self.lines.push_back(line);
+        self.drop_oldest();
     }
 
-    /// All that waits, as one body, and how many lines it has.
-    pub fn batch(&self) -> (String, usize) {
+    /// All that waits, as one body; it is under way until it is settled.
+    pub fn batch(&mut self) -> String {
+        self.sending = self.lines.len();
         let lines: Vec<&str> = self.lines.iter().map(String::as_str).collect();
-        (lines.join("\n"), lines.len())
+        lines.join("\n")
     }
 
-    /// Settles a batch of the oldest `count` lines.
-    pub fn settle(&mut self, count: usize, outcome: Outcome) {
+    /// Settles the last batch.
+    pub fn settle(&mut self, outcome: Outcome) {
+        let sent = std::mem::take(&mut self.sending);
         match outcome {
-            Outcome::Away => return,
-            Outcome::Delivered => self.counts.delivered += count as u64,
-            Outcome::Rejected => self.counts.rejected += count as u64,
+            Outcome::Away => return self.drop_oldest(),
+            Outcome::Delivered => self.counts.delivered += sent as u64,
+            Outcome::Rejected => self.counts.rejected += sent as u64,
         }
-        self.lines.drain(..count.min(self.lines.len()));
+        self.lines.drain(..sent);
+    }
+
+    /// What is under way may be delivered yet, and is not dropped.
+    fn drop_oldest(&mut self) {
+        let first = self.sending;
+        let beyond = self.lines.len().saturating_sub(first + BUFFERED_MAX);
+        self.lines.drain(first..first + beyond);
+        self.counts.dropped += beyond as u64;
     }
 
     /// The counts so far.
@@ -178,8 +188,7 @@ mod tests {
         for number in 0..BUFFERED_MAX + 3 {
             buffer.push(number.to_string());
         }
-        let (body, count) = buffer.batch();
-        assert!(body.starts_with("3\n4\n") && count == BUFFERED_MAX);
+        assert!(buffer.batch().starts_with("3\n4\n"));
         assert_eq!(
             (buffer.counts().dropped, buffer.counts().buffered),
             (3, 600)
@@ -190,15 +199,34 @@ mod tests {
     fn nothing_is_lost_while_the_database_is_away() {
         let mut buffer = Buffer::default();
         buffer.push("a".into());
-        buffer.settle(1, Outcome::Away);
+        buffer.batch();
+        buffer.settle(Outcome::Away);
         buffer.push("b".into());
-        assert_eq!(buffer.batch(), ("a\nb".to_owned(), 2));
-        buffer.settle(2, Outcome::Delivered);
+        assert_eq!(buffer.batch(), "a\nb");
+        buffer.settle(Outcome::Delivered);
         let counts = buffer.counts();
         assert_eq!(
             (counts.delivered, counts.buffered, counts.dropped),
             (2, 0, 0)
         );
+    }
+
+    #[test]
+    fn what_comes_while_a_full_batch_is_under_way_costs_no_line_that_is_delivered() {
+        let under_way = || {
+            let mut buffer = Buffer::default();
+            (0..BUFFERED_MAX).for_each(|number| buffer.push(number.to_string()));
+            buffer.batch();
+            buffer.push("new".into());
+            buffer
+        };
+        let counts = |mut buffer: Buffer, outcome| {
+            buffer.settle(outcome);
+            let counts = buffer.counts();
+            (counts.delivered, counts.dropped, counts.buffered)
+        };
+        assert_eq!(counts(under_way(), Outcome::Delivered), (600, 0, 1));
+        assert_eq!(counts(under_way(), Outcome::Away), (0, 1, 600));
     }
 
     #[test]

@@ -21,6 +21,8 @@ pub(crate) struct Waiting {
 #[derive(Debug, Clone)]
 pub(crate) struct Pending {
     queue: VecDeque<Waiting>,
+    /// How many of these wait for one server only.
+    bound: usize,
     max: usize,
 }
 
@@ -28,6 +30,7 @@ impl Pending {
     pub(crate) fn new(max: usize) -> Self {
         Self {
             queue: VecDeque::new(),
+            bound: 0,
             max,
         }
     }
@@ -42,6 +45,7 @@ impl Pending {
 
     pub(crate) fn push(&mut self, waiting: Waiting) {
         debug_assert!(!self.is_full() && waiting.wanted > 0);
+        self.bound += usize::from(waiting.only.is_some());
         self.queue.push_back(waiting);
     }
 
@@ -49,7 +53,13 @@ impl Pending {
     pub(crate) fn cancel(&mut self, request: RequestId) -> Option<Waiting> {
         let of_request = |waiting: &Waiting| waiting.request == request;
         let place = self.queue.iter().position(of_request)?;
-        self.queue.remove(place)
+        self.remove(place)
+    }
+
+    fn remove(&mut self, place: usize) -> Option<Waiting> {
+        let removed = self.queue.remove(place)?;
+        self.bound -= usize::from(removed.only.is_some());
+        Some(removed)
     }
 
     /// Offers servers to each waiting request in order, one at a time, as long as `choose` finds one
@@ -69,11 +79,12 @@ impl Pending {
                     // The first to come is not an extra.
                     waiting.extras = waiting.extras.min(waiting.wanted);
                     if waiting.wanted == 0 {
-                        self.queue.remove(place);
+                        self.remove(place);
                     }
                 }
-                Offer::NotForYou => place += 1,
-                Offer::Nothing => break,
+                // Whose one server is out needs nothing free.
+                Offer::Nothing if self.bound == 0 => break,
+                Offer::Nothing | Offer::NotForYou => place += 1,
             }
         }
     }
@@ -85,6 +96,6 @@ pub(crate) enum Offer {
     Server(ServerId),
     /// Only servers that will not do.
     NotForYou,
-    /// Nothing for anyone.
+    /// Nothing for anyone who needs something free.
     Nothing,
 }

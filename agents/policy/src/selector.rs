@@ -1,8 +1,9 @@
 //! The one interface to all policies, and what they share: guardrails, the queue of waiting requests.
 //!
 //! Rules that hold for every policy, at any time (the property tests check them):
-//! - a request never gets the same server twice, nor one it excluded, nor a dead one, and an ejected
-//!   one only to probe it, when there is no other, or for who is there already;
+//! - a request never gets the same server twice, nor one it excluded, an ejected one only to probe
+//!   it, when there is no other, or for who is there already, and a dead one only where it waited
+//!   for it alone, being there: it needs no token any more, and waits no longer;
 //! - with tokens, a server that can be had has C = free + in use (fewer free when C was lowered below
 //!   what is in use), any other has none free;
 //! - no waiting request could use a token that is free: as tokens come, the first in line that may
@@ -474,12 +475,12 @@ impl Selector {
         found.map_or(Offer::NotForYou, Offer::Server)
     }
 
-    /// Books a server for who is there already, if it is alive and has a token, or is ejected.
+    /// Books a server for who is there already, if it has a token, or is out and so has none.
     fn book_again(&mut self, now: TimeUs, server: ServerId) -> bool {
-        let is_ejected = self.is_alive(server) && !self.choice.is_usable(server);
-        if is_ejected {
+        let is_out = !self.choice.is_usable(server);
+        if is_out {
             self.choice.book(now, server);
         }
-        is_ejected || self.choice.take(now, server)
+        is_out || self.choice.take(now, server)
     }
 }

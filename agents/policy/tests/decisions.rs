@@ -306,6 +306,26 @@ fn a_dead_server_gets_nothing_and_its_tokens_come_back_with_it() {
 }
 
 #[test]
+fn who_waits_at_a_server_that_goes_out_goes_on_without_a_token() {
+    let mut tad = selector("tad", 2, 1);
+    assert_eq!(acquire(&mut tad, 0, 1, 1), [0]);
+    assert_eq!(acquire(&mut tad, 0, 2, 1), [1]);
+    assert_eq!(acquire(&mut tad, 0, 3, 1), [], "waits for either");
+    let mut grants = vec![];
+    let got = tad.again(0, (4, 0), true, &mut grants).unwrap();
+    assert_eq!((got.granted, got.waiting), (0, 1));
+    tad.server_down(1, 0, &mut grants);
+    let (request, server) = (4, 0);
+    assert_eq!(grants, [Grant { request, server }]);
+    assert_eq!((tad.in_use(0), tad.waiting()), (2, 1));
+    tad.server_up(2, 0, &mut grants);
+    assert_eq!(grants.len(), 1, "both of before count as the one token");
+    assert_eq!(release(&mut tad, 3, 0), []);
+    let (request, server) = (3, 0);
+    assert_eq!(release(&mut tad, 4, 0), [Grant { request, server }]);
+}
+
+#[test]
 fn a_full_queue_refuses_and_leaves_who_has_one_with_it() {
     let mut tad = Selector::new(Settings {
         waiting_max: 0,

@@ -91,6 +91,8 @@ struct Driver {
     held: Vec<Grant>,
     had: BTreeMap<RequestId, BTreeSet<ServerId>>,
     wants: BTreeMap<RequestId, usize>,
+    /// Those that asked for one server, being there.
+    bound: BTreeMap<RequestId, ServerId>,
     waiting_max: usize,
 }
 
@@ -110,6 +112,7 @@ impl Driver {
             held: vec![],
             had: BTreeMap::new(),
             wants: BTreeMap::new(),
+            bound: BTreeMap::new(),
             waiting_max,
         }
     }
@@ -117,7 +120,8 @@ impl Driver {
     fn take(&mut self, grants: Vec<Grant>) {
         for grant in grants {
             assert!(
-                self.selector.is_alive(grant.server),
+                self.selector.is_alive(grant.server)
+                    || self.bound.get(&grant.request) == Some(&grant.server),
                 "{grant:?} is for a dead server"
             );
             let had = self.had.entry(grant.request).or_default();
@@ -169,6 +173,7 @@ impl Driver {
         self.next += 1;
         let others = (0..SERVERS).filter(|other| *other != server);
         self.had.insert(request, others.collect());
+        self.bound.insert(request, server);
         let asked = (request, server);
         let got = self.selector.again(self.now, asked, waits, &mut grants);
         let expected = match got {
@@ -275,6 +280,13 @@ impl Driver {
             for (request, wants) in &self.wants {
                 assert!(*wants == 0 || free == 0 || self.had[request].contains(&server));
             }
+        }
+        for (request, &server) in &self.bound {
+            let out = !selector.is_alive(server) || selector.is_ejected(server);
+            assert!(
+                !out || self.wants[request] == 0,
+                "{request} waits for a token of {server}, which is out and gives none"
+            );
         }
         let alive = (0..SERVERS).filter(|&server| selector.is_alive(server));
         let out = alive.clone().filter(|&server| selector.is_ejected(server));

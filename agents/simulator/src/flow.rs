@@ -228,7 +228,7 @@ impl Simulation<'_> {
             }
         }
         if good {
-            self.go_on_after(tier_index, server);
+            self.go_on_after(tier_index, server, current);
         }
         if closed || given_up || !alive {
             self.give_back(id, place);
@@ -253,14 +253,19 @@ impl Simulation<'_> {
         self.copies.remove(copy);
     }
 
-    /// A copy has replied: what it still does at its server.
-    fn go_on_after(&mut self, tier: usize, server: u32) {
+    /// A copy has replied, in time (`current`) or not: what it still does at its server.
+    fn go_on_after(&mut self, tier: usize, server: u32, current: bool) {
         let work_ns = self.tiers[tier].after_ns;
         if work_ns == 0.0 {
             return;
         }
-        let measure = &mut self.tiers[tier].measure;
-        measure.work_s += work_ns * 1e-9 * f64::from(u8::from(self.measuring));
+        if self.measuring {
+            let measure = &mut self.tiers[tier].measure;
+            measure.work_s += work_ns * 1e-9;
+            if !current {
+                measure.work_lost_s += work_ns * 1e-9;
+            }
+        }
         let copy = self.copies.add();
         let state = &mut self.copies[copy];
         *state = Copy {

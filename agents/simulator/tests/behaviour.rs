@@ -338,6 +338,20 @@ fn work_after_a_reply_takes_cores_and_nobody_waits_for_it() {
 }
 
 #[test]
+fn of_two_copies_that_both_end_half_the_work_is_lost_with_what_comes_after_the_reply() {
+    for after_s in [0.0, 0.05] {
+        let found = run(&scenario(|s| {
+            s["arrivals"]["rate_per_s"] = json!(1.0);
+            s["tiers"] = json!([{"name": "web", "servers": 4, "tokens": 8, "replicas": 2,
+                "guardrails": {"extra_load_max": 64}, "after_s": after_s,
+                "work": {"kind": "deterministic", "value_s": 0.05}}]);
+        }));
+        let share = found.tiers[0].work_lost_share;
+        assert!((share - 0.5).abs() < 0.01, "{after_s}: {share}");
+    }
+}
+
+#[test]
 fn a_quota_lets_short_work_burst_and_carries_no_more_than_its_share() {
     let capped = |mean_s: f64, rate_per_s: f64, quota: Value| {
         run(&scenario(|s| {

@@ -288,7 +288,7 @@ fn sets_mode_indirectly(tokens: &[Token<'_>]) -> bool {
 
 fn transaction(first: &[u8], rest: &[Token<'_>]) -> Class {
     let is = |word: &str| first.eq_ignore_ascii_case(word.as_bytes());
-    if has_word(rest, &["CHAIN"]) && !has_word(rest, &["NO"]) {
+    if is_asked_for(rest, "CHAIN") {
         return Class::Session(Effect::Unrepeatable);
     }
     if is("BEGIN") {
@@ -312,10 +312,18 @@ fn transaction(first: &[u8], rest: &[Token<'_>]) -> Class {
         return Class::Session(Effect::Within);
     }
     // COMMIT RELEASE closes the connection.
-    if has_word(rest, &["RELEASE"]) && !has_word(rest, &["NO"]) {
+    if is_asked_for(rest, "RELEASE") {
         return Class::Pin;
     }
     Class::Session(Effect::End)
+}
+
+/// Whether the word is there without a NO, which cancels only what it stands directly before.
+fn is_asked_for(tokens: &[Token<'_>], word: &str) -> bool {
+    (0..tokens.len()).any(|place| {
+        has_word(&tokens[place..=place], &[word])
+            && !has_word(&tokens[place.saturating_sub(1)..place], &["NO"])
+    })
 }
 
 #[cfg(test)]
@@ -389,6 +397,7 @@ mod tests {
                 "USE `a``b`",
                 "BEGIN NOT ATOMIC SELECT 1; END",
                 "COMMIT RELEASE",
+                "COMMIT AND NO CHAIN RELEASE",
                 "START SLAVE",
                 "",
             ],
@@ -459,7 +468,13 @@ mod tests {
         );
         all(
             &Class::Session(Effect::End),
-            &["COMMIT", "ROLLBACK", "COMMIT AND NO CHAIN NO RELEASE"],
+            &[
+                "COMMIT",
+                "ROLLBACK",
+                "ROLLBACK NO RELEASE",
+                "COMMIT AND NO CHAIN",
+                "COMMIT AND NO CHAIN NO RELEASE",
+            ],
         );
         all(
             &Class::Session(Effect::Within),
@@ -469,6 +484,8 @@ mod tests {
             &Class::Session(Effect::Unrepeatable),
             &[
                 "COMMIT AND CHAIN",
+                "COMMIT AND CHAIN NO RELEASE",
+                "ROLLBACK AND CHAIN NO RELEASE",
                 "SET TRANSACTION ISOLATION LEVEL READ COMMITTED",
             ],
         );

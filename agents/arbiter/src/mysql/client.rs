@@ -13,7 +13,7 @@ use super::held::Held;
 use super::hub::Hub;
 use super::login::{log_in, Login};
 use super::packet::{self, Message, Packet, PAYLOAD_MAX};
-use super::reply::Shape;
+use super::reply::{Shape, AUTOCOMMIT};
 use super::solo::Solo;
 use super::terms::{Beginning, NotOpen, Outcome, Route, Verdict};
 use crate::conn::Conn;
@@ -80,7 +80,8 @@ enum Session {
 impl Session {
     async fn open(hub: &Arc<Hub>, start: Beginning) -> Result<Self, NotOpen> {
         let hub = Arc::clone(hub);
-        Ok(match hub.tier.read_replicas(Instant::now()) {
+        // No read's: that a server would be a probe says nothing of a session's whole life.
+        Ok(match hub.tier.replicas() {
             r if r > 1 => Self::Many(Box::new(Held::open(hub, start, r).await?)),
             _ => Self::One(Box::new(Solo::open(hub, start).await?)),
         })
@@ -94,6 +95,15 @@ impl Session {
                 solo.lose().await;
             },
             Self::Many(held) => held.tend().await,
+        }
+    }
+
+    /// As its replies said last; at first what the login says.
+    fn status(&self) -> u16 {
+        match self {
+            Self::NotYet(_) => AUTOCOMMIT,
+            Self::One(solo) => solo.status,
+            Self::Many(held) => held.status,
         }
     }
 
@@ -117,6 +127,7 @@ struct Client {
 /// What a command asks for.
 enum Plan {
     Quit,
+    Ping,
     Answer(Packet),
     Close(Packet),
     Send(Shape, Route),
@@ -143,7 +154,7 @@ impl Client {
             }
         }
         let limit = self.hub.tier.config().request_timeout();
-        let welcome = packet::ok(sequence);
+        let welcome = packet::ok(sequence, self.session.status());
         match self.conn.write(welcome.bytes(), limit).await {
             Ok(()) => After::Next,
             Err(_) => After::Close,
@@ -190,6 +201,11 @@ impl Client {
         }
         match plan {
             Plan::Quit => After::Close,
+            // Drivers believe what it says of autocommit and transactions.
+            Plan::Ping => {
+                let pong = packet::ok(1, self.session.status());
+                self.answer(&pong, After::Next).await
+            }
             Plan::Answer(answer) => self.answer(&answer, After::Next).await,
             Plan::Close(answer) => self.answer(&answer, After::Close).await,
             Plan::Send(shape, route) => {
@@ -330,7 +346,7 @@ fn plan(packet: &Packet, may_misread: bool) -> Plan {
         },
         0x04 => Plan::Send(Shape::Rows, Route::One),
         0x09 => Plan::Send(Shape::Single, Route::One),
-        0x0e => Plan::Answer(packet::ok(1)),
+        0x0e => Plan::Ping,
         0x11 => refuse("arbiter: COM_CHANGE_USER is not supported; open another connection"),
         0x16 if classify(body) == Class::Lock => Plan::Send(Shape::Prepared, Route::Lock),
         0x16 => Plan::Send(Shape::Prepared, Route::Pin),

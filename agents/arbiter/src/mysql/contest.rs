@@ -23,6 +23,8 @@ pub enum Event {
         reply: Bytes,
         /// What follows.
         rest: Option<mpsc::Receiver<Piece>>,
+        /// The session's there, as far as the reply has said.
+        status: Option<u16>,
     },
     /// It replied with an ERR packet.
     Failed {
@@ -30,6 +32,8 @@ pub enum Event {
         link: LinkId,
         /// The packets.
         reply: Bytes,
+        /// The session's there, where a result before the error said it.
+        status: Option<u16>,
     },
     /// It will not reply any more.
     Lost {
@@ -106,19 +110,33 @@ impl Ticket {
     }
 
     /// Tries to win with this reply; false for who is too late.
-    pub fn win(&mut self, reply: Bytes, rest: Option<mpsc::Receiver<Piece>>) -> bool {
+    pub fn win(
+        &mut self,
+        reply: Bytes,
+        rest: Option<mpsc::Receiver<Piece>>,
+        status: Option<u16>,
+    ) -> bool {
         if !self.contest.claim() {
             return false;
         }
         let link = self.link;
-        self.tell(Event::Won { link, reply, rest });
+        self.tell(Event::Won {
+            link,
+            reply,
+            rest,
+            status,
+        });
         true
     }
 
     /// Tells the error reply.
-    pub fn fail(&mut self, reply: Bytes) {
+    pub fn fail(&mut self, reply: Bytes, status: Option<u16>) {
         let link = self.link;
-        self.tell(Event::Failed { link, reply });
+        self.tell(Event::Failed {
+            link,
+            reply,
+            status,
+        });
     }
 
     /// Nothing to tell: somebody else answered, or there is no answer.

@@ -22,7 +22,7 @@ use super::hub::Hub;
 use super::link::{Command, Link, Loss, News, Start};
 use super::packet::Packet;
 use super::replay::{self, Replay};
-use super::reply::Shape;
+use super::reply::{Shape, AUTOCOMMIT};
 use super::terms::{Beginning, NotOpen, Route, Task, Verdict};
 use crate::delayed::{due, Delayed};
 use crate::siblings::Stamp;
@@ -49,6 +49,8 @@ pub struct Held {
     last_winner: Option<LinkId>,
     refusing: Vec<ServerId>,
     refusal: Option<Packet>,
+    /// The session's, as its replies said last.
+    pub status: u16,
 }
 
 impl Held {
@@ -78,6 +80,7 @@ impl Held {
             last_winner: None,
             refusing: Vec::new(),
             refusal: None,
+            status: AUTOCOMMIT,
         };
         match timeout_at(deadline, held.first_ready()).await {
             Ok(Ok(())) => Ok(held),
@@ -138,6 +141,9 @@ impl Held {
         if let (Route::Session(effect), true) = (route, is_good) {
             self.replay.record(effect, packet, shape);
         }
+        if is_good {
+            self.replay.heard(self.status);
+        }
         verdict
     }
 
@@ -170,11 +176,13 @@ impl Held {
             let joins = *task == Task::Race && self.leases.is_some();
             tokio::select! {
                 event = told.recv() => match event {
-                    Some(Event::Won { link, reply, rest }) => {
+                    Some(Event::Won { link, reply, rest, status }) => {
+                        self.status = status.unwrap_or(self.status);
                         self.won(task, link, &failed);
                         return (Verdict::Reply { packets: reply, rest }, true);
                     }
-                    Some(Event::Failed { link, reply }) => {
+                    Some(Event::Failed { link, reply, status }) => {
+                        self.status = status.unwrap_or(self.status);
                         failed.push((link, reply));
                         running -= 1;
                     }

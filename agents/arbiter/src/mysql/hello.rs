@@ -4,6 +4,7 @@ use bytes::BufMut;
 
 use super::auth::{Method, NONCE};
 use super::packet::Fields;
+use super::reply::AUTOCOMMIT;
 
 const LONG_PASSWORD: u32 = 1;
 const FOUND_ROWS: u32 = 1 << 1;
@@ -53,11 +54,8 @@ const ALWAYS: u32 = LONG_PASSWORD
     | PS_MULTI_RESULTS
     | PLUGIN_AUTH;
 
-/// Server status: autocommit.
-const AUTOCOMMIT: u16 = 2;
-
 /// What makes two server connections interchangeable: the client's flags and its character set
-/// (which a reset restores).
+/// (which not every reset restores: [`ServerGreeting::reset_restores`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Key {
     flags: u32,
@@ -178,6 +176,15 @@ pub struct ServerGreeting {
     pub method: Option<Method>,
 }
 
+impl ServerGreeting {
+    /// Whether a reset makes a connection of this kind as new. MySQL's own servers, unlike
+    /// MariaDB's, then set the character set to the server's, whatever the login said.
+    pub fn reset_restores(&self, key: Key) -> bool {
+        let is_mariadb = self.version.windows(7).any(|part| part == b"MariaDB");
+        is_mariadb || key.collation == self.collation
+    }
+}
+
 /// Parses a server's greeting.
 pub fn server_greeting(payload: &[u8]) -> Option<ServerGreeting> {
     let mut fields = Fields(payload);
@@ -270,6 +277,24 @@ mod tests {
         };
         let sent = greeting(&like, 7, &nonce, Method::CachingSha2);
         assert_eq!(server_greeting(&sent), Some(like));
+    }
+
+    #[test]
+    fn a_reset_of_mysql_restores_only_the_server_s_own_character_set() {
+        let greeting = |version: &[u8]| ServerGreeting {
+            version: version.to_vec(),
+            thread: 7,
+            collation: 255,
+            nonce: Vec::new(),
+            method: None,
+        };
+        let key = |collation| Key {
+            flags: 0,
+            collation,
+        };
+        assert!(greeting(b"8.0.36").reset_restores(key(255)));
+        assert!(!greeting(b"8.0.36").reset_restores(key(45)));
+        assert!(greeting(b"5.5.5-10.11.6-MariaDB").reset_restores(key(45)));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use super::auth::{self, FAST_PATH_TAKEN, FULL_PATH_WANTED};
 use super::hello::{self, Key, LogIn, ServerGreeting};
 use super::packet::{self, Packet};
-use super::reply::{self, Follow};
+use super::reply::{is_in_transaction, ok_status, Follow, NO_BACKSLASH_ESCAPES};
 use super::terms::Task;
 use crate::config::Mysql;
 use crate::conn::Conn;
@@ -26,9 +26,6 @@ const SWEEP_EVERY: Duration = Duration::from_secs(1);
 /// What clients are told while no server has been reached yet.
 const VERSION_UNKNOWN: &[u8] = b"5.5.5-10.11.0-MariaDB";
 const UTF8MB4: u8 = 45;
-
-/// A server's status flag: its sql_mode has NO_BACKSLASH_ESCAPES.
-const NO_BACKSLASH_ESCAPES: u64 = 0x0200;
 
 /// Most questions of a server in one login: another method, its key's owner, fast or full.
 const QUESTIONS_MAX: usize = 6;
@@ -59,7 +56,7 @@ pub struct ServerConn {
     pub database: Option<Vec<u8>>,
     /// A statement that we did not judge may have changed it.
     pub database_unknown: bool,
-    /// False once its state cannot be reset.
+    /// False where, or once, its state cannot be reset.
     pub resettable: bool,
     /// Whether the server has said that a transaction is open.
     pub in_transaction: bool,
@@ -77,17 +74,27 @@ struct Idle {
 /// Why there is no connection.
 #[derive(Debug)]
 pub enum OpenError {
-    /// The server could not be reached or broke off; it is now dead.
-    Unreachable,
-    /// This machine has nothing left to connect with; says nothing of the server.
-    Local,
+    /// The server could not be reached, or broke off.
+    Unreached(Unreached),
     /// The server said no.
     Refused(Packet),
 }
 
+/// Not what the protocol wants.
+const BROKEN: OpenError = OpenError::Unreached(Unreached::Refused);
+
+impl From<Unreached> for OpenError {
+    fn from(why: Unreached) -> Self {
+        Self::Unreached(why)
+    }
+}
+
 impl From<io::Error> for OpenError {
-    fn from(_: io::Error) -> Self {
-        Self::Unreachable
+    fn from(error: io::Error) -> Self {
+        Self::Unreached(match error.kind() {
+            io::ErrorKind::TimedOut => Unreached::Late,
+            _ => Unreached::Refused,
+        })
     }
 }
 
@@ -159,7 +166,8 @@ impl Hub {
         }
     }
 
-    /// A connection of this kind with this database: an idle one, or a new one.
+    /// A connection of this kind with this database: an idle one, or a new one. What is not the
+    /// server's fault is tried again until `deadline`; another failure makes it dead.
     ///
     /// # Errors
     /// [`OpenError`].
@@ -168,6 +176,7 @@ impl Hub {
         server: ServerId,
         key: Key,
         database: Option<&[u8]>,
+        deadline: tokio::time::Instant,
     ) -> Result<ServerConn, OpenError> {
         let counters = &self.tier.server_counters[server];
         while let Some(mut conn) = self.take(server, key, database) {
@@ -181,14 +190,16 @@ impl Hub {
                     return Err(OpenError::Refused(packet));
                 }
                 // It died in the pool: the next, or a new one.
-                Ok(Err(OpenError::Unreachable | OpenError::Local)) | Err(_) => {}
+                Ok(Err(OpenError::Unreached(_))) | Err(_) => {}
             }
         }
-        let connected = self.connect(server, key, database).await;
-        if matches!(connected, Err(OpenError::Unreachable)) {
-            self.tier.server_failed(server);
-        }
-        connected
+        let attempt = || async {
+            match self.connect(server, key, database).await {
+                Err(OpenError::Unreached(why)) => Err(why),
+                reached => Ok(reached),
+            }
+        };
+        self.tier.connect_by(server, deadline, attempt).await?
     }
 
     /// Resets a connection and keeps it for another client. Needs an idle one.
@@ -258,17 +269,14 @@ impl Hub {
     ) -> Result<ServerConn, OpenError> {
         let generation = self.tier.generation(server);
         let login = async {
-            let stream = self.tier.dial(server).await.map_err(|why| match why {
-                Unreached::Local => OpenError::Local,
-                Unreached::Refused | Unreached::Late => OpenError::Unreachable,
-            })?;
+            let stream = self.tier.dial(server).await?;
             let mut conn = Conn::new(stream);
-            let thread = self.log_in(&mut conn, key, database).await?;
-            Ok((conn, thread))
+            let greeting = self.log_in(&mut conn, key, database).await?;
+            Ok((conn, greeting))
         };
-        let (conn, thread) = timeout(self.limit(), login)
+        let (conn, greeting) = timeout(self.limit(), login)
             .await
-            .unwrap_or(Err(OpenError::Unreachable))?;
+            .unwrap_or(Err(OpenError::Unreached(Unreached::Late)))?;
         self.tier.server_counters[server].connections_opened.inc();
         let database = database.map(<[u8]>::to_vec);
         Ok(ServerConn {
@@ -276,9 +284,9 @@ impl Hub {
             key,
             database,
             database_unknown: false,
-            resettable: true,
+            resettable: greeting.reset_restores(key),
             in_transaction: false,
-            thread,
+            thread: greeting.thread,
             generation,
         })
     }
@@ -308,12 +316,12 @@ impl Hub {
         conn: &mut Conn,
         key: Key,
         database: Option<&[u8]>,
-    ) -> Result<u32, OpenError> {
+    ) -> Result<ServerGreeting, OpenError> {
         let greeting = next(conn).await?;
         if greeting.payload().first() == Some(&0xff) {
             return Err(OpenError::Refused(with_state(&greeting)));
         }
-        let greeting = hello::server_greeting(greeting.payload()).ok_or(OpenError::Unreachable)?;
+        let greeting = hello::server_greeting(greeting.payload()).ok_or(BROKEN)?;
         let password = self.account.password.as_bytes();
         let method = greeting.method.unwrap_or_default();
         let login = LogIn {
@@ -328,12 +336,11 @@ impl Hub {
         let reply = self.prove(conn, greeting.nonce.clone()).await?;
         match reply.payload().first() {
             Some(0) => {
-                let thread = greeting.thread;
-                lock(&self.greeting).replace(greeting);
-                if reply::ok_status(reply.payload()) & NO_BACKSLASH_ESCAPES != 0 {
+                lock(&self.greeting).replace(greeting.clone());
+                if ok_status(reply.payload()) & u64::from(NO_BACKSLASH_ESCAPES) != 0 {
                     self.no_backslash_escapes.store(true, Relaxed);
                 }
-                Ok(thread)
+                Ok(greeting)
             }
             Some(0xff) => Err(OpenError::Refused(reply)),
             _ => {
@@ -359,20 +366,21 @@ impl Hub {
             } else if asked.payload() == FULL_PATH_WANTED {
                 vec![PUBLIC_KEY_PLEASE]
             } else if let Some((1, key)) = asked.payload().split_first() {
-                auth::encrypted(password, &nonce, key).ok_or(OpenError::Unreachable)?
+                auth::encrypted(password, &nonce, key).ok_or(BROKEN)?
             } else {
                 return Ok(asked);
             };
             write(conn, &Packet::new(sequence, &answer), self.limit()).await?;
         }
-        Err(OpenError::Unreachable)
+        Err(BROKEN)
     }
 }
 
 impl ServerConn {
     /// A reply was read to its end.
     pub fn heard(&mut self, follow: &Follow) {
-        self.in_transaction = follow.in_transaction().unwrap_or(self.in_transaction);
+        let said = follow.status().map(is_in_transaction);
+        self.in_transaction = said.unwrap_or(self.in_transaction);
     }
 
     /// The server did this; what is known of the connection changes with it.
@@ -414,7 +422,7 @@ impl ServerConn {
         match reply.payload().first() {
             Some(0) => Ok(()),
             Some(0xff) => Err(OpenError::Refused(reply)),
-            _ => Err(OpenError::Unreachable),
+            _ => Err(BROKEN),
         }
     }
 }
@@ -427,7 +435,7 @@ impl Idle {
 }
 
 async fn next(conn: &mut Conn) -> Result<Packet, OpenError> {
-    packet::read(conn).await?.ok_or(OpenError::Unreachable)
+    packet::read(conn).await?.ok_or(BROKEN)
 }
 
 async fn write(conn: &mut Conn, packet: &Packet, limit: Duration) -> Result<(), OpenError> {

@@ -17,7 +17,7 @@ use bytes::BytesMut;
 use policy::{Refused, ServerId};
 use tokio::sync::mpsc;
 use tokio::time::error::Elapsed;
-use tokio::time::{sleep, timeout};
+use tokio::time::{sleep, timeout, Instant};
 
 use super::contest::{LinkId, Ticket};
 use super::hello::Key;
@@ -146,13 +146,16 @@ struct Worker {
 
 impl Worker {
     async fn run(mut self, key: Key, database: Option<Vec<u8>>) {
-        let opened = self.hub.open(self.server, key, database.as_deref()).await;
-        let mut conn = match opened {
+        let deadline = Instant::now() + self.hub.tier.config().request_timeout();
+        let opening = self
+            .hub
+            .open(self.server, key, database.as_deref(), deadline);
+        let mut conn = match opening.await {
             Ok(conn) => conn,
             Err(OpenError::Refused(packet)) => {
                 return self.tell(News::Down(self.id, self.server, Loss::Refused(packet)))
             }
-            Err(OpenError::Unreachable | OpenError::Local) => {
+            Err(OpenError::Unreached(_)) => {
                 return self.tell(News::Down(self.id, self.server, Loss::Broken))
             }
         };
@@ -182,7 +185,7 @@ impl Worker {
                 return Ok(());
             };
             let has_locks = self.has_locks(conn);
-            if !self.is_needed(&command) || !self.prepare(has_locks, &command).await? {
+            if !self.is_needed(&command) || !self.prepare(conn, has_locks, &command).await? {
                 command.ticket.done();
             } else if !self.abandoned.load(SeqCst) {
                 self.took_locks = command.locks.unwrap_or(self.took_locks);
@@ -225,7 +228,12 @@ impl Worker {
     }
 
     /// Waits for a token, as far as the command needs one; false where it is needed no more.
-    async fn prepare(&mut self, has_locks: bool, command: &Command) -> Result<bool, Loss> {
+    async fn prepare(
+        &mut self,
+        conn: &mut ServerConn,
+        has_locks: bool,
+        command: &Command,
+    ) -> Result<bool, Loss> {
         if self.lease.is_some() || command.shape == Shape::Nothing {
             return Ok(true);
         }
@@ -243,6 +251,8 @@ impl Worker {
             biased;
             lease = timeout(limit, leases.next()) => self.lease = lease.unwrap_or(None),
             () = self.news.closed() => return Ok(false),
+            // The server has closed the connection: a token would be of no use.
+            () = conn.conn.spoken() => return Err(Loss::Broken),
         }
         if !self.is_needed(command) {
             return Ok(false);
@@ -320,11 +330,9 @@ impl Reading<'_> {
             }
             if self.kept.len() > REPLY_MAX {
                 let (pieces, rest) = mpsc::channel(PIECES_MAX);
-                if self
-                    .command
-                    .ticket
-                    .win(self.kept.split().freeze(), Some(rest))
-                {
+                let reply = self.kept.split().freeze();
+                let status = self.follow.status();
+                if self.command.ticket.win(reply, Some(rest), status) {
                     self.flight.won();
                     return self.pour(conn, pieces).await;
                 }
@@ -374,7 +382,8 @@ impl Reading<'_> {
             // Settings take no time anywhere: they say nothing of a server's speed.
             Task::Session(_) | Task::Sticky => self.flight.neutral(),
         };
-        if self.command.ticket.win(reply, None) {
+        let status = self.follow.status();
+        if self.command.ticket.win(reply, None, status) {
             self.flight.won();
         } else {
             if self.command.task == Task::Race {
@@ -393,7 +402,7 @@ impl Reading<'_> {
             self.flight.neutral()
         };
         if !self.command.ticket.is_answered() {
-            self.command.ticket.fail(reply);
+            self.command.ticket.fail(reply, self.follow.status());
             return Ok(());
         }
         self.command.ticket.done();

@@ -169,9 +169,10 @@ pub fn error(sequence: u8, code: u16, state: &str, message: &str) -> Packet {
     Packet::new(sequence, &payload)
 }
 
-/// An OK packet of the arbiter's own (autocommit on, nothing affected).
-pub fn ok(sequence: u8) -> Packet {
-    Packet::new(sequence, &[0, 0, 0, 2, 0, 0, 0])
+/// An OK packet of the arbiter's own (nothing affected), which says this status.
+pub fn ok(sequence: u8, status: u16) -> Packet {
+    let [low, high] = status.to_le_bytes();
+    Packet::new(sequence, &[0, 0, 0, low, high, 0, 0])
 }
 
 /// Reads a payload's fields in order; none beyond its end.

@@ -2,7 +2,7 @@
 
 use super::classify::Effect;
 use super::packet::Packet;
-use super::reply::Shape;
+use super::reply::{is_in_transaction, Shape};
 use super::terms::Task;
 
 /// Bounds of the record; a session with more state gets no further servers.
@@ -75,6 +75,14 @@ impl Replay {
         }
     }
 
+    /// A good reply said this status. A transaction may also end by what is no end of one by its
+    /// text, as `SET autocommit = 1` is where that was off.
+    pub fn heard(&mut self, status: u16) {
+        if !is_in_transaction(status) {
+            self.transaction.clear();
+        }
+    }
+
     fn keep(&mut self, entry: Entry) {
         self.bytes += entry.packet.bytes().len();
         if self.settings.len() >= ENTRIES_MAX || self.bytes > BYTES_MAX {
@@ -125,6 +133,18 @@ mod tests {
             Some(&b"d"[..]),
             "a reset keeps the database"
         );
+    }
+
+    #[test]
+    fn a_transaction_that_the_server_says_is_over_goes_and_one_that_is_open_stays() {
+        let (over, open) = (2, 3);
+        let mut replay = Replay::default();
+        record(&mut replay, &Effect::Begin, "BEGIN");
+        record(&mut replay, &Effect::Set, "SET autocommit = 1");
+        replay.heard(open);
+        assert_eq!(texts(&replay), [&b"SET autocommit = 1"[..], b"BEGIN"]);
+        replay.heard(over);
+        assert_eq!(texts(&replay), [b"SET autocommit = 1"]);
     }
 
     #[test]

@@ -2,9 +2,18 @@
 
 use super::packet::{Fields, PAYLOAD_MAX};
 
-const IN_TRANSACTION: u64 = 0x0001;
+const IN_TRANSACTION: u16 = 0x0001;
+/// Status: each statement is a transaction of its own.
+pub const AUTOCOMMIT: u16 = 0x0002;
 const MORE_RESULTS: u64 = 0x0008;
 const CURSOR_EXISTS: u64 = 0x0040;
+/// Status: sql_mode has NO_BACKSLASH_ESCAPES.
+pub const NO_BACKSLASH_ESCAPES: u16 = 0x0200;
+const IN_READ_ONLY_TRANSACTION: u16 = 0x2000;
+const ANSI_QUOTES: u16 = 0x8000;
+/// What of a status is the session's; the rest is of one statement.
+const LASTING: u16 =
+    IN_TRANSACTION | AUTOCOMMIT | NO_BACKSLASH_ESCAPES | IN_READ_ONLY_TRANSACTION | ANSI_QUOTES;
 
 /// What kind of reply a command has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,9 +82,9 @@ impl Follow {
         })
     }
 
-    /// Whether a transaction is open at the server now; none where the reply does not say.
-    pub fn in_transaction(&self) -> Option<bool> {
-        Some(self.status? & IN_TRANSACTION != 0)
+    /// The session's status at the server now; none where the reply does not say.
+    pub fn status(&self) -> Option<u16> {
+        Some(self.status? as u16 & LASTING)
     }
 
     /// Takes the next packet's payload; how the reply ended if this was the last.
@@ -188,6 +197,11 @@ fn error(payload: &[u8]) -> End {
     }
 }
 
+/// Whether a transaction is open where the status is this.
+pub fn is_in_transaction(status: u16) -> bool {
+    status & IN_TRANSACTION != 0
+}
+
 /// Whether an error with this SQL state is of the statement's making (syntax, access, unknown
 /// names, values, constraints, transaction state), so that it says nothing of the server.
 pub fn is_of_the_statement(state: [u8; 5]) -> bool {
@@ -234,20 +248,25 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_a_reply_says_whether_a_transaction_is_open() {
+    fn the_end_of_a_reply_says_the_session_s_status() {
         let said = |shape, packets: &[&[u8]]| {
             let mut follow = Follow::new(shape).unwrap();
             packets.iter().for_each(|packet| {
                 follow.packet(packet);
             });
-            follow.in_transaction()
+            follow.status()
         };
-        let begun: &[u8] = &[0, 0, 0, 3, 0, 0, 0];
-        assert_eq!(said(Shape::Results, &[begun]), Some(true));
-        assert_eq!(said(Shape::Results, &[OK]), Some(false));
-        let eof_within: &[u8] = &[0xfe, 0, 0, 3, 0];
+        // The statement used no index: that is not the session's.
+        let begun: &[u8] = &[0, 0, 0, 0x23, 0, 0, 0];
+        let status = said(Shape::Results, &[begun]);
+        assert_eq!(status, Some(IN_TRANSACTION | AUTOCOMMIT));
+        assert!(status.is_some_and(is_in_transaction));
+        assert_eq!(said(Shape::Results, &[OK]), Some(AUTOCOMMIT));
+        assert!(!is_in_transaction(AUTOCOMMIT));
+        let eof_within: &[u8] = &[0xfe, 0, 0, 1, 0x22];
         let rows = [&b"\x01"[..], b"column", EOF, b"\x01a", eof_within];
-        assert_eq!(said(Shape::Results, &rows), Some(true));
+        let status = IN_TRANSACTION | NO_BACKSLASH_ESCAPES | IN_READ_ONLY_TRANSACTION;
+        assert_eq!(said(Shape::Results, &rows), Some(status));
         assert_eq!(said(Shape::Results, &[ERROR]), None);
     }
 

@@ -24,7 +24,7 @@ use super::hub::{Hub, OpenError, ServerConn};
 use super::packet::{self, Packet};
 use super::passing::{pass, Passing, Stopped};
 use super::replay::{self, Entry, Replay};
-use super::reply::{End, Follow, Shape};
+use super::reply::{End, Follow, Shape, AUTOCOMMIT};
 use super::terms::{Beginning, NotOpen, Outcome, Route, Task};
 use super::unwanted::Unwanted;
 use crate::conn::Conn;
@@ -43,6 +43,8 @@ pub struct Solo {
     took_locks: bool,
     /// Servers that cannot have the session's state.
     refusing: Vec<ServerId>,
+    /// The session's, as its replies said last.
+    pub status: u16,
 }
 
 /// The server of a session.
@@ -88,6 +90,7 @@ impl Solo {
             replay: Replay::default(),
             took_locks: false,
             refusing: Vec::new(),
+            status: AUTOCOMMIT,
         };
         solo.reach(deadline).await?;
         if let Some(reached) = &mut solo.server {
@@ -192,6 +195,7 @@ impl Solo {
         drop(passing);
         if let Some(follow) = &reply.follow {
             reached.conn.heard(follow);
+            self.status = follow.status().unwrap_or(self.status);
         }
         if reply.end == End::Good {
             reached.conn.note(&task);
@@ -199,6 +203,7 @@ impl Solo {
             if let Route::Session(effect) = route {
                 self.replay.record(effect, command, shape);
             }
+            self.replay.heard(self.status);
         }
         if !self.has_locks(&reached) {
             reached.lease = None;
@@ -270,11 +275,19 @@ impl Solo {
             Needed::Server => self.reach(deadline).await.map_err(|_| Outcome::Gone),
             Needed::Another => self.move_on(deadline).await,
             Needed::Token(mut leases) => {
-                let lease = leases.next().await;
                 if let Some(reached) = &mut self.server {
-                    reached.lease = lease;
+                    tokio::select! {
+                        biased;
+                        lease = leases.next() => {
+                            reached.lease = lease;
+                            return Ok(());
+                        }
+                        () = reached.conn.conn.spoken() => {}
+                    }
                 }
-                Ok(())
+                // The server has closed the connection: a token would be of no use.
+                self.server = None;
+                Err(Outcome::Gone)
             }
         }
     }
@@ -292,8 +305,10 @@ impl Solo {
     /// if that is another.
     async fn reach(&mut self, deadline: Instant) -> Result<(), NotOpen> {
         let mut refusal = None;
+        // Not again in this search.
+        let mut tried = self.refusing.clone();
         loop {
-            let leases = self.hub.tier.acquire_for(self.stamp, 1, &self.refusing);
+            let leases = self.hub.tier.acquire_for(self.stamp, 1, &tried);
             let mut leases = leases.map_err(|refused| {
                 refusal
                     .take()
@@ -312,11 +327,14 @@ impl Solo {
                 reached.lease = Some(lease);
                 return Ok(());
             }
-            match self
-                .hub
-                .open(server, self.key, self.database.as_deref())
-                .await
-            {
+            // Who has a server does not insist on another.
+            let insists_until = match self.server {
+                Some(_) => Instant::now(),
+                None => deadline,
+            };
+            let database = self.database.as_deref();
+            let opening = self.hub.open(server, self.key, database, insists_until);
+            match opening.await {
                 Ok(conn) => {
                     let mut reached = Reached {
                         server,
@@ -324,48 +342,51 @@ impl Solo {
                         lease: Some(lease),
                         _presence: self.hub.tier.presence(server),
                     };
-                    if self.catch_up(&mut reached.conn, deadline).await {
-                        if let Some(left) = self.server.replace(reached) {
-                            left.leave(&self.hub);
+                    match self.catch_up(&mut reached.conn, deadline).await {
+                        End::Good => {
+                            if let Some(left) = self.server.replace(reached) {
+                                left.leave(&self.hub);
+                            }
+                            return Ok(());
                         }
-                        return Ok(());
+                        End::Error { .. } => self.refusing.push(server),
+                        End::Broken => {}
                     }
                 }
                 Err(OpenError::Refused(packet)) => refusal = Some(packet),
-                Err(OpenError::Unreachable | OpenError::Local) => {}
+                Err(OpenError::Unreached(_)) => {}
             }
-            self.refusing.push(server);
+            tried.push(server);
         }
     }
 
-    /// Replays the session's statements.
-    async fn catch_up(&mut self, conn: &mut ServerConn, deadline: Instant) -> bool {
+    /// Replays the session's statements. Broken: also where it was late.
+    async fn catch_up(&mut self, conn: &mut ServerConn, deadline: Instant) -> End {
         let limit = self.hub.tier.config().request_timeout();
         for entry in self.replay.entries() {
-            if !matches!(
-                timeout_at(deadline, repeat(conn, entry, limit)).await,
-                Ok(true)
-            ) {
-                return false;
+            let repeated = timeout_at(deadline, repeat(conn, entry, limit)).await;
+            let end = repeated.unwrap_or(End::Broken);
+            if end != End::Good {
+                return end;
             }
         }
-        true
+        End::Good
     }
 }
 
-async fn repeat(conn: &mut ServerConn, entry: &Entry, limit: Duration) -> bool {
+async fn repeat(conn: &mut ServerConn, entry: &Entry, limit: Duration) -> End {
     let Some(mut follow) = Follow::new(entry.shape) else {
-        return true;
+        return End::Good;
     };
     if conn.conn.write(entry.packet.bytes(), limit).await.is_err() {
-        return false;
+        return End::Broken;
     }
     while let Ok(Some(packet)) = packet::read(&mut conn.conn).await {
         if let Some(end) = follow.packet(packet.payload()) {
             conn.note(&entry.task);
             conn.heard(&follow);
-            return end == End::Good;
+            return end;
         }
     }
-    false
+    End::Broken
 }

@@ -5,6 +5,7 @@
 //! is late does not either, as long as the server answers others: its queue is full because many
 //! ask at once, and whoever takes it for dead then turns a burst into an outage.
 
+use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -80,25 +81,47 @@ impl Tier {
         server: ServerId,
         deadline: Instant,
     ) -> Result<Stream, Unreached> {
+        let stream = self
+            .connect_by(server, deadline, || self.dial(server))
+            .await?;
+        self.server_counters[server].connections_opened.inc();
+        Ok(stream)
+    }
+
+    /// As `connect`, by attempts of the caller's. One that fails for what is not the server's fault
+    /// is repeated until `deadline`.
+    ///
+    /// # Errors
+    /// [`Unreached`].
+    pub async fn connect_by<T, F>(
+        self: &Arc<Self>,
+        server: ServerId,
+        deadline: Instant,
+        mut attempt: impl FnMut() -> F,
+    ) -> Result<T, Unreached>
+    where
+        F: Future<Output = Result<T, Unreached>>,
+    {
+        let answers = || self.server_counters[server].latency_count.get();
         loop {
-            let answers = self.server_counters[server].latency_count.get();
-            let unreached = match self.dial(server).await {
-                Ok(stream) => {
-                    self.server_counters[server].connections_opened.inc();
-                    return Ok(stream);
-                }
+            let before = answers();
+            let unreached = match attempt().await {
+                Ok(reached) => return Ok(reached),
                 Err(unreached) => unreached,
             };
-            let answers_others = self.server_counters[server].latency_count.get() > answers;
-            let goes_on = Instant::now() < deadline;
-            match unreached {
-                Unreached::Local if goes_on => sleep(LOCAL_PAUSE).await,
-                Unreached::Local => return Err(unreached),
-                Unreached::Late if answers_others && goes_on => {}
-                Unreached::Late | Unreached::Refused => {
-                    self.server_failed(server);
-                    return Err(unreached);
-                }
+            let is_its_fault = match unreached {
+                Unreached::Refused => true,
+                Unreached::Late => answers() == before,
+                Unreached::Local => false,
+            };
+            if is_its_fault {
+                self.server_failed(server);
+            }
+            if is_its_fault || Instant::now() >= deadline {
+                return Err(unreached);
+            }
+            if unreached == Unreached::Local {
+                sleep(LOCAL_PAUSE).await;
             }
         }
     }

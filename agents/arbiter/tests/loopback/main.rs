@@ -21,6 +21,7 @@ mod memcached;
 mod meter;
 mod mysql;
 mod mysql_gone;
+mod mysql_late;
 mod mysql_protocol;
 mod mysql_session;
 mod mysql_tokens;

@@ -205,6 +205,32 @@ async fn a_cursor_gives_its_rows_in_parts_and_is_closed_by_a_reset() {
 }
 
 #[tokio::test]
+async fn a_ping_says_the_session_s_status() {
+    let servers = [MariaDb::start().await, MariaDb::start().await];
+    for replicas in [1, 2] {
+        let arbiter = front(replicas, "", &[servers[0].address, servers[1].address]).await;
+        let mut raw = Raw::log_in(arbiter.clients).await;
+        // In a transaction: 1. Autocommit: 2. That no index was used (32) is not the session's.
+        for (sql, status) in [
+            ("SET autocommit = 0", 0),
+            ("BEGIN", 1),
+            ("COMMIT", 0),
+            ("SET autocommit = 1", 2),
+            ("BEGIN", 3),
+            ("SELECT * FROM page", 3),
+            ("ROLLBACK", 2),
+        ] {
+            if raw.ask(0x03, sql.as_bytes()).await[0] != 0 {
+                raw.until_eof().await;
+                raw.until_eof().await;
+            }
+            let pong = raw.ask(0x0e, b"").await;
+            assert_eq!(pong, [0, 0, 0, status, 0, 0, 0], "r = {replicas}: {sql}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn long_data_comes_in_pieces_without_replies() {
     let server = MariaDb::start().await;
     let arbiter = front(1, "", &[server.address]).await;

@@ -141,6 +141,30 @@ async fn a_connection_is_reset_before_another_client_gets_it() {
 }
 
 #[tokio::test]
+async fn of_mysql_s_own_servers_a_connection_of_another_character_set_is_not_used_again() {
+    // It only says so; clients come with utf8mb4_general_ci.
+    const LATIN: &[&str] = &["--version=8.0.36", "--character-set-server=latin1"];
+    const UTF8: &[&str] = &[
+        "--version=8.0.36",
+        "--character-set-server=utf8mb4",
+        "--collation-server=utf8mb4_general_ci",
+    ];
+    for (arguments, again) in [(LATIN, false), (UTF8, true)] {
+        let servers = [MariaDb::start_with(arguments).await];
+        let arbiter = front("tad", 1, 1, &servers).await;
+        let mut numbers = vec![];
+        for _ in 0..2 {
+            let mut conn = connect(&arbiter).await;
+            numbers.push(number(&mut conn, "SELECT CONNECTION_ID()").await);
+            conn.disconnect().await.unwrap();
+            let reset = |stats: &wire::arbiter::Stats| stats.connections.client_open == 0;
+            arbiter.until("the session's end", reset).await;
+        }
+        assert_eq!(numbers[0] == numbers[1], again, "{arguments:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_server_that_comes_late_is_brought_to_the_session_s_state_first() {
     let servers: [MariaDb; 2] = servers().await;
     let arbiter = start_with("tad", 1, 1, "request_timeout_ms = 60000", &servers).await;
@@ -181,6 +205,52 @@ async fn a_server_that_comes_late_is_brought_to_the_session_s_state_first() {
         Vec::<String>::new(),
         "answered reads are not replayed"
     );
+}
+
+#[tokio::test]
+async fn a_transaction_that_a_setting_ended_is_not_begun_again_elsewhere() {
+    for replicas in [1, 2] {
+        let mut servers: [MariaDb; 2] = servers().await;
+        let arbiter = front("tad", replicas, 4, &servers).await;
+        let mut conn = connect(&arbiter).await;
+        for sql in [
+            "SET autocommit = 0",
+            "BEGIN",
+            "SELECT * FROM page",
+            "SET autocommit = 1",
+        ] {
+            conn.query_drop(sql).await.unwrap();
+        }
+        let at = number(&mut conn, "SELECT @@port").await;
+        let at = usize::from(u64::from(servers[1].address.port()) == at);
+        let state = "SELECT @@autocommit * 10 + @@in_transaction";
+        servers[at].kill();
+        assert_eq!(number(&mut conn, state).await, 10, "r = {replicas}");
+        if replicas == 2 {
+            // The other was there before; this one will be new.
+            servers[at].restart();
+            servers[at].until_ready().await;
+            arbiter.until_alive(at).await;
+            connected_to_all(&mut conn, &servers).await;
+            servers[1 - at].kill();
+            assert_eq!(number(&mut conn, state).await, 10, "r = {replicas}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_session_of_one_server_has_one_also_where_that_was_not_seen_for_long() {
+    let servers: [MariaDb; 2] = servers().await;
+    let arbiter = start_with("tad", 1, 4, "observation_age_ms = 1", &servers).await;
+    for _ in 0..25 {
+        let mut conn = connect(&arbiter).await;
+        for _ in 0..2 {
+            conn.query_drop("SELECT SLEEP(0.002)").await.unwrap();
+        }
+        conn.disconnect().await.unwrap();
+    }
+    let stats = arbiter.all_free().await;
+    assert_eq!((stats.requests.cloned, stats.replicas_sent), (0, 50));
 }
 
 #[tokio::test]

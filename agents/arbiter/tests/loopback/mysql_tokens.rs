@@ -163,6 +163,41 @@ async fn a_silent_transaction_gives_its_token_back_and_goes_on_without_one() {
     assert_eq!(arbiter.all_free().await.requests.failed, 0);
 }
 
+/// A pinned session that waits for the only token, its connection's number at the server, and who
+/// has the token.
+async fn waiting(arbiter: &Running) -> (JoinHandle<(Conn, Result<Option<u64>, u16>)>, u64, Conn) {
+    let (mut owner, mut other) = (connect(arbiter).await, connect(arbiter).await);
+    other.query_drop("SELECT @a := 1").await.unwrap();
+    let number = number(&mut other, "SELECT CONNECTION_ID()").await;
+    owner.query_drop("BEGIN").await.unwrap();
+    let before = arbiter.stats().await.requests.received;
+    let waits = ask(other, "SELECT 2");
+    received(arbiter, 1, before).await;
+    (waits, number, owner)
+}
+
+#[tokio::test]
+async fn who_waits_at_a_server_that_is_taken_out_or_closes_need_not_wait_for_its_token() {
+    let servers: [MariaDb; 2] = servers().await;
+    for replicas in [1, 2] {
+        let more = "request_timeout_ms = 20000";
+        let arbiter = start_with("tad", replicas, 1, more, &servers).await;
+        arbiter.put("/v1/servers/s1", r#"{"up": false}"#).await;
+        let (waits, number, owner) = waiting(&arbiter).await;
+        let kill = format!("KILL {number}");
+        servers[0].run(&kill).await;
+        assert_eq!(waits.await.unwrap().1, Err(1053), "r = {replicas}");
+        in_use(&arbiter, 1).await;
+        owner.disconnect().await.unwrap();
+        arbiter.all_free().await;
+        let (waits, _, owner) = waiting(&arbiter).await;
+        arbiter.put("/v1/servers/s0", r#"{"up": false}"#).await;
+        assert_eq!(waits.await.unwrap().1, Ok(Some(2)), "r = {replicas}");
+        in_use(&arbiter, 1).await;
+        owner.disconnect().await.unwrap();
+    }
+}
+
 #[tokio::test]
 async fn a_command_without_a_token_in_time_gets_an_error_and_the_session_goes_on() {
     let servers: [MariaDb; 1] = servers().await;

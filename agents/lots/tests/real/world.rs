@@ -3,17 +3,18 @@
 
 use std::future::Future;
 use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use arbiter::config::Config;
 use arbiter::server::Arbiter;
 use lots::etcd::Etcd;
 use lots::naming::Naming;
-use lots::store::Store;
 use tempfile::TempDir;
+use testkit::mariadb::MariaDb;
+use testkit::upstream::nobody;
 
 /// For whatever is waited for: all tests start what they need at once.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -55,7 +56,8 @@ pub struct World {
     pub etcd: String,
     pub database: String,
     pub folder: TempDir,
-    _processes: Vec<Process>,
+    _etcd: Process,
+    _mariadb: MariaDb,
 }
 
 impl World {
@@ -68,22 +70,18 @@ impl World {
             }
         }
         let folder = tempfile::tempdir().unwrap();
-        let (client, peer, sql) = (port(), port(), port());
+        let (client, peer) = (nobody(), nobody());
+        let etcd = etcd(folder.path(), client, peer);
+        let mariadb = MariaDb::start(INIT, &[]).await.unwrap();
         let world = Self {
-            etcd: format!("127.0.0.1:{client}"),
-            database: format!("mysql://lots:lots@127.0.0.1:{sql}/lots"),
-            _processes: vec![
-                etcd(folder.path(), client, peer),
-                mariadb(folder.path(), sql),
-            ],
+            etcd: client.to_string(),
+            database: format!("mysql://lots:lots@{}/lots", mariadb.address),
             folder,
+            _etcd: etcd,
+            _mariadb: mariadb,
         };
         let naming = world.naming("test");
         eventually("an etcd", || async { naming.servers().await.ok() }).await;
-        eventually("a MariaDB", || async {
-            Store::open(&world.database).await.ok()
-        })
-        .await;
         Some(world)
     }
 
@@ -95,7 +93,7 @@ impl World {
     /// A server, registered.
     pub async fn serve(&self, name: &str, lease_s: i64) -> Process {
         let before = self.incarnation(name).await;
-        let address = format!("127.0.0.1:{}", port());
+        let address = nobody().to_string();
         let server = Process::start(
             lots("serve")
                 .args(["--name", name, "--listen", &address, "--address", &address])
@@ -120,7 +118,7 @@ impl World {
     }
 
     pub fn manage(&self, name: &str) -> Process {
-        let listen = format!("127.0.0.1:{}", port());
+        let listen = nobody().to_string();
         Process::start(
             lots("manage")
                 .args(["--name", name, "--listen", &listen, "--naming", &self.etcd])
@@ -130,7 +128,7 @@ impl World {
 
     /// The address of an arbiter in front of the servers that are registered; it ends with the test.
     pub async fn arbiter(&self) -> String {
-        let front = format!("127.0.0.1:{}", port());
+        let front = nobody().to_string();
         let mut text = format!(
             "protocol = \"tcp\"\nlisten = \"{front}\"\nadmin = \"127.0.0.1:0\"\ntier = \"lots\"\n\
              replicas = 1\ntokens = 100\n[health_check]\ninterval_ms = 50\ntimeout_ms = 50\n"
@@ -200,11 +198,8 @@ fn lots(part: &str) -> Command {
     command
 }
 
-fn etcd(folder: &Path, client: u16, peer: u16) -> Process {
-    let (client, peer) = (
-        format!("http://127.0.0.1:{client}"),
-        format!("http://127.0.0.1:{peer}"),
-    );
+fn etcd(folder: &Path, client: SocketAddr, peer: SocketAddr) -> Process {
+    let (client, peer) = (format!("http://{client}"), format!("http://{peer}"));
     Process::start(
         Command::new(program_path("etcd").unwrap())
             .arg("--data-dir")
@@ -232,64 +227,6 @@ fn etcd(folder: &Path, client: u16, peer: u16) -> Process {
             .stdout(Stdio::null())
             .stderr(Stdio::null()),
     )
-}
-
-/// An empty data directory, made once per test program and copied for each server.
-static TEMPLATE: OnceLock<TempDir> = OnceLock::new();
-
-fn template() -> &'static Path {
-    let made = TEMPLATE.get_or_init(|| {
-        let folder = tempfile::tempdir().unwrap();
-        let made = Command::new(program_path("mariadb-install-db").unwrap())
-            .args(["--no-defaults", "--skip-test-db", "--user=root"])
-            .args([
-                "--auth-root-authentication-method=normal",
-                "--innodb-log-file-size=4M",
-            ])
-            .arg(format!(
-                "--datadir={}",
-                folder.path().join("data").display()
-            ))
-            .output()
-            .unwrap();
-        assert!(made.status.success(), "{made:?}");
-        folder
-    });
-    made.path()
-}
-
-fn mariadb(folder: &Path, port: u16) -> Process {
-    let copied = Command::new("cp")
-        .arg("-r")
-        .arg(template().join("data"))
-        .arg(folder)
-        .status();
-    assert!(copied.unwrap().success());
-    let data = format!("--datadir={}", folder.join("data").display());
-    let init = folder.join("init.sql");
-    std::fs::write(&init, INIT).unwrap();
-    Process::start(
-        Command::new(program_path("mariadbd").unwrap())
-            .args([
-                "--no-defaults",
-                "--user=root",
-                "--bind-address=127.0.0.1",
-                &data,
-            ])
-            .args(["--skip-name-resolve", "--innodb-buffer-pool-size=8M"])
-            .arg(format!("--port={port}"))
-            .arg(format!("--tmpdir={}", folder.display()))
-            .arg(format!("--socket={}", folder.join("socket").display()))
-            .arg(format!("--init-file={}", init.display()))
-            .stdout(Stdio::null())
-            .stderr(Stdio::null()),
-    )
-}
-
-/// One that nobody has now.
-fn port() -> u16 {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap().port()
 }
 
 fn program_path(name: &str) -> Option<std::path::PathBuf> {

@@ -30,8 +30,13 @@ impl Deref for MariaDb {
 impl MariaDb {
     /// Starts a server whose log goes to a table, so that tests can see what it was really sent.
     pub async fn start() -> Self {
-        let log = &["--general-log=1", "--log-output=TABLE"];
-        Self(testkit::mariadb::MariaDb::start(INIT, log).await.unwrap())
+        Self::start_with(&["--general-log=1", "--log-output=TABLE"]).await
+    }
+
+    /// Starts a server with these arguments.
+    pub async fn start_with(arguments: &'static [&'static str]) -> Self {
+        let started = testkit::mariadb::MariaDb::start(INIT, arguments).await;
+        Self(started.unwrap())
     }
 
     /// A connection around the arbiter.
@@ -47,6 +52,14 @@ impl MariaDb {
     /// Starts it again where it was.
     pub fn restart(&mut self) {
         self.0.restart().unwrap();
+    }
+
+    /// Waits until it lets somebody in.
+    pub async fn until_ready(&self) {
+        eventually("a server that lets us in", || async {
+            Conn::new(options(self.address)).await.ok()
+        })
+        .await;
     }
 
     /// Runs a statement around the arbiter.

@@ -1,0 +1,97 @@
+//! MySQL servers that cannot be reached for a while, and what that means to sessions.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::support::mariadb::{connect, front, number, servers, MariaDb};
+use crate::support::{eventually, settings, start};
+use mysql_async::prelude::Queryable;
+use tokio::io::copy_bidirectional;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::sleep;
+
+/// In front of a server: so many of the next connections are taken and left without a word.
+struct Door {
+    address: SocketAddr,
+    late: Arc<AtomicUsize>,
+}
+
+impl Door {
+    async fn of(server: SocketAddr) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let late = Arc::new(AtomicUsize::new(0));
+        let left = Arc::clone(&late);
+        tokio::spawn(async move {
+            let mut silent = vec![];
+            loop {
+                let (mut client, _) = listener.accept().await.unwrap();
+                let fewer = |left: usize| left.checked_sub(1);
+                if left.fetch_update(SeqCst, SeqCst, fewer).is_ok() {
+                    silent.push(client);
+                    continue;
+                }
+                let mut server = TcpStream::connect(server).await.unwrap();
+                tokio::spawn(async move { copy_bidirectional(&mut client, &mut server).await });
+            }
+        });
+        Self { address, late }
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_is_late_while_it_answers_others_is_tried_again_and_stays_alive() {
+    let server = MariaDb::start().await;
+    for replicas in [1, 2] {
+        let mut doors = vec![];
+        for _ in 0..replicas {
+            doors.push(Door::of(server.address).await);
+        }
+        let addresses: Vec<_> = doors.iter().map(|door| door.address).collect();
+        let arbiter = start(&settings("mysql", "tad", replicas, 4), &addresses).await;
+        let mut others = connect(&arbiter).await;
+        others.query_drop("SELECT 1").await.unwrap();
+        let others = tokio::spawn(async move {
+            loop {
+                others.query_drop("SELECT 2").await.unwrap();
+                sleep(Duration::from_millis(20)).await;
+            }
+        });
+        doors.iter().for_each(|door| door.late.store(1, SeqCst));
+        let mut conn = connect(&arbiter).await;
+        assert_eq!(number(&mut conn, "SELECT 3").await, 3);
+        conn.query_drop("SET max_sort_length = 2048").await.unwrap();
+        eventually("all its connections", || async {
+            let seen = server.seen("max_sort_length").await;
+            (seen.len() == replicas).then_some(())
+        })
+        .await;
+        assert!(doors.iter().all(|door| door.late.load(SeqCst) == 0));
+        for server in arbiter.stats().await.servers {
+            assert_eq!((server.errors, server.alive), (0, true), "r = {replicas}");
+        }
+        others.abort();
+        server.run("TRUNCATE mysql.general_log").await;
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_failed_once_serves_the_session_when_it_is_back() {
+    let mut servers: [MariaDb; 2] = servers().await;
+    let arbiter = front("round-robin", 1, 1, &servers).await;
+    let mut conn = connect(&arbiter).await;
+    let ports = servers.each_ref().map(|it| u64::from(it.address.port()));
+    let first = usize::from(number(&mut conn, "SELECT @@port").await == ports[1]);
+    // It is the first one's turn again.
+    let _other = connect(&arbiter).await;
+    servers[first].kill();
+    assert_eq!(number(&mut conn, "SELECT @@port").await, ports[1 - first]);
+    assert_eq!(arbiter.server(first).await.errors, 1, "it was tried");
+    servers[first].restart();
+    servers[first].until_ready().await;
+    arbiter.until_alive(first).await;
+    servers[1 - first].kill();
+    assert_eq!(number(&mut conn, "SELECT @@port").await, ports[first]);
+}
