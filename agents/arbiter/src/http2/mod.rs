@@ -64,7 +64,7 @@ const READ_SIZE: usize = 16 * 1024;
 /// How long a client may take to begin.
 const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
 
-/// Serves a client until it goes, is idle for long, or the arbiter stops. `said` was read already.
+/// Serves a client until it goes, is idle for long (it is told first), or the arbiter stops. `said` was read already.
 pub async fn serve(
     front: Arc<Front>,
     stream: Stream,
@@ -105,7 +105,11 @@ pub async fn serve(
                 is_ending = true;
                 connection.graceful_shutdown();
             }
-            () = sleep(IDLE_MAX), if is_idle && !is_ending => {
+            () = sleep(IDLE_MAX), if is_idle => {
+                // One that was told to end, and has not even answered h2's PING, is not waited for.
+                if is_ending {
+                    return;
+                }
                 is_ending = true;
                 connection.graceful_shutdown();
             }

@@ -3,6 +3,7 @@
 
 use std::future::poll_fn;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use crate::support::certs::Authority;
 use crate::support::http::settings;
@@ -15,9 +16,10 @@ use bytes::Bytes;
 use h2::client::SendRequest;
 use h2::{Reason, RecvStream};
 use testkit::stream::field;
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
+use tokio::time::{pause, timeout};
 
 async fn meet<T>(stream: T) -> SendRequest<Bytes>
 where
@@ -217,6 +219,38 @@ async fn by_tls_the_client_chooses() {
         .await;
     let stream = stream.unwrap();
     assert_eq!(stream.get_ref().1.alpn_protocol(), Some(&b"http/1.1"[..]));
+}
+
+/// The types of these frames.
+fn kinds(mut said: &[u8]) -> Vec<u8> {
+    let mut kinds = vec![];
+    while let [a, b, c, kind, ..] = *said {
+        kinds.push(kind);
+        said = &said[9 + u32::from_be_bytes([0, a, b, c]) as usize..];
+    }
+    kinds
+}
+
+#[tokio::test]
+async fn an_idle_client_that_answers_no_ping_is_told_and_then_left() {
+    let one = Upstream::start(Behaviour::Silent).await;
+    let arbiter = start(&settings("tad", 1, 1), &[one.address]).await;
+    let mut client = TcpStream::connect(arbiter.clients).await.unwrap();
+    // It begins, with settings that set nothing, and says no more.
+    let begins = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+    client.write_all(begins).await.unwrap();
+    let mut said = vec![];
+    client.read_buf(&mut said).await.unwrap();
+    // From here on waiting takes no time.
+    pause();
+    let end = timeout(Duration::from_secs(3600), client.read_to_end(&mut said)).await;
+    end.expect("the connection's end within an hour").unwrap();
+    let kinds = kinds(&said);
+    let (ping, go_away) = (6, 7);
+    assert!(
+        kinds.contains(&ping) && kinds.contains(&go_away),
+        "{kinds:?}"
+    );
 }
 
 /// A client that opens 100 streams with windows as large as can be, and reads nothing.
