@@ -1,7 +1,7 @@
 //! The soak: full load on an arbiter, while servers die, hang and come back, the settings change by
 //! the admin API and by SIGHUP (all policies, r, tokens, guardrails, time-outs), and clients misuse
-//! the protocol, stall or read slowly. It ends with a verdict: no wrong reply, enough requests, no more
-//! errors than the faults account for, and memory that does not grow.
+//! the protocol, stall or read slowly. It ends with a verdict: no wrong reply, enough requests, which went on
+//! all the time, no more errors than the faults account for, and memory that does not grow.
 //!
 //! Beside it, more quietly, go the soaks of a Redis arbiter (`redis`) and of a MySQL arbiter (`mysql`).
 //!
@@ -59,6 +59,17 @@ const READING_SLOWLY: usize = 4;
 /// Of the replies that are to be checked, one in so many at least beside them, of each.
 const REDIS_SHARE: u64 = 1_000;
 const MYSQL_SHARE: u64 = 10_000;
+/// Errors, and requests without a reply, of one in so many at most: a run of 18 minutes had them of one in
+/// 42 with Redis, and in 144 with MySQL.
+const BESIDE_SPOILT_SHARE: u64 = 10;
+/// In the order of [`Quiet::checked`].
+const PROTOCOLS: [&str; 3] = ["HTTP", "Redis", "MySQL"];
+/// From one quiet point to the next more replies are checked than this share of the best such stretch's,
+/// by rate.
+const STRETCH_SHARE: f64 = 0.1;
+
+/// What the clients of HTTP, Redis and MySQL see.
+type Tallies = [Arc<Tally>; 3];
 
 const fn style(pipelined: usize, bytewise: bool) -> Style {
     Style {
@@ -97,6 +108,8 @@ pub struct Quiet {
     pub rss_kib_samples: Vec<u64>,
     /// Connections of clients.
     pub client_open: u64,
+    /// Replies checked so far, of HTTP, Redis and MySQL.
+    pub checked: [u64; 3],
 }
 
 /// What came of it.
@@ -149,6 +162,29 @@ pub struct Beside {
     pub hangs: u64,
 }
 
+impl Beside {
+    fn failures(&self, name: &str, least: u64) -> Vec<String> {
+        let mut failures = Vec::new();
+        let counts = &self.counts;
+        let (wrong, checked) = (counts.wrong, counts.checked);
+        if wrong > 0 || checked < least {
+            let first = counts.described.join("; ");
+            failures.push(format!(
+                "{name}: {wrong} of {checked} replies wrong, {least} to be checked: {first}"
+            ));
+        }
+        let spoilt = counts.spoilt() + counts.unanswered;
+        if spoilt * BESIDE_SPOILT_SHARE > counts.replies() + counts.unanswered {
+            let causes = &counts.errors_by_cause;
+            failures.push(format!(
+                "{name}: expected errors of one request in {BESIDE_SPOILT_SHARE} at most, got \
+                 {spoilt} beside {checked} checked replies: {causes:?}"
+            ));
+        }
+        failures
+    }
+}
+
 impl Report {
     /// What is not as it must be, in words.
     pub fn failures(&self, requests_least: u64, growth_percent_most: f64) -> Vec<String> {
@@ -176,17 +212,12 @@ impl Report {
             ("MySQL", &self.mysql, MYSQL_SHARE),
         ];
         for (name, report, share) in beside {
-            let Some(Beside { counts, .. }) = report else {
-                continue;
-            };
-            let (wrong, checked) = (counts.wrong, counts.checked);
-            let least = requests_least / share;
-            if wrong > 0 || checked < least {
-                let first = counts.described.join("; ");
-                failures.push(format!(
-                    "{name}: {wrong} of {checked} replies wrong, {least} to be checked: {first}"
-                ));
+            if let Some(report) = report {
+                failures.extend(report.failures(name, requests_least / share));
             }
+        }
+        for (place, name) in PROTOCOLS.iter().enumerate() {
+            failures.extend(stalled(name, &self.rates_per_s(place)));
         }
         if let Some(policy) = POLICIES
             .iter()
@@ -201,6 +232,17 @@ impl Report {
             ));
         }
         failures
+    }
+
+    /// Checked replies of a protocol from one quiet point to the next, once its servers have started.
+    fn rates_per_s(&self, protocol: usize) -> Vec<f64> {
+        let rate = |pair: &[Quiet]| {
+            let checked = pair[1].checked[protocol] - pair[0].checked[protocol];
+            checked as f64 / (pair[1].second - pair[0].second) as f64
+        };
+        let has_started = |pair: &&[Quiet]| pair[0].checked[protocol] > 0;
+        let stretches = self.quiet.windows(2).filter(has_started);
+        stretches.map(rate).collect()
     }
 
     /// How many replies the faults may spoil while at least one server is there: the requests
@@ -221,26 +263,27 @@ impl Report {
 pub fn run(plan: &Plan) -> Result<Report> {
     let folder = tempfile::tempdir()?;
     let mut faults = Faults::start(plan.seed)?;
-    let tally = Arc::new(Tally::default());
+    let tallies = Tallies::default();
+    let [http, redis, mysql] = &tallies;
     let runtime = runtime()?;
     let starting = Subject::start(plan, "http", folder.path(), &faults.addresses, BASELINE);
     let mut subject = runtime.block_on(starting)?;
     let clients = {
-        let (tally, address, seed) = (Arc::clone(&tally), subject.clients, plan.seed);
+        let (tally, address, seed) = (Arc::clone(http), subject.clients, plan.seed);
         std::thread::spawn(move || load(address, seed, &tally))
     };
-    let redis = beside(plan, |plan, tally| block_on(redis::run(plan, tally)));
-    let mysql = beside(plan, |plan, tally| block_on(mysql::run(plan, tally)));
-    let report = runtime.block_on(inject_faults(plan, &mut faults, &mut subject, &tally));
-    tally.stop.store(true, Relaxed);
-    redis.0.stop.store(true, Relaxed);
-    mysql.0.stop.store(true, Relaxed);
-    let (redis, mysql) = (joined(redis.1), joined(mysql.1));
+    let redis = beside(plan, redis, |plan, tally| block_on(redis::run(plan, tally)));
+    let mysql = beside(plan, mysql, |plan, tally| block_on(mysql::run(plan, tally)));
+    let report = runtime.block_on(inject_faults(plan, &mut faults, &mut subject, &tallies));
+    for tally in &tallies {
+        tally.stop.store(true, Relaxed);
+    }
+    let (redis, mysql) = (joined(redis), joined(mysql));
     joined(clients)?;
     let mut report = report?;
     // Not before the clients have gone: a connection that is not yet accepted is reset then.
     runtime.block_on(subject.end())?;
-    report.counts = tally.counts();
+    report.counts = http.counts();
     report.redis = Some(redis?);
     report.mysql = Some(mysql?);
     report.spoilt_most = report.spoilt_most();
@@ -250,11 +293,11 @@ pub fn run(plan: &Plan) -> Result<Report> {
 /// Another arbiter's soak, on a thread of its own.
 fn beside(
     plan: &Plan,
+    tally: &Arc<Tally>,
     run: fn(&Plan, &Arc<Tally>) -> Result<Beside>,
-) -> (Arc<Tally>, JoinHandle<Result<Beside>>) {
-    let (tally, plan) = (Arc::new(Tally::default()), plan.clone());
-    let own = Arc::clone(&tally);
-    (tally, std::thread::spawn(move || run(&plan, &own)))
+) -> JoinHandle<Result<Beside>> {
+    let (plan, tally) = (plan.clone(), Arc::clone(tally));
+    std::thread::spawn(move || run(&plan, &tally))
 }
 
 fn joined<T>(thread: JoinHandle<Result<T>>) -> Result<T> {
@@ -317,8 +360,9 @@ async fn inject_faults(
     plan: &Plan,
     faults: &mut Faults,
     subject: &mut Subject,
-    tally: &Tally,
+    tallies: &Tallies,
 ) -> Result<Report> {
+    let tally = &tallies[0];
     let start = Instant::now();
     let (mut rss_kib, mut quiet) = (Vec::new(), Vec::new());
     let is_over = |elapsed: Duration| {
@@ -334,7 +378,7 @@ async fn inject_faults(
         ensure!(ended.is_none(), "the arbiter ended: {ended:?}");
         rss_kib.push(rss_kib_of(subject.pid)?);
         if start.elapsed() >= quiet_due {
-            quiet.push(quiet_point(plan, faults, subject, start).await?);
+            quiet.push(quiet_point(plan, faults, subject, (start, tallies)).await?);
             quiet_due += plan.settled;
             let seen = tally.checked.load(Relaxed);
             eprintln!(
@@ -343,7 +387,7 @@ async fn inject_faults(
             );
         }
     }
-    quiet.push(quiet_point(plan, faults, subject, start).await?);
+    quiet.push(quiet_point(plan, faults, subject, (start, tallies)).await?);
     let rss: Vec<u64> = quiet.iter().map(|point| point.rss_kib).collect();
     Ok(Report {
         seconds: start.elapsed().as_secs_f64(),
@@ -370,7 +414,7 @@ async fn quiet_point(
     plan: &Plan,
     faults: &mut Faults,
     subject: &Subject,
-    start: Instant,
+    (start, tallies): (Instant, &Tallies),
 ) -> Result<Quiet> {
     faults.baseline(plan, subject).await?;
     sleep(QUIET).await;
@@ -385,7 +429,19 @@ async fn quiet_point(
         rss_kib: median(&samples),
         rss_kib_samples: samples,
         client_open: stats["connections"]["client_open"].as_u64().unwrap_or(0),
+        checked: tallies.each_ref().map(|tally| tally.checked.load(Relaxed)),
     })
+}
+
+/// What is wrong with a protocol of these rates, if something is.
+fn stalled(name: &str, rates_per_s: &[f64]) -> Option<String> {
+    let best = rates_per_s.iter().copied().fold(0.0, f64::max);
+    let over = best * STRETCH_SHARE;
+    let (place, rate) = (rates_per_s.iter().enumerate()).find(|(_, rate)| **rate <= over)?;
+    Some(format!(
+        "{name}: expected more than {over:.0} checked replies a second in each stretch between quiet \
+         points, got {rate:.0} in that after point {place}"
+    ))
 }
 
 /// Of one after the other; the first third is what an arbiter takes until it has seen everything, which
@@ -408,7 +464,93 @@ fn median(values: &[u64]) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::growth_percent;
+    use super::*;
+
+    const REQUESTS_LEAST: u64 = 10_000_000;
+
+    /// 18 minutes without a fault.
+    fn honest() -> Report {
+        let checked = |minute: u64| [9_000, 4_000, 300].map(|rate_per_s| 60 * minute * rate_per_s);
+        let point = |minute| Quiet {
+            second: 60 * minute,
+            rss_kib: 30_000,
+            rss_kib_samples: vec![],
+            client_open: 48,
+            checked: checked(minute),
+        };
+        let counts = checked(19).map(|checked| Counts {
+            checked,
+            errors_by_cause: [("an error".to_owned(), checked / 50)].into(),
+            ..Tally::default().counts()
+        });
+        let [http, redis, mysql] = counts;
+        let beside = |counts| {
+            Some(Beside {
+                counts,
+                kills: 1,
+                hangs: 1,
+            })
+        };
+        Report {
+            seconds: 1_140.0,
+            counts: http,
+            spoilt_most: u64::MAX,
+            kills: 1,
+            hangs: 1,
+            all_down: 1,
+            changes: 1,
+            reloads: 1,
+            policies: POLICIES.map(|policy| (policy, 1)).into(),
+            guarded: Value::Null,
+            quiet: (1..=19).map(point).collect(),
+            growth_percent: 0.0,
+            rss_kib: vec![],
+            rss_kib_max: 0,
+            arbiter_cpu_s: 0.0,
+            redis: beside(redis),
+            mysql: beside(mysql),
+        }
+    }
+
+    /// Which protocols fail, by their names.
+    fn failing(report: &Report) -> Vec<String> {
+        let failures = report.failures(REQUESTS_LEAST, 5.0).into_iter();
+        failures
+            .map(|text| text.split(':').next().unwrap_or_default().to_owned())
+            .collect()
+    }
+
+    #[test]
+    fn a_protocol_that_stalls_fails_the_run_however_much_it_had_checked() {
+        assert_eq!(failing(&honest()), Vec::<String>::new());
+        for (place, name) in PROTOCOLS.iter().enumerate() {
+            // From the first quiet point on, as after a first kill; from the second on; for a minute.
+            for (first, last) in [(1, 18), (2, 18), (7, 7)] {
+                let mut report = honest();
+                for point in first..=last {
+                    report.quiet[point].checked[place] = report.quiet[first - 1].checked[place];
+                }
+                assert_eq!(failing(&report), [*name], "{first} to {last}");
+            }
+        }
+    }
+
+    #[test]
+    fn servers_may_take_their_time_to_start() {
+        let mut report = honest();
+        (report.quiet[0].checked[2], report.quiet[1].checked[2]) = (0, 1);
+        assert_eq!(failing(&report), Vec::<String>::new());
+    }
+
+    #[test]
+    fn errors_beside_are_bounded() {
+        let mut report = honest();
+        for beside in [&mut report.redis, &mut report.mysql] {
+            let counts = &mut beside.as_mut().unwrap().counts;
+            counts.unanswered = counts.checked / 10;
+        }
+        assert_eq!(failing(&report), ["Redis", "MySQL"]);
+    }
 
     #[test]
     fn growth_is_that_of_the_last_third() {
