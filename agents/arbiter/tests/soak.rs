@@ -33,7 +33,7 @@ fn under_load_and_faults_every_reply_belongs_to_its_request() {
     for beside in [&report.redis, &report.mysql] {
         let beside = beside.as_ref().unwrap();
         assert!(
-            beside.counts.checked > 1_000 && beside.kills > 0 && beside.hangs > 0,
+            beside.counts.checked > 100 && beside.kills > 0 && beside.hangs > 0,
             "{report:#?}"
         );
     }

@@ -67,6 +67,8 @@ const PROTOCOLS: [&str; 3] = ["HTTP", "Redis", "MySQL"];
 /// From one quiet point to the next more replies are checked than this share of the best such stretch's,
 /// by rate.
 const STRETCH_SHARE: f64 = 0.1;
+/// Shorter ones are not judged: a MariaDB that was killed takes 17 s to be back on a busy host.
+const STRETCH_LEAST_S: u64 = 30;
 
 /// What the clients of HTTP, Redis and MySQL see.
 type Tallies = [Arc<Tally>; 3];
@@ -234,14 +236,17 @@ impl Report {
         failures
     }
 
-    /// Checked replies of a protocol from one quiet point to the next, once its servers have started.
+    /// Checked replies of a protocol a second, from one quiet point to the next, once its servers have
+    /// started.
     fn rates_per_s(&self, protocol: usize) -> Vec<f64> {
         let rate = |pair: &[Quiet]| {
             let checked = pair[1].checked[protocol] - pair[0].checked[protocol];
             checked as f64 / (pair[1].second - pair[0].second) as f64
         };
-        let has_started = |pair: &&[Quiet]| pair[0].checked[protocol] > 0;
-        let stretches = self.quiet.windows(2).filter(has_started);
+        let is_judged = |pair: &&[Quiet]| {
+            pair[0].checked[protocol] > 0 && pair[1].second >= pair[0].second + STRETCH_LEAST_S
+        };
+        let stretches = self.quiet.windows(2).filter(is_judged);
         stretches.map(rate).collect()
     }
 
