@@ -243,7 +243,7 @@ def test_whatever_a_renewal_raises_is_told_and_the_fault_is_undone(
             journal.stop.set()
             raise OSError("it broke")
 
-        machines["a"].renew = broken  # type: ignore[method-assign]
+        machines["a"].renew = broken  # type: ignore[method-assign, assignment]
 
     journal, events, tally, _ = _run([_one("cpu.limp", None)], prepare=breaks)
     assert journal[-1] == "revert cpu.limp@a"
