@@ -13,6 +13,7 @@ from experiments.design.failover import watched_tiers
 from experiments.design.guarded import most_in_any_block
 from experiments.design.injections import Injection, Step, injections
 from experiments.design.schedule import block_length_s, blocks
+from experiments.report.text import by_number
 
 _DRAWN = ("port", "peer")  # of a noisy pair: another in each episode
 _BLOCKS_SHOWN = 6
@@ -40,7 +41,9 @@ def disturbances(design: Design) -> list[dict[str, Any]]:
     for one in result:
         for times in one["machines"].values():
             times["seconds"] = round(times["seconds"], 1)
-        one["machines"] = dict(sorted(one["machines"].items()))
+        one["machines"] = {
+            name: one["machines"][name] for name in sorted(one["machines"], key=by_number)
+        }
     return result + _crashes(design)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import shlex
 from collections.abc import Callable
 from typing import Any
@@ -97,3 +98,9 @@ def command_line(command: Any) -> str:
 def statistic(key: str) -> str:
     """What people call a statistic of latencies: p99.9 for `p99_9`."""
     return key.replace("_", ".")
+
+
+def by_number(machine: str) -> list[str | int]:
+    """What machines are sorted by: cache-2 before cache-10."""
+    parts = re.split(r"(\d+)", machine)
+    return [int(part) if part.isdigit() else part for part in parts]

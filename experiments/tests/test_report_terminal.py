@@ -21,6 +21,7 @@ from experiments.kinds.compare.verdict import verdict
 from experiments.record.result import read_result
 from experiments.report.tables import Table, named
 from experiments.report.terminal import print_table
+from experiments.report.text import by_number
 from experiments.tests.planned_fixture import planned_run
 from experiments.tests.report_fixture import FakeRun, fake_run
 
@@ -189,3 +190,9 @@ def test_a_name_too_long_for_its_column_is_broken_and_not_cut() -> None:
     columns = zip(*(line.split("┃")[2:5] for line in out.getvalue().splitlines()
                     if line.startswith("┃")), strict=True)  # fmt: skip
     assert ["".join(cell.strip() for cell in column) for column in columns] == names
+
+
+def test_machines_are_sorted_by_their_numbers() -> None:
+    names = ["cache-10", "cache-2", "arbiter-web", "cache-1", "2-a"]
+    found = sorted(names, key=by_number)
+    assert found == ["2-a", "arbiter-web", "cache-1", "cache-2", "cache-10"]

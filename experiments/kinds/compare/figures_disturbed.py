@@ -11,6 +11,7 @@ from experiments.kinds.compare.folder import RunFolder
 from experiments.record.metrics.windows import Window, of_kind
 from experiments.report import palette
 from experiments.report.layout import Size
+from experiments.report.text import by_number
 from optimizer.style import data
 
 AXIS_EXTENT = 66  # of labels on the left, the same in all panels that stand below one another
@@ -55,7 +56,7 @@ def shading(disturbances: Sequence[Window], domain: list[float], x: Any) -> Any:
 def lanes(disturbances: Sequence[Window], domain: list[float], size: Size) -> Any:
     """One lane for each disturbed machine, or None where there is none."""
     inside = [w for w in disturbances if w.end_s > domain[0] and w.start_s < domain[1]]
-    machines = sorted({window.machine or "all" for window in inside})[:_LANES_MAX]
+    machines = sorted({window.machine or "all" for window in inside}, key=by_number)[:_LANES_MAX]
     if not machines:
         return None
     rows = [

@@ -15,6 +15,7 @@ from experiments.kinds.compare.folder import RunFolder
 from experiments.report import palette
 from experiments.report.figures import log_ticks
 from experiments.report.layout import Size
+from experiments.report.text import by_number
 from optimizer.style import data
 
 PANELS_MAX = 24
@@ -64,7 +65,7 @@ def _latency_scale(series: pl.DataFrame) -> tuple[Any, list[float]]:
 def hosts_over_time(run: RunFolder, size: Size) -> Any:
     """A small panel for each machine: CPU in per cent of its cap."""
     hosts = run.hosts.filter(pl.col("cpu_percent").is_not_null()).sort("machine", "time_s")
-    names = hosts["machine"].unique(maintain_order=True).to_list()[:PANELS_MAX]
+    names = sorted(hosts["machine"].unique(), key=by_number)[:PANELS_MAX]
     scale = alt.Scale(domain=[0, max(100.0, float(str(hosts["cpu_percent"].max())))], nice=False)
     panels = []
     for machine in names:

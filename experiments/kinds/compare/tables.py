@@ -12,6 +12,7 @@ from experiments.report.shell import repeat_rows
 from experiments.report.tables import Cell, Table, named
 from experiments.report.text import (
     MISSING,
+    by_number,
     milliseconds,
     number,
     percent,
@@ -146,7 +147,7 @@ def fault_table(run: RunFolder) -> Table | None:
     rows = []
     for kind, counts in kinds.items():
         mine = [w for w in run.windows if w.kind == kind and w.what in ("fault", "interference")]
-        machines = sorted({window.machine for window in mine if window.machine})
+        machines = sorted({window.machine for window in mine if window.machine}, key=by_number)
         rows.append((
             named(kind), Cell(number(counts["injected"])), Cell(number(counts["reverted"])),
             Cell(number(sum(window.duration_s for window in mine))),
