@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -112,9 +112,17 @@ def _clean_up(stage: Stage, *, keep: bool) -> None:
         try:
             step()
         except Exception as error:
-            stage.verdicts.cleanup.fail(as_reason(error))
+            for one in _with_those_before(error):
+                stage.verdicts.cleanup.fail(as_reason(one))
     for reason in stage.verdicts.cleanup.reasons:
         stage.narrator.say(f"[bold red]clean-up[/bold red] {escape(reason)}")
+
+
+def _with_those_before(error: BaseException | None) -> Iterator[BaseException]:
+    """An error, and those that it came after: undoing may fail, and then collecting too."""
+    while error is not None:
+        yield error
+        error = None if error.__suppress_context__ else error.__context__
 
 
 def _conclude(kind: Kind, stage: Stage, *, cut_short: bool) -> Outcome | None:
@@ -153,9 +161,11 @@ def _halted(stage: Stage, error: BaseException, told: Path) -> BaseException:
 def _left(stage: Stage) -> str:
     """What became of the fleet and of what was measured."""
     said = "Faults were undone and the fleet was removed."
-    if stage.verdicts.cleanup.reasons:
+    if not stage.is_removed:
         name = stage.design.fleet.experiment
         said = f"The clean-up failed: `sparecraft down {name}` removes what is left of the fleet."
+    elif stage.verdicts.cleanup.reasons:
+        said = "The fleet was removed; what went wrong before that is told above."
     kept = f"What was measured is in {stage.folder}."
     return f"{said} {kept if stage.folder.is_dir() else 'Nothing was measured.'}"
 

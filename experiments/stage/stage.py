@@ -45,6 +45,7 @@ from experiments.stage.schemes.at_work import watched
 from experiments.stage.settings import to_defaults
 
 _INFLUX_CLOSE_S = 15.0
+_NOT_CHECKED = "the machines' fingerprints were not checked"
 Keep = Callable[[Path], Mapping[str, Any] | None]
 
 
@@ -95,6 +96,7 @@ class Stage:
         self._fingerprint_clean: bool | None = None
         self._hosts: pl.DataFrame | None = None
         self._applied = False
+        self.is_removed = True  # also where there was never anything to remove
         self.stopped: dict[str, Any] | None = None
 
     def keep(self, write: Keep) -> None:
@@ -199,6 +201,8 @@ class Stage:
     def _collect_telemetry(self, writer: InfluxWriter) -> None:
         against = [text for one in vars(self.verdicts).values() for text in one.reasons]
         against += self.tally.errors
+        if self._fingerprint_clean is None:
+            against.append(_NOT_CHECKED)
         self.recorder.verdict(time.monotonic(), "run", not against, against)
         self.recorder.close()
         self._telemetry = writer.close(_INFLUX_CLOSE_S)
@@ -229,7 +233,7 @@ class Stage:
         if tally.injected < tally.planned and not tally.errors:
             verdicts.injection.fail(f"{tally.injected} of {tally.planned} faults were injected")
         if self._connected is not None and self._fingerprint_clean is None:
-            verdicts.revert.fail("the machines' fingerprints were not checked")
+            verdicts.revert.fail(_NOT_CHECKED)
         for reason in dose_reasons(self._doses()):
             verdicts.injection.fail(reason)
         if tally.reverted < tally.injected:
@@ -250,10 +254,13 @@ class Stage:
             name = self.design.fleet.experiment
             self.narrator.say(f"The fleet stays up; `sparecraft down {name}` removes it.")
             return
+        self.is_removed = False
         with self.narrator.step("Removing the fleet (terraform destroy)"):
             swept = self.platform.down(self.narrator.detail)
-        for thing in self.platform.left():
+        left = self.platform.left()
+        for thing in left:
             self.verdicts.cleanup.fail(f"{thing} is still there")
+        self.is_removed = not left
         for thing in swept:
             self.narrator.detail(f"swept {thing}")
 

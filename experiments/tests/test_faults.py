@@ -361,7 +361,7 @@ def test_what_goes_through_the_agent_is_held_by_a_lease_that_is_renewed(
 
 
 def test_a_fault_that_is_held_for_too_long_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(holding, "_LONGEST_S", 0.2)
+    monkeypatch.setattr(holding, "_LONGEST_S", 2.0)
     journal = Journal("revert cpu.limp@a")
     fleet = SimpleNamespace(agents={"a": Machine("a", journal)}, platform=Power(journal, {}))
     recorder = SimpleNamespace(event=lambda *_, **__: None)

@@ -27,13 +27,14 @@ def print_integrity(found: Mapping[str, Any]) -> None:
     print_table(table)
     without = found["without"]
     other = without if without["variants"] else {}
+    none = "the same" if without["found"] else "not found in time"
     table = plain_table("integrity", "SLO", "expected", "interval", "without the SLO")
     for key, unit in _UNITS.items():
         one, asked = found[key], found["asked"][key]
         free = other.get(key)
         cells = ["-" if asked is None else f"{asked:g}", f"{one['expected']:.4g}"]
         cells += [f"{one['low']:.4g} to {one['high']:.4g}"]
-        cells += ["the same" if free is None else f"{free['expected']:.4g}"]
+        cells += [none if free is None else f"{free['expected']:.4g}"]
         table.add_row(unit, *cells)
     print_table(table)
     say(

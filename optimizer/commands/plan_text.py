@@ -152,8 +152,10 @@ def _present_words(there: Mapping[str, Any]) -> str:
         for key in ("p95_ms", "p99_ms")
         if key in found
     ]
-    broken = " and ".join(there["breaks"])
-    return f"The present fleet does not keep {broken}: {', '.join(figures)}."
+    broken = f"does not keep {' and '.join(there['breaks'])}: {', '.join(figures)}."
+    if there["keeps_all_limits"] is None:
+        return f"The present fleet, not counted in all ways for want of time, {broken}"
+    return f"The present fleet {broken}"
 
 
 def _percent_up(share: float) -> str:

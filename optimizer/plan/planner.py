@@ -122,7 +122,7 @@ def answer(asked: Question, today: datetime.date | None = None) -> Answer:
         assumptions=assumptions(asked, binds),
         warnings=(
             *of_run(asked.service),
-            *of_confidence(sure),
+            *(() if asked.rates is None or asked.rates.monotone else of_confidence(sure)),
             *of_margin(margin, case.slo),
             *of_unknown(case.latency.unknown),
             *of_calibration(case.latency.factor_of(tuple(o.replicas for o in found.path))),

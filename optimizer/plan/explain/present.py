@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from optimizer.errors import UnstableError
 from optimizer.plan.explain.curve import AVAILABILITY
-from optimizer.plan.solve.model import attempt
+from optimizer.plan.solve.model import NONE, attempt
 from optimizer.plan.solve.options import Option, TierDemand, usd_when_off
 from optimizer.plan.solve.problem import Path, unavailability_of, violations
 from optimizer.replication import collision_probability
@@ -58,14 +58,14 @@ def against_present(asked: Question, planned: Path) -> dict[str, Any] | None:
     there = _present(asked)
     if there is None:
         return None
-    path, broken = _judged(asked.case, there)
+    path, broken, is_decided = _judged(asked.case, there)
     usd = math.fsum(one.usd_per_month for one in there)
     new = [_There(o.instance, o.nodes, o.standby, o.replicas) for o in planned]
     usd_new = math.fsum(one.usd_per_month for one in new)
     return {
         "usd_per_month": round(usd, 2),
         "usd_more": _more(usd_new, usd),
-        "keeps_all_limits": not broken,
+        "keeps_all_limits": not broken if is_decided or not broken else None,
         "breaks": broken,
         "predicted": _predicted(asked.case, path),
         "tiers": {
@@ -119,20 +119,22 @@ def _measured(asked: Question, tier: TierFit, number: int) -> _There | None:
     return _There(cheapest, spec.nodes, spec.standby, replicas)
 
 
-def _judged(case: Case, there: Sequence[_There]) -> tuple[Path, list[str]]:
-    """The fleet with its needed machines counted, and the limits that break."""
+def _judged(case: Case, there: Sequence[_There]) -> tuple[Path, list[str], bool]:
+    """The fleet with its needed machines counted, the limits that break, and whether it is sure
+    that no other way of counting keeps them."""
     ways, budget = _ways(case, there), 1.0 - (case.slo.availability or 0.0)
     placed = [[way for way in tier if way.unavailability < 1.0] for tier in ways]
-    found = attempt(case.limited(tuple(placed)), limit_s=_SECONDS).path if all(placed) else None
-    if found is not None:
-        return found, []
+    found = attempt(case.limited(tuple(placed)), limit_s=_SECONDS) if all(placed) else NONE
+    if found.path is not None:
+        return found.path, [], True
     within = [[i for i, one in enumerate(tier) if one.unavailability <= budget] for tier in ways]
     tried = [
         tuple(tier[max(kept, default=0)] for tier, kept in zip(ways, within, strict=True)),
         tuple(tier[0] for tier in ways),
         tuple(tier[-1] for tier in ways),
     ]
-    return min(((path, _broken(case, path)) for path in tried), key=lambda one: len(one[1]))
+    path, broken = min(((p, _broken(case, p)) for p in tried), key=lambda one: len(one[1]))
+    return path, broken, found.proved
 
 
 def _broken(case: Case, path: Path) -> list[str]:

@@ -76,6 +76,7 @@ class Solution:
         return self.gap == 0.0
 
 
+NONE = Solution(None, None, 0, 0)  # there is none
 NOT_FOUND = Solution(None, None, 0, 0, gap=None, proof="none")
 
 

@@ -23,6 +23,7 @@ use super::link::{Command, Link, Loss, News, Start};
 use super::packet::Packet;
 use super::replay::{self, Replay};
 use super::reply::{Shape, AUTOCOMMIT};
+use super::spared::Spared;
 use super::terms::{Beginning, NotOpen, Route, Task, Verdict};
 use crate::delayed::{due, Delayed};
 use crate::siblings::Stamp;
@@ -48,6 +49,7 @@ pub struct Held {
     pinned: bool,
     last_winner: Option<LinkId>,
     refusing: Vec<ServerId>,
+    spared: Spared,
     refusal: Option<Packet>,
     /// The session's, as its replies said last.
     pub status: u16,
@@ -79,6 +81,7 @@ impl Held {
             pinned: false,
             last_winner: None,
             refusing: Vec::new(),
+            spared: Spared::default(),
             refusal: None,
             status: AUTOCOMMIT,
         };
@@ -283,7 +286,8 @@ impl Held {
 
     /// A server for a read that is late, brought to the session's state.
     fn one_more(&mut self) -> Option<&Link> {
-        let lease = self.hub.tier.hedge(&self.not_again())?;
+        let exclude = self.not_again();
+        let lease = self.hub.tier.hedge(&exclude)?;
         let id = self.join(Some(lease))?;
         self.links.iter().find(|link| link.id == id)
     }
@@ -301,15 +305,23 @@ impl Held {
     }
 
     fn ask(&mut self, missing: usize) -> Result<(), Refused> {
-        let exclude = self.not_again();
-        self.leases = Some(self.hub.tier.acquire_for(self.stamp, missing, &exclude)?);
+        let mut exclude = self.not_again();
+        let mut leases = self.hub.tier.acquire_for(self.stamp, missing, &exclude);
+        // None but those that were late: one of these, then.
+        let is_stuck = matches!(leases, Err(Refused::NoServer)) && self.links.is_empty();
+        if is_stuck && self.spared.forget() {
+            exclude = self.not_again();
+            leases = self.hub.tier.acquire_for(self.stamp, missing, &exclude);
+        }
+        self.leases = Some(leases?);
         Ok(())
     }
 
-    /// Servers that it has, and those that it cannot have.
-    fn not_again(&self) -> Vec<ServerId> {
+    /// Servers that it has, those that it cannot have, and those that were late.
+    fn not_again(&mut self) -> Vec<ServerId> {
         let held = self.links.iter().map(|link| link.server);
-        held.chain(self.refusing.iter().copied()).collect()
+        let refusing = held.chain(self.refusing.iter().copied());
+        refusing.chain(self.spared.now()).collect()
     }
 
     /// Waits until one server is connected; asks for others in place of those that fail.
@@ -339,11 +351,17 @@ impl Held {
         match news {
             News::Ready(id) => self.ready.push(id),
             News::Down(id, server, loss) => {
-                if !matches!(loss, Loss::Broken) {
-                    self.refusing.push(server);
-                }
-                if let Loss::Refused(packet) = loss {
-                    self.refusal = Some(packet);
+                match loss {
+                    Loss::Broken => {}
+                    Loss::Late => {
+                        let time = self.hub.tier.config().request_timeout();
+                        self.spared.add(server, time);
+                    }
+                    Loss::Refused(packet) => {
+                        self.refusing.push(server);
+                        self.refusal = Some(packet);
+                    }
+                    Loss::Disagrees => self.refusing.push(server),
                 }
                 self.links.retain(|link| link.id != id);
                 self.ready.retain(|ready| *ready != id);

@@ -26,7 +26,7 @@ use super::packet::{self, Packet};
 use super::reply::{is_of_the_statement, End, Follow, Shape};
 use super::terms::Task;
 use super::unwanted::stop;
-use crate::tier::{Flight, Lease, Presence};
+use crate::tier::{Flight, Lease, Presence, Unreached};
 
 /// Commands that a server may lag behind; beyond, the session gives it up.
 const QUEUE_MAX: usize = 1_024;
@@ -61,6 +61,8 @@ pub enum News {
 pub enum Loss {
     /// The connection broke, or could not be made.
     Broken,
+    /// It could not be made in time.
+    Late,
     /// The server refused the login.
     Refused(Packet),
     /// It could not do what other servers did: it is not where the session is.
@@ -146,17 +148,21 @@ struct Worker {
 
 impl Worker {
     async fn run(mut self, key: Key, database: Option<Vec<u8>>) {
-        let deadline = Instant::now() + self.hub.tier.config().request_timeout();
-        let opening = self
-            .hub
-            .open(self.server, key, database.as_deref(), deadline);
-        let mut conn = match opening.await {
+        // The session asks another server then, or this one once more.
+        let deadline = Instant::now() + self.hub.tier.config().connect_timeout();
+        let opened = tokio::select! {
+            opened = self.hub.open(self.server, key, database.as_deref(), deadline) => opened,
+            () = self.news.closed() => return,
+        };
+        let mut conn = match opened {
             Ok(conn) => conn,
-            Err(OpenError::Refused(packet)) => {
-                return self.tell(News::Down(self.id, self.server, Loss::Refused(packet)))
-            }
-            Err(OpenError::Unreached(_)) => {
-                return self.tell(News::Down(self.id, self.server, Loss::Broken))
+            Err(why) => {
+                let loss = match why {
+                    OpenError::Refused(packet) => Loss::Refused(packet),
+                    OpenError::Unreached(Unreached::Refused) => Loss::Broken,
+                    OpenError::Unreached(_) => Loss::Late,
+                };
+                return self.tell(News::Down(self.id, self.server, loss));
             }
         };
         self.tell(News::Ready(self.id));

@@ -15,6 +15,7 @@
 //! | `replay` | what a server that joins later must be told |
 //! | `held` | the servers of one session, at r > 1 |
 //! | `solo` | the server of one session, at r = 1 |
+//! | `spared` | servers that a session does without for a while |
 //! | `passing` | one command, its server, its reply, at r = 1 |
 //! | `terms` | how a session begins, where a command goes, what became of it |
 //! | `unwanted` | a command whose client is gone: stopped |
@@ -35,5 +36,6 @@ mod passing;
 mod replay;
 pub mod reply;
 mod solo;
+mod spared;
 mod terms;
 mod unwanted;

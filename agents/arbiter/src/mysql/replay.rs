@@ -2,7 +2,7 @@
 
 use super::classify::Effect;
 use super::packet::Packet;
-use super::reply::{is_in_transaction, Shape};
+use super::reply::{is_in_transaction, Shape, AUTOCOMMIT};
 use super::terms::Task;
 
 /// Bounds of the record; a session with more state gets no further servers.
@@ -76,9 +76,10 @@ impl Replay {
     }
 
     /// A good reply said this status. A transaction may also end by what is no end of one by its
-    /// text, as `SET autocommit = 1` is where that was off.
+    /// text, as `SET autocommit = 1` is where that was off. Where it is off, a savepoint begins one that
+    /// the status tells of only once a table is read.
     pub fn heard(&mut self, status: u16) {
-        if !is_in_transaction(status) {
+        if !is_in_transaction(status) && status & AUTOCOMMIT != 0 {
             self.transaction.clear();
         }
     }
@@ -145,6 +146,10 @@ mod tests {
         assert_eq!(texts(&replay), [&b"SET autocommit = 1"[..], b"BEGIN"]);
         replay.heard(over);
         assert_eq!(texts(&replay), [b"SET autocommit = 1"]);
+        let implicit = 0;
+        record(&mut replay, &Effect::Within, "SAVEPOINT s");
+        replay.heard(implicit);
+        assert_eq!(texts(&replay), [&b"SET autocommit = 1"[..], b"SAVEPOINT s"]);
     }
 
     #[test]

@@ -25,11 +25,12 @@ use super::packet::{self, Packet};
 use super::passing::{pass, Passing, Stopped};
 use super::replay::{self, Entry, Replay};
 use super::reply::{End, Follow, Shape, AUTOCOMMIT};
+use super::spared::Spared;
 use super::terms::{Beginning, NotOpen, Outcome, Route, Task};
 use super::unwanted::Unwanted;
 use crate::conn::Conn;
 use crate::siblings::Stamp;
-use crate::tier::{Flight, Lease, Leases, Presence};
+use crate::tier::{Flight, Lease, Leases, Presence, Unreached};
 
 /// See the module.
 pub struct Solo {
@@ -43,6 +44,7 @@ pub struct Solo {
     took_locks: bool,
     /// Servers that cannot have the session's state.
     refusing: Vec<ServerId>,
+    spared: Spared,
     /// The session's, as its replies said last.
     pub status: u16,
 }
@@ -90,6 +92,7 @@ impl Solo {
             replay: Replay::default(),
             took_locks: false,
             refusing: Vec::new(),
+            spared: Spared::default(),
             status: AUTOCOMMIT,
         };
         solo.reach(deadline).await?;
@@ -307,8 +310,20 @@ impl Solo {
         let mut refusal = None;
         // Not again in this search.
         let mut tried = self.refusing.clone();
+        tried.extend(self.spared.now());
+        let mut insists = false;
         loop {
             let leases = self.hub.tier.acquire_for(self.stamp, 1, &tried);
+            // None but those that were late: one of these, then, as long as there is time.
+            if matches!(leases, Err(Refused::NoServer))
+                && self.server.is_none()
+                && !insists
+                && self.spared.forget()
+            {
+                insists = true;
+                tried.clone_from(&self.refusing);
+                continue;
+            }
             let mut leases = leases.map_err(|refused| {
                 refusal
                     .take()
@@ -327,14 +342,10 @@ impl Solo {
                 reached.lease = Some(lease);
                 return Ok(());
             }
-            // Who has a server does not insist on another.
-            let insists_until = match self.server {
-                Some(_) => Instant::now(),
-                None => deadline,
-            };
+            let insists_until = if insists { deadline } else { Instant::now() };
             let database = self.database.as_deref();
             let opening = self.hub.open(server, self.key, database, insists_until);
-            match opening.await {
+            let was_late = match opening.await {
                 Ok(conn) => {
                     let mut reached = Reached {
                         server,
@@ -352,11 +363,20 @@ impl Solo {
                         End::Error { .. } => self.refusing.push(server),
                         End::Broken => {}
                     }
+                    false
                 }
-                Err(OpenError::Refused(packet)) => refusal = Some(packet),
-                Err(OpenError::Unreached(_)) => {}
-            }
+                Err(OpenError::Refused(packet)) => {
+                    refusal = Some(packet);
+                    false
+                }
+                Err(OpenError::Unreached(why)) => why != Unreached::Refused,
+            };
             tried.push(server);
+            // Who has a server tries the other again only after a while.
+            if was_late || self.server.is_some() {
+                let time = self.hub.tier.config().request_timeout();
+                self.spared.add(server, time);
+            }
         }
     }
 

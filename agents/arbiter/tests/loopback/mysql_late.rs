@@ -50,7 +50,9 @@ async fn a_server_that_is_late_while_it_answers_others_is_tried_again_and_stays_
             doors.push(Door::of(server.address).await);
         }
         let addresses: Vec<_> = doors.iter().map(|door| door.address).collect();
-        let arbiter = start(&settings("mysql", "tad", replicas, 4), &addresses).await;
+        let patient = "connect_timeout_ms = 3000\nrequest_timeout_ms = 20000\n";
+        let settings = settings("mysql", "tad", replicas, 4) + patient;
+        let arbiter = start(&settings, &addresses).await;
         let mut others = connect(&arbiter).await;
         others.query_drop("SELECT 1").await.unwrap();
         let others = tokio::spawn(async move {
@@ -74,6 +76,35 @@ async fn a_server_that_is_late_while_it_answers_others_is_tried_again_and_stays_
         }
         others.abort();
         server.run("TRUNCATE mysql.general_log").await;
+    }
+}
+
+#[tokio::test]
+async fn a_session_goes_on_where_another_server_takes_it_in_time() {
+    let server = MariaDb::start().await;
+    for (policy, replicas) in [("round-robin", 1), ("hedge", 2)] {
+        let doors = [
+            Door::of(server.address).await,
+            Door::of(server.address).await,
+        ];
+        let addresses = doors.each_ref().map(|door| door.address);
+        let arbiter = start(&settings("mysql", policy, replicas, 4), &addresses).await;
+        let mut others = vec![];
+        for _ in &doors {
+            let mut other = connect(&arbiter).await;
+            others.push(tokio::spawn(async move {
+                loop {
+                    other.query_drop("SELECT 2").await.unwrap();
+                    sleep(Duration::from_millis(20)).await;
+                }
+            }));
+        }
+        doors[0].late.store(usize::MAX, SeqCst);
+        for _ in 0..4 {
+            let mut conn = connect(&arbiter).await;
+            assert_eq!(number(&mut conn, "SELECT 3").await, 3, "{policy}");
+        }
+        others.iter().for_each(tokio::task::JoinHandle::abort);
     }
 }
 
