@@ -20,13 +20,13 @@ def spec_of(manifest: Mapping[str, Any]) -> dict[str, Any]:
     return spec
 
 
-_COUNTING = ("measurement", "injection", "revert")  # without these no figure of a run counts
+COUNTING = ("measurement", "injection", "revert")  # without these no figure of a run counts
 
 
 def failed_verdicts(manifest: Mapping[str, Any]) -> tuple[str, ...]:
     """Which of the runner's own verdicts failed that a run's figures rest on."""
     verdicts = manifest.get("verdicts") or {}
-    return tuple(name for name in _COUNTING if (verdicts.get(name) or {}).get("ok") is False)
+    return tuple(name for name in COUNTING if (verdicts.get(name) or {}).get("ok") is False)
 
 
 def fleet_of(fleet: Mapping[str, Any]) -> dict[str, Any]:

@@ -19,11 +19,11 @@ from typing import Any
 
 from experiments.errors import InputError
 from experiments.record.manifest import Verdicts
+from optimizer.manifest import COUNTING
 
 SCHEMA = 1
 FILE = "result.json"
 VERDICTS = tuple(field.name for field in fields(Verdicts))
-_COUNTING = tuple(name for name in VERDICTS if name != "cleanup")  # which never voids data
 
 Result = dict[str, Any]
 
@@ -45,7 +45,7 @@ class Findings:
 def result_of(kind: str, manifest: Mapping[str, Any], found: Findings) -> Result:
     """The whole of result.json."""
     verdicts = found.verdicts
-    valid = all(verdicts[name]["ok"] for name in _COUNTING)
+    valid = all(verdicts[name]["ok"] for name in COUNTING)
     head = _head(kind, manifest, valid, verdicts, found.slo)
     return {**head, "found": found.found, kind: dict(found.body)}
 

@@ -157,6 +157,29 @@ def test_a_fleet_that_is_still_there_is_told_of_whatever_ended_the_run(
     assert len(folders(tmp_path)) == counts
 
 
+def test_a_fleet_that_is_gone_is_not_called_left_where_collecting_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def collect(_: Stage) -> None:
+        try:
+            raise BROKEN
+        finally:
+            raise TimeoutError("60 s")
+
+    monkeypatch.setattr(Stage, "collect", collect)
+    said = io.StringIO()
+    platform: Any = SimpleNamespace(name="local", down=lambda _: [], left=list)
+    with pytest.raises(Interrupted) as caught:
+        carried_out(
+            WithFleet(KeyboardInterrupt()), tmp_path, platform, Narrator(Console(file=said))
+        )
+    assert "The fleet was removed" in caught.value.do
+    assert "sparecraft down" not in caught.value.do
+    told = " ".join(said.getvalue().split())
+    assert str(BROKEN) in told
+    assert "60 s" in told
+
+
 def test_a_disk_that_fills_up_is_said_and_the_folder_stays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

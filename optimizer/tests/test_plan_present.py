@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from optimizer.errors import InputError
+from optimizer.errors import InputError, PlannerError
 from optimizer.plan.ask.overrides import Overrides, asked_of_run
 from optimizer.plan.outcome import Plan
 from optimizer.plan.planner import answer
@@ -125,3 +125,20 @@ def test_a_present_fleet_of_many_machines_is_counted_in_every_way_that_keeps_its
     assert found.present["breaks"] == []
     assert found.present["keeps_all_limits"]
     assert found.present["predicted"]["p95_ms"] <= 270.0
+
+
+def test_a_present_fleet_that_was_not_decided_in_time_is_not_said_to_break_limits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def late(*_asked: Any, **_how: Any) -> None:
+        raise PlannerError("plan", expected="a plan, or the proof that there is none", came="none")
+
+    present = {"instance_type": "c5.large", "nodes": 1}
+    question = asked({"p99_ms": 145.0}, tier={"present": present})
+    surely = answer(question).plan.present
+    monkeypatch.setattr("optimizer.plan.solve.model.solve", late)  # of `attempt` alone
+    maybe = answer(question).plan.present
+    assert surely is not None
+    assert maybe is not None
+    assert surely["breaks"] == maybe["breaks"] != []
+    assert (surely["keeps_all_limits"], maybe["keeps_all_limits"]) == (False, None)

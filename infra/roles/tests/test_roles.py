@@ -5,6 +5,7 @@ Servers run by their start.sh, without the agent, on a network of their own.
 
 from __future__ import annotations
 
+import http.client
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -179,6 +180,19 @@ def test_a_web_machine_is_ready_only_after_a_page_and_then_without_the_database(
     assert web.is_ready()
     docker("start", db.name)
     db.wait_until_ready()
+
+
+def test_a_web_machine_is_ready_again_soon_where_idle_connections_hold_all_workers(
+    web: Machine,
+) -> None:
+    web.wait_until_ready()
+    kept = [http.client.HTTPConnection(WEB, 80, timeout=30) for _ in range(8)]
+    for one in kept:
+        one.request("GET", "/ping.txt")
+        assert one.getresponse().read() == b"ready\n"
+    eventually("a worker is free again", web.is_ready, limit_s=30)
+    for one in kept:
+        one.close()
 
 
 PING = r"exec 3<>/dev/tcp/127.0.0.1/80; printf 'GET /ping.txt HTTP/1.0\r\n\r\n' >&3; cat <&3"

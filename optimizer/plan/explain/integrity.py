@@ -11,7 +11,7 @@ from optimizer.errors import PlannerError
 from optimizer.plan.ask.case import Case
 from optimizer.plan.ask.variants import LIMITS, Bounds, Hardening, Mix, Weighed, visits_of
 from optimizer.plan.solve.choices import Chosen, cheapest_of
-from optimizer.plan.solve.model import NOT_FOUND, Solution, solve
+from optimizer.plan.solve.model import NONE, NOT_FOUND, Solution, solve
 from optimizer.plan.solve.problem import Problem
 from optimizer.tolerances import CENT
 
@@ -102,11 +102,10 @@ def _none_keeps(asked: Question, offers: Hardening, mixes: Sequence[Mix]) -> Har
 
     best = min(mixes, key=lambda mix: offers.weighed(mix, case.tiers).worst(offers.slo))
     weighed = offers.weighed(best, case.tiers)
-    nothing = Solution(None, None, 0, 0)
     chosen = _free_of(_problems(case, offers, mixes))
     body = _body(offers, case, best, 0, len(mixes))
     free_mix = None if chosen.number is None else mixes[chosen.number]
-    body["without"] = _free(offers, case, free_mix, chosen.found, nothing)
+    body["without"] = _free(offers, case, free_mix, chosen.found, NONE)
     built = "native" if all(len(o) == 1 for o in offers.offered) else "the best choice of variants"
     texts = [
         f"integrity: {key} of {getattr(offers.slo, key):g} is not kept by {built} "
@@ -119,7 +118,7 @@ def _none_keeps(asked: Question, offers: Hardening, mixes: Sequence[Mix]) -> Har
         texts.append(
             f"integrity: without it a plan is {chosen.found.usd_per_month:.2f} USD a month"
         )
-    return Hardened(asked, None, nothing, body, tuple(texts))
+    return Hardened(asked, None, NONE, body, tuple(texts))
 
 
 def _blamed(offers: Hardening, case: Case, mix: Mix, over: float) -> Iterable[str]:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from optimizer.errors import PlannerError
-from optimizer.plan.solve.model import LIMIT_S, Solution, solve
+from optimizer.plan.solve.model import LIMIT_S, NONE, Solution, solve
 from optimizer.plan.solve.problem import Problem
 
 
@@ -34,7 +34,7 @@ def cheapest_of(problems: Sequence[Callable[[], Problem]], *, limit_s: float = L
     none.
     """
     until_s = time.monotonic() + limit_s
-    best = Chosen(None, None, Solution(None, None, 0, 0))
+    best = Chosen(None, None, NONE)
     least, ended, cuts, solves = math.inf, None, 0, 0
     for number, make in enumerate(problems):
         problem = make()

@@ -91,7 +91,7 @@ def solve(problem: Problem, known: Path | None = None, *, limit_s: float = LIMIT
     until_s = time.monotonic() + limit_s
     pools = affordable(problem, eligible(problem), math.inf)
     if not all(len(pool) for pool in pools):
-        return Solution(None, None, 0, 0)
+        return NONE
     by_labels = (
         problem.chain is not None
         and bool(problem.latency_ms_max)
