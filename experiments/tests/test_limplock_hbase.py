@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -11,6 +10,7 @@ import pytest
 
 from experiments.design import load_design
 from experiments.errors import InputError
+from experiments.kinds.limplock import pages
 from experiments.kinds.limplock.cast import cast_of
 from experiments.kinds.limplock.row import rows
 from experiments.kinds.limplock.section import injected_tier
@@ -57,6 +57,7 @@ Under Construction Block:
 Status: HEALTHY
 """
 MEMORY = {"name": "java.lang:type=Memory", "HeapMemoryUsage": {"used": 2**26, "max": 2**27}}
+HEAP = {"heap_used_mb": 64.0, "heap_max_mb": 128.0, "gc_s": 0.0}
 IPC = {"numCallsInGeneralQueue": 10, "numActiveGeneralHandler": 30, "numActiveHandler": 30}
 SERVER = {"memStoreSize": 2**20, "compactionQueueLength": 1, "storeFileCount": 2, "regionCount": 3}
 Say = Callable[[Mapping[str, Any]], None]
@@ -72,12 +73,12 @@ def system() -> System:
 
 
 @pytest.fixture
-def say(system: System, monkeypatch: pytest.MonkeyPatch) -> Say:
+def say(monkeypatch: pytest.MonkeyPatch) -> Say:
     """Has servers say something: what `fsck` answers, and beans by host and the end of their
     name; others have none."""
 
     def told(words: Mapping[str, Any]) -> None:
-        def get(url: str, asked: Mapping[str, str]) -> str:
+        def page(url: str, **asked: str) -> str:
             if url == "http://198.18.0.21:9870/fsck":
                 assert asked["openforwrite"] == "1"
                 return str(words["fsck"])
@@ -89,7 +90,7 @@ def say(system: System, monkeypatch: pytest.MonkeyPatch) -> Say:
             ]
             return json.dumps({"beans": beans})
 
-        monkeypatch.setattr(sys.modules[type(system).__module__], "_get", get)
+        monkeypatch.setattr(pages, "page", page)
 
     return told
 
@@ -126,7 +127,7 @@ def test_the_old_release_tells_its_servers_and_their_queues_by_other_names(
         f"{FIRST.control} name=RPCStatistics-16020": {"callQueueLen": 7},
     })  # fmt: skip
     assert old.parts(rows()["B1"])["region-server"] == ("regions-2", "regions-3")
-    assert old.look("regions-2") == {"heap_used_mb": 64.0, "calls_queued": 7.0}
+    assert old.look("regions-2") == {**HEAP, "calls_queued": 7.0}
 
 
 def test_who_holds_a_log_limps_and_the_server_whose_log_it_is_is_asked(
@@ -163,16 +164,17 @@ def test_a_server_tells_of_its_threads_and_memory_and_a_dead_one_of_nothing(
         f"{FIRST.control} sub=IPC": IPC,
         f"{FIRST.control} sub=Server": SERVER,
         f"{MASTER.control} type=Memory": MEMORY,
+        f"{MASTER.control} type=GarbageCollector,*": {"CollectionTime": 3000},
     })  # fmt: skip
     assert system.look("regions-2") == {
-        "heap_used_mb": 64.0,
+        **HEAP,
         "handlers_active": 30.0,
         "calls_queued": 10.0,
         "memstore_mb": 1.0,
         "compactions_queued": 1.0,
         "store_files": 2.0,
     }
-    assert system.look("regions-1") == {"heap_used_mb": 64.0}
+    assert system.look("regions-1") == {**HEAP, "gc_s": 3.0}
     assert system.look("regions-3") == {}
 
 

@@ -8,11 +8,11 @@ import threading
 from collections.abc import Callable
 from typing import Any, cast
 
-import httpx
 import pytest
 
 from experiments.design import load_design
 from experiments.errors import InputError
+from experiments.kinds.limplock import pages
 from experiments.kinds.limplock.clients import Clients, Lane, Task, Work
 from experiments.kinds.limplock.row import rows
 from experiments.kinds.limplock.system import Node, System, Unsettled, adapter_of
@@ -50,19 +50,15 @@ def system(generation: str) -> System:
 
 
 @pytest.fixture
-def say(system: System, monkeypatch: pytest.MonkeyPatch) -> Say:
-    """Has all servers say something, by bean; what nobody says is an error, as of no server."""
-    module = sys.modules[type(system).__module__]
+def say(monkeypatch: pytest.MonkeyPatch) -> Say:
+    """Has all servers say something, by bean; what nobody says is nothing, as of no server."""
 
     def told(beans: dict[str, dict[str, Any]]) -> None:
-        def page(host: str, port: int, bean: str) -> dict[str, Any]:
+        def page(_: str, port: int, pattern: str) -> list[dict[str, Any]]:
             assert port > 1024
-            found = next((said for name, said in beans.items() if bean.endswith(name)), None)
-            if found is None:
-                raise httpx.ConnectError(host)
-            return found
+            return [said for name, said in beans.items() if pattern.endswith(name)]
 
-        monkeypatch.setattr(module, "_page", page)
+        monkeypatch.setattr(pages, "beans", page)
 
     return told
 
@@ -157,11 +153,13 @@ def test_the_queue_of_calls_and_the_heap_are_read_in_words_of_either_generation(
         "RpcActivityForPort8020": RPC[generation],
         "FSNamesystemState": STATE,
         MEMORY_BEAN: MEMORY,
+        "java.lang:type=GarbageCollector,*": {"CollectionTime": 1250},
     })  # fmt: skip
     found = system.look(MASTER)
     assert (found["call_queue"], found["queue_ms"], found["under_replicated"]) == (3.0, 4.25, 2.0)
-    assert found["heap_used_mb"] == 30.0
-    assert system.look(SECONDARY) == {"heap_used_mb": 30.0}
+    heap = {"heap_used_mb": 30.0, "heap_max_mb": 64.0, "gc_s": 1.25}
+    assert found.items() >= heap.items()
+    assert system.look(SECONDARY) == heap
     say({"RpcActivityForPort8020": RPC[generation]})
     assert system.look(MASTER) == {}
 
@@ -222,7 +220,7 @@ def test_a_checkpoint_is_from_the_next_log_to_the_next_image(
         journal = json.dumps({"MostRecentCheckpointTxId": image})
         return {"JournalTransactionInfo": journal, "NameJournalStatus": log}
 
-    monkeypatch.setattr(module, "_page", page)
+    monkeypatch.setattr(pages, "bean", page)
     asked = Asked()
     lane = system.opened(cast(Clients, asked), rows()["F5"], SECONDARY, 2040)
     assert [(task.operation, task.count) for task in asked.tasks] == [("log", 128)]

@@ -7,8 +7,10 @@ from collections.abc import Iterator, Mapping
 
 import httpx
 
+from experiments.kinds.limplock import pages
+
 _PORT = 9404
-_LIMIT_S = 2.0
+_MEMORY, _COLLECTORS = "java.lang:type=Memory", "java.lang:type=GarbageCollector,*"
 _MEGABYTE = 2.0**20
 _LINE = re.compile(r"^([a-zA-Z_]+)(?:\{([^}]*)\})? ([0-9.eE+-]+)$", re.MULTILINE)
 _LABEL = re.compile(r'([a-zA-Z_]+)="([^"]*)"')
@@ -20,7 +22,7 @@ def exported(host: str) -> str:
     Parameters: host, its address on the control network.
     """
     try:
-        return httpx.get(f"http://{host}:{_PORT}/metrics", timeout=_LIMIT_S, trust_env=False).text
+        return pages.page(f"http://{host}:{_PORT}/metrics")
     except httpx.HTTPError:
         return ""
 
@@ -38,6 +40,23 @@ def look_at_jvm(host: str) -> dict[str, float]:
     Parameters: host, its address on the control network.
     """
     return read_jvm(exported(host))
+
+
+def look_at_jvm_of_hadoop(host: str, port: int) -> dict[str, float]:
+    """Heap in use and in all [MB], and seconds of collections so far, by Hadoop's `/jmx`; empty
+    where it does not answer.
+
+    Parameters: host, mostly its address on the control network.
+    """
+    memory = pages.bean(host, port, _MEMORY).get("HeapMemoryUsage")
+    if memory is None:
+        return {}
+    spent_ms = sum(one["CollectionTime"] for one in pages.beans(host, port, _COLLECTORS))
+    return {
+        "heap_used_mb": memory["used"] / _MEGABYTE,
+        "heap_max_mb": memory["max"] / _MEGABYTE,
+        "gc_s": spent_ms / 1000,
+    }
 
 
 def read_jvm(text: str) -> dict[str, float]:

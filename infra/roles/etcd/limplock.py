@@ -11,12 +11,12 @@ from collections.abc import Mapping
 
 import httpx
 
+from experiments.kinds.limplock import pages
 from experiments.kinds.limplock.led import Led
 from experiments.kinds.limplock.row import Row
 from experiments.kinds.limplock.system import Parts, Shown
 
 _PORT = 2379
-_LIMIT_S = 2.0
 _BEHIND_MOST = 100  # entries of the log that a follower has yet to commit
 _LINE = re.compile(r"^([a-z_]+) ([0-9.eE+-]+)$", re.MULTILINE)
 _LEADS, _KNOWS, _COMMITTED = (
@@ -64,9 +64,8 @@ class Etcd(Led):
 
     def _told(self, node: str) -> Mapping[str, float]:
         """Metrics without labels; empty where it does not serve."""
-        url = f"http://{self.nodes[node].control}:{_PORT}/metrics"
         try:
-            return read_metrics(httpx.get(url, timeout=_LIMIT_S, trust_env=False).text)
+            return read_metrics(pages.page(f"http://{self.nodes[node].control}:{_PORT}/metrics"))
         except httpx.HTTPError:
             return {}
 

@@ -8,7 +8,6 @@ is asked over the control network, which no limping card is on.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -16,12 +15,13 @@ from typing import Any
 import httpx
 
 from experiments.errors import InputError
+from experiments.kinds.limplock import pages
 from experiments.kinds.limplock.clients import Clients, Lane, Task
+from experiments.kinds.limplock.jvm import look_at_jvm_of_hadoop
 from experiments.kinds.limplock.row import Load, Row
 from experiments.kinds.limplock.system import Node, Parts, Shown, System, Unsettled
 
 _MASTER_PORT, _SERVER_PORT, _NAMENODE_PORT = 16010, 16030, 9870
-_LIMIT_S = 2.0
 _PREPARED_S = 120.0
 # The paper names no size: at 700 bytes each its scan would have had all of its card.
 _VALUE_BYTES = 200
@@ -34,7 +34,6 @@ _CACHED_GAP_S = 0.01  # a hundred gets would else be over before puts pile up
 _OPERATIONS = ("put", "get", "get-cached", "scan", "compact")
 _LOG = "node-that-holds-the-log"
 _MEGABYTE = 2.0**20
-_MEMORY = "java.lang:type=Memory"
 _MASTER = {
     "new": "Hadoop:service=HBase,name=Master,sub=Server",
     "old": "hadoop:service=Master,name=Master",
@@ -105,7 +104,7 @@ class HBase(System):
 
     def parts(self, row: Row) -> Parts:
         """Region servers, as the master has them, and who holds the first one's log."""
-        live = _live(self._bean(self._master, _MASTER_PORT, _MASTER[self._generation]))
+        live = _live(pages.bean(self._master.control, _MASTER_PORT, _MASTER[self._generation]))
         lacking = [name for name in self._servers if self.nodes[name].address not in live]
         if lacking:
             raise _unsettled(f"none of {', '.join(lacking)}")
@@ -213,23 +212,12 @@ class HBase(System):
     def look(self, node: str) -> Mapping[str, float]:
         """A region server's threads, queues and memory; a master's heap."""
         port = _MASTER_PORT if node == self._master.name else _SERVER_PORT
-        memory = self._bean(self.nodes[node], port, _MEMORY)
-        if not memory:
-            return {}
-        found = {"heap_used_mb": float(memory["HeapMemoryUsage"]["used"]) / _MEGABYTE}
-        if port == _SERVER_PORT:
+        control = self.nodes[node].control
+        found = look_at_jvm_of_hadoop(control, port)
+        if found and port == _SERVER_PORT:
             for bean, told in _TOLD[self._generation].items():
-                found |= numbers_of(self._bean(self.nodes[node], port, bean), told)
+                found |= numbers_of(pages.bean(control, port, bean), told)
         return found
-
-    def _bean(self, node: Node, port: int, name: str) -> Mapping[str, Any]:
-        """Attributes of a bean; none where it does not answer."""
-        try:
-            answer = _get(f"http://{node.control}:{port}/jmx", {"qry": name})
-            beans = json.loads(answer)["beans"]
-        except (httpx.HTTPError, ValueError):
-            return {}
-        return dict(beans[0]) if beans else {}
 
     def _holders(self) -> tuple[str, ...]:
         """Machines that have a replica of what the first server's log is written to now. Of the old
@@ -238,7 +226,7 @@ class HBase(System):
         asked |= dict.fromkeys(("files", "blocks", "locations", "openforwrite"), "1")
         namenode, *others = self.called["hdfs"]
         try:
-            text = _get(f"http://{namenode.address}:{_NAMENODE_PORT}/fsck", asked)
+            text = pages.page(f"http://{namenode.address}:{_NAMENODE_PORT}/fsck", **asked)
         except httpx.HTTPError as error:
             raise _unsettled(f"a name node that says {error!r}") from error
         holding = holders_of(text, self.nodes[self._first].address)
@@ -273,12 +261,6 @@ def _live(master: Mapping[str, Any]) -> set[str]:
 
 def _unsettled(came: str) -> Unsettled:
     return Unsettled("the region servers", expected="all of them with the master", came=came)
-
-
-def _get(url: str, asked: Mapping[str, str]) -> str:
-    """A page as text."""
-    found = httpx.get(url, params=asked, timeout=_LIMIT_S, trust_env=False)
-    return found.raise_for_status().text
 
 
 SYSTEM = HBase

@@ -16,11 +16,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-import httpx
-
 from experiments.design.workloads import module_at
 from experiments.errors import InputError, MeasurementFailed
+from experiments.kinds.limplock import pages
 from experiments.kinds.limplock.clients import Clients, Lane, Task
+from experiments.kinds.limplock.jvm import look_at_jvm_of_hadoop
 from experiments.kinds.limplock.row import Load, Row
 from experiments.kinds.limplock.system import Node, Parts, Shown, System, Unsettled
 
@@ -31,11 +31,9 @@ _PAGES = {  # of NameNode, SecondaryNameNode and DataNode
     "new": (9870, 9868, 9864),
     "old": (50070, 50090, 50075),
 }
-_PAGE_S = 2.0
 _PREPARED_S = 240.0
 _CLEARED_S = 30.0
 _SILENT_S = 30.0  # what HDFS itself calls stale
-_MEGABYTE = 2.0**20
 
 _CHECKPOINT_S = 10.0  # from the end of a checkpoint to the begin of the next
 _CHANGED_S = 600.0  # of a disk a thousand times slower
@@ -89,7 +87,6 @@ _DATANODE = {
         "XceiverCount": "transfers", "XmitsInProgress": "regenerating",
     },
 }  # fmt: skip
-_MEMORY = "java.lang:type=Memory"
 _INFO = "Hadoop:service=NameNode,name=NameNodeInfo"
 _CALLS = "Hadoop:service=NameNode,name=RpcDetailedActivityForPort8020"
 
@@ -269,10 +266,9 @@ class Hdfs(System):
 
     def look(self, node: str) -> Mapping[str, float]:
         """Queues and transfers as the server counts them, and its heap."""
-        memory = self._told(node, _MEMORY).get("HeapMemoryUsage")
-        if memory is None:
+        found = look_at_jvm_of_hadoop(*self._pages[node])
+        if not found:
             return {}
-        found = {"heap_used_mb": memory["used"] / _MEGABYTE}
         own = {self._master: _NAMENODE, self._secondary: {}}.get(node, _DATANODE)
         for bean, keys in {**_ANY, **own}.items():
             told = self._told(node, bean)
@@ -340,17 +336,7 @@ class Hdfs(System):
 
     def _told(self, node: str, bean: str) -> dict[str, Any]:
         """What a bean says; empty where it does not answer, or has no such bean."""
-        try:
-            return _page(*self._pages[node], bean)
-        except (httpx.HTTPError, ValueError):
-            return {}
-
-
-def _page(host: str, port: int, bean: str) -> dict[str, Any]:
-    """A bean as a server tells it. Raises HTTPError, ValueError."""
-    address = f"http://{host}:{port}/jmx?qry={bean}"
-    found = httpx.get(address, timeout=_PAGE_S, trust_env=False).json()["beans"]
-    return dict(found[0]) if found else {}
+        return pages.bean(*self._pages[node], bean)
 
 
 def _changed(look: Callable[[], str], before: str, halt: threading.Event) -> None:
