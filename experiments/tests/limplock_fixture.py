@@ -53,6 +53,9 @@ class Truth:
     wait_max: float = 12.0
     leaders: tuple[str, str, str] = ("ensemble-2", "ensemble-1", "ensemble-3")  # by repeat
     gone: Mapping[str, float] | None = None  # by label, since when
+    moved: tuple[str, ...] = ()  # scenarios in which parts moved
+    cold: tuple[str, ...] = ()  # scenarios that met services that were just started
+    bases_cut: int = 0  # repeats, from the first on, that ended with a base cut short
 
 
 def leader_limps(scenario: str, operation: str, limps: bool) -> float:
@@ -99,7 +102,10 @@ class Made:
 
     def _repeat(self, arm: str, repeat: int, truth: Truth) -> None:
         base_s = BASE_S * float(np.exp(self._rng.normal(0.0, truth.noise)))
-        self._window(arm, repeat, truth, "base", base_s, base_s, cut=False)
+        cut = repeat < truth.bases_cut
+        self._window(arm, repeat, truth, "base", base_s, base_s, cut=cut)
+        if cut:
+            return
         for scenario, slower in truth.operation.items():
             limit_s = truth.wait_max * base_s
             took_s = min(slower * base_s, limit_s)
@@ -126,7 +132,8 @@ class Made:
         self._windows.append(
             Window(
                 arm, truth.row, truth.part, scenario, repeat, limping, asked, labels, start_s,
-                start_s + length_s, took_s, cut, {**gone, **crashed}, False, 0, 1.0,
+                start_s + length_s, took_s, cut, {**gone, **crashed}, scenario in truth.moved, 0,
+                1.0, scenario in truth.cold,
             )
         )  # fmt: skip
         self._asked += [

@@ -88,6 +88,41 @@ def test_a_row_whose_base_differs_from_itself_is_not_judged(tmp_path: Path) -> N
     assert "differs" in found["reason"]
 
 
+@pytest.mark.parametrize("short", [1, 3])
+def test_a_base_that_was_cut_short_is_not_judged_and_the_page_says_so(
+    tmp_path: Path, short: int
+) -> None:
+    folder = tmp_path / "limplock-zookeeper" / "20261124T000000Z"
+    result = Made(folder, replace(SLOW_LEADER, bases_cut=short), SLOW_FOLLOWER).result()
+    mine = [one for one in flat(result)["scenarios"] if one["row"] == "Z3"]
+    assert {one["operation"] for one in mine} == {"insufficient"}
+    assert {one["bases_cut"] for one in mine} == {short}
+    if short == 3:
+        [only] = mine
+        assert (only["scenario"], only["reason"]) == ("base", "the base was cut short")
+        assert (only["node"], only["cluster"]) == ("insufficient", "insufficient")
+    assert result["limplock"]["letters"]["Z3"] == "O? N? C?"
+    assert scenario(result, "Z4", "100")["operation"] == "no"
+    assert result["valid"]
+    done = call("report", str(folder))
+    assert done.exit_code == 0, done.output
+    assert f"{short} bases cut short" in (folder / "report.html").read_text()
+
+
+def test_parts_that_moved_under_a_fault_and_services_that_were_cold_are_said(
+    tmp_path: Path,
+) -> None:
+    truth = replace(SLOW_LEADER, moved=("100",), cold=("1000",))
+    result = Made(tmp_path, truth).result()
+    assert scenario(result, "Z3", "100")["operation"] == "yes"
+    names = [one["scenario"] for one in flat(result)["scenarios"]]
+    seen = [line[-1].text for line in scenario_table(flat(result)).rows]
+    said = dict(zip(names, seen, strict=True))
+    assert "parts moved in 3" in said["100"]
+    assert "begun cold in 3" in said["1000"]
+    assert not any("moved" in said[name] or "cold" in said[name] for name in ("10", "crash"))
+
+
 def test_a_server_that_ran_out_of_memory_is_down_and_not_an_error(tmp_path: Path) -> None:
     gone = replace(SLOW_LEADER, gone={"leader": 5.0})
     result = Made(tmp_path, gone).result()

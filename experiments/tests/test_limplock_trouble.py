@@ -6,7 +6,7 @@ import re
 import shutil
 import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -24,78 +24,14 @@ from experiments.kinds.limplock.cast import cast_of
 from experiments.kinds.limplock.clients import Clients, Lane, Task
 from experiments.kinds.limplock.foreseen import check_memory, needed_mb
 from experiments.kinds.limplock.page import scale_words
-from experiments.kinds.limplock.repeat import Moved, Repeat, until_settled, whole
-from experiments.kinds.limplock.row import Row, rows
+from experiments.kinds.limplock.repeat import until_settled, whole
+from experiments.kinds.limplock.row import rows
 from experiments.kinds.limplock.section import LimplockSection
-from experiments.kinds.limplock.system import Node, Parts, System, Unsettled
+from experiments.kinds.limplock.system import Unsettled
 from experiments.kinds.limplock.windows import Left, Window
 from experiments.stage.stage import Stage
 from experiments.tests.called import call, refusal
-
-NODES = [Node(name, f"198.18.0.{k}", f"198.19.0.{k}") for k, name in enumerate("abc", start=1)]
-# A client that answers at once, dies when asked to, and hangs when asked to.
-PROGRAM = """
-import sys, time
-print("ready", flush=True)
-tasks = {}
-for line in sys.stdin:
-    word, lane, *task = line.rstrip("\\n").split("\\t")
-    if word == "open":
-        tasks[lane] = task
-        print("open", lane, sep="\\t", flush=True)
-        continue
-    task = tasks[lane]
-    if word == "stop":
-        print("end", lane, "stopped", sep="\\t", flush=True)
-    elif task[1] == "die":
-        print("out of memory", file=sys.stderr, flush=True)
-        sys.exit(3)
-    elif task[1] != "hang":
-        for _ in range(int(task[2])):
-            now = time.monotonic_ns()
-            print("did", lane, now, now + 1000, "ok", sep="\\t")
-        print("end", lane, "done", sep="\\t", flush=True)
-"""
-
-
-class Three(System):
-    """A leader and two followers, as `told` says at each look."""
-
-    sources, opener = (), ""
-
-    def __init__(self, told: Sequence[Parts | None]) -> None:
-        super().__init__(NODES, {})
-        self._told = list(told)
-
-    @classmethod
-    def check(cls, row: Row) -> None:
-        """Any."""
-
-    def parts(self, row: Row) -> Parts:
-        del row
-        found = self._told.pop(0) if len(self._told) > 1 else self._told[0]
-        if found is None:
-            raise Unsettled("three", expected="a leader", came="none")
-        return found
-
-    def asked(self, row: Row, parts: Parts, injected: str) -> str:
-        del row
-        return next(name for name in parts["follower"] if name != injected)
-
-    def target(self, node: str, operation: str) -> str:
-        del operation
-        return node
-
-    def prepare(self, row: Row, count: int, clients: Clients) -> None:
-        """Nothing."""
-
-    def probe(self, row: Row, operation: str, node: str) -> Task:
-        del row, operation
-        return Task(node, "hang", node, 0, 1, 1)
-
-
-A_LEADS: Parts = {"leader": ("a",), "follower": ("b", "c")}
-B_LEADS: Parts = {"leader": ("b",), "follower": ("a", "c")}
+from experiments.tests.limplock_small import A_LEADS, B_LEADS, PROGRAM, Three
 
 
 @pytest.fixture
@@ -157,6 +93,11 @@ def test_nothing_is_waited_for_longer_than_a_fault_may_be_held() -> None:
     assert row.wait_max * section.base_max_s > HELD_S_MAX
     waited_s = [section.limit_s(row, base_s) for base_s in (0.01, 1.0, section.base_max_s)]
     assert waited_s == [section.window_least_s, row.wait_max, HELD_S_MAX]
+
+
+def test_a_design_may_ask_for_all_rows() -> None:
+    known = tuple(rows())
+    assert len(LimplockSection(rows=known).asked()) == len(known)
 
 
 def test_an_unknown_row_is_answered_with_the_nearest(design: Path) -> None:
@@ -261,62 +202,6 @@ def test_the_node_that_limps_is_found_in_the_system_and_is_not_the_one_that_is_a
         assert found.asked != limping
     with pytest.raises(Unsettled):
         cast_of(rows()["Z3"], "observer", Three([A_LEADS]))
-
-
-class Small:
-    """A repeat's surroundings without a fleet."""
-
-    class clock:
-        @staticmethod
-        def since_s(monotonic: float) -> float:
-            return monotonic
-
-    class fleet:
-        agents: Mapping[str, Any]
-
-    class recorder:
-        block = None
-
-    def __init__(self) -> None:
-        class Agent:
-            def health(self) -> dict[str, Any]:
-                return {"service": "running", "ready": True}
-
-        self.fleet.agents = dict.fromkeys("abc", Agent())
-
-
-class Watch:
-    def answered(self, machine: str) -> float | None:
-        del machine
-        return None
-
-
-def repeat_of(told: Sequence[Parts | None], clients: Clients, *, rehearse: bool = True) -> Repeat:
-    section = LimplockSection(
-        rows=("Z3",), scale=0.001, base_max_s=5.0, window_least_s=0.5, rehearse=rehearse
-    )
-    block: Any = type("Block", (), {"arm": "new", "pair": 0, "repeat": 0})()
-    stage, watch = cast(Any, Small()), cast(Any, Watch())
-    row, system = rows()["Z3"], Three(told)
-    return Repeat(stage, section, block, row, "leader", system, clients, watch, section.scenarios)
-
-
-def test_an_election_in_a_base_makes_its_repeat_begin_anew(clients: Clients) -> None:
-    repeat = repeat_of([A_LEADS, A_LEADS, B_LEADS], clients)
-    with pytest.raises(Moved):
-        repeat.measure()
-    [base] = repeat.windows
-    assert (base.limping, base.moved, base.cut) == ("a", True, False)
-    assert all(lane.ended is not None for _, lane in repeat.lanes)
-
-
-def test_a_run_of_which_nothing_is_kept_comes_first_unless_it_is_left_out(clients: Clients) -> None:
-    for rehearse, told in ((True, [A_LEADS, A_LEADS, B_LEADS]), (False, [A_LEADS, B_LEADS])):
-        before = len(clients.lanes)
-        with pytest.raises(Moved):
-            repeat_of(told, clients, rehearse=rehearse).measure()
-        runs = [lane for lane in clients.lanes[before:] if lane.task.count]
-        assert len(runs) == (2 if rehearse else 1)
 
 
 def test_a_client_does_what_it_is_told_and_a_lane_ends_when_it_is_stopped(clients: Clients) -> None:

@@ -187,11 +187,13 @@ def _notes(one: Mapping[str, Any]) -> str:
     down = [node["node"] for node in one["nodes"] if node["down"]]
     words = [f"{one['repeats']} repeats"]
     limit = f"{plain(one['wait_max'])} × the base"
-    limit += f" or {HELD_S_MAX:g} s" if max(one["took_all_s"]) >= HELD_S_MAX else ""
+    limit += f" or {HELD_S_MAX:g} s" if max(one["took_all_s"], default=0) >= HELD_S_MAX else ""
     words += [f"{one['cut']} cut short at {limit}"] if one["cut"] else []
+    words += [f"{one['bases_cut']} bases cut short"] if one.get("bases_cut") else []
     words += [f"{number(one['errors'])} failed attempts"] if one["errors"] else []
     words += [f"parts moved in {one['moved']}"] if one["moved"] else []
     words += [f"started anew after {one['anew']}"] if one["anew"] else []
+    words += [f"begun cold in {one['cold']}"] if one.get("cold") else []
     words += [f"down: {', '.join(down)}"] if down else []
     return "; ".join(words)
 

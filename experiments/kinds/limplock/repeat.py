@@ -63,16 +63,26 @@ class Repeat:
         self._scenarios = scenarios
         self._count = section.count_of(row)
         self._probes: list[Lane] = []
+        self._told: dict[int, int] = {}  # of each lane, how much of it InfluxDB has
+        self._cold = False  # services were started anew, and nothing was rehearsed since
 
     def measure(self) -> None:
-        """The whole repeat. Raises Moved where its base says nothing of its parts."""
+        """The whole repeat; of one whose base was cut short nothing but that, for no time could be
+        compared with it. Raises Moved where its base says nothing of its parts."""
         with ExitStack() as stack:
             self._begin_probes(stack)
             time.sleep(_PROBES_BEFORE_S)
             if self._section.rehearse:
                 self._rehearse()
             base = self._base(stack)
+            if base.cut:
+                self._stage.narrator.detail(
+                    f"{self._row.name}: the base was cut short after {base.took_s:.0f} s"
+                )
+                return
             for scenario in self._scenarios:
+                if self._cold and self._section.rehearse:
+                    self._rehearse()
                 self._scenario(scenario, base)
 
     def _begin_probes(self, stack: ExitStack) -> None:
@@ -99,6 +109,7 @@ class Repeat:
         self._clients.go(lane)
         lane.wait(self._section.base_max_s)
         self._clients.stop(lane)
+        self._cold = False
 
     def _base(self, stack: ExitStack) -> Window:
         self._system.reset(self._row, self._count, self._clients)
@@ -114,6 +125,7 @@ class Repeat:
         self._clients.stop(lane)
         base = self._window(BASE, cast, start, time.monotonic(), lane)
         self.windows.append(base)
+        self._tell()
         if base.moved:
             raise Moved(
                 f"{self._row.name} of {self._block.arm}, repeat {self._block.pair + 1}",
@@ -140,10 +152,11 @@ class Repeat:
             time.sleep(max(0.0, since + section.window_least_s - time.monotonic()))
             self._clients.stop(lane)
             window = self._window(scenario.name, cast, since, time.monotonic(), lane)
+            window = replace(window, cold=self._cold)
         self._stage.recorder.block = None
         window = replace(window, whole_after_s=self._recover(cast.limping))
         self.windows.append(window)
-        self._tell(since)
+        self._tell()
         self._say(scenario, base, window)
 
     def _number(self) -> int:
@@ -208,15 +221,16 @@ class Repeat:
         return whole(self._stage, look, self._section.recover_max_s)
 
     def _recover(self, limped: str) -> float | None:
-        """Until the system is whole and every probe is answered; where that takes too long it is
-        started anew, with the machine that limped, and None is returned."""
+        """Until the system is whole and every probe is answered; where that takes too long, or
+        what the fault moved cannot be brought back, it is started anew, with the machine that
+        limped, and None is returned."""
         begun = time.monotonic()
         limit_s = self._section.recover_max_s
         try:
             until_settled(partial(self._system.parts, self._row), limit_s)
             self._system.mend(self._clients)
             self._await_probes(begun, limit_s)
-        except Unsettled as error:
+        except (Unsettled, MeasurementFailed) as error:
             self._stage.narrator.detail(f"started anew: {error.came}")
             self._start_anew(limped)
             return None
@@ -242,16 +256,18 @@ class Repeat:
         whole(stage, partial(self._system.parts, self._row), limit_s)
         self._system.mend(self._clients)
         whole(stage, partial(self._await_probes, begun, limit_s), limit_s)
+        self._cold = True
 
-    def _tell(self, since: float) -> None:
-        """The probes since then, to InfluxDB."""
+    def _tell(self) -> None:
+        """The probes since it was last called, to InfluxDB."""
         for lane in self._probes:
             tags = {"machine": lane.task.node, "operation": lane.task.operation}
-            for one in lane.did:
-                if one.start >= since:
-                    took = {"latency_ms": 1000.0 * (one.end - one.start)}
-                    more = {**tags, "outcome": one.outcome}
-                    self._stage.recorder.sample(one.end, "probe", more, took)
+            new = lane.did[self._told.get(lane.number, 0) :]
+            for one in new:
+                took = {"latency_ms": 1000.0 * (one.end - one.start)}
+                more = {**tags, "outcome": one.outcome}
+                self._stage.recorder.sample(one.end, "probe", more, took)
+            self._told[lane.number] = self._told.get(lane.number, 0) + len(new)
 
     def _say(self, scenario: Scenario, base: Window, window: Window) -> None:
         least = "at least " if window.cut else ""

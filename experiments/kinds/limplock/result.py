@@ -45,6 +45,7 @@ def analyse(folder: Path) -> Findings:
     ]
     if spec.get("search") is not None:
         found.sort(key=lambda one: value_of(one["scenario"]))
+    found += _unjudged(windows, left)
     summary = _summary(found, known)
     arms = list(dict.fromkeys(one["arm"] for one in summary))
     letters = {
@@ -75,6 +76,47 @@ def _zones(
     return None if search is None else searched(windows, Search.model_validate(search))
 
 
+def _unjudged(windows: Sequence[Window], left: Left) -> list[dict[str, Any]]:
+    """Of each row that has no scenario, for its bases were cut short: that."""
+    found = []
+    for arm, name, part in dict.fromkeys((w.arm, w.row, w.part) for w in windows):
+        mine = [w for w in windows if (w.arm, w.row, w.part) == (arm, name, part)]
+        base = {w.repeat: w for w in mine}  # a repeat that was begun again has its later base
+        if any(w.scenario != BASE for w in mine) or not any(w.cut for w in base.values()):
+            continue
+        took_s = [w.took_s for w in base.values()]
+        found.append({
+            "arm": arm,
+            "row": name,
+            "part": part,
+            "scenario": BASE,
+            "repeats": len(base),
+            "count": left.counts[name],
+            "base_s": float(np.median(took_s)),
+            "base_all_s": took_s,
+            "took_all_s": [],
+            "cut": 0,
+            "bases_cut": _cut(base.values()),
+            "wait_max": left.wait_max[name],
+            "limping": mine[-1].labels[mine[-1].limping],
+            "moved": 0,
+            "anew": 0,
+            "cold": 0,
+            "errors": sum(w.errors for w in base.values()),
+            "slowdown": None,
+            **dict.fromkeys(CLASSES, "insufficient"),
+            "reason": "the base was cut short",
+            "scope": [],
+            "nodes": [],
+            "streams": [],
+        })  # fmt: skip
+    return found
+
+
+def _cut(windows: Iterable[Window]) -> int:
+    return sum(window.cut for window in windows)
+
+
 Key = tuple[str, str, str, str]
 
 
@@ -85,7 +127,8 @@ def _scenario(
     mine = [w for w in windows if (w.arm, w.row, w.part) == (arm, name, part)]
     faulty = {w.repeat: w for w in mine if w.scenario == scenario}
     # A repeat that was begun again has its later base.
-    base = {w.repeat: w for w in mine if w.scenario == BASE and w.repeat in faulty}
+    bases = {w.repeat: w for w in mine if w.scenario == BASE}
+    base = {repeat: window for repeat, window in bases.items() if repeat in faulty}
     measured = measured_of(row, base, faulty, asked)
     found = judge(measured, rule)
     return {
@@ -98,11 +141,13 @@ def _scenario(
         "base_s": float(np.median([w.took_s for w in base.values()])),
         "base_all_s": [w.took_s for w in base.values()],
         "took_all_s": [w.took_s for w in faulty.values()],
-        "cut": sum(w.cut for w in faulty.values()),
+        "cut": _cut(faulty.values()),
+        "bases_cut": _cut(bases.values()),
         "wait_max": left.wait_max[name],
         "limping": measured.limping,
         "moved": sum(w.moved for w in faulty.values()),
         "anew": sum(w.whole_after_s is None for w in faulty.values()),
+        "cold": sum(w.cold for w in faulty.values()),
         "errors": sum(w.errors for w in faulty.values()),
         **_json(found),
     }

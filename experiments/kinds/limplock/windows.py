@@ -36,7 +36,8 @@ class Window:
 
     labels: what machines are called by their parts, since parts move; limping: the machine, also of
     a base; took_s: of the operation, at least so long where `cut`; gone_s: machines whose service
-    ended, after so long; moved: whether parts were others at the end; errors: failed attempts.
+    ended, after so long; moved: whether parts were others at the end; errors: failed attempts;
+    cold: services were started anew since the base, and nothing was rehearsed.
     """
 
     arm: str
@@ -55,6 +56,7 @@ class Window:
     moved: bool
     errors: int
     whole_after_s: float | None = None  # until it was; None: of a base, or it was started anew
+    cold: bool = False
 
     @property
     def length_s(self) -> float:
@@ -75,7 +77,7 @@ class Left:
     counts: Mapping[str, int]  # by row, of its operations
     wait_max: Mapping[str, float]
     shown: Sequence[Mapping[str, Any]]  # white-box metrics of the page
-    abandoned: Sequence[str]  # repeats that were begun again, and why
+    abandoned: Sequence[str]  # repeats that were begun again, and looks that failed, and why
     scales: Mapping[str, float] = field(default_factory=dict)  # by row
 
 

@@ -1,0 +1,131 @@
+"""A repeat in trouble: elections, services that do not come back, bases that never end."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from experiments.errors import MeasurementFailed
+from experiments.kinds.limplock import repeat as module
+from experiments.kinds.limplock.clients import Clients
+from experiments.kinds.limplock.repeat import Moved
+from experiments.tests.limplock_small import (
+    A_LEADS,
+    B_LEADS,
+    PROGRAM,
+    Faults,
+    Small,
+    Three,
+    repeat_of,
+)
+
+SHORT: dict[str, Any] = {"severities": (10, 100), "crash": False, "window_least_s": 0.1}
+
+
+@pytest.fixture
+def clients(tmp_path: Path) -> Iterator[Clients]:
+    found = Clients([sys.executable, "-c", PROGRAM], tmp_path / "log")
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def faults(monkeypatch: pytest.MonkeyPatch) -> Faults:
+    found = Faults()
+    monkeypatch.setattr(module, "held", found.held)
+    monkeypatch.setattr(module, "_PROBES_BEFORE_S", 0.1)
+    monkeypatch.setattr(module, "await_ready", lambda *_: None)
+    return found
+
+
+def runs(clients: Clients) -> int:
+    """How often the row's operation was asked for."""
+    return sum(lane.task.operation == "set" for lane in clients.lanes)
+
+
+def test_an_election_in_a_base_makes_its_repeat_begin_anew(clients: Clients) -> None:
+    repeat = repeat_of(Three([A_LEADS, A_LEADS, B_LEADS]), clients)
+    with pytest.raises(Moved):
+        repeat.measure()
+    [base] = repeat.windows
+    assert (base.limping, base.moved, base.cut) == ("a", True, False)
+    assert all(lane.ended is not None for _, lane in repeat.lanes)
+
+
+def test_an_election_under_a_fault_is_an_outcome_and_the_next_fault_is_the_new_leader_s(
+    clients: Clients, faults: Faults
+) -> None:
+    system = Three([A_LEADS])
+    faults.then = lambda: system.told.__setitem__(0, B_LEADS)
+    repeat = repeat_of(system, clients, **SHORT)
+    repeat.measure()
+    assert [window.moved for window in repeat.windows] == [False, True, False]
+    assert [window.limping for window in repeat.windows] == ["a", "a", "b"]
+    assert [step.machine for step in faults.steps] == ["a", "b"]
+    assert not any(window.cut for window in repeat.windows)
+
+
+def test_a_run_of_which_nothing_is_kept_comes_first_unless_it_is_left_out(clients: Clients) -> None:
+    for rehearse, told in ((True, [A_LEADS, A_LEADS, B_LEADS]), (False, [A_LEADS, B_LEADS])):
+        before = runs(clients)
+        with pytest.raises(Moved):
+            repeat_of(Three(told), clients, rehearse=rehearse).measure()
+        assert runs(clients) - before == (2 if rehearse else 1)
+
+
+@pytest.mark.parametrize("rehearse", [True, False])
+def test_where_a_fault_s_traces_cannot_be_mended_services_are_started_anew(
+    clients: Clients, faults: Faults, rehearse: bool
+) -> None:
+    system, stage = Three([A_LEADS]), Small()
+    system.mend_fails = 1
+    repeat = repeat_of(system, clients, stage, rehearse=rehearse, **SHORT)
+    repeat.measure()
+    _, first, second = repeat.windows
+    assert first.whole_after_s is None
+    assert second.whole_after_s is not None
+    assert {agent.restarts for agent in stage.agents.values()} == {1}
+    assert len(faults.steps) == 2
+    # What was started anew is rehearsed before it is compared with a warm base, or it is said.
+    assert runs(clients) == (5 if rehearse else 3)
+    assert [window.cold for window in repeat.windows] == [False, False, not rehearse]
+
+
+def test_what_cannot_be_mended_after_a_start_either_ends_the_run(
+    clients: Clients, faults: Faults
+) -> None:
+    system = Three([A_LEADS])
+    system.mend_fails = 2
+    repeat = repeat_of(system, clients, **SHORT)
+    with pytest.raises(MeasurementFailed):
+        repeat.measure()
+    assert len(faults.steps) == 1
+
+
+def test_a_base_that_is_cut_short_ends_its_repeat(clients: Clients, faults: Faults) -> None:
+    system, stage = Three([A_LEADS]), Small()
+    system.work = "hang"
+    repeat = repeat_of(system, clients, stage, base_max_s=0.2, **SHORT)
+    repeat.measure()
+    [base] = repeat.windows
+    assert (base.cut, base.moved) == (True, False)
+    assert faults.steps == []
+    assert any("cut short" in text for text in stage.said)
+
+
+def test_influxdb_gets_the_probes_of_base_and_faults_each_once(
+    clients: Clients, faults: Faults
+) -> None:
+    stage = Small()
+    repeat = repeat_of(Three([A_LEADS]), clients, stage, **SHORT)
+    repeat.measure()
+    assert len(faults.steps) == 2
+    told = [(at, tags["machine"], tags["operation"]) for at, name, tags in stage.samples]
+    assert len(told) == len(set(told))
+    for window in repeat.windows:
+        within = {machine for at, machine, _ in told if window.start_s <= at <= window.end_s}
+        assert within == {"a", "b", "c"}, window.scenario
