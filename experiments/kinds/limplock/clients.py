@@ -20,6 +20,7 @@ from pathlib import Path
 from experiments.design.roles import Role
 from experiments.errors import EnvironmentMissing, MeasurementFailed, SparecraftError
 from experiments.paths import ROOT
+from experiments.record.records import space_for, write_bytes
 
 _BUILD = ROOT / "build"
 _JAVA = ROOT / "infra" / "roles" / "java"
@@ -95,10 +96,10 @@ class Clients:
     """The process; always `close` it. Lanes that are over stay in `lanes`."""
 
     def __init__(self, command: Sequence[str], log: Path) -> None:
-        """Starts `command`, whose errors go to `log`. Raises EnvironmentMissing."""
+        """Starts `command`, whose errors go to `log`. Raises EnvironmentMissing, DiskFull."""
         self.lanes: list[Lane] = []
         self._log = log
-        with log.open("ab") as errors:
+        with space_for(log), log.open("ab") as errors:
             self._process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors,
                 text=True, start_new_session=True,
@@ -256,7 +257,7 @@ def command(
     """The command of a client, compiled where that was not done before.
 
     Parameters: role, of whose generation `ci/jars` has the jars; names of machines by address, for
-    a resolver that asks nobody; folder to write these to. Raises EnvironmentMissing.
+    a resolver that asks nobody; folder to write these to. Raises EnvironmentMissing, DiskFull.
     """
     jars = _jars(role, generation)
     java = _program("java")
@@ -264,7 +265,8 @@ def command(
     classes = _compiled(jars, [*own_sources, *sorted(_JAVA.glob("*.java"))])
     hosts = folder / "hosts"
     own = {"127.0.0.1": f"localhost {socket.gethostname()}"}  # clients ask what they are called
-    hosts.write_text("".join(f"{one} {name}\n" for one, name in (own | dict(names)).items()))
+    lines = [f"{one} {name}\n" for one, name in (own | dict(names)).items()]
+    write_bytes(hosts, "".join(lines).encode())
     path = f"{classes}:{role.directory / generation}:{jars}/*"
     return (
         java, f"-Xmx{_HEAP_MB}m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",

@@ -21,7 +21,7 @@ from experiments.kinds.limplock.scenarios import Scenario
 from experiments.kinds.limplock.search import Search, relative
 from experiments.kinds.limplock.section import LimplockSection, system_tier
 from experiments.kinds.limplock.slowdown import Waited
-from experiments.kinds.limplock.system import Node, System, adapter_of
+from experiments.kinds.limplock.system import MODULE, Node, System, adapter_of
 from experiments.kinds.limplock.whitebox import Whitebox
 from experiments.kinds.limplock.windows import (
     ASKED,
@@ -51,7 +51,7 @@ class Rows:
         self._windows: list[Window] = []
         self._abandoned: list[str] = []
         self._lanes: list[tuple[str, Lane]] = []  # with their purpose
-        self._whitebox: list[dict[str, Any]] = []
+        self._whitebox: list[pl.DataFrame] = []  # of each block
         self._clients: dict[tuple[str, str], Clients] = {}  # by arm and system
         self._shown: dict[str, dict[str, Any]] = {}
         stage.keep(self._write)
@@ -78,9 +78,9 @@ class Rows:
         mine = [row for row in self._rows if row.system == name]
         self._shown |= {one.metric: asdict(one) for one in system.shown}
         said = f"{block.arm}, repeat {block.pair + 1}: {', '.join(row.name for row in mine)}"
-        watch = Whitebox(system, self._stage.recorder)
-        with self._stage.narrator.step(said), watch:
-            try:
+        watch = Whitebox([system, *self._called(block.arm, name)], self._stage.recorder)
+        try:
+            with self._stage.narrator.step(said), watch:
                 look = partial(system.parts, mine[0])
                 whole(self._stage, look, self._section.recover_max_s)
                 clients = self._client_of(block.arm, name, system, mine)
@@ -94,8 +94,9 @@ class Rows:
                 for row in mine:
                     for part in row.injected:
                         self._row(block, row, part, *rest, self._section.scenarios)
-            finally:
-                self._whitebox += watch.rows
+        finally:
+            self._whitebox.append(watch.table())
+            self._abandoned += [f"{said}: {text}" for text in watch.failures()]
 
     def _at(
         self, wanted: Search, block: Block, row: Row, system: System, clients: Clients,
@@ -142,14 +143,27 @@ class Rows:
         return []
 
     def _adapter(self, arm: str, name: str) -> System:
-        design = self._stage.design
-        role, tiers = design.roles[name], design.fleet.tiers
+        design, tiers = self._stage.design, self._stage.design.fleet.tiers
         tier = system_tier(design, name)
-        stated = design.experiment.arms[arm].of(tier).role
-        defaults = {key: setting.default for key, setting in role.settings.items()}
-        system = adapter_of(role.directory)(self._nodes(tier), {**defaults, **stated})
+        system = self._of_tier(arm, tier)
         system.called = {tiers[one].role: self._nodes(one) for one in tiers[tier].calls}
         return system
+
+    def _called(self, arm: str, name: str) -> list[System]:
+        """What its tier calls, to be looked at: a row may limp one of those."""
+        design, tiers = self._stage.design, self._stage.design.fleet.tiers
+        return [
+            self._of_tier(arm, one)
+            for one in tiers[system_tier(design, name)].calls
+            if (design.roles[tiers[one].role].directory / MODULE).is_file()
+        ]
+
+    def _of_tier(self, arm: str, tier: str) -> System:
+        design = self._stage.design
+        role = design.roles[design.fleet.tiers[tier].role]
+        stated = design.experiment.arms[arm].of(tier).role
+        defaults = {key: setting.default for key, setting in role.settings.items()}
+        return adapter_of(role.directory)(self._nodes(tier), {**defaults, **stated})
 
     def _nodes(self, tier: str) -> list[Node]:
         role = self._stage.design.fleet.tiers[tier].role
@@ -190,7 +204,8 @@ class Rows:
         )
         write_windows(folder, left, self._windows)
         write_table(folder / ASKED_FILE, self._asked(), ASKED)
-        write_table(folder / WHITEBOX_FILE, pl.DataFrame(self._whitebox, WHITEBOX), WHITEBOX)
+        whitebox = pl.concat([pl.DataFrame(schema=WHITEBOX), *self._whitebox])
+        write_table(folder / WHITEBOX_FILE, whitebox, WHITEBOX)
         return {}
 
     def _asked(self) -> pl.DataFrame:

@@ -1,0 +1,118 @@
+"""What a run of rows writes and looks at: files on a full disk, the tiers that a store calls."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from experiments.design import Design, load_design
+from experiments.errors import DiskFull
+from experiments.kinds.limplock import clients
+from experiments.kinds.limplock.clients import Clients, Did, Lane, Task, command
+from experiments.kinds.limplock.measure import Rows
+from experiments.kinds.limplock.section import LimplockSection
+from experiments.kinds.limplock.windows import (
+    ASKED,
+    ASKED_FILE,
+    PROBE,
+    WHITEBOX,
+    WHITEBOX_FILE,
+    Window,
+    read_windows,
+)
+from experiments.record.records import read_table
+from experiments.tests.disks import fill, mounted
+
+WINDOW = Window("new", "Z3", "leader", "10", 0, "a", "b", {}, 1.0, 5.0, 3.0, True, {}, False, 0)
+
+
+class Written(Rows):
+    """Rows without a fleet; `kept` has what writes their files."""
+
+    def __init__(self, design: Design, section: LimplockSection, machines: Any = ()) -> None:
+        self.kept: list[Any] = []
+        fleet = SimpleNamespace(inventory=SimpleNamespace(started=machines))
+        clock = SimpleNamespace(monotonic=0.0)
+        stage: Any = SimpleNamespace(design=design, fleet=fleet, clock=clock, keep=self.kept.append)
+        super().__init__(stage, section)
+
+    def measured(self, probes: int) -> None:
+        lane = Lane(Task("a", "get", "a", 0, 1, 1), 0)
+        lane.did += [Did(float(k), k + 0.5, "ok") for k in range(probes)]
+        self._windows.append(WINDOW)
+        self._lanes.append((PROBE, lane))
+
+
+def test_a_disk_that_is_full_leaves_the_files_of_a_run_whole(small_disk: Path) -> None:
+    rows = Written(load_design("limplock-zookeeper"), LimplockSection(rows=("Z3",)))
+    [write] = rows.kept
+    assert write(small_disk) is None
+    rows.measured(5)
+    assert write(small_disk) == {}
+    filler = fill(small_disk)
+    rows.measured(1000)
+    with pytest.raises(DiskFull) as caught:
+        write(small_disk)
+    assert caught.value.exit_code == 3
+    assert "limplock.json" in caught.value.do
+    assert read_windows(small_disk)[1] == (WINDOW,)
+    assert read_table(small_disk / ASKED_FILE, ASKED).height == 5
+    assert read_table(small_disk / WHITEBOX_FILE, WHITEBOX).height == 0
+    assert not [path for path in small_disk.iterdir() if path.name.startswith(".")]
+    filler.unlink()
+    assert write(small_disk) == {}
+    assert read_windows(small_disk)[1] == (WINDOW, WINDOW)
+    assert read_table(small_disk / ASKED_FILE, ASKED).height == 1005
+
+
+def test_a_client_that_finds_the_disk_full_is_not_started(
+    small_disk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    role = load_design("limplock-zookeeper").roles["zookeeper"]
+    monkeypatch.setattr(clients, "_compiled", lambda *_: small_disk)
+    monkeypatch.setattr(clients, "_program", lambda name: name)
+    names = {f"198.18.0.{k}": f"ensemble-{k}" for k in (1, 2, 3)}
+    asked = (role, "new", ("ZooKeeperClient.java",), "ZooKeeperClient")
+    command(*asked, names, small_disk)
+    assert "198.18.0.3 ensemble-3\n" in (small_disk / "hosts").read_text()
+    fill(small_disk)
+    before = (small_disk / "hosts").read_text()
+    with pytest.raises(DiskFull):
+        command(*asked, {**names, "198.18.0.4": "ensemble-4"}, small_disk)
+    assert (small_disk / "hosts").read_text() == before
+
+
+@pytest.fixture
+def no_room(tmp_path: Path) -> Iterator[Path]:
+    with mounted(tmp_path / "none", files=1) as directory:
+        (directory / "one").touch()
+        yield directory
+
+
+def test_a_client_without_room_for_its_log_is_a_full_disk(no_room: Path) -> None:
+    with pytest.raises(DiskFull):
+        Clients([sys.executable, "-c", "print('ready')"], no_room / "log")
+
+
+def machine(tier: str, role: str, number: int) -> Any:
+    return SimpleNamespace(
+        name=f"{tier}-{number}", tier=tier, role=role, address=f"198.18.0.{number}",
+        agent_url=f"https://198.19.0.{number}:7070",
+    )  # fmt: skip
+
+
+def test_the_tiers_that_a_store_calls_are_looked_at_too() -> None:
+    design = load_design("limplock-hadoop")
+    machines = [machine("jobs", "hadoop", k) for k in range(1, 6)]
+    machines += [machine("files", "hdfs", k) for k in range(11, 14)]
+    rows = Written(design, LimplockSection(rows=("H1",)), machines)
+    [below] = rows._called("new", "hadoop")
+    assert list(below.nodes) == ["files-11", "files-12", "files-13"]
+    assert below.settings["GENERATION"] == "new"
+    alone = Written(load_design("limplock-zookeeper"), LimplockSection(rows=("Z3",)))
+    assert alone._called("new", "zookeeper") == []
