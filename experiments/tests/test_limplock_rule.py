@@ -257,6 +257,25 @@ def test_a_probe_whose_base_drifts_is_not_judged() -> None:
     assert node.verdict == "insufficient"
 
 
+@pytest.mark.parametrize(
+    "before",
+    [
+        [[(-30.0, -1.0)]] * 3,  # the only whole one lies over the middle
+        [[(-30.0, -1.0)], [(-30.0, -1.0)], [(-30.0, -20.0)]],  # one half in all
+    ],
+)
+def test_a_probe_too_long_to_tell_how_its_base_differs_is_not_judged(
+    before: list[list[tuple[float, float]]],
+) -> None:
+    rows: list[Probe] = []
+    for repeat, some in enumerate(before):
+        spans = [*some, (0.0, 29.0), (30.0, 59.0)]
+        rows += [(repeat, "n1", "read", "neither", *span, "ok") for span in spans]
+    [judged] = [one.judgement for one in found(rows).streams]
+    assert judged.verdict == "insufficient"
+    assert judged.reason
+
+
 def test_one_repeat_of_three_is_not_enough() -> None:
     mixed = probes("n1", 20.0, repeats=(0,)) + probes("n1", repeats=(1, 2))
     assert found(own(), mixed).node == "insufficient"

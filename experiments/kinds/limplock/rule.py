@@ -28,6 +28,7 @@ from experiments.kinds.limplock.slowdown import Slowdown, Waited, slowdown
 from optimizer.source import Share, Strict
 
 Verdict = Literal["yes", "no", "insufficient"]
+_SPREAD_LEAST = 2  # base values, without which nothing says how much they differ
 
 
 class Rule(Strict):
@@ -145,11 +146,13 @@ def _operation(measured: Measured, rule: Rule) -> Judgement:
 def _judged(
     base_s: Sequence[float], spread_s: Sequence[float], faulty: Sequence[Waited], rule: Rule
 ) -> Judgement:
-    if not base_s or min(spread_s) <= 0.0:
+    if min((*base_s, *spread_s), default=0.0) <= 0.0:
         return Judgement("insufficient", reason="there is no base")
     found = slowdown(base_s, faulty, rule.confidence)
     if found is None:
         return Judgement("insufficient", reason=f"too few repeats for {rule.confidence:g}")
+    if len(spread_s) < _SPREAD_LEAST:
+        return Judgement("insufficient", found, "too little of the base to tell its noise")
     noise = float(np.exp(np.std(np.log(spread_s), ddof=1)))
     if noise > rule.noise_max:
         return Judgement("insufficient", found, f"the base differs by {noise:.3g} from itself")
