@@ -10,7 +10,10 @@ import pytest
 
 from experiments import kinds
 from experiments.kinds.limplock.cast import labels_of
+from experiments.kinds.limplock.lacking import lacking
 from experiments.kinds.limplock.page import headline, scenario_table
+from experiments.kinds.limplock.scenarios import BASE
+from experiments.kinds.limplock.windows import Window, read_windows, write_windows
 from experiments.record.result import flat
 from experiments.tests.called import call
 from experiments.tests.limplock_fixture import SLOW_FOLLOWER, SLOW_LEADER, Made
@@ -138,6 +141,95 @@ def test_a_row_that_was_never_measured_makes_the_run_not_valid(tmp_path: Path) -
     result = made.result()
     assert not result["valid"]
     assert result["verdicts"]["measurement"]["reasons"] == ["Z5: nothing was measured"]
+
+
+def test_each_part_of_a_row_has_letters_of_its_own(tmp_path: Path) -> None:
+    follower = replace(SLOW_FOLLOWER, row="Z3")
+    result = Made(tmp_path, SLOW_LEADER, follower).result()
+    assert result["limplock"]["letters"] == {"Z3 leader": "O C", "Z3 follower": "-"}
+    assert kinds.find("limplock").row(result) == {"Z3 leader": "O C", "Z3 follower": "-"}
+    assert result["found"] == "Z3 leader O C, Z3 follower -"
+    both = Made(tmp_path / "both", SLOW_LEADER, follower, arms=("new", "old")).result()
+    assert list(both["limplock"]["letters"]) == [
+        "Z3 new leader", "Z3 new follower", "Z3 old leader", "Z3 old follower",
+    ]  # fmt: skip
+
+
+def spec(rows: list[str], arms: str = "new", search: Any = None) -> dict[str, Any]:
+    section = {"rows": rows, "severities": [10, 100], "crash": False, "search": search}
+    order = "ABCD"[: len(arms.split())]
+    design = {"order": order, "repeats": 3}
+    return {"arms": {arm: {} for arm in arms.split()}, "design": design, "limplock": section}
+
+
+def windows(*names: str, arm: str = "new", scenarios: tuple[str, ...] = ("10", "100"),
+            repeats: range = range(3)) -> list[Window]:  # fmt: skip
+    """Of rows and parts (`F9 source`), a base and these scenarios in each repeat."""
+    return [
+        Window(arm, row, part, scenario, repeat, "m", "m", {"m": part}, 0.0, 1.0, 1.0, False, {},
+               False, 0)
+        for row, part in (name.split() for name in names)
+        for repeat in repeats
+        for scenario in (BASE, *scenarios)
+    ]  # fmt: skip
+
+
+SEARCH = {"axis": "slower", "low": 10.0, "high": 100.0}
+
+
+@pytest.mark.parametrize(
+    ("asked", "came", "said"),
+    [
+        (spec(["Z3"]), windows("Z3 leader"), []),
+        (spec(["Z3", "Z4"]), windows("Z3 leader"), ["Z4: nothing was measured"]),
+        (spec(["Z3"], "new old"), windows("Z3 leader"), ["old: nothing was measured"]),
+        (spec(["F9"]), windows("F9 source"), ["F9 (destination): nothing was measured"]),
+        (
+            spec(["Z3", "Z4"], "new old"),
+            windows("Z3 leader", "Z4 follower") + windows("Z3 leader", arm="old"),
+            ["Z4 (old): nothing was measured"],
+        ),
+        (
+            spec(["Z3"]),
+            windows("Z3 leader", repeats=range(2)),
+            ["Z3: 2 of 3 repeats of 10 ×, 100 ×"],
+        ),
+        (
+            spec(["Z3"]),
+            windows("Z3 leader", repeats=range(2)) + windows("Z3 leader", scenarios=("10",)),
+            ["Z3: 2 of 3 repeats of 100 ×"],
+        ),
+        (spec(["Z3"]), windows("Z3 leader", scenarios=()), ["Z3: nothing was measured"]),
+        (spec(["Z3"], search=SEARCH), windows("Z3 leader", scenarios=("10", "20", "100")), []),
+        (
+            spec(["Z3"], search=SEARCH),
+            windows("Z3 leader", scenarios=("10",))
+            + windows("Z3 leader", scenarios=("20",), repeats=range(3, 5)),
+            ["Z3: 0 of 3 repeats of 100 ×; 2 of 3 repeats of 20 ×"],
+        ),
+    ],
+)
+def test_what_a_run_lacks_of_its_design_is_named(
+    asked: dict[str, Any], came: list[Window], said: list[str]
+) -> None:
+    assert lacking(asked, came) == said
+
+
+def test_turns_of_an_arm_and_the_designs_repeats_are_its_repeats() -> None:
+    asked = spec(["Z3"], "new old")
+    asked["design"] = {"order": "ABBAAB", "repeats": 1}
+    came = windows("Z3 leader") + windows("Z3 leader", arm="old", repeats=range(2))
+    assert lacking(asked, came) == ["Z3 (old): 2 of 3 repeats of 10 ×, 100 ×"]
+
+
+def test_a_run_with_too_few_repeats_of_one_row_is_not_valid(tmp_path: Path) -> None:
+    made = Made(tmp_path, SLOW_LEADER, SLOW_FOLLOWER)
+    left, came = read_windows(tmp_path)
+    write_windows(tmp_path, left, [one for one in came if (one.row, one.repeat) != ("Z4", 2)])
+    result = made.result()
+    assert not result["valid"]
+    [reason] = result["verdicts"]["measurement"]["reasons"]
+    assert reason.startswith("Z4: 2 of 3 repeats")
 
 
 def test_two_generations_stand_beside_each_other(tmp_path: Path) -> None:

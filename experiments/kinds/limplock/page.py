@@ -11,7 +11,7 @@ from rich.console import Console
 
 from experiments.design.injections import HELD_S_MAX
 from experiments.kinds.limplock.figures import course_figures, slowdown_figure
-from experiments.kinds.limplock.result import CLASSES
+from experiments.kinds.limplock.result import CLASSES, told_apart
 from experiments.kinds.limplock.scenarios import label
 from experiments.kinds.limplock.windows import (
     ASKED,
@@ -95,11 +95,8 @@ def headline(result: Mapping[str, Any]) -> str:
 
 
 def _name(result: Mapping[str, Any], one: Mapping[str, Any]) -> str:
-    """A row, with its arm where there are several, and the part that limps where several do in it,
-    one after another."""
-    parts = {other["part"] for other in result["rows"] if other["row"] == one["row"]}
-    told = [one["arm"]] if len(result["arms"]) > 1 else []
-    told += [one["part"]] if len(parts) > 1 else []
+    """A row, and what tells it apart where that is not enough."""
+    told = told_apart(one, result["rows"])
     return f"{one['row']} ({', '.join(told)})" if told else str(one["row"])
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from experiments.kinds.limplock.lacking import lacking
 from experiments.kinds.limplock.probes import SCHEMA
 from experiments.kinds.limplock.row import Row, rows
 from experiments.kinds.limplock.rule import Judgement, Limplock, Measured, Rule, Verdict, judge
@@ -48,10 +49,7 @@ def analyse(folder: Path) -> Findings:
     found += _unjudged(windows, left)
     summary = _summary(found, known)
     arms = list(dict.fromkeys(one["arm"] for one in summary))
-    letters = {
-        one["row"] if len(arms) == 1 else f"{one['row']} {one['arm']}": _letters(one)
-        for one in summary
-    }
+    letters = {" ".join([one["row"], *told_apart(one, summary)]): _letters(one) for one in summary}
     body = {
         "scale": left.scale,
         "rule": rule.model_dump(),
@@ -62,11 +60,17 @@ def analyse(folder: Path) -> Findings:
         "abandoned": list(left.abandoned),
         "zones": _zones(windows, spec.get("search")),
     }
-    missing = [f"{name}: nothing was measured" for name in spec["rows"]
-               if name not in {one["row"] for one in found}]  # fmt: skip
-    verdicts = not_measured(manifest["verdicts"], missing)
+    verdicts = not_measured(manifest["verdicts"], lacking(manifest["spec"], windows))
     said = ", ".join(f"{name} {letter}" for name, letter in letters.items())
     return Findings(body, verdicts, found=said)
+
+
+def told_apart(one: Mapping[str, Any], summary: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What a row is called beside its name: its arm where there are several, and the part that
+    limps where several do in it, one after another."""
+    parts = {other["part"] for other in summary if other["row"] == one["row"]}
+    arms = {other["arm"] for other in summary}
+    return [one["arm"]] * (len(arms) > 1) + [one["part"]] * (len(parts) > 1)
 
 
 def _zones(
