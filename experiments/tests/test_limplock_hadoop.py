@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable
 from typing import Any
 
-import httpx
 import pytest
 
 from experiments.design import load_design
 from experiments.errors import InputError
+from experiments.kinds.limplock import pages
 from experiments.kinds.limplock.cast import cast_of
 from experiments.kinds.limplock.row import rows
 from experiments.kinds.limplock.system import Node, System, Unsettled, adapter_of
@@ -46,12 +45,12 @@ def say(system: System, monkeypatch: pytest.MonkeyPatch) -> Say:
     the first `taken` places for reduces are taken."""
 
     def told(*live: Node, taken: int = 0) -> None:
-        def get(url: str, **_: object) -> httpx.Response:
+        def page(url: str) -> str:
             assert url.startswith(f"http://{JOBS.control}:")
             said = {"new": new, "old": old}[str(system.settings["GENERATION"])](live, taken)
-            return httpx.Response(200, json=said, request=httpx.Request("GET", url))
+            return json.dumps(said)
 
-        monkeypatch.setattr(sys.modules[type(system).__module__].httpx, "get", get)
+        monkeypatch.setattr(pages, "page", page)
 
     return told
 
@@ -122,10 +121,71 @@ def test_workers_that_are_not_all_there_have_no_parts(system: System, say: Say) 
         system.parts(rows()["H1"])
 
 
-def test_a_worker_tells_how_many_of_its_places_are_taken(system: System, say: Say) -> None:
+Beans = dict[str, list[dict[str, Any]]]
+HEAP: Beans = {
+    "java.lang:type=Memory": [{"HeapMemoryUsage": {"used": 30 << 20, "max": 128 << 20}}],
+    "java.lang:type=GarbageCollector,*": [{"CollectionTime": 900}, {"CollectionTime": 350}],
+}
+# By release: the machine for jobs, then a worker.
+TOLD: dict[str, tuple[int, Beans, int, Beans]] = {
+    "new": (
+        8088,
+        {
+            "Hadoop:service=ResourceManager,name=QueueMetrics,q0=root": [
+                {"AppsRunning": 4, "AppsPending": 2, "AllocatedContainers": 7,
+                 "PendingContainers": 5, "AvailableMB": 512}
+            ],
+        },
+        8042,
+        {
+            "Hadoop:service=NodeManager,name=NodeManagerMetrics": [{"ContainersRunning": 3}],
+            "Hadoop:service=NodeManager,name=ShuffleMetrics": [
+                {"ShuffleConnections": 2, "ShuffleOutputsFailed": 1}
+            ],
+        },
+    ),
+    "old": (
+        50030,
+        {
+            "Hadoop:service=JobTracker,name=JobTrackerMetrics": [
+                {"jobs_running": 4, "jobs_preparing": 2, "running_maps": 3, "running_reduces": 4,
+                 "waiting_maps": 2, "waiting_reduces": 3, "trackers": 3}
+            ],
+        },
+        50060,
+        {
+            "Hadoop:service=TaskTracker,name=TaskTrackerMetrics": [
+                {"maps_running": 1, "reduces_running": 2}
+            ],
+            "Hadoop:service=TaskTracker,name=ShuffleServerMetrics": [
+                {"shuffle_handler_busy_percent": 97.5, "shuffle_failed_outputs": 1}
+            ],
+        },
+    ),
+}  # fmt: skip
+FETCHES = {"new": {"fetches": 2.0}, "old": {"fetch_threads_busy_percent": 97.5}}
+
+
+def test_each_machine_tells_its_heap_and_what_runs_or_waits_and_workers_their_places(
+    system: System, say: Say, monkeypatch: pytest.MonkeyPatch
+) -> None:
     say(*WORKERS, taken=2)
-    assert system.look("jobs-5") == {"maps_taken": 0.0, "reduces_taken": 2.0}
-    assert system.look("jobs-1") == {}
+    generation = str(system.settings["GENERATION"])
+    jobs_port, jobs, worker_port, worker = TOLD[generation]
+    servers = {(JOBS.control, jobs_port): jobs, (REDUCES.control, worker_port): worker}
+
+    def beans(host: str, port: int, pattern: str) -> list[dict[str, Any]]:
+        own = servers.get((host, port))
+        return [] if own is None else {**HEAP, **own}.get(pattern, [])
+
+    monkeypatch.setattr(pages, "beans", beans)
+    heap = {"heap_used_mb": 30.0, "heap_max_mb": 128.0, "gc_s": 1.25}
+    waiting = {"jobs_running": 4.0, "jobs_waiting": 2.0, "tasks_waiting": 5.0}
+    taken = {"maps_taken": 0.0, "reduces_taken": 2.0, "fetches_failed": 1.0, **FETCHES[generation]}
+    assert system.look("jobs-1") == {**heap, **waiting, "tasks_running": 7.0}
+    assert system.look("jobs-5") == {**heap, **taken, "tasks_running": 3.0}
+    assert system.look("jobs-2") == {}
+    assert system.look("jobs-4") == {}  # which does not answer, though others still count on it
 
 
 def test_a_row_is_one_job_or_small_ones_with_two_tasks_each(system: System) -> None:

@@ -1,8 +1,8 @@
-"""How limplock's rows ask MapReduce: which worker has which tasks, jobs, and who has places left.
+"""How limplock's rows ask MapReduce: which worker has which tasks, jobs, and what runs out.
 
 As in the paper maps and reduces are on different workers, where the setting PLACES says so; which
-of them has places for what, the ResourceManager or JobTracker tells. It is asked over the control
-network, which no limping card is on.
+of them has places for what, the ResourceManager or JobTracker tells. It and the workers are asked
+over the control network, which no limping card is on.
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ from typing import Any
 import httpx
 
 from experiments.errors import InputError
+from experiments.kinds.limplock import pages
 from experiments.kinds.limplock.clients import Clients, Task
+from experiments.kinds.limplock.jvm import look_at_jvm_of_hadoop
 from experiments.kinds.limplock.row import Load, Row
 from experiments.kinds.limplock.system import Node, Parts, Shown, System, Unsettled
 
-_LIMIT_S = 2.0
 _PREPARED_S = 120.0
 _CLEARED_S = 60.0
 _PIECES = 4
@@ -26,6 +27,45 @@ _PAGES = {
     "new": "http://{}:8088/ws/v1/cluster/nodes",
     "old": "http://{}:50030/jmx?qry=Hadoop:service=JobTracker,name=JobTrackerInfo",
 }
+_PORTS = {"new": (8088, 8042), "old": (50030, 50060)}  # of the machine for jobs and of a worker
+# What beans of the same two say, in words of either release; what has one name here is added up. A
+# ResourceManager's jobs and a NodeManager's tasks are all that YARN runs: leaders of jobs, probes.
+_TOLD: Mapping[str, tuple[Mapping[str, Mapping[str, str]], Mapping[str, Mapping[str, str]]]] = {
+    "new": (
+        {
+            "Hadoop:service=ResourceManager,name=QueueMetrics,q0=root": {
+                "AppsRunning": "jobs_running", "AppsPending": "jobs_waiting",
+                "AllocatedContainers": "tasks_running", "PendingContainers": "tasks_waiting",
+            },
+        },
+        {
+            "Hadoop:service=NodeManager,name=NodeManagerMetrics": {
+                "ContainersRunning": "tasks_running",
+            },
+            "Hadoop:service=NodeManager,name=ShuffleMetrics": {
+                "ShuffleConnections": "fetches", "ShuffleOutputsFailed": "fetches_failed",
+            },
+        },
+    ),
+    "old": (
+        {
+            "Hadoop:service=JobTracker,name=JobTrackerMetrics": {
+                "jobs_running": "jobs_running", "jobs_preparing": "jobs_waiting",
+                "running_maps": "tasks_running", "running_reduces": "tasks_running",
+                "waiting_maps": "tasks_waiting", "waiting_reduces": "tasks_waiting",
+            },
+        },
+        {
+            "Hadoop:service=TaskTracker,name=TaskTrackerMetrics": {
+                "maps_running": "tasks_running", "reduces_running": "tasks_running",
+            },
+            "Hadoop:service=TaskTracker,name=ShuffleServerMetrics": {
+                "shuffle_handler_busy_percent": "fetch_threads_busy_percent",
+                "shuffle_failed_outputs": "fetches_failed",
+            },
+        },
+    ),
+}  # fmt: skip
 _MAPS, _REDUCES = "maps", "reduces"
 _OPERATIONS = ("wordcount", "trace-task")
 _EAGER = {
@@ -47,6 +87,11 @@ class Hadoop(System):
     shown = (
         Shown("reduces_taken", "places for reduces that are taken"),
         Shown("maps_taken", "places for maps that are taken"),
+        Shown("tasks_waiting", "tasks that wait for a place, at the machine for jobs"),
+        Shown("fetches", "maps' outputs that are being fetched of a worker"),
+        Shown("fetch_threads_busy_percent", "of a worker's threads for them, % at work"),
+        Shown("tasks_running", "tasks at work (machine for jobs: all)"),
+        Shown("heap_used_mb", "heap in use, MB"),
     )
 
     def __init__(self, nodes: Sequence[Node], settings: Mapping[str, Any]) -> None:
@@ -129,18 +174,30 @@ class Hadoop(System):
         return Task(node, operation, self.target(node, operation), 0, 0, 1)
 
     def look(self, node: str) -> Mapping[str, float]:
-        """A worker's places that are taken."""
-        if node not in self._workers:
+        """Its heap, and what runs and waits; of a worker its places that are taken, too. None of
+        the machine for history."""
+        if node == self._history.name:
             return {}
-        own = self._places().get(self.nodes[node].address, {})
-        return {f"{kind}_taken": float(taken) for kind, (taken, _) in own.items()}
+        control, is_worker = self.nodes[node].control, node in self._workers
+        port = _PORTS[self._generation][is_worker]
+        found = look_at_jvm_of_hadoop(control, port)
+        if not found:
+            return {}
+        for bean, names in _TOLD[self._generation][is_worker].items():
+            said = pages.bean(control, port, bean)
+            for key, name in names.items():
+                if key in said:
+                    found[name] = found.get(name, 0.0) + float(said[key])
+        if is_worker:
+            own = self._places().get(self.nodes[node].address, {})
+            found |= {f"{kind}_taken": float(taken) for kind, (taken, _) in own.items()}
+        return found
 
     def _places(self) -> Places:
         """Of the workers that live; none where it does not answer."""
         url = _PAGES[self._generation].format(self._jobs.control)
         try:
-            text = httpx.get(url, timeout=_LIMIT_S, trust_env=False).raise_for_status().text
-            return places_of(json.loads(text))
+            return places_of(json.loads(pages.page(url)))
         except (httpx.HTTPError, ValueError):
             return {}
 
