@@ -15,6 +15,7 @@ from experiments.design.schedule import Block
 from experiments.kinds.limplock.clients import Clients, Task
 from experiments.kinds.limplock.repeat import Repeat
 from experiments.kinds.limplock.row import Load, Row, rows
+from experiments.kinds.limplock.scenarios import Scenario
 from experiments.kinds.limplock.section import LimplockSection
 from experiments.kinds.limplock.system import Node, Parts, System, Unsettled
 
@@ -167,14 +168,15 @@ class Faults:
 
 
 def repeat_of(
-    system: System, clients: Clients, stage: Small | None = None, **section: Any
-) -> Repeat:
-    """Of row Z3, short."""
+    system: System, clients: Clients, stage: Small | None = None,
+    scenarios: Sequence[Scenario] = (), **section: Any
+) -> Repeat:  # fmt: skip
+    """Of row Z3, short; `scenarios` in place of the section's."""
     asked: dict[str, Any] = {"scale": 0.001, "base_max_s": 5.0, "window_least_s": 0.5, **section}
     limplock = LimplockSection(rows=("Z3",), **asked)
     block = Block(0, 0, "new", 0)
     watch: Any = SimpleNamespace(answered=lambda _: None)
     return Repeat(
         cast(Any, stage or Small()), limplock, block, rows()["Z3"], "leader", system, clients,
-        watch, limplock.scenarios,
+        watch, scenarios or limplock.scenarios,
     )  # fmt: skip

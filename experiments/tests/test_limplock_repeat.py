@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from experiments.errors import MeasurementFailed
 from experiments.kinds.limplock import repeat as module
 from experiments.kinds.limplock.clients import Clients
 from experiments.kinds.limplock.repeat import Moved
+from experiments.kinds.limplock.scenarios import BASE, Scenario
 from experiments.tests.limplock_small import (
     A_LEADS,
     B_LEADS,
@@ -54,6 +56,25 @@ def test_an_election_in_a_base_makes_its_repeat_begin_anew(clients: Clients) -> 
     [base] = repeat.windows
     assert (base.limping, base.moved, base.cut) == ("a", True, False)
     assert all(lane.ended is not None for _, lane in repeat.lanes)
+
+
+@pytest.mark.parametrize("scenario", [Scenario(10.0), Scenario(0.25, "start", 10.0, 0.1)])
+def test_a_fault_begins_before_the_operation_or_so_long_after_it(
+    scenario: Scenario, clients: Clients, faults: Faults
+) -> None:
+    after_s: list[float | None] = []
+
+    def begun() -> None:
+        started, now = clients.lanes[-1].started, time.monotonic()
+        after_s.append(now - started if started else None)
+
+    faults.then = begun
+    one = repeat_of(Three([A_LEADS]), clients, scenarios=[scenario], rehearse=False)
+    one.measure()
+    assert [window.scenario for window in one.windows] == [BASE, scenario.name]
+    [after] = after_s
+    assert (after is None) == (scenario.start_s is None)
+    assert after is None or after >= 0.25
 
 
 def test_an_election_under_a_fault_is_an_outcome_and_the_next_fault_is_the_new_leader_s(

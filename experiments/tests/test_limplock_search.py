@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
+from html import unescape
 from pathlib import Path
 
 import polars as pl
@@ -18,7 +19,7 @@ from experiments.kinds.limplock import KIND
 from experiments.kinds.limplock.foreseen import disturbances
 from experiments.kinds.limplock.page import headline
 from experiments.kinds.limplock.result import analyse
-from experiments.kinds.limplock.scenarios import BASE, Scenario, label
+from experiments.kinds.limplock.scenarios import BASE, UNITS, Scenario, label
 from experiments.kinds.limplock.search import Search, searched
 from experiments.kinds.limplock.section import LimplockSection
 from experiments.kinds.limplock.windows import (
@@ -31,6 +32,7 @@ from experiments.kinds.limplock.windows import (
     read_windows,
     write_windows,
 )
+from experiments.kinds.limplock.zones_page import AXES
 from experiments.record.records import write_json, write_table
 from experiments.record.result import FILE, Result, flat, read_manifest, result_of
 from experiments.tests.limplock_fixture import MACHINES, manifest_of
@@ -39,6 +41,7 @@ DESIGN = "danger-zones-zookeeper"
 LABELS = dict(zip(MACHINES, ("leader", "follower-1", "follower-2"), strict=True))
 LIMIT = 20.0
 SLOWER = Search(axis="slower", low=2, high=1000, budget=14)
+START = Search(axis="start", low=0.5, high=5, slower=200, held_s=2)
 
 
 @pytest.fixture
@@ -128,6 +131,31 @@ def test_a_repeat_whose_base_was_cut_short_is_no_value(tmp_path: Path) -> None:
     [found] = searched(bases, SLOWER)
     assert [point["at"] for point in found["points"]] == VALUES[1:]
     assert [len(point["waits"]) for point in found["points"]] == [2, 3, 3, 3, 3, 3]
+
+
+def test_an_operation_that_was_over_before_its_fault_is_no_value(tmp_path: Path) -> None:
+    result = run_of(tmp_path / "run", START, [0.5, 1.0, 5.0], lambda _: 1.5)
+    [found] = flat(result)["zones"]
+    assert [point["at"] for point in found["points"]] == [0.5, 1.0]
+
+
+DELAY = Search(axis="delay", low=0.5, high=50)
+IO_LATENCY = Search(axis="io_latency", low=0.5, high=50)
+HELD = Search(axis="held", low=0.5, high=50, slower=200)
+
+
+@pytest.mark.parametrize("rule", [DELAY, IO_LATENCY, HELD, START])
+def test_the_page_names_the_axis_with_its_unit(rule: Search, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    result = run_of(run, rule, [0.5, 0.575], lambda value: 15.0 if value > 0.5 else 1.5)
+    [found] = flat(result)["zones"]
+    [zone] = found["zones"]
+    said = headline(flat(result))
+    assert (zone["low"], zone["high"]) == (0.5, 0.575)
+    assert f"0.500 and 0.575 {UNITS[rule.axis]} (" in said
+    page = unescape(KIND.write_page(run).read_text())
+    assert said in page
+    assert AXES[rule.axis] in page
 
 
 def test_what_was_cut_short_is_at_least_so_long(tmp_path: Path) -> None:

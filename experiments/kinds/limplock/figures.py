@@ -147,7 +147,7 @@ def _course(
     )  # fmt: skip
     caption = (
         f"Shaded: the fault's windows, in this order: {limped}. The first stretch is the base. "
-        "Top: the row's operation, done per second; between windows nobody asks for it."
+        "Top: the row's operation, done per second; between its runs nobody asks for it."
     )
     legend = tuple(
         Key("line", colour, f"{name} (at first {first.labels.get(name, '')})")

@@ -108,15 +108,16 @@ class Rows:
         for number in range(first, first + self._stage.design.experiment.design.repeats):
             this = replace(block, pair=number)
             windows = self._row(this, row, row.injected[0], system, clients, watch, (scenario,))
-            waits = (relative(windows[0], faulty) for faulty in windows[1:])
+            waits = (relative(windows[0], faulty, wanted) for faulty in windows[1:])
             found += [wait for wait in waits if wait is not None]
             cut = cut or bool(windows)
         if not found:
             raise MeasurementFailed(
                 f"{row.name} at {scenario.name}",
                 expected=f"a {row.injected[0]} that stays so without a fault, and an operation "
-                f"that ends within base_max_s, {self._section.base_max_s:g} s",
-                came="longer ones" if cut else "others in each repeat",
+                f"that ends within base_max_s, {self._section.base_max_s:g} s, and not before its "
+                "fault begins",
+                came="longer or shorter ones" if cut else "others in each repeat",
                 do="Look into the machines' logs: elections without a fault mean a busy host.",
             )
         return found

@@ -143,8 +143,12 @@ class Repeat:
         self._stage.recorder.block = replace(self._block, repeat=self._number())
         lane = self._opened(cast)
         with ExitStack() as fault:
+            if scenario.start_s is not None:
+                self._clients.go(lane)
+                time.sleep(scenario.start_s)
             since = fault.enter_context(held(self._stage, Step(kind, cast.limping, parameters)))
-            self._clients.go(lane)
+            if scenario.start_s is None:
+                self._clients.go(lane)
             if scenario.held_s is not None:
                 time.sleep(max(0.0, since + scenario.held_s - time.monotonic()))
                 fault.close()  # it is over, and the operation may go on

@@ -7,24 +7,33 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 BASE, CRASH = "base", "crash"
-Axis = Literal["slower", "loss", "held"]
-UNITS: Mapping[Axis, str] = {"slower": "×", "loss": "%", "held": "s"}
+Axis = Literal["slower", "loss", "delay", "io_latency", "held", "start"]
+UNITS: Mapping[Axis, str] = {
+    "slower": "×", "loss": "%", "delay": "ms", "io_latency": "ms", "held": "s", "start": "s",
+}  # fmt: skip
+OF_PART: Mapping[Axis, tuple[str, str, str]] = {
+    "loss": ("nic", "net.loss", "percent"),
+    "delay": ("nic", "net.delay", "delay_ms"),
+    "io_latency": ("disk", "disk.slow", "delay_ms"),
+}
+"""Whose fault it can be alone, which fault of the agents that is, and which parameter of it."""
 _LIMPING = {"nic": "net.limp", "disk": "disk.limp"}
-_LOST = "net.loss"
 _CRASHED = "process.crash"
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """A limping part, a share of packets lost, or a crash (`severity` None).
+    """A part that limps, by its rate or otherwise, or a crash (`severity` None).
 
     severity: on `axis`: how many times slower the part is; per cent of packets that are lost; for
-    how many seconds the part is `slower` times slower.
+    how many ms a packet is held back, or an I/O; for how many seconds the part is `slower` times
+    slower; how many seconds of the operation go by before it is, for `length_s`.
     """
 
     severity: float | None
     axis: Axis = "slower"
     slower: float | None = None
+    length_s: float | None = None
 
     @property
     def name(self) -> str:
@@ -35,9 +44,14 @@ class Scenario:
         return f"{self.severity:g}{unit}"
 
     @property
+    def start_s(self) -> float | None:
+        """How long after the operation the fault begins; None: before it."""
+        return self.severity if self.axis == "start" else None
+
+    @property
     def held_s(self) -> float | None:
         """How long the fault is held; None: until the operation is over."""
-        return self.severity if self.axis == "held" else None
+        return self.severity if self.axis == "held" else self.length_s
 
     def fault(self, limpware: str) -> tuple[str, Mapping[str, Any]]:
         """Kind and parameters, as the agents know them.
@@ -46,10 +60,10 @@ class Scenario:
         """
         if self.severity is None:
             return _CRASHED, {}
-        if self.axis == "loss":
-            return _LOST, {"percent": float(self.severity)}
-        factor = self.slower if self.axis == "held" else self.severity
-        assert factor is not None
+        if self.axis in OF_PART:
+            _, kind, parameter = OF_PART[self.axis]
+            return kind, {parameter: float(self.severity)}
+        factor = self.severity if self.slower is None else self.slower
         return _LIMPING[limpware], {"factor": float(factor)}
 
 

@@ -10,16 +10,18 @@ from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
+from experiments.design.contracts import KINDS
 from experiments.design.injections import HELD_S_MAX
 from experiments.kinds.limplock.row import Row
-from experiments.kinds.limplock.scenarios import BASE, UNITS, Axis, Scenario
+from experiments.kinds.limplock.scenarios import BASE, OF_PART, UNITS, Axis, Scenario
 from experiments.kinds.limplock.slowdown import Waited, median
 from experiments.kinds.limplock.windows import Window
 from experiments.kinds.limplock.zones import Point, Zones, judge_zones
 from optimizer.source import refusal
 
-_LOSS_MOST = 100.0
 _DIGITS = 4
+_PARTS = {"nic": "card", "disk": "disk"}
+_TIMES: tuple[Axis, ...] = ("held", "start")  # of a rate that is stated
 
 
 class Search(Zones):
@@ -27,42 +29,66 @@ class Search(Zones):
     its operation far slower, or faster. Each value that is tried has all repeats."""
 
     axis: Axis
-    """slower: how many times slower the part is. loss: per cent of packets lost each way. held: for
-    how many seconds the part limps."""
+    """slower: how many times slower the part is. loss: per cent of packets lost each way. delay:
+    for how many ms each packet is held back each way. io_latency: for how many ms each of the
+    disk's I/Os is. held: for how many seconds the part limps. start: how many seconds of the
+    operation go by before it does."""
     slower: Annotated[float, Field(gt=1, le=1e6)] | None = None
-    """How many times slower the part is, where the axis is `held`."""
+    """How many times slower the part is, where the axis is `held` or `start`."""
+    held_s: Annotated[float, Field(gt=0, le=HELD_S_MAX)] | None = None
+    """For how long the part limps, where the axis is `start` [s]."""
 
     @model_validator(mode="after")
     def _can_be_done(self) -> Search:
-        if (self.slower is not None) != (self.axis == "held"):
-            wanted = "a factor" if self.axis == "held" else "nothing on this axis"
-            came = "none" if self.slower is None else f"{self.slower:g}"
-            raise refusal(wanted, came=came, key="slower")
-        if self.axis == "loss" and self.high > _LOSS_MOST:
-            raise refusal("at most 100 per cent", came=f"{self.high:g}", key="high")
-        if self.axis == "held" and self.high > HELD_S_MAX:
+        self._stated("slower", "a factor", self.slower, needed=self.axis in _TIMES)
+        self._stated("held_s", "a number of seconds", self.held_s, needed=self.axis == "start")
+        if self.axis in OF_PART:
+            self._within(*OF_PART[self.axis][1:])
+        if self.axis in _TIMES and self.high > HELD_S_MAX:
             raise refusal(f"at most {HELD_S_MAX:g} seconds", came=f"{self.high:g}", key="high")
         if self.axis == "slower" and self.low <= 1:
             raise refusal("more than 1 times slower", came=f"{self.low:g}", key="low")
         return self
 
+    def _stated(self, key: str, what: str, value: float | None, *, needed: bool) -> None:
+        if (value is not None) != needed:
+            came = "none" if value is None else f"{value:g}"
+            raise refusal(what if needed else "nothing on this axis", came=came, key=key)
+
+    def _within(self, kind: str, parameter: str) -> None:
+        """What the agents take of it, in the unit of the axis."""
+        limits = next(one for one in KINDS[kind].parameters if one.name == parameter)
+        unit = UNITS[self.axis]
+        if limits.minimum is not None and self.low < limits.minimum:
+            expected = f"at least {limits.minimum:g} {unit}, as {kind} takes"
+            raise refusal(expected, came=f"{self.low:g}", key="low")
+        if limits.maximum is not None and self.high > limits.maximum:
+            expected = f"at most {limits.maximum:g} {unit}, as {kind} takes"
+            raise refusal(expected, came=f"{self.high:g}", key="high")
+
     def problem_of(self, row: Row) -> tuple[str, str] | None:
         """What was expected and what came, where this cannot be done to the row's part."""
         if len(row.injected) > 1:
             return "a row of one part", ", ".join(row.injected)
-        if self.axis == "loss" and row.limpware != "nic":
-            return "a row whose card limps, as packets are lost", f"one whose {row.limpware} does"
+        part = OF_PART[self.axis][0] if self.axis in OF_PART else row.limpware
+        if part != row.limpware:
+            expected = f"a row whose {_PARTS[part]} limps, for {self.axis}"
+            return expected, f"one whose {_PARTS[row.limpware]} does"
         return None
 
     def scenario(self, value: float) -> Scenario:
         """A value of the axis, as it is done to a machine."""
-        return Scenario(float(f"{value:.{_DIGITS}g}"), self.axis, self.slower)
+        return Scenario(float(f"{value:.{_DIGITS}g}"), self.axis, self.slower, self.held_s)
 
     def range_words(self) -> str:
         """For people."""
-        unit = UNITS[self.axis]
-        limping = "" if self.slower is None else f" of {self.slower:g} {UNITS['slower']}"
-        return f"{self.low:g} to {self.high:g} {unit}{limping}, at most {self.budget} values"
+        said = f"{self.low:g} to {self.high:g} {UNITS[self.axis]}"
+        if self.axis == "held":
+            said = f"{self.slower:g} {UNITS['slower']} for {said}"
+        if self.axis == "start":
+            limping = f"{self.slower:g} {UNITS['slower']} for {self.held_s:g} s"
+            said = f"{limping}, begun {said} after the operation"
+        return f"{said}, at most {self.budget} values"
 
 
 def value_of(scenario: str) -> float:
@@ -70,10 +96,12 @@ def value_of(scenario: str) -> float:
     return float(scenario.split()[0])
 
 
-def relative(base: Window, faulty: Window) -> Waited | None:
+def relative(base: Window, faulty: Window, rule: Search) -> Waited | None:
     """How long an operation took in units of its repeat's base, so that a host whose speed drifts
-    makes no zone. None where the base was cut short, whose length is not known."""
-    return None if base.cut else Waited(faulty.took_s / base.took_s, at_least=faulty.cut)
+    makes no zone. None where the base was cut short, whose length is not known, and where the
+    operation was over before its fault was to begin."""
+    missed = rule.axis == "start" and faulty.took_s <= value_of(faulty.scenario)
+    return None if base.cut or missed else Waited(faulty.took_s / base.took_s, at_least=faulty.cut)
 
 
 def searched(windows: Sequence[Window], rule: Search) -> list[dict[str, Any]]:
@@ -96,7 +124,7 @@ def _found(windows: Sequence[Window], rule: Search) -> dict[str, Any]:
     base = {window.repeat: window for window in windows if window.scenario == BASE}
     waits: dict[float, list[Waited]] = {}
     for window in windows:
-        wait = None if window.scenario == BASE else relative(base[window.repeat], window)
+        wait = None if window.scenario == BASE else relative(base[window.repeat], window, rule)
         if wait is not None:
             waits.setdefault(value_of(window.scenario), []).append(wait)
     points = [Point(at, tuple(waits[at])) for at in sorted(waits)]

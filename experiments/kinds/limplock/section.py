@@ -20,6 +20,7 @@ from optimizer.source import Share, Strict
 Names = Annotated[tuple[str, ...], Field(strict=False, min_length=1)]  # each once: check
 Factor = Annotated[float, Field(gt=1, le=1e6)]
 Seconds = Annotated[float, Field(gt=0, le=3600)]
+PASS_THROUGH = "STORE_FAULTS"  # the agents' setting: agents/README.md
 _REPEATS_LEAST = 3  # with fewer no bound holds with 0.95: slowdown.py
 
 
@@ -142,7 +143,9 @@ class LimplockSection(Strict):
                 expected = f"{MODULE} in the folder of role {row.system}, which asks it"
                 raise self._error(design, "rows", expected, "none", "Write it, or take it out.")
             adapter_of(role.directory).check(row)
-            injected_tier(design, row)
+            tier = injected_tier(design, row)
+            if self.search is not None and self.search.axis == "io_latency":
+                self._check_pass_through(design, tier)
 
     def _check_search(self, design: Design, search: Search) -> None:
         repeats = design.experiment.design.repeats
@@ -155,6 +158,16 @@ class LimplockSection(Strict):
             raise self._error(design, "search", expected, f"{repeats}")
         if problem := search.problem_of(self.asked()[0]):
             raise self._error(design, "search", *problem)
+
+    def _check_pass_through(self, design: Design, tier: str) -> None:
+        """Which slows I/Os down: it is below a store's data where each arm asks for it."""
+        role = design.fleet.tiers[tier].role
+        for name, arm in design.experiment.arms.items():
+            came = arm.of(tier).role.get(PASS_THROUGH, "off")
+            if came != "on":
+                expected = f'{PASS_THROUGH} = "on" for tier {tier} in arm {name}'
+                do = f"Set it under [arms.{name}.settings]; role.json of {role} says if it has it."
+                raise self._error(design, "search", expected, str(came), do)
 
     def _error(
         self, design: Design, key: str, expected: str, came: str, do: str = "Correct it."

@@ -40,7 +40,7 @@ class Zones(Strict):
     """Where to search, and when a stretch is a danger zone."""
 
     low: Positive
-    """The least value of the axis: how many times slower, or how long in seconds."""
+    """The least value of the axis, in its unit."""
     high: Positive
     """The largest."""
     budget: Annotated[int, Field(ge=2, le=200)] = 24

@@ -7,6 +7,7 @@ from typing import Any
 
 import altair as alt
 
+from experiments.kinds.limplock.scenarios import Axis
 from experiments.report import palette
 from experiments.report.figures import Figure, Key, drawn, log_ticks
 from experiments.report.layout import Size
@@ -14,10 +15,13 @@ from experiments.report.tables import Cell, Table, named
 from experiments.report.text import factor, number
 from optimizer.style import data
 
-AXES = {
+AXES: Mapping[Axis, str] = {
     "slower": "times slower than its nominal rate the part is (log scale)",
     "loss": "packets lost each way, % (log scale)",
+    "delay": "ms that each packet is held back each way (log scale)",
+    "io_latency": "ms longer that each of the disk's I/Os takes (log scale)",
     "held": "seconds that the part limps (log scale)",
+    "start": "seconds of the operation before the part limps (log scale)",
 }
 _MARGIN = 1.3
 Searched = Mapping[str, Any]
