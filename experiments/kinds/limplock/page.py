@@ -11,6 +11,7 @@ from rich.console import Console
 
 from experiments.design.injections import HELD_S_MAX
 from experiments.kinds.limplock.figures import course_figures, slowdown_figure
+from experiments.kinds.limplock.remedies_page import remedy_lines, remedy_table
 from experiments.kinds.limplock.result import CLASSES, told_apart
 from experiments.kinds.limplock.scenarios import label
 from experiments.kinds.limplock.windows import (
@@ -60,6 +61,7 @@ def write_page(folder: Path) -> Path:
         zones=zone_figures(result.get("zones") or (), result["arms"]),
         zone_table=zone_table(result.get("zones") or ()),
         scenarios=scenario_table(result),
+        remedies=remedy_table(result.get("remedies") or ()),
         slowdowns=slowdown_figure(result),
         courses=course_figures(left, windows, asked, whitebox),
         streams=stream_table(result),
@@ -225,6 +227,7 @@ def print_rows(result: Mapping[str, Any], console: Console, page: Path) -> None:
     for table in tables:
         if table and table.rows:
             print_table(_in_one(dataclasses.replace(table, caption=title)), console)
+    print_table(remedy_lines(result.get("remedies") or ()), console)
     print_reasons(result["verdicts"], console)
     print_path(page, console)
 

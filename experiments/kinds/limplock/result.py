@@ -12,6 +12,7 @@ import polars as pl
 
 from experiments.kinds.limplock.lacking import lacking
 from experiments.kinds.limplock.probes import SCHEMA
+from experiments.kinds.limplock.remedies import remedies_of
 from experiments.kinds.limplock.row import Row, rows
 from experiments.kinds.limplock.rule import Judgement, Limplock, Measured, Rule, Verdict, judge
 from experiments.kinds.limplock.scenarios import BASE, CRASH
@@ -59,6 +60,7 @@ def analyse(folder: Path) -> Findings:
         "letters": letters,
         "abandoned": list(left.abandoned),
         "zones": _zones(windows, spec.get("search")),
+        "remedies": _remedies(windows, spec.get("reference"), rule),
     }
     verdicts = not_measured(manifest["verdicts"], lacking(manifest["spec"], windows))
     said = ", ".join(f"{name} {letter}" for name, letter in letters.items())
@@ -119,6 +121,15 @@ def _unjudged(windows: Sequence[Window], left: Left) -> list[dict[str, Any]]:
 
 def _cut(windows: Iterable[Window]) -> int:
     return sum(window.cut for window in windows)
+
+
+def _remedies(
+    windows: Sequence[Window], reference: str | None, rule: Rule
+) -> list[dict[str, Any]] | None:
+    """Of arms that are remedies; None where the design does not say so."""
+    if reference is None:
+        return None
+    return [asdict(one) for one in remedies_of(windows, reference, rule)]
 
 
 Key = tuple[str, str, str, str]

@@ -127,7 +127,7 @@ def judge(measured: Measured, rule: Rule) -> Limplock:
     cluster, scope = _cluster(streams)
     return Limplock(
         rule=rule,
-        operation=_operation(measured, rule),
+        operation=judge_operation(measured.base, measured.faulty, rule),
         node=_any([node.verdict for node in nodes]),
         cluster=cluster,
         scope=scope,
@@ -136,11 +136,17 @@ def judge(measured: Measured, rule: Rule) -> Limplock:
     )
 
 
-def _operation(measured: Measured, rule: Rule) -> Judgement:
-    if any(one.at_least for one in measured.base):
+def judge_operation(base: Sequence[Waited], faulty: Sequence[Waited], rule: Rule) -> Judgement:
+    """Whether the row's own operation is slow."""
+    if any(one.at_least for one in base):
         return Judgement("insufficient", reason="a base run did not end well")
-    base_s = [one.seconds for one in measured.base]
-    return _judged(base_s, base_s, measured.faulty, rule)
+    base_s = [one.seconds for one in base]
+    return _judged(base_s, base_s, faulty, rule)
+
+
+def noise(values_s: Sequence[float]) -> float:
+    """How much values differ from themselves: their geometric standard deviation."""
+    return float(np.exp(np.std(np.log(values_s), ddof=1)))
 
 
 def _judged(
@@ -153,9 +159,8 @@ def _judged(
         return Judgement("insufficient", reason=f"too few repeats for {rule.confidence:g}")
     if len(spread_s) < _SPREAD_LEAST:
         return Judgement("insufficient", found, "too little of the base to tell its noise")
-    noise = float(np.exp(np.std(np.log(spread_s), ddof=1)))
-    if noise > rule.noise_max:
-        return Judgement("insufficient", found, f"the base differs by {noise:.3g} from itself")
+    if (spread := noise(spread_s)) > rule.noise_max:
+        return Judgement("insufficient", found, f"the base differs by {spread:.3g} from itself")
     if found.low > rule.factor:
         return Judgement("yes", found)
     if found.high is not None and found.high < rule.factor:

@@ -83,6 +83,9 @@ class LimplockSection(Strict):
     """What is called slow, and how sure one has to be."""
     search: Search | None = None
     """Danger zones of one row, in place of `severities` and `crash`."""
+    reference: str | None = None
+    """The arm that is the release as it is, where the other arms are remedies: what each buys and
+    costs is told beside it."""
 
     @property
     def scenarios(self) -> tuple[Scenario, ...]:
@@ -122,6 +125,10 @@ class LimplockSection(Strict):
             raise self._error(design, "rows", "each row once", ", ".join(self.rows))
         if self.search is not None:
             self._check_search(design, self.search)
+        arms = design.experiment.arms
+        if self.reference is not None and self.reference not in arms:
+            expected = f"one of the arms {', '.join(arms)}"
+            raise self._error(design, "reference", expected, self.reference)
         for name in self.scales:
             if name not in self.rows:
                 expected = f"one of the rows {', '.join(self.rows)}"
@@ -149,7 +156,7 @@ class LimplockSection(Strict):
 
     def _check_search(self, design: Design, search: Search) -> None:
         repeats = design.experiment.design.repeats
-        if idle := self.model_fields_set & {"severities", "crash"}:
+        if idle := self.model_fields_set & {"severities", "crash", "reference"}:
             raise self._error(design, sorted(idle)[0], "nothing beside search", "a value")
         if len(self.rows) > 1:
             raise self._error(design, "rows", "one, as it is searched", ", ".join(self.rows))

@@ -1,0 +1,89 @@
+"""Which setting heals a row, on the page and on a terminal: what remedies buy and cost."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from experiments.kinds.limplock.scenarios import label
+from experiments.report.tables import Cell, Table, named
+from experiments.report.text import MISSING, factor, number
+
+_MOODS = {
+    "heals": "good", "helps": "good", "saves": "good", "harms": "bad", "costs": "bad",
+    "insufficient": "unknown",
+}  # fmt: skip
+_SLOW = {"yes": "bad", "no": "good", "insufficient": "unknown"}
+_HEAD = ("row and severity", "remedy", "slowdown without", "with it", "buys", "costs")
+Found = Mapping[str, Any]
+
+
+def remedy_table(found: Sequence[Found]) -> Table:
+    """A line for each row, part, remedy and severity, with bounds and the repeats themselves."""
+    return Table("remedy-table", "Which setting heals it", _HEAD, tuple(map(_line, found)))
+
+
+def remedy_lines(found: Sequence[Found]) -> Table:
+    """The same without what stands below, for a terminal."""
+    table = remedy_table(found)
+    bare = (tuple(dataclasses.replace(cell, about="") for cell in row) for row in table.rows)
+    return dataclasses.replace(table, rows=tuple(bare))
+
+
+def _line(one: Found) -> tuple[Cell, ...]:
+    without, remedy = one["without"], one["remedy"]
+    reason = f"{one['reason']}; " if one["reason"] else ""
+    faulty = _runs(without["faulty"], remedy["faulty"])
+    return (
+        named(f"{one['row']} ({one['part']}), {label(one['scenario'])}"),
+        named(remedy["arm"]),
+        _slowdown(without),
+        _slowdown(remedy),
+        _judged(one["gain"], one["buys"], f"{reason}{faulty}"),
+        _judged(one["price"], one["costs"], f"{reason}{_runs(remedy['base'], without['base'])}"),
+    )
+
+
+def _slowdown(side: Found) -> Cell:
+    found, mood = side["slowdown"], _SLOW[side["operation"]]
+    if found is None:
+        return Cell(MISSING, about=side["reason"], mood=mood)
+    least = "at least " if found["at_least"] else ""
+    return Cell(f"{least}{factor(found['factor'])}", about=_bounds(found), mood=mood)
+
+
+def _judged(word: str, found: Found | None, about: str) -> Cell:
+    """The word, the ratio, its bounds, and what they are of."""
+    middle = ""
+    if found is not None:
+        middle, about = _middle(found), f"{_bounds(found)}; {about}"
+    text = f"{word}, {middle}" if middle else word
+    return Cell(text, numeric=False, mood=_MOODS.get(word, ""), about=about)
+
+
+def _middle(found: Found) -> str:
+    """The median, as far as it is known where waits were cut short; "" where nothing is."""
+    least, most = found["least"], found["most"]
+    if most is None:
+        return f"at least {factor(least)}" if least else ""
+    if not least:
+        return f"at most {factor(most)}"
+    return factor(least) if least == most else f"{number(least)} to {factor(most)}"
+
+
+def _bounds(found: Found) -> str:
+    low, high = found["low"], found["high"]
+    if high is None:
+        return f"{number(low)} or more" if low else "no bounds"
+    return f"{number(low)} to {number(high)}"
+
+
+def _runs(over: Sequence[Found], under: Sequence[Found]) -> str:
+    """Durations of all repeats: `8.10, 8.30 for 2.40, at least 9.00 s`."""
+    said = (", ".join(_took(wait) for wait in waits) or MISSING for waits in (over, under))
+    return f"{' for '.join(said)} s"
+
+
+def _took(wait: Found) -> str:
+    return f"{'at least ' if wait['at_least'] else ''}{number(wait['seconds'])}"

@@ -1,0 +1,259 @@
+"""Which setting heals a row: what an arm buys and costs beside the release as it is."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from rich.console import Console
+
+from experiments.commands.check import checked
+from experiments.design import load_design
+from experiments.design.design import DESIGNS
+from experiments.errors import InputError
+from experiments.kinds.limplock import KIND
+from experiments.kinds.limplock.remedies import Ratio, Remedy, ratio, remedies_of
+from experiments.kinds.limplock.remedies_page import remedy_lines, remedy_table
+from experiments.kinds.limplock.result import analyse
+from experiments.kinds.limplock.rule import Rule
+from experiments.kinds.limplock.scenarios import BASE
+from experiments.kinds.limplock.section import LimplockSection
+from experiments.kinds.limplock.slowdown import Waited
+from experiments.kinds.limplock.windows import (
+    ASKED,
+    ASKED_FILE,
+    WHITEBOX,
+    WHITEBOX_FILE,
+    Left,
+    Window,
+    write_windows,
+)
+from experiments.record.records import write_json, write_table
+from experiments.record.result import FILE, Result, flat, result_of
+from experiments.tests.limplock_fixture import MACHINES, manifest_of
+
+REMEDIES = sorted(path.name for path in DESIGNS.glob("limplock-*-remedies"))
+LABELS = dict(zip(MACHINES, ("leader", "follower-1", "follower-2"), strict=True))
+LIMIT = 12.0
+CALM = (1.0, 1.05, 0.98)
+SLOW = {BASE: CALM, "100": (9.0, 9.4, 8.8)}
+Took = Mapping[str, Sequence[float]]
+
+
+def windows_of(**arms: Took) -> list[Window]:
+    """What each arm took, by scenario and repeat; from `LIMIT` on it was cut short."""
+    return [
+        Window(
+            arm, "Z3", "leader", scenario, repeat, MACHINES[0], MACHINES[1], LABELS,
+            100.0 * repeat, 100.0 * repeat + 20.0, min(took_s, LIMIT), took_s >= LIMIT, {}, False,
+            0, 1.0,
+        )
+        for arm, took in arms.items()
+        for scenario, all_s in took.items()
+        for repeat, took_s in enumerate(all_s)
+    ]  # fmt: skip
+
+
+def told(standard: Took, remedy: Took) -> Remedy:
+    [found] = remedies_of(windows_of(standard=standard, remedy=remedy), "standard", Rule())
+    return found
+
+
+def run_of(folder: Path, section: LimplockSection, **arms: Took) -> Result:
+    """The files of a run of Z3, and its result."""
+    folder.mkdir(parents=True)
+    write_windows(folder, Left(0.05, {"Z3": 350}, {"Z3": LIMIT}, [], []), windows_of(**arms))
+    write_table(folder / ASKED_FILE, pl.DataFrame(schema=ASKED), ASKED)
+    write_table(folder / WHITEBOX_FILE, pl.DataFrame(schema=WHITEBOX), WHITEBOX)
+    manifest = manifest_of(section)
+    write_json(folder / "manifest.json", manifest)
+    found = result_of("limplock", manifest, analyse(folder))
+    write_json(folder / FILE, found)
+    return found
+
+
+def test_a_row_that_is_slow_without_it_and_not_with_it_is_healed() -> None:
+    found = told(SLOW, {BASE: CALM, "100": (1.1, 1.2, 1.0)})
+    assert (found.gain, found.price, found.reason) == ("heals", "none shown", "")
+    assert found.buys == Ratio(9.0 / 1.1, 9.0 / 1.1, 8.8 / 1.2, 9.4 / 1.0)
+    assert (found.without.operation, found.remedy.operation) == ("yes", "no")
+
+
+def test_one_that_is_quicker_and_slow_still_is_helped() -> None:
+    found = told(SLOW, {BASE: CALM, "100": (6.0, 5.0, 5.5)})
+    assert (found.gain, found.remedy.operation) == ("helps", "yes")
+
+
+def test_one_that_is_slower_yet_is_harmed_and_bases_that_are_longer_cost() -> None:
+    found = told(SLOW, {BASE: (1.5, 1.6, 1.7), "100": (11.0, 10.0, 10.5)})
+    assert (found.gain, found.price) == ("harms", "costs")
+    assert found.costs is not None
+    assert found.costs.low == pytest.approx(1.5 / 1.05)
+
+
+def test_a_base_that_is_slower_alone_buys_nothing() -> None:
+    found = told(SLOW, {BASE: (3.1, 3.0, 3.2), "100": (9.1, 8.9, 9.2)})
+    assert found.remedy.slowdown is not None
+    assert found.remedy.slowdown.factor < 3.1
+    assert (found.gain, found.price) == ("nothing shown", "costs")
+
+
+def test_a_base_that_is_quicker_saves() -> None:
+    assert told(SLOW, {BASE: (0.5, 0.6, 0.55), "100": (9.1, 8.9, 9.2)}).price == "saves"
+
+
+def test_a_wait_cut_short_without_it_leaves_no_upper_bound() -> None:
+    found = told({BASE: CALM, "100": (99.0, 99.0, 99.0)}, {BASE: CALM, "100": (2.0, 3.0, 2.5)})
+    assert found.gain == "helps"
+    assert found.buys == Ratio(LIMIT / 2.5, None, LIMIT / 3.0, None)
+
+
+def test_a_wait_cut_short_with_it_leaves_no_lower_bound() -> None:
+    found = told(SLOW, {BASE: CALM, "100": (2.0, 99.0, 2.5)})
+    assert found.buys == Ratio(9.0 / 2.5, 9.0 / 2.5, 0.0, 9.4 / 2.0)
+    assert found.gain == "insufficient"
+
+
+def test_waits_cut_short_in_both_show_nothing_where_it_is_slow_all_the_same() -> None:
+    cut = {BASE: CALM, "100": (99.0, 99.0, 99.0)}
+    found = told(cut, cut)
+    assert found.buys == Ratio(0.0, None, 0.0, None)
+    assert (found.gain, found.remedy.operation) == ("nothing shown", "yes")
+
+
+def test_a_gain_that_is_neither_shown_nor_excluded_is_insufficient() -> None:
+    found = told(SLOW, {BASE: CALM, "100": (2.0, 10.0, 2.5)})
+    assert found.buys is not None
+    assert found.buys.low < 1.0
+    assert (found.buys.high or 0.0) > Rule().factor
+    assert (found.remedy.operation, found.gain) == ("insufficient", "insufficient")
+
+
+@pytest.mark.parametrize(
+    ("remedy", "reason"),
+    [
+        ({BASE: CALM[:2], "100": (1.0, 1.1)}, "few"),
+        ({BASE: (1.0, 3.0, 1.0), "100": (1.0, 1.0, 1.1)}, "differs"),
+        ({BASE: (1.0, 99.0, 1.0), "100": (1.0, 1.0, 1.1)}, "base"),
+    ],
+)
+def test_an_arm_that_cannot_be_judged_is_insufficient_and_says_why(
+    remedy: Took, reason: str
+) -> None:
+    found = told(SLOW, remedy)
+    assert (found.gain, found.price) == ("insufficient", "insufficient")
+    assert found.reason.startswith("remedy: ")
+    assert reason in found.reason
+
+
+def test_an_arm_without_the_reference_beside_it_is_insufficient() -> None:
+    [found] = remedies_of(windows_of(remedy=SLOW), "standard", Rule())
+    assert (found.gain, found.buys, found.costs) == ("insufficient", None, None)
+    assert found.reason.startswith("standard: ")
+
+
+def test_a_base_that_was_begun_again_is_the_later_one() -> None:
+    windows = windows_of(standard={BASE: (50.0,)}, remedy={})
+    windows += windows_of(standard=SLOW, remedy=SLOW)
+    [found] = remedies_of(windows, "standard", Rule())
+    assert [one.seconds for one in found.without.base] == list(CALM)
+
+
+def test_lines_are_by_remedy_then_by_severity() -> None:
+    many = {BASE: CALM, "10": CALM, "100": CALM}
+    found = remedies_of(windows_of(standard=many, b=many, a=many), "standard", Rule())
+    lines = [(one.remedy.arm, one.scenario) for one in found]
+    assert lines == [("b", "10"), ("b", "100"), ("a", "10"), ("a", "100")]
+
+
+def test_a_remedy_that_does_nothing_is_called_so() -> None:
+    found = told(SLOW, {BASE: CALM, "100": (9.1, 8.9, 9.3)})
+    assert (found.gain, found.remedy.operation) == ("nothing shown", "yes")
+    calm = {BASE: CALM, "100": CALM}
+    assert told(calm, calm).gain == "nothing shown"
+
+
+def test_a_ratio_needs_as_many_values_as_its_confidence() -> None:
+    three = [Waited(one) for one in CALM]
+    assert ratio(three, three, 0.95) is not None
+    assert ratio(three, three[:2], 0.95) is None
+
+
+def test_the_result_the_page_and_the_terminal_have_the_table(tmp_path: Path) -> None:
+    folder = tmp_path / "limplock-zookeeper-remedies" / "20261124T000000Z"
+    section = LimplockSection(rows=("Z3",), reference="standard")
+    result = run_of(folder, section, standard=SLOW, quick={BASE: CALM, "100": (1.1, 1.2, 1.0)})
+    [found] = flat(result)["remedies"]
+    assert (found["gain"], found["without"]["arm"], found["remedy"]["arm"]) == (
+        "heals", "standard", "quick",
+    )  # fmt: skip
+    page = KIND.write_page(folder).read_text()
+    for text in ('id="remedy-table"', 'href="#remedies"', "heals, 8.18 ×", "7.33 to 9.40",
+                 "9.00, 9.40, 8.80 for 1.10, 1.20, 1.00 s"):  # fmt: skip
+        assert text in page, text
+    console = Console(width=160, record=True)
+    KIND.print_result(result, console, folder / "report.html")
+    assert "heals, 8.18 ×" in console.export_text()
+
+
+def test_arms_that_are_generations_have_no_such_table(tmp_path: Path) -> None:
+    result = run_of(tmp_path / "run", LimplockSection(rows=("Z3",)), old=SLOW, new=SLOW)
+    assert flat(result)["remedies"] is None
+    page = KIND.write_page(tmp_path / "run").read_text()
+    assert "remedy-table" not in page
+    assert 'href="#remedies"' not in page
+    old = result | {"limplock": {k: v for k, v in result["limplock"].items() if k != "remedies"}}
+    KIND.print_result(old, Console(quiet=True), tmp_path)  # of a run before there was such a table
+
+
+def line_of(buys: Mapping[str, Any]) -> str:
+    [one] = remedies_of(windows_of(standard=SLOW, remedy=SLOW), "standard", Rule())
+    found = asdict(one) | {"gain": "helps", "buys": buys}
+    assert [cell.about for cell in remedy_lines([found]).rows[0]] == [""] * 6
+    return remedy_table([found]).rows[0][4].text
+
+
+@pytest.mark.parametrize(
+    ("least", "most", "text"),
+    [
+        (2.0, 2.0, "helps, 2.00 ×"),
+        (2.0, 3.0, "helps, 2.00 to 3.00 ×"),
+        (2.0, None, "helps, at least 2.00 ×"),
+        (0.0, 3.0, "helps, at most 3.00 ×"),
+        (0.0, None, "helps"),
+    ],
+)
+def test_a_median_is_told_as_far_as_it_is_known(least: float, most: Any, text: str) -> None:
+    assert line_of({"least": least, "most": most, "low": 0.0, "high": None}) == text
+
+
+@pytest.mark.parametrize("name", REMEDIES)
+def test_remedies_have_the_release_as_it_is_first(name: str) -> None:
+    design = load_design(name)
+    section = checked(design).section(LimplockSection, "limplock")
+    assert section.reference == next(iter(design.experiment.arms)) == "standard"
+
+
+def test_a_reference_that_is_no_arm_is_refused_with_its_place(tmp_path: Path) -> None:
+    mine = Path(shutil.copytree(DESIGNS / "limplock-zookeeper-remedies", tmp_path / "mine"))
+    file = mine / "experiment.toml"
+    file.write_text(file.read_text().replace('reference = "standard"', 'reference = "standart"'))
+    with pytest.raises(InputError) as refused:
+        checked(load_design(mine))
+    assert refused.value.place == f"{file}: limplock.reference"
+    assert all(word in str(refused.value) for word in ("standard, impatient", "standart"))
+
+
+def test_a_search_has_no_reference(tmp_path: Path) -> None:
+    mine = Path(shutil.copytree(DESIGNS / "danger-zones-zookeeper", tmp_path / "mine"))
+    file = mine / "experiment.toml"
+    arm = next(iter(load_design(mine).experiment.arms))
+    file.write_text(file.read_text().replace("[limplock]", f'[limplock]\nreference = "{arm}"'))
+    with pytest.raises(InputError) as refused:
+        checked(load_design(mine))
+    assert refused.value.place == f"{file}: limplock.reference"
