@@ -140,6 +140,8 @@ def test_a_gain_that_is_neither_shown_nor_excluded_is_insufficient() -> None:
         ({BASE: CALM[:2], "100": (1.0, 1.1)}, "few"),
         ({BASE: (1.0, 3.0, 1.0), "100": (1.0, 1.0, 1.1)}, "differs"),
         ({BASE: (1.0, 99.0, 1.0), "100": (1.0, 1.0, 1.1)}, "base"),
+        ({BASE: (1.0, 0.0, 1.0), "100": (1.0, 1.0, 1.1)}, "base"),
+        ({BASE: CALM, "100": ()}, "base"),
     ],
 )
 def test_an_arm_that_cannot_be_judged_is_insufficient_and_says_why(
@@ -182,6 +184,7 @@ def test_a_ratio_needs_as_many_values_as_its_confidence() -> None:
     three = [Waited(one) for one in CALM]
     assert ratio(three, three, 0.95) is not None
     assert ratio(three, three[:2], 0.95) is None
+    assert ratio(three, [*three[:2], Waited(0.0)], 0.95) is None
 
 
 def test_the_result_the_page_and_the_terminal_have_the_table(tmp_path: Path) -> None:

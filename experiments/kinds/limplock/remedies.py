@@ -86,10 +86,12 @@ def remedies_of(windows: Sequence[Window], reference: str, rule: Rule) -> list[R
 
 
 def ratio(over: Sequence[Waited], under: Sequence[Waited], confidence: float) -> Ratio | None:
-    """The first over the second; None where there are too few to be that sure.
+    """The first over the second; None where there are too few to be that sure, or one of no length.
 
-    Parameters: over (n,) and under (m,), durations above 0, each of which may be "at least".
+    Parameters: over (n,) and under (m,), durations, each of which may be "at least".
     """
+    if any(one.seconds <= 0.0 for one in under):
+        return None
     longest = [math.inf if one.at_least else one.seconds for one in under]
     below = slowdown(longest, over, confidence)
     above = slowdown([one.seconds for one in under], over, confidence)
