@@ -129,6 +129,13 @@ def test_creates_are_asked_for_many_at_once_and_no_fewer_than_the_paper_s(system
     assert system.operation(row, row.workload, 0, MASTER).count == 0
 
 
+def test_creates_beside_a_row_are_under_way_all_the_time(system: System) -> None:
+    row = rows()["F4"]
+    assert row.beside is not None
+    beside = system.operation(row, row.beside, 0, MASTER)
+    assert (beside.operation, beside.count, beside.gap_s) == ("create-heavy", 0, 0.0)
+
+
 def test_metadata_are_asked_of_the_namenode_and_blocks_of_their_datanode(system: System) -> None:
     row = rows()["F1"]
     assert system.probed(row, "stat") == system.probed(row, "mkdir") == [MASTER]

@@ -12,6 +12,7 @@ import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
+import java.util.concurrent.Semaphore;
 import java.util.concurrent.atomic.AtomicLong;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FSDataInputStream;
@@ -31,6 +32,7 @@ public final class HdfsClient implements Lanes.Opener {
   private static final long BLOCK_BYTES = 64L << 20; // the paper's
   private static final int REPLICAS = 3;
   private static final int AT_ONCE = 16; // creates: more than the NameNode has handlers
+  private static final int HEAVY = 20; // creates under way all the time: twice as many as it has
   private static final int BUFFER_BYTES = 64 << 10;
   private static final int POSITIONED_BYTES = 1 << 20; // as much as is read at once of a position
   private static final int OPENED_MAX = 50; // of three replicas each is the first as often
@@ -52,6 +54,8 @@ public final class HdfsClient implements Lanes.Opener {
     private final Map<String, String> options = new HashMap<>();
     private final DistributedFileSystem files;
     private final ExecutorService calls = Executors.newCachedThreadPool(Session::daemon);
+    private final Semaphore heavy = new Semaphore(HEAVY);
+    private volatile Throwable failed; // a create that was under way
     private FSDataInputStream pieces;
     private long length;
 
@@ -94,6 +98,7 @@ public final class HdfsClient implements Lanes.Opener {
         case "stat": files.getFileStatus(folder); break;
         case "mkdir": files.mkdirs(fresh()); break;
         case "create": many(this::create); break;
+        case "create-heavy": heavily(this::create); break;
         case "log": many(() -> files.mkdirs(fresh())); break;
         case "write": write(fresh(), size, turned(0)); break;
         case "write-block": writeBlock(size); break;
@@ -136,6 +141,27 @@ public final class HdfsClient implements Lanes.Opener {
     private void many(Callable<?> call) throws Exception {
       for (Future<?> one : calls.invokeAll(Collections.nCopies(AT_ONCE, call))) {
         one.get();
+      }
+    }
+
+    /** The same, without a pause until all are done: returns when the last one is under way, of so many at most. */
+    private void heavily(Callable<?> call) throws Exception {
+      for (int i = 0; i < AT_ONCE; i++) {
+        heavy.acquire();
+        calls.execute(() -> {
+          try {
+            call.call();
+          } catch (Exception error) {
+            failed = error;
+          } finally {
+            heavy.release();
+          }
+        });
+      }
+      Throwable before = failed;
+      failed = null;
+      if (before != null) {
+        throw new IOException(before);
       }
     }
 

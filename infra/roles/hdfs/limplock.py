@@ -211,7 +211,8 @@ class Hdfs(System):
         )
 
     def operation(self, row: Row, load: Load, count: int, node: str) -> Task:
-        """As any, but creates are asked for many at once, and all that is moved is one."""
+        """As any, but creates are asked for many at once, those without end with no pause between,
+        and all that is moved is one."""
         task = super().operation(row, load, count, node)
         if load.operation in _MOVES:
             names = [self._datanodes[-1], *self._datanodes[:-1]]
@@ -220,6 +221,8 @@ class Hdfs(System):
             return replace(task, operation=moved, target=target, count=1, keys=1)
         if load.operation == "read" and self.settings["READS"] == "positions":
             return replace(task, operation="read-positions")
+        if load.operation == "create" and load.count is None:
+            return replace(task, operation="create-heavy")
         if load.operation == "create":
             return replace(task, count=-(-count // _AT_ONCE))
         if load.replicas:
