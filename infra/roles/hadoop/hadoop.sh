@@ -28,7 +28,7 @@ mapfile -t java < <(java_of "$HEAP_MB")
 # What is of fleet. is for the DataNode, whose configuration is the role hdfs's: all words of it, as that role's defaults are.
 java+=(--add-opens java.base/java.lang=ALL-UNNAMED "-Dfleet.namenode=$NAMENODE" "-Dfleet.address=$ADDRESS" "-Dfleet.data=$data"
   -Dfleet.interval_s=3 "-Dfleet.volumes=$data/blocks" -Dfleet.shared=false -Dfleet.shares= -Dfleet.reserved=0
-  -Dfleet.checkpoint_s=3600 "-Dfleet.secondary=$NAMENODE" "-Dfleet.web=$NAMENODE"
+  -Dfleet.checkpoint_s=3600 -Dfleet.handlers=10 -Dfleet.streams=2 -Dfleet.streams_most=4 "-Dfleet.secondary=$NAMENODE" "-Dfleet.web=$NAMENODE"
   "-Dhadoop.log.dir=$data/logs" -cp "$run/classes:$run/conf:$software:$software/lib/*")
 
 # Jobs carry their configuration to other machines, so that it must not name properties of this JVM.

@@ -25,4 +25,5 @@ fi
 mapfile -t java < <(java_of "$HEAP_MB")
 java+=("-Dfleet.namenode=$NAMENODE" "-Dfleet.secondary=${peers[1]#*=}" "-Dfleet.address=$ADDRESS" "-Dfleet.data=$data"
   "-Dfleet.checkpoint_s=$CHECKPOINT_S" "-Dfleet.interval_s=$INTERVAL_S" "-Dfleet.volumes=$volumes"
+  "-Dfleet.handlers=$HANDLERS" "-Dfleet.streams=$STREAMS" "-Dfleet.streams_most=$((2 * STREAMS))"
   "-Dfleet.shared=$shared" "-Dfleet.shares=$shares" "-Dfleet.reserved=$reserved" "-Dfleet.web=$web" "-Dhadoop.log.dir=$data" -cp "$run/classes:$software:$software/lib/*")

@@ -8,7 +8,7 @@ echo "$ID" >"$data/myid"
 {
   # Times are those of the sample configuration of both releases. Sessions do not change with the tick, of which they are multiples.
   printf '%s\n' "tickTime=$TICK_MS" "initLimit=$((20000 / TICK_MS))" syncLimit=5 minSessionTimeout=4000 maxSessionTimeout=40000 \
-    clientPort=2181 maxClientCnxns=0 "dataDir=$data"
+    clientPort=2181 maxClientCnxns=0 "dataDir=$data" "globalOutstandingLimit=$OUTSTANDING_MAX"
   if [ "$GENERATION" = new ]; then printf '%s\n' admin.enableServer=false '4lw.commands.whitelist=*'; fi
   id=0
   for peer in ${PEERS//,/ }; do echo "server.$((++id))=${peer#*=}:2888:3888"; done
