@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, fields
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -11,7 +12,15 @@ from optimizer.commands.output import JsonOption, option_of, out, print_json, sa
 from optimizer.errors import InputError
 
 if TYPE_CHECKING:
-    from optimizer.limplock import Cluster, Limplock, LimpRates, Simulated, Year
+    from optimizer.limplock import (
+        Cluster,
+        Limplock,
+        LimpRates,
+        MeasuredSlowdown,
+        Range,
+        Simulated,
+        Year,
+    )
 
 _SIMULATE = {"trials": "--simulate", "simulation": "--simulate"}  # by the model's words
 
@@ -45,15 +54,34 @@ def limplock(
     slowdown: Annotated[
         float | None, typer.Option(help="How many times longer that takes in limplock; 309.")
     ] = None,
+    measured: Annotated[
+        Path | None,
+        typer.Option(metavar="RUN", help="The slowdown that a limplock run measured, instead."),
+    ] = None,
+    row: Annotated[str | None, typer.Option(help="With --measured: of which row, F8.")] = None,
+    scenario: Annotated[
+        str | None, typer.Option(help="With --measured: at which severity, 1000.")
+    ] = None,
+    part: Annotated[
+        str | None, typer.Option(help="With --measured: who limps, if the row has several.")
+    ] = None,
+    arm: Annotated[
+        str | None, typer.Option(help="With --measured: which, if the run has several.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """How likely limping nodes lock up a block store (limplock paper, Table 2).
 
     Its reads, its writes, and copying a crashed node's blocks again. With --limp-per-year,
-    --limp-hours and --repair-hours also: hours in limplock per year, and years until data are lost.
+    --limp-hours and --repair-hours also: hours in limplock per year, and years until data are lost;
+    with --measured at the slowdown that a run measured, and at both its bounds.
 
     Example: sparecraft limplock --nodes 100 --blocks 3200 --limp-per-year 0.1 --limp-hours 24
     --repair-hours 0.12
+
+    Example: sparecraft limplock --nodes 100 --blocks 3200 --limp-per-year 0.1 --limp-hours 24
+    --repair-hours 0.12 --measured results/limplock-hdfs-regeneration/latest --row F8
+    --scenario 1000
 
     Example: sparecraft limplock --nodes 30 --blocks 3200 --requests 100 --json
     """
@@ -70,25 +98,31 @@ def limplock(
                 "limp_hours": limp_hours,
                 "repair_hours": repair_hours,
             },
-            {"crash_per_year": crash_per_year, "slowdown": slowdown},
+            {"crash_per_year": crash_per_year, "slowdown": slowdown, "measured": measured},
         )
+        choice = {"row": row, "scenario": scenario, "part": part, "arm": arm}
+        slower = _measured(measured, choice, slowdown)
         found = model.limplock(cluster)
         simulated = None if simulate is None else _simulated(cluster, simulate, seed)
-        year = None if rates is None else model.year(cluster, rates)
+        year, ends = _year(cluster, rates, slower)
     if as_json:
         body: dict[str, Any] = asdict(found)
         if simulated is not None:
             body["simulated"] = {**asdict(simulated), "trials": simulate}
         if year is not None:
             body["per_year"] = asdict(year)
+        if slower is not None and ends is not None:
+            body["measured"] = asdict(slower)
+            body["per_year_at_low"] = asdict(ends.low)
+            body["per_year_at_high"] = None if ends.high is None else asdict(ends.high)
         print_json(body)
         return
     _print(cluster, found, simulated)
     if year is not None:
-        _print_year(cluster, year)
+        _print_year(cluster, year, ends, slower)
 
 
-def _rates(needed: dict[str, float | None], more: dict[str, float | None]) -> LimpRates | None:
+def _rates(needed: dict[str, float | None], more: dict[str, Any]) -> LimpRates | None:
     """The rates that were given, if any; all of `needed` or none."""
     from optimizer.limplock import LimpRates
 
@@ -103,7 +137,51 @@ def _rates(needed: dict[str, float | None], more: dict[str, float | None]) -> Li
                 came="without it",
                 do="Hours per year need --limp-per-year, --limp-hours and --repair-hours.",
             )
+    given.pop("measured", None)
     return LimpRates(**given)
+
+
+def _measured(
+    run: Path | None, choice: dict[str, str | None], slowdown: float | None
+) -> MeasuredSlowdown | None:
+    """The slowdown that the run measured; None where none is asked for."""
+    from optimizer.limplock import LimpRun, measured_slowdown
+
+    given = {name: value for name, value in choice.items() if value is not None}
+    if run is None:
+        for name in given:
+            raise InputError(option_of(name), expected="it with --measured", came="without it")
+        return None
+    if slowdown is not None:
+        raise InputError(
+            "--slowdown",
+            expected="it, or --measured",
+            came="both",
+            do="Leave one of them out.",
+        )
+    for name in ("row", "scenario"):
+        if not given.get(name):
+            raise InputError(
+                option_of(name),
+                expected="it beside --measured",
+                came="without it",
+                do="The run's page has its rows and scenarios.",
+            )
+    return measured_slowdown(LimpRun(run=str(run), **given), Path(), "--measured")
+
+
+def _year(
+    cluster: Cluster, rates: LimpRates | None, slower: MeasuredSlowdown | None
+) -> tuple[Year | None, Range | None]:
+    """The year, and where the slowdown was measured that at its bounds too."""
+    from optimizer import limplock as model
+
+    if rates is None:
+        return None, None
+    if slower is None:
+        return model.year(cluster, rates), None
+    ends = model.year_range(cluster, rates, slower)
+    return ends.at, ends
 
 
 def _simulated(cluster: Cluster, trials: int, seed: int | None) -> Simulated:
@@ -149,21 +227,64 @@ def _print(cluster: Cluster, found: Limplock, simulated: Simulated | None) -> No
         )
 
 
-def _print_year(cluster: Cluster, year: Year) -> None:
+def _print_year(
+    cluster: Cluster, year: Year, ends: Range | None, slower: MeasuredSlowdown | None
+) -> None:
     r = cluster.requests
+    if slower is not None:
+        say(f"\n{_slower(slower)}")
     say("\nIn a year, with these rates:")
-    for hours, meaning in (
-        (year.limping_h, "a node limps"),
-        (year.read_h, f"{r:,} reads of a user would meet limplock"),
-        (year.write_h, f"{r:,} writes of a user would meet limplock"),
-        (year.regeneration_h, "blocks of crashed nodes are being copied"),
-        (year.regeneration_limplock_h, "that is in limplock"),
+    for name, meaning in (
+        ("limping_h", "a node limps"),
+        ("read_h", f"{r:,} reads of a user would meet limplock"),
+        ("write_h", f"{r:,} writes of a user would meet limplock"),
+        ("regeneration_h", "blocks of crashed nodes are being copied"),
+        ("regeneration_limplock_h", "that is in limplock"),
     ):
-        say(f"  {hours:>10,.3g} h  {meaning}")
+        between = _between(ends, name) if name.startswith("regeneration") else ""
+        say(f"  {_hours(getattr(year, name)):>10} h  {meaning}{between}")
     say(
-        f"Data are lost once in {_years(year.mttdl_years)} years; "
+        f"Data are lost once in {_years(year.mttdl_years)} years{_years_between(ends)}; "
         f"{_years(year.mttdl_years_without_limping)} if no node ever limped."
     )
+
+
+def _slower(found: MeasuredSlowdown) -> str:
+    """The slowdown that was measured, and what it may be."""
+    least = "at least " if found.at_least else ""
+    high = "no upper bound, for waits were cut short"
+    ends = f"{found.low:.3g} to {found.high:.3g}" if found.high else f"from {found.low:.3g}; {high}"
+    text = (
+        f"In limplock it takes {least}{found.factor:.3g} times as long ({ends}; each bound at "
+        f"{found.confidence:g}): {found.where}, arm {found.arm}, {found.part} limping."
+    )
+    if found.insufficient:
+        text += f" The run does not judge this operation (insufficient): {found.insufficient}."
+    return text
+
+
+def _between(ends: Range | None, name: str) -> str:
+    """The hours at both ends of the slowdown."""
+    if ends is None:
+        return ""
+    low = _hours(getattr(ends.low, name))
+    if ends.high is None:
+        return f" ({low} h or more)"
+    return f" ({low} to {_hours(getattr(ends.high, name))} h)"
+
+
+def _years_between(ends: Range | None) -> str:
+    """The same of the time to data loss: the slower the fewer."""
+    if ends is None:
+        return ""
+    most = _years(ends.low.mttdl_years)
+    if ends.high is None:
+        return f" ({most} or fewer)"
+    return f" ({_years(ends.high.mttdl_years)} to {most})"
+
+
+def _hours(hours: float) -> str:
+    return f"{hours:,.3g}"
 
 
 def _years(years: float) -> str:

@@ -14,6 +14,7 @@ import numpy as np
 
 from optimizer.errors import InputError, PlannerError, require_number, require_positive
 from optimizer.limplock.cluster import Cluster, any_block_together, limplock
+from optimizer.limplock.measured import MeasuredSlowdown
 from optimizer.limplock.repair import Store, hours_until_loss
 from optimizer.units import HOURS_PER_YEAR
 
@@ -89,6 +90,32 @@ def year(cluster: Cluster, rates: LimpRates) -> Year:
     without = _until_loss(cluster, rates, 0)
     hours = HOURS_PER_YEAR * spent[1:] / spent[0]
     return Year(*map(float, hours), *(float(t[0]) / HOURS_PER_YEAR for t in (spent, without)))
+
+
+@dataclass(frozen=True)
+class Range:
+    """A year at a measured slowdown, and at its bounds; `high` None where it has no upper one.
+
+    Hours grow with the slowdown, years until data are lost fall. Where the slowdown is an "at
+    least", so are the hours `at`, and the years are an "at most".
+    """
+
+    at: Year
+    low: Year
+    high: Year | None
+
+
+def year_range(cluster: Cluster, rates: LimpRates, measured: MeasuredSlowdown) -> Range:
+    """`year` with the slowdown that was measured, in place of that of `rates`.
+
+    What was quicker beside a limping node was not slowed: it counts as 1.
+    """
+
+    def at(slowdown: float) -> Year:
+        return year(cluster, replace(rates, slowdown=max(1.0, slowdown)))
+
+    high = None if measured.high is None else at(measured.high)
+    return Range(at(measured.factor), at(measured.low), high)
 
 
 def _limping_max(cluster: Cluster, rates: LimpRates) -> int:

@@ -39,7 +39,8 @@ CUT = {"factor": 4.5, "at_least": True, "low": 3.5, "high": None}
 def scenario(arm: str, name: str, slowdown: dict[str, Any] | None) -> dict[str, Any]:
     return {
         "row": "Z3", "part": "leader", "scenario": name, "arm": arm, "slowdown": slowdown,
-        "repeats": 3,
+        "repeats": 3, "operation": "insufficient" if slowdown is None else "yes",
+        "reason": "too few repeats for 0.95" if slowdown is None else "",
     }  # fmt: skip
 
 
@@ -47,7 +48,7 @@ def scenario(arm: str, name: str, slowdown: dict[str, Any] | None) -> dict[str, 
 def folder(tmp_path: Path) -> Path:
     body = {
         "experiment": "limping", "run": "20261124T000000Z", "valid": True,
-        "limplock": {"scenarios": [
+        "limplock": {"rule": {"confidence": 0.95}, "scenarios": [
             scenario("new", "10", SLOW), scenario("new", "1000", CUT), scenario("new", "5", None),
             scenario("hedged", "10", {**SLOW, "high": 1.25}),
         ]},
@@ -100,9 +101,10 @@ limp_capacity = {from_run("10", arm="hedged")}
     ("rates", "named"),
     [
         (from_run("10", run="elsewhere"), "kind limplock"),
-        (from_run("10", row="Z9"), "none of them"),
+        (from_run("10", row="Z9"), "one of the rows Z3; came none of them"),
+        (from_run("7"), "scenario 10, arm new.*none of them"),
         ('{ run = "run", row = "Z3", scenario = "10" }', "2 of them"),
-        (from_run("5"), "repeats"),
+        (from_run("5"), "3 repeats, insufficient: too few"),
         ('{ run = "run", row = "Z3" }', "scenario"),
         ('{ run = "run", row = "Z3", scenario = "10", machine = "a" }', "unknown key machine"),
     ],

@@ -1,0 +1,128 @@
+"""The slowdown of a block store may be a run's of kind limplock, with what it may be off by."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from optimizer.errors import InputError
+from optimizer.tests.command_line import output_of
+
+ASKED = ("limplock", "--nodes", "100", "--blocks", "3200")
+RATES = ("--limp-per-year", "0.1", "--limp-hours", "24", "--repair-hours", "0.12")
+SLOW = {"factor": 250.0, "at_least": False, "low": 180.0, "high": 309.0}
+CUT = {"factor": 60.0, "at_least": True, "low": 40.0, "high": None}
+QUICKER = {"factor": 0.9, "at_least": False, "low": 0.8, "high": 1.2}
+
+
+def scenario(name: str, slowdown: dict[str, Any] | None, **more: Any) -> dict[str, Any]:
+    """A scenario of F8, as result.json has it."""
+    return {
+        "row": "F8", "part": "datanode", "scenario": name, "arm": "new", "slowdown": slowdown,
+        "repeats": 3, "operation": "yes", "reason": "", **more,
+    }  # fmt: skip
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    few = {"repeats": 2, "operation": "insufficient", "reason": "too few repeats for 0.95"}
+    noisy = {"operation": "insufficient", "reason": "the base differs by 1.7 from itself"}
+    scenarios = [
+        scenario("1000", SLOW), scenario("100", CUT), scenario("10", QUICKER),
+        scenario("crash", None, **few), scenario("50", SLOW, **noisy),
+        scenario("1000", SLOW, row="F11", part="leaving"),
+        scenario("1000", {**SLOW, "factor": 9.0}, row="F11", part="remaining"),
+    ]  # fmt: skip
+    body = {
+        "experiment": "limplock-hdfs-regeneration", "run": "20261125T000000Z", "valid": True,
+        "limplock": {"rule": {"confidence": 0.95}, "scenarios": scenarios},
+    }  # fmt: skip
+    (tmp_path / "result.json").write_text(json.dumps(body))
+    return tmp_path
+
+
+def _json(*words: str) -> dict[str, Any]:
+    body: dict[str, Any] = json.loads(output_of(*ASKED, *RATES, *words, "--json"))
+    return body
+
+
+def _of(run: Path, scenario: str, row: str = "F8") -> tuple[str, ...]:
+    return ("--measured", str(run), "--row", row, "--scenario", scenario)
+
+
+def test_a_measured_slowdown_gives_the_year_at_it_and_at_both_bounds(run: Path) -> None:
+    found = _json(*_of(run, "1000"))
+    for key, slowdown in (("per_year", 250), ("per_year_at_low", 180), ("per_year_at_high", 309)):
+        assert found[key] == _json("--slowdown", f"{slowdown}")["per_year"]
+    assert {key: found["measured"][key] for key in SLOW} == SLOW
+    assert found["measured"]["confidence"] == 0.95
+    assert found["measured"]["insufficient"] == ""
+
+
+def test_waits_that_were_cut_short_leave_hours_that_are_at_least(run: Path) -> None:
+    found = _json(*_of(run, "100"))
+    assert found["measured"]["at_least"] is True
+    assert found["per_year_at_high"] is None
+    assert found["per_year_at_low"] == _json("--slowdown", "40")["per_year"]
+    printed = " ".join(output_of(*ASKED, *RATES, *_of(run, "100")).split())
+    assert "at least 60 times as long (from 40; no upper bound" in printed
+    assert "h or more)" in printed
+    assert "or fewer)" in printed
+
+
+def test_an_operation_that_was_quicker_beside_a_limping_node_was_not_slowed(run: Path) -> None:
+    found = _json(*_of(run, "10"))
+    assert found["measured"]["factor"] == 0.9
+    assert found["per_year"] == found["per_year_at_low"] == _json("--slowdown", "1")["per_year"]
+
+
+def test_people_are_told_what_was_measured_where_and_the_range(run: Path) -> None:
+    printed = " ".join(output_of(*ASKED, *RATES, *_of(run, "1000")).split())
+    assert "250 times as long (180 to 309; each bound at 0.95)" in printed
+    assert "F8 at 1000 in run 20261125T000000Z of limplock-hdfs-regeneration" in printed
+    assert "years (39.1 to 59.5)" in printed
+    assert "insufficient" not in printed
+
+
+def test_a_slowdown_that_the_run_does_not_judge_is_taken_and_said(run: Path) -> None:
+    assert _json(*_of(run, "50"))["measured"]["insufficient"].startswith("the base differs")
+    assert "(insufficient): the base differs by 1.7" in output_of(*ASKED, *RATES, *_of(run, "50"))
+
+
+def test_the_part_tells_scenarios_of_one_row_apart(run: Path) -> None:
+    of = (*_of(run, "1000", row="F11"), "--part", "remaining")
+    assert _json(*of)["measured"]["factor"] == 9.0
+
+
+@pytest.mark.parametrize(
+    ("words", "place", "named"),
+    [
+        (("--row", "F9", "--scenario", "10"), "--measured", "one of the rows F8, F11; came none"),
+        (("--row", "F8", "--scenario", "7"), "--measured", "row F8, scenario 1000, arm new"),
+        (("--row", "F11", "--scenario", "1000"), "--measured", "part remaining.*2 of them"),
+        (("--row", "F8", "--scenario", "crash"), "--measured", "2 repeats, insufficient: too few"),
+        (("--row", "F8"), "--scenario", "beside --measured"),
+        (("--scenario", "10"), "--row", "beside --measured"),
+        (("--row", "F8", "--scenario", "10", "--slowdown", "3"), "--slowdown", "both"),
+    ],
+)
+def test_a_run_that_does_not_say_it_is_refused(
+    run: Path, words: tuple[str, ...], place: str, named: str
+) -> None:
+    with pytest.raises(InputError, match=named) as refused:
+        output_of(*ASKED, *RATES, "--measured", str(run), *words)
+    assert refused.value.place == place
+
+
+def test_a_folder_without_such_a_run_and_choices_without_a_run_are_refused(run: Path) -> None:
+    with pytest.raises(InputError, match="kind limplock"):
+        output_of(*ASKED, *RATES, *_of(run / "elsewhere", "1000"))
+    with pytest.raises(InputError, match="it with --measured") as refused:
+        output_of(*ASKED, *RATES, "--row", "F8")
+    assert refused.value.place == "--row"
+    with pytest.raises(InputError, match="it beside --measured") as refused:
+        output_of(*ASKED, *_of(run, "1000"))
+    assert refused.value.place == "--limp-per-year"
