@@ -25,13 +25,16 @@ def lacking(spec: Mapping[str, Any], windows: Sequence[Window]) -> list[str]:
     """
     section = LimplockSection.model_validate(spec["limplock"])
     asked, repeats = section.asked(), _repeats(spec, section)
+    wanted = [scenario.name for scenario in section.scenarios]
     came: dict[tuple[str, str, str], dict[str, set[int]]] = {}
     for window in windows:
-        if window.scenario != BASE:
-            mine = came.setdefault((window.arm, window.row, window.part), {})
-            mine.setdefault(window.scenario, set()).add(window.repeat)
-    rows, arms = {row for _, row, _ in came}, {arm for arm, _, _ in came}
-    wanted = [scenario.name for scenario in section.scenarios]
+        # A base that was cut short ends its repeat: what follows was tried, and is insufficient.
+        names = [window.scenario] if window.scenario != BASE else wanted if window.cut else []
+        mine = came.setdefault((window.arm, window.row, window.part), {})
+        for name in names:
+            mine.setdefault(name, set()).add(window.repeat)
+    rows = {row for (_, row, _), some in came.items() if some}
+    arms = {arm for (arm, _, _), some in came.items() if some}
     found = [f"{row.name}: {_NOTHING}" for row in asked if row.name not in rows]
     found += [f"{arm}: {_NOTHING}" for arm in repeats if arm not in arms and rows]
     for arm, row, part in _parts(repeats, asked):
