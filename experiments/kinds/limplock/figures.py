@@ -3,23 +3,57 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import altair as alt
 import polars as pl
 
+from experiments.kinds.limplock.resources import REACHED, Told
 from experiments.kinds.limplock.scenarios import BASE, label
 from experiments.kinds.limplock.windows import PROBE, ROW, Left, Window
 from experiments.report import palette
 from experiments.report.figures import Figure, Key, drawn, log_ticks
 from experiments.report.layout import Size
+from experiments.report.text import number
 from optimizer.style import data
 
 _BINS = 160
 _PANELS_MAX = 3
 _TOP, _BOTTOM = 2000.0, 0.3  # of slowdowns: what is beyond is drawn at the edge
+_LIMIT_ROOM = 4.0  # a limit further above the largest value is told, not drawn
+DASHES: Mapping[str, list[float]] = {"line": [1, 0], "dashed": [6, 3], "dotted": [1.5, 2.5]}
+"""By the legend's kind of line."""
 Rows = list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Look:
+    """A machine's line, as it is in the legend."""
+
+    colour: str
+    kind: str
+
+
+_LOOKS = tuple(Look(colour.light, kind) for kind in DASHES for colour in palette.ARMS)
+
+
+@dataclass(frozen=True)
+class _Panel:
+    """A graph over time; limits by machine, where its metric has one."""
+
+    title: str
+    rows: Rows
+    log: bool = False
+    limits: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether a machine came to its limit."""
+        return any(
+            row["value"] >= REACHED * self.limits.get(row["name"], math.inf) for row in self.rows
+        )
 
 
 def slowdown_figure(result: Mapping[str, Any]) -> Figure:
@@ -132,27 +166,32 @@ def _course(
 ) -> Figure:
     first = course[0]
     zero_s, end_s = first.start_s, course[-1].end_s
-    names = sorted({name for window in course for name in window.labels})
-    colours = dict(zip(names, (colour.light for colour in palette.ARMS), strict=False))
     inside = asked.filter((pl.col("end_s") >= zero_s) & (pl.col("end_s") <= end_s))
+    told = whitebox.filter((pl.col("time_s") >= zero_s) & (pl.col("time_s") <= end_s))
+    named = _names(course, inside, told)
+    looks = dict(zip(named, _LOOKS, strict=False))
     panels = [
-        ("operations per second", _throughput(inside, zero_s, end_s), False),
-        ("median probe, ms (log scale)", _probed(inside, colours, zero_s, end_s), True),
-        *_told(left, whitebox, colours, zero_s, end_s),
+        _Panel("operations per second", _throughput(inside, zero_s, end_s)),
+        _Panel("median probe, ms (log scale)", _probed(inside, looks, zero_s, end_s), log=True),
+        *_told(left, told, looks, zero_s),
     ]
     title = f"{first.row}, {first.part}, {first.arm}: repeat {first.repeat + 1} over time"
     limped = ", ".join(
         f"{label(w.scenario)} {w.limping} ({w.labels[w.limping]})"
         for w in course if w.scenario != BASE
     )  # fmt: skip
+    left_out = f" Not drawn: {', '.join(named[len(_LOOKS) :])}." if named[len(_LOOKS) :] else ""
     caption = (
-        f"Shaded: the fault's windows, in this order: {limped}. The first stretch is the base. "
-        "Top: the row's operation, done per second; between its runs nobody asks for it."
+        f"{title}. Shaded: the fault's windows, in this order: {limped}. The first stretch is the "
+        "base. Top: the row's operation, done per second; between its runs nobody asks for it."
+        f"{left_out}"
     )
+    limping = {w.limping for w in course if w.scenario != BASE}
+    seen = {row["name"] for panel in panels for row in panel.rows}
     legend = tuple(
-        Key("line", colour, f"{name} (at first {first.labels.get(name, '')})")
-        for name, colour in colours.items()
-    )
+        Key(look.kind, look.colour, f"{name} ({_place(first, name, limping)})")
+        for name, look in looks.items() if name in seen
+    )  # fmt: skip
     shades: Rows = [
         {"from": w.start_s - zero_s, "to": w.end_s - zero_s, "name": label(w.scenario)}
         for w in course if w.scenario != BASE
@@ -161,8 +200,24 @@ def _course(
     return drawn(
         identity, title, caption, legend,
         lambda size: _panels(panels, shades, end_s - zero_s, size),
-        "" if panels[0][1] else "The operation never succeeded.",
+        "" if panels[0].rows else "The operation never succeeded.",
     )  # fmt: skip
+
+
+def _names(course: Sequence[Window], asked: pl.DataFrame, told: pl.DataFrame) -> list[str]:
+    """Machines that have anything to draw: those that limp, those that are asked, then others by
+    their parts."""
+    labels = {name: part for window in reversed(course) for name, part in window.labels.items()}
+    drawn_ones = {*asked.filter(purpose=PROBE)["machine"], *told["machine"]}
+    first = [*(w.limping for w in course if w.scenario != BASE), *(w.asked for w in course)]
+    others = sorted(labels, key=lambda name: (labels[name], name))
+    return [name for name in dict.fromkeys([*first, *others]) if name in drawn_ones]
+
+
+def _place(first: Window, name: str, limping: Collection[str]) -> str:
+    """What a machine is at the course's begin, and whether it limps in it."""
+    at_first = f"at first {first.labels[name]}" if name in first.labels else ""
+    return ", ".join(filter(None, [at_first, "limps" * (name in limping)])) or "of no part"
 
 
 def _width_s(zero_s: float, end_s: float) -> float:
@@ -183,12 +238,12 @@ def _throughput(asked: pl.DataFrame, zero_s: float, end_s: float) -> Rows:
     bins = range(math.ceil((end_s - zero_s) / width_s))
     return [
         {"t": (k + 0.5) * width_s, "value": counts.get(k, 0) / width_s,
-         "colour": palette.MARKER.light, "name": "row"}
+         "colour": palette.MARKER.light, "kind": "line", "name": "row"}
         for k in bins
     ]  # fmt: skip
 
 
-def _probed(asked: pl.DataFrame, colours: Mapping[str, str], zero_s: float, end_s: float) -> Rows:
+def _probed(asked: pl.DataFrame, looks: Mapping[str, Look], zero_s: float, end_s: float) -> Rows:
     """Of each machine: the median of the operation that is slowest in each stretch of time."""
     width_s = _width_s(zero_s, end_s)
     binned = (
@@ -205,84 +260,73 @@ def _probed(asked: pl.DataFrame, colours: Mapping[str, str], zero_s: float, end_
     )
     return [
         {"t": (row["bin"] + 0.5) * width_s, "value": max(0.05, row["ms"]),
-         "colour": colours[row["machine"]], "name": row["machine"]}
+         **_drawn_as(row["machine"], looks)}
         for row in binned.iter_rows(named=True)
-        if row["machine"] in colours
+        if row["machine"] in looks
     ]  # fmt: skip
 
 
-def _told(
-    left: Left,
-    whitebox: pl.DataFrame,
-    colours: Mapping[str, str],
-    zero_s: float,
-    end_s: float,
-) -> list[tuple[str, Rows, bool]]:
-    """The first white-box metrics that say anything in that time."""
-    inside = whitebox.filter((pl.col("time_s") >= zero_s) & (pl.col("time_s") <= end_s))
-    found: list[tuple[str, Rows, bool]] = []
+def _drawn_as(name: str, looks: Mapping[str, Look]) -> dict[str, Any]:
+    return {"colour": looks[name].colour, "kind": looks[name].kind, "name": name}
+
+
+def _told(left: Left, told: pl.DataFrame, looks: Mapping[str, Look], zero_s: float) -> list[_Panel]:
+    """White-box metrics that say anything: those that came to a limit, then the first."""
+    found = []
+    series = Told(told)
     for shown in left.shown:
-        mine = inside.filter(metric=shown["metric"]).sort("machine", "time_s")
-        if mine.height == 0 or mine["value"].max() == 0.0:
-            continue
+        mine = told.filter(metric=shown["metric"]).sort("machine", "time_s")
         rows: Rows = [
             {"t": row["time_s"] - zero_s, "value": row["value"] / shown["unit"],
-             "colour": colours[row["machine"]], "name": row["machine"]}
+             **_drawn_as(row["machine"], looks)}
             for row in mine.iter_rows(named=True)
-            if row["machine"] in colours
+            if row["machine"] in looks
         ]  # fmt: skip
-        found.append((shown["title"], rows, False))
-    return found[:_PANELS_MAX]
+        if any(row["value"] for row in rows):
+            limits = {name: series.limit(name, shown) for name in {row["name"] for row in rows}}
+            known = {name: at / shown["unit"] for name, at in limits.items() if at is not None}
+            found.append(_Panel(shown["title"], rows, limits=known))
+    return sorted(found, key=lambda panel: not panel.is_full)[:_PANELS_MAX]
 
 
-def _panels(
-    panels: Sequence[tuple[str, Rows, bool]], shades: Rows, length_s: float, size: Size
-) -> Any:
-    shown = [panel for panel in panels if panel[1]]
+def _panels(panels: Sequence[_Panel], shades: Rows, length_s: float, size: Size) -> Any:
+    shown = [panel for panel in panels if panel.rows]
     return alt.vconcat(*(
-        _panel(title, rows, shades, length_s, size, log=log, last=place == len(shown) - 1,
-               first=place == 0)
-        for place, (title, rows, log) in enumerate(shown)
+        _panel(panel, shades, length_s, size, last=place == len(shown) - 1, first=place == 0)
+        for place, panel in enumerate(shown)
     ), spacing=6)  # fmt: skip
 
 
 def _panel(
-    title: str,
-    rows: Rows,
-    shades: Rows,
-    length_s: float,
-    size: Size,
-    *,
-    log: bool,
-    last: bool,
-    first: bool,
+    panel: _Panel, shades: Rows, length_s: float, size: Size, *, last: bool, first: bool
 ) -> Any:
-    values = [row["value"] for row in rows]
-    scale = alt.Scale(domain=[0, max(values) * 1.1 or 1.0], nice=False)
+    values = [row["value"] for row in panel.rows]
+    limits = sorted({at for at in panel.limits.values() if at <= _LIMIT_ROOM * max(values)})
+    beyond = sorted({*panel.limits.values()} - {*limits})
+    title = panel.title + ("; dashed: its limit" if limits else "")
+    title += f"; limit beyond: {', '.join(map(number, beyond))}" if beyond else ""
+    scale = alt.Scale(domain=[0, max([*values, *limits]) * 1.1 or 1.0], nice=False)
     axis = alt.Axis(title=None, tickCount=4)
-    if log:
+    if panel.log:
         domain = [min(values) * 0.8, max(values) * 1.3]
         scale = alt.Scale(type="log", domain=domain, nice=False)
         axis = alt.Axis(title=None, values=log_ticks(domain), format="~g")
     when = alt.Axis(title="seconds" if last else None, labels=last, tickCount=8)
     span = alt.Scale(domain=[0, length_s], nice=False)
     x = alt.X("t:Q", scale=span, axis=when)
+    y = alt.Y("value:Q", scale=scale, axis=axis)
     shade = (
         alt.Chart(data(shades))
         .mark_rect(fill=palette.FAULT.light, opacity=0.13)
         .encode(x=alt.X("from:Q", scale=span, axis=when), x2="to:Q")
     )
-    lines = (
-        alt.Chart(data(rows))
-        .mark_line(strokeWidth=1.3, clip=True)
-        .encode(
-            x=x,
-            y=alt.Y("value:Q", scale=scale, axis=axis),
-            stroke=alt.Stroke("colour:N", scale=None),
-            detail="name:N",
+    layers = [shade, *_lines(panel.rows, x, y)]
+    if limits:
+        layers.append(
+            alt.Chart(data([{"value": at} for at in limits]))
+            .mark_rule(stroke=palette.MARKER.light, strokeDash=[5, 4])
+            .encode(y=y)
         )
-    )
-    layers = [shade, lines]
     if first:
         layers.append(
             alt.Chart(data(shades))
@@ -291,3 +335,14 @@ def _panel(
         )
     height = (80 if size.small else 100) + 30 * first
     return alt.layer(*layers).properties(width=size.plot_width, height=height, title=title)
+
+
+def _lines(rows: Rows, x: Any, y: Any) -> list[Any]:
+    """A layer for each kind of line."""
+    kinds = [kind for kind in DASHES if any(row["kind"] == kind for row in rows)]
+    return [
+        alt.Chart(data([row for row in rows if row["kind"] == kind]))
+        .mark_line(strokeWidth=1.3, strokeDash=DASHES[kind], clip=True)
+        .encode(x=x, y=y, stroke=alt.Stroke("colour:N", scale=None), detail="name:N")
+        for kind in kinds
+    ]

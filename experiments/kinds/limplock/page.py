@@ -12,6 +12,7 @@ from rich.console import Console
 from experiments.design.injections import HELD_S_MAX
 from experiments.kinds.limplock.figures import course_figures, slowdown_figure
 from experiments.kinds.limplock.remedies_page import remedy_lines, remedy_table
+from experiments.kinds.limplock.resources import Machine, resources
 from experiments.kinds.limplock.result import CLASSES, told_apart
 from experiments.kinds.limplock.scenarios import label
 from experiments.kinds.limplock.windows import (
@@ -64,6 +65,9 @@ def write_page(folder: Path) -> Path:
         remedies=remedy_table(result.get("remedies") or ()),
         slowdowns=slowdown_figure(result),
         courses=course_figures(left, windows, asked, whitebox),
+        resources=resource_table(
+            result, resources(left, windows, whitebox, result["rule"]["judged_share"])
+        ),
         streams=stream_table(result),
         doses=dose_table(doses),
         dose_words=dose_words(doses),
@@ -149,6 +153,20 @@ def scenario_table(result: Mapping[str, Any]) -> Table:
     )
     head = ("row and scenario", "base", "slowdown", "operation", "node", "cluster", "seen")
     return Table("scenario-table", "Every scenario", head, rows)
+
+
+def resource_table(result: Mapping[str, Any], found: Sequence[Machine]) -> Table | None:
+    """Of each row and machine, which resource ran out."""
+    rows = tuple(
+        (
+            named(_name(result, {"arm": one.arm, "row": one.row, "part": one.part})),
+            dataclasses.replace(named(one.label), about=", ".join(one.names)),
+            Cell(one.words, numeric=False, mood="bad" if one.ran_out else ""),
+        )
+        for one in found
+    )
+    head = ("row", "machine", "what it came to while the part limped")
+    return Table("resource-table", "Which resource ran out", head, rows) if rows else None
 
 
 def _slowdown(found: Mapping[str, Any] | None) -> str:

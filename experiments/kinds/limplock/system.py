@@ -46,11 +46,15 @@ class Node:
 
 @dataclass(frozen=True)
 class Shown:
-    """A white-box metric on the page: its name in `look`, a title, and what it is divided by."""
+    """A white-box metric on the page: its name in `look`, a title, and what it is divided by.
+
+    limit: what it can be at most, where that is known: a name in `look` too, or the number.
+    """
 
     metric: str
     title: str
     unit: float = 1.0
+    limit: str | float | None = None
 
 
 class System(ABC):

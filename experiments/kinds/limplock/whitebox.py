@@ -32,7 +32,8 @@ class Whitebox:
         self._rows: list[tuple[float, str, str, float]] = []
         self._answered: dict[str, float] = {}
         self._failed: dict[str, tuple[int, str]] = {}  # how often, and how at last
-        self._shown = {one.metric for system in systems for one in system.shown}
+        shown = [one for system in systems for one in system.shown]
+        self._shown = {name for one in shown for name in (one.metric, one.limit)}
         self._recorder = recorder
         self._stop = threading.Event()
         self._threads = [

@@ -56,7 +56,7 @@ class Cassandra(System):
         Shown("speculative_reads", "reads asked of one replica more, so far"),
         Shown("writes_active", "threads of the write stage at work"),
         Shown("reads_active", "threads of the read stage at work"),
-        Shown("heap_used_mb", "heap in use, MB"),
+        Shown("heap_used_mb", "heap in use, MB", limit="heap_max_mb"),
     )
 
     def __init__(self, nodes: Sequence[Node], settings: Mapping[str, Any]) -> None:

@@ -35,7 +35,7 @@ class ZooKeeper(Led):
     shown = (
         Shown("outstanding_requests", "requests under way in a server"),
         Shown("queued_to_learners", "proposals that wait for a follower, at the leader"),
-        Shown("heap_used_mb", "heap in use, MB"),
+        Shown("heap_used_mb", "heap in use, MB", limit="heap_max_mb"),
         Shown("avg_latency", "mean latency as the server counts it, ms"),
     )
 
