@@ -1,14 +1,16 @@
-"""Limplock's page: who is drawn, which resource ran out."""
+"""Limplock's page: who is drawn, which resource ran out, nodes in limplock over time."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import polars as pl
 import pytest
 
+from experiments.kinds.limplock.cascade import cascade_figures, steps
 from experiments.kinds.limplock.figures import course_figures
 from experiments.kinds.limplock.page import resource_table, write_page
 from experiments.kinds.limplock.resources import Machine, resources
@@ -194,6 +196,45 @@ def test_what_says_a_limit_is_kept_beside_what_it_limits() -> None:
     assert {row["metric"] for row in watch.rows} == {"queue", "heap", "heap_max"}
 
 
+# Nodes in limplock over time
+
+
+def since(seconds: float) -> dict[str, float]:
+    return {"seconds": seconds, "low_s": seconds - 1, "high_s": seconds + 1, "confidence": 0.75}
+
+
+def scenario(arm: str, name: str, *slow_after_s: float) -> dict[str, Any]:
+    nodes: list[dict[str, Any]] = [
+        {"node": f"node-{k}", "verdict": "yes", "down": False, "since": since(at)}
+        for k, at in enumerate(slow_after_s)
+    ]
+    nodes.append({"node": "quick", "verdict": "no", "down": False, "since": None})
+    return {"arm": arm, "row": "F1", "part": "datanode", "scenario": name, "nodes": nodes,
+            "took_all_s": [60.0, 61.0]}  # fmt: skip
+
+
+def test_nodes_are_counted_from_when_each_became_slow() -> None:
+    assert steps([20.0, 5.0], 60.0) == [(0.0, 0), (5.0, 1), (20.0, 2), (60.0, 2)]
+
+
+def test_rows_with_a_slow_node_have_a_figure_with_a_graph_for_each_scenario_that_has_one() -> None:
+    some = [scenario("new", "10"), scenario("new", "100", 5.0, 20.0), scenario("old", "100", 3.0)]
+    quiet = {**scenario("new", "100"), "row": "F2"}
+    [figure] = cascade_figures({"arms": ["new", "old"], "scenarios": [*some, quiet]})
+    assert figure.identity == "cascade-f1-datanode"
+    assert [key.text for key in figure.legend] == ["new", "old"]
+    assert len({key.colour for key in figure.legend}) == 2
+    assert "100 ×" in figure.drawings["wide"]
+    assert "10 ×" not in figure.drawings["wide"].replace("100 ×", "")
+
+
+def test_a_node_that_is_slow_and_not_dated_is_no_step() -> None:
+    one = scenario("new", "100", 5.0)
+    one["nodes"].append({"node": "node-9", "verdict": "yes", "down": False, "since": None})
+    [figure] = cascade_figures({"arms": ["new"], "scenarios": [one]})
+    assert figure.drawings
+
+
 # All of it
 
 
@@ -202,7 +243,7 @@ def everyone_limps(scenario: str, operation: str, limps: bool) -> float:
     return 40.0 if scenario in ("100", "1000") else 1.0
 
 
-def test_the_page_shows_which_resource_ran_out(tmp_path: Path) -> None:
+def test_the_page_shows_nodes_in_limplock_and_which_resource_ran_out(tmp_path: Path) -> None:
     made = Made(tmp_path, replace(SLOW_LEADER, probes=everyone_limps), SLOW_FOLLOWER)
     some = read_windows(tmp_path)[1]
     shown = [asdict(QUEUE), asdict(HEAP)]
@@ -213,6 +254,8 @@ def test_the_page_shows_which_resource_ran_out(tmp_path: Path) -> None:
     write_table(tmp_path / WHITEBOX_FILE, whitebox(list(some), told), WHITEBOX)
     result = flat(made.result())
     page = write_page(tmp_path).read_text()
+    assert 'id="cascade-z3-leader"' in page
+    assert 'id="cascade-z4-follower"' not in page
     assert 'id="resource-table"' in page
     table = resource_table(result, resources(read_windows(tmp_path)[0], some,
                                              whitebox(list(some), told), 1 / 3))  # fmt: skip

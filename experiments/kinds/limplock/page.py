@@ -10,6 +10,7 @@ from typing import Any
 from rich.console import Console
 
 from experiments.design.injections import HELD_S_MAX
+from experiments.kinds.limplock.cascade import cascade_figures
 from experiments.kinds.limplock.figures import course_figures, slowdown_figure
 from experiments.kinds.limplock.remedies_page import remedy_lines, remedy_table
 from experiments.kinds.limplock.resources import Machine, resources
@@ -64,6 +65,7 @@ def write_page(folder: Path) -> Path:
         scenarios=scenario_table(result),
         remedies=remedy_table(result.get("remedies") or ()),
         slowdowns=slowdown_figure(result),
+        cascades=cascade_figures(result),
         courses=course_figures(left, windows, asked, whitebox),
         resources=resource_table(
             result, resources(left, windows, whitebox, result["rule"]["judged_share"])
