@@ -37,7 +37,7 @@ class Written(Rows):
     def __init__(self, design: Design, section: LimplockSection, machines: Any = ()) -> None:
         self.kept: list[Any] = []
         fleet = SimpleNamespace(inventory=SimpleNamespace(started=machines))
-        clock = SimpleNamespace(monotonic=0.0)
+        clock = SimpleNamespace(monotonic=1700.0)
         stage: Any = SimpleNamespace(design=design, fleet=fleet, clock=clock, keep=self.kept.append)
         super().__init__(stage, section)
 
@@ -116,3 +116,10 @@ def test_the_tiers_that_a_store_calls_are_looked_at_too() -> None:
     assert below.settings["GENERATION"] == "new"
     alone = Written(load_design("limplock-zookeeper"), LimplockSection(rows=("Z3",)))
     assert alone._called("new", "zookeeper") == []
+
+
+def test_second_0_is_kept_as_the_clients_clock_has_it(tmp_path: Path) -> None:
+    rows = Written(load_design("limplock-zookeeper"), LimplockSection(rows=("Z3",)))
+    rows.measured(1)
+    assert rows.kept[0](tmp_path) == {}
+    assert read_windows(tmp_path)[0].monotonic_s == 1700.0

@@ -30,6 +30,7 @@ from experiments.kinds.limplock.windows import (
     WHITEBOX_FILE,
     Left,
     Window,
+    client_log,
     write_windows,
 )
 from experiments.kinds.limplock.zones import search
@@ -178,7 +179,7 @@ class Rows:
             every = chain(system.nodes.values(), *system.called.values())
             names = {node.address: node.name for node in every}
             words = command(role, system.jars, system.sources, system.opener, names, folder)
-            clients = Clients(words, folder / f"client-{arm}-{name}.log")
+            clients = Clients(words, folder / client_log(arm, name))
             self._clients[arm, name] = clients
             for row in rows:
                 system.prepare(row, self._section.count_of(row), clients)
@@ -201,8 +202,9 @@ class Rows:
         limits = {row.name: self._section.wait_max or row.wait_max for row in self._rows}
         scales = {row.name: self._section.scale_of(row) for row in self._rows}
         left = Left(
-            self._section.scale, counts, limits, list(self._shown.values()), self._abandoned, scales
-        )
+            self._section.scale, counts, limits, list(self._shown.values()), self._abandoned,
+            scales, self._stage.clock.monotonic,
+        )  # fmt: skip
         write_windows(folder, left, self._windows)
         write_table(folder / ASKED_FILE, self._asked(), ASKED)
         whitebox = pl.concat([pl.DataFrame(schema=WHITEBOX), *self._whitebox])

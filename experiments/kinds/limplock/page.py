@@ -12,6 +12,7 @@ from rich.console import Console
 from experiments.design.injections import HELD_S_MAX
 from experiments.kinds.limplock.cascade import cascade_figures
 from experiments.kinds.limplock.figures import course_figures, slowdown_figure
+from experiments.kinds.limplock.progress import progress_figures
 from experiments.kinds.limplock.remedies_page import remedy_lines, remedy_table
 from experiments.kinds.limplock.resources import Machine, resources
 from experiments.kinds.limplock.result import CLASSES, told_apart
@@ -70,6 +71,7 @@ def write_page(folder: Path) -> Path:
         resources=resource_table(
             result, resources(left, windows, whitebox, result["rule"]["judged_share"])
         ),
+        progress=progress_figures(folder, left, windows),
         streams=stream_table(result),
         doses=dose_table(doses),
         dose_words=dose_words(doses),

@@ -79,6 +79,12 @@ class Left:
     shown: Sequence[Mapping[str, Any]]  # white-box metrics of the page
     abandoned: Sequence[str]  # repeats that were begun again, and looks that failed, and why
     scales: Mapping[str, float] = field(default_factory=dict)  # by row
+    monotonic_s: float | None = None  # second 0 on the clients' clock
+
+
+def client_log(arm: str, system: str) -> str:
+    """The file of what a client printed."""
+    return f"client-{arm}-{system}.log"
 
 
 def write_windows(folder: Path, left: Left, windows: Sequence[Window]) -> None:

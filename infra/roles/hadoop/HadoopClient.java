@@ -42,7 +42,7 @@ public final class HadoopClient implements Lanes.Opener {
   private static final int AT_ONCE = 4; // small jobs: as many as there are places for reduces
   private static final int BUFFER_BYTES = 64 << 10;
   private static final long LOOK_MS = 200;
-  private static final long TOLD_MS = 1000; // how often reduces' progress is
+  private static final long TOLD_MS = 1000; // how often a job's progress is
   private static final AtomicLong NUMBER = new AtomicLong(System.nanoTime());
 
   @Override
@@ -178,8 +178,10 @@ public final class HadoopClient implements Lanes.Opener {
           tell(one);
         }
         if (one.job.isComplete()) {
+          long overNs = System.nanoTime();
           underWay.remove(one);
           boolean succeeded = one.job.isSuccessful();
+          System.err.println("job-over " + overNs + " " + one.job.getID() + (succeeded ? " succeeded" : " failed"));
           int state = one.job.getJobState();
           one.client.close();
           if (!succeeded) {
@@ -190,12 +192,13 @@ public final class HadoopClient implements Lanes.Opener {
       return underWay.size();
     }
 
-    /** Each reduce's progress, by the runner's clock. */
+    /** How far a job's maps are, all of them as one, and each reduce; the old release's may be beyond their end. */
     private void tell(Begun begun) throws IOException {
       RunningJob job = begun.job;
-      StringBuilder said = new StringBuilder("progress " + System.nanoTime() + " " + job.getID() + " " + job.mapProgress());
+      StringBuilder said = new StringBuilder("progress " + System.nanoTime() + " " + job.getID());
+      said.append(" maps=").append(Math.min(1, job.mapProgress()));
       for (TaskReport one : begun.client.getReduceTaskReports(job.getID())) {
-        said.append(' ').append(one.getProgress());
+        said.append(" reduce-").append(one.getTaskID().getId()).append('=').append(Math.min(1, one.getProgress()));
       }
       toldMs = System.nanoTime() / 1_000_000;
       System.err.println(said);

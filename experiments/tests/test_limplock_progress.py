@@ -1,0 +1,229 @@
+"""Progress and jobs an hour, of what a client told: lines, windows, and the page."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from experiments.kinds.limplock import progress
+from experiments.kinds.limplock.progress import (
+    Mark,
+    course_of,
+    mark_of,
+    panels_of,
+    progress_figures,
+    read_log,
+)
+from experiments.kinds.limplock.windows import Window, read_windows, write_windows
+from experiments.tests.called import call
+from experiments.tests.limplock_fixture import Made, Truth, nobody_limps
+
+T0_S = 1700.0
+JOBS = 6
+ONE_JOB = Truth("H1", "mapper", {"100": 4.0}, nobody_limps, wait_max=3.5)
+JOB_AFTER_JOB = Truth("H4", "task-node", {"100": 3.0}, nobody_limps)
+
+
+def window(
+    scenario: str, start_s: float, end_s: float, *, repeat: int = 0, arm: str = "new"
+) -> Window:
+    return Window(
+        arm, "H1", "mapper", scenario, repeat, "jobs-3", "jobs-1", {"jobs-3": "mapper"}, start_s,
+        end_s, end_s - start_s, False, {}, False, 0,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("line", "mark"),
+    [
+        (
+            "progress 1710552660040 job_1 maps=1.0 reduce-0=0.33632413\n",
+            Mark(1710.55266004, "job_1", {"maps": 1.0, "reduce-0": 0.33632413}),
+        ),
+        ("progress 1000000000 job_1 maps=1.0E-4\n", Mark(1.0, "job_1", {"maps": 1e-4})),
+        ("job-over 2000000000 job_1 succeeded\n", Mark(2.0, "job_1", {}, over=True)),
+        ("job-over 2000000000 job_1 failed\n", Mark(2.0, "job_1", {}, over=False)),
+    ],
+)
+def test_a_line_says_how_far_a_job_is_or_that_it_is_over(line: str, mark: Mark) -> None:
+    assert mark_of(line) == mark
+
+
+DAMAGED = [
+    "progress 1710552660040 job_1 maps=1.0 reduce-0=0.",  # the end is lost
+    "progress 1710552660040 job_1\n",
+    "progress 1710552660040 job_1 0.5 0.25\n",
+    "progress soon job_1 maps=1.0\n",
+    "progress 17105526600401710552660040 job_1 maps=1.0\n",
+    "progress 1710552660040 job_1 maps=nan\n",
+    "progress 1710552660040 job_1 maps=17.0\n",
+    "progress 1710552660040 job_1 maps=-1\n",
+    "progress 1710552660040 job_1 maps=1.0 red26/11/28 03:26:41 INFO mapred.LocalJobRunner\n",
+    "job-over 1710552660040 job_1 perhaps\n",
+    "job-over 1710552660040 job_1 succ",
+]
+
+
+@pytest.mark.parametrize("line", DAMAGED)
+def test_a_damaged_line_says_nothing(line: str) -> None:
+    assert mark_of(line) is None
+
+
+def test_what_a_library_logs_beside_is_no_damage(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    said = [
+        "26/11/28 03:26:41 INFO mapred.LocalJobRunner: progress 5 job_1 maps=1.0\n",
+        "progress 1701000000000 job_1 maps=0.5\n",
+        "progress 1702000000000 job_1 maps=\n",
+        "progressing\n",
+        "\xff\x00\n",
+        "job-over 1703500000000 job_1 succeeded\n",
+        "progress 1704",
+    ]
+    log.write_text("".join(said), encoding="latin-1")
+    told = read_log(log, T0_S)
+    assert [(mark.time_s, mark.over) for mark in told.marks] == [(1.0, None), (3.5, True)]
+    assert (told.damaged, told.whole) == (2, True)
+    assert read_log(tmp_path / "none", T0_S).marks == ()
+
+
+def test_a_log_without_end_is_read_to_a_bound(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    line = "progress 1701000000000 job_1 maps=0.5\n"
+    (tmp_path / "log").write_text("x" * 200 + "\n" + 100 * line)
+    monkeypatch.setattr(progress, "_LINE_BYTES_MAX", 64)
+    monkeypatch.setattr(progress, "_BYTES_MAX", 200 + 1 + 10 * len(line))
+    told = read_log(tmp_path / "log", T0_S)
+    assert (len(told.marks), told.damaged, told.whole) == (10, 0, False)
+
+
+def test_a_window_has_what_was_told_in_it_from_its_begin() -> None:
+    marks = [Mark(t, "job_1", {"maps": t / 10}) for t in (0.9, 1.0, 2.5, 4.0, 4.1)]
+    course = course_of(window("base", 1.0, 4.0), marks)
+    assert [mark.time_s for mark in course.marks] == [0.0, 1.5, 3.0]
+    assert course.lines() == {("job_1", "maps"): [(0.0, 0.1), (1.5, 0.25), (3.0, 0.4)]}
+
+
+def test_all_parts_of_a_job_that_succeeded_are_done_and_none_of_one_that_failed() -> None:
+    marks = [
+        Mark(1.0, "a", {"maps": 0.5}),
+        Mark(1.5, "b", {"maps": 0.5}),
+        Mark(2.0, "a", {"maps": 1.0, "reduce-0": 0.3}),
+        Mark(3.0, "a", {}, over=True),
+        Mark(3.5, "b", {}, over=False),
+    ]
+    course = course_of(window("base", 0.0, 4.0), marks)
+    assert course.lines() == {
+        ("a", "maps"): [(1.0, 0.5), (2.0, 1.0), (3.0, 1.0)],
+        ("a", "reduce-0"): [(2.0, 0.3), (3.0, 1.0)],
+        ("b", "maps"): [(1.5, 0.5)],
+    }
+    assert course.over_s == (3.0,)
+    assert course.per_hour == 900.0
+
+
+def test_each_arm_and_scenario_has_its_repeats_with_their_later_bases() -> None:
+    marks = tuple(Mark(t + 0.5, "a", {"maps": 0.5}) for t in range(200))
+    windows = [
+        window("base", 0.0, 4.0),  # begun again
+        window("base", 10.0, 14.0),
+        window("100", 20.0, 30.0),
+        window("base", 40.0, 44.0, repeat=1),
+        window("100", 50.0, 80.0, repeat=1),
+        window("base", 90.0, 94.0, repeat=2),
+        window("100", 100.0, 120.0, repeat=2),
+        window("base", 130.0, 134.0, arm="old"),
+        window("100", 140.0, 150.0, arm="old"),
+    ]
+    [panel] = panels_of(windows, {"new": progress.Told(marks), "old": progress.Told()})
+    assert (panel.arm, panel.scenario) == ("new", "100")
+    begun = [(base.window.start_s, faulty.window.start_s) for base, faulty in panel.repeats]
+    assert begun == [(10.0, 20.0), (40.0, 50.0), (90.0, 100.0)]
+    assert panel.middle[1].window.start_s == 100.0
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of two rows on two releases, of which each has its client's log."""
+    made = Made(
+        tmp_path_factory.mktemp("runs") / "limplock-hadoop" / "20261124T000000Z",
+        ONE_JOB, JOB_AFTER_JOB, arms=("new", "old"),
+    )  # fmt: skip
+    left, windows = read_windows(made.folder)
+    write_windows(made.folder, replace(left, monotonic_s=T0_S), windows)
+    for arm in ("new", "old"):
+        mine = [one for one in windows if one.arm == arm]
+        said = [
+            line for one in mine for line in (one_job if one.row == "H1" else job_after_job)(one)
+        ]
+        text = "".join(said) + ("progress 17" if arm == "old" else "")
+        (made.folder / f"client-{arm}-hadoop.log").write_text(text)
+    made.result()
+    return made.folder
+
+
+def at(window: Window, share: float) -> int:
+    """So far into the operation, on the client's clock [ns]."""
+    return round(1e9 * (T0_S + window.start_s + share * window.took_s))
+
+
+def one_job(window: Window) -> list[str]:
+    """Fetched slowly, counted at once, written slowly; cut short where the window is."""
+    job, most = f"job_{round(window.start_s)}", 0.72 if window.cut else 1.0
+    said = []
+    for k in range(40):
+        share = most * k / 40
+        maps, score = min(1.0, 5 * share), share * 0.33 / 0.7 if share < 0.7 else 0.66 + share / 3
+        said.append(f"progress {at(window, k / 40)} {job} maps={maps} reduce-0={score}"
+                    f" reduce-1={min(1.0, 1.4 * share)}\n")  # fmt: skip
+    return said if window.cut else [*said, f"job-over {at(window, 0.999)} {job} succeeded\n"]
+
+
+def job_after_job(window: Window) -> list[str]:
+    said = []
+    for k in range(JOBS):
+        job, over = f"job_{round(window.start_s)}_{k}", (k + 1) / (JOBS + 0.1)
+        said.append(f"progress {at(window, k / JOBS)} {job} maps=0.5 reduce-0=0.0\n")
+        said.append(f"job-over {at(window, over)} {job} succeeded\n")
+    return said
+
+
+def test_a_row_of_one_job_shows_its_progress_and_one_of_several_their_rate(folder: Path) -> None:
+    left, windows = read_windows(folder)
+    one, several = progress_figures(folder, left, windows)
+    assert (one.identity, several.identity) == ("progress-h1-mapper", "jobs-h4-task-node")
+    assert [key.text for key in one.legend] == ["maps", "reduce-0", "reduce-1"]
+    assert [key.text for key in several.legend] == ["new", "old"]
+    assert "left out: 1." in one.caption
+    rates = re.findall(r"([\d,]+) jobs per hour, base ([\d,]+)", several.drawings["wide"])
+    assert len(rates) == 2
+    for faulty, base in rates:
+        slower = int(base.replace(",", "")) / int(faulty.replace(",", ""))
+        assert slower == pytest.approx(3.0, rel=0.05)
+
+
+def test_a_run_that_kept_no_second_0_has_no_such_figure(folder: Path) -> None:
+    left, windows = read_windows(folder)
+    assert progress_figures(folder, replace(left, monotonic_s=None), windows) == []
+
+
+def test_where_all_lines_are_damaged_the_page_says_so(folder: Path, tmp_path: Path) -> None:
+    left, windows = read_windows(folder)
+    (tmp_path / "client-new-hadoop.log").write_text("".join(DAMAGED[1:9]))
+    for figure in progress_figures(tmp_path, left, windows):
+        assert figure.note
+        assert "left out: 8." in figure.caption
+    (tmp_path / "client-new-hadoop.log").write_text("nothing of the kind\n")
+    assert progress_figures(tmp_path, left, windows) == []
+
+
+def test_the_page_has_both_figures(folder: Path) -> None:
+    done = call("report", str(folder))
+    assert done.exit_code == 0, done.output
+    page = (folder / "report.html").read_text()
+    for identity in ("progress-h1-mapper", "jobs-h4-task-node"):
+        assert f'id="{identity}"' in page
