@@ -29,6 +29,7 @@ from experiments.kinds.limplock.row import rows
 from experiments.kinds.limplock.section import LimplockSection
 from experiments.kinds.limplock.system import Unsettled
 from experiments.kinds.limplock.windows import Left, Window
+from experiments.stage.fleet import await_ready
 from experiments.stage.stage import Stage
 from experiments.tests.called import call, refusal
 from experiments.tests.limplock_small import A_LEADS, B_LEADS, PROGRAM, Three
@@ -189,6 +190,33 @@ def test_a_system_that_never_settles_is_refused_with_what_its_machines_printed()
     assert "the last words of ensemble-1" in failed.value.came
     late = Three([None, A_LEADS])
     assert until_settled(lambda: late.parts(rows()["Z3"]), 5.0) == A_LEADS
+
+
+def test_a_role_that_does_not_become_ready_is_refused_with_what_its_machine_printed() -> None:
+    class Starting:
+        """An agent of a machine whose service is at its start for ever."""
+
+        def health(self) -> dict[str, Any]:
+            return {"service": "running", "ready": False}
+
+    class Ready(Starting):
+        def health(self) -> dict[str, Any]:
+            return {"service": "running", "ready": True}
+
+    role = SimpleNamespace(ready=SimpleNamespace(timeout_s=0.2))
+    roles: Any = {"zookeeper": role}
+    platform = SimpleNamespace(
+        ready_timeout_s=0.1, machine_logs=lambda name: f"the last words of {name}"
+    )
+    inventory = SimpleNamespace(machine=lambda _: SimpleNamespace(role="zookeeper"))
+    fleet: Any = SimpleNamespace(platform=platform, inventory=inventory)
+    agents: Any = {"ensemble-1": Ready(), "ensemble-2": Starting()}
+    with pytest.raises(EnvironmentMissing) as late:
+        await_ready(fleet, roles, agents)
+    assert "ensemble-2" in late.value.place
+    assert "running, not ready" in late.value.came
+    assert "the last words of ensemble-2" in late.value.came
+    await_ready(fleet, roles, {"ensemble-1": agents["ensemble-1"]})
 
 
 def test_the_node_that_limps_is_found_in_the_system_and_is_not_the_one_that_is_asked() -> None:
