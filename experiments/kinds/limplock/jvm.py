@@ -42,8 +42,8 @@ def look_at_jvm(host: str) -> dict[str, float]:
     return read_jvm(exported(host))
 
 
-def look_at_jvm_of_hadoop(host: str, port: int) -> dict[str, float]:
-    """Heap in use and in all [MB], and seconds of collections so far, by Hadoop's `/jmx`; empty
+def look_at_jvm_by_page(host: str, port: int) -> dict[str, float]:
+    """Heap in use and in all [MB], and seconds of collections so far, by a page of beans; empty
     where it does not answer.
 
     Parameters: host, mostly its address on the control network.

@@ -23,7 +23,7 @@ def bean(host: str, port: int, name: str) -> dict[str, Any]:
 
 
 def beans(host: str, port: int, pattern: str) -> list[dict[str, Any]]:
-    """Beans as Hadoop's `/jmx` has them; none where it does not answer.
+    """Beans as a server's `/jmx` has them; none where it does not answer.
 
     Parameters: host, mostly an address on the control network; pattern, a name or one with `*`.
     """

@@ -16,7 +16,7 @@ import httpx
 from experiments.errors import InputError
 from experiments.kinds.limplock import pages
 from experiments.kinds.limplock.clients import Clients, Task
-from experiments.kinds.limplock.jvm import look_at_jvm_of_hadoop
+from experiments.kinds.limplock.jvm import look_at_jvm_by_page
 from experiments.kinds.limplock.row import Load, Row
 from experiments.kinds.limplock.system import Node, Parts, Shown, System, Unsettled
 
@@ -91,7 +91,7 @@ class Hadoop(System):
         Shown("fetches", "maps' outputs that are being fetched of a worker"),
         Shown("fetch_threads_busy_percent", "of a worker's threads for them, % at work"),
         Shown("tasks_running", "tasks at work (machine for jobs: all)"),
-        Shown("heap_used_mb", "heap in use, MB"),
+        Shown("heap_used_mb", "heap in use, MB", limit="heap_max_mb"),
     )
 
     def __init__(self, nodes: Sequence[Node], settings: Mapping[str, Any]) -> None:
@@ -180,7 +180,7 @@ class Hadoop(System):
             return {}
         control, is_worker = self.nodes[node].control, node in self._workers
         port = _PORTS[self._generation][is_worker]
-        found = look_at_jvm_of_hadoop(control, port)
+        found = look_at_jvm_by_page(control, port)
         if not found:
             return {}
         for bean, names in _TOLD[self._generation][is_worker].items():

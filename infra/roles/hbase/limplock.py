@@ -17,12 +17,13 @@ import httpx
 from experiments.errors import InputError
 from experiments.kinds.limplock import pages
 from experiments.kinds.limplock.clients import Clients, Lane, Task
-from experiments.kinds.limplock.jvm import look_at_jvm_of_hadoop
+from experiments.kinds.limplock.jvm import look_at_jvm_by_page
 from experiments.kinds.limplock.row import Load, Row
 from experiments.kinds.limplock.system import Node, Parts, Shown, System, Unsettled
 
 _MASTER_PORT, _SERVER_PORT, _NAMENODE_PORT = 16010, 16030, 9870
 _PREPARED_S = 120.0
+_HANDLERS = 30.0  # hbase.regionserver.handler.count, as released; only the new one tells of them
 # The paper names no size: at 700 bytes each its scan would have had all of its card.
 _VALUE_BYTES = 200
 _PROBED, _PROBED_KEYS = "limplock", 10
@@ -78,11 +79,11 @@ class HBase(System):
 
     opener = "HBaseClient"
     shown = (
-        Shown("handlers_active", "threads that handle requests, at work"),
+        Shown("handlers_active", "threads that handle requests, at work", limit=_HANDLERS),
         Shown("calls_queued", "requests that wait for such a thread"),
         Shown("memstore_mb", "rows in memory that are not in files yet, MB"),
         Shown("log_rolls_slow", "logs begun anew since writes took long, so far"),
-        Shown("heap_used_mb", "heap in use, MB"),
+        Shown("heap_used_mb", "heap in use, MB", limit="heap_max_mb"),
     )
 
     def __init__(self, nodes: Sequence[Node], settings: Mapping[str, Any]) -> None:
@@ -213,7 +214,7 @@ class HBase(System):
         """A region server's threads, queues and memory; a master's heap."""
         port = _MASTER_PORT if node == self._master.name else _SERVER_PORT
         control = self.nodes[node].control
-        found = look_at_jvm_of_hadoop(control, port)
+        found = look_at_jvm_by_page(control, port)
         if found and port == _SERVER_PORT:
             for bean, told in _TOLD[self._generation].items():
                 found |= numbers_of(pages.bean(control, port, bean), told)

@@ -20,7 +20,7 @@ from experiments.design.workloads import module_at
 from experiments.errors import InputError, MeasurementFailed
 from experiments.kinds.limplock import pages
 from experiments.kinds.limplock.clients import Clients, Lane, Task
-from experiments.kinds.limplock.jvm import look_at_jvm_of_hadoop
+from experiments.kinds.limplock.jvm import look_at_jvm_by_page
 from experiments.kinds.limplock.row import Load, Row
 from experiments.kinds.limplock.system import Node, Parts, Shown, System, Unsettled
 
@@ -106,7 +106,7 @@ class Hdfs(System):
         Shown("regenerating", "blocks on their way to further DataNodes"),
         Shown("under_replicated", "blocks with too few replicas, as the NameNode counts"),
         Shown("threads", "threads in all"),
-        Shown("heap_used_mb", "heap in use, MB"),
+        Shown("heap_used_mb", "heap in use, MB", limit="heap_max_mb"),
     )
 
     def __init__(self, nodes: Sequence[Node], settings: Mapping[str, Any]) -> None:
@@ -269,7 +269,7 @@ class Hdfs(System):
 
     def look(self, node: str) -> Mapping[str, float]:
         """Queues and transfers as the server counts them, and its heap."""
-        found = look_at_jvm_of_hadoop(*self._pages[node])
+        found = look_at_jvm_by_page(*self._pages[node])
         if not found:
             return {}
         own = {self._master: _NAMENODE, self._secondary: {}}.get(node, _DATANODE)
