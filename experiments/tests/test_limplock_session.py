@@ -50,6 +50,7 @@ def until(seen: Callable[[], bool], what: str) -> None:
 
 
 def test_a_client_that_loses_its_session_begins_another_and_asks_on(tmp_path: Path) -> None:
+    subprocess.run([ROOT / "ci/jars", ROLE.directory], check=True)
     port = free_port()
     asked = Task("ensemble-1", "create", f"127.0.0.1:{port}", 0, 10, 1, gap_s=0.05)
     words = command(ROLE, "new", ("ZooKeeperClient.java",), "ZooKeeperClient", {}, tmp_path)
