@@ -130,8 +130,8 @@ class LimplockSection(Strict):
             expected = f"one of the arms {', '.join(arms)}"
             raise self._error(design, "reference", expected, self.reference)
         for name in self.scales:
-            if name not in self.rows:
-                expected = f"one of the rows {', '.join(self.rows)}"
+            if name not in known:  # one that is not run stays: a suite takes rows of a design
+                expected = f"one of {', '.join(known)}"
                 raise self._error(design, "scales", expected, name)
         if not self.scenarios:
             raise self._error(design, "severities", "one at least, or crash = true", "neither")
