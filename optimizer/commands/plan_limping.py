@@ -1,4 +1,4 @@
-"""What limping machines cost in a plan, and the remedies beside it, on a terminal."""
+"""What limping machines cost in a plan, and the ways out beside it, on a terminal."""
 
 from __future__ import annotations
 
@@ -8,33 +8,59 @@ from typing import Any
 from optimizer.commands.output import plain_table, print_table, say
 
 _MACHINES = {"nodes": "active", "standby": "standby", "replicas": "r"}
+_WAYS = {
+    "nothing": "nothing, as limping costs this plan nothing",
+    "spares": "spares",
+    "replication": "a higher replication factor",
+    "plan": "this plan, below spares alone and copies alone",
+    "remedy": "the remedy {name}",
+}
 
 
 def print_limping(found: Mapping[str, Any], usd: float | None) -> None:
-    """The plan, each remedy, the fleet if nothing limped; what was bought, and what is cheapest."""
+    """The plan, each way out, the fleet if nothing limped; what was bought, what is cheapest."""
     table = plain_table("against limping", "fleet", "remedy", "USD a month", "machines")
     table.columns[-1].justify, table.columns[-1].no_wrap = "left", False
     table.add_row("this plan", _usd(usd), "", _usd(usd), "")
+    for name, way in (("only spares more", "spares"), ("only copies more", "replication")):
+        cost = _cost(found[way], "usd_per_month")
+        table.add_row(name, cost, "", cost, _machines(found[way]))
     for row in found["remedies"]:
-        cells = (_usd(row["usd_fleet"]), _usd(row["usd_remedy"]), _usd(row["usd_per_month"]))
+        cells = (_cost(row, "usd_fleet"), _usd(row["usd_remedy"]), _cost(row, "usd_per_month"))
         table.add_row(row["name"], *cells, _machines(row))
     plain = found["without_limping"]
-    cost = _usd(plain.get("usd_per_month"))
+    cost = _cost(plain, "usd_per_month")
     table.add_row("if none limped", cost, "", cost, _machines(plain))
     print_table(table)
     for tier, bought in found["bought"].items():
         more = ", ".join(_more(key, value) for key, value in bought.items())
         say(f"Because machines limp, {tier} has: {more}.")
-    own = "this plan" if usd is not None else "none: nothing is feasible"
-    say(f"Cheapest: {found['cheapest'] or own}.")
+    say(_cheapest(found["cheapest"]))
+
+
+def _cheapest(best: Mapping[str, Any]) -> str:
+    if best["way"] is None:
+        text = "Cheapest: none, as nothing is feasible."
+    else:
+        way = _WAYS[best["way"]].format(name=best["name"])
+        text = f"Cheapest: {way}, at {best['usd_per_month']:.2f} USD a month."
+    if best["equal"]:
+        text += f" As cheap: {', '.join(best['equal'])}."
+    if best["undecided"]:
+        text += f" Not decided in time, so perhaps cheaper: {', '.join(best['undecided'])}."
+    return text
 
 
 def _machines(row: Mapping[str, Any]) -> str:
-    return row.get("cut") or row["fleet"] or ""
+    return row.get("cut") or row.get("reason") or row["fleet"] or ""
 
 
 def _more(key: str, value: int | str) -> str:
     return str(value) if key == "instance_type" else f"{value:+d} {_MACHINES[key]}"
+
+
+def _cost(row: Mapping[str, Any], key: str) -> str:
+    return "not decided" if "cut" in row else _usd(row[key])
 
 
 def _usd(usd: float | None) -> str:

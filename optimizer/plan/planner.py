@@ -24,7 +24,7 @@ from optimizer.plan.explain.load import load_of
 from optimizer.plan.explain.present import against_present
 from optimizer.plan.explain.promised import of_promise
 from optimizer.plan.explain.reasons import Wanted, binding_of, explained, infeasible
-from optimizer.plan.explain.remedies import against_limping
+from optimizer.plan.explain.remedies import against_limping, solves_of
 from optimizer.plan.explain.report import (
     confidence_of,
     fleet_of,
@@ -154,9 +154,9 @@ def explained_plan(asked: Question, wanted: Wanted) -> tuple[Plan, dict[str, Any
     body = found.plan.to_json_dict()
     if found.plan.feasible and found.problem is not None and found.found is not None:
         body |= explained(found.problem, found.found, found.case, wanted)
-    if found.case.remedies and found.found is not None:
-        budget = wanted.budget(1 + len(found.case.remedies))
-        body["limping"] = against_limping(found.case, found.found, budget)
+    if found.case.limps and found.problem is not None and found.found is not None:
+        budget = wanted.budget(solves_of(found.case))
+        body["limping"] = against_limping(found.case, found.problem, found.found, budget)
     return found.plan, body
 
 

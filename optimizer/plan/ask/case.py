@@ -174,6 +174,12 @@ class Case:
         """The same service with `factor` times the load."""
         return self._changed("arrival_rate", factor)
 
+    @property
+    def limps(self) -> bool:
+        """Whether machines that limp are planned with."""
+        degraded = self.slo.degraded
+        return self.rates.limps or (degraded is not None and degraded.limping > 0)
+
     def without_limping(self) -> Case:
         """The same service on machines that never limp."""
         slo = self.slo.model_copy(update={"degraded": without_limping(self.slo.degraded)})

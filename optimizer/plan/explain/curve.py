@@ -62,11 +62,7 @@ class Budget:
 
         Raises: SpentError if there was no solve left, or no time, or too little for a proof.
         """
-        left_s = self._seconds - (self._clock() - self._began)
-        if self.solves >= self._limit:
-            raise SpentError(self.end(f"after {self._limit} solves"))
-        if left_s <= 0:
-            raise SpentError(self.end(f"after {self._seconds:g} s"))
+        left_s = self.left_s()
         self.solves += 1
         try:
             found = solve(problem, known, limit_s=min(LIMIT_S, left_s, self._solve_s))
@@ -75,6 +71,15 @@ class Budget:
         if not found.proved:
             raise UnprovedError(self.end(UNPROVED))
         return found
+
+    def left_s(self) -> float:
+        """The time that is left. Raises: SpentError if there is none, or no solve."""
+        left_s = self._seconds - (self._clock() - self._began)
+        if self.solves >= self._limit:
+            raise SpentError(self.end(f"after {self._limit} solves"))
+        if left_s <= 0:
+            raise SpentError(self.end(f"after {self._seconds:g} s"))
+        return left_s
 
     def end(self, why: str) -> str:
         """Remember how the search ended."""

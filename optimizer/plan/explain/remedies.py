@@ -1,16 +1,24 @@
-"""What limping machines cost in a plan, and whether a remedy is cheaper than the machines for them.
+"""What limping machines cost in a plan, and what is cheapest: a remedy, spares, or more copies.
 
 Planned again as if no machine limped: what the plan has beyond that (active machines, standbys,
 replicas, larger types) is what was bought against limping, and what no remedy may cost more than.
-Then planned again with each remedy: its fleet and its price together, beside the plan's.
+Then planned again with spares as the only way out, with replication as the only one (`alone.py`),
+and with each remedy: its fleet and its price together. What is not decided in time says so; the
+plan stands whatever becomes of these.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from optimizer.errors import SparecraftError
+from optimizer.plan.explain.alone import fewest_copies, replication_alone, spares_alone
 from optimizer.plan.explain.curve import Budget, SpentError, fleet_text
 from optimizer.plan.solve.model import Solution
+from optimizer.plan.solve.problem import FAMILIES, Problem
+from optimizer.plan.solve.screen import cost
 from optimizer.tolerances import CENT
 
 if TYPE_CHECKING:
@@ -18,54 +26,171 @@ if TYPE_CHECKING:
     from optimizer.plan.ask.remedy import Remedy
     from optimizer.plan.solve.problem import Path
 
+Row = dict[str, Any]
+_NONE: Row = {"usd_per_month": None, "fleet": None}
+_NO_WAY: Row = {"way": None, "name": None, "usd_per_month": None, "equal": []}
 
-def against_limping(case: Case, found: Solution, budget: Budget) -> dict[str, Any]:
-    """For plan.json: the fleet if nothing limped, what the plan has beyond it, each remedy.
 
-    Returns: `without_limping` (usd_per_month, fleet, or `cut`), `usd_more` of the plan, `bought` by
-    tier, `remedies` as rows, cheapest first, and `cheapest`: a remedy's name, or None where the
-    plan's own machines are (or nothing is feasible).
+@dataclass(frozen=True)
+class _Tried:
+    """One way planned with: its row, its problem where that was solved, and its fleet if any."""
+
+    row: Row
+    problem: Problem | None = None
+    path: Path | None = None
+
+
+def solves_of(case: Case) -> int:
+    """What `against_limping` takes at most: each way once, and once more without each limit."""
+    fewer = len(case.tiers) ** 2 * case.limits.max_replicas
+    return 1 + fewer + (2 + len(case.remedies)) * (1 + len(FAMILIES))
+
+
+def against_limping(
+    case: Case, problem: Problem, found: Solution, budget: Budget
+) -> dict[str, Any]:
+    """For plan.json: the fleet if nothing limped, what the plan has beyond it, each way out.
+
+    Parameters: problem and found, of the case as it is.
+    Returns: `without_limping` (usd_per_month and fleet, or `cut`), `usd_more` of the plan, `bought`
+    by tier, `spares` and `replication` (likewise, with the `reason` where there is no such fleet),
+    `remedies` as such rows, cheapest first, and `cheapest` (see `_cheapest`).
     """
-    budget.say("limping: none")
-    plain = _row(case.without_limping(), budget)
-    rows = [_with_remedy(case, remedy, budget) for remedy in case.remedies]
-    own, less = found.usd_per_month, plain["row"].get("usd_per_month")
-    known = [row for row in rows if row.get("usd_per_month") is not None]
-    best = min(known, key=lambda row: float(row["usd_per_month"]), default=None)
-    wins = best is not None and (own is None or best["usd_per_month"] < own - CENT)
+    plain = _without_limping(case, budget)
+    spares = _alone("spares", spares_alone, problem, plain, budget)
+    copies = _alone("replication", replication_alone, problem, plain, budget)
+    cured = [_with_remedy(case, remedy, budget) for remedy in case.remedies]
+    bounds = (_machines_bound(case), _copies_bound(case, plain.path), *[""] * len(cured))
+    for way, within in zip((spares, copies, *cured), bounds, strict=True):
+        if way.problem is not None and way.path is None:
+            way.row["reason"] = _why(way.problem, within, budget)
+    rows = [one.row for one in cured]
+    known = [row for row in rows if row["usd_per_month"] is not None]
+    own, less = found.usd_per_month, plain.row["usd_per_month"]
     return {
-        "without_limping": plain["row"],
+        "without_limping": plain.row,
         "usd_more": None if own is None or less is None else round(own - less, 2),
-        "bought": _bought(plain["path"], found.path),
+        "bought": _bought(plain.path, found.path),
+        "spares": spares.row,
+        "replication": copies.row,
         "remedies": [*sorted(known, key=lambda r: float(r["usd_per_month"])),
                      *(row for row in rows if row not in known)],
-        "cheapest": best["name"] if best is not None and wins else None,
+        "cheapest": _cheapest(own, less, spares.row, copies.row, rows),
     }  # fmt: skip
 
 
-def _with_remedy(case: Case, remedy: Remedy, budget: Budget) -> dict[str, Any]:
-    budget.say(f"limping: {remedy.name}")
-    row = _row(case.with_remedy(remedy), budget)["row"]
-    fleet = row.pop("usd_per_month", None)
-    total = None if fleet is None else round(fleet + remedy.usd_per_month, 2)
-    return {
-        "name": remedy.name,
-        "usd_remedy": remedy.usd_per_month,
-        "usd_fleet": fleet,
-        "usd_per_month": total,
-        **row,
-    }
+def _without_limping(case: Case, budget: Budget) -> _Tried:
+    """The fleet if nothing limped, with as few copies as its price allows."""
+    found = _planned("none", case.without_limping().problem, budget)
+    if found.problem is None or found.path is None:
+        return found
+
+    def solved(problem: Problem) -> Path | None:
+        return _planned("fewer copies", lambda: problem, budget).path
+
+    return _row_of(found.problem, fewest_copies(found.problem, found.path, solved))
 
 
-def _row(case: Case, budget: Budget) -> dict[str, Any]:
-    """The cheapest fleet of this case as a row, and as a path."""
+def _alone(
+    name: str,
+    held: Callable[[Problem, Path], Problem],
+    problem: Problem,
+    plain: _Tried,
+    budget: Budget,
+) -> _Tried:
+    """The plan with one way out only, from the fleet if nothing limped."""
+    path = plain.path
+    if path is not None:
+        return _planned(name, lambda: held(problem, path), budget)
+    if "cut" in plain.row:
+        return _Tried({**_NONE, "cut": f"{plain.row['cut']}, as was the fleet if none limped"})
+    return _Tried({**_NONE, "reason": "nothing is feasible even if no machine limps"})
+
+
+def _planned(name: str, make: Callable[[], Problem], budget: Budget) -> _Tried:
+    """The cheapest fleet of this problem. No trouble with it may cost the plan itself."""
+    budget.say(f"limping: {name}")
     try:
-        found = budget.solve(case.problem())
+        budget.left_s()
+        problem = make()
+        found = budget.solve(problem)
     except SpentError as ended:
-        return {"row": {"cut": f"cut {ended}"}, "path": None}
-    usd = None if found.usd_per_month is None else round(found.usd_per_month, 2)
-    fleet = None if found.path is None else fleet_text(found.path)
-    return {"row": {"usd_per_month": usd, "fleet": fleet}, "path": found.path}
+        return _Tried({**_NONE, "cut": f"cut {ended}"})
+    except SparecraftError as error:
+        return _Tried({**_NONE, "cut": f"cut by an error: {error}"})
+    return _Tried(dict(_NONE), problem) if found.path is None else _row_of(problem, found.path)
+
+
+def _row_of(problem: Problem, path: Path) -> _Tried:
+    return _Tried({"usd_per_month": round(cost(path), 2), "fleet": fleet_text(path)}, problem, path)
+
+
+def _with_remedy(case: Case, remedy: Remedy, budget: Budget) -> _Tried:
+    found = _planned(remedy.name, lambda: case.with_remedy(remedy).problem(), budget)
+    fleet = found.row["usd_per_month"]
+    total = None if fleet is None else round(fleet + remedy.usd_per_month, 2)
+    costs = {"usd_remedy": remedy.usd_per_month, "usd_fleet": fleet, "usd_per_month": total}
+    return replace(found, row={"name": remedy.name, **found.row, **costs})
+
+
+def _machines_bound(case: Case) -> str:
+    return f" with at most {case.max_nodes} machines a tier (max_nodes)"
+
+
+def _copies_bound(case: Case, plain: Path | None) -> str:
+    most = case.limits.max_replicas
+    if plain is not None and all(one.replicas >= most for one in plain):
+        return f", as max_replicas = {most} allows no copy more"
+    return f" with at most {most} copies (max_replicas) and no spare more"
+
+
+def _why(problem: Problem, within: str, budget: Budget) -> str:
+    """What is in the way: the limits without one of which there would be such a fleet."""
+    text = f"not feasible{within}"
+    if not all(problem.options):
+        return f"{text}: no such fleet carries the load"
+    blamed = []
+    for family in FAMILIES:
+        other = problem.without(family)
+        try:
+            if other != problem and budget.solve(other).path is not None:
+                blamed.append(family)
+        except (SpentError, SparecraftError):
+            return f"{text}; which limit is in the way was not found in time"
+    if not blamed:
+        return f"{text}: no single limit is in the way"
+    return f"{text}: it would be without the limit of {' or '.join(blamed)}"
+
+
+def _cheapest(
+    own: float | None, less: float | None, spares: Row, copies: Row, remedies: Sequence[Row]
+) -> dict[str, Any]:
+    """Which is cheapest: `way`, a remedy's `name`, `usd_per_month`; `equal` ones, and `undecided`.
+
+    way: nothing (limping costs the plan nothing), spares, replication, plan (cheaper than both: its
+    own mix of them, or other types), remedy, or None where nothing is feasible. Of equally cheap
+    ones it is the first of these, and `equal` has the others that are bought.
+    """
+    ways: list[tuple[str, str | None, Row]] = [
+        ("spares", None, spares), ("replication", None, copies),
+        ("plan", None, {"usd_per_month": own}), *(("remedy", r["name"], r) for r in remedies),
+    ]  # fmt: skip
+    undecided = [name or way for way, name, row in ways if "cut" in row]
+    if own is not None and less is not None and own <= less + CENT:
+        ways = [("nothing", None, {"usd_per_month": round(own, 2)})]
+    usd = {(way, name): row["usd_per_month"] for way, name, row in ways}
+    known = {key: float(value) for key, value in usd.items() if value is not None}
+    if not known:
+        return {**_NO_WAY, "undecided": undecided}
+    least = min(known.values())
+    (way, name), *others = [key for key, value in known.items() if value <= least + CENT]
+    return {
+        "way": way,
+        "name": name,
+        "usd_per_month": round(least, 2),
+        "equal": [other or also for also, other in others if also != "plan"],
+        "undecided": undecided,
+    }
 
 
 def _bought(plain: Path | None, plan: Path | None) -> dict[str, dict[str, Any]]:
