@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import pytest
 
 from experiments.design import load_design
-from experiments.errors import InputError
+from experiments.errors import InputError, MeasurementFailed
 from experiments.kinds.limplock import pages
 from experiments.kinds.limplock.clients import Clients, Lane, Task, Work
 from experiments.kinds.limplock.row import rows
@@ -287,6 +287,45 @@ def test_what_an_arm_says_of_reads_reaches_the_client_that_reads(system: System)
     }
     assert system.operation(row, row.workload, 1, "store-3").operation == "read"
     assert len(hedged.probe(row, "read-block", "store-3").target.split()) == 3
+
+
+def held(blocks: Sequence[int]) -> dict[str, Any]:
+    """What the NameNode says, of DataNodes with so many blocks of 64 MB."""
+    return info({
+        f"{node.address}:9866": {"usedSpace": 24_576 + 65_536_000 * count}
+        for node, count in zip(NODES[2:], blocks, strict=True)
+    })  # fmt: skip
+
+
+def test_a_balancing_begins_where_no_copy_of_the_last_one_goes_on(
+    system: System, say: Say, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    say(held([2, 1, 1, 0]))
+    system = type(system)(NODES, {**system.settings, "CAPACITY_MB": 2048})
+    module = sys.modules[type(system).__module__]
+    counts = iter([1.0] * 5 * 4 + [1.0, 2.0, 1.0, 3.0] + [1.0, 2.0] + [1.0])
+    monkeypatch.setattr(system, "look", lambda _: {"transfers": next(counts)})
+    row, asked = rows()["F10"], Asked()
+    monkeypatch.setattr(module, "_do_all", lambda _, tasks: asked.tasks.extend(tasks))
+    system.prepare(row, 1, cast(Clients, asked))
+    system.reset(row, 1, cast(Clients, asked))
+    assert next(counts, None) is None  # two were looked at again, then one
+    said = [(task.operation, task.target.split()[1]) for task in asked.tasks]
+    cleared = [folder for operation, folder in said if operation == "clear"]
+    assert cleared == ["/row", "/filling", "/system/balancer.id"]
+    assert ("place", f"/filling/{NODES[-1].address}") in said
+
+
+@pytest.mark.parametrize("blocks", [[0, 1, 1, 2], [1, 1, 1, 1]])
+def test_a_balancing_that_would_begin_elsewhere_is_refused(
+    system: System, say: Say, blocks: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    say(held(blocks))
+    module = sys.modules[type(system).__module__]
+    monkeypatch.setattr(module, "_SETTLED_S", 0.1)
+    monkeypatch.setattr(module, "_do_all", lambda *_: None)
+    with pytest.raises(MeasurementFailed, match="blocks on DataNodes"):
+        system.reset(rows()["F10"], 1, cast(Clients, Asked()))
 
 
 @pytest.fixture

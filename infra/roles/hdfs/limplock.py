@@ -16,6 +16,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
+
 from experiments.design.workloads import module_at
 from experiments.errors import InputError, MeasurementFailed
 from experiments.kinds.limplock import pages
@@ -59,8 +61,12 @@ _NEEDED: Mapping[
     "decommission": {"LEAVING": "yes"},
     "balance": {"CAPACITY_MB": 2048},  # it looks at per cent of a DataNode
 }
-_SETTLED_S = 30.0
-_BALANCING = "/system/balancer.id"  # a balancer that was ended in its work left it
+_SETTLED_S = 60.0
+# What goes before a run; a balancer that was ended in its work left its mark.
+_CLEARED = {"balance": ("/row", "/filling", "/system/balancer.id")}
+# What the under-utilised DataNode has, so that the excess is less than a block: of more, two go.
+_LESS_BYTES = 4 << 20
+_IDLE_LOOKS = 5
 _OF_CLIENT = {  # settings that the row's client is told, and its own words
     "HEDGED_READ_THREADS": "dfs.client.hedged.read.threadpool.size",
     "HEDGED_READ_MS": "dfs.client.hedged.read.threshold.millis",
@@ -119,7 +125,7 @@ class Hdfs(System):
         master, secondary, datanode = _PAGES[generation]
         self._pages = {name: (self.nodes[name].control, datanode) for name in self._datanodes}
         self._pages[self._master] = self.nodes[self._master].control, master
-        self._filled: Parts = {}  # DataNodes by what they hold
+        self._idle: dict[str, float] = {}  # transfers of each DataNode where nobody asks it
         # The old one tells the NameNode to fetch its image from where it serves: not everywhere.
         self._pages[self._secondary] = self.nodes[self._secondary].address, secondary
 
@@ -159,6 +165,9 @@ class Hdfs(System):
     def prepare(self, row: Row, count: int, clients: Clients) -> None:
         """Files to be read, by the row and by its probes, where they have to lie."""
         self._check_fleet(row)
+        for name in self._datanodes if row.workload.operation == "balance" else ():
+            looks = [self.look(name).get("transfers", 0.0) for _ in range(_IDLE_LOOKS)]
+            self._idle[name] = min(looks)
         tasks = []
         if row.workload.operation == "read":
             tasks.append(self._placed("/files", self._datanodes, _bytes(row.workload), count))
@@ -171,9 +180,11 @@ class Hdfs(System):
     def reset(self, row: Row, count: int, clients: Clients) -> None:
         """What the last run wrote goes; what is to be moved or copied lies where it begins."""
         self.mend(clients)
-        for folder in ("/row", _BALANCING):
-            clients.do(Task(self._master, "clear", self._target(folder, []), 1, 0, 1), _CLEARED_S)
         operation, size = row.workload.operation, _bytes(row.workload)
+        if operation == "balance":
+            self._await_still()
+        for folder in _CLEARED.get(operation, ("/row",)):
+            clients.do(Task(self._master, "clear", self._target(folder, []), 1, 0, 1), _CLEARED_S)
         if row.workload.replicas:
             sources = self._groups(row)["source"]
             clients.do(self._placed("/row", sources, size, row.workload.count or 1), _PREPARED_S)
@@ -183,30 +194,52 @@ class Hdfs(System):
             if operation == "balance":
                 tasks += [self._placed(f"/filling/{self.nodes[one].address}", [one], size, 1)
                           for one in self._datanodes[:-1]]  # fmt: skip
+                last = self.nodes[self._datanodes[-1]].address
+                tasks.append(self._placed(f"/filling/{last}", self._datanodes[-1:], _LESS_BYTES, 1))
             _do_all(clients, tasks)
         if operation == "balance":
-            self._filled = self._settled(size)
+            self._await_laid(size)
 
     def mend(self, clients: Clients) -> None:
         """A DataNode that leaves, or has left, is back."""
         if self.settings["LEAVING"] == "yes":
             clients.do(Task(self._master, "welcome", self._target("/", []), 1, 0, 1), _CLEARED_S)
 
-    def _settled(self, size: int) -> Parts:
-        """DataNodes by what the NameNode knows them to hold, once one has a block more than the
-        mean, and one a block less. Raises MeasurementFailed."""
+    def _await_still(self) -> None:
+        """Until no DataNode copies a block: one that a balancing began goes on without the
+        balancer, and would fill what is to be empty. Raises MeasurementFailed."""
+        copying = dict(self._idle)
+        deadline = time.monotonic() + _SETTLED_S
+        while time.monotonic() < deadline:
+            now = {name: self.look(name).get("transfers", np.inf) for name in copying}
+            copying = {name: count for name, count in now.items() if count > self._idle[name]}
+            if not copying:
+                return
+            time.sleep(_POLL_S)
+        raise MeasurementFailed(
+            "transfers of DataNodes",
+            expected=f"no more than {self._idle} within {_SETTLED_S:g} s",
+            came=str(copying),
+        )
+
+    def _await_laid(self, size: int) -> None:
+        """Until the NameNode knows the DataNode that is to be over-utilised to have a block more
+        than the mean, and the one that is to be under-utilised a block less. Raises
+        MeasurementFailed."""
         names, used = {self.nodes[name].address: name for name in self._datanodes}, {}
+        wanted = {part: sorted(found) for part, found in
+                  _placement.parts_of("balance", self._datanodes).items()}  # fmt: skip
         deadline = time.monotonic() + _SETTLED_S
         while time.monotonic() < deadline:
             told = json.loads(self._told(self._master, _INFO).get("LiveNodes", "{}"))
             used = {names[at.split(":")[0]]: one["usedSpace"] for at, one in told.items()}
-            found: Parts = _placement.utilised(used, size) if used else {}
-            if found and all(found.values()):
-                return found
+            came = _placement.utilised(used, size) if used else {}
+            if {part: sorted(found) for part, found in came.items()} == wanted:
+                return
             time.sleep(_POLL_S)
         raise MeasurementFailed(
             "blocks on DataNodes",
-            expected=f"an over- and an under-utilised one within {_SETTLED_S:g} s",
+            expected=f"{wanted} within {_SETTLED_S:g} s",
             came=str(used),
         )
 
@@ -305,8 +338,6 @@ class Hdfs(System):
     def _groups(self, row: Row) -> Parts:
         """The DataNodes; where replicas are added or moved, by who has or loses them."""
         operation = row.workload.operation
-        if operation == "balance" and self._filled:
-            return self._filled
         if operation in _MOVES:
             return dict(_placement.parts_of(operation, self._datanodes))
         if not row.workload.replicas:
