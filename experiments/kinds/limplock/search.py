@@ -15,7 +15,7 @@ from experiments.design.injections import HELD_S_MAX
 from experiments.kinds.limplock.row import Row
 from experiments.kinds.limplock.scenarios import BASE, OF_PART, UNITS, Axis, Scenario
 from experiments.kinds.limplock.slowdown import Waited, median
-from experiments.kinds.limplock.windows import Window
+from experiments.kinds.limplock.windows import Window, later_bases
 from experiments.kinds.limplock.zones import Point, Zones, judge_zones
 from optimizer.source import refusal
 
@@ -120,8 +120,7 @@ def _series(window: Window) -> tuple[str, str, str]:
 
 
 def _found(windows: Sequence[Window], rule: Search) -> dict[str, Any]:
-    # A repeat that was begun again has its later base.
-    base = {window.repeat: window for window in windows if window.scenario == BASE}
+    base = later_bases(windows)
     waits: dict[float, list[Waited]] = {}
     for window in windows:
         wait = None if window.scenario == BASE else relative(base[window.repeat], window, rule)

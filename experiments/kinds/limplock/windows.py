@@ -8,13 +8,14 @@ of a run follows from these.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
+from experiments.kinds.limplock.scenarios import BASE
 from experiments.kinds.limplock.slowdown import Waited
 from experiments.record.records import write_json
 
@@ -37,7 +38,8 @@ class Window:
     labels: what machines are called by their parts, since parts move; limping: the machine, also of
     a base; took_s: of the operation, at least so long where `cut`; gone_s: machines whose service
     ended, after so long; moved: whether parts were others at the end; errors: failed attempts;
-    cold: services were started anew since the base, and nothing was rehearsed.
+    cold: services were started anew, and nothing was rehearsed since, nor, of a scenario, was the
+    base run.
     """
 
     arm: str
@@ -69,6 +71,12 @@ class Window:
         return Waited(self.took_s, at_least=self.cut)
 
 
+def later_bases(windows: Iterable[Window]) -> dict[int, Window]:
+    """By repeat, of the windows of a row of one arm: one that was begun again has its later
+    base."""
+    return {window.repeat: window for window in windows if window.scenario == BASE}
+
+
 @dataclass(frozen=True)
 class Left:
     """What is in limplock.json beside the windows: what was asked for."""
@@ -77,7 +85,7 @@ class Left:
     counts: Mapping[str, int]  # by row, of its operations
     wait_max: Mapping[str, float]
     shown: Sequence[Mapping[str, Any]]  # white-box metrics of the page
-    abandoned: Sequence[str]  # repeats that were begun again, and looks that failed, and why
+    abandoned: Sequence[str]  # for the page: why repeats were begun again, and why looks failed
     scales: Mapping[str, float] = field(default_factory=dict)  # by row
     monotonic_s: float | None = None  # second 0 on the clients' clock
 
