@@ -166,6 +166,8 @@ def test_the_queue_of_calls_and_the_heap_are_read_in_words_of_either_generation(
     assert (found["call_queue"], found["queue_ms"], found["under_replicated"]) == (3.0, 4.25, 2.0)
     heap = {"heap_used_mb": 30.0, "heap_max_mb": 64.0, "gc_s": 1.25}
     assert found.items() >= heap.items()
+    [handlers] = [one for one in system.shown if one.metric == "handlers_busy"]
+    assert found[str(handlers.limit)] == float(system.settings["HANDLERS"]) == 10.0
     assert system.look(SECONDARY) == heap
     say({"RpcActivityForPort8020": RPC[generation]})
     assert system.look(MASTER) == {}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import asdict, replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import polars as pl
@@ -15,7 +14,6 @@ from experiments.kinds.limplock.figures import course_figures
 from experiments.kinds.limplock.page import resource_table, write_page
 from experiments.kinds.limplock.resources import Machine, resources
 from experiments.kinds.limplock.system import Shown
-from experiments.kinds.limplock.whitebox import Whitebox
 from experiments.kinds.limplock.windows import (
     ASKED,
     PROBE,
@@ -189,11 +187,16 @@ def test_a_run_of_before_limits_were_stated_tells_what_grew() -> None:
     assert one.grown.level == 9.0
 
 
-def test_what_says_a_limit_is_kept_beside_what_it_limits() -> None:
-    recorder = SimpleNamespace(clock=SimpleNamespace(since_s=float), sample=lambda *_: None)
-    watch = Whitebox(SimpleNamespace(nodes={}, shown=(QUEUE, HEAP)), recorder)  # type: ignore[arg-type]
-    watch._keep(1.0, "a", {"queue": 1.0, "heap": 2.0, "heap_max": 3.0, "threads": 4.0})
-    assert {row["metric"] for row in watch.rows} == {"queue", "heap", "heap_max"}
+def test_what_stays_far_below_its_limit_is_not_what_grew_most() -> None:
+    heap: Story = {"heap": (23.6, 34.3), "heap_max": (128.0, 128.0)}
+    [one] = came_to(HEAP, node_6=heap)
+    assert (one.full, one.grown, one.knows_limits) == ((), None, True)
+    [one] = came_to(QUEUE, HEAP, node_6=heap | {"queue": (9.0, 10.5)})
+    assert one.grown is not None
+    assert one.grown.title == QUEUE.title
+    [one] = came_to(HEAP, node_6={"heap": (23.6, 70.0), "heap_max": (128.0, 128.0)})
+    assert one.grown is not None
+    assert one.grown.level == 70.0
 
 
 # Nodes in limplock over time

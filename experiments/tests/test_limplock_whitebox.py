@@ -21,7 +21,7 @@ LIMIT_S = 20.0
 class Looked(Three):
     """Its machines say three numbers; of the first `errors` looks each raises one of these."""
 
-    shown = (Shown("queued", "what waits"),)
+    shown = (Shown("queued", "what waits"), Shown("heap_mb", "heap", limit="heap_max_mb"))
 
     def __init__(self, *errors: Exception) -> None:
         super().__init__([A_LEADS])
@@ -73,13 +73,14 @@ def test_all_that_a_machine_says_is_kept_also_what_no_page_shows() -> None:
     assert watch.answered("a") is not None
 
 
-def test_beyond_the_bound_only_what_the_page_shows_is_kept(
+def test_beyond_the_bound_only_what_the_page_shows_is_kept_and_what_says_its_limit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(whitebox, "ROWS_MAX", 9)
     table = watched(Looked()).table()
     assert table.filter(metric="gc_s").height == 3
-    assert table.filter(metric="queued").height >= 3 * LOOKS
+    for metric in ("queued", "heap_max_mb"):
+        assert table.filter(metric=metric).height >= 3 * LOOKS
 
 
 def test_a_look_that_fails_is_no_answer_and_counted_and_the_next_one_is_tried() -> None:

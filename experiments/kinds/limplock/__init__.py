@@ -61,7 +61,7 @@ class LimplockKind(Kind):
         return analyse(folder)
 
     def write_page(self, folder: Path) -> Path:
-        """Table 1 and Figures 1, 2b and 4, ours beside the paper's."""
+        """Table 1 and Figures 1, 2a, 2b, 2c and 4, ours beside the paper's."""
         from experiments.kinds.limplock.page import write_page
 
         return write_page(folder)

@@ -10,7 +10,7 @@ from typing import Any
 import altair as alt
 import polars as pl
 
-from experiments.kinds.limplock.resources import REACHED, Told
+from experiments.kinds.limplock.resources import REACHED, Metrics
 from experiments.kinds.limplock.scenarios import BASE, label
 from experiments.kinds.limplock.windows import PROBE, ROW, Left, Window
 from experiments.report import palette
@@ -273,7 +273,7 @@ def _drawn_as(name: str, looks: Mapping[str, Look]) -> dict[str, Any]:
 def _told(left: Left, told: pl.DataFrame, looks: Mapping[str, Look], zero_s: float) -> list[_Panel]:
     """White-box metrics that say anything: those that came to a limit, then the first."""
     found = []
-    series = Told(told)
+    series = Metrics(told)
     for shown in left.shown:
         mine = told.filter(metric=shown["metric"]).sort("machine", "time_s")
         rows: Rows = [

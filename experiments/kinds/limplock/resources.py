@@ -1,5 +1,5 @@
 """Which resource ran out: of each row and machine the white-box metrics that came to their limit
-under a fault, else the one that grew most against its base.
+under a fault, else the one that grew most against its base, but none that is far below its limit.
 
 Whether a heap that is full is why a node is slow no metric says; that it was full, when, and that
 it was not so without the fault, is what a reader has to know first.
@@ -16,16 +16,17 @@ import polars as pl
 from numpy.typing import NDArray
 
 from experiments.kinds.limplock.scenarios import BASE, CRASH, label
-from experiments.kinds.limplock.windows import Left, Window
+from experiments.kinds.limplock.windows import Left, Window, later_bases
 from experiments.report.text import number
 
 REACHED = 0.95  # of a limit
 _GREW_LEAST = 1.1
+_NEAR = 0.5  # of a limit: what stays below has grown, and ran out of nothing
 Floats = NDArray[np.float64]
 Shown = Mapping[str, Any]  # system.Shown, as limplock.json has it
 
 
-class Told:
+class Metrics:
     """White-box metrics by machine, as they were told in time."""
 
     def __init__(self, whitebox: pl.DataFrame) -> None:
@@ -84,7 +85,7 @@ class Machine:
     label: str
     names: tuple[str, ...]  # the machines that had the part
     full: tuple[Resource, ...]  # each metric that reached its limit
-    grown: Resource | None  # the one that grew most
+    grown: Resource | None  # the one that grew most, of those that are not far below a limit
     knows_limits: bool
 
     @property
@@ -99,7 +100,8 @@ class Machine:
             return "; ".join(map(_full_words, self.full))
         none = "no limit was reached" if self.knows_limits else "no limit is known"
         if self.grown is None:
-            return f"{none}; nothing grew"
+            far = " that is not far below its limit" if self.knows_limits else ""
+            return f"{none}; nothing grew{far}"
         one = self.grown
         return (
             f"{none}; what grew most: {one.title}, from {number(one.base)} to {number(one.level)} "
@@ -121,7 +123,7 @@ def resources(
 
     Parameters: judged_share, the last part of a fault, whose values count.
     """
-    told, found = Told(whitebox), []
+    told, found = Metrics(whitebox), []
     for arm, row, part in dict.fromkeys((w.arm, w.row, w.part) for w in windows):
         mine = [w for w in windows if (w.arm, w.row, w.part) == (arm, row, part)]
         faulty = [w for w in mine if w.scenario not in (BASE, CRASH)]
@@ -139,10 +141,11 @@ def _machine(
     full: dict[str, Resource] = {}
     for one in sorted((one for one in some if one.reached_s), key=_how_full, reverse=True):
         full.setdefault(one.title, one)
-    grown = max(some, key=lambda one: one.growth)
+    near = [one for one in some if one.limit is None or one.level >= _NEAR * one.limit]
+    grown = max(near, key=lambda one: one.growth, default=None)
     return Machine(
         *key, name, machines, tuple(full.values()),
-        grown if grown.growth >= _GREW_LEAST else None,
+        grown if grown is not None and grown.growth >= _GREW_LEAST else None,
         any(one.limit is not None for one in some),
     )  # fmt: skip
 
@@ -157,12 +160,11 @@ def _of_machine(
     mine: Sequence[Window],
     faulty: Sequence[Window],
     name: str,
-    told: Told,
+    told: Metrics,
     judged_share: float,
 ) -> Iterator[Resource]:
     """Each metric in each scenario."""
-    # A repeat that was begun again has its later base.
-    bases = {window.repeat: window for window in mine if window.scenario == BASE}
+    bases = later_bases(mine)
     for scenario in dict.fromkeys(window.scenario for window in faulty):
         pairs = [(bases[w.repeat], w) for w in faulty if w.scenario == scenario]
         for shown in left.shown:
@@ -182,7 +184,7 @@ class _Seen:
 
 
 def _seen(
-    shown: Shown, name: str, base: Window, window: Window, told: Told, judged_share: float
+    shown: Shown, name: str, base: Window, window: Window, told: Metrics, judged_share: float
 ) -> _Seen | None:
     """In one repeat; None where the machine told nothing before, or nothing under the fault."""
     _, calm, _ = _values(shown, name, base, told)
@@ -199,7 +201,7 @@ def _seen(
 
 
 def _values(
-    shown: Shown, name: str, window: Window, told: Told
+    shown: Shown, name: str, window: Window, told: Metrics
 ) -> tuple[Floats, Floats, float | None]:
     """Times, values and limit of the machine that has this part in a window."""
     machine = next((m for m, part in window.labels.items() if part == name), "")

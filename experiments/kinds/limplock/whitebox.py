@@ -83,7 +83,8 @@ class Whitebox:
             due = max(due + _EVERY_S, now)
 
     def _look(self, system: System, machine: str) -> Mapping[str, float]:
-        """Nothing where it fails: that is no answer, and counted."""
+        """Nothing where it fails: that is no answer, and counted where it raises. A page that does
+        not answer is nothing of the adapter's, and not counted."""
         try:
             return system.look(machine)
         except Exception as error:  # whatever it is: the machine is looked at again

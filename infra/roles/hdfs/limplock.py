@@ -107,7 +107,7 @@ class Hdfs(System):
     opener = "HdfsClient"
     shown = (
         Shown("call_queue", "calls that wait for a handler, at the NameNode"),
-        Shown("handlers_busy", "handlers at work, at the NameNode"),
+        Shown("handlers_busy", "handlers at work, at the NameNode", limit="handlers_max"),
         Shown("transfers", "threads that transfer blocks (NameNode: of all DataNodes)"),
         Shown("regenerating", "blocks on their way to further DataNodes"),
         Shown("under_replicated", "blocks with too few replicas, as the NameNode counts"),
@@ -309,6 +309,8 @@ class Hdfs(System):
         for bean, keys in {**_ANY, **own}.items():
             told = self._told(node, bean)
             found |= {name: float(told[key]) for key, name in keys.items() if key in told}
+        if node == self._master:
+            found["handlers_max"] = float(self.settings["HANDLERS"])
         return found
 
     def _check_fleet(self, row: Row) -> None:
