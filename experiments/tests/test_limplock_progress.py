@@ -206,6 +206,23 @@ def test_a_row_of_one_job_shows_its_progress_and_one_of_several_their_rate(folde
         assert slower == pytest.approx(3.0, rel=0.05)
 
 
+def test_a_job_that_failed_and_was_asked_again_is_no_job_more(tmp_path: Path) -> None:
+    made = Made(tmp_path, ONE_JOB)
+    left, windows = read_windows(made.folder)
+    said = [
+        line
+        for one in windows
+        for line in (
+            f"progress {at(one, 0.1)} job_failed maps=0.5\n",
+            f"job-over {at(one, 0.2)} job_failed failed\n",
+            *one_job(one),
+        )
+    ]
+    (made.folder / "client-new-hadoop.log").write_text("".join(said))
+    [figure] = progress_figures(made.folder, replace(left, monotonic_s=T0_S), windows)
+    assert figure.identity == "progress-h1-mapper"
+
+
 def test_a_run_that_kept_no_second_0_has_no_such_figure(folder: Path) -> None:
     left, windows = read_windows(folder)
     assert progress_figures(folder, replace(left, monotonic_s=None), windows) == []

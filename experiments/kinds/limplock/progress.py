@@ -2,8 +2,8 @@
 jobs an hour.
 
 A client may tell it in lines of its log, by its own clock, which is the runner's; README.md, "To
-add a system", has their words. A row whose base is one job has the first figure, one of several
-jobs the other.
+add a system", has their words. A row whose base is one job has the first figure, also where
+one that failed was asked again; one of several jobs the other.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import altair as alt
 
 from experiments.kinds.limplock.row import rows
 from experiments.kinds.limplock.scenarios import BASE, label
-from experiments.kinds.limplock.windows import Left, Window, client_log
+from experiments.kinds.limplock.windows import Left, Window, client_log, later_bases
 from experiments.report import palette
 from experiments.report.figures import Figure, Key, drawn
 from experiments.report.layout import Size
@@ -100,11 +100,6 @@ class Course:
     marks: tuple[Mark, ...]
 
     @property
-    def jobs(self) -> tuple[str, ...]:
-        """That anything was told of."""
-        return tuple(dict.fromkeys(mark.job for mark in self.marks))
-
-    @property
     def over_s(self) -> tuple[float, ...]:
         """When jobs succeeded, in order."""
         return tuple(sorted(mark.time_s for mark in self.marks if mark.over))
@@ -175,15 +170,14 @@ def panels_of(windows: Sequence[Window], told: Mapping[str, Told]) -> list[Panel
 
     Parameters: told, by arm.
     """
-    # A repeat that was begun again has its later base.
-    bases = {(w.arm, w.repeat): w for w in windows if w.scenario == BASE}
     found = []
     for arm, scenario in dict.fromkeys((w.arm, w.scenario) for w in windows):
         faulty = [w for w in windows if (w.arm, w.scenario) == (arm, scenario)]
+        bases = later_bases(w for w in windows if w.arm == arm)
         repeats = tuple(
-            (course_of(bases[arm, w.repeat], told[arm].marks), course_of(w, told[arm].marks))
+            (course_of(bases[w.repeat], told[arm].marks), course_of(w, told[arm].marks))
             for w in faulty
-            if scenario != BASE and (arm, w.repeat) in bases
+            if scenario != BASE and w.repeat in bases
         )
         if any(course.marks for repeat in repeats for course in repeat):
             found.append(Panel(arm, scenario, repeats))
@@ -205,7 +199,7 @@ def _figure(
     row: str, part: str, panels: Sequence[Panel], arms: Sequence[str], left_out: str
 ) -> Figure:
     shown = panels[:_PANELS_MAX]
-    many = any(len(base.jobs) > 1 for panel in shown for base, _ in panel.repeats)
+    many = any(len(base.over_s) > 1 for panel in shown for base, _ in panel.repeats)
     note = "" if shown else "Nothing that can be read was told while the operation ran."
     draw = _jobs_figure if many else _progress_figure
     return draw(f"{row}, {part}", f"{row}-{part}".lower(), shown, arms, left_out, note)
