@@ -16,7 +16,9 @@ line then counts as infinite in the lower bound and as it stands in the upper on
 | nothing shown | the bounds hold 1, and the upper is below the factor, or it is slow all the same |
 | insufficient | else; or a base of either arm is not judged (cut short, too few, not steady) |
 
-The price is `costs`, `saves` or `none shown` in the same way.
+The price is `costs`, `saves` or `none shown` in the same way. The rule's verdicts of
+node and cluster stand beside (result.py): a remedy may leave the operation slow, and keep nodes
+answering.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ from typing import Literal
 from experiments.kinds.limplock.rule import Rule, Verdict, judge_operation, noise
 from experiments.kinds.limplock.scenarios import BASE
 from experiments.kinds.limplock.slowdown import Slowdown, Waited, slowdown
-from experiments.kinds.limplock.windows import Window
+from experiments.kinds.limplock.windows import Window, later_bases
 
 Gain = Literal["heals", "helps", "harms", "nothing shown", "insufficient"]
 Price = Literal["costs", "saves", "none shown", "insufficient"]
@@ -116,8 +118,7 @@ def _remedy(mine: Sequence[Window], scenario: str, arms: tuple[str, str], rule: 
 
 def _side(mine: Sequence[Window], scenario: str, arm: str, rule: Rule) -> Side:
     faulty = {w.repeat: w for w in mine if (w.arm, w.scenario) == (arm, scenario)}
-    # A repeat that was begun again has its later base.
-    base = {w.repeat: w for w in mine if (w.arm, w.scenario) == (arm, BASE) and w.repeat in faulty}
+    base = later_bases(w for w in mine if w.arm == arm)
     calm = tuple(base[repeat].waited for repeat in sorted(faulty))
     slow = tuple(faulty[repeat].waited for repeat in sorted(faulty))
     found = judge_operation(calm, slow, rule)

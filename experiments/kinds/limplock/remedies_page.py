@@ -15,7 +15,10 @@ _MOODS = {
     "insufficient": "unknown",
 }  # fmt: skip
 _SLOW = {"yes": "bad", "no": "good", "insufficient": "unknown"}
-_HEAD = ("row and severity", "remedy", "slowdown without", "with it", "buys", "costs")
+_SHORT = {"insufficient": "?"}
+_HEAD = (
+    "row and severity", "remedy", "slowdown without", "with it", "buys", "costs", "node", "cluster",
+)  # fmt: skip
 Found = Mapping[str, Any]
 
 
@@ -42,7 +45,18 @@ def _line(one: Found) -> tuple[Cell, ...]:
         _slowdown(remedy),
         _judged(one["gain"], one["buys"], f"{reason}{faulty}"),
         _judged(one["price"], one["costs"], f"{reason}{_runs(remedy['base'], without['base'])}"),
+        _limplock(without, remedy, "node"),
+        _limplock(without, remedy, "cluster"),
     )
+
+
+def _limplock(without: Found, remedy: Found, name: str) -> Cell:
+    """The verdict without the remedy, and the one with it: `yes to no`."""
+    verdicts = [side.get(name, "") for side in (without, remedy)]
+    if "" in verdicts:  # of a run before they were beside
+        return named(MISSING)
+    before, after = (_SHORT.get(verdict, verdict) for verdict in verdicts)
+    return Cell(f"{before} to {after}", numeric=False, mood=_SLOW[verdicts[1]])
 
 
 def _slowdown(side: Found) -> Cell:

@@ -23,6 +23,7 @@ from experiments.kinds.limplock.windows import (
     PROBE,
     Left,
     Window,
+    later_bases,
     read_windows,
 )
 from experiments.record.records import read_table
@@ -60,7 +61,7 @@ def analyse(folder: Path) -> Findings:
         "letters": letters,
         "abandoned": list(left.abandoned),
         "zones": _zones(windows, spec.get("search")),
-        "remedies": _remedies(windows, spec.get("reference"), rule),
+        "remedies": _remedies(windows, found, spec.get("reference"), rule),
     }
     verdicts = not_measured(manifest["verdicts"], lacking(manifest["spec"], windows))
     said = ", ".join(f"{name} {letter}" for name, letter in letters.items())
@@ -87,7 +88,7 @@ def _unjudged(windows: Sequence[Window], left: Left) -> list[dict[str, Any]]:
     found = []
     for arm, name, part in dict.fromkeys((w.arm, w.row, w.part) for w in windows):
         mine = [w for w in windows if (w.arm, w.row, w.part) == (arm, name, part)]
-        base = {w.repeat: w for w in mine}  # a repeat that was begun again has its later base
+        base = later_bases(mine)
         if any(w.scenario != BASE for w in mine) or not any(w.cut for w in base.values()):
             continue
         took_s = [w.took_s for w in base.values()]
@@ -108,6 +109,7 @@ def _unjudged(windows: Sequence[Window], left: Left) -> list[dict[str, Any]]:
             "moved": 0,
             "anew": 0,
             "cold": 0,
+            "bases_cold": sum(w.cold for w in base.values()),
             "errors": sum(w.errors for w in base.values()),
             "slowdown": None,
             **dict.fromkeys(CLASSES, "insufficient"),
@@ -123,16 +125,29 @@ def _cut(windows: Iterable[Window]) -> int:
     return sum(window.cut for window in windows)
 
 
+Key = tuple[str, str, str, str]
+
+
 def _remedies(
-    windows: Sequence[Window], reference: str | None, rule: Rule
+    windows: Sequence[Window],
+    found: Sequence[Mapping[str, Any]],
+    reference: str | None,
+    rule: Rule,
 ) -> list[dict[str, Any]] | None:
-    """Of arms that are remedies; None where the design does not say so."""
+    """Of arms that are remedies, each side with its verdicts of node and cluster; None where the
+    design does not say so.
+
+    Parameters: found, the scenarios.
+    """
     if reference is None:
         return None
-    return [asdict(one) for one in remedies_of(windows, reference, rule)]
-
-
-Key = tuple[str, str, str, str]
+    judged = {(one["arm"], one["row"], one["part"], one["scenario"]): one for one in found}
+    lines = [asdict(one) for one in remedies_of(windows, reference, rule)]
+    for line in lines:
+        for side in (line["without"], line["remedy"]):
+            mine = judged.get((side["arm"], line["row"], line["part"], line["scenario"]), {})
+            side |= {name: mine.get(name, "insufficient") for name in ("node", "cluster")}
+    return lines
 
 
 def _scenario(
@@ -141,8 +156,7 @@ def _scenario(
     arm, name, part, scenario = key
     mine = [w for w in windows if (w.arm, w.row, w.part) == (arm, name, part)]
     faulty = {w.repeat: w for w in mine if w.scenario == scenario}
-    # A repeat that was begun again has its later base.
-    bases = {w.repeat: w for w in mine if w.scenario == BASE}
+    bases = later_bases(mine)
     base = {repeat: window for repeat, window in bases.items() if repeat in faulty}
     measured = measured_of(row, base, faulty, asked)
     found = judge(measured, rule)
@@ -163,6 +177,7 @@ def _scenario(
         "moved": sum(w.moved for w in faulty.values()),
         "anew": sum(w.whole_after_s is None for w in faulty.values()),
         "cold": sum(w.cold for w in faulty.values()),
+        "bases_cold": sum(w.cold for w in base.values()),
         "errors": sum(w.errors for w in faulty.values()),
         **_json(found),
     }
