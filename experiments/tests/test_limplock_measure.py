@@ -6,13 +6,13 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from experiments.design import Design, load_design
 from experiments.errors import DiskFull
-from experiments.kinds.limplock import clients
+from experiments.kinds.limplock import clients, measure
 from experiments.kinds.limplock.clients import Clients, Did, Lane, Task, command
 from experiments.kinds.limplock.measure import Rows
 from experiments.kinds.limplock.section import LimplockSection
@@ -116,6 +116,30 @@ def test_the_tiers_that_a_store_calls_are_looked_at_too() -> None:
     assert below.settings["GENERATION"] == "new"
     alone = Written(load_design("limplock-zookeeper"), LimplockSection(rows=("Z3",)))
     assert alone._called("new", "zookeeper") == []
+
+
+def test_how_a_repeat_left_services_is_told_to_the_next_one_of_its_system(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    met: list[bool] = []
+
+    class Leaves:
+        """A repeat that measures nothing, and leaves services cold."""
+
+        windows, lanes, cold = (WINDOW,), (), True
+
+        def __init__(self, *_: Any, cold: bool) -> None:
+            met.append(cold)
+
+        def measure(self) -> None:
+            """Nothing."""
+
+    monkeypatch.setattr(measure, "Repeat", Leaves)
+    section = LimplockSection(rows=("Z3",))
+    rows, nothing = Written(load_design("limplock-zookeeper"), section), cast(Any, None)
+    for _ in range(2):
+        rows._row(nothing, section.asked()[0], "leader", nothing, nothing, nothing, ())
+    assert met == [False, True]
 
 
 def test_second_0_is_kept_as_the_clients_clock_has_it(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from experiments.errors import MeasurementFailed
 from experiments.kinds.limplock import repeat as module
-from experiments.kinds.limplock.clients import Clients
+from experiments.kinds.limplock.clients import ClientEnded, Clients, Task
 from experiments.kinds.limplock.repeat import Moved
 from experiments.kinds.limplock.scenarios import BASE, Scenario
 from experiments.tests.limplock_small import (
@@ -125,6 +125,40 @@ def test_what_cannot_be_mended_after_a_start_either_ends_the_run(
     with pytest.raises(MeasurementFailed):
         repeat.measure()
     assert len(faults.steps) == 1
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_a_client_that_has_ended_ends_the_run_and_no_service_is_started_anew(
+    clients: Clients, faults: Faults, waits: bool
+) -> None:
+    class Deadly(Three):
+        def mend(self, clients: Clients) -> None:
+            task = Task("a", "die", "a", 1, 0, 1)
+            clients.do(task, 5.0) if waits else clients.start(task)
+
+    stage = Small()
+    repeat = repeat_of(Deadly([A_LEADS]), clients, stage, **SHORT)
+    with pytest.raises(ClientEnded):
+        repeat.measure()
+    assert len(faults.steps) == 1
+    assert {agent.restarts for agent in stage.agents.values()} == {0}
+
+
+@pytest.mark.parametrize("rehearse", [True, False])
+def test_a_base_after_a_repeat_that_left_services_cold_says_so_unless_it_is_rehearsed(
+    clients: Clients, faults: Faults, rehearse: bool
+) -> None:
+    del faults
+    system = Three([A_LEADS])
+    more: dict[str, Any] = {**SHORT, "severities": (10,), "rehearse": rehearse}
+    first = repeat_of(system, clients, **more)
+    system.mend_fails = 1
+    first.measure()
+    assert first.cold
+    second = repeat_of(system, clients, cold=first.cold, **more)
+    second.measure()
+    assert [window.cold for window in second.windows] == [not rehearse, False]
+    assert not second.cold
 
 
 def test_a_base_that_is_cut_short_ends_its_repeat(clients: Clients, faults: Faults) -> None:

@@ -126,6 +126,13 @@ def test_parts_that_moved_under_a_fault_and_services_that_were_cold_are_said(
     assert not any("moved" in said[name] or "cold" in said[name] for name in ("10", "crash"))
 
 
+def test_a_base_that_met_cold_services_is_said_of_all_its_scenarios(tmp_path: Path) -> None:
+    result = flat(Made(tmp_path, replace(SLOW_LEADER, cold=("base",))).result())
+    seen = [line[-1].text for line in scenario_table(result).rows]
+    assert all("3 bases begun cold" in text for text in seen)
+    assert not any("begun cold in" in text for text in seen)
+
+
 def test_a_server_that_ran_out_of_memory_is_down_and_not_an_error(tmp_path: Path) -> None:
     gone = replace(SLOW_LEADER, gone={"leader": 5.0})
     result = Made(tmp_path, gone).result()
@@ -174,6 +181,11 @@ def windows(*names: str, arm: str = "new", scenarios: tuple[str, ...] = ("10", "
     ]  # fmt: skip
 
 
+def cut_base(repeat: int) -> list[Window]:
+    [base] = windows("Z3 leader", scenarios=(), repeats=range(repeat, repeat + 1))
+    return [replace(base, cut=True)]
+
+
 SEARCH = {"axis": "slower", "low": 10.0, "high": 100.0}
 
 
@@ -206,6 +218,23 @@ SEARCH = {"axis": "slower", "low": 10.0, "high": 100.0}
             windows("Z3 leader", scenarios=("10",))
             + windows("Z3 leader", scenarios=("20",), repeats=range(3, 5)),
             ["Z3: 0 of 3 repeats of 100 ×; 2 of 3 repeats of 20 ×"],
+        ),
+        (
+            spec(["Z3"]),
+            windows("Z3 leader", repeats=range(2)) + cut_base(2),
+            [],
+        ),
+        (  # nothing says of which value: it is one of none
+            spec(["Z3"], search=SEARCH),
+            windows("Z3 leader", scenarios=("10", "100"))
+            + windows("Z3 leader", scenarios=("20",), repeats=range(3, 5))
+            + cut_base(5),
+            ["Z3: 2 of 3 repeats of 20 ×"],
+        ),
+        (
+            spec(["Z3"], search=SEARCH),
+            windows("Z3 leader", scenarios=("10", "100"), repeats=range(2)) + cut_base(2),
+            ["Z3: 2 of 3 repeats of 10 ×, 100 ×"],
         ),
     ],
 )

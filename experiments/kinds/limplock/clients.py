@@ -35,6 +35,10 @@ _GONE = "it has ended"
 Work = Callable[[threading.Event], None]
 
 
+class ClientEnded(MeasurementFailed):
+    """The process has ended: nothing that is asked of it can be done any more."""
+
+
 @dataclass(frozen=True)
 class Task:
     """What a lane asks: an operation of one machine, `count` times (0: until it is stopped), one
@@ -156,8 +160,8 @@ class Clients:
         return lane
 
     def stop(self, lane: Lane) -> None:
-        """End it, done or not; returns when it is over. Raises MeasurementFailed where the process
-        has ended."""
+        """End it, done or not; returns when it is over. Raises MeasurementFailed where it does
+        not end, ClientEnded where the process has."""
         if lane.ended is None:
             lane.halt.set()
             if lane.work is None:
@@ -166,11 +170,16 @@ class Clients:
                 lane.end(time.monotonic(), "stopped")
             if not lane.wait(_END_S):
                 raise self._failed("a lane did not stop")
+        self.check(lane)
+
+    def check(self, lane: Lane) -> None:
+        """Raises ClientEnded where the process has ended, and the lane with it."""
         if lane.reason == _GONE:
             raise self._failed(_GONE)
 
     def do(self, task: Task, timeout_s: float) -> None:
-        """The whole task. Raises MeasurementFailed where that takes longer."""
+        """The whole task. Raises MeasurementFailed where that takes longer, ClientEnded where
+        the process has ended."""
         lane = self.start(task)
         if not (lane.wait(timeout_s) and lane.is_done):
             self.stop(lane)
@@ -225,7 +234,8 @@ class Clients:
             self._ready.set()
 
     def _failed(self, came: str) -> MeasurementFailed:
-        return MeasurementFailed(
+        kind = ClientEnded if came == _GONE else MeasurementFailed
+        return kind(
             "the store's client",
             expected="to do what it is told",
             came=f"{came}; it printed: {self._tail()}",

@@ -28,8 +28,10 @@ def lacking(spec: Mapping[str, Any], windows: Sequence[Window]) -> list[str]:
     wanted = [scenario.name for scenario in section.scenarios]
     came: dict[tuple[str, str, str], dict[str, set[int]]] = {}
     for window in windows:
-        # A base that was cut short ends its repeat: what follows was tried, and is insufficient.
-        names = [window.scenario] if window.scenario != BASE else wanted if window.cut else []
+        # A base that was cut short ends its repeat: what follows was tried, and is insufficient. Of
+        # a search nothing says which value was.
+        ended = wanted if window.cut and section.search is None else []
+        names = [window.scenario] if window.scenario != BASE else ended
         mine = came.setdefault((window.arm, window.row, window.part), {})
         for name in names:
             mine.setdefault(name, set()).add(window.repeat)

@@ -55,6 +55,7 @@ class Rows:
         self._whitebox: list[pl.DataFrame] = []  # of each block
         self._clients: dict[tuple[str, str], Clients] = {}  # by arm and system
         self._shown: dict[str, dict[str, Any]] = {}
+        self._cold: dict[str, bool] = {}  # by system, as its last repeat left it
         stage.keep(self._write)
 
     def measure(self) -> None:
@@ -87,6 +88,7 @@ class Rows:
                 clients = self._client_of(block.arm, name, system, mine)
                 if fresh:
                     self._warm_up(system, mine, clients)
+                    self._cold.pop(name, None)
                 rest = (system, clients, watch)
                 if self._section.search is not None:
                     search(partial(self._at, self._section.search, block, mine[0], *rest),
@@ -130,8 +132,9 @@ class Rows:
         """The windows of the repeat; none where its parts moved time after time."""
         for _ in range(ATTEMPTS_MAX):
             repeat = Repeat(
-                self._stage, self._section, block, row, part, system, clients, watch, scenarios
-            )
+                self._stage, self._section, block, row, part, system, clients, watch, scenarios,
+                cold=self._cold.get(row.system, False),
+            )  # fmt: skip
             try:
                 repeat.measure()
             except Moved as error:
@@ -141,6 +144,7 @@ class Rows:
             finally:
                 self._lanes += repeat.lanes
                 self._windows += repeat.windows
+                self._cold[row.system] = repeat.cold
             return repeat.windows
         return []
 

@@ -14,7 +14,7 @@ from experiments.design.schedule import Block
 from experiments.errors import MeasurementFailed, SparecraftError
 from experiments.kinds.held import held
 from experiments.kinds.limplock.cast import Cast, cast_of
-from experiments.kinds.limplock.clients import Clients, Lane
+from experiments.kinds.limplock.clients import ClientEnded, Clients, Lane
 from experiments.kinds.limplock.row import Row
 from experiments.kinds.limplock.scenarios import BASE, CRASH, Scenario, label
 from experiments.kinds.limplock.section import LimplockSection
@@ -36,7 +36,8 @@ class Moved(SparecraftError):
 
 
 class Repeat:
-    """Of one part; `windows` and `lanes` (with their purpose) have what was measured until then."""
+    """Of one part; `windows` and `lanes` (with their purpose) have what was measured until then;
+    `cold`, whether it meets, and then leaves, services that were started anew."""
 
     def __init__(
         self,
@@ -49,6 +50,8 @@ class Repeat:
         clients: Clients,
         watch: Whitebox,
         scenarios: Sequence[Scenario],
+        *,
+        cold: bool = False,
     ) -> None:
         self.windows: list[Window] = []
         self.lanes: list[tuple[str, Lane]] = []
@@ -64,7 +67,7 @@ class Repeat:
         self._count = section.count_of(row)
         self._probes: list[Lane] = []
         self._told: dict[int, int] = {}  # of each lane, how much of it InfluxDB has
-        self._cold = False  # services were started anew, and nothing was rehearsed since
+        self.cold = cold  # services were started anew, and nothing was rehearsed since
 
     def measure(self) -> None:
         """The whole repeat; of one whose base was cut short nothing but that, for no time could be
@@ -81,7 +84,7 @@ class Repeat:
                 )
                 return
             for scenario in self._scenarios:
-                if self._cold and self._section.rehearse:
+                if self.cold and self._section.rehearse:
                     self._rehearse()
                 self._scenario(scenario, base)
 
@@ -109,7 +112,7 @@ class Repeat:
         self._clients.go(lane)
         lane.wait(self._section.base_max_s)
         self._clients.stop(lane)
-        self._cold = False
+        self.cold = False
 
     def _base(self, stack: ExitStack) -> Window:
         self._system.reset(self._row, self._count, self._clients)
@@ -124,6 +127,7 @@ class Repeat:
         time.sleep(max(0.0, start + self._section.window_least_s - time.monotonic()))
         self._clients.stop(lane)
         base = self._window(BASE, cast, start, time.monotonic(), lane)
+        base, self.cold = replace(base, cold=self.cold), False  # it is a run too
         self.windows.append(base)
         self._tell()
         if base.moved:
@@ -156,7 +160,7 @@ class Repeat:
             time.sleep(max(0.0, since + section.window_least_s - time.monotonic()))
             self._clients.stop(lane)
             window = self._window(scenario.name, cast, since, time.monotonic(), lane)
-            window = replace(window, cold=self._cold)
+            window = replace(window, cold=self.cold)
         self._stage.recorder.block = None
         window = replace(window, whole_after_s=self._recover(cast.limping))
         self.windows.append(window)
@@ -227,24 +231,35 @@ class Repeat:
     def _recover(self, limped: str) -> float | None:
         """Until the system is whole and every probe is answered; where that takes too long, or
         what the fault moved cannot be brought back, it is started anew, with the machine that
-        limped, and None is returned."""
+        limped, and None is returned. Raises ClientEnded, which no start of services mends."""
         begun = time.monotonic()
         limit_s = self._section.recover_max_s
         try:
             until_settled(partial(self._system.parts, self._row), limit_s)
-            self._system.mend(self._clients)
+            self._mend()
             self._await_probes(begun, limit_s)
-        except (Unsettled, MeasurementFailed) as error:
+        except Unsettled as error:
             self._stage.narrator.detail(f"started anew: {error.came}")
             self._start_anew(limped)
             return None
         return time.monotonic() - begun
+
+    def _mend(self) -> None:
+        """Raises Unsettled where what the fault moved cannot be brought back, ClientEnded."""
+        try:
+            self._system.mend(self._clients)
+        except ClientEnded:
+            raise
+        except MeasurementFailed as error:
+            raise Unsettled(error.place, expected=error.expected, came=error.came) from error
 
     def _await_probes(self, since: float, limit_s: float) -> None:
         while True:
             late = [lane for lane in self._probes if not _answered_since(lane, since)]
             if not late:
                 return
+            for lane in late:
+                self._clients.check(lane)
             if time.monotonic() - since > limit_s:
                 names = ", ".join(f"{one.task.operation} at {one.task.node}" for one in late)
                 raise Unsettled("probes", expected="answers", came=f"none to {names}")
@@ -260,7 +275,7 @@ class Repeat:
         whole(stage, partial(self._system.parts, self._row), limit_s)
         self._system.mend(self._clients)
         whole(stage, partial(self._await_probes, begun, limit_s), limit_s)
-        self._cold = True
+        self.cold = True
 
     def _tell(self) -> None:
         """The probes since it was last called, to InfluxDB."""
