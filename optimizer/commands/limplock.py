@@ -60,7 +60,7 @@ def limplock(
     ] = None,
     row: Annotated[str | None, typer.Option(help="With --measured: of which row, F8.")] = None,
     scenario: Annotated[
-        str | None, typer.Option(help="With --measured: at which severity, 1000.")
+        str | None, typer.Option(help="With --measured: at which severity, 100.")
     ] = None,
     part: Annotated[
         str | None, typer.Option(help="With --measured: who limps, if the row has several.")
@@ -81,7 +81,7 @@ def limplock(
 
     Example: sparecraft limplock --nodes 100 --blocks 3200 --limp-per-year 0.1 --limp-hours 24
     --repair-hours 0.12 --measured results/limplock-hdfs-regeneration/latest --row F8
-    --scenario 1000
+    --scenario 100 --arm new
 
     Example: sparecraft limplock --nodes 30 --blocks 3200 --requests 100 --json
     """
@@ -115,6 +115,7 @@ def limplock(
             body["measured"] = asdict(slower)
             body["per_year_at_low"] = asdict(ends.low)
             body["per_year_at_high"] = None if ends.high is None else asdict(ends.high)
+            body["per_year_at_high_reason"] = ends.reason
         print_json(body)
         return
     _print(cluster, found, simulated)
@@ -145,13 +146,16 @@ def _measured(
     run: Path | None, choice: dict[str, str | None], slowdown: float | None
 ) -> MeasuredSlowdown | None:
     """The slowdown that the run measured; None where none is asked for."""
-    from optimizer.limplock import LimpRun, measured_slowdown
+    from optimizer.limplock import COPYING, LimpRun, measured_slowdown
 
     given = {name: value for name, value in choice.items() if value is not None}
     if run is None:
         for name in given:
             raise InputError(option_of(name), expected="it with --measured", came="without it")
         return None
+    for name, value in given.items():
+        if not value:
+            raise InputError(option_of(name), expected="a name of the run's", came="an empty one")
     if slowdown is not None:
         raise InputError(
             "--slowdown",
@@ -160,13 +164,20 @@ def _measured(
             do="Leave one of them out.",
         )
     for name in ("row", "scenario"):
-        if not given.get(name):
+        if name not in given:
             raise InputError(
                 option_of(name),
                 expected="it beside --measured",
                 came="without it",
                 do="The run's page has its rows and scenarios.",
             )
+    row = given["row"]
+    if row not in COPYING:
+        raise InputError(
+            "--row",
+            expected=f"a row whose operation copies blocks: {', '.join(COPYING)}",
+            came=f"{row}, whose slowdown says nothing of copying a crashed node's blocks",
+        )
     return measured_slowdown(LimpRun(run=str(run), **given), Path(), "--measured")
 
 
@@ -247,6 +258,8 @@ def _print_year(
         f"Data are lost once in {_years(year.mttdl_years)} years{_years_between(ends)}; "
         f"{_years(year.mttdl_years_without_limping)} if no node ever limped."
     )
+    if ends is not None and ends.reason:
+        say(f"At the slowdown's upper bound there is no answer: {ends.reason}.")
 
 
 def _slower(found: MeasuredSlowdown) -> str:

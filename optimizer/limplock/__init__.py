@@ -12,11 +12,12 @@ from optimizer.limplock.cluster import (
     limplock,
     nodes_in_limplock,
 )
-from optimizer.limplock.measured import LimpRun, MeasuredSlowdown, measured_slowdown
+from optimizer.limplock.measured import COPYING, LimpRun, MeasuredSlowdown, measured_slowdown
 from optimizer.limplock.protocol import Estimate, Simulated, simulate
 from optimizer.limplock.year import PAPER_SLOWDOWN, LimpRates, Range, Year, year, year_range
 
 __all__ = [
+    "COPYING",
     "PAPER_SLOWDOWN",
     "Cluster",
     "Estimate",

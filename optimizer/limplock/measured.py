@@ -20,6 +20,9 @@ from optimizer.source import Strict
 Text = Annotated[str, Field(min_length=1)]
 _HEAD, _KIND = "result.json", "limplock"
 _CHOICE = ("row", "scenario", "arm", "part")
+_TOO_FEW = "too few repeats"  # as a run begins the reason that more of them would mend
+COPYING = ("F8", "F9", "F10", "F11")
+"""Rows whose operation copies blocks from node to node: what a store does after a crash."""
 
 
 class LimpRun(Strict):
@@ -69,7 +72,7 @@ def measured_slowdown(asked: LimpRun, folder: Path, place: str) -> MeasuredSlowd
 
     Parameters: folder, what a relative `run` is relative to; place, of the key that asks.
     Raises: InputError for a folder that is no valid run of kind limplock, a scenario that it does
-    not have or has several of, and one whose slowdown too few repeats tell.
+    not have or has several of, and one whose slowdown has no bounds.
     """
     head, body = _read(folder / asked.run, place)
     found = _chosen(asked, body["scenarios"], place)
@@ -77,9 +80,11 @@ def measured_slowdown(asked: LimpRun, folder: Path, place: str) -> MeasuredSlowd
     if slowdown is None:
         raise InputError(
             place,
-            expected="a scenario with repeats enough to bound its slowdown",
+            expected="a scenario whose slowdown has bounds",
             came=f"{found['repeats']} repeats, insufficient: {found['reason']}",
-            do="Measure it with [design] repeats = 3 or more.",
+            do="Measure it with [design] repeats = 3 or more."
+            if found["reason"].startswith(_TOO_FEW)
+            else "Its page says why; measure again.",
         )
     return MeasuredSlowdown(
         run=head["run"],

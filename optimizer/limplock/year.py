@@ -94,7 +94,9 @@ def year(cluster: Cluster, rates: LimpRates) -> Year:
 
 @dataclass(frozen=True)
 class Range:
-    """A year at a measured slowdown, and at its bounds; `high` None where it has no upper one.
+    """A year at a measured slowdown, and at its bounds.
+
+    high: None where there is no upper one, and where the model has no answer at it, for a `reason`.
 
     Hours grow with the slowdown, years until data are lost fall. Where the slowdown is an "at
     least", so are the hours `at`, and the years are an "at most".
@@ -103,19 +105,24 @@ class Range:
     at: Year
     low: Year
     high: Year | None
+    reason: str = ""
 
 
 def year_range(cluster: Cluster, rates: LimpRates, measured: MeasuredSlowdown) -> Range:
     """`year` with the slowdown that was measured, in place of that of `rates`.
 
     What was quicker beside a limping node was not slowed: it counts as 1.
+    Raises: as `year`, but not for what the upper bound alone is too much for.
     """
 
     def at(slowdown: float) -> Year:
         return year(cluster, replace(rates, slowdown=max(1.0, slowdown)))
 
-    high = None if measured.high is None else at(measured.high)
-    return Range(at(measured.factor), at(measured.low), high)
+    middle, low = at(measured.factor), at(measured.low)
+    try:
+        return Range(middle, low, None if measured.high is None else at(measured.high))
+    except PlannerError as error:
+        return Range(middle, low, None, reason=f"expected {error.expected}; came {error.came}")
 
 
 def _limping_max(cluster: Cluster, rates: LimpRates) -> int:

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from optimizer.errors import InputError
+from optimizer.errors import InputError, PlannerError
+from optimizer.limplock import Cluster, LimpRates, Year, year, year_range
 from optimizer.tests.command_line import output_of
 
 ASKED = ("limplock", "--nodes", "100", "--blocks", "3200")
@@ -33,7 +34,9 @@ def run(tmp_path: Path) -> Path:
     scenarios = [
         scenario("1000", SLOW), scenario("100", CUT), scenario("10", QUICKER),
         scenario("crash", None, **few), scenario("50", SLOW, **noisy),
-        scenario("1000", SLOW, row="F11", part="leaving"),
+        scenario("1000", SLOW, row="F11", part="leaving"), scenario("10", SLOW, row="Z3"),
+        scenario("base", None, operation="insufficient", reason="a base run did not end well"),
+        scenario("far", {**SLOW, "high": 1e6}),
         scenario("1000", {**SLOW, "factor": 9.0}, row="F11", part="remaining"),
     ]  # fmt: skip
     body = {
@@ -73,6 +76,23 @@ def test_waits_that_were_cut_short_leave_hours_that_are_at_least(run: Path) -> N
     assert "or fewer)" in printed
 
 
+def test_a_model_that_has_no_answer_at_the_upper_bound_gives_the_others(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(cluster: Cluster, rates: LimpRates) -> Year:
+        if rates.slowdown > 1e5:
+            raise PlannerError("crash_per_year", expected="fewer crashes", came="too many")
+        return year(cluster, rates)
+
+    monkeypatch.setitem(year_range.__globals__, "year", refuse)
+    found = _json(*_of(run, "far"))
+    assert found["per_year"] == _json("--slowdown", "250")["per_year"]
+    assert found["per_year_at_high"] is None
+    assert "fewer crashes; came too many" in found["per_year_at_high_reason"]
+    assert "upper bound there is no answer" in output_of(*ASKED, *RATES, *_of(run, "far"))
+    assert _json(*_of(run, "1000"))["per_year_at_high_reason"] == ""
+
+
 def test_an_operation_that_was_quicker_beside_a_limping_node_was_not_slowed(run: Path) -> None:
     found = _json(*_of(run, "10"))
     assert found["measured"]["factor"] == 0.9
@@ -100,10 +120,21 @@ def test_the_part_tells_scenarios_of_one_row_apart(run: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "place", "named"),
     [
-        (("--row", "F9", "--scenario", "10"), "--measured", "one of the rows F8, F11; came none"),
+        (
+            ("--row", "F9", "--scenario", "10"),
+            "--measured",
+            "the rows F8, F11, Z3; came none",
+        ),
         (("--row", "F8", "--scenario", "7"), "--measured", "row F8, scenario 1000, arm new"),
         (("--row", "F11", "--scenario", "1000"), "--measured", "part remaining.*2 of them"),
         (("--row", "F8", "--scenario", "crash"), "--measured", "2 repeats, insufficient: too few"),
+        (("--row", "F8", "--scenario", "crash"), "--measured", "repeats = 3 or more"),
+        (("--row", "F8", "--scenario", "base"), "--measured", "Its page says why"),
+        (("--row", "Z3", "--scenario", "10"), "--row", "F8, F9, F10, F11; came Z3"),
+        (("--row", "", "--scenario", "10"), "--row", "empty"),
+        (("--row", "F8", "--scenario", ""), "--scenario", "empty"),
+        (("--row", "F8", "--scenario", "10", "--part", ""), "--part", "empty"),
+        (("--row", "F8", "--scenario", "10", "--arm", ""), "--arm", "empty"),
         (("--row", "F8"), "--scenario", "beside --measured"),
         (("--scenario", "10"), "--row", "beside --measured"),
         (("--row", "F8", "--scenario", "10", "--slowdown", "3"), "--slowdown", "both"),
