@@ -8,11 +8,12 @@ from typing import Any
 from optimizer.commands.output import plain_table, print_table, say
 
 _MACHINES = {"nodes": "active", "standby": "standby", "replicas": "r"}
+_ALONE = ("spares", "replication")
 _WAYS = {
     "nothing": "nothing, as limping costs this plan nothing",
     "spares": "spares",
     "replication": "a higher replication factor",
-    "plan": "this plan, below spares alone and copies alone",
+    "plan": "this plan{below}",
     "remedy": "the remedy {name}",
 }
 
@@ -35,19 +36,25 @@ def print_limping(found: Mapping[str, Any], usd: float | None) -> None:
     for tier, bought in found["bought"].items():
         more = ", ".join(_more(key, value) for key, value in bought.items())
         say(f"Because machines limp, {tier} has: {more}.")
-    say(_cheapest(found["cheapest"]))
+    say(_cheapest(found))
 
 
-def _cheapest(best: Mapping[str, Any]) -> str:
+def _cheapest(found: Mapping[str, Any]) -> str:
+    best, decided = found["cheapest"], all("cut" not in found[way] for way in _ALONE)
     if best["way"] is None:
+        if best["perhaps_cheaper"]:
+            undecided = ", ".join(best["perhaps_cheaper"])
+            return f"Cheapest: none found. Not decided, so perhaps feasible: {undecided}."
         text = "Cheapest: none, as nothing is feasible."
     else:
-        way = _WAYS[best["way"]].format(name=best["name"])
+        below = ", below spares alone and copies alone" if decided else ""
+        way = _WAYS[best["way"]].format(name=best["name"], below=below)
         text = f"Cheapest: {way}, at {best['usd_per_month']:.2f} USD a month."
     if best["equal"]:
         text += f" As cheap: {', '.join(best['equal'])}."
-    if best["undecided"]:
-        text += f" Not decided in time, so perhaps cheaper: {', '.join(best['undecided'])}."
+    for key, may in (("perhaps_cheaper", "cheaper"), ("perhaps_equal", "as cheap")):
+        if best[key]:
+            text += f" Not decided, so perhaps {may}: {', '.join(best[key])}."
     return text
 
 

@@ -154,7 +154,8 @@ def explained_plan(asked: Question, wanted: Wanted) -> tuple[Plan, dict[str, Any
     body = found.plan.to_json_dict()
     if found.plan.feasible and found.problem is not None and found.found is not None:
         body |= explained(found.problem, found.found, found.case, wanted)
-    if found.case.limps and found.problem is not None and found.found is not None:
+    asks = found.case.limps or found.case.remedies
+    if asks and found.problem is not None and found.found is not None:
         budget = wanted.budget(solves_of(found.case))
         body["limping"] = against_limping(found.case, found.problem, found.found, budget)
     return found.plan, body

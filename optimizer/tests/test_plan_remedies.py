@@ -8,10 +8,14 @@ from typing import Any
 
 import pytest
 
+from optimizer.commands.plan_limping import print_limping
 from optimizer.errors import InputError, PlannerError
 from optimizer.plan.ask.case import Case
+from optimizer.plan.explain import remedies as explained_ways
 from optimizer.plan.explain.alone import fewest_copies, replication_alone, spares_alone
+from optimizer.plan.explain.curve import Budget, SpentError
 from optimizer.plan.explain.reasons import Wanted
+from optimizer.plan.explain.remedies import against_limping
 from optimizer.plan.planner import answer, explained_plan
 from optimizer.plan.solve.model import solve
 from optimizer.plan.solve.problem import Problem, violations
@@ -23,6 +27,7 @@ from optimizer.tests.small_problems import latency, option
 RATES = {"crash_per_year": 1.0, "limp_per_year": 50.0, "limp_recovery_s": 36_000.0}
 SLO = {"availability": 0.999}
 COPIES = {"max_nodes": 8, "max_replicas": 3}
+CURE = {"usd_per_month": 1.0, "limp_per_year": 0.0}
 ENDLESS = Wanted(seconds=1e9, clock=lambda: 0.0)
 
 
@@ -159,7 +164,13 @@ def test_copies_do_not_make_a_tier_available_and_the_reason_is_told() -> None:
 
 def test_limping_that_costs_nothing_needs_nothing_bought() -> None:
     best = _limping([], rates={**RATES, "limp_recovery_s": 60.0})["cheapest"]
-    assert (best["way"], best["undecided"]) == ("nothing", [])
+    assert (best["way"], best["perhaps_cheaper"], best["perhaps_equal"]) == ("nothing", [], [])
+
+
+def test_remedies_of_machines_whose_limping_takes_nothing_are_answered_too() -> None:
+    found = _limping([{**CURE, "name": "cure"}], rates={**RATES, "limp_capacity": 1.0})
+    assert found["cheapest"]["way"] == "nothing"
+    assert found["remedies"][0]["usd_per_month"] == found["without_limping"]["usd_per_month"] + 1.0
 
 
 def test_where_nothing_is_feasible_all_ways_say_so() -> None:
@@ -170,14 +181,15 @@ def test_where_nothing_is_feasible_all_ways_say_so() -> None:
 
 
 def test_ways_that_time_does_not_decide_say_so_and_the_plan_stands() -> None:
-    remedy = {"name": "cure", "usd_per_month": 1.0, "limp_per_year": 0.0}
-    plan, body = explained_plan(asked(SLO, rates=RATES, remedies=[remedy]), Wanted(seconds=0.0))
+    remedies = [{**CURE, "name": "cure"}]
+    plan, body = explained_plan(asked(SLO, rates=RATES, remedies=remedies), Wanted(seconds=0.0))
     assert plan.usd_per_month == _usd(RATES)
     found = body["limping"]
     assert all("cut" in found[way] for way in ("without_limping", "spares", "replication"))
     assert "cut" in found["remedies"][0]
     assert found["cheapest"]["way"] == "plan"
-    assert found["cheapest"]["undecided"] == ["spares", "replication", "cure"]
+    assert found["cheapest"]["perhaps_cheaper"] == ["cure"]
+    assert found["cheapest"]["perhaps_equal"] == ["spares", "replication"]
 
 
 def test_a_remedy_that_no_model_answers_does_not_cost_the_plan(
@@ -190,7 +202,7 @@ def test_a_remedy_that_no_model_answers_does_not_cost_the_plan(
     found = _limping([{"name": "cure", "usd_per_month": 1.0, "limp_per_year": 0.0}])
     assert "too many" in found["remedies"][0]["cut"]
     assert found["cheapest"]["way"] == "spares"
-    assert found["cheapest"]["undecided"] == ["cure"]
+    assert found["cheapest"]["perhaps_cheaper"] == ["cure"]
 
 
 def test_of_equally_cheap_fleets_one_with_fewer_copies_is_begun_with() -> None:
@@ -227,6 +239,124 @@ def test_spares_and_copies_keep_the_machine_type() -> None:
     problem = Problem(options=((old, *others),), latency=latency)
     for held in (spares_alone, replication_alone):
         assert held(problem, (old,)).options == ((old,),)
+
+
+def test_what_equally_cheap_fleets_differ_in_is_not_bought_against_limping(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found = answer(asked(SLO, limits=COPIES, rates={**RATES, "limp_recovery_s": 60.0}))
+    assert found.problem is not None
+    assert found.found is not None
+    assert found.found.path is not None
+    [plan] = found.found.path
+    with_copies = replace(found.found, path=(replace(plan, replicas=plan.replicas + 1),))
+    budget = Budget(100)
+    body = against_limping(found.case, found.problem, with_copies, budget)
+    assert (body["cheapest"]["way"], body["bought"]) == ("nothing", {})
+
+    def fewer(_problem: Problem, plain: tuple[Any, ...], _solved: object) -> tuple[Any, ...]:
+        return tuple(replace(one, replicas=2) for one in plain)
+
+    monkeypatch.setattr(explained_ways, "fewest_copies", fewer)
+    assert "replicas" not in _limping([])["bought"]["web"]
+
+
+def test_replication_without_a_copy_more_says_so_and_is_not_compared(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found = _limping([], rates={**RATES, "limp_recovery_s": 60.0}, limits=COPIES)
+    assert found["replication"]["reason"] == "no copy more is needed"
+    # as if spares were all that replication alone is
+    monkeypatch.setattr(explained_ways, "replication_alone", spares_alone)
+    found = _limping([], limits=COPIES)
+    assert found["replication"]["usd_per_month"] == found["spares"]["usd_per_month"]
+    assert found["cheapest"]["way"] == "spares"
+    assert found["cheapest"]["equal"] == []
+
+
+def test_remedies_come_before_spares_and_copies_and_fewer_copies_have_a_bound_of_their_own() -> (
+    None
+):
+    said: list[str] = []
+    remedies = [{**CURE, "name": "cure"}]
+    slo = {"p99_ms": 200.0, "degraded": {"limping": 1, "limp_speed": 0.1}}
+    question = asked(slo, rates=RATES, remedies=remedies, limits=COPIES)
+    explained_plan(question, replace(ENDLESS, say=said.append))
+    ways = [text.removeprefix("limping: ") for text in said if text.startswith("limping: ")]
+    assert [way for way in ways if way != "fewer copies"] == [
+        "none", "cure", "spares", "replication",
+    ]  # fmt: skip
+    now_s = 0.0
+    whole = Budget(10, seconds=60.0, clock=lambda: now_s)
+    part = whole.part(2, 0.25)
+    now_s = 15.0
+    with pytest.raises(SpentError):
+        part.left_s()
+    assert whole.left_s() == 45.0
+
+
+def _printed(capsys: pytest.CaptureFixture[str], found: dict[str, Any]) -> str:
+    print_limping(found, found["cheapest"]["usd_per_month"])
+    return " ".join(capsys.readouterr().out.split())
+
+
+def test_a_plan_is_not_said_to_be_below_what_was_not_decided(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    question = asked(SLO, rates=RATES, remedies=[{**CURE, "name": "cure"}])
+    _, body = explained_plan(question, Wanted(seconds=0.0))
+    printed = _printed(capsys, body["limping"])
+    assert "Cheapest: this plan, at" in printed
+    assert "perhaps cheaper: cure." in printed
+    assert "perhaps as cheap: spares, replication." in printed
+
+
+def test_only_an_unproved_plan_may_be_dearer_than_spares_that_were_not_decided() -> None:
+    found = answer(asked(SLO, rates=RATES))
+    assert found.problem is not None
+    assert found.found is not None
+    unproved = replace(found.found, gap=0.5, proof="none")
+    spent = Budget(0)
+    best = against_limping(found.case, found.problem, unproved, spent)["cheapest"]
+    assert best["perhaps_cheaper"] == ["spares", "replication"]
+    assert best["perhaps_equal"] == []
+
+
+def test_where_limping_costs_nothing_no_undecided_remedy_is_cheaper(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(*_: object) -> None:
+        raise PlannerError("plan", expected="fewer states", came="too many")
+
+    monkeypatch.setattr(Case, "with_remedy", refuse)
+    rates = {**RATES, "limp_recovery_s": 60.0}
+    best = _limping([{**CURE, "name": "cure"}], rates=rates)["cheapest"]
+    assert (best["way"], best["perhaps_cheaper"]) == ("nothing", [])
+
+
+def test_a_plan_that_is_not_feasible_and_a_remedy_that_is_not_decided_are_not_nothing(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    hopeless = {**RATES, "limp_recovery_s": 1e6}
+    question = asked(SLO, rates=hopeless, remedies=[{**CURE, "name": "cure"}])
+    _, body = explained_plan(question, Wanted(seconds=0.0))
+    assert body["limping"]["cheapest"]["perhaps_cheaper"] == ["cure"]
+    printed = _printed(capsys, body["limping"])
+    assert "none found" in printed
+    assert "perhaps feasible: cure." in printed
+    assert "nothing is feasible" not in printed
+
+
+def test_a_remedy_that_does_not_do_names_the_machines_that_it_was_given() -> None:
+    remedy = {"name": "too little", "usd_per_month": 1.0, "limp_recovery_s": 9e5}
+    found = _limping([remedy], rates={**RATES, "limp_recovery_s": 1e6})
+    assert "(max_nodes)" in found["remedies"][0]["reason"]
+
+
+@pytest.mark.parametrize("name", ["nothing", "spares", "replication", "plan"])
+def test_a_remedy_with_the_name_of_another_way_is_refused(name: str) -> None:
+    with pytest.raises(InputError, match=r"remedies\.0\.name"):
+        asked(SLO, rates=RATES, remedies=[{**CURE, "name": name}])
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from optimizer.errors import MOST, InputError
 from optimizer.plan.solve.options import Degraded
 from optimizer.source import Positive, Share, Source, Strict, refusal
 
+_TAKEN = ("nothing", "spares", "replication", "plan")  # as `limping.cheapest` calls other ways
 _RATES = ("limp_per_year", "limp_recovery_s", "limp_capacity")
 
 
@@ -66,7 +67,8 @@ def check_remedies(
     degraded: Degraded | None,
     source: Source,
 ) -> None:
-    """Raises InputError for a remedy of something that is not planned with, and a name twice."""
+    """Raises InputError for a remedy of something that is not planned with, a name twice, and
+    one of another way's."""
     names = [one.name for one in remedies]
     limping = degraded is not None and degraded.limping > 0
     for number, one in enumerate(remedies):
@@ -74,6 +76,9 @@ def check_remedies(
             raise source.error(
                 "remedies", number, "name", expected="a name of its own", came=repr(one.name)
             )
+        if one.name in _TAKEN:
+            expected = f"a name other than {', '.join(_TAKEN)}, which are ways themselves"
+            raise source.error("remedies", number, "name", expected=expected, came=repr(one.name))
         for key in one.rates:
             if not rates.limp_per_year:
                 raise _without_effect(source, number, key, "[rates] limp_per_year")

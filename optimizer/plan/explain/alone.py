@@ -8,14 +8,15 @@ one with few copies, and keep its machine types.
                   be answered before it is asked: a pool replaces crashed machines, no limping ones.
     replication   the replicas of each tier may rise. Copies are load, so a tier that gets k times
                   the copies may have k times the machines that carry it; there are no other
-                  machines more, so spares do not grow. What the machines do is free here too.
+                  machines more. What the machines do is free here too: where fewer carry load,
+                  more are spare.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -25,7 +26,15 @@ from optimizer.plan.solve.screen import cost
 from optimizer.plan.solve.table import columns
 from optimizer.tolerances import CENT
 
-Kept = Callable[[Option, Option], bool]  # an option, the tier as it is if nothing limps
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from optimizer.plan.solve.table import Columns
+
+    Floats = NDArray[np.float64]
+
+Most = Callable[["Columns", Option], "Floats"]
+"""How many machines each option may have, beside the tier as it is if nothing limps."""
 
 
 def fewest_copies(problem: Problem, plain: Path, solved: Callable[[Problem], Path | None]) -> Path:
@@ -48,7 +57,7 @@ def _within(tier: Sequence[Option], replicas: int, usd: float) -> tuple[Option, 
 
 def spares_alone(problem: Problem, plain: Path) -> Problem:
     """The problem with more machines than `plain` as the only way out."""
-    return _held(problem, plain, lambda one, old: one.replicas == old.replicas)
+    return _held(problem, plain, lambda c, old: np.where(c.replicas == old.replicas, np.inf, 0.0))
 
 
 def replication_alone(problem: Problem, plain: Path) -> Problem:
@@ -56,25 +65,32 @@ def replication_alone(problem: Problem, plain: Path) -> Problem:
     return _held(problem, plain, _no_spare_more)
 
 
-def _no_spare_more(one: Option, old: Option) -> bool:
-    """Whether all machines beyond those of `old` carry the load of more copies."""
-    times = one.upstream * one.replicas / (old.upstream * old.replicas)
-    more = min(max(0, one.needed - old.needed), math.ceil((times - 1.0) * old.needed))
-    return _machines(one) <= _machines(old) + more
+def more_copies(plain: Path, path: Path) -> bool:
+    """Whether a tier has more copies than in `plain`."""
+    return any(new.replicas > old.replicas for old, new in zip(plain, path, strict=True))
+
+
+def _no_spare_more(c: Columns, old: Option) -> Floats:
+    """So many that all machines beyond those of `old` carry the load of more copies."""
+    times = c.upstream * c.replicas / (old.upstream * old.replicas)
+    more = np.minimum(np.maximum(0, c.needed - old.needed), np.ceil((times - 1.0) * old.needed))
+    return _machines(old) + more
 
 
 def _machines(one: Option) -> int:
     return one.needed + one.extra
 
 
-def _held(problem: Problem, plain: Path, kept: Kept) -> Problem:
+def _held(problem: Problem, plain: Path, most: Most) -> Problem:
     tiers = zip(problem.options, plain, strict=True)
-    return replace(problem, options=tuple(_of_type(tier, old, kept) for tier, old in tiers))
+    return replace(problem, options=tuple(_of_type(tier, old, most) for tier, old in tiers))
 
 
-def _of_type(tier: Sequence[Option], old: Option, kept: Kept) -> tuple[Option, ...]:
+def _of_type(tier: Sequence[Option], old: Option, most: Most) -> tuple[Option, ...]:
     c = columns(tier)
+    machines = most(c, old)
     # Option by option only where columns do not tell: there may be hundreds of thousands.
-    some = (c.vcpus == old.instance.vcpus) & (c.replicas >= old.replicas)
-    found = (tier[int(row)] for row in np.flatnonzero(some))
-    return tuple(one for one in found if one.instance.name == old.instance.name and kept(one, old))
+    some = (c.vcpus == old.instance.vcpus) & (c.replicas >= old.replicas) & (c.nodes <= machines)
+    found = ((tier[int(row)], machines[row]) for row in np.flatnonzero(some))
+    name = old.instance.name
+    return tuple(one for one, n in found if one.instance.name == name and _machines(one) <= n)

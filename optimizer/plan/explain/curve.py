@@ -81,6 +81,14 @@ class Budget:
             raise SpentError(self.end(f"after {self._seconds:g} s"))
         return left_s
 
+    def part(self, solves: int, share: float) -> Budget:
+        """A bound of its own for a part of the search: so many solves, this share of what is left.
+
+        Raises: SpentError if there is nothing left.
+        """
+        seconds = share * self.left_s()
+        return Budget(solves, seconds=seconds, share=0.5, clock=self._clock, say=self.say)
+
     def end(self, why: str) -> str:
         """Remember how the search ended."""
         self.ended = why

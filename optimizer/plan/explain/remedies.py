@@ -2,8 +2,8 @@
 
 Planned again as if no machine limped: what the plan has beyond that (active machines, standbys,
 replicas, larger types) is what was bought against limping, and what no remedy may cost more than.
-Then planned again with spares as the only way out, with replication as the only one (`alone.py`),
-and with each remedy: its fleet and its price together. What is not decided in time says so; the
+Then planned again with each remedy, its fleet and its price together, with spares as the only way
+out, and with replication as the only one (`alone.py`). What is not decided in time says so; the
 plan stands whatever becomes of these.
 """
 
@@ -14,7 +14,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from optimizer.errors import SparecraftError
-from optimizer.plan.explain.alone import fewest_copies, replication_alone, spares_alone
+from optimizer.plan.explain.alone import (
+    fewest_copies,
+    more_copies,
+    replication_alone,
+    spares_alone,
+)
 from optimizer.plan.explain.curve import Budget, SpentError, fleet_text
 from optimizer.plan.solve.model import Solution
 from optimizer.plan.solve.problem import FAMILIES, Problem
@@ -29,6 +34,7 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 _NONE: Row = {"usd_per_month": None, "fleet": None}
 _NO_WAY: Row = {"way": None, "name": None, "usd_per_month": None, "equal": []}
+_FEWER_SHARE = 1.0 / 6.0  # of the time that is left, for equally cheap fleets with fewer copies
 
 
 @dataclass(frozen=True)
@@ -42,8 +48,7 @@ class _Tried:
 
 def solves_of(case: Case) -> int:
     """What `against_limping` takes at most: each way once, and once more without each limit."""
-    fewer = len(case.tiers) ** 2 * case.limits.max_replicas
-    return 1 + fewer + (2 + len(case.remedies)) * (1 + len(FAMILIES))
+    return 1 + (2 + len(case.remedies)) * (1 + len(FAMILIES))
 
 
 def against_limping(
@@ -54,41 +59,50 @@ def against_limping(
     Parameters: problem and found, of the case as it is.
     Returns: `without_limping` (usd_per_month and fleet, or `cut`), `usd_more` of the plan, `bought`
     by tier, `spares` and `replication` (likewise, with the `reason` where there is no such fleet),
-    `remedies` as such rows, cheapest first, and `cheapest` (see `_cheapest`).
+    `remedies` as such rows, cheapest first, and `cheapest` (see `_cheapest`). Replication without a
+    copy more has a cost and a `reason`: no answer by copies.
     """
-    plain = _without_limping(case, budget)
-    spares = _alone("spares", spares_alone, problem, plain, budget)
-    copies = _alone("replication", replication_alone, problem, plain, budget)
+    plain = _planned("none", case.without_limping().problem, budget)
     cured = [_with_remedy(case, remedy, budget) for remedy in case.remedies]
-    bounds = (_machines_bound(case), _copies_bound(case, plain.path), *[""] * len(cured))
+    few = _few_copies(case, plain, budget)
+    spares = _alone("spares", spares_alone, problem, few, budget)
+    copies = _alone("replication", replication_alone, problem, few, budget)
+    if few.path is not None and copies.path is not None and not more_copies(few.path, copies.path):
+        copies.row["reason"] = "no copy more is needed"
+    machines = _machines_bound(case)
+    bounds = (machines, _copies_bound(case, few.path), *[machines] * len(cured))
     for way, within in zip((spares, copies, *cured), bounds, strict=True):
         if way.problem is not None and way.path is None:
             way.row["reason"] = _why(way.problem, within, budget)
     rows = [one.row for one in cured]
     known = [row for row in rows if row["usd_per_month"] is not None]
     own, less = found.usd_per_month, plain.row["usd_per_month"]
+    free = own is not None and less is not None and own <= less + CENT
     return {
         "without_limping": plain.row,
         "usd_more": None if own is None or less is None else round(own - less, 2),
-        "bought": _bought(plain.path, found.path),
+        "bought": {} if free else _bought(plain.path, found.path),
         "spares": spares.row,
         "replication": copies.row,
         "remedies": [*sorted(known, key=lambda r: float(r["usd_per_month"])),
                      *(row for row in rows if row not in known)],
-        "cheapest": _cheapest(own, less, spares.row, copies.row, rows),
+        "cheapest": _nothing(found) if free else _cheapest(found, spares.row, copies.row, rows),
     }  # fmt: skip
 
 
-def _without_limping(case: Case, budget: Budget) -> _Tried:
-    """The fleet if nothing limped, with as few copies as its price allows."""
-    found = _planned("none", case.without_limping().problem, budget)
-    if found.problem is None or found.path is None:
-        return found
+def _few_copies(case: Case, plain: _Tried, budget: Budget) -> _Tried:
+    """Where spares and copies begin: as `plain`, with as few copies as its price allows."""
+    if plain.problem is None or plain.path is None:
+        return plain
+    try:
+        own = budget.part(len(case.tiers) ** 2 * case.limits.max_replicas, _FEWER_SHARE)
+    except SpentError:
+        return plain
 
     def solved(problem: Problem) -> Path | None:
-        return _planned("fewer copies", lambda: problem, budget).path
+        return _planned("fewer copies", lambda: problem, own).path
 
-    return _row_of(found.problem, fewest_copies(found.problem, found.path, solved))
+    return replace(plain, path=fewest_copies(plain.problem, plain.path, solved))
 
 
 def _alone(
@@ -158,39 +172,51 @@ def _why(problem: Problem, within: str, budget: Budget) -> str:
         except (SpentError, SparecraftError):
             return f"{text}; which limit is in the way was not found in time"
     if not blamed:
-        return f"{text}: no single limit is in the way"
+        return f"{text}: no other single limit is in the way"
     return f"{text}: it would be without the limit of {' or '.join(blamed)}"
 
 
-def _cheapest(
-    own: float | None, less: float | None, spares: Row, copies: Row, remedies: Sequence[Row]
-) -> dict[str, Any]:
-    """Which is cheapest: `way`, a remedy's `name`, `usd_per_month`; `equal` ones, and `undecided`.
+def _nothing(found: Solution) -> dict[str, Any]:
+    """Limping costs the plan nothing, so nothing else can be cheaper, decided or not."""
+    assert found.usd_per_month is not None
+    usd = round(found.usd_per_month, 2)
+    return {**_NO_WAY, "way": "nothing", "usd_per_month": usd, **_perhaps([], [])}
 
-    way: nothing (limping costs the plan nothing), spares, replication, plan (cheaper than both: its
-    own mix of them, or other types), remedy, or None where nothing is feasible. Of equally cheap
-    ones it is the first of these, and `equal` has the others that are bought.
+
+def _cheapest(found: Solution, spares: Row, copies: Row, remedies: Sequence[Row]) -> dict[str, Any]:
+    """Which is cheapest: `way`, a remedy's `name`, `usd_per_month`, `equal` ones, what may be.
+
+    way: spares, replication, plan (cheaper than both: its own mix of them, or other types), remedy,
+    or None where none was found. Of equally cheap ones it is the first of these, and `equal` has
+    the others that are bought. Spares and copies alone are fleets that the plan might have been:
+    beside a proved plan undecided ones are at best as cheap as it, and where there is none, none.
     """
+    own = found.usd_per_month
+    cut = [way for way, row in (("spares", spares), ("replication", copies)) if "cut" in row]
+    cheaper = [*([] if found.proved else cut), *(r["name"] for r in remedies if "cut" in r)]
     ways: list[tuple[str, str | None, Row]] = [
-        ("spares", None, spares), ("replication", None, copies),
+        ("spares", None, spares), ("replication", None, {} if "reason" in copies else copies),
         ("plan", None, {"usd_per_month": own}), *(("remedy", r["name"], r) for r in remedies),
     ]  # fmt: skip
-    undecided = [name or way for way, name, row in ways if "cut" in row]
-    if own is not None and less is not None and own <= less + CENT:
-        ways = [("nothing", None, {"usd_per_month": round(own, 2)})]
-    usd = {(way, name): row["usd_per_month"] for way, name, row in ways}
+    usd = {(way, name): row.get("usd_per_month") for way, name, row in ways}
     known = {key: float(value) for key, value in usd.items() if value is not None}
     if not known:
-        return {**_NO_WAY, "undecided": undecided}
+        return {**_NO_WAY, **_perhaps(cheaper, [])}
     least = min(known.values())
     (way, name), *others = [key for key, value in known.items() if value <= least + CENT]
+    beside = own is not None and own <= least + CENT
     return {
         "way": way,
         "name": name,
         "usd_per_month": round(least, 2),
         "equal": [other or also for also, other in others if also != "plan"],
-        "undecided": undecided,
+        **_perhaps(cheaper, cut if found.proved and beside else []),
     }
+
+
+def _perhaps(cheaper: Sequence[str], equal: Sequence[str]) -> dict[str, list[str]]:
+    """What was not decided, by what it may be."""
+    return {"perhaps_cheaper": list(cheaper), "perhaps_equal": list(equal)}
 
 
 def _bought(plain: Path | None, plan: Path | None) -> dict[str, dict[str, Any]]:
