@@ -67,6 +67,7 @@ _CLEARED = {"balance": ("/row", "/filling", "/system/balancer.id")}
 # What the under-utilised DataNode has, so that the excess is less than a block: of more, two go.
 _LESS_BYTES = 4 << 20
 _IDLE_LOOKS = 5
+_KEPT_THREADS = 1.0  # of a DataNode that was asked once, also where nobody asks it
 _OF_CLIENT = {  # settings that the row's client is told, and its own words
     "HEDGED_READ_THREADS": "dfs.client.hedged.read.threadpool.size",
     "HEDGED_READ_MS": "dfs.client.hedged.read.threshold.millis",
@@ -167,7 +168,7 @@ class Hdfs(System):
         self._check_fleet(row)
         for name in self._datanodes if row.workload.operation == "balance" else ():
             looks = [self.look(name).get("transfers", 0.0) for _ in range(_IDLE_LOOKS)]
-            self._idle[name] = min(looks)
+            self._idle[name] = max(min(looks), _KEPT_THREADS)
         tasks = []
         if row.workload.operation == "read":
             tasks.append(self._placed("/files", self._datanodes, _bytes(row.workload), count))
