@@ -306,7 +306,7 @@ def test_a_balancing_begins_where_no_copy_of_the_last_one_goes_on(
     system = type(system)(NODES, {**system.settings, "CAPACITY_MB": 2048})
     module = sys.modules[type(system).__module__]
     idle = [0.0] * 5 + [1.0] * 5 * 3  # the first was not asked for a block yet
-    counts = iter(idle + [1.0, 2.0, 1.0, 3.0] + [1.0, 2.0] + [1.0])
+    counts = iter([*idle, 1.0, 2.0, 1.0, 3.0, 1.0, 2.0, 1.0])
     monkeypatch.setattr(system, "look", lambda _: {"transfers": next(counts)})
     row, asked = rows()["F10"], Asked()
     monkeypatch.setattr(module, "_do_all", lambda _, tasks: asked.tasks.extend(tasks))
