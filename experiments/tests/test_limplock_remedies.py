@@ -207,6 +207,8 @@ def test_the_result_the_page_and_the_terminal_have_the_table(tmp_path: Path) -> 
     assert (found["gain"], found["without"]["arm"], found["remedy"]["arm"]) == (
         "heals", "standard", "quick",
     )  # fmt: skip
+    beside = {one["arm"]: one["agrees"]["operation"] for one in flat(result)["rows"]}
+    assert beside == {"standard": True, "quick": None}  # the paper had no such setting
     page = KIND.write_page(folder).read_text()
     for text in ('id="remedy-table"', 'href="#remedies"', "heals, 8.18 ×", "7.33 to 9.40",
                  "9.00, 9.40, 8.80 for 1.10, 1.20, 1.00 s"):  # fmt: skip

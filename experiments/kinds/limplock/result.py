@@ -49,7 +49,7 @@ def analyse(folder: Path) -> Findings:
     if spec.get("search") is not None:
         found.sort(key=lambda one: value_of(one["scenario"]))
     found += _unjudged(windows, left)
-    summary = _summary(found, known)
+    summary = _summary(found, known, spec.get("reference"))
     arms = list(dict.fromkeys(one["arm"] for one in summary))
     letters = {" ".join([one["row"], *told_apart(one, summary)]): _letters(one) for one in summary}
     body = {
@@ -275,14 +275,21 @@ def _judged(judgement: Judgement) -> dict[str, Any]:
     }
 
 
-def _summary(found: Sequence[Mapping[str, Any]], known: Mapping[str, Row]) -> list[dict[str, Any]]:
-    """Each row of each arm over its severities, as in the paper's Table 1; a crash is beside."""
+def _summary(
+    found: Sequence[Mapping[str, Any]], known: Mapping[str, Row], reference: str | None
+) -> list[dict[str, Any]]:
+    """Each row of each arm over its severities, as in the paper's Table 1; a crash is beside.
+
+    Parameters: reference, the release as it is: arms that are remedies beside it are held against
+    it, and not against the paper, which had none.
+    """
     result = []
     for arm, name, part in dict.fromkeys((f["arm"], f["row"], f["part"]) for f in found):
         mine = [f for f in found if (f["arm"], f["row"], f["part"]) == (arm, name, part)]
         limping = [f for f in mine if f["scenario"] != CRASH]
         row = known[name]
         paper = None if row.paper is None else row.paper.model_dump(mode="json")
+        beside = paper if reference in (None, arm) else None
         result.append({
             "arm": arm,
             "row": name,
@@ -296,7 +303,7 @@ def _summary(found: Sequence[Mapping[str, Any]], known: Mapping[str, Row]) -> li
             **{name: _over([f[name] for f in limping]) for name in CLASSES},
             "paper": paper,
             "agrees": {
-                name: _agrees(paper, name, _over([f[name] for f in limping])) for name in CLASSES
+                name: _agrees(beside, name, _over([f[name] for f in limping])) for name in CLASSES
             },
         })  # fmt: skip
     return result
