@@ -305,7 +305,7 @@ def test_a_balancing_begins_where_no_copy_of_the_last_one_goes_on(
     say(held([2, 1, 1, 0]))
     system = type(system)(NODES, {**system.settings, "CAPACITY_MB": 2048})
     module = sys.modules[type(system).__module__]
-    idle = [0.0] * 5 + [1.0] * 5 * 3  # the first was not asked for a block yet
+    idle = [0.0, 1.0, 1.0, 1.0, 4.0] * 5  # the first was not asked for a block yet
     counts = iter([*idle, 1.0, 2.0, 1.0, 3.0, 1.0, 2.0, 1.0])
     monkeypatch.setattr(system, "look", lambda _: {"transfers": next(counts)})
     row, asked = rows()["F10"], Asked()
@@ -317,6 +317,24 @@ def test_a_balancing_begins_where_no_copy_of_the_last_one_goes_on(
     cleared = [folder for operation, folder in said if operation == "clear"]
     assert cleared == ["/row", "/filling", "/system/balancer.id"]
     assert ("place", f"/filling/{NODES[-1].address}") in said
+
+
+def test_where_data_nodes_do_not_tell_their_copies_the_name_node_does(
+    system: System, say: Say, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    say(held([2, 1, 1, 0]))
+    module = sys.modules[type(system).__module__]
+    monkeypatch.setattr(module, "_do_all", lambda *_: None)
+    system = type(system)(NODES, {**system.settings, "CAPACITY_MB": 2048})
+    totals = iter([4.0] * 5 + [6.0, 5.0, 4.0])
+
+    def look(name: str) -> dict[str, float]:
+        return {"transfers": next(totals)} if name == MASTER else {}
+
+    monkeypatch.setattr(system, "look", look)
+    system.prepare(rows()["F10"], 1, cast(Clients, Asked()))
+    system.reset(rows()["F10"], 1, cast(Clients, Asked()))
+    assert next(totals, None) is None
 
 
 @pytest.mark.parametrize("blocks", [[0, 1, 1, 2], [1, 1, 1, 1]])

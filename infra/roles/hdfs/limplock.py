@@ -166,9 +166,8 @@ class Hdfs(System):
     def prepare(self, row: Row, count: int, clients: Clients) -> None:
         """Files to be read, by the row and by its probes, where they have to lie."""
         self._check_fleet(row)
-        for name in self._datanodes if row.workload.operation == "balance" else ():
-            looks = [self.look(name).get("transfers", 0.0) for _ in range(_IDLE_LOOKS)]
-            self._idle[name] = max(min(looks), _KEPT_THREADS)
+        if row.workload.operation == "balance":
+            self._idle = self._idle_transfers()
         tasks = []
         if row.workload.operation == "read":
             tasks.append(self._placed("/files", self._datanodes, _bytes(row.workload), count))
@@ -205,6 +204,18 @@ class Hdfs(System):
         """A DataNode that leaves, or has left, is back."""
         if self.settings["LEAVING"] == "yes":
             clients.do(Task(self._master, "welcome", self._target("/", []), 1, 0, 1), _CLEARED_S)
+
+    def _idle_transfers(self) -> dict[str, float]:
+        """Transfers of each DataNode where nobody asks it; 1.0.4's do not tell, and the NameNode
+        does so of all of them."""
+        looks = [{name: self.look(name) for name in (*self._datanodes, self._master)}
+                 for _ in range(_IDLE_LOOKS)]  # fmt: skip
+        told = [name for name in self._datanodes if "transfers" in looks[0][name]]
+        kept = _KEPT_THREADS if told else _KEPT_THREADS * len(self._datanodes)
+        return {
+            name: max(min(look[name].get("transfers", kept) for look in looks), kept)
+            for name in told or [self._master]
+        }
 
     def _await_still(self) -> None:
         """Until no DataNode copies a block: one that a balancing began goes on without the
