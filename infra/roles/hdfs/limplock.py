@@ -210,11 +210,11 @@ class Hdfs(System):
         does so of all of them."""
         looks = [{name: self.look(name) for name in (*self._datanodes, self._master)}
                  for _ in range(_IDLE_LOOKS)]  # fmt: skip
-        told = [name for name in self._datanodes if "transfers" in looks[0][name]]
-        kept = _KEPT_THREADS if told else _KEPT_THREADS * len(self._datanodes)
+        tell = any("transfers" in look[name] for look in looks for name in self._datanodes)
+        kept = _KEPT_THREADS * (1 if tell else len(self._datanodes))
         return {
             name: max(min(look[name].get("transfers", kept) for look in looks), kept)
-            for name in told or [self._master]
+            for name in (self._datanodes if tell else [self._master])
         }
 
     def _await_still(self) -> None:
