@@ -62,3 +62,12 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, exitstatu
     if exitstatus == pytest.ExitCode.TESTS_FAILED:
         seed = terminalreporter.config.stash[_SEED]
         terminalreporter.write_line(f"Random tests repeat with {VARIABLE}={seed} pytest ...")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Each test bears the mark of its folder under tests/: unit, real or fleet."""
+    for item in items:
+        parts = item.path.relative_to(item.config.rootpath).parts
+        for kind in ("unit", "real", "fleet"):
+            if kind in parts[parts.index("tests") :]:
+                item.add_marker(kind)

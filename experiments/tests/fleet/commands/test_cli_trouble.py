@@ -1,0 +1,187 @@
+"""A user's mistake, or a host that lacks something, ends in one message and the right exit code."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+from pathlib import Path
+
+import pytest
+
+from experiments.paths import ROOT
+from experiments.stage.platforms.local import docker
+from experiments.tests.adopt_fixture import source_run
+from experiments.tests.called import sparecraft
+from experiments.tests.disks import mounted
+from experiments.tests.engine import docker as call_docker
+
+SMALL = ROOT / "experiments" / "tests" / "designs" / "small"
+EXPERIMENT = "tst-small"
+
+
+def _copy(tmp_path: Path, file: str, old: str, new: str) -> Path:
+    design = tmp_path / "mine"
+    shutil.copytree(SMALL, design)
+    text = (design / file).read_text()
+    assert old in text
+    (design / file).write_text(text.replace(old, new))
+    return design
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "named"),
+    [
+        ("experiment.toml", "rate_per_s = 4.0", "rate_per_s = -4.0", "load.rate_per_s"),
+        ("experiment.toml", "[slo]", "[slo]\nspeed = 3", "slo.speed"),
+        ("experiment.toml", '{ tier = "db", count = 1 }', "{ }", "select"),
+        ("experiment.toml", "net.limp", "net.melt", "net.melt"),
+        ("experiment.toml", "at_s = 8.0", "at_s = 80.0", "at_s"),
+        (
+            "experiment.toml",
+            "replicas = 2",
+            "replicas = 3",
+            "replicated.settings.web.replicas",
+        ),
+        ("fleet.tfvars", "db  = { tokens", "cache = { tokens", "arbiters.cache"),
+    ],
+)
+def test_a_mistake_in_a_design_is_named_with_its_file_and_key(
+    tmp_path: Path, file: str, old: str, new: str, named: str
+) -> None:
+    design = _copy(tmp_path, file, old, new)
+    done = sparecraft("run", str(design), "--results", str(tmp_path / "results"))
+    assert done.returncode == 2, done.stderr
+    said = " ".join(done.stderr.split())
+    assert named in said
+    assert file in said.replace(" ", "")
+    assert "expected" in said
+
+
+def test_a_plan_is_adopted_and_the_command_that_measures_it_is_shown(tmp_path: Path) -> None:
+    run = source_run(tmp_path / "run")
+    done = sparecraft("adopt", str(run), "--to", str(tmp_path / "planned"))
+    assert done.returncode == 0, done.stderr
+    assert f"sparecraft run {tmp_path}/planned" in done.stdout
+    assert {path.name for path in (tmp_path / "planned").iterdir()} == {
+        "fleet.tfvars",
+        "experiment.toml",
+        "plan.json",
+    }
+
+
+def test_a_plan_that_found_no_fleet_is_not_adopted(tmp_path: Path) -> None:
+    run = source_run(tmp_path / "run", feasible=False, reasons=["no fleet within 20 nodes"])
+    done = sparecraft("adopt", str(run))
+    assert done.returncode == 2
+    assert "no fleet within 20 nodes" in " ".join(done.stderr.split())
+    assert sparecraft("adopt", str(tmp_path / "none")).returncode == 2
+
+
+def test_an_unknown_design_names_those_there_are() -> None:
+    done = sparecraft("run", "no-such-design")
+    assert done.returncode == 2
+    assert "mediawiki-noisy" in done.stderr
+
+
+def test_version_is_printed() -> None:
+    done = sparecraft("--version")
+    assert done.returncode == 0
+    assert done.stdout.startswith("sparecraft 0.")
+
+
+def test_wrong_usage_is_exit_code_2() -> None:
+    assert sparecraft("run").returncode == 2
+    assert sparecraft("fly").returncode == 2
+
+
+def test_a_missing_docker_engine_is_said_with_what_to_do(tmp_path: Path) -> None:
+    nowhere = f"unix://{tmp_path}/docker.sock"
+    results = str(tmp_path / "results")
+    done = sparecraft("run", str(SMALL), "--results", results, DOCKER_HOST=nowhere)
+    assert done.returncode == 3
+    assert "Docker" in done.stderr
+    assert "make setup" in done.stderr
+    assert not list(Path(results).glob("*/2*")), "nothing was measured, nothing is left"
+
+
+def test_a_missing_terraform_is_said_with_what_to_do(tmp_path: Path) -> None:
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    for name in ("docker", "git"):
+        (tools / name).symlink_to(str(shutil.which(name)))
+    results = str(tmp_path / "results")
+    done = sparecraft("run", str(SMALL), "--results", results, PATH=str(tools))
+    assert done.returncode == 3
+    assert "Terraform" in done.stderr
+
+
+def test_a_provider_that_was_never_installed_is_said_with_what_to_do(tmp_path: Path) -> None:
+    clean = {"HOME": str(tmp_path / "home"), "TF_DATA_DIR": str(tmp_path / "terraform")}
+    done = sparecraft("run", str(SMALL), "--results", str(tmp_path / "results"), **clean)
+    assert done.returncode == 3, done.stdout
+    said = " ".join(done.stderr.split())
+    assert "sparecraft/fleet" in said
+    assert "make setup" in said
+    assert docker.find(EXPERIMENT) == []
+
+
+@pytest.mark.parametrize("verb", ["run", "up"])
+def test_a_fleet_that_somebody_else_made_is_refused_and_left_alone(
+    tmp_path: Path, verb: str
+) -> None:
+    name = f"sc-{EXPERIMENT}-web-1"
+    label = f"sparecraft.experiment={EXPERIMENT}"
+    call_docker("create", "--name", name, "--label", label, "sparecraft/base:bookworm")
+    try:
+        options = ["--results", str(tmp_path)] if verb == "run" else []
+        done = sparecraft(verb, str(SMALL), *options)
+        assert done.returncode == 3, done.stdout
+        said = " ".join(done.stderr.split())
+        assert name in said
+        assert f"sparecraft down {EXPERIMENT}" in said
+        assert [found.name for found in docker.find(EXPERIMENT)] == [name]
+    finally:
+        call_docker("rm", "--force", name)
+
+
+def test_a_state_that_is_not_whole_is_named_and_down_removes_it(tmp_path: Path) -> None:
+    folder = ROOT / "infra" / "stacks" / "local" / "terraform.tfstate.d" / EXPERIMENT
+    folder.mkdir(parents=True, exist_ok=True)
+    state = folder / "terraform.tfstate"
+    state.write_text('{"version": 4, "resour')
+    try:
+        done = sparecraft("run", str(SMALL), "--results", str(tmp_path))
+        assert done.returncode == 3, done.stdout
+        assert state.name in done.stderr
+        assert f"sparecraft down {EXPERIMENT}" in " ".join(done.stderr.split())
+        assert state.exists(), "left to be looked at"
+        assert sparecraft("down", EXPERIMENT).returncode == 0
+        assert not folder.exists()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def test_a_taken_port_is_named_and_nothing_stays(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        taken.bind(("127.0.0.1", 18081))
+        taken.listen()
+        results = str(tmp_path / "results")
+        done = sparecraft("run", str(SMALL), "--results", results)
+    assert done.returncode == 3, done.stdout
+    assert "18081" in done.stderr
+    assert docker.find(EXPERIMENT) == []
+
+
+def test_a_full_results_disk_ends_the_run_with_a_message_and_no_fleet(tmp_path: Path) -> None:
+    with mounted(tmp_path / "disk", size_kb=96) as disk:
+        done = sparecraft("run", str(SMALL), "--results", str(disk))
+    assert done.returncode == 3, done.stdout + done.stderr
+    assert "room" in done.stderr
+    assert docker.find(EXPERIMENT) == []
+
+
+def test_down_of_a_name_that_nothing_has_is_refused() -> None:
+    slip = sparecraft("down", "tst-never-made")
+    assert slip.returncode == 2, slip.stdout
+    assert "tst-never-made" in slip.stderr

@@ -1,0 +1,3 @@
+"""The page's reader."""
+
+from experiments.tests.tutorial import reader as reader

@@ -1,0 +1,31 @@
+"""docs/your-own-service.md, followed to the letter: its files are written and its commands are run,
+in their order, in an empty folder."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from experiments.tests.fleets import nothing_stays
+from experiments.tests.tutorial import EXPERIMENT, PAGE, RUN, Reader
+
+
+@pytest.fixture
+def _nothing_stays() -> Iterator[None]:
+    with nothing_stays(EXPERIMENT):
+        yield
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.usefixtures("_nothing_stays")
+def test_its_run_measures_both_arms(reader: Reader) -> None:
+    assert RUN in PAGE.read_text()
+    code, output = reader.do(RUN)
+    assert code in (0, 1), output
+    result = json.loads((reader.folder / f"results/{EXPERIMENT}/latest/result.json").read_text())
+    assert result["verdicts"]["revert"]["ok"], result["verdicts"]
+    arms = result["compare"]["arms"]
+    assert set(arms) == {"baseline", "replicated"}
+    assert all(arm["requests"] > 50 and arm["errors"] == 0 for arm in arms.values()), arms

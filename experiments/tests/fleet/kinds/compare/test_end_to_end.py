@@ -1,0 +1,205 @@
+"""The whole loop on real machines, as a user calls it, in calm and in trouble.
+
+Each test runs `sparecraft` as a process on a fleet of two web and two database machines.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from experiments.design import load_design
+from experiments.kinds.compare.adopt import adopt
+from experiments.paths import ROOT
+from experiments.record.manifest import spec_json
+from experiments.record.result import flat, read_result
+from experiments.stage.platforms.local import docker
+from experiments.stage.platforms.local.platform import LocalPlatform
+from experiments.tests.called import sparecraft
+from experiments.tests.fleets import Started, nothing_stays
+from experiments.tests.load_fixture import children
+from experiments.tests.planned_fixture import small_prediction
+
+pytestmark = pytest.mark.timeout(600)
+
+DESIGN = ROOT / "experiments" / "tests" / "designs" / "small"
+EXPERIMENT = "tst-small"
+PLANNED = "tst-small-planned"
+
+
+@pytest.fixture(autouse=True)
+def _nothing_stays() -> Iterator[None]:
+    with nothing_stays(EXPERIMENT, PLANNED):
+        yield
+
+
+def _start(results: Path, *arguments: str, design: Path = DESIGN) -> Started:
+    return Started(results, "run", str(design), *arguments)
+
+
+def _summary(results: Path) -> dict[str, Any]:
+    return flat(read_result(results / EXPERIMENT / "latest"))
+
+
+def test_a_run_measures_both_arms_reverts_plans_and_leaves_nothing(tmp_path: Path) -> None:
+    output = _start(tmp_path).ended(0, 1)
+    summary = _summary(tmp_path)
+    for arm in ("baseline", "replicated"):
+        assert summary["arms"][arm]["requests"] > 30
+        assert summary["arms"][arm]["p50_ms"] > 1
+    baseline, replicated = (summary["arms"][arm]["requests"] for arm in ("baseline", "replicated"))
+    assert baseline == replicated, "both arms meet the same arrivals"
+    assert summary["faults"]["injected"] >= 2
+    assert summary["faults"]["reverted"] == summary["faults"]["injected"]
+    assert summary["faults"]["fingerprint_clean"] is True
+    doses = summary["faults"]["doses"]
+    assert doses
+    assert not any(row["answers"]["not measured"] for row in doses)
+    assert summary["verdicts"]["revert"]["ok"], summary["verdicts"]
+    assert summary["verdicts"]["cleanup"]["ok"], summary["verdicts"]
+    assert summary["influx_points"] > baseline + replicated
+    assert "feasible" in summary["plan"]
+    folder = tmp_path / EXPERIMENT / "latest"
+    hosts = pl.read_parquet(folder / "hosts.parquet")
+    assert {"web-1", "web-2", "db-1", "db-2"} <= set(hosts["machine"])
+    manifest = json.loads((folder / "manifest.json").read_text())
+    assert [block["arm"] for block in manifest["host"]["blocks"]] == ["baseline", "replicated"]
+    hosts = manifest["host"]["blocks"]
+    assert all(0 <= one["others_share"] < one["busy_share"] < 1 for one in hosts)
+    arbiters = pl.read_parquet(folder / "arbiters.parquet")
+    sent = arbiters.filter(pl.col("tier") == "web").group_by("replicas").len()
+    assert set(sent["replicas"]) >= {1, 2}, "the arms really had other replication factors"
+    assert str(folder.resolve() / "report.html") in output.replace("\n", "")
+    assert docker.find(EXPERIMENT) == []
+
+
+# What the runner tells of a design with an SLO and a fleet with a price.
+TOLD = ("Burn rate of the p95", "Burn rate of the errors", "USD per hour",
+        "USD per million good requests", "annotation: Verdicts")  # fmt: skip
+
+
+def test_a_plans_fleet_is_made_as_described_shown_and_held_to_its_prediction(
+    tmp_path: Path,
+) -> None:
+    from grafana.verify import empty_panels, verify
+
+    run = tmp_path / "source"
+    run.mkdir()
+    spec = spec_json(load_design(DESIGN))
+    (run / "manifest.json").write_text(json.dumps({"run": "20261119T090000Z", "spec": spec}))
+    (run / "plan.json").write_text(json.dumps(small_prediction()))
+    planned = adopt(run)
+    assert planned.fleet.experiment == PLANNED
+    output = _start(tmp_path, "--keep", design=planned.directory).ended(0, 1)
+    platform = LocalPlatform(PLANNED)
+    assert platform.stack.changes() == []
+    folder = (tmp_path / PLANNED / "latest").resolve()
+    _check_prediction(flat(read_result(folder))["predicted"])
+    assert "cost a month" in output
+    url = platform.identity().influxdb(platform.inventory())
+    rows = verify(url, "sparecraft", PLANNED, folder.name)
+    assert empty_panels(rows) == []
+    assert [name for name in TOLD if not dict(rows)[name]] == []
+    docker.run("kill", platform.container("web-2"))
+    assert any("web-2" in address for address in platform.stack.changes()), "drift is seen"
+
+
+def _check_prediction(predicted: dict[str, Any]) -> None:
+    assert predicted["cost_usd_per_month"]["errors"] == []
+    assert predicted["cost_usd_per_month"]["measured"] == 30.0
+    assert predicted["blocks"] == 2
+    assert predicted["latency"]["p95_ms"]["measured"] > 1
+    assert predicted["latency"]["p99_ms"]["insufficient"] is True
+    assert predicted["arrival_rate_per_s"]["measured"] > 1
+    for tier in ("web", "db"):
+        assert 0 < predicted["utilisation"][tier]["measured"] < 1.2
+    assert predicted["availability"]["all_nodes_up_share"] == 1.0
+
+
+def test_a_block_that_the_host_spoils_is_set_aside_and_measured_again(tmp_path: Path) -> None:
+    started = _start(tmp_path, "--quiet-wait", "3")
+    started.until_event(kind="measure", action="start")
+    generator = _generator_of(started.process.pid)
+    os.kill(generator, signal.SIGSTOP)
+    time.sleep(1.5)
+    os.kill(generator, signal.SIGCONT)
+    output = started.ended(0, 1)
+    folder = tmp_path / EXPERIMENT / "latest"
+    manifest = json.loads((folder / "manifest.json").read_text())
+    blocks = {block["repeat"]: block for block in manifest["host"]["blocks"]}
+    assert "late" in blocks[0]["spoiled"]
+    assert "measured again" in output
+    kept, aside = (pl.read_parquet(folder / f"{n}.parquet") for n in ("requests", "spoiled"))
+    assert 0 in set(aside["repeat"])
+    assert set(kept["repeat"]) == {n for n, block in blocks.items() if not block["spoiled"]}
+    counts = {arm: frame.height for (arm,), frame in kept.group_by("arm")}
+    assert counts["baseline"] == counts["replicated"], "each arm counts once, arrivals are the same"
+    summary = _summary(tmp_path)
+    assert summary["arms"]["baseline"]["lag_ms_p99"] < 1000
+    assert summary["verdicts"]["revert"]["ok"], summary["verdicts"]
+    assert "set aside" in (folder / "report.html").read_text()
+
+
+def _generator_of(pid: int) -> int:
+    """The load generator among the children of a run."""
+    [found] = [
+        child
+        for child in children(pid)
+        if b"loadworker" in Path(f"/proc/{child}/cmdline").read_bytes()
+    ]
+    return found
+
+
+def test_ctrl_c_reverts_keeps_what_was_measured_and_leaves_nothing(tmp_path: Path) -> None:
+    started = _start(tmp_path)
+    started.until_event(action="inject")
+    started.process.send_signal(signal.SIGINT)
+    started.ended(130)
+    summary = _summary(tmp_path)
+    assert summary["valid"] is False
+    assert any("interrupted" in reason for reason in summary["verdicts"]["measurement"]["reasons"])
+    assert summary["faults"]["reverted"] == summary["faults"]["injected"] > 0
+    requests = pl.read_parquet(tmp_path / EXPERIMENT / "latest" / "requests.parquet")
+    assert len(requests) > 0
+    assert docker.find(EXPERIMENT) == []
+
+
+def test_a_guard_undoes_all_faults_keeps_what_was_measured_and_leaves_nothing(
+    tmp_path: Path,
+) -> None:
+    design = tmp_path / "guarded"
+    shutil.copytree(DESIGN, design)
+    with (design / "experiment.toml").open("a") as toml:
+        toml.write("\n[guard]\np99_ms_max = 1.0\nwindow_s = 10.0\nrequests_min = 20\n")
+    results = tmp_path / "results"
+    started = _start(results, design=design)
+    assert "stopped by guard" in started.ended(1)
+    summary = _summary(results)
+    assert summary["valid"] is False
+    stopped = summary["stopped"]
+    assert (stopped["by"], stopped["condition"]) == ("guard", "p99_ms_max")
+    assert [e["text"] for e in started.events() if e["what"] == "guard"] == [stopped["reason"]]
+    assert summary["faults"]["reverted"] == summary["faults"]["injected"]
+    assert summary["undone"]["unconfirmed"] == 0
+    assert summary["verdicts"]["revert"]["ok"], summary["verdicts"]
+    assert len(pl.read_parquet(results / EXPERIMENT / "latest" / "requests.parquet")) > 0
+    assert docker.find(EXPERIMENT) == []
+
+
+def test_a_second_run_is_refused_while_one_is_active(tmp_path: Path) -> None:
+    started = _start(tmp_path)
+    started.until("the lock", (tmp_path / ".lock").exists)
+    second = sparecraft("run", str(DESIGN), "--results", str(tmp_path))
+    assert second.returncode == 3
+    assert f"process {started.process.pid}" in second.stderr
+    started.process.send_signal(signal.SIGTERM)
+    started.ended(130)

@@ -1,0 +1,112 @@
+"""The designs that bring a service of their own, and the one that `sparecraft init` makes, on real
+machines; shorter than they are."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from experiments.commands.init import make_design
+from experiments.design.design import DESIGNS
+from experiments.tests.called import sparecraft
+from experiments.tests.engine import docker
+from experiments.tests.fleets import nothing_stays
+
+pytestmark = pytest.mark.timeout(600)
+
+EXPERIMENT = "tst-own"
+SPILLED = "SELECT temp_files FROM pg_stat_database WHERE datname = 'dictionary'"
+
+
+@pytest.fixture(autouse=True)
+def _nothing_stays() -> Iterator[None]:
+    with nothing_stays(EXPERIMENT):
+        yield
+
+
+def _shorter(folder: Path, order: str) -> Path:
+    """The design in a folder, for a fleet of the test's own and with seconds of load."""
+    for name, changes in (
+        ("fleet.tfvars", {"experiment": f'"{EXPERIMENT}"'}),
+        (
+            "experiment.toml",
+            {"settle": "0", "warm_up": "2", "measure": "10", "order": f'"{order}"', "repeats": "1"},
+        ),
+    ):
+        text = (folder / name).read_text()
+        for key, value in changes.items():
+            text = re.sub(rf"^{key}( *)= [^#\n]*", rf"{key}\1= {value} ", text, flags=re.MULTILINE)
+        (folder / name).write_text(text)
+    return folder
+
+
+def _copy(name: str, to: Path, order: str) -> Path:
+    shutil.copytree(DESIGNS / name, to)
+    return _shorter(to, order)
+
+
+def _run(folder: Path, results: Path) -> tuple[dict[str, Any], Path]:
+    """result.json of a run whose fleet stays up, and the run's folder."""
+    done = sparecraft("run", str(folder), "--keep", "--results", str(results))
+    assert done.returncode in (0, 1), done.stdout + done.stderr
+    run = results / EXPERIMENT / "latest"
+    result = json.loads((run / "result.json").read_text())
+    assert result["verdicts"]["injection"]["ok"], result["verdicts"]
+    assert result["verdicts"]["revert"]["ok"], result["verdicts"]
+    return dict(result["compare"]), run
+
+
+def _served(run: Path) -> set[tuple[str, int]]:
+    """Each server that answered, with the replication factors of its arbiter meanwhile."""
+    rows = pl.read_parquet(run / "arbiters.parquet").filter(pl.col("requests") > 0)
+    return set(rows.select("server", "replicas").iter_rows())
+
+
+def _sql(machine: str, statement: str) -> str:
+    container = f"sc-{EXPERIMENT}-{machine}"
+    client = ["psql", "-qtA", "-h", "/run/postgresql", "-U", "reader", "-d", "dictionary"]
+    return docker("exec", container, *client, "-c", statement).strip()
+
+
+def test_nginx_and_a_python_service_answer_each_search_and_are_asked_twice(tmp_path: Path) -> None:
+    found, run = _run(_copy("nginx-python", tmp_path / "design", "AB"), tmp_path / "results")
+    for arm in ("baseline", "replicated"):
+        assert found["arms"][arm]["requests"] > 100
+        assert found["arms"][arm]["errors"] <= found["arms"][arm]["requests"] / 20
+    served = _served(run)
+    assert {server for server, _ in served} == {
+        *("web-1", "web-2"),
+        *("service-1", "service-2", "service-3"),
+    }
+    assert {r for server, r in served if server == "service-1"} == {1, 2}
+
+
+def test_postgresql_serves_from_primary_and_replicas_and_takes_an_arms_settings(
+    tmp_path: Path,
+) -> None:
+    found, run = _run(_copy("postgresql", tmp_path / "design", "ABC"), tmp_path / "results")
+    for arm in ("baseline", "chosen", "spilling"):
+        assert found["arms"][arm]["requests"] > 20
+        assert found["arms"][arm]["errors"] <= found["arms"][arm]["requests"] / 20
+    assert {server for server, _ in _served(run)} == {"db-1", "db-2", "db-3"}
+    places = {name: _sql(name, "SELECT pg_is_in_recovery()") for name in ("db-1", "db-2", "db-3")}
+    assert places == {"db-1": "f", "db-2": "t", "db-3": "t"}
+    # A reader sees no more of a replica than that it has a receiver of the log.
+    assert _sql("db-2", "SELECT pid IS NOT NULL FROM pg_stat_wal_receiver") == "t"
+    assert int(_sql("db-1", SPILLED)) > 0, "the arm with 64 kB wrote temporary files"
+    assert {_sql(name, "SHOW work_mem") for name in places} == {"4MB"}, "and the setting is gone"
+
+
+def test_what_init_makes_runs_as_it_is(tmp_path: Path) -> None:
+    make_design(tmp_path / "my-shop")
+    found, _ = _run(_shorter(tmp_path / "my-shop", "AB"), tmp_path / "results")
+    for arm in ("baseline", "replicated"):
+        assert found["arms"][arm]["requests"] > 100
+        assert found["arms"][arm]["errors"] <= found["arms"][arm]["requests"] / 20

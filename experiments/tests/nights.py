@@ -1,0 +1,111 @@
+"""Nights of a suite in a folder, whose runs a stand-in for `sparecraft` makes up."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from experiments.nightly import night as night_module
+from experiments.nightly.history import History, read_history
+from experiments.nightly.night import Outcome, Tools, nightly
+from experiments.nightly.suite import Suite, load_suite
+from experiments.tests.nightly_fixture import (
+    calls,
+    stand_in,
+    suite_file,
+    template_run,
+)
+from experiments.tests.quiet import NOBODY
+
+_BY_ITSELF = """
+import sys
+from pathlib import Path
+from experiments.errors import SparecraftError
+from experiments.nightly.night import Tools, nightly
+from experiments.nightly.suite import load_suite
+from experiments.tests.quiet import NOBODY
+try:
+    outcome = nightly(load_suite(Path(sys.argv[1])), NOBODY, Tools(sparecraft=(sys.argv[2],)))
+except SparecraftError as error:
+    print(error)
+    sys.exit(error.exit_code)
+sys.exit(outcome.exit_code)
+"""
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return template_run(tmp_path_factory.mktemp("template") / "run")
+
+
+@pytest.fixture
+def no_site(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Drawing takes seconds: only tests of the site do it."""
+    monkeypatch.setattr(night_module, "build_site", lambda suite, _: suite.folder / "site")
+
+
+class Nights:
+    """A suite in a folder, and its nights."""
+
+    def __init__(self, folder: Path, template: Path) -> None:
+        self.folder = folder
+        self._template = template
+
+    def suite(self, *designs: str, **keys: float | str) -> Suite:
+        return load_suite(suite_file(self.folder, *designs, **keys))
+
+    def acts(self, acts: Mapping[str, Sequence[str]]) -> list[str]:
+        program = self.folder / "program"
+        if program.exists():
+            for file in program.iterdir():
+                if file.name != "calls.jsonl":
+                    file.unlink()
+        return stand_in(program, self._template, acts)
+
+    def night(self, suite: Suite, acts: Mapping[str, Sequence[str]] | None = None) -> Outcome:
+        return nightly(suite, NOBODY, Tools(sparecraft=self.acts(acts or {})))
+
+    def history(self) -> History:
+        return read_history(self.folder / "nightly")
+
+    def calls(self, word: str) -> list[list[str]]:
+        return [call for call in calls(self.folder / "program") if call[0] == word]
+
+    @contextmanager
+    def by_itself(self, acts: Mapping[str, Sequence[str]]) -> Iterator[subprocess.Popen[str]]:
+        """A night as a process of its own, once its run hangs."""
+        program = self.acts(acts)[0]
+        suite = str(self.folder / "nightly.toml")
+        command = [sys.executable, "-c", _BY_ITSELF, suite, program]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            hangs = self.folder / "program" / "hangs"
+            try:
+                while not (hangs.exists() and hangs.read_text()):
+                    assert process.poll() is None
+                    time.sleep(0.02)
+                yield process
+            finally:
+                process.kill()
+                if hangs.exists():
+                    kill(int(hangs.read_text()))
+
+
+def kill(pid: int) -> None:
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return
+
+
+@pytest.fixture
+def nights(tmp_path: Path, template: Path, no_site: None) -> Nights:
+    del no_site
+    return Nights(tmp_path, template)

@@ -1,0 +1,132 @@
+"""`sparecraft` on EC2 as a user calls it, at moto: what is listed, asked, refused and removed."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from experiments.errors import InputError
+from experiments.paths import ROOT
+from experiments.stage.platforms.ec2 import tagged
+from experiments.stage.platforms.ec2.aws import Aws
+from experiments.tests.aws import REGION
+from experiments.tests.called import COMMAND, call, refusal
+from experiments.tests.ec2_fixture import PAST, MadeFleet, instance, network, whole_fleet
+
+pytestmark = pytest.mark.usefixtures("aws_account")
+SMALL = str(ROOT / "experiments" / "tests" / "designs" / "small")
+LATER = f"{datetime.now(UTC) + timedelta(days=1):%Y-%m-%dT%H:%M:%SZ}"
+
+
+def test_reap_lists_what_outlived_its_time_and_removes_it_when_asked_and_answered() -> None:
+    made = whole_fleet("tst-old", PAST)
+    whole_fleet("tst-young", LATER)
+    kept = {one.id for one in tagged.find(Aws(REGION), "tst-young")}
+    done = call("reap", "--json")
+    assert done.exit_code == 1, "something has outlived"
+    said = json.loads(done.stdout)
+    assert {row["experiment"] for row in said["outlived"]} == {"tst-old"}
+    assert made.ids["bucket"][0] in {row["id"] for row in said["outlived"]}
+    assert (said["removed"], said["region"]) == ([], REGION)
+    refused = refusal("reap", "--remove")
+    assert isinstance(refused, InputError)
+    assert "--yes" in refused.do
+    assert tagged.find(Aws(REGION), "tst-old")
+    done = call("reap", "--remove", "--yes", "--json")
+    assert done.exit_code == 0, done.output
+    said = json.loads(done.stdout)
+    assert len(said["removed"]) == len(said["outlived"]) > 10
+    assert {one.id for one in tagged.find(Aws(REGION))} == kept, "and nothing of another"
+    assert call("reap").exit_code == 0
+
+
+def test_list_shows_the_account_s_fleets_with_their_end() -> None:
+    made = MadeFleet("tst-a", LATER)
+    instance(made, network(made), "web-1")
+    done = call("list", "--platform", "ec2", "--json")
+    fleets = json.loads(done.stdout)["fleets"]
+    assert [(one["experiment"], one["machines"], one["running"]) for one in fleets] == [
+        ("tst-a", 1, 1)
+    ]
+    assert fleets[0]["expires"] == LATER
+
+
+def test_down_removes_a_fleet_that_no_state_knows() -> None:
+    whole_fleet("tst-old", PAST)
+    whole_fleet("tst-young", LATER)
+    done = call("down", "tst-young", "--platform", "ec2", "--region", REGION)
+    assert done.exit_code == 0, done.output
+    assert "swept VPC" in done.output
+    assert {one.experiment for one in tagged.find(Aws(REGION))} == {"tst-old"}
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("run", SMALL, "--region", REGION),
+        ("up", SMALL, "--region", REGION),
+        ("up", SMALL, "--ttl-hours", "2"),
+        ("up", SMALL, "--spot"),
+        ("down", "tst", "--region", REGION),
+        ("list", "--region", REGION),
+    ],
+)
+def test_options_of_ec2_are_refused_for_the_local_platform(arguments: tuple[str, ...]) -> None:
+    refused = refusal(*arguments)
+    assert refused.exit_code == 2
+    assert "--platform ec2" in refused.expected
+
+
+@pytest.mark.parametrize("arguments", [("reap",), ("up", SMALL, "--platform", "ec2")])
+def test_no_credentials_and_a_wrong_region_end_in_one_message(
+    monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
+) -> None:
+    wrong = refusal(*arguments, "--region", "eu-wset-1")
+    assert (wrong.exit_code, wrong.do) == (2, "Did you mean eu-west-1?")
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
+        monkeypatch.delenv(name)
+    refused = refusal(*arguments)
+    assert refused.exit_code == 3
+    assert "AWS credentials" in refused.place
+
+
+def test_tuning_on_ec2_elsewhere_than_on_its_load_machine_is_refused() -> None:
+    refused = refusal("tune", SMALL, "--target", "p95", "--platform", "ec2")
+    assert refused.exit_code == 3
+    assert "first load machine" in refused.expected
+    assert "sparecraft up" in refused.do
+
+
+def _at_a_terminal(answer: str, *arguments: str) -> tuple[int, str]:
+    """Exit code and output of `sparecraft` at a terminal where somebody types `answer`."""
+    master, slave = pty.openpty()
+    with subprocess.Popen(
+        [*COMMAND, *arguments], stdin=slave, stdout=slave, stderr=slave
+    ) as process:
+        os.close(slave)
+        os.write(master, answer.encode())
+        said = b""
+        try:
+            while part := os.read(master, 4096):
+                said += part
+        except OSError:  # the other end is closed: Linux says EIO
+            pass
+        os.close(master)
+    return process.returncode, said.decode()
+
+
+def test_a_no_at_the_question_changes_nothing_and_a_yes_removes() -> None:
+    whole_fleet("tst-old", PAST)
+    code, said = _at_a_terminal("n\n", "reap", "--remove")
+    assert code == 2, said
+    assert f"from {REGION}?" in said
+    assert "Nothing was changed" in said
+    assert tagged.find(Aws(REGION), "tst-old")
+    code, said = _at_a_terminal("y\n", "reap", "--remove")
+    assert code == 0, said
+    assert tagged.find(Aws(REGION)) == []

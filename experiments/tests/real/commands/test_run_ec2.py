@@ -1,0 +1,89 @@
+"""The load machine's end of a run from elsewhere, without a fleet: what it says of a run that
+cannot begin, what it takes from an archive, and what it is made of."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+import tarfile
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from experiments.console import Narrator
+from experiments.design import load_design
+from experiments.paths import ROOT
+from experiments.stage.platforms.ec2 import there
+from experiments.stage.platforms.ec2.bundle import pack
+from optimizer.tests.answers import answering
+
+NODE = ROOT / "experiments" / "tests" / "designs" / "node"
+
+
+def _archive(file: Path, *members: tuple[tarfile.TarInfo, bytes]) -> Path:
+    with tarfile.open(file, "w") as archive:
+        for member, content in members:
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
+    return file
+
+
+def _said(verb: str, run: Path, *words: str) -> dict[str, Any]:
+    """As a command: who begins a run has ended long before it."""
+    command = [sys.executable, "-m", there.__name__, verb, str(run), *words]
+    return dict(json.loads(subprocess.run(command, capture_output=True, check=True).stdout))
+
+
+def test_a_run_that_cannot_begin_ends_once_and_says_why(tmp_path: Path) -> None:
+    with tarfile.open(tmp_path / "design.tar", "w") as archive:
+        archive.add(NODE / "fleet.tfvars", "shop/fleet.tfvars")
+    packed = (tmp_path / "design.tar").read_bytes()
+    run = tmp_path / "run"
+    assert _said("look", run)["state"] == "none"
+    with answering(lambda *_: (200, {}, packed)) as url:
+        for _ in range(2):
+            _said("begin", run, "--design", url, "--", "shop")
+    seen, until = _said("look", run), time.monotonic() + 60
+    while seen["state"] == "goes on" and time.monotonic() < until:
+        time.sleep(0.1)
+        seen = _said("look", run)
+    assert (seen["state"], seen["code"]) == ("ended", 2)
+    assert seen["said"].count("came no such file") == 1, seen["said"]
+    assert _said("look", run, "--past", str(seen["past"]))["said"] == ""
+    assert _said("end", run)["state"] == "ended"
+
+
+def test_a_design_that_cannot_be_fetched_is_no_run(tmp_path: Path) -> None:
+    with (
+        answering(lambda *_: (403, {}, b"")) as url,
+        pytest.raises(SystemExit, match="HTTP Error 403"),
+    ):
+        there.main(["begin", "r1", "--design", url, "--", "shop"], tmp_path)
+    assert there.Run(tmp_path / "r1").look(0)["state"] == "none"
+
+
+def test_a_bundle_has_the_designs_own_roles() -> None:
+    design = load_design("nginx-python")
+    pack(ROOT / "infra" / "stacks" / "ec2", design, Narrator(Console(), quiet=True))
+    packed = (ROOT / "build" / "bundle" / "roles").read_text().split()
+    own = {file.parent.name for file in (design.directory / "roles").glob("*/role.json")}
+    assert own
+    assert own <= set(packed)
+
+
+def test_only_files_below_its_folder_are_taken_from_an_archive(tmp_path: Path) -> None:
+    link = tarfile.TarInfo("shop/link")
+    link.type, link.linkname = tarfile.SYMTYPE, "/etc"
+    for wrong in (link, tarfile.TarInfo("../out"), tarfile.TarInfo("/etc/out")):
+        packed = _archive(tmp_path / "wrong.tar", (tarfile.TarInfo("a"), b"a"), (wrong, b""))
+        with pytest.raises(OSError, match="no file below its folder"):
+            there.unpack(packed, tmp_path / "into", 100)
+    packed = _archive(tmp_path / "large.tar", (tarfile.TarInfo("a"), b"a" * 101))
+    with pytest.raises(OSError, match="101 bytes, 100 at most"):
+        there.unpack(packed, tmp_path / "into", 100)
+    assert not (tmp_path / "into").exists()

@@ -1,0 +1,105 @@
+"""The guides of agents/README.md, followed to the letter.
+
+A fault and a policy are added to a copy of the workspace, it is built, and the programs print them
+as ci/contracts would write them down.
+"""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from experiments.paths import ROOT
+
+AGENTS = ROOT / "agents"
+# Always the same place, so that a second build is of the changed crates alone.
+COPY = AGENTS / "target" / "guides"
+STEPS_MAX = 3
+
+
+def steps(title: str) -> list[str]:
+    """The numbered steps under a bold title of the README, each on one line."""
+    text = (AGENTS / "README.md").read_text()
+    section = text.split(f"**{title}**", 1)[1].split("\n**", 1)[0]
+    found = re.findall(r"^\d\. (.*?)(?=^\d\. |\Z)", section, flags=re.DOTALL | re.MULTILINE)
+    return [" ".join(step.split()) for step in found]
+
+
+def add_line(path: Path, after: str, line: str) -> None:
+    """Put `line` below the first line that begins with `after`."""
+    lines = path.read_text().splitlines(keepends=True)
+    place = next(i for i, text in enumerate(lines) if text.startswith(after))
+    lines.insert(place + 1, f"{line}\n")
+    path.write_text("".join(lines))
+
+
+def add_copy(old: str, new: str, *renamed: tuple[str, str]) -> None:
+    """A source file as another one, with the names in it."""
+    text = (COPY / old).read_text()
+    for name, other in renamed:
+        assert name in text
+        text = text.replace(name, other)
+    (COPY / new).write_text(text)
+
+
+def add_fault() -> None:
+    names = ("InterferenceCpu", "CpuSpin"), ("interference.cpu", "cpu.spin")
+    faults = "nodeagent/src/faults"
+    add_copy(f"{faults}/interference_cpu.rs", f"{faults}/cpu_spin.rs", *names)
+    add_line(COPY / faults / "mod.rs", "faults! {", "    cpu_spin::CpuSpin,")
+
+
+def add_policy() -> None:
+    names = ('"random"', '"any-other"')
+    add_copy("policy/src/random.rs", "policy/src/any_other.rs", names)
+    add_line(COPY / "policy/src/lib.rs", "mod least_outstanding;", "mod any_other;")
+    add_line(COPY / "policy/src/lib.rs", "const ALL:", "    &any_other::RULE,")
+
+
+@pytest.fixture(scope="module")
+def programs() -> Path:
+    """The folder of the programs, built with one fault and one policy more."""
+    shutil.rmtree(COPY, ignore_errors=True)
+    shutil.copytree(AGENTS, COPY, ignore=shutil.ignore_patterns("target", "fuzz"))
+    add_fault()
+    add_policy()
+    target = AGENTS / "target"
+    command = ["cargo", "build", "--quiet", "--locked", "-p", "nodeagent", "-p", "arbiter"]
+    environment = os.environ | {"CARGO_TARGET_DIR": str(target)}
+    built = subprocess.run(command, cwd=COPY, env=environment, capture_output=True, text=True)
+    assert built.returncode == 0, built.stderr
+    return target / "debug"
+
+
+def printed(program: Path, argument: str) -> Any:
+    done = subprocess.run([program, argument], capture_output=True, text=True, check=True)
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("title", ["Add a fault.", "Add a policy."])
+def test_a_guide_has_few_steps_and_names_files_that_are_there(title: str) -> None:
+    found = steps(title)
+    assert 1 <= len(found) <= STEPS_MAX
+    named = re.findall(r"`((?:nodeagent|policy)/[\w/]+\.rs)`", " ".join(found))
+    there = [path for path in named if "NAME" not in path]
+    assert there
+    assert all((AGENTS / path).is_file() for path in there), there
+
+
+def test_a_fault_is_its_file_and_one_line(programs: Path) -> None:
+    faults = {
+        fault["kind"]: fault for fault in printed(programs / "nodeagent", "--kinds")["faults"]
+    }
+    known = faults["interference.cpu"]
+    assert faults["cpu.spin"] == {**known, "kind": "cpu.spin", "group": "fault"}
+
+
+def test_a_policy_is_its_file_and_two_lines(programs: Path) -> None:
+    policies = printed(programs / "arbiter", "--policies")["policies"]
+    assert "any-other" in [policy["name"] for policy in policies]
+    assert len(policies) == len({policy["name"] for policy in policies})

@@ -1,0 +1,485 @@
+"""The stack of EC2, applied at moto by the real provider: both schemes, looked at, destroyed.
+
+What moto cannot show is in infra/README.md, "What the tests of EC2 prove".
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from experiments.design.inventory import Inventory
+from experiments.stage.platforms.ec2 import tagged
+from experiments.stage.platforms.ec2.handed import Ec2Handed
+from experiments.tests.aws import moto_server
+from experiments.tests.ec2_instance import host_address, instance
+from experiments.tests.ec2_stack import (
+    CLOUD,
+    DEBIAN,
+    EXPIRES,
+    ON_PREM,
+    AppliedStack,
+    aws_of,
+    bounded,
+    moto_settings,
+    tags,
+)
+
+# What moto forgets or adds: bucket tags, an instance's groups beside its interfaces' ones, what a
+# rule between groups is for, a template's own tags among those of its machines.
+_MOTO_DRIFT = {
+    "aws_autoscaling_group": {"launch_template", "capacity_reservation_specification"},
+    "aws_instance": {"vpc_security_group_ids"},
+    "aws_launch_template": {"default_version", "latest_version", "tag_specifications"},
+    "aws_s3_bucket": {"tags_all"},
+    "aws_vpc_security_group_egress_rule": {"description"},
+    "aws_vpc_security_group_ingress_rule": {"description"},
+}
+
+
+@pytest.fixture(scope="module")
+def account(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A moto server that knows Debian's image and AWS's policies."""
+    place = tmp_path_factory.mktemp("moto")
+    with moto_server(place / "moto.log", host_address(), **moto_settings(place)) as url:
+        bounded(url)
+        yield url
+
+
+def _applied(stack: AppliedStack) -> Iterator[AppliedStack]:
+    try:
+        stack.apply()
+        yield stack
+    finally:
+        stack.destroy()
+
+
+@pytest.fixture(scope="module")
+def fixed(
+    account: str, bundle: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[AppliedStack]:
+    """The scheme on-prem: two tiers, one standby, two load machines."""
+    place = tmp_path_factory.mktemp("fixed")
+    yield from _applied(AppliedStack(place, account, bundle, ON_PREM))
+
+
+@pytest.fixture(scope="module")
+def cloud(
+    account: str, bundle: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[AppliedStack]:
+    """The scheme cloud: one tier, spot."""
+    place = tmp_path_factory.mktemp("cloud")
+    yield from _applied(AppliedStack(place, account, bundle, CLOUD))
+
+
+def test_every_thing_carries_its_experiment_and_its_end(
+    fixed: AppliedStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = tagged.find(aws_of(fixed, monkeypatch), fixed.experiment)
+    kinds = {one.kind for one in found}
+    assert kinds >= {
+        *("instance", "network interface", "volume", "VPC endpoint", "schedule group"),
+        *("security group", "route table", "internet gateway", "subnet", "VPC"),
+        *("instance profile", "role"),  # moto keeps no tags that a bucket is made with
+    }
+    assert {one.tags.get("sparecraft:expires") for one in found} == {EXPIRES}
+    ec2, ours = fixed.client("ec2"), {one.id for one in found}
+    vpc = [{"Name": "vpc-id", "Values": [one.id for one in found if one.kind == "VPC"]}]
+    subnets = {one["SubnetId"] for one in ec2.describe_subnets(Filters=vpc)["Subnets"]}
+    assert subnets <= ours, "one of these has no tag"
+    held = ec2.describe_network_interfaces(Filters=vpc)["NetworkInterfaces"]
+    own = [one for one in held if one["Description"].startswith("sc-")]
+    assert {one["NetworkInterfaceId"] for one in own} <= ours, "one of these has no tag"
+    others = [one for one in held if one not in own]
+    assert {one["Attachment"]["DeviceIndex"] for one in others} == {0}, "it goes with its instance"
+
+
+def test_a_machine_s_things_say_whose_they_are(fixed: AppliedStack) -> None:
+    for name, one in fixed.instances().items():
+        said = tags(one)
+        assert said["Name"] == f"sc-{fixed.experiment}-{name}"
+        assert said["sparecraft:standby"] == ("true" if name == "web-2" else "false")
+        assert said["sparecraft:tier"] == {"arbiter-web": "web", "db-1": "db"}.get(
+            name, said["sparecraft:tier"]
+        )
+    assert {tags(one)["sparecraft:role"] for one in fixed.instances().values()} == {
+        *("arbiter", "influxdb", "load", "mariadb", "mediawiki")
+    }
+
+
+def test_machines_are_closed_encrypted_and_end_with_a_shutdown(fixed: AppliedStack) -> None:
+    ec2 = fixed.client("ec2")
+    machines = fixed.instances()
+    assert set(machines) == {
+        *("arbiter-db", "arbiter-web", "db-1", "influxdb-1", "load-1", "load-2", "web-1", "web-2")
+    }
+    assert {one["State"]["Name"] for one in machines.values()} == {"running"}
+    for name, one in machines.items():
+        assert one["MetadataOptions"]["HttpTokens"] == "required", name
+        ending = ec2.describe_instance_attribute(
+            InstanceId=one["InstanceId"], Attribute="instanceInitiatedShutdownBehavior"
+        )
+        behaviour = "stop" if name == "web-2" else "terminate"
+        assert ending["InstanceInitiatedShutdownBehavior"]["Value"] == behaviour, name
+        (disk,) = one["BlockDeviceMappings"]
+        (volume,) = ec2.describe_volumes(VolumeIds=[disk["Ebs"]["VolumeId"]])["Volumes"]
+        assert (volume["Encrypted"], volume["VolumeType"], volume["Size"]) == (True, "gp3", 16)
+        (way_out,) = one["NetworkInterfaces"]
+        assert [group["GroupName"] for group in way_out["Groups"]] == [
+            f"sc-{fixed.experiment}-egress"
+        ]
+
+
+def test_only_who_has_to_may_call(fixed: AppliedStack) -> None:
+    ec2 = fixed.client("ec2")
+    ours = [{"Name": "tag:sparecraft:experiment", "Values": [fixed.experiment]}]
+    groups = ec2.describe_security_groups(Filters=ours)["SecurityGroups"]
+    name = {one["GroupId"]: one["GroupName"].split("fixed-")[-1] for one in groups}
+    conversations = {("in", rule) for one in groups for rule in _rules(one, name, True)}
+    conversations |= {("out", rule) for one in groups for rule in _rules(one, name, False)}
+    calls = {
+        ("runner", "agents", 7443, 7443),
+        ("runner", "control-arbiters", 9300, 9300),
+        ("runner", "control-influxdb", 8086, 8086),
+        ("agents", "control-influxdb", 8086, 8086),
+        ("control-load", "runner", 5557, 5557),
+        ("load", "arbiter-web", 80, 80),
+        ("arbiter-web", "tier-web", 80, 80),
+        ("tier-web", "arbiter-db", 3306, 3306),
+        ("arbiter-db", "tier-db", 3306, 3306),
+        ("tier-web", "tier-web", 5201, 5400),
+        ("tier-db", "tier-db", 5201, 5400),
+    }
+    out = {("egress", "0.0.0.0/0", port, port) for port in (80, 443)}
+    assert conversations == {(way, call) for way in ("in", "out") for call in calls} | {
+        ("out", rule) for rule in out
+    }
+
+
+def _rules(
+    group: dict[str, Any], name: dict[str, str], coming_in: bool
+) -> Iterator[tuple[str, str, int, int]]:
+    own = name[group["GroupId"]]
+    for rule in group["IpPermissions" if coming_in else "IpPermissionsEgress"]:
+        others = [name[one["GroupId"]] for one in rule["UserIdGroupPairs"]]
+        for other in [*others, *(one["CidrIp"] for one in rule["IpRanges"])]:
+            pair = (other, own) if coming_in else (own, other)
+            yield (*pair, rule["FromPort"], rule["ToPort"])
+
+
+def test_interfaces_keep_the_spec_s_addresses_in_two_zones(fixed: AppliedStack) -> None:
+    held = fixed.client("ec2").describe_network_interfaces()["NetworkInterfaces"]
+    fixed_ones = {one["Description"]: one for one in held if one["Description"].startswith("sc-")}
+    fleet = Inventory.model_validate(fixed.output("fleet"))
+    for machine in fleet.machines:
+        data = fixed_ones[f"sc-{fixed.experiment}-{machine.name}-data"]
+        control = fixed_ones[f"sc-{fixed.experiment}-{machine.name}-control"]
+        assert data["PrivateIpAddress"] == machine.address
+        assert f"https://{control['PrivateIpAddress']}:7443" == machine.agent_url
+        assert data["AvailabilityZone"] == control["AvailabilityZone"]
+    zones = [fixed_ones[f"sc-{fixed.experiment}-web-{i}-data"]["AvailabilityZone"] for i in (1, 2)]
+    assert len(set(zones)) == 2, "a tier's machines take turns"
+    assert fleet.machine("web-1").usd_per_hour == 0.0228
+    assert fleet.machine("arbiter-web").usd_per_hour == 0.091
+    (entry,) = fleet.endpoints.entries
+    assert entry.urls == (f"http://{fleet.machine('arbiter-web').address}/",)
+
+
+def test_the_bundle_is_private_and_each_machine_reads_its_own_only(fixed: AppliedStack) -> None:
+    s3, bucket = fixed.client("s3"), fixed.bucket()
+    block = s3.get_public_access_block(Bucket=bucket)["PublicAccessBlockConfiguration"]
+    assert list(block.values()) == [True] * 4
+    (rule,) = s3.get_bucket_encryption(Bucket=bucket)["ServerSideEncryptionConfiguration"]["Rules"]
+    assert rule["ApplyServerSideEncryptionByDefault"]["SSEAlgorithm"] == "AES256"
+    keys = {one["Key"] for one in s3.list_objects_v2(Bucket=bucket)["Contents"]}
+    assert keys >= {"sparecraft.tar.gz", *(f"machines/{name}.json" for name in fixed.instances())}
+    may = _statements(fixed, "db-1")
+    assert set(may) == {"OwnFiles", "OwnInterfaces", "ToItself"}
+    assert [key.split(f"{bucket}/")[1] for key in may["OwnFiles"]["Resource"]] == [
+        "sparecraft.tar.gz",
+        "expires",
+        "content/mariadb.tar.gz",
+        "machines/db-1.json",
+    ]
+    own = {one["id"] for one in fixed.settings("db-1")["interfaces"]}
+    assert {arn.split("/")[1] for arn in may["OwnInterfaces"]["Resource"]} == own
+    load = {*may, "SessionManager"}
+    assert set(_statements(fixed, "load-1")) - load == {"Look", "FaultsAndStandbys"}
+    assert set(_statements(fixed, "load-2")) == load
+
+
+def _statements(stack: AppliedStack, machine: str) -> dict[str, Any]:
+    iam, role = stack.client("iam"), f"sc-{stack.experiment}-{machine}"
+    assert iam.list_attached_role_policies(RoleName=role)["AttachedPolicies"] == []
+    held = iam.get_role(RoleName=role)["Role"]
+    assert held["PermissionsBoundary"]["PermissionsBoundaryArn"].endswith("/sparecraft-boundary")
+    assert held["Path"] == "/sparecraft/"
+    assert iam.list_role_policies(RoleName=role)["PolicyNames"] == ["own"]
+    policy = iam.get_role_policy(RoleName=role, PolicyName="own")["PolicyDocument"]
+    return {one["Sid"]: one for one in policy["Statement"]}
+
+
+def test_the_runner_gets_the_fleet_and_its_keys_and_workers_their_master(
+    fixed: AppliedStack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load = fixed.output("load")
+    machines = fixed.instances()
+    assert load["runner"] == machines["load-1"]["InstanceId"]
+    assert [one["name"] for one in load["machines"]] == ["load-1", "load-2"]
+    handed = tmp_path / "runner.json"
+    handed.write_text(fixed.settings("load-1")["files"]["/etc/sparecraft/runner.json"]["content"])
+    aws_of(fixed, monkeypatch)
+    there = Ec2Handed(fixed.experiment, handed)
+    assert there.inventory() == Inventory.model_validate(fixed.output("fleet"))
+    assert there.identity().client_private_key_pem.startswith("-----BEGIN")
+    worker = fixed.settings("load-2")
+    assert worker["program"] == "/opt/sparecraft/role/start.sh"
+    assert worker["files"]["/etc/sparecraft/role.env"]["content"] == (
+        f"ROLE=load\nLOAD_MASTER={load['machines'][0]['address']}\n"
+    )
+    assert "/etc/sparecraft/runner.json" not in worker["files"]
+
+
+def test_every_instance_without_a_group_is_ended_from_outside_in_time(fixed: AppliedStack) -> None:
+    scheduler, iam = fixed.client("scheduler"), fixed.client("iam")
+    group = f"sc-{fixed.experiment}"
+    listed = scheduler.list_schedules(GroupName=group)["Schedules"]
+    ends = [scheduler.get_schedule(GroupName=group, Name=one["Name"]) for one in listed]
+    ended = [json.loads(one["Target"]["Input"])["InstanceIds"] for one in ends]
+    assert sorted(ended) == sorted([one["InstanceId"]] for one in fixed.instances().values())
+    for one in ends:
+        assert one["ScheduleExpression"] == f"at({EXPIRES.removesuffix('Z')})"
+        assert one["ScheduleExpressionTimezone"] == "UTC"
+        assert one["Target"]["Arn"] == "arn:aws:scheduler:::aws-sdk:ec2:terminateInstances"
+        assert one["Target"]["RoleArn"].endswith(f":role/sparecraft/sc-{fixed.experiment}-end")
+    policy = iam.get_role_policy(RoleName=f"sc-{fixed.experiment}-end", PolicyName="own")
+    (may,) = policy["PolicyDocument"]["Statement"]
+    assert may["Action"] == ["ec2:TerminateInstances"]
+    whose = {"aws:ResourceTag/sparecraft:experiment": fixed.experiment}
+    assert may["Condition"] == {"StringEquals": whose}
+
+
+def test_the_bucket_is_closed_to_what_is_not_encrypted_on_its_way(fixed: AppliedStack) -> None:
+    held = fixed.client("s3").get_bucket_policy(Bucket=fixed.bucket())["Policy"]
+    (statement,) = json.loads(held)["Statement"]
+    assert (statement["Effect"], statement["Principal"]) == ("Deny", "*")
+    assert statement["Action"].lower() == "s3:*"
+    assert statement["Condition"] == {"Bool": {"aws:SecureTransport": "false"}}
+    arn = f"arn:aws:s3:::{fixed.bucket()}"
+    assert statement["Resource"] == [arn, f"{arn}/*"]
+
+
+def test_standbys_need_no_address_of_their_own_and_stop_themselves(fixed: AppliedStack) -> None:
+    assert fixed.client("ec2").describe_addresses()["Addresses"] == []
+    said = fixed.client("ec2").describe_instance_attribute(
+        InstanceId=fixed.instances()["web-2"]["InstanceId"], Attribute="userData"
+    )
+    assert "SC_STANDBY='true'" in base64.b64decode(said["UserData"]["Value"]).decode()
+
+
+_WITH_A_STOCK_IMAGE = ON_PREM["tiers"] | {"db": ON_PREM["tiers"]["db"] | {"image": "mariadb:11"}}
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"spot": True}, ["spot only with scheme cloud"]),
+        ({"helper_instance_type": "t3.micro"}, ["three network interfaces"]),
+        ({"tiers": _WITH_A_STOCK_IMAGE}, ["Expected no image for a tier of instances (db-1)"]),
+        (
+            {"placement": "cluster", "session_manager_key": None},
+            ["T types cannot be in a cluster; came t3.small for db-1", "a way in to the runner"],
+        ),
+        ({"expires": "2026-01-01T00:00:00Z"}, ["Expected expires to be in the future"]),
+        ({"expires": EXPIRES.replace("Z", "+02:00")}, ["Expected expires as a time in UTC"]),
+        (
+            {"expires": "2199-01-01T00:00:00Z", "permissions_boundary": "none-such"},
+            ["at most ttl_hours (4) from now", "policy/none-such"],
+        ),
+    ],
+    ids=["spot", "interfaces", "stock image", "cluster", "past", "offset", "too far"],
+)
+def test_what_ec2_cannot_do_is_refused_in_the_plan(
+    fixed: AppliedStack, tmp_path: Path, given: dict[str, Any], says: list[str]
+) -> None:
+    file = tmp_path / "given.tfvars.json"
+    file.write_text(json.dumps(given))
+    said = fixed.terraform("plan", "-refresh=false", f"-var-file={file}", fails=True)
+    words = " ".join(said.replace("│", " ").split())
+    assert [one for one in says if one not in words] == [], words
+
+
+def test_a_second_plan_of_the_fixed_fleet_changes_nothing_but_what_moto_forgets(
+    fixed: AppliedStack,
+) -> None:
+    assert _surprising(fixed.changed()) == {}
+
+
+def test_a_later_end_and_a_newer_image_make_no_machine_anew(fixed: AppliedStack) -> None:
+    """The image that was the newest is withdrawn: another is the newest now."""
+    later = f"{datetime.fromisoformat(EXPIRES) + timedelta(hours=1):%Y-%m-%dT%H:%M:%SZ}"
+    fixed.client("ec2").deregister_image(ImageId=DEBIAN)
+    changed = _surprising(fixed.changed("-var", f"expires={later}"))
+    assert changed.pop("aws_scheduler_schedule") == {"schedule_expression"}
+    assert "content" in changed.pop("aws_s3_object")
+    rest = {attribute for attributes in changed.values() for attribute in attributes}
+    assert rest <= {"tags", "tags_all", "root_block_device"}, changed
+
+
+def test_nothing_is_left_of_the_fixed_fleet(
+    fixed: AppliedStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _destroyed_whole(fixed, monkeypatch)
+
+
+def test_groups_of_one_keep_the_cloud_s_machines_and_let_go_in_time(cloud: AppliedStack) -> None:
+    scaling = cloud.client("autoscaling")
+    groups = scaling.describe_auto_scaling_groups()["AutoScalingGroups"]
+    names = {f"sc-{cloud.experiment}-{name}" for name in ("arbiter-cache", "cache-1", "cache-2")}
+    assert {one["AutoScalingGroupName"] for one in groups} == names
+    for one in groups:
+        assert (one["MinSize"], one["MaxSize"], one["DesiredCapacity"]) == (1, 1, 1)
+        assert all(tag["PropagateAtLaunch"] for tag in one["Tags"])
+    ends = scaling.describe_scheduled_actions()["ScheduledUpdateGroupActions"]
+    assert {one["AutoScalingGroupName"] for one in ends} == names
+    for one in ends:
+        assert (one["MinSize"], one["MaxSize"], one["DesiredCapacity"]) == (0, 0, 0)
+        assert f"{one['StartTime']:%Y-%m-%dT%H:%M:%SZ}" == EXPIRES
+    machines = cloud.instances()
+    assert set(machines) == {"arbiter-cache", "cache-1", "cache-2", "influxdb-1", "load-1"}
+    grouped = {name for name, one in machines.items() if "aws:autoscaling:groupName" in tags(one)}
+    assert grouped == {"arbiter-cache", "cache-1", "cache-2"}
+    assert {tags(one)["sparecraft:expires"] for one in machines.values()} == {EXPIRES}
+
+
+def test_templates_of_groups_say_what_the_fixed_machines_have(cloud: AppliedStack) -> None:
+    ec2 = cloud.client("ec2")
+    templates = ec2.describe_launch_templates()["LaunchTemplates"]
+    assert len(templates) == 3
+    for one in templates:
+        (version,) = ec2.describe_launch_template_versions(
+            LaunchTemplateId=one["LaunchTemplateId"]
+        )["LaunchTemplateVersions"]
+        data = version["LaunchTemplateData"]
+        assert data["MetadataOptions"]["HttpTokens"] == "required"
+        disk = data["BlockDeviceMappings"][0]["Ebs"]
+        assert disk["Encrypted"] in (True, "true")
+        assert disk["VolumeType"] == "gp3"
+        assert data["InstanceMarketOptions"]["MarketType"] == "spot"
+        assert data["InstanceInitiatedShutdownBehavior"] == "terminate"
+        burstable = data["InstanceType"].startswith("t3.")
+        assert (data.get("CreditSpecification") == {"CpuCredits": "standard"}) == burstable
+        kinds = {said["ResourceType"]: tags(said) for said in data["TagSpecifications"]}
+        for kind in ("instance", "volume", "network-interface"):
+            assert kinds[kind]["sparecraft:experiment"] == cloud.experiment
+            assert kinds[kind]["sparecraft:expires"] == EXPIRES
+
+
+def test_a_second_plan_of_the_cloud_changes_nothing_but_what_moto_forgets(
+    cloud: AppliedStack,
+) -> None:
+    # Before the next one, which puts another end into the bucket, without its tags.
+    assert _surprising(cloud.changed()) == {}
+
+
+def test_user_data_makes_a_machine_whose_agent_says_ready(cloud: AppliedStack) -> None:
+    """cache-1, in a container of the same Debian: interfaces, files, role, content, agent."""
+    with instance(cloud, "cache-1", host_address()) as one:
+        one.run("tee", "/root/user-data", text=_user_data(cloud, "cache-1"))
+        one.run("bash", "/root/user-data")
+        timer = one.run("cat", "/etc/systemd/system/sparecraft-end.timer")
+        assert "OnUnitActiveSec=300s\n" in timer
+        boot = ("/usr/local/sbin/sparecraft-boot", "every-boot")
+        assert "cache-1 is made" in one.run(*boot)
+        fleet = Inventory.model_validate(cloud.output("fleet")).machine("cache-1")
+        control = fleet.agent_url.removeprefix("https://").split(":")[0]
+        addresses = {each["address"] for each in one.settings["interfaces"]}
+        assert addresses == {fleet.address, control}
+        assert addresses <= set(one.run("hostname", "-I").split())
+        rules = one.run("ip", "rule")
+        assert f"from {control} lookup 101" in rules
+        assert f"from {fleet.address} lookup 102" in rules
+        assert one.run("stat", "-c", "%a", "/etc/sparecraft/tls/key.pem") == "600\n"
+        unit = one.run("cat", "/etc/systemd/system/sparecraft-machine.service")
+        assert "ExecStart=/opt/sparecraft/bin/nodeagent\n" in unit
+        one.run("/opt/sparecraft/bin/nodeagent", detached=True)
+        said = json.loads(one.run("python3", "-", text=_ASK % (_keys(cloud, fleet.agent_url),)))
+        assert said["ready"] is True, said
+        before = one.run("stat", "-c", "%Y", "/opt/sparecraft/role/install.sh")
+        one.run(*boot)
+        assert one.run("stat", "-c", "%Y", "/opt/sparecraft/role/install.sh") == before
+        one.run(boot[0], "end-if-expired")
+        ended = {"Bucket": cloud.bucket(), "Key": "expires", "Body": b"2026-01-01T00:00:00Z"}
+        cloud.client("s3").put_object(**ended)
+        for asked in ("end-if-expired", "every-boot"):
+            assert "the time to live of cache-1 is over" in one.fails(boot[0], asked)
+        cloud.client("s3").put_object(**ended | {"Body": EXPIRES.encode()})
+        one.run("sed", "-i", "s/^export SC_STANDBY=.*/export SC_STANDBY=true/", boot[0])
+        assert "standby cache-1 stops itself" in one.fails(*boot)
+        assert "stops itself" not in one.run(*boot), "a standby's first start is its second boot"
+        one.run("sh", "-c", f"apt-get update -qq && apt-get install -qq {_SYSTEMD}")
+        units = one.run("sh", "-c", "echo /etc/systemd/system/sparecraft-*").split()
+        assert len(units) == 4
+        one.run("systemd-analyze", "verify", *units)
+
+
+_SYSTEMD = "--no-install-recommends systemd systemd-sysv"  # on Debian's image for EC2 it runs
+
+
+def _user_data(stack: AppliedStack, machine: str) -> str:
+    (version,) = stack.client("ec2").describe_launch_template_versions(
+        LaunchTemplateName=f"sc-{stack.experiment}-{machine}"
+    )["LaunchTemplateVersions"]
+    return base64.b64decode(version["LaunchTemplateData"]["UserData"]).decode()
+
+
+# Asked in the instance, until the role is ready: only there is its control address.
+_ASK = """
+import json, ssl, tempfile, time, urllib.request
+ca, keys, url = %r
+with tempfile.NamedTemporaryFile("w") as file:
+    file.write(keys)
+    file.flush()
+    context = ssl.create_default_context(cadata=ca)
+    context.load_cert_chain(file.name)
+deadline = time.monotonic() + 60
+while True:
+    try:
+        with urllib.request.urlopen(url, context=context, timeout=5) as answer:
+            said = json.load(answer)
+    except OSError as error:
+        said = {"ready": str(error)}
+    if said["ready"] is True or time.monotonic() > deadline:
+        break
+    time.sleep(0.2)
+print(json.dumps(said))
+"""
+
+
+def _keys(stack: AppliedStack, url: str) -> tuple[str, str, str]:
+    held = stack.output("identity")
+    keys = held["client_private_key_pem"] + held["client_certificate_pem"]
+    return held["ca_certificate_pem"], keys, f"{url}/v1/health"
+
+
+def test_nothing_is_left_of_the_cloud(cloud: AppliedStack, monkeypatch: pytest.MonkeyPatch) -> None:
+    _destroyed_whole(cloud, monkeypatch)
+
+
+def _surprising(changed: dict[str, set[str]]) -> dict[str, set[str]]:
+    rest = {kind: found - _MOTO_DRIFT.get(kind, set()) for kind, found in changed.items()}
+    return {kind: attributes for kind, attributes in rest.items() if attributes}
+
+
+def _destroyed_whole(stack: AppliedStack, monkeypatch: pytest.MonkeyPatch) -> None:
+    bucket = stack.bucket()
+    stack.destroy()
+    assert tagged.find(aws_of(stack, monkeypatch), stack.experiment) == []
+    assert bucket not in json.dumps(stack.client("s3").list_buckets()["Buckets"], default=str)
+    assert json.loads(stack.terraform("show", "-json")).get("values") is None

@@ -1,0 +1,66 @@
+"""ZooKeeper's own client at a real server: a session that is lost is begun anew."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+from experiments.design import load_design
+from experiments.kinds.limplock.clients import Clients, Task, command
+from experiments.paths import ROOT
+from experiments.tests.load_fixture import free_port
+
+ROLE = load_design("limplock-zookeeper").roles["zookeeper"]
+LIMIT_S = 120.0
+TICK_MS = 100  # a session is 20 ticks at most, and then lost
+
+
+@contextmanager
+def server(port: int, folder: Path) -> Iterator[Path]:
+    """A real one; gives its log."""
+    folder.mkdir()
+    jars = (ROOT / ROLE.build["new/lib/"]).parent
+    words = [
+        "java", "-Xmx48m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
+        "-Dzookeeper.admin.enableServer=false", "-cp", f"{ROLE.directory / 'new'}:{jars}/*",
+        "org.apache.zookeeper.server.ZooKeeperServerMain", str(port), str(folder), str(TICK_MS),
+    ]  # fmt: skip
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen(words, stdout=log, stderr=log)
+    try:
+        yield folder / "log"
+    finally:
+        process.kill()
+        process.wait()
+
+
+def until(seen: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + LIMIT_S
+    while not seen():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.05)
+
+
+def test_a_client_that_loses_its_session_begins_another_and_asks_on(tmp_path: Path) -> None:
+    subprocess.run([ROOT / "ci/jars", ROLE.directory], check=True)
+    port = free_port()
+    asked = Task("ensemble-1", "create", f"127.0.0.1:{port}", 0, 10, 1, gap_s=0.05)
+    words = command(ROLE, "new", ("ZooKeeperClient.java",), "ZooKeeperClient", {}, tmp_path)
+    with (
+        server(port, tmp_path / "server") as log,
+        closing(Clients(words, tmp_path / "client.log")) as clients,
+    ):
+        lane = clients.start(asked)
+        until(lambda: any(one.outcome == "ok" for one in lane.did), "no first answer")
+        clients._process.send_signal(signal.SIGSTOP)
+        try:
+            until(lambda: b"Expiring session" in log.read_bytes(), "the session is still there")
+        finally:
+            lost = time.monotonic()
+            clients._process.send_signal(signal.SIGCONT)
+        until(lambda: any(one.outcome == "ok" for one in lane.did if one.start > lost), "no other")
+        clients.stop(lane)

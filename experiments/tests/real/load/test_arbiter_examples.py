@@ -1,0 +1,162 @@
+"""The examples of the arbiter in agents/README.md, run as they stand there.
+
+A line that begins with `$ ` is a command, what follows it is what it prints, `...` stands for
+anything. Each block is a shell of its own, in a folder of its own, with ports that are free.
+"""
+
+import os
+import re
+import shutil
+import socket
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from experiments.paths import ROOT
+
+ARBITER = Path(os.environ.get("SPARECRAFT_ARBITER", ROOT / "build" / "bin" / "arbiter"))
+EXAMPLES = ROOT / "agents" / "arbiter" / "examples"
+PORTS = re.compile(r"\b(8080|8081|8082|8083|8443|9300|6379|6380|6381)\b")
+_BETWEEN = "\x1e\n"
+# What goes before a block's commands. `ready` waits until the last one in the background listens,
+# at as many places as a moment before.
+_PRELUDE = r"""
+listens() {
+  for fd in /proc/$!/fd/*; do
+    inode=$(readlink "$fd" | tr -dc 0-9)
+    awk -v inode="${inode:-none}" '$4 == "0A" && $10 == inode' /proc/net/tcp
+    awk -v inode="${inode:-none}" '$4 == "00010000" && $7 == inode' /proc/net/unix
+  done | wc -l
+}
+ready() {
+  local now=0 before
+  for _ in $(seq 200); do
+    before=$now now=$(listens)
+    if [ "$now" -gt 0 ] && [ "$now" = "$before" ]; then return; fi
+    sleep 0.05
+  done
+}
+trap 'kill $(jobs -p) 2> /dev/null; wait' EXIT
+exec 2>&1
+"""
+
+
+@dataclass(frozen=True)
+class Block:
+    """The commands of an example, each with the lines that it prints."""
+
+    title: str
+    steps: tuple[tuple[str, tuple[str, ...]], ...]
+
+
+def blocks() -> Iterator[Block]:
+    """The fenced blocks of the README's part, by the bold words before them."""
+    part = (ROOT / "agents" / "README.md").read_text().split("\n## Arbiter\n", 1)[1]
+    part = part.split("\n## ", 1)[0]
+    for found in re.finditer(r"^```\n(.*?)^```", part, flags=re.DOTALL | re.MULTILINE):
+        titles = re.findall(r"^\*\*(.+?)\*\*", part[: found.start()], flags=re.MULTILINE)
+        steps = re.split(r"^\$ ", found[1], flags=re.MULTILINE)[1:]
+        lines = [step.splitlines() for step in steps]
+        taken = tuple((words[0], tuple(words[1:])) for words in lines)
+        yield Block(titles[-1].rstrip(".") if titles else "It runs alone", taken)
+
+
+ALL = list(blocks())
+# What it takes an administrator to run.
+RUN = [block for block in ALL if not any("sudo " in command for command, _ in block.steps)]
+
+
+def free_ports(count: int) -> list[int]:
+    with ExitStack() as held:
+        probes = [held.enter_context(socket.socket()) for _ in range(count)]
+        for probe in probes:
+            probe.bind(("127.0.0.1", 0))
+        return [int(probe.getsockname()[1]) for probe in probes]
+
+
+class Place:
+    """A folder with the examples' files, where nothing of the host is used."""
+
+    def __init__(self, folder: Path) -> None:
+        fixed = PORTS.pattern.strip(r"\b()").split("|")
+        self._ports = dict(zip(fixed, free_ports(len(fixed)), strict=True))
+        self.folder = folder
+        (folder / "arbiter").mkdir()
+        shutil.copytree(EXAMPLES, folder / "arbiter" / "examples")
+        for path in (folder / "arbiter" / "examples").glob("*.toml"):
+            path.write_text(self.here(path.read_text()))
+        (folder / "bin").mkdir()
+        (folder / "bin" / "arbiter").symlink_to(ARBITER)
+
+    def here(self, text: str) -> str:
+        """The text with this folder's ports and paths."""
+        text = text.replace("/tmp/", f"{self.folder}/").replace("0.0.0.0", "127.0.0.1")
+        return PORTS.sub(lambda port: str(self._ports[port[1]]), text)
+
+    def script(self, block: Block) -> str:
+        lines = [_PRELUDE]
+        for number, (command, _) in enumerate(block.steps):
+            command = self.here(command)
+            if command.endswith("&"):
+                # What it says in the background is looked at in the end.
+                command = f"exec {command.removesuffix('&')} > said.{number} 2>&1 & ready"
+            lines += [f"printf '{_BETWEEN[:-1]}\\n'", command]
+        return "\n".join(lines) + "\n"
+
+    def run(self, block: Block) -> list[str]:
+        """What each command prints."""
+        environment = os.environ | {"PATH": f"{self.folder / 'bin'}:{os.environ['PATH']}"}
+        done = subprocess.run(
+            ["bash", "-c", self.script(block)],
+            cwd=self.folder,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        printed = done.stdout.split(_BETWEEN)[1:]
+        assert len(printed) == len(block.steps), done.stdout
+        for number, path in enumerate(self.folder / f"said.{n}" for n in range(len(printed))):
+            if path.exists():
+                printed[number] += path.read_text()
+        return printed
+
+
+def pattern_of(lines: tuple[str, ...]) -> str:
+    return "\n".join(re.escape(line).replace(re.escape("..."), ".*") for line in lines)
+
+
+@pytest.mark.parametrize("block", RUN, ids=[block.title for block in RUN])
+def test_an_example_prints_what_is_beside_it(block: Block) -> None:
+    with tempfile.TemporaryDirectory(prefix="arbiter") as folder:
+        place = Place(Path(folder))
+        for (command, lines), printed in zip(block.steps, place.run(block), strict=True):
+            wanted = place.here(pattern_of(lines))
+            if command.endswith("&"):
+                assert re.search(wanted, printed), (command, printed)
+            else:
+                assert re.fullmatch(wanted, printed.rstrip("\n")), (command, wanted, printed)
+
+
+def test_every_feature_has_an_example_that_runs() -> None:
+    said = "\n".join(command for block in RUN for command, _ in block.steps)
+    words = ("tls.toml", "names.toml", "tcp.toml", "redis.toml", "--unix-socket", "/metrics")
+    more = ("/health", "access_log", "forwarded", "health_check", "-HUP", "--cert", "websocket")
+    missing = [word for word in (*words, *more, "--http2") if word not in said]
+    assert not missing
+    assert len(ALL) - len(RUN) == 1, "the systemd unit alone is not run"
+
+
+def test_the_unit_may_write_the_log_that_the_readme_gives_it() -> None:
+    unit = (EXAMPLES / "arbiter.service").read_text()
+    [folder] = re.findall(r"^LogsDirectory=(.+)$", unit, flags=re.MULTILINE)
+    [block] = [block for block in ALL if block not in RUN]
+    said = "\n".join(command for command, _ in block.steps)
+    [log] = re.findall(r'access_log = "([^"]+)"', said)
+    assert "ProtectSystem=strict" in unit
+    assert Path(log).parent == Path("/var/log") / folder

@@ -1,0 +1,253 @@
+"""The native worker under a stock Locust master, which is a process of its own."""
+
+from __future__ import annotations
+
+import csv
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+from urllib.request import urlopen
+
+import polars as pl
+import pytest
+from hdrh.histogram import HdrHistogram
+
+from experiments.design.workers import DEFAULT, worker_command
+from experiments.load.plan import LoadPlan, write_plan
+from experiments.tests.load_fixture import free_port, make_plan
+from experiments.tests.servers import serving
+
+# What any user of Locust has, and what keeps the worker's own histogram.
+LOCUSTFILE = """
+import json, os
+from locust import User, constant, events, task
+
+class Reader(User):
+    wait_time = constant(1)
+    @task
+    def read(self): ...
+
+@events.init.add_listener
+def listen(environment, **_):
+    def keep(environment, msg, **_):
+        with open(os.environ["LATENCIES"], "a") as file:
+            file.write(json.dumps(msg.data) + "\\n")
+    environment.runner.register_message("histogram", keep)
+"""
+
+
+class LocustTest:
+    """A master, headless or with its pages on a port, its workers and their files."""
+
+    def __init__(
+        self, folder: Path, plan: LoadPlan, workers: int, expected: int, pages: int | None
+    ) -> None:
+        self.folder = folder
+        self.port = free_port()
+        write_plan(folder / "plan.json", plan)
+        (folder / "locustfile.py").write_text(LOCUSTFILE)
+        self.log = folder / "master.log"
+        headless = ("--headless", "--run-time", "6s", "--expect-workers", str(expected))
+        web = ("--web-host", "127.0.0.1", "--web-port", str(pages))
+        with self.log.open("wb") as log:
+            self.master = subprocess.Popen(
+                [
+                    *(sys.executable, "-m", "locust", "-f", "locustfile.py", "--master"),
+                    *("--users", str(workers), "--spawn-rate", "100"),
+                    *(headless if pages is None else web),
+                    *("--master-bind-host", "127.0.0.1", "--master-bind-port", str(self.port)),
+                    *("--csv", "told", "--exit-code-on-error", "0"),
+                ],
+                cwd=folder,
+                env={"LATENCIES": str(folder / "latencies.jsonl"), "HOME": str(folder)},
+                stdout=log,
+                stderr=log,
+            )
+        (program,) = worker_command(DEFAULT, Path())
+        self.workers = [
+            subprocess.Popen(
+                [
+                    *(program, "--plan", "plan.json", "--records", f"records-{number}.jsonl"),
+                    *("--master", "127.0.0.1", "--port", str(self.port)),
+                ],
+                cwd=folder,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            for number in range(workers)
+        ]
+
+    def totals(self) -> list[dict[str, Any]]:
+        """What each worker said of itself, once all have ended well."""
+        said = [worker.communicate(timeout=120) for worker in self.workers]
+        assert self.master.wait(timeout=60) == 0, self.log.read_text()
+        assert [worker.returncode for worker in self.workers] == [0] * len(said), said
+        return [json.loads(out) for out, _ in said]
+
+    def csv(self) -> dict[str, dict[str, str]]:
+        """The rows of Locust's CSV, by name."""
+        with (self.folder / "told_stats.csv").open() as file:
+            return {row["Name"]: row for row in csv.DictReader(file)}
+
+    def records(self) -> pl.DataFrame:
+        """All that was recorded."""
+        files = sorted(self.folder.glob("records-*.jsonl"))
+        return pl.concat([pl.read_ndjson(file) for file in files]).sort("index")
+
+    def latencies(self) -> HdrHistogram:
+        """The workers' histograms in one."""
+        merged = HdrHistogram(1, 120_000_000, 3)
+        for line in (self.folder / "latencies.jsonl").read_text().splitlines():
+            data = json.loads(line)
+            assert (data["unit"], data["digits"]) == ("us", 3)
+            merged.add(HdrHistogram.decode(data["histogram"]))
+        return merged
+
+    def end(self) -> None:
+        """Whatever still runs."""
+        self.master.kill()
+        self.master.wait()
+        for worker in self.workers:
+            worker.kill()
+            worker.wait()
+
+
+@contextmanager
+def locust(
+    folder: Path, plan: LoadPlan, *, workers: int, expected: int, pages: int | None = None
+) -> Iterator[LocustTest]:
+    test = LocustTest(folder, plan, workers, expected, pages)
+    try:
+        yield test
+    finally:
+        test.end()
+
+
+PATHS = [*["good"] * 6, "fails", "wrong_title", *["good"] * 6, "reset", "chunked"] * 10
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_stock_master_s_totals_are_the_workers_own(tmp_path: Path, workers: int) -> None:
+    with serving() as server:
+        plan = make_plan(server.url, PATHS)
+        with locust(tmp_path, plan, workers=workers, expected=workers) as test:
+            totals = test.totals()
+        assert sorted(server.requests) == sorted(f"/{path}" for path in PATHS)
+    records, rows = test.records(), test.csv()
+    assert records["index"].to_list() == list(range(len(PATHS)))
+    failed = records.filter(pl.col("outcome") != "ok")
+    assert sum(one["requests"] for one in totals) == len(PATHS)
+    assert sum(one["failures"] for one in totals) == failed.height == 30
+    all_of_it = rows["Aggregated"]
+    assert int(all_of_it["Request Count"]) == len(PATHS)
+    assert int(all_of_it["Failure Count"]) == failed.height
+    mean_ms = records["latency_ms"].mean()
+    assert float(all_of_it["Average Response Time"]) == pytest.approx(mean_ms, abs=0.01)
+    for key, value in (("Min", records["latency_ms"].min()), ("Max", records["latency_ms"].max())):
+        assert float(all_of_it[f"{key} Response Time"]) == pytest.approx(value, abs=0.01)
+    for name in set(PATHS):
+        own = records.filter(name=name)
+        assert int(rows[name]["Request Count"]) == own.height
+        assert rows[name]["Type"] == "http"
+    with (tmp_path / "told_failures.csv").open() as file:
+        told = {row["Name"]: int(row["Occurrences"]) for row in csv.DictReader(file)}
+    assert told == {"fails": 10, "wrong_title": 10, "reset": 10}
+
+
+def test_its_histogram_has_every_latency_to_three_digits(tmp_path: Path) -> None:
+    with serving() as server:
+        plan = make_plan(server.url, PATHS)
+        with locust(tmp_path, plan, workers=1, expected=1) as test:
+            test.totals()
+    latencies_us = test.records()["latency_ms"].sort() * 1e3
+    merged = test.latencies()
+    assert merged.get_total_count() == len(PATHS)
+    for percentile in (50.0, 90.0, 99.0):
+        place = round(len(PATHS) * percentile / 100) - 1
+        ours = merged.get_value_at_percentile(percentile)
+        assert ours == pytest.approx(latencies_us[place], rel=2e-3)
+
+
+def test_a_worker_that_the_master_does_not_expect_says_so_and_ends(tmp_path: Path) -> None:
+    with serving() as server:
+        plan = make_plan(server.url, ["good"] * 40)
+        with locust(tmp_path, plan, workers=2, expected=1) as test:
+            said = [worker.communicate(timeout=120) for worker in test.workers]
+            test.master.wait(timeout=60)
+    codes = sorted(worker.returncode for worker in test.workers)
+    assert codes == [0, 1]
+    assert any("--expect-workers" in err for _, err in said)
+    assert "--expect-workers" in (tmp_path / "told_exceptions.csv").read_text()
+
+
+def test_a_worker_that_is_told_to_end_keeps_what_it_measured_and_tells_it(tmp_path: Path) -> None:
+    with serving() as server:
+        plan = make_plan(server.url, ["good"] * 5000)
+        with locust(tmp_path, plan, workers=1, expected=1) as test:
+            records = tmp_path / "records-0.jsonl"
+            while not records.is_file() or records.stat().st_size == 0:
+                assert test.workers[0].poll() is None
+            test.workers[0].send_signal(signal.SIGTERM)
+            (totals,) = test.totals()
+    assert 0 < totals["requests"] < 5000
+    assert test.records().height == totals["requests"]
+    assert int(test.csv()["Aggregated"]["Request Count"]) == totals["requests"]
+
+
+def test_locust_s_pages_start_stop_and_start_it_again(tmp_path: Path) -> None:
+    pages = free_port()
+
+    def of(path: str, **form: str) -> Any:
+        data = urlencode(form).encode() if form else None
+        with urlopen(f"http://127.0.0.1:{pages}{path}", data, timeout=10) as reply:
+            text = reply.read().decode()
+        return json.loads(text) if text.startswith("{") else text
+
+    def asked_until(done: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+        for _ in range(300):
+            with suppress(OSError):
+                if done(told := of("/stats/requests")):
+                    return dict(told)
+            time.sleep(0.2)
+        raise AssertionError((tmp_path / "master.log").read_text())
+
+    with serving() as server:
+        plan = make_plan(server.url, ["good"] * 5000)
+        with locust(tmp_path, plan, workers=1, expected=1, pages=pages) as test:
+            for _ in range(2):
+                asked_until(lambda told: [w["state"] for w in told["workers"]] == ["ready"])
+                assert of("/swarm", user_count="1", spawn_rate="1")["success"] is True
+                told = asked_until(
+                    lambda told: told["stats"][-1]["num_requests"] >= 50 and told["user_count"] == 1
+                )
+                assert told["stats"][0]["name"] == "good"
+                assert of("/stop", by="a test")["success"] is True
+            assert "Locust" in of("/")
+            asked_until(lambda told: told["state"] == "stopped")
+            test.workers[0].send_signal(signal.SIGTERM)
+            out, err = test.workers[0].communicate(timeout=60)
+    blocks = [json.loads(line)["requests"] for line in out.splitlines()]
+    assert len(blocks) == 2, err
+    assert all(50 <= requests < 5000 for requests in blocks)
+
+
+def test_a_worker_without_a_master_ends_in_time_and_says_where_it_looked(tmp_path: Path) -> None:
+    plan = tmp_path / "plan.json"
+    write_plan(plan, make_plan("http://127.0.0.1:1/", ["good"]))
+    (program,) = worker_command(DEFAULT, Path())
+    port = free_port()
+    done = subprocess.run(
+        [program, "--plan", plan, "--master", "127.0.0.1", "--port", str(port),
+         "--connect-timeout", "0.5"],
+        capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 3
+    assert f"expected a Locust master at 127.0.0.1:{port} within 0.5 s" in done.stderr

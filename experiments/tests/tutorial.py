@@ -1,0 +1,66 @@
+"""What docs/your-own-service.md says, done in an empty folder: its files, then its commands."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from experiments.paths import ROOT
+
+PAGE = ROOT / "docs" / "your-own-service.md"
+EXPERIMENT = "my-finder"
+# A fenced block; a line with a path in backquotes before it says which file it is.
+BLOCK = re.compile(r"(?:^`([^`\n]+)`:\n\n)?^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+RUN = f"sparecraft run {EXPERIMENT}"
+
+
+class Reader:
+    """Someone in a folder, with the page and `sparecraft` on the path."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        programs = folder / "bin"
+        programs.mkdir()
+        command = programs / "sparecraft"
+        command.write_text(f'#!/bin/sh\nexec {sys.executable} -m experiments.cli "$@"\n')
+        command.chmod(0o755)
+        path = f"{programs}{os.pathsep}{os.environ['PATH']}"
+        self._environment = {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT)}
+        self.commands = 0
+
+    def write(self, name: str, text: str) -> None:
+        (self.folder / name).write_text(text)
+
+    def do(self, command: str) -> tuple[int, str]:
+        done = subprocess.run(
+            ["bash", "-c", command],
+            cwd=self.folder,
+            env=self._environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        self.commands += 1
+        return done.returncode, done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def reader(tmp_path_factory: pytest.TempPathFactory) -> Reader:
+    """Who has done all that the page says before the run."""
+    one = Reader(tmp_path_factory.mktemp("tutorial"))
+    for file, kind, text in BLOCK.findall(PAGE.read_text()):
+        if file:
+            one.write(file, text)
+            continue
+        assert kind == "sh", f"a block of {kind} without a file's name before it: {text}"
+        for command in text.splitlines():
+            if command != RUN:
+                code, output = one.do(command)
+                assert code == 0, f"{command}: {output}"
+    return one

@@ -1,0 +1,192 @@
+"""`sparecraft check` finds everything that is wrong with a design, without a fleet."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from experiments.commands.check import rows_of
+from experiments.design import designs_available
+from experiments.paths import ROOT
+from experiments.tests.called import call
+from experiments.tests.spec_fixture import role
+
+DESIGNS = ROOT / "experiments" / "tests" / "designs"
+ROLE = {"summary": "A shop", "protocol": "http", "port": 8080, "calls": [{"roles": ["mariadb"]}]}
+WORKLOAD = """\
+from experiments.design.workloads import Operation, Population, Workload
+
+WORKLOADS = {
+    "wiki-reader": Workload(
+        lambda: Population((Operation("cart", "/cart", "total"),), zipf=0.8), ("shop",)
+    )
+}
+"""
+
+
+def check(design: str | Path) -> tuple[int, dict[str, Any]]:
+    done = call("check", str(design), "--json")
+    assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+    return done.exit_code, json.loads(done.output)
+
+
+def problems(design: Path) -> list[str]:
+    """The places of all problems, without the design's folder."""
+    code, found = check(design)
+    assert (code, found["valid"]) == (2, False)
+    return [one["place"].replace(f"{design.resolve()}/", "") for one in found["problems"]]
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Path:
+    """The small design with a service of its own in front."""
+    folder = tmp_path / "shop"
+    shutil.copytree(DESIGNS / "small", folder)
+    tfvars = folder / "fleet.tfvars"
+    tfvars.write_text(tfvars.read_text().replace('"mediawiki"', '"shop"'))
+    role(folder, "shop", ROLE, "Dockerfile")
+    (folder / "workload.py").write_text(WORKLOAD)
+    return folder
+
+
+@pytest.mark.parametrize("name", designs_available())
+def test_every_design_that_comes_with_sparecraft_passes(name: str) -> None:
+    code, found = check(name)
+    assert (code, found["valid"], found["experiment"]) == (0, True, name)
+
+
+def test_it_says_what_it_looked_at(shop: Path) -> None:
+    code, found = check(shop)
+    assert code == 0
+    assert found["kind"] == "compare"
+    assert list(found["tiers"]) == ["web", "db"]
+    assert found["entries"] == ["web"]
+    assert found["roles"]["shop"] == str(shop / "roles" / "shop")
+    settings = {"policy": "tad", "replicas": 2, "compare": "off"}
+    assert found["arms"]["replicated"]["web"] == settings
+    assert found["load_s"] > 0
+    shown = call("check", str(shop))
+    assert shown.exit_code == 0
+    assert "tier web" in shown.output
+
+
+@pytest.mark.parametrize("where", ["shop", "elsewhere"])
+def test_a_role_s_folder_is_said_from_where_one_is_or_from_the_project_s_root(
+    shop: Path, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    (shop.parent / "elsewhere").mkdir()
+    monkeypatch.chdir(shop.parent / where)
+    found = dict(rows_of(check(shop)[1]))
+    own = "roles/shop" if where == "shop" else str(shop.resolve() / "roles" / "shop")
+    assert found["role shop"] == own
+    assert found["role mariadb"] == "infra/roles/mariadb"
+
+
+@pytest.mark.parametrize(
+    ("tier", "settings", "place"),
+    [
+        ("web", 'replicas = 1, compare = "count"', "arms.replicated.settings.web.compare"),
+        ("web", 'replicas = 2, compare = "often"', "arms.replicated.settings.web.compare"),
+        ("db", 'replicas = 2, compare = "refuse"', "arms.replicated.settings.db.compare"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused_by_its_place(
+    shop: Path, tier: str, settings: str, place: str
+) -> None:
+    toml = shop / "experiment.toml"
+    before, arm, after = toml.read_text().partition("[arms.replicated.settings]\n")
+    line = next(one for one in after.splitlines() if one.startswith(tier))
+    toml.write_text(before + arm + after.replace(line, f"{tier} = {{ {settings} }}"))
+    assert any(place in one for one in problems(shop))
+
+
+def test_what_is_wrong_in_several_files_comes_at_once(shop: Path) -> None:
+    tfvars, toml = shop / "fleet.tfvars", shop / "experiment.toml"
+    tfvars.write_text(tfvars.read_text().replace("nodes ", "notes "))
+    toml.write_text(toml.read_text().replace('arrivals = "poisson"', 'arrivals = "at-once"'))
+    file = shop / "roles" / "shop" / "role.json"
+    file.write_text(json.dumps({**ROLE, "protocol": "smtp", "colour": "red"}, indent=2))
+    found = problems(shop)
+    assert any(place.startswith("roles/shop/role.json") for place in found)
+    assert any("tiers.web.notes" in place for place in found)
+    assert any("load.arrivals" in place for place in found)
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "place"),
+    [
+        ("roles/shop/start.sh", "#!/bin/sh\nif true\n", "roles/shop/start.sh"),
+        ("roles/shop/ready.sh", "#!/usr/bin/env bash\ncase x in\n", "roles/shop/ready.sh"),
+        ("roles/shop/start.sh", "exec true\n", "roles/shop/start.sh:1"),
+        ("roles/shop/start.sh", None, "roles/shop/role.json"),
+        ("roles/shop/Dockerfile", None, "roles/shop"),
+        ("workload.py", "WORKLOADS = {", "workload.py:1"),
+        ("workload.py", WORKLOAD.replace('"total"', '""'), "workload wiki-reader"),
+        ("workload.py", WORKLOAD.replace('"shop"', '"redis"'), "experiment.toml:4: load.user"),
+        ("experiment.toml", None, "experiment.toml"),
+    ],
+)
+def test_a_file_of_its_own_is_looked_into(
+    shop: Path, file: str, text: str | None, place: str
+) -> None:
+    path = shop / file
+    if text is None:
+        path.unlink()
+    else:
+        path.write_text(text)
+    assert problems(shop) == [place]
+
+
+def test_a_script_must_be_executable(shop: Path) -> None:
+    (shop / "roles" / "shop" / "start.sh").chmod(0o644)
+    assert problems(shop) == ["roles/shop/start.sh"]
+
+
+def test_a_script_that_others_source_is_only_read(shop: Path) -> None:
+    path = shop / "roles" / "shop" / "common.sh"
+    path.write_text("# shellcheck shell=bash\nmade=1\n")
+    assert check(shop)[0] == 0
+    path.write_text("# shellcheck shell=bash\nif true\n")
+    assert problems(shop) == ["roles/shop/common.sh"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "key"),
+    [
+        ({"port": 0}, "port"),
+        ({"calls": [{"roles": ["oracle"]}]}, "calls.0.roles"),
+        ({"calls": [{"environment": {"DB": "{hots}"}}]}, "calls.0.environment.DB"),
+        ({"environment": {"ADDRESS": "{host}"}}, "environment.ADDRESS"),
+        ({"image_of": "nothing"}, "image_of"),
+        ({"files": {"/etc/shop.conf": "shop.conf"}}, "files./etc/shop.conf"),
+        ({"settings": {"SIZE": {"summary": "s", "values": [1, 2], "default": 3}}},
+         "settings.SIZE.default"),
+        ({"fit": {"token_hold": "day"}}, "fit.token_hold"),
+    ],
+)  # fmt: skip
+def test_a_role_that_cannot_be_is_refused_at_its_key(
+    shop: Path, changes: dict[str, Any], key: str
+) -> None:
+    file = shop / "roles" / "shop" / "role.json"
+    file.write_text(json.dumps({**ROLE, **changes}, indent=2))
+    (place,) = problems(shop)
+    assert place.startswith("roles/shop/role.json:")
+    assert place.endswith(f": {key}")
+
+
+def test_a_setting_of_the_role_may_stand_in_an_arm(shop: Path) -> None:
+    settings = {"CACHE_MB": {"summary": "size", "minimum": 1, "maximum": 64, "default": 8}}
+    file = shop / "roles" / "shop" / "role.json"
+    file.write_text(json.dumps({**ROLE, "settings": settings}))
+    toml = shop / "experiment.toml"
+    text = toml.read_text()
+    toml.write_text(text.replace("replicas = 2", "replicas = 2, CACHE_MB = 16"))
+    code, found = check(shop)
+    assert (code, found["arms"]["replicated"]["web"]["CACHE_MB"]) == (0, 16)
+    toml.write_text(text.replace("replicas = 2", "replicas = 2, CACHE_MB = 65"))
+    (place,) = problems(shop)
+    assert place.endswith("arms.replicated.settings.web.CACHE_MB")

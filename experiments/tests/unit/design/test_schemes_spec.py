@@ -1,0 +1,98 @@
+"""`[failover]` says what a fleet does about failed machines; what it cannot do is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from experiments.design import Design, load_design
+from experiments.design.failover import mechanism
+from experiments.design.schedule import crashes
+from experiments.errors import InputError
+from experiments.paths import ROOT
+
+DESIGN = ROOT / "experiments" / "tests" / "designs" / "failover"
+
+
+def _design(
+    folder: Path, *, fleet: tuple[tuple[str, str], ...] = (), toml: tuple[str, str] = ("", "")
+) -> Design:
+    """The tests' design with replacements in its fleet, and one in its experiment."""
+    for name, changes in (("fleet.tfvars", fleet), ("experiment.toml", (toml,))):
+        text = (DESIGN / name).read_text()
+        for old, new in changes:
+            assert old in text
+            text = text.replace(old, new, 1)
+        (folder / name).write_text(text)
+    return load_design(folder)
+
+
+CLOUD = ('"on-prem"', '"cloud"')
+NO_STANDBY = ("standby       = 1", "standby       = 0")
+
+
+def test_the_mechanism_follows_from_scheme_and_standbys(tmp_path: Path) -> None:
+    design = _design(tmp_path)
+    assert mechanism(design.fleet, "web") == "pf"
+    assert mechanism(_design(tmp_path, fleet=(NO_STANDBY,)).fleet, "web") == "ara"
+    for name in ("schemes-cloud", "schemes-ara", "schemes-pf", "crash-recovery"):
+        known = load_design(name)
+        assert mechanism(known.fleet, "web") in (name.removeprefix("schemes-"), "pf")
+
+
+@pytest.mark.parametrize(
+    ("line", "key", "expected"),
+    [
+        ("retries = 3", "failover", "one of the keys heartbeat_s, misses"),
+        ('tiers = ["db"]', "failover.tiers", "some of the tiers web"),
+        ('tiers = ["db"]\nneeded = { web = 1 }', "failover.needed", "one of failover.tiers (db)"),
+        ("needed = { db = 1 }", "failover.needed.db", "some of the tiers web"),
+        ("needed = { web = 3 }", "failover.needed.web", "at most its 2 nodes"),
+        ("needed = { web = 1 }", "failover.needed.web", "no active node is an extra one"),
+        ("ready_timeout_s = 0", "failover.ready_timeout_s", "greater than 0"),
+    ],
+)
+def test_unknown_and_impossible_settings_are_refused(
+    tmp_path: Path, line: str, key: str, expected: str
+) -> None:
+    with pytest.raises(InputError) as refused:
+        _design(tmp_path, toml=("[failover]\n", f"[failover]\n{line}\n"))
+    assert key in refused.value.place
+    assert expected in refused.value.expected
+
+
+FAULT = (
+    '[[faults]]\nkind = "machine.crash"\nselect = { machine = "web-1" }\nat_s = 1.0\nfor_s = 2.0\n'
+)
+
+
+@pytest.mark.parametrize(
+    ("fleet", "toml", "said"),
+    [
+        ((CLOUD,), ("", ""), "no standbys in tier web"),
+        ((CLOUD, NO_STANDBY), ("", ""), r"failover.repair_mean_s.*made anew, not repaired"),
+        ((), ("crash_mean_s = 15.0", "crash_mean_s = 1.5"),
+         r"more than heartbeat_s times misses \(1.5 s\)"),
+        ((), ("[failover]", f"{FAULT}[failover]"), "no machine faults beside"),
+    ],
+)  # fmt: skip
+def test_what_contradicts_fail_over_is_refused(
+    tmp_path: Path, fleet: tuple[tuple[str, str], ...], toml: tuple[str, str], said: str
+) -> None:
+    """A cloud's standbys and repairs, crashes faster than their detection, machine faults."""
+    with pytest.raises(InputError, match=said):
+        _design(tmp_path, fleet=fleet, toml=toml)
+
+
+def test_crashes_are_drawn_ahead_by_machine_and_grow_with_the_window() -> None:
+    names = ["web-1", "web-2", "web-3"]
+    short = crashes(names, 10.0, 5.0, 105.0, seed=7)
+    longer = crashes(names, 10.0, 5.0, 1005.0, seed=7)
+    assert short == tuple(one for one in longer if one[0] < 105.0)
+    assert longer == tuple(sorted(longer))
+    assert all(5.0 <= at_s < 1005.0 for at_s, _ in longer)
+    # 3 streams of 100 expected crashes each: five standard deviations around 300.
+    assert 300 - 5 * 300**0.5 < len(longer) < 300 + 5 * 300**0.5
+    only = tuple(one for one in longer if one[1] == "web-2")
+    assert crashes(["web-2"], 10.0, 5.0, 1005.0, seed=7) == only

@@ -1,0 +1,109 @@
+"""What an arm sets of a role reaches the machines of its tier, and of no other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from experiments.design import Design, load_design
+from experiments.design.experiment import Arm, TierSettings
+from experiments.design.inventory import Machine
+from experiments.paths import ROOT
+from experiments.stage.settings import configure, role_settings, to_defaults
+from experiments.tests.fake_fleet import fake_fleet
+
+FOLDER = ROOT / "experiments" / "tests" / "designs" / "settings"
+
+
+@pytest.fixture(scope="module")
+def design() -> Design:
+    return load_design(FOLDER)
+
+
+def test_a_tier_that_any_arm_sets_is_set_by_every_arm(design: Design) -> None:
+    asked = {arm: role_settings(design.experiment, arm) for arm in design.experiment.arms}
+    assert asked == {
+        "baseline": {"direct": {}, "store": {}},
+        "lru": {
+            "direct": {"MAXMEMORY_POLICY": "allkeys-random"},
+            "store": {"MAXMEMORY_POLICY": "allkeys-lru"},
+        },
+        "lfu": {"direct": {}, "store": {"MAXMEMORY_POLICY": "allkeys-lfu"}},
+    }
+
+
+class _Node:
+    """An agent and an arbiter in memory: what its role was told, and how often it was restarted."""
+
+    def __init__(self) -> None:
+        self.settings: dict[str, Any] = {}
+        self.restarts = 0
+        self.policy: tuple[str, int | None] | None = None
+        self.replicas = 0
+        self.compare = "off"
+
+    def set_settings(self, settings: Mapping[str, Any]) -> bool:
+        changed = self.settings != settings
+        self.settings = dict(settings)
+        self.restarts += changed
+        return changed
+
+    def health(self) -> dict[str, Any]:
+        return {"ready": True, "service": "running"}
+
+    def is_in(self, server: str) -> bool:
+        return server.startswith("store")
+
+    def set_policy(self, policy: str, tokens: int | None) -> None:
+        self.policy = (policy, tokens)
+
+    def set_replicas(self, replicas: int) -> None:
+        assert replicas > 1 or self.compare == "off", "an arbiter refuses that"
+        self.replicas = replicas
+
+    def set_compare(self, mode: str) -> None:
+        assert mode == "off" or self.replicas > 1, "an arbiter refuses that"
+        self.compare = mode
+
+
+def _machine(name: str, tier: str, role: str = "redis", standby: bool = False) -> Machine:
+    return Machine(
+        name=name, tier=tier, role=role, place=None, standby=standby, address="198.18.0.2",
+        agent_url="https://198.19.0.2:7443", instance_type=None, usd_per_hour=None,
+    )  # fmt: skip
+
+
+def test_an_arm_reaches_the_tiers_that_some_arm_sets_and_their_arbiters(design: Design) -> None:
+    machines = [_machine(f"{tier}-1", tier) for tier in design.fleet.tiers]
+    machines += [_machine("arbiter-store", "store", "arbiter")]
+    machines += [_machine("store-2", "store", standby=True)]
+    nodes = {one.name: _Node() for one in machines if not one.standby}
+    fleet = fake_fleet(nodes, {"store": nodes["arbiter-store"]}, machines)
+    configure(design, "lru", fleet)
+    assert nodes["store-1"].settings == {"MAXMEMORY_POLICY": "allkeys-lru"}
+    assert nodes["direct-1"].settings == {"MAXMEMORY_POLICY": "allkeys-random"}
+    arbiter = nodes["arbiter-store"]
+    assert (arbiter.policy, arbiter.replicas) == (("random", 2), 1)
+    configure(design, "lfu", fleet)
+    configure(design, "lfu", fleet)
+    assert nodes["direct-1"].settings == {}
+    assert to_defaults(design, fleet) == []
+    assert {name: (one.settings, one.restarts) for name, one in nodes.items()} == {
+        "store-1": ({}, 3), "direct-1": ({}, 2), "other-1": ({}, 0), "arbiter-store": ({}, 0),
+    }  # fmt: skip
+
+
+def test_replies_are_compared_as_the_arm_says_in_an_order_that_an_arbiter_takes(
+    design: Design,
+) -> None:
+    settings = TierSettings(replicas=2, compare="refuse")
+    arms = {"compared": Arm(settings={"store": settings}), "plain": Arm()}
+    both = replace(design, experiment=design.experiment.model_copy(update={"arms": arms}))
+    arbiter = _Node()
+    fleet = fake_fleet({}, {"store": arbiter}, [])
+    for arm, expected in [("compared", (2, "refuse")), ("plain", (1, "off"))] * 2:
+        configure(both, arm, fleet)
+        assert (arbiter.replicas, arbiter.compare) == expected

@@ -1,0 +1,13 @@
+"""docs/your-own-service.md, followed to the letter: its files are written and its commands are run,
+in their order, in an empty folder."""
+
+from __future__ import annotations
+
+from experiments.tests.tutorial import BLOCK, EXPERIMENT, PAGE, Reader
+
+
+def test_its_files_and_commands_make_a_design_that_the_check_accepts(reader: Reader) -> None:
+    assert reader.commands >= 6
+    assert PAGE.read_text().count("```") == 2 * len(BLOCK.findall(PAGE.read_text()))
+    code, output = reader.do(f"sparecraft check {EXPERIMENT}")
+    assert code == 0, output

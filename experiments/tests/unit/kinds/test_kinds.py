@@ -1,0 +1,137 @@
+"""Kinds of experiment: the guide to adding one, followed to the letter, and what the others ask."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from experiments import kinds
+from experiments.commands.check import checked
+from experiments.design import load_design
+from experiments.errors import InputError
+from experiments.paths import ROOT
+from experiments.tests.called import sparecraft
+
+SMALL = ROOT / "experiments" / "tests" / "designs" / "small"
+GUIDE = ROOT / "experiments" / "kinds" / "README.md"
+HEAD = {
+    "schema", "kind", "experiment", "run", "platform", "valid", "verdicts", "stopped", "undone",
+    "found", "slo", "cost", "started", "commit", "host",
+}  # fmt: skip
+
+
+def design_of_kind(folder: Path, kind: str, more: str = "") -> Path:
+    """The small design as another kind's, without its faults."""
+    shutil.copytree(SMALL, folder)
+    toml = folder / "experiment.toml"
+    text = re.sub(r"\[\[faults\]\].*?\n\n", "", toml.read_text(), flags=re.DOTALL)
+    text = re.sub(r"^kind = .*\n", "", text, flags=re.MULTILINE)
+    toml.write_text(f'kind = "{kind}"\n{text}\n{more}')
+    return folder
+
+
+@pytest.fixture(scope="module")
+def own(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Step 1 and 2 of the guide: a folder of one's own with the kind that the guide shows."""
+    folder = tmp_path_factory.mktemp("own") / "dice"
+    folder.mkdir()
+    [code] = re.findall(r"```python\n(.*?)```", GUIDE.read_text(), flags=re.DOTALL)
+    (folder / "__init__.py").write_text(code)
+    return folder.parent
+
+
+def said(own: Path, *arguments: str, code: int = 0) -> str:
+    """What `sparecraft` says with the kinds in a folder of one's own."""
+    done = sparecraft(*arguments, SPARECRAFT_KINDS=str(own), PYTHONPATH=str(ROOT))
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stdout if code == 0 else done.stderr
+
+
+def test_the_guide_to_adding_a_kind_has_at_most_three_steps() -> None:
+    guide = GUIDE.read_text().split("## To add a kind")[1].split("```python")[0]
+    assert len(re.findall(r"^\d\. ", guide, flags=re.MULTILINE)) <= 3
+
+
+def test_a_kind_of_ones_own_is_run_listed_and_reported(own: Path, tmp_path: Path) -> None:
+    design = design_of_kind(tmp_path / "mine", "dice")
+    results = tmp_path / "results"
+    printed = json.loads(said(own, "run", str(design), "--results", str(results), "--json"))
+    assert set(printed) == HEAD | {"dice"}
+    assert printed["valid"] is True
+    assert printed["slo"] is None
+    folder = results.resolve() / "tst-small" / printed["run"]
+    assert json.loads((folder / "result.json").read_text()) == printed
+    assert (results / "tst-small" / "latest").resolve() == folder
+    sixes = json.loads((folder / "thrown.json").read_text()).count(6)
+    listed = json.loads(said(own, "list", "--results", str(results), "--json"))["runs"]
+    [row] = listed
+    assert (row["kind"], row["valid"], row["found"]) == ("dice", True, {"sixes": sixes})
+    (folder / "report.html").unlink()
+    assert str(folder) in said(own, "report", str(folder)).replace("\n", "")
+    assert (folder / "report.html").is_file()
+
+
+def test_a_kind_that_is_not_here_is_refused_and_its_runs_are_still_listed(
+    own: Path, tmp_path: Path
+) -> None:
+    design = design_of_kind(tmp_path / "mine", "dice")
+    results = tmp_path / "results"
+    said(own, "run", str(design), "--results", str(results))
+    nowhere = tmp_path / "nowhere"
+    assert "kind dice" in said(nowhere, "run", str(design), code=2)
+    [row] = json.loads(said(nowhere, "list", "--results", str(results), "--json"))["runs"]
+    assert (row["kind"], row["found"]) == ("dice", {})
+
+
+def test_every_kind_here_is_named_like_its_folder_and_says_what_it_does() -> None:
+    assert set(kinds.names()) >= {"capacity", "compare", "schemes", "tune"}
+    for name in kinds.names():
+        kind = kinds.find(name)
+        assert kind.name == name
+        assert kind.summary
+
+
+def test_every_design_here_is_one_of_its_kind() -> None:
+    for path in sorted((ROOT / "experiments" / "designs").glob("*/experiment.toml")):
+        design = checked(load_design(path.parent))
+        kind = kinds.kind_of(design)
+        assert (path.parent / "README.md").is_file()
+        of_capacity = path.parent.name.endswith(("-capacity", "-variants"))
+        assert (kind.name == "capacity") == of_capacity
+        assert (design.experiment.failover is not None) == kind.replaces_machines
+
+
+@pytest.mark.parametrize(
+    ("kind", "more", "key"),
+    [
+        ("schemes", "", "failover"),
+        ("compare", "[failover]\nheartbeat_s = 1.0\n", "failover"),
+        ("capacity", "", "interference"),
+        ("tune", "", "tune.target"),
+        ("tune", '[tune]\ntarget = "p95"\nwindow_s = 1.0\n', "tune.window_s"),
+        ("tune", '[tune]\ntarget = "p95"\nwide = 1.0\n', "tune.wide"),
+        ("tune", '[tune]\ntarget = "p95"\narm = "third"\n', "tune.arm"),
+        ("tune", '[tune]\ntarget = "p95"\nrequests_max = 10\n', "tune.requests_max"),
+    ],
+)
+def test_what_does_not_fit_a_kind_is_refused_with_its_key(
+    tmp_path: Path, kind: str, more: str, key: str
+) -> None:
+    with pytest.raises(InputError) as refused:
+        checked(load_design(design_of_kind(tmp_path / "mine", kind, more)))
+    assert refused.value.place.endswith(key)
+
+
+def test_options_go_before_what_the_design_says(tmp_path: Path) -> None:
+    folder = design_of_kind(tmp_path / "mine", "tune", '[tune]\ntarget = "p95"\nwindow_s = 20.0\n')
+    design, tune = load_design(folder), kinds.find("tune")
+    section: Any = kinds.section_of(tune, design, {"target": "mean"})
+    assert (section.target, section.window_s) == ("mean", 20.0)
+    with pytest.raises(InputError) as refused:
+        kinds.section_of(tune, design, {"window_s": 0.1})
+    assert refused.value.place.endswith("tune.window_s")

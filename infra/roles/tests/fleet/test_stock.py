@@ -1,0 +1,84 @@
+"""The role of the README's guide, on a stock image: BusyBox, which has no libraries at all."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+
+import jsonschema  # type: ignore[import-untyped]
+import pytest
+from machines import PREFIX, ROOT, Machine, docker
+
+pytestmark = pytest.mark.timeout(900)
+
+GUIDE = (ROOT / "infra/roles/README.md").read_text()
+BUSYBOX = Path(__file__).parents[1] / "busybox"
+STOCK = f"{PREFIX}stock:test"
+ADDRESS = "198.18.241.90"
+
+
+def files_of_the_guide() -> dict[str, str]:
+    """Name to text of what stands in the guide's first step."""
+    blocks = re.findall(r"^ +```\w+ (\S+)\n(.*?)^ +```$", GUIDE, re.MULTILINE | re.DOTALL)
+    return {name: textwrap.dedent(text) for name, text in blocks}
+
+
+def test_the_guide_s_role_is_one() -> None:
+    schema = json.loads((ROOT / "contracts/role.schema.json").read_text())
+    jsonschema.validate(json.loads(files_of_the_guide()["role.json"]), schema)
+
+
+@pytest.fixture(scope="module")
+def made(network: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
+    assert network
+    folder = tmp_path_factory.mktemp("context")
+    for name, text in files_of_the_guide().items():
+        (folder / name).write_text(text)
+        (folder / name).chmod(0o755)
+    (folder / "bin").mkdir()
+    shutil.copy(ROOT / "build/bin/nodeagent", folder / "bin")
+    stock = str(ROOT / "infra/roles/stock/Dockerfile")
+    docker("build", "-q", "--network", "host", "-t", STOCK, str(BUSYBOX))
+    image = f"{PREFIX}pages:test"
+    how = ("-f", stock, "--build-arg", f"IMAGE={STOCK}", "-t", image)
+    docker("build", "-q", "--network", "host", *how, str(folder))
+    machine = Machine("pages", ADDRESS, {})
+    yield machine
+    docker("rm", "-f", "-v", machine.name)
+    docker("rmi", "--no-prune", image, STOCK)
+
+
+def test_the_role_runs_in_the_image_and_its_scripts_have_a_shell(made: Machine) -> None:
+    made.wait_until_ready()
+    assert (
+        made.run("wget", "-q", "-O", "-", "http://127.0.0.1:8080/start.sh")
+        == (files_of_the_guide()["start.sh"])
+    )
+
+
+@pytest.mark.parametrize("program", ["bash", "ip", "iperf3", "nft", "ss", "tc"])
+def test_what_the_agent_calls_is_debian_s_and_not_the_image_s(made: Machine, program: str) -> None:
+    assert made.run("which", program).strip() == f"/opt/sparecraft/tools/bin/{program}"
+    version = "-V" if program in ("ip", "ss", "tc") else "--version"
+    assert made.run(program, version)
+
+
+def test_the_agent_s_questions_are_answered(made: Machine) -> None:
+    links = json.loads(made.run("ip", "-j", "address", "show"))
+    addresses = {one["local"] for link in links for one in link["addr_info"]}
+    assert ADDRESS in addresses
+    assert isinstance(json.loads(made.run("tc", "-j", "qdisc", "show")), list)
+    assert "nodeagent" in made.run("/opt/sparecraft/bin/nodeagent", "--version")
+
+
+@pytest.mark.usefixtures("made")
+def test_the_image_ends_as_the_agent_does() -> None:
+    (config,) = json.loads(docker("image", "inspect", f"{PREFIX}pages:test"))
+    assert config["Config"]["StopSignal"] == "SIGTERM"
+    assert config["Config"]["User"] == "0"
+    assert config["Config"]["Entrypoint"] == ["/opt/sparecraft/bin/nodeagent"]
+    assert not config["Config"]["Cmd"]

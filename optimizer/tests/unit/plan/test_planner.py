@@ -1,0 +1,289 @@
+"""From a results folder to a plan, as the runner calls it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from optimizer.availability import FailureRates, active_route_anywhere, passive_failover
+from optimizer.errors import InputError
+from optimizer.fit import fit, read_results
+from optimizer.latency import TierLatency, mean_stay_s
+from optimizer.plan import Limits, Plan, plan_from_file, plan_from_results
+from optimizer.plan.ask.demand import demands, speed_under_interference
+from optimizer.plan.ask.evidence import CalibratedLatency
+from optimizer.tests.synthetic import Truth, write_run
+
+EXAMPLE = Path(__file__).parents[3] / "plan" / "example.toml"
+SLO = {"availability": 0.999, "p95_ms": 400.0, "p99_ms": 700.0}
+
+
+@pytest.fixture(scope="module")
+def on_prem(run_dir: Path) -> Plan:
+    return plan_from_results(run_dir, SLO)
+
+
+def test_a_plan_keeps_every_limit_and_says_so_in_json(on_prem: Plan) -> None:
+    value = json.loads(json.dumps(on_prem.to_json_dict(), allow_nan=False))
+    assert value["schema"] == 1
+    assert value["feasible"] is True
+    assert value["scheme"] == "on-prem"  # the run's
+    assert value["predicted"]["availability"] >= SLO["availability"]
+    assert value["predicted"]["p95_ms"] <= SLO["p95_ms"]
+    assert value["predicted"]["p99_ms"] <= SLO["p99_ms"]
+    assert value["predicted"]["evidence"] == "model"
+    assert value["usd_per_month"] == pytest.approx(
+        sum(t["usd_per_month"] for t in value["tiers"].values()), abs=0.02
+    )
+    for tier in value["tiers"].values():
+        assert 0 < tier["utilisation"] <= 0.7
+        assert tier["nodes"] >= tier["needed"] >= tier["replicas"]
+    assert value["binding"]
+    assert any("a default, not measured" in text for text in value["assumptions"])
+    assert any("measured / modelled" in text for text in value["assumptions"])
+
+
+def test_the_planned_availability_is_that_of_the_model(on_prem: Plan) -> None:
+    product = 1.0
+    for tier in on_prem.tiers.values():
+        if tier.mechanism == "pf":
+            found = passive_failover(tier.needed, tier.spares, FailureRates())
+        else:
+            extra = tier.nodes - tier.needed
+            found = active_route_anywhere(tier.needed, extra, FailureRates(), scheme="on-prem")
+        assert tier.availability == pytest.approx(found.availability, abs=1e-10)
+        product *= found.availability
+    assert on_prem.predicted["availability"] == pytest.approx(product, abs=1e-9)
+
+
+def test_a_plan_of_a_run_that_is_not_valid_says_so_first(run_dir: Path, tmp_path: Path) -> None:
+    spoilt = tmp_path / "run"
+    shutil.copytree(run_dir, spoilt)
+    manifest = json.loads((run_dir / "manifest.json").read_text())
+    manifest["verdicts"] = {"measurement": {"ok": True}, "injection": {"ok": False}}
+    (spoilt / "manifest.json").write_text(json.dumps(manifest))
+    warnings = plan_from_results(spoilt, SLO).warnings
+    assert "not valid (injection failed" in warnings[0]
+    assert sum("not valid" in text for text in warnings) == 1
+    assert not any("not valid" in text for text in plan_from_results(run_dir, SLO).warnings)
+
+
+def test_in_the_cloud_no_spares_are_paid_for(run_dir: Path, on_prem: Plan) -> None:
+    cloud = plan_from_results(run_dir, SLO, scheme="cloud")
+    assert all(t.spares == 0 and t.mechanism == "ara" for t in cloud.tiers.values())
+    assert cloud.usd_per_month is not None
+    assert on_prem.usd_per_month is not None
+    assert cloud.usd_per_month < on_prem.usd_per_month
+
+
+def test_a_looser_slo_never_costs_more(run_dir: Path) -> None:
+    costs = [
+        plan_from_results(run_dir, {"p99_ms": p99}, scheme="cloud").usd_per_month
+        for p99 in (250.0, 400.0, 800.0)
+    ]
+    assert all(c is not None for c in costs)
+    assert costs == sorted(costs, key=lambda c: -(c or 0.0))
+    assert costs[0] != costs[-1]
+
+
+def test_given_rates_replace_the_defaults_and_change_the_plan(run_dir: Path, on_prem: Plan) -> None:
+    rates = {"crash_per_year": 1.0, "failover_s": 15.0, "repair_s": 3600.0}
+    repaired = plan_from_results(run_dir, SLO, rates=rates)
+    assert not any("a default, not measured" in text for text in repaired.assumptions)
+    spares = sum(t.spares + t.nodes - t.needed for t in repaired.tiers.values())
+    assert spares < sum(t.spares + t.nodes - t.needed for t in on_prem.tiers.values())
+
+
+def test_the_tfvars_are_valid_and_hold_the_plan(on_prem: Plan) -> None:
+    text = on_prem.to_tfvars()
+    for name, tier in on_prem.tiers.items():
+        assert f'instance_type = "{tier.instance_type}"' in text
+        assert f'# {name} = {{ policy = "tad", replicas = {tier.replicas}, ' in text
+        assert f"nodes = {tier.nodes}, standby = {tier.spares}" in text
+    assert 'calls = ["db"]' in text
+    terraform = shutil.which("terraform")
+    assert terraform, "expected terraform on the PATH (ci/setup brings it)"
+    checked = subprocess.run(
+        [terraform, "fmt", "-"], input=text, text=True, capture_output=True, check=False
+    )
+    assert checked.returncode == 0, checked.stderr
+
+
+def test_a_latency_below_that_of_an_idle_page_is_refused_with_the_bound(run_dir: Path) -> None:
+    with pytest.raises(InputError, match=r"slo\.p95_ms: expected at least \d+\.\d\d ms"):
+        plan_from_results(run_dir, {"p95_ms": 5.0})
+
+
+def test_a_latency_that_the_largest_fleets_miss_is_explained(run_dir: Path) -> None:
+    plan = plan_from_results(run_dir, {"p95_ms": 120.0}, limits=Limits(max_nodes=4))
+    assert not plan.feasible
+    assert plan.usd_per_month is None
+    assert plan.to_tfvars() == ""
+    assert any("p95: 120 ms asked" in text and "short by" in text for text in plan.reasons)
+
+
+def test_too_few_nodes_are_explained_by_the_tier(run_dir: Path) -> None:
+    plan = plan_from_results(run_dir, {"availability": 0.9999}, limits=Limits(max_nodes=4))
+    assert not plan.feasible
+    assert any("availability: 0.9999 asked" in text for text in plan.reasons)
+
+
+def test_a_short_run_gives_no_plan_but_says_what_is_missing(tmp_path: Path) -> None:
+    plan = plan_from_results(write_run(tmp_path / "run", Truth(block_s=8.0, pages_per_s=4.0)), SLO)
+    assert not plan.feasible
+    assert any("needed" in text for text in plan.insufficient)
+    assert plan.to_json_dict()["tiers"] == {}
+
+
+def test_a_thin_percentile_is_planned_with_and_said(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", Truth(block_s=40.0))  # about 840 requests per arm
+    plan = plan_from_results(run, SLO, scheme="cloud")
+    assert plan.feasible
+    assert any("p99 from" in t and "1000 needed" in t for t in plan.insufficient)
+    assert not any("p95 from" in t for t in plan.insufficient)
+    service = fit(read_results(run))
+    latency = CalibratedLatency(demands(service), [95, 99], 4.0, "tad", service)
+    for factor in latency.factors.values():
+        assert factor.by_percentile[99] >= factor.by_percentile[95]
+
+
+def test_the_calibration_is_small_where_the_model_fits(run_dir: Path) -> None:
+    """The synthetic service has no queueing to misjudge; no factor is below one."""
+    service = fit(read_results(run_dir))
+    latency = CalibratedLatency(demands(service), [95, 99], 4.0, "tad", service)
+    assert set(latency.factors) == {(1, 1), (2, 2)}
+    for factor in latency.factors.values():
+        for ratio in factor.by_percentile.values():
+            assert 1.0 <= ratio < 1.6
+    unknown = latency.factor_of((1, 2))[95]
+    known = [f.by_percentile[95] for f in latency.factors.values()]
+    assert min(known) <= unknown <= max(known)
+
+
+@pytest.mark.parametrize("load", [0.0, 0.05, 0.3, 0.6])
+@pytest.mark.parametrize("gamma", [0.7, 0.95])
+def test_the_speed_under_interference_is_solved_back_from_latencies(
+    load: float, gamma: float
+) -> None:
+    tier = TierLatency(0.05, 1.0, 1.0)
+    for cores in (0.4, 1.0, 3.0):
+        ratio = mean_stay_s(tier, cores, load, 1.0) / mean_stay_s(tier, cores, load / gamma, gamma)
+        found = speed_under_interference(tier, cores, load, ratio)
+        assert found == pytest.approx(gamma, rel=1e-6)
+        assert ratio <= found + 1e-9
+
+
+@pytest.mark.parametrize(
+    ("slo", "named"),
+    [
+        ({"availability": 1.0}, "slo.availability"),
+        ({"availability": -0.5}, "slo.availability"),
+        ({"p95_ms": 0.0}, "slo.p95_ms"),
+        ({"p99_ms": float("nan")}, "slo.p99_ms"),
+        ({"p50_ms": 5.0}, "slo.p50_ms"),
+        ({}, "slo"),
+    ],
+)
+def test_an_slo_that_cannot_be_is_refused_by_name(
+    run_dir: Path, slo: dict[str, Any], named: str
+) -> None:
+    with pytest.raises(InputError, match=named):
+        plan_from_results(run_dir, slo)
+
+
+def test_unknown_schemes_regions_and_rates_are_refused(run_dir: Path) -> None:
+    with pytest.raises(InputError, match="scheme"):
+        plan_from_results(run_dir, SLO, scheme="moon")
+    with pytest.raises(InputError, match="region"):
+        plan_from_results(run_dir, SLO, region="moon-1")
+    with pytest.raises(InputError, match=r"rates\.mttf"):
+        plan_from_results(run_dir, SLO, rates={"mttf": 3.0})
+    with pytest.raises(InputError, match="crash_per_year"):
+        plan_from_results(run_dir, SLO, rates={"crash_per_year": -3.0})
+
+
+def test_importing_the_planner_loads_no_solver_and_no_experiments() -> None:
+    code = (
+        "import sys, optimizer; "
+        "print([m for m in ('pyomo', 'scipy', 'polars', 'experiments') if m in sys.modules])"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "[]"
+
+
+def test_no_module_of_the_optimizer_names_experiments() -> None:
+    for path in Path(__file__).parents[3].rglob("*.py"):
+        for line in path.read_text().splitlines():
+            assert not line.startswith(("import experiments", "from experiments")), path
+
+
+def test_stated_figures_replace_measured_ones_and_are_listed(run_dir: Path, tmp_path: Path) -> None:
+    file = tmp_path / "plan.toml"
+    file.write_text(
+        "arrival_per_s = 30.0\n[slo]\navailability = 0.999\np95_ms = 400.0\n"
+        "[rates]\nrepair_s = 3600.0\n[[tiers]]\nname = 'db'\nprocessing_s = 0.01\n"
+    )
+    both, run = plan_from_file(file, run_dir), plan_from_results(run_dir, SLO)
+    assert both.inputs["mode"] == "results and plan.toml"
+    assert set(both.inputs["stated"]) == {
+        "arrival_per_s",
+        "rates.repair_s",
+        "tiers.db.processing_s",
+    }
+    assert both.inputs["tiers"]["db"]["processing_s"]["value"] == 0.01
+    assert both.inputs["tiers"]["db"]["processing_s"]["source"] == "stated"
+    assert both.inputs["tiers"]["web"] == run.inputs["tiers"]["web"]
+    assert both.predicted["evidence"] == "model"
+    file.write_text("[slo]\np95_ms = 400.0\n[[tiers]]\nname = 'cache'\n")
+    with pytest.raises(InputError, match=r"tiers\.0\.name"):
+        plan_from_file(file, run_dir)
+
+
+def test_the_tfvars_keep_the_rules_of_the_local_platform(on_prem: Plan) -> None:
+    """Those of infra/stacks/local/variables.tf; machines are slices, with fractions of cores."""
+    import hcl2
+
+    fleet = hcl2.loads(on_prem.to_tfvars())
+    for name, tier in fleet["tiers"].items():
+        assert float(tier["cpus"]) >= 0.1
+        assert float(tier["memory_mb"]) >= 64
+        assert isinstance(tier["nodes"], int)
+        assert isinstance(tier["standby"], int)
+        assert tier["nodes"] + tier["standby"] <= 100
+        arbiter = fleet["arbiters"][name]
+        assert set(arbiter) == {"tokens"}
+        assert 1 <= arbiter["tokens"] <= 1000
+
+
+def test_an_on_premises_plan_takes_owned_machines_and_prices_spares_as_off(on_prem: Plan) -> None:
+    assert on_prem.region == "on-prem"
+    for tier in on_prem.tiers.values():
+        assert tier.usd_active_per_month is not None
+        assert tier.usd_standby_per_month is not None
+        total = tier.usd_active_per_month + tier.usd_standby_per_month
+        assert total == pytest.approx(tier.usd_per_month, abs=0.02)
+        if tier.spares:
+            assert tier.usd_standby_per_month / tier.spares < tier.usd_active_per_month / tier.nodes
+
+
+def test_a_mechanism_that_is_not_allowed_is_not_planned(tmp_path: Path) -> None:
+    text = EXAMPLE.read_text()
+    only = tmp_path / "plan.toml"
+    only.write_text(text.replace('mechanisms           = ["ara", "pf"]', 'mechanisms = ["ara"]'))
+    assert plan_from_file(only).tiers["web"].mechanism == "ara"
+    cloud = tmp_path / "cloud.toml"
+    cloud.write_text(
+        text.replace('"on-prem"   # cloud', '"cloud"   # cloud')
+        .replace('book = "on-prem"', 'book = "ec2"')
+        .replace('["ara", "pf"]', '["pf"]')
+        .replace("repair_s       = 86400.0", "")
+        .replace("present  ", "# ")
+    )
+    web = plan_from_file(cloud).tiers["web"]
+    assert (web.mechanism, web.spares, web.nodes) == ("pf", 0, web.needed)
