@@ -21,15 +21,20 @@ set_up_for_now() {
   ci/setup
 }
 
-# Debian packages, without starting the services that some of them bring.
-install_quietly() {
-  local policy=/usr/sbin/policy-rc.d made=no
-  if [ ! -e "$policy" ]; then
-    printf '#!/bin/sh\nexit 101\n' >"$policy"
-    chmod +x "$policy"
-    made=yes
+# Debian packages, without starting the services that some of them bring. The policy that forbids it is gone when this
+# ends, however it ends; one of somebody else's is left alone, one of ours that a kill left behind is not.
+policy_rc_d=/usr/sbin/policy-rc.d
+install_quietly() ( # packages
+  ours='# sparecraft: packages start nothing while they are installed'
+  if [ ! -e "$policy_rc_d" ] || grep -qxF "$ours" "$policy_rc_d"; then
+    trap 'rm -f "$policy_rc_d"' EXIT
+    trap 'exit 129' HUP
+    trap 'exit 130' INT
+    trap 'exit 143' TERM
+    printf '#!/bin/sh\n%s\nexit 101\n' "$ours" >"$policy_rc_d"
+    chmod 755 "$policy_rc_d"
   fi
-  DEBIAN_FRONTEND=noninteractive apt-get update -qq
-  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >/dev/null
-  if [ "$made" = yes ]; then rm -f "$policy"; fi
-}
+  export DEBIAN_FRONTEND=noninteractive
+  apt-get update -qq
+  apt-get install -y -qq --no-install-recommends "$@" >/dev/null
+)

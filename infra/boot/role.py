@@ -6,11 +6,15 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 HOME = Path("/opt/sparecraft")
 DONE = Path("/var/lib/sparecraft/role-installed")
 UNITS = Path("/etc/systemd/system")
+POLICY = Path("/usr/sbin/policy-rc.d")  # asked by packages that want to start a service
+_OURS = "# sparecraft: packages start nothing while they are installed"
 
 
 def write_files(files: dict[str, dict[str, str]]) -> None:
@@ -34,7 +38,8 @@ def install_role(name: str, content: Path | None) -> None:
     for programs in (bundle / "bin", role / "bin"):
         if programs.exists():
             shutil.copytree(programs, HOME / "bin", dirs_exist_ok=True)
-    subprocess.run([role / "install.sh"], check=True)
+    with packages_start_nothing():
+        subprocess.run([role / "install.sh"], check=True)
     if content is not None:
         subprocess.run(["tar", "-xzf", content, "-C", "/"], check=True)
         content.unlink()
@@ -42,6 +47,23 @@ def install_role(name: str, content: Path | None) -> None:
         subprocess.run([role / "make-content.sh"], check=True)
     DONE.parent.mkdir(parents=True, exist_ok=True)
     DONE.touch()
+
+
+@contextmanager
+def packages_start_nothing(policy: Path = POLICY) -> Iterator[None]:
+    """Forbid packages to start services, which the agent does.
+
+    A policy of somebody else's is left alone; ours is removed, one that a kill left behind too.
+    """
+    if policy.exists() and _OURS not in policy.read_text().splitlines():
+        yield
+        return
+    policy.write_text(f"#!/bin/sh\n{_OURS}\nexit 101\n")
+    policy.chmod(0o755)
+    try:
+        yield
+    finally:
+        policy.unlink(missing_ok=True)
 
 
 def write_unit(program: str) -> None:

@@ -3,10 +3,6 @@
 set -euo pipefail
 role=/opt/sparecraft/role
 export DEBIAN_FRONTEND=noninteractive
-# The agent starts servers, packages do not.
-printf '#!/bin/sh\nexit 101\n' >/usr/sbin/policy-rc.d
-chmod 755 /usr/sbin/policy-rc.d
-
 apt-get update -qq
 apt-get install -y -qq --no-install-recommends mariadb-server-core mariadb-client-core >/dev/null
 apt-get clean

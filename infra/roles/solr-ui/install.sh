@@ -3,10 +3,6 @@
 set -euo pipefail
 role=/opt/sparecraft/role
 export DEBIAN_FRONTEND=noninteractive
-# The agent starts servers, packages do not.
-printf '#!/bin/sh\nexit 101\n' >/usr/sbin/policy-rc.d
-chmod 755 /usr/sbin/policy-rc.d
-
 apt-get update -qq
 apt-get install -y -qq --no-install-recommends apache2 libapache2-mod-php php-curl >/dev/null
 apt-get clean

@@ -2,10 +2,6 @@
 # Installs nginx, without starting it.
 set -euo pipefail
 export DEBIAN_FRONTEND=noninteractive
-# The agent starts servers, packages do not.
-printf '#!/bin/sh\nexit 101\n' >/usr/sbin/policy-rc.d
-chmod 755 /usr/sbin/policy-rc.d
-
 apt-get update -qq
 apt-get install -y -qq --no-install-recommends nginx-light >/dev/null
 apt-get clean

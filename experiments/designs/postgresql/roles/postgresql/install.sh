@@ -2,9 +2,6 @@
 # Installs PostgreSQL 15, without a cluster of its own and without starting anything.
 set -euo pipefail
 export DEBIAN_FRONTEND=noninteractive
-printf '#!/bin/sh\nexit 101\n' >/usr/sbin/policy-rc.d
-chmod 755 /usr/sbin/policy-rc.d
-
 apt-get update -qq
 apt-get install -y -qq --no-install-recommends postgresql-common >/dev/null
 sed -i 's/^#\?create_main_cluster.*/create_main_cluster = false/' /etc/postgresql-common/createcluster.conf
