@@ -1,6 +1,6 @@
 # Every target does the set-up it needs; nothing has to be run before it.
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo nightly-demo test lint fmt bench soak clean
+.PHONY: help setup build demo nightly-demo check test test-all test-change lint fmt bench soak clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -17,8 +17,17 @@ demo: ## set up, run experiment mediawiki-noisy end to end, print the summary an
 nightly-demo: ## a night of two designs in about 15 minutes, and the path of its site
 	@ci/nightly-demo
 
-test: ## set up, then every check and test: lint, types, unit, real components, end to end
-	@ci/test
+check: ## of what is set up: format, lint, types and unit tests, in three minutes
+	@ci/check
+
+test: ## set up, then check, each protocol and fault with its real part, and one experiment on a fleet
+	@ci/test short
+
+test-all: ## every test: before an issue is resolved, and at night
+	@ci/test all
+
+test-change: ## test, then of the rest what changed since ci/tested touches, and a quarter of the others
+	@ci/test change
 
 lint: ## formatting, lint and types of every language
 	@ci/lint

@@ -24,7 +24,7 @@ HALF_LOAD_CONNECTIONS = 32
 MANY = 10_000
 TURNS = 9
 TURN_S = 2
-TESTKIT = ROOT / "agents" / "target" / "release" / "testkit"
+TESTKIT = ROOT / "build" / "bin" / "testkit"
 BODY_BYTES = 1024
 
 _UNIT_US = {"us": 1.0, "ms": 1e3, "s": 1e6}

@@ -28,7 +28,7 @@ TURN_S = 3
 KEYS = 1000
 VALUE_BYTES = 1024
 COMPARING = ("count", "refuse")  # what is done with the replies of r = 2
-_BUILT = ROOT / "agents" / "target" / "release"
+_BUILT = ROOT / "build" / "bin"
 KVLOAD, FORWARDER = _BUILT / "kvload", _BUILT / "forwarder"
 FORWARDING = ("epoll", "uring")  # what copies replies and nothing else, and how it waits
 _URING_OFF = Path("/proc/sys/kernel/io_uring_disabled")  # not 0: for some or for all

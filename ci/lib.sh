@@ -1,9 +1,12 @@
 # shellcheck shell=bash
-# Shared by the scripts in ci/: where the project lies, its tools' paths, and how to speak.
+# Shared by the scripts in ci/: where the project lies, its tools' paths, how to speak, to keep and to wait.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root"
-export PATH="$root/.venv/bin:$root/build/tools/bin:$PATH"
+# What is built is kept here by its content, for all clones of this user.
+cache=${XDG_CACHE_HOME:-$HOME/.cache}/sparecraft
+export PATH="$root/.venv/bin:$cache/tools/bin:$PATH"
+export CARGO_TARGET_DIR="$cache/target" CARGO_INCREMENTAL=0
 export CHECKPOINT_DISABLE=1
 # A configuration file that is named but absent makes Terraform warn at every call.
 if [ -n "${TF_CLI_CONFIG_FILE:-}" ] && [ ! -e "$TF_CLI_CONFIG_FILE" ]; then unset TF_CLI_CONFIG_FILE; fi
@@ -14,6 +17,63 @@ fail() { # exit code, message
   exit "$1"
 }
 have() { command -v "$1" >/dev/null 2>&1; }
+
+# Runs a command and says how long it took.
+step() { # name, command...
+  local started=$SECONDS
+  say "$1"
+  "${@:2}"
+  say "$1: $((SECONDS - started)) s"
+}
+
+# Runs jobs side by side. The first one's output is seen; what the others say comes after it.
+at_once() { # functions
+  local logs job failed=0 jobs=()
+  logs=$(mktemp -d)
+  set -m # process groups of their own, so that all of them can be ended
+  for job in "${@:2}"; do
+    (set -e; "$job") >"$logs/$job" 2>&1 </dev/null &
+    jobs+=("$!")
+  done
+  (set -e; "$1") </dev/null &
+  jobs+=("$!")
+  set +m
+  trap 'kill -INT -- "${jobs[@]/#/-}"; wait; exit 130' INT TERM
+  for job in "${jobs[@]}"; do wait "$job" || failed=1; done
+  trap - INT TERM
+  for job in "${@:2}"; do cat "$logs/$job"; done
+  rm -rf "$logs"
+  return "$failed"
+}
+
+# A hash of files' names and contents, and of words. Files that are built or hidden do not count.
+content_of() { # words, --, files and folders
+  local words=()
+  while [ "$1" != -- ]; do words+=("$1"); shift; done
+  shift
+  {
+    printf '%s\n' "${words[@]}"
+    find "$@" \( -name target -o -name __pycache__ -o -name '.*' \) -prune -o -type f -print0 | LC_ALL=C sort -z | xargs -0 sha256sum
+  } | sha256sum | cut -c1-20
+}
+
+# Makes a folder by a command, or takes what was made of the same content before. The eight newest are kept.
+kept() { # name, hash of the content, folder, command that fills the folder
+  local store=$cache/$1/$2 new
+  if [ ! -d "$store" ]; then
+    "${@:4}"
+    mkdir -p "$cache/$1"
+    new=$(mktemp -d "$cache/$1/.new.XXXXXX")
+    cp -a "$3/." "$new"
+    mv -T "$new" "$store" 2>/dev/null || rm -rf "$new" # another clone was first
+    find "$cache/$1" -mindepth 1 -maxdepth 1 -printf '%T@ %p\n' | sort -rn | tail -n +9 | cut -d' ' -f2- | xargs -r rm -rf
+  else
+    rm -rf "$3"
+    mkdir -p "$3"
+    cp -a "$store/." "$3"
+  fi
+  touch "$store"
+}
 
 # Set-up, with the engine that it starts stopped at the end; one that was already running is left alone.
 set_up_for_now() {

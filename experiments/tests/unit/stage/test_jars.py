@@ -39,6 +39,7 @@ def role(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     program.write_text(MAVEN.format(calls=tmp_path / "calls", jar=tmp_path / "one.jar"))
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     _lock(folder, b"one")
     yield folder
     shutil.rmtree(MADE, ignore_errors=True)

@@ -1,0 +1,164 @@
+"""Selects the long tests that CI runs beside `make test`: those a change touches, and a quarter.
+
+As a pytest plugin, `-p ci.selection --touched-since=COMMIT`, it deselects the others and prints
+what it left out. As a program, `python -m ci.selection COMMIT`, it prints which suites that are not
+pytest's, `rust` and `provider`, run their long tests.
+
+A test is touched by a change of its own file, of what that imports (directly or not), of the room
+that it tests (tests/KIND/ROOM tests the folder ROOM beside tests/), and of what TOUCHES says for
+its folder. Where the commit is unknown, as in a shallow clone, everything is touched.
+"""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+import zlib
+from collections.abc import Iterable, Mapping
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+SHARES = 4  # a quarter of what is not touched runs
+
+# A folder, and the folders of tests that use it without importing it.
+TOUCHES: dict[str, tuple[str, ...]] = {
+    "agents/harden": ("experiments/tests/real/kinds/bitflips",),
+    "agents/lots": ("infra/roles/tests/fleet",),
+    "agents/press": ("infra/roles/tests/fleet",),
+    "agents/load": ("experiments/tests/fleet/load", "experiments/tests/real/load"),
+    "agents/arbiter": ("experiments/tests/fleet/kinds/compare", "infra/roles/tests/fleet"),
+    "agents/policy": ("experiments/tests/fleet/kinds/compare", "infra/roles/tests/fleet"),
+    "agents/nodeagent": ("experiments/tests/fleet",),
+    "agents/README.md": ("experiments/tests/real/docs",),
+    "experiments/designs": ("experiments/tests/fleet/kinds",),
+    "experiments/kinds": ("experiments/tests/fleet/kinds",),
+    "experiments/load": ("experiments/tests/fleet",),
+    "experiments/record": ("experiments/tests/fleet/kinds",),
+    "experiments/stage": ("experiments/tests/fleet",),
+    "docs": ("experiments/tests/fleet/docs",),
+    "infra/account": ("experiments/tests/real/infra",),
+    "infra/boot": ("experiments/tests/fleet/stage", "experiments/tests/real/infra"),
+    "infra/provider": ("experiments/tests/fleet/stage",),
+    "infra/roles": ("infra/roles/tests/fleet", "experiments/tests/fleet/kinds"),
+    "infra/stacks/ec2": ("experiments/tests/real/infra", "experiments/tests/real/commands"),
+    "infra/stacks/local": ("experiments/tests/fleet/stage",),
+    "infra/stacks/hosts": ("experiments/tests/fleet/stage",),
+    "infra/stacks/shared": ("experiments/tests/fleet/stage",),
+    "pyproject.toml": ("",),
+    "requirements.lock": ("",),
+}
+
+
+def changed_since(commit: str) -> set[str] | None:
+    """Paths that differ between a commit and what is checked out; None where it is unknown."""
+    command = ["git", "-C", str(ROOT), "diff", "--name-only", "--no-renames", commit]
+    found = subprocess.run(command, capture_output=True, text=True, check=False)
+    return set(found.stdout.splitlines()) if found.returncode == 0 else None
+
+
+def share_of_commit() -> int:
+    """Which of the SHARES shares this commit runs: drawn from its tree."""
+    command = ["git", "-C", str(ROOT), "rev-parse", "HEAD^{tree}"]
+    found = subprocess.run(command, capture_output=True, text=True, check=False)
+    return int(found.stdout[:8] or "0", 16) % SHARES
+
+
+def share_of(name: str) -> int:
+    return zlib.crc32(name.encode()) % SHARES
+
+
+@cache
+def imports(file: str) -> frozenset[str]:
+    """The project's files that a Python file imports directly, relative to the root."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse((ROOT / file).read_text())):
+        if isinstance(node, ast.Import):
+            names |= {one.name for one in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names |= {node.module, *(f"{node.module}.{one.name}" for one in node.names)}
+    places = [name.replace(".", "/") for name in names]
+    files = [f"{place}{end}" for place in places for end in (".py", "/__init__.py")]
+    return frozenset(one for one in files if (ROOT / one).is_file())
+
+
+def reached(file: str) -> set[str]:
+    """A Python file and all of the project's files that it imports, directly or not."""
+    found, left = {file}, [file]
+    while left:
+        new = imports(left.pop()) - found
+        found |= new
+        left += new
+    return found
+
+
+def room(file: str) -> str:
+    """The folder that a test file tests: WING/tests/KIND/ROOM/test_x.py is of WING/ROOM."""
+    wing, _, inside = file.partition("/tests/")
+    return "/".join([wing, *inside.split("/")[1:-1]])
+
+
+def _inside(path: str, folder: str) -> bool:
+    return folder == "" or path == folder or path.startswith(f"{folder}/")
+
+
+def is_touched(file: str, changed: Iterable[str] | None) -> bool:
+    """Whether a change touches a file of tests. None for the change: everything is touched."""
+    if changed is None:
+        return True
+    changed = set(changed)
+    if changed & reached(file) or any(_inside(path, room(file)) for path in changed):
+        return True
+    folders = {to for top, tests in TOUCHES.items() for to in tests if _any_inside(changed, top)}
+    return any(_inside(file, folder) for folder in folders)
+
+
+def _any_inside(changed: Iterable[str], folder: str) -> bool:
+    return any(_inside(path, folder) for path in changed)
+
+
+def other_suites(changed: set[str] | None, share: int) -> list[str]:
+    """Which of the suites that are not pytest's run whole."""
+    folders = {"rust": "agents", "provider": "infra/provider"}
+    return [
+        name
+        for name, folder in folders.items()
+        if changed is None or _any_inside(changed, folder) or share_of(name) == share
+    ]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--touched-since", metavar="COMMIT", help="what changed since, and a quarter")
+
+
+def left_out(files: Mapping[str, str], changed: set[str] | None, share: int) -> set[str]:
+    """Tests that do not run, of tests and the files that they are in."""
+    touched = {file for file in set(files.values()) if is_touched(file, changed)}
+    return {t for t, file in files.items() if file not in touched and share_of(t) != share}
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    files = {item.nodeid: item.path.relative_to(ROOT).as_posix() for item in items}
+    changed = changed_since(config.getoption("--touched-since"))
+    left = left_out(files, changed, share_of_commit())
+    config.hook.pytest_deselected(items=[item for item in items if item.nodeid in left])
+    items[:] = [item for item in items if item.nodeid not in left]
+    config.stash[_LEFT] = sorted(left)
+
+
+_LEFT = pytest.StashKey[list[str]]()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    left = terminalreporter.config.stash.get(_LEFT, [])
+    terminalreporter.section(f"left out: {len(left)} long tests (make test-all runs them)")
+    for name in left:
+        terminalreporter.write_line(name)
+
+
+if __name__ == "__main__":
+    print("\n".join(other_suites(changed_since(sys.argv[1]), share_of_commit())))
