@@ -173,6 +173,7 @@ def test_a_taken_port_is_named_and_nothing_stays(tmp_path: Path) -> None:
     assert docker.find(EXPERIMENT) == []
 
 
+@pytest.mark.long
 def test_a_full_results_disk_ends_the_run_with_a_message_and_no_fleet(tmp_path: Path) -> None:
     with mounted(tmp_path / "disk", size_kb=96) as disk:
         done = sparecraft("run", str(SMALL), "--results", str(disk))

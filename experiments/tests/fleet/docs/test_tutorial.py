@@ -18,6 +18,7 @@ def _nothing_stays() -> Iterator[None]:
         yield
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)
 @pytest.mark.usefixtures("_nothing_stays")
 def test_its_run_measures_both_arms(reader: Reader) -> None:

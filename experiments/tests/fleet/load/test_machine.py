@@ -42,6 +42,8 @@ from experiments.tests.load_fixture import begun, ended, make_plan, shared
 from experiments.tests.servers import serving
 from optimizer.tests.answers import Answer
 
+pytestmark = pytest.mark.long
+
 NAME = "tst-role-load"
 ROLE = "/opt/sparecraft/bundle/roles/load"
 NODE, EXPERIMENT = str(ROOT / "experiments" / "tests" / "designs" / "node"), "tst-node"

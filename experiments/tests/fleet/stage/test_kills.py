@@ -20,6 +20,8 @@ from experiments.tests.fleets import nothing_stays
 from experiments.tests.kill_session import Session
 from experiments.tests.kills import EXPERIMENT, draw, not_recorded
 
+pytestmark = pytest.mark.long
+
 COUNT = int(os.environ.get("SPARECRAFT_KILLS", "10"))
 DESIGN = ROOT / "experiments" / "tests" / "designs" / "kills"
 

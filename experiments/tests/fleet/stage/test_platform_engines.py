@@ -18,6 +18,8 @@ from experiments.stage.platforms.local.platform import LocalPlatform
 from experiments.tests.engine import docker as call_docker
 from experiments.tests.second_engine import BASE, second_engine
 
+pytestmark = pytest.mark.long
+
 EXPERIMENT = "tst-engines"
 THERE = "unix:///var/run/docker.sock"
 

@@ -25,6 +25,8 @@ from experiments.tests.ec2_stack import copy_of_stack
 from experiments.tests.hosts_fixture import Hosts, hosts
 from experiments.tests.quiet import NOBODY
 
+pytestmark = pytest.mark.long
+
 FOUR, SMALL = ("a", "b", "c", "d"), "small"
 SPEC = ROOT / "experiments" / "tests" / "designs" / "kills" / "fleet.tfvars"
 EXPERIMENT = "tst-kills"

@@ -17,7 +17,7 @@ from experiments.tests.engine import docker
 from experiments.tests.fleets import live
 
 FOLDER = ROOT / "experiments" / "tests" / "designs" / "settings"
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 EXPERIMENT = "tst-settings"
 
 

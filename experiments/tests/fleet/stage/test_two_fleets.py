@@ -19,7 +19,7 @@ from experiments.stage.platforms.terraform import Stack
 from experiments.tests.fleets import nothing_stays
 from experiments.tests.quiet import NOBODY
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
 NODE = ROOT / "experiments" / "tests" / "designs" / "node" / "fleet.tfvars"
 NAMES = ("tst-one", "tst-two")

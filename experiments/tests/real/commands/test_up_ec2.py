@@ -18,6 +18,8 @@ from experiments.tests.called import call
 from experiments.tests.ec2_stack import KEY, account_of_a_stack
 from optimizer.tests.answers import Answer
 
+pytestmark = pytest.mark.long
+
 DESIGN = EXPERIMENT = "memcached-capacity"
 REFUSAL = (
     "<Response><Errors><Error><Code>VcpuLimitExceeded</Code><Message>You have requested more vCPU "

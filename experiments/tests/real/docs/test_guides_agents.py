@@ -91,6 +91,7 @@ def test_a_guide_has_few_steps_and_names_files_that_are_there(title: str) -> Non
     assert all((AGENTS / path).is_file() for path in there), there
 
 
+@pytest.mark.long
 def test_a_fault_is_its_file_and_one_line(programs: Path) -> None:
     faults = {
         fault["kind"]: fault for fault in printed(programs / "nodeagent", "--kinds")["faults"]
@@ -99,6 +100,7 @@ def test_a_fault_is_its_file_and_one_line(programs: Path) -> None:
     assert faults["cpu.spin"] == {**known, "kind": "cpu.spin", "group": "fault"}
 
 
+@pytest.mark.long
 def test_a_policy_is_its_file_and_two_lines(programs: Path) -> None:
     policies = printed(programs / "arbiter", "--policies")["policies"]
     assert "any-other" in [policy["name"] for policy in policies]

@@ -17,6 +17,8 @@ from experiments.paths import ROOT
 from experiments.tests.aws import REGION, environment, moto_server
 from experiments.tests.ec2_stack import PROVIDERS
 
+pytestmark = pytest.mark.long
+
 _STATE = """
 terraform {
   backend "s3" {

@@ -31,6 +31,8 @@ from experiments.tests.ec2_stack import (
     tags,
 )
 
+pytestmark = pytest.mark.long
+
 # What moto forgets or adds: bucket tags, an instance's groups beside its interfaces' ones, what a
 # rule between groups is for, a template's own tags among those of its machines.
 _MOTO_DRIFT = {

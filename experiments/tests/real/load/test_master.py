@@ -202,6 +202,7 @@ def test_a_worker_that_is_told_to_end_keeps_what_it_measured_and_tells_it(tmp_pa
     assert int(test.csv()["Aggregated"]["Request Count"]) == totals["requests"]
 
 
+@pytest.mark.long
 def test_locust_s_pages_start_stop_and_start_it_again(tmp_path: Path) -> None:
     pages = free_port()
 

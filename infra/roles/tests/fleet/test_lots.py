@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from machines import Machine, docker, eventually
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
 NAMES, DATABASE, SERVER, MANAGER = (f"198.18.241.{100 + n}" for n in range(4))
 

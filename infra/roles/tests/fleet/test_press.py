@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from machines import Machine, docker, eventually, get
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
 ADDRESSES = {f"web-{place}": f"198.18.241.{90 + place}" for place in (1, 2, 3)}
 READY = "/opt/sparecraft/role/ready.sh"

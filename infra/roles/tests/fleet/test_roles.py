@@ -14,7 +14,7 @@ import httpx
 import pytest
 from machines import PREFIX, ROOT, Machine, arbiter_config, docker, eventually, get
 
-pytestmark = pytest.mark.timeout(1800)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
 
 TITLES = (ROOT / "infra/roles/mariadb/titles.txt").read_text().split()
 DB, WEB, INFLUX, ARBITER = (f"198.18.241.{n}" for n in (30, 20, 5, 10))

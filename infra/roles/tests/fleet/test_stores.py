@@ -10,7 +10,7 @@ from urllib.parse import quote
 import pytest
 from machines import ROOT, Machine, docker, eventually, get
 
-pytestmark = pytest.mark.timeout(1800)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
 
 CACHE, STORE, COPY, SEARCH, UI, APACHE = (f"198.18.241.{n}" for n in (40, 50, 51, 60, 70, 80))
 WORDS = (ROOT / "infra/roles/mariadb/titles.txt").read_text().split()

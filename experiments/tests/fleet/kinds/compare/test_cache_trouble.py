@@ -21,7 +21,7 @@ from experiments.stage.platforms.local import docker
 from experiments.tests.called import sparecraft
 from experiments.tests.fleets import nothing_stays
 
-pytestmark = pytest.mark.timeout(400)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(400)]
 
 SOURCE = ROOT / "experiments" / "designs" / "memcached-noisy"
 EXPERIMENT = "tst-caches"

@@ -87,6 +87,7 @@ TOLD = ("Burn rate of the p95", "Burn rate of the errors", "USD per hour",
         "USD per million good requests", "annotation: Verdicts")  # fmt: skip
 
 
+@pytest.mark.long
 def test_a_plans_fleet_is_made_as_described_shown_and_held_to_its_prediction(
     tmp_path: Path,
 ) -> None:
@@ -125,6 +126,7 @@ def _check_prediction(predicted: dict[str, Any]) -> None:
     assert predicted["availability"]["all_nodes_up_share"] == 1.0
 
 
+@pytest.mark.long
 def test_a_block_that_the_host_spoils_is_set_aside_and_measured_again(tmp_path: Path) -> None:
     started = _start(tmp_path, "--quiet-wait", "3")
     started.until_event(kind="measure", action="start")
@@ -173,6 +175,7 @@ def test_ctrl_c_reverts_keeps_what_was_measured_and_leaves_nothing(tmp_path: Pat
     assert docker.find(EXPERIMENT) == []
 
 
+@pytest.mark.long
 def test_a_guard_undoes_all_faults_keeps_what_was_measured_and_leaves_nothing(
     tmp_path: Path,
 ) -> None:
@@ -195,6 +198,7 @@ def test_a_guard_undoes_all_faults_keeps_what_was_measured_and_leaves_nothing(
     assert docker.find(EXPERIMENT) == []
 
 
+@pytest.mark.long
 def test_a_second_run_is_refused_while_one_is_active(tmp_path: Path) -> None:
     started = _start(tmp_path)
     started.until("the lock", (tmp_path / ".lock").exists)

@@ -19,7 +19,7 @@ from experiments.tests.called import sparecraft
 from experiments.tests.engine import docker
 from experiments.tests.fleets import nothing_stays
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
 EXPERIMENT = "tst-own"
 SPILLED = "SELECT temp_files FROM pg_stat_database WHERE datname = 'dictionary'"

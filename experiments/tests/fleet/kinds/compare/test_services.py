@@ -14,7 +14,7 @@ from experiments.paths import ROOT
 from experiments.tests.called import sparecraft
 from experiments.tests.fleets import nothing_stays
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
 DESIGNS = ROOT / "experiments" / "tests" / "designs"
 

@@ -17,7 +17,7 @@ from experiments.record.result import flat, read_result
 from experiments.stage.platforms.local import docker
 from experiments.tests.fleets import Started, nothing_stays
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
 DESIGNS = ROOT / "experiments" / "tests" / "designs"
 EXPERIMENT = "tst-limplock"

@@ -27,7 +27,7 @@ from experiments.stage.schemes import Controller, Journal, MachineOperations
 from experiments.tests.engine import docker as call_docker
 from experiments.tests.fleets import Started, live
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
 DESIGN = ROOT / "experiments" / "tests" / "designs" / "failover"
 EXPERIMENT = "tst-failover"

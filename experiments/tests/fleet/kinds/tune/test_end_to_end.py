@@ -16,7 +16,7 @@ from experiments.record.result import flat, read_result
 from experiments.stage.platforms.local import docker
 from experiments.tests.fleets import Started, nothing_stays
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
 DESIGN = ROOT / "experiments" / "tests" / "designs" / "small"
 EXPERIMENT = "tst-small"

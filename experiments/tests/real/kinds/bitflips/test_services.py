@@ -29,6 +29,8 @@ from experiments.kinds.bitflips.section import BitflipsSection
 from experiments.kinds.bitflips.services import SERVICES, Service
 from experiments.tests.harden_fixture import need_compiler, trouble
 
+pytestmark = pytest.mark.long
+
 LIMITS = Limits(cpu_s=1, wall_s=120.0, memory_bytes=1 << 30, output_bytes=8 << 20)
 
 

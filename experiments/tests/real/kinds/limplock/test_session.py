@@ -9,10 +9,14 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
+import pytest
+
 from experiments.design import load_design
 from experiments.kinds.limplock.clients import Clients, Task, command
 from experiments.paths import ROOT
 from experiments.tests.load_fixture import free_port
+
+pytestmark = pytest.mark.long
 
 ROLE = load_design("limplock-zookeeper").roles["zookeeper"]
 LIMIT_S = 120.0

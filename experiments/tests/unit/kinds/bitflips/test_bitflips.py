@@ -9,33 +9,19 @@ from typing import Any
 
 import pytest
 
-from experiments.design import load_design
-from experiments.kinds.bitflips import KIND
-from experiments.kinds.bitflips.again import again
 from experiments.kinds.bitflips.analysis import for_planner, price_rows, row_of, wilson
 from experiments.kinds.bitflips.build import Built
 from experiments.kinds.bitflips.inject import (
     OUTCOMES,
     Golden,
-    Limits,
     Ran,
     drawn,
-    golden,
-    inject,
     outcome_of,
 )
-from experiments.kinds.bitflips.measure import INJECTIONS, INJECTIONS_FILE, Journal, journal_name
+from experiments.kinds.bitflips.measure import Journal, journal_name
 from experiments.kinds.bitflips.record import Told
 from experiments.kinds.bitflips.section import BitflipsSection
 from experiments.kinds.bitflips.tables import transactions_table
-from experiments.kinds.life import Outcome, carry_out
-from experiments.record.records import read_table
-from experiments.record.result import read_result
-from experiments.stage.platforms import entry
-from experiments.tests.harden_fixture import built, need_compiler, trouble
-from experiments.tests.quiet import NOBODY
-
-LIMITS = Limits(cpu_s=1, wall_s=120.0, memory_bytes=1 << 30, output_bytes=8 << 20)
 
 
 def told(*, fired: bool = True, corrected: int = 0) -> Told:
@@ -124,75 +110,6 @@ def test_a_journal_is_of_one_program_seed_and_set_of_limits(tmp_path: Path) -> N
         name(memory_mb=64), name(output_mb=1),
     ]  # fmt: skip
     assert len({name(), *others}) == 1 + len(others)
-
-
-def test_a_program_that_never_ends_is_stopped_and_called_a_hang(tmp_path: Path) -> None:
-    need_compiler()
-    program: Built = built(trouble("endless"), "native", tmp_path)
-    whole = golden(program, LIMITS, tmp_path)
-    outcomes = (
-        inject(program, whole, LIMITS, tmp_path, seed=1, number=number, bits=1)["outcome"]
-        for number in range(20)
-    )
-    assert "hang" in outcomes
-
-
-DESIGN = """
-kind = "bitflips"
-[bitflips]
-programs = ["linear_regression"]
-variants = ["native", "ilr"]
-injections = {injections}
-workers = 1
-price_rounds = 1
-price_repeats = 1
-[arms.kernels]
-[design]
-order = "A"
-repeats = 1
-seed = 3
-"""
-FLEET = """
-experiment = "tst-bitflips"
-scheme = "cloud"
-tiers = {
-  store = { role = "redis", nodes = 1, cpus = 1, memory_mb = 384, nic_mbps = 100, disk_mbps = 80 }
-}
-"""
-
-
-def carried_out(tmp_path: Path, injections: int) -> Outcome:
-    folder = tmp_path / "design"
-    folder.mkdir(exist_ok=True)
-    (folder / "fleet.tfvars").write_text(FLEET)
-    (folder / "experiment.toml").write_text(DESIGN.format(injections=injections))
-    design = load_design(folder)
-    section = design.section(KIND.Section, KIND.name)
-    return carry_out(
-        KIND, design, section, results=tmp_path / "results",
-        platform=entry("local").for_run("tst-bitflips"), keep=False,
-        command=["sparecraft", "run"], narrator=NOBODY,
-    )  # fmt: skip
-
-
-def test_a_campaign_is_gone_on_with_and_each_of_its_injections_can_be_done_again(
-    tmp_path: Path,
-) -> None:
-    need_compiler()
-    first = carried_out(tmp_path, injections=4)
-    assert first.passed
-    journals = tmp_path / "results" / "tst-bitflips" / "journals"
-    kept = {path: path.read_bytes() for path in journals.iterdir()}
-    assert len(kept) == 2
-    more = carried_out(tmp_path, injections=8)
-    assert all(path.read_bytes().startswith(before) for path, before in kept.items())
-    found = read_table(more.folder / INJECTIONS_FILE, INJECTIONS)
-    assert found.height == 2 * 8
-    line = found.row(11, named=True)
-    assert again(more.folder, line["program"], line["variant"], line["number"]) == line
-    result = read_result(more.folder)["bitflips"]
-    assert [row["injections"] for row in result["pooled"]] == [8, 8]
-    assert "silent" in (more.folder / "report.html").read_text()
 
 
 def test_transactions_of_all_repeats_are_shown_as_aborts_of_a_million() -> None:
