@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from experiments.design import designs_available, load_design
@@ -25,6 +25,7 @@ from experiments.tests.planned_fixture import TFVARS, prediction
 from experiments.tests.spec_fixture import TFVARS as SOURCE_TFVARS
 from experiments.tests.spec_fixture import TOML, design, write
 from optimizer.source import check, read_toml
+from random_tests import examples
 
 
 @pytest.fixture
@@ -97,7 +98,7 @@ def test_addresses_are_left_to_be_chosen(tmp_path: Path) -> None:
 
 
 @given(st.from_regex(r"[a-z]([a-z0-9-]{0,28}[a-z0-9])?", fullmatch=True))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_every_name_is_valid_for_terraform_and_another(source: str) -> None:
     from experiments.kinds.compare.adopt import _planned_name
 
@@ -242,7 +243,7 @@ def test_a_design_that_comes_with_sparecraft_survives_being_written(
         cpu_workers=st.integers(1, 64),
     ),
 )
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_an_experiment_is_read_back_as_it_was_written(
     tmp_path_factory: pytest.TempPathFactory, name: str, interference: Interference
 ) -> None:

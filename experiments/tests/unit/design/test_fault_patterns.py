@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
@@ -20,6 +20,7 @@ from experiments.design.injections import injections, most_at_once, peers_of, se
 from experiments.design.schedule import GAP_S_MIN, blocks, fault_begins, phase_windows
 from experiments.errors import InputError
 from experiments.tests.spec_fixture import TOML, write
+from random_tests import examples
 
 CRASH = 'kind = "process.crash"\nselect = { tier = "web", count = 1 }\nat_s = 10.0\nfor_s = 15.0\n'
 LAWS = ("fixed", "poisson", "gaussian")
@@ -56,7 +57,7 @@ def changed(directory: Path, fault: str) -> Design:
 
 
 @given(st.sampled_from(LAWS), st.integers(2, 50), st.integers(0, 2**63 - 1))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_turns_ascend_apart_are_bounded_and_depend_on_the_seed_alone(
     law: str, times_max: int, seed: int
 ) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from experiments.design import load_design
@@ -34,6 +34,7 @@ from experiments.errors import InputError
 from experiments.load.plan import plan_block
 from experiments.paths import ROOT
 from experiments.tests.spec_fixture import TOML, write
+from random_tests import examples
 
 SEEDS = st.integers(0, 2**63 - 1)
 RATES = st.floats(0.01, 500)
@@ -50,7 +51,7 @@ def experiment(tmp_path: Path) -> Experiment:
 
 
 @given(SEEDS, RATES, st.floats(0.1, 60), st.sampled_from(["poisson", "constant"]))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_arrivals_ascend_within_the_window_and_depend_on_the_seed_alone(
     seed: int, rate_per_s: float, duration_s: float, kind: str
 ) -> None:
@@ -79,7 +80,7 @@ def test_constant_arrivals_are_evenly_spaced() -> None:
 
 
 @given(SEEDS, st.integers(1, 3000), st.integers(0, 2000))
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_pages_are_of_the_list_and_depend_on_the_seed_alone(
     seed: int, pages: int, count: int
 ) -> None:
@@ -180,7 +181,7 @@ INTERFERENCE = st.builds(
 
 
 @given(INTERFERENCE, st.floats(1, 300), SEEDS)
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_episodes_stay_in_the_window_on_affected_machines_one_at_a_time(
     fleet: Fleet, interference: Interference, window_s: float, seed: int
 ) -> None:

@@ -26,7 +26,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "watch": {"record", "report"},
     "commands": {"design", "record", "report", "stage", "load", "kinds", "nightly", "watch"},
     "cli": {"commands"},
-    **{name: {"paths"} for name in EVERYWHERE},
+    **{name: {"paths"} for name in sorted(EVERYWHERE)},
 }
 # A service's name is in its folder and in designs. A protocol may be called like a service, and
 # what reproduces a paper names what the paper measured.

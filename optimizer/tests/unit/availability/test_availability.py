@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from optimizer.availability import (
@@ -24,6 +24,7 @@ from optimizer.availability import (
     steady_state,
 )
 from optimizer.errors import InputError
+from random_tests import examples
 
 _PUBLISHED = Path(__file__).parents[3] / "reproduce/data/pcraft.json"
 PCRAFT: dict[str, Any] = json.loads(_PUBLISHED.read_text())
@@ -40,7 +41,7 @@ def test_passive_failover_agrees_with_high_precision_laplace_inversion(
     assert found.error_bound < 1e-9
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(st.integers(1, 30), st.floats(0.1, 6.0), st.floats(5.0, 3_600.0))
 def test_a_larger_pool_is_never_worse_and_never_beats_an_unlimited_one(
     needed: int, crash: float, failover_s: float
@@ -52,7 +53,7 @@ def test_a_larger_pool_is_never_worse_and_never_beats_an_unlimited_one(
     assert table[-1] <= unlimited + 1e-10
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(st.integers(1, 12), st.floats(0.1, 6.0), st.sampled_from(["cloud", "on-prem"]))
 def test_an_extra_active_node_is_never_worse(needed: int, crash: float, scheme: str) -> None:
     values = [

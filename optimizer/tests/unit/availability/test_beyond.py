@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.linalg import expm
 
@@ -27,6 +27,7 @@ from optimizer.availability.chain import build
 from optimizer.availability.models import depths, shape_of
 from optimizer.errors import InputError
 from optimizer.units import YEAR_S
+from random_tests import examples
 
 State = tuple[int, int, int]
 
@@ -149,7 +150,7 @@ def _cases(draw: st.DrawFn) -> _Case:
     return _Case(draw(st.integers(1, 7 if plain else 5)), extra, rates, mechanism, scheme)
 
 
-@settings(max_examples=180, deadline=None)
+@examples(180)
 @given(_cases(), st.sampled_from([0.001, 1.0, 3.0]))
 def test_every_model_agrees_with_its_state_space_written_down(case: _Case, years: float) -> None:
     found, error = case.ours(years)
@@ -166,7 +167,7 @@ def test_a_cut_chain_agrees_with_the_whole_one() -> None:
     assert case.ours()[0] == pytest.approx(case.dense(), abs=2e-9)
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(_cases())
 def test_the_long_run_agrees_with_the_null_vector_of_the_dense_generator(case: _Case) -> None:
     found = steady_state(
@@ -189,7 +190,7 @@ def test_the_long_run_agrees_with_the_null_vector_of_the_dense_generator(case: _
     assert found == pytest.approx(expected, abs=1e-9)
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(_cases(), st.integers(2, 6))
 def test_the_time_course_agrees_with_the_dense_exponential(case: _Case, points: int) -> None:
     course = time_course(

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from optimizer.availability import (
@@ -24,6 +24,7 @@ from optimizer.availability import (
 from optimizer.availability.placement import PLACEMENTS_MAX, Placement
 from optimizer.errors import InputError
 from optimizer.tests.domains_by_hand import domains_of, exact_active, patterns, simulated_pool
+from random_tests import examples
 
 ZONES = Level("zone", 3, 2.0, 14_400.0)
 TWO = Level("zone", 2, 4.0, 40_000.0)
@@ -100,7 +101,7 @@ def test_active_machines_are_as_the_chain_of_all_domains_and_machines(
             assert found == pytest.approx(exact, rel=1e-7), (placement, needed)
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(
     st.integers(1, 3),
     st.integers(0, 2),
@@ -145,7 +146,7 @@ def test_three_and_one_outlast_what_two_and_two_do_not() -> None:
     assert uneven == pytest.approx(even / 2, rel=0.01)
 
 
-@settings(max_examples=1, deadline=None)
+@examples(1)
 @pytest.mark.parametrize(("needed", "pool", "placement"), [(2, 1, (2, 1)), (3, 2, (2, 2, 1))])
 @given(seed=st.integers(0, 2**32))
 def test_a_pool_is_no_worse_than_is_said_and_not_much_better(

@@ -9,13 +9,14 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from optimizer.errors import InputError
 from optimizer.fit import ServiceFit, fit, read_results
 from optimizer.fit.events import read_events
 from optimizer.tests.synthetic import Truth, manifest_of_old, write_run
+from random_tests import examples
 
 
 @pytest.fixture(scope="module")
@@ -187,7 +188,7 @@ def test_damaged_events_are_refused_by_their_file(
     assert refused.value.place.startswith(str(copy / "events.jsonl"))
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(st.binary(max_size=200))
 def test_random_bytes_for_events_end_in_a_refusal_or_in_nothing(
     tmp_path_factory: pytest.TempPathFactory, found: bytes

@@ -11,7 +11,7 @@ from typing import Any
 import mpmath
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from optimizer.errors import InputError
@@ -24,6 +24,7 @@ from optimizer.integrity import (
 )
 from optimizer.tests.command_line import output_of
 from optimizer.units import FAULT_MONTH_S
+from random_tests import examples
 
 
 def _by_60_digits(
@@ -87,7 +88,7 @@ def test_a_node_in_the_cloud_agrees_with_60_digits(node: str, faults: float) -> 
     _assert_agrees(integrity(NODE_TYPES[node], faults), expected)
 
 
-@settings(max_examples=15, deadline=None)
+@examples(15)
 @given(
     weights=st.tuples(*[st.floats(0.0, 1.0)] * 4),
     faults=st.floats(0.01, 1e4),
@@ -163,7 +164,7 @@ def test_a_cut_pool_lies_between_the_smaller_one_and_the_cloud() -> None:
     assert cloud.down - cut.error_bound <= cut.down <= whole.down + cut.error_bound
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(st.sampled_from(list(NODE_TYPES)), st.floats(1.0, 300.0), st.integers(0, 6))
 def test_a_larger_pool_is_never_longer_down(node: str, faults: float, pool: int) -> None:
     smaller = integrity(NODE_TYPES[node], faults, pool=pool)

@@ -14,12 +14,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from optimizer.errors import InputError, UnstableError
 from optimizer.latency import PageLatency, Station, TierLatency, stays
+from random_tests import examples
 
 QUIET = TierLatency(processing_s=0.05, cv2=1.0, visits=1.0)
 NOISY = replace(QUIET, interference_share=0.2, gamma=0.3, run_s=10.0)
@@ -225,7 +226,7 @@ degraded = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=80, deadline=None)
+@examples(80)
 @given(degraded, st.sampled_from(["down", "limping"]))
 def test_one_more_down_or_limping_is_never_faster(one: dict[str, object], more: str) -> None:
     healthy = _station(**one)  # type: ignore[arg-type]
@@ -236,7 +237,7 @@ def test_one_more_down_or_limping_is_never_faster(one: dict[str, object], more: 
         assert page.percentile_s([worse], q) >= page.percentile_s([healthy], q) * (1 - 1e-9)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(degraded)
 def test_copies_are_spread_over_all_kinds_with_probability_one(one: dict[str, object]) -> None:
     station = _station(**one)  # type: ignore[arg-type]

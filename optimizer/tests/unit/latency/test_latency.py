@@ -7,11 +7,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from optimizer.errors import InputError, UnstableError
 from optimizer.latency import PageLatency, Station, TierLatency, stays, zero_load_s
+from random_tests import examples
 
 QUIET = TierLatency(processing_s=0.05, cv2=1.0, visits=1.0)
 
@@ -100,7 +101,7 @@ def test_a_two_tier_page_agrees_with_a_simulation_of_the_same_assumptions() -> N
         )
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(
     servers=st.integers(2, 12),
     cores=st.floats(0.3, 6.0),

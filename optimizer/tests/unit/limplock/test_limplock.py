@@ -10,12 +10,13 @@ from typing import Any
 import mpmath
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from optimizer.errors import InputError, PlannerError
 from optimizer.limplock import Cluster, any_block_together, limplock, nodes_in_limplock
 from optimizer.tests.command_line import output_of
+from random_tests import examples
 
 NAMES = ("read", "write", "node_regeneration", "cluster_regeneration", "block", "any_block")
 
@@ -112,7 +113,7 @@ def _by_counting(cluster: Cluster, node: float) -> tuple[float, float]:
     return write, locked
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.data())
 def test_more_limping_nodes_and_other_replicas_agree_with_counting(data: st.DataObject) -> None:
     replicas = data.draw(st.integers(2, 4))
@@ -149,7 +150,7 @@ _CLUSTERS = st.builds(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(_CLUSTERS)
 def test_all_are_probabilities_and_grow_with_what_is_asked(cluster: Cluster) -> None:
     found = limplock(cluster)
@@ -168,7 +169,7 @@ def test_all_are_probabilities_and_grow_with_what_is_asked(cluster: Cluster) -> 
     assert thread.any_block <= found.any_block * (1 + 1e-9)
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(st.builds(Cluster, nodes=st.integers(6, 300), blocks=st.integers(1, 10_000)))
 def test_blocks_that_are_locked_together_are_locked_less_often(cluster: Cluster) -> None:
     assert any_block_together(cluster) <= limplock(cluster).any_block * (1 + 1e-10)

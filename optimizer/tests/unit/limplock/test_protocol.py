@@ -6,12 +6,13 @@ from dataclasses import asdict
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from optimizer.errors import InputError
 from optimizer.limplock import Cluster, Simulated, any_block_together, limplock, simulate
 from optimizer.limplock.protocol import _distinct
+from random_tests import examples
 
 # Each interval misses once in a thousand seeds; these seeds are fixed.
 CONFIDENCE = 0.999
@@ -72,7 +73,7 @@ def test_a_hundred_nodes_lock_some_block_four_times_in_five_not_always() -> None
     assert limplock(cluster).any_block > 0.999
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(
     st.builds(
         Cluster,
@@ -109,7 +110,7 @@ def test_ten_thousand_nodes_run_the_protocol() -> None:
     assert found.write.holds(limplock(Cluster(10_000, 3200, 10_000)).write)
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(st.integers(1, 8), st.integers(0, 2**32), st.data())
 def test_drawn_nodes_are_distinct(among: int, seed: int, data: st.DataObject) -> None:
     count = data.draw(st.integers(0, among))

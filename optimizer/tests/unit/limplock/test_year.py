@@ -10,12 +10,13 @@ from typing import Any
 import mpmath
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from optimizer.errors import InputError, PlannerError
 from optimizer.limplock import Cluster, LimpRates, any_block_together, limplock, year
 from optimizer.limplock.repair import loss_share
+from random_tests import examples
 
 HOURS = 8760.0
 
@@ -137,7 +138,7 @@ def _birth_and_death(cluster: Cluster, rates: LimpRates) -> Any:
     return mpmath.lu_solve(rows, hours)[0]
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(
     cluster=st.integers(2, 5).flatmap(
         lambda copies: st.builds(
@@ -193,7 +194,7 @@ def test_the_papers_slowdown_costs_a_store_of_100_nodes_most_of_its_years() -> N
     assert found.regeneration_limplock_h > 0.5 * found.regeneration_h
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(
     nodes=st.integers(5, 40),
     blocks=st.integers(1, 5000),

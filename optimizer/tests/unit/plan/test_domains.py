@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from optimizer.availability import FailureRates, availability
@@ -28,6 +28,7 @@ from optimizer.tests.command_line import output_of
 from optimizer.tests.one_tier import asked
 from optimizer.tolerances import U_FLOOR
 from optimizer.units import YEAR_S
+from random_tests import examples
 
 ZONE = {"name": "zone", "count": 3, "failures_per_year": 0.5, "repair_s": 14_400.0,
         "source": "stated for this test"}  # fmt: skip
@@ -99,7 +100,7 @@ def levels(draw: st.DrawFn) -> tuple[Domain, ...]:
     return tuple(found)
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(
     levels(),
     st.sampled_from(["cloud", "on-prem"]),

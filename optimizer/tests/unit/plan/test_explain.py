@@ -7,7 +7,7 @@ import math
 from dataclasses import dataclass, replace
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 
 from optimizer.commands.plan import EXAMPLE
 from optimizer.plan.ask.overrides import Overrides, asked_of_file
@@ -20,6 +20,7 @@ from optimizer.plan.solve.model import solve
 from optimizer.plan.solve.options import Degraded
 from optimizer.plan.solve.problem import Problem
 from optimizer.tests.small_problems import all_plans, latency, option, small_problems, true_front
+from random_tests import examples
 
 LIMITS = ("availability", "p95_ms", "p99_ms", "utilisation", "collision")
 HAIR = 1e-6
@@ -38,7 +39,7 @@ def _tight(problem: Problem) -> Problem:
     )
 
 
-@settings(max_examples=12, deadline=None)
+@examples(12)
 @given(small_problems())
 def test_a_relaxation_is_sufficient_and_a_hair_tighter_is_not(problem: Problem) -> None:
     """And no limit is left out that would suffice alone."""
@@ -63,7 +64,7 @@ def test_a_relaxation_is_sufficient_and_a_hair_tighter_is_not(problem: Problem) 
         assert solve(axis.imposed(asked, x * (1 - HAIR))).path is None
 
 
-@settings(max_examples=12, deadline=None)
+@examples(12)
 @given(small_problems())
 def test_what_is_loosened_together_suffices_together(problem: Problem) -> None:
     asked = _tight(problem)
@@ -83,7 +84,7 @@ def test_what_is_loosened_together_suffices_together(problem: Problem) -> None:
         assert not all_plans(free)
 
 
-@settings(max_examples=12, deadline=None)
+@examples(12)
 @given(small_problems())
 def test_what_binds_is_what_enumeration_saves_without_it(problem: Problem) -> None:
     found = solve(problem)
@@ -99,7 +100,7 @@ def test_what_binds_is_what_enumeration_saves_without_it(problem: Problem) -> No
     assert expected or texts[0].startswith("none of the SLOs")
 
 
-@settings(max_examples=12, deadline=None)
+@examples(12)
 @given(small_problems())
 def test_marginal_prices_are_the_steps_of_enumeration(problem: Problem) -> None:
     found = solve(problem)

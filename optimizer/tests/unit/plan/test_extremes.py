@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from optimizer.availability import FailureRates, availability
@@ -16,12 +16,13 @@ from optimizer.plan.ask.question import asked_as_stated
 from optimizer.plan.planner import answer
 from optimizer.plan.solve import table
 from optimizer.source import Source
+from random_tests import examples
 
 NUMBERS = st.sampled_from([5e-324, 1e-320, 1e-300, 1e-15, 1e-9, 1e-3, 1.0, 1e3, 1e9, 1e15, 1e300])
 FINITE = st.one_of(NUMBERS, st.floats(-20, 20).map(lambda x: 10.0**x))
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(
     FINITE,
     FINITE,
@@ -60,7 +61,7 @@ def _stated(**changes: Any) -> dict[str, Any]:
     return {**values, "tiers": [tier]}
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     st.dictionaries(
         st.sampled_from(

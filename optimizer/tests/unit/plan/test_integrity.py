@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import beta, chi2
 
@@ -22,6 +22,7 @@ from optimizer.plan.ask.variants import Figure
 from optimizer.plan.planner import answer
 from optimizer.source import Source
 from optimizer.tests.command_line import output_of
+from random_tests import examples
 
 HEAD = """
 scheme = "cloud"
@@ -116,7 +117,7 @@ variants = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     st.lists(variants, min_size=1, max_size=2),
     st.sampled_from(["cloud", "on-prem"]),

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from optimizer.availability import FailureRates, availability
@@ -22,6 +22,7 @@ from optimizer.plan.solve.table import tier_table, undominated
 from optimizer.prices import Instance
 from optimizer.tests.small_problems import all_plans, latency, option, small_problems
 from optimizer.tests.synthetic import plan_instance
+from random_tests import examples
 
 DEGRADED = (
     None,
@@ -56,7 +57,7 @@ def problems(draw: st.DrawFn) -> Problem:
     )
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(problems())
 def test_the_plan_costs_what_exhaustive_enumeration_finds(problem: Problem) -> None:
     plans, found = all_plans(problem), solve(problem)
@@ -167,7 +168,7 @@ def test_labels_and_cuts_prove_the_same_cost(seed: int, tightness: float) -> Non
     assert by_labels.usd_per_month == pytest.approx(by_cuts.usd_per_month, abs=1e-6)
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(st.lists(st.tuples(*[st.integers(0, 4)] * 3), min_size=1, max_size=40))
 def test_undominated_rows_are_those_that_none_matches_or_undercuts(rows: list[Any]) -> None:
     table = np.array(rows, dtype=float)

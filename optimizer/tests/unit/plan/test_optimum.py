@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from optimizer.availability import FailureRates, availability, least_extra_nodes, least_pool, sizes
@@ -20,6 +20,7 @@ from optimizer.plan.solve.options import Degraded, Limits, TierDemand, usd_when_
 from optimizer.prices import Instance, PriceBook, load_prices
 from optimizer.tolerances import U_FLOOR
 from optimizer.uncertainty import rates_from
+from random_tests import examples
 
 DEGRADED = (
     None,
@@ -99,7 +100,7 @@ def rates(draw: st.DrawFn) -> FailureRates:
     return known.at(draw(st.sampled_from([0.5, 0.95])))
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(
     rates(),
     st.sampled_from(["cloud", "on-prem"]),
@@ -121,7 +122,7 @@ def test_planner_and_target_find_the_same_least_size(
     assert sized.extra == first
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(
     rates(),
     st.sampled_from(["ara", "pf"]),
@@ -164,7 +165,7 @@ def test_a_pool_is_found_where_the_next_one_is_hardly_better() -> None:
     assert text.split()[text.split().index("reach") + 1] != text.split()[-3], text
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(
     rates(),
     st.sampled_from(["cloud", "on-prem"]),

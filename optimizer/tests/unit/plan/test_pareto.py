@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from optimizer.plan.explain import pareto
@@ -16,6 +16,7 @@ from optimizer.plan.solve.model import Solution, solve
 from optimizer.plan.solve.problem import Problem
 from optimizer.tests.small_problems import small_problems, true_front
 from optimizer.tolerances import CENT
+from random_tests import examples
 
 AXES = st.sampled_from([AVAILABILITY, Axis("p95_ms"), Axis("p99_ms")])
 
@@ -35,7 +36,7 @@ def _drawn_part(
     return points[: inside + 1]
 
 
-@settings(max_examples=12, deadline=None)
+@examples(12)
 @given(small_problems(), AXES)
 def test_the_front_is_that_of_exhaustive_enumeration(problem: Problem, axis: Axis) -> None:
     found = solve(problem)
@@ -51,7 +52,7 @@ def test_the_front_is_that_of_exhaustive_enumeration(problem: Problem, axis: Axi
     assert [p.tight for p in drawn.points] == pytest.approx(least, rel=1e-7)
 
 
-@settings(max_examples=12, deadline=None)
+@examples(12)
 @given(small_problems(), st.sampled_from([Axis("p95_ms"), Axis("p99_ms")]), st.floats(1.0, 3.0))
 def test_fleets_that_cost_so_many_times_the_plan_are_not_on_the_front(
     problem: Problem, axis: Axis, times: float
@@ -66,7 +67,7 @@ def test_fleets_that_cost_so_many_times_the_plan_are_not_on_the_front(
     assert [p.usd for p in drawn.points] == pytest.approx([usd for _, usd in expected])
 
 
-@settings(max_examples=12, deadline=None)
+@examples(12)
 @given(small_problems(), AXES, st.integers(1, 6))
 def test_a_front_that_is_cut_says_so_and_its_points_are_optima(
     problem: Problem, axis: Axis, points_max: int
@@ -84,7 +85,7 @@ def test_a_front_that_is_cut_says_so_and_its_points_are_optima(
     assert costs == sorted(costs)
 
 
-@settings(max_examples=12, deadline=None)
+@examples(12)
 @given(small_problems(), AXES)
 def test_the_next_steps_are_those_of_exhaustive_enumeration(problem: Problem, axis: Axis) -> None:
     found = solve(problem)

@@ -9,7 +9,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from optimizer.errors import InputError
@@ -25,9 +25,10 @@ from optimizer.replication import (
     tad_capacity_per_s,
     token_utilisation,
 )
+from random_tests import examples
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(st.integers(1, 6), st.integers(1, 3), st.integers(1, 3))
 def test_collisions_agree_with_counting_all_placements(
     servers: int, upstream: int, replicas: int
@@ -50,7 +51,7 @@ def test_collision_of_the_papers_mediawiki_fleet() -> None:
     assert collision_probability(3, 1, 3) == 0.0
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(st.integers(0, 5), st.integers(0, 5), st.integers(1, 5))
 def test_lookups_agree_with_counting(fast: int, slow: int, lookups: int) -> None:
     if lookups > fast + slow:
@@ -98,7 +99,7 @@ def test_the_feasible_set_stops_where_the_back_end_is_full_or_copies_collide() -
     assert found == expected
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.integers(1, 100_000), st.integers(2, 400), st.integers(1, 400))
 def test_collisions_of_large_tiers_are_exact_to_rounding(
     servers: int, upstream: int, replicas: int
@@ -176,7 +177,7 @@ def test_an_unstable_service_has_no_feasible_replicas() -> None:
     assert feasible_replicas([TierLoad(2, 1.0, 20.0, 0.1)], 1.0) == []
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     st.lists(
         st.builds(

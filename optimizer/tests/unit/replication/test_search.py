@@ -6,7 +6,7 @@ import itertools
 import math
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from optimizer.errors import InputError
@@ -17,6 +17,7 @@ from optimizer.replication import (
     feasible_replicas,
     search_replicas,
 )
+from random_tests import examples
 
 SQUARE = [(a, b) for a in range(1, 4) for b in range(1, 4)]
 
@@ -73,7 +74,7 @@ def test_equal_variabilities_raise_the_tier_nearest_to_the_front() -> None:
     assert "(2, 2) is not feasible" in found.stopped
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(st.data())
 def test_no_point_is_measured_twice_and_none_outside_of_the_feasible_set(
     data: st.DataObject,
@@ -158,7 +159,7 @@ def test_from_a_given_start_tiers_are_raised_first_and_then_lowered() -> None:
         search_replicas(SQUARE, lambda _: (1.0, (1.0, 1.0)), start=(4, 4))
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(st.data())
 def test_from_any_start_no_point_is_measured_twice_and_the_end_is_the_least_seen(
     data: st.DataObject,

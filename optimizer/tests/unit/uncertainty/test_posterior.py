@@ -7,13 +7,14 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
 from optimizer.errors import InputError
 from optimizer.uncertainty import Posterior, rate_posterior, time_posterior
 from optimizer.uncertainty.posterior import BootstrapMean, ExponentialMean
+from random_tests import examples
 
 SEED = 20_260_101
 TIMES = [12.1, 14.0, 15.2, 20.0, 11.0]
@@ -45,7 +46,7 @@ def test_an_exponentials_mean_has_the_chi_square_bounds_of_life_testing() -> Non
         assert time_posterior(TIMES).quantile(p) == pytest.approx(expected)
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(st.lists(st.integers(1, 60), min_size=4, max_size=7, unique=True), st.floats(0.05, 0.95))
 def test_the_bootstraps_law_is_the_exact_one(samples: list[int], where: float) -> None:
     """P(sum w_i x_i > t) = sum over x_i > t of (x_i - t)^(n-1) / prod_{j != i} (x_i - x_j)."""

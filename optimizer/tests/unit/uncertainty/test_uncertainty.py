@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from optimizer.availability import (
@@ -31,6 +31,7 @@ from optimizer.uncertainty import (
     time_posterior,
 )
 from optimizer.uncertainty.sizing import ConfidentSizing, _Worlds
+from random_tests import examples
 
 SEED = 20_260_102
 CRASH = rate_posterior(3, 2.1)
@@ -77,7 +78,7 @@ def test_the_corner_is_met_at_least_as_often_as_its_confidence(name: str) -> Non
         assert kept <= 0.8 + 3 * math.sqrt(0.8 * 0.2 / 150)
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(
     st.sampled_from(sorted(MODELS)),
     st.sampled_from(["crash_per_year", "failover_s", "repair_s"]),

@@ -1,0 +1,17 @@
+"""How many examples a random test draws: as many as it states, times SPARECRAFT_TEST_EXAMPLES.
+
+`make test` draws a quarter, `make test-all` what is stated, a night more.
+"""
+
+from __future__ import annotations
+
+import os
+
+from hypothesis import settings
+
+VARIABLE = "SPARECRAFT_TEST_EXAMPLES"
+
+
+def examples(count: int) -> settings:
+    """The decorator of a random test that draws `count` examples where the variable is not set."""
+    return settings(max_examples=max(5, round(count * float(os.environ.get(VARIABLE, "1")))))
