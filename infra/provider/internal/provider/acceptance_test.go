@@ -83,6 +83,14 @@ func factories(now func() time.Time) map[string]func() (tfprotov6.ProviderServer
 	}
 }
 
+// long skips a test that `make test` leaves to `make test-all`.
+func long(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("long: make test-all runs it")
+	}
+}
+
 // docker is the tests' own view of the engine. Tests that Terraform will skip need none.
 func docker(t *testing.T) *engine.Engine {
 	t.Helper()

@@ -48,6 +48,7 @@ func TestAccData_TellsTheHostAndTheMachinesOnIt(t *testing.T) {
 }
 
 func TestAccMachine_FileThatWasChangedOrRemovedInsideIsDrift(t *testing.T) {
+	long(t)
 	own := docker(t)
 	config := machineConfig(map[string]string{"files": `{
 		"/etc/sparecraft/a.env" = { content = "A=1\n" }
@@ -88,6 +89,7 @@ func TestAccMachine_FileThatWasChangedOrRemovedInsideIsDrift(t *testing.T) {
 }
 
 func TestAccMachine_TakesNoLongerThanItsTimeouts(t *testing.T) {
+	long(t)
 	acceptance(t,
 		resource.TestStep{
 			Config:      machineConfig(map[string]string{"timeouts": `{ create = "1ms" }`}),

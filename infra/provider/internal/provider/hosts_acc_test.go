@@ -88,6 +88,7 @@ func (s poolStack) destroy() { s.t.Helper(); s.terraform(0, "destroy", "-auto-ap
 
 // One test, as its engines take their time.
 func TestAccHosts_OneFleetOverTwoEngines(t *testing.T) {
+	long(t)
 	engines := twoEngines(t)
 	a, b := engines["a"], engines["b"]
 	server := sshtest.Start(t)

@@ -85,6 +85,7 @@ func verify(attributes map[string]string, now time.Time, servers map[string]stri
 }
 
 func TestAccIdentity_VerifiesAndRotatesOnlyWhatHasTo(t *testing.T) {
+	long(t)
 	docker(t)
 	today := time.Now()
 	now := func() time.Time { return today }

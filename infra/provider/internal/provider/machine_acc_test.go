@@ -171,6 +171,7 @@ func TestAccMachine_ChangesItsLimitsInPlace(t *testing.T) {
 }
 
 func TestAccMachine_KilledFrozenOrRemovedIsDrift(t *testing.T) {
+	long(t)
 	own, same := docker(t), sameMachine(t)
 	behindTerraform := func(act func() error) func() {
 		return func() {
@@ -271,6 +272,7 @@ func TestAccMachine_PortTakenIsNamedAndNothingIsLeftBehind(t *testing.T) {
 }
 
 func TestAccMachine_PublishedPortLeadsToTheDataAddressAlsoAfterARestart(t *testing.T) {
+	long(t)
 	own, port := docker(t), freePort(t)
 	config := machineConfig(map[string]string{
 		"published_ports": "{ 80 = " + port + " }",
@@ -323,6 +325,7 @@ func iperfHello(address string) error {
 }
 
 func TestAccMachine_ProcessThatIgnoresSIGTERMIsStillRemoved(t *testing.T) {
+	long(t)
 	config := machineConfig(map[string]string{
 		"command": `["sh", "-c", "trap '' TERM; while :; do sleep 1; done"]`,
 	})

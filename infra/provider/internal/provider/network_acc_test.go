@@ -88,6 +88,7 @@ func TestAccNetwork_RefusesWhatIsNoNetwork(t *testing.T) {
 }
 
 func TestAccNetwork_IsLeftByAMachineThatStillRuns(t *testing.T) {
+	long(t)
 	own := docker(t)
 	acceptance(t, resource.TestStep{
 		Config:             machineConfig(),
