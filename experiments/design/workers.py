@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 
 from experiments.errors import EnvironmentMissing, InputError
 from experiments.paths import ROOT
+from experiments.program import program
 
 DEFAULT = "native"
 PYTHON = "locust"
@@ -37,7 +37,7 @@ def worker_command(worker: str, directory: Path, *, in_python: bool = False) -> 
     folder = ROOT.joinpath(*_PACKAGE.split("."))
     built_in = sorted(path.parent.name for path in folder.glob("*/__main__.py"))
     if worker in (DEFAULT, *built_in):
-        return (sys.executable, "-m", f"{_PACKAGE}.{PYTHON if worker == DEFAULT else worker}")
+        return tuple(program(f"{_PACKAGE}.{PYTHON if worker == DEFAULT else worker}"))
     path = directory / worker
     if path.is_file() and os.access(path, os.X_OK):
         return (str(path.resolve()),)

@@ -7,7 +7,6 @@ begins, and the next night looks for what became of it.
 from __future__ import annotations
 
 import os
-import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -36,11 +35,12 @@ from experiments.nightly.order import Job, jobs
 from experiments.nightly.rows import Made, lines_of
 from experiments.nightly.site import build_site
 from experiments.nightly.suite import Suite, variant
+from experiments.program import program
 from experiments.stage import runs
 from experiments.stage.lock import only_one, run_lock
 from experiments.stage.signals import Signals, ending_signals
 
-SPARECRAFT = (sys.executable, "-m", "experiments.cli")
+SPARECRAFT = tuple(program("experiments.cli"))
 _DOWN_S = 600.0
 
 

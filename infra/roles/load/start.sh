@@ -9,5 +9,5 @@ set +a
 cd /opt/sparecraft/bundle/source
 exec setpriv --reuid load --regid load --clear-groups --no-new-privs \
   --bounding-set -all,+sys_nice --inh-caps -all,+sys_nice --ambient-caps +sys_nice \
-  /opt/sparecraft/venv/bin/python -m experiments.load.workers.locust.worker \
+  /opt/sparecraft/venv/bin/python -P -m experiments.load.workers.locust.worker \
   --master "${LOAD_MASTER:?expected LOAD_MASTER=address in /etc/sparecraft/role.env: the runner}"

@@ -8,11 +8,13 @@ import sys
 from argparse import ArgumentParser
 from pathlib import Path
 
+from experiments.program import program
+
 LOCUST = (
-    *("-m", "locust", "-f", str(Path(__file__).with_name("locustfile.py"))),
+    *("locust", "-f", str(Path(__file__).with_name("locustfile.py"))),
     *("--headless", "--only-summary", "--users", "1", "--exit-code-on-error", "0"),
 )
-MASTER = ("-m", "experiments.load.workers.locust.master")
+MASTER = ("experiments.load.workers.locust.master",)
 
 
 def main() -> None:
@@ -24,7 +26,7 @@ def main() -> None:
     asked = parser.parse_args()
     plan = json.loads(asked.plan.read_bytes())
     one = plan["load"]["workers"] == 1 and plan["remote"] is None
-    command = [sys.executable, *(LOCUST if one else MASTER), *sys.argv[1:]]
+    command = program(*(LOCUST if one else MASTER), *sys.argv[1:])
     # Without what would change Locust's options.
     environment = {key: value for key, value in os.environ.items() if key[:7] != "LOCUST_"}
     os.execve(sys.executable, command, environment)

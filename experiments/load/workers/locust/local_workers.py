@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 import time
+
+from experiments.program import program
 
 _LEAVE_S = 3.0
 
@@ -13,11 +14,11 @@ class LocalWorkers:
     """Started when the master listens; they end with it, in its process group."""
 
     def __init__(self, count: int, port: int, connect_timeout_s: float) -> None:
-        command = [
-            *(sys.executable, "-m", "experiments.load.workers.locust.worker"),
+        command = program(
+            "experiments.load.workers.locust.worker",
             *("--master", "127.0.0.1", "--port", str(port)),
             *("--connect-timeout", str(connect_timeout_s)),
-        ]
+        )
         self._processes = [
             subprocess.Popen(command, stdin=subprocess.DEVNULL) for _ in range(count)
         ]

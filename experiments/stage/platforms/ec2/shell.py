@@ -14,7 +14,12 @@ from typing import Any
 from experiments.errors import EnvironmentMissing
 from experiments.stage.platforms.ec2.aws import Aws, AwsRefused
 
-PROGRAM = ("/opt/sparecraft/venv/bin/python", "-m", "experiments.stage.platforms.ec2.there")
+PROGRAM = (
+    "/opt/sparecraft/venv/bin/python",
+    "-P",
+    "-m",
+    "experiments.stage.platforms.ec2.there",
+)
 DOCUMENT = "AWS-RunShellScript"
 _GOES_ON = ("Pending", "InProgress", "Delayed", "Cancelling")
 _POLL_S = 0.5

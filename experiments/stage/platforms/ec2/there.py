@@ -27,6 +27,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from experiments.program import program
 from experiments.record.records import write_json
 from experiments.stage import runs
 
@@ -63,7 +64,7 @@ class Run:
         with self.log.open("x") as log, self._lock.open("a") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)  # held until whoever has the file open has ended
             subprocess.Popen(
-                [sys.executable, "-m", _MODULE, "keep", *words],
+                program(_MODULE, "keep", *words),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -74,9 +75,9 @@ class Run:
     def keep(self, arguments: list[str]) -> None:
         """Carry it out: this process lives as long as the run, and says how it ended."""
         own = ["--platform", "ec2", "--results", str(self.results)]
-        program = [sys.executable, "-m", "experiments.cli", "run", *arguments, *own]
+        command = program("experiments.cli", "run", *arguments, *own)
         wide = os.environ | {"COLUMNS": "120"}  # what it says is read elsewhere, behind a mark
-        with subprocess.Popen(program, env=wide) as process:
+        with subprocess.Popen(command, env=wide) as process:
             write_json(self._pid, process.pid)
             code = process.wait()
         write_json(self._code, code)
