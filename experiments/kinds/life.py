@@ -150,12 +150,13 @@ def _active(stage: Stage) -> runs.Active:
 
 
 def _halted(stage: Stage, error: BaseException, told: Path) -> BaseException:
-    """The interrupt that `sparecraft halt` sent as what it was; any other error as it is."""
+    """The interrupt that `sparecraft halt` or a watchdog's end sent as what it was; any other error
+    as it is."""
     halt = runs.asked(told) if isinstance(error, KeyboardInterrupt) else None
     if halt is None:
         return error
     at = stage.clock.monotonic + (halt.at - stage.clock.wall).total_seconds()
-    return Stopped(Stop("halt", "", halt.reason, at))
+    return Stopped(Stop(halt.by, "", halt.reason, at))
 
 
 def _left(stage: Stage) -> str:

@@ -117,7 +117,7 @@ def stopped_words(result: Mapping[str, Any]) -> str:
     stop = result.get("stopped")
     if not stop:
         return ""
-    by = {"guard": "its guard", "halt": "`sparecraft halt`"}.get(stop["by"], stop["by"])
+    by = "`sparecraft halt`" if stop["by"] == "halt" else f"its {stop['by']}"
     undone = f"{stop['undone_after_s']:.1f} s later nothing was disturbed any more."
     return f"Stopped by {by} after {stop['at_s']:.0f} s: {stop['reason']}; {undone}"
 

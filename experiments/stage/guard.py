@@ -15,25 +15,25 @@ from experiments.record.recorder import Clock
 from experiments.record.records import RequestRecord
 
 _LOOK_EVERY_S = 1.0
-_SAID = {"guard": "stopped by guard", "halt": "stopped by halt"}
 
 
 @dataclass(frozen=True)
 class Stop:
-    """Why a run ends before its time; `condition` is the guard's key, "" of `sparecraft halt`."""
+    """Why a run ends before its time; `condition` is the guard's key, "" of the others."""
 
-    by: str  # guard | halt
+    by: str  # guard | halt | watchdog
     condition: str
     reason: str
     at_monotonic: float
 
 
 class Stopped(SparecraftError):
-    """A run that its guard, or `sparecraft halt`, ended; what was measured until then is kept."""
+    """A run that its guard, `sparecraft halt` or its watchdog's end stopped; what was measured
+    until then is kept."""
 
     def __init__(self, stop: Stop) -> None:
         super().__init__(
-            _SAID[stop.by],
+            f"stopped by {stop.by}",
             expected="a run to its end",
             came=f"{stop.condition}: {stop.reason}" if stop.condition else stop.reason,
         )

@@ -36,10 +36,11 @@ class Active:
 
 @dataclass(frozen=True)
 class Halt:
-    """What `sparecraft halt` said, and when."""
+    """What `sparecraft halt` said, or the watchdog's end (`by`), and when."""
 
     reason: str
     at: datetime
+    by: str
 
 
 @contextmanager
@@ -74,12 +75,23 @@ def active(where: Path | None = None) -> list[Active]:
 
 def halt(run: Active, reason: str, where: Path | None = None) -> None:
     """Have the run undo its faults, keep its data, and end; have the night begin no other."""
-    file = (where or FOLDER) / f"{run.pid}.json"
+    _tell(run.pid, reason, "halt", where or FOLDER)
+
+
+def halt_this(reason: str, by: str) -> None:
+    """The same of the run that this process carries out, from another thread; nothing where it
+    carries out none."""
+    if (FOLDER / f"{os.getpid()}.json").exists():
+        _tell(os.getpid(), reason, by, FOLDER)
+
+
+def _tell(pid: int, reason: str, by: str, where: Path) -> None:
+    file = where / f"{pid}.json"
     new = file.with_suffix(".new")
-    new.write_text(json.dumps({"reason": reason, "at": datetime.now(UTC).isoformat()}))
+    new.write_text(json.dumps({"reason": reason, "at": datetime.now(UTC).isoformat(), "by": by}))
     new.replace(_told(file))
     with suppress(ProcessLookupError):  # it has just ended
-        os.kill(run.pid, signal.SIGTERM)
+        os.kill(pid, signal.SIGTERM)
 
 
 def asked(file: Path) -> Halt | None:
@@ -88,7 +100,7 @@ def asked(file: Path) -> Halt | None:
         told = json.loads(_told(file).read_text())
     except FileNotFoundError:
         return None
-    return Halt(told["reason"], datetime.fromisoformat(told["at"]))
+    return Halt(told["reason"], datetime.fromisoformat(told["at"]), told["by"])
 
 
 def _told(file: Path) -> Path:

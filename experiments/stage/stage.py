@@ -41,6 +41,7 @@ from experiments.stage.guard import Stop, Stopped, stopped_json
 from experiments.stage.live_fleet import Fleet
 from experiments.stage.monitor import Monitor
 from experiments.stage.platforms import Platform
+from experiments.stage.platforms.journal import Undoes
 from experiments.stage.schemes.at_work import watched
 from experiments.stage.settings import to_defaults
 
@@ -123,6 +124,8 @@ class Stage:
             wait_ready(self.fleet, self.design.roles, say)
         self.setup_s["ready"] = round(time.monotonic() - began, 2)
         check_capabilities(self.design, self.fleet)
+        if isinstance(self.platform, Undoes):
+            self.platform.journal.watch()
         self._watch()
 
     def _watch(self) -> None:

@@ -12,10 +12,11 @@ from experiments.design.inventory import Identity, Inventory
 from experiments.design.roles import find_roles
 from experiments.errors import EnvironmentMissing
 from experiments.paths import ROOT
+from experiments.stage import runs
 from experiments.stage.platforms import terraform
+from experiments.stage.platforms.journal import MachineJournal, Note
 from experiments.stage.platforms.local import docker, jars, variants
 from experiments.stage.platforms.local.engines import Engine, engines_of
-from experiments.stage.platforms.local.journal import MachineJournal
 from experiments.stage.platforms.local.places import networks_of, places, ports_of, told
 from experiments.stage.platforms.terraform import Progress, Stack
 from optimizer.source import check, read_tfvars
@@ -41,7 +42,7 @@ class LocalPlatform:
         """`hosts`: the variables that say where; None: where it is, else this host's engine."""
         self.experiment = experiment
         self.stack = Stack(STACK, experiment)
-        self.journal = MachineJournal(experiment)
+        self.journal = MachineJournal(self.name, experiment, runs.FOLDER / "machines" / experiment)
         self._hosts = hosts
         self._engine_of: dict[str, Engine] = {}
 
@@ -172,11 +173,14 @@ class LocalPlatform:
 
     def revert(self, kind: str, machine: str) -> None:
         """Undo `inject`; idempotent."""
-        self.undo(kind, machine)
+        self._undo(kind, machine)
         self.journal.clear(machine)
 
-    def undo(self, kind: str, machine: str) -> None:
+    def undo(self, note: Note) -> None:
         """`revert` of what may have been another process's; a machine that is gone has no fault."""
+        self._undo(note.kind, note.machine)
+
+    def _undo(self, kind: str, machine: str) -> None:
         state = self._state(machine)
         if kind == "machine.freeze" and state == "paused":
             self._run(machine, "unpause")

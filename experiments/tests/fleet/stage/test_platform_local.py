@@ -80,9 +80,8 @@ from experiments.stage.platforms.local.platform import LocalPlatform
 experiment, kind, machine = sys.argv[1:]
 platform = LocalPlatform(experiment)
 platform.inject(kind, machine)
-if os.environ.get("WITHOUT_KEEPER"):
-    os.kill(platform.journal._keeper, signal.SIGKILL)
-    os.waitpid(platform.journal._keeper, 0)
+if os.environ.get("WITHOUT_WATCHDOG"):
+    os.kill(platform.journal.watch(), signal.SIGKILL)
 os.kill(os.getpid(), signal.SIGKILL)
 """
 
@@ -104,9 +103,9 @@ def test_a_machines_fault_ends_with_the_run_that_made_it(machine: str, kind: str
         time.sleep(0.1)
 
 
-def test_what_a_killed_run_and_its_keeper_left_is_undone_by_the_next(machine: str) -> None:
+def test_what_a_killed_run_and_its_watchdog_left_is_undone_by_the_next(machine: str) -> None:
     platform = LocalPlatform(EXPERIMENT)
-    _killed_run("machine.freeze", machine, WITHOUT_KEEPER="1")
+    _killed_run("machine.freeze", machine, WITHOUT_WATCHDOG="1")
     assert docker.state(platform.container(machine)) == "paused"
     [left] = platform.journal.undo_left(platform.undo)
     assert (left.kind, left.machine) == ("machine.freeze", machine)
