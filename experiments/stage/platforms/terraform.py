@@ -313,7 +313,7 @@ def _keep(folder: Path, tfvars: Path, variables: Mapping[str, Any]) -> None:
         _private(folder / _FLEET).write_text(tfvars.read_text())
     _private(folder / _PLATFORM).write_text(json.dumps(variables, indent=2))
     for one in folder.iterdir():
-        one.chmod(0o600)  # of a version that left them to all
+        one.chmod(0o700 if one.is_dir() else 0o600)  # of a version that left them to all
 
 
 def _private(file: Path) -> Path:

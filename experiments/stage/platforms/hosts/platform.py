@@ -4,8 +4,10 @@ the certificates; here hosts are surveyed, taken, made and given back."""
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ from experiments.paths import ROOT
 from experiments.stage.platforms.hosts.listed import Host, Hosts, read
 from experiments.stage.platforms.hosts.packed import packed
 from experiments.stage.platforms.hosts.ssh import Remote
+from experiments.stage.platforms.journal import MachineJournal, Note
 from experiments.stage.platforms.terraform import Progress, Stack
 
 STACK = ROOT / "infra" / "stacks" / "hosts"
@@ -23,6 +26,7 @@ FILE = "hosts.toml"
 _BUNDLE = ROOT / "build" / "bundle" / "sparecraft.tar.gz"
 _LOG_LINES = 20
 _AT_ONCE = 16
+_POLL_S = 2.0
 
 
 class HostsPlatform:
@@ -50,10 +54,14 @@ class HostsPlatform:
         # Without a file, an `up` or a hosts.toml here nothing was made from here.
         self._has_hosts = file is not None or self._file_note.exists() or self._file.exists()
         self._bundle = bundle
+        # Beside the state, not where a restart of this machine empties: a host stays off longer.
+        journal = self.stack.state_directory / "machines"
+        self.journal = MachineJournal(self.name, experiment, journal)
 
     def check(self) -> None:
         """Raises EnvironmentMissing where a host does not answer, cannot be a machine, or is
-        another experiment's."""
+        another experiment's. A host that a killed run left off is switched on first."""
+        self._await(note.machine for note in self.journal.undo_left(self.undo))
         self._surveyed(self._listed().hosts)
 
     def up(self, tfvars: Path, progress: Progress) -> Inventory:
@@ -103,6 +111,7 @@ class HostsPlatform:
         Returns what is not as it was. Raises EnvironmentMissing where one of the fleet's does not
         answer, once the others are given back: call again, or its own time to live does it."""
         differs: list[str] = []
+        self._switch_on(progress)
 
         def release(name: str, remote: Remote) -> None:
             changed = remote.release(self.experiment)
@@ -134,7 +143,8 @@ class HostsPlatform:
         if kind == "machine.reboot" and remote.host.sysrq:
             remote.reboot()
         elif kind == "machine.crash" and remote.host.power_off is not None:
-            _here(remote.host.power_off, remote.host)
+            self.journal.write(kind, remote.host.name, str(remote.host.power_on))
+            _here(remote.host.power_off, remote.host.name)
         else:
             raise InputError(
                 f"fault {kind} on {machine}",
@@ -147,11 +157,19 @@ class HostsPlatform:
         """Undo `inject`; idempotent."""
         host = self._of(machine).host
         if kind == "machine.crash" and host.power_on is not None:
-            _here(host.power_on, host)
+            _here(host.power_on, host.name)
+            self.journal.clear(host.name)
+
+    def undo(self, note: Note) -> None:
+        """Switch the host on, by the command that it had when it was switched off."""
+        _here(note.how, note.machine)
 
     def start(self, machine: str) -> None:
-        """The machine's program: hosts stay on. Nothing to do where it runs."""
-        self._of(machine).start(self.experiment)
+        """The machine's program, where it does not run; hosts stay on, but for `machine.crash`."""
+        remote = self._of(machine)
+        off = [note for note in self.journal.notes() if note.machine == remote.host.name]
+        self._await(note.machine for note in self.journal.undo_all(self.undo, off))
+        remote.start(self.experiment)
 
     def stop(self, machine: str) -> None:
         """The program and all that it runs, at once; the host stays on."""
@@ -181,6 +199,30 @@ class HostsPlatform:
     def cpu_s(self) -> Mapping[str, float]:
         """None of them: they have hosts of their own."""
         return {}
+
+    def _switch_on(self, progress: Progress) -> None:
+        """Hosts whose power a fault took, whoever goes on."""
+        undone = list[Note]()
+        for note in self.journal.notes():
+            try:
+                undone += self.journal.undo_all(self.undo, [note])
+                progress(f"{note.machine} was off by {note.kind}, and is switched on")
+            except EnvironmentMissing as error:
+                progress(str(error))  # the host is then among those that do not answer
+        self._await(note.machine for note in undone)
+
+    def _await(self, hosts: Iterable[str]) -> None:
+        """Until they answer, or a machine might be ready; who asks next says who does not."""
+
+        def until(_: str, remote: Remote) -> None:
+            deadline = time.monotonic() + self.ready_timeout_s
+            while time.monotonic() < deadline:
+                with suppress(EnvironmentMissing):
+                    remote.holder()
+                    return
+                time.sleep(_POLL_S)
+
+        self._each({name: self._remote(name) for name in hosts}, until)
 
     def _listed(self) -> Hosts:
         return read(self._file)
@@ -284,13 +326,13 @@ def _row(host: Host, found: Mapping[str, Any]) -> dict[str, Any]:
     return {**said, "data_address": found["data_address"], "usd_per_hour": host.usd_per_hour}
 
 
-def _here(command: str, host: Host) -> None:
+def _here(command: str, host: str) -> None:
     done = subprocess.run(
         ["sh", "-c", command], capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False
     )
     if done.returncode != 0:
         raise EnvironmentMissing(
-            f"power of host {host.name}",
+            f"power of host {host}",
             expected="its command to succeed",
             came=(done.stderr.strip() or done.stdout.strip())[-500:],
             do="Try the command by hand; the file of hosts has it.",
