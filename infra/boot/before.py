@@ -1,12 +1,10 @@
-"""What a host was before it was taken, what it is now, and the way back: packages, /etc, and what
-lies beside them. Found by comparing, whatever a role's install.sh does."""
+"""What a host was before it was taken, and what it is now: packages, /etc, and what lies beside
+them. Compared, whatever a role's install.sh does."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -21,8 +19,6 @@ _PLACES = (
     *("/usr/local/sbin", "/usr/local/lib", "/var/cache", "/var/lib", "/var/log", "/var/tmp"),
 )
 _OWN = (KEPT, HOME, LOG)
-# Files of /etc that a purge itself writes, besides install.sh.
-_ACCOUNTS = ("passwd", "group", "shadow", "gshadow", "ld.so.cache", "subuid", "subgid")
 
 
 def note(before: dict[str, Any]) -> None:
@@ -40,21 +36,10 @@ def noted() -> dict[str, Any] | None:
     return before
 
 
-def restore(before: dict[str, Any]) -> None:
-    """The way back."""
-    _purge(before)
-    _remove_new(before)
-    _restore_etc(before)
-    _remove_qdiscs(before)
-
-
 def fingerprint() -> dict[str, Any]:
     """What a person would call the state of the host, as far as a role could change it."""
-    packages = run("dpkg-query", "-W", "-f", "${Package} ${Version} ${db:Status-Status}\n").split(
-        "\n"
-    )
     return {
-        "packages": sorted(packages),
+        "packages": packages(),
         "etc": {str(path): _digest(path) for path in sorted(Path("/etc").rglob("*"))},
         "entries": sorted(
             str(path)
@@ -71,6 +56,12 @@ def fingerprint() -> dict[str, Any]:
     }
 
 
+def packages() -> list[str]:
+    """Name, version and status of each that dpkg knows."""
+    asked = "${Package} ${Version} ${db:Status-Status}\n"
+    return sorted(run("dpkg-query", "-W", "-f", asked).split("\n"))
+
+
 def differences(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
     """In words, a line for each thing."""
     found = []
@@ -85,67 +76,6 @@ def differences(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
         elif was != now:
             found.append(f"{key}: {was!r} became {now!r}")
     return found
-
-
-def _after() -> dict[str, Any] | None:
-    """The state right after the installation; none where it was aborted."""
-    file = KEPT / "after.json"
-    return json.loads(file.read_text()) if file.exists() else None
-
-
-def _purge(before: dict[str, Any]) -> None:
-    ours = set(fingerprint()["packages"]) - set(before["packages"])
-    known = {line.split()[0] for line in before["packages"] if line.endswith(" installed")}
-    names = sorted({line.split()[0] for line in ours if line} - known)
-    if names:
-        os.environ["DEBIAN_FRONTEND"] = "noninteractive"
-        run("dpkg", "--configure", "-a", fails=True)  # an installation that was cut off
-        # All of them at once, so that whatever depends on them is among them.
-        run("dpkg", "--purge", "--force-depends", "--force-remove-reinstreq", *names, fails=True)
-
-
-def _remove_new(before: dict[str, Any]) -> None:
-    after = _after()
-    for entry in set(fingerprint()["entries"]) - set(before["entries"]):
-        if after is not None and entry not in after["entries"]:
-            continue  # somebody else's
-        _remove(Path(entry))
-
-
-def _restore_etc(before: dict[str, Any]) -> None:
-    """Each path of /etc that the installation changed, and nobody since."""
-    after, was, now = _after(), before["etc"], fingerprint()["etc"]
-    back = []
-    for path in sorted({*was, *now}, reverse=True):  # what is in a folder before the folder
-        if was.get(path) == now.get(path) or _changed_since(path, now, after):
-            continue
-        if path in was:
-            back.append(path.lstrip("/"))
-        else:
-            _remove(Path(path))
-    if back:
-        run("tar", "-C", "/", "-xf", str(KEPT / "etc.tar"), *sorted(back))
-
-
-def _remove_qdiscs(before: dict[str, Any]) -> None:
-    """What shaped a data interface; the kernel's own is there again then."""
-    for line in set(fingerprint()["qdiscs"]) - set(before["qdiscs"]):
-        words = line.split()
-        if "root" in words and "dev" in words:
-            run("tc", "qdisc", "del", "dev", words[words.index("dev") + 1], "root", fails=True)
-
-
-def _changed_since(path: str, now: dict[str, str], after: dict[str, Any] | None) -> bool:
-    if path.removeprefix("/etc/").rstrip("-") in _ACCOUNTS or after is None or path not in now:
-        return False
-    return now[path] != "folder" and bool(after["etc"].get(path) != now[path])
-
-
-def _remove(path: Path) -> None:
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        path.unlink(missing_ok=True)
 
 
 def _digest(path: Path) -> str:
@@ -173,7 +103,9 @@ def write(file: Path, what: object) -> None:
 def run(*command: str, fails: bool = False) -> str:
     """What a command says; this process ends where it fails, unless it may."""
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            command, capture_output=True, encoding="utf-8", errors="surrogateescape", check=False
+        )
     except FileNotFoundError:
         if fails:
             return ""

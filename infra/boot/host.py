@@ -25,7 +25,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from before import HOME, KEPT, LOG, differences, fingerprint, note, noted, restore, run, write
+from back import own_changes, restore
+from before import HOME, KEPT, LOG, differences, fingerprint, note, noted, run, write
 from role import install_role, systemd_runs, write_files, write_unit
 
 PROGRAM = HOME / "bin" / "nodeagent"
@@ -92,7 +93,8 @@ def take(experiment: str, expires: str) -> int:
     if noted() is None:
         note(fingerprint())
     shutil.copytree(Path(__file__).parent, KEPT / "boot", dirs_exist_ok=True)
-    _arm_end(experiment, expires)
+    with own_changes():
+        _arm_end(experiment, expires)
     return 0
 
 
@@ -102,14 +104,14 @@ def install() -> int:
     own = os.getpid()
     (KEPT / "installing").write_text(f"{own} {_started(own)}")
     stop()
-    write_files(settings["files"])
-    content = HOME / "bundle" / "content.tar.gz"
-    install_role(settings["role"], content if content.exists() else None)
-    if systemd_runs():
-        write_unit(str(PROGRAM))
-        run("systemctl", "daemon-reload")
-        run("systemctl", "enable", "--quiet", "sparecraft-machine.service")
-    write(KEPT / "after.json", fingerprint())
+    with own_changes():
+        write_files(settings["files"])
+        content = HOME / "bundle" / "content.tar.gz"
+        install_role(settings["role"], content if content.exists() else None)
+        if systemd_runs():
+            write_unit(str(PROGRAM))
+            run("systemctl", "daemon-reload")
+            run("systemctl", "enable", "--quiet", "sparecraft-machine.service")
     (KEPT / "installing").unlink()
     return start()
 
@@ -151,14 +153,14 @@ def release() -> int:
     _terminate()  # the agent undoes its faults
     stop()
     before = noted()
-    if before is not None:
-        restore(before)
+    stays = restore()
     for own in (HOME, Path("/var/lib/sparecraft"), Path("/etc/sparecraft")):
         shutil.rmtree(own, ignore_errors=True)
     LOG.unlink(missing_ok=True)
+    (UNITS / "sparecraft-machine.service").unlink(missing_ok=True)
     if systemd_runs():
         run("systemctl", "daemon-reload", fails=True)
-    differs = differences(before, fingerprint()) if before is not None else []
+    differs = stays + (differences(before, fingerprint()) if before is not None else [])
     shutil.rmtree(KEPT)
     print(json.dumps(differs))
     return CHANGED if differs else 0

@@ -1,0 +1,245 @@
+"""The way back of a host: what our installations changed is undone. What others changed while the
+host was held is theirs, and stays.
+
+Ours is what differs before and after an installation, added up over all of them: packages, entries,
+paths of /etc, lines of the files of accounts. The purge of packages is one of them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from before import KEPT, fingerprint, noted, packages, run, write
+
+_OURS, _BEGAN = KEPT / "ours.json", KEPT / "began.json"
+_ACCOUNTS = ("passwd", "group", "shadow", "gshadow", "subuid", "subgid")
+_THEIRS = "theirs"  # of a path of /etc that others changed between two installations
+_GONE = ("not-installed", "config-files")
+# What packages do not write; all else may be of one that stays.
+_NOT_OF_PACKAGES = ("/opt/", "/srv/", "/home/", "/root/", "/usr/local/", "/var/tmp/")
+
+
+@contextmanager
+def own_changes() -> Iterator[None]:
+    """What changes while this lasts is ours, also where it fails. Where it is killed, what changes
+    until the next one, or the way back."""
+    _finish()
+    write(_BEGAN, _state())
+    try:
+        yield
+    finally:
+        _finish()
+
+
+def restore() -> list[str]:
+    """The way back. Returns what of ours stays, in words."""
+    before = noted()
+    if before is None:
+        return []
+    with own_changes():
+        kept = purge(_ours()["packages"])
+    ours = _ours()
+    _remove_new(before, ours, bool(kept))
+    _restore_etc(before, ours, bool(kept))
+    if not kept:
+        _restore_accounts(ours["accounts"])
+    _remove_qdiscs(before)
+    return [f"packages: {name} is ours and stays: {why}" for name, why in kept.items()]
+
+
+def purge(names: Iterable[str]) -> dict[str, str]:
+    """Purge packages, but for those that a package needs that is not among them. Returns why those
+    stay, by name."""
+    names = sorted(set(names))
+    if not names:
+        return {}
+    os.environ.update(DEBIAN_FRONTEND="noninteractive", LC_ALL="C")
+    run("dpkg", "--configure", "-a", fails=True)  # an installation that was cut off
+    # All of them at once: what depends on one of them is among them, or dpkg refuses that one.
+    forced = ("--force-remove-reinstreq", f"--abort-after={len(names) + 1}")
+    run("dpkg", "--purge", *forced, *names, fails=True)
+    stay = _installed(packages()) & set(names)
+    needed = _needed_by(set(names)) if stay else {}
+    return {
+        name: f"{', '.join(needed[name])} needs it" if name in needed else "dpkg left it there"
+        for name in sorted(stay)
+    }
+
+
+def added(ours: Mapping[str, Any], began: Mapping[str, Any], now: Mapping[str, Any]) -> Any:
+    """`ours` with what changed from `began` to `now`."""
+    etc = dict(ours["etc"])
+    for path in {*etc, *began["etc"], *now["etc"]}:
+        was, became = began["etc"].get(path), now["etc"].get(path)
+        if path in etc and etc[path] != was:
+            etc[path] = _THEIRS
+        elif was != became:
+            etc[path] = became
+    more = {
+        key: sorted({*ours[key], *(set(now[key]) - set(began[key]))})
+        for key in ("packages", "entries")
+    }
+    accounts = {
+        file: _lines_added(ours["accounts"].get(file, _NO_LINES), began["accounts"][file], lines)
+        for file, lines in now["accounts"].items()
+        if file in began["accounts"]
+    }
+    return {**more, "etc": etc, "accounts": accounts}
+
+
+def merged(now: list[str], ours: Mapping[str, list[str]]) -> list[str]:
+    """The lines of a file of accounts without those that we added, and with those we removed."""
+    stays = [line for line in now if line not in ours["added"]]
+    names = {line.split(":")[0] for line in stays}
+    return [*stays, *(one for one in ours["removed"] if one.split(":")[0] not in names)]
+
+
+_NO_LINES: Mapping[str, list[str]] = {"added": [], "removed": []}
+_NOTHING: Mapping[str, Any] = {"packages": [], "entries": [], "etc": {}, "accounts": {}}
+
+
+def _lines_added(
+    ours: Mapping[str, list[str]], began: list[str], now: list[str]
+) -> dict[str, list[str]]:
+    came = [line for line in now if line not in began]
+    went = [line for line in began if line not in now]
+    new = [line for line in came if line not in ours["removed"]]
+    old = [line for line in went if line not in ours["added"]]
+    return {
+        "added": [line for line in ours["added"] if line not in went] + new,
+        "removed": [line for line in ours["removed"] if line not in came] + old,
+    }
+
+
+def _finish() -> None:
+    if _BEGAN.exists():
+        write(_OURS, added(_ours(), json.loads(_BEGAN.read_text()), _state()))
+        _BEGAN.unlink()
+
+
+def _ours() -> Any:
+    return json.loads(_OURS.read_text()) if _OURS.exists() else _NOTHING
+
+
+def _state() -> dict[str, Any]:
+    found = fingerprint()
+    return {
+        "packages": sorted(_installed(found["packages"])),
+        "entries": found["entries"],
+        "etc": found["etc"],
+        "accounts": {
+            name: _lines(Path("/etc") / name)
+            for name in _ACCOUNTS
+            if (Path("/etc") / name).exists()
+        },
+    }
+
+
+def _installed(lines: Iterable[str]) -> set[str]:
+    """The packages of which more is there than their configuration."""
+    rows = (line.split() for line in lines if line)
+    return {row[0] for row in rows if row[-1] not in _GONE}
+
+
+def _needed_by(ours: set[str]) -> dict[str, list[str]]:
+    """The packages that others depend on, directly, and which."""
+    found: dict[str, list[str]] = {}
+    asked = "${Package}\t${db:Status-Status}\t${Pre-Depends}, ${Depends}\n"
+    for line in run("dpkg-query", "-W", "-f", asked).splitlines():
+        name, status, needs = line.split("\t")
+        if name in ours or status in _GONE:
+            continue
+        words = re.split(r"[,|]|\([^)]*\)|:\w+", needs)
+        for needed in ours & {word.strip() for word in words}:
+            found.setdefault(needed, []).append(name)
+    return found
+
+
+def _remove_new(before: Mapping[str, Any], ours: Mapping[str, Any], is_kept: bool) -> None:
+    there = set(fingerprint()["entries"])
+    new = sorted((set(ours["entries"]) & there) - set(before["entries"]))
+    for path in set(new) - _of_packages(new):
+        if not (is_kept and not path.startswith(_NOT_OF_PACKAGES)):
+            _remove(Path(path))
+
+
+def _restore_etc(before: Mapping[str, Any], ours: Mapping[str, Any], is_kept: bool) -> None:
+    """Each path of /etc that we changed, and nobody since."""
+    was, now = before["etc"], fingerprint()["etc"]
+    accounts = {f"/etc/{name}" for name in ours["accounts"]}
+    changed = [
+        path
+        for path, became in ours["etc"].items()
+        if now.get(path) == became != was.get(path) and path not in accounts
+    ]
+    if not is_kept:
+        new = {path for path in changed if path not in was}
+        for path in sorted(new - _of_packages(new), reverse=True):  # a folder after what is in it
+            _remove_etc(Path(path))
+    _unpack(path for path in changed if path in was)
+    if is_kept:
+        run("ldconfig", fails=True)  # of libraries that stay too
+
+
+def _restore_accounts(ours: Mapping[str, Mapping[str, list[str]]]) -> None:
+    """Our lines; the file as it was, its time too, where nobody else changed it."""
+    for name, lines in ours.items():
+        file = Path("/etc") / name
+        now, was = _lines(file), _packed(f"etc/{name}").splitlines()
+        wanted = merged(now, lines)
+        if sorted(wanted) == sorted(was):
+            _unpack([str(file)])
+        elif wanted != now:
+            file.write_text("\n".join(wanted) + "\n", errors="surrogateescape")
+
+
+def _remove_qdiscs(before: Mapping[str, Any]) -> None:
+    """What shaped a data interface; the kernel's own is there again then."""
+    for line in set(fingerprint()["qdiscs"]) - set(before["qdiscs"]):
+        words = line.split()
+        if "root" in words and "dev" in words:
+            run("tc", "qdisc", "del", "dev", words[words.index("dev") + 1], "root", fails=True)
+
+
+def _of_packages(paths: Iterable[str]) -> set[str]:
+    """Those that packages which are there put there."""
+    asked = {name: path for path in paths for name in (path, path.removeprefix("/usr"))}
+    if not asked:
+        return set()
+    said = run("dpkg-query", "-S", *asked, fails=True)
+    return {asked[path] for line in said.split("\n") if (path := line.rpartition(": ")[2]) in asked}
+
+
+def _unpack(paths: Iterable[str]) -> None:
+    members = sorted(path.lstrip("/") for path in paths)
+    if members:
+        run("tar", "-C", "/", "--no-recursion", "-xf", str(KEPT / "etc.tar"), *members)
+
+
+def _packed(member: str) -> str:
+    return run("tar", "-xOf", str(KEPT / "etc.tar"), member, fails=True)
+
+
+def _lines(file: Path) -> list[str]:
+    return file.read_text(errors="surrogateescape").splitlines()
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _remove_etc(path: Path) -> None:
+    if path.is_symlink() or not path.is_dir():
+        path.unlink(missing_ok=True)
+    elif not any(path.iterdir()):
+        path.rmdir()
