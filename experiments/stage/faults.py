@@ -3,8 +3,8 @@
 A fault on a machine is held by a lease that this controller renews while it lives. When the
 controller is killed the agents undo within `LEASE_S`. Machine faults go through
 the platform, unless it says that the agent has to stand in (`through_agent`); what a killed
-controller leaves of them is undone by the local platform itself (`platforms/local/journal.py`), on
-EC2 by `sparecraft down`.
+controller leaves of them is undone by a process of its own (`platforms/watchdog.py`), on EC2 by
+`sparecraft down`.
 """
 
 from __future__ import annotations
