@@ -13,7 +13,7 @@ import pytest
 from experiments.paths import ROOT
 
 SPECIAL_OF = {"schemes": "compare"}  # a kind that is another with something added
-EVERYWHERE = {"console", "errors", "paths"}
+EVERYWHERE = {"console", "errors", "paths", "program"}
 # A folder of experiments/ and those that it may import.
 MAY_IMPORT: dict[str, set[str]] = {
     "design": set(),

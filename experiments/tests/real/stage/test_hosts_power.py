@@ -17,7 +17,7 @@ from experiments.errors import EnvironmentMissing, InputError
 from experiments.stage.platforms.hosts.platform import HostsPlatform
 from experiments.stage.platforms.terraform import Stack
 
-pytestmark = [pytest.mark.real, pytest.mark.usefixtures("own_runs")]
+pytestmark = pytest.mark.usefixtures("own_runs")
 
 EXPERIMENT = "tst-power"
 _PATIENCE_S = 60.0
@@ -46,7 +46,7 @@ cores = 1
 _RUN = """
 import os, signal, sys
 from pathlib import Path
-from experiments.tests.test_hosts_power import platform
+from experiments.tests.real.stage.test_hosts_power import platform
 made = platform(Path(sys.argv[1]))
 made.inject("machine.crash", "web-1")
 if os.environ.get("WITHOUT_WATCHDOG"):

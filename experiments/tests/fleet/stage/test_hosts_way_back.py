@@ -14,8 +14,6 @@ from experiments.stage.platforms.hosts.listed import read
 from experiments.stage.platforms.hosts.ssh import Remote
 from experiments.tests.hosts_fixture import Hosts, hosts
 
-pytestmark = [pytest.mark.real, pytest.mark.fleet]
-
 EXPERIMENT, HOST = "tst-back", "back"
 _PACKAGE = """
 package() {  # name, what it depends on

@@ -14,8 +14,6 @@ import pytest
 
 from experiments.paths import ROOT
 
-pytestmark = pytest.mark.real
-
 BEGAN: dict[str, Any] = {
     "packages": ["dash"],
     "entries": ["/opt/theirs"],

@@ -18,6 +18,7 @@ from experiments.design import load_design
 from experiments.errors import EnvironmentMissing
 from experiments.kinds.kind import Kind
 from experiments.kinds.life import carry_out
+from experiments.paths import ROOT
 from experiments.record.result import Findings, read_manifest, read_result, stopped_words
 from experiments.stage.guard import Stopped
 from experiments.stage.platforms import entry
@@ -25,8 +26,8 @@ from experiments.stage.platforms.journal import MachineJournal
 from experiments.stage.stage import Stage
 from experiments.tests.hostile import hostile
 
-pytestmark = [pytest.mark.real, pytest.mark.usefixtures("own_runs")]
-SMALL = Path(__file__).parent / "designs" / "small"
+pytestmark = pytest.mark.usefixtures("own_runs")
+SMALL = ROOT / "experiments" / "tests" / "designs" / "small"
 _PATIENCE_S = 60.0
 
 
