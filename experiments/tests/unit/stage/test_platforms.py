@@ -27,7 +27,7 @@ from pathlib import Path
 from experiments.design.inventory import Endpoints, Inventory
 from experiments.errors import EnvironmentMissing
 
-LENT = ROOT / "experiments" / "tests" / "lent"
+LENT = Path(__file__).parent / "lent"
 
 
 def lent():
