@@ -67,6 +67,7 @@ func (p *fleetProvider) Configure(
 	ctx context.Context, request tfprovider.ConfigureRequest, response *tfprovider.ConfigureResponse,
 ) {
 	var model providerModel
+	response.Diagnostics.Append(protectStates(".")...)
 	response.Diagnostics.Append(request.Config.Get(ctx, &model)...)
 	if response.Diagnostics.HasError() {
 		return
