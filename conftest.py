@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import signal
 import subprocess
 from pathlib import Path
 
@@ -55,6 +56,14 @@ def pytest_configure(config: pytest.Config) -> None:
         chosen = os.environ.get(VARIABLE) or by_default
         config.option.hypothesis_seed = str(seed_from(chosen, config.rootpath))
     config.stash[_SEED] = int(config.option.hypothesis_seed)
+    heed_ctrl_c()
+
+
+def heed_ctrl_c() -> None:
+    """Take Ctrl-C by default: a script's background job ignores it, and so would each program that
+    a test starts."""
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, exitstatus: int) -> None:

@@ -43,10 +43,11 @@ def watch(
 
     Example: sparecraft watch mediawiki-noisy --page
     """
+    from experiments.stage.signals import ending_signals
     from grafana.influx import Influx
 
     url = influxdb or _influxdb_of(chosen, experiment)
-    with _said(url), Influx(url, "sparecraft") as influx:
+    with _said(url), Influx(url, "sparecraft") as influx, ending_signals(lambda _: None):
         watcher = _watcher(influx, experiment, run)
         if as_json:
             print_json(_all(watcher))

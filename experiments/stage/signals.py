@@ -1,4 +1,8 @@
-"""Ctrl-C and SIGTERM: the first ends the measurement, and none cuts the clean-up short."""
+"""Ctrl-C, SIGTERM and SIGHUP: the first ends the measurement, none cuts the clean-up short.
+
+Ctrl-C ends it too where whoever started the command ignores it, as scripts do for what they start
+in the background; SIGHUP does not, for `nohup` promises that.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +61,11 @@ class Signals:
 def ending_signals(said: Callable[[str], None]) -> Iterator[Signals]:
     """Install the handler, and put the old ones back."""
     signals = Signals(said)
-    before = {number: signal.signal(number, signals.handle) for number in _ENDING}
+    before = {
+        number: signal.signal(number, signals.handle)
+        for number in _ENDING
+        if (number, signal.getsignal(number)) != (signal.SIGHUP, signal.SIG_IGN)
+    }
     try:
         yield signals
     finally:

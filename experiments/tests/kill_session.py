@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from experiments.design.roles import find_roles
@@ -22,6 +22,7 @@ from experiments.tests.engine import docker as call_docker
 from experiments.tests.fleets import Started
 from experiments.tests.kills import CACHES, EXPERIMENT, Kill, faulty, not_recorded, processes_of
 from experiments.tests.load_fixture import alive, children
+from experiments.tests.started import until
 
 ARBITER, INFLUXDB = "arbiter-cache", "influxdb-1"
 _WAIT_S = 120.0
@@ -31,13 +32,6 @@ _LOOK = (
     "ps -eo stat=,comm= | grep ^T; grep -aoh 'SPARECRAFT_FAULT=[^[:cntrl:]]*' /proc/*/environ; true"
 )
 Held = Mapping[str, set[str]]  # faults in force, by machine
-
-
-def until(what: str, condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + _WAIT_S
-    while not condition():
-        assert time.monotonic() < deadline, f"no {what} within {_WAIT_S:g} s"
-        time.sleep(0.1)
 
 
 class Session:

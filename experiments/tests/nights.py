@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,6 +23,7 @@ from experiments.tests.nightly_fixture import (
     template_run,
 )
 from experiments.tests.quiet import NOBODY
+from experiments.tests.started import until
 
 _BY_ITSELF = """
 import sys
@@ -88,14 +88,17 @@ class Nights:
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
             hangs = self.folder / "program" / "hangs"
             try:
-                while not (hangs.exists() and hangs.read_text()):
-                    assert process.poll() is None
-                    time.sleep(0.02)
+                until("run that hangs", lambda: _is_written(hangs, process))
                 yield process
             finally:
                 process.kill()
                 if hangs.exists():
                     kill(int(hangs.read_text()))
+
+
+def _is_written(file: Path, process: subprocess.Popen[str]) -> bool:
+    assert process.poll() is None
+    return file.exists() and bool(file.read_text())
 
 
 def kill(pid: int) -> None:

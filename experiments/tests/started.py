@@ -1,20 +1,48 @@
-"""Programs that choose their own port and tell it in their log."""
+"""Programs that are started, what they are started with, and what is waited for."""
 
 from __future__ import annotations
 
 import re
+import signal
 import subprocess
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
-_START_S = 120.0
+LIMIT_S = 120.0
+_POLL_S = 0.02
+
+
+def until(what: str, condition: Callable[[], object]) -> None:
+    """Wait for something, for two minutes at most."""
+    deadline = time.monotonic() + LIMIT_S
+    while not condition():
+        assert time.monotonic() < deadline, f"no {what} within {LIMIT_S:g} s"
+        time.sleep(_POLL_S)
 
 
 def told(process: subprocess.Popen[bytes], log: Path, pattern: str) -> str:
     """What the log says in the group of `pattern`, once it is there."""
-    give_up_s = time.monotonic() + _START_S
-    while not (found := re.search(pattern, log.read_text())):
-        assert process.poll() is None, log.read_text()
-        assert time.monotonic() < give_up_s, log.read_text()
-        time.sleep(0.02)
+    found: re.Match[str] | None = None
+
+    def is_told() -> bool:
+        nonlocal found
+        found = re.search(pattern, log.read_text())
+        assert found or process.poll() is None, log.read_text()
+        return found is not None
+
+    until(f"{pattern!r} in {log}", is_told)
+    assert found is not None
     return found.group(1)
+
+
+@contextmanager
+def disposition(number: signal.Signals, handler: Any) -> Iterator[None]:
+    """What a signal does here, and, where that is nothing, in programs started meanwhile."""
+    before = signal.signal(number, handler)
+    try:
+        yield
+    finally:
+        signal.signal(number, before)

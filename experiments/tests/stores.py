@@ -5,12 +5,12 @@ from __future__ import annotations
 import shutil
 import socket
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from experiments.tests.load_fixture import free_port
+from experiments.tests.started import until
 
 MEMCACHED = ("memcached", "-l", "127.0.0.1", "-p", "{port}", "-U", "0", "-u", "nobody")
 REDIS = ("redis-server", "--port", "{port}", "--save", "")
@@ -64,7 +64,7 @@ def started(name: str, *options: str) -> Iterator[int]:
     command = [program(name), *(option.format(port=port) for option in options)]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
         try:
-            _wait_for(process, port)
+            _until_listening(process, port)
             yield port
         finally:
             process.kill()
@@ -90,8 +90,11 @@ def mysql(folder: Path) -> Iterator[int]:
         yield port
 
 
-def _wait_for(process: subprocess.Popen[bytes], port: int) -> None:
+def _until_listening(process: subprocess.Popen[bytes], port: int) -> None:
     with socket.socket() as probe:
-        while probe.connect_ex(("127.0.0.1", port)) != 0:
+
+        def is_listening() -> bool:
             assert process.poll() is None, f"{process.args!r} ended"
-            time.sleep(0.05)
+            return probe.connect_ex(("127.0.0.1", port)) == 0
+
+        until(f"{process.args!r} that listens", is_listening)

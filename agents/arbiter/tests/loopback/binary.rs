@@ -24,8 +24,8 @@ fn a_good_file_checks_and_a_bad_one_is_refused_in_one_line() {
     for (arguments, text) in [
         (&["--config", path, "--check"][..], "missing field"),
         (
-            &["--config", "/nonexistent.toml"],
-            "/nonexistent.toml: cannot read",
+            &["--config", "/dev/null/arbiter.toml"],
+            "/dev/null/arbiter.toml: cannot read",
         ),
         (&["--confg", path], "unknown argument"),
         (&[], "expected --config FILE"),

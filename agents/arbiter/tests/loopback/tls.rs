@@ -253,7 +253,7 @@ async fn at_sighup_a_new_certificate_is_shown_and_a_bad_one_is_not() {
 async fn files_that_cannot_work_are_refused_with_their_key() {
     let (authority, stranger) = (Authority::new(), Authority::new());
     let (good, other) = (authority.server("a.test"), stranger.server("a.test"));
-    let missing = std::path::Path::new("/nonexistent.pem");
+    let missing = std::path::Path::new("/dev/null/a.pem");
     let check = |protocol: &str, more: &str| {
         let text = format!(
             "listen = \"127.0.0.1:0\"\nadmin = \"127.0.0.1:0\"\ntier = \"t\"\n{}{more}\n\
@@ -278,7 +278,7 @@ async fn files_that_cannot_work_are_refused_with_their_key() {
         (
             "http",
             format!("tls = {{ cert = {missing:?}, key = {key:?} }}"),
-            "tls.cert: /nonexistent.pem",
+            "tls.cert: /dev/null/a.pem",
         ),
         (
             "http",

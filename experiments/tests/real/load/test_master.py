@@ -23,6 +23,7 @@ from experiments.design.workers import DEFAULT, worker_command
 from experiments.load.plan import LoadPlan, write_plan
 from experiments.tests.load_fixture import free_port, make_plan
 from experiments.tests.servers import serving
+from experiments.tests.started import until
 
 # What any user of Locust has, and what keeps the worker's own histogram.
 LOCUSTFILE = """
@@ -193,8 +194,7 @@ def test_a_worker_that_is_told_to_end_keeps_what_it_measured_and_tells_it(tmp_pa
         plan = make_plan(server.url, ["good"] * 5000)
         with locust(tmp_path, plan, workers=1, expected=1) as test:
             records = tmp_path / "records-0.jsonl"
-            while not records.is_file() or records.stat().st_size == 0:
-                assert test.workers[0].poll() is None
+            until("record", lambda: records.is_file() and records.stat().st_size > 0)
             test.workers[0].send_signal(signal.SIGTERM)
             (totals,) = test.totals()
     assert 0 < totals["requests"] < 5000

@@ -30,6 +30,7 @@ from experiments.tests.load_fixture import (
     waiting,
 )
 from experiments.tests.servers import serving
+from experiments.tests.started import LIMIT_S
 
 LOCUST = {1: 1, 2: 3, 3: 4}  # processes of so many workers: a master beside several
 NATIVE = {1: 1, 2: 1, 3: 1}  # threads of one
@@ -214,7 +215,7 @@ def test_workers_with_another_clock_begin_at_the_same_instant(tmp_path: Path) ->
             plan = shared(make_plan(server.url, ["good"] * 100), 2)
             handle = begun(tmp_path, plan, remote=RemoteWorkers("127.0.0.1", port, 60.0))
             records, status = ended(handle)
-        codes = [worker.wait() for worker in workers]
+        codes = [worker.wait(LIMIT_S) for worker in workers]
     finally:
         for worker in workers:
             worker.kill()

@@ -22,7 +22,7 @@ from experiments.tests.called import COMMAND, call, refusal
 from experiments.tests.influxdb import Influx
 from experiments.tests.nightly_fixture import made_up_run, write_nights
 from experiments.tests.report_fixture import fake_run
-from experiments.tests.started import told
+from experiments.tests.started import LIMIT_S, told
 from grafana.verify import empty_panels, verify
 
 
@@ -110,7 +110,7 @@ def test_its_own_influxdb_ends_with_the_command(folder: Path, tmp_path: Path) ->
     told(process, log, "(until Ctrl-C)")
     [started] = [int(pid) for pid in _children(process.pid)]
     process.send_signal(signal.SIGTERM)
-    assert process.wait() == 0
+    assert process.wait(LIMIT_S) == 0
     assert not Path(f"/proc/{started}").exists()
     assert list(tmp_path.glob("sparecraft-replay-*")) == []
     assert re.fullmatch(r"http://127\.0\.0\.1:\d+", url)

@@ -32,7 +32,7 @@ from experiments.tests.called import COMMAND, call, refusal
 from experiments.tests.chromium import browser as browser
 from experiments.tests.influxdb import Influx
 from experiments.tests.report_fixture import fake_run
-from experiments.tests.started import told
+from experiments.tests.started import LIMIT_S, disposition, told
 from experiments.watch.look import Watcher
 from experiments.watch.page import Page
 from experiments.watch.panels import panels
@@ -239,14 +239,21 @@ def test_the_page_answers_only_its_own_address(loaded: Loaded, reader: Reader) -
         page.server_close()
 
 
-def test_the_page_of_the_command_ends_with_ctrl_c(loaded: Loaded, tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_page_of_the_command_ends_when_it_is_told_to_though_ctrl_c_was_ignored(
+    loaded: Loaded, tmp_path: Path, number: signal.Signals
+) -> None:
     log = tmp_path / "out"
     asked = ["watch", "--run", loaded.names["run"], "--influxdb", loaded.url, "--page"]
-    with log.open("wb") as output:
+    with log.open("wb") as output, disposition(signal.SIGINT, signal.SIG_IGN):
         process = subprocess.Popen([*COMMAND, *asked], stdout=output, stderr=output)
-    assert re.fullmatch(r"http://127\.0\.0\.1:\d+/", told(process, log, r"(http\S+)  \(until"))
-    process.send_signal(signal.SIGINT)
-    assert process.wait() == 0
+    try:
+        url = told(process, log, r"(http\S+)  \(until")
+        assert re.fullmatch(r"http://127\.0\.0\.1:\d+/", url)
+        process.send_signal(number)
+        assert process.wait(LIMIT_S) == 0
+    finally:
+        process.kill()
     assert "Traceback" not in log.read_text()
 
 

@@ -32,8 +32,8 @@ def _installed(policy: Path, apt_get: str) -> subprocess.CompletedProcess[bytes]
     program.chmod(0o755)
     own = {"PATH": f"{programs}:{os.environ['PATH']}", "POLICY": str(policy)}
     return subprocess.run(
-        ["bash", "-c", _CALL, "bash", "nginx"], cwd=ROOT, env={**os.environ, **own},
-        capture_output=True, check=False, timeout=60,
+        ["env", "--default-signal", "bash", "-c", _CALL, "bash", "nginx"], cwd=ROOT,
+        env={**os.environ, **own}, capture_output=True, check=False, timeout=60,
     )  # fmt: skip
 
 

@@ -31,6 +31,7 @@ from experiments.tests.nightly_fixture import (
 )
 from experiments.tests.nights import Nights
 from experiments.tests.quiet import NOBODY
+from experiments.tests.started import LIMIT_S, disposition
 
 
 def test_every_run_is_kept_arm_by_arm_with_its_seed(nights: Nights) -> None:
@@ -111,13 +112,10 @@ def test_a_run_that_hangs_is_ended_its_fleet_removed_and_the_night_goes_on(
 
 
 def test_a_child_that_will_not_end_is_killed(tmp_path: Path) -> None:
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # which a child inherits
-    try:
+    with disposition(signal.SIGINT, signal.SIG_IGN):  # which a child inherits
         ended = carry_out(
             ["sleep", "600"], tmp_path / "log", limit_s=0.1, signals=Signals(print), grace_s=0.1
         )
-    finally:
-        signal.signal(signal.SIGINT, before)
     assert ended.late
     assert ended.code == 128 + signal.SIGKILL
 
@@ -136,7 +134,11 @@ def test_a_signal_that_comes_while_a_child_is_started_ends_it(
 
     monkeypatch.setattr(subprocess, "Popen", Disturbed)
     try:
-        with ending_signals(print) as signals, pytest.raises(KeyboardInterrupt):
+        with (
+            disposition(number, signal.SIG_DFL),  # the suite may ignore SIGHUP: nohup does
+            ending_signals(print) as signals,
+            pytest.raises(KeyboardInterrupt),
+        ):
             carry_out(["sleep", "600"], tmp_path / "log", 600.0, signals)
         [child] = started
         assert child.returncode == -signal.SIGINT
@@ -165,7 +167,7 @@ def test_after_ctrl_c_all_is_recorded_and_the_next_night_goes_on(nights: Nights)
     suite = nights.suite("mediawiki-noisy", "memcached-noisy")
     with nights.by_itself({"memcached-noisy": ["hang"]}) as process:
         process.send_signal(signal.SIGINT)
-        said, _ = process.communicate()
+        said, _ = process.communicate(timeout=LIMIT_S)
         assert process.returncode == 130, said
     history = nights.history()
     assert [(run.entry, run.valid) for run in history.runs] == [
@@ -198,7 +200,7 @@ def test_halt_ends_its_run_and_the_night_and_both_say_why(
     suite = nights.suite("mediawiki-noisy", "memcached-noisy")
     with nights.by_itself({"mediawiki-noisy": [act]}) as process:
         assert _halt(*named) == told
-        said, _ = process.communicate()
+        said, _ = process.communicate(timeout=LIMIT_S)
         assert process.returncode == 130, said
         assert "too hot" in said
     history = nights.history()
@@ -231,7 +233,7 @@ with runs.registered(runs.Active(os.getpid(), "shop", "shop", {str(tmp_path / "o
         assert run.stdout is not None
         assert run.stdout.readline() == b"ready\n"
         assert _halt("shop") == ["shop"]
-        assert run.wait() == 0
+        assert run.wait(LIMIT_S) == 0
 
 
 def test_after_a_kill_the_next_night_removes_the_fleet_and_goes_on(nights: Nights) -> None:

@@ -17,6 +17,7 @@ from experiments.stage.faults import Tally
 from experiments.stage.schemes.journal import Journal
 from experiments.stage.unanswered import Looks, Unanswered
 from experiments.tests.report_fixture import FakeRun, dose, event, fake_run
+from experiments.tests.started import LIMIT_S
 
 LIMP = dose(2.0, 2.01, True, "Mbit/s")
 NO_LIMP = dose(2.0, 198.0, False, "Mbit/s")
@@ -161,7 +162,7 @@ class Slow:
     def health(self, timeout_s: float) -> dict[str, Any]:
         assert timeout_s > 0
         self.asked.set()
-        self.go_on.wait()
+        assert self.go_on.wait(LIMIT_S)
         return {"uptime_s": 1000.0}
 
 
@@ -169,7 +170,7 @@ def test_an_answer_that_is_overdue_is_silence_and_one_that_comes_later_counts_fo
     agent: Any = Slow()
     clock = iter([10.0, 12.0])
     silence = Unanswered(agent, since=9.0, now=lambda: next(clock))
-    agent.asked.wait()
+    assert agent.asked.wait(LIMIT_S)
     found = silence.dose(3.0)
     agent.go_on.set()
     silence.close()
@@ -180,7 +181,7 @@ def test_an_answer_that_is_overdue_is_silence_and_one_that_comes_later_counts_fo
 def test_a_machine_is_asked_until_it_is_closed() -> None:
     agent: Any = Frozen()
     silence = Unanswered(agent, since=0.0)
-    agent.asked.wait()
+    assert agent.asked.wait(LIMIT_S)
     found = silence.dose(3.0)
     silence.close()
     agent.asked.clear()

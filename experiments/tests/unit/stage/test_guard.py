@@ -46,6 +46,7 @@ from experiments.stage.monitor import Monitor
 from experiments.stage.platforms import entry
 from experiments.stage.stage import Stage
 from experiments.tests.servers import Server
+from experiments.tests.started import until
 
 SMALL = ROOT / "experiments" / "tests" / "designs" / "small"
 PATIENCE_S = 60.0
@@ -145,13 +146,6 @@ def test_how_long_faults_took_to_be_undone_is_taken_from_the_events() -> None:
     assert stopped_json(stop, clock, [])["at_s"] == 20.0
 
 
-def until(what: str, condition: Any) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.01)
-
-
 class _Agent:
     """A machine in memory: what is injected, whether its service is ready."""
 
@@ -198,7 +192,7 @@ def test_an_arbiter_that_was_started_again_is_told_of_once(monkeypatch: pytest.M
     arbiters = cast(Any, {"web": SimpleNamespace(stats=stats)})
     watching = Monitor(arbiters, {}, _ignored, _ignored, told.append)
     watching.start()
-    polled.wait()
+    assert polled.wait(PATIENCE_S)
     watching.stop()
     assert told == ["web"]
 
@@ -214,12 +208,12 @@ def test_the_monitor_says_since_when_a_machine_is_not_ready(
     try:
         assert watching.unready == {}
         agent.ready = state
-        until("it was seen", lambda: "web-1" in watching.unready)
+        until("sight of it", lambda: "web-1" in watching.unready)
         first = watching.unready["web-1"].first
-        until("it was seen again", lambda: watching.unready["web-1"].last > first)
+        until("second sight of it", lambda: watching.unready["web-1"].last > first)
         assert watching.unready["web-1"].first == first
         agent.ready = True
-        until("it is ready again", lambda: watching.unready == {})
+        until("readiness", lambda: watching.unready == {})
     finally:
         watching.stop()
 

@@ -147,8 +147,8 @@ func TestTarHoldsEveryFileOnceWithItsMode(t *testing.T) {
 func TestMissingPartsAreNamed(t *testing.T) {
 	noDockerfile, noFile, noDir := example(t), example(t), example(t)
 	noDockerfile.Dockerfile = "Other"
-	noFile.Files["bin/nodeagent"] = "/nonexistent/nodeagent"
-	noDir.Dir = "/nonexistent/context"
+	noFile.Files["bin/nodeagent"] = "/dev/null/nodeagent"
+	noDir.Dir = "/dev/null/context"
 	for _, spec := range []Spec{noDockerfile, noFile, noDir} {
 		if _, err := Load(spec); err == nil {
 			t.Errorf("expected an error for %+v", spec)

@@ -39,7 +39,7 @@ func TestHostsThatCannotBeAreRefusedBeforeTheyAreReached(t *testing.T) {
 
 func TestEachHostThatDoesNotAnswerIsNamed(t *testing.T) {
 	_, problems := connectAll(t.Context(), []engine.Host{
-		{Name: "a", Address: "unix:///nonexistent/a.sock"}, {Name: "b", Address: "tcp://127.0.0.1:1"},
+		{Name: "a", Address: "unix:///dev/null/a.sock"}, {Name: "b", Address: "tcp://127.0.0.1:1"},
 	})
 	for i, name := range []string{"a", "b"} {
 		if len(problems) != 2 || !strings.HasSuffix(problems[i].Summary(), "on host "+name) {

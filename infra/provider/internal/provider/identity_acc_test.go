@@ -160,7 +160,7 @@ func TestAccIdentity_VerifiesAndRotatesOnlyWhatHasTo(t *testing.T) {
 }
 
 func TestAccIdentity_IsMadeWithoutDocker(t *testing.T) {
-	t.Setenv("DOCKER_HOST", "unix:///nonexistent/docker.sock")
+	t.Setenv("DOCKER_HOST", "unix:///dev/null/docker.sock")
 	without := "provider \"fleet\" {\n  docker = false\n}\n"
 	resource.Test(t, resource.TestCase{
 		ProtoV6ProviderFactories: factories(time.Now),

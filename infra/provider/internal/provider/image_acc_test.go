@@ -161,11 +161,11 @@ func TestAccImage_RefusesWithOneClearMessage(t *testing.T) {
 			`expected the Dockerfile "Other"`,
 		},
 		"no context": {
-			imageConfig("/nonexistent"),
+			imageConfig("/dev/null/context"),
 			"The build context of " + imageTag + " is not complete",
 		},
 		"a file not built": {
-			imageConfig(complete, `files = { "bin/agent" = "/nonexistent/agent" }`),
+			imageConfig(complete, `files = { "bin/agent" = "/dev/null/agent" }`),
 			"make build",
 		},
 		"a path outside": {

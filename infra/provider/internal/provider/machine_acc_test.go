@@ -415,7 +415,7 @@ func TestAccMachine_ForeignContainerOfTheSameNameIsNotTouched(t *testing.T) {
 
 func TestAccMachine_DockerNotRunningIsOneDiagnostic(t *testing.T) {
 	docker(t)
-	t.Setenv("DOCKER_HOST", "unix:///nonexistent/docker.sock")
+	t.Setenv("DOCKER_HOST", "unix:///dev/null/docker.sock")
 	resource.Test(t, resource.TestCase{
 		ProtoV6ProviderFactories: factories(nil),
 		Steps: []resource.TestStep{{

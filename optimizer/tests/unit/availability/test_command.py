@@ -98,7 +98,7 @@ def test_the_time_course_is_printed_and_drawn(tmp_path: Path) -> None:
         ([*PF[:-1], "-2", "--extra", "1"], "--crash-per-year"),
         ([*PF, "--extra", "1", "--failover-s", "0"], "--failover-s"),
         ([*PF, "--extra", "1", "--horizon-s", "nan"], "--horizon-s"),
-        ([*PF, "--extra", "1", "--rates", "/nonexistent"], "/nonexistent"),
+        ([*PF, "--extra", "1", "--rates", "/dev/null/rates"], "/dev/null/rates"),
         ([*PF[:-2], "--extra", "1"], "--crash-per-year"),
         ([*ARA, "cloud", "--repair-s", "9"], "--repair-s"),
         ([*ARA, "cloud", "--standby-fraction", "0.5"], "--standby-fraction"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -15,11 +15,11 @@ from experiments.design import load_design
 from experiments.kinds.limplock.clients import Clients, Task, command
 from experiments.paths import ROOT
 from experiments.tests.load_fixture import free_port
+from experiments.tests.started import until
 
 pytestmark = pytest.mark.long
 
 ROLE = load_design("limplock-zookeeper").roles["zookeeper"]
-LIMIT_S = 120.0
 TICK_MS = 100  # a session is 20 ticks at most, and then lost
 
 
@@ -42,13 +42,6 @@ def server(port: int, folder: Path) -> Iterator[Path]:
         process.wait()
 
 
-def until(seen: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + LIMIT_S
-    while not seen():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.05)
-
-
 def test_a_client_that_loses_its_session_begins_another_and_asks_on(tmp_path: Path) -> None:
     subprocess.run([ROOT / "ci/jars", ROLE.directory], check=True)
     port = free_port()
@@ -59,12 +52,12 @@ def test_a_client_that_loses_its_session_begins_another_and_asks_on(tmp_path: Pa
         closing(Clients(words, tmp_path / "client.log")) as clients,
     ):
         lane = clients.start(asked)
-        until(lambda: any(one.outcome == "ok" for one in lane.did), "no first answer")
+        until("first answer", lambda: any(one.outcome == "ok" for one in lane.did))
         clients._process.send_signal(signal.SIGSTOP)
         try:
-            until(lambda: b"Expiring session" in log.read_bytes(), "the session is still there")
+            until("end of the session", lambda: b"Expiring session" in log.read_bytes())
         finally:
             lost = time.monotonic()
             clients._process.send_signal(signal.SIGCONT)
-        until(lambda: any(one.outcome == "ok" for one in lane.did if one.start > lost), "no other")
+        until("other", lambda: any(one.outcome == "ok" for one in lane.did if one.start > lost))
         clients.stop(lane)
