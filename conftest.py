@@ -1,4 +1,4 @@
-"""What random tests start from, so that a failure can be repeated.
+"""What all tests start from: nothing of the caller's, and a seed, to repeat a failure with.
 
 SPARECRAFT_TEST_SEED is a number, `commit` (drawn from the commit's tree: the same content fails or
 passes every time) or `chance`, which is the default outside of CI.
@@ -7,9 +7,11 @@ passes every time) or `chance`, which is the default outside of CI.
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import signal
 import subprocess
+from collections.abc import MutableMapping
 from pathlib import Path
 
 import pytest
@@ -18,6 +20,20 @@ from hypothesis import HealthCheck, settings
 VARIABLE = "SPARECRAFT_TEST_SEED"
 _NO_COMMIT = 20261123  # where the files are no git checkout
 _SEED = pytest.StashKey[int]()
+# Of a caller's terminal, accounts and stacks; they change what commands say, and to whom.
+_CALLERS = re.compile(
+    "COLUMNS|LINES|NO_COLOR|FORCE_COLOR|CLICOLOR.*|TTY_.*|AWS_.*|SPARECRAFT_KINDS"
+    "|TF_WORKSPACE|TF_DATA_DIR|TF_INPUT|TF_LOG.*|TF_VAR_.*|TF_CLI_ARGS.*"
+)
+
+
+def forget_caller(environment: MutableMapping[str, str]) -> None:
+    """Take out of an environment what tests must not depend on."""
+    for name in [one for one in environment if _CALLERS.fullmatch(one)]:
+        del environment[name]
+
+
+forget_caller(os.environ)  # at once: a console reads its width where it is imported
 
 
 def seed_from(chosen: str, root: Path) -> int:

@@ -60,8 +60,6 @@ def moto_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.fixture
 def aws_account(moto_url: str, monkeypatch: pytest.MonkeyPatch) -> str:
     """An empty account at moto, with environment variables that lead boto3 there; its URL."""
-    for name in ("AWS_PROFILE", "AWS_MAX_ATTEMPTS"):
-        monkeypatch.delenv(name, raising=False)
     for name, value in environment(moto_url).items():
         monkeypatch.setenv(name, value)
     reset(moto_url)

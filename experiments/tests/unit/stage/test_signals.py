@@ -6,7 +6,6 @@ import signal
 
 import pytest
 
-import conftest
 from experiments.stage.signals import ending_signals
 from experiments.tests.started import disposition
 
@@ -24,9 +23,3 @@ def test_a_command_ends_though_its_caller_ignored_the_signal(number: signal.Sign
 def test_under_nohup_a_command_goes_on_when_its_terminal_is_gone() -> None:
     with disposition(signal.SIGHUP, signal.SIG_IGN), ending_signals(print):
         assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
-
-
-def test_what_a_test_starts_heeds_ctrl_c_though_the_suite_runs_in_the_background() -> None:
-    with disposition(signal.SIGINT, signal.SIG_IGN):
-        conftest.heed_ctrl_c()
-        assert signal.getsignal(signal.SIGINT) == signal.default_int_handler
