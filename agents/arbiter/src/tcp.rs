@@ -15,7 +15,7 @@ use tokio::time::{timeout_at, Instant as Deadline};
 
 use crate::joined::{join, Broken, Sent};
 use crate::stream::Stream;
-use crate::tier::{Flight, Lease, Tier, Unreached};
+use crate::tier::{Flight, Lease, Tier, Unreached, Wanted};
 
 /// Serves a client to its end.
 pub async fn serve(tier: Arc<Tier>, mut client: Stream) {
@@ -42,7 +42,7 @@ pub async fn serve(tier: Arc<Tier>, mut client: Stream) {
 async fn reach(tier: &Arc<Tier>, deadline: Deadline) -> Option<(Lease, Stream)> {
     let mut refusing: Vec<ServerId> = Vec::new();
     loop {
-        let lease = tier.acquire(1, &refusing).ok()?.next().await?;
+        let lease = tier.acquire(Wanted::One, &refusing).ok()?.next().await?;
         match tier.connect(lease.server, deadline).await {
             Ok(stream) => return Some((lease, stream)),
             Err(Unreached::Local) => return None,

@@ -79,6 +79,15 @@ pub struct Tier {
     pub comparing: Comparing,
 }
 
+/// The servers that a request asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wanted {
+    /// One: it cannot be copied.
+    One,
+    /// So many, and one more where one that is out is to be probed.
+    Copies(usize),
+}
+
 struct Choices {
     selector: Traced,
     guardrails: Guardrails,
@@ -186,7 +195,14 @@ impl Tier {
         self.started.elapsed()
     }
 
-    /// Replicas of the next read: those of all, or one more where one server alone would be a probe.
+    /// Whether a copy of the next read goes to a server that is out, as a probe.
+    pub fn is_probe_due(&self, now: Instant) -> bool {
+        let now = self.us_at(now);
+        self.choices().selector.is_probe_due(now, &[])
+    }
+
+    /// Replicas of the next read: those of all, or one more where one server alone would be one that
+    /// was not observed for long.
     pub fn read_replicas(&self, now: Instant) -> usize {
         let now = self.us_at(now);
         self.choices().selector.replicas(now, self.replicas())
@@ -206,12 +222,16 @@ impl Tier {
             .collect()
     }
 
-    /// Asks for `r` different servers, none of `exclude`.
+    /// Asks for different servers, none of `exclude`.
     ///
     /// # Errors
     /// [`Refused`] when there is nothing now and nothing to wait for.
-    pub fn acquire(self: &Arc<Self>, r: usize, exclude: &[ServerId]) -> Result<Leases, Refused> {
-        self.acquire_but(r, exclude, &[])
+    pub fn acquire(
+        self: &Arc<Self>,
+        wanted: Wanted,
+        exclude: &[ServerId],
+    ) -> Result<Leases, Refused> {
+        self.acquire_but(wanted, exclude, &[])
     }
 
     /// As `acquire`; for a replica of the tier above, where it can be had, none that a sibling of the
@@ -222,15 +242,15 @@ impl Tier {
     pub fn acquire_for(
         self: &Arc<Self>,
         stamp: Option<Stamp>,
-        r: usize,
+        wanted: Wanted,
         exclude: &[ServerId],
     ) -> Result<Leases, Refused> {
         let Some(stamp) = stamp else {
-            return self.acquire(r, exclude);
+            return self.acquire(wanted, exclude);
         };
         let avoids = self.config.avoid_collisions;
         self.siblings.choose(self.now(), stamp, avoids, |avoid| {
-            let leases = self.acquire_but(r, exclude, avoid);
+            let leases = self.acquire_but(wanted, exclude, avoid);
             let ready = leases.iter().flat_map(|leases| &leases.ready);
             let servers = ready.map(|lease| lease.server).collect();
             (leases, servers)
@@ -239,12 +259,17 @@ impl Tier {
 
     fn acquire_but(
         self: &Arc<Self>,
-        r: usize,
+        wanted: Wanted,
         exclude: &[ServerId],
         avoid: &[ServerId],
     ) -> Result<Leases, Refused> {
+        let (r, probes) = match wanted {
+            Wanted::One => (1, false),
+            Wanted::Copies(r) => (r, true),
+        };
         self.ask(|selector, now, request, grants| {
             let ask = Ask {
+                probes,
                 exclude,
                 avoid,
                 ..Ask::new(now, request, r)
@@ -278,7 +303,7 @@ impl Tier {
         let ready = choices
             .grants
             .iter()
-            .map(|grant| self.lease(grant.server, since))
+            .map(|grant| self.lease(*grant, since))
             .collect();
         // Most requests wait for nothing and need no channel.
         let waits = acquired.waiting > 0;
@@ -320,9 +345,9 @@ impl Tier {
             ..Ask::new(self.us_at(since), request, 1)
         };
         let found = choices.selector.hedge(&ask, &mut choices.grants);
-        let server = choices.grants.first().filter(|_| found)?.server;
+        let grant = *choices.grants.first().filter(|_| found)?;
         drop(guard);
-        Some(self.lease(server, since))
+        Some(self.lease(grant, since))
     }
 
     /// Puts the servers that may be chosen into `alive`, in the order of their places.
@@ -387,11 +412,13 @@ impl Tier {
         lock(&self.choices)
     }
 
-    fn lease(self: &Arc<Self>, server: ServerId, since: Instant) -> Lease {
+    fn lease(self: &Arc<Self>, grant: Grant, since: Instant) -> Lease {
         Lease {
             tier: Arc::clone(self),
-            server,
+            server: grant.server,
             since,
+            probes: grant.probes,
+            probe: None,
         }
     }
 
@@ -411,11 +438,15 @@ impl Tier {
         step(&mut choices, self.us_at(now), &mut grants);
         let receivers: Vec<_> = grants
             .iter()
-            .map(|grant| (choices.waiters.get(&grant.request).cloned(), grant.server))
+            .map(|grant| choices.waiters.get(&grant.request).cloned())
             .collect();
         drop(choices);
-        for (receiver, server) in receivers {
-            let lease = self.lease(server, now);
+        let mut given = receivers.into_iter().zip(grants).peekable();
+        while let Some((receiver, grant)) = given.next() {
+            let mut lease = self.lease(grant, now);
+            // A probe comes right behind the grant that it is beside, and goes with it.
+            let probe = given.next_if(|(_, next)| next.probes);
+            lease.probe = probe.map(|(_, probe)| Box::new(self.lease(probe, now)));
             if let Some(receiver) = receiver {
                 // A request that has just gone drops the lease here, which releases the server.
                 let _ = receiver.send(lease);

@@ -4,8 +4,12 @@
 //! replies within the window were failures. The first time for `out_us_first`, then for twice as
 //! long each time, at most `out_us_max`; each such time in between without a new ejection takes one
 //! doubling back. At most `out_share_max` of the servers that are alive are out at a time: when all
-//! fail, the fault is not the server's. Who was out long enough is probed with one request at a time;
-//! the first reply decides. After Envoy's outlier detection.
+//! fail, the fault is not the server's. After Envoy's outlier detection.
+//!
+//! Who was out long enough is probed with one request at a time, and the first reply to what was sent
+//! since then decides. A probe may hang or fail, so it is a copy of a request that another server has,
+//! too. What cannot be copied is a probe only where nothing else comes: a whole session (MySQL at one
+//! replica, TCP), or a request of a tier in which nothing could be copied for `out_us_max`.
 
 use crate::{ServerId, TimeUs};
 
@@ -53,8 +57,18 @@ pub(crate) enum Change {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Standing {
     In,
-    Out { until: TimeUs },
-    Probed,
+    Out(Term),
+}
+
+/// For how long a server is out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Term {
+    /// From then on it is probed, and what is sent there decides.
+    until: TimeUs,
+    /// From then on also by what cannot be copied.
+    alone_from: TimeUs,
+    /// A probe is under way.
+    is_probed: bool,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -72,6 +86,8 @@ struct Record {
     now: Replies,
     before: Replies,
     times: u32,
+    /// The last time out.
+    out_us: u64,
     returned_at: TimeUs,
 }
 
@@ -79,6 +95,8 @@ struct Record {
 #[derive(Debug, Clone)]
 pub(crate) struct Ejection {
     rules: Option<EjectionRules>,
+    /// Servers are given to sessions.
+    for_sessions: bool,
     records: Vec<Record>,
     /// Those that are out or probed, the longest first.
     out: Vec<ServerId>,
@@ -89,7 +107,7 @@ pub(crate) struct Ejection {
 }
 
 impl Ejection {
-    pub(crate) fn new(rules: Option<EjectionRules>, servers: usize) -> Self {
+    pub(crate) fn new(rules: Option<EjectionRules>, servers: usize, for_sessions: bool) -> Self {
         let record = Record {
             standing: Standing::In,
             in_a_row: 0,
@@ -97,10 +115,12 @@ impl Ejection {
             now: Replies::default(),
             before: Replies::default(),
             times: 0,
+            out_us: 0,
             returned_at: 0,
         };
         Self {
             rules,
+            for_sessions,
             records: vec![record; servers],
             out: Vec::with_capacity(servers),
             ejections: 0,
@@ -123,12 +143,12 @@ impl Ejection {
         &self.out
     }
 
-    /// What a reply of the server, one of `alive`, changes.
+    /// What a reply of the server, one of `alive`, changes; it took `took_us`.
     pub(crate) fn observe(
         &mut self,
         now: TimeUs,
         server: ServerId,
-        failed: bool,
+        (failed, took_us): (bool, u64),
         alive: usize,
     ) -> Change {
         let Some(rules) = self.rules else {
@@ -146,41 +166,72 @@ impl Ejection {
                 self.out.push(server);
                 Change::Ejected
             }
-            (Standing::Probed, true) => {
+            // What was sent before says nothing of now.
+            (Standing::Out(term), _) if now.saturating_sub(took_us) < term.until => Change::None,
+            (Standing::Out(_), true) => {
                 self.eject(now, server, &rules);
                 Change::None
             }
-            (Standing::Probed, false) => {
+            (Standing::Out(_), false) => {
                 self.readmit(now, server);
                 Change::Restored
             }
-            // A late reply from before the ejection says nothing of now.
-            (Standing::In | Standing::Out { .. }, _) => Change::None,
+            (Standing::In, _) => Change::None,
         }
     }
 
-    /// A server that is to be probed now and that `may` have this request.
-    pub(crate) fn probe(
-        &mut self,
+    /// A server that is to be probed now, by a copy, and that `may` have this request.
+    pub(crate) fn due(&self, now: TimeUs, may: impl Fn(ServerId) -> bool) -> Option<ServerId> {
+        self.find(may, |term| term.until <= now)
+    }
+
+    /// As `due`, by what cannot be copied.
+    pub(crate) fn due_alone(
+        &self,
         now: TimeUs,
         may: impl Fn(ServerId) -> bool,
     ) -> Option<ServerId> {
-        let Self { out, records, .. } = self;
-        let due = |server: &ServerId| match records[*server].standing {
-            Standing::Out { until } => until <= now && may(*server),
-            _ => false,
+        self.find(may, |term| term.alone_from <= now)
+    }
+
+    fn find(
+        &self,
+        may: impl Fn(ServerId) -> bool,
+        is_due: impl Fn(&Term) -> bool,
+    ) -> Option<ServerId> {
+        let is_wanted = |server: &ServerId| match &self.records[*server].standing {
+            Standing::Out(term) => !term.is_probed && is_due(term) && may(*server),
+            Standing::In => false,
         };
-        let server = out.iter().copied().find(due)?;
-        self.records[server].standing = Standing::Probed;
-        self.probes += 1;
-        Some(server)
+        self.out.iter().copied().find(is_wanted)
+    }
+
+    /// The server, which is due, is probed from now on.
+    pub(crate) fn probe(&mut self, server: ServerId) {
+        if let Standing::Out(term) = &mut self.records[server].standing {
+            term.is_probed = true;
+            self.probes += 1;
+        }
     }
 
     /// The server has nothing under way any more. A probe that ended without a word is tried again.
     pub(crate) fn idle(&mut self, now: TimeUs, server: ServerId) {
+        let Some(rules) = self.rules else {
+            return;
+        };
         let record = &mut self.records[server];
-        if record.standing == Standing::Probed {
-            record.standing = Standing::Out { until: now };
+        match &mut record.standing {
+            Standing::Out(term) if term.is_probed => {
+                // Whole sessions come one by one: not each of them is to be such a probe.
+                let patience_us = if self.for_sessions {
+                    record.out_us
+                } else {
+                    rules.out_us_max
+                };
+                term.is_probed = false;
+                term.alone_from = now.saturating_add(patience_us);
+            }
+            Standing::In | Standing::Out(_) => {}
         }
     }
 
@@ -213,9 +264,19 @@ impl Ejection {
             record.times = record.times.saturating_sub(good_times);
         }
         let doubled = rules.out_us_first.saturating_mul(1 << record.times.min(32));
-        record.standing = Standing::Out {
-            until: now.saturating_add(doubled.min(rules.out_us_max)),
+        record.out_us = doubled.min(rules.out_us_max);
+        let until = now.saturating_add(record.out_us);
+        // Nothing of a session can be copied, however long one waits.
+        let patience_us = if self.for_sessions {
+            0
+        } else {
+            rules.out_us_max
         };
+        record.standing = Standing::Out(Term {
+            until,
+            alone_from: until.saturating_add(patience_us),
+            is_probed: false,
+        });
         record.times = record.times.saturating_add(1);
         self.ejections += 1;
     }
@@ -259,18 +320,26 @@ mod tests {
     const SECOND: u64 = 1_000_000;
 
     fn ejection() -> Ejection {
-        Ejection::new(Some(EjectionRules::default()), 4)
+        Ejection::new(Some(EjectionRules::default()), 4, false)
     }
 
     fn fail(ejection: &mut Ejection, now: TimeUs, server: ServerId, times: u32) -> Change {
-        (0..times).fold(Change::None, |_, _| ejection.observe(now, server, true, 4))
+        (0..times).fold(Change::None, |_, _| {
+            ejection.observe(now, server, (true, 0), 4)
+        })
+    }
+
+    fn probe(ejection: &mut Ejection, now: TimeUs) -> Option<ServerId> {
+        let server = ejection.due(now, |_| true)?;
+        ejection.probe(server);
+        Some(server)
     }
 
     #[test]
     fn five_failures_in_a_row_eject_and_a_success_between_starts_again() {
         let mut ejection = ejection();
         assert_eq!(fail(&mut ejection, 0, 0, 4), Change::None);
-        assert_eq!(ejection.observe(0, 0, false, 4), Change::None);
+        assert_eq!(ejection.observe(0, 0, (false, 0), 4), Change::None);
         assert_eq!(fail(&mut ejection, 0, 0, 4), Change::None);
         assert_eq!(fail(&mut ejection, 0, 0, 1), Change::Ejected);
         assert!(ejection.is_out(0));
@@ -280,11 +349,14 @@ mod tests {
     fn half_of_twenty_replies_in_the_window_eject() {
         let mut ejection = ejection();
         for _ in 0..9 {
-            assert_eq!(ejection.observe(0, 0, false, 4), Change::None);
-            assert_eq!(ejection.observe(4 * SECOND, 0, true, 4), Change::None);
+            assert_eq!(ejection.observe(0, 0, (false, 0), 4), Change::None);
+            assert_eq!(ejection.observe(4 * SECOND, 0, (true, 0), 4), Change::None);
         }
-        assert_eq!(ejection.observe(4 * SECOND, 0, false, 4), Change::None);
-        assert_eq!(ejection.observe(4 * SECOND, 0, true, 4), Change::Ejected);
+        assert_eq!(ejection.observe(4 * SECOND, 0, (false, 0), 4), Change::None);
+        assert_eq!(
+            ejection.observe(4 * SECOND, 0, (true, 0), 4),
+            Change::Ejected
+        );
     }
 
     #[test]
@@ -292,8 +364,8 @@ mod tests {
         let mut ejection = ejection();
         for now in [0, 60 * SECOND] {
             for _ in 0..9 {
-                assert_eq!(ejection.observe(now, 0, false, 4), Change::None);
-                assert_eq!(ejection.observe(now, 0, true, 4), Change::None);
+                assert_eq!(ejection.observe(now, 0, (false, 0), 4), Change::None);
+                assert_eq!(ejection.observe(now, 0, (true, 0), 4), Change::None);
             }
         }
     }
@@ -307,7 +379,7 @@ mod tests {
         assert_eq!(ejection.surplus(4), None);
         assert_eq!(ejection.surplus(3), Some(0), "two of three are too many");
         assert_eq!(
-            ejection.observe(0, 3, true, 1),
+            ejection.observe(0, 3, (true, 0), 1),
             Change::None,
             "never the only one"
         );
@@ -317,40 +389,74 @@ mod tests {
     fn one_probe_at_a_time_decides_and_times_out_grow_and_shrink_again() {
         let mut ejection = ejection();
         fail(&mut ejection, 0, 0, 5);
-        assert_eq!(ejection.probe(SECOND - 1, |_| true), None);
+        assert_eq!(probe(&mut ejection, SECOND - 1), None);
         assert_eq!(
-            ejection.probe(SECOND, |_| false),
+            ejection.due(SECOND, |_| false),
             None,
             "not for this request"
         );
-        assert_eq!(ejection.probe(SECOND, |_| true), Some(0));
-        assert_eq!(ejection.probe(SECOND, |_| true), None, "one at a time");
+        assert_eq!(probe(&mut ejection, SECOND), Some(0));
+        assert_eq!(probe(&mut ejection, SECOND), None, "one at a time");
         assert_eq!(fail(&mut ejection, SECOND, 0, 1), Change::None);
-        assert_eq!(
-            ejection.probe(3 * SECOND - 1, |_| true),
-            None,
-            "twice as long"
-        );
-        assert_eq!(ejection.probe(3 * SECOND, |_| true), Some(0));
+        assert_eq!(probe(&mut ejection, 3 * SECOND - 1), None, "twice as long");
+        assert_eq!(probe(&mut ejection, 3 * SECOND), Some(0));
         ejection.idle(3 * SECOND, 0);
-        assert_eq!(
-            ejection.probe(3 * SECOND, |_| true),
-            Some(0),
-            "it said nothing"
-        );
-        let back = ejection.observe(3 * SECOND, 0, false, 4);
+        assert_eq!(probe(&mut ejection, 3 * SECOND), Some(0), "it said nothing");
+        let back = ejection.observe(3 * SECOND, 0, (false, 0), 4);
         assert_eq!(back, Change::Restored);
         assert_eq!(fail(&mut ejection, 4 * SECOND, 0, 5), Change::Ejected);
         // Twice ejected, one good second since: the second step again.
-        assert_eq!(ejection.probe(6 * SECOND - 1, |_| true), None);
-        assert_eq!(ejection.probe(6 * SECOND, |_| true), Some(0));
+        assert_eq!(probe(&mut ejection, 6 * SECOND - 1), None);
+        assert_eq!(probe(&mut ejection, 6 * SECOND), Some(0));
     }
 
     #[test]
     fn a_late_reply_does_not_bring_it_back() {
         let mut ejection = ejection();
         fail(&mut ejection, 0, 0, 5);
-        assert_eq!(ejection.observe(10, 0, false, 4), Change::None);
+        assert_eq!(ejection.observe(10, 0, (false, 0), 4), Change::None);
         assert!(ejection.is_out(0));
+        // Nor while it is probed; the probe's own reply does.
+        assert_eq!(probe(&mut ejection, SECOND), Some(0));
+        for failed in [false, true] {
+            let late = ejection.observe(2 * SECOND, 0, (failed, SECOND + 1), 4);
+            assert_eq!(late, Change::None);
+        }
+        assert_eq!(ejection.ejections, 1);
+        let back = ejection.observe(2 * SECOND, 0, (false, SECOND), 4);
+        assert_eq!(back, Change::Restored);
+    }
+
+    #[test]
+    fn what_is_sent_after_its_time_decides_also_where_it_was_no_probe() {
+        let mut ejection = ejection();
+        fail(&mut ejection, 0, 0, 5);
+        let again = ejection.observe(SECOND, 0, (true, 0), 4);
+        assert_eq!((again, ejection.ejections), (Change::None, 2));
+        let back = ejection.observe(3 * SECOND, 0, (false, 0), 4);
+        assert_eq!(back, Change::Restored);
+    }
+
+    #[test]
+    fn what_cannot_be_copied_probes_only_where_nothing_that_can_came_for_long() {
+        let mut ejection = ejection();
+        fail(&mut ejection, 0, 0, 5);
+        let longest = EjectionRules::default().out_us_max;
+        assert_eq!(ejection.due_alone(longest + SECOND - 1, |_| true), None);
+        assert_eq!(ejection.due_alone(longest + SECOND, |_| true), Some(0));
+        assert_eq!(probe(&mut ejection, SECOND), Some(0));
+        ejection.idle(2 * SECOND, 0);
+        assert_eq!(ejection.due_alone(longest + SECOND, |_| true), None);
+    }
+
+    #[test]
+    fn a_session_probes_at_once_and_the_next_only_after_a_while_where_it_said_nothing() {
+        let mut ejection = Ejection::new(Some(EjectionRules::default()), 4, true);
+        fail(&mut ejection, 0, 0, 5);
+        assert_eq!(ejection.due_alone(SECOND, |_| true), Some(0));
+        assert_eq!(probe(&mut ejection, SECOND), Some(0));
+        ejection.idle(SECOND, 0);
+        assert_eq!(ejection.due_alone(2 * SECOND - 1, |_| true), None);
+        assert_eq!(ejection.due_alone(2 * SECOND, |_| true), Some(0));
     }
 }

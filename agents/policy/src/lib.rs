@@ -70,6 +70,25 @@ pub struct Grant {
     pub request: RequestId,
     /// Where to.
     pub server: ServerId,
+    /// Beside another grant of the request, to see whether a server that is out is well again.
+    pub probes: bool,
+}
+
+impl Grant {
+    fn new(request: RequestId, server: ServerId) -> Self {
+        Self {
+            request,
+            server,
+            probes: false,
+        }
+    }
+
+    fn probe(request: RequestId, server: ServerId) -> Self {
+        Self {
+            probes: true,
+            ..Self::new(request, server)
+        }
+    }
 }
 
 /// All policies.

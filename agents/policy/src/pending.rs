@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use crate::{RequestId, ServerId};
+use crate::{Grant, RequestId, ServerId};
 
 /// One request and what it still wants.
 #[derive(Debug, Clone)]
@@ -11,6 +11,8 @@ pub(crate) struct Waiting {
     pub(crate) wanted: usize,
     /// How many of these are beyond the request's first.
     pub(crate) extras: usize,
+    /// Whether a server that is out may be probed by a copy of it.
+    pub(crate) probes: bool,
     /// Servers that it already had or must not get.
     pub(crate) not: Vec<ServerId>,
     /// The one server that will do, where it is at one already.
@@ -67,14 +69,19 @@ impl Pending {
     pub(crate) fn offer(
         &mut self,
         mut choose: impl FnMut(&Waiting) -> Offer,
-        mut granted: impl FnMut(RequestId, ServerId),
+        mut granted: impl FnMut(Grant),
     ) {
         let mut place = 0;
         while let Some(waiting) = self.queue.get_mut(place) {
             match choose(waiting) {
-                Offer::Server(server) => {
-                    granted(waiting.request, server);
+                Offer::Server { server, probe } => {
+                    granted(Grant::new(waiting.request, server));
                     waiting.not.push(server);
+                    if let Some(probe) = probe {
+                        granted(Grant::probe(waiting.request, probe));
+                        waiting.not.push(probe);
+                        waiting.probes = false;
+                    }
                     waiting.wanted -= 1;
                     // The first to come is not an extra.
                     waiting.extras = waiting.extras.min(waiting.wanted);
@@ -92,8 +99,11 @@ impl Pending {
 
 /// What there is for one waiting request.
 pub(crate) enum Offer {
-    /// This server.
-    Server(ServerId),
+    /// This server, and one to be probed.
+    Server {
+        server: ServerId,
+        probe: Option<ServerId>,
+    },
     /// Only servers that will not do.
     NotForYou,
     /// Nothing for anyone who needs something free.

@@ -1,9 +1,10 @@
 //! The one interface to all policies, and what they share: guardrails, the queue of waiting requests.
 //!
 //! Rules that hold for every policy, at any time (the property tests check them):
-//! - a request never gets the same server twice, nor one it excluded, an ejected one only to probe
-//!   it, when there is no other, or for who is there already, and a dead one only where it waited
-//!   for it alone, being there: it needs no token any more, and waits no longer;
+//! - a request never gets the same server twice, nor one it excluded, and a dead one only where it
+//!   waited for it alone, being there: it needs no token any more, and waits no longer;
+//! - it gets an ejected one only beside one that can be had, to probe it; alone only when there is no
+//!   other, for who is there already, or where nothing can be copied (`ejection`);
 //! - with tokens, a server that can be had has C = free + in use (fewer free when C was lowered below
 //!   what is in use), any other has none free;
 //! - no waiting request could use a token that is free: as tokens come, the first in line that may
@@ -29,6 +30,8 @@ pub struct Ask<'a> {
     pub request: RequestId,
     /// How many different servers; cut to those that can be had.
     pub r: usize,
+    /// Whether a copy may go to one more, which is out, to see whether it is well again.
+    pub probes: bool,
     /// Servers that it must not get.
     pub exclude: &'a [ServerId],
     /// Servers that it gets only if nothing else can be had now (they have its siblings).
@@ -36,12 +39,13 @@ pub struct Ask<'a> {
 }
 
 impl Ask<'_> {
-    /// Asks for any `r` servers.
+    /// Asks for any `r` servers, and for none to be probed.
     pub fn new(now: TimeUs, request: RequestId, r: usize) -> Self {
         Self {
             now,
             request,
             r,
+            probes: false,
             exclude: &[],
             avoid: &[],
         }
@@ -51,7 +55,7 @@ impl Ask<'_> {
 /// What an accepted request got.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Acquired {
-    /// Grants given at once.
+    /// Grants given at once, with that of a probe.
     pub granted: usize,
     /// Servers that it waits for; their grants come out of later calls.
     pub waiting: usize,
@@ -90,7 +94,7 @@ pub struct Guarded {
     pub is_fallen_back: bool,
     /// Servers taken out.
     pub ejections: u64,
-    /// Requests sent to a server that was out, to see whether it is well again.
+    /// Requests of which a copy went to a server that was out, to see whether it is well again.
     pub probes: u64,
     /// Delayed replicas given out.
     pub hedges: u64,
@@ -106,6 +110,7 @@ pub struct Selector {
     latencies: Percentile,
     alive: usize,
     hedges: u64,
+    /// Scratch: those of one choice.
     chosen: Vec<ServerId>,
 }
 
@@ -121,7 +126,7 @@ impl Selector {
             choice: Choice::new(settings),
             pending: Pending::new(settings.waiting_max),
             budget: Budget::new(extra_load_max, extra_load_window_us),
-            ejection: Ejection::new(ejection, settings.servers),
+            ejection: Ejection::new(ejection, settings.servers, settings.held_for_sessions),
             latencies: Percentile::new(settings.hedge_percentile),
             alive: settings.servers,
             hedges: 0,
@@ -130,8 +135,9 @@ impl Selector {
     }
 
     /// Asks for `ask.r` different servers, cut to those that can be had and to the budget of extra
-    /// load. What can be given now is pushed to `grants`; the rest comes out of later calls, unless
-    /// the request is cancelled. Waiting extras that find the queue full are given up silently.
+    /// load, and for a probe. What can be given now is pushed to `grants`; the rest comes out of later
+    /// calls, unless the request is cancelled. Waiting extras that find the queue full are given up
+    /// silently. A probe comes right behind another grant, and nobody waits for one.
     ///
     /// # Errors
     /// [`Refused`] when the request got nothing and waits for nothing.
@@ -139,6 +145,10 @@ impl Selector {
         let wanted = ask.r.max(1).min(self.possible(ask.exclude));
         if wanted == 0 {
             return self.last_resort(ask, grants);
+        }
+        if let Some(server) = self.due_alone(ask) {
+            self.ejection.probe(server);
+            return Ok(self.give(ask, server, grants));
         }
         let r = 1 + self.budget.request(ask.now, wanted - 1);
         let hedges = self.policy().hedges();
@@ -150,8 +160,12 @@ impl Selector {
             return Err(Refused::QueueFull);
         }
         self.hand_out(ask.request, grants);
+        let is_beside = ask.probes && granted > 0;
+        let probe = is_beside.then(|| self.probe(ask.now, ask.exclude, ask.avoid));
+        let probe = probe.flatten();
+        grants.extend(probe.map(|server| Grant::probe(ask.request, server)));
         let acquired = Acquired {
-            granted,
+            granted: granted + usize::from(probe.is_some()),
             waiting: 0,
             hedge: None,
         };
@@ -170,7 +184,8 @@ impl Selector {
             request: ask.request,
             wanted: waiting,
             extras: waiting.min(r - 1),
-            not: ask.exclude.iter().chain(&self.chosen).copied().collect(),
+            probes: ask.probes && probe.is_none(),
+            not: [ask.exclude, &self.chosen, probe.as_slice()].concat(),
             only: None,
         });
         Ok(Acquired {
@@ -197,7 +212,7 @@ impl Selector {
         }
         let granted = self.book_again(now, server);
         if granted {
-            grants.push(Grant { request, server });
+            grants.push(Grant::new(request, server));
         }
         let waits = waits && !granted;
         if waits && self.pending.is_full() {
@@ -208,6 +223,7 @@ impl Selector {
                 request,
                 wanted: 1,
                 extras: 0,
+                probes: false,
                 not: Vec::new(),
                 only: Some(server),
             });
@@ -229,6 +245,14 @@ impl Selector {
         }
     }
 
+    /// Whether a server that is out, and none of `not`, is to be probed by a copy of the next request
+    /// that can be copied.
+    pub fn is_probe_due(&self, now: TimeUs, not: &[ServerId]) -> bool {
+        self.ejection
+            .due(now, |server| !not.contains(&server))
+            .is_some()
+    }
+
     /// When the further replicas of a request of `r` are due; none where the policy delays none, or
     /// has not seen enough to say. Who keeps a server for several requests asks this for each.
     pub fn delay(&self, r: usize) -> Option<Hedge> {
@@ -243,20 +267,22 @@ impl Selector {
     }
 
     /// One more server for a request that is not answered in time, if one can be had at once and
-    /// the budget has room; `ask.exclude` has those that it used, `ask.r` does not matter. It never
-    /// waits.
+    /// the budget has room; where none can, one that is to be probed. `ask.exclude` has those that it
+    /// used, `ask.r` does not matter. It never waits.
     pub fn hedge(&mut self, ask: &Ask<'_>, grants: &mut Vec<Grant>) -> bool {
         if !self.budget.one_more(ask.now) {
             return false;
         }
         self.choose(ask.now, 1, ask.exclude, ask.avoid);
         self.hand_out(ask.request, grants);
-        let found = !self.chosen.is_empty();
-        if found {
-            self.hedges += 1;
-        } else {
+        let mut found = !self.chosen.is_empty();
+        if !found {
             self.budget.refund(1);
+            let probe = self.probe(ask.now, ask.exclude, ask.avoid);
+            grants.extend(probe.map(|server| Grant::probe(ask.request, server)));
+            found = probe.is_some();
         }
+        self.hedges += u64::from(found);
         found
     }
 
@@ -279,8 +305,11 @@ impl Selector {
         if !self.is_alive(server) {
             return;
         }
-        let failed = matches!(seen, Observation::Error { .. });
-        match self.ejection.observe(now, server, failed, self.alive) {
+        let told = match seen {
+            Observation::LatencyUs(us) => (false, us),
+            Observation::Error { after_us } => (true, after_us),
+        };
+        match self.ejection.observe(now, server, told, self.alive) {
             Change::None => {}
             Change::Ejected => self.choice.set_usable(now, server, false),
             Change::Restored => self.choice.set_usable(now, server, true),
@@ -405,37 +434,61 @@ impl Selector {
 
     /// No server can be had. Rather than to refuse the request, one that is ejected gets it.
     fn last_resort(&mut self, ask: &Ask<'_>, grants: &mut Vec<Grant>) -> Result<Acquired, Refused> {
+        let server = self.any_out(ask.exclude).ok_or(Refused::NoServer)?;
+        Ok(self.give(ask, server, grants))
+    }
+
+    fn any_out(&self, not: &[ServerId]) -> Option<ServerId> {
         let mut out = self.ejection.out().iter().copied();
-        let server = out.find(|server| !ask.exclude.contains(server));
-        let server = server.ok_or(Refused::NoServer)?;
+        out.find(|server| !not.contains(server))
+    }
+
+    /// The request gets this one server, which is out.
+    fn give(&mut self, ask: &Ask<'_>, server: ServerId, grants: &mut Vec<Grant>) -> Acquired {
         self.budget.request(ask.now, 0);
         self.choice.book(ask.now, server);
-        grants.push(Grant {
-            request: ask.request,
-            server,
-        });
-        Ok(Acquired {
+        grants.push(Grant::new(ask.request, server));
+        Acquired {
             granted: 1,
             waiting: 0,
             hedge: None,
-        })
+        }
     }
 
-    /// Puts up to `r` servers, not in `not`, into `self.chosen` and books them; those in `avoid`
-    /// only after all others. A server that is to be probed takes one of the places.
+    /// Puts up to `r` servers that can be had, not in `not`, into `self.chosen` and books them; those
+    /// in `avoid` only after all others.
     fn choose(&mut self, now: TimeUs, r: usize, not: &[ServerId], avoid: &[ServerId]) {
         self.chosen.clear();
-        let may = |server| !not.contains(&server) && !avoid.contains(&server);
-        if let Some(server) = self.ejection.probe(now, may) {
-            self.choice.book(now, server);
-            self.chosen.push(server);
-        }
         let limits = Limits { not, avoid };
         self.choice.choose(now, r, limits, &mut self.chosen);
     }
 
+    /// A server to be probed by a copy of a request that has another server, if one is due and the
+    /// budget has room; it is booked.
+    fn probe(&mut self, now: TimeUs, not: &[ServerId], avoid: &[ServerId]) -> Option<ServerId> {
+        let may = |server| !not.contains(&server) && !avoid.contains(&server);
+        let server = self.ejection.due(now, may)?;
+        if !self.budget.one_more(now) {
+            return None;
+        }
+        self.ejection.probe(server);
+        self.choice.book(now, server);
+        Some(server)
+    }
+
+    /// A server that is to be probed by this request alone, as it cannot be copied.
+    fn due_alone(&self, ask: &Ask<'_>) -> Option<ServerId> {
+        let may = |server| !ask.exclude.contains(&server) && !ask.avoid.contains(&server);
+        let is_alone = !ask.probes && ask.r <= 1;
+        is_alone.then(|| self.ejection.due_alone(ask.now, may))?
+    }
+
     fn hand_out(&self, request: RequestId, grants: &mut Vec<Grant>) {
-        grants.extend(self.chosen.iter().map(|&server| Grant { request, server }));
+        grants.extend(
+            self.chosen
+                .iter()
+                .map(|&server| Grant::new(request, server)),
+        );
     }
 
     /// Takes servers back in, the longest out first, until no more are out than may be.
@@ -454,13 +507,18 @@ impl Selector {
         let mut pending = std::mem::replace(&mut self.pending, Pending::new(0));
         pending.offer(
             |waiting| self.offer(now, waiting),
-            |request, server| grants.push(Grant { request, server }),
+            |grant| grants.push(grant),
         );
         self.pending = pending;
     }
 
     /// What there is for one that waits; it is booked.
     fn offer(&mut self, now: TimeUs, waiting: &Waiting) -> Offer {
+        if let Some(server) = self.last_resort_of(waiting) {
+            self.choice.book(now, server);
+            let probe = None;
+            return Offer::Server { server, probe };
+        }
         let is_out = |server| !self.choice.is_usable(server);
         if self.choice.nothing_free() && !waiting.only.is_some_and(is_out) {
             return Offer::Nothing;
@@ -472,7 +530,23 @@ impl Selector {
                 self.chosen.first().copied()
             }
         };
-        found.map_or(Offer::NotForYou, Offer::Server)
+        let Some(server) = found else {
+            return Offer::NotForYou;
+        };
+        // Not one of those that it waits for, which has gone out meanwhile.
+        let probes = waiting.probes && self.possible(&waiting.not) >= waiting.wanted;
+        let probe = probes.then(|| self.probe(now, &waiting.not, &[]));
+        Offer::Server {
+            server,
+            probe: probe.flatten(),
+        }
+    }
+
+    /// A server that is out, for one that has none and for whom no other can be had any more.
+    fn last_resort_of(&self, waiting: &Waiting) -> Option<ServerId> {
+        let has_none = waiting.only.is_none() && waiting.extras < waiting.wanted;
+        let is_stuck = has_none && self.possible(&waiting.not) == 0;
+        is_stuck.then(|| self.any_out(&waiting.not))?
     }
 
     /// Books a server for who is there already, if it has a token, or is out and so has none.

@@ -5,8 +5,8 @@
 //! the call, its fields in this order, ` -> `, and the outcome:
 //!
 //! ```text
-//! trace version=1 kind=tad servers=3 tokens=1 ... seed=42 extra_load_max=- ... ejection=5,0.5,...
-//! acquire now_us=512 request=0 r=2 exclude=- avoid=- -> grants=0@1,0@2 waiting=0 hedge=-
+//! trace version=2 kind=tad servers=3 tokens=1 ... seed=42 extra_load_max=- ... ejection=5,0.5,...
+//! acquire now_us=512 request=0 r=2 probes=true exclude=- avoid=- -> grants=0@1,0@2 waiting=0 hedge=-
 //! observe now_us=900 server=1 latency_us=388 -> grants=-
 //! release now_us=901 server=1 -> grants=4@1
 //! end reason=exit calls=3
@@ -14,7 +14,7 @@
 //!
 //! | call | its fields after `now_us` | outcome besides `grants` (REQUEST@SERVER) |
 //! |---|---|---|
-//! | `acquire` | `request`, `r`, `exclude`, `avoid` | `waiting`, `hedge` (AFTER_USxEXTRAS), or `refused` |
+//! | `acquire` | `request`, `r`, `probes`, `exclude`, `avoid` | `waiting`, `hedge` (AFTER_USxEXTRAS), or `refused` |
 //! | `again` | `request`, `server`, `waits` | as of `acquire` |
 //! | `hedge` | `request`, `exclude`, `avoid` | `found` |
 //! | `cancel` | `request` | `waited` |
@@ -67,6 +67,7 @@ pub enum Step<'a> {
     Acquire {
         request: RequestId,
         r: usize,
+        probes: bool,
         exclude: Cow<'a, [ServerId]>,
         avoid: Cow<'a, [ServerId]>,
     },
@@ -129,6 +130,7 @@ impl<'a> Call<'a> {
         let step = Step::Acquire {
             request: ask.request,
             r: ask.r,
+            probes: ask.probes,
             exclude: ask.exclude.into(),
             avoid: ask.avoid.into(),
         };
@@ -152,10 +154,12 @@ impl<'a> Call<'a> {
             Step::Acquire {
                 request,
                 r,
+                probes,
                 exclude,
                 avoid,
             } => {
                 let ask = Ask {
+                    probes: *probes,
                     exclude,
                     avoid,
                     ..Ask::new(now, *request, *r)
@@ -206,6 +210,7 @@ impl<'a> Call<'a> {
             "acquire" => Step::Acquire {
                 request: fields.value("request", "a number")?,
                 r: fields.value("r", "a number")?,
+                probes: fields.value("probes", "true or false")?,
                 exclude: fields.servers("exclude")?.into(),
                 avoid: fields.servers("avoid")?.into(),
             },
@@ -270,11 +275,15 @@ impl Display for Call<'_> {
             Step::Acquire {
                 request,
                 r,
+                probes,
                 exclude,
                 avoid,
             } => {
                 let (exclude, avoid) = (List(exclude), List(avoid));
-                write!(f, "acquire now_us={now} request={request} r={r}")?;
+                write!(
+                    f,
+                    "acquire now_us={now} request={request} r={r} probes={probes}"
+                )?;
                 write!(f, " exclude={exclude} avoid={avoid}")
             }
             Step::Again {
@@ -318,7 +327,13 @@ impl Display for Call<'_> {
 impl Display for Outcome<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> Written {
         f.write_str("grants=")?;
-        for (place, Grant { request, server }) in self.grants.iter().enumerate() {
+        for (
+            place,
+            Grant {
+                request, server, ..
+            },
+        ) in self.grants.iter().enumerate()
+        {
             let comma = if place > 0 { "," } else { "" };
             write!(f, "{comma}{request}@{server}")?;
         }

@@ -30,6 +30,14 @@ fn servers(grants: &[Grant]) -> Vec<ServerId> {
     grants.iter().map(|grant| grant.server).collect()
 }
 
+fn granted(request: u64, server: ServerId) -> Grant {
+    Grant {
+        request,
+        server,
+        probes: false,
+    }
+}
+
 fn acquire(selector: &mut Selector, now: u64, request: u64, r: usize) -> Vec<ServerId> {
     let mut grants = vec![];
     selector
@@ -79,13 +87,7 @@ fn tad_uses_what_is_there_and_adds_the_rest_as_tokens_return() {
     );
     assert_eq!(servers(&grants), [1]);
     assert_eq!(release(&mut tad, 1, 1), [], "2 had server 1 already");
-    assert_eq!(
-        release(&mut tad, 2, 0),
-        [Grant {
-            request: 2,
-            server: 0
-        }]
-    );
+    assert_eq!(release(&mut tad, 2, 0), [granted(2, 0)]);
 }
 
 #[test]
@@ -315,14 +317,12 @@ fn who_waits_at_a_server_that_goes_out_goes_on_without_a_token() {
     let got = tad.again(0, (4, 0), true, &mut grants).unwrap();
     assert_eq!((got.granted, got.waiting), (0, 1));
     tad.server_down(1, 0, &mut grants);
-    let (request, server) = (4, 0);
-    assert_eq!(grants, [Grant { request, server }]);
+    assert_eq!(grants, [granted(4, 0)]);
     assert_eq!((tad.in_use(0), tad.waiting()), (2, 1));
     tad.server_up(2, 0, &mut grants);
     assert_eq!(grants.len(), 1, "both of before count as the one token");
     assert_eq!(release(&mut tad, 3, 0), []);
-    let (request, server) = (3, 0);
-    assert_eq!(release(&mut tad, 4, 0), [Grant { request, server }]);
+    assert_eq!(release(&mut tad, 4, 0), [granted(3, 0)]);
 }
 
 #[test]
@@ -354,13 +354,7 @@ fn a_change_to_round_robin_frees_who_waits_and_back_never_exceeds_c() {
     assert_eq!(acquire(&mut tad, 0, 2, 1), []);
     let mut grants = vec![];
     tad.set_policy(0, named("round-robin"), &mut grants);
-    assert_eq!(
-        grants,
-        [Grant {
-            request: 2,
-            server: 0
-        }]
-    );
+    assert_eq!(grants, [granted(2, 0)]);
     tad.set_policy(0, named("tad"), &mut grants);
     assert_eq!(release(&mut tad, 0, 0), []);
     assert_eq!(tad.tokens_free(0), 0, "one is still in use");

@@ -16,6 +16,7 @@ const SERVERS: usize = 4;
 enum Step {
     Acquire {
         r: usize,
+        probes: bool,
         exclude: Vec<ServerId>,
         avoid: Vec<ServerId>,
     },
@@ -67,8 +68,8 @@ fn step() -> impl Strategy<Value = Step> {
     let server = 0..SERVERS;
     let few = prop::collection::vec(server.clone(), 0..2);
     prop_oneof![
-        6 => (1..=SERVERS + 1, few.clone(), few)
-            .prop_map(|(r, exclude, avoid)| Step::Acquire { r, exclude, avoid }),
+        6 => (1..=SERVERS + 1, any::<bool>(), few.clone(), few)
+            .prop_map(|(r, probes, exclude, avoid)| Step::Acquire { r, probes, exclude, avoid }),
         2 => (server.clone(), any::<bool>())
             .prop_map(|(server, waits)| Step::Again { server, waits }),
         1 => any::<usize>().prop_map(|pick| Step::Hedge { pick }),
@@ -93,6 +94,8 @@ struct Driver {
     wants: BTreeMap<RequestId, usize>,
     /// Those that asked for one server, being there.
     bound: BTreeMap<RequestId, ServerId>,
+    /// Servers granted to each.
+    got: BTreeMap<RequestId, usize>,
     waiting_max: usize,
 }
 
@@ -113,6 +116,7 @@ impl Driver {
             had: BTreeMap::new(),
             wants: BTreeMap::new(),
             bound: BTreeMap::new(),
+            got: BTreeMap::new(),
             waiting_max,
         }
     }
@@ -124,6 +128,7 @@ impl Driver {
                     || self.bound.get(&grant.request) == Some(&grant.server),
                 "{grant:?} is for a dead server"
             );
+            self.check_probe(grant);
             let had = self.had.entry(grant.request).or_default();
             assert!(
                 had.insert(grant.server),
@@ -133,12 +138,36 @@ impl Driver {
                 .wants
                 .get_mut(&grant.request)
                 .expect("only who asked is granted");
-            *wants = wants.checked_sub(1).expect("never more than asked");
+            // A probe comes besides.
+            let wanted = usize::from(!grant.probes);
+            *wants = wants.checked_sub(wanted).expect("never more than asked");
+            *self.got.entry(grant.request).or_default() += 1;
             self.held.push(grant);
         }
     }
 
-    fn acquire(&mut self, r: usize, exclude: Vec<ServerId>, avoid: &[ServerId]) {
+    /// No request is given a server that is out, and nothing else, while there is another for it.
+    fn check_probe(&self, grant: Grant) {
+        let Grant {
+            request, server, ..
+        } = grant;
+        let is_out = |server| self.selector.is_ejected(server);
+        assert!(is_out(server) || !grant.probes, "{grant:?}: it is not out");
+        if !is_out(server) || self.bound.contains_key(&request) {
+            return;
+        }
+        let may_have = |other: &ServerId| {
+            let is_in = self.selector.is_alive(*other) && !is_out(*other);
+            is_in && !self.had[&request].contains(other)
+        };
+        let is_beside = grant.probes && self.got.get(&request) > Some(&0);
+        assert!(
+            is_beside || (0..SERVERS).find(may_have).is_none(),
+            "{grant:?} is alone at a server that is out"
+        );
+    }
+
+    fn acquire(&mut self, (r, probes): (usize, bool), exclude: Vec<ServerId>, avoid: &[ServerId]) {
         let mut grants = vec![];
         let request = self.next;
         self.next += 1;
@@ -146,6 +175,7 @@ impl Driver {
         self.wants.insert(request, r);
         let got = self.selector.acquire(
             &Ask {
+                probes,
                 exclude: &exclude,
                 avoid,
                 ..Ask::new(self.now, request, r)
@@ -155,8 +185,11 @@ impl Driver {
         match got {
             Ok(got) => {
                 assert_eq!(got.granted, grants.len());
-                assert!(got.granted + got.waiting >= 1 && got.granted + got.waiting <= r);
-                self.wants.insert(request, got.granted + got.waiting);
+                let besides = grants.iter().filter(|grant| grant.probes).count();
+                let wanted = got.granted + got.waiting - besides;
+                assert!((1..=r).contains(&wanted));
+                assert!(besides <= usize::from(probes && got.granted > 1));
+                self.wants.insert(request, wanted);
             }
             Err(_) => {
                 assert!(grants.is_empty());
@@ -202,10 +235,11 @@ impl Driver {
         };
         let found = self.selector.hedge(&ask, &mut grants);
         assert_eq!(grants.len(), usize::from(found));
-        *self.wants.get_mut(&request).unwrap() += grants.len();
+        let wanted = grants.iter().filter(|grant| !grant.probes).count();
+        *self.wants.get_mut(&request).unwrap() += wanted;
         // One that also waits could be given the same server later: drivers do one or the other.
         if self.selector.cancel(request) > 0 {
-            self.wants.insert(request, grants.len());
+            self.wants.insert(request, wanted);
         }
         self.take(grants);
     }
@@ -226,7 +260,12 @@ impl Driver {
         self.now += 7;
         let mut grants = vec![];
         match step {
-            Step::Acquire { r, exclude, avoid } => self.acquire(r, exclude, &avoid),
+            Step::Acquire {
+                r,
+                probes,
+                exclude,
+                avoid,
+            } => self.acquire((r, probes), exclude, &avoid),
             Step::Again { server, waits } => self.again(server, waits),
             Step::Hedge { pick } => self.hedge(pick),
             Step::Release { pick, latency_us } => self.release(pick, latency_us),
@@ -300,7 +339,7 @@ impl Driver {
 
 proptest! {
     #[test]
-    fn tokens_are_conserved_and_no_server_is_given_twice_or_dead(
+    fn tokens_are_conserved_and_no_server_is_given_twice_or_dead_or_alone_to_be_probed(
         steps in prop::collection::vec(step(), 0..300),
         tokens in 1..4usize,
         waiting_max in 0..6usize,
@@ -326,6 +365,7 @@ proptest! {
         for server in 0..SERVERS {
             driver.run(Step::Up(server));
         }
+        driver.run(Step::Guardrails(false));
         // Each release lets at least one in; every request wants at most SERVERS.
         for _ in 0..driver.next * SERVERS as u64 {
             driver.run(Step::Release { pick: 0, latency_us: Some(5) });

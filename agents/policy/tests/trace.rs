@@ -52,15 +52,18 @@ fn guardrails() -> impl Strategy<Value = Guardrails> {
 fn step() -> impl Strategy<Value = Step<'static>> {
     let server = 0..SERVERS;
     prop_oneof![
-        (any::<u64>(), any::<usize>(), few(), few()).prop_map(|(request, r, exclude, avoid)| {
-            let (exclude, avoid) = (exclude.into(), avoid.into());
-            Step::Acquire {
-                request,
-                r,
-                exclude,
-                avoid,
+        (any::<u64>(), any::<usize>(), any::<bool>(), few(), few()).prop_map(
+            |(request, r, probes, exclude, avoid)| {
+                let (exclude, avoid) = (exclude.into(), avoid.into());
+                Step::Acquire {
+                    request,
+                    r,
+                    probes,
+                    exclude,
+                    avoid,
+                }
             }
-        }),
+        ),
         (any::<u64>(), server.clone(), any::<bool>()).prop_map(|(request, server, waits)| {
             Step::Again {
                 request,
@@ -126,7 +129,7 @@ proptest! {
 
     #[test]
     fn no_text_makes_the_reader_panic(text in ".{0,60}", now in any::<u64>()) {
-        let _ = Header::parse(&format!("trace version=1 {text}"));
+        let _ = Header::parse(&format!("trace version=2 {text}"));
         let _ = End::parse(&format!("end {text}"));
         for verb in ["acquire", "observe", "guardrails", "release"] {
             let _ = Call::parse(&format!("{verb} now_us={now} {text}"), SERVERS);

@@ -40,12 +40,15 @@ impl Simulation<'_> {
         let now = self.now_ns / 1000;
         let replicas = here.selector.replicas(now, here.replicas);
         let ask = Ask {
+            // A session that goes to one server cannot be copied.
+            probes: replicas > 1 || !here.by_connection,
             avoid: &here.avoid,
             ..Ask::new(now, u64::from(id), replicas)
         };
         match here.selector.acquire(&ask, &mut here.grants) {
             Ok(acquired) => {
-                self.connections[id].to_come = (acquired.granted + acquired.waiting) as u32;
+                let at_once = here.grants.iter().filter(|grant| !grant.probes).count();
+                self.connections[id].to_come = (at_once + acquired.waiting) as u32;
                 self.plan_hedges(id, acquired.hedge);
                 self.take_grants(tier);
             }
@@ -82,7 +85,9 @@ impl Simulation<'_> {
             }
             self.note_collision(id, server);
             let connection = &mut self.connections[id];
-            connection.to_come = connection.to_come.saturating_sub(1);
+            // A probe comes besides.
+            let awaited = u32::from(!grant.probes);
+            connection.to_come = connection.to_come.saturating_sub(awaited);
             connection.slots.push(Slot {
                 server,
                 copy: NONE,
@@ -443,7 +448,8 @@ impl Simulation<'_> {
             ..Ask::new(self.now_ns / 1000, u64::from(id), 1)
         };
         if here.selector.hedge(&ask, &mut here.grants) {
-            connection.to_come += 1;
+            let is_probe = here.grants.iter().any(|grant| grant.probes);
+            connection.to_come += u32::from(!is_probe);
             here.measure.hedges += u64::from(self.measuring);
         }
         let tier = connection.tier as usize;

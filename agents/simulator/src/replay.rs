@@ -3,7 +3,7 @@
 
 use std::io::{BufRead, Read};
 
-use policy::trace::{Call, End, Header, Malformed, Outcome, Step, ARROW};
+use policy::trace::{Call, End, Header, Malformed, Outcome, Step, ARROW, VERSION};
 use policy::{Grant, Selector, TimeUs};
 use serde::Serialize;
 
@@ -157,8 +157,8 @@ impl<'a, R: BufRead> Lines<'a, R> {
 
     fn header(&mut self) -> Result<Header, Refused> {
         if !self.read()? {
-            let came = "an empty file";
-            return Err(self.refuse("a first line \"trace version=1 ...\"", came));
+            let expected = format!("a first line \"trace version={VERSION} ...\"");
+            return Err(self.refuse(&expected, "an empty file"));
         }
         Header::parse(&self.line).map_err(|error| self.malformed(error))
     }

@@ -7,11 +7,11 @@ use policy::{Policy, Settings};
 use simulator::{arrivals_s, replay, Ended};
 
 const CALLS: &str = "\
-acquire now_us=1000 request=0 r=1 exclude=- avoid=- -> grants=0@0 waiting=0 hedge=-
+acquire now_us=1000 request=0 r=1 probes=true exclude=- avoid=- -> grants=0@0 waiting=0 hedge=-
 observe now_us=2000 server=0 latency_us=900 -> grants=-
 release now_us=2001 server=0 -> grants=-
-acquire now_us=251000 request=1 r=1 exclude=0 avoid=- -> grants=1@1 waiting=0 hedge=-
-acquire now_us=501000 request=2 r=3 exclude=- avoid=1 -> grants=2@2,2@0,2@1 waiting=0 hedge=-
+acquire now_us=251000 request=1 r=1 probes=true exclude=0 avoid=- -> grants=1@1 waiting=0 hedge=-
+acquire now_us=501000 request=2 r=3 probes=true exclude=- avoid=1 -> grants=2@2,2@0,2@1 waiting=0 hedge=-
 ";
 
 fn trace(calls: &str) -> String {
@@ -46,15 +46,15 @@ fn what_is_not_a_trace_is_refused_with_the_line_what_was_expected_and_what_came(
     for (text, message) in [
         (
             "".to_owned(),
-            "web.trace:1: expected a first line \"trace version=1 ...\", but got an empty file",
+            "web.trace:1: expected a first line \"trace version=2 ...\", but got an empty file",
         ),
         (
             "{}\n".to_owned(),
-            "web.trace:1: expected a first line \"trace version=1 ...\", but got \"{}\"",
+            "web.trace:1: expected a first line \"trace version=2 ...\", but got \"{}\"",
         ),
         (
-            good.replace("version=1", "version=2"),
-            "web.trace:1: expected a trace of version 1, but got \"version 2\"",
+            good.replace("version=2", "version=1"),
+            "web.trace:1: expected a trace of version 2, but got \"version 1\"",
         ),
         (
             good.replace("servers=3", "servers=0"),

@@ -201,12 +201,13 @@ impl Client {
             }
         }
         let received = Instant::now();
-        let r = if request.is_read {
-            front.tier.read_replicas(received.into())
+        let (r, races) = if request.is_read {
+            let r = front.tier.read_replicas(received.into());
+            (r, r > 1 || front.tier.is_probe_due(received.into()))
         } else {
-            1
+            (1, false)
         };
-        let after = if r > 1 {
+        let after = if races {
             front.tier.counters.cloned.inc();
             race::run(front, self, request, r).await
         } else {

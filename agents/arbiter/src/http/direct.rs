@@ -17,7 +17,7 @@ use super::relay::{pass_on, Sent};
 use super::upload::{Broken, Streaming, Upload};
 use super::{expect, upgrade, Front};
 use crate::pace::Pace;
-use crate::tier::{Flight, Lease, UploadPlace};
+use crate::tier::{Flight, Lease, UploadPlace, Wanted};
 
 /// Servers that a read is sent to, one after the other.
 pub const READ_TRIES: usize = 3;
@@ -286,7 +286,7 @@ pub async fn reach(
     tried: &mut Vec<ServerId>,
 ) -> Result<(Lease, Link), Refusal> {
     loop {
-        let mut leases = match front.tier.acquire_for(request.stamp, 1, tried) {
+        let mut leases = match front.tier.acquire_for(request.stamp, Wanted::One, tried) {
             Ok(leases) => leases,
             Err(refused) => return Err(refusal_of(refused, !tried.is_empty())),
         };

@@ -13,7 +13,7 @@ use super::exchange::{reply_head, Failure, Link, INTERIM_MAX};
 use super::refusal::{refusal_of, Refusal};
 use super::relay::Sent;
 use super::upload::Upload;
-use crate::tier::Lease;
+use crate::tier::{Lease, Wanted};
 
 /// A server that says nothing for so long does not know what is expected of it.
 const WAIT_MAX: Duration = Duration::from_secs(1);
@@ -103,7 +103,7 @@ async fn acquire(exchange: &mut Exchange<'_>, server: ServerId) -> Result<Lease,
     let others: Vec<ServerId> = all.filter(|&other| other != server).collect();
     let refused = |refusal: Refusal| Ended::Refused(refusal, false);
     let mut leases = tier
-        .acquire(1, &others)
+        .acquire(Wanted::One, &others)
         .map_err(|why| refused(refusal_of(why, true)))?;
     let waiting = timeout_at(exchange.deadline, leases.next());
     let lease = exchange.client.conn.while_here(waiting).await;

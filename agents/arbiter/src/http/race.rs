@@ -35,9 +35,16 @@ use super::Front;
 use crate::comparing::{majority_of, Ballot};
 use crate::delayed::Delayed;
 use crate::siblings::Stamp;
-use crate::tier::{Lease, Leases};
+use crate::tier::{Lease, Leases, Wanted};
 
-type Replica = Pin<Box<dyn Future<Output = End> + Send>>;
+type Replying = Pin<Box<dyn Future<Output = End> + Send>>;
+
+/// One under way.
+struct Replica {
+    replying: Replying,
+    /// It probes a server that is out, beside others.
+    probes: bool,
+}
 
 /// Serves one read with up to `r` replicas.
 pub async fn run(
@@ -46,7 +53,10 @@ pub async fn run(
     request: &RequestHead,
     r: usize,
 ) -> After {
-    let leases = match front.tier.acquire_for(request.stamp, r, &[]) {
+    let leases = match front
+        .tier
+        .acquire_for(request.stamp, Wanted::Copies(r), &[])
+    {
         Ok(leases) => leases,
         Err(refused) => {
             let refusal = refusal_of(refused, false);
@@ -71,6 +81,7 @@ pub async fn run(
         used: SmallVec::new(),
         running: SmallVec::new(),
         best: None,
+        probe_said: None,
         held: SmallVec::new(),
         failure: None,
     };
@@ -111,6 +122,8 @@ struct Referee {
     used: SmallVec<[ServerId; 4]>,
     running: SmallVec<[Replica; 4]>,
     best: Option<Reply>,
+    /// A probe's reply, for want of one of `best`.
+    probe_said: Option<Reply>,
     /// Good replies that too few others agree with.
     held: SmallVec<[Good; 2]>,
     failure: Option<Failure>,
@@ -118,7 +131,8 @@ struct Referee {
 
 enum Step {
     Lease(Option<Lease>),
-    End(End),
+    /// Of a replica, and whether that was a probe.
+    End(End, bool),
     /// The time for one more replica.
     OneMore,
 }
@@ -134,14 +148,18 @@ impl Referee {
                         self.start(lease);
                     }
                 }
-                Step::End(End::Good(good)) => {
+                Step::End(End::Good(good), _) => {
                     if let Some(reply) = self.elect(good) {
                         return Some(Outcome::Reply(reply));
                     }
                 }
-                Step::End(End::Large(large)) => return Some(Outcome::Large(large)),
-                Step::End(End::Lost { failure, reply }) => self.lost(failure, reply),
-                Step::Lease(None) | Step::End(End::TooLate) => {}
+                Step::End(End::Large(large), _) => return Some(Outcome::Large(large)),
+                // A server that is out takes nobody's place.
+                Step::End(End::Lost { reply, .. }, true) => {
+                    self.probe_said = reply.or(self.probe_said.take());
+                }
+                Step::End(End::Lost { failure, reply }, false) => self.lost(failure, reply),
+                Step::Lease(None) | Step::End(End::TooLate, _) => {}
             }
         }
         None
@@ -158,7 +176,8 @@ impl Referee {
             return false;
         }
         let Race { front, request, .. } = &*self.race;
-        let leases = front.tier.acquire_for(request.stamp, 1, &self.used);
+        let wanted = Wanted::Copies(1);
+        let leases = front.tier.acquire_for(request.stamp, wanted, &self.used);
         leases.map(|leases| self.leases = leases).is_ok()
     }
 
@@ -193,6 +212,7 @@ impl Referee {
 
     fn start(&mut self, lease: Lease) {
         self.used.push(lease.server);
+        let probes = lease.probes;
         let race = Arc::clone(&self.race);
         if let Some(above) = race.request.stamp {
             race.front.tier.holds(above, lease.server);
@@ -201,7 +221,8 @@ impl Referee {
             request,
             replica: self.used.len() as u16 - 1,
         });
-        self.running.push(Box::pin(replica(race, lease, stamp)));
+        let replying = Box::pin(replica(race, lease, stamp));
+        self.running.push(Replica { replying, probes });
     }
 
     fn step(&mut self, context: &mut Context<'_>) -> Poll<Step> {
@@ -211,9 +232,11 @@ impl Referee {
             }
         }
         for place in 0..self.running.len() {
-            if let Poll::Ready(end) = self.running[place].as_mut().poll(context) {
+            let Replica { replying, probes } = &mut self.running[place];
+            let probes = *probes;
+            if let Poll::Ready(end) = replying.as_mut().poll(context) {
                 drop(self.running.swap_remove(place));
-                return Poll::Ready(Step::End(end));
+                return Poll::Ready(Step::End(end, probes));
             }
         }
         match &mut self.delayed {
@@ -228,13 +251,14 @@ impl Referee {
         self.failure = Some(failure);
         // Another server may take its place, each at most once. Where nothing was sent each may; else
         // the last replica alone makes place, and not for all servers that there are.
-        let is_last = self.running.is_empty() && self.best.is_none();
+        let is_last = self.running.iter().all(|it| it.probes) && self.best.is_none();
         let has_tries = self.used.len() < self.wanted + READ_TRIES - 1;
         let was_sent = failure != Failure::Connect;
         let again = may_be_retried && (!was_sent || (is_last && has_tries));
         if again && self.leases.to_come() == 0 {
             let Race { front, request, .. } = &*self.race;
-            if let Ok(leases) = front.tier.acquire_for(request.stamp, 1, &self.used) {
+            let wanted = Wanted::Copies(1);
+            if let Ok(leases) = front.tier.acquire_for(request.stamp, wanted, &self.used) {
                 self.leases = leases;
             }
         }
@@ -272,7 +296,7 @@ impl Referee {
             }
             return Outcome::Refusal(failure.refusal());
         }
-        match self.best {
+        match self.best.or(self.probe_said) {
             Some(reply) => Outcome::Reply(reply),
             None if self.used.is_empty() => {
                 Outcome::Refusal(Refusal::new(503, "no server came free in time"))
@@ -285,7 +309,7 @@ impl Referee {
 /// Lets losers come to their end, each in its own time.
 async fn drain(mut running: SmallVec<[Replica; 4]>) {
     poll_fn(|context| {
-        running.retain(|replica| replica.as_mut().poll(context).is_pending());
+        running.retain(|replica| replica.replying.as_mut().poll(context).is_pending());
         if running.is_empty() {
             Poll::Ready(())
         } else {

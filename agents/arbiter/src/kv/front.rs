@@ -63,7 +63,10 @@ impl<D: Dialect> Front<D> {
         let more = batch.commands.saturating_sub(1);
         self.tier.counters.replicas_sent.add(more);
         self.tier.server_counters[server].requests.add(more);
-        slot.expect_one();
+        match &lease {
+            Some(lease) if lease.probes => slot.expect_probe(server),
+            _ => slot.expect_one(),
+        }
         let pending = Pending {
             slot: Arc::clone(slot),
             ticket,

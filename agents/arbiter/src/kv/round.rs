@@ -12,6 +12,7 @@ use super::slot::{Mode, Slot};
 use super::{Dialect, Failure};
 use crate::comparing::{majority_of, Ballot};
 use crate::delayed::{due, Delayed};
+use crate::tier::Wanted;
 
 /// How often a read is sent again, when its server or its connection failed it.
 const READ_TRIES: usize = 3;
@@ -89,9 +90,12 @@ async fn race_once<D: Dialect>(
     let Asked {
         r, received, never, ..
     } = asked;
-    let mut leases = match front.tier.acquire(r, tried) {
+    let wanted = Wanted::Copies(r);
+    let mut leases = match front.tier.acquire(wanted, tried) {
         // All were tried: a connection that the server had just closed may be tried again.
-        Err(Refused::NoServer) if tried.len() > never => front.tier.acquire(r, &tried[..never]),
+        Err(Refused::NoServer) if tried.len() > never => {
+            front.tier.acquire(wanted, &tried[..never])
+        }
         other => other,
     }
     .map_err(|refused| match refused {
@@ -107,15 +111,11 @@ async fn race_once<D: Dialect>(
         let lease = tokio::select! {
             biased;
             lease = leases.next(), if coming => lease,
-            decided = poll_fn(|cx| slot.poll_decided(cx)), if sent > 0 => {
-                if decided.is_err() && coming {
-                    sent = 0;
-                    continue;
-                }
+            decided = poll_fn(|cx| slot.poll_round(cx, coming)), if sent > 0 => {
                 let has_tries = tried.len() < never + r + READ_TRIES - 1;
                 if decided.is_err_and(Failure::is_undecided) && has_tries {
                     // Another server may tell who is right.
-                    if let Ok(another) = front.tier.acquire(1, tried) {
+                    if let Ok(another) = front.tier.acquire(Wanted::Copies(1), tried) {
                         leases = another;
                         sent = 0;
                         continue;

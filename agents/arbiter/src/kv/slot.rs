@@ -32,6 +32,8 @@ struct State {
     mode: Mode,
     /// Replicas under way in this round.
     outstanding: usize,
+    /// The one of these that probes a server which is out: what it fails with goes to nobody.
+    probe: Option<ServerId>,
     answered: bool,
     failure: Option<Failure>,
     /// A server's error, for want of a better reply.
@@ -92,6 +94,7 @@ impl Slot {
         state.ticket += 1;
         state.mode = mode;
         state.outstanding = 0;
+        state.probe = None;
         state.answered = false;
         state.failure = None;
         state.server_error = None;
@@ -110,6 +113,13 @@ impl Slot {
         self.lock().outstanding += 1;
     }
 
+    /// As `expect_one`, of a probe that others are beside.
+    pub fn expect_probe(&self, server: ServerId) {
+        let mut state = self.lock();
+        state.outstanding += 1;
+        state.probe = Some(server);
+    }
+
     /// A complete reply of a server.
     pub fn fill(
         &self,
@@ -123,9 +133,10 @@ impl Slot {
         if state.ticket != ticket || state.answered {
             return Verdict::Late;
         }
-        state.outstanding -= 1;
+        let is_probe = state.ended(server);
         let mode = state.mode;
         let verdict = match mode {
+            Mode::Race | Mode::Agree { .. } if is_server_error && is_probe => Verdict::Kept,
             Mode::Race | Mode::Agree { .. } if is_server_error => {
                 state.server_error = Some(BytesMut::from(reply));
                 Verdict::Kept
@@ -162,8 +173,9 @@ impl Slot {
         if state.ticket != ticket || state.answered {
             return false;
         }
-        state.outstanding -= 1;
-        state.failure = Some(failure);
+        if !state.ended(server) {
+            state.failure = Some(failure);
+        }
         if state.mode == Mode::Gather {
             state.gathered.push((server, Err(failure)));
         }
@@ -173,11 +185,16 @@ impl Slot {
 
     /// Ready when the round is decided: in a race a reply is in the output, or all failed.
     pub fn poll_decided(&self, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
+        self.poll_round(cx, false)
+    }
+
+    /// As `poll_decided`; while others are `coming` only a good reply decides.
+    pub fn poll_round(&self, cx: &mut Context<'_>, coming: bool) -> Poll<Result<(), Failure>> {
         let mut state = self.lock();
         if state.answered {
             return Poll::Ready(Ok(()));
         }
-        if state.outstanding == 0 {
+        if !coming && state.is_over() {
             return Poll::Ready(match (state.mode, state.server_error.take()) {
                 (Mode::Gather, _) => Ok(()),
                 (Mode::Agree { .. }, _) if !state.gathered.is_empty() => Err(state.disagreement()),
@@ -249,6 +266,19 @@ impl Slot {
 }
 
 impl State {
+    /// A replica is under way no more; whether it was the probe.
+    fn ended(&mut self, server: ServerId) -> bool {
+        self.outstanding -= 1;
+        self.probe.take_if(|probe| *probe == server).is_some()
+    }
+
+    /// Whether all that count have failed: what broke off is asked of another server, not awaited of
+    /// the probe.
+    fn is_over(&self) -> bool {
+        let is_probe_left = self.outstanding == 1 && self.probe.is_some();
+        self.outstanding == 0 || (is_probe_left && self.server_error.is_none())
+    }
+
     /// Whether so much more output may be held.
     fn can_hold(&mut self, more: usize) -> bool {
         let wanted = self.out.len() + more;
@@ -292,7 +322,7 @@ impl State {
     }
 
     fn wake_when_decided(&mut self) {
-        if self.answered || self.outstanding == 0 {
+        if self.answered || self.is_over() {
             if let Some(waker) = &self.waker {
                 waker.wake_by_ref();
             }
@@ -362,6 +392,49 @@ mod tests {
         assert!(decided(&slot).is_pending());
         assert!(slot.fail(ticket, 1, Failure::Closed));
         assert_eq!(decided(&slot), Poll::Ready(Ok(())));
+        assert_eq!(output(&slot), b"-LOADING");
+    }
+
+    #[test]
+    fn what_a_probe_fails_with_goes_to_nobody_and_its_good_reply_may_win() {
+        let probed = |other: usize| {
+            let slot = Slot::default();
+            let ticket = slot.open(Mode::Race);
+            slot.expect_one();
+            slot.expect_probe(other);
+            (slot, ticket)
+        };
+        let (slot, ticket) = probed(1);
+        assert_eq!(slot.fill(ticket, 1, b"-MASTERDOWN", true), Verdict::Kept);
+        assert!(decided(&slot).is_pending());
+        assert!(slot.fail(ticket, 0, Failure::Closed));
+        assert_eq!(decided(&slot), Poll::Ready(Err(Failure::Closed)));
+
+        let (slot, ticket) = probed(1);
+        assert!(slot.fail(ticket, 1, Failure::TimedOut));
+        assert!(decided(&slot).is_pending());
+        assert!(slot.fail(ticket, 0, Failure::Closed));
+        assert_eq!(decided(&slot), Poll::Ready(Err(Failure::Closed)));
+
+        let (slot, ticket) = probed(1);
+        assert!(slot.fail(ticket, 0, Failure::Closed));
+        let retried = Poll::Ready(Err(Failure::Closed));
+        assert_eq!(decided(&slot), retried, "not at the probe's time-out");
+
+        let (slot, ticket) = probed(1);
+        assert_eq!(slot.fill(ticket, 1, b"well", false), Verdict::Won);
+        assert_eq!(decided(&slot), Poll::Ready(Ok(())));
+    }
+
+    #[test]
+    fn an_error_does_not_win_while_a_replica_is_still_to_be_sent() {
+        let slot = Slot::default();
+        let ticket = slot.open(Mode::Race);
+        slot.expect_one();
+        assert_eq!(slot.fill(ticket, 0, b"-LOADING", true), Verdict::Kept);
+        let context = &mut Context::from_waker(Waker::noop());
+        assert!(slot.poll_round(context, true).is_pending());
+        assert_eq!(slot.poll_round(context, false), Poll::Ready(Ok(())));
         assert_eq!(output(&slot), b"-LOADING");
     }
 

@@ -27,7 +27,7 @@ use super::spared::Spared;
 use super::terms::{Beginning, NotOpen, Route, Task, Verdict};
 use crate::delayed::{due, Delayed};
 use crate::siblings::Stamp;
-use crate::tier::{Lease, Leases};
+use crate::tier::{Lease, Leases, Wanted};
 
 /// See the module.
 pub struct Held {
@@ -251,13 +251,16 @@ impl Held {
         }
     }
 
-    /// The server that answered last, or one that is connected, or any.
+    /// The server that answered last, or one that is connected, or any; one that is out, and only
+    /// probed, after the others.
     fn favourite(&self) -> Option<LinkId> {
-        let is_held = |id: &LinkId| self.links.iter().any(|link| link.id == *id);
-        self.last_winner
-            .filter(is_held)
-            .or_else(|| self.ready.iter().copied().find(is_held))
-            .or_else(|| self.links.first().map(|link| link.id))
+        let link = |id: &LinkId| self.links.iter().find(|link| link.id == *id);
+        let winner = self.last_winner.as_ref().and_then(link);
+        let ready = self.ready.iter().filter_map(link);
+        let others = || ready.clone().chain(&self.links);
+        let is_in = |link: &&Link| !self.hub.tier.is_ejected(link.server);
+        let found = winner.or_else(|| others().find(is_in).or_else(|| others().next()));
+        found.map(|link| link.id)
     }
 
     /// From now on only one server, and no other ever.
@@ -306,12 +309,13 @@ impl Held {
 
     fn ask(&mut self, missing: usize) -> Result<(), Refused> {
         let mut exclude = self.not_again();
-        let mut leases = self.hub.tier.acquire_for(self.stamp, missing, &exclude);
+        let wanted = Wanted::Copies(missing);
+        let mut leases = self.hub.tier.acquire_for(self.stamp, wanted, &exclude);
         // None but those that were late: one of these, then.
         let is_stuck = matches!(leases, Err(Refused::NoServer)) && self.links.is_empty();
         if is_stuck && self.spared.forget() {
             exclude = self.not_again();
-            leases = self.hub.tier.acquire_for(self.stamp, missing, &exclude);
+            leases = self.hub.tier.acquire_for(self.stamp, wanted, &exclude);
         }
         self.leases = Some(leases?);
         Ok(())

@@ -30,7 +30,7 @@ use super::terms::{Beginning, NotOpen, Outcome, Route, Task};
 use super::unwanted::Unwanted;
 use crate::conn::Conn;
 use crate::siblings::Stamp;
-use crate::tier::{Flight, Lease, Leases, Presence, Unreached};
+use crate::tier::{Flight, Lease, Leases, Presence, Unreached, Wanted};
 
 /// See the module.
 pub struct Solo {
@@ -313,7 +313,7 @@ impl Solo {
         tried.extend(self.spared.now());
         let mut insists = false;
         loop {
-            let leases = self.hub.tier.acquire_for(self.stamp, 1, &tried);
+            let leases = self.hub.tier.acquire_for(self.stamp, Wanted::One, &tried);
             // None but those that were late: one of these, then, as long as there is time.
             if matches!(leases, Err(Refused::NoServer))
                 && self.server.is_none()

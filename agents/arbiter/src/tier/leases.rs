@@ -16,6 +16,10 @@ pub struct Lease {
     /// The server.
     pub server: ServerId,
     pub(super) since: Instant,
+    /// Whether it is a probe of a server that is out, beside others.
+    pub probes: bool,
+    /// One that came with it.
+    pub(super) probe: Option<Box<Lease>>,
 }
 
 impl Drop for Lease {
@@ -71,9 +75,11 @@ impl Leases {
         if self.waiting == 0 {
             return None;
         }
-        let lease = self.receiver.as_mut()?.recv().await;
+        let mut lease = self.receiver.as_mut()?.recv().await;
         self.waiting -= 1;
         self.count_wait();
+        let probe = lease.as_mut().and_then(|lease| lease.probe.take());
+        self.ready.extend(probe.map(|probe| *probe));
         lease
     }
 

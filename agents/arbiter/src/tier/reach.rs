@@ -201,6 +201,11 @@ impl Tier {
         });
     }
 
+    /// Whether the server is out for its failures.
+    pub fn is_ejected(&self, server: ServerId) -> bool {
+        self.choices().selector.is_ejected(server)
+    }
+
     /// Takes a server out at once: it gets nothing new, whatever probes say. What it has goes on.
     pub fn take_out(self: &Arc<Self>, server: ServerId) {
         self.decide(|choices, now, grants| {

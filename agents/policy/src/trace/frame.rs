@@ -7,7 +7,7 @@ use super::Malformed;
 use crate::Settings;
 
 /// Of the form of lines; another one is refused.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// The first line: what the selector was built from.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Header(pub Settings);
@@ -29,7 +29,8 @@ impl Header {
     pub fn parse(text: &str) -> Result<Self, Malformed> {
         let mut fields = Fields::new(text, 0);
         if fields.word("\"trace\"")? != "trace" {
-            return Err(Malformed::new("a first line \"trace version=1 ...\"", text));
+            let expected = format!("a first line \"trace version={VERSION} ...\"");
+            return Err(Malformed::new(expected, text));
         }
         let version: u32 = fields.value("version", "a number")?;
         if version != VERSION {
