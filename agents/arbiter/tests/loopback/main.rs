@@ -27,6 +27,7 @@ mod mysql_session;
 mod mysql_tokens;
 mod observed;
 mod policies;
+mod probes;
 mod redis;
 mod redis_limits;
 mod redis_overload;
