@@ -221,6 +221,7 @@ TOKENS = Bounds.model_validate(_ARBITER["bounds"]["tokens"])
 DEFAULT_POLICY = next(iter(POLICIES))  # the plain one, of which an arbiter knows first
 REPLICAS = Bounds.model_validate(_ARBITER["bounds"]["replicas"])
 
+LEASE_S_MAX = float(_AGENT["lease_s_max"])
 KINDS = _kinds(_AGENT)
 FAULT_KINDS = tuple(name for name, one in KINDS.items() if one.group == "fault")
 INTERFERENCE_KINDS = tuple(name for name, one in KINDS.items() if one.group == "interference")

@@ -23,8 +23,13 @@ _TOLD_S = 15.0
 _POLL_S = 0.1
 
 
+GONE = (404, 409)  # of what was to be renewed: not known, or not in force any more
+
+
 class AgentError(SparecraftError):
-    """An agent or arbiter refused, or did not answer."""
+    """An agent or arbiter refused, with an HTTP status, or did not answer."""
+
+    status: int | None = None
 
 
 @dataclass(frozen=True)
@@ -53,12 +58,14 @@ class _Api:
             ) from error
         if response.is_success:
             return response.json() if response.content else None
-        raise AgentError(
+        refused = AgentError(
             place,
             expected="success",
             came=f"{response.status_code} {_error_text(response)}",
             do="`GET /v1/capabilities` of the machine says what can be injected there.",
         )
+        refused.status = response.status_code
+        raise refused
 
 
 class Agent(_Api):
@@ -73,18 +80,24 @@ class Agent(_Api):
         """What this machine's kernel can inject, with the reason where it cannot."""
         return dict(self._call("GET", "/v1/capabilities")["faults"])
 
-    def set_settings(self, settings: Mapping[str, Any]) -> bool:
-        """What the role may be told, all of it: what is left out has its default. Returns whether
-        the role's service is restarted for it."""
-        return bool(self._call("PUT", "/v1/settings", settings, _SLOW)["restarted"])
+    def set_settings(self, settings: Mapping[str, Any], lease_s: float) -> tuple[bool, str | None]:
+        """What the role may be told, all of it: what is left out has its default. Those of before
+        are back after `lease_s` unless renewed.
+
+        Returns: whether the role's service is restarted for it, and the id to renew and revert it
+        by; None where they are those of before.
+        """
+        body = {"settings": dict(settings), "lease_s": lease_s}
+        answer = self._call("PUT", "/v1/settings", body, _SLOW)
+        return bool(answer["restarted"]), answer.get("held")
 
     def restart_service(self) -> None:
         """Stop the role's service and start it anew."""
         self._call("POST", "/v1/service/restart", timeout=_SLOW)
 
-    def stop_service(self) -> None:
-        """Stop the role's service; the agent leaves it stopped."""
-        self._call("POST", "/v1/service/stop", timeout=_SLOW)
+    def stop_service(self, lease_s: float) -> None:
+        """Stop the role's service; the agent starts it after `lease_s` if nobody does before."""
+        self._call("POST", "/v1/service/stop", {"lease_s": lease_s}, _SLOW)
 
     def start_service(self) -> None:
         """Start the role's service."""
@@ -96,16 +109,19 @@ class Agent(_Api):
         return str(self._call("POST", "/v1/faults", body, _SLOW)["id"])
 
     def renew(self, fault: str, lease_s: float) -> None:
-        """Extend a fault's lease."""
+        """Extend the lease of a fault, or of settings. Raises AgentError with a status of GONE
+        where it is over."""
         self._call("PUT", f"/v1/faults/{fault}/lease", {"lease_s": lease_s})
 
     def revert(self, fault: str) -> dict[str, Any]:
         """End a fault; idempotent."""
         return dict(self._call("DELETE", f"/v1/faults/{fault}", timeout=_SLOW))
 
-    def revert_all(self) -> None:
-        """End every fault of the machine."""
-        self._call("DELETE", "/v1/faults", timeout=_SLOW)
+    def revert_all(self) -> list[str]:
+        """End every fault of the machine, and the settings of its role; returns what could not
+        be undone."""
+        undone = self._call("DELETE", "/v1/faults", timeout=_SLOW)
+        return [f"{one['kind']}: {one['error']}" for one in undone if one.get("error")]
 
     def faults(self) -> list[dict[str, Any]]:
         """Every fault since the agent's start, reverted ones too."""

@@ -139,18 +139,21 @@ def fingerprints(fleet: Fleet, note: Callable[[str], None]) -> bool:
 
 
 def revert_everything(fleet: Fleet) -> list[str]:
-    """Whatever is still active on any machine; returns what could not be reverted."""
+    """Whatever is still active on any machine, and its role's settings, which nothing renews any
+    more; returns what could not be reverted."""
+    fleet.settings.close()
     failed = []
     for name, agent in fleet.agents.items():
         try:
-            agent.revert_all()
+            failed += [f"{name}: {text}" for text in agent.revert_all()]
         except SparecraftError as error:
             failed.append(f"{name}: {error}")
     return failed
 
 
 def disconnect(fleet: Fleet) -> None:
-    """Close all connections."""
+    """Close all connections; no lease is renewed any more."""
+    fleet.settings.close()
     for api in [*fleet.agents.values(), *fleet.standbys.values(), *fleet.arbiters.values()]:
         with suppress(SparecraftError):
             api.close()

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from experiments.design.inventory import Inventory, Machine
 from experiments.stage.agents import Agent, Arbiter
+from experiments.stage.held_settings import HeldSettings
 from experiments.stage.platforms import Platform
 
 
@@ -20,6 +21,7 @@ class Fleet:
     agents: Mapping[str, Agent]
     arbiters: Mapping[str, Arbiter]  # by tier that has one
     standbys: Mapping[str, Agent] = field(default_factory=dict)  # of machines that are off
+    settings: HeldSettings = field(default_factory=HeldSettings)
 
 
 def serving(inventory: Inventory, tiers: Collection[str]) -> list[Machine]:

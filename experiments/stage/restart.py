@@ -10,6 +10,8 @@ from experiments.stage.agents import await_in
 from experiments.stage.fleet import await_ready
 from experiments.stage.live_fleet import Fleet, serving
 
+_STOPPED_S = 60.0  # at most: all have answered, or had the time to, in half of it
+
 
 def restart_tier(design: Design, fleet: Fleet, tier: str) -> None:
     """Stop all services of a tier, then start them; returns when every one serves. All are stopped
@@ -20,7 +22,7 @@ def restart_tier(design: Design, fleet: Fleet, tier: str) -> None:
     names = [one.name for one in serving(fleet.inventory, {tier}) if one.name in fleet.agents]
     agents = [fleet.agents[name] for name in names]
     with ThreadPoolExecutor(len(names), thread_name_prefix="restart") as pool:
-        stopped = [pool.submit(agent.stop_service) for agent in agents]
+        stopped = [pool.submit(agent.stop_service, _STOPPED_S) for agent in agents]
         wait(stopped)  # whatever came of it: who was stopped is started again
         started = [pool.submit(agent.start_service) for agent in agents]
     for told in (*stopped, *started):

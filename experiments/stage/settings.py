@@ -1,7 +1,8 @@
 """What an arm sets: its tiers' arbiters, and what their roles may be told (role.json, `settings`).
 
 A role's settings are put to every machine of a tier before a block, and its service is restarted
-where they changed. A tier that no arm sets anything of is left alone.
+where they changed. They are held by a lease until the next arm's, or the end of the run. A tier
+that no arm sets anything of is left alone.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ from typing import Any
 from experiments.design import Design
 from experiments.design.contracts import COMPARE_OFF
 from experiments.design.experiment import Experiment, TierSettings
-from experiments.errors import SparecraftError
 from experiments.stage.agents import Arbiter
 from experiments.stage.live_fleet import Fleet, serving
 from experiments.stage.restart import await_serving
@@ -47,23 +47,11 @@ def role_settings(experiment: Experiment, arm: str) -> dict[str, Mapping[str, An
     return {tier: experiment.arms[arm].of(tier).role for tier in sorted(tiers)}
 
 
-def to_defaults(design: Design, fleet: Fleet) -> list[str]:
-    """Take every role's settings back; returns what could not be."""
-    arm = next(iter(design.experiment.arms))
-    failed = []
-    for tier in role_settings(design.experiment, arm):
-        try:
-            _put(fleet, {tier: {}})
-        except SparecraftError as error:
-            failed.append(f"settings of tier {tier}: {error}")
-    return failed
-
-
 def _put(fleet: Fleet, settings: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """The machines whose service is restarted for it."""
     return [
         machine.name
         for machine in serving(fleet.inventory, settings)
-        if machine.name in fleet.agents
-        and fleet.agents[machine.name].set_settings(settings[str(machine.tier)])
+        if (agent := fleet.agents.get(machine.name))
+        and fleet.settings.put(machine.name, agent, settings[str(machine.tier)])
     ]

@@ -43,7 +43,6 @@ from experiments.stage.monitor import Monitor
 from experiments.stage.platforms import Platform
 from experiments.stage.platforms.journal import Undoes
 from experiments.stage.schemes.at_work import watched
-from experiments.stage.settings import to_defaults
 
 _INFLUX_CLOSE_S = 15.0
 _NOT_CHECKED = "the machines' fingerprints were not checked"
@@ -197,8 +196,9 @@ class Stage:
                 self.narrator.detail(f"{missed} polls of the arbiters went unanswered")
         for text in revert_everything(fleet):
             self.verdicts.revert.fail(text)
-        for text in to_defaults(self.design, fleet):
-            self.verdicts.revert.fail(text)
+        away = self.tally.struck | watched(self.design, fleet.inventory)
+        for machine in sorted(fleet.settings.lost - away):
+            self.verdicts.measurement.fail(f"{machine} was without its arm's settings for a while")
         self._fingerprint_clean = fingerprints(fleet, self.verdicts.revert.fail)
 
     def _collect_telemetry(self, writer: InfluxWriter) -> None:

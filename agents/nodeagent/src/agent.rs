@@ -256,8 +256,9 @@ fn report_undone(faults: &[Fault]) {
 }
 
 /// Faults first, so that the role ends as it would without them; then the role; then our own
-/// traces.
+/// traces. An undo that would start the role leaves it be.
 fn end(agent: &Agent) {
+    agent.machine.role.retire();
     report_undone(
         &agent
             .engine

@@ -1,6 +1,5 @@
 //! The HTTP API and its OpenAPI description, made from the same code.
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -17,7 +16,7 @@ use utoipa::OpenApi;
 use wire::agent::{
     Capabilities, Capability, Dose, ErrorBody, Fault, FaultRequest, FaultState, Fingerprint,
     Health, LeaseRequest, MetricsDelivery, RevertReason, ServiceState, ServiceStatus, Setting,
-    SettingsAnswer, Snapshot,
+    SettingsAnswer, SettingsRequest, Snapshot,
 };
 
 use crate::body;
@@ -25,6 +24,7 @@ use crate::clock::Clock;
 use crate::engine::Engine;
 use crate::faults::Refusal;
 use crate::influx::Buffer;
+use crate::machine::role::Role;
 use crate::machine::{environment, fingerprint, Machine};
 use crate::readiness::Readiness;
 
@@ -62,6 +62,7 @@ type Answer<T> = Result<T, Refusal>;
         renew,
         fingerprint_now,
         service,
+        stop_service,
         set_settings,
         openapi
     ),
@@ -80,6 +81,7 @@ type Answer<T> = Result<T, Refusal>;
         ServiceStatus,
         Setting,
         SettingsAnswer,
+        SettingsRequest,
         MetricsDelivery,
         ErrorBody
     ))
@@ -104,6 +106,7 @@ pub fn router(agent: Arc<Agent>) -> Router {
         .route("/v1/faults/{id}/lease", put(renew))
         .route("/v1/fingerprint", get(fingerprint_now))
         .route("/v1/service/{action}", post(service))
+        .route("/v1/service/stop", post(stop_service))
         .route("/v1/settings", put(set_settings))
         .route("/v1/openapi.json", get(openapi))
         .fallback(|| async { Refusal::Unknown("no such path; see /v1/openapi.json".into()) })
@@ -258,10 +261,10 @@ async fn fingerprint_now(State(agent): Shared) -> Answer<Json<Fingerprint>> {
     blocking(compare).await.map(Json)
 }
 
-/// Starts, stops or restarts the role.
+/// Starts or restarts the role.
 #[utoipa::path(
     post, path = "/v1/service/{action}",
-    params(("action" = String, Path, description = "start, stop or restart")),
+    params(("action" = String, Path, description = "start or restart")),
     responses(
         (status = 200, body = ServiceStatus),
         (status = 404, body = ErrorBody),
@@ -270,58 +273,75 @@ async fn fingerprint_now(State(agent): Shared) -> Answer<Json<Fingerprint>> {
     )
 )]
 async fn service(State(agent): Shared, Path(action): Path<String>) -> Answer<Json<ServiceStatus>> {
+    let act: fn(&Role) -> anyhow::Result<()> = match action.as_str() {
+        "start" => Role::start,
+        "restart" => |role| role.stop().and_then(|()| role.start()),
+        other => {
+            return Err(Refusal::Unknown(format!(
+                "the service knows start, stop and restart, not `{other}`"
+            )))
+        }
+    };
     let act = move || {
-        let role = &agent.machine.role;
-        agent
-            .engine
-            .without_fault_on("role", || match action.as_str() {
-                "start" => Ok(role.start()?),
-                "stop" => Ok(role.stop()?),
-                "restart" => Ok(role.stop().and_then(|()| role.start())?),
-                other => Err(Refusal::Unknown(format!(
-                    "the service knows start, stop and restart, not `{other}`"
-                ))),
-            })?;
+        agent.engine.start_service(|| agent.clock.now(), act)?;
         Ok(ServiceStatus {
-            service: role.service(),
+            service: agent.machine.role.service(),
+            held: None,
         })
     };
     blocking(act).await.map(Json)
 }
 
-/// Replaces the role's settings, variables of its scripts' environment; where that changes something
-/// and the service was started, it is restarted.
+/// Stops the role, until its lease ends or it is started; its undo record is on the disk before.
 #[utoipa::path(
-    put, path = "/v1/settings", request_body = BTreeMap<String, Setting>,
+    post, path = "/v1/service/stop", request_body = LeaseRequest,
     responses(
-        (status = 200, body = SettingsAnswer),
+        (status = 200, body = ServiceStatus),
         (status = 409, body = ErrorBody, description = "A fault holds the role"),
-        (status = 422, body = ErrorBody, description = "A name or value that cannot be"),
+        (status = 422, body = ErrorBody),
         (status = 500, body = ErrorBody)
     )
 )]
+async fn stop_service(State(agent): Shared, body: Bytes) -> Answer<Json<ServiceStatus>> {
+    let request: LeaseRequest = parse(&body)?;
+    let act = move || {
+        let now = || agent.clock.now();
+        let held = agent.engine.stop_service(request.lease_s, now)?;
+        Ok(ServiceStatus {
+            service: agent.machine.role.service(),
+            held: held.map(|held| held.id),
+        })
+    };
+    blocking(act).await.map(Json)
+}
+
+/// Replaces the role's settings, variables of its scripts' environment, until their lease ends; where
+/// the service was started with others, it is restarted.
+#[utoipa::path(
+    put, path = "/v1/settings", request_body = SettingsRequest,
+    responses(
+        (status = 200, body = SettingsAnswer),
+        (status = 409, body = ErrorBody, description = "A fault holds the role"),
+        (status = 422, body = ErrorBody, description = "A name, value or lease that cannot be"),
+        (status = 500, body = ErrorBody, description = "Tried, failed, and undone")
+    )
+)]
 async fn set_settings(State(agent): Shared, body: Bytes) -> Answer<Json<SettingsAnswer>> {
-    let wanted: BTreeMap<String, Setting> = parse(&body)?;
-    let wanted = wanted
-        .into_iter()
+    let request: SettingsRequest = parse(&body)?;
+    let settings = request.settings.into_iter();
+    let wanted = settings
         .map(|(name, value)| (name, value.to_string()))
         .collect();
     environment::check(&wanted).map_err(Refusal::Invalid)?;
     let act = move || {
-        let role = &agent.machine.role;
-        let change = || {
-            let changed = role.environment().set(&wanted)?;
-            let restarted = changed && role.service() != ServiceState::Stopped;
-            if restarted {
-                role.stop().and_then(|()| role.start())?;
-            }
-            Ok(restarted)
-        };
-        let restarted = agent.engine.without_fault_on("role", change)?;
+        let now = || agent.clock.now();
+        let set = agent.engine.set_settings(&wanted, request.lease_s, now);
+        let (restarted, held) = set?;
         Ok(SettingsAnswer {
             settings: wanted,
             restarted,
-            service: role.service(),
+            service: agent.machine.role.service(),
+            held: held.map(|held| held.id),
         })
     };
     blocking(act).await.map(Json)
@@ -363,6 +383,7 @@ mod tests {
             "/v1/faults/{id}/lease",
             "/v1/fingerprint",
             "/v1/service/{action}",
+            "/v1/service/stop",
             "/v1/settings",
             "/v1/openapi.json",
         ] {

@@ -3,14 +3,18 @@
 //! One lock serialises injections and undos, so that two of them never meet on one resource. A
 //! fault whose undo fails stays on record, keeps its resource and is tried again.
 
+mod holds;
+
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use serde_json::Value;
 use wire::agent::{Capability, Fault, FaultRequest, FaultState, RevertReason, LEASE_S_MAX};
 
 use crate::clock::Moment;
+use crate::faults::dose::{Probe, Scale};
 use crate::faults::{Kind, Refusal};
 use crate::journal::{Entry, Journal};
 use crate::machine::Machine;
@@ -63,14 +67,21 @@ impl Engine {
         }
     }
 
-    /// Undoes what an earlier agent left in the journal. Returns what was set aside.
+    /// Undoes what an earlier agent left in the journal, or goes on with it where that is its nature
+    /// and its lease is not over. Returns what was set aside.
     pub fn replay(&self, now: Moment) -> Result<Vec<String>> {
         let mut state = self.lock();
-        let check = |entry: &Entry| self.undoer(&entry.kind)?.check_record(&entry.record);
-        let (entries, broken) = self.journal.entries(check)?;
+        let (entries, broken) = self.journal.entries(|entry| self.check(entry))?;
         for entry in entries {
-            let mut held = Held::new(entry, now, RevertReason::Restart);
-            self.revert_one(&mut held, RevertReason::Restart, now);
+            let left = entry.left(now.wall_ms);
+            let goes_on = outlasts_the_agent(&entry) && !left.is_zero();
+            let mut held = Held::new(entry, now, RevertReason::Lease);
+            if goes_on {
+                held.fault.injected_at_ms = held.entry.written_at_ms;
+                held.lease(left, now);
+            } else {
+                self.revert_one(&mut held, RevertReason::Restart, now);
+            }
             state.faults.push(held);
         }
         self.count(&state);
@@ -103,7 +114,7 @@ impl Engine {
             .map(|(name, capability)| (*name, capability))
     }
 
-    /// Faults in force.
+    /// Faults in force; a held role is none.
     pub fn active(&self) -> usize {
         self.held.load(Ordering::Relaxed)
     }
@@ -114,7 +125,7 @@ impl Engine {
         request: &FaultRequest,
         now: impl Fn() -> Moment,
     ) -> Result<Fault, Refusal> {
-        let lease = lease(request.lease_s)?;
+        lease(request.lease_s)?;
         let kind = self.kind(&request.kind)?;
         let mut state = self.lock();
         state.refuse_if_ended()?;
@@ -131,25 +142,36 @@ impl Engine {
             written_at_ms: now().wall_ms,
             record,
         };
+        self.arm(&mut state, entry, now, |record| {
+            kind.inject(&self.machine, record)?;
+            kind.probe(&self.machine, record).map(Some)
+        })
+    }
+
+    /// Writes the undo record, acts, and holds what came of it; undoes what failed half-way. What is
+    /// held under the entry's id already is replaced.
+    fn arm(
+        &self,
+        state: &mut State,
+        entry: Entry,
+        now: impl Fn() -> Moment,
+        act: impl FnOnce(&Value) -> Result<Option<(Scale, Box<dyn Probe>)>>,
+    ) -> Result<Fault, Refusal> {
+        let lease = lease(entry.lease_s)?;
         self.journal.write(&entry)?;
-        let injected = kind
-            .inject(&self.machine, &entry.record)
-            .and_then(|()| kind.probe(&self.machine, &entry.record));
+        let acted = act(&entry.record);
         let at = now();
         let mut held = Held::new(entry, at, RevertReason::Lease);
-        held.due = at.uptime + lease;
-        let result = match injected {
+        held.lease(lease, at);
+        let result = match acted {
             Ok(probe) => {
-                held.meter = Some(Meter::start(probe));
+                held.meter = probe.map(Meter::start);
                 Ok(held.told())
             }
             Err(error) => Err(self.give_up(&mut held, &error, at)),
         };
-        if result.is_ok() || held.fault.state == FaultState::RevertFailed {
-            state.faults.push(held);
-        }
-        state.forget_oldest();
-        self.count(&state);
+        state.keep(held);
+        self.count(state);
         result
     }
 
@@ -200,19 +222,29 @@ impl Engine {
                 "{id} is not active any more; inject it again"
             )));
         }
-        held.due = now.uptime + lease;
+        if outlasts_the_agent(&held.entry) {
+            let entry = Entry {
+                lease_s,
+                written_at_ms: now.wall_ms,
+                ..held.entry.clone()
+            };
+            self.journal.write(&entry)?;
+            held.entry = entry;
+        }
         held.fault.lease_s = lease_s;
-        held.fault.expires_at_ms = now.wall_ms + lease.as_millis() as u64;
+        held.lease(lease, now);
         Ok(held.told())
     }
 
-    /// Undoes what is due: ended leases, and undos that failed before. Returns what it touched.
+    /// Undoes what is due, the newest first: ended leases, and undos that failed before. Returns what
+    /// it touched.
     pub fn expire(&self, now: Moment) -> Vec<Fault> {
         let mut state = self.lock();
         let mut touched = Vec::new();
         for held in state
             .faults
             .iter_mut()
+            .rev()
             .filter(|held| held.holds() && held.due <= now.uptime)
         {
             let reason = held.reason;
@@ -221,18 +253,6 @@ impl Engine {
         }
         self.count(&state);
         touched
-    }
-
-    /// Does something to a resource that no fault may hold meanwhile.
-    pub fn without_fault_on<T>(
-        &self,
-        resource: &str,
-        act: impl FnOnce() -> Result<T, Refusal>,
-    ) -> Result<T, Refusal> {
-        let state = self.lock();
-        state.refuse_if_ended()?;
-        state.refuse_if_held(resource)?;
-        act()
     }
 
     fn kind(&self, name: &str) -> Result<&dyn Kind, Refusal> {
@@ -261,14 +281,27 @@ impl Engine {
         Ok(&**kind)
     }
 
+    fn check(&self, entry: &Entry) -> Result<()> {
+        match holds::of(&entry.kind) {
+            Some(hold) => hold.check_record(&entry.record),
+            None => self.undoer(&entry.kind)?.check_record(&entry.record),
+        }
+    }
+
+    fn undo(&self, entry: &Entry) -> Result<()> {
+        match holds::of(&entry.kind) {
+            Some(hold) => hold.undo(&self.machine, &entry.record),
+            None => self.undoer(&entry.kind)?.undo(&self.machine, &entry.record),
+        }
+    }
+
     /// The undo does not wait for a look: the dose is what the last one before it found.
     fn revert_one(&self, held: &mut Held, reason: RevertReason, now: Moment) {
         if let Some(meter) = held.meter.take() {
             held.fault.dose = Some(meter.stop());
         }
         let undone = self
-            .undoer(&held.entry.kind)
-            .and_then(|kind| kind.undo(&self.machine, &held.entry.record))
+            .undo(&held.entry)
             .and_then(|()| self.journal.remove(&held.entry.id));
         held.reason = reason;
         match undone {
@@ -299,10 +332,9 @@ impl Engine {
     }
 
     fn count(&self, state: &State) {
-        self.held.store(
-            state.faults.iter().filter(|held| held.holds()).count(),
-            Ordering::Relaxed,
-        );
+        let is_fault = |held: &&Held| held.holds() && holds::of(&held.entry.kind).is_none();
+        let count = state.faults.iter().filter(is_fault).count();
+        self.held.store(count, Ordering::Relaxed);
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -347,7 +379,14 @@ impl State {
             .ok_or_else(|| Refusal::Unknown(format!("this agent knows no fault `{id}`")))
     }
 
-    fn forget_oldest(&mut self) {
+    /// In the place of what has its id; what was never in force is not kept.
+    fn keep(&mut self, held: Held) {
+        let id = &held.fault.id;
+        match self.faults.iter_mut().find(|one| one.fault.id == *id) {
+            Some(old) => *old = held,
+            None if held.holds() => self.faults.push(held),
+            None => {}
+        }
         if self.faults.len() > REMEMBERED_MAX {
             if let Some(oldest) = self.faults.iter().position(|held| !held.holds()) {
                 self.faults.remove(oldest);
@@ -380,6 +419,11 @@ impl Held {
         }
     }
 
+    fn lease(&mut self, lease: Duration, now: Moment) {
+        self.due = now.uptime + lease;
+        self.fault.expires_at_ms = now.wall_ms + lease.as_millis() as u64;
+    }
+
     /// The fault as it is now.
     fn told(&self) -> Fault {
         let measured = self.meter.as_ref().map(Meter::dose);
@@ -392,6 +436,10 @@ impl Held {
     fn holds(&self) -> bool {
         self.fault.state != FaultState::Reverted
     }
+}
+
+fn outlasts_the_agent(entry: &Entry) -> bool {
+    holds::of(&entry.kind).is_some_and(|hold| hold.outlasts_the_agent())
 }
 
 fn lease(lease_s: f64) -> Result<Duration, Refusal> {

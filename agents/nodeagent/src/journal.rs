@@ -5,10 +5,12 @@
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{ensure, Context, Result};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use wire::agent::LEASE_S_MAX;
 
 /// All that is needed to undo a fault, also by another agent process.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -21,6 +23,17 @@ pub struct Entry {
     pub written_at_ms: u64,
     /// The kind's own record.
     pub record: Value,
+}
+
+impl Entry {
+    /// What is left of its lease at this Unix time, whatever became of the clock.
+    pub fn left(&self, wall_ms: u64) -> Duration {
+        let ends_at_ms = self
+            .written_at_ms
+            .saturating_add((self.lease_s * 1e3) as u64);
+        let left = Duration::from_millis(ends_at_ms.saturating_sub(wall_ms));
+        left.min(Duration::from_secs_f64(LEASE_S_MAX))
+    }
 }
 
 /// Larger than any request, and with it than any record.

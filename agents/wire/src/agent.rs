@@ -94,7 +94,7 @@ fn no_parameters() -> Value {
     Value::Object(serde_json::Map::new())
 }
 
-/// `PUT /v1/faults/ID/lease`.
+/// `PUT /v1/faults/ID/lease`, `POST /v1/service/stop`.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LeaseRequest {
@@ -204,13 +204,26 @@ pub struct Fingerprint {
 }
 
 /// Answer of `POST /v1/service/{start,stop,restart}`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ServiceStatus {
     /// State of the service after the request.
     pub service: ServiceState,
+    /// Of a stop: the id by which it is renewed and undone, as a fault is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held: Option<String>,
 }
 
-/// One value of `PUT /v1/settings`, whose body is an object of them by name.
+/// `PUT /v1/settings`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SettingsRequest {
+    /// All of them, by name.
+    pub settings: BTreeMap<String, Setting>,
+    /// Those of before are back after this time unless renewed; in (0, 600].
+    pub lease_s: f64,
+}
+
+/// One value of `PUT /v1/settings`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(untagged)]
 pub enum Setting {
@@ -244,6 +257,10 @@ pub struct SettingsAnswer {
     pub restarted: bool,
     /// State of the service after the request.
     pub service: ServiceState,
+    /// The id by which they are renewed and undone, as a fault is; absent where they are those of
+    /// before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held: Option<String>,
 }
 
 /// The body of every refusal.

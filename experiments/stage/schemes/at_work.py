@@ -56,7 +56,9 @@ def _controller(
     agents = {**fleet.agents, **fleet.standbys}
     wanted = role_settings(design.experiment, block.arm)
     by_machine = {name: wanted[tier] for name, tier in tiers.items() if tier in wanted}
-    operations = MachineOperations(fleet.platform, agents, fleet.arbiters, tiers, by_machine)
+    operations = MachineOperations(
+        fleet.platform, agents, fleet.arbiters, tiers, by_machine, fleet.settings
+    )
     journal = Journal(recorder.event, tally, tiers)
     kinds = {tier: mechanism(design.fleet, tier) for tier in looked_after}
     rng = stream(block.seed, "repairs")

@@ -11,6 +11,7 @@ from typing import Any
 
 from experiments.errors import EnvironmentMissing, SparecraftError
 from experiments.stage.agents import Agent, Arbiter, await_in
+from experiments.stage.held_settings import HeldSettings
 from experiments.stage.platforms import Platform
 
 _POLL_S = 0.1
@@ -31,7 +32,7 @@ class MachineOperations:
     """One fleet's machines and arbiters; waits end when `stop` is set.
 
     `agents`, `tiers` and `settings`, which the arm makes of a role: by machine, standbys too;
-    `arbiters`: by tier that has one.
+    `arbiters`: by tier that has one; `held`: the fleet's settings that are in force.
     """
 
     platform: Platform
@@ -39,6 +40,7 @@ class MachineOperations:
     arbiters: Mapping[str, Arbiter]
     tiers: Mapping[str, str]
     settings: Mapping[str, Mapping[str, Any]]
+    held: HeldSettings
 
     def ask(self, machine: str, timeout_s: float) -> None:
         """A heartbeat. Raises SparecraftError unless agent and role answer in time."""
@@ -55,10 +57,12 @@ class MachineOperations:
         """Until agent and role answer, with the arm's settings. Raises EnvironmentMissing after
         `limit_s`."""
         deadline = time.monotonic() + limit_s
+        is_told = machine not in self.settings
         while True:
             try:
-                if machine in self.settings:
-                    self.agents[machine].set_settings(self.settings[machine])
+                if not is_told:
+                    self.held.put(machine, self.agents[machine], self.settings[machine])
+                    is_told = True
                 return self.ask(machine, _ASK_S)
             except SparecraftError as error:
                 if time.monotonic() > deadline:
@@ -72,8 +76,9 @@ class MachineOperations:
 
     def forget_settings(self, machine: str) -> None:
         """Its role's defaults again, where it runs: it may next be powered on for another arm."""
+        self.held.forget(machine)
         if machine in self.settings and self.platform.running(machine):
-            self.agents[machine].set_settings({})
+            self.held.put(machine, self.agents[machine], {})
 
     def take_out(self, machine: str) -> None:
         """Its tier's arbiter, if it has one, sends nothing there any more."""

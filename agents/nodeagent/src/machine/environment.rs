@@ -35,14 +35,19 @@ impl Environment {
     /// What the role's scripts get.
     pub fn variables(&self) -> Result<BTreeMap<String, String>> {
         let mut variables = read(&self.role)?;
-        variables.extend(read(&self.settings)?);
+        variables.extend(self.settings()?);
         Ok(variables)
     }
 
-    /// Replaces all settings. Returns whether anything changed.
-    pub fn set(&self, settings: &BTreeMap<String, String>) -> Result<bool> {
-        if *settings == read(&self.settings)? {
-            return Ok(false);
+    /// What the API set.
+    pub fn settings(&self) -> Result<BTreeMap<String, String>> {
+        read(&self.settings)
+    }
+
+    /// Replaces all settings.
+    pub fn set(&self, settings: &BTreeMap<String, String>) -> Result<()> {
+        if *settings == self.settings()? {
+            return Ok(());
         }
         let draft = self.settings.with_extension("env.new");
         let text: String = settings
@@ -57,8 +62,7 @@ impl Environment {
                     .and_then(|()| file.sync_all())
             })
             .and_then(|()| fs::rename(&draft, &self.settings))
-            .with_context(|| format!("cannot write {}", self.settings.display()))?;
-        Ok(true)
+            .with_context(|| format!("cannot write {}", self.settings.display()))
     }
 }
 
@@ -130,13 +134,13 @@ mod tests {
         )
         .unwrap();
         let wanted = settings(&[("MODE", "two of 'em"), ("SIZE", "")]);
-        assert!(environment.set(&wanted).unwrap());
-        assert!(!environment.set(&wanted).unwrap(), "nothing changed");
+        environment.set(&wanted).unwrap();
+        assert_eq!(environment.settings().unwrap(), wanted);
         assert_eq!(
             environment.variables().unwrap(),
             settings(&[("MODE", "two of 'em"), ("ROLE", "it's redis"), ("SIZE", "")])
         );
-        assert!(environment.set(&settings(&[])).unwrap());
+        environment.set(&settings(&[])).unwrap();
         assert_eq!(
             environment.variables().unwrap(),
             settings(&[("MODE", "a=b"), ("ROLE", "it's redis")])

@@ -5,7 +5,7 @@
 //! without the interference's processes and the store's. A restarted agent takes over the role that its predecessor
 //! left behind.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -53,17 +53,21 @@ struct State {
     /// A fault keeps it down.
     crashed: bool,
     restart_at: Option<Instant>,
+    /// Nothing is started any more.
+    retired: bool,
 }
 
-/// Identity of the tree's first process, kept on disk for the next agent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+/// Identity of the tree's first process, and the settings that it was started with, kept on disk for
+/// the next agent.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Leader {
     pid: i32,
     start_ticks: u64,
+    settings: BTreeMap<String, String>,
 }
 
 impl Leader {
-    fn process(self) -> Option<Process> {
+    fn process(&self) -> Option<Process> {
         processes::find(self.pid)
             .filter(|process| process.start_ticks == self.start_ticks && process.is_alive())
     }
@@ -78,8 +82,8 @@ impl Role {
             .and_then(|text| serde_json::from_str(&text).ok());
         let leader = left.filter(|leader: &Leader| leader.process().is_some());
         let state = State {
-            leader,
             wanted: leader.is_some(),
+            leader,
             ..State::default()
         };
         Role {
@@ -131,15 +135,28 @@ impl Role {
         let mut state = self.lock();
         state.wanted = false;
         state.restart_at = None;
-        for process in self.tree(&mut state) {
-            processes::signal(process.pid, Signal::SIGTERM)?;
-            processes::signal(process.pid, Signal::SIGCONT)?;
+        self.end_tree(&mut state)
+    }
+
+    /// Replaces the settings. A service that was started with others is restarted, unless it was
+    /// stopped or a fault keeps it down; returns whether it was. Done again after it failed half-way,
+    /// it does the rest.
+    pub fn set(&self, settings: &BTreeMap<String, String>) -> Result<bool> {
+        let mut state = self.lock();
+        self.environment.set(settings)?;
+        let is_stale = |leader: &Leader| leader.settings != *settings;
+        let stale = state.leader.as_ref().is_some_and(is_stale);
+        if !stale || !state.wanted || state.crashed || state.retired {
+            return Ok(false);
         }
-        let until = Instant::now() + STOP_LIMIT;
-        while Instant::now() < until && !self.tree(&mut state).is_empty() {
-            thread::sleep(PAUSE);
-        }
-        self.kill_tree(&mut state)
+        self.end_tree(&mut state)?;
+        self.start_locked(&mut state)?;
+        Ok(true)
+    }
+
+    /// Starts nothing any more, whatever is undone: the agent ends.
+    pub fn retire(&self) {
+        self.lock().retired = true;
     }
 
     /// Kills the whole tree as a crash would; `restart_after` starts it again by itself.
@@ -202,7 +219,7 @@ impl Role {
     pub fn service(&self) -> ServiceState {
         let mut state = self.lock();
         reap(&mut state);
-        match state.leader.and_then(Leader::process) {
+        match state.leader.as_ref().and_then(Leader::process) {
             Some(process) if process.is_stopped() => ServiceState::Hung,
             Some(_) => ServiceState::Running,
             None if state.wanted => ServiceState::Crashed,
@@ -212,11 +229,13 @@ impl Role {
 
     fn start_locked(&self, state: &mut State) -> Result<()> {
         reap(state);
-        if state.leader.and_then(Leader::process).is_some() {
+        let runs = state.leader.as_ref().and_then(Leader::process).is_some();
+        if runs || state.retired {
             return Ok(());
         }
         self.kill_tree(state)?;
         self.is_there()?;
+        let settings = self.environment.settings()?;
         let mut variables = self.environment.variables()?;
         self.store.settle(&variables)?;
         self.calls.settle(&mut variables)?;
@@ -234,17 +253,33 @@ impl Role {
         let child = child.with_context(|| format!("cannot start {}", self.program.display()))?;
         let pid = i32::try_from(child.id())?;
         let start_ticks = processes::find(pid).map_or(0, |process| process.start_ticks);
-        let leader = Leader { pid, start_ticks };
+        let leader = Leader {
+            pid,
+            start_ticks,
+            settings,
+        };
+        let record = serde_json::to_string(&leader)?;
         *state = State {
             leader: Some(leader),
             child: Some(child),
             wanted: true,
-            crashed: false,
-            restart_at: None,
+            ..State::default()
         };
-        let record = serde_json::to_string(&leader)?;
         fs::write(&self.record, record)
             .with_context(|| format!("cannot write {}", self.record.display()))
+    }
+
+    /// SIGTERM, and SIGKILL to what is left.
+    fn end_tree(&self, state: &mut State) -> Result<()> {
+        for process in self.tree(state) {
+            processes::signal(process.pid, Signal::SIGTERM)?;
+            processes::signal(process.pid, Signal::SIGCONT)?;
+        }
+        let until = Instant::now() + STOP_LIMIT;
+        while Instant::now() < until && !self.tree(state).is_empty() {
+            thread::sleep(PAUSE);
+        }
+        self.kill_tree(state)
     }
 
     fn kill_tree(&self, state: &mut State) -> Result<()> {
@@ -280,6 +315,7 @@ impl Role {
         // and only while no other process has been given that number.
         let leader = state
             .leader
+            .as_ref()
             .filter(|leader| {
                 let holder = processes::find(leader.pid);
                 holder.map_or(true, |process| process.start_ticks == leader.start_ticks)

@@ -9,8 +9,7 @@ const COPYING_ROLE: &str =
     "while :; do dd if=/etc/hostname of=/tmp/copy 2>> /tmp/said; sleep 0.05; done\n";
 
 fn with_library(machine: &Machine) {
-    let (status, answer) =
-        machine.call("PUT", "/v1/settings", Some(json!({ "CALL_FAULTS": "on" })));
+    let (status, answer) = machine.set(json!({ "CALL_FAULTS": "on" }), 600.0);
     assert_eq!(
         (status, &answer["service"]),
         (200, &json!("running")),

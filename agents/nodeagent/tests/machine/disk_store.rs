@@ -11,7 +11,7 @@ const FOLDER: &str = "/srv";
 /// A machine whose role keeps its data under a pass-through.
 fn with_store(machine: &Machine) {
     let settings = json!({ "STORE_FAULTS": "on", "STORE_FOLDER": FOLDER });
-    let (status, answer) = machine.call("PUT", "/v1/settings", Some(settings));
+    let (status, answer) = machine.set(settings, 600.0);
     assert_eq!(
         (status, &answer["service"]),
         (200, &json!("running")),
@@ -44,7 +44,7 @@ fn files_under_the_pass_through_are_what_they_would_be_without_it() {
          rmdir folder; ! cat nothing 2>/dev/null; sync -f old; df . > /dev/null",
     );
     let off = json!({ "STORE_FAULTS": "off", "STORE_FOLDER": FOLDER });
-    assert_eq!(machine.call("PUT", "/v1/settings", Some(off)).0, 200);
+    assert_eq!(machine.set(off, 600.0).0, 200);
     assert_eq!(
         machine.run("grep -c nodeagent-store /proc/mounts; true"),
         "0"

@@ -15,6 +15,7 @@ mod control;
 mod disk_store;
 mod dose;
 mod faults;
+mod held;
 mod interference;
 mod memory;
 mod metrics;

@@ -313,6 +313,12 @@ impl Machine {
         false
     }
 
+    /// Asks for settings; the status and the answer.
+    pub fn set(&self, settings: Value, lease_s: f64) -> (u16, Value) {
+        let request = json!({ "settings": settings, "lease_s": lease_s });
+        self.call("PUT", "/v1/settings", Some(request))
+    }
+
     /// Injects a fault and returns its id.
     pub fn inject(&self, kind: &str, parameters: Value) -> String {
         self.inject_for(kind, parameters, 120.0)

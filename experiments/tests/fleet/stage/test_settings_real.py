@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from experiments.design import Design, load_design
 from experiments.paths import ROOT
+from experiments.stage import held_settings
+from experiments.stage.fleet import await_ready, revert_everything
+from experiments.stage.held_settings import HeldSettings
 from experiments.stage.live_fleet import Fleet, serving
 from experiments.stage.schemes import MachineOperations
-from experiments.stage.settings import configure, role_settings, to_defaults
+from experiments.stage.settings import configure, role_settings
 from experiments.tests.engine import docker
 from experiments.tests.fleets import live
+from experiments.tests.kill_session import until
 
 FOLDER = ROOT / "experiments" / "tests" / "designs" / "settings"
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
@@ -63,10 +68,24 @@ def test_servers_have_the_settings_of_the_arm_and_other_tiers_are_left_alone(
     configure(design, "baseline", fleet)
     assert _policies(*MACHINES) == ["noeviction"] * 3
     configure(design, "lru", fleet)
-    assert to_defaults(design, fleet) == []
-    configure(design, "baseline", fleet)  # which waits until they serve again
+    assert revert_everything(fleet) == []
+    await_ready(fleet, design.roles, fleet.agents)
     assert _policies(*MACHINES) == ["noeviction"] * 3
     assert _process("other-1") == other
+
+
+def test_settings_of_a_run_that_is_killed_are_taken_back_by_the_agents(
+    design: Design, fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(held_settings, "LEASE_S", 3.0)
+    killed = replace(fleet, settings=HeldSettings())
+    configure(design, "lru", killed)
+    killed.settings.close()  # what is renewed no more, as after a kill
+    store = fleet.agents["store-1"]
+    until("end of the lease", lambda: store.faults()[-1]["state"] == "reverted")
+    assert store.faults()[-1]["revert_reason"] == "lease"
+    await_ready(fleet, design.roles, fleet.agents)
+    assert _policies("store-1") == ["noeviction"]
 
 
 @pytest.mark.parametrize("tier", ["store", "direct"])
@@ -79,7 +98,9 @@ def test_a_standby_that_is_powered_on_has_the_settings_of_the_arm(
     tiers = {one.name: str(one.tier) for one in serving(fleet.inventory, [tier])}
     settings = dict.fromkeys(tiers, wanted[tier])
     agents = {**fleet.agents, **fleet.standbys}
-    operations = MachineOperations(fleet.platform, agents, fleet.arbiters, tiers, settings)
+    operations = MachineOperations(
+        fleet.platform, agents, fleet.arbiters, tiers, settings, HeldSettings()
+    )
     still = threading.Event()
     operations.power_on(standby, anew=False)
     operations.wait_ready(standby, 60.0, still)
@@ -89,8 +110,6 @@ def test_a_standby_that_is_powered_on_has_the_settings_of_the_arm(
     operations.forget_settings(standby)
     fleet.platform.stop(standby)
     fleet.platform.start(standby)
-    MachineOperations(fleet.platform, agents, fleet.arbiters, tiers, {}).wait_ready(
-        standby, 60.0, still
-    )
+    replace(operations, settings={}).wait_ready(standby, 60.0, still)
     assert _policies(standby) == ["noeviction"], "another arm may set nothing"
     fleet.platform.stop(standby)

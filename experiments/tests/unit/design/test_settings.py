@@ -12,7 +12,8 @@ from experiments.design import Design, load_design
 from experiments.design.experiment import Arm, TierSettings
 from experiments.design.inventory import Machine
 from experiments.paths import ROOT
-from experiments.stage.settings import configure, role_settings, to_defaults
+from experiments.stage.fleet import revert_everything
+from experiments.stage.settings import configure, role_settings
 from experiments.tests.fake_fleet import fake_fleet
 
 FOLDER = ROOT / "experiments" / "tests" / "designs" / "settings"
@@ -45,11 +46,17 @@ class _Node:
         self.replicas = 0
         self.compare = "off"
 
-    def set_settings(self, settings: Mapping[str, Any]) -> bool:
+    def set_settings(self, settings: Mapping[str, Any], lease_s: float) -> tuple[bool, str | None]:
+        assert lease_s > 0.0
         changed = self.settings != settings
         self.settings = dict(settings)
         self.restarts += changed
-        return changed
+        return changed, "f1" if settings else None
+
+    def revert_all(self) -> list[str]:
+        self.restarts += self.settings != {}
+        self.settings = {}
+        return []
 
     def health(self) -> dict[str, Any]:
         return {"ready": True, "service": "running"}
@@ -90,7 +97,7 @@ def test_an_arm_reaches_the_tiers_that_some_arm_sets_and_their_arbiters(design: 
     configure(design, "lfu", fleet)
     configure(design, "lfu", fleet)
     assert nodes["direct-1"].settings == {}
-    assert to_defaults(design, fleet) == []
+    assert revert_everything(fleet) == []
     assert {name: (one.settings, one.restarts) for name, one in nodes.items()} == {
         "store-1": ({}, 3), "direct-1": ({}, 2), "other-1": ({}, 0), "arbiter-store": ({}, 0),
     }  # fmt: skip

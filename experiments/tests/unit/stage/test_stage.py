@@ -6,11 +6,16 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import httpx
 import pytest
 
 from experiments.design import load_design
 from experiments.record import manifest
+from experiments.stage.agents import GONE, Agent, AgentError
+from experiments.stage.fleet import revert_everything
+from experiments.stage.held_settings import HeldSettings
 from experiments.stage.stage import Stage
+from experiments.tests.fake_fleet import fake_fleet
 from experiments.tests.quiet import NOBODY
 
 
@@ -44,7 +49,9 @@ def test_what_was_not_undone_is_judged_so_whatever_was_raised(tmp_path: Path) ->
         raise ValueError("no JSON")
 
     agent = SimpleNamespace(revert_all=revert_all, close=lambda: closed.append("web-1"))
-    fleet: Any = SimpleNamespace(agents={"web-1": agent}, standbys={}, arbiters={})
+    fleet: Any = SimpleNamespace(
+        agents={"web-1": agent}, standbys={}, arbiters={}, settings=HeldSettings()
+    )
     platform: Any = SimpleNamespace(name="local")
     stage = Stage(load_design("mediawiki-noisy"), tmp_path, platform, NOBODY, ["run"])
     stage._connected = fleet
@@ -54,3 +61,37 @@ def test_what_was_not_undone_is_judged_so_whatever_was_raised(tmp_path: Path) ->
     assert closed == ["web-1"]
     assert not stage.verdicts.injection.to_json()["ok"]
     assert not stage.verdicts.revert.to_json()["ok"]
+
+
+@pytest.mark.parametrize(("struck", "ok"), [(set(), False), ({"web-1"}, True)])
+def test_a_machine_that_lost_its_arms_settings_spoils_the_measurement_unless_it_was_struck(
+    tmp_path: Path, struck: set[str], ok: bool
+) -> None:
+    platform: Any = SimpleNamespace(name="local")
+    stage = Stage(load_design("mediawiki-noisy"), tmp_path, platform, NOBODY, ["run"])
+    stage._connected = fake_fleet({})
+    stage._connected.settings.lost.add("web-1")
+    stage.tally.struck |= struck
+    stage.collect()
+    assert stage.verdicts.measurement.to_json()["ok"] == ok
+
+
+def test_what_an_agent_could_not_undo_is_a_verdict() -> None:
+    undone = [{"kind": "settings", "error": "no room"}, {"kind": "net.loss"}]
+    client = httpx.Client(
+        base_url="http://agent",
+        transport=httpx.MockTransport(lambda _: httpx.Response(200, json=undone)),
+    )
+    assert revert_everything(fake_fleet({"web-1": Agent("web-1", client)})) == [
+        "web-1: settings: no room"
+    ]
+
+
+def test_a_refusal_has_the_status_by_which_a_lease_that_is_over_is_known() -> None:
+    client = httpx.Client(
+        base_url="http://agent",
+        transport=httpx.MockTransport(lambda _: httpx.Response(GONE[0], json={"error": "none"})),
+    )
+    with pytest.raises(AgentError) as refused:
+        Agent("web-1", client).renew("f1", 5.0)
+    assert refused.value.status in GONE

@@ -68,7 +68,12 @@ class Scheme:
         settings = Failover(heartbeat_s=0.5, misses=3, repair_mean_s=repair_mean_s)
         tiers = dict.fromkeys((*NODES, STANDBY), "web")
         self.operations = MachineOperations(
-            fleet.platform, {**fleet.agents, **fleet.standbys}, fleet.arbiters, tiers, {}
+            fleet.platform,
+            {**fleet.agents, **fleet.standbys},
+            fleet.arbiters,
+            tiers,
+            {},
+            fleet.settings,
         )
         self.events, self.tally = Events(), Tally()
         self.journal = Journal(self.events.event, self.tally, tiers)

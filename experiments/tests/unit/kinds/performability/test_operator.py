@@ -12,6 +12,7 @@ import pytest
 
 from experiments.commands.check import checked
 from experiments.design import Design, load_design
+from experiments.design.contracts import LEASE_S_MAX
 from experiments.design.design import DESIGNS
 from experiments.design.inventory import Machine
 from experiments.design.schedule import Block
@@ -56,7 +57,8 @@ class _Agent:
     restarted: threading.Event = field(default_factory=threading.Event)
     others: list[_Agent] = field(default_factory=list)
 
-    def stop_service(self) -> None:
+    def stop_service(self, lease_s: float) -> None:
+        assert 0.0 < lease_s < LEASE_S_MAX
         self.stopped.set()
         if self.refuses:
             raise SparecraftError("web-1", expected="an answer", came="none")

@@ -1,0 +1,198 @@
+//! What the runner does to a role that is no fault: its service is stopped, its settings are changed.
+//!
+//! Each is held as a fault is, listed with them, renewed and undone by its id: the undo record is on
+//! disk first, the lease is finite. One of a kind is held at a time; where another follows, the first
+//! record stays, which knows what was before. Settings go on after a restart of the agent for as long
+//! as their lease does: a machine that is crashed on purpose comes back as the arm has it.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
+use serde_json::{json, Value};
+use wire::agent::{Fault, RevertReason, ServiceState};
+
+use super::{lease, Engine, Held, State};
+use crate::clock::Moment;
+use crate::faults::Refusal;
+use crate::journal::Entry;
+use crate::machine::role::Role;
+use crate::machine::Machine;
+
+/// What no fault may hold meanwhile.
+const ROLE: &str = "role";
+
+/// The undo of one of them.
+pub trait Hold: Sync {
+    /// Its name in the list of faults.
+    fn name(&self) -> &'static str;
+    /// Whether a restarted agent goes on with it, rather than undoing it.
+    fn outlasts_the_agent(&self) -> bool;
+    /// Refuses what is no undo record of it.
+    fn check_record(&self, record: &Value) -> Result<()>;
+    /// Undoes it, also if it was never or only partly done, or is undone already.
+    fn undo(&self, machine: &Machine, record: &Value) -> Result<()>;
+}
+
+struct ServiceStop;
+
+impl Hold for ServiceStop {
+    fn name(&self) -> &'static str {
+        "service.stop"
+    }
+
+    fn outlasts_the_agent(&self) -> bool {
+        false
+    }
+
+    fn check_record(&self, _record: &Value) -> Result<()> {
+        Ok(())
+    }
+
+    fn undo(&self, machine: &Machine, _record: &Value) -> Result<()> {
+        machine.role.start()
+    }
+}
+
+struct Settings;
+
+#[derive(Serialize, Deserialize)]
+struct SettingsRecord {
+    before: BTreeMap<String, String>,
+}
+
+impl Settings {
+    fn record(record: &Value) -> Result<SettingsRecord> {
+        serde_json::from_value(record.clone()).context("the undo record of settings")
+    }
+}
+
+impl Hold for Settings {
+    fn name(&self) -> &'static str {
+        "settings"
+    }
+
+    fn outlasts_the_agent(&self) -> bool {
+        true
+    }
+
+    fn check_record(&self, record: &Value) -> Result<()> {
+        Settings::record(record).map(drop)
+    }
+
+    fn undo(&self, machine: &Machine, record: &Value) -> Result<()> {
+        machine
+            .role
+            .set(&Settings::record(record)?.before)
+            .map(drop)
+    }
+}
+
+/// What undoes the hold of this name, if it is one.
+pub fn of(name: &str) -> Option<&'static dyn Hold> {
+    let all: [&'static dyn Hold; 2] = [&ServiceStop, &Settings];
+    all.into_iter().find(|hold| hold.name() == name)
+}
+
+impl Engine {
+    /// Stops the service until its lease ends or it is started; nothing is held where it did not run.
+    pub fn stop_service(
+        &self,
+        lease_s: f64,
+        now: impl Fn() -> Moment,
+    ) -> Result<Option<Fault>, Refusal> {
+        lease(lease_s)?;
+        let mut state = self.lock_role()?;
+        let role = &self.machine.role;
+        if role.service() == ServiceState::Stopped && state.held(&ServiceStop).is_none() {
+            return Ok(None);
+        }
+        let entry = state.entry_of(&ServiceStop, json!({}), lease_s, json!({}), &now);
+        let held = self.arm(&mut state, entry, now, |_| role.stop().map(|()| None))?;
+        Ok(Some(held))
+    }
+
+    /// Starts the service, by `act`, which ends a stop that was held.
+    pub fn start_service(
+        &self,
+        now: impl Fn() -> Moment,
+        act: impl FnOnce(&Role) -> Result<()>,
+    ) -> Result<(), Refusal> {
+        let mut state = self.lock_role()?;
+        act(&self.machine.role)?;
+        self.end(&mut state, &ServiceStop, now());
+        Ok(())
+    }
+
+    /// Replaces the settings until their lease ends; nothing is held where they are what was before.
+    /// Returns whether the service was restarted for it.
+    pub fn set_settings(
+        &self,
+        settings: &BTreeMap<String, String>,
+        lease_s: f64,
+        now: impl Fn() -> Moment,
+    ) -> Result<(bool, Option<Fault>), Refusal> {
+        lease(lease_s)?;
+        let mut state = self.lock_role()?;
+        let role = &self.machine.role;
+        let before = match state.held(&Settings) {
+            Some(held) => Settings::record(&held.entry.record)?.before,
+            None => role.environment().settings()?,
+        };
+        if *settings == before {
+            let restarted = role.set(settings)?;
+            self.end(&mut state, &Settings, now());
+            return Ok((restarted, None));
+        }
+        let (told, record) = (json!(settings), json!(SettingsRecord { before }));
+        let entry = state.entry_of(&Settings, told, lease_s, record, &now);
+        let mut restarted = false;
+        let held = self.arm(&mut state, entry, now, |_| {
+            restarted = role.set(settings)?;
+            Ok(None)
+        })?;
+        Ok((restarted, Some(held)))
+    }
+
+    fn lock_role(&self) -> Result<std::sync::MutexGuard<'_, State>, Refusal> {
+        let state = self.lock();
+        state.refuse_if_ended()?;
+        state.refuse_if_held(ROLE)?;
+        Ok(state)
+    }
+
+    fn end(&self, state: &mut State, hold: &dyn Hold, now: Moment) {
+        if let Some(held) = state.held(hold) {
+            self.revert_one(held, RevertReason::Requested, now);
+        }
+    }
+}
+
+impl State {
+    fn held(&mut self, hold: &dyn Hold) -> Option<&mut Held> {
+        let is_it = |held: &&mut Held| held.holds() && held.entry.kind == hold.name();
+        self.faults.iter_mut().find(is_it)
+    }
+
+    /// An entry that takes the place of the one that is held.
+    fn entry_of(
+        &mut self,
+        hold: &dyn Hold,
+        parameters: Value,
+        lease_s: f64,
+        record: Value,
+        now: impl Fn() -> Moment,
+    ) -> Entry {
+        let written_at_ms = now().wall_ms;
+        let held = self.held(hold).map(|held| held.fault.id.clone());
+        Entry {
+            id: held.unwrap_or_else(|| self.next_id(written_at_ms)),
+            kind: hold.name().into(),
+            resource: hold.name().into(),
+            parameters,
+            lease_s,
+            written_at_ms,
+            record,
+        }
+    }
+}
