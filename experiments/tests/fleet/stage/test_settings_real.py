@@ -19,7 +19,7 @@ from experiments.stage.schemes import MachineOperations
 from experiments.stage.settings import configure, role_settings
 from experiments.tests.engine import docker
 from experiments.tests.fleets import live
-from experiments.tests.kill_session import until
+from experiments.tests.started import until
 
 FOLDER = ROOT / "experiments" / "tests" / "designs" / "settings"
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
