@@ -17,7 +17,7 @@ var version = "dev"
 
 func main() {
 	options := providerserver.ServeOpts{Address: "registry.terraform.io/sparecraft/fleet"}
-	factory := provider.New(version, time.Now)
+	factory := provider.New(version, time.Now, provider.Settle)
 	if err := providerserver.Serve(context.Background(), factory, options); err != nil {
 		log.Fatal(err)
 	}

@@ -77,9 +77,9 @@ func prepare(ctx context.Context) error {
 	return nil
 }
 
-func factories(now func() time.Time) map[string]func() (tfprotov6.ProviderServer, error) {
+func factories(now func() time.Time, settle time.Duration) map[string]func() (tfprotov6.ProviderServer, error) {
 	return map[string]func() (tfprotov6.ProviderServer, error){
-		"fleet": providerserver.NewProtocol6WithError(New("test", now)()),
+		"fleet": providerserver.NewProtocol6WithError(New("test", now, settle)()),
 	}
 }
 
@@ -106,9 +106,15 @@ func docker(t *testing.T) *engine.Engine {
 
 func acceptance(t *testing.T, steps ...resource.TestStep) {
 	t.Helper()
+	acceptanceWatching(t, Settle, steps...)
+}
+
+// acceptanceWatching watches a machine's process 1 for so long after its start.
+func acceptanceWatching(t *testing.T, settle time.Duration, steps ...resource.TestStep) {
+	t.Helper()
 	own := docker(t)
 	resource.Test(t, resource.TestCase{
-		ProtoV6ProviderFactories: factories(time.Now),
+		ProtoV6ProviderFactories: factories(time.Now, settle),
 		Steps:                    steps,
 		CheckDestroy:             func(*terraform.State) error { return nothingLeft(own) },
 	})

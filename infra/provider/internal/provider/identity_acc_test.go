@@ -100,7 +100,7 @@ func TestAccIdentity_VerifiesAndRotatesOnlyWhatHasTo(t *testing.T) {
 	moved := map[string]string{"web-1": "198.19.1.11", "web-2": "web-2.internal"}
 	var state identityState
 	resource.Test(t, resource.TestCase{
-		ProtoV6ProviderFactories: factories(now),
+		ProtoV6ProviderFactories: factories(now, Settle),
 		Steps: []resource.TestStep{
 			{
 				Config: identityConfig(`{ web-1 = ["198.19.1.11"] }`),
@@ -163,7 +163,7 @@ func TestAccIdentity_IsMadeWithoutDocker(t *testing.T) {
 	t.Setenv("DOCKER_HOST", "unix:///dev/null/docker.sock")
 	without := "provider \"fleet\" {\n  docker = false\n}\n"
 	resource.Test(t, resource.TestCase{
-		ProtoV6ProviderFactories: factories(time.Now),
+		ProtoV6ProviderFactories: factories(time.Now, Settle),
 		Steps: []resource.TestStep{
 			{Config: without + identityConfig(`{ web-1 = ["198.19.0.11"] }`)},
 			{

@@ -69,7 +69,7 @@ func TestAccImage_IsRebuiltExactlyWhenItsContentChanges(t *testing.T) {
 	id, hash := changed("id"), changed("content_hash")
 	rebuilt := resource.ComposeTestCheckFunc(id, hash)
 	resource.Test(t, resource.TestCase{
-		ProtoV6ProviderFactories: factories(nil),
+		ProtoV6ProviderFactories: factories(nil, Settle),
 		CheckDestroy:             imageGone(t),
 		Steps: []resource.TestStep{
 			{Config: config, Check: rebuilt},
@@ -126,7 +126,7 @@ func TestAccImage_RetainedImageOutlivesDestroyAndIsAdopted(t *testing.T) {
 	})
 	for range 2 {
 		resource.Test(t, resource.TestCase{
-			ProtoV6ProviderFactories: factories(nil),
+			ProtoV6ProviderFactories: factories(nil, Settle),
 			Steps:                    []resource.TestStep{{Config: config, Check: same}},
 			CheckDestroy: func(*terraform.State) error {
 				_, err := own.ImageInspect(t.Context(), imageTag)
@@ -144,7 +144,7 @@ func TestAccImage_BuildUsesTheHostsNetworkAndItsArguments(t *testing.T) {
 		"FROM "+baseImage+"\nARG PAGES\nRUN test -e /sys/class/net/docker0 && test \"$PAGES\" = 2000\n",
 	)
 	resource.Test(t, resource.TestCase{
-		ProtoV6ProviderFactories: factories(nil),
+		ProtoV6ProviderFactories: factories(nil, Settle),
 		CheckDestroy:             imageGone(t),
 		Steps: []resource.TestStep{{
 			Config: imageConfig(dir, `base_image = "`+baseImage+`"`, `build_args = { PAGES = "2000" }`),
@@ -188,7 +188,7 @@ func TestAccImage_RefusesWithOneClearMessage(t *testing.T) {
 	for name, refused := range cases {
 		t.Run(name, func(t *testing.T) {
 			resource.Test(t, resource.TestCase{
-				ProtoV6ProviderFactories: factories(nil),
+				ProtoV6ProviderFactories: factories(nil, Settle),
 				Steps: []resource.TestStep{
 					{Config: refused.config, ExpectError: says(refused.message)},
 				},

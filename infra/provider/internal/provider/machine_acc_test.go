@@ -381,8 +381,8 @@ func TestAccMachine_RefusesWithOneClearMessage(t *testing.T) {
 	}
 	for name, refused := range cases {
 		t.Run(name, func(t *testing.T) {
-			acceptance(
-				t,
+			acceptanceWatching( // a busy host takes its time with a process that ends
+				t, time.Minute,
 				resource.TestStep{Config: machineConfig(refused.change), ExpectError: says(refused.message)},
 			)
 		})
@@ -403,7 +403,7 @@ func TestAccMachine_ForeignContainerOfTheSameNameIsNotTouched(t *testing.T) {
 		t.Fatal(err)
 	}
 	resource.Test(t, resource.TestCase{
-		ProtoV6ProviderFactories: factories(nil),
+		ProtoV6ProviderFactories: factories(nil, Settle),
 		Steps: []resource.TestStep{{
 			Config: machineConfig(), ExpectError: says("Container " + machineName + " exists already"),
 		}},
@@ -417,7 +417,7 @@ func TestAccMachine_DockerNotRunningIsOneDiagnostic(t *testing.T) {
 	docker(t)
 	t.Setenv("DOCKER_HOST", "unix:///dev/null/docker.sock")
 	resource.Test(t, resource.TestCase{
-		ProtoV6ProviderFactories: factories(nil),
+		ProtoV6ProviderFactories: factories(nil, Settle),
 		Steps: []resource.TestStep{{
 			Config: machineConfig(), ExpectError: says("Docker does not answer"),
 		}},

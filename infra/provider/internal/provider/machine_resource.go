@@ -306,5 +306,5 @@ func within(
 }
 
 func (r *machineResource) on(host types.String, diagnostics *diag.Diagnostics) machines {
-	return machines{r.at(host, diagnostics)}
+	return machines{r.at(host, diagnostics), r.settle}
 }

@@ -17,17 +17,19 @@ import (
 )
 
 const (
-	settleTime    = time.Second
 	lastLogLines  = "20"
 	removalPoll   = 100 * time.Millisecond
 	removalChecks = 200
 )
 
 // machines are those of one engine.
-type machines struct{ engine *engine.Engine }
+type machines struct {
+	engine *engine.Engine
+	settle time.Duration
+}
 
 // start starts a machine, or thaws a frozen one, and refuses one whose process 1 ends within
-// settleTime: what it said then is in the diagnostic and not in the log of a removed container.
+// that time: what it said then is in the diagnostic and not in the log of a removed container.
 func (r machines) start(
 	ctx context.Context,
 	plan machineModel,
@@ -56,7 +58,7 @@ func (r machines) start(
 }
 
 func (r machines) endsSoon(ctx context.Context, id string) (code int64, ended bool) {
-	ctx, cancel := context.WithTimeout(ctx, settleTime)
+	ctx, cancel := context.WithTimeout(ctx, r.settle)
 	defer cancel()
 	exit, failed := r.engine.ContainerWait(ctx, id, container.WaitConditionNotRunning)
 	select {

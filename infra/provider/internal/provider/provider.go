@@ -21,11 +21,17 @@ var _ tfprovider.Provider = (*fleetProvider)(nil)
 type fleetProvider struct {
 	version string
 	now     func() time.Time
+	settle  time.Duration
 }
 
-// New is the provider's factory; now is the only clock that it reads.
-func New(version string, now func() time.Time) func() tfprovider.Provider {
-	return func() tfprovider.Provider { return &fleetProvider{version: version, now: now} }
+// Settle is how long a machine's process 1 is watched after a start: one that ends meanwhile is refused.
+const Settle = time.Second
+
+// New is the provider's factory; now is the only clock that it reads, and settle is Settle but in tests.
+func New(version string, now func() time.Time, settle time.Duration) func() tfprovider.Provider {
+	return func() tfprovider.Provider {
+		return &fleetProvider{version: version, now: now, settle: settle}
+	}
 }
 
 // providerModel is the provider's own block.
@@ -36,8 +42,9 @@ type providerModel struct {
 
 // connection is what Configure hands to every resource; without Docker it has no host.
 type connection struct {
-	hosts pool
-	now   func() time.Time
+	hosts  pool
+	now    func() time.Time
+	settle time.Duration
 }
 
 func (p *fleetProvider) Metadata(
@@ -84,7 +91,7 @@ func (p *fleetProvider) Configure(
 	}
 	connected, problems := connectAll(ctx, hosts)
 	response.Diagnostics.Append(problems...)
-	response.ResourceData = &connection{hosts: connected, now: p.now}
+	response.ResourceData = &connection{hosts: connected, now: p.now, settle: p.settle}
 	response.DataSourceData = response.ResourceData
 }
 
