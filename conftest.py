@@ -92,7 +92,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, exitstatu
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Each test bears the mark of its folder under tests/: unit, real or fleet."""
     for item in items:
-        parts = item.path.relative_to(item.config.rootpath).parts
-        for kind in ("unit", "real", "fleet"):
-            if kind in parts[parts.index("tests") :]:
-                item.add_marker(kind)
+        inside = item.path.as_posix().rpartition("/tests/")[2]
+        kind = inside.split("/")[0]
+        if kind in ("unit", "real", "fleet"):
+            item.add_marker(kind)
