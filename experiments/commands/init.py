@@ -60,8 +60,16 @@ def make_design(folder: Path) -> None:
 def _experiment_name(folder: Path) -> str:
     from pydantic import TypeAdapter, ValidationError
 
+    from experiments.design import designs_available
     from experiments.design.fleet import Name
 
+    if folder.name in designs_available():
+        raise InputError(
+            str(folder),
+            expected="a name that no design of Sparecraft's has",
+            came=repr(folder.name),
+            do="Give another one: results and fleets are kept by name.",
+        )
     try:
         return TypeAdapter[str](Name).validate_python(folder.name)
     except ValidationError:

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from experiments.commands.options import RESULTS, JsonOption, ResultsOption, out, run_folders
+from experiments.design import is_path
 from experiments.errors import InputError
 from optimizer.commands.output import print_json
 
@@ -42,7 +43,10 @@ def newest(what: str | None, results: Path) -> Path:
     """The report that is meant. Raises InputError where there is none."""
     if what is not None and (Path(what) / _PAGE).is_file():
         return Path(what) / _PAGE
-    of = results.glob("*") if what is None else [results / what]
+    if what is None:
+        of = list(results.glob("*"))
+    else:
+        of = [Path(what) if is_path(what) else results / what]
     patterns = (f"*/{_PAGE}", f"*/*/{_PAGE}")
     found = {page.resolve() for one in of for pattern in patterns for page in one.glob(pattern)}
     if not found:

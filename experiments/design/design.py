@@ -5,6 +5,7 @@ A design that `sparecraft adopt` made from a plan has that `plan.json` too: the 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -62,7 +63,8 @@ def designs_available(root: Path = DESIGNS) -> tuple[str, ...]:
 
 
 def load_design(name_or_path: str | Path, root: Path = DESIGNS) -> Design:
-    """Read and check a design, given its name or its folder.
+    """Read and check a design, given its name or its folder: a Path, and text that can only be a
+    path (`.`, `./shop`, `../shop`, `/srv/shop`), is never taken for a name.
 
     Raises InputError with file, line and key, what was expected and what came.
     """
@@ -104,10 +106,32 @@ def _without_section(toml: Source) -> Source:
     return toml.having({key: value for key, value in toml.values.items() if key != kind})
 
 
+def is_path(text: str) -> bool:
+    """A path, which no name is."""
+    return text in (os.curdir, os.pardir) or os.sep in text
+
+
 def _find(name_or_path: str | Path, root: Path) -> Path:
-    for candidate in (root / name_or_path, Path(name_or_path)):
-        if candidate.is_dir():
-            return candidate.resolve()
+    own, built_in = Path(name_or_path), root / name_or_path
+    if isinstance(name_or_path, Path) or is_path(name_or_path):
+        if own.is_dir():
+            return own.resolve()
+        raise InputError(
+            f"design {name_or_path}",
+            expected="the folder of a design",
+            came="no such folder",
+            do="`sparecraft list` shows the designs that have a name.",
+        )
+    found = [one.resolve() for one in (built_in, own) if (one / "experiment.toml").is_file()]
+    if len(set(found)) > 1:
+        raise InputError(
+            f"design {name_or_path}",
+            expected="one design",
+            came=f"two: Sparecraft's own, and the folder {own} here",
+            do=f"Say ./{own} for the folder, {built_in} for Sparecraft's.",
+        )
+    if found or own.is_dir():
+        return found[0] if found else own.resolve()
     near = get_close_matches(str(name_or_path), designs_available(root), n=1)
     raise InputError(
         f"design {name_or_path}",
