@@ -1,4 +1,4 @@
-"""What a run was asked for, as its manifest has it, in today's words.
+"""What a run was asked for, as its manifest has it, in today's words, and what speaks against it.
 
 Until 23 November 2026 a tier named one `backend`, and an arm had replicas and tokens by tier but
 one policy for all. Results from before then are read as if written today.
@@ -6,7 +6,9 @@ one policy for all. Results from before then are read as if written today.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 
@@ -23,10 +25,31 @@ def spec_of(manifest: Mapping[str, Any]) -> dict[str, Any]:
 COUNTING = ("measurement", "injection", "revert")  # without these no figure of a run counts
 
 
-def failed_verdicts(manifest: Mapping[str, Any]) -> tuple[str, ...]:
-    """Which of the runner's own verdicts failed that a run's figures rest on."""
-    verdicts = manifest.get("verdicts") or {}
-    return tuple(name for name in COUNTING if (verdicts.get(name) or {}).get("ok") is False)
+def against_run(folder: Path) -> str:
+    """Reasons why nothing may be concluded from a run; "" where it is valid.
+
+    result.json judges; in folders without one the runner's own verdicts do, in manifest.json.
+    """
+    for name in ("result.json", "manifest.json"):
+        try:
+            head = json.loads((folder / name).read_text(encoding="utf-8"))
+            return against(head) if head.get("valid") is not True else ""
+        except (OSError, ValueError, AttributeError):
+            continue
+    return ""
+
+
+def against(head: Mapping[str, Any]) -> str:
+    """The same of a result's head, or of a manifest; "" where no verdict failed that counts."""
+    stopped = head.get("stopped") or {}
+    found = [f"stopped by {stopped.get('by')}"] if stopped else []
+    verdicts = head.get("verdicts") or {}
+    for name in COUNTING:
+        verdict = verdicts.get(name) or {}
+        if verdict.get("ok") is False:
+            first = next(iter(verdict.get("reasons") or ()), "failed")
+            found.append(str(first) if verdict.get("disturbed") else f"{name}: {first}")
+    return "; ".join(found)
 
 
 def fleet_of(fleet: Mapping[str, Any]) -> dict[str, Any]:

@@ -111,11 +111,12 @@ def read_prediction(path: Path) -> Prediction:
             do="Give the plan.json that a run or `sparecraft plan --json` wrote.",
         )
     if values["feasible"] is not True:
+        word = "an undecided" if values["feasible"] is None else "an infeasible"
         reasons = [str(reason) for reason in values.get("reasons") or []]
         raise InputError(
             str(path),
             expected="a plan that found a fleet",
-            came=f"an infeasible one: {'; '.join(reasons) or 'no reason given'}",
+            came=f"{word} one: {'; '.join(reasons) or 'no reason given'}",
             do="Plan with SLOs that can be met, or measure for longer.",
         )
     return check(Source(path, values, {}), Prediction)

@@ -1,6 +1,7 @@
 """`sparecraft plan`: the cheapest fleet that meets the SLOs, and why it costs what it costs.
 
-Exit codes: 0 a plan, 1 none is feasible or there is not enough evidence, 2 wrong input.
+Exit codes: 0 a plan, 1 none is feasible or it is undecided (too little evidence, or a run that is
+not valid), 2 wrong input.
 """
 
 from __future__ import annotations

@@ -26,8 +26,11 @@ def print_plan(
 ) -> None:
     """Print plan.json for people; `written` are the files that hold more, `left` those that were to
     hold a plan and are as they were, for there is none."""
+    if plan.feasible is None:
+        _print_lines("The plan is undecided", body["reasons"])
+        say("")
+    _print_warnings(body["warnings"])
     if plan.fleet is not None:
-        _print_warnings(body["warnings"])
         _print_fleet(body, {name: tier["cpus"] for name, tier in plan.fleet.tiers.items()})
         _print_lines("What binds", body["binding"])
         if "marginal" in body:
@@ -38,8 +41,7 @@ def print_plan(
                 say(f"  ... {front['cut']}")
         if "sensitivity" in body:
             print_table(_sensitivity(body["sensitivity"]))
-    else:
-        _print_warnings(body["warnings"])
+    elif plan.feasible is False:
         _print_lines("No fleet meets the SLOs", body["reasons"])
     if body["integrity"] is not None:
         print_integrity(body["integrity"])
@@ -52,7 +54,7 @@ def print_plan(
     for path in written:
         say(f"Wrote {path}")
     for path in left:
-        say(f"Not written: {path}, since there is no plan; the file there is of earlier")
+        say(f"Not written: {path}, since no plan counts; the file there is of earlier")
 
 
 def _print_fleet(body: Mapping[str, Any], cores: Mapping[str, float]) -> None:

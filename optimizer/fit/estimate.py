@@ -28,7 +28,6 @@ from optimizer.fit.series import (
 )
 from optimizer.fit.service import ArmMeasure, Estimate, ServiceFit, TierFit
 from optimizer.fit.spec import TierSpec
-from optimizer.manifest import failed_verdicts
 from optimizer.words import Scheme
 
 if TYPE_CHECKING:
@@ -75,7 +74,7 @@ def fit(results: Results) -> ServiceFit:
         },
         missing=tuple(missing),
         thin=(*thin, *_mixed_policies(results), *results.failovers.thin()),
-        failed=failed_verdicts(manifest),
+        against=results.against,
     )
 
 
@@ -197,13 +196,19 @@ class _TierRecords:
 
     def fit(self, downstream_s: float, missing: list[str], thin: list[str]) -> TierFit:
         processing = self._processing_s()
-        if not processing.sufficient:
+        requests = self._per_copy(self.series.received)
+        has_arbiter = self.tier.name in self.results.arbiters["tier"]
+        if not has_arbiter:
+            missing.append(
+                f"tier {self.tier.name} has no arbiter, which would tell its requests: name it in "
+                "`arbiters` of fleet.tfvars"
+            )
+        if has_arbiter and not processing.sufficient:
             missing.append(
                 f"tier {self.tier.name}: processing time per request: {processing.samples} "
                 f"undisturbed requests, {processing.least} needed"
             )
-        requests = self._per_copy(self.series.received)
-        if not requests.sufficient:
+        if has_arbiter and not requests.sufficient:
             missing.append(
                 f"tier {self.tier.name}: requests per page: {requests.samples} seen, "
                 f"{requests.least} needed"

@@ -12,6 +12,7 @@ from optimizer.errors import InputError
 from optimizer.fit.events import Window, read_events, sound, windows
 from optimizer.fit.failovers import NONE, Failovers, failovers
 from optimizer.fit.spec import TierSettings, TierSpec, arms_of, tiers_of
+from optimizer.manifest import against_run
 
 if TYPE_CHECKING:
     import polars as pl
@@ -38,6 +39,7 @@ class Results:
     tiers: tuple[TierSpec, ...]  # from the front to the back
     arms: Mapping[str, Mapping[str, TierSettings]]
     failovers: Failovers = NONE
+    against: str = ""  # why nothing may be concluded from the run
 
     def settings(self, arm: str, tier: str) -> TierSettings:
         """What an arm made of a tier."""
@@ -68,6 +70,7 @@ def read_results(run_dir: Path) -> Results:
         tiers=tiers_of(manifest),
         arms=arms_of(manifest),
         failovers=failovers(sound(events)),
+        against=against_run(run_dir),
     )
 
 

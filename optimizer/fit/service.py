@@ -69,4 +69,4 @@ class ServiceFit:
     stated_rates: Mapping[str, Any]  # a [rates] table: stated, else measured by fail-overs
     missing: tuple[str, ...]  # without these no plan can be made
     thin: tuple[str, ...]  # these were replaced by a stated assumption
-    failed: tuple[str, ...] = ()  # verdicts of the run
+    against: str = ""  # why nothing may be concluded from the run

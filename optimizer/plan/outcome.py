@@ -43,9 +43,13 @@ class Fleet:
 
 @dataclass(frozen=True)
 class Plan:
-    """The answer: a fleet and what it costs and keeps, or why there is none."""
+    """The answer: a fleet and what it costs and keeps, or why there is none.
 
-    feasible: bool
+    `feasible` None: undecided, since the run does not count or says too little; what was found all
+    the same is there, but no fleet.tfvars is.
+    """
+
+    feasible: bool | None
     scheme: str
     region: str
     prices_as_of: str

@@ -33,13 +33,13 @@ from optimizer.plan.explain.report import (
     outlook,
     tier_plans,
 )
+from optimizer.plan.explain.undecided import of_evidence, of_percentiles, of_run
 from optimizer.plan.explain.warnings import (
     of_calibration,
     of_confidence,
     of_integrity,
     of_margin,
     of_prices,
-    of_run,
     of_unknown,
 )
 from optimizer.plan.outcome import Plan
@@ -67,7 +67,7 @@ def plan_from_results(
 
     Parameters: run_dir a results folder; slo with any of availability (0..1), p95_ms, p99_ms [ms],
     confidence (0..1), degraded.
-    Returns: Plan; thin evidence makes it infeasible with `insufficient` filled, not an exception.
+    Returns: Plan; thin evidence, or a run that is not valid, makes it undecided, no exception.
     Raises: SparecraftError for a folder, SLO or value that cannot be used.
     """
     service = fit(read_results(FilePath(run_dir)))
@@ -85,14 +85,15 @@ def plan_from_file(path: FilePath, results: FilePath | None = None) -> Plan:
 def answer(asked: Question, today: datetime.date | None = None) -> Answer:
     """The cheapest plan for the case, explained; `today` tells how old the prices are."""
     began_s, case = time.monotonic(), asked.case
+    spoilt = of_run(asked.service)
     frame = Plan(
-        False, case.scheme, case.region, case.book.as_of,
-        warnings=of_run(asked.service), inputs=inputs_of(asked, asked.service),
+        None if spoilt else False, case.scheme, case.region, case.book.as_of,
+        reasons=spoilt, inputs=inputs_of(asked, asked.service),
     )  # fmt: skip
     if asked.missing:
-        why = ("the run has not enough evidence to plan from",)
+        why = (*spoilt, *of_evidence(asked.missing))
         missing = (*asked.missing, *asked.thin)
-        return Answer(replace(frame, insufficient=missing, reasons=why), case)
+        return Answer(replace(frame, feasible=None, insufficient=missing, reasons=why), case)
     hardened = solved(asked)
     asked, problem, found = hardened.asked, hardened.problem, hardened.found
     case = asked.case
@@ -101,18 +102,24 @@ def answer(asked: Question, today: datetime.date | None = None) -> Answer:
         frame,
         integrity=hardened.body,
         assumptions=assumptions(asked),
-        warnings=(*frame.warnings, *beside),
+        warnings=beside,
         insufficient=asked.thin,
         solver=_solver(found, time.monotonic() - began_s, problem),
     )
     if problem is None:
-        return Answer(replace(frame, reasons=hardened.binds), case)
+        return Answer(replace(frame, reasons=(*spoilt, *hardened.binds)), case)
     tried = without_rules(case, found)
     frame = replace(frame, domains=domains_of(case, found.path, tried))
     others = (*of_promise(case, found), *of_rules(found, tried), *hardened.binds)
     if found.path is None:
         texts, relaxation = infeasible(problem, case)
-        plan = replace(frame, reasons=(*texts, *others), relaxation=relaxation)
+        unsure = (*spoilt, *of_percentiles(case, relaxation))
+        plan = replace(
+            frame,
+            feasible=None if unsure else False,
+            reasons=(*unsure, *texts, *others),
+            relaxation=relaxation,
+        )
         return Answer(plan, case, problem, found)
     binds = binding_of(problem, found, case, others)
     margin = margin_of(case, asked.figures, found.path)
@@ -121,14 +128,13 @@ def answer(asked: Question, today: datetime.date | None = None) -> Answer:
         frame,
         assumptions=assumptions(asked, binds),
         warnings=(
-            *of_run(asked.service),
             *(() if asked.rates is None or asked.rates.monotone else of_confidence(sure)),
             *of_margin(margin, case.slo),
             *of_unknown(case.latency.unknown),
             *of_calibration(case.latency.factor_of(tuple(o.replicas for o in found.path))),
             *beside,
         ),
-        feasible=True,
+        feasible=None if spoilt else True,
         usd_per_month=found.usd_per_month,
         tiers=tier_plans(case, found.path),
         predicted=outlook(case, found.path),
@@ -152,7 +158,7 @@ def explained_plan(asked: Question, wanted: Wanted) -> tuple[Plan, dict[str, Any
     """The plan, and plan.json with the explanations that were asked for."""
     found = answer(asked, wanted.today)
     body = found.plan.to_json_dict()
-    if found.plan.feasible and found.problem is not None and found.found is not None:
+    if found.plan.tiers and found.problem is not None and found.found is not None:
         body |= explained(found.problem, found.found, found.case, wanted)
     asks = found.case.limps or found.case.remedies
     if asks and found.problem is not None and found.found is not None:

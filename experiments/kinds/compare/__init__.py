@@ -92,7 +92,8 @@ def _gain(entry: Mapping[str, Any]) -> str:
 
 
 def _planned_usd(body: Mapping[str, Any]) -> float | None:
-    planned: float | None = (body.get("plan") or {}).get("usd_per_month")
+    plan = body.get("plan") or {}
+    planned: float | None = plan.get("usd_per_month") if plan.get("feasible") else None
     return planned
 
 

@@ -23,7 +23,7 @@ from experiments.design.prediction import PLANNED_ARM, Prediction, read_predicti
 from experiments.design.roles import Roles, find_roles
 from experiments.design.text import experiment_text, fleet_text
 from experiments.errors import InputError
-from optimizer.manifest import fleet_of, spec_of
+from optimizer.manifest import against_run, fleet_of, spec_of
 from optimizer.source import Source, check, parse_tfvars
 
 NAME_LENGTH_MAX = 30  # of infra/stacks/*/variables.tf
@@ -37,10 +37,11 @@ def adopt(run_folder: Path, *, to: Path | None = None, plan_file: Path | None = 
 
     Parameters: run_folder with manifest.json; to the new folder, by default EXPERIMENT-planned in
     the run's folder; plan_file instead of the run's own plan.json.
-    Raises: InputError for a run or plan that cannot be used, a fault that the planned fleet has no
-    machine for, a folder that is somebody else's. Nothing is written then.
+    Raises: InputError for a run or plan that cannot be used, a run that is not valid, a fault that
+    the planned fleet has no machine for, a folder that is somebody else's. Nothing is written then.
     """
     fleet, experiment, run = _source(run_folder)
+    _check_counts(run_folder, run)
     plan = plan_file or run_folder / "plan.json"
     prediction = read_prediction(plan)
     _check_run(plan, prediction, run, run_folder)
@@ -83,6 +84,17 @@ def _source(run_folder: Path) -> tuple[Fleet, Experiment, str]:
             do="Run the design again with this version.",
         ) from error
     return check(Source(path, fleet, {}), Fleet), check(Source(path, spec, {}), Experiment), run
+
+
+def _check_counts(run_folder: Path, run: str) -> None:
+    against = against_run(run_folder)
+    if against:
+        raise InputError(
+            str(run_folder),
+            expected="a valid run: a plan is as good as what it was made from",
+            came=f"{run}, which is not ({against})",
+            do="Run the design again, and adopt the plan of that run.",
+        )
 
 
 def _check_run(plan: Path, prediction: Prediction, run: str, run_folder: Path) -> None:

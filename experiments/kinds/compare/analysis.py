@@ -6,13 +6,16 @@
 from __future__ import annotations
 
 import datetime
+import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from experiments.record.metrics.summary import summarize_run
 from experiments.record.records import REQUESTS, histograms, read_table, write_bytes, write_json
-from experiments.record.result import Findings, read_manifest
+from experiments.record.result import Findings, read_manifest, result_of
 from optimizer.errors import SparecraftError
+from optimizer.manifest import against
 from optimizer.plan.ask.overrides import Overrides, asked_of_run
 from optimizer.plan.explain.reasons import Wanted
 from optimizer.plan.planner import explained_plan
@@ -25,17 +28,22 @@ def analyse(folder: Path) -> Findings:
     """Every figure of the arms; plan, simulation and histograms are files of their own."""
     requests = read_table(folder / "requests.parquet", REQUESTS)
     write_json(folder / "histograms.json", histograms(requests))
-    write_plan_files(folder)
     found = summarize_run(folder)
+    write_plan_files(folder, against(result_of("compare", read_manifest(folder), found)))
+    found.body["plan"] = json.loads((folder / "plan.json").read_text(encoding="utf-8"))
     write_simulated(folder, found.body["compared"]["baseline"])
     return found
 
 
-def write_plan_files(run_folder: Path) -> None:
+def write_plan_files(run_folder: Path, against_run: str) -> None:
     """plan.json with its fronts, and plan.tfvars when a fleet was found. A plan that cannot be made
-    says why."""
+    says why.
+
+    Parameters: against_run, why nothing may be concluded from the run; "" where it is valid.
+    """
     try:
         asked = asked_of_run(run_folder, Overrides())
+        asked = replace(asked, service=replace(asked.service, against=against_run))
         wanted = Wanted(pareto=True, seconds=_FRONT_S, today=_begun(run_folder))
         _, body = explained_plan(asked, wanted)
     except SparecraftError as error:

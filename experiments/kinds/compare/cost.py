@@ -20,8 +20,10 @@ _EXTRA_MIN = 0.001  # a request tried again after a crash is no work of replicas
 
 
 def costs(run: RunFolder) -> tuple[float | None, float | None]:
-    """USD a month of the measured fleet and of the planned one, as far as they are known."""
-    return measured_usd_per_month(run.spec, run.manifest, run.plan), run.plan.get("usd_per_month")
+    """USD a month of the measured fleet and of the planned one, as far as they are known; an
+    undecided plan has none."""
+    planned = run.plan.get("usd_per_month") if run.plan.get("feasible") else None
+    return measured_usd_per_month(run.spec, run.manifest, run.plan), planned
 
 
 def cost_sentence(run: RunFolder) -> str:
@@ -80,6 +82,8 @@ def _counted(machines: list[dict[str, Any]]) -> str:
 def _planned(plan: Mapping[str, Any]) -> str:
     if plan.get("feasible") is False:
         return "no fleet within the limits meets the SLO"
+    if plan.get("feasible") is None and plan.get("reasons"):
+        return "undecided, see the plan"
     parts = []
     for name, tier in (plan.get("tiers") or {}).items():
         parts.append(f"{tier.get('nodes')} {name}")

@@ -15,11 +15,13 @@ def plan_words(plan: Mapping[str, Any]) -> dict[str, Any]:
         name: [_words(item) for item in plan.get(name) or []]
         for name in ("warnings", "binding", "reasons", "assumptions", "insufficient")
     }
-    if plan.get("feasible") is None:
+    if plan.get("feasible") is None and not plan.get("tiers") and not plan.get("insufficient"):
         return {"state": "missing", **lists}
+    state = {True: "feasible", False: "infeasible", None: "undecided"}[plan.get("feasible")]
     predicted = plan.get("predicted")
     return {
-        "state": "feasible" if plan["feasible"] else "infeasible",
+        "state": state,
+        "found": bool(plan.get("tiers")),
         "cost": usd(plan.get("usd_per_month")),
         "terms": _plan_terms(plan),
         "predicted": [

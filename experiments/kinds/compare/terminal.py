@@ -157,13 +157,16 @@ def _answer(answer: Any) -> str:
 def _print_answer(run: RunFolder, console: Console) -> None:
     console.print()
     console.print(verdict(run), style="bold", markup=False, highlight=False)
-    for sentence in (*said(run), _planned(run.plan)):
+    counts = run.summary.get("valid") is not False
+    planned = _planned(run.plan) if counts else "A plan from it is undecided."
+    for sentence in (*said(run), planned):
         console.print(sentence, markup=False, highlight=False)
 
 
 def _planned(plan: Mapping[str, Any]) -> str:
     if plan.get("feasible") is None:
-        return "No fleet was planned from it."
+        why = "; ".join(plan.get("reasons") or ())
+        return f"The plan is undecided: {why}." if why else "No fleet was planned from it."
     if not plan["feasible"]:
         return "No fleet within the limits meets the SLO."
     tiers = [f"{name}: {_machines(tier)}" for name, tier in (plan.get("tiers") or {}).items()]

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from optimizer.errors import InputError
-from optimizer.manifest import failed_verdicts
+from optimizer.manifest import against
 from optimizer.plan.ask.plan_file import PlanFile, StatedTier
 from optimizer.source import read_json
 
@@ -46,7 +46,7 @@ def read_capacity(folder: Path, workload: str | None, place: str) -> NodeThrough
     one of which no NodT was found, with the run's reason.
     """
     head, body = _result(folder, place)
-    _refuse_failed(folder, place)
+    _refuse_failed(folder, head, place)
     try:
         workloads: dict[str, Any] = body["workloads"]
         if workload is None and len(workloads) == 1:
@@ -77,15 +77,17 @@ def read_capacity(folder: Path, workload: str | None, place: str) -> NodeThrough
         raise InputError(str(folder), expected="a whole capacity run", came=repr(error)) from error
 
 
-def _refuse_failed(folder: Path, place: str) -> None:
-    """Of a workload without NodT its own reason tells; this is of what spoils all of them."""
+def _refuse_failed(folder: Path, head: Mapping[str, Any], place: str) -> None:
+    """Of a workload without NodT its own reason tells, so the head's `valid` is not asked; this is
+    of what spoils all of them."""
     manifest = folder / "manifest.json"
-    failed = failed_verdicts(read_json(manifest).values) if manifest.is_file() else ()
-    if failed:
+    failed = against(read_json(manifest).values) if manifest.is_file() else ""
+    spoilt = against(head) if head.get("disturbed") else failed
+    if spoilt:
         raise InputError(
             place,
             expected="a run whose measurement, injection and revert went well",
-            came=f"{folder.name}: {' and '.join(failed)} failed",
+            came=f"{folder.name}: {spoilt}",
             do="Its report says why; measure again.",
         )
 

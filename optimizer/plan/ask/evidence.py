@@ -12,7 +12,7 @@ measured one (replicas, policy, nodes and cores), and then it is the measurement
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -44,6 +44,16 @@ LEAST_REQUESTS = 100  # of an arm, for its percentiles to calibrate anything
 def percentile_of(arm: ArmMeasure, q: int) -> Estimate:
     """The arm's measured percentile [ms]."""
     return {95: arm.p95_ms, 99: arm.p99_ms}[q]
+
+
+def thin_percentiles(measured: ServiceFit | None, percentiles: Iterable[int]) -> list[str]:
+    """Percentiles with fewer than ten samples beyond them: used, but not to be relied on."""
+    return [
+        f"arm {arm.name}: p{q} from {found.samples} requests, {found.least} needed for 10 beyond it"
+        for arm in (measured.arms if measured is not None else ())
+        for q in percentiles
+        if not (found := percentile_of(arm, q)).sufficient
+    ]
 
 
 @dataclass(frozen=True)

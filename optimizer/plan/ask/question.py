@@ -15,7 +15,7 @@ from optimizer.fit import Estimate, ServiceFit, fit, read_results
 from optimizer.plan.ask.capacity import with_capacities
 from optimizer.plan.ask.case import Case, Slo, slo_from
 from optimizer.plan.ask.demand import demands
-from optimizer.plan.ask.evidence import LEAST_REQUESTS, percentile_of
+from optimizer.plan.ask.evidence import LEAST_REQUESTS, thin_percentiles
 from optimizer.plan.ask.hardening import hardening_of
 from optimizer.plan.ask.load import Load
 from optimizer.plan.ask.margin import level_of
@@ -199,7 +199,7 @@ def _asked(
         figures=figures,
         level=level,
         missing=missing,
-        thin=(*service.thin, *_thin_latency(measured, slo)),
+        thin=(*service.thin, *thin_percentiles(measured, slo.latency_ms)),
     )
 
 
@@ -296,13 +296,3 @@ def _missing_latency(measured: ServiceFit | None, slo: Slo) -> list[str]:
     if most >= LEAST_REQUESTS:
         return []
     return [f"latency: {most} requests in the best measured arm, {LEAST_REQUESTS} needed"]
-
-
-def _thin_latency(measured: ServiceFit | None, slo: Slo) -> list[str]:
-    """Percentiles with fewer than ten samples beyond them: used, but not to be relied on."""
-    return [
-        f"arm {arm.name}: p{q} from {found.samples} requests, {found.least} needed for 10 beyond it"
-        for arm in (measured.arms if measured is not None else ())
-        for q in slo.latency_ms
-        if not (found := percentile_of(arm, q)).sufficient
-    ]

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from optimizer.latency.station import POLICIES
 
 if TYPE_CHECKING:
-    from optimizer.fit import ServiceFit
     from optimizer.plan.ask.case import Slo
     from optimizer.prices import PriceBook
 
@@ -17,16 +16,6 @@ PRICES_DAYS_MAX = 180
 _FACTOR_MAX = 3.0  # measured over modelled
 _DRAWN_SHORT = 0.06  # what 100 draws may fall short by chance, at twice their standard error
 _SURE = 0.9  # a limit that is kept with less has no margin
-
-
-def of_run(service: ServiceFit) -> tuple[str, ...]:
-    """Whether what was measured may be concluded from."""
-    if not service.failed:
-        return ()
-    return (
-        f"run {service.run} is not valid ({' and '.join(service.failed)} failed, see its report): "
-        "its figures do not count, and neither does a plan that is made of them",
-    )
 
 
 def of_prices(book: PriceBook, today: datetime.date | None) -> tuple[str, ...]:

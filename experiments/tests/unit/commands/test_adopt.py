@@ -289,3 +289,23 @@ def test_what_lies_outside_a_design_is_not_copied(tmp_path: Path) -> None:
     (tmp_path / "design").mkdir()
     copy_own(tmp_path / "design", "../secret", tmp_path / "run" / "design")
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("measurement", "reason"),
+    [
+        ({"ok": False, "disturbed": True, "reasons": ["others took 74 %"]}, "others took 74 %"),
+        ({"ok": False, "reasons": ["sent late"]}, "measurement: sent late"),
+    ],
+)
+def test_the_plan_of_a_run_that_is_not_valid_is_refused(
+    run: Path, tmp_path: Path, measurement: dict[str, Any], reason: str
+) -> None:
+    result = {"valid": False, "verdicts": {"measurement": measurement}}
+    (run / "result.json").write_text(json.dumps(result))
+    message = refusal(run, to=tmp_path / "planned")
+    assert RUN in message
+    assert reason in message
+    assert not (tmp_path / "planned").exists()
+    (run / "result.json").write_text(json.dumps({"valid": True}))
+    adopt(run, to=tmp_path / "planned")

@@ -48,7 +48,20 @@ def test_a_run_from_before_result_json_is_read_as_well(run: Path) -> None:
 def test_a_run_whose_injection_failed_is_refused(run: Path) -> None:
     verdicts = {"measurement": {"ok": True}, "injection": {"ok": False, "reasons": ["late"]}}
     (run / "manifest.json").write_text(json.dumps({"verdicts": verdicts}))
-    with pytest.raises(InputError, match="injection failed"):
+    with pytest.raises(InputError, match="injection: late"):
+        planned(run, 270.0)
+
+
+def test_a_disturbed_run_is_refused_and_one_without_a_workload_s_nodt_is_not(run: Path) -> None:
+    head = json.loads((run / "result.json").read_text())
+    measurement = {"ok": False, "reasons": ["get: no step kept the limit"]}
+    head |= {"valid": False, "verdicts": {"measurement": measurement}}
+    (run / "result.json").write_text(json.dumps(head))
+    assert planned(run, 270.0)["feasible"]
+    head |= {"disturbed": {"blocks": 1, "of": 9}}
+    head["verdicts"]["measurement"] = {"ok": False, "disturbed": True, "reasons": ["others took"]}
+    (run / "result.json").write_text(json.dumps(head))
+    with pytest.raises(InputError, match="others took"):
         planned(run, 270.0)
 
 

@@ -1,0 +1,40 @@
+"""Reasons why a plan is undecided: its run does not count, or says too little."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from optimizer.plan.ask.evidence import thin_percentiles
+
+if TYPE_CHECKING:
+    from optimizer.fit import ServiceFit
+    from optimizer.plan.ask.case import Case
+
+_MORE = "Measure for longer: more repeats in [design], or a longer measure in [phases]"
+
+
+def of_run(service: ServiceFit) -> tuple[str, ...]:
+    """A run from which nothing may be concluded."""
+    if not service.against:
+        return ()
+    return (
+        f"planned from a run that is not valid: {service.run} ({service.against}). "
+        "Measure again, and plan from that run",
+    )
+
+
+def of_evidence(missing: Sequence[str]) -> tuple[str, ...]:
+    """Figures that the run does not give, without which no fleet can be judged."""
+    more = () if all("has no arbiter" in text for text in missing) else (_MORE,)
+    return (f"too little evidence to plan from: {'; '.join(missing)}", *more)
+
+
+def of_percentiles(case: Case, relaxation: Mapping[str, Any]) -> tuple[str, ...]:
+    """Percentiles that no fleet keeps by a law that too few samples calibrate."""
+    listed = (*relaxation["alone"], *relaxation["together"])
+    limits = {one["limit"] for one in listed}
+    thin = thin_percentiles(case.measured, [q for q in case.slo.latency_ms if f"p{q}_ms" in limits])
+    if not thin:
+        return ()
+    return (f"too little evidence to say that no fleet is enough: {'; '.join(thin)}", _MORE)
