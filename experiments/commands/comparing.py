@@ -13,6 +13,7 @@ from rich.table import Table
 from experiments import kinds
 from experiments.commands.options import JsonOption, out, run_folders, words
 from experiments.errors import InputError
+from experiments.record.disturbed import taken_share
 from experiments.record.result import Result, read_result
 from experiments.report.text import milliseconds, number, percent, usd
 from optimizer.commands.output import print_json
@@ -58,6 +59,8 @@ def _in_words(key: str) -> tuple[str, Callable[[Any], str]]:
         return key.removesuffix("_ms"), milliseconds
     if key.endswith("error_share"):
         return f"{key.removesuffix('error_share')}errors", percent
+    if key == "taken by others":
+        return key, percent
     if "USD" in key:
         return key, lambda value: usd(value).removesuffix(" USD")
     return key, lambda value: words(value) if isinstance(value, (bool, dict)) else number(value)
@@ -75,6 +78,7 @@ def column(result: Result) -> dict[str, Any]:
         "run": result["run"],
         "kind": result["kind"],
         "valid": result["valid"],
+        "taken by others": taken_share(result["disturbed"]),
         "stopped by": stopped and stopped["by"],
         "SLO met": slo and slo["met"],
         "rent, USD": result["cost"]["usd"],

@@ -15,7 +15,12 @@ from experiments.errors import EnvironmentMissing, InputError
 from optimizer.commands.output import print_json
 
 _ASKS = "**What it asks:** "
-_ONLY_JSON = ("started", "folder", "stopped")  # a run's name is its time, and its folder's
+_ONLY_JSON = (
+    "started",
+    "folder",
+    "stopped",
+    "disturbed",
+)  # a run's name is its time, and its folder's
 
 
 def list_(
@@ -45,7 +50,7 @@ def list_(
 
 def _shown(run: dict[str, Any]) -> dict[str, Any]:
     """What a run that is not valid says of its SLO counts for nothing: it is left out."""
-    if run["stopped"]:
+    if run["stopped"] or run["disturbed"]:
         return {**run, "valid": _verdict(run), "slo_met": None}
     return {**run, "slo_met": run["slo_met"] if run["valid"] else None}
 
@@ -85,7 +90,7 @@ def _verdict(run: dict[str, Any]) -> str:
     if run["stopped"]:
         return f"stopped by {run['stopped']}"
     if not run["valid"]:
-        return "not valid"
+        return "disturbed" if run["disturbed"] else "not valid"
     return {True: "SLO met", False: "SLO missed", None: "valid"}[run["slo_met"]]
 
 
@@ -110,6 +115,8 @@ def _left_out(error: InputError) -> None:
 
 def _row(folder: Path, result: dict[str, Any]) -> dict[str, Any]:
     """A run by its head, and `found` by its kind."""
+    from experiments.record.result import validity
+
     head = {key: result[key] for key in ("kind", "experiment", "run", "valid")}
     slo_met = result["slo"]["met"] if result["slo"] else None
     stopped = result["stopped"] and result["stopped"]["by"]
@@ -120,6 +127,7 @@ def _row(folder: Path, result: dict[str, Any]) -> dict[str, Any]:
     usd, started = result["cost"]["usd"], result["started"]
     more = {
         "stopped": stopped,
+        "disturbed": validity(result) == "disturbed",
         "slo_met": slo_met,
         "usd": usd,
         "started": started,

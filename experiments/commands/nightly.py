@@ -82,7 +82,9 @@ def _print(outcome: Outcome) -> None:
 
     heads = {run.number: run for run in outcome.runs}.values()
     valid = sum(run.valid for run in heads)
-    lines = [f"night {outcome.night}: {valid} of {len(heads)} runs valid"]
+    spoilt = sum(run.disturbed for run in heads)
+    others = f", {spoilt} disturbed by others on the host" if spoilt else ""
+    lines = [f"night {outcome.night}: {valid} of {len(heads)} runs valid{others}"]
     late = missed(outcome.runs)
     lines += [f"SLO missed: {', '.join(late)}"] if late else []
     lines += [f"changed: {change.identity}" for change in outcome.changes]

@@ -23,6 +23,7 @@ from experiments.design.schedule import Block, pair_seed
 from experiments.design.workloads import Workload
 from experiments.load.generator import LoadGenerator, LoadHandle
 from experiments.load.plan import LoadPlan, plan_block
+from experiments.record.disturbed import disturbance, disturbed_words, undecided
 from experiments.record.metrics.frames import measured
 from experiments.record.metrics.verdicts import slo_verdict
 from experiments.record.recorder import Recorder
@@ -161,6 +162,9 @@ class BlockRun:
         frame = pl.concat([one for of, one in self._measured.items() if of.arm == block.arm])
         slo = self.design.experiment.slo.model_dump(mode="json")
         found = slo_verdict(frame, [block.arm], slo)
+        disturbed = disturbance([vars(host) for host in self.host if host.arm == block.arm])
+        if disturbed:
+            found = undecided(found, disturbed_words(disturbed)) or found
         self.recorder.verdict(time.monotonic(), block.arm, found["met"], found["reasons"])
 
     def settle(self, narrator: Narrator) -> None:

@@ -14,6 +14,7 @@ def feed_values(history: History) -> list[dict[str, Any]]:
     for night in reversed(history.nights[-30:]):
         runs = heads(history.runs, night.night)
         valid = [run for run in runs if run.valid]
+        spoilt = sum(run.disturbed for run in runs)
         late = missed(run for run in history.runs if run.night == night.night)
         end = history.end_of(night.night)
         changed = end.changes if end else ()
@@ -25,8 +26,9 @@ def feed_values(history: History) -> list[dict[str, Any]]:
             "night": night.night, "updated": (end or night).at.isoformat(),
             "title": f"Night {night.night}: {title}",
             "text": (f"Halted: {halted}. " if halted else "")
-                    + f"{len(valid)} of {len(runs)} runs valid. "
-                    f"SLO missed: {', '.join(late) or 'none'}. "
+                    + f"{len(valid)} of {len(runs)} runs valid"
+                    + (f", {spoilt} disturbed by others on the host. " if spoilt else ". ")
+                    + f"SLO missed: {', '.join(late) or 'none'}. "
                     f"Changes: {', '.join(changed) or 'none'}.",
         })  # fmt: skip
     return found

@@ -105,6 +105,7 @@ class Run(_Line):
     host: dict[str, Any] = {}
     valid: bool
     reasons: tuple[str, ...] = ()
+    disturbed: bool = False  # others took the host: not valid, and no fleet's doing
     stopped: str = ""  # guard or halt, where one of them ended it
     found: str = ""  # in few words, of a kind without arms
     cost: dict[str, float | None] = {}

@@ -241,7 +241,9 @@ class _Night:
         if made.start.night == self.number:
             self.runs += lines
         first = lines[0]
-        words = "valid" if first.valid else f"not valid: {'; '.join(first.reasons) or 'see it'}"
+        words = "valid" if first.valid else "disturbed" if first.disturbed else "not valid"
+        if not first.valid:
+            words += f": {'; '.join(first.reasons) or 'see it'}"
         self.narrator.detail(escape(words))
 
     def _down(self, experiment: str) -> None:

@@ -114,10 +114,12 @@ def headline(site: Site) -> str:
     fresh = [f"{one.entry} ({one.statistic})" for one in site.changes if _fresh(site, one)]
     second = f" New change: {', '.join(fresh)}." if fresh else " No new change."
     third = f" Left for the next night: {', '.join(site.left_out)}." if site.left_out else ""
+    spoilt = [run.entry for run in runs if run.disturbed]
+    by_others = f" Disturbed by others on the host: {', '.join(spoilt)}." if spoilt else ""
     guarded = [run.entry for run in runs if run.stopped == "guard"]
     fourth = f" Stopped by guard: {', '.join(guarded)}." if guarded else ""
     halted = f"Halted: {site.end.halted.rstrip('.')}. " if site.end and site.end.halted else ""
-    return halted + first + (second if valid else "") + third + fourth
+    return halted + first + by_others + (second if valid else "") + third + fourth
 
 
 def _fresh(site: Site, change: Change) -> bool:

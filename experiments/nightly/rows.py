@@ -20,7 +20,7 @@ from experiments.record.metrics.bootstrap import intervals, quantile_value, stra
 from experiments.record.metrics.frames import ALLOWED, measured, prepared, response_limit_ms
 from experiments.record.metrics.latency import QUANTILES
 from experiments.record.metrics.summary import correlated_s, seeded
-from experiments.record.result import VERDICTS, Result, read_manifest, read_result
+from experiments.record.result import VERDICTS, Result, read_manifest, read_result, validity
 
 PERCENTILES = ("p50", "p95", "p99")
 
@@ -87,6 +87,7 @@ def _head_of(
         "host": result["host"],
         "valid": bool(result["valid"]) and not made.trouble,
         "reasons": tuple(reasons),
+        "disturbed": validity(result) == "disturbed" and not made.trouble,
         "stopped": (result["stopped"] or {}).get("by", ""),
         "found": result["found"],
         "cost": {

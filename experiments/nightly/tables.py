@@ -32,7 +32,7 @@ def answer(run: Run | None) -> str:
     if run.stopped:
         return f"stopped by {run.stopped}"
     if not run.valid:
-        return "run not valid"
+        return "run disturbed" if run.disturbed else "run not valid"
     if not run.slo:
         return run.found or "no SLO"
     return {True: "SLO met", False: "SLO missed", None: "SLO undecided"}[run.slo_met]
@@ -133,7 +133,7 @@ def _runs_table(identity: str, caption: str, runs: Sequence[Run]) -> Table:
         (
             named(_night_words(run)),
             named(run.arm or MISSING),
-            named("yes" if run.valid else "no"),
+            named(_validity(run)),
             Cell(milliseconds(run.p50.ms) if run.p50 else MISSING),
             _percentile_cell(run.p95),
             _percentile_cell(run.p99),
@@ -190,8 +190,13 @@ def _last_arm(history: History, head: Run) -> Run:
     return next((run for run in arms if run.arm == head.judged), arms[-1])
 
 
+def _validity(run: Run) -> str:
+    return "yes" if run.valid else "disturbed" if run.disturbed else "no"
+
+
 def _valid_words(run: Run) -> str:
-    return "yes" if run.valid else f"no: {run.reasons[0]}" if run.reasons else "no"
+    reasons = () if run.valid else run.reasons[:1]
+    return ": ".join((_validity(run), *reasons))
 
 
 def percentile_words(one: Percentile | None) -> str:

@@ -1,7 +1,8 @@
 """result.json: the head that every kind of run has, and under the kind's own name what it found.
 
 Head: schema, kind, experiment, run, platform, valid, verdicts, stopped (null but where a guard or
-`sparecraft halt` ended the run), undone (`undone.py`; null in runs before it was recorded), found
+`sparecraft halt` ended the run), disturbed (`disturbed.py`; null where the host was the fleet's,
+and in runs before it was judged), undone (`undone.py`; null in runs before it was recorded), found
 (in few words, "" where arms say it), slo (null where none was asked for), cost, started, commit,
 host.
 Folders of older versions, with summary.json, capacity.json or tune.json, are read as if they had
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.errors import InputError
+from experiments.record.disturbed import disturbance, disturbed_words, undecided
 from experiments.record.manifest import Verdicts
 from optimizer.manifest import COUNTING
 
@@ -43,11 +45,29 @@ class Findings:
 
 
 def result_of(kind: str, manifest: Mapping[str, Any], found: Findings) -> Result:
-    """The whole of result.json."""
-    verdicts = found.verdicts
+    """The whole of result.json: the one place where any kind's run is judged."""
+    verdicts, slo = found.verdicts, found.slo
+    disturbed = disturbance((manifest.get("host") or {}).get("blocks") or ())
+    if disturbed:
+        reason = disturbed_words(disturbed)
+        others = verdicts["measurement"]["reasons"]
+        own = {"ok": False, "disturbed": True, "reasons": [reason, *others]}
+        verdicts = {**verdicts, "measurement": own}
+        slo = undecided(slo, reason)
     valid = all(verdicts[name]["ok"] for name in COUNTING)
-    head = _head(kind, manifest, valid, verdicts, found.slo)
-    return {**head, "found": found.found, kind: dict(found.body)}
+    head = _head(kind, manifest, valid, verdicts, slo)
+    return {**head, "disturbed": disturbed, "found": found.found, kind: dict(found.body)}
+
+
+def validity(result: Mapping[str, Any]) -> str:
+    """yes, no or disturbed: a run that was ended, or whose faults were not as asked or stay, is
+    not valid whatever the host did."""
+    if result["valid"]:
+        return "yes"
+    if not result.get("disturbed") or result.get("stopped"):
+        return "no"
+    others = [result["verdicts"][name]["ok"] for name in COUNTING if name != "measurement"]
+    return "disturbed" if all(others) else "no"
 
 
 def _head(
@@ -67,6 +87,7 @@ def _head(
         "valid": valid,
         "verdicts": verdicts,
         "stopped": manifest.get("stopped"),
+        "disturbed": None,
         "undone": manifest.get("undone"),
         "found": "",
         "slo": slo,
@@ -178,7 +199,8 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 
 def _new(body: dict[str, Any], manifest: Mapping[str, Any]) -> Result:
     # older ones knew nothing of these
-    body = {"stopped": None, "undone": manifest.get("undone"), "found": "", **body}
+    unknown = {"stopped": None, "disturbed": None, "undone": manifest.get("undone"), "found": ""}
+    body = {**unknown, **body}
     expected = {*_head("", manifest, True, {}, None), body["kind"]}
     if missing := expected - body.keys():
         raise KeyError(", ".join(sorted(missing)))

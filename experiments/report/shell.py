@@ -29,9 +29,11 @@ class Verdict:
     reasons: tuple[str, ...]
 
 
-def chip(question: str, answer: bool | None, reasons: Sequence[object] = ()) -> Verdict:
-    """The chip of an answer; None is not known."""
+def chip(question: str, answer: bool | str | None, reasons: Sequence[object] = ()) -> Verdict:
+    """The chip of an answer; None is not known, a word is neither yes nor no."""
     said = tuple(str(reason) for reason in reasons)
+    if isinstance(answer, str):
+        return Verdict(question, answer, "unknown", said)
     if answer is None:
         return Verdict(question, "not known", "unknown", said)
     return Verdict(question, "yes" if answer else "no", "good" if answer else "bad", said)
@@ -41,9 +43,13 @@ def chips(verdicts: Mapping[str, Any], questions: Mapping[str, str]) -> list[Ver
     """The runner's verdicts, each with its question."""
     found = {name: verdicts.get(name) or {} for name in questions}
     return [
-        chip(question, found[name].get("ok"), found[name].get("reasons") or ())
+        chip(question, _answer(found[name]), found[name].get("reasons") or ())
         for name, question in questions.items()
     ]
+
+
+def _answer(verdict: Mapping[str, Any]) -> bool | str | None:
+    return "disturbed" if verdict.get("disturbed") else verdict.get("ok")
 
 
 def repeat_rows(manifest: Mapping[str, Any], **more: str) -> list[tuple[str, str]]:

@@ -2,8 +2,9 @@
 
 Every machine of a local fleet runs on the same few cores. Where these are full, the machines' caps
 are not what limits them; and a core that is shared with strangers, with other work on this host or
-with its own other thread, changes its speed from second to second. None of it voids a run, and all
-of it stands beside its figures, because it moves them.
+with its own other thread, changes its speed from second to second. All of it stands beside a run's
+figures, because it moves them; what others took may make the run a disturbed one
+(`record/disturbed.py`).
 """
 
 from __future__ import annotations
@@ -19,11 +20,10 @@ from pathlib import Path
 import psutil
 
 from experiments.design.schedule import Block
+from experiments.record.disturbed import taken_words
 
 _LOOPS = 40_000  # 3 ms: of one core, 0.3 % at a sample a second
 _SAMPLE_EVERY_S = 1.0
-QUIET_STOLEN_MAX = 0.05
-QUIET_OTHERS_MAX = 0.15  # runner, load and kernel leave 5 to 8 % on 2 cores unexplained
 _QUIET_SAMPLE_S = 3.0
 _STAT = Path("/proc/stat")
 
@@ -158,7 +158,7 @@ def wait_until_quiet(
         waited_s += sample_s
         now = read()
         stolen_share, others_share = before.shares_until(now)[1], use.others_share() or 0.0
-        if stolen_share <= QUIET_STOLEN_MAX and others_share <= QUIET_OTHERS_MAX:
+        if not taken_words(stolen_share, others_share):
             break
         before = now
     return waited_s

@@ -15,9 +15,10 @@ import polars as pl
 from experiments.console import Narrator
 from experiments.design.schedule import Block
 from experiments.load.block import BlockRun
+from experiments.record.disturbed import taken_words
 from experiments.record.metrics.frames import measured
 from experiments.record.metrics.saturation import saturation
-from experiments.stage.host import QUIET_OTHERS_MAX, QUIET_STOLEN_MAX, HostBlock
+from experiments.stage.host import HostBlock
 
 TRIES_MAX = 3  # of one block
 _HOSTS_DOING = ("lag", "pace")  # a generator's other limits are the plan's or the fleet's
@@ -52,11 +53,7 @@ def spoiled_by(host: HostBlock, records: pl.DataFrame) -> str:
 
     Parameters: records (n,) as in requests.parquet; their warm-up does not count.
     """
-    reasons = []
-    if host.stolen_share > QUIET_STOLEN_MAX:
-        reasons.append(f"other guests took {host.stolen_share:.0%} of the cores")
-    if (others := host.others_share) is not None and others > QUIET_OTHERS_MAX:
-        reasons.append(f"other work on this host took {others:.0%} of the cores")
+    reasons = taken_words(host.stolen_share, host.others_share)
     verdict = saturation(measured(records), [], lag_ms_min=0.0)
     reasons += [
         reason

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from experiments.record.disturbed import taken_words
 from experiments.report.tables import Cell, Table, named
 from experiments.report.text import MISSING, milliseconds, number, percent
 
@@ -56,6 +57,13 @@ def host_words(blocks: Blocks) -> str:
     )
 
 
+def _became(block: Mapping[str, Any]) -> str:
+    if why := block.get("spoiled"):
+        return f"set aside: {why}"
+    taken = taken_words(block["stolen_share"], block.get("others_share"))
+    return "counts, disturbed" if taken else "counts"
+
+
 def host_table(blocks: Blocks) -> Table | None:
     """The host's cores in each block, and their speed against the fastest block's."""
     fastest = max((block["core_speed"] for block in blocks), default=1.0)
@@ -64,7 +72,7 @@ def host_table(blocks: Blocks) -> Table | None:
             named(block["repeat"] + 1), named(block["arm"]), Cell(percent(block["busy_share"])),
             Cell(percent(block.get("others_share"))), Cell(percent(block["stolen_share"])),
             Cell(percent(block["core_speed"] / fastest)),
-            named(f"set aside: {why}" if (why := block.get("spoiled")) else "counts"),
+            named(_became(block)),
         )
         for block in blocks
     )  # fmt: skip

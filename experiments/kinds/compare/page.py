@@ -21,6 +21,7 @@ from experiments.kinds.compare.verdict import (
     slo_table,
     verdict,
 )
+from experiments.record.result import validity
 from experiments.report.doses import dose_notes, dose_table, dose_words
 from experiments.report.shell import Verdict, chips, render_page, save_page
 from experiments.report.text import milliseconds, number, percent
@@ -54,6 +55,7 @@ def page_values(run: RunFolder) -> dict[str, Any]:
         "about": f"platform {platform}" if platform else "",
         "verdicts": verdicts(run),
         "headline": verdict(run),
+        "validity": validity(run.summary) if "valid" in run.summary else "",
         "said": said(run),
         "first": [slo_table(run), gain_table(run), cost_table(run)],
         "slo_notes": slo_notes(run),

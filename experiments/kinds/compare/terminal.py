@@ -15,6 +15,7 @@ from experiments.kinds.compare.folder import RunFolder
 from experiments.kinds.compare.host import host_words, load_words
 from experiments.kinds.compare.predicted import availability_words, predicted_table
 from experiments.kinds.compare.verdict import headline_arms, verdict
+from experiments.record.result import validity
 from experiments.report.doses import dose_words
 from experiments.report.terminal import print_path, print_table
 from experiments.report.text import factor, interval, milliseconds, number, percent
@@ -35,6 +36,7 @@ _ROWS = (
     ("sent late, p99", "lag_ms_p99", milliseconds),
 )
 
+_UNDONE = ("revert", "cleanup")
 _MANY = ("requests", "errors", "mean_ms", "p50_ms", "p95_ms", "p99_ms")
 _COLUMNS_MOST = 4
 
@@ -129,9 +131,10 @@ def _print_verdicts(summary: Mapping[str, Any], console: Console) -> None:
     found = summary.get("verdicts") or {}
     slo = summary.get("slo") or {}
     faults = summary.get("faults") or {}
-    answers = [("valid", summary.get("valid")), ("SLO met", slo.get("met"))]
-    answers += [(name, (found.get(name) or {}).get("ok")) for name in ("revert", "cleanup")]
-    console.print("   ".join(f"{name}: {_answer(answer)}" for name, answer in answers))
+    disturbed = bool(summary.get("disturbed"))
+    said = [f"valid: {_valid(summary)}", f"SLO met: {_answer(slo.get('met'), disturbed)}"]
+    said += [f"{name}: {_answer((found.get(name) or {}).get('ok'))}" for name in _UNDONE]
+    console.print("   ".join(said))
     console.print(
         f"faults: {number(faults.get('injected'))} injected, {number(faults.get('reverted'))} "
         f"reverted   InfluxDB points: {number(summary.get('influx_points'))}",
@@ -144,13 +147,20 @@ def _print_verdicts(summary: Mapping[str, Any], console: Console) -> None:
         if line:
             console.print(line, highlight=False)
     reasons = [reason for verdict in found.values() for reason in verdict.get("reasons") or ()]
-    for reason in [*reasons, *(slo.get("reasons") or ())]:
+    for reason in dict.fromkeys([*reasons, *(slo.get("reasons") or ())]):
         console.print(f"  - {reason}", markup=False, highlight=False)
 
 
-def _answer(answer: Any) -> str:
+def _valid(summary: Mapping[str, Any]) -> str:
+    if summary.get("valid") is None:
+        return _answer(None)
+    word = validity(summary)
+    return "[yellow]disturbed[/]" if word == "disturbed" else _answer(word == "yes")
+
+
+def _answer(answer: Any, disturbed: bool = False) -> str:
     if answer is None:
-        return "[yellow]not known[/]"
+        return "[yellow]undecided[/]" if disturbed else "[yellow]not known[/]"
     return "[green]yes[/]" if answer else "[red]no[/]"
 
 

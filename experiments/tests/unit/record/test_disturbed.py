@@ -1,0 +1,184 @@
+"""A run on a host that others took is disturbed: neither valid nor not, and no fleet is blamed."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from experiments.commands.comparing import column
+from experiments.commands.listing import _row, _shown
+from experiments.kinds.compare.again import spoiled_by
+from experiments.kinds.compare.folder import read_folder
+from experiments.kinds.compare.page import page_values
+from experiments.kinds.compare.terminal import _valid
+from experiments.kinds.compare.verdict import verdict
+from experiments.load.block import BlockRun
+from experiments.nightly.history import Run, Start, missed
+from experiments.nightly.rows import Made, lines_of
+from experiments.nightly.tables import answer
+from experiments.record.disturbed import OTHERS_SHARE_MAX, STOLEN_SHARE_MAX, disturbance
+from experiments.record.records import REQUESTS, write_json
+from experiments.record.result import (
+    VERDICTS,
+    Findings,
+    Result,
+    passed,
+    read_result,
+    result_of,
+    validity,
+)
+from experiments.stage.host import HostBlock
+from experiments.tests.nightly_fixture import T0
+from experiments.tests.report_fixture import fake_run
+from optimizer.manifest import against, against_run
+
+GOOD = {name: {"ok": True, "reasons": []} for name in VERDICTS}
+SLO = {"asked": {"p95_ms": 300.0}, "arm": "b", "met": False, "reasons": ["p95: 9 of 100"],
+       "arms": {"a": {"met": True, "limits": {"p95_ms": True}, "reasons": []},
+                "b": {"met": False, "limits": {"p95_ms": False}, "reasons": ["p95: 9 of 100"]}},
+       }  # fmt: skip
+
+
+def block(others: float | None = 0.05, stolen: float = 0.0, **more: Any) -> dict[str, Any]:
+    return {**vars(HostBlock(0, "b", 0.9, stolen, 20.0, 9, others_share=others)), **more}
+
+
+def judged(*blocks: dict[str, Any], verdicts: Any = GOOD, **manifest: Any) -> Result:
+    manifest = {"experiment": "shop", "run": "R", "host": {"blocks": list(blocks)}, **manifest}
+    return result_of("dice", manifest, Findings({}, verdicts, slo=SLO))
+
+
+def test_a_run_whose_host_others_took_is_disturbed_and_its_slo_undecided() -> None:
+    result = judged(block(), block(others=0.735))
+    assert result["disturbed"] == {"blocks": 1, "of": 2, "others_share": 0.735, "stolen_share": 0.0}
+    assert (result["valid"], validity(result), passed(result)) == (False, "disturbed", False)
+    slo = result["slo"]
+    assert [slo["met"], *(arm["met"] for arm in slo["arms"].values())] == [None, None, None]
+    measurement = result["verdicts"]["measurement"]
+    assert (measurement["ok"], measurement["disturbed"]) == (False, True)
+    assert slo["reasons"] == measurement["reasons"]  # what the fleet reached is no reason any more
+
+
+def test_a_run_on_a_quiet_host_is_judged_as_ever() -> None:
+    result = judged(block(), block(others=OTHERS_SHARE_MAX, stolen=STOLEN_SHARE_MAX))
+    assert (result["disturbed"], validity(result), result["slo"]) == (None, "yes", SLO)
+
+
+def test_a_block_that_was_set_aside_disturbs_no_run() -> None:
+    assert judged(block(), block(others=0.9, spoiled="others took it"))["disturbed"] is None
+
+
+@pytest.mark.parametrize("others", [None, 0.0, OTHERS_SHARE_MAX, OTHERS_SHARE_MAX + 1e-6, 0.8])
+@pytest.mark.parametrize("stolen", [0.0, STOLEN_SHARE_MAX, STOLEN_SHARE_MAX + 1e-6])
+def test_the_rule_is_that_of_blocks_that_are_set_aside(others: float | None, stolen: float) -> None:
+    host = HostBlock(0, "b", 0.9, stolen, 20.0, 9, others_share=others)
+    aside = spoiled_by(host, pl.DataFrame(schema=REQUESTS))
+    assert bool(aside) is (disturbance([vars(host)]) is not None)
+
+
+@pytest.mark.parametrize(
+    ("manifest", "name", "word"),
+    [
+        ({}, "measurement", "disturbed"),  # a late generator may be the host's doing
+        ({}, "injection", "no"),
+        ({}, "revert", "no"),
+        ({"stopped": {"by": "halt"}}, "cleanup", "no"),
+    ],
+)
+def test_what_the_host_did_excuses_no_fault_that_was_not_as_asked(
+    manifest: dict[str, Any], name: str, word: str
+) -> None:
+    spoilt = {**GOOD, name: {"ok": False, "reasons": ["why"]}}
+    assert validity(judged(block(others=0.5), verdicts=spoilt, **manifest)) == word
+
+
+def test_a_result_from_before_it_was_judged_is_read_as_it_was(tmp_path: Path) -> None:
+    result = judged(block())
+    del result["disturbed"]
+    write_json(tmp_path / "result.json", result)
+    read = read_result(tmp_path)
+    assert (read["disturbed"], validity(read)) == (None, "yes")
+
+
+def test_list_and_compare_tell_it_from_yes_and_no() -> None:
+    result = judged(block(others=0.735))
+    row = _row(Path("results/shop/R"), result)
+    assert (row["valid"], row["disturbed"], row["slo_met"]) == (False, True, None)
+    assert _shown(row)["valid"] == "disturbed"
+    found = column(result)
+    assert (found["valid"], found["taken by others"], found["SLO met"]) == (False, 0.735, None)
+    assert column(judged(block()))["taken by others"] is None
+
+
+def disturbed_run(folder: Path) -> Path:
+    run = fake_run(seed=4, measure_s=12.0, warm_up_s=2.0)
+    for one in run.manifest["host"]["blocks"]:
+        one["others_share"] = 0.735
+    return run.write(folder)
+
+
+def test_page_and_terminal_of_a_disturbed_run_blame_no_fleet(tmp_path: Path) -> None:
+    run = read_folder(disturbed_run(tmp_path / "run"))
+    said = page_values(run)
+    assert said["validity"] == "disturbed"
+    assert said["headline"] == verdict(run)
+    assert "74% of the cores" in said["headline"]
+    assert [chip.answer for chip in said["verdicts"]][:2] == ["disturbed", "yes"]
+    assert "disturbed" in _valid(run.summary)
+    assert said["first"][0].rows[0][1].mood != "good"
+
+
+def test_a_disturbed_night_is_no_point_of_a_series(tmp_path: Path) -> None:
+    folder = disturbed_run(tmp_path / "shop" / "R")
+    start = Start(night=3, number=2, at=T0, entry="wiki", design="mediawiki-noisy", digest="d1",
+                  note="", experiment="mediawiki-noisy", seed=9)  # fmt: skip
+    lines = lines_of(Made(start, 1, 7.5), folder, tmp_path, T0)
+    assert {(line.valid, line.disturbed, line.slo_met) for line in lines} == {(False, True, None)}
+    assert answer(lines[0]) == "run disturbed"
+    assert missed(lines) == []
+    older = json.loads(lines[0].model_dump_json(by_alias=True))
+    del older["disturbed"]
+    assert Run.model_validate_json(json.dumps(older)).disturbed is False
+
+
+def test_the_planner_hears_of_it_from_result_or_manifest(tmp_path: Path) -> None:
+    assert against_run(tmp_path) == ""
+    write_json(tmp_path / "manifest.json", {"verdicts": {"revert": {"ok": False, "reasons": []}}})
+    assert against_run(tmp_path) == "revert: failed"
+    result = judged(block(others=0.735))
+    write_json(tmp_path / "result.json", result)
+    assert (
+        against_run(tmp_path) == against(result) == result["verdicts"]["measurement"]["reasons"][0]
+    )
+    write_json(tmp_path / "result.json", judged(block()))
+    assert against_run(tmp_path) == ""
+
+
+def test_what_a_block_tells_while_it_runs_is_undecided_too() -> None:
+    told: list[tuple[str, bool | None]] = []
+
+    class Recorder:
+        def verdict(self, at: float, arm: str, met: bool | None, reasons: list[str]) -> None:
+            del at, reasons
+            told.append((arm, met))
+
+    class Slo:
+        def model_dump(self, mode: str) -> dict[str, Any]:
+            del mode
+            return {"max_error_share": 1.0}
+
+    runner = object.__new__(BlockRun)
+    design: Any = type("D", (), {"experiment": type("E", (), {"slo": Slo()})()})()
+    runner.design, runner.recorder, runner._measured = design, Recorder(), {}  # type: ignore[assignment]
+    quiet = HostBlock(0, "a", 0.9, 0.0, 20.0, 9, others_share=0.0)
+    runner.host = [quiet, replace(quiet, arm="b", others_share=0.5)]
+    requests = fake_run(seed=4, measure_s=12.0, warm_up_s=2.0).requests
+    for arm in ("a", "b"):
+        at: Any = type("B", (), {"arm": arm})()
+        runner._judge(at, requests.with_columns(arm=pl.lit(arm)))
+    assert told == [("a", True), ("b", None)]
