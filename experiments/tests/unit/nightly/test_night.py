@@ -33,6 +33,8 @@ from experiments.tests.nights import Nights
 from experiments.tests.quiet import NOBODY
 from experiments.tests.started import LIMIT_S, disposition
 
+pytestmark = pytest.mark.usefixtures("own_runs")  # `halt` reaches no run of this host's
+
 
 def test_every_run_is_kept_arm_by_arm_with_its_seed(nights: Nights) -> None:
     suite = nights.suite("mediawiki-noisy: seed = 70; repeats = 2", "memcached-noisy")
