@@ -15,6 +15,11 @@ from experiments.record.recorder import Clock
 from experiments.record.records import RequestRecord
 
 _LOOK_EVERY_S = 1.0
+_SAID = {
+    "guard": "stopped by guard",
+    "halt": "stopped by halt",
+    "watchdog": "stopped by watchdog",
+}
 
 
 @dataclass(frozen=True)
@@ -33,7 +38,7 @@ class Stopped(SparecraftError):
 
     def __init__(self, stop: Stop) -> None:
         super().__init__(
-            f"stopped by {stop.by}",
+            _SAID[stop.by],
             expected="a run to its end",
             came=f"{stop.condition}: {stop.reason}" if stop.condition else stop.reason,
         )
