@@ -125,8 +125,9 @@ def _latency_table(panel_id: int) -> table.Panel:
     )
     count_unit = dashboard.DynamicConfigValue("unit", units.Short)
     about = (
-        "Over the whole range shown, from the intended start, failed requests included. A "
-        "percentile with fewer than 10 requests beyond it (p99: fewer than 1000 in all) is a guess."
+        "Over the whole range shown, from the intended start; a failed request is in it at the "
+        "load's time-out. A percentile with fewer than 10 requests beyond it (p99: fewer than 1000 "
+        "in all) is a guess."
     )
     return (
         a_table(queries.TABLE, about, panel_id, 8)

@@ -29,9 +29,9 @@ def _burn(name: str, bad: str, share: str) -> Chart:
 
 LATENCY = Chart(
     queries.LATENCY,
-    "From the intended start to the last byte, failed requests included; a time-out enters at "
-    "its limit. Red: the SLO's limits, as the design has them. A bucket of 15 s holds few "
-    "requests: the lines show when the tail moved, the report says by how much.",
+    "From the intended start to the last byte; a failed request is in it at the load's time-out, "
+    "however quickly it failed. Red: the SLO's limits, as the design has them. A bucket of 15 s "
+    "holds few requests: the lines show when the tail moved, the report says by how much.",
     units.Milliseconds,
     "Latency (log scale)",
     log=True,

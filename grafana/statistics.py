@@ -20,8 +20,9 @@ _CHARTS = (
     ),
     Chart(
         queries.REQUEST_LATENCY,
-        "From the complete request to the complete reply, over the last 60 seconds. A percentile "
-        "with fewer than 10 samples beyond it has no line.",
+        "From the complete request to the complete reply, over the last 60 seconds, by the "
+        "arbiter's clock: a failed request is in it with the time that it took. A percentile with "
+        "fewer than 10 samples beyond it has no line.",
         units.Milliseconds,
         "Latency (log scale)",
         log=True,

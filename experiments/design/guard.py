@@ -18,7 +18,7 @@ class Guard(Strict):
     error_share_max: Annotated[float, Field(ge=0, lt=1)] | None = None
     """A larger share of failed requests ends the run."""
     p99_ms_max: Annotated[float, Field(gt=0)] | None = None
-    """A longer p99 ends the run [ms]."""
+    """A longer p99 ends the run [ms]; a failed request is in it at the time-out."""
     down_s_max: Annotated[float, Field(ge=1, le=3600)] | None = None
     """A machine that nobody disturbs and that is not ready for longer ends the run [s]."""
     window_s: Annotated[float, Field(ge=1, le=600)] = 15.0

@@ -36,6 +36,7 @@ from experiments.stage.monitor import Monitor
 from experiments.stage.radius import Radius
 from experiments.stage.schemes.at_work import scheme_at_work
 from experiments.stage.settings import configure
+from optimizer.tails import time_out_ms
 
 SETTLING = -1  # the number of the block before the first
 _LEAD_S = 0.5  # between the order to begin and the block's second 0
@@ -221,7 +222,11 @@ class BlockRun:
         if block.repeat == SETTLING:
             title = f"  settling, {length_s:g} s without neighbours"
         self.recorder.accounts(origin, block, begins=True)
-        guard = GuardWatch(self.design.experiment.guard, origin)
+        guard = GuardWatch(
+            self.design.experiment.guard,
+            origin,
+            time_out_ms(load.connect_timeout_s, load.response_timeout_s),
+        )
         with narrator.bar(title, length_s) as show:
             while True:
                 now_s = time.monotonic() - origin

@@ -17,10 +17,11 @@ from experiments.errors import SparecraftError
 from experiments.nightly.history import Gain, Percentile, Run, Start
 from experiments.record.cost import measured_usd_per_month
 from experiments.record.metrics.bootstrap import intervals, quantile_value, stratum
-from experiments.record.metrics.frames import ALLOWED, measured, prepared, response_limit_ms
+from experiments.record.metrics.frames import ALLOWED, measured, prepared
 from experiments.record.metrics.latency import QUANTILES
 from experiments.record.metrics.summary import correlated_s, seeded
 from experiments.record.result import VERDICTS, Result, read_manifest, read_result, validity
+from optimizer.tails import time_out_of
 
 PERCENTILES = ("p50", "p95", "p99")
 
@@ -147,7 +148,7 @@ def _requests(folder: Path, manifest: Mapping[str, Any]) -> pl.DataFrame | None:
     path = folder / "requests.parquet"
     if not path.is_file():
         return None
-    return measured(prepared(pl.read_parquet(path), response_limit_ms(manifest)))
+    return measured(prepared(pl.read_parquet(path), time_out_of(manifest)))
 
 
 def _percentiles(
@@ -165,8 +166,7 @@ def _percentiles(
     few = figures.get("insufficient") or ()
     result: dict[str, Percentile | None] = {}
     for name in PERCENTILES:
-        value = figures.get(f"{name}_ms")
-        _, low, high = found.get(name) or (None, None, None)
+        value, low, high = found.get(name) or (figures.get(f"{name}_ms"), None, None)
         result[name] = None if value is None else Percentile(
             ms=value, low_ms=low, high_ms=high, samples=int(figures.get("samples") or 0),
             sufficient=name not in few,

@@ -9,6 +9,7 @@ from typing import Any
 from experiments.record.telemetry import Account
 from optimizer.errors import InputError, SparecraftError
 from optimizer.prices import Instance, PriceBook, price_book
+from optimizer.tails import time_out_of
 from optimizer.units import HOURS_PER_MONTH
 from optimizer.words import Scheme
 
@@ -67,7 +68,8 @@ def account_of(spec: Mapping[str, Any], fleet: Mapping[str, Any]) -> Account:
     """
     monthly = measured_usd_per_month(spec, {"fleet": fleet}, {})
     slo = {key: limit for key, limit in (spec.get("slo") or {}).items() if limit is not None}
-    return Account(slo, None if monthly is None else monthly / HOURS_PER_MONTH)
+    usd_per_hour = None if monthly is None else monthly / HOURS_PER_MONTH
+    return Account(slo, usd_per_hour, time_out_of({"spec": spec}))
 
 
 def _scheme(spec: Mapping[str, Any], plan: Mapping[str, Any]) -> str | None:

@@ -13,7 +13,6 @@ import polars as pl
 
 from experiments.design.schedule import Block
 from experiments.record.dose import Dose
-from experiments.record.metrics.frames import OK
 from experiments.record.records import ARBITERS, EventLog, RequestRecord, arbiter_rows
 from experiments.record.telemetry import (
     Account,
@@ -25,6 +24,7 @@ from experiments.record.telemetry import (
     verdict_point,
 )
 from experiments.record.telemetry.account import EVERY_S
+from optimizer.tails import OK
 
 
 @dataclass(frozen=True)

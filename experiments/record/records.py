@@ -22,6 +22,7 @@ from pydantic import ConfigDict, with_config
 from typing_extensions import TypedDict
 
 from experiments.errors import DiskFull
+from optimizer.tails import counted
 
 OUTCOMES = (
     "ok",
@@ -264,17 +265,17 @@ def sound(events: Iterable[E]) -> list[E]:
     return [event for event in listed if event.get("repeat") not in aside]
 
 
-def histograms(requests: pl.DataFrame) -> dict[str, Any]:
-    """histograms.json: per arm and block, the latency after the warm-up of what was sent.
+def histograms(requests: pl.DataFrame, limit_ms: float) -> dict[str, Any]:
+    """histograms.json: per arm and block, the latencies after the warm-up that requests count with.
 
+    Parameters: limit_ms, the load's time-out (`optimizer.tails`).
     HdrHistogram, 1 us to 2 minutes, 3 digits, in its own base64 encoding. Merge these, never
     percentiles.
     """
-    counted = requests.filter(
-        (pl.col("phase") != "warm-up") & pl.col("latency_ms").is_not_null()
-    ).sort("arm", "repeat")
+    after = requests.filter(pl.col("phase") != "warm-up").sort("arm", "repeat")
+    rows = after.with_columns(counted(limit_ms).alias("latency_ms"))
     arms: dict[str, dict[str, str]] = {}
-    for (arm, repeat), block in counted.group_by("arm", "repeat", maintain_order=True):
+    for (arm, repeat), block in rows.group_by("arm", "repeat", maintain_order=True):
         encoded = encode_histogram(block["latency_ms"])
         arms.setdefault(str(arm), {})[str(repeat)] = encoded
     return {"schema": 1, "unit": "us", "digits": 3, "arms": arms}

@@ -21,7 +21,6 @@ import pyarrow.parquet as pq
 from experiments.design.schedule import Block
 from experiments.errors import InputError
 from experiments.record.cost import account_of
-from experiments.record.metrics.frames import OK
 from experiments.record.records import ARBITERS, HOSTS, REQUESTS, RequestRecord, read_events
 from experiments.record.result import Result, read_manifest, read_result
 from experiments.record.telemetry import (
@@ -33,6 +32,7 @@ from experiments.record.telemetry import (
     verdict_point,
 )
 from experiments.record.telemetry.account import EVERY_S
+from optimizer.tails import OK
 
 _BATCH_ROWS = 5000
 

@@ -13,6 +13,7 @@ from experiments.design.guard import Guard
 from experiments.errors import SparecraftError
 from experiments.record.recorder import Clock
 from experiments.record.records import RequestRecord
+from optimizer.tails import OK, counted_ms, percentile
 
 _LOOK_EVERY_S = 1.0
 _SAID = {
@@ -68,19 +69,25 @@ class Unready:
 
 
 class GuardWatch:
-    """One block's. Times are monotonic; what was before `began` counts for nothing."""
+    """One block's. Times are monotonic; what was before `began` counts for nothing. `limit_ms` is
+    the load's time-out, which what failed is in p99 with (`optimizer.tails`)."""
 
-    def __init__(self, guard: Guard, began: float) -> None:
+    def __init__(self, guard: Guard, began: float, limit_ms: float) -> None:
         self._guard = guard
         self._began = began
+        self._limit_ms = limit_ms
         self._looked = began
-        self._window: deque[tuple[float, bool, float | None]] = deque()
+        self._window: deque[tuple[float, bool, float]] = deque()
 
     def requests(self, now: float, records: Iterable[RequestRecord]) -> None:
         """What came since the last call. One that was lost with its load worker says nothing."""
         if self._guard.looks_at_requests:
             self._window.extend(
-                (now, one["outcome"] != "ok", one["latency_ms"])
+                (
+                    now,
+                    one["outcome"] != OK,
+                    counted_ms(one["outcome"], one["latency_ms"], self._limit_ms),
+                )
                 for one in records
                 if one["outcome"] != "lost"
             )
@@ -112,9 +119,8 @@ class GuardWatch:
         share = sum(failed for _, failed, _ in self._window) / count
         if guard.error_share_max is not None and share > guard.error_share_max:
             self._stop(now, "error_share_max", f"{share:.1%} {of} failed")
-        latencies = [ms for _, _, ms in self._window if ms is not None]
-        if guard.p99_ms_max is not None and len(latencies) >= guard.requests_min:
-            p99_ms = float(np.percentile(latencies, 99))
+        if guard.p99_ms_max is not None:
+            p99_ms = percentile(np.sort([ms for _, _, ms in self._window]), 0.99) or 0.0
             if p99_ms > guard.p99_ms_max:
                 self._stop(now, "p99_ms_max", f"p99 {p99_ms:.0f} ms {of}")
 

@@ -28,6 +28,7 @@ from optimizer.fit.series import (
 )
 from optimizer.fit.service import ArmMeasure, Estimate, ServiceFit, TierFit
 from optimizer.fit.spec import TierSpec
+from optimizer.tails import OK, counted, percentile, time_out_of
 from optimizer.words import Scheme
 
 if TYPE_CHECKING:
@@ -141,10 +142,10 @@ def _arm(results: Results, name: str) -> ArmMeasure:
     import polars as pl
 
     rows = _measured(results.requests).filter(pl.col("arm") == name)
-    # a request that was dropped by the generator has no latency: it enters at the time-out
-    rows = rows.with_columns(pl.col("latency_ms").fill_nan(None).fill_null(_time_out_ms(results)))
+    rows = rows.with_columns(counted(time_out_of(results.manifest)).alias("latency_ms"))
+    rows = rows.sort("latency_ms")
     latency_ms = rows["latency_ms"].to_numpy()
-    failed = rows.filter(pl.col("outcome") != "ok").height
+    failed = rows.filter(pl.col("outcome") != OK).height
     blocks = [part["latency_ms"].to_numpy() for part in rows.partition_by("repeat")]
     return ArmMeasure(
         name=name,
@@ -158,18 +159,12 @@ def _arm(results: Results, name: str) -> ArmMeasure:
     )
 
 
-def _time_out_ms(results: Results) -> float:
-    load = (results.manifest.get("spec") or {}).get("load") or {}
-    return 1000.0 * float(load.get("response_timeout_s") or 6.0)
-
-
 def _percentile(all_ms: Array, blocks: Sequence[Array], q: int) -> Estimate:
-    """A percentile of the pooled requests; enough needs ten samples beyond it."""
+    """A percentile of the pooled requests, ascending; enough needs ten samples beyond it."""
     least = math.ceil(_LEAST_BEYOND / (1 - q / 100) - 1e-9)
-    if not len(all_ms):
-        return Estimate(None, 0, None, least)
-    spread = _standard_error([float(np.percentile(b, q)) for b in blocks if len(b)])
-    return Estimate(float(np.percentile(all_ms, q)), len(all_ms), spread, least)
+    of_blocks = [percentile(block, q / 100) for block in blocks]
+    spread = _standard_error([value for value in of_blocks if value is not None])
+    return Estimate(percentile(all_ms, q / 100), len(all_ms), spread, least)
 
 
 def _standard_error(values: Sequence[float]) -> float | None:

@@ -29,6 +29,7 @@ from optimizer.fit import Results, ServiceFit, fit, read_results
 from optimizer.fit.events import Window
 from optimizer.fit.series import tier_series, touched
 from optimizer.simulation.program import percentile_s, reports
+from optimizer.tails import OK, counted, percentile, time_out_of
 
 PERCENTILES = (50.0, 95.0)
 _STEPS = 8
@@ -144,14 +145,16 @@ class _Arm:
         self.results, self.service, self.name = results, service, name
         rows = results.requests.filter(pl.col("arm") == name).sort("intended_s")
         rows = rows.filter(pl.col("intended_s").is_not_null()).head(_ARRIVALS_MAX)
-        if rows.is_empty():
-            expected = f"an arm of which the run has requests, not {name}"
+        phases = rows["phase"].to_list()
+        self.warm_up = next((i for i, phase in enumerate(phases) if phase == "measure"), 0)
+        self.good = (rows["outcome"] == OK).to_numpy()[self.warm_up :]
+        if not self.good.any():
+            expected = f"an arm of which the run has good answers, not {name}"
             raise InputError(option, expected=expected, came="none of it", do="Take another.")
         self.start_s = float(rows["intended_s"][0])
         self.arrivals_s = [float(t) - self.start_s for t in rows["intended_s"]]
-        phases = rows["phase"].to_list()
-        self.warm_up = next((i for i, phase in enumerate(phases) if phase == "measure"), 0)
-        self.measured_s = rows["latency_ms"].fill_null(6000.0).to_numpy()[self.warm_up :] / 1000.0
+        latency_ms = rows.select(counted(time_out_of(results.manifest))).to_series()
+        self.measured_s = latency_ms.to_numpy()[self.warm_up :] / 1000.0
         spans = rows.group_by("repeat").agg(
             pl.col("intended_s").min().alias("start"), pl.col("done_s").max().alias("end")
         )
@@ -159,14 +162,20 @@ class _Arm:
         self.disturbed = [*results.interference, *results.faults]
 
     @property
+    def percentiles_s(self) -> dict[float, float]:
+        """Measured."""
+        ordered = np.sort(self.measured_s)
+        return {q: percentile(ordered, q / 100.0) or 0.0 for q in PERCENTILES}
+
+    @property
     def calm(self) -> tuple[float, ...]:
-        """Latencies of pages while no machine had a neighbour, over their mean."""
+        """Latencies of good pages while no machine had a neighbour, over their mean."""
         times = self.start_s + np.array(self.arrivals_s[self.warm_up :])
         noisy = np.zeros(len(times), dtype=bool)
         for window in self.disturbed:
             noisy |= (times > window.start_s - 1.0) & (times < window.end_s + 1.0)
-        calm = self.measured_s[~noisy]
-        chosen = calm if len(calm) >= _CALM else self.measured_s
+        calm = self.measured_s[self.good & ~noisy]
+        chosen = calm if len(calm) >= _CALM else self.measured_s[self.good]
         count = min(len(chosen), _CALM_MOST)
         values = np.quantile(chosen, (np.arange(count) + 0.5) / count)
         return tuple(float(value) for value in values / values.mean())
@@ -332,7 +341,7 @@ def _fitted(arm: _Arm) -> _Law:
     work by proportion, the factor by halving an interval, since p95 falls with it."""
     whole_s = arm.service.tiers[0].processing_s.value or 0.05
     law = _Law(whole_s, whole_s, arm.calm, arm.slowed, arm.host)
-    real = {q: float(np.percentile(arm.measured_s, q)) for q in PERCENTILES}
+    real = arm.percentiles_s
     slow, fast = _FACTORS
     for _ in range(_STEPS):
         law = replace(law, factor=math.sqrt(slow * fast))
@@ -359,4 +368,4 @@ def _simulated(arm: _Arm, law: _Law, seeds_most: int = _SEEDS) -> dict[float, fl
 
 def _pairs(arm: _Arm, law: _Law) -> dict[str, tuple[float, float]]:
     ours = _simulated(arm, law, _SEEDS_PREDICTED)
-    return {f"p{q:g}": (float(np.percentile(arm.measured_s, q)), ours[q]) for q in PERCENTILES}
+    return {f"p{q:g}": (real_s, ours[q]) for q, real_s in arm.percentiles_s.items()}

@@ -1,5 +1,7 @@
 //! What a Locust master is told: Locust's own counts by name, and the latencies in a histogram that
 //! does not round them (microseconds, 3 digits).
+//!
+//! A failed request is in all of them at the time-out, however quickly it failed: see `counted_us`.
 
 use std::collections::BTreeMap;
 
@@ -64,7 +66,7 @@ pub struct Totals {
     pub failures: u64,
     /// Those that were not sent, since too many were under way.
     pub dropped: u64,
-    /// Of all that were sent, from the intended start [ms].
+    /// Of all, from the intended start [ms]; what was not answered well is in it at the time-out.
     pub latency_ms_p50: f64,
     /// See p50.
     pub latency_ms_p99: f64,
@@ -110,16 +112,16 @@ impl Tally {
 
     /// Counts records.
     pub fn take(&mut self, plan: &Plan, start: Start, batch: &[Record]) {
+        let time_out_us = us(plan.connect_timeout_ns.max(plan.response_timeout_ns));
         for record in batch {
             let place = record.place as usize;
             let intended_ns = start.origin_ns() + plan.offsets_ns[place];
-            let latency_us = record.done_ns.map(|done_ns| us(done_ns - intended_ns));
+            let took_us = record.done_ns.map(|done_ns| us(done_ns - intended_ns));
+            let latency_us = counted_us(record.outcome, took_us, time_out_us);
             self.requests += 1;
-            match latency_us {
-                Some(latency_us) => {
-                    self.latency.saturating_record(latency_us);
-                    self.lag.saturating_record(us(record.sent_ns - intended_ns));
-                }
+            self.latency.saturating_record(latency_us);
+            match took_us {
+                Some(_) => self.lag.saturating_record(us(record.sent_ns - intended_ns)),
                 None => self.dropped += 1,
             }
             let ended_ns = record.done_ns.unwrap_or(record.sent_ns);
@@ -202,6 +204,15 @@ impl Tally {
     }
 }
 
+/// The latency that a request counts with, by the rule of `optimizer/tails.py`: what a user did not
+/// get enters at the time-out, or with the time that it took where that is longer.
+fn counted_us(outcome: Outcome, took_us: Option<u64>, time_out_us: u64) -> u64 {
+    match (outcome, took_us) {
+        (Outcome::Ok, Some(took_us)) => took_us,
+        (_, took_us) => took_us.unwrap_or(0).max(time_out_us),
+    }
+}
+
 /// Microseconds, rounded, at least one.
 fn us(ns: i64) -> u64 {
     ((ns.max(0) as u64 + 500) / 1_000).max(1)
@@ -227,8 +238,8 @@ impl Entry {
         }
     }
 
-    /// Counts one request; one without a latency was not sent.
-    fn take(&mut self, latency_us: Option<u64>, bytes: u64, failed: bool, at_s: f64) {
+    /// Counts one request.
+    fn take(&mut self, latency_us: u64, bytes: u64, failed: bool, at_s: f64) {
         let second = at_s as u64;
         self.num_requests += 1;
         *self.num_reqs_per_sec.entry(second).or_default() += 1;
@@ -238,10 +249,6 @@ impl Entry {
             self.num_failures += 1;
             *self.num_fail_per_sec.entry(second).or_default() += 1;
         }
-        let Some(latency_us) = latency_us else {
-            self.num_none_requests += 1;
-            return;
-        };
         let latency_ms = latency_us as f64 / 1e3;
         self.total_response_time += latency_ms;
         self.max_response_time = self.max_response_time.max(latency_ms);
@@ -265,6 +272,58 @@ fn bucket(latency_ms: f64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const PLAN: &[u8] = br#"{
+        "entries": {"web": ["http://127.0.0.1:1/"]},
+        "load": {"user": "u", "connect_timeout_s": 2, "response_timeout_s": 6, "max_in_flight": 9},
+        "windows": [{"phase": "measure", "start_s": 0, "end_s": 1}],
+        "operations": [{"name": "one", "request": "/", "check": "", "entry": "web"}],
+        "offsets_s": [0, 0, 0, 0, 0, 0, 0, 0, 0, 0], "operation_of": [0, 0, 0, 0, 0, 0, 0, 0, 0, 0]
+    }"#;
+
+    /// The totals of ten requests at once: these, and good ones of 2 ms.
+    fn totals_with(others: &[(Outcome, Option<i64>)]) -> (Totals, Report) {
+        let plan = Plan::parse(PLAN, false).unwrap();
+        let start = Start {
+            t0_ns: 0,
+            start_ns: 0,
+        };
+        let good = (Outcome::Ok, Some(2_000_000));
+        let ended = others.iter().copied().chain(std::iter::repeat(good));
+        let batch: Vec<_> = (0..10)
+            .zip(ended)
+            .map(|(place, (outcome, done_ns))| Record::unsent(place, outcome, 0, done_ns))
+            .collect();
+        let mut tally = Tally::new(0).unwrap();
+        tally.take(&plan, start, &batch);
+        (tally.totals(), tally.report())
+    }
+
+    #[test]
+    fn a_request_that_fails_at_once_is_in_the_percentiles_at_the_time_out() {
+        for failed in [
+            (Outcome::ConnectionError, Some(30_000)),
+            (Outcome::BadStatus, Some(30_000)),
+            (Outcome::AbortedConnection, Some(2_000_000_000)),
+            (Outcome::Dropped, None),
+        ] {
+            let (totals, report) = totals_with(&[failed, failed]);
+            let near = |ms: f64, expected: f64| (ms / expected - 1.0).abs() < 2e-3;
+            assert!(near(totals.latency_ms_p50, 2.0), "{totals:?}");
+            assert!(near(totals.latency_ms_p99, 6_000.0), "{totals:?}");
+            let told = report.stats_total;
+            assert_eq!(told.response_times, BTreeMap::from([(2, 8), (6_000, 2)]));
+            assert!(near(told.total_response_time, 2.0 * 6_000.0 + 8.0 * 2.0));
+            assert_eq!((told.num_failures, told.num_none_requests), (2, 0));
+        }
+    }
+
+    #[test]
+    fn a_failure_that_took_longer_than_the_time_out_is_not_shortened() {
+        assert_eq!(counted_us(Outcome::TimeOut, Some(7), 6), 7);
+        assert_eq!(counted_us(Outcome::Ok, Some(7), 6), 7);
+        assert_eq!(counted_us(Outcome::Ok, Some(5), 6), 5);
+    }
 
     #[test]
     fn latencies_fall_into_locust_s_buckets() {

@@ -13,9 +13,9 @@ from experiments.kinds.blocks import blocks_on
 from experiments.kinds.capacity.section import CapacitySection, Question, Workload
 from experiments.kinds.capacity.steps import STEPS, AskedStep, Step, steps_of
 from experiments.record.manifest import spec_json
-from experiments.record.metrics.frames import response_limit_ms
 from experiments.record.records import write_json
 from experiments.stage.stage import Stage
+from optimizer.tails import time_out_of
 
 ATTEMPTS_MAX = 3
 RESOLUTION = 1.15  # of the steps on both sides of the limit: their rates, one over the other
@@ -118,7 +118,7 @@ class Sweeps:
         self._runner.run(block, self._stage.narrator, experiment)
         self._asked.append(asked)
         records = self._runner.handles[-1].records()
-        limit_ms = response_limit_ms({"spec": spec_json(self._stage.design)})
+        limit_ms = time_out_of({"spec": spec_json(self._stage.design)})
         return steps_of([asked], records, None, {}, limit_ms)[0]
 
     def _write(self, folder: Path) -> None:

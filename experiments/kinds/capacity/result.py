@@ -18,10 +18,10 @@ from experiments.kinds.capacity.analysis import (
     cpu_ratio,
 )
 from experiments.kinds.capacity.steps import STEPS, AskedStep, Step, steps_of
-from experiments.record.metrics.frames import response_limit_ms
 from experiments.record.records import HOSTS, REQUESTS, read_table
 from experiments.record.result import Findings, not_measured, read_manifest
 from experiments.report.text import number
+from optimizer.tails import time_out_of
 
 GENERATOR_CORES_MAX = 0.9
 
@@ -36,7 +36,7 @@ def analyse(folder: Path) -> Findings:
         read_table(folder / "requests.parquet", REQUESTS),
         read_table(hosts, HOSTS) if hosts.is_file() else None,
         _generator_cores(manifest),
-        response_limit_ms(manifest),
+        time_out_of(manifest),
     )
     against = asked.get("against", {})  # none in runs from before a design could have arms
     return node_findings(manifest, asked["tier"], asked["limits_ms"], steps, against)

@@ -9,14 +9,10 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from experiments.record.metrics.frames import OK, measured, prepared
-from experiments.record.metrics.latency import (
-    QUANTILES,
-    SAMPLES_BEYOND_MIN,
-    percentile,
-    samples_beyond,
-)
+from experiments.record.metrics.frames import measured, prepared
+from experiments.record.metrics.latency import QUANTILES, SAMPLES_BEYOND_MIN, samples_beyond
 from experiments.record.metrics.saturation import LAG_SHARE_MAX
+from optimizer.tails import OK, percentile
 
 STEPS = "steps.json"  # of a run's folder: what was asked for
 
@@ -38,8 +34,7 @@ class AskedStep:
 
 @dataclass(frozen=True)
 class Step:
-    """The measured part of one block; `requests` has a latency in every row, and what failed has
-    the longest one: a quick refusal is no quick answer.
+    """The measured part of one block; `requests` as `prepared` makes them.
 
     answered_per_s: good answers that came within the measured part, whenever they were asked for.
     cores: mean CPU by machine [cores], and `generator` for the process that sent the load.
@@ -63,7 +58,7 @@ class Step:
 
     @property
     def p95_ms(self) -> float:
-        """Failed requests, and what was never sent, at the longest time-out."""
+        """What a user did not get is in it at the time-out."""
         return float(percentile(self._sorted, QUANTILES["p95"]) or 0.0)
 
     @property
@@ -118,13 +113,9 @@ def steps_of(
     """The measured steps, in order; a block without measured requests is none.
 
     Parameters: requests of all blocks; hosts as in hosts.parquet; generator, CPU of the load
-    generator by block [cores]; limit_ms, what a request enters at that failed or was never sent.
+    generator by block [cores]; limit_ms, the load's time-out.
     """
-    failed = pl.col("outcome") != OK
-    longest_ms = pl.max_horizontal("latency_ms", pl.lit(limit_ms))
-    rows = prepared(requests, limit_ms).with_columns(
-        pl.when(failed).then(longest_ms).otherwise(pl.col("latency_ms")).alias("latency_ms")
-    )
+    rows = prepared(requests, limit_ms)
     by_block = {key[0]: frame for key, frame in rows.group_by("repeat")}
     found = []
     for one in asked:

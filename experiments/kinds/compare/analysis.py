@@ -20,6 +20,7 @@ from optimizer.plan.ask.overrides import Overrides, asked_of_run
 from optimizer.plan.explain.reasons import Wanted
 from optimizer.plan.planner import explained_plan
 from optimizer.simulation.fidelity import fidelity
+from optimizer.tails import time_out_of
 
 _FRONT_S = 10.0  # of the search for each front
 
@@ -27,7 +28,7 @@ _FRONT_S = 10.0  # of the search for each front
 def analyse(folder: Path) -> Findings:
     """Every figure of the arms; plan, simulation and histograms are files of their own."""
     requests = read_table(folder / "requests.parquet", REQUESTS)
-    write_json(folder / "histograms.json", histograms(requests))
+    write_json(folder / "histograms.json", histograms(requests, time_out_of(read_manifest(folder))))
     found = summarize_run(folder)
     write_plan_files(folder, against(result_of("compare", read_manifest(folder), found)))
     found.body["plan"] = json.loads((folder / "plan.json").read_text(encoding="utf-8"))

@@ -104,7 +104,8 @@ def _over_time(run: RunFolder) -> Figure:
     failed = run.requests.height - good
     caption = (
         f"Each dot is a request at its intended start: {number(run.requests.height)} requests "
-        f"in {len(blocks_of(run))} blocks, paler in the warm-up, {number(failed)} failed. "
+        f"in {len(blocks_of(run))} blocks, paler in the warm-up, {number(failed)} failed"
+        f"{', each drawn at the time that it took' if failed else ''}. "
     )
     if shown < good:
         caption += (
@@ -135,7 +136,7 @@ def _over_time(run: RunFolder) -> Figure:
 def _boxes(run: RunFolder) -> Figure:
     caption = (
         "Box from 25 to 75 % with the median as a gap, whiskers from 5 to 95 %, diamond the mean, "
-        f"circle p99, dotted to the maximum. {_sample_text(run)}; failed ones included."
+        f"circle p99, dotted to the maximum. {_sample_text(run)}; failed ones are at the time-out."
     )
     note = _no_requests(run) or ("" if box_rows(run) else "Only the warm-up was recorded.")
     return _figure(

@@ -103,7 +103,7 @@ def latency_tail(run: RunFolder, size: Size) -> Any:
         marks += _quantile_rows(run, arm, colour, int(latencies_ms.size))
     if not curve:
         return None
-    low = _low_end(curve)
+    low = max(min(float(row["ms"]) for row in curve) * 0.8, 0.01)
     limits = [float(row["ms"]) for row in _slo_rows(run)]
     high = max([*(row["ms"] for row in curve), *limits]) * 1.15
     share_low = min(row["share"] for row in curve) * 0.8
@@ -139,12 +139,6 @@ def latency_tail(run: RunFolder, size: Size) -> Any:
     return alt.layer(_slo_corners(run, x, y), line, points).properties(
         width=size.plot_width, height=280 if size.small else 340
     )
-
-
-def _low_end(curve: list[dict[str, Any]]) -> float:
-    """Where the axis begins: a few answers that failed at once must not squeeze the rest."""
-    low_ms = min(float(row["ms"]) for row in curve if row["share"] <= 0.995)
-    return max(low_ms * 0.8, 0.01)
 
 
 def _curve_rows(steps: list[dict[str, Any]], arm: str, colour: str) -> list[dict[str, Any]]:

@@ -245,7 +245,7 @@ def _failures(run: RunFolder, size: Size, x: Any, y: Any, low_ms: float) -> Any:
     failed = shown_points(run.requests.filter(pl.col("outcome") != "ok"), size.points_max)
     rows = [
         {"t": round(at_s, 2), "ms": round(max(latency_ms, low_ms * 1.1), 2)}
-        for at_s, latency_ms in failed.select("intended_s", "latency_ms").iter_rows()
+        for at_s, latency_ms in failed.select("intended_s", "waited_ms").iter_rows()
     ]
     return (
         alt.Chart(data(rows))

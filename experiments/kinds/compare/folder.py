@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import polars as pl
 
 from experiments.errors import InputError, SparecraftError
-from experiments.record.metrics.frames import arm_names, prepared, response_limit_ms
+from experiments.record.metrics.frames import arm_names, prepared
 from experiments.record.metrics.summary import run_end_s
 from experiments.record.metrics.windows import Event, Window, windows
 from experiments.record.records import (
@@ -24,6 +24,7 @@ from experiments.record.records import (
 )
 from experiments.record.result import flat, read_result, result_file
 from optimizer.manifest import spec_of
+from optimizer.tails import time_out_of
 
 T = TypeVar("T")
 
@@ -73,7 +74,7 @@ def read_folder(path: Path) -> RunFolder:
         run, "events.jsonl", lambda file: list(read_events(file)), []
     )
     run.events = sound(events)
-    limit_ms = response_limit_ms(run.manifest)
+    limit_ms = time_out_of(run.manifest)
     run.requests = _read(
         run,
         "requests.parquet",

@@ -22,10 +22,11 @@ from experiments.kinds.failover.bought import bought, planned
 from experiments.kinds.failover.client import INVOCATIONS
 from experiments.kinds.failover.measure import HISTORY_FILE, INVOCATIONS_FILE, STRIKES_FILE
 from experiments.kinds.failover.section import FailoverSection
-from experiments.record.metrics.latency import SAMPLES_BEYOND_MIN, percentile, samples_beyond
+from experiments.record.metrics.latency import SAMPLES_BEYOND_MIN, samples_beyond
 from experiments.record.records import read_table
 from experiments.record.result import Findings, not_measured, read_manifest
 from experiments.report.text import milliseconds
+from optimizer.tails import percentile
 
 PARTS = ("detection", "waiting", "naming", "lock", "connecting", "again")
 QUANTILES = (0.5, 0.9, 0.99, 0.999)

@@ -16,13 +16,12 @@ from experiments.kinds.performability.paper import beside
 from experiments.kinds.performability.phases import PHASES
 from experiments.kinds.performability.section import fault_name
 from experiments.kinds.performability.year import year_of
-from experiments.record.metrics.frames import OK
 from experiments.record.metrics.generator import generator_blocks, generator_reasons
-from experiments.record.metrics.latency import rank_of
 from experiments.record.metrics.performability import user_metrics
 from experiments.record.records import REQUESTS, read_table
 from experiments.record.result import Findings, not_measured, read_manifest
 from experiments.report.text import number
+from optimizer.tails import OK, rank_of
 
 _QUARTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
@@ -77,8 +76,8 @@ def _not_quiet(run: Run) -> list[str]:
 
 
 def _before(rows: pl.DataFrame) -> tuple[float, float]:
-    """Mean latency [ms] and share answered well."""
-    return float(rows["latency_ms"].to_numpy().mean()), rows.filter(outcome=OK).height / rows.height
+    """Mean of what requests took [ms] and share answered well."""
+    return float(rows["waited_ms"].to_numpy().mean()), rows.filter(outcome=OK).height / rows.height
 
 
 def _found(faults: Sequence[Mapping[str, Any]]) -> str:

@@ -33,7 +33,7 @@ def cost_of(run: Run, one: Measured) -> dict[str, Any]:
     rows = between(one.requests, *one.course.failure)
     metrics = user_metrics(rows, one.course.failure[1] - one.course.failure[0], run.ideal)
     ideal_ms = run.ideal.latency_ms or 0.0
-    waited_s = rows.height * max(0.0, (metrics["mean_ms"] or 0.0) - ideal_ms) / 1e3
+    waited_s = rows.height * max(0.0, (metrics["waited_ms_mean"] or 0.0) - ideal_ms) / 1e3
     return {
         "pair": one.pair,
         "failure_s": one.course.failure_s,

@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 
 from experiments.kinds.performability.folder import Run, between
+from experiments.kinds.performability.tables import waited_s
 from experiments.record.metrics.weights import performability_weights
 from experiments.report import palette
 from experiments.report.figures import Figure, Key, drawn, log_ticks
@@ -27,10 +28,7 @@ def totals_figure(faults: Sequence[Mapping[str, Any]], arms: Sequence[str]) -> F
         for arm, one in fault["arms"].items()
         for what, value in (
             ("requests answered well", one["failure"]["ok"]),
-            (
-                "waited in all, s",
-                one["failure"]["requests"] * (one["failure"]["mean_ms"] or 0) / 1e3,
-            ),
+            ("waited in all, s", waited_s(one["failure"])),
         )
     ]
     caption = (
@@ -59,7 +57,7 @@ def averages_figure(
     ]
     caption = (
         "While the failure lasted. The mean is of the middle 95 % of all requests, failed ones at "
-        "the time they took; the standard deviation is of all."
+        "the time-out; the standard deviation is of all."
     )
     return _dots("averages", "Throughput and latency on average", caption, rows, arms, top=None)
 
@@ -190,7 +188,7 @@ def box_figure(faults: Sequence[Mapping[str, Any]], arms: Sequence[str]) -> Figu
     if not rows:
         return Figure("box", title, "", (), {}, "No request was measured during a failure.")
     caption = (
-        "Of all requests while the failure lasted, failed ones at the time they took. Box: the "
+        "Of all requests while the failure lasted, failed ones at the time-out. Box: the "
         "middle half, line: the median; whiskers: from 5 to 95 %; diamond: the mean."
     )
     legend = tuple(Key("box", palette.arm_colour(arms, arm).light, arm) for arm in arms)

@@ -10,11 +10,11 @@ import polars as pl
 
 from experiments.kinds.performability.folder import Measured, Run
 from experiments.kinds.performability.phases import periods
-from experiments.record.metrics.frames import OK
 from experiments.report import palette
 from experiments.report.figures import Figure, Key, drawn, log_ticks
 from experiments.report.layout import Size
 from optimizer.style import data
+from optimizer.tails import OK
 
 _GROUPS = (  # as the report's curves; whatever is none of these had no answer in time
     ("answered well", (OK,), palette.ARMS[0].light),

@@ -11,10 +11,11 @@ import polars as pl
 
 from experiments.kinds.performability.phases import WHAT, Course, course
 from experiments.kinds.performability.section import PerformabilitySection
-from experiments.record.metrics.frames import OK, arm_names, measured, prepared, response_limit_ms
+from experiments.record.metrics.frames import arm_names, measured, prepared
 from experiments.record.metrics.performability import Ideal
 from experiments.record.metrics.windows import Window, of_kind, windows
 from experiments.record.records import ARBITERS, REQUESTS, read_events, read_table, sound
+from optimizer.tails import OK, time_out_of
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ def read_run(folder: Path, manifest: Mapping[str, Any]) -> Run:
     """The blocks of a run's folder; those whose fault was not injected are left out."""
     spec = manifest["spec"]
     section = PerformabilitySection.model_validate(spec.get("performability") or {})
-    frame = prepared(read_table(folder / "requests.parquet", REQUESTS), response_limit_ms(manifest))
+    frame = prepared(read_table(folder / "requests.parquet", REQUESTS), time_out_of(manifest))
     file = folder / "arbiters.parquet"
     arbiters = read_table(file, ARBITERS) if file.is_file() else pl.DataFrame(schema=ARBITERS)
     events = sound(list(read_events(folder / "events.jsonl")))

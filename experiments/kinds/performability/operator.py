@@ -18,10 +18,10 @@ from experiments.errors import SparecraftError
 from experiments.kinds.performability.phases import WHAT
 from experiments.kinds.performability.section import LOOK_S, PerformabilitySection, tiers_of
 from experiments.load.plan import LoadPlan
-from experiments.record.metrics.frames import OK
 from experiments.record.records import RequestRecord
 from experiments.stage.restart import restart_tier
 from experiments.stage.stage import Stage
+from optimizer.tails import OK
 
 LATE_S = 1.0  # a younger request may still be answered well
 

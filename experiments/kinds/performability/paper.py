@@ -2,8 +2,9 @@
 
 A design says which arm is which of the report's versions (`[performability.versions]`). The
 report's faults last 30 and 90 s and a run's may be shorter, so failures are compared by what they
-last beyond the fault. Its figures print no numbers; what can be held against a run is what the
-text says of them.
+last beyond the fault. Its clients record a failed request with the time that it took, and what it
+says of latencies is held against that. Its figures print no numbers; what can be held against a
+run is what the text says of them.
 """
 
 from __future__ import annotations
@@ -12,13 +13,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+import numpy as np
 import polars as pl
 from scipy import stats
 
 from experiments.kinds.performability.folder import Run, between
 from experiments.kinds.performability.phases import periods
+from experiments.kinds.performability.section import fault_name
 from experiments.report.text import percent
 from optimizer.reproduce.published import Claim, published
+from optimizer.tails import percentile
 
 NAME = "performability"  # of its data
 _GOODPUT_OFF = 0.1  # how far a share that is read off a curve may be off
@@ -47,7 +51,7 @@ def beside(run: Run, faults: Faults) -> dict[str, Any] | None:
         *_goodput(said, versions, known),
         *_restarts(said, versions, known),
         *_severity(versions, known),
-        *_latencies(versions, known),
+        *_latencies(run, versions, known),
         *_better(said, versions, known),
         *_mirrors(run, versions),
     ]
@@ -104,13 +108,15 @@ def _severity(versions: Mapping[str, str], faults: Faults) -> Iterator[Claim]:
         )  # fmt: skip
 
 
-def _latencies(versions: Mapping[str, str], faults: Faults) -> Iterator[Claim]:
-    found = [fault["arms"][arm] for fault in faults for arm in versions]
-    found = [one for one in found if one["box_ms"] and one["failure"]["punctuality"] is not None]
-    if not found:
+def _latencies(run: Run, versions: Mapping[str, str], faults: Faults) -> Iterator[Claim]:
+    ideal_ms = run.ideal.latency_ms
+    if ideal_ms is None or not faults:
         return
-    late = sum(one["failure"]["punctuality"] < one["failure"]["goodput"] for one in found)
-    skewed = sum(one["box_ms"]["q50"] < one["box_ms"]["mean"] for one in found)
+    late, skewed, found = 0, 0, [(fault, arm) for fault in faults for arm in versions]
+    for fault, arm in found:
+        waited_ms = _waited_ms(run, fault["name"], arm)
+        late += ideal_ms / waited_ms.mean() < fault["arms"][arm]["failure"]["goodput"]
+        skewed += (percentile(np.sort(waited_ms), 0.5) or 0.0) < waited_ms.mean()
     yield Claim(
         "5.3, Fig. 16", "punctuality is lower than goodput", "in all",
         f"in {late} of {len(found)}", late == len(found),
@@ -119,6 +125,15 @@ def _latencies(versions: Mapping[str, str], faults: Faults) -> Iterator[Claim]:
         "5.4, Fig. 17", "the median latency is below the mean", "in most",
         f"in {skewed} of {len(found)}", 2 * skewed > len(found),
     )  # fmt: skip
+
+
+def _waited_ms(run: Run, name: str, arm: str) -> Any:
+    """What each request took while the failure lasted."""
+    blocks = [
+        one for one in run.blocks if one.arm == arm and fault_name(run.faults[one.fault]) == name
+    ]
+    rows = pl.concat([between(one.requests, *one.course.failure) for one in blocks])
+    return rows["waited_ms"].to_numpy()
 
 
 def _better(

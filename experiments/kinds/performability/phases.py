@@ -13,7 +13,8 @@ The **failure** is what users feel, and its duration is not the fault's (Broadwe
 It lasts from the fault to the end of the last period that is not as before. A period is not so
 where its mean latency is above `slow_factor` times that of the worst period before the fault, and
 above `unfelt_ms`, or its share of good answers is `lost_share` below that of the worst one; what
-was asked before the fault and not answered before it counts for neither. What comes more than
+was asked before the fault and not answered before it counts for neither. A failed request is in
+the mean with the time that it took: it is the share that judges it. What comes more than
 CALM_PERIODS after fault, restart and failure is a spike of its own.
 """
 
@@ -25,7 +26,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from experiments.kinds.performability.section import PerformabilitySection
-from experiments.record.metrics.frames import OK
+from optimizer.tails import OK
 
 PHASES = ("before", "fault", "degraded", "recovery", "reset", "after")
 CALM_PERIODS = 5
@@ -91,15 +92,15 @@ def course(
 
 
 def periods(requests: pl.DataFrame, start_s: float, period_s: float) -> pl.DataFrame:
-    """Requests by logging period: `period` (0 begins with the fault), requests, ok, mean_ms, and
-    the list of their outcomes, ascending. Whole periods or parts."""
+    """Requests by logging period: `period` (0 begins with the fault), requests, ok, mean_ms of what
+    they took, and the list of their outcomes, ascending. Whole periods or parts."""
     at = ((pl.col("intended_s") - start_s) / period_s).floor().cast(pl.Int64)
     return (
         requests.group_by(at.alias("period"))
         .agg(
             pl.len().alias("requests"),
             (pl.col("outcome") == OK).sum().alias("ok"),
-            pl.col("latency_ms").mean().alias("mean_ms"),
+            pl.col("waited_ms").mean().alias("mean_ms"),
             pl.col("outcome").alias("outcomes"),
         )
         .sort("period")

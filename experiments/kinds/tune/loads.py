@@ -14,8 +14,8 @@ from typing import Any
 
 from experiments.errors import MeasurementFailed
 from experiments.kinds.tune.section import Target
-from experiments.record.metrics.latency import rank_of
 from optimizer.replication import TierLoad
+from optimizer.tails import rank_of
 
 Poll = Mapping[str, Any]  # {"stats": /v1/stats, "latency": /v1/latency}
 

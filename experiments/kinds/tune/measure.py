@@ -25,11 +25,12 @@ from experiments.kinds.tune.simulated import simulated_optimum
 from experiments.kinds.tune.walk import PAIRS_MIN, Measured, OutOfTime, Rules, Walk
 from experiments.load.generator import LoadHandle
 from experiments.record.manifest import spec_json
-from experiments.record.metrics.frames import prepared, response_limit_ms
+from experiments.record.metrics.frames import prepared
 from experiments.record.records import write_json
 from experiments.stage.stage import Stage
 from optimizer.replication import Replicas, TierLoad, feasible_replicas
 from optimizer.simulation import program
+from optimizer.tails import time_out_of
 
 REPLICAS_MAX = 6  # of one tier: beyond, neither the paper nor a queue finds a gain
 
@@ -201,7 +202,7 @@ class Tuning:
             tier_window(before[tier], after[tier], handle.plan.length_s)
             for tier in self._design.fleet.arbiter_order
         )
-        window = _latencies(handle, response_limit_ms({"spec": spec_json(self._design)}))
+        window = _latencies(handle, time_out_of({"spec": spec_json(self._design)}))
         return Measured(replicas, pair, len(handle.plan.offsets_s), window, tiers)
 
     def _polls(self) -> dict[str, Poll]:

@@ -1,4 +1,4 @@
-"""Checks requests.parquet's frame and fills in the latency of requests that never were sent."""
+"""Checks requests.parquet's frame, and gives each request the latency that it counts with."""
 
 from __future__ import annotations
 
@@ -9,15 +9,13 @@ import polars as pl
 
 from experiments.errors import InputError
 from experiments.record.records import OUTCOMES, REQUESTS
+from optimizer.tails import counted
 
 WARM_UP = "warm-up"
-OK = "ok"
 DROPPED = "dropped"
 ANSWERED = ("ok", "bad_status", "bad_content")
 # Of an SLO's limits: the share of requests that may be slower.
 ALLOWED = {"p50_ms": 0.5, "p90_ms": 0.1, "p95_ms": 0.05, "p99_ms": 0.01}
-
-_RESPONSE_LIMIT_S = 6.0
 
 _NEEDED = (
     "arm",
@@ -33,18 +31,13 @@ _NEEDED = (
 )
 
 
-def response_limit_ms(manifest: Mapping[str, Any]) -> float:
-    """The longest time-out of the load, in ms: what a request that was never sent enters at."""
-    load = (manifest.get("spec") or {}).get("load") or {}
-    limits = [load.get("response_timeout_s"), load.get("connect_timeout_s")]
-    return 1000.0 * max((float(limit) for limit in limits if limit), default=_RESPONSE_LIMIT_S)
-
-
 def prepared(requests: pl.DataFrame, limit_ms: float) -> pl.DataFrame:
-    """The requests with a latency for every row.
+    """The requests with two latencies for every row.
 
-    A dropped request and any row without a latency enter at `limit_ms`: nothing that a user did
-    not get may make the tail look better.
+    Parameters: limit_ms, the load's time-out.
+    Returns: `latency_ms` is what the request counts with (`optimizer.tails`): what a user did not
+    get enters at the time-out. `waited_ms` is how long it took, whatever came of it, for what
+    counts failures by themselves; where it was never sent, the time-out.
     Raises: InputError where a column is missing or an outcome is unknown.
     """
     missing = [name for name in _NEEDED if name not in requests.columns]
@@ -64,12 +57,9 @@ def prepared(requests: pl.DataFrame, limit_ms: float) -> pl.DataFrame:
             came=", ".join(sorted(map(str, unknown))),
             do="Was the run made by another version? Repeat it with this one.",
         )
-    latency = pl.col("latency_ms").fill_nan(None)
     return frame.with_columns(
-        pl.when(pl.col("outcome") == DROPPED)
-        .then(pl.lit(limit_ms))
-        .otherwise(latency.fill_null(limit_ms))
-        .alias("latency_ms"),
+        counted(limit_ms).alias("latency_ms"),
+        pl.col("latency_ms").fill_nan(None).fill_null(limit_ms).alias("waited_ms"),
         pl.when(pl.col("outcome") == DROPPED)
         .then(None)
         .otherwise(pl.col("lag_ms").fill_nan(None))

@@ -3,9 +3,6 @@
 A mean hides the tail and a percentile hides how many samples stand behind it, so each percentile
 here comes with the number of samples beyond it. With fewer than `SAMPLES_BEYOND_MIN` of them it is
 listed as insufficient: it is printed, and nobody may conclude from it.
-
-Percentiles are order statistics (nearest rank), never interpolated: every one of them is a latency
-that a request really had, as in an HdrHistogram.
 """
 
 from __future__ import annotations
@@ -18,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from experiments.record.metrics.weights import performability_weights
+from optimizer.tails import percentile, rank_of
 
 Floats = NDArray[np.float64]
 
@@ -29,21 +27,6 @@ QUANTILES: Mapping[str, float] = {
     "p99_9": 0.999,
 }
 SAMPLES_BEYOND_MIN = 10
-
-
-def rank_of(quantile: float, samples: int) -> int:
-    """Nearest rank of a quantile, from 1: the smallest k with k / samples >= quantile.
-
-    The rounding keeps 0.95 x 20 at rank 19, where binary fractions would give 20.
-    """
-    return max(1, math.ceil(round(quantile * samples, 9)))
-
-
-def percentile(sorted_ms: Floats, quantile: float) -> float | None:
-    """The order statistic at `quantile` of an ascending sample; None of an empty one."""
-    if sorted_ms.size == 0:
-        return None
-    return float(sorted_ms[rank_of(quantile, sorted_ms.size) - 1])
 
 
 def samples_beyond(quantile: float, samples: int) -> int:
@@ -72,7 +55,7 @@ def share_above(latencies_ms: Floats, threshold_s: float) -> float | None:
 def latency_statistics(latencies_ms: Floats) -> dict[str, Any]:
     """Mean, trimmed mean, spread, percentiles with their counts, and shares above the thresholds.
 
-    Parameters: latencies_ms (n,) float [ms], every request, time-outs at their limit; n >= 0.
+    Parameters: latencies_ms (n,) float [ms], every request by `optimizer.tails`; n >= 0.
     Returns: a JSON-ready dict; every statistic of an empty sample is None and insufficient.
     """
     weights = performability_weights()

@@ -6,8 +6,13 @@ ideal / observed, as in the report's Figure 16.
 
 The report leaves open the factor that makes seconds of latency comparable to counted failures. We
 take the number of requests: each second that a request waits above the ideal is one demerit,
-    demerits = sum_o w_o n_o + w_s n max(0, mean - ideal),
+    demerits = sum_o w_o n_o + w_s n max(0, waited - ideal),
 so both terms grow with the number of requests, and `demerits_per_request` compares arms.
+
+The report's clients record how long a request took, whatever came of it (section 3.3.2), and count
+its failure apart: `waited` is the mean of that, so that a failure is weighed once. Mean,
+percentiles, thresholds and punctuality are of the latency that requests count with
+(`optimizer.tails`): by the report's own, a service that refuses at once is a punctual one.
 """
 
 from __future__ import annotations
@@ -19,11 +24,12 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from experiments.record.metrics.frames import ANSWERED, OK
-from experiments.record.metrics.latency import latency_statistics, percentile, threshold_key
+from experiments.record.metrics.frames import ANSWERED
+from experiments.record.metrics.latency import latency_statistics, threshold_key
 from experiments.record.metrics.weights import performability_weights
 from experiments.record.metrics.windows import Window
 from experiments.record.records import OUTCOMES
+from optimizer.tails import OK, percentile
 
 _UNDISTURBED_MIN = 30
 
@@ -62,8 +68,8 @@ def ideal_latency(requests: pl.DataFrame, arm: str, disturbances: Sequence[Windo
 def user_metrics(requests: pl.DataFrame, duration_s: float, ideal: Ideal) -> dict[str, Any]:
     """Every figure of one arm, or of one arm in one phase.
 
-    Parameters: requests (n rows) prepared; duration_s float [s], how long these arrivals lasted;
-    ideal of the run.
+    Parameters: requests (n rows) from `prepared`; duration_s float [s], how long these arrivals
+    lasted; ideal of the run.
     Returns: a JSON-ready dict; rates are None where duration_s is 0, shares where n is 0.
     """
     counts = outcome_counts(requests)
@@ -82,12 +88,13 @@ def user_metrics(requests: pl.DataFrame, duration_s: float, ideal: Ideal) -> dic
         "goodput": _ratio(counts[OK], total),
     }
     result.update(latency_statistics(latencies_ms))
+    result["waited_ms_mean"] = float(requests["waited_ms"].to_numpy().mean()) if total else None
     result["ok_within_s"] = _ok_within(requests)
     mean_ms = result["mean_ms"]
     result["punctuality"] = (
         ideal.latency_ms / mean_ms if ideal.latency_ms is not None and mean_ms else None
     )
-    points = demerits(counts, mean_ms, ideal.latency_ms)
+    points = demerits(counts, result["waited_ms_mean"], ideal.latency_ms)
     result["demerits"] = points
     result["demerits_per_request"] = None if points is None else _ratio(points, total)
     lags_ms = np.sort(requests["lag_ms"].drop_nulls().to_numpy())
@@ -102,17 +109,17 @@ def outcome_counts(requests: pl.DataFrame) -> dict[str, int]:
 
 
 def demerits(
-    counts: Mapping[str, int], mean_ms: float | None, ideal_ms: float | None
+    counts: Mapping[str, int], waited_ms_mean: float | None, ideal_ms: float | None
 ) -> float | None:
     """Broadwell 2004, section 5.6, with the scaling factor of this module's head.
 
     None where there is nothing to judge: no request, or no ideal latency.
     """
-    if mean_ms is None or ideal_ms is None:
+    if waited_ms_mean is None or ideal_ms is None:
         return None
     weights = performability_weights()
     failures = sum(weights.demerits.get(name, 0.0) * count for name, count in counts.items())
-    seconds = sum(counts.values()) * max(0.0, mean_ms - ideal_ms) / 1000.0
+    seconds = sum(counts.values()) * max(0.0, waited_ms_mean - ideal_ms) / 1000.0
     return failures + weights.second_above_ideal * seconds
 
 

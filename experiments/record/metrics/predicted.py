@@ -27,14 +27,9 @@ from experiments.record.metrics.bootstrap import (
     quantile_value,
     stratum,
 )
-from experiments.record.metrics.frames import OK
-from experiments.record.metrics.latency import (
-    SAMPLES_BEYOND_MIN,
-    Floats,
-    percentile,
-    samples_beyond,
-)
+from experiments.record.metrics.latency import SAMPLES_BEYOND_MIN, Floats, samples_beyond
 from experiments.record.metrics.windows import Window, of_kind
+from optimizer.tails import OK, percentile
 from optimizer.units import HOURS_PER_YEAR
 
 PERCENTILES = {"p95_ms": 0.95, "p99_ms": 0.99}

@@ -16,7 +16,7 @@ from experiments.design.fleet import Fleet
 from experiments.design.prediction import Prediction, read_prediction
 from experiments.record.dose import doses_json
 from experiments.record.metrics.arbiters import agreement, replication_load
-from experiments.record.metrics.frames import arm_names, measured, prepared, response_limit_ms
+from experiments.record.metrics.frames import arm_names, measured, prepared
 from experiments.record.metrics.generator import generator_blocks, generator_reasons
 from experiments.record.metrics.improvement import improvement, no_improvement, pairs_of
 from experiments.record.metrics.performability import Ideal, ideal_latency, user_metrics
@@ -28,6 +28,7 @@ from experiments.record.records import HOSTS, read_events, read_table, sound
 from experiments.record.result import Findings, read_manifest
 from optimizer.manifest import fleet_of
 from optimizer.source import Source, check
+from optimizer.tails import time_out_of
 
 _BLOCK_S = 10.0
 
@@ -48,7 +49,7 @@ def summarize(
     prediction of the plan that the design was made from, if it was.
     """
     events = sound(events)
-    frame = prepared(requests, response_limit_ms(manifest))
+    frame = prepared(requests, time_out_of(manifest))
     main = measured(frame)
     arms = arm_names(frame, manifest)
     baseline, other = compared_arms(arms)

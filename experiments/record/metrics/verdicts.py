@@ -9,11 +9,12 @@ import polars as pl
 from scipy import stats
 
 from experiments.record.dose import dose_reasons
-from experiments.record.metrics.frames import ALLOWED, OK
+from experiments.record.metrics.frames import ALLOWED
 from experiments.record.metrics.latency import SAMPLES_BEYOND_MIN
 from experiments.record.metrics.saturation import LAG_SHARE_MAX
 from experiments.record.metrics.windows import CLOSING, OPENING, Event, Window
 from experiments.record.result import VERDICTS
+from optimizer.tails import OK
 
 _DOUBT_MAX = 0.05
 

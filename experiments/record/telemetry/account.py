@@ -11,8 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from experiments.record.metrics.frames import ALLOWED, OK
+from experiments.record.metrics.frames import ALLOWED
 from experiments.record.telemetry.line import Point
+from optimizer.tails import OK, time_out_ms
 
 EVERY_S = 5.0  # between two points of `slo` and `cost`
 _ERRORS = "max_error_share"
@@ -21,10 +22,11 @@ _ERRORS = "max_error_share"
 @dataclass(frozen=True)
 class Account:
     """Of one run. `slo` as experiment.toml has it, empty where none was asked for; usd_per_hour is
-    None where a machine has no price."""
+    None where a machine has no price; limit_ms, the load's time-out."""
 
     slo: Mapping[str, Any] = field(default_factory=dict)
     usd_per_hour: float | None = None
+    limit_ms: float = field(default_factory=time_out_ms)
 
     def burn(self, outcome: str, latency_ms: float | None) -> dict[str, float]:
         """The fields of a request: what it spends of each limit's budget."""

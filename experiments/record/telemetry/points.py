@@ -9,6 +9,7 @@ from experiments.design.schedule import Block
 from experiments.record.records import RequestRecord
 from experiments.record.telemetry.account import Account
 from experiments.record.telemetry.line import Point
+from optimizer.tails import counted_ms
 
 _EVENT_KEYS = ("what", "kind", "machine", "arm", "repeat", "id")
 _VERDICTS = {True: "SLO met", False: "SLO missed", None: "SLO undecided"}
@@ -26,7 +27,8 @@ def request_point(
     """A request at its intended start, which a record has to 1 us. `t0_ns` is the run's t0 on the
     wall clock.
 
-    A point of the same tags and time would take another's place, so the nanoseconds are of the
+    Its latency is the one that it counts with (`optimizer.tails`): dashboards make percentiles of
+    it. A point of the same tags and time would take another's place, so the nanoseconds are of the
     request's number: the same record is the same point, however often it is written.
     """
     return Point(
@@ -39,7 +41,7 @@ def request_point(
             "outcome": record["outcome"],
         },
         {
-            "latency_ms": record["latency_ms"],
+            "latency_ms": counted_ms(record["outcome"], record["latency_ms"], account.limit_ms),
             "lag_ms": record["lag_ms"],
             "status": record["status"],
             "repeat": block.repeat,

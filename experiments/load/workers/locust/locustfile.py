@@ -5,7 +5,8 @@ The runner starts it (see generator.py). By hand, with Locust's page on http://1
     locust -f experiments/load/workers/locust/locustfile.py --web-host 127.0.0.1 --users 1 \\
         --plan results/X/latest/load/block-00.plan.json --records /tmp/records.jsonl
 
-Locust's own figures are rounded to two digits; the records are the measurement.
+Locust's own figures are rounded to two digits, and a failed request is in them at the time-out
+(`optimizer/tails.py`); the records are the measurement.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from experiments.load.plan import LoadPlan, read_plan
 from experiments.load.workers.locust.open_loop import RecordFile
 from experiments.load.workers.locust.process import Control, settle
 from experiments.load.workers.locust.walk import Walk
+from optimizer.tails import counted_ms, time_out_ms
 
 START_AFTER_S = 0.5  # by hand, without a runner that says when
 
@@ -92,7 +94,11 @@ class OpenLoopUser(User):
         self.environment.events.request.fire(
             request_type="GET",
             name=self.plan.load.user,
-            response_time=record["latency_ms"] or 0.0,
+            response_time=counted_ms(
+                record["outcome"],
+                record["latency_ms"],
+                time_out_ms(self.plan.load.connect_timeout_s, self.plan.load.response_timeout_s),
+            ),
             response_length=record["bytes"],
             exception=None if good else RuntimeError(record["outcome"]),
             context={},

@@ -11,11 +11,10 @@ from experiments.record.metrics.distribution import box_plot, ccdf
 from experiments.record.metrics.latency import (
     SAMPLES_BEYOND_MIN,
     latency_statistics,
-    percentile,
-    rank_of,
     samples_beyond,
     trimmed_mean,
 )
+from optimizer.tails import percentile, rank_of
 
 LATENCIES = st.lists(st.floats(0.01, 8000.0), min_size=1, max_size=300)
 

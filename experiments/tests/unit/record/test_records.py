@@ -109,25 +109,28 @@ def test_an_event_that_does_not_fit_leaves_the_lines_before_it_whole(small_disk:
     assert [event["text"] for event in read_events(log.path)] == ["first", "second"]
 
 
-def test_histograms_hold_each_block_without_warm_up_and_dropped() -> None:
+def test_histograms_hold_each_block_without_warm_up_and_what_failed_at_the_time_out() -> None:
     table = requests(
         [
             {"phase": "warm-up", "latency_ms": 9.0},
-            *({"latency_ms": latency_ms} for latency_ms in (100.0, None)),
+            {"latency_ms": 100.0},
+            {"outcome": "dropped", "latency_ms": None},
+            {"outcome": "connection_error", "latency_ms": 0.03},
             {"repeat": 3, "phase": "fault", "latency_ms": 6000.0},
             {"arm": "replicated", "repeat": 1, "latency_ms": 0.0},
         ]
     )
-    arms = histograms(table)["arms"]
+    arms = histograms(table, 6000.0)["arms"]
     found = {arm: list(of) for arm, of in arms.items()}
     assert found == {"baseline": ["0", "3"], "replicated": ["1"]}
     first = HdrHistogram.decode(arms["baseline"]["0"].encode())
-    assert first.get_total_count() == 1
-    assert first.get_value_at_percentile(50) == pytest.approx(100_000, rel=1e-3)
+    assert first.get_total_count() == 3
+    assert first.get_min_value() == pytest.approx(100_000, rel=1e-3)
+    assert first.get_value_at_percentile(50) == pytest.approx(6_000_000, rel=1e-3)
     merged = HdrHistogram(1, 120_000_000, 3)
     for encoded in arms["baseline"].values():
         merged.decode_and_add(encoded.encode())
-    assert merged.get_total_count() == 2
+    assert merged.get_total_count() == 4
     assert merged.get_max_value() == pytest.approx(6_000_000, rel=1e-3)
 
 

@@ -44,7 +44,7 @@ def test_a_request_becomes_a_point_at_its_intended_start() -> None:
     point = request_point(record, block, Account(), t0_ns=10**18, **names)
     assert point.line().decode() == (
         "request,arm=baseline,experiment=e,outcome=dropped,phase=measure,run=r"
-        " lag_ms=100.0,status=0i,repeat=3i 1000000001500000000"
+        " latency_ms=6000.0,lag_ms=100.0,status=0i,repeat=3i 1000000001500000000"
     )
 
 

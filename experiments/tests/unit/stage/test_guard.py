@@ -67,7 +67,7 @@ def stop_of(
     healed: Mapping[str, float] | None = None,
 ) -> Stop | None:
     """What the guard says of requests that came at these times."""
-    watch = GuardWatch(guard, 100.0)
+    watch = GuardWatch(guard, 100.0, 6000.0)
     try:
         for now, records in seconds:
             watch.requests(100.0 + now, records)
@@ -100,6 +100,14 @@ def test_too_long_a_p99_ends_the_run() -> None:
 @pytest.mark.parametrize("outcome", ["dropped", "time_out", "connection_error"])
 def test_a_request_that_was_never_answered_is_a_failed_one(outcome: str) -> None:
     assert stop_of(Guard(error_share_max=0.5), (1.0, [record(outcome, None)] * 20)) is not None
+
+
+def test_what_failed_at_once_is_in_p99_at_the_time_out() -> None:
+    refused = [record("connection_error", 0.03)] * 6 + [record()] * 14
+    stop = stop_of(Guard(p99_ms_max=5999.0), (1.0, refused))
+    assert stop is not None
+    assert stop.condition == "p99_ms_max"
+    assert stop_of(Guard(p99_ms_max=6000.0), (1.0, refused)) is None
 
 
 def test_what_the_load_worker_lost_says_nothing_of_the_service() -> None:
