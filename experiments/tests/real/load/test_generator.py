@@ -28,6 +28,7 @@ from experiments.tests.load_fixture import (
     waiting,
 )
 from experiments.tests.servers import deaf, refusing, serving
+from optimizer.tails import time_out_ms
 
 of_both = pytest.mark.parametrize("worker", ["native", "locust"])
 
@@ -128,7 +129,8 @@ def test_a_request_that_ends_at_the_stop_is_counted_once(tmp_path: Path) -> None
 
 def test_a_plan_can_be_repeated_with_plain_locust_which_counts_the_same(tmp_path: Path) -> None:
     with serving() as server:
-        run(tmp_path, make_plan(server.url, [*["good"] * 6, *["fails"] * 3]))
+        plan = make_plan(server.url, [*["good"] * 6, *["fails"] * 3])
+        run(tmp_path, plan)
         command = [
             *(sys.executable, "-m", "locust", "-f", str(LOCUSTFILE)),
             *("--headless", "--users", "1", "--only-summary"),
@@ -137,7 +139,13 @@ def test_a_plan_can_be_repeated_with_plain_locust_which_counts_the_same(tmp_path
         ]
         ended = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=ROOT)
     assert ended.returncode == 1  # Locust's own answer to failed requests
-    assert re.search(r"Aggregated +9 +3\(33\.33%\)", ended.stderr), ended.stderr
+    told = re.search(r"Aggregated +9 +3\(33\.33%\) \| +(\d+) +(\d+) +(\d+) ", ended.stderr)
+    assert told, ended.stderr
+    mean_ms, least_ms, most_ms = map(int, told.groups())
+    limit_ms = time_out_ms(plan.load.connect_timeout_s, plan.load.response_timeout_s)
+    assert least_ms < limit_ms
+    assert mean_ms > limit_ms / 4, "what failed is in it at the time-out"
+    assert most_ms == limit_ms
     assert len((tmp_path / "again.jsonl").read_text().splitlines()) == 9
 
 
