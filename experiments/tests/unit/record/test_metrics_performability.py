@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from experiments.errors import InputError
@@ -36,7 +38,7 @@ def test_being_faster_than_ideal_earns_nothing() -> None:
 
 
 def test_rates_count_what_users_got() -> None:
-    rows = [{}] * 6 + [{"outcome": "bad_status"}, {"outcome": "time_out"}]
+    rows: list[dict[str, Any]] = [{}] * 6 + [{"outcome": "bad_status"}, {"outcome": "time_out"}]
     frame = prepared(requests(rows), 6000.0)
     found = user_metrics(frame, 4.0, IDEAL)
     assert found["offered_per_s"] == 2.0
@@ -52,14 +54,17 @@ def test_punctuality_is_the_ideal_divided_by_the_mean() -> None:
 
 
 def test_a_failed_request_is_never_ok_within_a_threshold() -> None:
-    rows = [{"latency_ms": 50.0}, {"latency_ms": 5.0, "outcome": "connection_error"}]
+    rows: list[dict[str, Any]] = [
+        {"latency_ms": 50.0},
+        {"latency_ms": 5.0, "outcome": "connection_error"},
+    ]
     frame = prepared(requests(rows), 6000.0)
     assert user_metrics(frame, 1.0, IDEAL)["ok_within_s"] == {"0.1": 0.5, "1": 0.5, "2": 0.5}
 
 
 def test_a_refusal_is_weighed_once_and_is_not_punctual() -> None:
     # By hand: 9 x 0.1 s beyond the ideal of 0, 1 refused; the mean has it at 6 s.
-    rows = [{}] * 9 + [{"outcome": "connection_error", "latency_ms": 0.0}]
+    rows: list[dict[str, Any]] = [{}] * 9 + [{"outcome": "connection_error", "latency_ms": 0.0}]
     found = user_metrics(prepared(requests(rows), 6000.0), 1.0, Ideal(0.0, "by hand"))
     assert found["demerits"] == pytest.approx(1.0 + 0.9)
     assert found["waited_ms_mean"] == pytest.approx(90.0)

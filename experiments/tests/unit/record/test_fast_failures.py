@@ -31,7 +31,7 @@ def compared(refused: bool) -> Findings:
         for index, latency_ms in enumerate(latencies_ms):
             row = {"arm": arm, "repeat": repeat, "index": index, "latency_ms": latency_ms}
             rows.append({**row, **(REFUSED if refused and repeat and index % 5 == 0 else {})})
-    arms = {"baseline": {}, "other": {}}
+    arms: dict[str, Any] = {"baseline": {}, "other": {}}
     return summarize(requests(rows), [], {"spec": {"load": TIME_OUTS, "arms": arms}, "seed": 1})
 
 
