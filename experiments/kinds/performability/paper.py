@@ -115,8 +115,9 @@ def _latencies(run: Run, versions: Mapping[str, str], faults: Faults) -> Iterato
     late, skewed, found = 0, 0, [(fault, arm) for fault in faults for arm in versions]
     for fault, arm in found:
         waited_ms = _waited_ms(run, fault["name"], arm)
-        late += ideal_ms / waited_ms.mean() < fault["arms"][arm]["failure"]["goodput"]
-        skewed += (percentile(np.sort(waited_ms), 0.5) or 0.0) < waited_ms.mean()
+        mean_ms = float(waited_ms.mean())
+        late += ideal_ms / mean_ms < fault["arms"][arm]["failure"]["goodput"]
+        skewed += (percentile(np.sort(waited_ms), 0.5) or 0.0) < mean_ms
     yield Claim(
         "5.3, Fig. 16", "punctuality is lower than goodput", "in all",
         f"in {late} of {len(found)}", late == len(found),
