@@ -20,7 +20,7 @@ from experiments.kinds.compare import CompareKind
 from experiments.kinds.compare.again import measure_again, spoiled_by
 from experiments.kinds.compare.folder import read_folder
 from experiments.kinds.compare.host import host_table
-from experiments.record.metrics.frames import measured
+from experiments.record.metrics.frames import measured, prepared
 from experiments.record.metrics.performability import Ideal, user_metrics
 from experiments.record.metrics.saturation import saturation
 from experiments.record.metrics.verdicts import measurement_reasons
@@ -115,7 +115,7 @@ def test_what_spoils_a_block_is_the_hosts_doing(requests: pl.DataFrame) -> None:
 
 def test_a_lag_spoils_a_block_where_it_would_void_the_run(requests: pl.DataFrame) -> None:
     def voids(block: pl.DataFrame) -> bool:
-        figures = user_metrics(measured(block), 60.0, Ideal(None, "none"))
+        figures = user_metrics(measured(prepared(block, 6000.0)), 60.0, Ideal(None, "none"))
         return measurement_reasons({"baseline": figures}, None) != []
 
     quick = requests.with_columns(latency_ms=pl.lit(2.0), lag_ms=pl.lit(0.5))
