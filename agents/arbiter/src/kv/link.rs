@@ -312,7 +312,13 @@ impl<D: Dialect> Driver<D> {
             let followed = followed.map_err(|_| Failure::Broken)?;
             self.scanned += followed.used;
             match followed.reply {
-                Some(kind) => self.reply_ended(kind)?,
+                Some(kind) => {
+                    // One read may bring what is too much and the end as well.
+                    if self.scanned > HELD_MAX && self.greetings == 0 {
+                        self.give_up_large();
+                    }
+                    self.reply_ended(kind)?;
+                }
                 None => break,
             }
         }

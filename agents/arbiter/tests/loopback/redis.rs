@@ -1,10 +1,10 @@
 //! The Redis arbiter in front of real servers: one primary and its replicas.
 
-use crate::support::eventually;
 use crate::support::keyvalue::{
     addresses, encode, front, string, Client, Fault, FaultyServer, Server,
 };
 use crate::support::upstream::nobody;
+use crate::support::{eventually, settings, start};
 
 /// Of a write while the primary is away.
 const NOT_REACHED: &str = "-ERR arbiter: no server could be reached; it was not executed\r\n";
@@ -259,7 +259,9 @@ async fn a_reply_that_ends_just_beyond_what_is_held_fails_one_command() {
     let length = (64 << 20) + (4 << 20);
     let reply = format!("${length}\r\n{}\r\n", "x".repeat(length)).leak();
     let faulty = FaultyServer::start(Fault::Sends(reply.as_bytes())).await;
-    let arbiter = front("redis", 1, &[faulty.address]).await;
+    // A busy host may take seconds to bring so much.
+    let settings = settings("redis", "round-robin", 1, 64) + "request_timeout_ms = 60000";
+    let arbiter = start(&settings, &[faulty.address]).await;
     let mut client = Client::open(arbiter.clients).await;
     for _ in 0..10 {
         let refused = client.redis("GET large").await;
