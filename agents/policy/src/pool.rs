@@ -3,7 +3,7 @@
 //! A look-up skips further tokens of a server already seen and goes on to M different ones, so it
 //! sees exactly the earliest token of each server that has any. So the pool is kept as one queue of
 //! stamps per server, the stamps in pool order, and the earliest of each server is its place in the
-//! tournament. `tests/literal_pool.rs` compares it with the literal queue.
+//! tournament. `tests/choices/literal_pool.rs` compares it with the literal queue.
 
 use std::collections::VecDeque;
 

@@ -32,8 +32,10 @@ fn run(value: &Value) -> Report {
 
 #[test]
 fn the_same_seed_gives_the_same_report_on_any_number_of_threads() {
-    let list = json!({"scenarios": (0..6).map(|seed| scenario(|s| s["seed"] = json!(seed / 2)))
-        .collect::<Vec<_>>()});
+    let list = json!({"scenarios": (0..6).map(|one| scenario(|s| {
+        s["seed"] = json!(one / 2);
+        s["requests"] = json!(2_000);
+    })).collect::<Vec<_>>()});
     let scenarios = read_input(&list.to_string()).unwrap();
     let one = simulate_all(&scenarios, NonZeroUsize::new(1).unwrap()).unwrap();
     let four = simulate_all(&scenarios, NonZeroUsize::new(4).unwrap()).unwrap();
@@ -415,7 +417,8 @@ fn sibling_copies_meet_as_often_as_equation_1_says_and_never_when_kept_apart() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(24))]
+    // Each is a simulation: a tenth of the cases of other random tests.
+    #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases.div_ceil(10)))]
     /// Whatever happens, each request is answered or has failed, once, and nothing stays held.
     #[test]
     fn every_request_is_counted_once(

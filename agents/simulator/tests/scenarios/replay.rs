@@ -1,7 +1,5 @@
 //! Traces that are not what they should be.
 
-#![allow(clippy::unwrap_used)]
-
 use policy::trace::Header;
 use policy::{Policy, Settings};
 use simulator::{arrivals_s, replay, Ended};

@@ -1,7 +1,5 @@
 //! Decisions of the policies on small histories, and one recorded trace that must not change.
 
-#![allow(clippy::unwrap_used)]
-
 use policy::{
     Acquired, Ask, Grant, Guardrails, Hedge, Observation, Policy, Refused, Selector, ServerId,
     Settings,

@@ -47,6 +47,7 @@ fn percentile(report: &Report, q: f64) -> &Percentile {
 /// Whoever has jobs gets an equal share of the host: with work of one law, as one queue of as many
 /// cores as the host has, whatever the number of servers.
 #[test]
+#[ignore = "long: make test-all runs it"]
 fn servers_of_one_host_together_do_what_its_cores_can() {
     for (cores, rho) in [(1.0, 0.7), (2.0, 0.8)] {
         let found = run(&json!({
@@ -107,6 +108,7 @@ fn a_shared_processor_is_as_solved_at_three_loads() {
 
 /// The mean does not depend on the law of the work (Sakata, Noguchi, Oizumi 1971).
 #[test]
+#[ignore = "long: make test-all runs it"]
 fn a_shared_processors_mean_is_insensitive_to_the_law() {
     let laws = [
         json!({"kind": "deterministic", "value_s": 1.0}),
@@ -164,6 +166,7 @@ fn many_cores_first_come_first_served_are_as_erlang_says() {
 
 /// Without a queue the first of r exponential copies is exponential with r times the rate.
 #[test]
+#[ignore = "long: make test-all runs it"]
 fn the_first_of_r_idle_servers_is_r_times_as_fast() {
     for r in [1, 2, 4] {
         let found = queue(
@@ -192,6 +195,7 @@ fn the_first_of_r_idle_servers_is_r_times_as_fast() {
 /// exponential with rate r (mu - r lambda). For r = 2 that pays below a load of 1/3 (Vulimiri et
 /// al., Low latency via redundancy, CoNEXT 2013, theorem 1).
 #[test]
+#[ignore = "long: make test-all runs it"]
 fn the_first_of_r_random_queues_is_exponential_and_two_pay_below_a_third() {
     let servers = 400;
     let mut means = Vec::new();
@@ -254,6 +258,7 @@ fn a_page_takes_its_own_time_and_that_of_its_calls() {
 
 /// A neighbour is there for 1 - exp(-run / gap) of the time; work then takes 1 / speed as long.
 #[test]
+#[ignore = "long: make test-all runs it"]
 fn neighbours_slow_a_server_for_the_expected_share_of_time() {
     let found = queue(
         1.0,

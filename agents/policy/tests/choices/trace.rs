@@ -1,7 +1,5 @@
 //! A trace's lines are read as they were written.
 
-#![allow(clippy::unwrap_used)]
-
 use policy::trace::{Call, End, Header, Step};
 use policy::{EjectionRules, Guardrails, Observation, Policy, Settings};
 use proptest::prelude::*;

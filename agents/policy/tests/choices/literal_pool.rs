@@ -1,7 +1,5 @@
 //! The token pool is kept as stamps per server; this is the pool as sPARE tells it, beside it.
 
-#![allow(clippy::unwrap_used)]
-
 use std::collections::VecDeque;
 
 use policy::{Ask, Guardrails, Observation, Policy, Selector, ServerId, Settings};

@@ -1,7 +1,5 @@
 //! What holds for every policy whatever happens, over random histories.
 
-#![allow(clippy::unwrap_used)]
-
 use std::collections::{BTreeMap, BTreeSet};
 
 use policy::{

@@ -1,9 +1,6 @@
 //! Quantiles beside the truth: a server answers by a script and says when it did. The latency of a
 //! request counts from when it was due, whatever the server did to those before it.
 
-// A failing test may end in a panic here.
-#![allow(clippy::unwrap_used)]
-
 use std::io::{BufRead, BufReader, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;

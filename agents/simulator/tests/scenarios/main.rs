@@ -1,0 +1,7 @@
+//! Scenarios through the simulator: one program, which builds sooner than one a file.
+
+#![allow(clippy::unwrap_used)]
+
+mod behaviour;
+mod replay;
+mod theory;
