@@ -183,10 +183,16 @@ pub fn memcached_reply(bytes: &[u8]) {
     let _ = replies::<memcached::reply::Replies>(bytes);
 }
 
-/// Where replies end, at once as byte by byte; else what ends the connection.
+/// A byte, or what brings more than 4,096 bytes in about as many pieces: a parser may look at all it has
+/// for each piece.
+pub(crate) fn piece(bytes: &[u8]) -> usize {
+    bytes.len().div_ceil(4_096).max(1)
+}
+
+/// Where replies end, at once as in pieces; else what ends the connection.
 pub(crate) fn replies<D: Dialect>(bytes: &[u8]) -> Result<Vec<(usize, Kind)>, Broken> {
     let (whole, broken) = ends::<D>(bytes, bytes.len().max(1));
-    let (slow, slowly_broken) = ends::<D>(bytes, 1);
+    let (slow, slowly_broken) = ends::<D>(bytes, piece(bytes));
     assert_eq!((&whole, broken.is_some()), (&slow, slowly_broken.is_some()));
     broken.map_or(Ok(whole), Err)
 }

@@ -152,6 +152,8 @@ fn empty() -> Result<TempDir> {
         .args(["--no-defaults", "--skip-test-db", "--user=root"])
         .args(["--auth-root-authentication-method=normal"])
         .arg("--innodb-log-file-size=4M")
+        // At its start a server removes the temporary tables of all others in the same folder.
+        .env("TMPDIR", directory.path())
         .arg(format!(
             "--datadir={}",
             directory.path().join("data").display()
@@ -173,8 +175,7 @@ fn spawn(directory: &Path, address: SocketAddr, init: bool, arguments: &[&str]) 
         .args(arguments)
         .arg(format!("--port={}", address.port()))
         .arg(format!("--datadir={}", directory.join("data").display()))
-        // At its start a server removes the temporary tables of all others in the same folder.
-        .arg(format!("--tmpdir={}", directory.display()))
+        .arg(format!("--tmpdir={}", directory.display())) // as in `empty`
         .arg(format!("--socket={}", directory.join("socket").display()));
     if init {
         let file = directory.join("init.sql");

@@ -163,13 +163,15 @@ impl<'a> Iterator for Arguments<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::parsers::piece;
 
-    /// At once and byte by byte must agree.
+    /// At once and in pieces must agree.
     fn found(bytes: &[u8]) -> Result<Option<Found>, Refused> {
         let whole = Commands::default().next(bytes);
         let mut slow = Commands::default();
         let mut last = Ok(None);
-        for end in 0..=bytes.len() {
+        let pieces = (0..bytes.len()).step_by(piece(bytes));
+        for end in pieces.chain([bytes.len()]) {
             last = slow.next(&bytes[..end]);
             if last != Ok(None) {
                 break;

@@ -276,7 +276,8 @@ async fn greedy(arbiter: SocketAddr) -> TcpStream {
 
 #[tokio::test]
 async fn clients_that_open_many_streams_and_read_nothing_take_a_bounded_memory() {
-    let one = Upstream::start(Behaviour::Reply(ok(&"x".repeat(40_000_000)))).await;
+    // Together four times what may be held.
+    let one = Upstream::start(Behaviour::Reply(ok(&"x".repeat(2 << 20)))).await;
     let file = config("127.0.0.1:0", &one.address.to_string());
     let text = std::fs::read_to_string(file.path()).unwrap();
     let text = text.replace("\"tad\"", "\"round-robin\"").replace(

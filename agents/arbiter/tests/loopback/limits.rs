@@ -121,7 +121,7 @@ async fn a_burst_that_overflows_a_server_s_queue_is_answered() {
     let settings = settings("round-robin", 1, 4) + "connect_timeout_ms = 300\n";
     let arbiter = start(&settings, &[short_queue()]).await;
     let mut clients = vec![];
-    for _ in 0..300 {
+    for _ in 0..100 {
         clients.push(Connection::open(arbiter.clients).await);
     }
     for client in &mut clients {

@@ -83,7 +83,9 @@ async fn packets_above_16_mib_pass_both_ways_up_to_the_limit() {
     let servers = [MariaDb::start().await, MariaDb::start().await];
     let addresses = [servers[0].address, servers[1].address];
     for replicas in [1, 2] {
-        let limit = format!("mysql.packet_bytes_max = {}", 40 * MIB);
+        // A busy host may take seconds for each.
+        let patient = "request_timeout_ms = 60000\n";
+        let limit = format!("{patient}mysql.packet_bytes_max = {}", 40 * MIB);
         let arbiter = front(replicas, &limit, &addresses).await;
         let large =
             OptsBuilder::from_opts(options(arbiter.clients)).max_allowed_packet(Some(64 * MIB));
@@ -107,10 +109,10 @@ async fn packets_above_16_mib_pass_both_ways_up_to_the_limit() {
 }
 
 /// A client that sends commands byte by byte as the test says.
-struct Raw(TcpStream);
+pub(crate) struct Raw(TcpStream);
 
 impl Raw {
-    async fn log_in(address: SocketAddr) -> Self {
+    pub(crate) async fn log_in(address: SocketAddr) -> Self {
         let mut raw = Self(TcpStream::connect(address).await.unwrap());
         let greeting = server_greeting(&raw.packet().await).unwrap();
         let token = Method::Native.token(b"wiki-read", &greeting.nonce);
@@ -139,7 +141,7 @@ impl Raw {
         payload
     }
 
-    async fn ask(&mut self, command: u8, body: &[u8]) -> Vec<u8> {
+    pub(crate) async fn ask(&mut self, command: u8, body: &[u8]) -> Vec<u8> {
         self.send(0, &[&[command], body].concat()).await;
         self.packet().await
     }

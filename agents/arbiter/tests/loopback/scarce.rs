@@ -194,36 +194,35 @@ async fn clients_that_read_nothing_take_a_bounded_memory() {
 
 #[tokio::test]
 async fn slow_commands_leave_memory_to_others() {
-    for (protocol, before, command) in [
-        ("redis", "", "*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$40000000\r\n"),
-        (
-            "redis",
-            "MULTI\r\n",
-            "*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$40000000\r\n",
-        ),
-        ("memcached", "", "set k 0 0 40000000\r\n"),
-    ] {
-        let server = FaultyServer::start(Fault::Sends(b"+OK\r\n")).await;
-        let settings = crate::support::settings(protocol, "round-robin", 1, 1);
-        let arbiter = start(&(settings + "held_mib_max = 4\n"), &[server.address]).await;
-        let mut slow = JoinSet::new();
-        for last in 2..5 {
-            let mut client = from_address(last, arbiter.clients).await;
-            slow.spawn(async move {
-                client.send(before.as_bytes()).await;
-                client.send(command.as_bytes()).await;
-                client.send(&vec![b'x'; 900_000]).await;
-                // Until it is told, or cut.
-                while client.0.stream.write_all(b"x").await.is_ok() {
-                    tokio::time::sleep(Duration::from_millis(100)).await;
-                }
-            });
-        }
-        let ((), slow) = first_of(slow).await;
-        assert_eq!(slow.len(), 2, "{protocol}: the others have room");
-        eventually("half of the memory", || async {
-            (held_bytes(&arbiter).await <= 2 << 20).then_some(())
-        })
-        .await;
+    let set = "*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$40000000\r\n";
+    tokio::join!(
+        slow_command("redis", "", set),
+        slow_command("redis", "MULTI\r\n", set),
+        slow_command("memcached", "", "set k 0 0 40000000\r\n"),
+    );
+}
+
+async fn slow_command(protocol: &str, before: &'static str, command: &'static str) {
+    let server = FaultyServer::start(Fault::Sends(b"+OK\r\n")).await;
+    let settings = crate::support::settings(protocol, "round-robin", 1, 1);
+    let arbiter = start(&(settings + "held_mib_max = 4\n"), &[server.address]).await;
+    let mut slow = JoinSet::new();
+    for last in 2..5 {
+        let mut client = from_address(last, arbiter.clients).await;
+        slow.spawn(async move {
+            client.send(before.as_bytes()).await;
+            client.send(command.as_bytes()).await;
+            client.send(&vec![b'x'; 900_000]).await;
+            // Until it is told, or cut.
+            while client.0.stream.write_all(b"x").await.is_ok() {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        });
     }
+    let ((), slow) = first_of(slow).await;
+    assert_eq!(slow.len(), 2, "{protocol}: the others have room");
+    eventually("half of the memory", || async {
+        (held_bytes(&arbiter).await <= 2 << 20).then_some(())
+    })
+    .await;
 }

@@ -104,7 +104,7 @@ fn unread(container: &Container) -> Option<f64> {
 pub fn udp_loss(machine: &Machine, peer: &Container, reversed: bool) -> f64 {
     let direction = if reversed { "--reverse" } else { "" };
     let receiver = if reversed { &machine.container } else { peer };
-    let words = format!("-u -b 1600K -l 200 -k 4000 {direction} --connect-timeout 5000");
+    let words = format!("-u -b 3200K -l 200 -k 4000 {direction} --connect-timeout 5000");
     let before = unread(receiver).unwrap();
     iperf(machine, peer, &words, |end| {
         let (lost, sent) = (
