@@ -28,18 +28,18 @@ step() { # name, command...
 
 # Runs jobs side by side. The first one's output is seen; what the others say comes after it.
 at_once() { # functions
-  local logs job failed=0 jobs=()
+  local logs job failed=0 running=()
   logs=$(mktemp -d)
   set -m # process groups of their own, so that all of them can be ended
   for job in "${@:2}"; do
     (set -e; "$job") >"$logs/$job" 2>&1 </dev/null &
-    jobs+=("$!")
+    running+=("$!")
   done
   (set -e; "$1") </dev/null &
-  jobs+=("$!")
+  running+=("$!")
   set +m
-  trap 'kill -INT -- "${jobs[@]/#/-}"; wait; exit 130' INT TERM
-  for job in "${jobs[@]}"; do wait "$job" || failed=1; done
+  trap 'kill -INT -- "${running[@]/#/-}"; wait; exit 130' INT TERM
+  for job in "${running[@]}"; do wait "$job" || failed=1; done
   trap - INT TERM
   for job in "${@:2}"; do cat "$logs/$job"; done
   rm -rf "$logs"
