@@ -7,6 +7,7 @@ cd "$root"
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/sparecraft
 export PATH="$root/.venv/bin:$cache/tools/bin:$PATH"
 export CARGO_TARGET_DIR="$cache/target" CARGO_INCREMENTAL=0
+export GOFLAGS=-trimpath CGO_ENABLED=0 # as the provider is built, so that its packages are compiled once
 export CHECKPOINT_DISABLE=1
 # A configuration file that is named but absent makes Terraform warn at every call.
 if [ -n "${TF_CLI_CONFIG_FILE:-}" ] && [ ! -e "$TF_CLI_CONFIG_FILE" ]; then unset TF_CLI_CONFIG_FILE; fi
