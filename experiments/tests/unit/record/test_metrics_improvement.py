@@ -108,6 +108,7 @@ def test_p99_of_few_requests_is_marked_insufficient() -> None:
     assert not found["p95"]["insufficient"]
 
 
+@pytest.mark.usefixtures("few_draws")
 @pytest.mark.parametrize("count", [9_000, 10_000])
 def test_p99_9_is_compared_where_ten_requests_lie_beyond_it(count: int) -> None:
     draw = np.random.default_rng(7)
