@@ -96,3 +96,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         kind = inside.split("/")[0]
         if kind in ("unit", "real", "fleet"):
             item.add_marker(kind)
+        elif "/tests/" in item.path.relative_to(item.config.rootpath).as_posix():
+            at = item.path.relative_to(item.config.rootpath)
+            raise pytest.UsageError(f"{at}: a test is in tests/unit, tests/real or tests/fleet.")

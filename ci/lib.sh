@@ -6,7 +6,9 @@ cd "$root"
 # What is built is kept here by its content, for all clones of this user.
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/sparecraft
 export PATH="$root/.venv/bin:$cache/tools/bin:$PATH"
-export CARGO_TARGET_DIR="$cache/target" CARGO_INCREMENTAL=0
+# A clone's own: cargo takes what is built for fresh by time, so two clones of one target would get each other's programs.
+CARGO_TARGET_DIR=$cache/target/$(sha256sum <<<"$root" | cut -c1-12)
+export CARGO_TARGET_DIR CARGO_INCREMENTAL=0
 export GOFLAGS=-trimpath CGO_ENABLED=0 # as the provider is built, so that its packages are compiled once
 export CHECKPOINT_DISABLE=1
 # A configuration file that is named but absent makes Terraform warn at every call.
@@ -39,9 +41,10 @@ at_once() { # functions
   (set -e; "$1") </dev/null &
   running+=("$!")
   set +m
-  trap 'kill -INT -- "${running[@]/#/-}"; wait; exit 130' INT TERM
+  # TERM as well, for those that were started with INT ignored.
+  trap 'kill -INT -- "${running[@]/#/-}"; sleep 5; kill -TERM -- "${running[@]/#/-}" 2>/dev/null; wait; rm -rf "$logs"; exit 130' HUP INT TERM
   for job in "${running[@]}"; do wait "$job" || failed=1; done
-  trap - INT TERM
+  trap - HUP INT TERM
   for job in "${@:2}"; do cat "$logs/$job"; done
   rm -rf "$logs"
   return "$failed"
@@ -66,14 +69,35 @@ kept() { # name, hash of the content, folder, command that fills the folder
     mkdir -p "$cache/$1"
     new=$(mktemp -d "$cache/$1/.new.XXXXXX")
     cp -a "$3/." "$new"
-    mv -T "$new" "$store" 2>/dev/null || rm -rf "$new" # another clone was first
-    find "$cache/$1" -mindepth 1 -maxdepth 1 -printf '%T@ %p\n' | sort -rn | tail -n +9 | cut -d' ' -f2- | xargs -r rm -rf
+    if ! mv -T "$new" "$store" 2>/dev/null; then
+      rm -rf "$new"
+      [ -d "$store" ] || fail 3 "$store cannot be made" # else another clone was first
+    fi
+    newest "$cache/$1" 8
   else
     rm -rf "$3"
     mkdir -p "$3"
     cp -a "$store/." "$3"
   fi
-  touch "$store"
+  touch -c "$store"
+}
+
+# Removes all but the newest entries of a folder.
+newest() { # folder, how many stay
+  find "$1" -mindepth 1 -maxdepth 1 -printf '%T@ %p\0' | sort -zrn | tail -zn "+$(($2 + 1))" | cut -zd' ' -f2- | xargs -0r rm -rf --
+}
+
+# Begins a clone's cargo target with another clone's, for the dependencies in it; our own crates are compiled anew.
+cargo_target() {
+  local other
+  [ ! -d "$CARGO_TARGET_DIR" ] || { touch -c "$CARGO_TARGET_DIR"; return; }
+  mkdir -p "$cache/target"
+  other=$(find "$cache/target" -mindepth 1 -maxdepth 1 -printf '%T@ %p\n' | sort -rn | head -n 1 | cut -d' ' -f2-)
+  if [ -n "$other" ]; then
+    cp -a --reflink=auto "$other" "$CARGO_TARGET_DIR"
+    find agents -name target -prune -o -type f -exec touch -c {} +
+  fi
+  newest "$cache/target" 3
 }
 
 # Set-up, with the engine that it starts stopped at the end; one that was already running is left alone.
@@ -92,8 +116,8 @@ install_quietly() ( # packages
     trap 'exit 129' HUP
     trap 'exit 130' INT
     trap 'exit 143' TERM
-    printf '#!/bin/sh\n%s\nexit 101\n' "$ours" >"$policy_rc_d"
-    chmod 755 "$policy_rc_d"
+    printf '#!/bin/sh\n%s\nexit 101\n' "$ours" >"$policy_rc_d" || exit
+    chmod 755 "$policy_rc_d" || exit
   fi
   export DEBIAN_FRONTEND=noninteractive
   apt-get update -qq

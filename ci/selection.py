@@ -34,6 +34,17 @@ TOUCHES: dict[str, tuple[str, ...]] = {
     "agents/policy": ("experiments/tests/fleet/kinds/compare", "infra/roles/tests/fleet"),
     "agents/nodeagent": ("experiments/tests/fleet",),
     "agents/README.md": ("experiments/tests/real/docs",),
+    "agents/simulator": ("experiments/tests/real/kinds",),
+    "agents/wire": ("experiments/tests/fleet", "infra/roles/tests/fleet"),
+    "agents/Cargo.lock": ("experiments/tests", "infra/roles/tests/fleet"),
+    "ci/base-image": ("experiments/tests/fleet", "infra/roles/tests/fleet"),
+    "ci/harden": ("experiments/tests/real/kinds/bitflips",),
+    "ci/jars": ("experiments/tests/fleet/kinds/limplock", "experiments/tests/real/kinds/limplock"),
+    "ci/lib.sh": ("",),
+    "conftest.py": ("",),
+    "contracts": ("experiments/tests/fleet",),
+    "experiments/tests/conftest.py": ("experiments/tests",),
+    "infra/roles/tests/conftest.py": ("infra/roles/tests",),
     "experiments/designs": ("experiments/tests/fleet/kinds",),
     "experiments/kinds": ("experiments/tests/fleet/kinds",),
     "experiments/load": ("experiments/tests/fleet",),
@@ -63,8 +74,8 @@ def changed_since(commit: str) -> set[str] | None:
 def share_of_commit() -> int:
     """Which of the SHARES shares this commit runs: drawn from its tree."""
     command = ["git", "-C", str(ROOT), "rev-parse", "HEAD^{tree}"]
-    found = subprocess.run(command, capture_output=True, text=True, check=False)
-    return int(found.stdout[:8] or "0", 16) % SHARES
+    found = subprocess.run(command, capture_output=True, text=True, check=True)
+    return int(found.stdout[:8], 16) % SHARES
 
 
 def share_of(name: str) -> int:

@@ -1,5 +1,5 @@
 # What a plan of the demo's fleet holds, and what this platform's own variables refuse; what the fleet spec
-# refuses is in experiments/tests/test_spec_terraform.py. Plans only; nothing is made.
+# refuses is in experiments/tests/real/design/test_spec_terraform.py. Plans only; nothing is made.
 
 variables {
   experiment    = "tst-spec"
