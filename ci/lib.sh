@@ -92,7 +92,7 @@ cargo_target() {
   local other
   [ ! -d "$CARGO_TARGET_DIR" ] || { touch -c "$CARGO_TARGET_DIR"; return; }
   mkdir -p "$cache/target"
-  other=$(find "$cache/target" -mindepth 1 -maxdepth 1 -printf '%T@ %p\n' | sort -rn | head -n 1 | cut -d' ' -f2-)
+  other=$(find "$cache/target" -mindepth 1 -maxdepth 1 -type d -printf '%T@ %p\n' | sort -rn | head -n 1 | cut -d' ' -f2-)
   if [ -n "$other" ]; then
     cp -a --reflink=auto "$other" "$CARGO_TARGET_DIR"
     find agents -name target -prune -o -type f -exec touch -c {} +
