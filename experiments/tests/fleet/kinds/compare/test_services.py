@@ -71,6 +71,6 @@ def test_the_load_of_one_node_is_raised_until_it_is_full(tmp_path: Path) -> None
     assert {"store-1", "arbiter-store"} <= set(found["steps"][0]["cores"])
     # A machine that is busy otherwise may make the generator late: then it says so, and no NodT.
     assert (found["nodt_per_s"] is not None) or found["reason"], output
-    assert (code == 0) == capacity["complete"]
+    assert (code == 0) == (capacity["complete"] and result["disturbed"] is None)
     assert (folder / "report.html").stat().st_size > 20_000
     assert result["verdicts"]["cleanup"]["ok"]

@@ -39,7 +39,7 @@ def _tuning(results: Path) -> dict[str, Any]:
 
 
 def test_a_tune_walks_reports_and_leaves_nothing(tmp_path: Path) -> None:
-    _start(tmp_path).ended(0)
+    _start(tmp_path).ended(0, 1)  # 1 where others took this host meanwhile
     tuning = _tuning(tmp_path)
     assert flat(json.loads((tmp_path / "out.txt").read_text())) == tuning
     assert tuning["complete"]
