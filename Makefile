@@ -23,7 +23,7 @@ check: ## of what is set up: format, lint, types and unit tests, in three minute
 test: ## set up, then check, each protocol and fault with its real part, and one experiment on a fleet
 	@ci/test short
 
-test-all: ## every test: before an issue is resolved, and at night
+test-all: ## every test: before an issue is resolved
 	@ci/test all
 
 test-change: ## test, then of the rest what changed since ci/tested touches, and a quarter of the others

@@ -1,4 +1,4 @@
-"""What all tests start from: nothing of the caller's, and a seed, to repeat a failure with.
+"""The start of all tests: nothing of the caller's state, and a seed, to repeat a failure with.
 
 SPARECRAFT_TEST_SEED is a number, `commit` (drawn from the commit's tree: the same content fails or
 passes every time) or `chance`, which is the default outside of CI.

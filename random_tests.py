@@ -1,6 +1,6 @@
 """How many examples a random test draws: as many as it states, times SPARECRAFT_TEST_EXAMPLES.
 
-`make test` draws a quarter, `make test-all` what is stated, a night more.
+`make test` draws a quarter, `make test-all` the number that is stated.
 """
 
 from __future__ import annotations

@@ -117,7 +117,7 @@ def _inside(path: str, folder: str) -> bool:
 
 
 def is_touched(file: str, changed: Iterable[str] | None) -> bool:
-    """Whether a change touches a file of tests. None for the change: everything is touched."""
+    """Return true where a change touches a file of tests; None touches all."""
     if changed is None:
         return True
     changed = set(changed)

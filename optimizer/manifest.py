@@ -1,4 +1,4 @@
-"""What a run was asked for, as its manifest has it, in today's words, and what speaks against it.
+"""The request of a run, from its manifest and in today's words, and objections to its result.
 
 Until 23 November 2026 a tier named one `backend`, and an arm had replicas and tokens by tier but
 one policy for all. Results from before then are read as if written today.

@@ -81,7 +81,7 @@ class Agent(_Api):
         return dict(self._call("GET", "/v1/capabilities")["faults"])
 
     def set_settings(self, settings: Mapping[str, Any], lease_s: float) -> tuple[bool, str | None]:
-        """What the role may be told, all of it: what is left out has its default. Those of before
+        """Set all settings of the role: one that is left out has its default. The earlier ones
         are back after `lease_s` unless renewed.
 
         Returns: whether the role's service is restarted for it, and the id to renew and revert it

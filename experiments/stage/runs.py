@@ -36,7 +36,7 @@ class Active:
 
 @dataclass(frozen=True)
 class Halt:
-    """What `sparecraft halt` said, or the watchdog's end (`by`), and when."""
+    """A request to stop a run: by `sparecraft halt` or by the watchdog's end, why and when."""
 
     reason: str
     at: datetime

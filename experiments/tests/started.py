@@ -40,7 +40,7 @@ def told(process: subprocess.Popen[bytes], log: Path, pattern: str) -> str:
 
 @contextmanager
 def disposition(number: signal.Signals, handler: Any) -> Iterator[None]:
-    """What a signal does here, and, where that is nothing, in programs started meanwhile."""
+    """Set a signal's handler; one that is ignored is ignored in programs started meanwhile too."""
     before = signal.signal(number, handler)
     try:
         yield

@@ -1,4 +1,4 @@
-"""What docs/your-own-service.md says, done in an empty folder: its files, then its commands."""
+"""The steps of docs/your-own-service.md, done in an empty folder: its files, then its commands."""
 
 from __future__ import annotations
 

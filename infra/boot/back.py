@@ -28,8 +28,8 @@ _NOT_OF_PACKAGES = ("/opt/", "/srv/", "/home/", "/root/", "/usr/local/", "/var/t
 
 @contextmanager
 def own_changes() -> Iterator[None]:
-    """What changes while this lasts is ours, also where it fails. Where it is killed, what changes
-    until the next one, or the way back."""
+    """Record the changes made meanwhile as ours, also where it fails. Where it is killed, those
+    until the next call, or the way back."""
     _finish()
     write(_BEGAN, _state())
     try:
@@ -201,7 +201,7 @@ def _restore_accounts(ours: Mapping[str, Mapping[str, list[str]]]) -> None:
 
 
 def _remove_qdiscs(before: Mapping[str, Any]) -> None:
-    """What shaped a data interface; the kernel's own is there again then."""
+    """Remove qdiscs that shaped a data interface; the kernel's own comes back."""
     for line in set(fingerprint()["qdiscs"]) - set(before["qdiscs"]):
         words = line.split()
         if "root" in words and "dev" in words:

@@ -1,4 +1,4 @@
-"""What a host was before it was taken, and what it is now: packages, /etc, and what lies beside
+"""The state of a host before it was taken, and now: packages, /etc, and what lies beside
 them. Compared, whatever a role's install.sh does."""
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ class Step:
 
     @property
     def p95_ms(self) -> float:
-        """What a user did not get is in it at the time-out."""
+        """The p95 latency; a request that a user did not get counts with its time-out."""
         return float(percentile(self._sorted, QUANTILES["p95"]) or 0.0)
 
     @property

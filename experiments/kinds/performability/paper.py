@@ -129,7 +129,7 @@ def _latencies(run: Run, versions: Mapping[str, str], faults: Faults) -> Iterato
 
 
 def _waited_ms(run: Run, name: str, arm: str) -> Any:
-    """What each request took while the failure lasted."""
+    """Time [ms] that each request took while the failure lasted."""
     blocks = [
         one for one in run.blocks if one.arm == arm and fault_name(run.faults[one.fault]) == name
     ]

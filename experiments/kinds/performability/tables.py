@@ -111,7 +111,7 @@ def _spread_words(spread: Mapping[str, Any]) -> str:
 
 
 def waited_s(got: Mapping[str, Any]) -> float:
-    """What all requests took together; a run's of before December 2026 is told by its mean."""
+    """Time [s] of all requests together; of a run before December 2026, from its mean latency."""
     return float(got["requests"] * (got.get("waited_ms_mean", got["mean_ms"]) or 0.0) / 1000.0)
 
 

@@ -79,7 +79,7 @@ class MachineJournal:
             shutil.rmtree(self.folder, ignore_errors=True)
 
     def notes(self) -> list[Note]:
-        """What is noted; a note that was cut off was of a fault that was not made yet."""
+        """Return the notes; one that was cut off is left out, its fault was not made yet."""
         return list(_notes(self.folder))
 
     def undo_left(self, undo: Undo) -> list[Note]:
@@ -135,7 +135,7 @@ def _sync(folder: Path) -> None:
 
 
 def _goes_on(note: Note) -> bool:
-    """Whether the run that made the fault does."""
+    """Return true while the run that made the fault goes on."""
     return _start_of(note.pid) == note.started
 
 

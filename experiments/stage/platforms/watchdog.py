@@ -46,7 +46,7 @@ class Watchdog:
 
     @property
     def lives(self) -> bool:
-        """Whether its end was not seen."""
+        """True until its end is seen."""
         return not self._ended.is_set()
 
     def _start(self, platform: str, experiment: str, folder: Path) -> tuple[int, int]:

@@ -63,7 +63,7 @@ def platform(there: Path) -> HostsPlatform:
 
 
 class _Stack(Stack):
-    """What Terraform says of it."""
+    """A stack with the outputs of one host."""
 
     def output(self, name: str) -> dict[str, dict[str, str]]:
         assert name == "settings"
@@ -72,7 +72,7 @@ class _Stack(Stack):
 
 @dataclass(frozen=True)
 class Hosts:
-    """What is so of the host a."""
+    """The state of host a."""
 
     there: Path
 

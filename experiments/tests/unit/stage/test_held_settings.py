@@ -16,7 +16,7 @@ LRU, LFU = {"MAXMEMORY_POLICY": "allkeys-lru"}, {"MAXMEMORY_POLICY": "allkeys-lf
 
 
 class _Agent:
-    """What it was told; it holds what was put last, until it is restarted."""
+    """An agent that records its calls, and holds the last settings until it is restarted."""
 
     def __init__(self) -> None:
         self.puts: list[Mapping[str, Any]] = []

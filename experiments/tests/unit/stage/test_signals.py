@@ -1,4 +1,4 @@
-"""What ends a command, whoever started it."""
+"""Signals that end a command, whoever started it."""
 
 from __future__ import annotations
 

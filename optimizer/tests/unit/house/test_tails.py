@@ -1,4 +1,4 @@
-"""What a request counts with, one by one and as a table."""
+"""The latency that a request counts with, one by one and as a table."""
 
 from __future__ import annotations
 
