@@ -439,7 +439,8 @@ proptest! {
                 here["policy"] = json!(if tad { "tad" } else { "round-robin" });
                 here["waiting_max"] = json!(waiting_max);
                 here["delay_s"] = json!(if delay { 0.001 } else { 0.0 });
-                here["after_s"] = json!(if after { 0.01 } else { 0.0 });
+                // 540 copies a second reach the second tier: 10 ms each would be more than its cores have.
+                here["after_s"] = json!(if after { 0.001 } else { 0.0 });
                 here["faults"] = json!([
                     {"kind": "crash", "server": server, "at_s": 5.0, "for_s": 3.0},
                     {"kind": "crash", "server": (server + 1) % 4, "at_s": 7.0, "for_s": 9.0},
