@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -20,6 +21,7 @@ from pydantic_core import PydanticCustomError
 from optimizer.errors import LEAST, MOST, InputError, SparecraftError
 
 Key = tuple[str | int, ...]
+Lines = Callable[[], Mapping[Key, int]]  # looked for when somebody asks: few files have an error
 
 _TOKEN = re.compile(
     r"""(?P<comment>\#[^\n]*|//[^\n]*|/\*.*?\*/)
@@ -90,7 +92,7 @@ class Source:
     """One input file: its text, its values, and the line of each key."""
 
     def __init__(
-        self, path: Path, values: dict[str, Any], lines: dict[Key, int], below: Key = ()
+        self, path: Path, values: dict[str, Any], lines: Lines = dict, below: Key = ()
     ) -> None:
         self.path = path
         self.values = values
@@ -113,9 +115,10 @@ class Source:
         """`file:line: a.b.c` for a key, with the line of the nearest key that is in the file."""
         key = (*self._below, *key)
         shown = ".".join(str(part) for part in key)
+        lines = self._lines()
         for length in range(len(key), 0, -1):
-            if key[:length] in self._lines:
-                return f"{self.path}:{self._lines[key[:length]]}: {shown}"
+            if key[:length] in lines:
+                return f"{self.path}:{lines[key[:length]]}: {shown}"
         return f"{self.path}: {shown}" if shown else str(self.path)
 
     def error(
@@ -159,7 +162,7 @@ def read_json(path: Path) -> Source:
         raise InputError(
             str(path), expected="a JSON object", came=type(values).__name__, do="Correct it."
         )
-    return Source(path, values, key_lines(text))
+    return Source(path, values, cache(lambda: key_lines(text)))
 
 
 def read_toml(path: Path) -> Source:
@@ -172,7 +175,7 @@ def read_toml(path: Path) -> Source:
         raise InputError(
             str(path), expected="valid TOML", came=came, do="Correct that line."
         ) from error
-    return Source(path, values, key_lines(text))
+    return Source(path, values, cache(lambda: key_lines(text)))
 
 
 def _line(text: str, message: str) -> str:
@@ -208,9 +211,8 @@ def parse_tfvars(text: str, path: Path) -> Source:
         raise InputError(
             str(path), expected="valid HCL", came=str(error), do="Correct it."
         ) from error
-    source = Source(path, values, {})
-    source._lines.update(key_lines(text, unique_in=source))
-    return source
+    lines = key_lines(text, unique_in=path)
+    return Source(path, values, lambda: lines)
 
 
 _Model = TypeVar("_Model", bound=BaseModel)
@@ -264,10 +266,10 @@ def read_text(path: Path) -> str:
         ) from error
 
 
-def key_lines(text: str, unique_in: Source | None = None) -> dict[Key, int]:
+def key_lines(text: str, unique_in: Path | None = None) -> dict[Key, int]:
     """The line of every key in TOML or HCL text.
 
-    `unique_in`: refuse a repeated key as an error of this source (python-hcl2 takes the last one
+    `unique_in`: refuse a repeated key as an error in this file (python-hcl2 takes the last one
     silently, Terraform refuses it).
     """
     lines: dict[Key, int] = {}
@@ -276,8 +278,10 @@ def key_lines(text: str, unique_in: Source | None = None) -> dict[Key, int]:
     nesting: list[Key] = []  # what each open brace or bracket belongs to
     pending: Key | None = None  # the last key-like token
     value_of: Key = ()
+    before, counted = 0, 0  # line ends up to a place of the text
     for token in _TOKEN.finditer(text):
-        line = text.count("\n", 0, token.start()) + 1 + token.group().count("\n", 0, 1)
+        before, counted = before + text.count("\n", counted, token.start()), token.start()
+        line = before + 1 + token.group().count("\n", 0, 1)
         base = nesting[-1] if nesting else table
         match token.lastgroup:
             case "table" if not nesting:
@@ -288,9 +292,9 @@ def key_lines(text: str, unique_in: Source | None = None) -> dict[Key, int]:
                 pending_line = line
             case "mark" if token.group() in "=:" and pending is not None:
                 if unique_in is not None and pending in lines:
-                    unique_in._lines[pending] = pending_line
-                    raise unique_in.error(
-                        *pending, expected="each key once", came="it a second time"
+                    place = f"{unique_in}:{pending_line}: {'.'.join(str(part) for part in pending)}"
+                    raise InputError(
+                        place, expected="each key once", came="it a second time", do="Correct it."
                     )
                 lines[pending] = pending_line
                 value_of, pending = pending, None

@@ -52,7 +52,7 @@ class Design:
 
         Raises InputError with file, line and key; a table that is not there is an empty one.
         """
-        source = self.source or Source(self.directory / "experiment.toml", {}, {})
+        source = self.source or Source(self.directory / "experiment.toml", {})
         own = source.section(kind or self.experiment.kind)
         return check(own.having({**own.values, **(options or {})}), model)
 

@@ -119,4 +119,4 @@ def read_prediction(path: Path) -> Prediction:
             came=f"{word} one: {'; '.join(reasons) or 'no reason given'}",
             do="Plan with SLOs that can be met, or measure for longer.",
         )
-    return check(Source(path, values, {}), Prediction)
+    return check(Source(path, values), Prediction)

@@ -20,4 +20,4 @@ def asked(slo: dict[str, Any], *, tier: dict[str, Any] | None = None, **values: 
         "tiers": [{**own, "instance_types": ["c5.large", "c5.xlarge"], **(tier or {})}],
         "slo": slo,
     }
-    return asked_as_stated(checked(Source(Path("plan.toml"), {**stated, **values}, {})))
+    return asked_as_stated(checked(Source(Path("plan.toml"), {**stated, **values})))

@@ -83,7 +83,7 @@ def _source(run_folder: Path) -> tuple[Fleet, Experiment, str]:
             came=f"{type(error).__name__}: {error}",
             do="Run the design again with this version.",
         ) from error
-    return check(Source(path, fleet, {}), Fleet), check(Source(path, spec, {}), Experiment), run
+    return check(Source(path, fleet), Fleet), check(Source(path, spec), Experiment), run
 
 
 def _check_counts(run_folder: Path, run: str) -> None:
@@ -110,7 +110,7 @@ def _check_run(plan: Path, prediction: Prediction, run: str, run_folder: Path) -
 def _planned_fleet(plan: Path, prediction: Prediction, source: Fleet, roles: Roles) -> Fleet:
     """The plan's fleet under a name and addresses of its own; arbiters as large as the source's."""
     parsed = parse_tfvars(prediction.tfvars, plan)
-    tfvars = Source(plan, {"tfvars": fleet_of(parsed.values)}, {}).section("tfvars")
+    tfvars = Source(plan, {"tfvars": fleet_of(parsed.values)}).section("tfvars")
     fleet = check(tfvars, Fleet)
     if set(fleet.tiers) != set(source.tiers) or set(fleet.tiers) != set(prediction.tiers):
         raise InputError(

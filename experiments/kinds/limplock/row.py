@@ -9,6 +9,7 @@ source, mapper), found in the running system.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -117,6 +118,7 @@ def read_row(path: Path) -> Row:
     return row
 
 
+@cache
 def rows(folder: Path = FOLDER) -> Mapping[str, Row]:
-    """All rows by name."""
+    """All rows by name, as they are when they are first asked for."""
     return {path.stem: read_row(path) for path in sorted(folder.glob("*.toml"))}

@@ -29,6 +29,7 @@ from experiments.kinds.tune.section import Target
 from experiments.record.metrics.bootstrap import Sample, Stratum, Value, intervals
 from experiments.record.metrics.improvement import STATISTICS
 from experiments.record.metrics.latency import SAMPLES_BEYOND_MIN, Floats, samples_beyond
+from optimizer.tails import rank_of
 
 Verdict = Literal["better", "worse", "insufficient", "not steady"]
 PERMUTATIONS = 1000
@@ -133,7 +134,7 @@ def _log_ratios(ascending_ms: Floats, candidate: Mask, quantile: float | None) -
             side @ ascending_ms / np.maximum(n, 1) for side, n in zip(sides, counts, strict=True)
         ]
     else:
-        ranks = [np.maximum(1, np.ceil(np.round(quantile * n, 9))) for n in counts]
+        ranks = [np.array([rank_of(quantile, int(one)) for one in n]) for n in counts]
         values = [
             ascending_ms[np.argmax(np.cumsum(side, axis=1) >= rank[:, None], axis=1)]
             for side, rank in zip(sides, ranks, strict=True)

@@ -229,7 +229,7 @@ def _predicted(
 
 
 def checked_fleet(spec: Mapping[str, Any]) -> Fleet:
-    return check(Source(Path("manifest.json"), fleet_of(spec.get("fleet") or {}), {}), Fleet)
+    return check(Source(Path("manifest.json"), fleet_of(spec.get("fleet") or {})), Fleet)
 
 
 def correlated_s(manifest: Mapping[str, Any]) -> float:

@@ -84,7 +84,7 @@ class Slo(Strict):
 def slo_from(table: Mapping[str, Any]) -> Slo:
     """An SLO in the words of a run or of the command line, checked. Raises InputError."""
     own = {key: value for key, value in table.items() if key not in _NOT_OURS}
-    return check(Source(FilePath("plan"), {"slo": own}, {}).section("slo"), Slo)
+    return check(Source(FilePath("plan"), {"slo": own}).section("slo"), Slo)
 
 
 @dataclass(frozen=True)

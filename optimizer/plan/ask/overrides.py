@@ -83,7 +83,7 @@ def asked_of_capacity(
         "slo": dict(over.slo),
         "tiers": [{**tier, "workload": found.workload}],
     }
-    plan = checked(Source(Path("sparecraft plan"), values, {}))
+    plan = checked(Source(Path("sparecraft plan"), values))
     return asked_as_stated(_overruled(plan, over))
 
 

@@ -153,7 +153,7 @@ def own(tmp_path: Path) -> Path:
 
 def _python_says(spec: Spec, roles: Roles) -> str:
     """The keys of all problems; empty for a fleet that can be made."""
-    source = Source(Path("spec"), spec, {})
+    source = Source(Path("spec"), spec)
     try:
         source.refuse_all(fleet_problems(check(source, Fleet), roles))
     except InputError as error:

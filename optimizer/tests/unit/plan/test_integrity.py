@@ -90,7 +90,7 @@ def _file(faults: dict[str, float], *tiers: list[dict[str, Any]], **slo: Any) ->
             for i, variants in enumerate(tiers)
         ],
     }  # fmt: skip
-    return checked(Source(Path("plan.toml"), values, {}))
+    return checked(Source(Path("plan.toml"), values))
 
 
 @pytest.mark.parametrize(("hits", "of"), [(0, 12000), (3, 100), (100, 100)])
